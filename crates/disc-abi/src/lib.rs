@@ -1,0 +1,1 @@
+//! The `#[repr(C)]` contract between generated code and the runtime.

@@ -1,0 +1,3 @@
+//! The `disc-opt` command.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The `disc` command.
+
+fn main() {}

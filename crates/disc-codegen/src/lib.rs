@@ -1,0 +1,1 @@
+//! Schedules, kernel IR passes and the host program; tested without LLVM.

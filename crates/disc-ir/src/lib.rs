@@ -1,0 +1,1 @@
+//! Symbolic dims, types, the op table, graphs, text, verifier and interpreter.

@@ -1,0 +1,1 @@
+//! The only door to LLVM: lowering, targets, in-process lld; returns bytes.

@@ -1,0 +1,1 @@
+//! The pass manager, the pipeline page, analyses and rewrites, fusion, placement, buffers.

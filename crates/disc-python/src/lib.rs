@@ -1,0 +1,1 @@
+//! The Python extension module `disc._disc`.

@@ -1,0 +1,1 @@
+//! The facade: Compiler, Options, Module, Executable, Error.
