@@ -1,0 +1,75 @@
+# The commands of the project. Each one installs what it needs first (scripts/setup.sh), and each is safe to repeat.
+# Settings: DISC_VENV=DIR (the virtual environment, default .venv), PYTEST_ARGS="-k name", CARGO_BUILD_JOBS=N.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+DISC_VENV ?= .venv
+export DISC_VENV
+VENV := $(abspath $(DISC_VENV))
+PYTHON := $(VENV)/bin/python
+STEP := scripts/step.sh
+PYTEST_ARGS ?=
+
+# Crates below LLVM: they build and test in seconds. disc-ral is a runtime without compiler, so without LLVM too.
+WITHOUT_LLVM := disc-abi disc-ir disc-passes disc-codegen disc-ral xtask
+WITH_LLVM := disc-llvm disc disc-cli
+PACKAGES = $(addprefix --package ,$(1))
+
+.PHONY: help setup demo test bench lint fmt wheel develop checks test-rust test-python clean-python
+
+help: ## say what the targets do
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## install what is missing: LLVM 22, a virtual environment, Python packages
+	@scripts/setup.sh dev test
+
+demo: setup develop ## compile BERT once, run it at 40 lengths, compare with eager PyTorch
+	@$(PYTHON) examples/demo.py
+
+test: setup checks test-rust develop test-python ## every check and test: formatting, clippy, tidy, Rust, Python
+	@$(STEP) done "make test"
+
+bench: setup develop ## measure against eager, Inductor, ONNX Runtime and OpenVINO
+	@scripts/setup.sh bench
+	@$(PYTHON) benches/run.py
+
+lint: ## formatting, clippy, ruff and tidy
+	@scripts/setup.sh dev
+	@$(MAKE) --no-print-directory checks
+
+fmt: ## format the Rust and Python sources
+	@scripts/setup.sh dev
+	@cargo fmt --all
+	@$(VENV)/bin/ruff format --quiet .
+	@$(VENV)/bin/ruff check --quiet --fix --select I .
+
+wheel: ## build one abi3 wheel for manylinux_2_28 into dist/
+	@scripts/setup.sh dev wheel
+	@scripts/wheel.sh
+
+clean-python: ## remove the virtual environment, the built extension and caches of Python tools
+	rm -rf "$(VENV)" "$(VENV).lock" .tools .pytest_cache .ruff_cache .hypothesis
+	rm -f python/disc/*.so
+	find python tests benches examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The steps below are parts of the targets above.
+
+checks:
+	@$(STEP) run "rustfmt" cargo fmt --all --check
+	@$(STEP) run "ruff check" $(VENV)/bin/ruff check .
+	@$(STEP) run "ruff format" $(VENV)/bin/ruff format --check .
+	@$(STEP) run "tidy" cargo xtask tidy
+	@$(STEP) run "clippy" cargo clippy --workspace --all-targets -- -D warnings
+
+test-rust:
+	@$(STEP) run "tests without LLVM" cargo test $(call PACKAGES,$(WITHOUT_LLVM))
+	@$(STEP) run "tests with LLVM" cargo test $(call PACKAGES,$(WITH_LLVM))
+
+develop:
+	@$(STEP) run "Python extension" scripts/develop.sh
+
+test-python:
+	@$(STEP) run "Python tests" scripts/pytest.sh $(PYTEST_ARGS)
