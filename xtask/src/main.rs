@@ -1,3 +1,68 @@
-//! Developer commands.
+//! Developer commands: `cargo xtask tidy | codegen | bless | licenses`.
+//!
+//! Not part of the product: nothing depends on this crate, and it links no LLVM, so that it builds in seconds.
 
-fn main() {}
+mod bless;
+mod codegen;
+mod layers;
+mod licenses;
+mod sources;
+mod tidy;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer commands of disc")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check what the compiler and clippy cannot: layers, sizes, comments that must be there, fresh generated docs.
+    Tidy,
+    /// Write the generated docs, or with --check say which are stale.
+    Codegen {
+        #[arg(long)]
+        check: bool,
+    },
+    /// Rewrite the expected output of the filetests to what they print now. Review the diff: it is the test.
+    Bless {
+        /// Only the filetests whose name contains this.
+        filter: Option<String>,
+    },
+    /// Collect the licence texts of everything that the wheel contains.
+    Licenses {
+        #[arg(long, default_value = "licenses/generated")]
+        out: PathBuf,
+    },
+}
+
+fn main() -> Result<ExitCode> {
+    let root = sources::root();
+    let clean = match Cli::parse().command {
+        Command::Tidy => tidy::run(&root)?,
+        Command::Codegen { check: true } => report_stale(&codegen::stale(&root)?),
+        Command::Codegen { check: false } => {
+            codegen::write(&root)?;
+            true
+        }
+        Command::Bless { filter } => bless::run(&root, filter.as_deref())?,
+        Command::Licenses { out } => {
+            licenses::write(&root, &root.join(out))?;
+            true
+        }
+    };
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn report_stale(stale: &[String]) -> bool {
+    for name in stale {
+        eprintln!("{name} is stale: run `cargo xtask codegen`");
+    }
+    stale.is_empty()
+}

@@ -1,0 +1,106 @@
+//! Generated docs: each is rendered from the tables of the code, written by `cargo xtask codegen`, and checked by `tidy`.
+//!
+//! To add one: the crate that has the table goes to xtask/Cargo.toml, and a line goes to [`generated`]. Docs that are generated from
+//! Python tables are not here: their tests check them.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{layers::LAYERS, sources};
+
+struct Generated {
+    path: &'static str,
+    /// A part of the file between `<!-- generated: NAME -->` and `<!-- end of NAME -->`, or the whole file.
+    section: Option<&'static str>,
+    text: String,
+}
+
+impl Generated {
+    fn name(&self) -> String {
+        match self.section {
+            Some(section) => format!("{} (section {section})", self.path),
+            None => self.path.to_owned(),
+        }
+    }
+
+    fn wanted(&self, current: Option<&str>) -> Result<String> {
+        match (self.section, current) {
+            (None, _) => Ok(self.text.clone()),
+            (Some(section), Some(current)) => splice(current, section, &self.text),
+            (Some(_), None) => bail!("the file does not exist"),
+        }
+    }
+}
+
+/// Every generated text. Whole files are `file(PATH, TEXT)`.
+fn generated(root: &Path) -> Result<Vec<Generated>> {
+    Ok(vec![Generated { path: "ARCHITECTURE.md", section: Some("crates"), text: crate_map(root)? }])
+}
+
+/// The names of what is not as it would be generated now.
+pub(crate) fn stale(root: &Path) -> Result<Vec<String>> {
+    Ok(differences(root)?.into_iter().map(|(generated, _)| generated.name()).collect())
+}
+
+pub(crate) fn write(root: &Path) -> Result<()> {
+    for (generated, wanted) in differences(root)? {
+        fs::write(root.join(generated.path), wanted).with_context(|| generated.name())?;
+        eprintln!("wrote {}", generated.name());
+    }
+    Ok(())
+}
+
+fn differences(root: &Path) -> Result<Vec<(Generated, String)>> {
+    let mut found = Vec::new();
+    for generated in generated(root)? {
+        let current = fs::read_to_string(root.join(generated.path)).ok();
+        let wanted = generated.wanted(current.as_deref()).with_context(|| generated.name())?;
+        if current.as_deref() != Some(&wanted) {
+            found.push((generated, wanted));
+        }
+    }
+    Ok(found)
+}
+
+fn splice(current: &str, section: &str, text: &str) -> Result<String> {
+    let (start, end) = (format!("<!-- generated: {section} -->\n"), format!("<!-- end of {section} -->"));
+    let Some((before, rest)) = current.split_once(&start) else { bail!("no line `{}`", start.trim()) };
+    let Some((_, after)) = rest.split_once(&end) else { bail!("no line `{end}`") };
+    Ok(format!("{before}{start}{}\n{end}{after}", text.trim_end()))
+}
+
+/// The table of crates, with what each says about itself in its Cargo.toml.
+fn crate_map(root: &Path) -> Result<String> {
+    let metadata = sources::workspace(root)?;
+    let mut text = String::from("| crate | what it is | may depend on |\n|---|---|---|\n");
+    for layer in LAYERS {
+        let Some(package) = metadata.packages.iter().find(|package| package.name == layer.name) else { continue };
+        let what = package.description.as_deref().unwrap_or_default();
+        let below = layer.may_depend_on.iter().filter(|name| metadata.packages.iter().any(|p| p.name == **name));
+        let below: Vec<String> = below.map(|name| format!("`{name}`")).collect();
+        let below = if below.is_empty() { "nothing".to_owned() } else { below.join(", ") };
+        text += &format!("| `{}` | {what} | {below} |\n", layer.name);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "intro\n<!-- generated: t -->\nold\n<!-- end of t -->\nrest\n";
+
+    #[test]
+    fn a_section_is_replaced_and_the_rest_stays() {
+        let new = splice(PAGE, "t", "new\n").unwrap();
+        assert_eq!(new, "intro\n<!-- generated: t -->\nnew\n<!-- end of t -->\nrest\n");
+        assert_eq!(splice(&new, "t", "new\n").unwrap(), new, "a fresh section stays as it is");
+    }
+
+    #[test]
+    fn a_page_without_the_marks_is_an_error() {
+        assert!(splice("no marks", "t", "new").is_err());
+        assert!(splice("<!-- generated: t -->\nno end", "t", "new").is_err());
+    }
+}

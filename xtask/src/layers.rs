@@ -1,0 +1,46 @@
+//! The layers of the architecture: which crate may depend on which, and which outside crate has one door only.
+//!
+//! This table is the one place; ARCHITECTURE.md shows it, and `tidy` holds every Cargo.toml to it, dev-dependencies included.
+
+/// One crate of the workspace.
+pub(crate) struct Layer {
+    pub(crate) name: &'static str,
+    pub(crate) may_depend_on: &'static [&'static str],
+}
+
+const fn layer(name: &'static str, may_depend_on: &'static [&'static str]) -> Layer {
+    Layer { name, may_depend_on }
+}
+
+/// From the bottom up.
+pub(crate) const LAYERS: &[Layer] = &[
+    layer("disc-abi", &[]),
+    layer("disc-ir", &[]),
+    layer("disc-passes", &["disc-ir"]),
+    layer("disc-codegen", &["disc-passes", "disc-ir", "disc-abi"]),
+    layer("disc-llvm", &["disc-codegen", "disc-ir", "disc-abi"]),
+    // Never disc-ir: a server that runs packages builds this crate alone.
+    layer("disc-ral", &["disc-abi"]),
+    layer("disc-simt", &["disc-ir", "disc-abi", "disc-ral"]),
+    layer("disc", &["disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
+    layer("disc-cli", &["disc", "disc-ir"]),
+    // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
+    layer("disc-python", &["disc", "disc-cli"]),
+    layer("xtask", &["disc-ir", "disc-passes", "disc-codegen"]),
+];
+
+/// Outside crates that only these crates of ours may name.
+pub(crate) const DOORS: &[(&str, &[&str])] = &[
+    ("inkwell", &["disc-llvm"]),
+    ("llvm-sys", &["disc-llvm"]),
+    ("pyo3", &["disc-python"]),
+    ("cudarc", &["disc-ral"]),
+    ("anyhow", &["xtask"]),
+];
+
+/// Crates without any outside dependency.
+pub(crate) const BARE: &[&str] = &["disc-abi"];
+
+pub(crate) fn find(name: &str) -> Option<&'static Layer> {
+    LAYERS.iter().find(|layer| layer.name == name)
+}

@@ -1,0 +1,166 @@
+//! A walk over the tokens of a Rust file that reports the constructs which the checks are about.
+//!
+//! Not a parser: it sees inside macro calls and `macro_rules!`, where a parser sees tokens. Comments and strings are not tokens, so
+//! what they contain is never reported.
+//!
+//! - A line number is that of the first token, counted from 1.
+//! - `in_test` holds for everything below `#[cfg(test)]` or an attribute whose name is `test`.
+
+use std::str::FromStr;
+
+use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Site {
+    pub(super) kind: Kind,
+    pub(super) line: usize,
+    pub(super) in_test: bool,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A function with a body; `lines` counts from the word `fn` to the closing brace.
+    Function { name: String, lines: usize },
+    /// `.unwrap()` or the path `Type::unwrap`.
+    Unwrap,
+    /// An `unsafe` block or `unsafe impl`.
+    Unsafe,
+    /// `name!`
+    Macro(String),
+}
+
+pub(super) fn sites(text: &str) -> Result<Vec<Site>, LexError> {
+    let tokens: Vec<TokenTree> = TokenStream::from_str(text)?.into_iter().collect();
+    let mut sites = Vec::new();
+    walk(&tokens, false, &mut sites);
+    Ok(sites)
+}
+
+fn walk(tokens: &[TokenTree], inherited: bool, sites: &mut Vec<Site>) {
+    let whole = inherited || has_inner_test_attribute(tokens);
+    // Whether an attribute of the item that is being read makes it test code.
+    let mut item = false;
+    for (at, token) in tokens.iter().enumerate() {
+        let rest = &tokens[at + 1..];
+        let before = at.checked_sub(1).map(|i| &tokens[i]);
+        match token {
+            TokenTree::Punct(p) if p.as_char() == '#' => item |= rest.first().is_some_and(is_test_attribute),
+            TokenTree::Punct(p) if p.as_char() == ';' => item = false,
+            TokenTree::Group(group) => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                walk(&inner, whole || item, sites);
+                if group.delimiter() == Delimiter::Brace {
+                    item = false;
+                }
+            }
+            TokenTree::Ident(ident) => {
+                if let Some(kind) = kind_of(&ident.to_string(), line_of(token), before, rest) {
+                    sites.push(Site { kind, line: line_of(token), in_test: whole || item });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn kind_of(ident: &str, line: usize, before: Option<&TokenTree>, rest: &[TokenTree]) -> Option<Kind> {
+    match ident {
+        "fn" => function(line, rest),
+        "unwrap" if before.is_some_and(|t| is_punct(t, '.') || is_punct(t, ':')) => Some(Kind::Unwrap),
+        "unsafe" => {
+            let next = rest.first()?;
+            (is_brace(next) || matches!(next, TokenTree::Ident(i) if i == "impl")).then_some(Kind::Unsafe)
+        }
+        _ => {
+            let called = matches!(rest, [bang, TokenTree::Group(_), ..] if is_punct(bang, '!'));
+            called.then(|| Kind::Macro(ident.to_owned()))
+        }
+    }
+}
+
+fn function(line: usize, rest: &[TokenTree]) -> Option<Kind> {
+    let TokenTree::Ident(name) = rest.first()? else { return None };
+    let body = rest.iter().take_while(|token| !is_punct(token, ';')).find(|token| is_brace(token))?;
+    let TokenTree::Group(body) = body else { return None };
+    let lines = body.span_close().end().line + 1 - line;
+    Some(Kind::Function { name: name.to_string(), lines })
+}
+
+fn has_inner_test_attribute(tokens: &[TokenTree]) -> bool {
+    tokens.windows(3).any(|w| is_punct(&w[0], '#') && is_punct(&w[1], '!') && is_test_attribute(&w[2]))
+}
+
+/// `[test]`, `[name::test]`, `[cfg(test)]`, `[cfg(any(test, ..))]`; not `[cfg(not(test))]`.
+fn is_test_attribute(token: &TokenTree) -> bool {
+    let TokenTree::Group(group) = token else { return false };
+    if group.delimiter() != Delimiter::Bracket {
+        return false;
+    }
+    let mut words = Vec::new();
+    identifiers(group.stream(), &mut words);
+    match words.first().map(String::as_str) {
+        Some("cfg") => words.iter().any(|w| w == "test") && !words.iter().any(|w| w == "not"),
+        _ => words.last().is_some_and(|w| w == "test"),
+    }
+}
+
+fn identifiers(stream: TokenStream, words: &mut Vec<String>) {
+    for token in stream {
+        match token {
+            TokenTree::Ident(ident) => words.push(ident.to_string()),
+            TokenTree::Group(group) => identifiers(group.stream(), words),
+            _ => {}
+        }
+    }
+}
+
+fn is_punct(token: &TokenTree, c: char) -> bool {
+    matches!(token, TokenTree::Punct(p) if p.as_char() == c)
+}
+
+fn is_brace(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
+}
+
+fn line_of(token: &TokenTree) -> usize {
+    token.span().start().line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<(String, bool)> {
+        sites(text).unwrap().into_iter().map(|site| (format!("{:?}", site.kind), site.in_test)).collect()
+    }
+
+    #[test]
+    fn functions_have_a_length_declarations_have_none() {
+        let text = "fn a() {\n}\ntrait T { fn b(&self); }\nfn c<T>(x: [u8; 2]) -> T\nwhere T: Copy {\n todo()\n}\n";
+        let found: Vec<Site> = sites(text).unwrap();
+        let lengths: Vec<(usize, &Kind)> = found.iter().map(|site| (site.line, &site.kind)).collect();
+        let function = |name: &str, lines| Kind::Function { name: name.into(), lines };
+        assert_eq!(lengths, [(1, &function("a", 2)), (4, &function("c", 4))]);
+    }
+
+    #[test]
+    fn test_code_is_told_from_other_code() {
+        let text = "fn f() { x.unwrap() }\n#[cfg(test)]\nmod tests { fn g() { y.unwrap() } }\nfn h() { z.unwrap() }\n\
+                    #[cfg(not(test))]\nfn i() { z.unwrap() }\n#[test]\nfn j() { z.unwrap() }\n";
+        let unwraps: Vec<bool> = kinds(text).into_iter().filter(|(kind, _)| kind == "Unwrap").map(|(_, test)| test).collect();
+        assert_eq!(unwraps, [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn comments_and_strings_are_not_code() {
+        assert!(kinds("/// x.unwrap()\n// todo!()\nconst S: &str = \"dbg!(1)\";").is_empty());
+    }
+
+    #[test]
+    fn unsafe_functions_are_not_unsafe_blocks() {
+        let text = "unsafe fn f() {}\nstruct S(unsafe fn(u8));\nunsafe impl Send for S {}\n#[unsafe(no_mangle)]\nfn g() { unsafe { f() } }";
+        let found = sites(text).unwrap();
+        let lines: Vec<usize> = found.iter().filter(|site| site.kind == Kind::Unsafe).map(|site| site.line).collect();
+        assert_eq!(lines, [3, 5]);
+    }
+}
