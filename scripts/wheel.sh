@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 VENV=$(realpath "${DISC_VENV:-.venv}")
 export VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH:$PWD/.tools/bin
 export CXX=g++ CXX_x86_64_unknown_linux_gnu=g++
+# Messages of internal errors name source files: without the folders of this machine.
+export RUSTFLAGS="--remap-path-prefix=$PWD=disc --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo --remap-path-prefix=$HOME=home"
 
 step() { scripts/step.sh run "$@"; }
 
