@@ -1,0 +1,111 @@
+//! What an entry gets, what it may call, and what a kernel is.
+//!
+//! All functions of the table are called on the thread that called the entry, except from kernels, which may call `launch`
+//! only.
+
+use crate::Tensor;
+use core::ffi::c_void;
+
+/// Status of success, of entries, kernels and runtime functions.
+pub const STATUS_OK: i32 = 0;
+/// Status of a failure that the session has recorded. An entry returns it unchanged to its caller.
+pub const STATUS_FAILED: i32 = -1;
+
+/// A kernel may leave this many `i64` values at the start of its scratch when it fails.
+pub const KERNEL_VALUES: usize = 8;
+/// Alignment of scratch in bytes.
+pub const SCRATCH_ALIGN: usize = crate::ALIGN;
+
+/// A CPU kernel: runs the work units `begin..end` of a launch, in ascending order.
+///
+/// - `args`: the argument block of the launch, shared by all its threads and only read: one `u64` per argument (an address,
+///   an `i64`, the bits of an `f64`, the bits of an `f32` in the low half).
+/// - `scratch`: this thread's private memory, aligned to [`SCRATCH_ALIGN`], never null, of at least the bytes that the
+///   launch asked for and at least 64. Its contents are undefined at each call.
+/// - returns [`STATUS_OK`], or a positive *site*: the number of a source site in the module's table (they start at 1). It
+///   then returns at its first failing unit. For a site that declares `kernel_values = n`, the `n` (at most
+///   [`KERNEL_VALUES`]) values for the message lie as `i64` at the start of `scratch`.
+///
+/// A launch calls it several times, on several threads, with ranges that together are `0..units` of the launch, each unit
+/// once. How the units are grouped depends on the thread limit and on timing, so **no result may depend on it**: every unit
+/// writes its own memory and no other unit reads that. After a failure, later units may be left out; all units before the
+/// reported one have run.
+pub type KernelFn = unsafe extern "C" fn(args: *const u64, begin: i64, end: i64, scratch: *mut u8) -> i32;
+
+/// An entry of a module: checks its inputs, evaluates shapes, allocates, launches. Returns [`STATUS_OK`] when all outputs
+/// are written, else the status of the runtime function that failed. See [`Tensor`] for inputs and outputs.
+///
+/// A `prepare` entry has this type too. It has no inputs and outputs (both null); it reads plain weights and writes the
+/// prepared blobs that the metadata gives to it, both found in [`Context::weights`].
+pub type EntryFn = unsafe extern "C" fn(ctx: *mut Context, inputs: *const Tensor, outputs: *mut Tensor) -> i32;
+
+/// What an entry sees of its session and executable. It lives for one call, is only read by generated code, and is not
+/// shared between threads.
+#[repr(C)]
+pub struct Context {
+    pub runtime: *const Runtime,
+    /// Addresses by index of the module's weight table: first the plain weights, then the prepared blobs. Contiguous.
+    pub weights: *const *const u8,
+    /// Always null in this version: the table of specialised kernels.
+    pub kernels: *const c_void,
+    pub reserved: [*const c_void; 3],
+    /// The runtime's own; generated code never reads it.
+    pub user: *mut c_void,
+}
+
+/// The functions that the runtime gives to generated code. `size` grows when functions are added at the end.
+#[repr(C)]
+pub struct Runtime {
+    /// [`crate::ABI_VERSION`].
+    pub version: u32,
+    /// `size_of::<Runtime>()` of the runtime.
+    pub size: u32,
+
+    /// Temporary memory of the entry, aligned to [`crate::ALIGN`], undefined contents, valid until `release` of an earlier
+    /// mark or the end of the call. `bytes` may be 0 (the result is then not null and not to be accessed). Null on
+    /// failure (negative, over the machine's memory, out of memory), which is recorded: return [`STATUS_FAILED`].
+    /// A model without data-dependent sizes calls this once per call.
+    pub alloc: unsafe extern "C" fn(ctx: *mut Context, bytes: i64) -> *mut u8,
+
+    /// Opens a nested frame: a mark for `release`.
+    pub mark: unsafe extern "C" fn(ctx: *mut Context) -> u64,
+
+    /// Ends everything allocated since the mark. Frames nest; a mark may be released again and again (a loop body), and
+    /// frames that are still open at the end of a call are released by the runtime.
+    pub release: unsafe extern "C" fn(ctx: *mut Context, mark: u64),
+
+    /// Memory of fresh output `index`, aligned to its element size; completes the descriptor. `sizes` (`rank` of them) is
+    /// only read during the call. The memory belongs to the caller of the entry and outlives it. Null on failure
+    /// (recorded). For an output without elements the address is not null and not to be accessed.
+    pub alloc_output: unsafe extern "C" fn(ctx: *mut Context, index: u32, dtype: u32, rank: u32, sizes: *const i64) -> *mut u8,
+
+    /// Runs all `units` of a kernel and returns when they are done. `units <= 0` does nothing. `cost` estimates the
+    /// nanoseconds of the whole launch on one thread and decides, with the session's limit, how many threads take part; no
+    /// result depends on it. `args` may live on the caller's stack. Returns [`STATUS_OK`] or a nonzero status (recorded),
+    /// which the entry returns. Called by a kernel (nested) it runs on that thread alone, records nothing, and returns the
+    /// status for the kernel to return.
+    pub launch: unsafe extern "C" fn(
+        ctx: *mut Context,
+        kernel: KernelFn,
+        args: *const u64,
+        units: i64,
+        cost: i64,
+        scratch_bytes: i64,
+    ) -> i32,
+
+    /// Records a failure at a source site, with the `n` values that its message template asks for, and returns
+    /// [`STATUS_FAILED`] for the entry to return. The first failure of a call is the one that is reported.
+    pub fail: unsafe extern "C" fn(ctx: *mut Context, site: u32, values: *const i64, n: u32) -> i32,
+
+    /// Copies `bytes` bytes between memory of the entry's device, which must not overlap, perhaps with several threads.
+    pub copy: unsafe extern "C" fn(ctx: *mut Context, to: *mut u8, from: *const u8, bytes: i64) -> i32,
+
+    /// Null in this version: library calls.
+    pub reserved: [*const c_void; 8],
+}
+
+// SAFETY: the table is constant data and code addresses.
+unsafe impl Sync for Runtime {}
+
+const _: () =
+    assert!(size_of::<Context>() == 56 && size_of::<Runtime>() == 8 + 15 * 8, "the layout that generated code relies on");
