@@ -113,15 +113,20 @@ find_python() {
     return 1
 }
 
+no_python() {
+    fail 4 "no Python 3.10 or newer is on PATH" "Debian: apt-get install python3 python3-pip; or set DISC_PYTHON"
+}
+
 # uv from PATH; else pip puts it into .tools/ (pip's --target leaves the system's Python alone, as PEP 668 asks).
 find_uv() {
-    local python=$1
+    local python
     if command -v uv >/dev/null && uv --version >/dev/null 2>&1; then
         UV=$(command -v uv)
         return
     fi
     UV=$TOOLS/bin/uv
     [ ! -x "$UV" ] || return 0
+    python=$(find_python) || no_python
     say "installing uv into ${TOOLS#"$ROOT"/}/"
     "$python" -m pip --version >/dev/null 2>&1 ||
         fail 5 "neither uv nor pip is there to install Python packages" "install one of them (Debian: python3-pip)"
@@ -132,8 +137,7 @@ find_uv() {
 make_venv() {
     if "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return; fi
     local python
-    python=$(find_python) || fail 4 "no Python 3.10 or newer is on PATH" "Debian: apt-get install python3 python3-pip; or set DISC_PYTHON"
-    find_uv "$python"
+    python=$(find_python) || no_python
     say "making the virtual environment ${VENV#"$ROOT"/} with $("$python" --version)"
     "$UV" venv --quiet --clear --python "$python" "$VENV" || fail 4 "uv could not make a virtual environment at $VENV"
 }
@@ -143,7 +147,6 @@ install_group() {
     [ -f "$file" ] || fail 2 "no requirement group \`$group\`" "groups: $(cd "$ROOT/requirements" && ls | sed 's/\.txt$//' | tr '\n' ' ')"
     stamp=$STAMPS/$group-$(sha256sum "$file" | cut -c1-16)
     [ ! -e "$stamp" ] || return 0
-    find_uv "$VENV/bin/python"
     [ "$group" != test ] || size=" (PyTorch and its libraries: about 3 GB)"
     say "installing requirements/$group.txt$size"
     "$UV" pip install --python "$VENV/bin/python" --requirement "$file" ||
@@ -162,6 +165,7 @@ main() {
     flock 9 2>/dev/null || true
     check_rust
     install_system_packages
+    find_uv
     make_venv
     local group
     for group in "$@"; do install_group "$group"; done

@@ -1,7 +1,7 @@
 """The scripts ``disc`` and ``disc-opt`` that the wheel installs.
 
-They are the binaries of the same names, as functions of the extension module: a second and a third copy of LLVM
-in the wheel would triple its size.
+They are the binaries of the same names, as functions of the extension module: a second and a third copy of
+LLVM in the wheel would triple its size.
 """
 
 from __future__ import annotations
