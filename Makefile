@@ -68,8 +68,8 @@ test-rust:
 	@$(STEP) run "tests without LLVM" cargo test $(call PACKAGES,$(WITHOUT_LLVM))
 	@$(STEP) run "tests with LLVM" cargo test $(call PACKAGES,$(WITH_LLVM))
 
-develop:
+develop: setup
 	@$(STEP) run "Python extension" scripts/develop.sh
 
-test-python:
+test-python: setup
 	@$(STEP) run "Python tests" scripts/pytest.sh $(PYTEST_ARGS)
