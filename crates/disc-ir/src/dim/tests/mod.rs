@@ -1,0 +1,4 @@
+//! Tests of dims: examples here, random expressions in `random`.
+
+mod forms;
+mod random;
