@@ -1,1 +1,3 @@
 //! Schedules, kernel IR passes and the host program; tested without LLVM.
+
+pub mod math;

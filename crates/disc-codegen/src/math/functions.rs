@@ -1,0 +1,110 @@
+//! The table of math functions: names, operand counts, stated bounds, and the one entry [`MathFn::emit`].
+//!
+//! - A bound holds for every input whose exact result is representable (infinities and zeros from overflow and underflow are exact where
+//!   the exactly rounded result is).
+//! - docs/numerics.md repeats this table; a test compares them.
+
+use super::emitter::Emitter;
+use super::{erf, exp, log, roots};
+
+/// The largest error of a function, in units in the last place of the exact result (of the smallest normal number's place below it).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// f32 on a target with fused multiply-add.
+    pub f32: f64,
+    /// f32 without.
+    pub f32_no_fma: f64,
+    /// f64 on a target with fused multiply-add.
+    pub f64: f64,
+    /// f64 without.
+    pub f64_no_fma: f64,
+}
+
+const fn ulp(f32: f64, f32_no_fma: f64, f64: f64, f64_no_fma: f64) -> Bound {
+    Bound { f32, f32_no_fma, f64, f64_no_fma }
+}
+
+macro_rules! math_functions {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal($($arg:ident),+) $bound:expr, $path:path;)+) => {
+        /// A math function with generated code of its own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum MathFn {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl MathFn {
+            /// All of them.
+            pub const ALL: &[MathFn] = &[$(MathFn::$variant),+];
+
+            /// The name, as the op tables spell it.
+            pub const fn name(self) -> &'static str {
+                match self { $(MathFn::$variant => $name,)+ }
+            }
+
+            /// The function of a name.
+            pub fn from_name(name: &str) -> Option<MathFn> {
+                match name { $($name => Some(MathFn::$variant),)+ _ => None }
+            }
+
+            /// The number of operands.
+            pub const fn arity(self) -> usize {
+                match self { $(MathFn::$variant => [$(stringify!($arg)),+].len(),)+ }
+            }
+
+            /// What it computes.
+            pub const fn doc(self) -> &'static str {
+                match self { $(MathFn::$variant => concat!($($doc),+),)+ }
+            }
+
+            /// The stated bound.
+            pub const fn bound(self) -> Bound {
+                match self { $(MathFn::$variant => $bound,)+ }
+            }
+
+            /// Emits the function of these operands.
+            ///
+            /// # Panics
+            /// If the number of operands is not [`MathFn::arity`].
+            pub fn emit<E: Emitter>(self, e: &mut E, args: &[E::F]) -> E::F {
+                assert_eq!(args.len(), self.arity(), "{} takes {} operands", self.name(), self.arity());
+                match self {
+                    $(MathFn::$variant => {
+                        let [$($arg),+] = *args else { unreachable!("the count was checked") };
+                        $path(e, $($arg),+)
+                    })+
+                }
+            }
+        }
+    };
+}
+
+math_functions! {
+    /// e^x.
+    Exp = "exp"(x) ulp(1.0, 1.5, 1.0, 1.5), exp::exp;
+    /// 2^x.
+    Exp2 = "exp2"(x) ulp(1.0, 1.5, 1.0, 1.0), exp::exp2;
+    /// e^x - 1.
+    Expm1 = "expm1"(x) ulp(1.5, 1.5, 2.0, 2.0), exp::expm1;
+    /// e^x for x <= 0, zero where that is denormal.
+    SoftmaxExp = "softmax_exp"(x) ulp(2.5, 2.5, 1.0, 1.5), exp::softmax_exp;
+    /// 1 / (1 + e^-x).
+    Logistic = "logistic"(x) ulp(2.5, 2.5, 2.5, 2.5), exp::logistic;
+    /// The hyperbolic tangent.
+    Tanh = "tanh"(x) ulp(3.0, 3.0, 3.0, 3.0), exp::tanh;
+    /// The natural logarithm.
+    Log = "log"(x) ulp(1.0, 1.0, 1.0, 1.0), log::log;
+    /// The logarithm of base 2.
+    Log2 = "log2"(x) ulp(1.5, 1.5, 1.0, 1.0), log::log2;
+    /// The logarithm of base 10.
+    Log10 = "log10"(x) ulp(1.5, 1.5, 1.0, 1.0), log::log10;
+    /// log(1 + x).
+    Log1p = "log1p"(x) ulp(2.0, 2.0, 1.5, 1.5), log::log1p;
+    /// The error function.
+    Erf = "erf"(x) ulp(3.5, 3.5, 1.0, 1.0), erf::erf;
+    /// 1 - erf(x).
+    Erfc = "erfc"(x) ulp(4.0, 4.0, 4.0, 4.0), erf::erfc;
+    /// x Phi(x), Phi the normal distribution function.
+    GeluErf = "gelu_erf"(x) ulp(3.0, 3.0, 5.0, 5.0), erf::gelu_erf;
+    /// 1 / sqrt(x).
+    Rsqrt = "rsqrt"(x) ulp(1.5, 1.5, 1.5, 1.5), roots::rsqrt;
+}

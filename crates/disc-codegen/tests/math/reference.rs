@@ -1,0 +1,65 @@
+//! What the math functions are compared with, and how an error is measured.
+//!
+//! - f32 results are compared with an f64 computation: its own error, below 2^-45 relative, does not show in the figures.
+//! - That computation is Rust's f64 method (the C library's) where there is one, else this crate's f64 version, which
+//!   scripts/fit/check_f64.py compares with MPFR or mpmath, and tests/math/f64.rs with a table made by it.
+
+use disc_codegen::math::{MathFn, Scalar64};
+
+/// The f64 reference of an f32 function.
+pub(crate) fn reference(function: MathFn, args: &[f64]) -> f64 {
+    let x = args[0];
+    match function {
+        MathFn::Exp => x.exp(),
+        MathFn::Exp2 => x.exp2(),
+        MathFn::Expm1 => x.exp_m1(),
+        MathFn::Logistic if x < 0.0 => x.exp() / (1.0 + x.exp()),
+        MathFn::Logistic => 1.0 / (1.0 + (-x).exp()),
+        MathFn::SoftmaxExp if x > -87.0 || x.is_nan() => x.exp(),
+        MathFn::SoftmaxExp if x < -87.7 => 0.0,
+        MathFn::Tanh => x.tanh(),
+        MathFn::Log => x.ln(),
+        MathFn::Log2 => x.log2(),
+        MathFn::Log10 => x.log10(),
+        MathFn::Log1p => x.ln_1p(),
+        MathFn::Rsqrt => 1.0 / x.sqrt(),
+        other => other.emit(&mut Scalar64::new(), args),
+    }
+}
+
+/// Where the function is defined for the measurement; elsewhere its contract says nothing.
+pub(crate) fn in_domain(function: MathFn, args: &[f64]) -> bool {
+    match function {
+        MathFn::SoftmaxExp => args[0] <= 0.0 && !(-87.7..=-87.0).contains(&args[0]) || args[0].is_nan(),
+        _ => true,
+    }
+}
+
+/// The magnitude whose unit in the last place the error is measured in, at least the result's.
+fn scale(function: MathFn, args: &[f64], expected: f64) -> f64 {
+    match function {
+        MathFn::GeluErf => expected.abs().max(args[0].abs() / 2.0),
+        _ => expected.abs(),
+    }
+}
+
+/// The unit in the last place of f32 at a magnitude.
+fn f32_ulp(magnitude: f64) -> f64 {
+    let exponent = ((magnitude.to_bits() >> 52) as i64 - 1023).clamp(-126, 127);
+    f64::from_bits(((exponent - 23 + 1023) as u64) << 52)
+}
+
+/// The error of an f32 result in units in the last place; infinite where NaN, infinity or the sign of zero is wrong.
+pub(crate) fn f32_error(function: MathFn, args: &[f64], got: f32, expected: f64) -> f64 {
+    if expected.is_nan() || got.is_nan() {
+        return if expected.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if expected == 0.0 && got == 0.0 && expected.is_sign_negative() != got.is_sign_negative() {
+        return f64::INFINITY;
+    }
+    // Infinity counts as the first power of two that is not representable.
+    let limit = 2f64.powi(128);
+    let expected = expected.clamp(-limit, limit);
+    let got = f64::from(got).clamp(-limit, limit);
+    (got - expected).abs() / f32_ulp(scale(function, args, expected))
+}
