@@ -3,7 +3,7 @@
 #
 # usage: scripts/setup.sh [GROUP]...     groups: dev, test, wheel, bench (one requirements/GROUP.txt each); default: dev test
 #
-# Safe to repeat: a stamp per requirement file makes the second run instant. Apart from Debian packages, everything is written
+# Versions are those of requirements/lock.txt. Safe to repeat: a stamp per requirement file makes the second run instant. Apart from Debian packages, everything is written
 # into the repository: the virtual environment (DISC_VENV, default .venv) and .tools/ (uv, where the machine has none).
 #
 # exit codes: 2 usage, 3 a system package is missing, 4 no usable Python, 5 a Python package cannot be installed, 6 no usable Rust
@@ -104,8 +104,8 @@ install_system_packages() {
 
 find_python() {
     local candidate
-    for candidate in ${DISC_PYTHON:-python3.11 python3.12 python3.13 python3.10 python3}; do
-        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    for candidate in ${DISC_PYTHON:-python3.11 python3.12 python3.13 python3}; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             "$candidate" -c 'import sys; print(sys.executable)'
             return
         fi
@@ -114,7 +114,8 @@ find_python() {
 }
 
 no_python() {
-    fail 4 "no Python 3.10 or newer is on PATH" "Debian: apt-get install python3 python3-pip; or set DISC_PYTHON"
+    fail 4 "no Python 3.11 or newer is on PATH" "Debian: apt-get install python3 python3-pip; or set DISC_PYTHON" \
+        "(the wheel works from Python 3.10 on, the tools that test it need 3.11)"
 }
 
 # uv from PATH; else pip puts it into .tools/ (pip's --target leaves the system's Python alone, as PEP 668 asks).
@@ -135,7 +136,7 @@ find_uv() {
 }
 
 make_venv() {
-    if "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return; fi
+    if "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then return; fi
     local python
     python=$(find_python) || no_python
     say "making the virtual environment ${VENV#"$ROOT"/} with $("$python" --version)"
@@ -143,14 +144,15 @@ make_venv() {
 }
 
 install_group() {
-    local group=$1 file=$ROOT/requirements/$1.txt stamp size=""
-    [ -f "$file" ] || fail 2 "no requirement group \`$group\`" "groups: $(cd "$ROOT/requirements" && ls | sed 's/\.txt$//' | tr '\n' ' ')"
-    stamp=$STAMPS/$group-$(sha256sum "$file" | cut -c1-16)
+    local group=$1 file=$ROOT/requirements/$1.txt lock=$ROOT/requirements/lock.txt stamp size=""
+    case $group in dev | test | wheel | bench) ;; *) fail 2 "no requirement group \`$group\`" "groups: dev test wheel bench" ;; esac
+    stamp=$STAMPS/$group-$(cat "$file" "$lock" | sha256sum | cut -c1-16)
     [ ! -e "$stamp" ] || return 0
     [ "$group" != test ] || size=" (PyTorch and its libraries: about 3 GB)"
     say "installing requirements/$group.txt$size"
-    "$UV" pip install --python "$VENV/bin/python" --requirement "$file" ||
-        fail 5 "the packages of requirements/$group.txt could not be installed" "uv's message above says which; is a package index reachable?"
+    "$UV" pip install --python "$VENV/bin/python" --requirement "$file" --constraint "$lock" ||
+        fail 5 "the packages of requirements/$group.txt could not be installed" "uv's message above says which; is a package index reachable?" \
+            "if it speaks of a conflict with lock.txt: run scripts/lock.sh"
     mkdir -p "$STAMPS"
     rm -f "$STAMPS/$group"-*
     touch "$stamp"

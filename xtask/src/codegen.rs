@@ -1,6 +1,6 @@
 //! Generated docs: each is rendered from the tables of the code, written by `cargo xtask codegen`, and checked by `tidy`.
 //!
-//! To add one: the crate that has the table goes to xtask/Cargo.toml, and a line goes to [`generated`]. Docs that are generated from
+//! To add one: the crate that has the table goes to xtask/Cargo.toml, and a line goes to [`generated`] (a whole file has no section). Docs that are generated from
 //! Python tables are not here: their tests check them.
 
 use std::{fs, path::Path};
@@ -24,16 +24,18 @@ impl Generated {
         }
     }
 
-    fn wanted(&self, current: Option<&str>) -> Result<String> {
-        match (self.section, current) {
-            (None, _) => Ok(self.text.clone()),
-            (Some(section), Some(current)) => splice(current, section, &self.text),
+    /// What the file should hold, or nothing if it does.
+    fn difference(&self, current: Option<&str>) -> Result<Option<String>> {
+        let wanted = match (self.section, current) {
+            (None, _) => self.text.clone(),
+            (Some(section), Some(current)) => splice(current, section, &self.text)?,
             (Some(_), None) => bail!("the file does not exist"),
-        }
+        };
+        Ok((current != Some(&wanted)).then_some(wanted))
     }
 }
 
-/// Every generated text. Whole files are `file(PATH, TEXT)`.
+/// Every generated text.
 fn generated(root: &Path) -> Result<Vec<Generated>> {
     Ok(vec![Generated { path: "ARCHITECTURE.md", section: Some("crates"), text: crate_map(root)? }])
 }
@@ -55,10 +57,8 @@ fn differences(root: &Path) -> Result<Vec<(Generated, String)>> {
     let mut found = Vec::new();
     for generated in generated(root)? {
         let current = fs::read_to_string(root.join(generated.path)).ok();
-        let wanted = generated.wanted(current.as_deref()).with_context(|| generated.name())?;
-        if current.as_deref() != Some(&wanted) {
-            found.push((generated, wanted));
-        }
+        let difference = generated.difference(current.as_deref()).with_context(|| generated.name())?;
+        found.extend(difference.map(|wanted| (generated, wanted)));
     }
     Ok(found)
 }
@@ -96,6 +96,17 @@ mod tests {
         let new = splice(PAGE, "t", "new\n").unwrap();
         assert_eq!(new, "intro\n<!-- generated: t -->\nnew\n<!-- end of t -->\nrest\n");
         assert_eq!(splice(&new, "t", "new\n").unwrap(), new, "a fresh section stays as it is");
+    }
+
+    #[test]
+    fn a_stale_text_is_found() {
+        let whole = Generated { path: "docs/t.md", section: None, text: "new\n".into() };
+        assert_eq!(whole.difference(Some("old\n")).unwrap().as_deref(), Some("new\n"));
+        assert_eq!(whole.difference(None).unwrap().as_deref(), Some("new\n"));
+        assert_eq!(whole.difference(Some("new\n")).unwrap(), None);
+        let section = Generated { section: Some("t"), ..whole };
+        assert!(section.difference(Some(PAGE)).unwrap().is_some());
+        assert!(section.difference(None).is_err());
     }
 
     #[test]
