@@ -1,3 +1,27 @@
-//! Symbolic dims, types, the op table, graphs, text, verifier and interpreter.
-
+//! The compiler's intermediate representation: symbolic dims, types, the op table, graphs, text, verifier and interpreter.
+//!
+//! It is not a pass framework and knows no target. Everything a later stage knows is said in this representation, which prints and
+//! parses back to itself.
+//!
+//! Invariants:
+//! - One op table ([`ops`]): parser, printer, builder, verifier, docs and Python read it; no op is described anywhere else.
+//! - Sizes are [`dim::Dim`] expressions inside types; what is known about them lives in [`dim::Facts`] of the function.
+//! - Nothing here panics on user input: failures are [`diag::Diagnostic`]s.
+pub mod attr;
+pub mod build;
+pub mod diag;
 pub mod dim;
+pub mod graph;
+pub mod infer;
+pub mod literal;
+pub mod ops;
+pub mod types;
+
+pub use attr::Attr;
+pub use build::Builder;
+pub use diag::{Code, Diagnostic};
+pub use dim::{Dim, Facts, Solver, Symbol};
+pub use graph::{Block, Function, FunctionKind, Inst, Module, Value};
+pub use literal::Literal;
+pub use ops::{OpDef, OpKind};
+pub use types::{DType, Space, TensorType, Type};

@@ -19,6 +19,7 @@ mod arith;
 mod display;
 mod division;
 mod extremum;
+mod interim;
 mod lower;
 mod node;
 mod ops;
@@ -27,6 +28,7 @@ mod remainder;
 mod symbol;
 
 pub use arith::MAX_PRODUCT_TERMS;
+pub use interim::{Facts, Solver};
 pub use lower::{DimLowering, EvalError};
 pub use node::{Defect, Dim, MAX_DEPTH, MAX_NODES, Term};
 pub use parse::{DimParseError, MAX_TEXT};

@@ -1,0 +1,357 @@
+//! Writing kernels: a builder whose methods read like the code they make.
+//!
+//! It is a thin layer over [`disc_ir::Builder`]; every op is checked by the op table. A failed check here is an error of a schedule,
+//! so these methods panic, and the compiler's edge turns the panic into a `CompileError`.
+//!
+//! Invariant: constants and dim values are made once per function, in a prologue that dominates everything.
+use disc_ir::{Attr, Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Literal, OpKind, Solver, Space, TensorType, Type, Value};
+use std::{collections::HashMap, sync::Arc};
+
+/// Builds the body of a kernel or host program.
+pub struct KernelBuilder {
+    pub function: Function,
+    /// Where ops go.
+    block: Block,
+    /// Constants and dim values, put before the body by [`KernelBuilder::finish`].
+    prologue: Block,
+    constants: HashMap<(DType, Vec<u8>, u32), Value>,
+    dims: HashMap<Dim, Value>,
+    solver: Arc<Solver>,
+}
+
+fn must<T>(result: Result<T, Diagnostic>) -> T {
+    result.unwrap_or_else(|error| panic!("a schedule made an op that the op table forbids: {error}"))
+}
+
+impl KernelBuilder {
+    pub fn new(name: &str, kind: FunctionKind) -> Self {
+        let mut function = Function::new(name, kind);
+        let (block, prologue) = (function.body, function.add_block());
+        let solver = Arc::new(Solver::new(&function.facts));
+        Self { function, block, prologue, constants: HashMap::new(), dims: HashMap::new(), solver }
+    }
+
+    pub fn parameter(&mut self, name: &str, ty: Type) -> Value {
+        let value = self.function.add_argument(self.function.body, ty);
+        self.function.set_name(value, name);
+        value
+    }
+
+    /// A buffer parameter.
+    pub fn buffer(&mut self, name: &str, tensor: TensorType) -> Value {
+        self.parameter(name, Type::Buffer { tensor, space: Space::Global })
+    }
+
+    /// Ends the body and puts the prologue before it.
+    pub fn finish(mut self) -> Function {
+        self.emit_all(OpKind::Return, &[], &[], None);
+        let body = self.function.body;
+        let insts = [self.function.insts(self.prologue), self.function.insts(body)].concat();
+        self.function.set_insts(body, insts);
+        self.function.set_insts(self.prologue, Vec::new());
+        self.function
+    }
+
+    /// An op with attributes and stated result types; all its results.
+    pub fn emit_all(&mut self, kind: OpKind, operands: &[Value], attrs: &[(&str, Attr)], results: Option<Vec<Type>>) -> Vec<Value> {
+        self.emit_in(self.block, kind, operands, attrs, &[], results)
+    }
+
+    fn emit_in(
+        &mut self,
+        block: Block,
+        kind: OpKind,
+        operands: &[Value],
+        attrs: &[(&str, Attr)],
+        regions: &[Block],
+        results: Option<Vec<Type>>,
+    ) -> Vec<Value> {
+        let mut builder = Builder::at(&mut self.function, block, self.solver.clone());
+        let mut request = builder.op(kind).operands(operands);
+        for (name, value) in attrs {
+            request = request.attr(name, value.clone());
+        }
+        for &region in regions {
+            request = request.region(region);
+        }
+        if let Some(types) = results {
+            request = request.results(types);
+        }
+        let inst = must(request.build());
+        self.function.results_of(inst).to_vec()
+    }
+
+    /// An op of one result without attributes.
+    pub fn emit(&mut self, kind: OpKind, operands: &[Value]) -> Value {
+        self.emit_all(kind, operands, &[], None)[0]
+    }
+
+    /// An op of one result whose type is stated.
+    pub fn emit_as(&mut self, kind: OpKind, operands: &[Value], attrs: &[(&str, Attr)], ty: Type) -> Value {
+        self.emit_all(kind, operands, attrs, Some(vec![ty]))[0]
+    }
+
+    pub fn ty(&self, value: Value) -> &Type {
+        self.function.ty(value)
+    }
+
+    pub fn dtype(&self, value: Value) -> DType {
+        self.function.ty(value).dtype()
+    }
+
+    /// The number of lanes of a value; 1 is a scalar.
+    pub fn lanes(&self, value: Value) -> u32 {
+        match self.function.ty(value) {
+            Type::Vector { lanes, .. } => *lanes,
+            ty => panic!("a schedule asked for the lanes of {ty}"),
+        }
+    }
+
+    /// An `i64` constant.
+    pub fn int(&mut self, value: i64) -> Value {
+        self.constant(Literal::splat_i64(DType::I64, value), 1)
+    }
+
+    /// A constant whose lanes all have the value of a splat literal.
+    pub fn constant(&mut self, literal: Literal, lanes: u32) -> Value {
+        let key = (literal.dtype, literal.bytes.to_vec(), lanes);
+        if let Some(&value) = self.constants.get(&key) {
+            return value;
+        }
+        let ty = Type::Vector { lanes, dtype: literal.dtype };
+        let value = self.emit_in(self.prologue, OpKind::Constant, &[], &[("value", literal.into())], &[], Some(vec![ty]))[0];
+        self.constants.insert(key, value);
+        value
+    }
+
+    pub fn float(&mut self, dtype: DType, value: f64, lanes: u32) -> Value {
+        self.constant(Literal::splat_f64(dtype, value), lanes)
+    }
+
+    /// Zero (or false) of a type.
+    pub fn zero(&mut self, dtype: DType, lanes: u32) -> Value {
+        self.constant(Literal::splat_i64(dtype, 0), lanes)
+    }
+
+    /// The value of a dim expression, as `i64`.
+    pub fn dim(&mut self, dim: &Dim) -> Value {
+        if let Some(size) = dim.as_const() {
+            return self.int(size);
+        }
+        if let Some(&value) = self.dims.get(dim) {
+            return value;
+        }
+        let attrs = [("value", dim.clone().into())];
+        let value = self.emit_in(self.prologue, OpKind::DimValue, &[], &attrs, &[], Some(vec![Type::scalar(DType::I64)]))[0];
+        self.dims.insert(dim.clone(), value);
+        value
+    }
+
+    /// The integer that `value` is known to be.
+    pub fn known_int(&self, value: Value) -> Option<i64> {
+        let inst = self.function.defining(value)?;
+        match (self.function.kind_of(inst), &self.function.inst(inst).attrs[..]) {
+            (OpKind::Constant, [Some(Attr::Literal(literal))]) => Some(literal.i64_at(0)),
+            _ => None,
+        }
+    }
+
+    /// A value with `lanes` lanes: itself, or a scalar repeated.
+    pub fn widen(&mut self, value: Value, lanes: u32) -> Value {
+        if self.lanes(value) == lanes {
+            return value;
+        }
+        if let Some(inst) = self.function.defining(value)
+            && self.function.kind_of(inst) == OpKind::Constant
+            && let Some(Attr::Literal(literal)) = self.function.inst(inst).attrs[0].clone()
+        {
+            return self.constant(literal, lanes);
+        }
+        let dtype = self.dtype(value);
+        self.emit_as(OpKind::Splat, &[value], &[], Type::Vector { lanes, dtype })
+    }
+
+    /// Gives all values the largest number of lanes among them.
+    pub fn unify(&mut self, values: &[Value]) -> Vec<Value> {
+        let lanes = values.iter().map(|&v| self.lanes(v)).max().unwrap_or(1);
+        values.iter().map(|&v| self.widen(v, lanes)).collect()
+    }
+
+    /// An element-wise op; scalars among vectors are repeated.
+    pub fn map(&mut self, kind: OpKind, operands: &[Value]) -> Value {
+        let operands = self.unify(operands);
+        self.emit(kind, &operands)
+    }
+
+    pub fn add(&mut self, a: Value, b: Value) -> Value {
+        match (self.known_int(a), self.known_int(b)) {
+            (Some(0), _) if self.lanes(a) == 1 => b,
+            (_, Some(0)) if self.lanes(b) == 1 => a,
+            (Some(x), Some(y)) if self.lanes(a) == 1 && self.lanes(b) == 1 => self.int(x.wrapping_add(y)),
+            _ => self.map(OpKind::Add, &[a, b]),
+        }
+    }
+
+    pub fn sub(&mut self, a: Value, b: Value) -> Value {
+        match (self.known_int(a), self.known_int(b)) {
+            (_, Some(0)) if self.lanes(b) == 1 => a,
+            (Some(x), Some(y)) if self.lanes(a) == 1 && self.lanes(b) == 1 => self.int(x.wrapping_sub(y)),
+            _ => self.map(OpKind::Subtract, &[a, b]),
+        }
+    }
+
+    /// The product of two integers.
+    pub fn mul(&mut self, a: Value, b: Value) -> Value {
+        match (self.known_int(a), self.known_int(b)) {
+            (Some(1), _) => b,
+            (_, Some(1)) => a,
+            (Some(0), _) if self.lanes(b) == 1 => a,
+            (_, Some(0)) if self.lanes(a) == 1 => b,
+            (Some(x), Some(y)) if self.lanes(a) == 1 && self.lanes(b) == 1 => self.int(x.wrapping_mul(y)),
+            _ => self.map(OpKind::Multiply, &[a, b]),
+        }
+    }
+
+    /// The quotient of two integers that are not negative.
+    pub fn div(&mut self, a: Value, b: Value) -> Value {
+        match self.known_int(b) {
+            Some(1) => a,
+            _ => self.map(OpKind::Divide, &[a, b]),
+        }
+    }
+
+    /// The remainder of two integers that are not negative.
+    pub fn rem(&mut self, a: Value, b: Value) -> Value {
+        match self.known_int(b) {
+            Some(1) => self.zero(DType::I64, 1),
+            _ => self.map(OpKind::Remainder, &[a, b]),
+        }
+    }
+
+    pub fn compare(&mut self, direction: &'static str, a: Value, b: Value) -> Value {
+        let operands = self.unify(&[a, b]);
+        self.emit_all(OpKind::Compare, &operands, &[("direction", direction.into())], None)[0]
+    }
+
+    pub fn select(&mut self, pred: Value, on_true: Value, on_false: Value) -> Value {
+        self.map(OpKind::Select, &[pred, on_true, on_false])
+    }
+
+    pub fn and(&mut self, a: Value, b: Value) -> Value {
+        self.map(OpKind::And, &[a, b])
+    }
+
+    pub fn convert(&mut self, value: Value, dtype: DType) -> Value {
+        if self.dtype(value) == dtype {
+            return value;
+        }
+        self.emit_all(OpKind::Convert, &[value], &[("dtype", dtype.into())], None)[0]
+    }
+
+    pub fn fma(&mut self, a: Value, b: Value, c: Value) -> Value {
+        let operands = self.unify(&[a, b, c]);
+        self.emit(OpKind::Fma, &operands)
+    }
+
+    /// The numbers of the lanes, 0, 1, ..., as `i64`.
+    pub fn lane_numbers(&mut self, lanes: u32) -> Value {
+        self.emit_as(OpKind::Lanes, &[], &[], Type::Vector { lanes, dtype: DType::I64 })
+    }
+
+    /// True in the first `count` of `lanes` lanes.
+    pub fn lane_mask(&mut self, count: Value, lanes: u32) -> Value {
+        self.emit_as(OpKind::LaneMask, &[count], &[], Type::Vector { lanes, dtype: DType::I1 })
+    }
+
+    pub fn load(&mut self, buffer: Value, index: Value, lanes: u32, mask: Option<Value>) -> Value {
+        let dtype = self.dtype(buffer);
+        let operands: Vec<Value> = [buffer, index].into_iter().chain(mask).collect();
+        self.emit_as(OpKind::Load, &operands, &[], Type::Vector { lanes, dtype })
+    }
+
+    pub fn store(&mut self, buffer: Value, index: Value, value: Value, mask: Option<Value>) {
+        let operands: Vec<Value> = [buffer, index, value].into_iter().chain(mask).collect();
+        self.emit_all(OpKind::Store, &operands, &[], None);
+    }
+
+    /// The part of a buffer from an element on, as a buffer of `tensor`.
+    pub fn view(&mut self, buffer: Value, index: Value, tensor: TensorType) -> Value {
+        let space = match self.ty(buffer) {
+            Type::Buffer { space, .. } => *space,
+            ty => panic!("a schedule took a view of {ty}"),
+        };
+        self.emit_as(OpKind::View, &[buffer, index], &[], Type::Buffer { tensor, space })
+    }
+
+    /// Memory of the task.
+    pub fn scratch(&mut self, tensor: TensorType) -> Value {
+        let ty = Type::Buffer { tensor, space: Space::Task };
+        self.emit_in(self.prologue, OpKind::Scratch, &[], &[], &[], Some(vec![ty]))[0]
+    }
+
+    pub fn reduce_lanes(&mut self, value: Value, applies: &'static str) -> Value {
+        if self.lanes(value) == 1 {
+            return value;
+        }
+        self.emit_all(OpKind::ReduceLanes, &[value], &[("applies", applies.into())], None)[0]
+    }
+
+    /// Runs `fill` with ops going to a new block with these arguments, which it must not end.
+    fn region(&mut self, arguments: &[Type], fill: impl FnOnce(&mut Self, &[Value]) -> Vec<Value>) -> Block {
+        let block = self.function.add_block();
+        let values: Vec<Value> = arguments.iter().map(|ty| self.function.add_argument(block, ty.clone())).collect();
+        let outer = std::mem::replace(&mut self.block, block);
+        let results = fill(self, &values);
+        self.emit_all(OpKind::Return, &results, &[], None);
+        self.block = outer;
+        block
+    }
+
+    /// `for index in (lower..upper).step_by(step)`, carrying `inits` along; what `body` returns is carried on.
+    pub fn for_(
+        &mut self,
+        [lower, upper, step]: [Value; 3],
+        inits: &[Value],
+        body: impl FnOnce(&mut Self, Value, &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let arguments: Vec<Type> = [lower].iter().chain(inits).map(|&v| self.ty(v).clone()).collect();
+        let region = self.region(&arguments, |kb, values| body(kb, values[0], &values[1..]));
+        let operands: Vec<Value> = [lower, upper, step].into_iter().chain(inits.iter().copied()).collect();
+        self.emit_in(self.block, OpKind::For, &operands, &[], &[region], None)
+    }
+
+    /// `if pred { then } else { otherwise }`.
+    pub fn if_(
+        &mut self,
+        pred: Value,
+        then: impl FnOnce(&mut Self) -> Vec<Value>,
+        otherwise: impl FnOnce(&mut Self) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let then = self.region(&[], |kb, _| then(kb));
+        let otherwise = self.region(&[], |kb, _| otherwise(kb));
+        self.emit_in(self.block, OpKind::If, &[pred], &[], &[then, otherwise], None)
+    }
+
+    /// `while cond(values) { values = body(values) }`.
+    pub fn while_(
+        &mut self,
+        inits: &[Value],
+        cond: impl FnOnce(&mut Self, &[Value]) -> Value,
+        body: impl FnOnce(&mut Self, &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let types: Vec<Type> = inits.iter().map(|&v| self.ty(v).clone()).collect();
+        let cond = self.region(&types, |kb, values| vec![cond(kb, values)]);
+        let body = self.region(&types, body);
+        self.emit_in(self.block, OpKind::While, inits, &[], &[cond, body], None)
+    }
+
+    pub fn call(&mut self, callee: &str, arguments: &[Value]) {
+        self.emit_all(OpKind::Call, arguments, &[("callee", Attr::Symbol(callee.into()))], Some(Vec::new()));
+    }
+
+    /// Fails the launch at `site` unless `pred` holds; `values` go into the message.
+    pub fn assert(&mut self, pred: Value, values: &[Value], site: i64) {
+        let operands: Vec<Value> = [pred].iter().chain(values).copied().collect();
+        self.emit_all(OpKind::Assert, &operands, &[("site", site.into())], None);
+    }
+}

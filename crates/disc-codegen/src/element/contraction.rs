@@ -1,0 +1,123 @@
+//! Products of tensors, one result element at a time: loops over what is summed. The contraction schedule is the fast way.
+use super::{Elements, compute_dtype};
+use crate::{build::KernelBuilder, index::Index};
+use disc_ir::{DType, Dim, Inst, OpKind, Value};
+
+impl Elements<'_> {
+    pub(super) fn dot_general(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let [lhs, rhs] = self.group.operands(inst)[..] else { panic!("`dot_general` has two operands") };
+        let axes = |name| self.ints(inst, name).iter().map(|&d| d as usize).collect::<Vec<_>>();
+        let (lhs_batch, rhs_batch) = (axes("lhs_batching_dims"), axes("rhs_batching_dims"));
+        let (lhs_sum, rhs_sum) = (axes("lhs_contracting_dims"), axes("rhs_contracting_dims"));
+        let (lhs_rank, rhs_rank) = (self.tensor(lhs).rank(), self.tensor(rhs).rank());
+        let batches = lhs_batch.len();
+        let lhs_free: Vec<usize> = (0..lhs_rank).filter(|d| !lhs_batch.contains(d) && !lhs_sum.contains(d)).collect();
+        let rhs_free: Vec<usize> = (0..rhs_rank).filter(|d| !rhs_batch.contains(d) && !rhs_sum.contains(d)).collect();
+
+        let zero = Index::uniform(kb.int(0));
+        let (mut lhs_at, mut rhs_at) = (vec![zero; lhs_rank], vec![zero; rhs_rank]);
+        for (i, index) in at.iter().enumerate() {
+            match i.checked_sub(batches) {
+                None => (lhs_at[lhs_batch[i]], rhs_at[rhs_batch[i]]) = (*index, *index),
+                Some(j) if j < lhs_free.len() => lhs_at[lhs_free[j]] = *index,
+                Some(j) => rhs_at[rhs_free[j - lhs_free.len()]] = *index,
+            }
+        }
+        let dtype = compute_dtype(self.tensor(self.group.result(inst)).dtype);
+        let sizes: Vec<Dim> = lhs_sum.iter().map(|&d| self.tensor(lhs).dims[d].clone()).collect();
+        let start = kb.zero(dtype, self.lanes_at(at));
+        self.nest(kb, &sizes, vec![start], &mut |cx, kb, loops, carried| {
+            let (mut lhs_at, mut rhs_at) = (lhs_at.clone(), rhs_at.clone());
+            for ((&l, &r), &index) in lhs_sum.iter().zip(&rhs_sum).zip(loops) {
+                (lhs_at[l], rhs_at[r]) = (Index::uniform(index), Index::uniform(index));
+            }
+            let (x, y) = (cx.element(kb, lhs, &lhs_at), cx.element(kb, rhs, &rhs_at));
+            vec![multiply_add(kb, dtype, x, y, carried[0])]
+        })[0]
+    }
+
+    /// Sums over the window and the input features of one group. Positions outside the input, and between dilated elements, add nothing.
+    pub(super) fn convolution(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let [input, kernel] = self.group.operands(inst)[..] else { panic!("`convolution` has two operands") };
+        let axis = |name| self.int(inst, name) as usize;
+        let axes = |name| self.ints(inst, name).iter().map(|&d| d as usize).collect::<Vec<_>>();
+        let in_spatial = axes("input_spatial_dimensions");
+        let out_spatial = axes("output_spatial_dimensions");
+        let kernel_spatial = axes("kernel_spatial_dimensions");
+        let (in_batch, in_feature) = (axis("input_batch_dimension"), axis("input_feature_dimension"));
+        let (kernel_in, kernel_out) = (axis("kernel_input_feature_dimension"), axis("kernel_output_feature_dimension"));
+        let (batch, feature) = (at[axis("output_batch_dimension")], at[axis("output_feature_dimension")]);
+        let (input_dims, kernel_dims) = (self.tensor(input).dims.clone(), self.tensor(kernel).dims.clone());
+        let groups = [self.int(inst, "feature_group_count").max(1), self.int(inst, "batch_group_count").max(1)];
+
+        let sizes: Vec<Dim> =
+            kernel_spatial.iter().map(|&d| kernel_dims[d].clone()).chain([kernel_dims[kernel_in].clone()]).collect();
+        let dtype = compute_dtype(self.tensor(self.group.result(inst)).dtype);
+        let lanes = self.lanes_at(at);
+        let start = kb.zero(dtype, lanes);
+        self.nest(kb, &sizes, vec![start], &mut |cx, kb, loops, carried| {
+            let (&channel, taps) = loops.split_last().expect("the input features come last");
+            let zero = Index::uniform(kb.int(0));
+            let (mut from, mut weight) = (vec![zero; input_dims.len()], vec![zero; kernel_dims.len()]);
+            let mut inside: Option<Value> = None;
+            for (i, &tap) in taps.iter().enumerate() {
+                weight[kernel_spatial[i]] = cx.tap(kb, inst, i, tap, &kernel_dims[kernel_spatial[i]]);
+                let out = at[out_spatial[i]];
+                let (position, valid) = cx.window_position(kb, inst, i, out, tap, &input_dims[in_spatial[i]]);
+                from[in_spatial[i]] = position;
+                inside = Some(match inside {
+                    Some(others) => kb.and(others, valid),
+                    None => valid,
+                });
+            }
+            let channel = Index::uniform(channel);
+            weight[kernel_in] = channel;
+            weight[kernel_out] = feature;
+            from[in_batch] = cx.grouped(kb, groups[1], feature, batch, &input_dims[in_batch], &kernel_dims[kernel_out]);
+            from[in_feature] = match groups[0] {
+                1 => channel,
+                count => {
+                    let per_group = kb.dim(&kernel_dims[kernel_out].floor_div(&Dim::constant(count)));
+                    let group = feature.value(kb, cx.lanes);
+                    let group = kb.div(group, per_group);
+                    let width = kb.dim(&kernel_dims[kernel_in]);
+                    let group = Index::from_value(kb, group).scale(kb, cx.lanes, width);
+                    group.add(kb, cx.lanes, channel)
+                }
+            };
+            let old = carried[0];
+            let product = |cx: &mut Self, kb: &mut KernelBuilder| {
+                let (x, w) = (cx.element(kb, input, &from), cx.element(kb, kernel, &weight));
+                multiply_add(kb, dtype, x, w, old)
+            };
+            let sum = match inside {
+                Some(inside) => cx.either(kb, inside, at, product, |_, _| old),
+                None => product(cx, kb),
+            };
+            vec![kb.widen(sum, lanes)]
+        })[0]
+    }
+
+    /// The input batch of a convolution whose batch is grouped: result feature `f` uses the batches of its group.
+    fn grouped(&mut self, kb: &mut KernelBuilder, count: i64, feature: Index, batch: Index, batches: &Dim, features: &Dim) -> Index {
+        if count == 1 {
+            return batch;
+        }
+        let per_group = kb.dim(&features.floor_div(&Dim::constant(count)));
+        let width = kb.dim(&batches.floor_div(&Dim::constant(count)));
+        let group = feature.value(kb, self.lanes);
+        let group = kb.div(group, per_group);
+        let first = Index::from_value(kb, group).scale(kb, self.lanes, width);
+        first.add(kb, self.lanes, batch)
+    }
+}
+
+/// `x * y + sum`, in `dtype`.
+fn multiply_add(kb: &mut KernelBuilder, dtype: DType, x: Value, y: Value, sum: Value) -> Value {
+    let (x, y) = (kb.convert(x, dtype), kb.convert(y, dtype));
+    if dtype.is_float() {
+        return kb.fma(x, y, sum);
+    }
+    let product = kb.map(OpKind::Multiply, &[x, y]);
+    kb.map(OpKind::Add, &[product, sum])
+}

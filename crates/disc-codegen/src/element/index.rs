@@ -1,0 +1,137 @@
+//! Ops whose positions are data: gather and the dynamic slices.
+use super::{Elements, Site};
+use crate::{build::KernelBuilder, index::Index};
+use disc_ir::{Code, Dim, Inst, OpKind, Value};
+
+impl Elements<'_> {
+    pub(super) fn indexed(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        match self.group.kind_of(inst) {
+            OpKind::Gather => self.gather(kb, inst, at),
+            OpKind::DynamicSlice => self.dynamic_slice(kb, inst, at),
+            OpKind::DynamicUpdateSlice => self.dynamic_update_slice(kb, inst, at),
+            kind => panic!("`{}` does not index", kind.name()),
+        }
+    }
+
+    fn gather(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let [operand, indices] = self.group.operands(inst)[..] else { panic!("`gather` has two operands") };
+        let axes = |name| self.ints(inst, name).iter().map(|&d| d as usize).collect::<Vec<_>>();
+        let offset_dims = axes("offset_dims");
+        let batching = axes("operand_batching_dims");
+        let indices_batching = axes("start_indices_batching_dims");
+        let dropped: Vec<usize> = axes("collapsed_slice_dims").into_iter().chain(batching.iter().copied()).collect();
+        let vector_dim = self.int(inst, "index_vector_dim") as usize;
+        let slice_sizes = self.dims(inst, "slice_sizes").to_vec();
+        let shape = self.tensor(operand).dims.clone();
+
+        let batch: Vec<Index> = (0..at.len()).filter(|d| !offset_dims.contains(d)).map(|d| at[d]).collect();
+        let zero = Index::uniform(kb.int(0));
+        let mut position = vec![zero; shape.len()];
+        let kept = (0..shape.len()).filter(|d| !dropped.contains(d));
+        for (axis, &d) in kept.zip(&offset_dims) {
+            position[axis] = at[d];
+        }
+        for (&axis, &d) in batching.iter().zip(&indices_batching) {
+            // The batch position skips the index vector's dimension.
+            position[axis] = batch[if d > vector_dim { d - 1 } else { d }];
+        }
+        for (k, axis) in axes("start_index_map").into_iter().enumerate() {
+            let mut from = batch.clone();
+            if vector_dim < self.tensor(indices).rank() {
+                from.insert(vector_dim, Index::uniform(kb.int(k as i64)));
+            }
+            let start = self.element(kb, indices, &from);
+            let room = &shape[axis] - &slice_sizes[axis];
+            let start = self.bounded(kb, inst, start, &room);
+            position[axis] = position[axis].add(kb, self.lanes, start);
+        }
+        self.element(kb, operand, &position)
+    }
+
+    /// A start position as an index in [0, `room`]: checked or clamped, as the op says.
+    pub(crate) fn bounded(&mut self, kb: &mut KernelBuilder, inst: Inst, start: Value, room: &Dim) -> Index {
+        let Index::Affine { base: start, .. } | Index::Lanes(start) = Index::from_value(kb, start);
+        let (zero, last) = (kb.int(0), kb.dim(room));
+        if self.word(inst, "bounds") == "check" {
+            self.check(kb, inst, start, zero, last);
+            return Index::from_value(kb, start);
+        }
+        let low = kb.map(OpKind::Maximum, &[start, zero]);
+        let clamped = kb.map(OpKind::Minimum, &[low, last]);
+        Index::from_value(kb, clamped)
+    }
+
+    /// Fails the launch unless every active lane of `index` lies in [`low`, `high`]; the message gets an offender and the bound.
+    fn check(&mut self, kb: &mut KernelBuilder, inst: Inst, index: Value, low: Value, high: Value) {
+        let (above, below) = (kb.compare("GE", index, low), kb.compare("LE", index, high));
+        let mut ok = kb.and(above, below);
+        if let (Some(mask), true) = (self.mask, kb.lanes(ok) > 1) {
+            let idle = kb.emit(OpKind::Not, &[mask]);
+            ok = kb.map(OpKind::Or, &[ok, idle]);
+        }
+        let zero = kb.int(0);
+        let bad = kb.select(ok, zero, index);
+        let (most, least) = (kb.reduce_lanes(bad, "maximum"), kb.reduce_lanes(bad, "minimum"));
+        let positive = kb.compare("GT", most, zero);
+        let offender = kb.select(positive, most, least);
+        let all = kb.reduce_lanes(ok, "and");
+        let site = self.site(inst, Code::E0603, "index {0} is out of range, expected 0 to {1}");
+        kb.assert(all, &[offender, high], site);
+    }
+
+    /// The number of a place where this kernel can fail.
+    pub(crate) fn site(&mut self, inst: Inst, code: Code, message: &str) -> i64 {
+        let site = Site { code, op: self.group.kind_of(inst).name().into(), message: message.into() };
+        let position = self.sites.iter().position(|s| *s == site).unwrap_or_else(|| {
+            self.sites.push(site);
+            self.sites.len() - 1
+        });
+        self.first_site + position as i64
+    }
+
+    /// The start positions of a dynamic slice or update, one scalar per dimension.
+    fn starts(&mut self, kb: &mut KernelBuilder, inst: Inst, starts: &[Value], shape: &[Dim], extent: &[Dim]) -> Vec<Index> {
+        let mut found = Vec::with_capacity(starts.len());
+        for (axis, &start) in starts.iter().enumerate() {
+            let start = self.element(kb, start, &[]);
+            found.push(self.bounded(kb, inst, start, &(&shape[axis] - &extent[axis])));
+        }
+        found
+    }
+
+    fn dynamic_slice(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let operands: Vec<Value> = self.group.operands(inst).to_vec();
+        let (shape, extent) = (&self.tensor(operands[0]).dims, &self.tensor(self.group.result(inst)).dims);
+        let starts = self.starts(kb, inst, &operands[1..], shape, extent);
+        let from: Vec<Index> = at.iter().zip(starts).map(|(index, start)| index.add(kb, self.lanes, start)).collect();
+        self.element(kb, operands[0], &from)
+    }
+
+    fn dynamic_update_slice(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let operands: Vec<Value> = self.group.operands(inst).to_vec();
+        let [operand, update, starts @ ..] = &operands[..] else { panic!("`dynamic_update_slice` has two tensors") };
+        let (shape, extent) = (&self.tensor(*operand).dims, &self.tensor(*update).dims);
+        let starts = self.starts(kb, inst, starts, shape, extent);
+        let mut inside: Option<Value> = None;
+        let mut from = Vec::with_capacity(at.len());
+        for ((index, start), size) in at.iter().zip(starts).zip(extent) {
+            let start = start.as_uniform().expect("a start position is a scalar");
+            let zero = kb.int(0);
+            let back = kb.sub(zero, start);
+            let position = index.add_scalar(kb, back);
+            let value = position.value(kb, self.lanes);
+            let limit = kb.dim(size);
+            let (after, before) = (kb.compare("GE", value, zero), kb.compare("LT", value, limit));
+            let here = kb.and(after, before);
+            inside = Some(match inside {
+                Some(others) => kb.and(others, here),
+                None => here,
+            });
+            from.push(position);
+        }
+        match inside {
+            Some(inside) => self.either(kb, inside, at, |cx, kb| cx.element(kb, *update, &from), |cx, kb| cx.element(kb, *operand, at)),
+            None => self.element(kb, *update, &from),
+        }
+    }
+}

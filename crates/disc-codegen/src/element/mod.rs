@@ -1,0 +1,272 @@
+//! Computing single elements of a fusion group's values.
+//!
+//! A schedule decides which elements to compute, where and in what order; this module says how one element (or one vector of
+//! neighbouring elements) comes from the elements of the group's inputs. Every tensor op has its rule here, except those that no single
+//! element can be asked of (sort, scatter, ...), which have schedules of their own.
+//!
+//! Invariants:
+//! - f16 and bf16 are computed in f32: a value of these types is an f32 vector, rounded when it is stored or converted.
+//! - A value that is the same in every lane stays a scalar.
+//! - Lanes that the mask switches off may compute anything, but read no memory.
+mod contraction;
+mod elementwise;
+mod index;
+mod movement;
+mod reduce;
+mod window;
+
+use crate::{
+    build::KernelBuilder,
+    index::{Index, linear},
+};
+use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use std::{collections::HashMap, sync::Arc};
+
+type Memo = HashMap<(Value, Vec<Index>), Vec<Value>>;
+
+/// Computes elements of the values of one function (a fusion group's region, or a single op).
+pub struct Elements<'g> {
+    pub group: &'g Function,
+    pub solver: Arc<Solver>,
+    /// Lanes of a vector; 1 for scalar code.
+    pub lanes: u32,
+    /// The active lanes; all, if absent.
+    pub mask: Option<Value>,
+    buffers: HashMap<Value, Value>,
+    /// Values of which the current row is in memory: the buffer, and the dimension that runs along it.
+    rows: HashMap<Value, (Value, usize)>,
+    /// What was computed already, by block nesting: an inner block's values die with it.
+    scopes: Vec<Memo>,
+    /// The sites of run-time checks, numbered from `first_site`.
+    pub sites: Vec<Site>,
+    pub first_site: i64,
+}
+
+/// Where a kernel can fail, and what the message says: `{0}`, `{1}` stand for the values that the kernel reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub code: disc_ir::Code,
+    pub op: String,
+    pub message: String,
+}
+
+/// The type that values of `dtype` are computed in.
+pub fn compute_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        _ => dtype,
+    }
+}
+
+impl<'g> Elements<'g> {
+    pub fn new(group: &'g Function, solver: Arc<Solver>, lanes: u32) -> Self {
+        let scopes = vec![Memo::new()];
+        Self { group, solver, lanes, mask: None, buffers: HashMap::new(), rows: HashMap::new(), scopes, sites: Vec::new(), first_site: 0 }
+    }
+
+    /// Says that a value of the group is in memory.
+    pub fn bind(&mut self, value: Value, buffer: Value) {
+        self.buffers.insert(value, buffer);
+    }
+
+    /// Says that the current row of a value is in memory, in the compute type, along dimension `axis`.
+    pub fn bind_row(&mut self, value: Value, buffer: Value, axis: usize) {
+        self.rows.insert(value, (buffer, axis));
+    }
+
+    pub fn forget_row(&mut self, value: Value) {
+        self.rows.remove(&value);
+    }
+
+    /// Says that an element is known: `computed` is in the compute type.
+    pub fn seed(&mut self, value: Value, at: &[Index], computed: Value) {
+        self.scope().insert((value, at.to_vec()), vec![computed]);
+    }
+
+    fn scope(&mut self) -> &mut Memo {
+        self.scopes.last_mut().expect("the outermost scope is never left")
+    }
+
+    /// Runs `emit` for ops inside a nested block: what it computes is forgotten afterwards.
+    pub fn scoped<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
+        self.scopes.push(Memo::new());
+        let result = emit(self);
+        self.scopes.pop();
+        result
+    }
+
+    /// As [`Elements::scoped`], with other active lanes.
+    pub fn masked<T>(&mut self, mask: Option<Value>, emit: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.mask, mask);
+        let result = self.scoped(emit);
+        self.mask = outer;
+        result
+    }
+
+    pub fn tensor(&self, value: Value) -> &'g TensorType {
+        self.group.ty(value).shaped().unwrap_or_else(|| panic!("a group holds a value of type {}", self.group.ty(value)))
+    }
+
+    /// The element of `value` at a position, in the compute type: a scalar if it is the same in every lane.
+    pub fn element(&mut self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Value {
+        let key = (value, at.to_vec());
+        if let Some(known) = self.scopes.iter().rev().find_map(|scope| scope.get(&key)) {
+            return known[0];
+        }
+        if let Some(&buffer) = self.buffers.get(&value) {
+            let tensor = self.tensor(value).clone();
+            let loaded = self.load(kb, buffer, &tensor, at);
+            self.scope().insert(key, vec![loaded]);
+            return loaded;
+        }
+        if let Some(&(buffer, axis)) = self.rows.get(&value) {
+            let loaded = self.load_at(kb, buffer, at[axis]);
+            self.scope().insert(key, vec![loaded]);
+            return loaded;
+        }
+        let inst = self.group.defining(value).expect("an argument of a group is bound to a buffer");
+        let results = self.compute(kb, inst, at);
+        let data = self.group.inst(inst);
+        for (&result, &computed) in data.results.iter().zip(&results) {
+            self.scope().insert((result, at.to_vec()), vec![computed]);
+        }
+        let position = data.results.iter().position(|&r| r == value).expect("the op defines it");
+        results[position]
+    }
+
+    /// Reads an element of a row-major buffer.
+    pub fn load(&mut self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index]) -> Value {
+        let strides = strides(kb, &tensor.dims);
+        let index = linear(kb, self.lanes, at, &strides);
+        let loaded = self.load_at(kb, buffer, index);
+        kb.convert(loaded, compute_dtype(tensor.dtype))
+    }
+
+    fn load_at(&mut self, kb: &mut KernelBuilder, buffer: Value, index: Index) -> Value {
+        match index {
+            Index::Affine { base, stride: 0 } => kb.load(buffer, base, 1, None),
+            Index::Affine { base, stride: 1 } => kb.load(buffer, base, self.lanes, self.mask),
+            index => {
+                let positions = index.value(kb, self.lanes);
+                kb.load(buffer, positions, self.lanes, self.mask)
+            }
+        }
+    }
+
+    /// Writes an element of a row-major buffer, rounding it to the buffer's type.
+    pub fn store(&mut self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index], computed: Value) {
+        let strides = strides(kb, &tensor.dims);
+        let rounded = kb.convert(computed, tensor.dtype);
+        match linear(kb, self.lanes, at, &strides) {
+            Index::Affine { base, stride: 0 } => kb.store(buffer, base, rounded, None),
+            Index::Affine { base, stride: 1 } => {
+                let wide = kb.widen(rounded, self.lanes);
+                kb.store(buffer, base, wide, self.mask);
+            }
+            index => {
+                let (wide, positions) = (kb.widen(rounded, self.lanes), index.value(kb, self.lanes));
+                kb.store(buffer, positions, wide, self.mask);
+            }
+        }
+    }
+
+    /// All results of an op at a position.
+    fn compute(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Vec<Value> {
+        let kind = self.group.kind_of(inst);
+        match kind {
+            OpKind::BroadcastInDim
+            | OpKind::Concatenate
+            | OpKind::Constant
+            | OpKind::DimValue
+            | OpKind::GetDimensionSize
+            | OpKind::Iota
+            | OpKind::Pad
+            | OpKind::Reshape
+            | OpKind::Reverse
+            | OpKind::Slice
+            | OpKind::Transpose => vec![self.movement(kb, inst, at)],
+            OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Gather => vec![self.indexed(kb, inst, at)],
+            OpKind::Reduce => self.reduce(kb, inst, at),
+            OpKind::ReduceWindow => self.reduce_window(kb, inst, at),
+            OpKind::DotGeneral => vec![self.dot_general(kb, inst, at)],
+            OpKind::Convolution => vec![self.convolution(kb, inst, at)],
+            _ if self.group.def(inst).has(disc_ir::ops::Trait::Elementwise) => {
+                let operands: Vec<Value> = self.group.operands(inst).to_vec();
+                let computed: Vec<Value> = operands.iter().map(|&o| self.element(kb, o, at)).collect();
+                vec![elementwise::apply(kb, self.group, inst, &computed)]
+            }
+            _ => panic!("`{}` has no element-wise rule; it needs a schedule of its own", kind.name()),
+        }
+    }
+
+    /// The ints of an attribute that the op table requires.
+    pub(crate) fn ints(&self, inst: Inst, name: &str) -> &'g [i64] {
+        match self.attr(inst, name) {
+            Some(Attr::Ints(values)) => values,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn dims(&self, inst: Inst, name: &str) -> &'g [Dim] {
+        match self.attr(inst, name) {
+            Some(Attr::Dims(values)) => values,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn int(&self, inst: Inst, name: &str) -> i64 {
+        match self.attr(inst, name) {
+            Some(Attr::Int(value)) => *value,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn word(&self, inst: Inst, name: &str) -> &'static str {
+        match self.attr(inst, name) {
+            Some(Attr::Enum(word)) => word,
+            _ => "",
+        }
+    }
+
+    pub(crate) fn attr(&self, inst: Inst, name: &str) -> Option<&'g Attr> {
+        let data = self.group.inst(inst);
+        data.kind.def().attr_position(name).and_then(|i| data.attrs[i].as_ref())
+    }
+
+    /// Whether a size is 1 by the facts.
+    pub(crate) fn is_one(&self, dim: &Dim) -> bool {
+        self.solver.equal(dim, &Dim::constant(1))
+    }
+
+    /// The lanes of a value at this position: 1 where every lane has the same position.
+    pub(crate) fn lanes_at(&self, at: &[Index]) -> u32 {
+        if at.iter().all(|index| index.as_uniform().is_some()) { 1 } else { self.lanes }
+    }
+
+    /// Evaluates a region on scalars (or vectors of them): `arguments` are in the compute type.
+    pub(crate) fn inline(&mut self, kb: &mut KernelBuilder, region: disc_ir::Block, arguments: &[Value]) -> Vec<Value> {
+        let mut known: HashMap<Value, Value> = self.group.arguments(region).iter().copied().zip(arguments.iter().copied()).collect();
+        for &inst in self.group.insts(region) {
+            let operands: Vec<Value> = self.group.operands(inst).to_vec();
+            let computed: Vec<Value> =
+                operands.iter().map(|o| known.get(o).copied().unwrap_or_else(|| self.element(kb, *o, &[]))).collect();
+            match self.group.kind_of(inst) {
+                OpKind::Return => return computed,
+                OpKind::Constant | OpKind::DimValue => {
+                    let value = self.movement(kb, inst, &[]);
+                    known.insert(self.group.result(inst), value);
+                }
+                _ => {
+                    let value = elementwise::apply(kb, self.group, inst, &computed);
+                    known.insert(self.group.result(inst), value);
+                }
+            }
+        }
+        panic!("a region ends in `return`")
+    }
+}
+
+/// The row-major strides of a shape, as scalars.
+pub fn strides(kb: &mut KernelBuilder, dims: &[Dim]) -> Vec<Value> {
+    (0..dims.len()).map(|i| kb.dim(&Dim::product(dims[i + 1..].iter().cloned()))).collect()
+}

@@ -1,0 +1,250 @@
+//! Ops that rearrange elements: they change the position, not the value.
+use super::{Elements, compute_dtype};
+use crate::{build::KernelBuilder, index::Index};
+use disc_ir::{Attr, DType, Dim, Inst, OpKind, Solver, Value};
+
+impl Elements<'_> {
+    pub(super) fn movement(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        match self.group.kind_of(inst) {
+            OpKind::Constant => self.constant(kb, inst),
+            OpKind::DimValue => {
+                let Some(Attr::Dim(dim)) = self.attr(inst, "value") else { panic!("`dim` has a value") };
+                let value = kb.dim(dim);
+                self.as_result(kb, inst, value)
+            }
+            OpKind::GetDimensionSize => {
+                let axis = self.int(inst, "dimension") as usize;
+                let size = self.tensor(self.group.operands(inst)[0]).dims[axis].clone();
+                let value = kb.dim(&size);
+                self.as_result(kb, inst, value)
+            }
+            OpKind::Iota => {
+                let index = at[self.int(inst, "dim") as usize].value(kb, self.lanes);
+                self.as_result(kb, inst, index)
+            }
+            OpKind::BroadcastInDim => self.broadcast_in_dim(kb, inst, at),
+            OpKind::Transpose => {
+                let axes = self.ints(inst, "dims");
+                let mut from = at.to_vec();
+                for (i, &axis) in axes.iter().enumerate() {
+                    from[axis as usize] = at[i];
+                }
+                self.element(kb, self.group.operands(inst)[0], &from)
+            }
+            OpKind::Slice => self.slice(kb, inst, at),
+            OpKind::Reverse => self.reverse(kb, inst, at),
+            OpKind::Reshape => self.reshape(kb, inst, at),
+            OpKind::Concatenate => self.concatenate(kb, inst, at),
+            OpKind::Pad => self.pad(kb, inst, at),
+            kind => panic!("`{}` does not move elements", kind.name()),
+        }
+    }
+
+    /// An integer converted to the op's result type, in the compute type.
+    fn as_result(&mut self, kb: &mut KernelBuilder, inst: Inst, value: Value) -> Value {
+        let dtype = self.tensor(self.group.result(inst)).dtype;
+        let rounded = kb.convert(value, dtype);
+        kb.convert(rounded, compute_dtype(dtype))
+    }
+
+    fn constant(&mut self, kb: &mut KernelBuilder, inst: Inst) -> Value {
+        let Some(Attr::Literal(literal)) = self.attr(inst, "value") else { panic!("a constant has a value") };
+        assert!(literal.splat || literal.stored_len() == 1, "larger constants are weights by now");
+        let to = compute_dtype(literal.dtype);
+        if to == literal.dtype {
+            return kb.constant(literal.clone(), 1);
+        }
+        kb.float(to, literal.f64_at(0), 1)
+    }
+
+    fn broadcast_in_dim(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let operand = self.group.operands(inst)[0];
+        let zero = Index::uniform(kb.int(0));
+        let axes = self.ints(inst, "dims").iter();
+        let from: Vec<Index> =
+            self.tensor(operand).dims.iter().zip(axes).map(|(size, &axis)| if self.is_one(size) { zero } else { at[axis as usize] }).collect();
+        self.element(kb, operand, &from)
+    }
+
+    fn slice(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let (start, steps) = (self.dims(inst, "start"), self.ints(inst, "strides"));
+        let mut from = Vec::with_capacity(at.len());
+        for (i, index) in at.iter().enumerate() {
+            let (first, step) = (kb.dim(&start[i]), kb.int(steps.get(i).copied().unwrap_or(1)));
+            from.push(index.scale(kb, self.lanes, step).add_scalar(kb, first));
+        }
+        self.element(kb, self.group.operands(inst)[0], &from)
+    }
+
+    fn reverse(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let operand = self.group.operands(inst)[0];
+        let mut from = at.to_vec();
+        for &axis in self.ints(inst, "dims") {
+            let last = kb.dim(&(&self.tensor(operand).dims[axis as usize] - 1));
+            from[axis as usize] = at[axis as usize].subtract_from(kb, last);
+        }
+        self.element(kb, operand, &from)
+    }
+
+    /// A reshape of memory is the same memory; elsewhere dimensions are split and joined, group by group.
+    fn reshape(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let (operand, result) = (self.group.operands(inst)[0], self.group.result(inst));
+        let (from, to) = (self.tensor(operand), self.tensor(result));
+        if let Some(&buffer) = self.buffers.get(&operand) {
+            return self.load(kb, buffer, to, at);
+        }
+        let mut position = Vec::with_capacity(from.rank());
+        for group in matching_dims(&self.solver, &from.dims, &to.dims) {
+            let parts = &to.dims[group.to.clone()];
+            let joined = join(kb, self.lanes, &at[group.to], parts);
+            split(kb, self.lanes, joined, &from.dims[group.from], &mut position);
+        }
+        self.element(kb, operand, &position)
+    }
+
+    /// Which input a position falls into is asked once if every lane agrees, else lane by lane.
+    fn concatenate(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let axis = self.int(inst, "dim") as usize;
+        let inputs: Vec<Value> = self.group.operands(inst).to_vec();
+        self.concatenate_from(kb, &inputs, axis, &Dim::constant(0), at)
+    }
+
+    fn concatenate_from(&mut self, kb: &mut KernelBuilder, inputs: &[Value], axis: usize, offset: &Dim, at: &[Index]) -> Value {
+        let start = kb.dim(&(Dim::constant(0) - offset));
+        let mut here = at.to_vec();
+        here[axis] = at[axis].add_scalar(kb, start);
+        let [input, rest @ ..] = inputs else { panic!("a concatenation has inputs") };
+        if rest.is_empty() {
+            return self.element(kb, *input, &here);
+        }
+        let end = offset + &self.tensor(*input).dims[axis];
+        let (position, limit) = (at[axis].value(kb, self.lanes), kb.dim(&end));
+        let inside = kb.compare("LT", position, limit);
+        self.either(kb, inside, at, |cx, kb| cx.element(kb, *input, &here), |cx, kb| cx.concatenate_from(kb, rest, axis, &end, at))
+    }
+
+    /// `then` where `pred` holds, else `otherwise`; neither reads memory where it is not wanted.
+    pub(super) fn either(
+        &mut self,
+        kb: &mut KernelBuilder,
+        pred: Value,
+        at: &[Index],
+        then: impl FnOnce(&mut Self, &mut KernelBuilder) -> Value,
+        otherwise: impl FnOnce(&mut Self, &mut KernelBuilder) -> Value,
+    ) -> Value {
+        let lanes = self.lanes_at(at);
+        if kb.lanes(pred) == 1 {
+            let cell = std::cell::RefCell::new(self);
+            let on_true = |kb: &mut KernelBuilder| {
+                let value = cell.borrow_mut().scoped(|cx| then(cx, kb));
+                vec![kb.widen(value, lanes)]
+            };
+            let on_false = |kb: &mut KernelBuilder| {
+                let value = cell.borrow_mut().scoped(|cx| otherwise(cx, kb));
+                vec![kb.widen(value, lanes)]
+            };
+            return kb.if_(pred, on_true, on_false)[0];
+        }
+        let outside = kb.emit(OpKind::Not, &[pred]);
+        let (mut on, mut off) = (pred, outside);
+        if let Some(mask) = self.mask {
+            (on, off) = (kb.and(on, mask), kb.and(off, mask));
+        }
+        let on_true = self.masked(Some(on), |cx| then(cx, kb));
+        let on_false = self.masked(Some(off), |cx| otherwise(cx, kb));
+        kb.select(pred, on_true, on_false)
+    }
+
+    fn pad(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let [operand, fill] = self.group.operands(inst)[..] else { panic!("`pad` has two operands") };
+        let (low, interior) = (self.dims(inst, "low"), self.ints(inst, "interior"));
+        let fill = self.element(kb, fill, &[]);
+        let mut inside: Option<Value> = None;
+        let mut from = Vec::with_capacity(at.len());
+        for (i, index) in at.iter().enumerate() {
+            let step = interior.get(i).copied().unwrap_or(0) + 1;
+            let shift = kb.dim(&(Dim::constant(0) - &low[i]));
+            let mut moved = index.add_scalar(kb, shift);
+            let size = self.tensor(operand).dims[i].clone();
+            let untouched = step == 1 && low[i].is_const(0) && self.solver.equal(&size, &self.tensor(self.group.result(inst)).dims[i]);
+            if !untouched {
+                let shifted = moved.value(kb, self.lanes);
+                let (zero, step_value, limit) = (kb.int(0), kb.int(step), kb.dim(&size));
+                let after = kb.compare("GE", shifted, zero);
+                let position = kb.div(shifted, step_value);
+                let before = kb.compare("LT", position, limit);
+                let mut here = kb.and(after, before);
+                if step > 1 {
+                    let rest = kb.rem(shifted, step_value);
+                    let exact = kb.compare("EQ", rest, zero);
+                    here = kb.and(here, exact);
+                    moved = Index::from_value(kb, position);
+                }
+                inside = Some(match inside {
+                    Some(others) => kb.and(others, here),
+                    None => here,
+                });
+            }
+            from.push(moved);
+        }
+        match inside {
+            Some(inside) => self.either(kb, inside, at, |cx, kb| cx.element(kb, operand, &from), |_, _| fill),
+            None => self.element(kb, operand, &from),
+        }
+    }
+}
+
+/// Dimensions of a reshape that hold the same elements on both sides.
+pub(crate) struct DimGroup {
+    pub(crate) from: std::ops::Range<usize>,
+    pub(crate) to: std::ops::Range<usize>,
+}
+
+/// The finest grouping of the dimensions of a reshape, in order, in which both sides of each group have equally many elements.
+pub(crate) fn matching_dims(solver: &Solver, from: &[Dim], to: &[Dim]) -> Vec<DimGroup> {
+    let mut groups = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    while i < from.len() || j < to.len() {
+        let (mut next_i, mut next_j) = ((i + 1).min(from.len()), (j + 1).min(to.len()));
+        let found = 'search: {
+            for total in 1..=(from.len() - i) + (to.len() - j) {
+                for a in 0..=total.min(from.len() - i) {
+                    let b = total - a;
+                    if b <= to.len() - j && solver.product_equal(&from[i..i + a], &to[j..j + b]) {
+                        (next_i, next_j) = (i + a, j + b);
+                        break 'search true;
+                    }
+                }
+            }
+            false
+        };
+        if !found {
+            (next_i, next_j) = (from.len(), to.len());
+        }
+        groups.push(DimGroup { from: i..next_i, to: j..next_j });
+        (i, j) = (next_i, next_j);
+    }
+    groups
+}
+
+/// The row-major position within some dimensions.
+fn join(kb: &mut KernelBuilder, lanes: u32, at: &[Index], dims: &[Dim]) -> Index {
+    let strides = super::strides(kb, dims);
+    crate::index::linear(kb, lanes, at, &strides)
+}
+
+/// The positions along some dimensions of a row-major position among them.
+fn split(kb: &mut KernelBuilder, lanes: u32, joined: Index, dims: &[Dim], position: &mut Vec<Index>) {
+    if dims.len() == 1 {
+        position.push(joined);
+        return;
+    }
+    let value = joined.value(kb, lanes);
+    let value = kb.convert(value, DType::I64);
+    for i in 0..dims.len() {
+        let (size, stride) = (kb.dim(&dims[i]), kb.dim(&Dim::product(dims[i + 1..].iter().cloned())));
+        let quotient = kb.div(value, stride);
+        let here = if i == 0 { quotient } else { kb.rem(quotient, size) };
+        position.push(Index::from_value(kb, here));
+    }
+}

@@ -1,0 +1,101 @@
+//! Windows: reductions over them, and the positions that they cover.
+use super::Elements;
+use crate::{build::KernelBuilder, index::Index};
+use disc_ir::{Dim, Inst, Value};
+
+impl Elements<'_> {
+    /// Element `i` of an integer list attribute that may be absent.
+    fn listed(&self, inst: Inst, name: &str, i: usize, default: i64) -> i64 {
+        self.ints(inst, name).get(i).copied().unwrap_or(default)
+    }
+
+    /// The filter position of a tap: reversed, if the op says so.
+    pub(super) fn tap(&mut self, kb: &mut KernelBuilder, inst: Inst, i: usize, tap: Value, size: &Dim) -> Index {
+        if self.listed(inst, "window_reversal", i, 0) == 0 {
+            return Index::uniform(tap);
+        }
+        let last = kb.dim(&(size - 1));
+        Index::uniform(tap).subtract_from(kb, last)
+    }
+
+    /// Where tap `tap` of the window at `out` lies in an input of `size` along spatial dimension `i`, and whether there is an element.
+    pub(super) fn window_position(
+        &mut self,
+        kb: &mut KernelBuilder,
+        inst: Inst,
+        i: usize,
+        out: Index,
+        tap: Value,
+        size: &Dim,
+    ) -> (Index, Value) {
+        let kind = self.group.kind_of(inst);
+        let (base, window) = match kind {
+            disc_ir::OpKind::Convolution => ("lhs_dilation", "rhs_dilation"),
+            _ => ("base_dilations", "window_dilations"),
+        };
+        let stride = kb.int(self.listed(inst, "window_strides", i, 1));
+        let dilation = kb.int(self.listed(inst, window, i, 1));
+        let spread = self.listed(inst, base, i, 1);
+        let low = self.dims(inst, "padding_low").get(i).cloned().unwrap_or(Dim::constant(0));
+        let shift = kb.dim(&(Dim::constant(0) - low));
+        let tap = kb.mul(tap, dilation);
+        let offset = kb.add(tap, shift);
+        let position = out.scale(kb, self.lanes, stride).add_scalar(kb, offset);
+        let value = position.value(kb, self.lanes);
+        let (zero, limit) = (kb.int(0), kb.dim(size));
+        let after = kb.compare("GE", value, zero);
+        if spread == 1 {
+            let before = kb.compare("LT", value, limit);
+            return (position, kb.and(after, before));
+        }
+        let spread = kb.int(spread);
+        let (quotient, rest) = (kb.div(value, spread), kb.rem(value, spread));
+        let before = kb.compare("LT", quotient, limit);
+        let exact = kb.compare("EQ", rest, zero);
+        let valid = kb.and(after, before);
+        (Index::from_value(kb, quotient), kb.and(valid, exact))
+    }
+
+    /// Folds the elements that a window covers; where it covers none, the initial value takes part.
+    pub(super) fn reduce_window(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Vec<Value> {
+        let operands: Vec<Value> = self.group.operands(inst).to_vec();
+        let (inputs, inits) = operands.split_at(operands.len() / 2);
+        let body = self.group.inst(inst).regions[0];
+        let shape = self.tensor(inputs[0]).dims.clone();
+        let sizes: Vec<Dim> = self.dims_of_window(inst);
+        let lanes = self.lanes_at(at);
+        let fills = self.initial(kb, inits, 1);
+        let start: Vec<Value> = fills.iter().map(|&f| kb.widen(f, lanes)).collect();
+        self.nest(kb, &sizes, start, &mut |cx, kb, taps, carried| {
+            let mut inside: Option<Value> = None;
+            let mut from = Vec::with_capacity(taps.len());
+            for (i, &tap) in taps.iter().enumerate() {
+                let (position, valid) = cx.window_position(kb, inst, i, at[i], tap, &shape[i]);
+                from.push(position);
+                inside = Some(match inside {
+                    Some(others) => kb.and(others, valid),
+                    None => valid,
+                });
+            }
+            let mut elements = Vec::with_capacity(inputs.len());
+            for (&input, &fill) in inputs.iter().zip(&fills) {
+                let element = match inside {
+                    Some(inside) => cx.either(kb, inside, at, |cx, kb| cx.element(kb, input, &from), |_, _| fill),
+                    None => cx.element(kb, input, &from),
+                };
+                elements.push(element);
+            }
+            let arguments: Vec<Value> = carried.iter().copied().chain(elements).collect();
+            let results = cx.inline(kb, body, &arguments);
+            results.into_iter().map(|r| kb.widen(r, lanes)).collect()
+        })
+    }
+
+    /// The extents of a window, which may be symbolic.
+    fn dims_of_window(&self, inst: Inst) -> Vec<Dim> {
+        match self.dims(inst, "window_dimensions") {
+            [] => self.ints(inst, "window_dimensions").iter().map(|&d| Dim::constant(d)).collect(),
+            dims => dims.to_vec(),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The loop schedule: every element of the outputs is computed on its own.
+//!
+//! Outputs share one shape. Merged dimensions leave either one long loop, cut into chunks, or outer dimensions, each position of which is a
+//! work unit, around an inner loop. The inner loop runs over vectors, and once more with a mask for what is left.
+use super::{Argument, Group, Launch, Scheduled, domain::mergeable, scratch_bytes};
+use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
+use disc_ir::{DType, Dim, FunctionKind, Type, Value};
+
+/// Elements of a work unit where all dimensions are one.
+const CHUNK: i64 = 4096;
+
+/// Schedules a group whose outputs have one shape.
+pub fn schedule(group: &Group<'_>) -> Scheduled {
+    let outputs = group.outputs();
+    let domain = group.tensor(outputs[0]).dims.clone();
+    let merged = merge(&domain, &mergeable(group.function, &group.solver, outputs));
+    let lanes = if domain.is_empty() { 1 } else { cost::lanes(group.function, group.target) };
+
+    let mut kb = KernelBuilder::new(group.name, FunctionKind::Kernel);
+    let mut elements = Elements::new(group.function, group.solver.clone(), lanes);
+    elements.first_site = group.first_site;
+    let mut arguments = Vec::new();
+    for (i, &input) in group.inputs().iter().enumerate() {
+        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
+        elements.bind(input, buffer);
+        arguments.push(Argument::Input(i));
+    }
+    let mut targets = Vec::new();
+    for (i, &output) in outputs.iter().enumerate() {
+        targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
+        arguments.push(Argument::Output(i));
+    }
+    let begin = kb.parameter("begin", Type::scalar(DType::I64));
+    let end = kb.parameter("end", Type::scalar(DType::I64));
+
+    let inner = merged.last().cloned();
+    let (units, chunked) = match &merged[..] {
+        [] => (Dim::constant(1), false),
+        [only] => (only.size.ceil_div(&Dim::constant(CHUNK)), true),
+        [outer @ .., _] => (Dim::product(outer.iter().map(|m| m.size.clone())), false),
+    };
+    let one = kb.int(1);
+    kb.for_([begin, end, one], &[], |kb, unit, _| {
+        elements.scoped(|elements| {
+            let zero = kb.int(0);
+            let mut at = vec![Index::uniform(zero); domain.len()];
+            let Some(inner) = inner else {
+                write(kb, elements, group, &targets, &at);
+                return;
+            };
+            let size = kb.dim(&inner.size);
+            let (mut low, mut high) = (zero, size);
+            if chunked {
+                let chunk = kb.int(CHUNK);
+                low = kb.mul(unit, chunk);
+                let stop = kb.add(low, chunk);
+                high = kb.map(disc_ir::OpKind::Minimum, &[stop, size]);
+            } else {
+                place_unit(kb, unit, &merged[..merged.len() - 1], &mut at);
+            }
+            let exact = group.solver.divisible(&inner.size, i64::from(lanes));
+            vector_loop(kb, elements, [low, high], exact, &mut |kb, elements, index| {
+                at[inner.axis] = index;
+                write(kb, elements, group, &targets, &at);
+            });
+        });
+        Vec::new()
+    });
+    let kernel = kb.finish();
+    let cost = cost::loops(group.function, &Dim::product(domain.iter().cloned()), lanes);
+    let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
+    Scheduled { kernels: vec![kernel], launches: vec![launch], temporaries: Vec::new(), sites: elements.sites }
+}
+
+/// A run of merged dimensions: its size, and the dimension that carries the position. The others of the run stay at 0.
+#[derive(Clone, Debug)]
+pub(super) struct Merged {
+    pub(super) size: Dim,
+    pub(super) axis: usize,
+}
+
+pub(super) fn merge(domain: &[Dim], pairs: &[bool]) -> Vec<Merged> {
+    let mut runs: Vec<Merged> = Vec::new();
+    for (axis, size) in domain.iter().enumerate() {
+        match runs.last_mut() {
+            Some(run) if pairs[axis - 1] => *run = Merged { size: &run.size * size, axis },
+            _ => runs.push(Merged { size: size.clone(), axis }),
+        }
+    }
+    runs
+}
+
+/// The positions along the outer dimensions that unit number `unit` stands for.
+pub(super) fn place_unit(kb: &mut KernelBuilder, unit: Value, outer: &[Merged], at: &mut [Index]) {
+    let mut rest = unit;
+    for (i, run) in outer.iter().enumerate().rev() {
+        let size = kb.dim(&run.size);
+        let here = if i == 0 { rest } else { kb.rem(rest, size) };
+        rest = kb.div(rest, size);
+        at[run.axis] = Index::uniform(here);
+    }
+}
+
+/// Runs `body` for all positions from `low` to below `high`, `lanes` at a time, then with a mask for the rest unless there is none.
+pub(super) fn vector_loop(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'_>,
+    [low, high]: [Value; 2],
+    exact: bool,
+    body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'_>, Index),
+) {
+    let lanes = elements.lanes;
+    let step = kb.int(i64::from(lanes));
+    let stride = i64::from(lanes > 1);
+    let length = kb.sub(high, low);
+    let whole = kb.div(length, step);
+    let whole = kb.mul(whole, step);
+    let full = kb.add(low, whole);
+    kb.for_([low, full, step], &[], |kb, base, _| {
+        elements.scoped(|elements| body(kb, elements, Index::Affine { base, stride }));
+        Vec::new()
+    });
+    if exact || lanes == 1 {
+        return;
+    }
+    let left = kb.sub(high, full);
+    let zero = kb.int(0);
+    let any = kb.compare("GT", left, zero);
+    let masked = |kb: &mut KernelBuilder| {
+        let mask = kb.lane_mask(left, lanes);
+        elements.masked(Some(mask), |elements| body(kb, elements, Index::Affine { base: full, stride }));
+        Vec::new()
+    };
+    kb.if_(any, masked, |_| Vec::new());
+}
+
+fn write(kb: &mut KernelBuilder, elements: &mut Elements<'_>, group: &Group<'_>, targets: &[Value], at: &[Index]) {
+    // All are computed before any is stored: an output may share memory with an input that another output reads.
+    let computed: Vec<Value> = group.outputs().iter().map(|&output| elements.element(kb, output, at)).collect();
+    for ((&output, &target), value) in group.outputs().iter().zip(targets).zip(computed) {
+        elements.store(kb, target, group.tensor(output), at, value);
+    }
+}

@@ -1,0 +1,86 @@
+//! Schedules: from a fusion group to kernels and their launches.
+//!
+//! A group comes as a function of its own: parameters are the group's inputs, what it returns are its outputs. A schedule decides the
+//! loops, the work units and the lanes; [`crate::element`] says how an element is computed. A kernel's parameters are the inputs and
+//! outputs it uses, in the order of its launch, then the range of units.
+//!
+//! Invariants: a schedule asks facts, never sizes; the result does not depend on how units are spread over threads.
+mod domain;
+mod loops;
+mod rows;
+
+use crate::{element::Site, target::Target};
+use disc_ir::{Dim, Function, Solver, TensorType, Value};
+use std::sync::Arc;
+
+/// A group to be scheduled.
+pub struct Group<'a> {
+    pub function: &'a Function,
+    pub solver: Arc<Solver>,
+    /// What kernels are named after.
+    pub name: &'a str,
+    pub target: &'a Target,
+    /// The number of the first site of these kernels.
+    pub first_site: i64,
+}
+
+impl Group<'_> {
+    pub fn inputs(&self) -> &[Value] {
+        self.function.parameters()
+    }
+
+    pub fn outputs(&self) -> &[Value] {
+        let end = self.function.terminator(self.function.body).expect("a function ends in `return`");
+        self.function.operands(end)
+    }
+
+    pub fn tensor(&self, value: Value) -> &TensorType {
+        self.function.ty(value).shaped().expect("a group's values are tensors")
+    }
+}
+
+/// Memory that a launch gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    Input(usize),
+    Output(usize),
+    /// Memory of this group alone, by position in [`Scheduled::temporaries`].
+    Temporary(usize),
+}
+
+/// One launch of a group.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub kernel: Arc<str>,
+    pub arguments: Vec<Argument>,
+    pub units: Dim,
+    /// Estimated nanoseconds on one thread.
+    pub cost: Dim,
+    /// Bytes of memory per task.
+    pub scratch: Dim,
+}
+
+/// The code of a group.
+#[derive(Clone, Debug, Default)]
+pub struct Scheduled {
+    pub kernels: Vec<Function>,
+    /// In order.
+    pub launches: Vec<Launch>,
+    pub temporaries: Vec<TensorType>,
+    pub sites: Vec<Site>,
+}
+
+/// Bytes of the task memory that a kernel's `scratch` ops ask for, each part aligned to 64.
+pub fn scratch_bytes(kernel: &Function) -> Dim {
+    let parts = kernel.insts(kernel.body).iter().filter(|&&inst| kernel.kind_of(inst) == disc_ir::OpKind::Scratch);
+    Dim::sum(parts.map(|&inst| aligned_bytes(kernel.ty(kernel.result(inst)).shaped().expect("scratch is a buffer"))))
+}
+
+/// The bytes of a tensor, rounded up to a multiple of 64.
+pub fn aligned_bytes(tensor: &TensorType) -> Dim {
+    let bytes = tensor.element_count() * tensor.dtype.size() as i64;
+    bytes.ceil_div(&Dim::constant(64)) * 64
+}
+
+pub use loops::schedule as loops;
+pub use rows::{RowPlan, schedule as rows};

@@ -1,0 +1,387 @@
+//! Modules, functions, blocks, ops and values.
+//!
+//! A function is a tree of blocks: an op may hold regions, and each region is one block. There is no other control flow.
+//! Rewriting keeps handles stable: removed ops leave holes that no block lists.
+//!
+//! Invariants (checked by the verifier):
+//! - Every value is defined once, and dominates its uses: it is defined earlier in the same block, or in an enclosing one.
+//! - The last op of a block is its terminator (`return`), and only the last.
+use crate::{
+    attr::Attr,
+    diag::Span,
+    dim::{Dim, Facts, Symbol},
+    literal::Literal,
+    ops::{OpDef, OpKind},
+    types::{TensorType, Type},
+};
+use smallvec::SmallVec;
+use std::{collections::HashMap, sync::Arc};
+
+macro_rules! handle {
+    ($(#[doc = $doc:literal])+ $Name:ident) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $Name(u32);
+        impl $Name {
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+handle!(
+    /// A value of a function: the result of an op, or an argument of a block.
+    Value
+);
+handle!(
+    /// An op of a function.
+    Inst
+);
+handle!(
+    /// A block of a function: the body, or a region of an op.
+    Block
+);
+
+/// A program: functions and the weights they name.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    pub functions: Vec<Function>,
+    pub weights: Vec<Weight>,
+}
+
+/// A named constant. The compiler looks at its value only where it is a constant of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weight {
+    pub name: Arc<str>,
+    pub ty: TensorType,
+    /// The elements, for a constant of the program (`weight @c = dense<[1, 2]> : tensor<2xi64>`); a weight of the model has none.
+    pub data: Option<Literal>,
+}
+
+impl Module {
+    pub fn function(&self, name: &str) -> Option<&Function> {
+        self.functions.iter().find(|f| &*f.name == name)
+    }
+
+    pub fn weight(&self, name: &str) -> Option<&Weight> {
+        self.weights.iter().find(|w| &*w.name == name)
+    }
+}
+
+/// What a function is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FunctionKind {
+    /// Tensors in, tensors out; an entry unless another function calls it.
+    Func,
+    /// Runs work units on a device.
+    Kernel,
+    /// Called by kernels.
+    Routine,
+    /// The driver of one entry: shape arithmetic, memory, launches.
+    Host,
+}
+
+/// A function: its body block holds everything.
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub name: Arc<str>,
+    pub kind: FunctionKind,
+    /// The body; its arguments are the parameters.
+    pub body: Block,
+    pub results: Vec<Type>,
+    /// What is known about the dims, beyond that they are >= 0.
+    pub facts: Facts,
+    pub span: Option<Span>,
+    insts: Vec<InstData>,
+    values: Vec<ValueData>,
+    blocks: Vec<BlockData>,
+}
+
+/// An op: what it is, what it uses, what it defines.
+#[derive(Clone, Debug)]
+pub struct InstData {
+    pub kind: OpKind,
+    pub operands: SmallVec<[Value; 3]>,
+    pub results: SmallVec<[Value; 1]>,
+    /// One slot per declared attribute; an optional one that is absent is `None`.
+    pub attrs: SmallVec<[Option<Attr>; 2]>,
+    pub regions: SmallVec<[Block; 1]>,
+    pub span: Option<Span>,
+}
+
+#[derive(Clone, Debug)]
+struct ValueData {
+    ty: Type,
+    source: Source,
+    name: Option<Arc<str>>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    Result(Inst, u32),
+    Argument(Block, u32),
+}
+
+#[derive(Clone, Debug, Default)]
+struct BlockData {
+    arguments: Vec<Value>,
+    insts: Vec<Inst>,
+}
+
+impl Function {
+    /// An empty function without parameters; the body has no terminator yet.
+    pub fn new(name: impl Into<Arc<str>>, kind: FunctionKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            body: Block(0),
+            results: Vec::new(),
+            facts: Facts::default(),
+            span: None,
+            insts: Vec::new(),
+            values: Vec::new(),
+            blocks: vec![BlockData::default()],
+        }
+    }
+
+    /// The parameters, in order.
+    pub fn parameters(&self) -> &[Value] {
+        self.arguments(self.body)
+    }
+
+    /// A new block that no op holds yet.
+    pub fn add_block(&mut self) -> Block {
+        self.blocks.push(BlockData::default());
+        Block(self.blocks.len() as u32 - 1)
+    }
+
+    pub fn add_argument(&mut self, block: Block, ty: Type) -> Value {
+        let position = self.blocks[block.index()].arguments.len() as u32;
+        let value = self.add_value(ty, Source::Argument(block, position));
+        self.blocks[block.index()].arguments.push(value);
+        value
+    }
+
+    /// Removes the argument at `position`; nothing may use it.
+    pub fn remove_argument(&mut self, block: Block, position: usize) {
+        self.blocks[block.index()].arguments.remove(position);
+        for (i, &value) in self.blocks[block.index()].arguments.iter().enumerate() {
+            self.values[value.index()].source = Source::Argument(block, i as u32);
+        }
+    }
+
+    fn add_value(&mut self, ty: Type, source: Source) -> Value {
+        self.values.push(ValueData { ty, source, name: None });
+        Value(self.values.len() as u32 - 1)
+    }
+
+    /// Adds an op that no block lists yet. Checks nothing: [`crate::Builder`] and the parser do.
+    pub fn add_inst(&mut self, mut data: InstData, result_types: impl IntoIterator<Item = Type>) -> Inst {
+        let inst = Inst(self.insts.len() as u32);
+        data.results = SmallVec::new();
+        for (i, ty) in result_types.into_iter().enumerate() {
+            data.results.push(self.add_value(ty, Source::Result(inst, i as u32)));
+        }
+        self.insts.push(data);
+        inst
+    }
+
+    pub fn append(&mut self, block: Block, inst: Inst) {
+        self.blocks[block.index()].insts.push(inst);
+    }
+
+    pub fn insert(&mut self, block: Block, position: usize, inst: Inst) {
+        self.blocks[block.index()].insts.insert(position, inst);
+    }
+
+    /// Replaces the list of ops of a block.
+    pub fn set_insts(&mut self, block: Block, insts: Vec<Inst>) {
+        self.blocks[block.index()].insts = insts;
+    }
+
+    pub fn insts(&self, block: Block) -> &[Inst] {
+        &self.blocks[block.index()].insts
+    }
+
+    pub fn arguments(&self, block: Block) -> &[Value] {
+        &self.blocks[block.index()].arguments
+    }
+
+    pub fn inst(&self, inst: Inst) -> &InstData {
+        &self.insts[inst.index()]
+    }
+
+    pub fn inst_mut(&mut self, inst: Inst) -> &mut InstData {
+        &mut self.insts[inst.index()]
+    }
+
+    pub fn kind_of(&self, inst: Inst) -> OpKind {
+        self.insts[inst.index()].kind
+    }
+
+    pub fn def(&self, inst: Inst) -> &'static OpDef {
+        self.kind_of(inst).def()
+    }
+
+    pub fn operands(&self, inst: Inst) -> &[Value] {
+        &self.insts[inst.index()].operands
+    }
+
+    pub fn results_of(&self, inst: Inst) -> &[Value] {
+        &self.insts[inst.index()].results
+    }
+
+    /// The first result.
+    pub fn result(&self, inst: Inst) -> Value {
+        self.insts[inst.index()].results[0]
+    }
+
+    pub fn ty(&self, value: Value) -> &Type {
+        &self.values[value.index()].ty
+    }
+
+    pub fn set_type(&mut self, value: Value, ty: Type) {
+        self.values[value.index()].ty = ty;
+    }
+
+    pub fn source(&self, value: Value) -> Source {
+        self.values[value.index()].source
+    }
+
+    /// The op that defines `value`, unless it is an argument.
+    pub fn defining(&self, value: Value) -> Option<Inst> {
+        match self.source(value) {
+            Source::Result(inst, _) => Some(inst),
+            Source::Argument(..) => None,
+        }
+    }
+
+    pub fn name_of(&self, value: Value) -> Option<&Arc<str>> {
+        self.values[value.index()].name.as_ref()
+    }
+
+    pub fn set_name(&mut self, value: Value, name: impl Into<Arc<str>>) {
+        self.values[value.index()].name = Some(name.into());
+    }
+
+    /// Gives `to` the name of `from`, unless it has one.
+    pub fn inherit_name(&mut self, from: Value, to: Value) {
+        if self.values[to.index()].name.is_none() {
+            self.values[to.index()].name = self.values[from.index()].name.clone();
+        }
+    }
+
+    /// How many values were ever made; handles are below it.
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+
+    pub fn inst_count(&self) -> usize {
+        self.insts.len()
+    }
+
+    /// The terminator of a block, once it has one.
+    pub fn terminator(&self, block: Block) -> Option<Inst> {
+        self.insts(block).last().copied().filter(|&inst| self.kind_of(inst) == OpKind::Return)
+    }
+
+    /// Every op of `block` and of the regions within it, outer before inner.
+    pub fn walk(&self, block: Block) -> Vec<Inst> {
+        let mut found = Vec::new();
+        self.walk_into(block, &mut found);
+        found
+    }
+
+    fn walk_into(&self, block: Block, found: &mut Vec<Inst>) {
+        for &inst in self.insts(block) {
+            found.push(inst);
+            for &region in &self.inst(inst).regions {
+                self.walk_into(region, found);
+            }
+        }
+    }
+
+    /// How often each value is used, by index of the value.
+    pub fn use_counts(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.values.len()];
+        for inst in self.walk(self.body) {
+            for operand in self.operands(inst) {
+                counts[operand.index()] += 1;
+            }
+        }
+        counts
+    }
+
+    /// Replaces uses everywhere, following chains of replacements.
+    pub fn replace_uses(&mut self, replacements: &HashMap<Value, Value>) {
+        if replacements.is_empty() {
+            return;
+        }
+        for inst in self.walk(self.body) {
+            for operand in &mut self.insts[inst.index()].operands {
+                while let Some(&to) = replacements.get(operand) {
+                    *operand = to;
+                }
+            }
+        }
+    }
+
+    /// Copies an op of `from` (with its regions) into this function, translating operands; the caller lists it in a block.
+    /// Values that `map` does not know are kept as they are, which is right only within one function.
+    pub fn import(&mut self, from: &Function, inst: Inst, map: &mut HashMap<Value, Value>) -> Inst {
+        let data = from.inst(inst);
+        let mut copy = data.clone();
+        for operand in &mut copy.operands {
+            *operand = map.get(operand).copied().unwrap_or(*operand);
+        }
+        copy.regions = data.regions.iter().map(|&region| self.import_block(from, region, map)).collect();
+        let types: Vec<Type> = data.results.iter().map(|&r| from.ty(r).clone()).collect();
+        let made = self.add_inst(copy, types);
+        for (i, &old) in data.results.iter().enumerate() {
+            let new = self.insts[made.index()].results[i];
+            self.values[new.index()].name = from.values[old.index()].name.clone();
+            map.insert(old, new);
+        }
+        made
+    }
+
+    /// Copies a block of `from` with everything in it.
+    pub fn import_block(&mut self, from: &Function, block: Block, map: &mut HashMap<Value, Value>) -> Block {
+        let made = self.add_block();
+        for &argument in from.arguments(block) {
+            let new = self.add_argument(made, from.ty(argument).clone());
+            self.values[new.index()].name = from.values[argument.index()].name.clone();
+            map.insert(argument, new);
+        }
+        for &inst in from.insts(block) {
+            let copy = self.import(from, inst, map);
+            self.append(made, copy);
+        }
+        made
+    }
+
+    /// The symbols that the parameters' types bind: those that stand alone as a size of some parameter.
+    pub fn bound_symbols(&self) -> Vec<Symbol> {
+        let sizes = self.parameters().iter().filter_map(|&p| self.ty(p).shaped()).flat_map(|t| t.dims.iter());
+        let mut symbols: Vec<Symbol> = sizes.filter_map(Dim::as_symbol).cloned().collect();
+        symbols.sort();
+        symbols.dedup();
+        symbols
+    }
+
+    /// The symbols whose values the code of a kernel, routine or host program needs: those of `dim` ops, in order of their names.
+    pub fn used_symbols(&self) -> Vec<Symbol> {
+        let insts = self.walk(self.body);
+        let dims = insts.iter().filter(|&&inst| self.kind_of(inst) == OpKind::DimValue).flat_map(|&inst| &self.inst(inst).attrs);
+        let mut symbols: Vec<Symbol> = Vec::new();
+        for attr in dims.flatten() {
+            if let Attr::Dim(dim) = attr {
+                symbols.extend(dim.symbols());
+            }
+        }
+        symbols.sort();
+        symbols.dedup();
+        symbols
+    }
+}

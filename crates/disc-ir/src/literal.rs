@@ -1,0 +1,107 @@
+//! Constant tensor data.
+//!
+//! Invariants: `bytes` holds either all elements in row-major order or, for a splat, one; little-endian; a truth value is one byte.
+use crate::types::DType;
+use std::sync::Arc;
+
+/// The elements of a constant. Its shape is the type of the op that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Literal {
+    pub dtype: DType,
+    /// One element stands for all.
+    pub splat: bool,
+    pub bytes: Arc<[u8]>,
+}
+
+impl Literal {
+    /// All elements, in row-major order.
+    pub fn dense(dtype: DType, bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self { dtype, splat: false, bytes: bytes.into() }
+    }
+
+    /// Every element has the value `element` (its bytes, little-endian).
+    pub fn splat(dtype: DType, element: &[u8]) -> Self {
+        Self { dtype, splat: true, bytes: element.into() }
+    }
+
+    /// Every element has the value nearest to `value`.
+    pub fn splat_f64(dtype: DType, value: f64) -> Self {
+        Self::splat(dtype, &encode_f64(dtype, value))
+    }
+
+    /// Every element has the value `value`, wrapped to the width of `dtype`.
+    pub fn splat_i64(dtype: DType, value: i64) -> Self {
+        Self::splat(dtype, &encode_i64(dtype, value))
+    }
+
+    /// Elements given as floats, rounded to `dtype`.
+    pub fn from_f64s(dtype: DType, values: &[f64]) -> Self {
+        Self::dense(dtype, values.iter().flat_map(|&v| encode_f64(dtype, v)).collect::<Vec<u8>>())
+    }
+
+    /// Elements given as integers, wrapped to the width of `dtype`.
+    pub fn from_i64s(dtype: DType, values: &[i64]) -> Self {
+        Self::dense(dtype, values.iter().flat_map(|&v| encode_i64(dtype, v)).collect::<Vec<u8>>())
+    }
+
+    /// How many elements are stored (1 for a splat).
+    pub fn stored_len(&self) -> usize {
+        self.bytes.len() / self.dtype.size()
+    }
+
+    /// Stored element `index` as a float (integers convert; exact up to 2^53).
+    pub fn f64_at(&self, index: usize) -> f64 {
+        let b = self.element(index);
+        match self.dtype {
+            DType::F16 => half::f16::from_le_bytes([b[0], b[1]]).to_f64(),
+            DType::BF16 => half::bf16::from_le_bytes([b[0], b[1]]).to_f64(),
+            DType::F32 => f64::from(f32::from_le_bytes(b.try_into().expect("four bytes"))),
+            DType::F64 => f64::from_le_bytes(b.try_into().expect("eight bytes")),
+            DType::U64 => self.i64_at(index) as u64 as f64,
+            _ => self.i64_at(index) as f64,
+        }
+    }
+
+    /// Stored element `index` as an integer; a float is truncated. A `u64` above `i64::MAX` keeps its bits.
+    pub fn i64_at(&self, index: usize) -> i64 {
+        let b = self.element(index);
+        match self.dtype {
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => self.f64_at(index) as i64,
+            DType::I1 | DType::U8 => i64::from(b[0]),
+            DType::I8 => i64::from(b[0] as i8),
+            DType::I16 => i64::from(i16::from_le_bytes([b[0], b[1]])),
+            DType::U16 => i64::from(u16::from_le_bytes([b[0], b[1]])),
+            DType::I32 => i64::from(i32::from_le_bytes(b.try_into().expect("four bytes"))),
+            DType::U32 => i64::from(u32::from_le_bytes(b.try_into().expect("four bytes"))),
+            DType::I64 | DType::U64 => i64::from_le_bytes(b.try_into().expect("eight bytes")),
+        }
+    }
+
+    fn element(&self, index: usize) -> &[u8] {
+        let size = self.dtype.size();
+        let index = if self.splat { 0 } else { index };
+        &self.bytes[index * size..(index + 1) * size]
+    }
+}
+
+/// The bytes of `value` rounded to `dtype`; for integer types, truncated and saturated.
+pub fn encode_f64(dtype: DType, value: f64) -> Vec<u8> {
+    match dtype {
+        DType::F16 => half::f16::from_f64(value).to_le_bytes().to_vec(),
+        DType::BF16 => half::bf16::from_f64(value).to_le_bytes().to_vec(),
+        DType::F32 => (value as f32).to_le_bytes().to_vec(),
+        DType::F64 => value.to_le_bytes().to_vec(),
+        DType::U64 => (value as u64).to_le_bytes().to_vec(),
+        DType::I1 => vec![u8::from(value != 0.0)],
+        _ => encode_i64(dtype, value as i64),
+    }
+}
+
+/// The bytes of `value` wrapped to the width of `dtype`; for float types, rounded.
+pub fn encode_i64(dtype: DType, value: i64) -> Vec<u8> {
+    match dtype {
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => encode_f64(dtype, value as f64),
+        DType::I1 => vec![u8::from(value != 0)],
+        _ => value.to_le_bytes()[..dtype.size()].to_vec(),
+    }
+}

@@ -1,0 +1,30 @@
+//! The op that holds a fusion group.
+use super::{
+    class::DTypeClass,
+    control::equal_lists,
+    declare::{Stage, Stages, many, optional, required},
+};
+use crate::{
+    attr::AttrKind,
+    diag::Code,
+    infer::{InferCx, Inferred},
+};
+
+const ANY: DTypeClass = DTypeClass::ANY;
+
+/// The schedules that a group can have.
+pub(crate) const FUSION_KINDS: &[&str] = &["loop", "row", "contraction", "single"];
+
+op! {
+    /// A fusion group: ops that become one kernel. At the buffer stage it has no results: its last operands are the buffers it writes.
+    ///
+    /// (C1) The region takes the inputs and returns the results.
+    Fusion = "fusion"(inputs: many(ANY)) { kind: required(AttrKind::Enum(FUSION_KINDS)), name: optional(AttrKind::Symbol) } regions ["body"]
+        -> (results: many(ANY)) traits [] stages Stages::Only(&[Stage::Fused, Stage::Buffer]), infer fusion;
+}
+
+fn fusion(cx: &InferCx<'_>) -> Inferred {
+    let [body] = cx.regions else { return Err(cx.error(Code::E0201, 1, "one region is needed")) };
+    equal_lists(cx, 1, ("the arguments of the region", &body.arguments), ("`inputs`", cx.operands))?;
+    Ok(body.results.clone())
+}

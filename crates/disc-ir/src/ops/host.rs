@@ -1,0 +1,51 @@
+//! Ops of host programs: memory of a call, and launches.
+//!
+//! A host program is a function of kind `host`. Its parameters are the buffers of the inputs; the symbols of their types are read from
+//! the descriptors at entry. Scalars are computed with the element-wise ops and `dim`.
+use super::{
+    class::DTypeClass,
+    declare::{Stage, Stages, many, one, required},
+};
+use crate::{
+    attr::AttrKind,
+    diag::Code,
+    infer::{InferCx, Inferred},
+    types::Type,
+};
+
+const ANY: DTypeClass = DTypeClass::ANY;
+const HOST: Stages = Stages::Only(&[Stage::Buffer, Stage::Kernel]);
+
+op! {
+    /// A part of the arena: `bytes` bytes from byte `offset`. The arena is as large as the largest end of such a part.
+    ///
+    /// (C1) The result is a buffer.
+    Alloc = "alloc"() { offset: required(AttrKind::Dim), bytes: required(AttrKind::Dim) } -> (result: one(ANY))
+        traits [Writes] stages HOST, infer buffer;
+}
+
+op! {
+    /// The memory of output `index`, from the caller.
+    ///
+    /// (C1) The result is a buffer.
+    AllocOutput = "alloc_output"() { index: required(AttrKind::Int) } -> (result: one(ANY)) traits [Writes] stages HOST, infer buffer;
+}
+
+op! {
+    /// Runs a kernel over `units` work units. `cost` estimates the nanoseconds of the whole launch on one thread; each task gets `scratch`
+    /// bytes. The kernel's parameters are the operands, in order, then the range of units.
+    Launch = "launch"(arguments: many(ANY)) {
+            kernel: required(AttrKind::Symbol), units: required(AttrKind::Dim), cost: required(AttrKind::Dim), scratch: required(AttrKind::Dim)
+        } -> () traits [Writes] stages HOST, infer nothing;
+}
+
+fn buffer(cx: &InferCx<'_>) -> Inferred {
+    match cx.declared {
+        Some([ty @ Type::Buffer { .. }]) => Ok(vec![ty.clone()]),
+        _ => Err(cx.error(Code::E0205, 1, "the result must be a buffer")),
+    }
+}
+
+fn nothing(_: &InferCx<'_>) -> Inferred {
+    Ok(Vec::new())
+}

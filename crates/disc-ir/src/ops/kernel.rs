@@ -1,0 +1,227 @@
+//! Ops of kernels: loops, memory and lanes. Arithmetic is that of the element-wise ops, on vectors.
+//!
+//! A kernel is a function of kind `kernel`. Its parameters are buffers and scalars, then `begin` and `end` of the work units it shall do.
+//! An index counts elements of a buffer in row-major order. Reading or writing outside a buffer is undefined, so kernels are made not to.
+use super::{
+    class::DTypeClass,
+    control::equal_lists,
+    declare::{Stages, many, one, opt, optional, required},
+};
+use crate::{
+    attr::AttrKind,
+    diag::{Code, Diagnostic},
+    infer::{InferCx, Inferred},
+    types::{DType, Space, Type},
+};
+
+const ANY: DTypeClass = DTypeClass::ANY;
+const BOOL: DTypeClass = DTypeClass::BOOL;
+const NUMBER: DTypeClass = DTypeClass::NUMBER;
+const INDEX: DTypeClass = DTypeClass::of(&[DType::I32, DType::I64]);
+
+/// How lanes are combined.
+pub(crate) const LANE_REDUCERS: &[&str] = &["add", "multiply", "maximum", "minimum", "and", "or"];
+
+op! {
+    /// Runs the region for each index from `lower` to below `upper` in steps, carrying values along.
+    ///
+    /// (C1) `lower`, `upper` and `step` are scalars of one type; `step` is positive.
+    /// (C2) The region takes the index and the carried values, and returns values of the carried types.
+    For = "for"(lower: one(INDEX), upper: one(INDEX), step: one(INDEX), inits: many(ANY)) regions ["do"] -> (results: many(ANY))
+        traits [] stages Stages::Kernel, infer for_;
+}
+
+op! {
+    /// Reads from a buffer: consecutive elements from a scalar `index`, or for a vector of indices the element of each lane.
+    /// Lanes that `mask` switches off read nothing and are 0.
+    ///
+    /// (C1) The result is a vector with the buffer's element type, and as many lanes as `mask` and a vector `index` have.
+    Load = "load"(buffer: one(ANY), index: one(INDEX), mask: opt(BOOL)) -> (result: one(ANY)) traits [Reads] stages Stages::Kernel, infer load;
+}
+
+op! {
+    /// Writes to a buffer: consecutive elements from a scalar `index`, or for a vector of indices each lane's element, in lane order.
+    ///
+    /// (C1) `value` has the buffer's element type, and as many lanes as `mask` and a vector `index` have.
+    Store = "store"(buffer: one(ANY), index: one(INDEX), value: one(ANY), mask: opt(BOOL)) -> () traits [Writes] stages Stages::Kernel, infer store;
+}
+
+op! {
+    /// The part of a buffer that starts at an element.
+    ///
+    /// (C1) The result is a buffer of the same element type and space.
+    View = "view"(buffer: one(ANY), index: one(INDEX)) -> (result: one(ANY)) traits [Pure] stages Stages::Kernel, infer view;
+}
+
+op! {
+    /// Memory of this task, uninitialised; the launch provides it. Legal only in the body block of a kernel.
+    ///
+    /// (C1) The result is a buffer in the space `task`.
+    Scratch = "scratch"() -> (result: one(ANY)) traits [Pure] stages Stages::Kernel, infer scratch;
+}
+
+op! {
+    /// A vector with all lanes equal to a scalar.
+    ///
+    /// (C1) The result is a vector with the operand's element type.
+    Splat = "splat"(operand: one(ANY)) -> (result: one(ANY)) traits [Pure] stages Stages::Kernel, infer splat;
+}
+
+op! {
+    /// The numbers of the lanes: 0, 1, 2, ...
+    ///
+    /// (C1) The result is a vector.
+    Lanes = "lanes"() -> (result: one(NUMBER)) traits [Pure] stages Stages::Kernel, infer vector;
+}
+
+op! {
+    /// True in the first `count` lanes.
+    ///
+    /// (C1) The result is a vector.
+    LaneMask = "lane_mask"(count: one(INDEX)) -> (result: one(BOOL)) traits [Pure] stages Stages::Kernel, infer vector;
+}
+
+op! {
+    /// One lane, as a scalar.
+    ///
+    /// (C1) `lane` is a lane of the operand.
+    ExtractLane = "extract_lane"(operand: one(ANY)) { lane: required(AttrKind::Int) } -> (result: one(ANY))
+        traits [Pure] stages Stages::Kernel, infer extract_lane;
+}
+
+op! {
+    /// Combines all lanes into a scalar, pairwise: the lower half with the upper half, until one is left.
+    ReduceLanes = "reduce_lanes"(operand: one(ANY)) { applies: required(AttrKind::Enum(LANE_REDUCERS)) } -> (result: one(ANY))
+        traits [Pure] stages Stages::Kernel, infer reduce_lanes;
+}
+
+op! {
+    /// `a * b + c`, rounded once where the target can, else twice.
+    ///
+    /// (C1) All types are equal.
+    Fma = "fma"(a: one(NUMBER), b: one(NUMBER), c: one(NUMBER)) -> (result: one(NUMBER))
+        traits [Pure] stages Stages::Kernel, infer fma;
+}
+
+op! {
+    /// Hints that elements from `index` on will be read soon. `locality` 3 is the nearest cache, 0 the farthest.
+    Prefetch = "prefetch"(buffer: one(ANY), index: one(INDEX)) { locality: optional(AttrKind::Int) } -> () traits [Writes] stages Stages::Kernel, infer nothing;
+}
+
+fn nothing(_: &InferCx<'_>) -> Inferred {
+    Ok(Vec::new())
+}
+
+fn declared_vector(cx: &InferCx<'_>) -> Result<(u32, DType), Diagnostic> {
+    match cx.declared {
+        Some([Type::Vector { lanes, dtype }]) => Ok((*lanes, *dtype)),
+        _ => Err(cx.error(Code::E0205, 1, "the result type must be stated, and be a vector")),
+    }
+}
+
+fn lanes(cx: &InferCx<'_>, index: usize) -> Result<u32, Diagnostic> {
+    match cx.ty(index) {
+        Type::Vector { lanes, .. } => Ok(*lanes),
+        ty => Err(cx.error(Code::E0208, 1, format!("`{}` has type {ty}, expected a vector", cx.operand_name(index)))),
+    }
+}
+
+fn element_of_buffer(cx: &InferCx<'_>) -> Result<DType, Diagnostic> {
+    match cx.ty(0) {
+        Type::Buffer { tensor, .. } => Ok(tensor.dtype),
+        ty => Err(cx.error(Code::E0208, 1, format!("`buffer` has type {ty}, expected a buffer"))),
+    }
+}
+
+/// The index and the optional mask of a memory access fit a vector of `wanted` lanes.
+fn check_access(cx: &InferCx<'_>, wanted: u32, mask: usize) -> Result<(), Diagnostic> {
+    let index = lanes(cx, 1)?;
+    if index != 1 && index != wanted {
+        return Err(cx.error(Code::E0204, 1, format!("`index` has {index} lanes, the value {wanted}")));
+    }
+    match cx.operands.len() > mask {
+        true if lanes(cx, mask)? != wanted => {
+            Err(cx.error(Code::E0204, 1, format!("`mask` is {}, the value has {wanted} lanes", cx.ty(mask))))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn load(cx: &InferCx<'_>) -> Inferred {
+    let (wanted, dtype) = declared_vector(cx)?;
+    let element = element_of_buffer(cx)?;
+    if element != dtype {
+        return Err(cx.error(Code::E0204, 1, format!("the buffer holds {element}, the result is {dtype}")));
+    }
+    check_access(cx, wanted, 2)?;
+    Ok(vec![Type::Vector { lanes: wanted, dtype }])
+}
+
+fn store(cx: &InferCx<'_>) -> Inferred {
+    let element = element_of_buffer(cx)?;
+    if element != cx.ty(2).dtype() {
+        return Err(cx.error(Code::E0204, 1, format!("the buffer holds {element}, the value is {}", cx.ty(2))));
+    }
+    check_access(cx, lanes(cx, 2)?, 3)?;
+    Ok(Vec::new())
+}
+
+fn view(cx: &InferCx<'_>) -> Inferred {
+    match (cx.ty(0), cx.declared) {
+        (Type::Buffer { tensor: from, space: a }, Some([Type::Buffer { tensor: to, space: b }]))
+            if from.dtype == to.dtype && a == b =>
+        {
+            Ok(vec![Type::Buffer { tensor: to.clone(), space: *b }])
+        }
+        _ => Err(cx.error(Code::E0205, 1, "the result must be a buffer of the same element type and space")),
+    }
+}
+
+fn scratch(cx: &InferCx<'_>) -> Inferred {
+    match cx.declared {
+        Some([ty @ Type::Buffer { space: Space::Task, .. }]) => Ok(vec![ty.clone()]),
+        _ => Err(cx.error(Code::E0205, 1, "the result must be a buffer in the space `task`")),
+    }
+}
+
+fn vector(cx: &InferCx<'_>) -> Inferred {
+    let (lanes, dtype) = declared_vector(cx)?;
+    Ok(vec![Type::Vector { lanes, dtype }])
+}
+
+fn splat(cx: &InferCx<'_>) -> Inferred {
+    let (count, dtype) = declared_vector(cx)?;
+    if lanes(cx, 0)? != 1 || cx.ty(0).dtype() != dtype {
+        return Err(cx.error(Code::E0204, 1, format!("the operand is {}, the result {dtype}", cx.ty(0))));
+    }
+    Ok(vec![Type::Vector { lanes: count, dtype }])
+}
+
+fn extract_lane(cx: &InferCx<'_>) -> Inferred {
+    let count = i64::from(lanes(cx, 0)?);
+    if !(0..count).contains(&cx.int("lane")) {
+        return Err(cx.error(Code::E0206, 1, format!("lane {} of {}", cx.int("lane"), cx.ty(0))));
+    }
+    Ok(vec![Type::scalar(cx.ty(0).dtype())])
+}
+
+fn reduce_lanes(cx: &InferCx<'_>) -> Inferred {
+    Ok(vec![Type::scalar(cx.ty(0).dtype())])
+}
+
+fn fma(cx: &InferCx<'_>) -> Inferred {
+    (1..3).try_for_each(|i| cx.equal_types(1, ("a", cx.ty(0)), (cx.operand_name(i), cx.ty(i))))?;
+    Ok(vec![cx.ty(0).clone()])
+}
+
+fn for_(cx: &InferCx<'_>) -> Inferred {
+    if (0..3).any(|i| !matches!(cx.ty(i), Type::Vector { lanes: 1, .. }) || cx.ty(i) != cx.ty(0)) {
+        return Err(cx.error(Code::E0204, 1, "`lower`, `upper` and `step` must be scalars of one type"));
+    }
+    let [body] = cx.regions else { return Err(cx.error(Code::E0201, 2, "one region is needed")) };
+    let carried = &cx.operands[3..];
+    let expected: Vec<Type> = std::iter::once(cx.ty(0).clone()).chain(carried.iter().cloned()).collect();
+    equal_lists(cx, 2, ("the arguments of `do`", &body.arguments), ("the index and `inits`", &expected))?;
+    equal_lists(cx, 2, ("the result of `do`", &body.results), ("`inits`", carried))?;
+    Ok(carried.to_vec())
+}

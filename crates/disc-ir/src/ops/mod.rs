@@ -1,0 +1,41 @@
+//! The op table: every op of every stage, declared once.
+//!
+//! An op is declared in the file of its family with [`op!`](declare) and listed in [`op_table!`] below; nothing else describes it. The
+//! parser, printer, builder, verifier, docs and the Python package read [`OPS`]. Adding an op makes the compiler list the places that
+//! must learn it, because interpreter and lowering match [`OpKind`] exhaustively.
+//!
+//! Invariants: names, attributes and semantics are StableHLO's where it has the op; a doc comment numbers the constraints (C1), (C2) and
+//! the result-type function cites them.
+mod class;
+#[macro_use]
+mod declare;
+mod control;
+mod elementwise;
+mod fused;
+mod host;
+mod kernel;
+mod movement;
+
+pub use class::DTypeClass;
+pub use declare::{Arity, AttrDef, OpDef, OperandDef, ResultDef, Stage, Stages, Trait};
+
+op_table! {
+    elementwise::{
+        // one operand
+        Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, BesselI1e, Cbrt, Ceil, CountLeadingZeros, Cosh, Cosine, Digamma, Erf, ErfInv, Erfc,
+        Exponential, ExponentialMinusOne, Floor, IsFinite, IsInf, IsNan, Lgamma, Log, LogPlusOne, Logistic, Negate, Not, Popcnt,
+        RoundNearestAfz, RoundNearestEven, Rsqrt, Sign, Sine, Sinh, Sqrt, Tan, Tanh,
+        // two operands
+        Add, And, Atan2, Divide, Maximum, Minimum, Multiply, NextAfter, Or, Polygamma, Power, Remainder, ShiftLeft, ShiftRightArithmetic,
+        ShiftRightLogical, Subtract, Xor, Zeta,
+        // the rest
+        BitcastConvert, Clamp, Compare, Convert, Select,
+    },
+    movement::{BroadcastInDim, Concatenate, Constant, DimValue, GetDimensionSize, Iota, Reshape, Slice, Transpose, Weight},
+    control::{Assert, Call, If, Return, While},
+    fused::{Fusion},
+    kernel::{
+        ExtractLane, Fma, For, LaneMask, Lanes, Load, Prefetch, ReduceLanes, Scratch, Splat, Store, View,
+    },
+    host::{Alloc, AllocOutput, Launch},
+}
