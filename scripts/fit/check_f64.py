@@ -1,12 +1,15 @@
 """Compares f64 results with MPFR (or mpmath), or makes the table of the tests from them.
 
 Input: lines `name operand.. result` of hexadecimal words, from
-`cargo run --release -p disc-codegen --example ulp -- --dump all 20000`. Prints per function the largest error in units in the last place.
-With `--table` it prints lines `name operand.. exact-rounded residual` instead, the residual in units in the last place (exact minus rounded).
+`cargo run --release -p disc-codegen --example ulp -- --dump all 20000`. Prints per function the largest error in units in
+the last place. With `--table` it prints lines `name operand.. exact-rounded residual` instead, the residual in units in the
+last place (exact minus rounded).
 Needs gmpy2 and mpmath.
 """
+
 import struct
 import sys
+
 import gmpy2
 import mpmath
 from gmpy2 import mpfr
@@ -30,6 +33,7 @@ def from_mp(f):
         if isinstance(v, mpmath.mpc) or mpmath.isnan(v):
             return mpfr("nan")
         return mpfr(str(v)) if mpmath.isinf(v) else mpfr(mpmath.nstr(v, 90))
+
     return g
 
 
@@ -48,7 +52,12 @@ def erf_inv(x):
     w = mpmath.sqrt(-mpmath.log((1 - t) * (1 + t)))
     y = t * mpmath.sqrt(mpmath.pi) / 2 if t < 0.7 else w * mpmath.mpf("0.95")
     for _ in range(60):
-        d = (mpmath.erf(y) - t if t < 0.5 else (1 - t) - mpmath.erfc(y)) * mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(y * y)
+        d = (
+            (mpmath.erf(y) - t if t < 0.5 else (1 - t) - mpmath.erfc(y))
+            * mpmath.sqrt(mpmath.pi)
+            / 2
+            * mpmath.exp(y * y)
+        )
         step = d / (1 + y * d)
         y -= step
         if abs(step) < abs(y) * mpmath.mpf(2) ** -150:
@@ -83,14 +92,41 @@ def bessel_i1e(x):
 
 
 FUNCTIONS = {
-    "exp": gmpy2.exp, "exp2": gmpy2.exp2, "expm1": gmpy2.expm1, "softmax_exp": softmax_exp, "logistic": logistic,
-    "log": gmpy2.log, "log2": gmpy2.log2, "log10": gmpy2.log10, "log1p": gmpy2.log1p,
-    "tanh": gmpy2.tanh, "sinh": gmpy2.sinh, "cosh": gmpy2.cosh, "asinh": gmpy2.asinh, "acosh": gmpy2.acosh, "atanh": gmpy2.atanh,
-    "sin": gmpy2.sin, "cos": gmpy2.cos, "tan": gmpy2.tan, "asin": gmpy2.asin, "acos": gmpy2.acos, "atan": gmpy2.atan,
-    "atan2": gmpy2.atan2, "erf": gmpy2.erf, "erfc": gmpy2.erfc, "erf_inv": erf_inv, "gelu_erf": normal_cdf_product,
-    "cbrt": gmpy2.cbrt, "rsqrt": gmpy2.rec_sqrt, "fmod": gmpy2.fmod,
-    "pow": lambda x, y: x**y, "lgamma": lambda x: gmpy2.lgamma(x)[0], "digamma": gmpy2.digamma,
-    "bessel_i1e": bessel_i1e, "zeta": hurwitz, "polygamma": polygamma,
+    "exp": gmpy2.exp,
+    "exp2": gmpy2.exp2,
+    "expm1": gmpy2.expm1,
+    "softmax_exp": softmax_exp,
+    "logistic": logistic,
+    "log": gmpy2.log,
+    "log2": gmpy2.log2,
+    "log10": gmpy2.log10,
+    "log1p": gmpy2.log1p,
+    "tanh": gmpy2.tanh,
+    "sinh": gmpy2.sinh,
+    "cosh": gmpy2.cosh,
+    "asinh": gmpy2.asinh,
+    "acosh": gmpy2.acosh,
+    "atanh": gmpy2.atanh,
+    "sin": gmpy2.sin,
+    "cos": gmpy2.cos,
+    "tan": gmpy2.tan,
+    "asin": gmpy2.asin,
+    "acos": gmpy2.acos,
+    "atan": gmpy2.atan,
+    "atan2": gmpy2.atan2,
+    "erf": gmpy2.erf,
+    "erfc": gmpy2.erfc,
+    "erf_inv": erf_inv,
+    "gelu_erf": normal_cdf_product,
+    "cbrt": gmpy2.cbrt,
+    "rsqrt": gmpy2.rec_sqrt,
+    "fmod": gmpy2.fmod,
+    "pow": lambda x, y: x**y,
+    "lgamma": lambda x: gmpy2.lgamma(x)[0],
+    "digamma": gmpy2.digamma,
+    "bessel_i1e": bessel_i1e,
+    "zeta": hurwitz,
+    "polygamma": polygamma,
 }
 
 

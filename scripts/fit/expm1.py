@@ -1,4 +1,5 @@
 """Fits of e^r = 1 + r + r^2 P(r), weighed for e^r - 1 (exp.rs)."""
+
 import mpmath as mp
 from remez import fit, rust
 

@@ -2,7 +2,9 @@
 
 The function goes to Sollya as its Chebyshev interpolant of high degree, which is exact to far below the format's precision.
 """
+
 import subprocess
+
 import mpmath as mp
 
 
@@ -13,7 +15,10 @@ def interpolant(f, lo, hi, degree):
         n = degree + 1
         nodes = [mp.cos(mp.pi * (2 * k + 1) / (2 * n)) for k in range(n)]
         values = [f((lo + hi) / 2 + (hi - lo) / 2 * u) for u in nodes]
-        cheb = [2 * sum(v * mp.cos(mp.pi * j * (2 * k + 1) / (2 * n)) for k, v in enumerate(values)) / n for j in range(n)]
+        cheb = [
+            2 * sum(v * mp.cos(mp.pi * j * (2 * k + 1) / (2 * n)) for k, v in enumerate(values)) / n
+            for j in range(n)
+        ]
         cheb[0] /= 2
         # Chebyshev to monomials in u, then u = (2x - lo - hi) / (hi - lo).
         prev, cur, total = [mp.mpf(1)], [mp.mpf(0), mp.mpf(1)], [mp.mpf(0)] * n
@@ -48,7 +53,7 @@ def fit(f, powers, lo, hi, fmt, degree=60, fixed=None, mode="relative"):
     kind = {"f32": "SG", "f64": "D"}[fmt]
     script = f"""prec = 500; display = decimal;
 f = {text};
-p = fpminimax(f, [|{','.join(map(str, powers))}|], [|{kind}...|], {span}, {part}, {mode});
+p = fpminimax(f, [|{",".join(map(str, powers))}|], [|{kind}...|], {span}, {part}, {mode});
 for i from 0 to degree(p) do print("C", i, round(coeff(p, i), D, RN));
 q = p - f; if ("{mode}" == "relative") then q = p / f - 1;
 print("E", round(log2(dirtyinfnorm(q, {span})), 20, RN));

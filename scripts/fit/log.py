@@ -1,4 +1,5 @@
 """Fits of log.rs."""
+
 import mpmath as mp
 from remez import fit, rust
 

@@ -3,7 +3,9 @@
 Coefficients are rounded from the lowest power upwards; after each rounding the remaining ones are fitted again, so that the later
 coefficients absorb the rounding of the earlier ones. Needs `mpmath` (and `gmpy2` for speed).
 """
+
 import struct
+
 import mpmath as mp
 
 mp.mp.prec = 200
@@ -54,7 +56,9 @@ def remez(f, powers, lo, hi, w, fixed, iterations=30, grid_size=None):
     if n == 0:
         return [], max(abs((f(x) - part(x)) * w(x)) for x in grid)
     points = [cheb(k, n) for k in range(n + 1)]
-    points = [x + (hi - lo) / 64 if w(x) < w(x + (hi - lo) / 64) / 1000 else x for x in points]  # off a zero of the weight
+    points = [
+        x + (hi - lo) / 64 if w(x) < w(x + (hi - lo) / 64) / 1000 else x for x in points
+    ]  # off a zero of the weight
     coefs, worst = None, mp.inf
     for _ in range(iterations):
         c = _solve(f, w, powers, points, fixed)
@@ -83,7 +87,10 @@ def remez(f, powers, lo, hi, w, fixed, iterations=30, grid_size=None):
 
 
 def fit(f, powers, lo, hi, fmt, w=None, fixed=None, exact=()):
-    """Rounded minimax fit. `exact`: how many of the leading powers keep unrounded (None) format. Returns ({power: mpf}, error, ideal error)."""
+    """Rounded minimax fit. `exact`: how many of the leading powers keep unrounded (None) format.
+
+    Returns ({power: mpf}, error, ideal error).
+    """
     cache = {}
 
     def g(x):
@@ -107,7 +114,7 @@ def literal(c, fmt):
     if fmt == "f32":
         v = struct.unpack("f", struct.pack("f", float(c)))[0]
         for d in range(6, 18):
-            s = "%.*g" % (d, v)
+            s = f"{v:.{d}g}"
             if struct.unpack("f", struct.pack("f", float(s)))[0] == v:
                 break
     else:
@@ -118,5 +125,6 @@ def literal(c, fmt):
 def rust(name, coefs, err, fmt, lo, hi):
     powers = sorted(coefs)
     body = ", ".join(literal(coefs[p], fmt) for p in powers)
-    print(f"/// [{mp.nstr(mp.mpf(lo), 6)}, {mp.nstr(mp.mpf(hi), 6)}], powers {powers[0]}..{powers[-1]}, error 2^{mp.nstr(mp.log(err, 2), 4)}.")
+    interval = f"[{mp.nstr(mp.mpf(lo), 6)}, {mp.nstr(mp.mpf(hi), 6)}]"
+    print(f"/// {interval}, powers {powers[0]}..{powers[-1]}, error 2^{mp.nstr(mp.log(err, 2), 4)}.")
     print(f"const {name}: [f64; {len(powers)}] = [{body}];", flush=True)

@@ -1,7 +1,7 @@
 //! Generated docs: each is rendered from the tables of the code, written by `cargo xtask codegen`, and checked by `tidy`.
 //!
-//! To add one: the crate that has the table goes to xtask/Cargo.toml, and a line goes to [`generated`] (a whole file has no section). Docs that are generated from
-//! Python tables are not here: their tests check them.
+//! To add one: the crate that has the table goes to xtask/Cargo.toml, and a line goes to [`generated`] (a whole file has no section).
+//! Docs that are generated from Python tables are not here: their tests check them.
 
 use std::{fs, path::Path};
 
