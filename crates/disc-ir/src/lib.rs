@@ -15,6 +15,7 @@ pub mod graph;
 pub mod infer;
 pub mod literal;
 pub mod ops;
+pub mod text;
 pub mod types;
 
 pub use attr::Attr;

@@ -1,0 +1,19 @@
+//! The textual form of the IR: [`parse`] reads it, [`print`] and `Display` write it. `docs/ir.md` has the grammar.
+//!
+//! Nothing is checked here beyond what reading needs: the verifier judges a module, wherever it came from.
+//!
+//! Invariants:
+//! - What the compiler knows prints, and parses back: `print(parse(print(m))) == print(m)`.
+//! - Printing depends on the module alone: no address, no order of hashing.
+//! - Parsing never panics, needs memory in proportion to the text, and its recursion is bounded; [`limits`] has the numbers.
+pub mod limits;
+mod line;
+mod names;
+mod parse;
+mod print;
+mod suggest;
+
+pub use line::{Lines, Position};
+pub use parse::parse;
+pub use print::{PrintOptions, print};
+pub use suggest::closest;

@@ -1,0 +1,131 @@
+//! The printer: module to text.
+//!
+//! Invariants: what it writes, the parser reads back to the same module; values keep their names, made unique in their scope; a module
+//! that the verifier rejects prints too.
+mod attrs;
+mod literal;
+mod op;
+mod scope;
+
+use super::names::{is_plain, quote};
+use crate::{
+    graph::{Block, Function, FunctionKind, Module, Value},
+    types::Type,
+};
+use scope::Scope;
+use std::fmt::{self, Write};
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrintOptions {
+    /// Writes `loc(START:END)`, bytes of the source, after each op that has a place.
+    pub locs: bool,
+}
+
+/// The text of a module.
+pub fn print(module: &Module, options: PrintOptions) -> String {
+    let mut out = String::new();
+    for weight in &module.weights {
+        let ty = Type::Tensor(weight.ty.clone());
+        let data = weight.data.as_ref().map(|data| format!(" = {}", literal::text(data, Some(&ty)))).unwrap_or_default();
+        out.push_str(&format!("weight {}{data} : {ty}\n", symbol(&weight.name)));
+    }
+    for function in &module.functions {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        Printer::new(function, options, &mut out).function();
+    }
+    out
+}
+
+impl fmt::Display for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&print(self, PrintOptions::default()))
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = String::new();
+        Printer::new(self, PrintOptions::default(), &mut out).function();
+        f.write_str(&out)
+    }
+}
+
+/// `@name`, in quotes where needed.
+pub(super) fn symbol(name: &str) -> String {
+    if is_plain(name) { format!("@{name}") } else { format!("@{}", quote(name)) }
+}
+
+struct Printer<'p> {
+    function: &'p Function,
+    options: PrintOptions,
+    out: &'p mut String,
+    scope: Scope,
+    indent: usize,
+}
+
+impl<'p> Printer<'p> {
+    fn new(function: &'p Function, options: PrintOptions, out: &'p mut String) -> Self {
+        Self { function, options, out, scope: Scope::default(), indent: 0 }
+    }
+
+    fn write(&mut self, text: fmt::Arguments<'_>) {
+        self.out.write_fmt(text).expect("writing to a string");
+    }
+
+    fn function(mut self) {
+        let function = self.function;
+        let kind = match function.kind {
+            FunctionKind::Func => "func",
+            FunctionKind::Kernel => "kernel",
+            FunctionKind::Routine => "routine",
+            FunctionKind::Host => "host",
+        };
+        self.scope.open();
+        let parameters = self.arguments(function.body);
+        self.write(format_args!("{kind} {}({parameters})", symbol(&function.name)));
+        if !function.results.is_empty() {
+            self.write(format_args!(" -> {}", op::types(&function.results)));
+        }
+        self.out.push(' ');
+        self.block(function.body);
+        self.scope.close();
+        self.out.push('\n');
+    }
+
+    /// `%a: T, %b: U`, now visible.
+    fn arguments(&mut self, block: Block) -> String {
+        let function = self.function;
+        let arguments = function.arguments(block).iter().map(|&value| {
+            let name = self.scope.define(value, function.name_of(value).map(|name| &**name));
+            format!("%{name}: {}", function.ty(value))
+        });
+        arguments.collect::<Vec<_>>().join(", ")
+    }
+
+    /// `{ ... }`; arguments are written already.
+    fn block(&mut self, block: Block) {
+        let function = self.function;
+        self.out.push_str("{\n");
+        self.indent += 1;
+        for &inst in function.insts(block) {
+            self.op(inst);
+        }
+        self.indent -= 1;
+        self.new_line();
+        self.out.push('}');
+    }
+
+    fn new_line(&mut self) {
+        const INDENT: &str = "  ";
+        for _ in 0..self.indent {
+            self.out.push_str(INDENT);
+        }
+    }
+
+    fn name(&self, value: Value) -> String {
+        format!("%{}", self.scope.name(value))
+    }
+}
