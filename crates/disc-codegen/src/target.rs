@@ -1,0 +1,340 @@
+//! What code is made for: the public `Target` of the project, as text, and the facts about it that schedules ask for.
+//!
+//! It is not LLVM's idea of a target (disc-llvm maps it), and it never asks LLVM what this CPU is called: the host is found by CPUID.
+//! Invariants:
+//! - text and value are one to one: `t.to_string().parse() == Ok(t)`, extensions print in one order and never twice;
+//! - code for a target runs wherever [`Target::check_host`] says so, whatever machine compiled it.
+mod host;
+
+use std::{fmt, str::FromStr};
+
+/// A level of the x86-64 psABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum X86Level {
+    /// SSE4.2.
+    V2,
+    /// AVX2, FMA, F16C.
+    V3,
+    /// AVX-512 F, BW, CD, DQ, VL.
+    V4,
+}
+
+/// What a CPU may have beyond its level, where kernels are written for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum X86Extension {
+    AvxVnni,
+    Avx512Bf16,
+    Avx512Fp16,
+    Avx512Vbmi,
+    Avx512Vnni,
+}
+
+/// What code is made for. As text: `x86-64-v3`, `x86-64-v4+avx512bf16+avx512vnni`, `aarch64`, `nvptx:sm_90`, `amdgpu:gfx90a`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    X86(X86),
+    /// Armv8-A with NEON.
+    AArch64,
+    /// An architecture as NVIDIA numbers them: 90 is `sm_90`.
+    Nvptx {
+        sm: u32,
+    },
+    /// A processor as LLVM names them: `gfx90a`.
+    Amdgpu {
+        gfx: String,
+    },
+}
+
+/// A level with extensions: sorted, each once, each possible at this level.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct X86 {
+    level: X86Level,
+    extensions: Vec<X86Extension>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    #[error(
+        "unknown target `{0}`: expected `x86-64-v2`, `x86-64-v3`, `x86-64-v4` (with extensions such as `+avx512vnni`), `aarch64`, \
+         `nvptx:sm_90` or `amdgpu:gfx90a`"
+    )]
+    Unknown(String),
+    #[error("target `{target}`: unknown extension `{extension}`, expected one of {}", known_extensions())]
+    UnknownExtension { target: String, extension: String },
+    #[error("target `{target}`: extension `{extension}` needs level {needs}")]
+    ExtensionNeedsLevel { target: String, extension: X86Extension, needs: X86Level },
+    #[error("code for `{target}` cannot run on this machine: it lacks {missing}")]
+    HostLacks { target: String, missing: String },
+    #[error("code for `{target}` cannot run on a CPU of this kind ({host})")]
+    OtherKind { target: String, host: &'static str },
+    #[error("this CPU lacks {missing}; the oldest CPU that code is made for is x86-64-v2")]
+    HostTooOld { missing: String },
+}
+
+impl X86Level {
+    const ALL: [Self; 3] = [Self::V2, Self::V3, Self::V4];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V2 => "x86-64-v2",
+            Self::V3 => "x86-64-v3",
+            Self::V4 => "x86-64-v4",
+        }
+    }
+}
+
+impl X86Extension {
+    pub const ALL: [Self; 5] = [Self::AvxVnni, Self::Avx512Bf16, Self::Avx512Fp16, Self::Avx512Vbmi, Self::Avx512Vnni];
+
+    /// The name in target texts, which is LLVM's too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AvxVnni => "avxvnni",
+            Self::Avx512Bf16 => "avx512bf16",
+            Self::Avx512Fp16 => "avx512fp16",
+            Self::Avx512Vbmi => "avx512vbmi",
+            Self::Avx512Vnni => "avx512vnni",
+        }
+    }
+
+    /// The lowest level that may carry it.
+    pub fn needs(self) -> X86Level {
+        match self {
+            Self::AvxVnni => X86Level::V3,
+            Self::Avx512Bf16 | Self::Avx512Fp16 | Self::Avx512Vbmi | Self::Avx512Vnni => X86Level::V4,
+        }
+    }
+}
+
+impl X86 {
+    pub fn new(level: X86Level, extensions: impl IntoIterator<Item = X86Extension>) -> Result<Self, TargetError> {
+        let mut extensions: Vec<_> = extensions.into_iter().collect();
+        extensions.sort_unstable();
+        extensions.dedup();
+        if let Some(&extension) = extensions.iter().find(|e| e.needs() > level) {
+            return Err(TargetError::ExtensionNeedsLevel { target: level.to_string(), extension, needs: extension.needs() });
+        }
+        Ok(Self { level, extensions })
+    }
+
+    pub fn level(&self) -> X86Level {
+        self.level
+    }
+
+    pub fn extensions(&self) -> &[X86Extension] {
+        &self.extensions
+    }
+
+    pub fn has(&self, extension: X86Extension) -> bool {
+        self.extensions.contains(&extension)
+    }
+}
+
+impl Target {
+    /// A level without extensions.
+    pub fn x86(level: X86Level) -> Self {
+        Self::X86(X86 { level, extensions: Vec::new() })
+    }
+
+    /// The best target that this process can run: level and extensions as CPUID and the operating system report them.
+    pub fn host() -> Result<Self, TargetError> {
+        host::target()
+    }
+
+    /// Whether this process can run code of this target. For a GPU it is the device that decides, not this check.
+    pub fn check_host(&self) -> Result<(), TargetError> {
+        match self {
+            Self::X86(_) | Self::AArch64 => host::check(self),
+            Self::Nvptx { .. } | Self::Amdgpu { .. } => {
+                Err(TargetError::OtherKind { target: self.to_string(), host: std::env::consts::ARCH })
+            }
+        }
+    }
+
+    pub fn is_cpu(&self) -> bool {
+        matches!(self, Self::X86(_) | Self::AArch64)
+    }
+
+    /// Bytes of the widest vector register; on a GPU, of the widest access of one thread.
+    pub fn vector_bytes(&self) -> u32 {
+        match self {
+            Self::X86(x86) => match x86.level {
+                X86Level::V2 => 16,
+                X86Level::V3 => 32,
+                X86Level::V4 => 64,
+            },
+            Self::AArch64 | Self::Nvptx { .. } | Self::Amdgpu { .. } => 16,
+        }
+    }
+
+    /// Elements of `bits` bits in one vector register. A truth value (1 bit) counts as the byte that it is stored as.
+    pub fn lanes(&self, bits: u32) -> u32 {
+        self.vector_bytes() * 8 / bits.max(8)
+    }
+
+    /// Vector registers that a register tile may count on; on a GPU the 32-bit registers of a thread at good occupancy.
+    pub fn vector_registers(&self) -> u32 {
+        match self {
+            Self::X86(x86) if x86.level < X86Level::V4 => 16,
+            Self::X86(_) | Self::AArch64 => 32,
+            Self::Nvptx { .. } | Self::Amdgpu { .. } => 64,
+        }
+    }
+
+    /// A fused multiply-add is one instruction; elsewhere it would be a slow emulation, so schedules multiply and add.
+    pub fn has_fma(&self) -> bool {
+        self.level().is_none_or(|level| level >= X86Level::V3)
+    }
+
+    /// Conversion between f16 and f32 is one instruction (F16C).
+    pub fn has_f16c(&self) -> bool {
+        self.level().is_none_or(|level| level >= X86Level::V3)
+    }
+
+    /// Masked loads and stores of any element size cost about as much as whole ones (AVX-512 mask registers).
+    pub fn has_mask_registers(&self) -> bool {
+        self.level() == Some(X86Level::V4)
+    }
+
+    /// The x86-64 level, where there is one.
+    pub fn level(&self) -> Option<X86Level> {
+        match self {
+            Self::X86(x86) => Some(x86.level),
+            Self::AArch64 | Self::Nvptx { .. } | Self::Amdgpu { .. } => None,
+        }
+    }
+
+    fn parse_x86(text: &str) -> Result<Self, TargetError> {
+        let mut parts = text.split('+');
+        let name = parts.next().unwrap_or_default();
+        let unknown = || TargetError::Unknown(text.to_owned());
+        let level = X86Level::ALL.into_iter().find(|level| level.name() == name).ok_or_else(unknown)?;
+        let extension = |part: &str| {
+            let unknown = || TargetError::UnknownExtension { target: text.to_owned(), extension: part.to_owned() };
+            X86Extension::ALL.into_iter().find(|e| e.name() == part).ok_or_else(unknown)
+        };
+        Ok(Self::X86(X86::new(level, parts.map(extension).collect::<Result<Vec<_>, _>>()?)?))
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let unknown = || TargetError::Unknown(text.to_owned());
+        if let Some(sm) = text.strip_prefix("nvptx:sm_") {
+            let plain = !sm.starts_with(['0', '+']);
+            return sm.parse().ok().filter(|_| plain).map(|sm| Self::Nvptx { sm }).ok_or_else(unknown);
+        }
+        if let Some(gfx) = text.strip_prefix("amdgpu:") {
+            let number = gfx.strip_prefix("gfx").unwrap_or_default();
+            let plain = (3..=4).contains(&number.len()) && number.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+            return if plain { Ok(Self::Amdgpu { gfx: gfx.to_owned() }) } else { Err(unknown()) };
+        }
+        if text == "aarch64" { Ok(Self::AArch64) } else { Self::parse_x86(text) }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::X86(x86) => {
+                f.write_str(x86.level.name())?;
+                x86.extensions.iter().try_for_each(|extension| write!(f, "+{extension}"))
+            }
+            Self::AArch64 => f.write_str("aarch64"),
+            Self::Nvptx { sm } => write!(f, "nvptx:sm_{sm}"),
+            Self::Amdgpu { gfx } => write!(f, "amdgpu:{gfx}"),
+        }
+    }
+}
+
+impl fmt::Display for X86Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for X86Extension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn known_extensions() -> String {
+    X86Extension::ALL.map(X86Extension::name).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Target, TargetError> {
+        text.parse()
+    }
+
+    #[test]
+    fn text_and_value_are_one_to_one() {
+        for text in [
+            "x86-64-v2",
+            "x86-64-v3",
+            "x86-64-v3+avxvnni",
+            "x86-64-v4",
+            "x86-64-v4+avx512bf16+avx512vnni",
+            "aarch64",
+            "nvptx:sm_90",
+            "amdgpu:gfx90a",
+            "amdgpu:gfx1100",
+        ] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(parse("x86-64-v4+avx512vnni+avx512bf16+avx512vnni").unwrap().to_string(), "x86-64-v4+avx512bf16+avx512vnni");
+    }
+
+    #[test]
+    fn what_is_no_target_says_what_is() {
+        for text in [
+            "",
+            "x86",
+            "x86-64-v1",
+            "x86-64-v3 ",
+            "nvptx:sm_",
+            "nvptx:sm_+90",
+            "nvptx:sm_090",
+            "amdgpu:90a",
+            "amdgpu:gfx9;x",
+            "AArch64",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error, TargetError::Unknown(text.into()));
+            assert!(error.to_string().contains("`x86-64-v3`"), "{error}");
+        }
+        let error = parse("x86-64-v4+avx10").unwrap_err().to_string();
+        assert!(error.contains("`avx10`") && error.contains("avx512vnni"), "{error}");
+        assert!(parse("x86-64-v3+").is_err());
+        let error = parse("x86-64-v3+avx512vnni").unwrap_err().to_string();
+        assert!(error.contains("avx512vnni") && error.contains("needs level x86-64-v4"), "{error}");
+    }
+
+    #[test]
+    fn levels_differ_in_what_schedules_ask() {
+        let facts = |text: &str| {
+            let t = parse(text).unwrap();
+            (t.lanes(32), t.lanes(64), t.lanes(1), t.vector_registers(), t.has_fma(), t.has_f16c(), t.has_mask_registers())
+        };
+        assert_eq!(facts("x86-64-v2"), (4, 2, 16, 16, false, false, false));
+        assert_eq!(facts("x86-64-v3"), (8, 4, 32, 16, true, true, false));
+        assert_eq!(facts("x86-64-v4"), (16, 8, 64, 32, true, true, true));
+        assert_eq!(facts("aarch64"), (4, 2, 16, 32, true, true, false));
+    }
+
+    #[test]
+    fn the_host_runs_its_own_target_and_no_other_kind() {
+        let host = Target::host().unwrap();
+        assert_eq!(host.check_host(), Ok(()));
+        assert_eq!(parse(&host.to_string()), Ok(host.clone()));
+        let other = if host == Target::AArch64 { Target::x86(X86Level::V2) } else { Target::AArch64 };
+        assert!(matches!(other.check_host(), Err(TargetError::OtherKind { .. })));
+        assert!(matches!(parse("nvptx:sm_90").unwrap().check_host(), Err(TargetError::OtherKind { .. })));
+    }
+}
