@@ -1,1 +1,23 @@
-//! The only door to LLVM: lowering, targets, in-process lld; returns bytes.
+//! The only door to LLVM: lowering, target machines, in-process lld; returns bytes.
+//!
+//! Loading and running the bytes is the runtime's job, choosing what to compile is the code generator's.
+//! Invariants:
+//! - no file is written (descriptors only), and no type of LLVM is in the public interface;
+//! - every failure is an [`Error`], a fatal error of LLVM included, and the next call works;
+//! - any thread may call anything here.
+mod error;
+#[cfg_attr(not(test), expect(dead_code, reason = "the lowering of kernels marks its functions"))]
+mod function;
+mod link;
+mod machine;
+mod support;
+mod target;
+
+pub mod text;
+
+pub use error::Error;
+pub use link::link;
+pub use machine::{Codegen, Object, Passes};
+
+#[cfg(test)]
+mod tests;

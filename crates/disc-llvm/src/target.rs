@@ -1,0 +1,35 @@
+//! What LLVM calls the project's targets.
+use disc_codegen::target::{Target, X86Extension};
+
+/// The parts that make a target machine, and the attributes of a function.
+pub(crate) struct LlvmTarget {
+    pub(crate) triple: &'static str,
+    pub(crate) cpu: String,
+    pub(crate) features: String,
+}
+
+impl LlvmTarget {
+    pub(crate) fn of(target: &Target) -> Self {
+        let (triple, cpu, features) = match target {
+            // LLVM names the levels and extensions as the project does.
+            Target::X86(x86) => {
+                let features: Vec<_> = x86.extensions().iter().map(|e: &X86Extension| format!("+{e}")).collect();
+                ("x86_64-unknown-linux-gnu", x86.level().name().to_owned(), features.join(","))
+            }
+            Target::AArch64 => ("aarch64-unknown-linux-gnu", "generic".to_owned(), "+neon".to_owned()),
+            Target::Nvptx { sm } => ("nvptx64-nvidia-cuda", format!("sm_{sm}"), "+ptx80".to_owned()),
+            Target::Amdgpu { gfx } => ("amdgcn-amd-amdhsa", gfx.clone(), String::new()),
+        };
+        Self { triple, cpu, features }
+    }
+}
+
+/// lld's name for the object format of a target; none for PTX, which is not linked.
+pub(crate) fn emulation(target: &Target) -> Option<&'static str> {
+    match target {
+        Target::X86(_) => Some("elf_x86_64"),
+        Target::AArch64 => Some("aarch64linux"),
+        Target::Amdgpu { .. } => Some("elf64_amdgpu"),
+        Target::Nvptx { .. } => None,
+    }
+}

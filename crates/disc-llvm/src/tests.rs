@@ -1,0 +1,19 @@
+//! What the door promises, tested from inside, so that one test binary holds LLVM.
+mod errors;
+mod levels;
+mod library;
+mod library_calls;
+mod linking;
+
+use crate::{Codegen, Error, Object, Passes, text};
+use disc_codegen::target::Target;
+
+fn target(text: &str) -> Target {
+    text.parse().unwrap()
+}
+
+fn object(target_text: &str, ir: &str, passes: Passes) -> Result<Object, Error> {
+    text::object(ir, &target(target_text), passes, Codegen::Less)
+}
+
+const SEVEN: &str = "define i32 @f() nounwind { ret i32 7 }";
