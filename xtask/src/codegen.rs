@@ -37,7 +37,14 @@ impl Generated {
 
 /// Every generated text.
 fn generated(root: &Path) -> Result<Vec<Generated>> {
-    Ok(vec![Generated { path: "ARCHITECTURE.md", section: Some("crates"), text: crate_map(root)? }])
+    Ok(vec![
+        Generated { path: "ARCHITECTURE.md", section: Some("crates"), text: crate_map(root)? },
+        file("docs/ops.md", disc_ir::ops::docs()),
+    ])
+}
+
+fn file(path: &'static str, text: String) -> Generated {
+    Generated { path, section: None, text }
 }
 
 /// The names of what is not as it would be generated now.

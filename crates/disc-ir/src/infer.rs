@@ -64,6 +64,11 @@ impl<'a> InferCx<'a> {
         position.and_then(|i| self.attrs[i].as_ref())
     }
 
+    /// Whether an optional attribute is present.
+    pub fn has(&self, name: &str) -> bool {
+        self.attr(name).is_some()
+    }
+
     pub fn int(&self, name: &str) -> i64 {
         match self.attr(name) {
             Some(Attr::Int(value)) => *value,

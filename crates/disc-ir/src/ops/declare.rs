@@ -222,6 +222,9 @@ macro_rules! op_table {
         /// Every op.
         pub static OPS: &[OpDef] = &[$($( $family::$Op, )*)*];
 
+        /// The families, each with its ops.
+        pub static FAMILIES: &[(&str, &[OpKind])] = &[$( (stringify!($family), &[$( OpKind::$Op ),*]) ),*];
+
         impl OpKind {
             pub fn def(self) -> &'static OpDef {
                 &OPS[self as usize]

@@ -6,18 +6,27 @@
 //!
 //! Invariants: names, attributes and semantics are StableHLO's where it has the op; a doc comment numbers the constraints (C1), (C2) and
 //! the result-type function cites them.
+pub mod body;
 mod class;
 #[macro_use]
 mod declare;
+mod contraction;
 mod control;
+mod docs;
 mod elementwise;
 mod fused;
 mod host;
+pub mod index;
 mod kernel;
 mod movement;
+mod random;
+mod reduce;
+mod sort;
+mod window;
 
 pub use class::DTypeClass;
 pub use declare::{Arity, AttrDef, OpDef, OperandDef, ResultDef, Stage, Stages, Trait};
+pub use docs::docs;
 
 op_table! {
     elementwise::{
@@ -31,7 +40,15 @@ op_table! {
         // the rest
         BitcastConvert, Clamp, Compare, Convert, Select,
     },
-    movement::{BroadcastInDim, Concatenate, Constant, DimValue, GetDimensionSize, Iota, Reshape, Slice, Transpose, Weight},
+    movement::{
+        BroadcastInDim, Concatenate, Constant, DimValue, GetDimensionSize, Iota, Pad, Reshape, Reverse, Slice, Transpose, Weight,
+    },
+    index::{DynamicSlice, DynamicUpdateSlice, Gather, Scatter},
+    reduce::{Cumulative, Reduce},
+    window::{ReduceWindow},
+    contraction::{Convolution, DotGeneral},
+    sort::{Sort, TopK},
+    random::{RngBitGenerator},
     control::{Assert, Call, If, Return, While},
     fused::{Fusion},
     kernel::{
@@ -39,3 +56,6 @@ op_table! {
     },
     host::{Alloc, AllocOutput, Launch},
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     attr::AttrKind,
     diag::Code,
-    dim::Dim,
+    dim::{Dim, Solver},
     infer::{InferCx, Inferred},
     types::{DType, TensorType, Type},
 };
@@ -97,6 +97,27 @@ op! {
     /// (C3) All dimensions but `dim` are equal.
     Concatenate = "concatenate"(inputs: many(ANY)) { dim: required(AttrKind::Int) } -> (result: one(ANY))
         traits [Pure, Movement] stages Stages::Tensor, infer concatenate;
+}
+
+op! {
+    /// The operand with elements of `padding_value` around it (`low` before the first, `high` after the last) and `interior` of them
+    /// between neighbours. A negative `low` or `high` takes elements away, after the interior padding.
+    ///
+    /// (C1) `low`, `high` and, if present, `interior` have one entry per dimension; interior ones are constants >= 0.
+    /// (C2) `padding_value` is a scalar of the operand's element type.
+    /// (C3) Dimension `i` of the result has size `size(i) + low[i] + max(size(i) - 1, 0) * interior[i] + high[i]`, which is >= 0: proved
+    /// where the sizes are constant, else a fact the program states.
+    Pad = "pad"(operand: one(ANY), padding_value: one(ANY)) {
+            low: required(AttrKind::Dims), high: required(AttrKind::Dims), interior: optional(AttrKind::Ints)
+        } -> (result: one(ANY)) traits [Pure, Movement] stages Stages::Tensor, infer pad;
+}
+
+op! {
+    /// The elements in the opposite order along `dims`.
+    ///
+    /// (C1) `dims` are distinct axes of the operand.
+    Reverse = "reverse"(operand: one(ANY)) { dims: required(AttrKind::Ints) } -> (result: one(ANY))
+        traits [Pure, Movement] stages Stages::Tensor, infer reverse;
 }
 
 fn declared(cx: &InferCx<'_>) -> Inferred {
@@ -224,4 +245,43 @@ fn concatenate(cx: &InferCx<'_>) -> Inferred {
     let mut dims = first.dims.clone();
     dims[axis] = total;
     Ok(vec![Type::tensor(dims, first.dtype)])
+}
+
+fn pad(cx: &InferCx<'_>) -> Inferred {
+    let operand = cx.tensor(0)?;
+    let (low, high, interior) = (cx.dims("low"), cx.dims("high"), cx.ints("interior"));
+    let rank = operand.rank();
+    if low.len() != rank || high.len() != rank || !(interior.is_empty() || interior.len() == rank) {
+        return Err(cx.error(Code::E0207, 1, format!("`low`, `high` and `interior` need {rank} entries each")));
+    }
+    if let Some(amount) = interior.iter().find(|&&n| n < 0) {
+        return Err(cx.error(Code::E0209, 1, format!("an interior padding of {amount}")));
+    }
+    let scalar = Type::Tensor(TensorType::scalar(operand.dtype));
+    cx.equal_types(2, ("padding_value", cx.ty(1)), ("a scalar of the operand's element type", &scalar))?;
+    let mut dims = Vec::with_capacity(rank);
+    for i in 0..rank {
+        let spread = dilated(cx.solver, &operand.dims[i], 1 + interior.get(i).copied().unwrap_or(0));
+        let size = spread + &low[i] + &high[i];
+        if cx.solver.less_equal(&size, &Dim::constant(-1)) {
+            return Err(cx.error(Code::E0209, 3, format!("dimension {i} of the result has size [{size}]")));
+        }
+        dims.push(size);
+    }
+    Ok(vec![Type::tensor(dims, operand.dtype)])
+}
+
+/// The size of a dimension whose elements are put `factor` apart: 0 for none, else `(size - 1) * factor + 1`.
+pub(super) fn dilated(solver: &Solver, size: &Dim, factor: i64) -> Dim {
+    let zero = Dim::constant(0);
+    match factor {
+        1 => size.clone(),
+        _ if solver.less_equal(&Dim::constant(1), size) => (size - 1) * factor + 1,
+        _ => size + Dim::max(&(size - 1), &zero) * (factor - 1),
+    }
+}
+
+fn reverse(cx: &InferCx<'_>) -> Inferred {
+    cx.axes(1, cx.ints("dims"), cx.tensor(0)?.rank())?;
+    Ok(vec![cx.ty(0).clone()])
 }

@@ -1,0 +1,202 @@
+//! Ops that multiply and sum: matrix products and convolutions.
+//!
+//! Products and sums of integers wrap in the result's element type. Those of floats are rounded as the target finds fast, to at least
+//! f32 for f16 and bf16, and in any order.
+use super::{
+    class::DTypeClass,
+    declare::{Stages, one, optional, required},
+    window::{Window, factors, paddings},
+};
+use crate::{
+    attr::AttrKind,
+    diag::{Code, Diagnostic},
+    dim::Dim,
+    infer::{InferCx, Inferred},
+    types::{DType, TensorType, Type},
+};
+
+const NUMBER: DTypeClass = DTypeClass::NUMBER;
+
+op! {
+    /// Sums products over the contracting dimensions, for each index of the batching ones and of the rest. The result's dimensions are the
+    /// batching ones, then the rest of `lhs`, then the rest of `rhs`; its element type is `dtype`, or that of the operands.
+    ///
+    /// (C1) `lhs_batching_dims` and `rhs_batching_dims` are equally many, and pairwise of equal size.
+    /// (C2) `lhs_contracting_dims` and `rhs_contracting_dims` are equally many, and pairwise of equal size.
+    /// (C3) The batching and contracting dimensions of each operand are distinct axes of it.
+    /// (C4) `element_type(lhs) = element_type(rhs)`.
+    /// (C5) `dtype`, if present, is a float type for floats, and an integer type for integers.
+    DotGeneral = "dot_general"(lhs: one(NUMBER), rhs: one(NUMBER)) {
+            lhs_batching_dims: optional(AttrKind::Ints), rhs_batching_dims: optional(AttrKind::Ints),
+            lhs_contracting_dims: required(AttrKind::Ints), rhs_contracting_dims: required(AttrKind::Ints), dtype: optional(AttrKind::DType)
+        } -> (result: one(NUMBER)) traits [Pure] stages Stages::Tensor, infer dot_general;
+}
+
+op! {
+    /// Dot products of windows of `lhs` with the kernels of `rhs`. The windows slide over the spatial dimensions of `lhs`, whose elements
+    /// are first put `lhs_dilation` apart and padded by zeros; windows are `window_strides` apart, and their elements `rhs_dilation`.
+    /// Features, with `feature_group_count`, or batches, with `batch_group_count`, are split into groups that are convolved on their own, each
+    /// with its part of the kernels. `window_reversal` has 1 for a spatial dimension where kernels run backwards. Lists that are
+    /// absent stand for ones, for no padding, or for no reversal; counts that are absent stand for 1.
+    ///
+    /// (C1) `lhs` and `rhs` have one rank N >= 2, and one element type.
+    /// (C2) Batch, feature and spatial dimensions of the input (`lhs`), the kernel (`rhs`) and the output are each the N axes.
+    /// (C3) Strides, dilations, paddings and reversals have N - 2 entries; strides and dilations are >= 1.
+    /// (C4) Both group counts are >= 1, and one of them is 1.
+    /// (C5) The kernel's input features, times `feature_group_count`, are the input's features.
+    /// (C6) The kernel's output features are a multiple of both group counts, and the input's batch is one of `batch_group_count`: proved
+    /// where the sizes are constant, else a fact the program states.
+    /// (C7) `dtype`, if present, is a float type for floats, and an integer type for integers.
+    /// (C8) A spatial dimension of the result has as many elements as windows fit, as for `reduce_window`.
+    Convolution = "convolution"(lhs: one(NUMBER), rhs: one(NUMBER)) {
+            input_batch_dimension: required(AttrKind::Int), input_feature_dimension: required(AttrKind::Int),
+            input_spatial_dimensions: required(AttrKind::Ints), kernel_input_feature_dimension: required(AttrKind::Int),
+            kernel_output_feature_dimension: required(AttrKind::Int), kernel_spatial_dimensions: required(AttrKind::Ints),
+            output_batch_dimension: required(AttrKind::Int), output_feature_dimension: required(AttrKind::Int),
+            output_spatial_dimensions: required(AttrKind::Ints), window_strides: optional(AttrKind::Ints),
+            padding_low: optional(AttrKind::Dims), padding_high: optional(AttrKind::Dims), lhs_dilation: optional(AttrKind::Ints),
+            rhs_dilation: optional(AttrKind::Ints), window_reversal: optional(AttrKind::Ints),
+            feature_group_count: optional(AttrKind::Int), batch_group_count: optional(AttrKind::Int), dtype: optional(AttrKind::DType)
+        } -> (result: one(NUMBER)) traits [Pure] stages Stages::Tensor, infer convolution;
+}
+
+/// The element type of the result: as stated, or that of the operands.
+fn result_dtype(cx: &InferCx<'_>, number: u32, operands: DType) -> Result<DType, Diagnostic> {
+    match cx.dtype("dtype") {
+        None => Ok(operands),
+        Some(dtype) if dtype != DType::I1 && dtype.is_float() == operands.is_float() => Ok(dtype),
+        Some(dtype) => Err(cx.error(Code::E0204, number, format!("a result of {dtype} from operands of {operands}"))),
+    }
+}
+
+/// Dimensions that go in pairs: equally many, of equal sizes.
+fn pairs(
+    cx: &InferCx<'_>,
+    number: u32,
+    what: &str,
+    lhs: (&TensorType, &[usize]),
+    rhs: (&TensorType, &[usize]),
+) -> Result<(), Diagnostic> {
+    if lhs.1.len() != rhs.1.len() {
+        let message = format!("`lhs` has {} {what} dimensions, `rhs` has {}", lhs.1.len(), rhs.1.len());
+        return Err(cx.error(Code::E0207, number, message));
+    }
+    lhs.1.iter().zip(rhs.1).try_for_each(|(&a, &b)| {
+        let message = || format!("{what} dimension {a} of `lhs` and {b} of `rhs` differ");
+        cx.equal(number, &lhs.0.dims[a], &rhs.0.dims[b], message)
+    })
+}
+
+fn dot_general(cx: &InferCx<'_>) -> Inferred {
+    let (lhs, rhs) = (cx.tensor(0)?, cx.tensor(1)?);
+    let dims = |tensor: &TensorType, batching, contracting| {
+        let (batching, contracting) = (cx.ints(batching), cx.ints(contracting));
+        let mut batching_axes = cx.axes(3, &[batching, contracting].concat(), tensor.rank())?;
+        let contracting_axes = batching_axes.split_off(batching.len());
+        Ok((batching_axes, contracting_axes))
+    };
+    let (lhs_batching, lhs_contracting) = dims(lhs, "lhs_batching_dims", "lhs_contracting_dims")?;
+    let (rhs_batching, rhs_contracting) = dims(rhs, "rhs_batching_dims", "rhs_contracting_dims")?;
+    pairs(cx, 1, "batching", (lhs, &lhs_batching), (rhs, &rhs_batching))?;
+    pairs(cx, 2, "contracting", (lhs, &lhs_contracting), (rhs, &rhs_contracting))?;
+    if lhs.dtype != rhs.dtype {
+        return Err(cx.error(Code::E0204, 4, format!("`lhs` has type {}, `rhs` has type {}", cx.ty(0), cx.ty(1))));
+    }
+    let dtype = result_dtype(cx, 5, lhs.dtype)?;
+    let rest = |tensor: &TensorType, batching: &[usize], contracting: &[usize]| -> Vec<Dim> {
+        let free = (0..tensor.rank()).filter(|axis| !batching.contains(axis) && !contracting.contains(axis));
+        free.map(|axis| tensor.dims[axis].clone()).collect()
+    };
+    let mut sizes: Vec<Dim> = lhs_batching.iter().map(|&axis| lhs.dims[axis].clone()).collect();
+    sizes.extend(rest(lhs, &lhs_batching, &lhs_contracting));
+    sizes.extend(rest(rhs, &rhs_batching, &rhs_contracting));
+    Ok(vec![Type::tensor(sizes, dtype)])
+}
+
+/// Which axis of a tensor of a convolution is what.
+struct Layout {
+    /// The batch, or the input features of a kernel.
+    first: usize,
+    /// The features, or the output features of a kernel.
+    second: usize,
+    spatial: Vec<usize>,
+}
+
+fn layout(cx: &InferCx<'_>, rank: usize, first: &str, second: &str, spatial: &str) -> Result<Layout, Diagnostic> {
+    let all = [&[cx.int(first), cx.int(second)], cx.ints(spatial)].concat();
+    let axes = cx.axes(2, &all, rank)?;
+    if axes.len() != rank {
+        return Err(cx.error(Code::E0207, 2, format!("`{spatial}` has {} entries, expected {}", axes.len() - 2, rank - 2)));
+    }
+    Ok(Layout { first: axes[0], second: axes[1], spatial: axes[2..].to_vec() })
+}
+
+/// A group count: absent stands for 1.
+fn group_count(cx: &InferCx<'_>, name: &str) -> Result<i64, Diagnostic> {
+    match cx.has(name) {
+        false => Ok(1),
+        true if cx.int(name) >= 1 => Ok(cx.int(name)),
+        true => Err(cx.error(Code::E0209, 4, format!("`{name}` is {}", cx.int(name)))),
+    }
+}
+
+fn check_multiple(cx: &InferCx<'_>, size: &Dim, count: i64, what: &str) -> Result<(), Diagnostic> {
+    match size.as_const() {
+        Some(size) if size % count != 0 => Err(cx.error(Code::E0209, 6, format!("{what}: {size} is not a multiple of {count}"))),
+        _ => Ok(()),
+    }
+}
+
+fn convolution(cx: &InferCx<'_>) -> Inferred {
+    let (lhs, rhs) = (cx.tensor(0)?, cx.tensor(1)?);
+    let rank = lhs.rank();
+    if rank < 2 || rhs.rank() != rank || lhs.dtype != rhs.dtype {
+        return Err(cx.error(Code::E0207, 1, format!("`lhs` has type {}, `rhs` has type {}", cx.ty(0), cx.ty(1))));
+    }
+    let input = layout(cx, rank, "input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions")?;
+    let kernel =
+        layout(cx, rank, "kernel_input_feature_dimension", "kernel_output_feature_dimension", "kernel_spatial_dimensions")?;
+    let output = layout(cx, rank, "output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions")?;
+    let (features, batches) = (group_count(cx, "feature_group_count")?, group_count(cx, "batch_group_count")?);
+    if features > 1 && batches > 1 {
+        return Err(cx.error(Code::E0209, 4, format!("{features} feature groups and {batches} batch groups")));
+    }
+    let (taken, offered) = (&rhs.dims[kernel.first] * features, &lhs.dims[input.second]);
+    cx.equal(5, &taken, offered, || {
+        "the kernel's input features times the feature groups, and the input's features differ".into()
+    })?;
+    let made = &rhs.dims[kernel.second];
+    check_multiple(cx, made, features, "output features in feature groups")?;
+    check_multiple(cx, made, batches, "output features in batch groups")?;
+    check_multiple(cx, &lhs.dims[input.first], batches, "the batch in batch groups")?;
+    let mut sizes = vec![Dim::constant(0); rank];
+    sizes[output.first] = lhs.dims[input.first].floor_div(&Dim::constant(batches));
+    sizes[output.second] = made.clone();
+    let counts = spatial_sizes(cx, (lhs, &input), (rhs, &kernel))?;
+    output.spatial.iter().zip(counts).for_each(|(&axis, count)| sizes[axis] = count);
+    Ok(vec![Type::tensor(sizes, result_dtype(cx, 7, lhs.dtype)?)])
+}
+
+/// How many windows fit into each spatial dimension (C8).
+fn spatial_sizes(cx: &InferCx<'_>, lhs: (&TensorType, &Layout), rhs: (&TensorType, &Layout)) -> Result<Vec<Dim>, Diagnostic> {
+    let n = lhs.1.spatial.len();
+    let factors = |name| factors(cx, [3, 3], name, n);
+    let (strides, lhs_dilation, rhs_dilation) = (factors("window_strides")?, factors("lhs_dilation")?, factors("rhs_dilation")?);
+    let (low, high) = (paddings(cx, 3, "padding_low", n)?, paddings(cx, 3, "padding_high", n)?);
+    let reversal = cx.ints("window_reversal");
+    if !(reversal.is_empty() || reversal.len() == n) || reversal.iter().any(|r| !matches!(r, 0 | 1)) {
+        return Err(cx.error(Code::E0209, 3, format!("`window_reversal` is {reversal:?}, expected {n} entries of 0 or 1")));
+    }
+    let count = |i: usize| {
+        let window = Window {
+            size: &rhs.0.dims[rhs.1.spatial[i]],
+            stride: strides[i],
+            dilation: rhs_dilation[i],
+            base_dilation: lhs_dilation[i],
+            low: low[i].clone(),
+            high: high[i].clone(),
+        };
+        window.count(cx.solver, &lhs.0.dims[lhs.1.spatial[i]])
+    };
+    Ok((0..n).map(count).collect())
+}

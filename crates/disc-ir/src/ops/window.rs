@@ -1,0 +1,101 @@
+//! Ops on sliding windows: pooling.
+//!
+//! The arithmetic of windows is shared with convolution.
+use super::{
+    class::DTypeClass,
+    declare::{Stages, many, optional, required},
+    movement::dilated,
+    reduce::check_combination,
+};
+use crate::{
+    attr::AttrKind,
+    diag::{Code, Diagnostic},
+    dim::{Dim, Solver},
+    infer::{InferCx, Inferred},
+    types::Type,
+};
+
+const ANY: DTypeClass = DTypeClass::ANY;
+
+op! {
+    /// Combines the elements of each window by `body`, starting from `inits`. The windows slide over the inputs, whose elements are first
+    /// put `base_dilations` apart and padded by `padding_low` and `padding_high`; what is not an element of an input is `inits`.
+    /// Windows are `window_strides` apart, and their elements `window_dilations`. Lists that are absent stand for ones, or for no padding.
+    ///
+    /// (C1) There is an input; all inputs have one shape, and as many inits are scalars of their element types.
+    /// (C2) Each list has one entry per dimension of the inputs.
+    /// (C3) `window_dimensions`, `window_strides`, `base_dilations` and `window_dilations` are >= 1: proved where constant, else a fact
+    /// the program states.
+    /// (C4) `body` takes scalars of the inputs' element types, twice, and returns them once.
+    /// (C5) A dimension of the result has as many elements as windows fit into the padded dimension: with `w = (window - 1) *
+    /// window_dilation + 1`, `max(floor((padded - w) / stride) + 1, 0)`.
+    ReduceWindow = "reduce_window"(inputs: many(ANY), inits: many(ANY)) {
+            window_dimensions: required(AttrKind::Dims), window_strides: optional(AttrKind::Ints), base_dilations: optional(AttrKind::Ints),
+            window_dilations: optional(AttrKind::Ints), padding_low: optional(AttrKind::Dims), padding_high: optional(AttrKind::Dims)
+        } regions ["body"] -> (results: many(ANY)) traits [Pure] stages Stages::Tensor, infer reduce_window;
+}
+
+/// How windows slide along one dimension.
+pub(super) struct Window<'a> {
+    pub(super) size: &'a Dim,
+    pub(super) stride: i64,
+    pub(super) dilation: i64,
+    pub(super) base_dilation: i64,
+    pub(super) low: Dim,
+    pub(super) high: Dim,
+}
+
+impl Window<'_> {
+    /// How many windows fit into a dimension of `size` elements.
+    pub(super) fn count(&self, solver: &Solver, size: &Dim) -> Dim {
+        let padded = dilated(solver, size, self.base_dilation) + &self.low + &self.high;
+        let room = padded - &dilated(solver, self.size, self.dilation);
+        let zero = Dim::constant(0);
+        let steps = room.floor_div(&Dim::constant(self.stride)) + 1;
+        if solver.less_equal(&zero, &room) { steps } else { Dim::max(&steps, &zero) }
+    }
+}
+
+/// The entries of an optional list of constants >= 1, one per dimension.
+pub(super) fn factors(cx: &InferCx<'_>, numbers: [u32; 2], name: &str, rank: usize) -> Result<Vec<i64>, Diagnostic> {
+    let given = cx.ints(name);
+    if !given.is_empty() && given.len() != rank {
+        return Err(cx.error(Code::E0207, numbers[0], format!("`{name}` has {} entries, expected {rank}", given.len())));
+    }
+    match given.iter().find(|&&factor| factor < 1) {
+        Some(factor) => Err(cx.error(Code::E0209, numbers[1], format!("`{name}` has an entry {factor}"))),
+        None if given.is_empty() => Ok(vec![1; rank]),
+        None => Ok(given.to_vec()),
+    }
+}
+
+/// The entries of an optional list of paddings, one per dimension.
+pub(super) fn paddings(cx: &InferCx<'_>, number: u32, name: &str, rank: usize) -> Result<Vec<Dim>, Diagnostic> {
+    match cx.dims(name) {
+        [] => Ok(vec![Dim::constant(0); rank]),
+        given if given.len() == rank => Ok(given.to_vec()),
+        given => Err(cx.error(Code::E0207, number, format!("`{name}` has {} entries, expected {rank}", given.len()))),
+    }
+}
+
+fn reduce_window(cx: &InferCx<'_>) -> Inferred {
+    let n = check_combination(cx, 1, 4)?;
+    let shape = &cx.tensor(0)?.dims;
+    let (rank, sizes) = (shape.len(), cx.dims("window_dimensions"));
+    if sizes.len() != rank {
+        return Err(cx.error(Code::E0207, 2, format!("`window_dimensions` has {} entries, expected {rank}", sizes.len())));
+    }
+    if let Some(size) = sizes.iter().find(|size| cx.solver.less_equal(size, &Dim::constant(0))) {
+        return Err(cx.error(Code::E0209, 3, format!("a window of size [{size}]")));
+    }
+    let factors = |name| factors(cx, [2, 3], name, rank);
+    let (strides, base, dilations) = (factors("window_strides")?, factors("base_dilations")?, factors("window_dilations")?);
+    let (low, high) = (paddings(cx, 2, "padding_low", rank)?, paddings(cx, 2, "padding_high", rank)?);
+    let count = |i: usize| {
+        let (low, high) = (low[i].clone(), high[i].clone());
+        let window = Window { size: &sizes[i], stride: strides[i], dilation: dilations[i], base_dilation: base[i], low, high };
+        window.count(cx.solver, &shape[i])
+    };
+    let dims: Vec<Dim> = (0..rank).map(count).collect();
+    Ok(cx.operands[..n].iter().map(|ty| Type::tensor(dims.iter().cloned(), ty.dtype())).collect())
+}
