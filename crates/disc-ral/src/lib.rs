@@ -1,1 +1,37 @@
-//! The runtime abstraction layer: devices, arena, thread pool, sessions; loads and runs compiled code.
+//! The runtime abstraction layer: loads compiled code and runs it. `docs/runtime.md` is the contract in prose.
+//!
+//! What it is not: it knows nothing of the compiler and its IR; the two meet in [`disc_abi`] and in [`ModuleMeta`].
+//!
+//! Invariants: nothing aborts the process, every failure is a [`RunError`] and the next call works; no panic crosses into
+//! generated code; a call allocates nothing after warm-up except its outputs.
+
+mod arena;
+mod bind;
+mod call;
+mod cpu;
+mod device;
+mod error;
+mod executable;
+mod failure;
+mod host;
+mod library;
+mod meta;
+mod pool;
+mod profile;
+mod session;
+mod tensor;
+mod weights;
+
+pub use cpu::Cpu;
+pub use device::{Device, Fault, Launch, LaunchFailure, Queue, Threads};
+pub use disc_abi::DType;
+pub use error::{AllocError, RunError, code};
+pub use executable::{Code, Executable, ExecutableOptions};
+pub use host::{Element, HostOutput, HostOutputs, HostTensor};
+pub use library::Library;
+pub use meta::{BlobMeta, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
+pub use pool::{MAX_THREADS, default_threads, pin_workers, started_workers};
+pub use profile::LaunchRecord;
+pub use session::Session;
+pub use tensor::{OutputAllocator, OutputError, TensorRef, bytes_of};
+pub use weights::Weight;

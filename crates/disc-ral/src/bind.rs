@@ -1,0 +1,119 @@
+//! From the caller's tensors to descriptors: what the runtime guarantees to an entry is checked here.
+//!
+//! Sizes are not compared with dims and facts here: the entry does that, and names both.
+
+use crate::{
+    error::{RunError, code},
+    meta::{EntryMeta, InputMeta, OutputMeta},
+    session::Descriptors,
+    tensor::{TensorRef, bytes_of, is_contiguous},
+};
+use disc_abi::{DEVICE_CPU, FLAG_READ_ONLY, Tensor};
+use std::ptr;
+
+/// Fills the descriptors for a call of `entry`; the inputs' sizes and strides are borrowed until the call ends.
+pub(crate) fn bind(
+    descriptors: &mut Descriptors,
+    entry: &EntryMeta,
+    inputs: &[TensorRef<'_>],
+    device: u8,
+) -> Result<(), RunError> {
+    descriptors.clear();
+    if inputs.len() != entry.inputs.len() {
+        let (expected, came) = (entry.inputs.len(), inputs.len());
+        let message = format!("`{}` expects {expected} inputs ({}), {came} came", entry.name, names(&entry.inputs));
+        return Err(RunError::new(code::INPUT_COUNT, &entry.name, message));
+    }
+    for (index, (meta, input)) in entry.inputs.iter().zip(inputs).enumerate() {
+        descriptors.inputs.push(bind_input(index, meta, input, device)?);
+    }
+    bind_outputs(descriptors, &entry.outputs, device);
+    Ok(())
+}
+
+fn names(inputs: &[InputMeta]) -> String {
+    inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn bind_input(index: usize, meta: &InputMeta, input: &TensorRef<'_>, device: u8) -> Result<Tensor, RunError> {
+    let error = |code, message: String| RunError {
+        dims: meta.dims.clone(),
+        values: input.sizes().to_vec(),
+        ..RunError::new(code, &meta.name, format!("input {index} (`{}`) {message}", meta.name))
+    };
+    if input.dtype() != meta.dtype {
+        return Err(error(code::INPUT_DTYPE, format!("must have dtype {}, not {}", meta.dtype, input.dtype())));
+    }
+    let (sizes, rank) = (input.sizes(), meta.dims.len());
+    if sizes.len() != rank {
+        let dims = meta.dims.join(", ");
+        return Err(error(code::INPUT_RANK, format!("must have rank {rank} [{dims}], not rank {} {sizes:?}", sizes.len())));
+    }
+    let expected = if meta.host { DEVICE_CPU } else { device };
+    if input.device() != expected {
+        return Err(error(code::INPUT_DEVICE, format!("must be on device kind {expected}, not {}", input.device())));
+    }
+    if meta.written && input.is_read_only() {
+        return Err(error(code::INPUT_MEMORY, "is written by the model, but its memory is read-only".into()));
+    }
+    let strides = check_memory(meta, input).map_err(|message| error(code::INPUT_MEMORY, message))?;
+    Ok(Tensor {
+        data: input.data(),
+        sizes: sizes.as_ptr(),
+        strides,
+        rank: rank as u32,
+        dtype: meta.dtype.code(),
+        device: input.device(),
+        flags: if input.is_read_only() { FLAG_READ_ONLY } else { 0 },
+    })
+}
+
+/// The strides for the descriptor, or what is wrong with the memory.
+fn check_memory(meta: &InputMeta, input: &TensorRef<'_>) -> Result<*const i64, String> {
+    let sizes = input.sizes();
+    let Some(bytes) = bytes_of(meta.dtype, sizes) else {
+        return Err(format!("has sizes {sizes:?}, which are negative or do not fit into memory"));
+    };
+    if bytes > 0 && input.data().is_null() {
+        return Err(format!("has no memory for its sizes {sizes:?}"));
+    }
+    if bytes > 0 && !input.data().addr().is_multiple_of(meta.dtype.size()) {
+        return Err(format!("is not aligned to its element size of {} bytes", meta.dtype.size()));
+    }
+    match input.given_strides() {
+        None => Ok(ptr::null()),
+        Some(strides) if strides.len() != sizes.len() => Err(format!("has {} strides for {} sizes", strides.len(), sizes.len())),
+        Some(strides) if is_contiguous(sizes, strides) => Ok(ptr::null()),
+        Some(strides) if reaches_too_far(meta, sizes, strides) => {
+            Err(format!("has strides {strides:?} beyond the address space"))
+        }
+        Some(strides) => Ok(strides.as_ptr()),
+    }
+}
+
+/// Whether an element's distance in bytes does not fit in 63 bits.
+fn reaches_too_far(meta: &InputMeta, sizes: &[i64], strides: &[i64]) -> bool {
+    let step = |(&size, &stride): (&i64, &i64)| (size - 1).checked_mul(stride)?.checked_abs();
+    let reach = sizes.iter().zip(strides).map(step).try_fold(1_i64, |sum, step| sum.checked_add(step?));
+    reach.and_then(|reach| reach.checked_mul(meta.dtype.size() as i64)).is_none()
+}
+
+fn bind_outputs(descriptors: &mut Descriptors, outputs: &[OutputMeta], device: u8) {
+    let Descriptors { outputs: bound, sizes, .. } = descriptors;
+    sizes.resize(outputs.iter().map(|output| output.dims.len()).sum(), 0);
+    // One pointer for all, taken after the last change of the vector's length.
+    let base = sizes.as_mut_ptr();
+    let mut before = 0;
+    for meta in outputs {
+        bound.push(Tensor {
+            data: ptr::null_mut(),
+            sizes: base.wrapping_add(before),
+            strides: ptr::null(),
+            rank: meta.dims.len() as u32,
+            dtype: meta.dtype.code(),
+            device: if meta.host { DEVICE_CPU } else { device },
+            flags: 0,
+        });
+        before += meta.dims.len();
+    }
+}

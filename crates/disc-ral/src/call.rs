@@ -1,0 +1,261 @@
+//! One call of an entry, and the function table that its code sees.
+//!
+//! Invariants:
+//! - no function of the table unwinds, aborts, or trusts a number: what generated code passes wrongly becomes an internal error;
+//! - the state of a call is touched by the thread of the call alone; a kernel reaches nothing but [`nested`];
+//! - the first failure stands, later ones are consequences.
+
+use crate::{
+    arena::Arena,
+    cpu,
+    device::{Launch, LaunchFailure, Queue},
+    failure::Failure,
+    meta::EntryMeta,
+    profile::LaunchRecord,
+    tensor::{OutputAllocator, bytes_of},
+};
+use disc_abi::{ABI_VERSION, Context, DType, FLAG_WRITTEN, KernelFn, Runtime, STATUS_FAILED, STATUS_OK, Tensor};
+use std::{
+    cell::UnsafeCell,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr, slice,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+/// More values than any message has.
+const MAX_VALUES: u32 = 64;
+
+/// What a call works with.
+pub(crate) struct Call<'a> {
+    pub(crate) arena: &'a mut Arena,
+    pub(crate) queue: &'a mut dyn Queue,
+    pub(crate) profile: &'a mut Option<Vec<LaunchRecord>>,
+    pub(crate) entry: &'a EntryMeta,
+    pub(crate) allocator: &'a mut dyn OutputAllocator,
+    /// The descriptors that the entry gets as `outputs`, one per output of `entry`.
+    pub(crate) outputs: *mut Tensor,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// A call as [`Context::user`] points to it.
+pub(crate) struct CallState<'a> {
+    /// While a launch runs, `call` belongs to it, and kernels on other threads may come here.
+    launching: AtomicBool,
+    call: UnsafeCell<Call<'a>>,
+}
+
+impl<'a> CallState<'a> {
+    pub(crate) fn new(call: Call<'a>) -> Self {
+        Self { launching: AtomicBool::new(false), call: UnsafeCell::new(call) }
+    }
+
+    /// The context for this call; it may be used while the state stays where it is.
+    pub(crate) fn context(&self, weights: *const *const u8) -> Context {
+        let user = (&raw const *self).cast_mut().cast();
+        Context { runtime: &RUNTIME, weights, kernels: ptr::null(), reserved: [ptr::null(); 3], user }
+    }
+
+    pub(crate) fn into_failure(self) -> Option<Failure> {
+        self.call.into_inner().failure
+    }
+}
+
+impl Call<'_> {
+    fn record(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    fn launch(&mut self, launch: &Launch) -> Result<(), LaunchFailure> {
+        let Some(records) = self.profile else {
+            // SAFETY: generated code keeps the contract of kernels.
+            return unsafe { self.queue.launch(launch) }.map(|_| ());
+        };
+        let start = Instant::now();
+        // SAFETY: as above.
+        let threads = unsafe { self.queue.launch(launch) }?;
+        self.queue.sync()?;
+        records.push(LaunchRecord::new(launch, threads, start.elapsed()));
+        Ok(())
+    }
+
+    fn output(&mut self, index: u32, dtype: u32, sizes: &[i64]) -> Result<*mut u8, Failure> {
+        let index = index as usize;
+        let output = |message: String| Failure::Output { index, message };
+        let meta = self.entry.outputs.get(index).ok_or_else(|| output("the entry has no such output".into()))?;
+        if u32::from(meta.dtype.code()) != dtype || meta.dims.len() != sizes.len() {
+            let dtype = u8::try_from(dtype).ok().and_then(DType::from_code).map_or("?", DType::name);
+            let (rank, expected) = (sizes.len(), meta.dims.len());
+            return Err(Failure::Internal(format!(
+                "output {index} was made as {dtype} of rank {rank}, its signature is {} of rank {expected}",
+                meta.dtype
+            )));
+        }
+        let bytes = bytes_of(meta.dtype, sizes).ok_or_else(|| output(format!("sizes {sizes:?} do not fit into memory")))?;
+        let data = self.allocator.alloc(index, meta.dtype, sizes).map_err(|error| output(error.0))?;
+        if bytes > 0 && data.is_null() {
+            return Err(output(format!("no memory came for {bytes} bytes")));
+        }
+        if bytes > 0 && !data.addr().is_multiple_of(meta.dtype.size()) {
+            return Err(output(format!("the memory is not aligned to {} bytes", meta.dtype.size())));
+        }
+        // Without elements any address but null will do.
+        let data = if data.is_null() { ptr::without_provenance_mut(disc_abi::ALIGN) } else { data };
+        // SAFETY: the index was checked; the descriptor's sizes are an array of the session with `rank` values.
+        unsafe {
+            let descriptor = &mut *self.outputs.add(index);
+            descriptor.sizes.cast_mut().copy_from_nonoverlapping(sizes.as_ptr(), sizes.len());
+            descriptor.data = data.cast();
+            descriptor.strides = ptr::null();
+            descriptor.flags = FLAG_WRITTEN;
+        }
+        Ok(data)
+    }
+}
+
+/// The table that every context points to.
+static RUNTIME: Runtime = Runtime {
+    version: ABI_VERSION,
+    size: size_of::<Runtime>() as u32,
+    alloc,
+    mark,
+    release,
+    alloc_output,
+    launch,
+    fail,
+    copy,
+    reserved: [ptr::null(); 8],
+};
+
+/// Runs `body` on the call; `failed` if it panics, records a failure, or is called by a kernel.
+///
+/// # Safety
+/// `ctx` is the context of a call that is going on.
+unsafe fn on_call<R>(ctx: *mut Context, failed: R, body: impl FnOnce(&mut Call<'_>) -> Result<R, Failure>) -> R {
+    // SAFETY: contexts are made by `CallState::context` only.
+    let state = unsafe { state_of(ctx) };
+    if state.launching.load(Ordering::Relaxed) {
+        return failed;
+    }
+    // SAFETY: no launch is running, so this is the call's own thread, and no other function of the table is active on it.
+    let call = unsafe { &mut *state.call.get() };
+    match catch_unwind(AssertUnwindSafe(|| body(call))) {
+        Ok(Ok(result)) => result,
+        Ok(Err(failure)) => {
+            call.record(failure);
+            failed
+        }
+        Err(panic) => {
+            call.record(Failure::Internal(panic_message(panic.as_ref())));
+            failed
+        }
+    }
+}
+
+/// # Safety
+/// `ctx` is the context of a call that is going on.
+unsafe fn state_of<'c>(ctx: *mut Context) -> &'c CallState<'c> {
+    // SAFETY: the caller's promise; the state outlives the call.
+    unsafe { &*(*ctx).user.cast::<CallState<'c>>() }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the runtime panicked: {}", text.unwrap_or("no message"))
+}
+
+unsafe extern "C" fn alloc(ctx: *mut Context, bytes: i64) -> *mut u8 {
+    // SAFETY: generated code passes its context.
+    unsafe { on_call(ctx, ptr::null_mut(), |call| call.arena.alloc(bytes).map_err(|cause| Failure::Arena { bytes, cause })) }
+}
+
+unsafe extern "C" fn mark(ctx: *mut Context) -> u64 {
+    // SAFETY: as above.
+    unsafe { on_call(ctx, 0, |call| Ok(call.arena.mark())) }
+}
+
+unsafe extern "C" fn release(ctx: *mut Context, mark: u64) {
+    // SAFETY: as above.
+    unsafe {
+        on_call(ctx, (), |call| {
+            call.arena.release(mark);
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn alloc_output(ctx: *mut Context, index: u32, dtype: u32, rank: u32, sizes: *const i64) -> *mut u8 {
+    // SAFETY: generated code passes its context and `rank` sizes.
+    unsafe {
+        on_call(ctx, ptr::null_mut(), |call| {
+            let sizes = if rank == 0 { &[][..] } else { slice::from_raw_parts(sizes, rank as usize) };
+            call.output(index, dtype, sizes)
+        })
+    }
+}
+
+unsafe extern "C" fn launch(
+    ctx: *mut Context,
+    kernel: KernelFn,
+    args: *const u64,
+    units: i64,
+    cost: i64,
+    scratch_bytes: i64,
+) -> i32 {
+    let launch = Launch { kernel, args, units, cost, scratch_bytes };
+    // SAFETY: generated code passes its context.
+    let state = unsafe { state_of(ctx) };
+    if state.launching.load(Ordering::Relaxed) {
+        return nested(&launch);
+    }
+    // SAFETY: as above.
+    unsafe {
+        on_call(ctx, STATUS_FAILED, |call| {
+            state.launching.store(true, Ordering::Relaxed);
+            let ended = Ending(&state.launching);
+            let result = call.launch(&launch);
+            drop(ended);
+            result.map(|()| STATUS_OK).map_err(Failure::Launch)
+        })
+    }
+}
+
+/// Ends a launch, also when the device panics.
+struct Ending<'s>(&'s AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A launch by a kernel: on this thread alone, touching nothing of the call.
+fn nested(launch: &Launch) -> i32 {
+    // SAFETY: generated code keeps the contract of kernels.
+    let run = || unsafe { cpu::launch_nested(launch) };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(STATUS_FAILED)
+}
+
+unsafe extern "C" fn fail(ctx: *mut Context, site: u32, values: *const i64, n: u32) -> i32 {
+    // SAFETY: generated code passes its context and `n` values.
+    unsafe {
+        on_call(ctx, STATUS_FAILED, |_| {
+            let n = n.min(MAX_VALUES) as usize;
+            let values = if n == 0 { Vec::new() } else { slice::from_raw_parts(values, n).to_vec() };
+            Err(Failure::Site { number: site, values })
+        })
+    }
+}
+
+unsafe extern "C" fn copy(ctx: *mut Context, to: *mut u8, from: *const u8, bytes: i64) -> i32 {
+    // SAFETY: generated code passes its context and valid ranges.
+    unsafe {
+        on_call(ctx, STATUS_FAILED, |call| {
+            let bytes = usize::try_from(bytes).map_err(|_| Failure::Internal(format!("a copy of {bytes} bytes")))?;
+            if bytes > 0 {
+                call.queue.copy(to, from, bytes).map_err(Failure::Launch)?;
+            }
+            Ok(STATUS_OK)
+        })
+    }
+}

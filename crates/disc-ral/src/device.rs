@@ -1,0 +1,125 @@
+//! What a device is to the rest of the runtime. `cpu` is the first; nothing outside a device's own module assumes one.
+//!
+//! A device is shared by all sessions; a [`Queue`] is one session's way to it (on the CPU a thread limit and scratch, on
+//! a GPU a stream). Invariant: a queue is used by one thread at a time.
+
+use crate::error::AllocError;
+use disc_abi::{KERNEL_VALUES, KernelFn};
+use std::{ptr::NonNull, sync::Arc};
+
+/// A kind of memory and the processors that work on it.
+pub trait Device: Send + Sync {
+    /// The number in [`disc_abi::Tensor::device`].
+    fn kind(&self) -> u8;
+
+    /// For messages and reports.
+    fn name(&self) -> &'static str;
+
+    /// Memory aligned to at least [`disc_abi::ALIGN`]; `bytes` is positive.
+    fn alloc(&self, bytes: usize) -> Result<NonNull<u8>, AllocError>;
+
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// `at` came from `alloc(bytes)` of this device, once, and nothing uses it any more.
+    unsafe fn free(&self, at: NonNull<u8>, bytes: usize);
+
+    /// A new queue, with the device's default limit.
+    fn queue(&self) -> Box<dyn Queue>;
+}
+
+/// A session's way to a device.
+pub trait Queue: Send {
+    /// At most so many threads take part in a launch; at least 1 is used. A device without host threads ignores it.
+    fn limit_threads(&mut self, threads: usize);
+
+    /// The present limit.
+    fn thread_limit(&self) -> usize;
+
+    /// Runs a kernel; when it returns, `args` is no longer read and a fault that the device reports at once is returned.
+    ///
+    /// # Safety
+    /// The kernel keeps the contract of [`KernelFn`] for these arguments.
+    unsafe fn launch(&mut self, launch: &Launch) -> Result<Threads, LaunchFailure>;
+
+    /// Copies between memory of the device; the ranges do not overlap.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `bytes`.
+    unsafe fn copy(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure>;
+
+    /// Returns when everything launched is done.
+    fn sync(&mut self) -> Result<(), LaunchFailure>;
+
+    /// Bytes of scratch that the queue keeps between launches.
+    fn scratch_bytes(&self) -> usize;
+}
+
+/// How many threads took part in a launch, for the profile.
+pub type Threads = u32;
+
+/// One launch: see [`disc_abi::Runtime::launch`].
+#[derive(Clone, Copy)]
+pub struct Launch {
+    pub kernel: KernelFn,
+    pub args: *const u64,
+    pub units: i64,
+    /// Estimated nanoseconds on one thread.
+    pub cost: i64,
+    pub scratch_bytes: i64,
+}
+
+/// Why a launch failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchFailure {
+    /// No memory for scratch.
+    Scratch { bytes: i64, cause: AllocError },
+    /// The kernel reported a fault.
+    Fault(Fault),
+    /// More units than a launch can have.
+    Units(i64),
+}
+
+/// What the first failing unit of a kernel reported: its status and what it left in scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub status: i32,
+    pub values: [i64; KERNEL_VALUES],
+}
+
+/// An allocation of a device, freed on drop.
+pub(crate) struct Block {
+    device: Arc<dyn Device>,
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Block {
+    /// `bytes` is rounded up to a positive multiple of the alignment.
+    pub(crate) fn new(device: &Arc<dyn Device>, bytes: usize) -> Result<Self, AllocError> {
+        let bytes = bytes.max(1).checked_next_multiple_of(disc_abi::ALIGN).ok_or(AllocError::Size)?;
+        let at = device.alloc(bytes)?;
+        debug_assert!(at.addr().get().is_multiple_of(disc_abi::ALIGN), "devices align their memory");
+        Ok(Self { device: Arc::clone(device), at, bytes })
+    }
+
+    pub(crate) fn at(&self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: the block came from this device and owns its memory.
+        unsafe { self.device.free(self.at, self.bytes) }
+    }
+}
+
+// SAFETY: a block is plain memory; who may access it is its owner's matter.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}

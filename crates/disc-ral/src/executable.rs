@@ -1,0 +1,287 @@
+//! A compiled module with its weights: what calls run.
+//!
+//! Invariants: an executable has no state that a call changes except counters, so any number of threads run it at once, each
+//! with its own session; its library stays loaded as long as it lives.
+
+use crate::{
+    bind::bind,
+    call::{Call, CallState},
+    device::Device,
+    error::{RunError, code},
+    failure::Failure,
+    library::Library,
+    meta::{EntryMeta, ModuleMeta},
+    session::Session,
+    tensor::{OutputAllocator, OutputError, TensorRef},
+    weights::{Weight, WeightSet},
+};
+use arc_swap::ArcSwap;
+use disc_abi::{DType, EntryFn, FLAG_ALIAS, FLAG_WRITTEN, STATUS_OK, Tensor};
+use std::{
+    ptr, slice,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+/// Idle sessions that an executable keeps.
+const MAX_IDLE: usize = 16;
+
+/// The functions of a module.
+pub struct Code {
+    entries: Vec<EntryFn>,
+    prepare: Vec<EntryFn>,
+    /// Keeps the functions' code loaded.
+    _library: Option<Arc<Library>>,
+}
+
+impl Code {
+    /// Takes the entries that the metadata names from a library.
+    pub fn from_library(library: Arc<Library>, meta: &ModuleMeta) -> Result<Self, RunError> {
+        let entries = meta.entries.iter().map(|entry| library.entry(&entry.symbol)).collect::<Result<_, _>>()?;
+        let prepare = meta.prepare.iter().map(|symbol| library.entry(symbol)).collect::<Result<_, _>>()?;
+        Ok(Self { entries, prepare, _library: Some(library) })
+    }
+
+    /// Functions that are part of this program, in the order of the metadata.
+    ///
+    /// # Safety
+    /// They keep the contract of [`EntryFn`] for the metadata that they are used with.
+    pub unsafe fn from_functions(entries: Vec<EntryFn>, prepare: Vec<EntryFn>) -> Self {
+        Self { entries, prepare, _library: None }
+    }
+}
+
+/// How an executable holds its weights and threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExecutableOptions {
+    /// Give up the plain weights that only `prepare` entries read, once they have run.
+    pub release_weights: bool,
+    /// Limit for new sessions; `None`: the device's default.
+    pub threads: Option<usize>,
+}
+
+/// A compiled module, ready to run.
+pub struct Executable {
+    device: Arc<dyn Device>,
+    code: Code,
+    meta: Arc<ModuleMeta>,
+    options: ExecutableOptions,
+    weights: ArcSwap<WeightSet>,
+    idle: Mutex<Vec<Session>>,
+    calls: AtomicU64,
+    peak_arena: AtomicUsize,
+}
+
+impl Executable {
+    /// Checks code and weights against the metadata and runs the `prepare` entries.
+    pub fn new(
+        device: Arc<dyn Device>,
+        code: Code,
+        meta: Arc<ModuleMeta>,
+        weights: Vec<Weight>,
+        options: ExecutableOptions,
+    ) -> Result<Self, RunError> {
+        check_meta(&code, &meta)?;
+        let weights = prepare(&device, &code, &meta, weights, options)?;
+        Ok(Self {
+            device,
+            code,
+            meta,
+            options,
+            weights: ArcSwap::from_pointee(weights),
+            idle: Mutex::new(Vec::new()),
+            calls: AtomicU64::new(0),
+            peak_arena: AtomicUsize::new(0),
+        })
+    }
+
+    /// Runs entry number `entry` (see [`ModuleMeta::entry`]). After an error the next call works, with the same session.
+    pub fn run(
+        &self,
+        entry: usize,
+        session: &mut Session,
+        inputs: &[TensorRef<'_>],
+        outputs: &mut dyn OutputAllocator,
+    ) -> Result<(), RunError> {
+        let (Some(&function), Some(meta)) = (self.code.entries.get(entry), self.meta.entries.get(entry)) else {
+            let message = format!("the module has {} entries, no number {entry}", self.meta.entries.len());
+            return Err(RunError::new(code::NO_ENTRY, "", message));
+        };
+        if session.device.kind() != self.device.kind() {
+            return Err(RunError::internal(format!(
+                "a session of device {} for one of {}",
+                session.device.name(),
+                self.device.name()
+            )));
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let result = bind(&mut session.descriptors, meta, inputs, self.device.kind())
+            .and_then(|()| call(function, session, &self.weights.load(), &self.meta, meta, outputs))
+            .and_then(|()| finish_outputs(meta, &session.descriptors.outputs, outputs));
+        session.descriptors.clear();
+        self.peak_arena.fetch_max(session.arena.peak(), Ordering::Relaxed);
+        result
+    }
+
+    /// Replaces all weights: checks them, runs the `prepare` entries on them, then swaps. Calls that are running keep the old
+    /// ones; on an error the old ones stay.
+    pub fn refresh(&self, weights: Vec<Weight>) -> Result<(), RunError> {
+        let weights = prepare(&self.device, &self.code, &self.meta, weights, self.options)?;
+        self.weights.store(Arc::new(weights));
+        Ok(())
+    }
+
+    /// A session for this executable.
+    pub fn session(&self) -> Session {
+        let mut session = Session::new(&self.device);
+        if let Some(threads) = self.options.threads {
+            session.limit_threads(threads);
+        }
+        session
+    }
+
+    /// Runs `body` with an idle session, or a new one. It never waits for another caller.
+    pub fn with_session<R>(&self, body: impl FnOnce(&mut Session) -> R) -> R {
+        // `try_lock`: in a forked child another thread may hold the lock for ever.
+        let idle = self.idle.try_lock().ok().and_then(|mut idle| idle.pop());
+        let mut session = idle.unwrap_or_else(|| self.session());
+        let result = body(&mut session);
+        if let Ok(mut idle) = self.idle.try_lock()
+            && idle.len() < MAX_IDLE
+        {
+            idle.push(session);
+        }
+        result
+    }
+
+    pub fn meta(&self) -> &Arc<ModuleMeta> {
+        &self.meta
+    }
+
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// How many calls were made, failed ones included.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Most bytes of temporary memory that one call had in use at once.
+    pub fn peak_arena_bytes(&self) -> usize {
+        self.peak_arena.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of plain weights that are kept alive, and of prepared blobs.
+    pub fn weight_bytes(&self) -> (usize, usize) {
+        self.weights.load().bytes()
+    }
+}
+
+/// What later code takes for granted about metadata.
+fn check_meta(code: &Code, meta: &ModuleMeta) -> Result<(), RunError> {
+    let counts = (code.entries.len(), code.prepare.len());
+    if counts != (meta.entries.len(), meta.prepare.len()) {
+        return Err(RunError::internal(format!("code with {counts:?} entries and prepare entries for other metadata")));
+    }
+    if let Some(blob) = meta.blobs.iter().find(|blob| blob.prepare >= meta.prepare.len()) {
+        return Err(RunError::internal(format!("blob `{}` is filled by no prepare entry", blob.name)));
+    }
+    for entry in &meta.entries {
+        let bad = entry.outputs.iter().find(|output| output.alias.is_some_and(|input| input >= entry.inputs.len()));
+        if let Some(output) = bad {
+            return Err(RunError::internal(format!("output `{}` of `{}` aliases no input", output.name, entry.name)));
+        }
+    }
+    Ok(())
+}
+
+/// A new set of weights, with its blobs filled.
+fn prepare(
+    device: &Arc<dyn Device>,
+    code: &Code,
+    meta: &ModuleMeta,
+    weights: Vec<Weight>,
+    options: ExecutableOptions,
+) -> Result<WeightSet, RunError> {
+    let mut set = WeightSet::new(device, meta, weights)?;
+    let mut session = Session::new(device);
+    if let Some(threads) = options.threads {
+        session.limit_threads(threads);
+    }
+    for (&function, symbol) in code.prepare.iter().zip(&meta.prepare) {
+        let entry = EntryMeta { name: symbol.clone(), symbol: symbol.clone(), ..EntryMeta::default() };
+        call(function, &mut session, &set, meta, &entry, &mut NoOutputs)?;
+    }
+    if options.release_weights {
+        set.release(meta);
+    }
+    Ok(set)
+}
+
+/// Calls a function with the session's descriptors.
+fn call(
+    function: EntryFn,
+    session: &mut Session,
+    weights: &WeightSet,
+    meta: &ModuleMeta,
+    entry: &EntryMeta,
+    allocator: &mut dyn OutputAllocator,
+) -> Result<(), RunError> {
+    let Session { arena, queue, profile, descriptors, .. } = session;
+    let inputs = if descriptors.inputs.is_empty() { ptr::null() } else { descriptors.inputs.as_ptr() };
+    let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
+    let state = CallState::new(Call { arena, queue: queue.as_mut(), profile, entry, allocator, outputs, failure: None });
+    let mut context = state.context(weights.table());
+    // SAFETY: the code keeps its contract for this metadata (promised when it was loaded), and `bind` made the descriptors that it expects.
+    let status = unsafe { function(&mut context, inputs, outputs) };
+    let failure = state.into_failure();
+    session.arena.end_call();
+    let failure = match (status, failure) {
+        (STATUS_OK, None) => return session.queue.sync().map_err(|failure| Failure::Launch(failure).into_error(meta, entry)),
+        (_, Some(failure)) => failure,
+        (status, None) => Failure::Internal(format!("`{}` returned status {status} without a reason", entry.name)),
+    };
+    Err(failure.into_error(meta, entry))
+}
+
+/// Checks that every output was made, and tells the caller about those that alias an input.
+fn finish_outputs(entry: &EntryMeta, outputs: &[Tensor], allocator: &mut dyn OutputAllocator) -> Result<(), RunError> {
+    for (index, (meta, output)) in entry.outputs.iter().zip(outputs).enumerate() {
+        if output.flags & FLAG_WRITTEN == 0 {
+            return Err(RunError::internal(format!("`{}` made no output {index} (`{}`)", entry.name, meta.name)));
+        }
+        if output.flags & FLAG_ALIAS == 0 {
+            continue;
+        }
+        let Some(input) = meta.alias else {
+            return Err(RunError::internal(format!("output {index} (`{}`) of `{}` must not alias", meta.name, entry.name)));
+        };
+        let rank = meta.dims.len();
+        // SAFETY: the contract of aliasing outputs: sizes are the session's array of `rank` values, strides null or `rank` values.
+        let view = unsafe {
+            let sizes = slice::from_raw_parts(output.sizes, rank);
+            let view = TensorRef::from_raw(output.data, meta.dtype, sizes).on_device(output.device);
+            if output.strides.is_null() { view } else { view.strides(slice::from_raw_parts(output.strides, rank)) }
+        };
+        allocator.alias(index, input, view).map_err(|OutputError(message)| {
+            RunError::new(code::OUTPUT, &meta.name, format!("output {index} (`{}`): {message}", meta.name))
+        })?;
+    }
+    Ok(())
+}
+
+/// A `prepare` entry has no outputs.
+struct NoOutputs;
+
+impl OutputAllocator for NoOutputs {
+    fn alloc(&mut self, _: usize, _: DType, _: &[i64]) -> Result<*mut u8, OutputError> {
+        Err(OutputError("a prepare entry has no outputs".into()))
+    }
+
+    fn alias(&mut self, _: usize, _: usize, _: TensorRef<'_>) -> Result<(), OutputError> {
+        Err(OutputError("a prepare entry has no outputs".into()))
+    }
+}

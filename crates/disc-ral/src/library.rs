@@ -1,0 +1,124 @@
+//! A shared object, loaded from memory into this process.
+//!
+//! Invariants: nothing is written to a file system; a loaded library exports [`disc_abi::VERSION_SYMBOL`] with this runtime's version.
+
+use crate::error::{RunError, code};
+use disc_abi::{ABI_VERSION, EntryFn, VERSION_SYMBOL};
+use std::{
+    ffi::{CStr, CString, c_void},
+    fs::File,
+    io::Write,
+    os::fd::{AsRawFd, FromRawFd},
+    ptr::NonNull,
+};
+
+/// Unloaded on drop: no function taken from it may be called afterwards.
+#[derive(Debug)]
+pub struct Library {
+    handle: NonNull<c_void>,
+    /// Kept open: glibc knows a loaded library by its path, so a reused descriptor number would give the older library.
+    _file: File,
+}
+
+impl Library {
+    /// Loads a shared object from its bytes.
+    ///
+    /// # Safety
+    /// As [`Library::load_file`].
+    pub unsafe fn load(bytes: &[u8]) -> Result<Self, RunError> {
+        let mut file = memory_file().map_err(|error| load_error(format!("no memory file for the library: {error}")))?;
+        file.write_all(bytes).map_err(|error| load_error(format!("the library does not fit into memory: {error}")))?;
+        // SAFETY: the caller's promise.
+        unsafe { Self::load_file(file) }
+    }
+
+    /// Loads a shared object from an open file, such as a memfd.
+    ///
+    /// # Safety
+    /// The file is a shared object made by disc's compiler, and nobody changes it: its code will run in this process, and
+    /// its entries keep the contract of [`disc_abi`] for the [`crate::ModuleMeta`] that they are used with.
+    pub unsafe fn load_file(file: File) -> Result<Self, RunError> {
+        let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("digits hold no NUL");
+        // SAFETY: a NUL-terminated path; generated libraries have no constructors.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let handle = NonNull::new(handle).ok_or_else(|| load_error(last_error()))?;
+        let library = Self { handle, _file: file };
+        library.check_version()?;
+        Ok(library)
+    }
+
+    /// An entry or `prepare` entry by its symbol.
+    pub(crate) fn entry(&self, symbol: &str) -> Result<EntryFn, RunError> {
+        let address = self.symbol(symbol)?;
+        // SAFETY: `load_file`'s caller promised that the library's entries have this type.
+        Ok(unsafe { std::mem::transmute::<*mut c_void, EntryFn>(address.as_ptr()) })
+    }
+
+    fn symbol(&self, name: &str) -> Result<NonNull<c_void>, RunError> {
+        let c_name = CString::new(name).map_err(|_| load_error(format!("the symbol {name:?} holds a NUL")))?;
+        // SAFETY: a live handle and a NUL-terminated name.
+        let address = unsafe { libc::dlsym(self.handle.as_ptr(), c_name.as_ptr()) };
+        NonNull::new(address).ok_or_else(|| load_error(format!("the library has no symbol `{name}`")))
+    }
+
+    fn check_version(&self) -> Result<(), RunError> {
+        let word = self.symbol(VERSION_SYMBOL)?.cast::<u32>();
+        // SAFETY: the contract: an aligned `u32` constant.
+        let version = unsafe { word.read() };
+        if version == ABI_VERSION {
+            return Ok(());
+        }
+        Err(load_error(format!("the library was compiled for ABI version {version}, this runtime has version {ABI_VERSION}")))
+    }
+}
+
+// SAFETY: dlsym and dlclose may be called from any thread, and nothing else is done with the handle.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from dlopen and is closed once.
+        unsafe { libc::dlclose(self.handle.as_ptr()) };
+    }
+}
+
+fn memory_file() -> std::io::Result<File> {
+    // An explicit executable memfd where the kernel knows the flag: some systems make the others non-executable.
+    const MFD_EXEC: libc::c_uint = 0x10;
+    // SAFETY: a NUL-terminated name and plain flags; a descriptor that is returned is ours.
+    unsafe {
+        let mut descriptor = libc::memfd_create(c"disc".as_ptr(), libc::MFD_CLOEXEC | MFD_EXEC);
+        if descriptor < 0 {
+            descriptor = libc::memfd_create(c"disc".as_ptr(), libc::MFD_CLOEXEC);
+        }
+        if descriptor < 0 { Err(std::io::Error::last_os_error()) } else { Ok(File::from_raw_fd(descriptor)) }
+    }
+}
+
+fn load_error(message: String) -> RunError {
+    RunError::new(code::LOAD, "library", message)
+}
+
+fn last_error() -> String {
+    // SAFETY: dlerror gives null or NUL-terminated text of this thread.
+    unsafe {
+        let text = libc::dlerror();
+        if text.is_null() { "the library cannot be loaded".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_library_are_an_error() {
+        for bytes in [&b""[..], b"\x7fELF", b"not a library at all"] {
+            // SAFETY: nothing of it can run.
+            let error = unsafe { Library::load(bytes) }.unwrap_err();
+            assert_eq!(error.code, code::LOAD);
+        }
+    }
+}

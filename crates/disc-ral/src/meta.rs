@@ -1,0 +1,162 @@
+//! What the runtime knows about a compiled module beside its code. Built by the compiler; plain data.
+//!
+//! Invariant: the library that goes with it was compiled from the same module. The runtime checks counts, dtypes, ranks and
+//! memory against this; sizes against dims and facts are checked by the entry, whose messages are the `sites`.
+
+use disc_abi::DType;
+
+/// A compiled module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModuleMeta {
+    pub entries: Vec<EntryMeta>,
+    /// The plain weights: the first part of the weight table.
+    pub weights: Vec<WeightMeta>,
+    /// The prepared blobs: the second part of the weight table, laid out in this order.
+    pub blobs: Vec<BlobMeta>,
+    /// Symbols of the `prepare` entries, run in this order.
+    pub prepare: Vec<String>,
+    /// Source sites: number `n` of generated code is `sites[n - 1]`.
+    pub sites: Vec<Site>,
+}
+
+/// A named entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntryMeta {
+    /// The user's name for it.
+    pub name: String,
+    /// The exported symbol, a [`disc_abi::EntryFn`].
+    pub symbol: String,
+    pub inputs: Vec<InputMeta>,
+    pub outputs: Vec<OutputMeta>,
+    /// Facts about the dims as text, for people.
+    pub constraints: Vec<String>,
+}
+
+/// An input. Its rank is the number of its dims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputMeta {
+    pub name: String,
+    pub dtype: DType,
+    /// Each dim as text: `B`, `2*B`, `768`.
+    pub dims: Vec<String>,
+    /// A host scalar, or a tensor that stays in host memory on every device.
+    pub host: bool,
+    /// The entry writes into it.
+    pub written: bool,
+}
+
+/// An output. Its rank is the number of its dims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputMeta {
+    pub name: String,
+    pub dtype: DType,
+    pub dims: Vec<String>,
+    pub host: bool,
+    /// The input in whose memory this output may lie.
+    pub alias: Option<usize>,
+}
+
+/// A plain weight: contiguous, of fixed sizes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightMeta {
+    pub name: String,
+    pub dtype: DType,
+    pub sizes: Vec<i64>,
+    /// Only `prepare` entries read it, so it may be given up when they have run.
+    pub prepare_only: bool,
+}
+
+/// A prepared blob: a packed, scaled or folded form of weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobMeta {
+    pub name: String,
+    pub bytes: u64,
+    /// Position in [`ModuleMeta::prepare`] of the entry that fills it.
+    pub prepare: usize,
+}
+
+/// A place in the source program that can fail at run time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    /// `E0123`.
+    pub code: String,
+    /// The op, with its source position where known.
+    pub op: String,
+    /// The message, with `{0}`, `{1}`... for the values.
+    pub template: String,
+    /// The dims that it speaks of, as text.
+    pub dims: Vec<String>,
+    /// For a site that kernels report: how many values they leave in scratch, at most [`disc_abi::KERNEL_VALUES`].
+    pub kernel_values: usize,
+}
+
+impl ModuleMeta {
+    /// The site with a number of generated code.
+    pub fn site(&self, number: u32) -> Option<&Site> {
+        self.sites.get(usize::try_from(number).ok()?.checked_sub(1)?)
+    }
+
+    /// Position of an entry.
+    pub fn entry(&self, name: &str) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.name == name)
+    }
+}
+
+impl WeightMeta {
+    /// Size in bytes; `None` if it does not fit.
+    pub fn bytes(&self) -> Option<usize> {
+        crate::tensor::bytes_of(self.dtype, &self.sizes)
+    }
+}
+
+impl Site {
+    /// The message for these values; a placeholder without a value stays as it is.
+    pub fn message(&self, values: &[i64]) -> String {
+        let mut text = String::with_capacity(self.template.len() + 16);
+        let mut rest = self.template.as_str();
+        while let Some(open) = rest.find('{') {
+            let (before, from) = rest.split_at(open);
+            text.push_str(before);
+            let close = from.find('}');
+            let index = close.and_then(|close| from[1..close].parse::<usize>().ok());
+            match (close, index.and_then(|index| values.get(index))) {
+                (Some(close), Some(value)) => {
+                    text.push_str(&value.to_string());
+                    rest = &from[close + 1..];
+                }
+                _ => {
+                    text.push('{');
+                    rest = &from[1..];
+                }
+            }
+        }
+        text.push_str(rest);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(template: &str, values: &[i64]) -> String {
+        Site { template: template.into(), ..Site::default() }.message(values)
+    }
+
+    #[test]
+    fn placeholders_are_filled_and_other_braces_stay() {
+        assert_eq!(message("dim `B` is {1}, of `y` it is {0}", &[3, -4]), "dim `B` is -4, of `y` it is 3");
+        assert_eq!(message("{0}{0}", &[7]), "77");
+        assert_eq!(message("a {1} b {x} c {", &[7]), "a {1} b {x} c {");
+        assert_eq!(message("{{0}}", &[7]), "{7}");
+        assert_eq!(message("", &[7]), "");
+    }
+
+    #[test]
+    fn sites_are_numbered_from_one() {
+        let meta = ModuleMeta { sites: vec![Site { code: "E0101".into(), ..Site::default() }], ..ModuleMeta::default() };
+        assert_eq!(meta.site(0), None);
+        assert_eq!(meta.site(1).unwrap().code, "E0101");
+        assert_eq!(meta.site(2), None);
+    }
+}

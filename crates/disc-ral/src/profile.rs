@@ -1,0 +1,23 @@
+//! Timings of single launches, for `disc bench` and reports. Off by default: a launch then costs one branch more.
+
+use crate::device::Launch;
+
+/// One launch of a profiled session, in the order in which they happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchRecord {
+    /// Address of the kernel: equal for launches of one kernel.
+    pub kernel: usize,
+    pub units: i64,
+    /// Estimated nanoseconds on one thread.
+    pub cost: i64,
+    /// Threads that took part.
+    pub threads: u32,
+    pub nanoseconds: u64,
+}
+
+impl LaunchRecord {
+    pub(crate) fn new(launch: &Launch, threads: u32, elapsed: std::time::Duration) -> Self {
+        let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        Self { kernel: launch.kernel as usize, units: launch.units, cost: launch.cost, threads, nanoseconds }
+    }
+}

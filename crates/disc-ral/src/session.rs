@@ -1,0 +1,81 @@
+//! What one caller needs to run entries: temporary memory, a queue, and descriptors that are reused.
+//!
+//! Invariant: between calls a session holds no address of a caller's memory. It may be used with any executable of its device.
+
+use crate::{
+    arena::Arena,
+    device::{Device, Queue},
+    profile::LaunchRecord,
+};
+use disc_abi::Tensor;
+use std::sync::Arc;
+
+/// One call at a time; any number of sessions at once.
+pub struct Session {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) arena: Arena,
+    pub(crate) queue: Box<dyn Queue>,
+    pub(crate) profile: Option<Vec<LaunchRecord>>,
+    pub(crate) descriptors: Descriptors,
+}
+
+/// Descriptors of the call that is going on; empty between calls.
+#[derive(Default)]
+pub(crate) struct Descriptors {
+    pub(crate) inputs: Vec<Tensor>,
+    pub(crate) outputs: Vec<Tensor>,
+    /// The outputs' sizes, one after the other.
+    pub(crate) sizes: Vec<i64>,
+}
+
+// SAFETY: the addresses in the descriptors are of the call that is going on, which holds the session.
+unsafe impl Send for Descriptors {}
+
+impl Session {
+    pub fn new(device: &Arc<dyn Device>) -> Self {
+        Self {
+            device: Arc::clone(device),
+            arena: Arena::new(Arc::clone(device)),
+            queue: device.queue(),
+            profile: None,
+            descriptors: Descriptors::default(),
+        }
+    }
+
+    /// At most so many threads work for this session's calls, the caller's included.
+    pub fn limit_threads(&mut self, threads: usize) {
+        self.queue.limit_threads(threads);
+    }
+
+    pub fn thread_limit(&self) -> usize {
+        self.queue.thread_limit()
+    }
+
+    /// Times each launch from now on.
+    pub fn start_profile(&mut self) {
+        self.profile = Some(Vec::new());
+    }
+
+    /// Stops the profile; the launches since `start_profile`.
+    pub fn take_profile(&mut self) -> Vec<LaunchRecord> {
+        self.profile.take().unwrap_or_default()
+    }
+
+    /// Bytes of temporary memory that the session holds now, kernel scratch included.
+    pub fn held_bytes(&self) -> usize {
+        self.arena.capacity() + self.queue.scratch_bytes()
+    }
+
+    /// Most bytes of temporary memory that one call had in use at once.
+    pub fn peak_arena_bytes(&self) -> usize {
+        self.arena.peak()
+    }
+}
+
+impl Descriptors {
+    pub(crate) fn clear(&mut self) {
+        self.inputs.clear();
+        self.outputs.clear();
+        self.sizes.clear();
+    }
+}

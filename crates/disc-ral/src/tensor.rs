@@ -1,0 +1,141 @@
+//! Tensors of the caller: borrowed descriptors for inputs, and where outputs come from.
+
+use crate::error::RunError;
+use disc_abi::{DEVICE_CPU, DType};
+use std::{ffi::c_void, marker::PhantomData};
+
+/// A tensor of the caller, borrowed for one call.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorRef<'a> {
+    data: *mut c_void,
+    sizes: &'a [i64],
+    strides: Option<&'a [i64]>,
+    dtype: DType,
+    device: u8,
+    read_only: bool,
+    memory: PhantomData<&'a [u8]>,
+}
+
+impl<'a> TensorRef<'a> {
+    /// A contiguous tensor in host memory that may be read only. `strides`, `on_device` and `writable` change that.
+    ///
+    /// # Safety
+    /// For `'a`, every element that sizes and strides reach from `data` is valid memory of the dtype, and nobody writes to it
+    /// (for a writable one: nobody else accesses it) during a call that gets it.
+    pub unsafe fn from_raw(data: *mut c_void, dtype: DType, sizes: &'a [i64]) -> Self {
+        Self { data, sizes, strides: None, dtype, device: DEVICE_CPU, read_only: true, memory: PhantomData }
+    }
+
+    /// Strides in elements, one per size. They may be zero or negative.
+    pub fn strides(self, strides: &'a [i64]) -> Self {
+        Self { strides: Some(strides), ..self }
+    }
+
+    /// The kind of device whose memory it is.
+    pub fn on_device(self, device: u8) -> Self {
+        Self { device, ..self }
+    }
+
+    /// The entry may write into it.
+    pub fn writable(self) -> Self {
+        Self { read_only: false, ..self }
+    }
+
+    pub fn data(&self) -> *mut c_void {
+        self.data
+    }
+
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub fn sizes(&self) -> &'a [i64] {
+        self.sizes
+    }
+
+    /// `None` for a contiguous tensor.
+    pub fn given_strides(&self) -> Option<&'a [i64]> {
+        self.strides
+    }
+
+    pub fn device(&self) -> u8 {
+        self.device
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+}
+
+/// Where an entry's outputs come from: the framework's allocator, or buffers that the caller has.
+pub trait OutputAllocator {
+    /// Memory for a contiguous output, aligned to its element size; it lives at least until the call ends. Called during the
+    /// call, once for each fresh output, in any order.
+    fn alloc(&mut self, index: usize, dtype: DType, sizes: &[i64]) -> Result<*mut u8, OutputError>;
+
+    /// Output `index` lies in the memory of input `input`, as `view` says. Called after a call that succeeded.
+    fn alias(&mut self, index: usize, input: usize, view: TensorRef<'_>) -> Result<(), OutputError>;
+}
+
+/// Why an allocator gave no output.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OutputError(pub String);
+
+impl From<OutputError> for RunError {
+    fn from(error: OutputError) -> Self {
+        RunError::new(crate::error::code::OUTPUT, "", error.0)
+    }
+}
+
+/// Bytes of a contiguous tensor; `None` if a size is negative or the product does not fit in 63 bits.
+pub fn bytes_of(dtype: DType, sizes: &[i64]) -> Option<usize> {
+    if sizes.contains(&0) && sizes.iter().all(|&size| size >= 0) {
+        return Some(0);
+    }
+    let bytes =
+        sizes.iter().try_fold(dtype.size() as i64, |product, &size| if size < 0 { None } else { product.checked_mul(size) })?;
+    usize::try_from(bytes).ok()
+}
+
+/// Whether strides describe a row-major contiguous tensor: dimensions of size 1 have no say, nor any where one is 0.
+pub(crate) fn is_contiguous(sizes: &[i64], strides: &[i64]) -> bool {
+    if sizes.contains(&0) {
+        return true;
+    }
+    let mut expected = 1_i64;
+    for (&size, &stride) in sizes.iter().zip(strides).rev() {
+        if size != 1 && stride != expected {
+            return false;
+        }
+        expected = expected.saturating_mul(size);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contiguity_ignores_ones_and_empty_tensors() {
+        assert!(is_contiguous(&[2, 3], &[3, 1]));
+        assert!(is_contiguous(&[1, 3], &[99, 1]));
+        assert!(is_contiguous(&[2, 0], &[7, 7]));
+        assert!(is_contiguous(&[], &[]));
+        assert!(!is_contiguous(&[2, 3], &[1, 2]));
+        assert!(!is_contiguous(&[2], &[0]));
+        assert!(!is_contiguous(&[2, 3], &[-3, 1]));
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_have_no_bytes() {
+        assert_eq!(bytes_of(DType::F32, &[2, 3]), Some(24));
+        assert_eq!(bytes_of(DType::F32, &[]), Some(4));
+        assert_eq!(bytes_of(DType::F32, &[0, i64::MAX, i64::MAX]), Some(0));
+        assert_eq!(bytes_of(DType::F32, &[-1]), None);
+        assert_eq!(bytes_of(DType::F32, &[0, -1]), None);
+        assert_eq!(bytes_of(DType::F64, &[1 << 60]), None);
+        assert_eq!(bytes_of(DType::I8, &[1 << 32, 1 << 32]), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Weights: what the caller hands in, and the table of addresses that generated code reads.
+//!
+//! Invariants: a set of weights is immutable once its `prepare` entries have run; calls that started with a set keep it; blobs are one
+//! allocation, in the order of the metadata, each aligned to [`disc_abi::ALIGN`].
+
+use crate::{
+    device::{Block, Device},
+    error::{AllocError, RunError, code},
+    host::HostTensor,
+    meta::{ModuleMeta, WeightMeta},
+};
+use disc_abi::{ALIGN, DType};
+use std::{any::Any, ptr, sync::Arc};
+
+/// A plain weight: contiguous memory of the executable's device that stays as it is while an executable has it.
+#[derive(Clone)]
+pub struct Weight {
+    data: *const u8,
+    dtype: DType,
+    sizes: Vec<i64>,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the memory is only read, and its owner may be shared between threads.
+unsafe impl Send for Weight {}
+// SAFETY: as above.
+unsafe impl Sync for Weight {}
+
+impl Weight {
+    /// Memory of somebody else, without a copy: a framework's tensor, a mapped file.
+    ///
+    /// # Safety
+    /// While `owner` lives, `data` is valid for the elements of these sizes, contiguous, on the executable's device, and not written to.
+    pub unsafe fn borrowed(data: *const u8, dtype: DType, sizes: Vec<i64>, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { data, dtype, sizes, _owner: owner }
+    }
+}
+
+impl From<HostTensor> for Weight {
+    fn from(tensor: HostTensor) -> Self {
+        let (data, dtype, sizes) = (tensor.bytes().as_ptr(), tensor.dtype(), tensor.sizes().to_vec());
+        Self { data, dtype, sizes, _owner: Arc::new(tensor) }
+    }
+}
+
+/// One consistent state of all weights.
+pub(crate) struct WeightSet {
+    /// The table as generated code sees it: plain weights, then blobs.
+    addresses: Vec<*const u8>,
+    plain: Vec<Option<Weight>>,
+    blobs: Option<Block>,
+    plain_bytes: usize,
+}
+
+// SAFETY: the addresses are of memory that the set owns or keeps alive, and that is only read once the set is shared.
+unsafe impl Send for WeightSet {}
+// SAFETY: as above.
+unsafe impl Sync for WeightSet {}
+
+impl WeightSet {
+    /// Checks the weights and allocates the blobs; their contents are still undefined.
+    pub(crate) fn new(device: &Arc<dyn Device>, meta: &ModuleMeta, weights: Vec<Weight>) -> Result<Self, RunError> {
+        if weights.len() != meta.weights.len() {
+            let message = format!("the module has {} weights, {} came", meta.weights.len(), weights.len());
+            return Err(RunError::new(code::WEIGHTS, "weights", message));
+        }
+        let mut set = Self { addresses: Vec::new(), plain: Vec::new(), blobs: None, plain_bytes: 0 };
+        for (meta, weight) in meta.weights.iter().zip(weights) {
+            let bytes = check(meta, &weight)?;
+            let weight = if is_aligned(&weight) { weight } else { copied(meta, &weight, bytes)? };
+            set.addresses.push(weight.data);
+            set.plain_bytes += bytes;
+            set.plain.push(Some(weight));
+        }
+        set.allocate_blobs(device, meta)?;
+        Ok(set)
+    }
+
+    pub(crate) fn table(&self) -> *const *const u8 {
+        self.addresses.as_ptr()
+    }
+
+    /// Gives up the plain weights that only `prepare` entries read.
+    pub(crate) fn release(&mut self, meta: &ModuleMeta) {
+        for (index, meta) in meta.weights.iter().enumerate().filter(|(_, meta)| meta.prepare_only) {
+            if self.plain[index].take().is_some() {
+                self.plain_bytes -= meta.bytes().unwrap_or(0);
+            }
+            self.addresses[index] = ptr::null();
+        }
+    }
+
+    /// Bytes of plain weights that are kept alive, and of prepared blobs.
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        (self.plain_bytes, self.blobs.as_ref().map_or(0, Block::bytes))
+    }
+
+    fn allocate_blobs(&mut self, device: &Arc<dyn Device>, meta: &ModuleMeta) -> Result<(), RunError> {
+        let mut total = 0_usize;
+        let mut offsets = Vec::with_capacity(meta.blobs.len());
+        for blob in &meta.blobs {
+            offsets.push(total);
+            let bytes = usize::try_from(blob.bytes).ok().and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
+            let end = bytes.and_then(|bytes| total.checked_add(bytes));
+            total = end.ok_or_else(|| RunError::out_of_memory("prepared weights", blob.bytes, &AllocError::Size))?;
+        }
+        if total > 0 {
+            let block = Block::new(device, total);
+            self.blobs = Some(block.map_err(|cause| RunError::out_of_memory("prepared weights", total, &cause))?);
+        }
+        let base = self.blobs.as_ref().map_or(ptr::without_provenance_mut(ALIGN), Block::at);
+        self.addresses.extend(offsets.iter().map(|&offset| base.wrapping_add(offset).cast_const()));
+        Ok(())
+    }
+}
+
+fn check(meta: &WeightMeta, weight: &Weight) -> Result<usize, RunError> {
+    let error = |message| RunError::new(code::WEIGHTS, &meta.name, format!("weight `{}` {message}", meta.name));
+    if (weight.dtype, &weight.sizes) != (meta.dtype, &meta.sizes) {
+        let (dtype, sizes) = (weight.dtype, &weight.sizes);
+        return Err(error(format!("must be {} of sizes {:?}, not {dtype} of sizes {sizes:?}", meta.dtype, meta.sizes)));
+    }
+    let bytes = meta.bytes().ok_or_else(|| error(format!("has sizes {:?}, which do not fit into memory", meta.sizes)))?;
+    if bytes > 0 && weight.data.is_null() {
+        return Err(error("has no memory".into()));
+    }
+    Ok(bytes)
+}
+
+fn is_aligned(weight: &Weight) -> bool {
+    weight.data.addr().is_multiple_of(weight.dtype.size())
+}
+
+/// Some files store weights at odd offsets.
+fn copied(meta: &WeightMeta, weight: &Weight, bytes: usize) -> Result<Weight, RunError> {
+    let mut tensor = HostTensor::zeros(meta.dtype, &meta.sizes)?;
+    // SAFETY: the weight's memory is valid while its owner lives, which `weight` holds.
+    tensor.bytes_mut().copy_from_slice(unsafe { std::slice::from_raw_parts(weight.data, bytes) });
+    Ok(tensor.into())
+}
