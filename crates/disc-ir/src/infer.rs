@@ -197,6 +197,7 @@ pub fn infer_op(cx: &InferCx<'_>) -> Inferred {
             None => {}
         }
     }
+    check_results(cx)?;
     let types = (def.infer)(cx)?;
     let Some(declared) = cx.declared else { return Ok(types) };
     if declared.len() != types.len() {
@@ -232,6 +233,22 @@ fn check_operands(cx: &InferCx<'_>) -> Result<(), Diagnostic> {
     if cx.regions.len() != def.regions.len() {
         let message = format!("{} regions, expected {}", cx.regions.len(), def.regions.len());
         return Err(Diagnostic::new(Code::E0201, message).in_op(def.name));
+    }
+    Ok(())
+}
+
+/// The stated results fit the declaration in number and element type.
+fn check_results(cx: &InferCx<'_>) -> Result<(), Diagnostic> {
+    let (def, Some(declared)) = (cx.def, cx.declared) else { return Ok(()) };
+    let Some(groups) = def.result_groups(declared.len()) else {
+        let message = format!("{} results do not fit, the op has {}", declared.len(), def.results.len());
+        return Err(Diagnostic::new(Code::E0201, message).in_op(def.name));
+    };
+    for (result, group) in def.results.iter().zip(groups) {
+        if let Some(ty) = declared[group].iter().find(|ty| !result.class.contains(ty.dtype())) {
+            let message = format!("`{}` has type {ty}, expected element type: {}", result.name, result.class.describe());
+            return Err(Diagnostic::new(Code::E0204, message).in_op(def.name));
+        }
     }
     Ok(())
 }

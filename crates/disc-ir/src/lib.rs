@@ -17,6 +17,7 @@ pub mod literal;
 pub mod ops;
 pub mod text;
 pub mod types;
+pub mod verify;
 
 pub use attr::Attr;
 pub use build::Builder;
@@ -25,4 +26,6 @@ pub use dim::{Dim, Facts, Solver, Symbol};
 pub use graph::{Block, Function, FunctionKind, Inst, Module, Value};
 pub use literal::Literal;
 pub use ops::{OpDef, OpKind};
+pub use text::parse;
 pub use types::{DType, Space, TensorType, Type};
+pub use verify::verify;

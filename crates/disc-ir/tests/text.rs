@@ -192,3 +192,21 @@ fn hostile_texts_are_refused_soon() {
     // A splat costs one element, whatever its type.
     parse("func @f() { %c = constant dense<0.0> : tensor<99999999999999xf32> return }").unwrap();
 }
+
+#[test]
+fn short_forms_stand_for_their_regions() {
+    keeps(
+        "%x: tensor<[B]x8xf32>, %z: tensor<f32>",
+        "  %s = reduce %x, %z, dims = [1] : (tensor<[B]x8xf32>, tensor<f32>) -> tensor<[B]xf32> applies add",
+    );
+    let long = printed_body(
+        "%x: tensor<8xf32>, %z: tensor<f32>",
+        "%s = reduce %x, %z, dims = [0] : (tensor<8xf32>, tensor<f32>) -> tensor<f32> body(%a: tensor<f32>, %b: tensor<f32>) { %c = subtract %b, %a : tensor<f32> return %c : tensor<f32> }",
+    );
+    assert!(long.contains("body(%a: tensor<f32>, %b: tensor<f32>) {"), "{long}");
+    keeps(
+        "%a: tensor<[B]x2x3xf32>, %b: tensor<[B]x3x4xf32>",
+        "  %d = dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<[B]x2x3xf32>, tensor<[B]x3x4xf32>) -> tensor<[B]x2x4xf32>",
+    );
+    keeps("%x: tensor<8xf32>", "  %s = sort %x, dimension = 0 : tensor<8xf32> applies compare LT");
+}

@@ -61,6 +61,12 @@ codes! {
     E0211 = "invariant violated";
     /// Facts that contradict each other.
     E0212 = "contradicting facts";
+    /// A block that does not end in `return`, or goes on after one.
+    E0213 = "malformed block";
+    /// Parameters or results that such a function cannot have, or an op outside the part of a kernel where it belongs.
+    E0214 = "malformed function";
+    /// A function that calls itself, directly or through others.
+    E0215 = "recursive call";
     /// An op of the framework that has no translation.
     E0401 = "unsupported op";
     /// The model depends on something that a compiled module cannot express.

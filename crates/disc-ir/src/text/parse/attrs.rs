@@ -58,6 +58,12 @@ impl Attrs {
         self.def.attr_position(name).or_else(other)
     }
 
+    /// The slots that `name = a x b` fills.
+    fn pair(&self, name: &str) -> Option<(usize, usize)> {
+        let slots = (0..self.def.attrs.len()).filter_map(|i| pair(self.def, i).map(|(plain, rhs)| (plain, i, rhs)));
+        slots.filter(|(plain, ..)| *plain == name).map(|(_, lhs, rhs)| (lhs, rhs)).next()
+    }
+
     pub(super) fn set(&mut self, slot: usize, value: Value, place: Span) -> Parsed<()> {
         if self.slots[slot].is_some() || self.literal.is_some_and(|(taken, _)| taken == slot) {
             let message = format!("attribute `{}` is given twice", self.def.attrs[slot].name);
@@ -89,10 +95,30 @@ pub(in crate::text) fn is_leading(kind: AttrKind, def: &OpDef) -> bool {
     }
 }
 
+/// The name that attribute `lhs` shares with another, and that one: `lhs_dims` and `rhs_dims` are written `dims = [0] x [1]`.
+pub(in crate::text) fn pair(def: &OpDef, lhs: usize) -> Option<(&'static str, usize)> {
+    let plain = def.attrs[lhs].name.strip_prefix("lhs_")?;
+    let rhs = def.attrs.iter().position(|attr| attr.name.strip_prefix("rhs_") == Some(plain))?;
+    (def.attrs[lhs].kind == AttrKind::Ints && def.attrs[rhs].kind == AttrKind::Ints).then_some((plain, rhs))
+}
+
 impl Parser<'_> {
+    /// `= [0] x [1]`
+    fn pair(&mut self, attrs: &mut Attrs, (lhs, rhs): (usize, usize), place: Span) -> Parsed<()> {
+        self.cursor.expect("=", "after the name of the attribute")?;
+        let value = self.value(AttrKind::Ints)?;
+        attrs.set(lhs, value, place)?;
+        self.cursor.expect("x", "between the axes of both operands")?;
+        let value = self.value(AttrKind::Ints)?;
+        attrs.set(rhs, value, place)
+    }
+
     /// `name = value`.
     pub(super) fn attribute(&mut self, attrs: &mut Attrs) -> Parsed<()> {
         let name = self.cursor.expect_word("the name of an attribute")?;
+        if let Some(slots) = attrs.pair(name.text) {
+            return self.pair(attrs, slots, name.span);
+        }
         let slot = attrs.slot(name.text).ok_or_else(|| attrs.unknown(name.text, name.span))?;
         self.cursor.expect("=", "after the name of the attribute")?;
         let value = self.value(attrs.def.attrs[slot].kind)?;
@@ -104,7 +130,7 @@ impl Parser<'_> {
         self.cursor.expect("{", "before the attributes")?;
         while !self.cursor.eat("}") {
             let name = self.cursor.expect_word("the name of an attribute, or `}`")?;
-            if name.text.contains('.') || IGNORED.contains(&name.text) {
+            if attrs.slot(name.text).is_none() && (name.text.contains('.') || IGNORED.contains(&name.text)) {
                 self.skip_until(b",}")?;
             } else {
                 let slot = attrs.slot(name.text).ok_or_else(|| attrs.unknown(name.text, name.span))?;

@@ -16,8 +16,8 @@ mod signature;
 mod types;
 
 pub(super) use applies::combines_two;
-pub(super) use attrs::is_leading;
-pub(super) use op::is_indexed;
+pub(super) use attrs::{is_leading, pair};
+pub(super) use op::{is_indexed, takes_short_form};
 
 use super::limits::{MAX_FUNCTIONS, MAX_LITERAL_BYTES, MAX_OPS, MAX_TEXT, MAX_VALUES};
 use crate::{

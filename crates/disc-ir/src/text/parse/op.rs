@@ -15,7 +15,7 @@ use crate::{
     dim::Dim,
     graph::{Block, InstData, Value},
     infer::{InferCx, RegionType},
-    ops::{OPS, OpDef, OpKind},
+    ops::{OPS, OpDef, OpKind, Stages},
     types::{TensorType, Type},
 };
 use smallvec::SmallVec;
@@ -206,9 +206,7 @@ impl<'s> Parser<'s> {
     }
 
     fn regions(&mut self, body: &mut Body, head: &mut Head<'s>) -> Parsed<()> {
-        if let ["body"] = head.def.regions
-            && self.cursor.peek_word() == Some("applies")
-        {
+        if takes_short_form(head.def) && self.cursor.peek_word() == Some("applies") {
             let dtype = head.operands.first().map(|(operand, _)| body.function.ty(*operand).dtype());
             let block = self.applies(body, dtype)?;
             head.regions.push(block);
@@ -277,6 +275,11 @@ impl<'s> Parser<'s> {
         attrs.slots[slot] = Some(Attr::Literal(literal));
         Ok(())
     }
+}
+
+/// Whether the op's region may be written `applies OP`.
+pub(in crate::text) fn takes_short_form(def: &OpDef) -> bool {
+    def.regions.len() == 1 && def.stages == Stages::Tensor
 }
 
 /// Whether the op's first operand is a buffer with an index, written `%b[%i]`.

@@ -1,6 +1,6 @@
 //! One op as text.
 use super::{
-    super::parse::{combines_two, is_indexed, is_leading},
+    super::parse::{combines_two, is_indexed, is_leading, pair, takes_short_form},
     Printer, attrs,
 };
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     dim::{Facts, Solver},
     graph::Inst,
     infer::{InferCx, infer_op},
-    ops::{OpDef, OpKind, Stages},
+    ops::{OpDef, OpKind},
     types::Type,
 };
 
@@ -77,13 +77,8 @@ impl Printer<'_> {
             },
             _ => items.extend(operands),
         }
-        for (i, (attr, slot)) in def.attrs.iter().zip(&data.attrs).enumerate() {
-            let Some(value) = slot else { continue };
-            let follows =
-                attr.kind == AttrKind::DType && attr.required && result.is_some_and(|ty| *value == Attr::DType(ty.dtype()));
-            if !follows && !written.bounds && (i > 0 || !written.leading) {
-                items.push(format!("{} = {}", attr.name, attrs::value(value, result)));
-            }
+        if !written.bounds {
+            items.extend(named(def, &data.attrs, usize::from(written.leading), result));
         }
         items
     }
@@ -129,14 +124,13 @@ impl Printer<'_> {
     fn applied(&self, inst: Inst, def: &OpDef) -> Option<String> {
         let function = self.function;
         let data = function.inst(inst);
-        let (["body"], [region]) = (def.regions, &data.regions[..]) else { return None };
+        let (true, [region]) = (takes_short_form(def), &data.regions[..]) else { return None };
         let [applied, end] = *function.insts(*region) else { return None };
         let inner = function.inst(applied);
         let dtype = function.ty(*data.operands.first()?).dtype();
         let scalar = Type::tensor([], dtype);
         let arguments = function.arguments(*region);
-        let is_plain = def.stages == Stages::Tensor
-            && function.kind_of(end) == OpKind::Return
+        let is_plain = function.kind_of(end) == OpKind::Return
             && function.operands(end) == &inner.results[..]
             && arguments == &inner.operands[..]
             && combines_two(inner.kind.def())
@@ -161,6 +155,28 @@ impl Printer<'_> {
         };
         infer_op(&cx).ok()
     }
+}
+
+/// `name = value` of the attributes from `first` on; not of an element type that the result has.
+fn named(def: &OpDef, slots: &[Option<Attr>], first: usize, result: Option<&Type>) -> Vec<String> {
+    let mut items = Vec::new();
+    let mut paired = Vec::new();
+    for (i, (attr, slot)) in def.attrs.iter().zip(slots).enumerate().skip(first) {
+        let Some(value) = slot else { continue };
+        let follows = attr.kind == AttrKind::DType && attr.required && result.is_some_and(|ty| *value == Attr::DType(ty.dtype()));
+        if follows || paired.contains(&i) {
+            continue;
+        }
+        let text = attrs::value(value, result);
+        match pair(def, i).and_then(|(plain, rhs)| Some((plain, rhs, slots.get(rhs)?.as_ref()?))) {
+            Some((plain, rhs, other)) => {
+                paired.push(rhs);
+                items.push(format!("{plain} = {text} x {}", attrs::value(other, result)));
+            }
+            None => items.push(format!("{} = {text}", attr.name)),
+        }
+    }
+    items
 }
 
 /// Attributes that are written already.

@@ -1,0 +1,98 @@
+//! Which dims of a callee stand for which sizes of a call.
+use crate::{
+    dim::{Dim, DimView, Solver, Symbol},
+    types::Type,
+};
+use std::collections::{BTreeSet, HashMap};
+
+/// How long a chain of sizes that determine each other may be.
+pub(super) const MOST_ROUNDS: usize = 16;
+
+/// Why a call does not fit, in words.
+pub(super) type Mismatch = String;
+
+/// The callee's symbols, as the caller's sizes.
+#[derive(Default)]
+pub(super) struct Matching {
+    sizes: HashMap<Symbol, Dim>,
+    known: BTreeSet<Symbol>,
+}
+
+impl Matching {
+    /// Matches all parameters with the arguments of a call. Symbols that stand alone are read first; the others follow from them.
+    pub(super) fn of(parameters: &[Type], arguments: &[Type], solver: &Solver) -> Result<Self, Mismatch> {
+        let mut found = Self::default();
+        let pairs = || parameters.iter().zip(arguments).filter_map(|(p, a)| Some((p.shaped()?, a.shaped()?)));
+        let mut dims: Vec<(&Dim, &Dim)> = pairs().flat_map(|(p, a)| p.dims.iter().zip(&a.dims)).collect();
+        for _ in 0..MOST_ROUNDS {
+            let before = found.known.len();
+            dims.retain(|(parameter, argument)| !found.learn(parameter, argument));
+            if found.known.len() == before {
+                break;
+            }
+        }
+        for (i, (parameter, argument)) in parameters.iter().zip(arguments).enumerate() {
+            if !found.admits(parameter, argument, solver) {
+                return Err(format!("argument {i} has type {argument}, the parameter is {parameter}"));
+            }
+        }
+        Ok(found)
+    }
+
+    fn learn(&mut self, parameter: &Dim, argument: &Dim) -> bool {
+        let Some(unknown) = solvable(parameter, &self.known) else { return false };
+        let zero = self.substitute(&parameter.substitute(&|s| (*s == unknown.symbol).then(|| Dim::constant(0))));
+        self.known.insert(unknown.symbol.clone());
+        self.sizes.insert(unknown.symbol, (argument - &zero).floor_div(&Dim::constant(unknown.scale)));
+        true
+    }
+
+    pub(super) fn substitute(&self, dim: &Dim) -> Dim {
+        dim.substitute(&|symbol| self.sizes.get(symbol).cloned())
+    }
+
+    /// Whether the callee's type is the caller's.
+    pub(super) fn admits(&self, callee: &Type, caller: &Type, solver: &Solver) -> bool {
+        let space = |ty: &Type| match ty {
+            Type::Buffer { space, .. } => Some(*space),
+            Type::Tensor(_) | Type::Vector { .. } => None,
+        };
+        match (callee.shaped(), caller.shaped()) {
+            (Some(a), Some(b)) => {
+                std::mem::discriminant(callee) == std::mem::discriminant(caller)
+                    && space(callee) == space(caller)
+                    && a.dtype == b.dtype
+                    && a.rank() == b.rank()
+                    && a.dims.iter().zip(&b.dims).all(|(x, y)| solver.equal(&self.substitute(x), y))
+            }
+            _ => callee == caller,
+        }
+    }
+}
+
+/// A symbol that a size determines: `size = scale * symbol + known`.
+pub(super) struct Solvable {
+    pub(super) symbol: Symbol,
+    pub(super) scale: i64,
+}
+
+/// The one unknown symbol of `dim`, if its value follows from that of `dim`.
+pub(super) fn solvable(dim: &Dim, known: &BTreeSet<Symbol>) -> Option<Solvable> {
+    let unknown: Vec<Symbol> = dim.symbols().into_iter().filter(|symbol| !known.contains(symbol)).collect();
+    let [symbol] = &unknown[..] else { return None };
+    let scale = match dim.view() {
+        DimView::Symbol(_) => 1,
+        DimView::Sum(terms) => {
+            let mentions = |dim: &Dim| dim.symbols().contains(symbol);
+            let mut with = terms.iter().filter(|term| term.factors().iter().any(|(factor, _)| mentions(factor)));
+            match (with.next(), with.next()) {
+                (Some(term), None) if matches!(term.factors(), [(factor, 1)] if factor.as_symbol() == Some(symbol)) => {
+                    term.coefficient()
+                }
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    Some(Solvable { symbol: symbol.clone(), scale })
+}

@@ -1,0 +1,96 @@
+//! The verifier: whether a module is what its stage promises.
+//!
+//! It trusts nobody: text, builders and passes all come here. What one op's declaration says is checked by the op's own result-type
+//! function ([`crate::infer`]); the rest is here, one file per group of invariants, each with its list.
+//!
+//! Not checked: whether an op computes what was meant, and whether facts hold at run time (a call checks them at its entry).
+//!
+//! - [`structure`]: blocks, scopes, the single definition of values.
+//! - [`ops`]: each op against its declaration.
+//! - [`stage`]: which ops, types and functions a stage has.
+//! - [`symbols`]: every dim is bound.
+//! - [`calls`]: names of functions and weights, and their types.
+//! - [`signature`]: what a function's parameters and results may be.
+mod calls;
+mod matching;
+mod ops;
+mod signature;
+mod stage;
+mod structure;
+mod symbols;
+
+use crate::{
+    diag::{Code, Diagnostic, Span},
+    dim::Solver,
+    graph::{Function, Inst, Module},
+    ops::Stage,
+};
+
+pub use stage::stage_of;
+
+/// Errors beyond this number are not reported.
+const MOST_ERRORS: usize = 100;
+
+/// Checks a module at a stage.
+///
+/// # Errors
+/// What is wrong, in the order of the text.
+pub fn verify(module: &Module, stage: Stage) -> Result<(), Vec<Diagnostic>> {
+    let mut errors = Vec::new();
+    calls::check_names(module, &mut errors);
+    for function in &module.functions {
+        let mut check = Check { module, function, stage, solver: Solver::new(&function.facts), errors: Vec::new() };
+        // The other checks rely on the structure.
+        if structure::check(&mut check) {
+            signature::check(&mut check);
+            stage::check(&mut check);
+            symbols::check(&mut check);
+            ops::check(&mut check);
+            calls::check(&mut check);
+        }
+        check.errors.sort_by_key(|error| error.span.map_or(0, |span| span.start));
+        errors.append(&mut check.errors);
+        if errors.len() >= MOST_ERRORS {
+            errors.truncate(MOST_ERRORS);
+            break;
+        }
+    }
+    if errors.is_empty() {
+        calls::check_recursion(module, &mut errors);
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// The checks of one function.
+struct Check<'m> {
+    module: &'m Module,
+    function: &'m Function,
+    stage: Stage,
+    solver: Solver,
+    errors: Vec<Diagnostic>,
+}
+
+impl Check<'_> {
+    fn report(&mut self, error: Diagnostic) {
+        if self.errors.len() < MOST_ERRORS {
+            self.errors.push(error.at(self.function.span));
+        }
+    }
+
+    fn error(&mut self, code: Code, span: Option<Span>, message: impl Into<String>) {
+        self.report(Diagnostic::new(code, message).at(span));
+    }
+
+    /// An error of one op.
+    fn op_error(&mut self, code: Code, inst: Inst, message: impl Into<String>) {
+        let data = self.function.inst(inst);
+        self.report(Diagnostic::new(code, message).in_op(data.kind.name()).at(data.span));
+    }
+
+    fn op_result(&mut self, inst: Inst, result: Result<(), Diagnostic>) {
+        if let Err(error) = result {
+            let data = self.function.inst(inst);
+            self.report(error.in_op(data.kind.name()).at(data.span));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Which ops, types and functions a stage has.
+//!
+//! Invariants:
+//! - Functions (`func`) exist up to the buffer stage, host programs from it on, kernels and routines at the kernel stage.
+//! - An op is at a stage, and in a kind of function, that its declaration names.
+//! - Up to the fused stage every value is a tensor; at the kernel stage none is, and kernels never have one.
+use super::Check;
+use crate::{
+    diag::Code,
+    graph::{Function, FunctionKind, Module},
+    ops::{Stage, Stages},
+    types::Type,
+};
+
+pub(super) fn check(cx: &mut Check<'_>) {
+    let function = cx.function;
+    if !has_functions(cx.stage, function.kind) {
+        let message = format!("a {} has no place at the stage {}", describe(function.kind), cx.stage.name());
+        return cx.error(Code::E0208, None, message);
+    }
+    for &parameter in function.parameters() {
+        if let Some(message) = misplaced(cx.stage, function, function.ty(parameter)) {
+            cx.error(Code::E0208, None, message);
+        }
+    }
+    for inst in function.walk(function.body) {
+        let def = function.def(inst);
+        if !is_legal(def.stages, cx.stage, function.kind) {
+            let message = format!("the op is not legal in a {} at the stage {}", describe(function.kind), cx.stage.name());
+            cx.op_error(Code::E0208, inst, message);
+        }
+        let results = function.results_of(inst);
+        let arguments = function.inst(inst).regions.iter().flat_map(|&region| function.arguments(region));
+        let misplaced = results.iter().chain(arguments).find_map(|&v| misplaced(cx.stage, function, function.ty(v)));
+        if let Some(message) = misplaced {
+            cx.op_error(Code::E0208, inst, message);
+        }
+    }
+}
+
+fn has_functions(stage: Stage, kind: FunctionKind) -> bool {
+    match kind {
+        FunctionKind::Func => stage <= Stage::Buffer,
+        FunctionKind::Host => stage >= Stage::Buffer,
+        FunctionKind::Kernel | FunctionKind::Routine => stage == Stage::Kernel,
+    }
+}
+
+fn is_legal(stages: Stages, stage: Stage, kind: FunctionKind) -> bool {
+    let on_device = matches!(kind, FunctionKind::Kernel | FunctionKind::Routine);
+    match stages {
+        Stages::Both => true,
+        Stages::Tensor => stage <= Stage::Buffer && !on_device,
+        Stages::Kernel => kind != FunctionKind::Func,
+        Stages::Only(stages) => stages.contains(&stage) && !on_device,
+    }
+}
+
+fn misplaced(stage: Stage, function: &Function, ty: &Type) -> Option<String> {
+    let is_tensor = matches!(ty, Type::Tensor(_));
+    let is_right = match stage {
+        Stage::Tensor | Stage::Placed | Stage::Fused => is_tensor,
+        Stage::Buffer => true,
+        Stage::Kernel => !is_tensor,
+    };
+    (!is_right).then(|| format!("a value of type {ty} in a {} at the stage {}", describe(function.kind), stage.name()))
+}
+
+/// What messages call a kind of function.
+pub(super) fn describe(kind: FunctionKind) -> &'static str {
+    match kind {
+        FunctionKind::Func => "function",
+        FunctionKind::Kernel => "kernel",
+        FunctionKind::Routine => "routine",
+        FunctionKind::Host => "host program",
+    }
+}
+
+/// The first stage at which the functions and ops of a module are all legal; the tensor stage if there is none.
+pub fn stage_of(module: &Module) -> Stage {
+    let fits = |stage: Stage| {
+        module.functions.iter().all(|function| {
+            has_functions(stage, function.kind)
+                && function.walk(function.body).into_iter().all(|inst| is_legal(function.def(inst).stages, stage, function.kind))
+        })
+    };
+    Stage::ALL.into_iter().find(|&stage| fits(stage)).unwrap_or(Stage::Tensor)
+}
