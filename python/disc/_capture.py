@@ -1,0 +1,305 @@
+"""Capture: a torch module and an example call become a pre-dispatch FX graph with symbolic sizes, plus what is known of the sizes.
+
+Not here: the meaning of the ops in the graph (``bridge``).
+Invariants of a ``Captured``:
+
+- every axis of every tensor input is dynamic unless the user fixed it or the model did; what the model fixed is in ``fixed``;
+- ``facts`` hold for every call that eager would accept, or were implied by a branch that the model took for the example;
+- no fact comes from two example sizes being equal, or from an example size being 0 or 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import threading
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch.utils import _pytree as pytree
+
+from . import _guards
+from ._dims import Dim, DimPlan
+from ._errors import DimError, Error, UnsupportedOp
+from ._same_graph import same_graph
+from ._sizes import Sizes
+from ._tree import Arguments, flatten_arguments
+
+#: torch.export swaps global state while it runs.
+_LOCK = threading.RLock()
+_MAX_ATTEMPTS = 24
+#: They report what an attempt with other sizes cures.
+_NOISY = ("torch.fx.experimental.symbolic_shapes", "torch._export.non_strict_utils", "torch._subclasses.fake_tensor")
+
+
+@dataclass
+class Captured:
+    """One captured module. ``inputs[i]`` is the graph's placeholder of the i-th tensor input."""
+
+    arguments: Arguments
+    plan: DimPlan
+    program: Any
+    out_spec: pytree.TreeSpec
+    inputs: list[torch.fx.Node]
+    conditions: _guards.Conditions
+    symbols: dict[sympy.Symbol, tuple[int, int]]
+    fixed: list[str] = field(default_factory=list)
+    attempts: int = 1
+    milliseconds: float = 0.0
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        return self.program.graph
+
+    @property
+    def facts(self) -> list[sympy.Basic]:
+        return self.conditions.facts
+
+    def input_shape(self, i: int) -> tuple:
+        """The sizes of input ``i`` as torch sees them: ints and sympy expressions."""
+        return tuple(expression(size) for size in self.inputs[i].meta["val"].shape)
+
+    def simplify(self, expr):
+        return self.conditions.simplify(expr)
+
+
+def expression(size) -> int | sympy.Expr:
+    """The sympy expression of a SymInt; an int is itself."""
+    if isinstance(size, torch.SymInt):
+        expr = size.node.expr
+        return int(expr) if expr.is_number else expr
+    return size
+
+
+class _Entry(torch.nn.Module):
+    """The module with flat tensor arguments: other leaves of the call are constants."""
+
+    def __init__(self, module: torch.nn.Module, arguments: Arguments):
+        super().__init__()
+        self.module = module
+        self.arguments = arguments
+        self.training = module.training
+        self.seen: list[tuple] = []
+        self.out_spec: pytree.TreeSpec | None = None
+
+    def forward(self, *tensors):
+        self.seen = [tuple(t.shape) for t in tensors]
+        args, kwargs = self.arguments.rebuild(tensors)
+        leaves, self.out_spec = pytree.tree_flatten(self.module(*args, **kwargs))
+        return tuple(leaves)
+
+
+def capture(module: torch.nn.Module, args: tuple, kwargs: dict | None = None, dims=None) -> Captured:
+    """Captures ``module(*args, **kwargs)``; the parameters and buffers become inputs of the graph."""
+    start = time.perf_counter()
+    arguments, tensors = flatten_arguments(module, args, kwargs or {})
+    _check_examples(arguments, tensors)
+    plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
+    with _LOCK, _quiet(), torch.no_grad():
+        captured = _attempts(module, arguments, tensors, plan)
+    captured.milliseconds = (time.perf_counter() - start) * 1e3
+    return captured
+
+
+def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
+    from torch._subclasses import FakeTensor
+
+    for name, t in zip(arguments.tensor_names, tensors, strict=True):
+        if isinstance(t, FakeTensor) or t.is_meta:
+            raise Error(f"input {name}: a fake or meta tensor has no data; pass an example with data", code="E0703")
+        if t.layout is not torch.strided or t.is_quantized or t.is_nested:
+            raise Error(f"input {name}: expected a dense tensor, got layout {t.layout}, dtype {t.dtype}", code="E0703")
+
+
+def _attempts(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
+    sizes = Sizes(plan, [t.shape for t in tensors])
+    oblivious = True
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
+        entry = _Entry(module, arguments)
+        try:
+            program = _export(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
+        except Exception as error:
+            if not _is_shape_failure(error):
+                raise _capture_error(module, error) from error
+            if sizes.relax(str(error), _symbol_places(entry.seen)):
+                continue
+            if oblivious:
+                oblivious, sizes = False, Sizes(plan, [t.shape for t in tensors])
+                continue
+            raise _capture_error(module, error) from error
+        captured = _read(program, entry, arguments, plan, sizes)
+        if _repin(captured, sizes):
+            continue
+        captured.attempts = attempt
+        _settle_branches(captured, module, tensors, sizes)
+        _report_fixed(captured, sizes)
+        return captured
+    raise Error("the model could not be captured with other sizes than the example's", code="E0701")
+
+
+def _examples(tensors, shapes) -> list[torch.Tensor]:
+    """Stand-ins of the chosen sizes: capture looks at sizes and dtypes, never at values."""
+    return [t.detach() if tuple(t.shape) == shape else t.detach().new_zeros(shape)
+            for t, shape in zip(tensors, shapes, strict=True)]
+
+
+def _export(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool):
+    from torch.fx.experimental import _config
+
+    shapes = None
+    if sizes is not None:
+        auto = torch.export.Dim.AUTO
+        rows = [{axis: auto for axis in range(t.dim()) if sizes.dynamic(i, axis)} for i, t in enumerate(examples)]
+        shapes = {"tensors": tuple(rows)}
+    with _config.patch(backed_size_oblivious=oblivious):
+        return torch.export.export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
+
+
+@contextlib.contextmanager
+def _quiet():
+    """No garbage collection (it costs a tenth of the time) and no advice about our choice of sizes."""
+    collecting = gc.isenabled()
+    gc.disable()
+    loggers = [logging.getLogger(name) for name in _NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if collecting:
+            gc.enable()
+
+
+def _is_shape_failure(error: Exception) -> bool:
+    """Errors that other sizes may cure. What a model raises about its data or what torch cannot trace is not among them."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, KeyboardInterrupt)):
+        return False
+    return isinstance(error, (RuntimeError, ValueError, IndexError, TypeError, AssertionError, NotImplementedError))
+
+
+def _capture_error(module, error: Exception) -> Error:
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+    text = str(error).strip().splitlines()
+    first = text[0] if text else type(error).__name__
+    name = type(module).__name__
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
+        op = str(getattr(error, "func", "") or "")
+        return UnsupportedOp(f"{name} depends on values of its inputs: {op or first}", op=op or None,
+                             help="sizes and branches that depend on data are not compiled yet")
+    return Error(f"{name} could not be captured: {type(error).__name__}: {first}", code="E0701",
+                 help="the module must run eagerly on the example; the original error is the cause of this one")
+
+
+def _symbol_places(seen) -> dict[str, tuple[int, int]]:
+    places = {}
+    for t, shape in enumerate(seen):
+        for axis, size in enumerate(shape):
+            if isinstance(size, torch.SymInt):
+                places[str(size.node._expr)] = (t, axis)
+    return places
+
+
+def _read(program, entry: _Entry, arguments: Arguments, plan: DimPlan, sizes: Sizes) -> Captured:
+    user = set(program.graph_signature.user_inputs)
+    inputs = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in user]
+    conditions = _guards.Conditions()
+    for env in {id(e): e for n in inputs if (e := _shape_env(n)) is not None}.values():
+        conditions = _guards.read_conditions(env)
+    captured = Captured(arguments, plan, program, entry.out_spec, inputs, conditions, {})
+    for t in range(len(inputs)):
+        for axis, expr in enumerate(captured.input_shape(t)):
+            if isinstance(expr, sympy.Symbol):
+                captured.symbols.setdefault(expr, (t, axis))
+    return captured
+
+
+def _shape_env(node):
+    mode = getattr(node.meta.get("val"), "fake_mode", None)
+    return mode.shape_env if mode is not None else None
+
+
+def _repin(captured: Captured, sizes: Sizes) -> bool:
+    """The model fixed a dimension at a size that is not the user's: keep the user's there and capture again."""
+    again = False
+    for c in list(sizes.classes):
+        for t, axis in list(c.members):
+            if c.changed and not c.fixed and isinstance(captured.input_shape(t)[axis], int):
+                again |= sizes.pin(t, axis)
+    return again
+
+
+def _report_fixed(captured: Captured, sizes: Sizes) -> None:
+    names = captured.arguments.tensor_names
+    for t, row in enumerate(captured.plan.axes):
+        for axis, what in enumerate(row):
+            size = captured.input_shape(t)[axis]
+            if isinstance(what, int) or not isinstance(size, int):
+                continue
+            if isinstance(what, Dim):
+                raise DimError(f"{what.name} (axis {axis} of {names[t]}) is declared dynamic, and the model works only for "
+                               f"{what.name} == {size}", code="E0707", dims=[what.name])
+            captured.fixed.append(f"{names[t]} axis {axis} == {size}")
+
+
+def _settle_branches(captured: Captured, module, tensors, sizes: Sizes) -> None:
+    """A branch of the model that keeps 0 or 1 away stays a fact only if the graph for 0 or 1 is another one."""
+    branches = captured.conditions.branches
+    captured.conditions.branches = []
+    if not branches:
+        return
+    causal_free = not any(_is_causal(n) for n in captured.graph.nodes)
+    branches = [b for b in branches if not _guards.harmless_branch(b[1], b[2], causal_free)]
+    symbols = sorted({s for expr, _, _ in branches for s in expr.free_symbols}, key=str)
+    kept = {s: low for s in symbols if (low := _lowest_valid(captured, module, tensors, sizes, s, branches))}
+    captured.conditions.facts += [sympy.Ge(s, low, evaluate=False) for s, low in kept.items()]
+
+
+def _is_causal(node) -> bool:
+    if node.target is not torch.ops.aten.scaled_dot_product_attention.default:
+        return False
+    causal = node.kwargs.get("is_causal", node.args[5] if len(node.args) > 5 else False)
+    query, key = node.args[0].meta["val"], node.args[1].meta["val"]
+    return bool(causal) and expression(query.shape[-2]) != expression(key.shape[-2])
+
+
+def _lowest_valid(captured, module, tensors, sizes: Sizes, symbol, branches) -> int:
+    """The smallest size from which on the captured graph is known to be the model's: 0, 1 or 2."""
+    taken = {size: tuple(expr.xreplace({symbol: sympy.Integer(size)}) == sympy.true for expr, _, _ in branches)
+             for size in (0, 1)}
+    if not _same_graph_at(captured, module, tensors, sizes, symbol, 1):
+        return 2
+    if taken[0] != taken[1] and not _same_graph_at(captured, module, tensors, sizes, symbol, 0):
+        return 1
+    return 0
+
+
+def _same_graph_at(captured, module, tensors, sizes: Sizes, symbol, size: int) -> bool:
+    """Captures again with ``size`` for ``symbol`` and compares."""
+    if symbol not in captured.symbols:
+        return False
+    shapes = sizes.capture_shapes()
+    values = {s: shapes[t][axis] for s, (t, axis) in captured.symbols.items()} | {symbol: size}
+    concrete = []
+    for t in range(len(captured.inputs)):
+        at = [expr if isinstance(expr, int) else expr.xreplace(values) for expr in captured.input_shape(t)]
+        if not all(isinstance(x, int) or x.is_Integer for x in at):
+            return False
+        concrete.append(tuple(int(x) for x in at))
+    try:
+        static = _export(_Entry(module, captured.arguments), _examples(tensors, concrete), None, False)
+    except Exception:
+        return False
+    return same_graph(captured.graph, static.graph, values)

@@ -1,0 +1,135 @@
+"""What capture learned about sizes: the conditions of torch's shape environment as facts of disc.
+
+Conditions come from two places. One that torch's own code asked for (broadcasting, reshape, layout) is a need of the op, or a
+choice between two equal ways of computing it. One that Python code of the model asked for chose a branch of the model.
+
+- An equality, a divisibility or a bound is kept: it is checked at each call.
+- A condition that only keeps sizes 0 and 1 away (``s > 1``, ``Ne(s, 1)``) is dropped when torch asked for it, and listed in
+  ``branches`` when the model did: the caller proves that the branch makes no difference, or keeps it as a bound.
+- A comparison of two sizes by order or by "not equal" that torch asked for is a choice of layout, and is dropped.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+from dataclasses import dataclass, field
+
+import sympy
+import torch
+from torch.utils._sympy import functions as tsf
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+#: Python code inside torch that branches like a model does.
+_MODEL_LIKE = (os.path.join(_TORCH, "nn") + os.sep,)
+
+
+@dataclass
+class Conditions:
+    """``facts`` are relations over shape-environment symbols; ``branches`` are conditions of the model that exclude 0 or 1 only."""
+
+    facts: list[sympy.Basic] = field(default_factory=list)
+    branches: list[tuple[sympy.Basic, str, int]] = field(default_factory=list)
+    substitutions: dict[sympy.Basic, sympy.Basic] = field(default_factory=dict)
+
+    def simplify(self, expr):
+        """``expr`` with what the facts say about minima and maxima."""
+        return expr.xreplace(self.substitutions) if self.substitutions else expr
+
+
+def read_conditions(shape_env) -> Conditions:
+    out = Conditions()
+    for guard in shape_env.guards:
+        frame = getattr(guard.sloc, "framework_loc", None)
+        filename, line = getattr(frame, "filename", ""), getattr(frame, "lineno", 0) or 0
+        for expr in _conjuncts(_resolved(guard.expr, shape_env.replacements)):
+            _sort(expr, _asked_by_torch(filename), filename, line, out)
+    out.facts = list(dict.fromkeys(f for f in (_settled(out.simplify(f)) for f in out.facts) if f not in (sympy.true, True)))
+    return out
+
+
+def _resolved(expr, replacements: dict):
+    """Symbols that were proved equal to others are gone from the graph; they go from the facts too."""
+    for _ in range(len(replacements) + 1):
+        after = expr.xreplace(replacements)
+        if after == expr:
+            break
+        expr = after
+    return expr
+
+
+def _conjuncts(expr):
+    return expr.args if isinstance(expr, sympy.And) else (expr,)
+
+
+def _asked_by_torch(filename: str) -> bool:
+    return filename.startswith(_TORCH) and not filename.startswith(_MODEL_LIKE)
+
+
+def _sort(expr, by_torch: bool, filename: str, line: int, out: Conditions) -> None:
+    if expr in (sympy.true, True):
+        return
+    if (bound := _min_bound(expr)) is not None:
+        out.facts.append(bound[0])
+        out.substitutions[bound[1]] = bound[2]
+        return
+    if isinstance(expr, sympy.Or) and by_torch:
+        return  # one of two ways to compute the same; the way taken leaves its own equality
+    if excludes_only_small(expr):
+        if not by_torch:
+            out.branches.append((expr, filename, line))
+        return
+    if by_torch and (isinstance(expr, sympy.Ne) or (_is_order(expr) and len(expr.free_symbols) > 1)):
+        return
+    out.facts.append(expr)
+
+
+def _min_bound(expr):
+    """``Eq(s, Min(c, s))`` as ``(s <= c, Min(c, s), s)``."""
+    if not isinstance(expr, sympy.Eq):
+        return None
+    for a, b in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
+        if isinstance(b, (sympy.Min, tsf.Min)) and a in b.args and len(b.args) == 2:
+            other = next(x for x in b.args if x != a)
+            return sympy.Le(a, other), b, a
+        if isinstance(b, (sympy.Max, tsf.Max)) and a in b.args and len(b.args) == 2:
+            other = next(x for x in b.args if x != a)
+            return sympy.Ge(a, other), b, a
+    return None
+
+
+def _settled(expr):
+    """Drops what holds for every size: dims are at least 0."""
+    if isinstance(expr, sympy.Ge) and expr.rhs == 0 and expr.lhs.is_nonnegative:
+        return sympy.true
+    return expr
+
+
+def _is_order(expr) -> bool:
+    return isinstance(expr, (sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le))
+
+
+def excludes_only_small(expr) -> bool:
+    """The condition holds for all sizes of at least 2 and fails for some size 0 or 1."""
+    symbols = sorted(expr.free_symbols, key=str)
+    if isinstance(expr, sympy.Ne):
+        small = expr.rhs if expr.rhs.is_number else expr.lhs
+        return small in (0, 1) and bool(symbols)
+    if not _is_order(expr) or len(symbols) != 1:
+        return False
+    return all(_holds(expr, symbols[0], size) for size in (2, 3, 4, 7, 64, 1 << 20))
+
+
+def _holds(expr, symbol, size: int) -> bool:
+    return bool(expr.xreplace({symbol: sympy.Integer(size)}) == sympy.true)
+
+
+def harmless_branch(filename: str, line: int, causal_free: bool) -> bool:
+    """Branches of well-known libraries whose two sides compute the same at length 0 and 1.
+
+    transformers asks ``q_length > 1`` only to switch causal masking off for one query: nothing changes where no
+    attention is causal.
+    """
+    source = linecache.getline(filename, line)
+    return causal_free and re.search(r"is_causal = (query\.shape\[2\]|q_length) > 1 and ", source) is not None

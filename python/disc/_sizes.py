@@ -1,0 +1,147 @@
+"""Which sizes the example gets for capture.
+
+torch.export specialises a dimension of size 0 or 1, and a branch of the model may take equal sizes for a law. So the model is
+captured with sizes of our choice: at least 2, the user's own where possible, and different for dimensions that nobody called equal.
+
+A *class* is a set of axes that get one size: axes with one declared name, or axes with one example size in different tensors
+(the k-th axis of that size in each). Classes are merged, or pinned to the user's size, when the model refuses a choice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ._dims import Dim, DimPlan
+
+#: Sizes that models rarely contain, so that an error message points back to one class.
+_FRESH = (5, 3, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
+
+
+@dataclass
+class SizeClass:
+    user: int
+    members: list[tuple[int, int]]
+    declared: Dim | None = None
+    pinned: bool = False
+    size: int = 0
+
+    @property
+    def changed(self) -> bool:
+        return self.size != self.user
+
+    @property
+    def fixed(self) -> bool:
+        """The model accepts nothing but the user's 0 or 1 here."""
+        return self.pinned and self.user < 2
+
+
+class Sizes:
+    """The sizes of one capture attempt. ``relax`` makes the next attempt out of an error of torch.export."""
+
+    def __init__(self, plan: DimPlan, shapes: Sequence[Sequence[int]]):
+        self.plan = plan
+        self.shapes = [tuple(int(s) for s in shape) for shape in shapes]
+        self.classes = self._partition()
+        self._single: int | None = None
+        self._choose()
+
+    def _partition(self) -> list[SizeClass]:
+        classes: dict[object, SizeClass] = {}
+        for t, row in enumerate(self.plan.axes):
+            seen: dict[int, int] = {}
+            for axis, what in enumerate(row):
+                size = self.shapes[t][axis]
+                if isinstance(what, int):
+                    continue
+                key: object = what.name if what else (size, seen.get(size, 0))
+                if what is None:
+                    seen[size] = seen.get(size, 0) + 1
+                found = classes.setdefault(key, SizeClass(size, [], what))
+                found.members.append((t, axis))
+        return list(classes.values())
+
+    def _choose(self) -> None:
+        taken = {size for row, shape in zip(self.plan.axes, self.shapes, strict=True)
+                 for what, size in zip(row, shape, strict=True) if isinstance(what, int)}
+        # The user's own sizes go first: a fresh size never takes one of them away.
+        for c in sorted(self.classes, key=lambda c: (not c.pinned, c.user < 2)):
+            c.size = c.user if c.pinned or (c.user >= 2 and c.user not in taken) else self._fresh(c, taken)
+            taken.add(c.size)
+
+    def _fresh(self, c: SizeClass, taken: set[int]) -> int:
+        step = c.declared.multiple_of if c.declared else 1
+        low = max(c.declared.min if c.declared else 0, 2)
+        high = c.declared.max if c.declared and c.declared.max is not None else None
+        near = [c.user - step, c.user + step, c.user - 2 * step, c.user + 2 * step] if c.user >= 4 else []
+        for size in [*near, *(p * step for p in _FRESH), *range(low, low + 64 * step)]:
+            if size >= low and size % step == 0 and size not in taken and (high is None or size <= high):
+                return size
+        return c.user
+
+    def capture_shapes(self) -> list[tuple[int, ...]]:
+        shapes = [list(shape) for shape in self.shapes]
+        for c in self.classes:
+            for t, axis in c.members:
+                shapes[t][axis] = c.size
+        return [tuple(shape) for shape in shapes]
+
+    def dynamic(self, t: int, axis: int) -> bool:
+        return any((t, axis) in c.members and not c.fixed for c in self.classes)
+
+    def class_of(self, t: int, axis: int) -> SizeClass | None:
+        return next((c for c in self.classes if (t, axis) in c.members), None)
+
+    def relax(self, message: str, symbols: dict[str, tuple[int, int]]) -> bool:
+        """Gives way where ``message`` points to; False when nothing is left to try.
+
+        ``symbols`` says which input axis a symbol of the message is.
+        """
+        changed = [c for c in self.classes if c.changed and not c.pinned]
+        if not changed:
+            return False
+        named = self._mentioned(message, symbols)
+        suspects = [c for c in changed if any(c is n for n in named)]
+        if twins := _same_size(suspects, named):
+            self._merge(*twins)
+        elif suspects:
+            for c in suspects:
+                c.pinned = True
+        else:
+            changed[0].pinned = True
+        self._choose()
+        return True
+
+    def pin(self, t: int, axis: int) -> bool:
+        """Keeps the user's size on an axis that the model fixed; False if it already has it."""
+        c = self.class_of(t, axis)
+        if c is None or c.pinned:
+            return False
+        if len(c.members) > 1 and c.declared is None:
+            c.members.remove((t, axis))
+            self.classes.append(SizeClass(c.user, [(t, axis)], None, True))
+        else:
+            c.pinned = True
+        self._choose()
+        return True
+
+    def _mentioned(self, message: str, symbols: dict[str, tuple[int, int]]) -> list[SizeClass]:
+        words = set(re.findall(r"[A-Za-z_]\w*|\d+", message))
+        hit = [c for name, place in symbols.items() if name in words and (c := self.class_of(*place))]
+        hit += [c for c in self.classes if str(c.size) in words]
+        return list({id(c): c for c in hit}.values())
+
+    def _merge(self, a: SizeClass, b: SizeClass) -> None:
+        a.members += b.members
+        a.declared = a.declared or b.declared
+        self.classes = [c for c in self.classes if c is not b]
+
+
+def _same_size(suspects: list[SizeClass], named: list[SizeClass]) -> tuple[SizeClass, SizeClass] | None:
+    """Two classes of the message that had one size in the example: the model wants them equal."""
+    for a in named:
+        for b in suspects:
+            if a is not b and a.user == b.user and not (a.declared and b.declared):
+                return a, b
+    return None
