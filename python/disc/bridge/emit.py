@@ -1,0 +1,340 @@
+"""``Emitter``: the one door from the tables to the compiler's builder.
+
+Every op of the compiler that the tables use has one method here, so that names and attributes of ops live in this file alone.
+Element types and shapes follow torch: broadcasting, promotion, Python numbers. The meaning of framework ops is in the tables.
+
+Conventions: ``x, y`` are values (they have ``shape`` and ``dtype``); a *scalar* is a Python number, a size, or ``Number``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._errors import UnsupportedOp
+from . import sizes, types
+from .sizes import same
+
+_NUMPY = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i8": np.int8, "i16": np.int16, "i32": np.int32,
+          "i64": np.int64, "u8": np.uint8, "i1": np.bool_, "bf16": np.float32}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of Python that depends on sizes, such as ``math.sqrt(x.shape[0])``: a value of rank 0 and type f64 or i64."""
+
+    value: Any
+
+
+class Emitter:
+    """Emits ops for the node of the framework graph that is being converted."""
+
+    def __init__(self, builder, expressions: sizes.Expressions):
+        self.builder = builder
+        self.expressions = expressions
+        self.meta: Any = None
+
+    # What the framework says about the result of the node.
+
+    @property
+    def out(self):
+        """The first result as the framework describes it."""
+        return self.meta[0] if isinstance(self.meta, (tuple, list)) else self.meta
+
+    @property
+    def dtype(self) -> str:
+        return types.name_of(self.out.dtype)
+
+    @property
+    def shape(self) -> list:
+        return self.shape_of(self.out)
+
+    def shape_of(self, tensor) -> list:
+        return self.expressions.shape(tensor.shape)
+
+    def unsupported(self, reason: str, help: str | None = None) -> UnsupportedOp:
+        """The error for an op whose arguments here cannot be compiled."""
+        return UnsupportedOp(reason, help=help)
+
+    # Values out of scalars.
+
+    def op(self, name: str, *operands, result=None, **attrs):
+        """``result``: (shape, dtype) where the op needs it stated."""
+        if result is not None:
+            return self.builder.op(name, list(operands), result_types=[result], **attrs)
+        return self.builder.op(name, list(operands), **attrs)
+
+    def full(self, value, shape, dtype: str):
+        """A constant with all elements equal."""
+        literal = np.asarray(_castable(value, dtype)).astype(_NUMPY[dtype])
+        return self.builder.constant(literal, dims=list(shape), dtype=dtype)
+
+    def tensor(self, values: torch.Tensor):
+        """A constant with the values of a torch tensor."""
+        return self.builder.constant(values.detach().contiguous(), dims=list(values.shape), dtype=types.name_of(values.dtype))
+
+    def lift(self, x, dtype: str | None = None):
+        """A value out of a value or a scalar, in ``dtype`` if given."""
+        if isinstance(x, Number):
+            x = x.value
+        elif isinstance(x, (bool, int, float)):
+            return self.full(x, [], dtype or types.scalar_type(x))
+        elif not is_value(x):
+            x = self.builder.dim(x)
+        return self.convert(x, dtype) if dtype else x
+
+    def type_of(self, x) -> str:
+        return types.scalar_type(x) if isinstance(x, (bool, int, float)) else x.dtype if is_value(x) else "i64"
+
+    def promoted_type(self, *xs) -> str:
+        groups: tuple[list, list, list] = ([], [], [])
+        for x in xs:
+            if isinstance(x, Number):
+                groups[2].append(types.default_float() if x.value.dtype in types.FLOATS else "i64")
+            elif is_value(x):
+                groups[0 if len(x.shape) else 1].append(x.dtype)
+            else:
+                groups[2].append(self.type_of(x))
+        return types.promote(*groups)
+
+    def promote(self, *xs, floating: bool = False) -> list:
+        """Values of the type that torch computes in; ``floating``: at least torch's default float."""
+        dtype = self.promoted_type(*xs)
+        if floating and dtype not in types.FLOATS:
+            dtype = types.default_float()
+        return [self.lift(x, dtype) for x in xs]
+
+    # Element-wise ops.
+
+    def convert(self, x, dtype: str):
+        if x.dtype == dtype:
+            return x
+        if dtype == "i1":
+            return self.compare("NE", x, self.full(0, x.shape, x.dtype))
+        return self.op("convert", x, dtype=dtype)
+
+    def wide(self, x):
+        """f16 and bf16 as f32: torch computes in f32 and rounds once."""
+        return self.convert(x, "f32") if x.dtype in types.HALVES else x
+
+    def widened(self, f, *xs):
+        """``f`` of ``xs`` computed in f32 where these are f16 or bf16, in their type again."""
+        if xs[0].dtype not in types.HALVES:
+            return f(*xs)
+        return self.convert(f(*(self.wide(x) for x in xs)), xs[0].dtype)
+
+    def map(self, name: str, *xs, **attrs):
+        """An element-wise op on values that are broadcast to one shape."""
+        return self.op(name, *self.together(*xs), **attrs)
+
+    def together(self, *xs) -> list:
+        shape = self.common_shape(*xs)
+        return [self.expand(x, shape) for x in xs]
+
+    def compare(self, direction: str, x, y):
+        return self.map("compare", x, y, direction=direction)
+
+    def select(self, pred, x, y):
+        return self.map("select", pred, x, y)
+
+    def maximum(self, x, y):
+        return self.map("maximum", x, self._like(y, x))
+
+    def minimum(self, x, y):
+        return self.map("minimum", x, self._like(y, x))
+
+    def add(self, x, y):
+        return self.map("or" if x.dtype == "i1" else "add", x, self._like(y, x))
+
+    def sub(self, x, y):
+        return self.map("subtract", x, self._like(y, x))
+
+    def mul(self, x, y):
+        return self.map("and" if x.dtype == "i1" else "multiply", x, self._like(y, x))
+
+    def div(self, x, y):
+        return self.map("divide", x, self._like(y, x))
+
+    def neg(self, x):
+        return self.op("negate", x)
+
+    def is_nan(self, x):
+        return self.op("is_nan", x) if x.dtype in types.FLOATS else self.full(False, x.shape, "i1")
+
+    def _like(self, y, x):
+        return y if is_value(y) else self.lift(y, x.dtype)
+
+    # Shapes.
+
+    def common_shape(self, *xs) -> list:
+        """The broadcast shape; of two sizes that are not provably equal, that of the framework's result decides."""
+        rank = max(len(x.shape) for x in xs)
+        hint = self.shape if isinstance(self.out, torch.Tensor) and len(self.out.shape) == rank else None
+        shape = []
+        for axis in range(rank):
+            own = [x.shape[axis - rank + len(x.shape)] for x in xs if axis >= rank - len(x.shape)]
+            shape.append(self._common_size(own, hint[axis] if hint else None))
+        return shape
+
+    def common_batch(self, x, y, rank: int) -> list:
+        """The broadcast of all axes but the last two."""
+        shapes = [[1] * (rank - len(t.shape)) + list(t.shape[:-2]) for t in (x, y)]
+        hint = self.shape if len(self.out.shape) == rank else None
+        return [self._common_size(pair, hint[i] if hint else None) for i, pair in enumerate(zip(*shapes, strict=True))]
+
+    @staticmethod
+    def _common_size(sizes_, hint):
+        result: Any = 1
+        for size in sizes_:
+            if same(size, 1) or same(size, result):
+                continue
+            if same(result, 1) or (hint is not None and same(size, hint)):
+                result = size
+        return result
+
+    def expand(self, x, shape):
+        """Numpy-style broadcasting to ``shape``."""
+        rank = len(shape)
+        return self.broadcast(x, shape, list(range(rank - len(x.shape), rank)))
+
+    def broadcast(self, x, shape, dims: list[int]):
+        """``dims[i]`` is the axis of the result that axis ``i`` of ``x`` becomes."""
+        shape = list(shape)
+        if len(x.shape) == len(shape) and all(same(a, b) for a, b in zip(x.shape, shape, strict=True)):
+            return x
+        return self.op("broadcast_in_dim", x, result=(shape, x.dtype), dims=list(dims))
+
+    def reshape(self, x, shape):
+        shape = list(shape)
+        if len(shape) == len(x.shape) and all(same(a, b) for a, b in zip(x.shape, shape, strict=True)):
+            return x
+        return self.op("reshape", x, result=(shape, x.dtype))
+
+    def unsqueeze(self, x, *axes: int):
+        """New axes of size 1 at these places of the result."""
+        rank = len(x.shape) + len(axes)
+        wanted = {axis % rank for axis in axes}
+        rest = iter(x.shape)
+        return self.reshape(x, [1 if i in wanted else next(rest) for i in range(rank)])
+
+    def squeeze(self, x, *axes: int):
+        gone = {axis % len(x.shape) for axis in axes}
+        return self.reshape(x, [size for i, size in enumerate(x.shape) if i not in gone])
+
+    def transpose(self, x, dims):
+        dims = list(dims)
+        return x if dims == sorted(dims) else self.op("transpose", x, dims=dims)
+
+    def move(self, x, source: int, target: int):
+        """Axis ``source`` goes to place ``target``."""
+        rank = len(x.shape)
+        dims = [i for i in range(rank) if i != source % rank]
+        dims.insert(target % rank, source % rank)
+        return self.transpose(x, dims)
+
+    def iota(self, shape, axis: int, dtype: str):
+        if dtype == "i1":
+            return self.convert(self.iota(shape, axis, "i32"), "i1")
+        return self.op("iota", result=(list(shape), dtype), dim=axis)
+
+    def slice(self, x, axis: int, start, limit, stride: int = 1):
+        """``x[start:limit:stride]`` of one axis; the bounds are in range."""
+        rank = len(x.shape)
+        if stride == 1 and same(start, 0) and same(limit, x.shape[axis]):
+            return x
+        starts, limits, strides = [0] * rank, list(x.shape), [1] * rank
+        starts[axis], limits[axis], strides[axis] = start, limit, stride
+        return self.op("slice", x, start=starts, limit=limits, strides=strides)
+
+    def concatenate(self, xs, axis: int):
+        return xs[0] if len(xs) == 1 else self.op("concatenate", *xs, dim=axis)
+
+    def reverse(self, x, axes):
+        return self.op("reverse", x, dims=list(axes)) if axes else x
+
+    def pad(self, x, value, low, high, interior=None):
+        """Constant padding; negative amounts crop."""
+        rank = len(x.shape)
+        return self.op("pad", x, self._like(value, x), low=list(low), high=list(high), interior=list(interior or [0] * rank))
+
+    # Contractions, reductions, windows.
+
+    def dot(self, x, y, *, batching=((), ()), contracting, dtype: str | None = None):
+        """Result axes: batch, free axes of ``x``, free axes of ``y``. ``dtype``: the type of the result."""
+        attrs = {"lhs_batching": list(batching[0]), "rhs_batching": list(batching[1]),
+                 "lhs_contracting": list(contracting[0]), "rhs_contracting": list(contracting[1])}
+        if dtype is None or dtype == x.dtype:
+            return self.op("dot_general", x, y, **attrs)
+        free = [x.shape[i] for i in batching[0]]
+        free += [s for i, s in enumerate(x.shape) if i not in (*batching[0], *contracting[0])]
+        free += [s for i, s in enumerate(y.shape) if i not in (*batching[1], *contracting[1])]
+        return self.op("dot_general", x, y, result=(free, dtype), **attrs)
+
+    def reduce(self, x, axes, how: str, keepdim: bool = False):
+        """``how``: add, multiply, maximum, minimum, and, or."""
+        axes = sorted(axis % len(x.shape) for axis in axes)
+        result = self.op("reduce", x, dims=axes, applies=how) if axes else x
+        return self.unsqueeze(result, *axes) if keepdim and axes else result
+
+    def sum(self, x, axes, keepdim: bool = False):
+        return self.reduce(x, axes, "add", keepdim)
+
+    def cumulative(self, x, axis: int, how: str):
+        return self.op("cumulative", x, dim=axis, applies=how)
+
+    def reduce_window(self, x, how: str, window, strides, padding, dilation=None):
+        """``padding``: (low, high) per axis."""
+        rank = len(x.shape)
+        return self.op("reduce_window", x, applies=how, window=list(window), strides=list(strides),
+                       dilation=list(dilation or [1] * rank), low=[p[0] for p in padding], high=[p[1] for p in padding])
+
+    def convolution(self, x, w, *, strides, padding, lhs_dilation, rhs_dilation, groups: int):
+        """x is [N, C, spatial...], w [O, C / groups, spatial...]."""
+        return self.op("convolution", x, w, strides=list(strides), low=[p[0] for p in padding], high=[p[1] for p in padding],
+                       lhs_dilation=list(lhs_dilation), rhs_dilation=list(rhs_dilation), groups=groups)
+
+    # Indexing. ``bounds``: "check" fails the call, "clamp" takes the nearest element.
+
+    def take(self, x, axis: int, index, bounds: str = "check"):
+        """The elements ``index`` of one axis, as ``numpy.take``."""
+        rank, depth = len(x.shape), len(index.shape)
+        offset = [i if i < axis else i + depth - 1 for i in range(rank) if i != axis]
+        window = [1 if i == axis else size for i, size in enumerate(x.shape)]
+        return self.gather(x, index, offset_dims=offset, collapsed=[axis], index_map=[axis], vector_dim=depth, window=window,
+                           bounds=bounds)
+
+    def gather(self, x, index, *, offset_dims, collapsed, index_map, vector_dim: int, window, bounds: str = "check",
+               batching=((), ())):
+        return self.op("gather", x, index, offset_dims=list(offset_dims), collapsed_slice_dims=list(collapsed),
+                       operand_batching_dims=list(batching[0]), start_indices_batching_dims=list(batching[1]),
+                       start_index_map=list(index_map), index_vector_dim=vector_dim, slice_sizes=list(window), bounds=bounds)
+
+    def scatter(self, x, index, updates, *, window_dims, inserted, index_map, vector_dim: int, how: str, bounds: str = "check"):
+        """``how``: overwrite, add, multiply, maximum, minimum."""
+        return self.op("scatter", x, index, updates, update_window_dims=list(window_dims), inserted_window_dims=list(inserted),
+                       scatter_dims_to_operand_dims=list(index_map), index_vector_dim=vector_dim, applies=how, bounds=bounds)
+
+    def sort(self, xs, axis: int, descending: bool = False):
+        """Sorts ``xs[0]`` stably along one axis, NaN as greatest; the others follow it."""
+        result = self.op("sort", *xs, dim=axis, descending=descending)
+        return list(result) if isinstance(result, (list, tuple)) else [result]
+
+    def top_k(self, x, k):
+        """The ``k`` greatest of the last axis, NaN as greatest, and their places (i64)."""
+        return tuple(self.op("top_k", x, k=k))
+
+
+def is_value(x) -> bool:
+    return hasattr(x, "dtype") and hasattr(x, "shape")
+
+
+def _castable(value, dtype: str):
+    """torch wraps an integer that is too large for an integer type."""
+    if dtype in types.INTS and isinstance(value, (int, float)) and not isinstance(value, bool):
+        width = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "u8": 8}[dtype]
+        value = int(value) & ((1 << width) - 1)
+        return value - (1 << width) if dtype != "u8" and value >= 1 << (width - 1) else value
+    return value

@@ -1,0 +1,114 @@
+"""Sizes as torch knows them (ints, SymInts, sympy) become dim expressions of the compiler.
+
+The dims of the compiler support ``+ - * // %``, ``.min`` and ``.max``; ints stay ints where everything is constant.
+"""
+
+from __future__ import annotations
+
+import sympy
+import torch
+from torch.utils._sympy import functions as tsf
+
+from .._errors import UnsupportedOp
+
+Size = object  # an int, or a dim of the compiler
+
+
+def is_int(size) -> bool:
+    return isinstance(size, int)
+
+
+def least(a, b):
+    """The lesser of two sizes."""
+    if is_int(a) and is_int(b):
+        return min(a, b)
+    return a if same(a, b) else (b.min(a) if is_int(a) else a.min(b))
+
+
+def greatest(a, b):
+    """The greater of two sizes."""
+    if is_int(a) and is_int(b):
+        return max(a, b)
+    return a if same(a, b) else (b.max(a) if is_int(a) else a.max(b))
+
+
+def same(a, b) -> bool:
+    """Whether two sizes are one expression."""
+    return bool(a == b)
+
+
+def product(sizes):
+    result = 1
+    for size in sizes:
+        result = result * size
+    return result
+
+
+class Expressions:
+    """Translates sympy expressions over the symbols of a shape environment."""
+
+    def __init__(self, simplify=lambda expr: expr):
+        self.symbols: dict[sympy.Symbol, object] = {}
+        self._simplify = simplify
+        self._known: dict[sympy.Basic, object] = {}
+
+    def bind(self, symbol: sympy.Symbol, dim) -> None:
+        self.symbols[symbol] = dim
+
+    def size(self, value):
+        """``value`` is an int, a SymInt or a sympy expression."""
+        if isinstance(value, torch.SymInt):
+            value = value.node.expr
+        if isinstance(value, int):
+            return value
+        if value.is_Integer:
+            return int(value)
+        if value not in self._known:
+            self._known[value] = self._translate(self._simplify(value))
+        return self._known[value]
+
+    def shape(self, sizes) -> list:
+        return [self.size(size) for size in sizes]
+
+    def _translate(self, e):
+        if e.is_Integer:
+            return int(e)
+        if isinstance(e, sympy.Symbol):
+            if e not in self.symbols:
+                raise UnsupportedOp(f"the size {e} depends on data", help="sizes that depend on data are not compiled yet")
+            return self.symbols[e]
+        for kind, build in _FORMS:
+            if isinstance(e, kind):
+                return build([self._translate(arg) for arg in e.args])
+        raise UnsupportedOp(f"the size expression {e} is not supported")
+
+
+def _fold(f):
+    def build(args):
+        result = args[0]
+        for arg in args[1:]:
+            result = f(result, arg)
+        return result
+
+    return build
+
+
+def _power(args):
+    base, exponent = args
+    if not is_int(exponent) or exponent < 0:
+        raise UnsupportedOp(f"the size expression {base}**{exponent} is not supported")
+    return product([base] * exponent)
+
+
+_FORMS = (
+    (sympy.Add, _fold(lambda a, b: a + b)),
+    (sympy.Mul, _fold(lambda a, b: a * b)),
+    ((sympy.Pow, tsf.PowByNatural), _power),
+    (tsf.FloorDiv, lambda a: a[0] // a[1]),
+    ((tsf.Mod, tsf.PythonMod, sympy.Mod), lambda a: a[0] % a[1]),
+    (tsf.CeilDiv, lambda a: (a[0] + a[1] - 1) // a[1]),
+    (tsf.ModularIndexing, lambda a: (a[0] // a[1]) % a[2]),
+    ((tsf.Min, sympy.Min), _fold(least)),
+    ((tsf.Max, sympy.Max), _fold(greatest)),
+    ((tsf.Identity, tsf.CeilToInt, tsf.FloorToInt, tsf.TruncToInt), lambda a: a[0]),
+)

@@ -1,0 +1,390 @@
+"""The bridge of torch: a captured FX graph becomes ops of the compiler.
+
+The meaning of each op is one entry of ``TABLE``: a function of the emitter and the arguments of the overload, made of the entries of
+its family (``torch_elementwise`` and its neighbours). Here is the walk over the graph: inputs, weights, shape arithmetic, inlined
+regions, outputs, and the report of everything that has no entry.
+
+Invariants:
+
+- sizes come from the shape environment of the capture, never from an example;
+- a value is converted once; where the graph writes in place, ``torch_alias`` says what a later reader sees;
+- every unsupported op of a graph is reported in one error.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy import functions as tsf
+
+
+from .._dims import Dim
+from .._errors import Error, UnsupportedOp
+from . import (
+    sizes,
+    torch_create,
+    torch_elementwise,
+    torch_index,
+    torch_matmul,
+    torch_norm,
+    torch_reduce,
+    torch_shape,
+    torch_window,
+    types,
+)
+from .emit import Emitter, Number, is_value
+from .torch_alias import Aliases
+
+FAMILIES = (torch_elementwise, torch_shape, torch_create, torch_reduce, torch_matmul, torch_norm, torch_window, torch_index)
+#: Overload -> function of the emitter and the overload's arguments.
+TABLE = {name: entry for family in FAMILIES for name, entry in family.TABLE.items()}
+
+#: Ops without a result that anyone reads: conditions that capture has already proved or turned into facts.
+_CHECKS = ("aten._assert_scalar.default", "aten._assert_async.msg", "aten._assert_tensor_metadata.default",
+           "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default", "aten._assert_async.default")
+_INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+
+
+@dataclass
+class Program:
+    """What the walk leaves beside the ops in the builder."""
+
+    weights: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+    #: One per leaf of the module's result: an index into the outputs, or a constant.
+    outputs: list[tuple[str, Any]] = field(default_factory=list)
+    dims: list[list[str]] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
+    #: Conditions that the compiler's facts cannot say, with their text: checked in Python at each call.
+    checks: list[tuple[sympy.Basic, str]] = field(default_factory=list)
+    operations: int = 0
+
+
+class _Missing:
+    """Stands for the result of an unsupported op, so that the walk can go on and find the others."""
+
+
+MISSING = _Missing()
+
+
+def convert(captured, builder) -> Program:
+    """Emits ``captured`` into ``builder``.
+
+    Raises UnsupportedOp, which names all ops without an entry.
+    """
+    program = Program()
+    expressions = sizes.Expressions(captured.simplify)
+    emitter = Emitter(builder, expressions)
+    walk = _Walk(captured, emitter, program)
+    _declare_inputs(captured, builder, expressions, walk, program)
+    _declare_facts(captured, builder, expressions, program)
+    _bind_weights(captured, emitter, walk, program)
+    walk.run(captured.graph)
+    walk.raise_if_missing()
+    _finish(captured, walk, builder, program)
+    return program
+
+
+# Inputs and facts.
+
+
+def _declare_inputs(captured, builder, expressions, walk, program: Program) -> None:
+    shapes = [captured.input_shape(i) for i in range(len(captured.inputs))]
+    names = _dim_names(captured, shapes)
+    deferred = []
+    for i, (node, shape) in enumerate(zip(captured.inputs, shapes, strict=True)):
+        row = [size if isinstance(size, int) else names[i][axis] for axis, size in enumerate(shape)]
+        dtype = types.name_of(node.meta["val"].dtype)
+        value = builder.input(captured.arguments.tensor_names[i], row, dtype)
+        program.dims.append([str(d) for d in row])
+        walk.values[node] = value
+        for axis, expr in enumerate(shape):
+            if isinstance(expr, sympy.Symbol):
+                expressions.symbols.setdefault(expr, value.shape[axis])
+            elif not isinstance(expr, int):
+                deferred.append((expr, value.shape[axis]))
+    for expr, dim in deferred:
+        _relate(expr, dim, expressions, builder, program)
+
+
+def _dim_names(captured, shapes) -> list[list[str]]:
+    """A declared name, else one made of the input and the axis; axes with one symbol share one name."""
+    by_symbol: dict[Any, str] = {}
+    rows: list[list[str]] = []
+    for wanted in (True, False):
+        for i, shape in enumerate(shapes):
+            for axis, expr in enumerate(shape):
+                declared = captured.plan.axes[i][axis]
+                if isinstance(declared, Dim) == wanted and isinstance(expr, sympy.Symbol):
+                    fresh = f"{captured.arguments.tensor_names[i]}_{axis}".replace(".", "_")
+                    by_symbol.setdefault(expr, declared.name if isinstance(declared, Dim) else fresh)
+    for i, shape in enumerate(shapes):
+        fresh = captured.arguments.tensor_names[i].replace(".", "_")
+        rows.append([by_symbol.get(expr, f"{fresh}_{axis}") for axis, expr in enumerate(shape)])
+    return rows
+
+
+def _relate(expr, dim, expressions, builder, program: Program) -> None:
+    """An input's size that capture knows as an expression: its symbol is solved for, or the two are equal."""
+    unknown = [s for s in expr.free_symbols if s not in expressions.symbols]
+    if len(unknown) == 1:
+        (symbol,) = unknown
+        step, offset = expr.coeff(symbol, 1), expr.coeff(symbol, 0)
+        if step.is_Integer and step > 0 and (expr - step * symbol - offset) == 0:
+            rest = dim - expressions.size(offset)
+            expressions.bind(symbol, rest // int(step))
+            _state(builder, program, f"{rest % int(step)} == 0")
+            return
+    _state(builder, program, f"{dim} == {expressions.size(expr)}")
+
+
+def _state(builder, program: Program, fact: str) -> None:
+    if fact not in program.facts:
+        builder.fact(fact)
+        program.facts.append(fact)
+
+
+_RELATIONS = ((sympy.Eq, "=="), (sympy.Le, "<="), (sympy.Ge, ">="), (sympy.Lt, "<"), (sympy.Gt, ">"))
+
+
+def _declare_facts(captured, builder, expressions, program: Program) -> None:
+    for name, dim in captured.plan.declared().items():
+        for text, stated in ((f"{name} >= {dim.min}", dim.min > 0), (f"{name} <= {dim.max}", dim.max is not None),
+                             (f"{name} % {dim.multiple_of} == 0", dim.multiple_of > 1)):
+            if stated:
+                _state(builder, program, text)
+        if dim.likely and hasattr(builder, "likely"):
+            builder.likely(name, list(dim.likely))
+    for fact in captured.facts:
+        if not fact.free_symbols <= set(expressions.symbols):
+            continue
+        relation = next((sign for kind, sign in _RELATIONS if isinstance(fact, kind)), None)
+        if relation is None:
+            program.checks.append((fact, str(fact)))
+            continue
+        left, right = expressions.size(fact.lhs), expressions.size(fact.rhs)
+        if sizes.is_int(left):
+            left, right, relation = right, left, {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}.get(relation, relation)
+        if not sizes.same(left, right):
+            _state(builder, program, f"{left} {relation} {right}")
+
+
+def _bind_weights(captured, emitter: Emitter, walk: _Walk, program: Program) -> None:
+    """Parameters and buffers are weights, one for each tensor, whatever names it has; lifted tensors are constants."""
+    signature, exported = captured.program.graph_signature, captured.program
+    made: dict[int, Any] = {}
+    for spec in signature.input_specs:
+        kind = spec.kind.name
+        if kind == "USER_INPUT":
+            continue
+        node = next(n for n in exported.graph.nodes if n.op == "placeholder" and n.name == spec.arg.name)
+        if not node.users:
+            continue
+        if kind not in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
+            raise UnsupportedOp(f"the module holds a {kind.lower()} ({spec.target}), which is not supported")
+        tensor = exported.state_dict.get(spec.target)
+        tensor = exported.constants[spec.target] if tensor is None else tensor
+        if kind == "CONSTANT_TENSOR":
+            walk.values[node] = emitter.tensor(tensor)
+            continue
+        if id(tensor) not in made:
+            name = spec.target.removeprefix("module.")
+            made[id(tensor)] = emitter.builder.weight(name, list(tensor.shape), types.name_of(tensor.dtype))
+            program.weights.append((name, tensor))
+        walk.values[node] = made[id(tensor)]
+        walk.weight_names[node] = spec.target.removeprefix("module.")
+
+
+# The walk.
+
+
+class _Walk:
+    def __init__(self, captured, emitter: Emitter, program: Program):
+        self.captured = captured
+        self.emitter = emitter
+        self.program = program
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.weight_names: dict[torch.fx.Node, str] = {}
+        self.missing: Counter[tuple[str, str]] = Counter()
+        self.sources: dict[tuple[str, str], list[str]] = {}
+        self.aliases = Aliases(self)
+
+    def run(self, graph: torch.fx.Graph) -> Any:
+        """Converts every node; the value is what the graph returns."""
+        self.aliases.enter(graph)
+        for node in graph.nodes:
+            if node.op == "output":
+                return node.args[0]
+            if node.op == "get_attr":
+                self._get_attr(node, graph)
+            elif node.op == "call_function":
+                self._call(node)
+        return ()
+
+    def read(self, node):
+        return self.aliases.read(node)
+
+    def resolve(self, arg):
+        """Arguments of an op: nodes become values or sizes."""
+        return torch.fx.map_arg(arg, self.read)
+
+    def _get_attr(self, node, graph) -> None:
+        target = operator.attrgetter(node.target)(graph.owning_module)
+        self.values[node] = self.emitter.tensor(target) if isinstance(target, torch.Tensor) else target
+
+    def _call(self, node) -> None:
+        name = str(node.target)
+        if name in _CHECKS or "assert" in name:
+            return
+        if isinstance(node.meta.get("val"), (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)):
+            self.values[node] = self._number(node)
+        elif node.target is operator.getitem:
+            source, index = node.args
+            whole = self.read(source)
+            self.values[node] = whole if whole is MISSING else whole[index]
+            if self.values[node] is None:
+                self._lack(str(source.target), f"result {index} is not computed", source)
+                self.values[node] = MISSING
+        elif any(part in name for part in _INLINED):
+            self._inline(node, name)
+        else:
+            self._convert(node, name)
+
+    def _number(self, node):
+        val = node.meta["val"]
+        try:
+            if isinstance(val, torch.SymInt):
+                return self.emitter.expressions.size(val)
+            if isinstance(val, torch.SymFloat):
+                return _float(self.emitter, self.captured.simplify(val.node.expr))
+        except UnsupportedOp as error:
+            self._lack(str(node.target), error.message, node)
+            return MISSING
+        return val if not isinstance(val, torch.SymBool) else None
+
+    def _inline(self, node, name: str) -> None:
+        graph_at = next(i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr")
+        if "autocast" in name and node.args[graph_at - 2] is True:
+            self._lack(name, "autocast regions are not supported", node)
+            self.values[node] = MISSING
+            return
+        module = self.values[node.args[graph_at]]
+        holders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        for holder, given in zip(holders, node.args[graph_at + 1 :], strict=True):
+            self.values[holder] = self.read(given)
+        self.values[node] = self.resolve(self.run(module.graph))
+
+    def _convert(self, node, name: str) -> None:
+        entry, write = self.aliases.entry(name, node, TABLE)
+        args, kwargs = self.resolve(node.args), self.resolve(node.kwargs)
+        if entry is None:
+            self._lack(name, "no entry in the table", node)
+            result = MISSING
+        elif _has_missing(args) or _has_missing(kwargs.values()):
+            result = MISSING
+        else:
+            result = self.apply(node, name, entry, args, kwargs)
+        self.program.operations += 1
+        if write is not None and result is not MISSING:
+            result = self.aliases.write(node, write, result)
+        self.values[node] = result
+
+    def apply(self, node, name: str, entry, args, kwargs):
+        self.emitter.meta = node.meta.get("val")
+        try:
+            return entry(self.emitter, *args, **kwargs)
+        except UnsupportedOp as error:
+            self._lack(name, error.message, node)
+            return MISSING
+
+    def _lack(self, name: str, reason: str, node) -> None:
+        key = (name, reason)
+        self.missing[key] += 1
+        self.sources.setdefault(key, [])
+        source = source_line(node)
+        if source and source not in self.sources[key] and len(self.sources[key]) < 3:
+            self.sources[key].append(source)
+
+    def raise_if_missing(self) -> None:
+        if not self.missing:
+            return
+        lines = []
+        for (name, reason), count in self.missing.most_common():
+            where = f" ({', '.join(self.sources[name, reason])})" if self.sources[name, reason] else ""
+            lines.append(f"  {count} x {name}: {reason}{where}")
+        ops = sorted({name for name, _ in self.missing})
+        total = sum(self.missing.values())
+        raise UnsupportedOp(f"{total} operations of {len(ops)} kinds are not supported:\n" + "\n".join(lines), op=ops[0] if len(ops) == 1 else None,
+                            help="docs/coverage-torch.md lists what is")
+
+
+def source_line(node) -> str | None:
+    """The innermost line of the model that made the node, as ``file:line``."""
+    trace = node.meta.get("stack_trace")
+    if not trace:
+        return None
+    frames = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
+    own = [f for f in frames if "/torch/" not in f] or frames
+    if not own:
+        return None
+    path, line = own[-1].split(", ")[:2]
+    return f"{path.removeprefix('File ').strip(chr(34)).rsplit('/', 1)[-1]}:{line.removeprefix('line ')}"
+
+
+def _has_missing(args) -> bool:
+    return any(a is MISSING or (isinstance(a, (list, tuple)) and _has_missing(a)) for a in args)
+
+
+def _float(b: Emitter, e) -> Number | float:
+    """A floating number that depends on sizes, computed in f64."""
+    if e.is_number:
+        return float(e)
+    if e.is_integer:
+        return Number(b.lift(b.expressions.size(e), "f64"))
+    parts = [b.lift(_float(b, arg), "f64") for arg in e.args]
+    name = type(e).__name__
+    if isinstance(e, (tsf.ToFloat, tsf.Identity, tsf.TruncToFloat)):
+        return Number(parts[0])
+    if isinstance(e, (tsf.IntTrueDiv, tsf.FloatTrueDiv)):
+        return Number(b.div(*parts))
+    if isinstance(e, (sympy.Add, sympy.Mul)):
+        result = parts[0]
+        for part in parts[1:]:
+            result = (b.add if isinstance(e, sympy.Add) else b.mul)(result, part)
+        return Number(result)
+    if isinstance(e, (sympy.Pow, tsf.FloatPow)):
+        return Number(b.map("power", *parts))
+    unary = {"OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_log": "log", "OpaqueUnaryFn_exp": "exponential"}
+    if name in unary:
+        return Number(b.op(unary[name], parts[0]))
+    raise UnsupportedOp(f"the number {e} is computed from sizes in a way that is not supported")
+
+
+def _finish(captured, walk: _Walk, builder, program: Program) -> None:
+    """Declares the outputs; a constant or an input that the module hands back as it is stays on the Python side."""
+    (results,) = [n.args[0] for n in captured.graph.nodes if n.op == "output"]
+    values: list[Any] = []
+    for result in results[walk.aliases.count_of_mutations(captured) :]:
+        value = walk.read(result) if isinstance(result, torch.fx.Node) else result
+        if isinstance(result, torch.fx.Node) and result in captured.inputs:
+            program.outputs.append(("input", captured.inputs.index(result)))
+        elif is_value(value):
+            program.outputs.append(("value", len(values)))
+            values.append(value)
+        elif isinstance(value, Number):
+            program.outputs.append(("number", len(values)))
+            values.append(value.value)
+        elif isinstance(value, (int, float, bool, str, type(None))):
+            program.outputs.append(("constant", value))
+        else:
+            program.outputs.append(("number", len(values)))
+            values.append(builder.dim(value))
+    if not values and not program.outputs:
+        raise Error("the module returns nothing", code="E0701")
+    builder.output(values)
+
+

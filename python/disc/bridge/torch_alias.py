@@ -1,0 +1,164 @@
+"""Writes in place: a graph with ``add_`` and views is read as if every value were new.
+
+Each tensor of the graph belongs to a *root* (the tensor that owns the memory) through a chain of views. A write to a view becomes a new
+value of its root, made by scattering back through the chain; a view that is read after such a write is made again.
+
+Graphs without writes cost nothing here. Writes to inputs, parameters and buffers are an error: they would be seen outside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .._errors import Error
+from . import torch_index, torch_shape
+
+aten = torch.ops.aten
+
+
+class Aliases:
+    def __init__(self, walk):
+        self.walk = walk
+        self.active = False
+        self.parent: dict[torch.fx.Node, torch.fx.Node] = {}
+        self.version: dict[torch.fx.Node, int] = {}
+        self.made_at: dict[torch.fx.Node, int] = {}
+
+    def enter(self, graph) -> None:
+        self.active = self.active or any(written_arguments(n) for n in graph.nodes if n.op == "call_function")
+
+    def entry(self, name: str, node, table: dict) -> tuple[Any, torch.fx.Node | None]:
+        """The table's entry for a node and, for an op that writes, the node that it writes to."""
+        self._note_view(node)
+        written = written_arguments(node)
+        if not written:
+            return table.get(name), None
+        if len(written) > 1:
+            return None, None
+        return table.get(functional_name(name)), written[0]
+
+    def read(self, node):
+        """The value of a node now."""
+        values = self.walk.values
+        if not self.active or node not in self.parent or self.made_at.get(node) == self._version(node):
+            return values[node]
+        values[node] = self._again(node)
+        self.made_at[node] = self._version(node)
+        return values[node]
+
+    def write(self, node, target, result):
+        """``target`` gets the value ``result``, which the op also returns."""
+        b, walk = self.walk.emitter, self.walk
+        old = walk.read(target)
+        result = b.expand(b.convert(result, old.dtype), old.shape)
+        self._store(target, result)
+        self.parent[node] = target
+        self.made_at[node] = self._version(node)
+        return result
+
+    def _store(self, target, value) -> None:
+        above = self.parent.get(target)
+        if above is None:
+            self._refuse_outside(target)
+            self.version[target] = self.version.get(target, 0) + 1
+        else:
+            self._store(above, self._written_through(target, above, value))
+            self.made_at[target] = self._version(target)
+        self.walk.values[target] = value
+
+    def _version(self, node) -> int:
+        while node in self.parent:
+            node = self.parent[node]
+        return self.version.get(node, 0)
+
+    def _note_view(self, node) -> None:
+        if not self.active or not node.args or not isinstance(node.args[0], torch.fx.Node):
+            return
+        if not written_arguments(node) and shares_memory(node.args[0], node):
+            self.parent[node] = node.args[0]
+            self.made_at[node] = self._version(node)
+
+    def _again(self, node):
+        """A view of a value that has changed since."""
+        above = self.parent[node]
+        if written_arguments(node):
+            return self.read(above)
+        from .torch import TABLE
+
+        walk = self.walk
+        return walk.apply(node, str(node.target), TABLE[str(node.target)], walk.resolve(node.args), walk.resolve(node.kwargs))
+
+    def _written_through(self, node, above, value):
+        """The value of ``above`` after its view ``node`` became ``value``."""
+        b, walk = self.walk.emitter, self.walk
+        whole = walk.read(above)
+        target = node.target
+        args = walk.resolve(node.args)
+        if written_arguments(node) or target in _IDENTITIES:
+            return b.convert(value, whole.dtype)
+        if target is aten.select.int:
+            return torch_index.select_scatter(b, whole, value, args[1], args[2])
+        if target is aten.slice.Tensor:
+            return torch_index.slice_scatter(b, whole, value, *args[1:])
+        if target in (aten.transpose.int, aten.t.default):
+            return torch_shape.transpose(b, value, *(args[1:] or (0, 1))) if len(whole.shape) > 1 else value
+        if target is aten.permute.default:
+            order = [d % len(whole.shape) for d in args[1]]
+            return b.transpose(value, [order.index(i) for i in range(len(order))])
+        if target in _RESHAPES:
+            return b.reshape(value, whole.shape)
+        raise b.unsupported(f"writing in place through {target} is not supported", help="write to the tensor itself")
+
+    def _refuse_outside(self, node) -> None:
+        if node.op != "placeholder" or node not in self.walk.captured.graph.nodes:
+            return
+        name = self.walk.weight_names.get(node)
+        what = f"the parameter or buffer {name}" if name else f"the input {node.name}"
+        raise Error(f"the model changes {what} in place, which is not supported yet", code="E0710",
+                    help="clone it before writing, or call module.eval()")
+
+    @staticmethod
+    def count_of_mutations(captured) -> int:
+        """Outputs that torch.export put before the user's: changed buffers and inputs."""
+        specs = captured.program.graph_signature.output_specs
+        changed = [s for s in specs if s.kind.name != "USER_OUTPUT"]
+        if changed:
+            names = ", ".join(str(s.target) for s in changed)
+            raise Error(f"the model changes {names} in place, which is not supported yet", code="E0710")
+        return 0
+
+
+_IDENTITIES = {aten.detach.default, aten.alias.default, aten.contiguous.default, aten.to.dtype, aten.lift_fresh.default,
+               aten.expand.default, aten.requires_grad_.default}
+_RESHAPES = {aten.view.default, aten.reshape.default, aten.flatten.using_ints, aten.unsqueeze.default, aten.squeeze.default,
+             aten.squeeze.dim, aten.squeeze.dims, aten.unflatten.int, aten.view_as.default}
+_NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default}
+
+
+def written_arguments(node) -> list[torch.fx.Node]:
+    """The tensors that the op of a node writes to."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable or node.target in _NOT_WRITES:
+        return []
+    found = []
+    for i, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+            if isinstance(given, torch.fx.Node):
+                found.append(given)
+    return found
+
+
+def functional_name(name: str) -> str:
+    """``aten.add_.Tensor`` writes what ``aten.add.Tensor`` computes."""
+    space, op, overload = name.split(".")
+    return f"{space}.{op.removesuffix('_')}.{overload}"
+
+
+def shares_memory(a: torch.fx.Node, b: torch.fx.Node) -> bool:
+    x, y = a.meta.get("val"), b.meta.get("val")
+    if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+        return False
+    return x.untyped_storage()._cdata == y.untyped_storage()._cdata

@@ -1,0 +1,293 @@
+"""Indexing of torch: reading and writing at computed places. An index out of range fails the call, as in torch."""
+
+from __future__ import annotations
+
+from .sizes import greatest, is_int, product, same
+from .torch_shape import axis_of, bounds
+
+
+def wrapped(b, index, size):
+    """Negative indices count from the end."""
+    index = b.convert(index, "i64")
+    return b.select(b.compare("LT", index, b.lift(0, "i64")), b.add(index, b.lift(size, "i64")), index)
+
+
+def embedding(b, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    return b.take(weight, 0, b.convert(index, "i64"))
+
+
+def index_select(b, x, dim, index):
+    if not x.shape:
+        return x
+    axis = axis_of(x, dim)
+    index = b.reshape(index, [1]) if not index.shape else index
+    return b.take(x, axis, b.convert(index, "i64"))
+
+
+def take_flat(b, x, index):
+    size = product(x.shape)
+    return b.take(b.reshape(x, [size]), 0, wrapped(b, index, size))
+
+
+def gather(b, x, dim, index, sparse_grad=False):
+    if not x.shape:
+        return b.reshape(b.expand(b.reshape(x, []), b.shape), b.shape)
+    index = b.reshape(index, [1]) if not index.shape else index
+    axis = axis_of(x, dim)
+    coordinates = coordinates_along(b, index, axis)
+    picked = b.gather(x, coordinates, offset_dims=[], collapsed=range(len(x.shape)), index_map=range(len(x.shape)),
+                      vector_dim=len(index.shape), window=[1] * len(x.shape))
+    return b.reshape(picked, b.shape)
+
+
+def coordinates_along(b, index, axis):
+    """The full place of every element of ``index``: itself on ``axis``, its own place on the others; a new last axis."""
+    rank = len(index.shape)
+    parts = [b.convert(index, "i64") if i == axis else b.iota(index.shape, i, "i64") for i in range(rank)]
+    return b.concatenate([b.unsqueeze(p, rank) for p in parts], rank)
+
+
+def take_along_dim(b, x, index, dim=None):
+    if dim is None:
+        return gather(b, b.reshape(x, [product(x.shape)]), 0, b.reshape(index, [product(index.shape)]))
+    axis = axis_of(x, dim)
+    rank = len(x.shape)
+    shape = [x.shape[i] if same(index.shape[i], 1) else index.shape[i] for i in range(rank)]
+    index = b.expand(index, [index.shape[i] if i == axis else shape[i] for i in range(rank)])
+    x = b.expand(x, [x.shape[i] if i == axis else shape[i] for i in range(rank)])
+    return gather(b, x, dim, wrapped(b, index, x.shape[axis]))
+
+
+# Advanced indexing.
+
+
+class _Places:
+    """The index tensors of ``x[...]`` as one array of places: ``axes`` of x are addressed, ``at`` is where the result has them."""
+
+    def __init__(self, b, x, indices):
+        given = [(i, index) for i, index in enumerate(indices) if index is not None]
+        if any(index.dtype in ("i1", "u8") for _, index in given):
+            raise b.unsupported("indexing with a mask has a size that depends on data", help="use torch.where")
+        self.axes = [i for i, _ in given]
+        parts = [wrapped(b, index, x.shape[i]) for i, index in given]
+        shape = b.common_shape(*parts)
+        parts = [b.expand(p, shape) for p in parts]
+        self.shape = shape
+        self.array = b.concatenate([b.unsqueeze(p, len(shape)) for p in parts], len(shape))
+        adjacent = self.axes == list(range(self.axes[0], self.axes[0] + len(self.axes)))
+        self.at = self.axes[0] if adjacent else 0
+        self.kept = [i for i in range(len(x.shape)) if i not in self.axes]
+
+    def result_shape(self, x) -> list:
+        rest = [x.shape[i] for i in self.kept]
+        return rest[: self.at] + list(self.shape) + rest[self.at :]
+
+    def window_axes(self) -> list[int]:
+        """The axes of the result that are whole axes of x."""
+        depth = len(self.shape)
+        return [i if i < self.at else i + depth for i in range(len(self.kept))]
+
+
+def index(b, x, indices):
+    if all(i is None for i in indices):
+        return x
+    places = _Places(b, x, indices)
+    window = [1 if i in places.axes else size for i, size in enumerate(x.shape)]
+    return b.gather(x, places.array, offset_dims=places.window_axes(), collapsed=places.axes, index_map=places.axes,
+                    vector_dim=len(places.shape), window=window)
+
+
+def index_put(b, x, indices, values, accumulate=False):
+    given = [i for i in indices if i is not None]
+    if len(given) == 1 and given[0].dtype == "i1":
+        return _masked_put(b, x, indices, values, accumulate)
+    places = _Places(b, x, indices)
+    values = b.expand(b.convert(values, x.dtype), places.result_shape(x))
+    return b.scatter(x, places.array, values, window_dims=places.window_axes(), inserted=places.axes, index_map=places.axes,
+                     vector_dim=len(places.shape), how="add" if accumulate else "overwrite")
+
+
+def _masked_put(b, x, indices, values, accumulate):
+    """x[mask] = scalar is a selection; a value per true element depends on data."""
+    lead = next(i for i, index in enumerate(indices) if index is not None)
+    mask = indices[lead]
+    if values.shape and not all(same(s, 1) for s in values.shape):
+        raise b.unsupported("writing through a mask needs one value, or depends on data", help="use torch.where")
+    mask = b.broadcast(mask, x.shape, list(range(lead, lead + len(mask.shape))))
+    value = b.reshape(b.convert(values, x.dtype), [])
+    return b.select(mask, b.add(x, value) if accumulate else value, x)
+
+
+def index_fill(b, x, dim, index, value):
+    shape = [index.shape[0] if i == axis_of(x, dim) else s for i, s in enumerate(x.shape)]
+    return _index_write(b, x, dim, index, b.expand(b.lift(value, x.dtype), shape), "overwrite")
+
+
+def index_add(b, x, dim, index, source, *, alpha=1):
+    return _index_write(b, x, dim, index, b.convert(source if alpha == 1 else b.mul(source, alpha), x.dtype), "add")
+
+
+def index_copy(b, x, dim, index, source):
+    return _index_write(b, x, dim, index, source, "overwrite")
+
+
+def _index_write(b, x, dim, index, source, how):
+    axis = axis_of(x, dim)
+    index = wrapped(b, b.reshape(index, [1]) if not index.shape else index, x.shape[axis])
+    rest = [i for i in range(len(x.shape)) if i != axis]
+    return b.scatter(x, index, source, window_dims=rest, inserted=[axis], index_map=[axis], vector_dim=1, how=how)
+
+
+# scatter: each element of ``index`` writes one element.
+
+_REDUCE = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "multiply", "amax": "maximum", "amin": "minimum"}
+
+
+def scatter(b, x, dim, index, source, how="overwrite"):
+    if not x.shape:
+        return b.reshape(scatter(b, b.reshape(x, [1]), 0, b.reshape(index, [1]), _flat(b, source)), [])
+    index = b.reshape(index, [1]) if not index.shape else index
+    if hasattr(source, "shape") and source.shape:
+        # The source may be larger than the index.
+        for axis in range(len(source.shape)):
+            source = b.slice(source, axis, 0, index.shape[axis])
+    source = b.expand(b.lift(source, x.dtype), index.shape)
+    rank = len(x.shape)
+    places = coordinates_along(b, index, axis_of(x, dim))
+    return b.scatter(x, places, source, window_dims=[], inserted=range(rank), index_map=range(rank), vector_dim=rank, how=how)
+
+
+def _flat(b, source):
+    return b.reshape(source, [1]) if hasattr(source, "shape") else source
+
+
+def scatter_reduced(b, x, dim, index, source, *, reduce):
+    return scatter(b, x, dim, index, source, _REDUCE[reduce])
+
+
+def scatter_reduce(b, x, dim, index, source, reduce, *, include_self=True):
+    if reduce == "mean":
+        return _scatter_mean(b, x, dim, index, source, include_self)
+    if include_self:
+        return scatter(b, x, dim, index, source, _REDUCE[reduce])
+    neutral = b.lift(_neutral(x.dtype, reduce), x.dtype)
+    touched = _touched(b, x, dim, index)
+    return scatter(b, b.select(touched, neutral, x), dim, index, source, _REDUCE[reduce])
+
+
+def _touched(b, x, dim, index):
+    zeros = b.full(0, x.shape, "i32")
+    return b.convert(scatter(b, zeros, dim, index, 1), "i1")
+
+
+def _scatter_mean(b, x, dim, index, source, include_self):
+    start = x if include_self else b.select(_touched(b, x, dim, index), b.lift(0, x.dtype), x)
+    total = scatter(b, start, dim, index, source, "add")
+    counts = scatter(b, b.full(int(include_self), x.shape, "i64"), dim, index, 1, "add")
+    counts = b.convert(b.maximum(counts, 1), x.dtype)
+    from .torch_elementwise import floor_divide
+
+    return b.div(total, counts) if x.dtype.startswith(("f", "bf")) else floor_divide(b, total, counts)
+
+
+def _neutral(dtype, reduce):
+    from .torch_window import _lowest
+
+    if reduce in ("sum", "prod"):
+        return 0 if reduce == "sum" else 1
+    low = _lowest(dtype)
+    if reduce == "amax":
+        return low
+    return -low if isinstance(low, float) else (255 if dtype == "u8" else -low - 1)
+
+
+# Writing slices.
+
+
+def select_scatter(b, x, source, dim, index):
+    axis = axis_of(x, dim)
+    where = x.shape[axis] + index if is_int(index) and index < 0 else index
+    return _write(b, x, b.unsqueeze(source, axis), axis, where, where + 1)
+
+
+def slice_scatter(b, x, source, dim=0, start=None, end=None, step=1):
+    axis = axis_of(x, dim)
+    low, high = bounds(x.shape[axis], start, end)
+    if step == 1:
+        return _write(b, x, source, axis, low, low + source.shape[axis])
+    return _write_strided(b, x, source, axis, low, greatest(low, high), step)
+
+
+def _write(b, x, source, axis, start, limit):
+    parts = [b.slice(x, axis, 0, start)] if not same(start, 0) else []
+    parts.append(b.convert(source, x.dtype))
+    if not same(limit, x.shape[axis]):
+        parts.append(b.slice(x, axis, limit, x.shape[axis]))
+    return b.concatenate(parts, axis)
+
+
+def _write_strided(b, x, source, axis, start, limit, step):
+    place = b.sub(b.iota([x.shape[axis]], 0, "i64"), b.lift(start, "i64"))
+    inside = b.map("and", b.compare("GE", place, b.lift(0, "i64")),
+                   b.compare("LT", place, b.sub(b.lift(limit, "i64"), b.lift(start, "i64"))))
+    hit = b.map("and", inside, b.compare("EQ", b.map("remainder", place, b.lift(step, "i64")), b.lift(0, "i64")))
+    if is_int(source.shape[axis]) and source.shape[axis] == 0:
+        return x
+    spread = b.take(b.convert(source, x.dtype), axis, b.div(place, step), bounds="clamp")
+    return b.select(b.broadcast(hit, x.shape, [axis]), spread, x)
+
+
+def masked_scatter(b, x, mask, source):
+    """The n-th true element of the mask takes the n-th element of the source."""
+    x, mask = b.together(x, mask)
+    flat = b.reshape(mask, [product(mask.shape)])
+    order = b.sub(b.cumulative(b.convert(flat, "i64"), 0, "add"), 1)
+    count = product(source.shape)
+    picked = b.take(b.reshape(source, [count]), 0, b.select(flat, order, b.lift(0, "i64")), bounds="clamp")
+    return b.select(mask, b.reshape(picked, x.shape), x)
+
+
+def one_hot(b, x, num_classes=-1):
+    if num_classes < 0:
+        raise b.unsupported("one_hot without num_classes has a size that depends on data")
+    classes = b.iota([num_classes], 0, "i64")
+    return b.convert(b.compare("EQ", b.unsqueeze(x, -1), classes), "i64")
+
+
+def bucketize(right_default=False):
+    def entry(b, x, boundaries, *, out_int32=False, right=right_default):
+        edges = b.convert(boundaries, b.promoted_type(x, boundaries))
+        x = b.unsqueeze(b.convert(x, edges.dtype), -1)
+        passed = b.compare("LE" if right else "LT", edges, x)
+        passed = b.map("or", passed, b.is_nan(x))
+        return b.convert(b.sum(b.convert(passed, "i64"), [len(x.shape) - 1]), b.dtype)
+
+    return entry
+
+
+TABLE = {
+    "aten.embedding.default": embedding,
+    "aten.index_select.default": index_select,
+    "aten.take.default": take_flat,
+    "aten.take_along_dim.default": take_along_dim,
+    "aten.gather.default": gather,
+    "aten.index.Tensor": index,
+    "aten._unsafe_index.Tensor": index,
+    "aten.index_put.default": index_put,
+    "aten._unsafe_index_put.default": index_put,
+    "aten.index_fill.int_Scalar": index_fill,
+    "aten.index_fill.int_Tensor": index_fill,
+    "aten.index_add.default": index_add,
+    "aten.index_copy.default": index_copy,
+    "aten.scatter.value": scatter,
+    "aten.scatter.src": scatter,
+    "aten.scatter.value_reduce": scatter_reduced,
+    "aten.scatter.reduce": scatter_reduced,
+    "aten.scatter_add.default": lambda b, x, dim, index, source: scatter(b, x, dim, index, source, "add"),
+    "aten.scatter_reduce.two": scatter_reduce,
+    "aten.select_scatter.default": select_scatter,
+    "aten.slice_scatter.default": slice_scatter,
+    "aten.masked_scatter.default": masked_scatter,
+    "aten.one_hot.default": one_hot,
+    "aten.bucketize.Tensor": bucketize(),
+}

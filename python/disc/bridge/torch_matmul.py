@@ -1,0 +1,258 @@
+"""Contractions of torch: products of matrices, linear layers, einsum, attention.
+
+Attention is written in primitive ops: the compiler finds the pattern again.
+"""
+
+from __future__ import annotations
+
+import math
+
+from . import types
+from .sizes import same
+
+INF = math.inf
+
+
+def accumulate(b, dtype: str) -> str:
+    """The type that products of half types are summed in."""
+    return "f32" if dtype in types.HALVES else dtype
+
+
+def matmul(b, x, y):
+    """torch.matmul: ranks 1 and 2, and batches that broadcast."""
+    if len(x.shape) == 1 and len(y.shape) == 1:
+        return b.dot(x, y, contracting=([0], [0]))
+    if len(y.shape) <= 2:
+        # No batch on the right: all axes of the left but the last are rows.
+        return b.dot(x, y, contracting=([len(x.shape) - 1], [0]))
+    if len(x.shape) == 1:
+        return b.squeeze(matmul(b, b.unsqueeze(x, 0), y), -2)
+    return _batched(b, x, y)
+
+
+def _batched(b, x, y):
+    rank = max(len(x.shape), len(y.shape))
+    batch = b.common_batch(x, y, rank)
+    x = b.expand(x, [*batch, *x.shape[-2:]])
+    y = b.expand(y, [*batch, *y.shape[-2:]])
+    axes = list(range(rank - 2))
+    return b.dot(x, y, batching=(axes, axes), contracting=([rank - 1], [rank - 2]))
+
+
+def linear(b, x, weight, bias=None):
+    if len(weight.shape) == 1:
+        y = b.dot(x, weight, contracting=([len(x.shape) - 1], [0]))
+    else:
+        y = b.dot(x, weight, contracting=([len(x.shape) - 1], [1]))
+    return y if bias is None else b.add(y, bias)
+
+
+def scaled_sum(b, x, y, beta, alpha):
+    """beta * x + alpha * y; beta == 0 hides NaN in x."""
+    y = y if alpha == 1 else b.mul(y, alpha)
+    if beta == 0:
+        return y
+    return b.add(x if beta == 1 else b.mul(x, beta), y)
+
+
+def addmm(b, x, u, v, *, beta=1, alpha=1):
+    return scaled_sum(b, x, matmul(b, u, v), beta, alpha)
+
+
+def outer(b, x, y):
+    x, y = b.promote(x, y)
+    return b.mul(b.unsqueeze(x, -1), y)
+
+
+def einsum(b, equation, operands, path=None):
+    """Pairs from the left; a label that no later operand and no output has is contracted with its last use."""
+    equation = equation.replace(" ", "")
+    left, _, right = equation.partition("->")
+    terms = left.split(",")
+    if "..." in left or any(len(set(t)) != len(t) for t in terms):
+        raise b.unsupported(f'einsum "{equation}": ellipses and repeated labels in one operand are not supported')
+    if "->" not in equation:
+        right = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
+    operands = b.promote(*operands)
+    term, x = terms[0], operands[0]
+    for i in range(1, len(operands)):
+        needed = set(right).union(*terms[i + 1 :])
+        term, x = _contract_pair(b, term, x, terms[i], operands[i], needed)
+    gone = [i for i, c in enumerate(term) if c not in right]
+    x = b.sum(x, gone)
+    term = "".join(c for c in term if c in right)
+    return b.transpose(x, [term.index(c) for c in right])
+
+
+def _contract_pair(b, s, x, t, y, needed):
+    """Labels of one operand alone that nobody needs are summed first; shared labels are batch or contracted."""
+    x, s = _sum_out(b, x, s, set(t) | needed)
+    y, t = _sum_out(b, y, t, set(s) | needed)
+    shared = [c for c in s if c in t]
+    batch, contracted = [c for c in shared if c in needed], [c for c in shared if c not in needed]
+    if any(not same(x.shape[s.index(c)], y.shape[t.index(c)]) for c in shared):
+        raise b.unsupported("einsum with a size of 1 that is repeated is not supported")
+    z = b.dot(x, y, batching=([s.index(c) for c in batch], [t.index(c) for c in batch]),
+              contracting=([s.index(c) for c in contracted], [t.index(c) for c in contracted]))
+    free = [c for c in s if c not in shared] + [c for c in t if c not in shared]
+    return "".join([*batch, *free]), z
+
+
+def _sum_out(b, x, term, kept):
+    gone = [i for i, c in enumerate(term) if c not in kept]
+    return b.sum(x, gone), "".join(c for c in term if c in kept)
+
+
+def bilinear(b, x, y, weight, bias=None):
+    left = b.dot(x, weight, contracting=([len(x.shape) - 1], [1]))
+    value = b.sum(b.mul(left, b.unsqueeze(y, -2)), [len(left.shape) - 1])
+    return value if bias is None else b.add(value, bias)
+
+
+# Attention.
+
+
+def attention(b, query, key, value, mask=None, dropout=0.0, causal=False, *, scale=None, enable_gqa=False):
+    """softmax(query key^T * scale + mask) value; a row without any allowed key gives zeros."""
+    if dropout != 0.0:
+        raise b.unsupported("attention with dropout needs random numbers", help="call module.eval() first")
+    dtype = query.dtype
+    if enable_gqa:
+        key, value = _repeat_heads(b, query, key), _repeat_heads(b, query, value)
+    scores = _scores(b, query, key, scale)
+    if causal:
+        scores = b.select(_causal(b, scores), scores, b.lift(-INF, scores.dtype))
+    if mask is not None:
+        hidden = mask.dtype == "i1"
+        scores = b.select(mask, scores, b.lift(-INF, scores.dtype)) if hidden else b.add(scores, b.convert(mask, scores.dtype))
+    weights = safe_softmax(b, scores, can_be_empty=mask is not None or causal)
+    return _batched(b, b.convert(weights, dtype), value)
+
+
+def _scores(b, query, key, scale):
+    rank = max(len(query.shape), len(key.shape))
+    batch = b.common_batch(query, key, rank)
+    query, key = (b.expand(t, [*batch, *t.shape[-2:]]) for t in (query, key))
+    axes = list(range(rank - 2))
+    wide = accumulate(b, query.dtype)
+    scores = b.dot(query, key, batching=(axes, axes), contracting=([rank - 1], [rank - 1]), dtype=wide)
+    return b.mul(scores, _scale(b, query.shape[-1], wide) if scale is None else b.lift(scale, wide))
+
+
+def _scale(b, depth, dtype):
+    if isinstance(depth, int):
+        return b.lift(1 / math.sqrt(depth) if depth else INF, dtype)
+    return b.op("rsqrt", b.lift(depth, dtype))
+
+
+def _repeat_heads(b, query, x):
+    heads, own = query.shape[-3], x.shape[-3]
+    if same(heads, own):
+        return x
+    lead, times = x.shape[:-3], heads // own
+    wide = b.broadcast(x, [*lead, own, times, *x.shape[-2:]], [*range(len(lead) + 1), len(lead) + 2, len(lead) + 3])
+    return b.reshape(wide, [*lead, heads, *x.shape[-2:]])
+
+
+def _causal(b, scores):
+    plane = scores.shape[-2:]
+    return b.compare("GE", b.iota(plane, 0, "i64"), b.iota(plane, 1, "i64"))
+
+
+def safe_softmax(b, x, can_be_empty: bool):
+    """A row that is all -inf gives zeros, as in torch's attention."""
+    axis = len(x.shape) - 1
+    top = b.reduce(x, [axis], "maximum", True)
+    if not can_be_empty:
+        powers = b.op("exponential", b.sub(x, top))
+        return b.div(powers, b.sum(powers, [axis], True))
+    empty = b.compare("EQ", top, b.lift(-INF, x.dtype))
+    powers = b.op("exponential", b.sub(x, b.select(empty, b.lift(0, x.dtype), top)))
+    total = b.sum(powers, [axis], True)
+    return b.div(powers, b.select(empty, b.lift(1, x.dtype), total))
+
+
+def attention_with_extras(b, query, key, value, *args, **kwargs):
+    """The private forms: the other results serve training and are not computed."""
+    names = ("attn_bias", "compute_log_sumexp", "dropout_p", "is_causal")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return (attention(b, query, key, value, given.get("attn_bias"), given.get("dropout_p", 0.0), given.get("is_causal", False),
+                      scale=given.get("scale")), None)
+
+
+def flash_for_cpu(b, query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
+    return attention(b, query, key, value, attn_mask, dropout_p, is_causal, scale=scale), None
+
+
+# Distances.
+
+
+def cdist(b, x, y, p=2.0, compute_mode=None):
+    distance = b.op("abs", b.sub(b.unsqueeze(x, -2), b.unsqueeze(y, -3)))
+    return _norm_last(b, distance, p)
+
+
+def pairwise_norm(b, x, p=2.0):
+    """_pdist_forward: the distances of rows i < j, row by row."""
+    n = x.shape[0]
+    count = b.shape[0]
+    pair = b.iota([count], 0, "i64")
+    # Row i starts at i * n - i * (i + 1) / 2: count the rows that start at or before each pair.
+    rows = b.iota([count, n], 1, "i64")
+    start = b.sub(b.mul(rows, b.lift(n, "i64")), b.div(b.mul(rows, b.add(rows, 1)), 2))
+    started = b.convert(b.compare("LE", start, b.unsqueeze(pair, -1)), "i64")
+    i = b.minimum(b.sub(b.sum(started, [1]), 1), b.lift(n - 1, "i64"))
+    first = b.sub(b.mul(i, b.lift(n, "i64")), b.div(b.mul(i, b.add(i, 1)), 2))
+    j = b.add(b.add(b.sub(pair, first), i), 1)
+    distance = b.sub(b.take(x, 0, i, "clamp"), b.take(x, 0, j, "clamp"))
+    return _norm_last(b, b.op("abs", distance), p)
+
+
+def _norm_last(b, x, p):
+    from .torch_reduce import _norm
+
+    return _norm(b, x, p, [len(x.shape) - 1], False)
+
+
+def baddbmm(b, x, u, v, *, beta=1, alpha=1):
+    return scaled_sum(b, x, matmul(b, u, v), beta, alpha)
+
+
+def addr(b, x, u, v, *, beta=1, alpha=1):
+    return scaled_sum(b, x, outer(b, u, v), beta, alpha)
+
+
+def kron(b, x, y):
+    x, y = b.promote(x, y)
+    rank = max(len(x.shape), len(y.shape))
+    x, y = (b.reshape(t, [1] * (rank - len(t.shape)) + list(t.shape)) for t in (x, y))
+    spread = b.reshape(x, [s for size in x.shape for s in (size, 1)])
+    return b.reshape(b.mul(spread, b.reshape(y, [s for size in y.shape for s in (1, size)])), b.shape)
+
+
+
+TABLE = {
+    "aten.matmul.default": matmul,
+    "aten.mm.default": matmul,
+    "aten.bmm.default": matmul,
+    "aten.mv.default": matmul,
+    "aten.dot.default": matmul,
+    "aten.vdot.default": matmul,
+    "aten.linear.default": linear,
+    "aten.addmm.default": addmm,
+    "aten.addmv.default": addmm,
+    "aten.baddbmm.default": baddbmm,
+    "aten.addr.default": addr,
+    "aten.outer.default": outer,
+    "aten.ger.default": outer,
+    "aten.kron.default": kron,
+    "aten.einsum.default": einsum,
+    "aten.bilinear.default": bilinear,
+    "aten.scaled_dot_product_attention.default": attention,
+    "aten._scaled_dot_product_flash_attention_for_cpu.default": flash_for_cpu,
+    "aten._scaled_dot_product_efficient_attention.default": attention_with_extras,
+    "aten._cdist_forward.default": cdist,
+    "aten.cdist.default": cdist,
+    "aten._pdist_forward.default": pairwise_norm,
+    "aten.pdist.default": pairwise_norm,
+}

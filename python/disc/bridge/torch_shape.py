@@ -1,0 +1,398 @@
+"""Ops of torch that rearrange elements: views, joins, repetition, padding. All results are values; aliasing is the walk's matter."""
+
+from __future__ import annotations
+
+from . import types
+from .sizes import greatest, is_int, least, product, same
+
+END = 2**63 - 1
+
+
+def axis_of(x, dim: int) -> int:
+    rank = max(len(x.shape), 1)
+    return dim % rank
+
+
+def as_stated(b, x, *args, **kwargs):
+    """The framework worked the result's shape out (views and their kin)."""
+    return b.reshape(x, b.shape)
+
+
+def bounds(size, start, end):
+    """Python's slice bounds on an axis of ``size``: negative ones count from the end, all are clipped."""
+    return _bound(size, start, 0), _bound(size, end, size)
+
+
+def _bound(size, where, default):
+    if where is None:
+        return default
+    if is_int(where):
+        if where >= END:
+            return size
+        if where < 0:
+            return greatest(size + where, 0) if where > -END else 0
+        return least(where, size) if where else 0
+    return least(where, size)
+
+
+def slice_(b, x, dim=0, start=None, end=None, step=1):
+    axis = axis_of(x, dim)
+    size = x.shape[axis]
+    low, high = bounds(size, start, end)
+    length = b.shape[axis]
+    if step == 1:
+        # The framework's length is simplified by what it proved; start + length is the same limit.
+        high = low + length
+    elif is_int(low) and is_int(high):
+        high = max(low, high)
+    else:
+        high = greatest(low, high)
+    return b.slice(x, axis, low, high, step)
+
+
+def select(b, x, dim, index):
+    axis = axis_of(x, dim)
+    where = index
+    if is_int(index) and index < 0:
+        where = x.shape[axis] + index
+    return b.squeeze(b.slice(x, axis, where, where + 1), axis)
+
+
+def split_at(b, x, lengths, dim):
+    axis = axis_of(x, dim)
+    parts, start = [], 0
+    for length in lengths:
+        parts.append(b.slice(x, axis, start, start + length))
+        start = start + length
+    return parts
+
+
+def as_split(b, x, _, dim=0):
+    """split and chunk: the lengths are those of the framework's results."""
+    axis = axis_of(x, dim)
+    return split_at(b, x, [b.shape_of(part)[axis] for part in b.meta], dim)
+
+
+def unbind(b, x, dim=0):
+    axis = axis_of(x, dim)
+    return [b.squeeze(b.slice(x, axis, i, i + 1), axis) for i in range(len(b.meta))]
+
+
+def expand(b, x, sizes, implicit=False):
+    return b.expand(x, b.shape)
+
+
+def permute(b, x, dims):
+    return b.transpose(x, [axis_of(x, d) for d in dims])
+
+
+def transpose(b, x, a, c):
+    if not x.shape:
+        return x
+    dims = list(range(len(x.shape)))
+    a, c = axis_of(x, a), axis_of(x, c)
+    dims[a], dims[c] = dims[c], dims[a]
+    return b.transpose(x, dims)
+
+
+def movedim(b, x, source, target):
+    source, target = ([d] if is_int(d) else list(d) for d in (source, target))
+    order: list = [None] * len(x.shape)
+    for s, t in zip(source, target, strict=True):
+        order[axis_of(x, t)] = axis_of(x, s)
+    rest = iter(i for i in range(len(x.shape)) if i not in order)
+    return b.transpose(x, [next(rest) if d is None else d for d in order])
+
+
+def concatenate(b, xs, dim=0):
+    # Legacy: empty tensors of rank 1 are skipped.
+    kept = [x for x in xs if not (len(x.shape) == 1 and same(x.shape[0], 0) and any(len(y.shape) != 1 for y in xs))]
+    dtype = b.promoted_type(*xs)
+    kept = [b.convert(x, dtype) for x in kept]
+    return b.concatenate(kept, axis_of(kept[0], dim))
+
+
+def stack(b, xs, dim=0):
+    dtype = b.promoted_type(*xs)
+    axis = dim % (len(xs[0].shape) + 1)
+    return b.concatenate([b.unsqueeze(b.convert(x, dtype), axis) for x in xs], axis)
+
+
+def joined(axis: int, least_rank: int):
+    """hstack and vstack."""
+
+    def entry(b, xs):
+        xs = [b.reshape(x, [1] * (least_rank - len(x.shape)) + list(x.shape)) for x in xs]
+        return concatenate(b, xs, 0 if len(xs[0].shape) == 1 else axis)
+
+    return entry
+
+
+def repeat(b, x, repeats):
+    """Each axis becomes (times, size), then one."""
+    rank = len(repeats)
+    own = [1] * (rank - len(x.shape)) + list(x.shape)
+    if all(is_int(r) and r == 1 for r in repeats):
+        return b.reshape(x, own)
+    paired = [s for pair in zip(repeats, own, strict=True) for s in pair]
+    axes = [2 * i + 1 for i in range(rank - len(x.shape), rank)]
+    return b.reshape(b.broadcast(x, paired, axes), [r * s for r, s in zip(repeats, own, strict=True)])
+
+
+def tile(b, x, repeats):
+    return repeat(b, x, [1] * (len(x.shape) - len(repeats)) + list(repeats))
+
+
+def repeat_interleave(b, x, repeats, dim=None, output_size=None):
+    if not isinstance(repeats, int):
+        raise b.unsupported("repeat_interleave with a tensor of counts has a size that depends on data")
+    if dim is None:
+        x, dim = b.reshape(x, [product(x.shape)]), 0
+    axis = axis_of(x, dim)
+    wide = list(x.shape)
+    wide.insert(axis + 1, repeats)
+    spread = b.broadcast(x, wide, [i if i <= axis else i + 1 for i in range(len(x.shape))])
+    return b.reshape(spread, [s * repeats if i == axis else s for i, s in enumerate(x.shape)])
+
+
+def flip(b, x, dims):
+    return b.reverse(x, sorted(axis_of(x, d) for d in dims)) if x.shape else x
+
+
+def roll(b, x, shifts, dims=()):
+    shifts = [shifts] if is_int(shifts) else list(shifts)
+    dims = [dims] if is_int(dims) else list(dims)
+    if not dims:
+        return b.reshape(roll(b, b.reshape(x, [product(x.shape)]), shifts, [0]), x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        x = _roll_one(b, x, shift, axis_of(x, dim))
+    return x
+
+
+def _roll_one(b, x, shift, axis):
+    size = x.shape[axis]
+    if is_int(size) and size == 0:
+        return x
+    # An axis of size 0 has no remainder: take it by 1.
+    turn = shift % greatest(size, 1)
+    return b.concatenate([b.slice(x, axis, size - turn, size), b.slice(x, axis, 0, size - turn)], axis)
+
+
+def squeeze_all(b, x):
+    return b.reshape(x, b.shape)
+
+
+def diagonal(b, x, offset=0, dim1=0, dim2=1):
+    """A mask on the two axes, summed away; exact, because one element is taken."""
+    i, j = axis_of(x, dim1), axis_of(x, dim2)
+    rest = [k for k in range(len(x.shape)) if k not in (i, j)]
+    x = b.transpose(x, [*rest, i, j])
+    rows, columns = x.shape[-2], x.shape[-1]
+    flat = b.reshape(x, [*x.shape[:-2], rows * columns])
+    length = b.shape[-1]
+    start = offset if offset >= 0 else columns * -offset
+    index = b.add(b.mul(b.iota([length], 0, "i64"), b.lift(columns + 1, "i64")), b.lift(start, "i64"))
+    return b.take(flat, len(rest), index, bounds="clamp")
+
+
+def triangle(keep):
+    """tril (GE) and triu (LE): compares row + diagonal with column."""
+
+    def entry(b, x, diagonal=0):
+        plane = x.shape[-2:]
+        rows = b.add(b.iota(plane, 0, "i64"), b.lift(diagonal, "i64"))
+        mask = b.compare(keep, rows, b.iota(plane, 1, "i64"))
+        return b.select(mask, x, b.lift(0, x.dtype))
+
+    return entry
+
+
+# Padding: torch lists amounts from the last axis on, (low, high) each.
+
+
+def pad_amounts(x, pads):
+    rank = len(x.shape)
+    low, high = [0] * rank, [0] * rank
+    for i in range(len(pads) // 2):
+        low[rank - 1 - i], high[rank - 1 - i] = pads[2 * i], pads[2 * i + 1]
+    return low, high
+
+
+def constant_pad(b, x, pads, value=0):
+    low, high = pad_amounts(x, pads)
+    return b.pad(x, b.lift(value, x.dtype), low, high)
+
+
+def pad(b, x, pads, mode="constant", value=None):
+    if mode == "constant":
+        return constant_pad(b, x, pads, value or 0)
+    return {"reflect": reflect_pad, "replicate": replicate_pad, "circular": circular_pad}[mode](b, x, pads)
+
+
+def _padded(edge):
+    """Padding axis by axis; ``edge(b, x, axis, low, high)`` gives the two parts that are joined to the axis."""
+
+    def entry(b, x, pads):
+        low, high = pad_amounts(x, pads)
+        for axis in range(len(x.shape)):
+            if not (same(low[axis], 0) and same(high[axis], 0)):
+                x = _join_edges(b, x, axis, low[axis], high[axis], edge)
+        return x
+
+    return entry
+
+
+def _join_edges(b, x, axis, low, high, edge):
+    inner = b.slice(x, axis, greatest(0 - low, 0), x.shape[axis] - greatest(0 - high, 0))
+    low, high = greatest(low, 0), greatest(high, 0)
+    before, after = edge(b, inner, axis, low, high)
+    parts = [before] if not same(low, 0) else []
+    parts.append(inner)
+    return b.concatenate(parts + ([after] if not same(high, 0) else []), axis)
+
+
+def _reflected(b, x, axis, low, high):
+    size = x.shape[axis]
+    before = b.slice(x, axis, 1, low + 1) if not same(low, 0) else None
+    after = b.slice(x, axis, size - 1 - high, size - 1) if not same(high, 0) else None
+    return tuple(part if part is None else b.reverse(part, [axis]) for part in (before, after))
+
+
+def _repeated(b, x, axis, low, high):
+    def spread(part, count):
+        shape = [count if i == axis else s for i, s in enumerate(x.shape)]
+        return b.expand(part, shape)
+
+    size = x.shape[axis]
+    return spread(b.slice(x, axis, 0, 1), low), spread(b.slice(x, axis, size - 1, size), high)
+
+
+def _wrapped(b, x, axis, low, high):
+    size = x.shape[axis]
+    return b.slice(x, axis, size - low, size), b.slice(x, axis, 0, high)
+
+
+reflect_pad = _padded(_reflected)
+replicate_pad = _padded(_repeated)
+circular_pad = _padded(_wrapped)
+
+
+def pixel_shuffle(b, x, factor):
+    *lead, channels, h, w = x.shape
+    n = len(lead)
+    x = b.reshape(x, [*lead, channels // (factor * factor), factor, factor, h, w])
+    x = b.transpose(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
+    return b.reshape(x, b.shape)
+
+
+def pixel_unshuffle(b, x, factor):
+    *lead, channels, h, w = x.shape
+    n = len(lead)
+    x = b.reshape(x, [*lead, channels, h // factor, factor, w // factor, factor])
+    x = b.transpose(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    return b.reshape(x, b.shape)
+
+
+def unfold(b, x, dim, size, step):
+    """Tensor.unfold: windows of one axis become a new last axis."""
+    axis = axis_of(x, dim)
+    count = b.shape[axis]
+    plane = [count, size]
+    index = b.add(b.mul(b.iota(plane, 0, "i64"), step), b.iota(plane, 1, "i64"))
+    return b.move(b.take(x, axis, index, bounds="clamp"), axis + 1, -1)
+
+
+def to(b, x, *args, **kwargs):
+    """All forms of conversion: the framework knows the type of the result."""
+    return b.convert(x, b.dtype)
+
+
+def same_value(b, x, *args, **kwargs):
+    return x
+
+
+def convert_saturating(b, x):
+    return b.convert(x, types.name_of(b.out.dtype))
+
+
+_REARRANGED = (
+    "view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints", "unflatten.int", "squeeze.default",
+    "squeeze.dim", "squeeze.dims", "unsqueeze.default", "view_as.default", "reshape_as.default", "ravel.default",
+    "view_copy.default", "squeeze_copy.dims", "unsqueeze_copy.default", "_reshape_copy.default", "atleast_1d.default",
+    "atleast_2d.default",
+)
+_SAME = (
+    "clone.default", "contiguous.default", "detach.default", "detach_.default", "alias.default", "lift_fresh_copy.default",
+    "lift_fresh.default", "lift.default", "resolve_conj.default", "resolve_neg.default", "requires_grad_.default",
+    "alias_copy.default", "_conj.default", "positive.default",
+)
+_CONVERTED = (
+    "to.dtype", "to.dtype_layout", "to.device", "to.other", "_to_copy.default", "type_as.default", "_cast_Float.default",
+    "prims.convert_element_type.default",
+)
+
+TABLE = {
+    **{f"aten.{name}": as_stated for name in _REARRANGED},
+    **{f"aten.{name}": same_value for name in _SAME},
+    **{f"aten.{name}": to for name in _CONVERTED if not name.startswith("prims")},
+    "prims.convert_element_type.default": to,
+    "aten.slice.Tensor": slice_,
+    "aten.slice_copy.Tensor": slice_,
+    "aten.narrow.default": lambda b, x, dim, start, length: slice_(b, x, dim, start, None),
+    "aten.select.int": select,
+    "aten.select_copy.int": select,
+    "aten.split.Tensor": as_split,
+    "aten.split.sizes": as_split,
+    "aten.split_with_sizes.default": as_split,
+    "aten.split_with_sizes_copy.default": as_split,
+    "aten.chunk.default": as_split,
+    "aten.tensor_split.sections": as_split,
+    "aten.unsafe_split.Tensor": as_split,
+    "aten.unsafe_chunk.default": as_split,
+    "aten.unbind.int": unbind,
+    "aten.expand.default": expand,
+    "aten.expand_copy.default": expand,
+    "aten.expand_as.default": expand,
+    "aten.broadcast_to.default": expand,
+    "aten.broadcast_tensors.default": lambda b, xs: b.together(*xs),
+    "aten.permute.default": permute,
+    "aten.permute_copy.default": permute,
+    "aten.transpose.int": transpose,
+    "aten.transpose_copy.int": transpose,
+    "aten.swapaxes.default": transpose,
+    "aten.t.default": lambda b, x: transpose(b, x, 0, 1) if len(x.shape) == 2 else x,
+    "aten.t_copy.default": lambda b, x: transpose(b, x, 0, 1) if len(x.shape) == 2 else x,
+    "aten.numpy_T.default": lambda b, x: b.transpose(x, range(len(x.shape))[::-1]),
+    "aten.mT.default": lambda b, x: transpose(b, x, -2, -1),
+    "aten.movedim.int": movedim,
+    "aten.movedim.intlist": movedim,
+    "aten.cat.default": concatenate,
+    "aten.concat.default": concatenate,
+    "aten.concatenate.default": concatenate,
+    "aten.stack.default": stack,
+    "aten.hstack.default": joined(1, 1),
+    "aten.vstack.default": joined(0, 2),
+    "aten.repeat.default": repeat,
+    "aten.tile.default": tile,
+    "aten.repeat_interleave.self_int": repeat_interleave,
+    "aten.flip.default": flip,
+    "aten.fliplr.default": lambda b, x: flip(b, x, [1]),
+    "aten.flipud.default": lambda b, x: flip(b, x, [0]),
+    "aten.roll.default": roll,
+    "aten.diagonal.default": diagonal,
+    "aten.diagonal_copy.default": diagonal,
+    "aten.tril.default": triangle("GE"),
+    "aten.triu.default": triangle("LE"),
+    "aten.constant_pad_nd.default": constant_pad,
+    "aten.pad.default": pad,
+    "aten.reflection_pad1d.default": reflect_pad,
+    "aten.reflection_pad2d.default": reflect_pad,
+    "aten.reflection_pad3d.default": reflect_pad,
+    "aten.replication_pad1d.default": replicate_pad,
+    "aten.replication_pad2d.default": replicate_pad,
+    "aten.replication_pad3d.default": replicate_pad,
+    "aten.pixel_shuffle.default": pixel_shuffle,
+    "aten.pixel_unshuffle.default": pixel_unshuffle,
+    "aten.unfold.default": unfold,
+    "aten.unfold_copy.default": unfold,
+}

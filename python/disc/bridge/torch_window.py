@@ -1,0 +1,411 @@
+"""Convolution, pooling and resampling of torch."""
+
+from __future__ import annotations
+
+import math
+
+from . import types
+from .sizes import is_int, product
+
+INF = math.inf
+
+
+def spread(value, n: int) -> list:
+    """An int, or a list that torch lets be shorter, for ``n`` spatial axes."""
+    values = [value] if is_int(value) else list(value)
+    return values * n if len(values) == 1 else values
+
+
+def convolution(b, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    n = len(weight.shape) - 2
+    stride, padding, dilation, output_padding = (spread(v, n) for v in (stride, padding, dilation, output_padding))
+    single = len(x.shape) == n + 1
+    x = b.unsqueeze(x, 0) if single else x
+    y = _transposed(b, x, weight, stride, padding, dilation, output_padding, groups) if transposed else b.convolution(
+        x, weight, strides=stride, padding=[(p, p) for p in padding], lhs_dilation=[1] * n, rhs_dilation=dilation, groups=groups)
+    if bias is not None:
+        y = b.add(y, b.broadcast(bias, y.shape, [1]))
+    return b.squeeze(y, 0) if single else y
+
+
+def _transposed(b, x, weight, stride, padding, dilation, output_padding, groups):
+    """A convolution of the input, spread by ``stride``, with the weight turned round."""
+    channels, out, *kernel = weight.shape
+    w = b.reshape(weight, [groups, channels // groups, out, *kernel])
+    w = b.reshape(b.transpose(w, [0, 2, 1, *range(3, 3 + len(kernel))]), [groups * out, channels // groups, *kernel])
+    w = b.reverse(w, list(range(2, 2 + len(kernel))))
+    edges = [(d * (k - 1) - p, d * (k - 1) - p + extra)
+             for d, k, p, extra in zip(dilation, kernel, padding, output_padding, strict=True)]
+    ones = [1] * len(kernel)
+    return b.convolution(x, w, strides=ones, padding=edges, lhs_dilation=stride, rhs_dilation=dilation, groups=groups)
+
+
+def conv(n: int, transposed: bool = False):
+    def forward(b, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+        return convolution(b, x, weight, bias, stride, padding, dilation, False, [0] * n, groups)
+
+    def backward(b, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+        return convolution(b, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+    return backward if transposed else forward
+
+
+def conv_named_padding(n: int):
+    """padding = "same" or "valid"; torch puts the odd one on the high side."""
+
+    def entry(b, x, weight, bias=None, stride=1, padding="valid", dilation=1, groups=1):
+        dilation, stride = spread(dilation, n), spread(stride, n)
+        totals = [d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, weight.shape[2:], strict=True)]
+        single = len(x.shape) == n + 1
+        x = b.unsqueeze(x, 0) if single else x
+        y = b.convolution(x, weight, strides=stride, padding=[(t // 2, t - t // 2) for t in totals], lhs_dilation=[1] * n,
+                          rhs_dilation=dilation, groups=groups)
+        y = y if bias is None else b.add(y, b.broadcast(bias, y.shape, [1]))
+        return b.squeeze(y, 0) if single else y
+
+    return entry
+
+
+# Pooling. ``out`` are the spatial sizes of the framework's result.
+
+
+def _windows(b, x, n, kernel, stride, padding, dilation, out):
+    """Window, strides, (low, high) padding and dilation for all axes; with ceil_mode the high edge grows or shrinks to fit ``out``."""
+    kernel, padding, dilation = (spread(v, n) for v in (kernel, padding, dilation))
+    stride = spread(stride, n) if not (isinstance(stride, (list, tuple)) and not stride) and stride is not None else kernel
+    lead = len(x.shape) - n
+    edges = [(0, 0)] * lead
+    for i in range(n):
+        reach = (out[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
+        edges.append((padding[i], reach - x.shape[lead + i] - padding[i]))
+    ones = [1] * lead
+    return ones + kernel, ones + stride, edges, ones + dilation
+
+
+def _pool(b, x, how, fill, window, strides, edges, dilation):
+    """Padding that depends on sizes (or crops) is an op of its own, so that windows have none."""
+    padded = b.pad(x, b.lift(fill, x.dtype), [low for low, _ in edges], [high for _, high in edges])
+    return b.reduce_window(padded, how, window, strides, [(0, 0)] * len(window), dilation)
+
+
+def max_pool(n: int):
+    def entry(b, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+        form = _windows(b, x, n, kernel, stride, padding, dilation, b.shape[-n:])
+        return _pool(b, x, "maximum", _lowest(x.dtype), *form)
+
+    return entry
+
+
+def _lowest(dtype: str):
+    if dtype in types.FLOATS:
+        return -INF
+    return 0 if dtype == "u8" else -(1 << ({"i8": 8, "i16": 16, "i32": 32, "i64": 64}[dtype] - 1))
+
+
+def max_pool_with_indices(n: int):
+    """Values and flat places in the plane: the places come from comparing each offset of the window in turn."""
+
+    def entry(b, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+        out = b.shape[-n:]
+        window, strides, edges, dilation = _windows(b, x, n, kernel, stride, padding, dilation, out)
+        values = _pool(b, x, "maximum", _lowest(x.dtype), window, strides, edges, dilation)
+        places = _place_in_window(b, x, window, strides, edges, dilation, out, n)
+        return values, places
+
+    return entry
+
+
+def _place_in_window(b, x, window, strides, edges, dilation, out, n):
+    lead = len(x.shape) - n
+    plane = [1] * lead + list(x.shape[lead:])
+    place = b.full(0, plane, "i64")
+    for axis in range(lead, lead + n):
+        place = b.add(b.mul(place, b.lift(x.shape[axis], "i64")), b.iota(plane, axis, "i64"))
+    low, high = [e[0] for e in edges], [e[1] for e in edges]
+    padded = b.pad(x, b.lift(_lowest(x.dtype), x.dtype), low, high)
+    place = b.pad(place, b.lift(-1, "i64"), low, high)
+    best = where = None
+    for offset in _offsets(window[lead:]):
+        value, at = (_strided(b, t, lead, offset, strides, dilation, out) for t in (padded, place))
+        at = b.expand(at, value.shape)
+        if best is None:
+            best, where = value, at
+            continue
+        better = b.map("or", b.compare("GT", value, best), b.compare("LT", where, b.lift(0, "i64")))
+        if x.dtype in types.FLOATS:
+            better = b.map("or", better, b.is_nan(value))
+        better = b.map("and", better, b.compare("GE", at, b.lift(0, "i64")))
+        best, where = b.select(better, value, best), b.select(better, at, where)
+    return where
+
+
+def _offsets(kernel):
+    offsets = [()]
+    for k in kernel:
+        offsets = [(*o, i) for o in offsets for i in range(k)]
+    return offsets
+
+
+def _strided(b, x, lead, offset, strides, dilation, out):
+    """The element at ``offset`` of every window."""
+    for i, place in enumerate(offset):
+        axis = lead + i
+        start = place * dilation[axis]
+        x = b.slice(x, axis, start, start + (out[i] - 1) * strides[axis] + 1, strides[axis])
+    return x
+
+
+def avg_pool(n: int):
+    def entry(b, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+        out, result = b.shape[-n:], x.dtype
+        wide = b.wide(x)
+        window, strides, edges, dilation = _windows(b, x, n, kernel, stride, padding, 1, out)
+        total = _pool(b, wide, "add", 0, window, strides, edges, dilation)
+        if divisor_override:
+            return b.convert(b.div(total, divisor_override), result)
+        if not ceil_mode and (count_include_pad or all(e[0] == 0 for e in edges)):
+            return b.convert(b.div(total, float(product(window))), result)
+        counts = _counts(b, wide, window, strides, edges, n, padding if count_include_pad else None)
+        return b.convert(b.div(total, counts), result)
+
+    return entry
+
+
+def _counts(b, x, window, strides, edges, n, padding):
+    """How many elements each window has: those of the input, and its stated padding where that counts."""
+    lead = len(x.shape) - n
+    ones = b.full(1, [1] * lead + list(x.shape[lead:]), x.dtype)
+    if padding is not None:
+        stated = [0] * lead + spread(padding, n)
+        ones = b.pad(ones, b.lift(1, x.dtype), stated, stated)
+        edges = [(low - p, high - p) for (low, high), p in zip(edges, stated, strict=True)]
+    return _pool(b, ones, "add", 0, window, strides, edges, [1] * len(window))
+
+
+def adaptive_pool(n: int, how: str):
+    """Windows of sizes that differ by one: each output cell masks its part of an axis, axis after axis."""
+
+    def entry(b, x, size):
+        out, result = b.shape[-n:], x.dtype
+        y = b.wide(x) if how == "add" else x
+        for i in range(n):
+            y = _adaptive_axis(b, y, len(x.shape) - n + i, out[i], how)
+        return b.convert(y, result)
+
+    return entry
+
+
+def _adaptive_axis(b, x, axis, out, how):
+    size = x.shape[axis]
+    if is_int(out) and out == 1:
+        whole = b.reduce(x, [axis], how, True)
+        return b.div(whole, b.lift(size, x.dtype)) if how == "add" else whole
+    start, end = _adaptive_bounds(b, out, size)
+    place = b.iota([out, size], 1, "i64")
+    inside = b.map("and", b.compare("GE", place, b.unsqueeze(start, -1)), b.compare("LT", place, b.unsqueeze(end, -1)))
+    wide = b.unsqueeze(x, axis)
+    shape = [out if i == axis else s for i, s in enumerate(wide.shape)]
+    inside = b.broadcast(inside, shape, [axis, axis + 1])
+    picked = b.select(inside, b.expand(wide, shape), b.lift(0 if how == "add" else _lowest(x.dtype), x.dtype))
+    whole = b.reduce(picked, [axis + 1], how)
+    if how != "add":
+        return whole
+    return b.div(whole, b.broadcast(b.convert(b.sub(end, start), x.dtype), whole.shape, [axis]))
+
+
+def _adaptive_bounds(b, out, size):
+    cell = b.iota([out], 0, "i64")
+    cells, length = b.lift(out, "i64"), b.lift(size, "i64")
+    start = b.div(b.mul(cell, length), cells)
+    end = b.div(b.add(b.mul(b.add(cell, 1), length), b.sub(cells, 1)), cells)
+    return start, end
+
+
+# Resampling: every output cell reads at a computed place of each axis.
+
+
+def upsample_nearest(n: int, exact: bool = False):
+    def entry(b, x, size=None, scales=None, *more):
+        scales = _scales(scales, more, n)
+        for i in range(n):
+            axis, out = len(x.shape) - n + i, b.shape[2 + i]
+            step = _step(b, x.shape[axis], out, scales[i])
+            cell = b.iota([out], 0, "f32")
+            place = b.mul(b.add(cell, 0.5) if exact else cell, step)
+            index = b.minimum(b.convert(b.op("floor", place), "i64"), b.lift(x.shape[axis] - 1, "i64"))
+            x = b.take(x, axis, index, bounds="clamp")
+        return x
+
+    return entry
+
+
+def _scales(scales, more, n):
+    """The .vec forms give a list, the others one number per axis."""
+    if isinstance(scales, (list, tuple)):
+        return list(scales)
+    return ([scales, *more] + [None] * n)[:n]
+
+
+def _step(b, size, out, scale):
+    """Input cells per output cell, f32 as torch computes it."""
+    if scale is not None and scale > 0:
+        return b.lift(1.0 / scale, "f32")
+    return b.div(b.lift(size, "f32"), b.lift(out, "f32"))
+
+
+def upsample_linear(n: int):
+    def entry(b, x, size, align_corners, scales=None, *more):
+        scales = _scales(scales, more, n)
+        result = x.dtype
+        x = b.wide(x)
+        for i in range(n):
+            x = _linear_axis(b, x, len(x.shape) - n + i, b.shape[2 + i], align_corners, scales[i])
+        return b.convert(x, result)
+
+    return entry
+
+
+def _linear_axis(b, x, axis, out, align_corners, scale):
+    size, dtype = x.shape[axis], "f64" if x.dtype == "f64" else "f32"
+    cell = b.iota([out], 0, dtype)
+    if align_corners:
+        spans = b.maximum(b.lift(out - 1, dtype), 1.0)
+        many = b.compare("GT", b.lift(out, "i64"), b.lift(1, "i64"))
+        step = b.select(many, b.div(b.lift(size - 1, dtype), spans), b.lift(0, dtype))
+        place = b.mul(cell, step)
+    else:
+        step = b.lift(1.0 / scale, dtype) if scale else b.div(b.lift(size, dtype), b.lift(out, dtype))
+        place = b.maximum(b.sub(b.mul(b.add(cell, 0.5), step), 0.5), 0.0)
+    low = b.minimum(b.convert(b.op("floor", place), "i64"), b.lift(size - 1, "i64"))
+    high = b.minimum(b.add(low, 1), b.lift(size - 1, "i64"))
+    weight = b.convert(b.minimum(b.sub(place, b.convert(low, dtype)), 1.0), x.dtype)
+    shape = [out if i == axis else s for i, s in enumerate(x.shape)]
+    weight = b.broadcast(weight, shape, [axis])
+    first, second = (b.take(x, axis, place, bounds="clamp") for place in (low, high))
+    return b.add(b.mul(first, b.sub(b.lift(1, x.dtype), weight)), b.mul(second, weight))
+
+
+def grid_sample(b, x, grid, mode=0, padding=0, align_corners=False):
+    """Bilinear (0) and nearest (1) sampling with zeros (0) or border (1) padding, two spatial axes."""
+    if mode > 1 or padding > 1:
+        raise b.unsupported("grid_sampler_2d: only bilinear and nearest with zeros or border padding are supported")
+    result = x.dtype
+    x, grid = b.wide(x), b.wide(grid)
+    height, width = x.shape[2], x.shape[3]
+    places = [_grid_place(b, grid, i, size, padding, align_corners) for i, size in ((1, height), (0, width))]
+    if mode == 1:
+        rows, columns = (b.op("round_nearest_even", p) for p in places)
+        return b.convert(_sample(b, x, rows, columns), result)
+    (y, x0), total = places, None
+    low = b.op("floor", y), b.op("floor", x0)
+    for dy in (0, 1):
+        for dx in (0, 1):
+            row, column = b.add(low[0], float(dy)), b.add(low[1], float(dx))
+            weight = b.mul(_closeness(b, y, row), _closeness(b, x0, column))
+            part = b.mul(_sample(b, x, row, column), b.unsqueeze(weight, 1))
+            total = part if total is None else b.add(total, part)
+    return b.convert(total, result)
+
+
+def _closeness(b, place, corner):
+    return b.sub(b.lift(1, place.dtype), b.op("abs", b.sub(place, corner)))
+
+
+def _grid_place(b, grid, which, size, padding, align_corners):
+    part = b.squeeze(b.slice(grid, 3, which, which + 1), 3)
+    if align_corners:
+        place = b.mul(b.add(part, 1.0), b.div(b.lift(size - 1, part.dtype), 2.0))
+    else:
+        place = b.div(b.sub(b.mul(b.add(part, 1.0), b.lift(size, part.dtype)), 1.0), 2.0)
+    if padding == 1:
+        place = b.minimum(b.maximum(place, 0.0), b.lift(size - 1, part.dtype))
+    return place
+
+
+def _sample(b, x, rows, columns):
+    """x[n, :, rows[n, i, j], columns[n, i, j]], zero outside."""
+    batch, channels, height, width = x.shape
+    inside = b.map("and", _within(b, rows, height), _within(b, columns, width))
+    rows, columns = (b.convert(b.select(inside, v, b.lift(0, v.dtype)), "i64") for v in (rows, columns))
+    sample = b.iota(rows.shape, 0, "i64")
+    index = b.concatenate([b.unsqueeze(v, 3) for v in (sample, rows, columns)], 3)
+    picked = b.gather(x, index, offset_dims=[1], collapsed=[0, 2, 3], index_map=[0, 2, 3], vector_dim=3,
+                      window=[1, channels, 1, 1], bounds="clamp")
+    return b.select(b.unsqueeze(inside, 1), picked, b.lift(0, x.dtype))
+
+
+def _within(b, place, size):
+    dtype = place.dtype
+    return b.map("and", b.compare("GE", place, b.lift(0, dtype)), b.compare("LT", place, b.lift(size, dtype)))
+
+
+def columns_to_image(b, x, size, kernel, dilation, padding, stride):
+    """col2im: every column is a window that is added to its place in the image."""
+    kernel, dilation, padding, stride = (spread(v, 2) for v in (kernel, dilation, padding, stride))
+    single = len(x.shape) == 2
+    x = b.unsqueeze(x, 0) if single else x
+    batch, depth = x.shape[0], x.shape[1]
+    counts = [(s + 2 * p - d * (k - 1) - 1) // st + 1
+              for s, p, d, k, st in zip(size, padding, dilation, kernel, stride, strict=True)]
+    channels = depth // (kernel[0] * kernel[1])
+    x = b.reshape(x, [batch, channels, *kernel, *counts])
+    total = None
+    full = [s + 2 * p for s, p in zip(size, padding, strict=True)]
+    for i, j in _offsets(kernel):
+        part = b.squeeze(b.slice(b.slice(x, 2, i, i + 1), 3, j, j + 1), 2, 3)
+        low = [0, 0, i * dilation[0], j * dilation[1]]
+        inner = [0, 0, stride[0] - 1, stride[1] - 1]
+        reach = [lo + (c - 1) * st + 1 for lo, c, st in zip(low[2:], counts, stride, strict=True)]
+        high = [0, 0, *(f - r for f, r in zip(full, reach, strict=True))]
+        part = b.pad(part, b.lift(0, x.dtype), low, high, inner)
+        total = part if total is None else b.add(total, part)
+    for axis, (p, s) in enumerate(zip(padding, size, strict=True)):
+        total = b.slice(total, 2 + axis, p, p + s)
+    return b.squeeze(total, 0) if single else total
+
+
+def image_to_columns(b, x, kernel, dilation, padding, stride):
+    """im2col, the inverse gathering."""
+    kernel, dilation, padding, stride = (spread(v, 2) for v in (kernel, dilation, padding, stride))
+    single = len(x.shape) == 3
+    x = b.unsqueeze(x, 0) if single else x
+    batch, channels, *size = x.shape
+    counts = [(s + 2 * p - d * (k - 1) - 1) // st + 1
+              for s, p, d, k, st in zip(size, padding, dilation, kernel, stride, strict=True)]
+    x = b.pad(x, b.lift(0, x.dtype), [0, 0, *padding], [0, 0, *padding])
+    parts = [b.unsqueeze(_strided(b, x, 2, offset, [1, 1, *stride], [1, 1, *dilation], counts), 2) for offset in _offsets(kernel)]
+    y = b.reshape(b.concatenate(parts, 2), [batch, channels * kernel[0] * kernel[1], product(counts)])
+    return b.squeeze(y, 0) if single else y
+
+
+TABLE = {
+    "aten.convolution.default": convolution,
+    **{f"aten.conv{n}d.default": conv(n) for n in (1, 2, 3)},
+    **{f"aten.conv{n}d.padding": conv_named_padding(n) for n in (1, 2, 3)},
+    "aten.conv_transpose1d.default": conv(1, transposed=True),
+    "aten.conv_transpose2d.input": conv(2, transposed=True),
+    "aten.conv_transpose3d.input": conv(3, transposed=True),
+    **{f"aten.max_pool{n}d.default": max_pool(n) for n in (1, 2, 3)},
+    **{f"aten.max_pool{n}d_with_indices.default": max_pool_with_indices(n) for n in (1, 2, 3)},
+    "aten.avg_pool1d.default": avg_pool(1),
+    "aten.avg_pool2d.default": avg_pool(2),
+    "aten.avg_pool3d.default": avg_pool(3),
+    **{f"aten.adaptive_avg_pool{n}d.default": adaptive_pool(n, "add") for n in (1, 2, 3)},
+    "aten._adaptive_avg_pool2d.default": adaptive_pool(2, "add"),
+    "aten._adaptive_avg_pool3d.default": adaptive_pool(3, "add"),
+    "aten.upsample_nearest1d.default": upsample_nearest(1),
+    "aten.upsample_nearest1d.vec": upsample_nearest(1),
+    "aten.upsample_nearest2d.default": upsample_nearest(2),
+    "aten.upsample_nearest2d.vec": upsample_nearest(2),
+    "aten.upsample_nearest3d.vec": upsample_nearest(3),
+    "aten._upsample_nearest_exact1d.vec": upsample_nearest(1, exact=True),
+    "aten._upsample_nearest_exact2d.vec": upsample_nearest(2, exact=True),
+    "aten.upsample_linear1d.vec": upsample_linear(1),
+    "aten.upsample_bilinear2d.vec": upsample_linear(2),
+    "aten.upsample_bilinear2d.default": upsample_linear(2),
+    "aten.upsample_trilinear3d.vec": upsample_linear(3),
+    "aten.grid_sampler_2d.default": grid_sample,
+    "aten.grid_sampler.default": grid_sample,
+    "aten.col2im.default": columns_to_image,
+    "aten.im2col.default": image_to_columns,
+}
