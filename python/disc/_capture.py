@@ -76,6 +76,13 @@ def expression(size) -> int | sympy.Expr:
     return size
 
 
+class _Seen:
+    """What one trace met. torch.export puts attributes of modules back, but not those of other objects."""
+
+    shapes: list[tuple] = []
+    out_spec: pytree.TreeSpec | None = None
+
+
 class _Entry(torch.nn.Module):
     """The module with flat tensor arguments: other leaves of the call are constants."""
 
@@ -84,13 +91,12 @@ class _Entry(torch.nn.Module):
         self.module = module
         self.arguments = arguments
         self.training = module.training
-        self.seen: list[tuple] = []
-        self.out_spec: pytree.TreeSpec | None = None
+        self.seen = _Seen()
 
     def forward(self, *tensors):
-        self.seen = [tuple(t.shape) for t in tensors]
+        self.seen.shapes = [tuple(t.shape) for t in tensors]
         args, kwargs = self.arguments.rebuild(tensors)
-        leaves, self.out_spec = pytree.tree_flatten(self.module(*args, **kwargs))
+        leaves, self.seen.out_spec = pytree.tree_flatten(self.module(*args, **kwargs))
         return tuple(leaves)
 
 
@@ -126,7 +132,7 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
         except Exception as error:
             if not _is_shape_failure(error):
                 raise _capture_error(module, error) from error
-            if sizes.relax(str(error), _symbol_places(entry.seen)):
+            if sizes.relax(str(error), _symbol_places(entry.seen.shapes)):
                 continue
             if oblivious:
                 oblivious, sizes = False, Sizes(plan, [t.shape for t in tensors])
@@ -203,9 +209,9 @@ def _capture_error(module, error: Exception) -> Error:
                  help="the module must run eagerly on the example; the original error is the cause of this one")
 
 
-def _symbol_places(seen) -> dict[str, tuple[int, int]]:
+def _symbol_places(shapes) -> dict[str, tuple[int, int]]:
     places = {}
-    for t, shape in enumerate(seen):
+    for t, shape in enumerate(shapes):
         for axis, size in enumerate(shape):
             if isinstance(size, torch.SymInt):
                 places[str(size.node._expr)] = (t, axis)
@@ -218,7 +224,7 @@ def _read(program, entry: _Entry, arguments: Arguments, plan: DimPlan, sizes: Si
     conditions = _guards.Conditions()
     for env in {id(e): e for n in inputs if (e := _shape_env(n)) is not None}.values():
         conditions = _guards.read_conditions(env)
-    captured = Captured(arguments, plan, program, entry.out_spec, inputs, conditions, {})
+    captured = Captured(arguments, plan, program, entry.seen.out_spec, inputs, conditions, {})
     for t in range(len(inputs)):
         for axis, expr in enumerate(captured.input_shape(t)):
             if isinstance(expr, sympy.Symbol):

@@ -1,0 +1,40 @@
+"""Runs a captured module through the bridge and the stub, once per set of sizes."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils import _pytree as pytree
+
+from disc._capture import capture
+from disc.bridge.torch import convert
+
+from .builder import StubBuilder
+
+
+class StubModule:
+    """``disc.optimize`` with the stub as the compiler."""
+
+    def __init__(self, module, args, kwargs=None, dims=None):
+        self.module = module
+        self.captured = capture(module, args, kwargs, dims)
+        self.names: list[str] = []
+
+    def __call__(self, *args, **kwargs):
+        leaves = pytree.tree_leaves((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        inputs = dict(zip(self.captured.arguments.tensor_names, tensors, strict=True))
+        weights = {n.removeprefix("module."): t.detach() for n, t in self.captured.program.state_dict.items()}
+        weights |= {n.removeprefix("module."): t for n, t in self.captured.program.constants.items() if isinstance(t, torch.Tensor)}
+        builder = StubBuilder({}, inputs, weights)
+        program = convert(self.captured, builder)
+        self.names, self.program = builder.names, program
+        results = []
+        for kind, what in program.outputs:
+            if kind == "constant":
+                results.append(what)
+            elif kind == "input":
+                results.append(tensors[what])
+            else:
+                data = builder.outputs[what]
+                results.append(data.item() if kind == "number" else data)
+        return pytree.tree_unflatten(results, self.captured.out_spec)
