@@ -1,0 +1,55 @@
+"""disc: a model is compiled once and runs on inputs of any size.
+
+>>> import disc
+>>> disc.Dim("S", max=512).max
+512
+"""
+
+from __future__ import annotations
+
+from ._dims import Dim
+from ._errors import CompileError, DimError, Error, PackageError, ShapeError, UnsupportedOp
+from ._options import Options
+
+__all__ = [
+    "CompileError",
+    "Dim",
+    "DimError",
+    "Error",
+    "Options",
+    "PackageError",
+    "ShapeError",
+    "UnsupportedOp",
+    "check",
+    "clear_cache",
+    "export",
+    "load",
+    "optimize",
+    "report",
+    "save",
+]
+
+#: Where the functions live: torch is imported by the first one that needs it, not by ``import disc``.
+_LAZY = {
+    "optimize": "_optimize",
+    "report": "_report",
+    "Report": "_report",
+    "check": "_check",
+    "CheckResult": "_check",
+    "export": "_package",
+    "load": "_package",
+    "save": "_package",
+    "clear_cache": "_package",
+}
+
+
+def __getattr__(name: str):
+    if name == "__version__":
+        from . import _disc
+
+        return _disc.__version__
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

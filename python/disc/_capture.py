@@ -1,4 +1,4 @@
-"""Capture: a torch module and an example call become a pre-dispatch FX graph with symbolic sizes, plus what is known of the sizes.
+"""Capture: a torch module and an example call become an FX graph with symbolic sizes, plus what is known of the sizes.
 
 Not here: the meaning of the ops in the graph (``bridge``).
 Invariants of a ``Captured``:
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import logging
+import sys
 import threading
 import time
 import warnings
@@ -34,7 +36,11 @@ from ._tree import Arguments, flatten_arguments
 _LOCK = threading.RLock()
 _MAX_ATTEMPTS = 24
 #: They report what an attempt with other sizes cures.
-_NOISY = ("torch.fx.experimental.symbolic_shapes", "torch._export.non_strict_utils", "torch._subclasses.fake_tensor")
+_NOISY = (
+    "torch.fx.experimental.symbolic_shapes",
+    "torch._export.non_strict_utils",
+    "torch._subclasses.fake_tensor",
+)
 
 
 @dataclass
@@ -79,8 +85,9 @@ def expression(size) -> int | sympy.Expr:
 class _Seen:
     """What one trace met. torch.export puts attributes of modules back, but not those of other objects."""
 
-    shapes: list[tuple] = []
-    out_spec: pytree.TreeSpec | None = None
+    def __init__(self):
+        self.shapes: list[tuple] = []
+        self.out_spec: pytree.TreeSpec | None = None
 
 
 class _Entry(torch.nn.Module):
@@ -117,9 +124,13 @@ def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
 
     for name, t in zip(arguments.tensor_names, tensors, strict=True):
         if isinstance(t, FakeTensor) or t.is_meta:
-            raise Error(f"input {name}: a fake or meta tensor has no data; pass an example with data", code="E0703")
+            raise Error(
+                f"input {name}: a fake or meta tensor has no data; pass an example with data", code="E0703"
+            )
         if t.layout is not torch.strided or t.is_quantized or t.is_nested:
-            raise Error(f"input {name}: expected a dense tensor, got layout {t.layout}, dtype {t.dtype}", code="E0703")
+            raise Error(
+                f"input {name}: expected a dense tensor, got layout {t.layout}, dtype {t.dtype}", code="E0703"
+            )
 
 
 def _attempts(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
@@ -150,8 +161,10 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
 
 def _examples(tensors, shapes) -> list[torch.Tensor]:
     """Stand-ins of the chosen sizes: capture looks at sizes and dtypes, never at values."""
-    return [t.detach() if tuple(t.shape) == shape else t.detach().new_zeros(shape)
-            for t, shape in zip(tensors, shapes, strict=True)]
+    return [
+        t.detach() if tuple(t.shape) == shape else t.detach().new_zeros(shape)
+        for t, shape in zip(tensors, shapes, strict=True)
+    ]
 
 
 def _export(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool):
@@ -160,10 +173,29 @@ def _export(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool):
     shapes = None
     if sizes is not None:
         auto = torch.export.Dim.AUTO
-        rows = [{axis: auto for axis in range(t.dim()) if sizes.dynamic(i, axis)} for i, t in enumerate(examples)]
+        rows = [
+            {axis: auto for axis in range(t.dim()) if sizes.dynamic(i, axis)} for i, t in enumerate(examples)
+        ]
         shapes = {"tensors": tuple(rows)}
-    with _config.patch(backed_size_oblivious=oblivious):
+    with _config.patch(backed_size_oblivious=oblivious), _without_graph_dump():
         return torch.export.export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
+
+
+@contextlib.contextmanager
+def _without_graph_dump():
+    """torch.export prints the graph so far when it fails: our error says what is needed of it."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            yield
+    except Exception as error:
+        dump = getattr(error, "partial_fx_graph", None)
+        text = said.getvalue()
+        said = io.StringIO(text.replace(f"{dump}\n", "") if dump is not None else text)
+        raise
+    finally:
+        if text := said.getvalue():
+            sys.stderr.write(text)
 
 
 @contextlib.contextmanager
@@ -186,27 +218,38 @@ def _quiet():
             gc.enable()
 
 
+def _data_dependent() -> tuple[type[Exception], ...]:
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    return DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode
+
+
 def _is_shape_failure(error: Exception) -> bool:
     """Errors that other sizes may cure. What a model raises about its data or what torch cannot trace is not among them."""
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-
-    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, KeyboardInterrupt)):
+    if isinstance(error, _data_dependent()):
         return False
-    return isinstance(error, (RuntimeError, ValueError, IndexError, TypeError, AssertionError, NotImplementedError))
+    return isinstance(
+        error, (RuntimeError, ValueError, IndexError, TypeError, AssertionError, NotImplementedError)
+    )
 
 
 def _capture_error(module, error: Exception) -> Error:
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-
     text = str(error).strip().splitlines()
     first = text[0] if text else type(error).__name__
     name = type(module).__name__
-    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
+    if isinstance(error, _data_dependent()):
         op = str(getattr(error, "func", "") or "")
-        return UnsupportedOp(f"{name} depends on values of its inputs: {op or first}", op=op or None,
-                             help="sizes and branches that depend on data are not compiled yet")
-    return Error(f"{name} could not be captured: {type(error).__name__}: {first}", code="E0701",
-                 help="the module must run eagerly on the example; the original error is the cause of this one")
+        return UnsupportedOp(
+            f"{name} depends on values of its inputs: {op or first}",
+            op=op or None,
+            help="sizes and branches that depend on data are not compiled yet",
+        )
+    return Error(
+        f"{name} could not be captured: {type(error).__name__}: {first}",
+        code="E0701",
+        help="the module must run eagerly on the example; the original error is the cause of this one",
+    )
 
 
 def _symbol_places(shapes) -> dict[str, tuple[int, int]]:
@@ -255,8 +298,12 @@ def _report_fixed(captured: Captured, sizes: Sizes) -> None:
             if isinstance(what, int) or not isinstance(size, int):
                 continue
             if isinstance(what, Dim):
-                raise DimError(f"{what.name} (axis {axis} of {names[t]}) is declared dynamic, and the model works only for "
-                               f"{what.name} == {size}", code="E0707", dims=[what.name])
+                raise DimError(
+                    f"{what.name} (axis {axis} of {names[t]}) is declared dynamic, and the model works only for "
+                    f"{what.name} == {size}",
+                    code="E0707",
+                    dims=[what.name],
+                )
             captured.fixed.append(f"{names[t]} axis {axis} == {size}")
 
 
@@ -283,8 +330,10 @@ def _is_causal(node) -> bool:
 
 def _lowest_valid(captured, module, tensors, sizes: Sizes, symbol, branches) -> int:
     """The smallest size from which on the captured graph is known to be the model's: 0, 1 or 2."""
-    taken = {size: tuple(expr.xreplace({symbol: sympy.Integer(size)}) == sympy.true for expr, _, _ in branches)
-             for size in (0, 1)}
+    taken = {
+        size: tuple(expr.xreplace({symbol: sympy.Integer(size)}) == sympy.true for expr, _, _ in branches)
+        for size in (0, 1)
+    }
     if not _same_graph_at(captured, module, tensors, sizes, symbol, 1):
         return 2
     if taken[0] != taken[1] and not _same_graph_at(captured, module, tensors, sizes, symbol, 0):

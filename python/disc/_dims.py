@@ -66,7 +66,7 @@ class DimPlan:
                 raise Error(f'dims = {dims!r}: expected None, "static" or a mapping')
             return cls(tuple(tuple(int(size) for size in shape) for shape in shapes))
         if not isinstance(dims, Mapping):
-            raise Error(f"dims: expected None, \"static\" or a mapping, got {type(dims).__name__}")
+            raise Error(f'dims: expected None, "static" or a mapping, got {type(dims).__name__}')
         rows = [[None] * len(shape) for shape in shapes]
         declared: dict[str, Dim] = {}
         for key, entry in dims.items():

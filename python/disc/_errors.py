@@ -32,7 +32,15 @@ class Error(RuntimeError):
 
     default_code = "E0700"
 
-    def __init__(self, message: str, *, code: str | None = None, op: str | None = None, dims=None, help: str | None = None):
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        op: str | None = None,
+        dims=None,
+        help: str | None = None,
+    ):
         self.code = code or self.default_code
         self.message = message
         self.op = op

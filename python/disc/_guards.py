@@ -27,7 +27,7 @@ _MODEL_LIKE = (os.path.join(_TORCH, "nn") + os.sep,)
 
 @dataclass
 class Conditions:
-    """``facts`` are relations over shape-environment symbols; ``branches`` are conditions of the model that exclude 0 or 1 only."""
+    """``facts`` are relations over symbols; ``branches`` are conditions of the model that exclude 0 or 1 only."""
 
     facts: list[sympy.Basic] = field(default_factory=list)
     branches: list[tuple[sympy.Basic, str, int]] = field(default_factory=list)
@@ -45,7 +45,11 @@ def read_conditions(shape_env) -> Conditions:
         filename, line = getattr(frame, "filename", ""), getattr(frame, "lineno", 0) or 0
         for expr in _conjuncts(_resolved(guard.expr, shape_env.replacements)):
             _sort(expr, _asked_by_torch(filename), filename, line, out)
-    out.facts = list(dict.fromkeys(f for f in (_settled(out.simplify(f)) for f in out.facts) if f not in (sympy.true, True)))
+    out.facts = list(
+        dict.fromkeys(
+            f for f in (_settled(out.simplify(f)) for f in out.facts) if f not in (sympy.true, True)
+        )
+    )
     return out
 
 

@@ -12,7 +12,12 @@ import torch
 aten = torch.ops.aten
 _SCALARS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 _IDENTITY_WHEN_SHAPE_KEEPS = {
-    aten.slice.Tensor, aten.expand.default, aten.view.default, aten.reshape.default, aten.contiguous.default, aten.alias.default,
+    aten.slice.Tensor,
+    aten.expand.default,
+    aten.view.default,
+    aten.reshape.default,
+    aten.contiguous.default,
+    aten.alias.default,
 }
 
 
@@ -25,7 +30,9 @@ class _Match:
     def ops(self, graph) -> list[torch.fx.Node]:
         kept = []
         for n in graph.nodes:
-            if isinstance(n.meta.get("val"), _SCALARS) or (n.op == "call_function" and "assert" in str(n.target)):
+            if isinstance(n.meta.get("val"), _SCALARS) or (
+                n.op == "call_function" and "assert" in str(n.target)
+            ):
                 continue
             if n.target in _IDENTITY_WHEN_SHAPE_KEEPS and self.shape(n) == self.shape(n.args[0]):
                 self.same_as[n] = self.root(n.args[0])

@@ -1,7 +1,8 @@
 """Which sizes the example gets for capture.
 
 torch.export specialises a dimension of size 0 or 1, and a branch of the model may take equal sizes for a law. So the model is
-captured with sizes of our choice: at least 2, the user's own where possible, and different for dimensions that nobody called equal.
+captured with sizes of our choice: at least 2, the user's own where possible, and different for
+dimensions that nobody called equal.
 
 A *class* is a set of axes that get one size: axes with one declared name, or axes with one example size in different tensors
 (the k-th axis of that size in each). Classes are merged, or pinned to the user's size, when the model refuses a choice.
@@ -63,8 +64,12 @@ class Sizes:
         return list(classes.values())
 
     def _choose(self) -> None:
-        taken = {size for row, shape in zip(self.plan.axes, self.shapes, strict=True)
-                 for what, size in zip(row, shape, strict=True) if isinstance(what, int)}
+        taken = {
+            size
+            for row, shape in zip(self.plan.axes, self.shapes, strict=True)
+            for what, size in zip(row, shape, strict=True)
+            if isinstance(what, int)
+        }
         # The user's own sizes go first: a fresh size never takes one of them away.
         for c in sorted(self.classes, key=lambda c: (not c.pinned, c.user < 2)):
             c.size = c.user if c.pinned or (c.user >= 2 and c.user not in taken) else self._fresh(c, taken)

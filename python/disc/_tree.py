@@ -14,7 +14,18 @@ from torch.utils import _pytree as pytree
 
 from ._errors import Error
 
-_CONSTANTS = (int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format)
+_CONSTANTS = (
+    int,
+    float,
+    bool,
+    complex,
+    str,
+    bytes,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.memory_format,
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,9 @@ class Arguments:
         return pytree.tree_unflatten(leaves, self.spec)
 
 
-def flatten_arguments(module: torch.nn.Module, args: tuple, kwargs: dict) -> tuple[Arguments, list[torch.Tensor]]:
+def flatten_arguments(
+    module: torch.nn.Module, args: tuple, kwargs: dict
+) -> tuple[Arguments, list[torch.Tensor]]:
     """Flattens an example call and names its leaves after the parameters of ``module.forward``."""
     paths, spec = pytree.tree_flatten_with_path((args, kwargs))
     tops = _parameter_names(module, len(args))

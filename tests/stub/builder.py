@@ -1,7 +1,7 @@
 """A stand-in for the compiler: the builder's interface, with every op computed by torch as it is emitted.
 
-Conversion is run once per set of sizes; every result is checked to have the shape that the symbolic types say. The meaning of the ops
-here follows their documentation in the op table, not the bridge.
+Conversion is run once per set of sizes; every result is checked to have the shape that the symbolic types say. The meaning of
+the ops here follows their documentation in the op table, not the bridge.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import sympy
 import torch
-
 from disc.bridge.types import DTYPES
 
 from .dims import StubDim, concrete
@@ -34,7 +33,9 @@ class StubValue:
 class StubBuilder:
     """``sizes`` binds the names of dims; ``inputs`` and ``weights`` are the tensors of this run."""
 
-    def __init__(self, sizes: dict[str, int], inputs: dict[str, torch.Tensor], weights: dict[str, torch.Tensor]):
+    def __init__(
+        self, sizes: dict[str, int], inputs: dict[str, torch.Tensor], weights: dict[str, torch.Tensor]
+    ):
         self.env = dict(sizes)
         self.inputs = inputs
         self.weights = weights
@@ -48,7 +49,9 @@ class StubBuilder:
 
     def _value(self, dims, dtype: str, data: torch.Tensor, what: str) -> StubValue:
         dims = [self._dim(d) for d in dims]
-        assert tuple(concrete(d) for d in dims) == tuple(data.shape), f"{what}: {dims} at {self.env} is not {tuple(data.shape)}"
+        assert tuple(concrete(d) for d in dims) == tuple(data.shape), (
+            f"{what}: {dims} at {self.env} is not {tuple(data.shape)}"
+        )
         assert DTYPES[dtype] == data.dtype, f"{what}: {dtype} is not {data.dtype}"
         return StubValue(dims, dtype, data)
 
@@ -73,7 +76,10 @@ class StubBuilder:
         self.names.append(text)
         left, sign, right = text.rpartition(next(s for s in ("==", "<=", ">=", "<", ">") if s in text))
         names = {n: sympy.Integer(v) for n, v in self.env.items()} | {"Mod": sympy.Mod}
-        a, b = (eval(side.replace("//", "/"), {"floor": sympy.floor, "Min": sympy.Min, "Max": sympy.Max}, names) for side in (left, right))
+        a, b = (
+            eval(side.replace("//", "/"), {"floor": sympy.floor, "Min": sympy.Min, "Max": sympy.Max}, names)
+            for side in (left, right)
+        )
         holds = {"==": a == b, "<=": a <= b, ">=": a >= b, "<": a < b, ">": a > b}[sign]
         if not holds:
             raise FactViolated(text)
@@ -87,7 +93,9 @@ class StubBuilder:
         try:
             results = OPS[name](operands, result_types, **attrs)
         except (AssertionError, RuntimeError, ValueError, TypeError) as error:
-            raise AssertionError(f"{name}({operands}, {result_types}, {attrs}): {type(error).__name__}: {error}") from error
+            raise AssertionError(
+                f"{name}({operands}, {result_types}, {attrs}): {type(error).__name__}: {error}"
+            ) from error
         made = [self._value(dims, dtype, data, name) for dims, dtype, data in results]
         return made[0] if len(made) == 1 else made
 

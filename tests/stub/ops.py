@@ -1,5 +1,7 @@
-"""The ops of the stub: shape rule and value, by torch. One function per op: ``(operands, result_types, **attributes) -> results``,
-each result ``(dims, dtype, data)``."""
+"""The ops of the stub: shape rule and value, by torch.
+
+One function per op: ``(operands, result_types, **attributes) -> results``, each result ``(dims, dtype, data)``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,6 @@ import itertools
 
 import torch
 import torch.nn.functional as F
-
 from disc.bridge.types import DTYPES, FLOATS, INTS
 
 from .dims import concrete
@@ -30,7 +31,9 @@ def sizes(dims) -> list[int]:
 def same_type(*xs):
     for x in xs[1:]:
         assert x.dtype == xs[0].dtype, f"types {x.dtype} and {xs[0].dtype}"
-        assert all(a == b for a, b in zip(x.dims, xs[0].dims, strict=True)), f"shapes {x.dims} and {xs[0].dims}"
+        assert all(a == b for a, b in zip(x.dims, xs[0].dims, strict=True)), (
+            f"shapes {x.dims} and {xs[0].dims}"
+        )
 
 
 def elementwise(name, f, allowed):
@@ -45,15 +48,43 @@ def elementwise(name, f, allowed):
 
 NUMBERS, BITS = (*FLOATS, *INTS), (*INTS, "i1")
 for _name, _f in {
-    "acos": torch.acos, "acosh": torch.acosh, "asin": torch.asin, "asinh": torch.asinh, "atan": torch.atan, "atanh": torch.atanh,
-    "ceil": torch.ceil, "cosh": torch.cosh, "cosine": torch.cos, "digamma": torch.digamma, "erf": torch.erf, "erf_inv": torch.erfinv,
-    "erfc": torch.erfc, "exponential": torch.exp, "exponential_minus_one": torch.expm1, "floor": torch.floor, "lgamma": torch.lgamma,
-    "log": torch.log, "log_plus_one": torch.log1p, "logistic": torch.sigmoid, "round_nearest_even": torch.round, "rsqrt": torch.rsqrt,
-    "sine": torch.sin, "sinh": torch.sinh, "sqrt": torch.sqrt, "tan": torch.tan, "tanh": torch.tanh, "atan2": torch.atan2,
+    "acos": torch.acos,
+    "acosh": torch.acosh,
+    "asin": torch.asin,
+    "asinh": torch.asinh,
+    "atan": torch.atan,
+    "atanh": torch.atanh,
+    "ceil": torch.ceil,
+    "cosh": torch.cosh,
+    "cosine": torch.cos,
+    "digamma": torch.digamma,
+    "erf": torch.erf,
+    "erf_inv": torch.erfinv,
+    "erfc": torch.erfc,
+    "exponential": torch.exp,
+    "exponential_minus_one": torch.expm1,
+    "floor": torch.floor,
+    "lgamma": torch.lgamma,
+    "log": torch.log,
+    "log_plus_one": torch.log1p,
+    "logistic": torch.sigmoid,
+    "round_nearest_even": torch.round,
+    "rsqrt": torch.rsqrt,
+    "sine": torch.sin,
+    "sinh": torch.sinh,
+    "sqrt": torch.sqrt,
+    "tan": torch.tan,
+    "tanh": torch.tanh,
+    "atan2": torch.atan2,
     "next_after": torch.nextafter,
 }.items():
     elementwise(_name, _f, FLOATS)
-for _name, _f in {"negate": torch.neg, "add": torch.add, "subtract": torch.sub, "multiply": torch.mul}.items():
+for _name, _f in {
+    "negate": torch.neg,
+    "add": torch.add,
+    "subtract": torch.sub,
+    "multiply": torch.mul,
+}.items():
     elementwise(_name, _f, NUMBERS)
 elementwise("abs", torch.abs, ("i8", "i16", "i32", "i64", *FLOATS))
 elementwise("maximum", torch.maximum, (*NUMBERS, "i1"))
@@ -109,7 +140,9 @@ def _(xs, result):
 @op("compare")
 def _(xs, result, direction):
     same_type(*xs)
-    f = {"EQ": torch.eq, "NE": torch.ne, "LT": torch.lt, "LE": torch.le, "GT": torch.gt, "GE": torch.ge}[direction]
+    f = {"EQ": torch.eq, "NE": torch.ne, "LT": torch.lt, "LE": torch.le, "GT": torch.gt, "GE": torch.ge}[
+        direction
+    ]
     return [(xs[0].dims, "i1", f(xs[0].data, xs[1].data))]
 
 
@@ -166,7 +199,9 @@ def _(xs, result, start, limit, strides):
     x = xs[0]
     dims, where = [], []
     for i, (s, e, k) in enumerate(zip(start, limit, strides, strict=True)):
-        assert 0 <= concrete(s) <= concrete(e) <= concrete(x.dims[i]), f"bounds {s}:{e} of axis {i} of {x.dims}"
+        assert 0 <= concrete(s) <= concrete(e) <= concrete(x.dims[i]), (
+            f"bounds {s}:{e} of axis {i} of {x.dims}"
+        )
         dims.append((e - s + k - 1) // k if k > 1 else e - s)
         where.append(slice(concrete(s), concrete(e), k))
     return [(dims, x.dtype, x.data[tuple(where)].clone())]
@@ -177,7 +212,9 @@ def _(xs, result, dim):
     dims = list(xs[0].dims)
     for x in xs[1:]:
         assert x.dtype == xs[0].dtype
-        assert all(a == b for i, (a, b) in enumerate(zip(x.dims, xs[0].dims, strict=True)) if i != dim), f"{x.dims} {xs[0].dims}"
+        assert all(a == b for i, (a, b) in enumerate(zip(x.dims, xs[0].dims, strict=True)) if i != dim), (
+            f"{x.dims} {xs[0].dims}"
+        )
         dims[dim] = dims[dim] + x.dims[dim]
     shaped = [x.data for x in xs]
     return [(dims, xs[0].dtype, torch.cat(shaped, dim))]
@@ -216,7 +253,14 @@ def _edge(data, value, axis, low, high):
     return torch.cat([parts[0], data, parts[1]], axis)
 
 
-_WHOLE = {"add": torch.sum, "multiply": torch.prod, "maximum": torch.amax, "minimum": torch.amin, "and": torch.all, "or": torch.any}
+_WHOLE = {
+    "add": torch.sum,
+    "multiply": torch.prod,
+    "maximum": torch.amax,
+    "minimum": torch.amin,
+    "and": torch.all,
+    "or": torch.any,
+}
 
 
 def neutral(how, dtype):
@@ -251,7 +295,11 @@ def _(xs, result, dims, applies):
 def _(xs, result, dim, applies):
     (x,) = xs
     f = {"add": torch.cumsum, "multiply": torch.cumprod}.get(applies)
-    data = f(x.data, dim) if f else {"maximum": torch.cummax, "minimum": torch.cummin}[applies](x.data, dim).values
+    data = (
+        f(x.data, dim)
+        if f
+        else {"maximum": torch.cummax, "minimum": torch.cummin}[applies](x.data, dim).values
+    )
     return [(x.dims, x.dtype, data.to(DTYPES[x.dtype]))]
 
 
@@ -261,12 +309,18 @@ def _(xs, result, lhs_batching, rhs_batching, lhs_contracting, rhs_contracting):
     assert x.dtype == y.dtype
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     left, right = [next(letters) for _ in x.dims], [next(letters) for _ in y.dims]
-    for i, j in [*zip(lhs_batching, rhs_batching, strict=True), *zip(lhs_contracting, rhs_contracting, strict=True)]:
+    for i, j in [
+        *zip(lhs_batching, rhs_batching, strict=True),
+        *zip(lhs_contracting, rhs_contracting, strict=True),
+    ]:
         assert x.dims[i] == y.dims[j], f"{x.dims} axis {i}, {y.dims} axis {j}"
         right[j] = left[i]
     out = [left[i] for i in lhs_batching]
     dims = [x.dims[i] for i in lhs_batching]
-    for own, letter, gone in ((x.dims, left, (*lhs_batching, *lhs_contracting)), (y.dims, right, (*rhs_batching, *rhs_contracting))):
+    for own, letter, gone in (
+        (x.dims, left, (*lhs_batching, *lhs_contracting)),
+        (y.dims, right, (*rhs_batching, *rhs_contracting)),
+    ):
         out += [c for i, c in enumerate(letter) if i not in gone]
         dims += [d for i, d in enumerate(own) if i not in gone]
     dtype = result[0][1] if result else x.dtype
@@ -311,8 +365,10 @@ def _(xs, result, applies, window, strides, dilation, low, high):
     shape = [max(n, 0) for n in sizes(dims)]
     parts = []
     for offset in itertools.product(*(range(k) for k in window)):
-        where = tuple(slice(o * d, o * d + (n - 1) * s + 1 if n else o * d, s)
-                      for o, d, n, s in zip(offset, dilation, shape, strides, strict=True))
+        where = tuple(
+            slice(o * d, o * d + (n - 1) * s + 1 if n else o * d, s)
+            for o, d, n, s in zip(offset, dilation, shape, strides, strict=True)
+        )
         parts.append(data[where])
     stacked = torch.stack(parts)
     reduced = _WHOLE[applies](stacked, 0) if stacked.numel() else torch.zeros(shape, dtype=data.dtype)
@@ -320,8 +376,18 @@ def _(xs, result, applies, window, strides, dilation, low, high):
 
 
 @op("gather")
-def _(xs, result, offset_dims, collapsed_slice_dims, operand_batching_dims, start_indices_batching_dims, start_index_map,
-      index_vector_dim, slice_sizes, bounds):
+def _(
+    xs,
+    result,
+    offset_dims,
+    collapsed_slice_dims,
+    operand_batching_dims,
+    start_indices_batching_dims,
+    start_index_map,
+    index_vector_dim,
+    slice_sizes,
+    bounds,
+):
     x, index = xs
     assert not operand_batching_dims
     assert not start_indices_batching_dims
@@ -364,7 +430,16 @@ def _(xs, result, offset_dims, collapsed_slice_dims, operand_batching_dims, star
 
 
 @op("scatter")
-def _(xs, result, update_window_dims, inserted_window_dims, scatter_dims_to_operand_dims, index_vector_dim, applies, bounds):
+def _(
+    xs,
+    result,
+    update_window_dims,
+    inserted_window_dims,
+    scatter_dims_to_operand_dims,
+    index_vector_dim,
+    applies,
+    bounds,
+):
     x, index, updates = xs
     assert updates.dtype == x.dtype
     data = x.data.clone()
@@ -373,7 +448,9 @@ def _(xs, result, update_window_dims, inserted_window_dims, scatter_dims_to_oper
     batch_axes = [i for i in range(len(updates.dims)) if i not in update_window_dims]
     window_axes = [a for a in range(len(x.dims)) if a not in inserted_window_dims]
     ordered = updates.data.permute([*batch_axes, *update_window_dims])
-    assert tuple(ordered.shape[: len(batch_axes)]) == tuple(starts.shape[:-1]), f"{ordered.shape} {starts.shape}"
+    assert tuple(ordered.shape[: len(batch_axes)]) == tuple(starts.shape[:-1]), (
+        f"{ordered.shape} {starts.shape}"
+    )
     for at in itertools.product(*(range(n) for n in starts.shape[:-1])):
         where = [slice(None)] * len(x.dims)
         for k, axis in enumerate(scatter_dims_to_operand_dims):
@@ -384,7 +461,9 @@ def _(xs, result, update_window_dims, inserted_window_dims, scatter_dims_to_oper
         part = ordered[at]
         assert len(window_axes) == part.dim()
         old = data[tuple(where)]
-        f = {"add": torch.add, "multiply": torch.mul, "maximum": torch.maximum, "minimum": torch.minimum}.get(applies)
+        f = {"add": torch.add, "multiply": torch.mul, "maximum": torch.maximum, "minimum": torch.minimum}.get(
+            applies
+        )
         if applies == "add" and x.dtype == "i1":
             f = torch.logical_or
         data[tuple(where)] = f(old, part) if f else part

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch.utils import _pytree as pytree
-
 from disc._capture import capture
 from disc.bridge.torch import convert
+from torch.utils import _pytree as pytree
 
 from .builder import StubBuilder
 
@@ -24,7 +23,11 @@ class StubModule:
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         inputs = dict(zip(self.captured.arguments.tensor_names, tensors, strict=True))
         weights = {n.removeprefix("module."): t.detach() for n, t in self.captured.program.state_dict.items()}
-        weights |= {n.removeprefix("module."): t for n, t in self.captured.program.constants.items() if isinstance(t, torch.Tensor)}
+        weights |= {
+            n.removeprefix("module."): t
+            for n, t in self.captured.program.constants.items()
+            if isinstance(t, torch.Tensor)
+        }
         builder = StubBuilder({}, inputs, weights)
         program = convert(self.captured, builder)
         self.names, self.program = builder.names, program

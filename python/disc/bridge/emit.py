@@ -18,8 +18,18 @@ from .._errors import UnsupportedOp
 from . import sizes, types
 from .sizes import same
 
-_NUMPY = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i8": np.int8, "i16": np.int16, "i32": np.int32,
-          "i64": np.int64, "u8": np.uint8, "i1": np.bool_, "bf16": np.float32}
+_NUMPY = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "i1": np.bool_,
+    "bf16": np.float32,
+}
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,9 @@ class Emitter:
 
     def tensor(self, values: torch.Tensor):
         """A constant with the values of a torch tensor."""
-        return self.builder.constant(values.detach().contiguous(), dims=list(values.shape), dtype=types.name_of(values.dtype))
+        return self.builder.constant(
+            values.detach().contiguous(), dims=list(values.shape), dtype=types.name_of(values.dtype)
+        )
 
     def lift(self, x, dtype: str | None = None):
         """A value out of a value or a scalar, in ``dtype`` if given."""
@@ -87,7 +99,9 @@ class Emitter:
         return self.convert(x, dtype) if dtype else x
 
     def type_of(self, x) -> str:
-        return types.scalar_type(x) if isinstance(x, (bool, int, float)) else x.dtype if is_value(x) else "i64"
+        return (
+            types.scalar_type(x) if isinstance(x, (bool, int, float)) else x.dtype if is_value(x) else "i64"
+        )
 
     def promoted_type(self, *xs) -> str:
         groups: tuple[list, list, list] = ([], [], [])
@@ -183,7 +197,10 @@ class Emitter:
         """The broadcast of all axes but the last two."""
         shapes = [[1] * (rank - len(t.shape)) + list(t.shape[:-2]) for t in (x, y)]
         hint = self.shape if len(self.out.shape) == rank else None
-        return [self._common_size(pair, hint[i] if hint else None) for i, pair in enumerate(zip(*shapes, strict=True))]
+        return [
+            self._common_size(pair, hint[i] if hint else None)
+            for i, pair in enumerate(zip(*shapes, strict=True))
+        ]
 
     @staticmethod
     def _common_size(sizes_, hint):
@@ -258,14 +275,25 @@ class Emitter:
     def pad(self, x, value, low, high, interior=None):
         """Constant padding; negative amounts crop."""
         rank = len(x.shape)
-        return self.op("pad", x, self._like(value, x), low=list(low), high=list(high), interior=list(interior or [0] * rank))
+        return self.op(
+            "pad",
+            x,
+            self._like(value, x),
+            low=list(low),
+            high=list(high),
+            interior=list(interior or [0] * rank),
+        )
 
     # Contractions, reductions, windows.
 
     def dot(self, x, y, *, batching=((), ()), contracting, dtype: str | None = None):
         """Result axes: batch, free axes of ``x``, free axes of ``y``. ``dtype``: the type of the result."""
-        attrs = {"lhs_batching": list(batching[0]), "rhs_batching": list(batching[1]),
-                 "lhs_contracting": list(contracting[0]), "rhs_contracting": list(contracting[1])}
+        attrs = {
+            "lhs_batching": list(batching[0]),
+            "rhs_batching": list(batching[1]),
+            "lhs_contracting": list(contracting[0]),
+            "rhs_contracting": list(contracting[1]),
+        }
         if dtype is None or dtype == x.dtype:
             return self.op("dot_general", x, y, **attrs)
         free = [x.shape[i] for i in batching[0]]
@@ -288,13 +316,30 @@ class Emitter:
     def reduce_window(self, x, how: str, window, strides, padding, dilation=None):
         """``padding``: (low, high) per axis."""
         rank = len(x.shape)
-        return self.op("reduce_window", x, applies=how, window=list(window), strides=list(strides),
-                       dilation=list(dilation or [1] * rank), low=[p[0] for p in padding], high=[p[1] for p in padding])
+        return self.op(
+            "reduce_window",
+            x,
+            applies=how,
+            window=list(window),
+            strides=list(strides),
+            dilation=list(dilation or [1] * rank),
+            low=[p[0] for p in padding],
+            high=[p[1] for p in padding],
+        )
 
     def convolution(self, x, w, *, strides, padding, lhs_dilation, rhs_dilation, groups: int):
         """x is [N, C, spatial...], w [O, C / groups, spatial...]."""
-        return self.op("convolution", x, w, strides=list(strides), low=[p[0] for p in padding], high=[p[1] for p in padding],
-                       lhs_dilation=list(lhs_dilation), rhs_dilation=list(rhs_dilation), groups=groups)
+        return self.op(
+            "convolution",
+            x,
+            w,
+            strides=list(strides),
+            low=[p[0] for p in padding],
+            high=[p[1] for p in padding],
+            lhs_dilation=list(lhs_dilation),
+            rhs_dilation=list(rhs_dilation),
+            groups=groups,
+        )
 
     # Indexing. ``bounds``: "check" fails the call, "clamp" takes the nearest element.
 
@@ -303,19 +348,70 @@ class Emitter:
         rank, depth = len(x.shape), len(index.shape)
         offset = [i if i < axis else i + depth - 1 for i in range(rank) if i != axis]
         window = [1 if i == axis else size for i, size in enumerate(x.shape)]
-        return self.gather(x, index, offset_dims=offset, collapsed=[axis], index_map=[axis], vector_dim=depth, window=window,
-                           bounds=bounds)
+        return self.gather(
+            x,
+            index,
+            offset_dims=offset,
+            collapsed=[axis],
+            index_map=[axis],
+            vector_dim=depth,
+            window=window,
+            bounds=bounds,
+        )
 
-    def gather(self, x, index, *, offset_dims, collapsed, index_map, vector_dim: int, window, bounds: str = "check",
-               batching=((), ())):
-        return self.op("gather", x, index, offset_dims=list(offset_dims), collapsed_slice_dims=list(collapsed),
-                       operand_batching_dims=list(batching[0]), start_indices_batching_dims=list(batching[1]),
-                       start_index_map=list(index_map), index_vector_dim=vector_dim, slice_sizes=list(window), bounds=bounds)
+    def gather(
+        self,
+        x,
+        index,
+        *,
+        offset_dims,
+        collapsed,
+        index_map,
+        vector_dim: int,
+        window,
+        bounds: str = "check",
+        batching=((), ()),
+    ):
+        return self.op(
+            "gather",
+            x,
+            index,
+            offset_dims=list(offset_dims),
+            collapsed_slice_dims=list(collapsed),
+            operand_batching_dims=list(batching[0]),
+            start_indices_batching_dims=list(batching[1]),
+            start_index_map=list(index_map),
+            index_vector_dim=vector_dim,
+            slice_sizes=list(window),
+            bounds=bounds,
+        )
 
-    def scatter(self, x, index, updates, *, window_dims, inserted, index_map, vector_dim: int, how: str, bounds: str = "check"):
+    def scatter(
+        self,
+        x,
+        index,
+        updates,
+        *,
+        window_dims,
+        inserted,
+        index_map,
+        vector_dim: int,
+        how: str,
+        bounds: str = "check",
+    ):
         """``how``: overwrite, add, multiply, maximum, minimum."""
-        return self.op("scatter", x, index, updates, update_window_dims=list(window_dims), inserted_window_dims=list(inserted),
-                       scatter_dims_to_operand_dims=list(index_map), index_vector_dim=vector_dim, applies=how, bounds=bounds)
+        return self.op(
+            "scatter",
+            x,
+            index,
+            updates,
+            update_window_dims=list(window_dims),
+            inserted_window_dims=list(inserted),
+            scatter_dims_to_operand_dims=list(index_map),
+            index_vector_dim=vector_dim,
+            applies=how,
+            bounds=bounds,
+        )
 
     def sort(self, xs, axis: int, descending: bool = False):
         """Sorts ``xs[0]`` stably along one axis, NaN as greatest; the others follow it."""

@@ -75,7 +75,9 @@ class Expressions:
             return int(e)
         if isinstance(e, sympy.Symbol):
             if e not in self.symbols:
-                raise UnsupportedOp(f"the size {e} depends on data", help="sizes that depend on data are not compiled yet")
+                raise UnsupportedOp(
+                    f"the size {e} depends on data", help="sizes that depend on data are not compiled yet"
+                )
             return self.symbols[e]
         for kind, build in _FORMS:
             if isinstance(e, kind):

@@ -1,8 +1,8 @@
 """The bridge of torch: a captured FX graph becomes ops of the compiler.
 
-The meaning of each op is one entry of ``TABLE``: a function of the emitter and the arguments of the overload, made of the entries of
-its family (``torch_elementwise`` and its neighbours). Here is the walk over the graph: inputs, weights, shape arithmetic, inlined
-regions, outputs, and the report of everything that has no entry.
+The meaning of each op is one entry of ``TABLE``: a function of the emitter and the arguments of the overload. The entries are in
+the files of the families (``torch_elementwise`` and its neighbours). Here is the walk over the graph: inputs, weights, shape
+arithmetic, inlined regions, outputs, and the report of everything that has no entry.
 
 Invariants:
 
@@ -22,11 +22,11 @@ import sympy
 import torch
 from torch.utils._sympy import functions as tsf
 
-
 from .._dims import Dim
 from .._errors import Error, UnsupportedOp
 from . import (
     sizes,
+    torch_activation,
     torch_create,
     torch_elementwise,
     torch_index,
@@ -40,13 +40,29 @@ from . import (
 from .emit import Emitter, Number, is_value
 from .torch_alias import Aliases
 
-FAMILIES = (torch_elementwise, torch_shape, torch_create, torch_reduce, torch_matmul, torch_norm, torch_window, torch_index)
+FAMILIES = (
+    torch_elementwise,
+    torch_activation,
+    torch_shape,
+    torch_create,
+    torch_reduce,
+    torch_matmul,
+    torch_norm,
+    torch_window,
+    torch_index,
+)
 #: Overload -> function of the emitter and the overload's arguments.
 TABLE = {name: entry for family in FAMILIES for name, entry in family.TABLE.items()}
 
 #: Ops without a result that anyone reads: conditions that capture has already proved or turned into facts.
-_CHECKS = ("aten._assert_scalar.default", "aten._assert_async.msg", "aten._assert_tensor_metadata.default",
-           "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default", "aten._assert_async.default")
+_CHECKS = (
+    "aten._assert_scalar.default",
+    "aten._assert_async.msg",
+    "aten._assert_tensor_metadata.default",
+    "aten.sym_constrain_range_for_size.default",
+    "aten.sym_constrain_range.default",
+    "aten._assert_async.default",
+)
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -153,8 +169,11 @@ _RELATIONS = ((sympy.Eq, "=="), (sympy.Le, "<="), (sympy.Ge, ">="), (sympy.Lt, "
 
 def _declare_facts(captured, builder, expressions, program: Program) -> None:
     for name, dim in captured.plan.declared().items():
-        for text, stated in ((f"{name} >= {dim.min}", dim.min > 0), (f"{name} <= {dim.max}", dim.max is not None),
-                             (f"{name} % {dim.multiple_of} == 0", dim.multiple_of > 1)):
+        for text, stated in (
+            (f"{name} >= {dim.min}", dim.min > 0),
+            (f"{name} <= {dim.max}", dim.max is not None),
+            (f"{name} % {dim.multiple_of} == 0", dim.multiple_of > 1),
+        ):
             if stated:
                 _state(builder, program, text)
         if dim.likely and hasattr(builder, "likely"):
@@ -168,7 +187,11 @@ def _declare_facts(captured, builder, expressions, program: Program) -> None:
             continue
         left, right = expressions.size(fact.lhs), expressions.size(fact.rhs)
         if sizes.is_int(left):
-            left, right, relation = right, left, {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}.get(relation, relation)
+            left, right, relation = (
+                right,
+                left,
+                {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}.get(relation, relation),
+            )
         if not sizes.same(left, right):
             _state(builder, program, f"{left} {relation} {right}")
 
@@ -267,7 +290,9 @@ class _Walk:
         return val if not isinstance(val, torch.SymBool) else None
 
     def _inline(self, node, name: str) -> None:
-        graph_at = next(i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr")
+        graph_at = next(
+            i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr"
+        )
         if "autocast" in name and node.args[graph_at - 2] is True:
             self._lack(name, "autocast regions are not supported", node)
             self.values[node] = MISSING
@@ -318,8 +343,11 @@ class _Walk:
             lines.append(f"  {count} x {name}: {reason}{where}")
         ops = sorted({name for name, _ in self.missing})
         total = sum(self.missing.values())
-        raise UnsupportedOp(f"{total} operations of {len(ops)} kinds are not supported:\n" + "\n".join(lines), op=ops[0] if len(ops) == 1 else None,
-                            help="docs/coverage-torch.md lists what is")
+        raise UnsupportedOp(
+            f"{total} operations of {len(ops)} kinds are not supported:\n" + "\n".join(lines),
+            op=ops[0] if len(ops) == 1 else None,
+            help="docs/coverage-torch.md lists what is",
+        )
 
 
 def source_line(node) -> str | None:
@@ -386,5 +414,3 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
     if not values and not program.outputs:
         raise Error("the module returns nothing", code="E0701")
     builder.output(values)
-
-

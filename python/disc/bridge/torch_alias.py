@@ -1,7 +1,7 @@
 """Writes in place: a graph with ``add_`` and views is read as if every value were new.
 
-Each tensor of the graph belongs to a *root* (the tensor that owns the memory) through a chain of views. A write to a view becomes a new
-value of its root, made by scattering back through the chain; a view that is read after such a write is made again.
+Each tensor belongs to a *root* (the tensor that owns the memory) through a chain of views. A write to a view becomes a
+new value of its root, made by scattering back through the chain; a view that is read after such a write is made again.
 
 Graphs without writes cost nothing here. Writes to inputs, parameters and buffers are an error: they would be seen outside.
 """
@@ -88,7 +88,13 @@ class Aliases:
         from .torch import TABLE
 
         walk = self.walk
-        return walk.apply(node, str(node.target), TABLE[str(node.target)], walk.resolve(node.args), walk.resolve(node.kwargs))
+        return walk.apply(
+            node,
+            str(node.target),
+            TABLE[str(node.target)],
+            walk.resolve(node.args),
+            walk.resolve(node.kwargs),
+        )
 
     def _written_through(self, node, above, value):
         """The value of ``above`` after its view ``node`` became ``value``."""
@@ -109,15 +115,20 @@ class Aliases:
             return b.transpose(value, [order.index(i) for i in range(len(order))])
         if target in _RESHAPES:
             return b.reshape(value, whole.shape)
-        raise b.unsupported(f"writing in place through {target} is not supported", help="write to the tensor itself")
+        raise b.unsupported(
+            f"writing in place through {target} is not supported", help="write to the tensor itself"
+        )
 
     def _refuse_outside(self, node) -> None:
         if node.op != "placeholder" or node not in self.walk.captured.graph.nodes:
             return
         name = self.walk.weight_names.get(node)
         what = f"the parameter or buffer {name}" if name else f"the input {node.name}"
-        raise Error(f"the model changes {what} in place, which is not supported yet", code="E0710",
-                    help="clone it before writing, or call module.eval()")
+        raise Error(
+            f"the model changes {what} in place, which is not supported yet",
+            code="E0710",
+            help="clone it before writing, or call module.eval()",
+        )
 
     @staticmethod
     def count_of_mutations(captured) -> int:
@@ -130,10 +141,26 @@ class Aliases:
         return 0
 
 
-_IDENTITIES = {aten.detach.default, aten.alias.default, aten.contiguous.default, aten.to.dtype, aten.lift_fresh.default,
-               aten.expand.default, aten.requires_grad_.default}
-_RESHAPES = {aten.view.default, aten.reshape.default, aten.flatten.using_ints, aten.unsqueeze.default, aten.squeeze.default,
-             aten.squeeze.dim, aten.squeeze.dims, aten.unflatten.int, aten.view_as.default}
+_IDENTITIES = {
+    aten.detach.default,
+    aten.alias.default,
+    aten.contiguous.default,
+    aten.to.dtype,
+    aten.lift_fresh.default,
+    aten.expand.default,
+    aten.requires_grad_.default,
+}
+_RESHAPES = {
+    aten.view.default,
+    aten.reshape.default,
+    aten.flatten.using_ints,
+    aten.unsqueeze.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.unflatten.int,
+    aten.view_as.default,
+}
 _NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default}
 
 

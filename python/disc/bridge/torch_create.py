@@ -20,7 +20,6 @@ def scalar_tensor(b, value, **kwargs):
     return b.lift(value, b.dtype)
 
 
-
 def arange(b, *bounds, **kwargs):
     """arange(end), arange(start, end), arange(start, end, step); floats are computed in f64, as torch does."""
     start, step = (0, 1) if len(bounds) == 1 else (bounds[0], bounds[2] if len(bounds) == 3 else 1)
@@ -43,7 +42,9 @@ def linspace(b, start, end, steps, **kwargs):
     index = b.iota([n], 0, "f64")
     last = b.lift(n - 1, "f64")
     first, final = b.lift(start, "f64"), b.lift(end, "f64")
-    step = b.div(b.sub(final, first), b.select(b.compare("EQ", last, b.lift(0, "f64")), b.lift(1, "f64"), last))
+    step = b.div(
+        b.sub(final, first), b.select(b.compare("EQ", last, b.lift(0, "f64")), b.lift(1, "f64"), last)
+    )
     up = b.add(first, b.mul(index, step))
     down = b.sub(final, b.mul(b.sub(last, index), step))
     half = b.compare("LT", b.mul(index, 2.0), b.add(last, 1.0))
@@ -55,11 +56,22 @@ def eye(b, *args, **kwargs):
     return b.convert(b.compare("EQ", b.iota(shape, 0, "i64"), b.iota(shape, 1, "i64")), b.dtype)
 
 
-
 TABLE = {
-    **{f"aten.{name}": filled(0) for name in (
-        "zeros.default", "zeros_like.default", "new_zeros.default", "empty.memory_format", "empty_like.default",
-        "new_empty.default", "empty_strided.default", "new_empty_strided.default", "empty_permuted.default", "zero.default")},
+    **{
+        f"aten.{name}": filled(0)
+        for name in (
+            "zeros.default",
+            "zeros_like.default",
+            "new_zeros.default",
+            "empty.memory_format",
+            "empty_like.default",
+            "new_empty.default",
+            "empty_strided.default",
+            "new_empty_strided.default",
+            "empty_permuted.default",
+            "zero.default",
+        )
+    },
     **{f"aten.{name}": filled(1) for name in ("ones.default", "ones_like.default", "new_ones.default")},
     "aten.full.default": full,
     "aten.full_like.default": full,

@@ -149,8 +149,12 @@ def _power_of_constant(b, x, y):
         raise Error("integers to negative integer powers are not allowed", op="aten.pow")
     steps = {1: lambda v: v, 2: lambda v: b.mul(v, v), 3: lambda v: b.mul(b.mul(v, v), v)}
     if x.dtype in types.FLOATS:
-        steps |= {0.5: lambda v: b.op("sqrt", v), -0.5: lambda v: b.op("rsqrt", v), -1: lambda v: reciprocal(b, v),
-                  -2: lambda v: reciprocal(b, b.mul(v, v))}
+        steps |= {
+            0.5: lambda v: b.op("sqrt", v),
+            -0.5: lambda v: b.op("rsqrt", v),
+            -1: lambda v: reciprocal(b, v),
+            -2: lambda v: reciprocal(b, b.mul(v, v)),
+        }
     return b.widened(steps[y], x) if y in steps else b.map("power", x, exponent)
 
 
@@ -237,9 +241,16 @@ def ignoring_nan(name):
 def nan_to_num(b, x, nan=None, posinf=None, neginf=None):
     if x.dtype not in types.FLOATS:
         return x
-    greatest = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308}[x.dtype]
+    greatest = {
+        "f16": 65504.0,
+        "bf16": 3.3895313892515355e38,
+        "f32": 3.4028234663852886e38,
+        "f64": 1.7976931348623157e308,
+    }[x.dtype]
     low = -greatest if neginf is None else neginf
-    y = b.select(b.compare("EQ", x, b.lift(INF, x.dtype)), b.lift(greatest if posinf is None else posinf, x.dtype), x)
+    y = b.select(
+        b.compare("EQ", x, b.lift(INF, x.dtype)), b.lift(greatest if posinf is None else posinf, x.dtype), x
+    )
     y = b.select(b.compare("EQ", x, b.lift(-INF, x.dtype)), b.lift(low, x.dtype), y)
     return b.select(b.is_nan(x), b.lift(nan or 0.0, x.dtype), y)
 
@@ -249,11 +260,17 @@ def masked_fill(b, x, mask, value):
 
 
 def predicate(name):
-    return lambda b, x: b.op(name, x) if x.dtype in types.FLOATS else b.full(name == "is_finite", x.shape, "i1")
+    return lambda b, x: (
+        b.op(name, x) if x.dtype in types.FLOATS else b.full(name == "is_finite", x.shape, "i1")
+    )
 
 
 def equals(value):
-    return lambda b, x: b.compare("EQ", x, b.lift(value, x.dtype)) if x.dtype in types.FLOATS else b.full(False, x.shape, "i1")
+    return lambda b, x: (
+        b.compare("EQ", x, b.lift(value, x.dtype))
+        if x.dtype in types.FLOATS
+        else b.full(False, x.shape, "i1")
+    )
 
 
 def sign_bit(b, x):
@@ -261,7 +278,11 @@ def sign_bit(b, x):
         # -0.0 has it: 1 / -0.0 is negative.
         inverse = b.div(b.lift(1, x.dtype), x)
         zero = b.lift(0, x.dtype)
-        return b.map("or", b.compare("LT", x, zero), b.map("and", b.compare("EQ", x, zero), b.compare("LT", inverse, zero)))
+        return b.map(
+            "or",
+            b.compare("LT", x, zero),
+            b.map("and", b.compare("EQ", x, zero), b.compare("LT", inverse, zero)),
+        )
     return b.compare("LT", x, b.lift(0, x.dtype)) if x.dtype != "i1" else b.full(False, x.shape, "i1")
 
 
@@ -276,105 +297,6 @@ def heaviside(b, x, values):
     step = b.convert(b.compare("GT", x, zero), x.dtype)
     result = b.select(b.compare("EQ", x, zero), values, step)
     return b.select(b.is_nan(x), b.lift(math.nan, x.dtype), result) if x.dtype in types.FLOATS else result
-
-
-# Activations.
-
-
-def relu(b, x):
-    return b.maximum(x, 0)
-
-
-def hardtanh(b, x, low=-1, high=1):
-    return b.minimum(b.maximum(x, b.lift(low, x.dtype)), b.lift(high, x.dtype))
-
-
-def leaky_relu(b, x, slope=0.01):
-    return b.widened(lambda v: b.select(b.compare("GT", v, b.lift(0, v.dtype)), v, b.mul(v, slope)), x)
-
-
-def prelu(b, x, weight):
-    if len(weight.shape) == 1 and len(x.shape) > 1:
-        weight = b.reshape(weight, [1, weight.shape[0]] + [1] * (len(x.shape) - 2))
-    return b.select(b.compare("GT", x, b.lift(0, x.dtype)), x, b.mul(weight, x))
-
-
-def elu(b, x, alpha=1, scale=1, input_scale=1):
-    def f(v):
-        negative = b.mul(b.op("exponential_minus_one", b.mul(v, input_scale)), alpha * scale)
-        return b.select(b.compare("GT", v, b.lift(0, v.dtype)), b.mul(v, scale), negative)
-
-    return b.widened(f, x)
-
-
-def gelu(b, x, approximate="none"):
-    def exact(v):
-        return b.mul(b.mul(v, 0.5), b.add(b.op("erf", b.mul(v, math.sqrt(0.5))), 1.0))
-
-    def by_tanh(v):
-        cubic = b.add(v, b.mul(b.mul(b.mul(v, v), v), 0.044715))
-        return b.mul(b.mul(v, 0.5), b.add(b.op("tanh", b.mul(cubic, math.sqrt(2 / math.pi))), 1.0))
-
-    return b.widened(by_tanh if approximate == "tanh" else exact, x)
-
-
-def silu(b, x):
-    return b.widened(lambda v: b.mul(v, b.op("logistic", v)), x)
-
-
-def softplus(b, x, beta=1, threshold=20):
-    def f(v):
-        scaled = b.mul(v, beta)
-        soft = b.div(b.op("log_plus_one", b.op("exponential", scaled)), beta)
-        return b.select(b.compare("GT", scaled, b.lift(threshold, v.dtype)), v, soft)
-
-    return b.widened(f, x)
-
-
-def mish(b, x):
-    return b.widened(lambda v: b.mul(v, b.op("tanh", b.op("log_plus_one", b.op("exponential", v)))), x)
-
-
-def log_sigmoid(b, x):
-    def f(v):
-        smallest = b.minimum(v, 0)
-        return b.sub(smallest, b.op("log_plus_one", b.op("exponential", b.neg(b.op("abs", v)))))
-
-    return b.widened(f, x)
-
-
-def hardsigmoid(b, x):
-    return b.widened(lambda v: b.div(_clamped(b, b.add(v, 3.0), 0.0, 6.0), 6.0), x)
-
-
-def hardswish(b, x):
-    return b.widened(lambda v: b.div(b.mul(v, _clamped(b, b.add(v, 3.0), 0.0, 6.0)), 6.0), x)
-
-
-def _clamped(b, x, low, high):
-    return b.minimum(b.maximum(x, low), high)
-
-
-def hardshrink(b, x, limit=0.5):
-    inside = b.map("and", b.compare("GE", x, b.lift(-limit, x.dtype)), b.compare("LE", x, b.lift(limit, x.dtype)))
-    return b.select(inside, b.lift(0, x.dtype), x)
-
-
-def softshrink(b, x, limit=0.5):
-    low, high, zero = (b.lift(v, x.dtype) for v in (-limit, limit, 0))
-    small = b.select(b.compare("LT", x, low), b.add(x, limit), b.mul(x, zero))
-    return b.select(b.compare("GT", x, high), b.sub(x, limit), small)
-
-
-def threshold(b, x, limit, value):
-    return b.select(b.compare("LE", x, b.lift(limit, x.dtype)), b.lift(value, x.dtype), x)
-
-
-def glu(b, x, dim=-1):
-    axis = dim % len(x.shape)
-    half = x.shape[axis] // 2
-    gate = b.slice(x, axis, half, x.shape[axis])
-    return b.widened(lambda u, v: b.mul(u, b.op("logistic", v)), b.slice(x, axis, 0, half), gate)
 
 
 # Two-argument mathematics.
@@ -409,7 +331,9 @@ def lerp(b, x, end, weight):
     def f(u, v, w):
         distance = b.sub(v, u)
         far = b.sub(v, b.mul(distance, b.sub(b.lift(1, u.dtype), w)))
-        return b.select(b.compare("LT", b.op("abs", w), b.lift(0.5, u.dtype)), b.add(u, b.mul(w, distance)), far)
+        return b.select(
+            b.compare("LT", b.op("abs", w), b.lift(0.5, u.dtype)), b.add(u, b.mul(w, distance)), far
+        )
 
     return b.widened(f, x, end, weight)
 
@@ -434,7 +358,7 @@ def sinc(b, x):
 
 def logit(b, x, eps=None):
     if eps is not None:
-        x = _clamped(b, x, eps, 1 - eps)
+        x = b.minimum(b.maximum(x, eps), 1 - eps)
     return b.op("log", b.div(x, b.sub(b.lift(1, x.dtype), x)))
 
 
@@ -460,18 +384,50 @@ def rsub(b, x, y, alpha=1):
     return sub(b, y, x, alpha) if is_value(y) or alpha == 1 else b.sub(b.lift(y, x.dtype), b.mul(x, alpha))
 
 
-
 _UNARY = {
-    "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh", "cos": "cosine",
-    "cosh": "cosh", "digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erf_inv", "exp": "exponential",
-    "expm1": "exponential_minus_one", "lgamma": "lgamma", "log": "log", "log1p": "log_plus_one", "rsqrt": "rsqrt",
-    "sigmoid": "logistic", "sin": "sine", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "acos": "acos",
+    "acosh": "acosh",
+    "asin": "asin",
+    "asinh": "asinh",
+    "atan": "atan",
+    "atanh": "atanh",
+    "cos": "cosine",
+    "cosh": "cosh",
+    "digamma": "digamma",
+    "erf": "erf",
+    "erfc": "erfc",
+    "erfinv": "erf_inv",
+    "exp": "exponential",
+    "expm1": "exponential_minus_one",
+    "lgamma": "lgamma",
+    "log": "log",
+    "log1p": "log_plus_one",
+    "rsqrt": "rsqrt",
+    "sigmoid": "logistic",
+    "sin": "sine",
+    "sinh": "sinh",
+    "sqrt": "sqrt",
+    "tan": "tan",
+    "tanh": "tanh",
 }
 _BINARY = {
-    "add": add, "sub": sub, "mul": mul, "remainder": remainder, "fmod": fmod, "pow": power, "floor_divide": floor_divide,
-    "bitwise_and": bitwise("and"), "bitwise_or": bitwise("or"), "bitwise_xor": bitwise("xor"),
-    "bitwise_left_shift": shift("shift_left"), "bitwise_right_shift": shift("shift_right_arithmetic"),
-    "eq": comparison("EQ"), "ne": comparison("NE"), "lt": comparison("LT"), "le": comparison("LE"), "gt": comparison("GT"),
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "remainder": remainder,
+    "fmod": fmod,
+    "pow": power,
+    "floor_divide": floor_divide,
+    "bitwise_and": bitwise("and"),
+    "bitwise_or": bitwise("or"),
+    "bitwise_xor": bitwise("xor"),
+    "bitwise_left_shift": shift("shift_left"),
+    "bitwise_right_shift": shift("shift_right_arithmetic"),
+    "eq": comparison("EQ"),
+    "ne": comparison("NE"),
+    "lt": comparison("LT"),
+    "le": comparison("LE"),
+    "gt": comparison("GT"),
     "ge": comparison("GE"),
 }
 
@@ -572,38 +528,4 @@ TABLE = {
     "aten.lerp.Tensor": lerp,
     "aten.addcmul.default": addcmul,
     "aten.addcdiv.default": addcdiv,
-    # activations
-    "aten.relu.default": relu,
-    "aten.relu6.default": lambda b, x: hardtanh(b, x, 0, 6),
-    "aten.hardtanh.default": hardtanh,
-    "aten.leaky_relu.default": leaky_relu,
-    "aten.prelu.default": prelu,
-    "aten._prelu_kernel.default": prelu,
-    "aten.elu.default": elu,
-    "aten.selu.default": lambda b, x: elu(b, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946),
-    "aten.celu.default": lambda b, x, alpha=1.0: elu(b, x, alpha, 1, 1 / alpha),
-    "aten.gelu.default": gelu,
-    "aten.silu.default": silu,
-    "aten.mish.default": mish,
-    "aten.softplus.default": softplus,
-    "aten.log_sigmoid.default": log_sigmoid,
-    "aten.log_sigmoid_forward.default": lambda b, x: (log_sigmoid(b, x), None),
-    "aten.hardsigmoid.default": hardsigmoid,
-    "aten.hardswish.default": hardswish,
-    "aten.hardshrink.default": hardshrink,
-    "aten.softshrink.default": softshrink,
-    "aten.threshold.default": threshold,
-    "aten.glu.default": glu,
-    "aten.dropout.default": lambda b, x, p, train: no_training(b, x, train),
-    "aten.feature_dropout.default": lambda b, x, p, train: no_training(b, x, train),
-    "aten.alpha_dropout.default": lambda b, x, p, train: no_training(b, x, train),
-    "aten.native_dropout.default": lambda b, x, p, train: (no_training(b, x, train), b.full(True, x.shape, "i1")),
-    "aten.rrelu.default": lambda b, x, low=0.125, high=1 / 3, train=False, generator=None: leaky_relu(
-        b, no_training(b, x, train), (low + high) / 2),
 }
-
-
-def no_training(b, x, train):
-    if train:
-        raise b.unsupported("dropout in training mode needs random numbers", help="call module.eval() first")
-    return x

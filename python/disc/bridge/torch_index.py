@@ -35,8 +35,15 @@ def gather(b, x, dim, index, sparse_grad=False):
     index = b.reshape(index, [1]) if not index.shape else index
     axis = axis_of(x, dim)
     coordinates = coordinates_along(b, index, axis)
-    picked = b.gather(x, coordinates, offset_dims=[], collapsed=range(len(x.shape)), index_map=range(len(x.shape)),
-                      vector_dim=len(index.shape), window=[1] * len(x.shape))
+    picked = b.gather(
+        x,
+        coordinates,
+        offset_dims=[],
+        collapsed=range(len(x.shape)),
+        index_map=range(len(x.shape)),
+        vector_dim=len(index.shape),
+        window=[1] * len(x.shape),
+    )
     return b.reshape(picked, b.shape)
 
 
@@ -62,12 +69,14 @@ def take_along_dim(b, x, index, dim=None):
 
 
 class _Places:
-    """The index tensors of ``x[...]`` as one array of places: ``axes`` of x are addressed, ``at`` is where the result has them."""
+    """The index tensors of ``x[...]`` as one array of places: ``axes`` of x are addressed; the result has them at ``at``."""
 
     def __init__(self, b, x, indices):
         given = [(i, index) for i, index in enumerate(indices) if index is not None]
         if any(index.dtype in ("i1", "u8") for _, index in given):
-            raise b.unsupported("indexing with a mask has a size that depends on data", help="use torch.where")
+            raise b.unsupported(
+                "indexing with a mask has a size that depends on data", help="use torch.where"
+            )
         self.axes = [i for i, _ in given]
         parts = [wrapped(b, index, x.shape[i]) for i, index in given]
         shape = b.common_shape(*parts)
@@ -93,8 +102,15 @@ def index(b, x, indices):
         return x
     places = _Places(b, x, indices)
     window = [1 if i in places.axes else size for i, size in enumerate(x.shape)]
-    return b.gather(x, places.array, offset_dims=places.window_axes(), collapsed=places.axes, index_map=places.axes,
-                    vector_dim=len(places.shape), window=window)
+    return b.gather(
+        x,
+        places.array,
+        offset_dims=places.window_axes(),
+        collapsed=places.axes,
+        index_map=places.axes,
+        vector_dim=len(places.shape),
+        window=window,
+    )
 
 
 def index_put(b, x, indices, values, accumulate=False):
@@ -103,8 +119,16 @@ def index_put(b, x, indices, values, accumulate=False):
         return _masked_put(b, x, indices, values, accumulate)
     places = _Places(b, x, indices)
     values = b.expand(b.convert(values, x.dtype), places.result_shape(x))
-    return b.scatter(x, places.array, values, window_dims=places.window_axes(), inserted=places.axes, index_map=places.axes,
-                     vector_dim=len(places.shape), how="add" if accumulate else "overwrite")
+    return b.scatter(
+        x,
+        places.array,
+        values,
+        window_dims=places.window_axes(),
+        inserted=places.axes,
+        index_map=places.axes,
+        vector_dim=len(places.shape),
+        how="add" if accumulate else "overwrite",
+    )
 
 
 def _masked_put(b, x, indices, values, accumulate):
@@ -112,7 +136,9 @@ def _masked_put(b, x, indices, values, accumulate):
     lead = next(i for i, index in enumerate(indices) if index is not None)
     mask = indices[lead]
     if values.shape and not all(same(s, 1) for s in values.shape):
-        raise b.unsupported("writing through a mask needs one value, or depends on data", help="use torch.where")
+        raise b.unsupported(
+            "writing through a mask needs one value, or depends on data", help="use torch.where"
+        )
     mask = b.broadcast(mask, x.shape, list(range(lead, lead + len(mask.shape))))
     value = b.reshape(b.convert(values, x.dtype), [])
     return b.select(mask, b.add(x, value) if accumulate else value, x)
@@ -124,7 +150,9 @@ def index_fill(b, x, dim, index, value):
 
 
 def index_add(b, x, dim, index, source, *, alpha=1):
-    return _index_write(b, x, dim, index, b.convert(source if alpha == 1 else b.mul(source, alpha), x.dtype), "add")
+    return _index_write(
+        b, x, dim, index, b.convert(source if alpha == 1 else b.mul(source, alpha), x.dtype), "add"
+    )
 
 
 def index_copy(b, x, dim, index, source):
@@ -135,12 +163,21 @@ def _index_write(b, x, dim, index, source, how):
     axis = axis_of(x, dim)
     index = wrapped(b, b.reshape(index, [1]) if not index.shape else index, x.shape[axis])
     rest = [i for i in range(len(x.shape)) if i != axis]
-    return b.scatter(x, index, source, window_dims=rest, inserted=[axis], index_map=[axis], vector_dim=1, how=how)
+    return b.scatter(
+        x, index, source, window_dims=rest, inserted=[axis], index_map=[axis], vector_dim=1, how=how
+    )
 
 
 # scatter: each element of ``index`` writes one element.
 
-_REDUCE = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "multiply", "amax": "maximum", "amin": "minimum"}
+_REDUCE = {
+    "sum": "add",
+    "add": "add",
+    "prod": "multiply",
+    "multiply": "multiply",
+    "amax": "maximum",
+    "amin": "minimum",
+}
 
 
 def scatter(b, x, dim, index, source, how="overwrite"):
@@ -154,7 +191,16 @@ def scatter(b, x, dim, index, source, how="overwrite"):
     source = b.expand(b.lift(source, x.dtype), index.shape)
     rank = len(x.shape)
     places = coordinates_along(b, index, axis_of(x, dim))
-    return b.scatter(x, places, source, window_dims=[], inserted=range(rank), index_map=range(rank), vector_dim=rank, how=how)
+    return b.scatter(
+        x,
+        places,
+        source,
+        window_dims=[],
+        inserted=range(rank),
+        index_map=range(rank),
+        vector_dim=rank,
+        how=how,
+    )
 
 
 def _flat(b, source):
@@ -228,9 +274,14 @@ def _write(b, x, source, axis, start, limit):
 
 def _write_strided(b, x, source, axis, start, limit, step):
     place = b.sub(b.iota([x.shape[axis]], 0, "i64"), b.lift(start, "i64"))
-    inside = b.map("and", b.compare("GE", place, b.lift(0, "i64")),
-                   b.compare("LT", place, b.sub(b.lift(limit, "i64"), b.lift(start, "i64"))))
-    hit = b.map("and", inside, b.compare("EQ", b.map("remainder", place, b.lift(step, "i64")), b.lift(0, "i64")))
+    inside = b.map(
+        "and",
+        b.compare("GE", place, b.lift(0, "i64")),
+        b.compare("LT", place, b.sub(b.lift(limit, "i64"), b.lift(start, "i64"))),
+    )
+    hit = b.map(
+        "and", inside, b.compare("EQ", b.map("remainder", place, b.lift(step, "i64")), b.lift(0, "i64"))
+    )
     if is_int(source.shape[axis]) and source.shape[axis] == 0:
         return x
     spread = b.take(b.convert(source, x.dtype), axis, b.div(place, step), bounds="clamp")

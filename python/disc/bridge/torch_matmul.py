@@ -70,7 +70,9 @@ def einsum(b, equation, operands, path=None):
     left, _, right = equation.partition("->")
     terms = left.split(",")
     if "..." in left or any(len(set(t)) != len(t) for t in terms):
-        raise b.unsupported(f'einsum "{equation}": ellipses and repeated labels in one operand are not supported')
+        raise b.unsupported(
+            f'einsum "{equation}": ellipses and repeated labels in one operand are not supported'
+        )
     if "->" not in equation:
         right = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
     operands = b.promote(*operands)
@@ -92,8 +94,12 @@ def _contract_pair(b, s, x, t, y, needed):
     batch, contracted = [c for c in shared if c in needed], [c for c in shared if c not in needed]
     if any(not same(x.shape[s.index(c)], y.shape[t.index(c)]) for c in shared):
         raise b.unsupported("einsum with a size of 1 that is repeated is not supported")
-    z = b.dot(x, y, batching=([s.index(c) for c in batch], [t.index(c) for c in batch]),
-              contracting=([s.index(c) for c in contracted], [t.index(c) for c in contracted]))
+    z = b.dot(
+        x,
+        y,
+        batching=([s.index(c) for c in batch], [t.index(c) for c in batch]),
+        contracting=([s.index(c) for c in contracted], [t.index(c) for c in contracted]),
+    )
     free = [c for c in s if c not in shared] + [c for c in t if c not in shared]
     return "".join([*batch, *free]), z
 
@@ -124,7 +130,11 @@ def attention(b, query, key, value, mask=None, dropout=0.0, causal=False, *, sca
         scores = b.select(_causal(b, scores), scores, b.lift(-INF, scores.dtype))
     if mask is not None:
         hidden = mask.dtype == "i1"
-        scores = b.select(mask, scores, b.lift(-INF, scores.dtype)) if hidden else b.add(scores, b.convert(mask, scores.dtype))
+        scores = (
+            b.select(mask, scores, b.lift(-INF, scores.dtype))
+            if hidden
+            else b.add(scores, b.convert(mask, scores.dtype))
+        )
     weights = safe_softmax(b, scores, can_be_empty=mask is not None or causal)
     return _batched(b, b.convert(weights, dtype), value)
 
@@ -150,7 +160,9 @@ def _repeat_heads(b, query, x):
     if same(heads, own):
         return x
     lead, times = x.shape[:-3], heads // own
-    wide = b.broadcast(x, [*lead, own, times, *x.shape[-2:]], [*range(len(lead) + 1), len(lead) + 2, len(lead) + 3])
+    wide = b.broadcast(
+        x, [*lead, own, times, *x.shape[-2:]], [*range(len(lead) + 1), len(lead) + 2, len(lead) + 3]
+    )
     return b.reshape(wide, [*lead, heads, *x.shape[-2:]])
 
 
@@ -176,8 +188,19 @@ def attention_with_extras(b, query, key, value, *args, **kwargs):
     """The private forms: the other results serve training and are not computed."""
     names = ("attn_bias", "compute_log_sumexp", "dropout_p", "is_causal")
     given = dict(zip(names, args, strict=False)) | kwargs
-    return (attention(b, query, key, value, given.get("attn_bias"), given.get("dropout_p", 0.0), given.get("is_causal", False),
-                      scale=given.get("scale")), None)
+    return (
+        attention(
+            b,
+            query,
+            key,
+            value,
+            given.get("attn_bias"),
+            given.get("dropout_p", 0.0),
+            given.get("is_causal", False),
+            scale=given.get("scale"),
+        ),
+        None,
+    )
 
 
 def flash_for_cpu(b, query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
@@ -228,7 +251,6 @@ def kron(b, x, y):
     x, y = (b.reshape(t, [1] * (rank - len(t.shape)) + list(t.shape)) for t in (x, y))
     spread = b.reshape(x, [s for size in x.shape for s in (size, 1)])
     return b.reshape(b.mul(spread, b.reshape(y, [s for size in y.shape for s in (1, size)])), b.shape)
-
 
 
 TABLE = {

@@ -68,7 +68,9 @@ def instance_norm(b, x, weight, bias, mean, var, use_input_stats, momentum, eps,
 def batch_norm(b, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
     if training or mean is None:
         if mean is not None:
-            raise b.unsupported("batch norm in training mode changes its running statistics", help="call module.eval() first")
+            raise b.unsupported(
+                "batch norm in training mode changes its running statistics", help="call module.eval() first"
+            )
         axes = [0, *range(2, len(x.shape))]
         return b.convert(affine(b, normalised(b, b.wide(x), axes, eps)[0], weight, bias, axis=1), x.dtype)
     wide = b.wide(x)
@@ -77,7 +79,9 @@ def batch_norm(b, x, weight, bias, mean, var, training, momentum, eps, cudnn_ena
     factor = factor if weight is None else b.mul(factor, b.wide(weight))
     shift = b.neg(b.mul(b.wide(mean), factor))
     shift = shift if bias is None else b.add(shift, b.wide(bias))
-    return b.convert(affine(b, wide, b.convert(factor, wide.dtype), b.convert(shift, wide.dtype), axis=1), x.dtype)
+    return b.convert(
+        affine(b, wide, b.convert(factor, wide.dtype), b.convert(shift, wide.dtype), axis=1), x.dtype
+    )
 
 
 def batch_norm_inference(b, x, weight, bias, mean, var, momentum, eps):
@@ -94,7 +98,11 @@ def batch_norm_functional(b, x, weight, bias, mean, var, training, momentum, eps
 def batch_norm_no_stats(b, x, weight, bias, training, momentum, eps):
     axes = [0, *range(2, len(x.shape))]
     y, mean, rstd = normalised(b, b.wide(x), axes, eps)
-    return b.convert(affine(b, y, weight, bias, axis=1), x.dtype), b.squeeze(mean, *axes), b.squeeze(rstd, *axes)
+    return (
+        b.convert(affine(b, y, weight, bias, axis=1), x.dtype),
+        b.squeeze(mean, *axes),
+        b.squeeze(rstd, *axes),
+    )
 
 
 # Softmax.
@@ -122,7 +130,6 @@ def log_softmax(b, x, dim, dtype=None):
     distance = b.sub(x, b.reduce(x, [axis], "maximum", True))
     total = b.op("log", b.sum(b.op("exponential", distance), [axis], True))
     return b.convert(b.sub(distance, total), out)
-
 
 
 def normalize_safe(b, x, dim, dtype=None):
@@ -201,7 +208,10 @@ TABLE = {
     "aten.layer_norm.default": layer_norm,
     "aten.native_layer_norm.default": native_layer_norm,
     "aten.rms_norm.default": rms_norm,
-    "aten._fused_rms_norm.default": lambda b, x, shape, weight, eps: (rms_norm(b, x, shape, weight, eps), None),
+    "aten._fused_rms_norm.default": lambda b, x, shape, weight, eps: (
+        rms_norm(b, x, shape, weight, eps),
+        None,
+    ),
     "aten.group_norm.default": group_norm,
     "aten.native_group_norm.default": native_group_norm,
     "aten.instance_norm.default": instance_norm,

@@ -1,4 +1,7 @@
-"""Ops of torch that rearrange elements: views, joins, repetition, padding. All results are values; aliasing is the walk's matter."""
+"""Ops of torch that rearrange elements: views, joins, repetition, padding.
+
+All results are new values; what shares memory in torch is the matter of ``torch_alias``.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,11 @@ def movedim(b, x, source, target):
 
 def concatenate(b, xs, dim=0):
     # Legacy: empty tensors of rank 1 are skipped.
-    kept = [x for x in xs if not (len(x.shape) == 1 and same(x.shape[0], 0) and any(len(y.shape) != 1 for y in xs))]
+    kept = [
+        x
+        for x in xs
+        if not (len(x.shape) == 1 and same(x.shape[0], 0) and any(len(y.shape) != 1 for y in xs))
+    ]
     dtype = b.promoted_type(*xs)
     kept = [b.convert(x, dtype) for x in kept]
     return b.concatenate(kept, axis_of(kept[0], dim))
@@ -316,18 +323,49 @@ def convert_saturating(b, x):
 
 
 _REARRANGED = (
-    "view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints", "unflatten.int", "squeeze.default",
-    "squeeze.dim", "squeeze.dims", "unsqueeze.default", "view_as.default", "reshape_as.default", "ravel.default",
-    "view_copy.default", "squeeze_copy.dims", "unsqueeze_copy.default", "_reshape_copy.default", "atleast_1d.default",
+    "view.default",
+    "reshape.default",
+    "_unsafe_view.default",
+    "flatten.using_ints",
+    "unflatten.int",
+    "squeeze.default",
+    "squeeze.dim",
+    "squeeze.dims",
+    "unsqueeze.default",
+    "view_as.default",
+    "reshape_as.default",
+    "ravel.default",
+    "view_copy.default",
+    "squeeze_copy.dims",
+    "unsqueeze_copy.default",
+    "_reshape_copy.default",
+    "atleast_1d.default",
     "atleast_2d.default",
 )
 _SAME = (
-    "clone.default", "contiguous.default", "detach.default", "detach_.default", "alias.default", "lift_fresh_copy.default",
-    "lift_fresh.default", "lift.default", "resolve_conj.default", "resolve_neg.default", "requires_grad_.default",
-    "alias_copy.default", "_conj.default", "positive.default",
+    "clone.default",
+    "contiguous.default",
+    "detach.default",
+    "detach_.default",
+    "alias.default",
+    "lift_fresh_copy.default",
+    "lift_fresh.default",
+    "lift.default",
+    "resolve_conj.default",
+    "resolve_neg.default",
+    "requires_grad_.default",
+    "alias_copy.default",
+    "_conj.default",
+    "positive.default",
 )
 _CONVERTED = (
-    "to.dtype", "to.dtype_layout", "to.device", "to.other", "_to_copy.default", "type_as.default", "_cast_Float.default",
+    "to.dtype",
+    "to.dtype_layout",
+    "to.device",
+    "to.other",
+    "_to_copy.default",
+    "type_as.default",
+    "_cast_Float.default",
     "prims.convert_element_type.default",
 )
 

@@ -18,11 +18,24 @@ def spread(value, n: int) -> list:
 
 def convolution(b, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     n = len(weight.shape) - 2
-    stride, padding, dilation, output_padding = (spread(v, n) for v in (stride, padding, dilation, output_padding))
+    stride, padding, dilation, output_padding = (
+        spread(v, n) for v in (stride, padding, dilation, output_padding)
+    )
     single = len(x.shape) == n + 1
     x = b.unsqueeze(x, 0) if single else x
-    y = _transposed(b, x, weight, stride, padding, dilation, output_padding, groups) if transposed else b.convolution(
-        x, weight, strides=stride, padding=[(p, p) for p in padding], lhs_dilation=[1] * n, rhs_dilation=dilation, groups=groups)
+    y = (
+        _transposed(b, x, weight, stride, padding, dilation, output_padding, groups)
+        if transposed
+        else b.convolution(
+            x,
+            weight,
+            strides=stride,
+            padding=[(p, p) for p in padding],
+            lhs_dilation=[1] * n,
+            rhs_dilation=dilation,
+            groups=groups,
+        )
+    )
     if bias is not None:
         y = b.add(y, b.broadcast(bias, y.shape, [1]))
     return b.squeeze(y, 0) if single else y
@@ -32,12 +45,18 @@ def _transposed(b, x, weight, stride, padding, dilation, output_padding, groups)
     """A convolution of the input, spread by ``stride``, with the weight turned round."""
     channels, out, *kernel = weight.shape
     w = b.reshape(weight, [groups, channels // groups, out, *kernel])
-    w = b.reshape(b.transpose(w, [0, 2, 1, *range(3, 3 + len(kernel))]), [groups * out, channels // groups, *kernel])
+    w = b.reshape(
+        b.transpose(w, [0, 2, 1, *range(3, 3 + len(kernel))]), [groups * out, channels // groups, *kernel]
+    )
     w = b.reverse(w, list(range(2, 2 + len(kernel))))
-    edges = [(d * (k - 1) - p, d * (k - 1) - p + extra)
-             for d, k, p, extra in zip(dilation, kernel, padding, output_padding, strict=True)]
+    edges = [
+        (d * (k - 1) - p, d * (k - 1) - p + extra)
+        for d, k, p, extra in zip(dilation, kernel, padding, output_padding, strict=True)
+    ]
     ones = [1] * len(kernel)
-    return b.convolution(x, w, strides=ones, padding=edges, lhs_dilation=stride, rhs_dilation=dilation, groups=groups)
+    return b.convolution(
+        x, w, strides=ones, padding=edges, lhs_dilation=stride, rhs_dilation=dilation, groups=groups
+    )
 
 
 def conv(n: int, transposed: bool = False):
@@ -55,11 +74,20 @@ def conv_named_padding(n: int):
 
     def entry(b, x, weight, bias=None, stride=1, padding="valid", dilation=1, groups=1):
         dilation, stride = spread(dilation, n), spread(stride, n)
-        totals = [d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, weight.shape[2:], strict=True)]
+        totals = [
+            d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, weight.shape[2:], strict=True)
+        ]
         single = len(x.shape) == n + 1
         x = b.unsqueeze(x, 0) if single else x
-        y = b.convolution(x, weight, strides=stride, padding=[(t // 2, t - t // 2) for t in totals], lhs_dilation=[1] * n,
-                          rhs_dilation=dilation, groups=groups)
+        y = b.convolution(
+            x,
+            weight,
+            strides=stride,
+            padding=[(t // 2, t - t // 2) for t in totals],
+            lhs_dilation=[1] * n,
+            rhs_dilation=dilation,
+            groups=groups,
+        )
         y = y if bias is None else b.add(y, b.broadcast(bias, y.shape, [1]))
         return b.squeeze(y, 0) if single else y
 
@@ -70,9 +98,13 @@ def conv_named_padding(n: int):
 
 
 def _windows(b, x, n, kernel, stride, padding, dilation, out):
-    """Window, strides, (low, high) padding and dilation for all axes; with ceil_mode the high edge grows or shrinks to fit ``out``."""
+    """Window, strides, (low, high) padding and dilation for all axes; the high edge is what ``out`` needs (ceil_mode)."""
     kernel, padding, dilation = (spread(v, n) for v in (kernel, padding, dilation))
-    stride = spread(stride, n) if not (isinstance(stride, (list, tuple)) and not stride) and stride is not None else kernel
+    stride = (
+        spread(stride, n)
+        if not (isinstance(stride, (list, tuple)) and not stride) and stride is not None
+        else kernel
+    )
     lead = len(x.shape) - n
     edges = [(0, 0)] * lead
     for i in range(n):
@@ -156,7 +188,9 @@ def _strided(b, x, lead, offset, strides, dilation, out):
 
 
 def avg_pool(n: int):
-    def entry(b, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    def entry(
+        b, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
+    ):
         out, result = b.shape[-n:], x.dtype
         wide = b.wide(x)
         window, strides, edges, dilation = _windows(b, x, n, kernel, stride, padding, 1, out)
@@ -202,7 +236,9 @@ def _adaptive_axis(b, x, axis, out, how):
         return b.div(whole, b.lift(size, x.dtype)) if how == "add" else whole
     start, end = _adaptive_bounds(b, out, size)
     place = b.iota([out, size], 1, "i64")
-    inside = b.map("and", b.compare("GE", place, b.unsqueeze(start, -1)), b.compare("LT", place, b.unsqueeze(end, -1)))
+    inside = b.map(
+        "and", b.compare("GE", place, b.unsqueeze(start, -1)), b.compare("LT", place, b.unsqueeze(end, -1))
+    )
     wide = b.unsqueeze(x, axis)
     shape = [out if i == axis else s for i, s in enumerate(wide.shape)]
     inside = b.broadcast(inside, shape, [axis, axis + 1])
@@ -288,7 +324,9 @@ def _linear_axis(b, x, axis, out, align_corners, scale):
 def grid_sample(b, x, grid, mode=0, padding=0, align_corners=False):
     """Bilinear (0) and nearest (1) sampling with zeros (0) or border (1) padding, two spatial axes."""
     if mode > 1 or padding > 1:
-        raise b.unsupported("grid_sampler_2d: only bilinear and nearest with zeros or border padding are supported")
+        raise b.unsupported(
+            "grid_sampler_2d: only bilinear and nearest with zeros or border padding are supported"
+        )
     result = x.dtype
     x, grid = b.wide(x), b.wide(grid)
     height, width = x.shape[2], x.shape[3]
@@ -324,13 +362,21 @@ def _grid_place(b, grid, which, size, padding, align_corners):
 
 def _sample(b, x, rows, columns):
     """x[n, :, rows[n, i, j], columns[n, i, j]], zero outside."""
-    batch, channels, height, width = x.shape
+    channels, height, width = x.shape[1:]
     inside = b.map("and", _within(b, rows, height), _within(b, columns, width))
     rows, columns = (b.convert(b.select(inside, v, b.lift(0, v.dtype)), "i64") for v in (rows, columns))
     sample = b.iota(rows.shape, 0, "i64")
     index = b.concatenate([b.unsqueeze(v, 3) for v in (sample, rows, columns)], 3)
-    picked = b.gather(x, index, offset_dims=[1], collapsed=[0, 2, 3], index_map=[0, 2, 3], vector_dim=3,
-                      window=[1, channels, 1, 1], bounds="clamp")
+    picked = b.gather(
+        x,
+        index,
+        offset_dims=[1],
+        collapsed=[0, 2, 3],
+        index_map=[0, 2, 3],
+        vector_dim=3,
+        window=[1, channels, 1, 1],
+        bounds="clamp",
+    )
     return b.select(b.unsqueeze(inside, 1), picked, b.lift(0, x.dtype))
 
 
@@ -345,8 +391,10 @@ def columns_to_image(b, x, size, kernel, dilation, padding, stride):
     single = len(x.shape) == 2
     x = b.unsqueeze(x, 0) if single else x
     batch, depth = x.shape[0], x.shape[1]
-    counts = [(s + 2 * p - d * (k - 1) - 1) // st + 1
-              for s, p, d, k, st in zip(size, padding, dilation, kernel, stride, strict=True)]
+    counts = [
+        (s + 2 * p - d * (k - 1) - 1) // st + 1
+        for s, p, d, k, st in zip(size, padding, dilation, kernel, stride, strict=True)
+    ]
     channels = depth // (kernel[0] * kernel[1])
     x = b.reshape(x, [batch, channels, *kernel, *counts])
     total = None
@@ -370,10 +418,15 @@ def image_to_columns(b, x, kernel, dilation, padding, stride):
     single = len(x.shape) == 3
     x = b.unsqueeze(x, 0) if single else x
     batch, channels, *size = x.shape
-    counts = [(s + 2 * p - d * (k - 1) - 1) // st + 1
-              for s, p, d, k, st in zip(size, padding, dilation, kernel, stride, strict=True)]
+    counts = [
+        (s + 2 * p - d * (k - 1) - 1) // st + 1
+        for s, p, d, k, st in zip(size, padding, dilation, kernel, stride, strict=True)
+    ]
     x = b.pad(x, b.lift(0, x.dtype), [0, 0, *padding], [0, 0, *padding])
-    parts = [b.unsqueeze(_strided(b, x, 2, offset, [1, 1, *stride], [1, 1, *dilation], counts), 2) for offset in _offsets(kernel)]
+    parts = [
+        b.unsqueeze(_strided(b, x, 2, offset, [1, 1, *stride], [1, 1, *dilation], counts), 2)
+        for offset in _offsets(kernel)
+    ]
     y = b.reshape(b.concatenate(parts, 2), [batch, channels * kernel[0] * kernel[1], product(counts)])
     return b.squeeze(y, 0) if single else y
 

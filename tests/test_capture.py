@@ -1,0 +1,175 @@
+"""Capture: which dimensions are dynamic, which facts are found, and what is reported as fixed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from disc import DimError, Error
+from disc._capture import capture
+from disc._dims import Dim
+from torch import nn
+
+
+class Add(nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+def shape_of(captured, name):
+    return captured.input_shape(captured.arguments.tensor_names.index(name))
+
+
+def is_dynamic(captured, name, axis):
+    return not isinstance(shape_of(captured, name)[axis], int)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7])
+def test_example_sizes_of_0_and_1_stay_dynamic(size):
+    captured = capture(nn.Sequential(nn.Linear(4, 4), nn.GELU()), (torch.zeros(size, 4),))
+    assert is_dynamic(captured, "input", 0)
+    assert captured.facts == []
+
+
+def test_all_sizes_1_stay_dynamic():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.softmax(x, -1).sum(1, keepdim=True)
+
+    captured = capture(Model(), (torch.zeros(1, 1, 1),))
+    assert all(is_dynamic(captured, "x", axis) for axis in range(3))
+
+
+def test_equal_example_sizes_are_no_fact():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.sum(0) if x.shape[0] == x.shape[1] else x * 2
+
+    class Plain(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    first, second = shape_of(capture(Plain(), (torch.zeros(4, 4),)), "x")
+    assert first != second
+    # The branch that equal sizes take is not the general one.
+    captured = capture(Model(), (torch.zeros(4, 4),))
+    assert len([n for n in captured.graph.nodes if "sum" in str(n.target)]) == 0
+
+
+def test_what_the_model_needs_equal_is_equal():
+    captured = capture(Add(), (torch.zeros(1, 5), torch.zeros(1, 5)))
+    assert shape_of(captured, "x") == shape_of(captured, "y")
+
+
+def test_a_size_that_only_broadcasts_is_reported():
+    captured = capture(Add(), (torch.zeros(4, 5), torch.zeros(1, 5)))
+    assert shape_of(captured, "y")[0] == 1
+    assert captured.fixed == ["y axis 0 == 1"]
+
+
+def test_sizes_that_weights_fix_are_reported():
+    captured = capture(nn.Linear(4, 3), (torch.zeros(4, 4),))
+    assert captured.fixed == ["input axis 1 == 4"]
+    assert is_dynamic(captured, "input", 0)
+
+
+def test_declaring_a_fixed_size_dynamic_is_an_error():
+    with pytest.raises(DimError, match=r"C .*axis 1 of input.*C == 4") as caught:
+        capture(nn.Linear(4, 3), (torch.zeros(2, 4),), dims={"input": {1: "C"}})
+    assert caught.value.code == "E0707"
+    assert caught.value.dims == ["C"]
+
+
+def test_an_int_fixes_an_axis():
+    captured = capture(Add(), (torch.zeros(4, 5), torch.zeros(4, 5)), dims={"x": {0: 4}, 1: {0: 4}})
+    assert shape_of(captured, "x")[0] == 4
+    assert is_dynamic(captured, "x", 1)
+
+
+def test_static_fixes_everything():
+    captured = capture(Add(), (torch.zeros(4, 1), torch.zeros(4, 1)), dims="static")
+    assert shape_of(captured, "x") == (4, 1)
+    assert captured.fixed == []
+
+
+@pytest.mark.parametrize("dim", ["T", Dim("T", min=3), Dim("T", max=4096, multiple_of=4)])
+def test_named_dims_work_with_strided_convolutions(dim):
+    model = nn.Sequential(nn.Conv1d(4, 8, 3, stride=2), nn.Conv1d(8, 4, 5, stride=2, padding=2))
+    captured = capture(model, (torch.zeros(1, 4, 32),), dims={"input": {0: "B", 2: dim}})
+    assert is_dynamic(captured, "input", 0)
+    assert is_dynamic(captured, "input", 2)
+
+
+def test_a_bound_of_the_model_is_a_fact():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.zeros(12, 3))
+
+        def forward(self, x):
+            return x + self.table[: x.shape[0]]
+
+    captured = capture(Model(), (torch.zeros(1, 3),))
+    (length, _) = shape_of(captured, "x")
+    assert [str(f) for f in captured.facts] == [f"{length} <= 12"]
+
+
+def test_divisibility_is_a_fact():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.view(-1, 4).sum(1)
+
+    captured = capture(Model(), (torch.zeros(8),))
+    text = " ".join([str(f) for f in captured.facts] + [str(s) for s in shape_of(captured, "x")])
+    assert "4" in text
+
+
+def test_a_branch_that_changes_the_model_keeps_small_sizes_out():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x * 2 if x.shape[0] > 1 else x * 3
+
+    captured = capture(Model(), (torch.zeros(5, 2),))
+    (length, _) = shape_of(captured, "x")
+    assert [str(f) for f in captured.facts] == [f"{length} >= 2"]
+
+
+def test_a_branch_that_changes_nothing_is_no_fact():
+    class Model(nn.Module):
+        def forward(self, x):
+            rows = x.shape[0]
+            if rows != 1:
+                x = x.expand(rows, -1)
+            return x * 2
+
+    assert capture(Model(), (torch.zeros(5, 2),)).facts == []
+
+
+def test_keyword_and_nested_inputs_are_named():
+    class Model(nn.Module):
+        def forward(self, batch, scale, *, mask=None):
+            return batch["a"] * scale + batch["b"][0] + (0 if mask is None else mask)
+
+    args = ({"a": torch.zeros(2, 3), "b": [torch.zeros(2, 3)]}, 2.0)
+    captured = capture(Model(), args, {"mask": torch.zeros(2, 3)})
+    assert captured.arguments.names == ("batch.a", "batch.b.0", "scale", "mask")
+    assert captured.arguments.tensor_names == ["batch.a", "batch.b.0", "mask"]
+
+
+def test_what_the_model_raises_is_the_cause():
+    class Model(nn.Module):
+        def forward(self, x):
+            raise ValueError("no such thing")
+
+    with pytest.raises(Error, match="no such thing") as caught:
+        capture(Model(), (torch.zeros(2),))
+    assert caught.value.code == "E0701"
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_model_that_branches_on_values_is_unsupported():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x * 2 if x.sum() > 0 else x
+
+    with pytest.raises(Error, match="depends on values"):
+        capture(Model(), (torch.ones(3),))
