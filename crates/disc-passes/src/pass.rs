@@ -1,0 +1,135 @@
+//! What a pass is, and how passes run.
+//!
+//! Invariants:
+//! - A pass changes a module and says how many changes it made; it never prints and never times itself.
+//! - A pass asks [`PassCx::spend`] before each rewrite that it could leave out, so that fuel finds the one that breaks a program.
+//! - After every pass the module is well formed at the stage the pass ends in; the manager checks that in debug builds and where asked to.
+use disc_ir::{Diagnostic, Module, ops::Stage};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// A pass, declared once: see `canonicalize.rs` for the exemplar.
+#[derive(Clone, Copy)]
+pub struct PassDef {
+    /// The name on command lines and in dumps.
+    pub name: &'static str,
+    /// What it does, as docs/passes.md shows it.
+    pub doc: &'static str,
+    /// The stage that it takes, and the one that it leaves.
+    pub stages: (Stage, Stage),
+    pub run: fn(&mut Module, &mut PassCx) -> Result<usize, Diagnostic>,
+}
+
+/// What the compiler's user can choose about passes.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Columns of a weight panel of the target: 0 leaves weights as they are.
+    pub panel_columns: i64,
+    /// How many rewrites may be made in all: for finding the one that breaks a program.
+    pub fuel: Option<u64>,
+}
+
+/// What a pass may ask for, besides the module.
+#[derive(Clone, Debug, Default)]
+pub struct PassCx {
+    pub options: Options,
+    /// How often each rule was applied.
+    pub hits: BTreeMap<&'static str, usize>,
+    spent: u64,
+}
+
+impl PassCx {
+    pub fn new(options: Options) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// Whether there is fuel for one more rewrite; counts it.
+    pub fn spend(&mut self) -> bool {
+        let left = self.options.fuel.is_none_or(|fuel| self.spent < fuel);
+        self.spent += u64::from(left);
+        left
+    }
+
+    /// As [`PassCx::spend`], for a rewrite that has a name of its own.
+    pub fn spend_on(&mut self, rule: &'static str) -> bool {
+        let left = self.spend();
+        if left {
+            *self.hits.entry(rule).or_default() += 1;
+        }
+        left
+    }
+}
+
+/// One run of a pass.
+#[derive(Clone, Debug)]
+pub struct PassRecord {
+    pub name: &'static str,
+    pub changes: usize,
+    pub time: Duration,
+    /// The module afterwards, where dumps were asked for.
+    pub dump: Option<String>,
+}
+
+/// Checks a module at a stage.
+pub type Verify = fn(&Module, Stage) -> Result<(), Diagnostic>;
+
+/// Runs passes and keeps a record.
+#[derive(Default)]
+pub struct PassManager {
+    pub cx: PassCx,
+    pub records: Vec<PassRecord>,
+    /// Renders the module after each pass.
+    pub dump: Option<fn(&Module) -> String>,
+    /// Checks the module after each pass, at the stage where the pass ends.
+    pub verify: Option<Verify>,
+}
+
+impl PassManager {
+    pub fn new(options: Options) -> Self {
+        Self { cx: PassCx::new(options), ..Self::default() }
+    }
+
+    /// Runs one pass.
+    ///
+    /// # Errors
+    /// Those of the pass, and a violated invariant after it, which names the pass.
+    pub fn run(&mut self, module: &mut Module, pass: &PassDef) -> Result<usize, Diagnostic> {
+        let span = tracing::debug_span!("pass", name = pass.name);
+        let _entered = span.enter();
+        let start = Instant::now();
+        let changes = (pass.run)(module, &mut self.cx)?;
+        let time = start.elapsed();
+        tracing::debug!(changes, ?time);
+        if let Some(verify) = self.verify {
+            verify(module, pass.stages.1).map_err(|e| e.note(format!("after pass `{}`", pass.name)))?;
+        }
+        let dump = self.dump.map(|render| render(module));
+        self.records.push(PassRecord { name: pass.name, changes, time, dump });
+        Ok(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuel_limits_rewrites_and_hits_count_those_made() {
+        let mut cx = PassCx::new(Options { fuel: Some(2), ..Options::default() });
+        assert!(cx.spend() && cx.spend_on("a") && !cx.spend_on("a") && !cx.spend());
+        assert_eq!(cx.hits["a"], 1);
+    }
+
+    #[test]
+    fn a_violated_invariant_names_the_pass() {
+        let pass = PassDef { name: "p", doc: "", stages: (Stage::Tensor, Stage::Tensor), run: |_, _| Ok(3) };
+        let mut manager = PassManager::default();
+        assert_eq!(manager.run(&mut Module::default(), &pass), Ok(3));
+        assert_eq!((manager.records[0].name, manager.records[0].changes), ("p", 3));
+        manager.verify = Some(|_, _| Err(Diagnostic::new(disc_ir::Code::E0211, "broken")));
+        let error = manager.run(&mut Module::default(), &pass).unwrap_err();
+        assert_eq!(error.notes, ["after pass `p`"]);
+    }
+}
