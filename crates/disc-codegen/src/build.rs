@@ -4,7 +4,9 @@
 //! so these methods panic, and the compiler's edge turns the panic into a `CompileError`.
 //!
 //! Invariant: constants and dim values are made once per function, in a prologue that dominates everything.
-use disc_ir::{Attr, Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Literal, OpKind, Solver, Space, TensorType, Type, Value};
+use disc_ir::{
+    Attr, Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Literal, OpKind, Solver, Space, TensorType, Type, Value,
+};
 use std::{collections::HashMap, sync::Arc};
 
 /// Builds the body of a kernel or host program.
@@ -53,7 +55,13 @@ impl KernelBuilder {
     }
 
     /// An op with attributes and stated result types; all its results.
-    pub fn emit_all(&mut self, kind: OpKind, operands: &[Value], attrs: &[(&str, Attr)], results: Option<Vec<Type>>) -> Vec<Value> {
+    pub fn emit_all(
+        &mut self,
+        kind: OpKind,
+        operands: &[Value],
+        attrs: &[(&str, Attr)],
+        results: Option<Vec<Type>>,
+    ) -> Vec<Value> {
         self.emit_in(self.block, kind, operands, attrs, &[], results)
     }
 
@@ -214,16 +222,18 @@ impl KernelBuilder {
 
     /// The quotient of two integers that are not negative.
     pub fn div(&mut self, a: Value, b: Value) -> Value {
-        match self.known_int(b) {
-            Some(1) => a,
+        match (self.known_int(a), self.known_int(b)) {
+            (_, Some(1)) => a,
+            (Some(x), Some(y)) if y > 0 && self.lanes(a) == 1 && self.lanes(b) == 1 => self.int(x / y),
             _ => self.map(OpKind::Divide, &[a, b]),
         }
     }
 
     /// The remainder of two integers that are not negative.
     pub fn rem(&mut self, a: Value, b: Value) -> Value {
-        match self.known_int(b) {
-            Some(1) => self.zero(DType::I64, 1),
+        match (self.known_int(a), self.known_int(b)) {
+            (_, Some(1)) => self.zero(DType::I64, 1),
+            (Some(x), Some(y)) if y > 0 && self.lanes(a) == 1 && self.lanes(b) == 1 => self.int(x % y),
             _ => self.map(OpKind::Remainder, &[a, b]),
         }
     }

@@ -64,7 +64,9 @@ impl Index {
     /// Times a scalar; a lane stride stays affine only when the scalar is a known constant.
     pub fn scale(self, kb: &mut KernelBuilder, lanes: u32, scalar: Value) -> Index {
         match (self, kb.known_int(scalar)) {
-            (Index::Affine { base, stride }, Some(factor)) => Index::Affine { base: kb.mul(base, scalar), stride: stride * factor },
+            (Index::Affine { base, stride }, Some(factor)) => {
+                Index::Affine { base: kb.mul(base, scalar), stride: stride * factor }
+            }
             (Index::Affine { base, stride: 0 }, None) => Index::uniform(kb.mul(base, scalar)),
             (index, _) => {
                 let value = index.value(kb, lanes);

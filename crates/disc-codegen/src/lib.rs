@@ -1,4 +1,13 @@
 //! Schedules, kernel IR passes and the host program; tested without LLVM.
 
+pub mod build;
+pub mod cost;
+pub mod element;
+pub mod index;
+pub mod kernel;
+pub mod lower;
 pub mod math;
+pub mod reducer;
+pub mod schedule;
+pub mod signature;
 pub mod target;

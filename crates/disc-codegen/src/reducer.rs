@@ -19,7 +19,8 @@ pub fn monoid_of(function: &Function, inst: Inst) -> Option<Monoid> {
     let [op, end] = function.insts(body) else { return None };
     let arguments = function.arguments(body);
     let operands = function.operands(*op);
-    let straight = operands == arguments || (arguments.len() == 2 && operands.len() == 2 && operands[0] == arguments[1] && operands[1] == arguments[0]);
+    let straight = operands == arguments
+        || (arguments.len() == 2 && operands.len() == 2 && operands[0] == arguments[1] && operands[1] == arguments[0]);
     if !straight || function.operands(*end) != function.results_of(*op) {
         return None;
     }

@@ -16,8 +16,15 @@ impl Elements<'_> {
 
         let zero = Index::uniform(kb.int(0));
         let (mut lhs_at, mut rhs_at) = (vec![zero; lhs_rank], vec![zero; rhs_rank]);
+        let panels = crate::schedule::packed_columns(self.group, inst).is_some();
         for (i, index) in at.iter().enumerate() {
             match i.checked_sub(batches) {
+                Some(j) if panels && j == lhs_free.len() => {
+                    let width = kb.dim(&self.tensor(rhs).dims[2]);
+                    let column = index.value(kb, self.lanes);
+                    let (panel, column) = (kb.div(column, width), kb.rem(column, width));
+                    (rhs_at[0], rhs_at[2]) = (Index::from_value(kb, panel), Index::from_value(kb, column));
+                }
                 None => (lhs_at[lhs_batch[i]], rhs_at[rhs_batch[i]]) = (*index, *index),
                 Some(j) if j < lhs_free.len() => lhs_at[lhs_free[j]] = *index,
                 Some(j) => rhs_at[rhs_free[j - lhs_free.len()]] = *index,
@@ -99,7 +106,15 @@ impl Elements<'_> {
     }
 
     /// The input batch of a convolution whose batch is grouped: result feature `f` uses the batches of its group.
-    fn grouped(&mut self, kb: &mut KernelBuilder, count: i64, feature: Index, batch: Index, batches: &Dim, features: &Dim) -> Index {
+    fn grouped(
+        &mut self,
+        kb: &mut KernelBuilder,
+        count: i64,
+        feature: Index,
+        batch: Index,
+        batches: &Dim,
+        features: &Dim,
+    ) -> Index {
         if count == 1 {
             return batch;
         }

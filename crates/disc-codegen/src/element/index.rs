@@ -1,7 +1,7 @@
 //! Ops whose positions are data: gather and the dynamic slices.
 use super::{Elements, Site};
 use crate::{build::KernelBuilder, index::Index};
-use disc_ir::{Code, Dim, Inst, OpKind, Value};
+use disc_ir::{Code, DType, Dim, Inst, OpKind, Value};
 
 impl Elements<'_> {
     pub(super) fn indexed(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
@@ -50,7 +50,7 @@ impl Elements<'_> {
 
     /// A start position as an index in [0, `room`]: checked or clamped, as the op says.
     pub(crate) fn bounded(&mut self, kb: &mut KernelBuilder, inst: Inst, start: Value, room: &Dim) -> Index {
-        let Index::Affine { base: start, .. } | Index::Lanes(start) = Index::from_value(kb, start);
+        let start = kb.convert(start, DType::I64);
         let (zero, last) = (kb.int(0), kb.dim(room));
         if self.word(inst, "bounds") == "check" {
             self.check(kb, inst, start, zero, last);
@@ -130,7 +130,9 @@ impl Elements<'_> {
             from.push(position);
         }
         match inside {
-            Some(inside) => self.either(kb, inside, at, |cx, kb| cx.element(kb, *update, &from), |cx, kb| cx.element(kb, *operand, at)),
+            Some(inside) => {
+                self.either(kb, inside, at, |cx, kb| cx.element(kb, *update, &from), |cx, kb| cx.element(kb, *operand, at))
+            }
             None => self.element(kb, *update, &from),
         }
     }

@@ -61,7 +61,17 @@ pub fn compute_dtype(dtype: DType) -> DType {
 impl<'g> Elements<'g> {
     pub fn new(group: &'g Function, solver: Arc<Solver>, lanes: u32) -> Self {
         let scopes = vec![Memo::new()];
-        Self { group, solver, lanes, mask: None, buffers: HashMap::new(), rows: HashMap::new(), scopes, sites: Vec::new(), first_site: 0 }
+        Self {
+            group,
+            solver,
+            lanes,
+            mask: None,
+            buffers: HashMap::new(),
+            rows: HashMap::new(),
+            scopes,
+            sites: Vec::new(),
+            first_site: 0,
+        }
     }
 
     /// Says that a value of the group is in memory.
@@ -245,7 +255,8 @@ impl<'g> Elements<'g> {
 
     /// Evaluates a region on scalars (or vectors of them): `arguments` are in the compute type.
     pub(crate) fn inline(&mut self, kb: &mut KernelBuilder, region: disc_ir::Block, arguments: &[Value]) -> Vec<Value> {
-        let mut known: HashMap<Value, Value> = self.group.arguments(region).iter().copied().zip(arguments.iter().copied()).collect();
+        let mut known: HashMap<Value, Value> =
+            self.group.arguments(region).iter().copied().zip(arguments.iter().copied()).collect();
         for &inst in self.group.insts(region) {
             let operands: Vec<Value> = self.group.operands(inst).to_vec();
             let computed: Vec<Value> =

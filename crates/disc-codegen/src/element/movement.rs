@@ -61,8 +61,13 @@ impl Elements<'_> {
         let operand = self.group.operands(inst)[0];
         let zero = Index::uniform(kb.int(0));
         let axes = self.ints(inst, "dims").iter();
-        let from: Vec<Index> =
-            self.tensor(operand).dims.iter().zip(axes).map(|(size, &axis)| if self.is_one(size) { zero } else { at[axis as usize] }).collect();
+        let from: Vec<Index> = self
+            .tensor(operand)
+            .dims
+            .iter()
+            .zip(axes)
+            .map(|(size, &axis)| if self.is_one(size) { zero } else { at[axis as usize] })
+            .collect();
         self.element(kb, operand, &from)
     }
 
@@ -120,7 +125,13 @@ impl Elements<'_> {
         let end = offset + &self.tensor(*input).dims[axis];
         let (position, limit) = (at[axis].value(kb, self.lanes), kb.dim(&end));
         let inside = kb.compare("LT", position, limit);
-        self.either(kb, inside, at, |cx, kb| cx.element(kb, *input, &here), |cx, kb| cx.concatenate_from(kb, rest, axis, &end, at))
+        self.either(
+            kb,
+            inside,
+            at,
+            |cx, kb| cx.element(kb, *input, &here),
+            |cx, kb| cx.concatenate_from(kb, rest, axis, &end, at),
+        )
     }
 
     /// `then` where `pred` holds, else `otherwise`; neither reads memory where it is not wanted.
@@ -166,7 +177,8 @@ impl Elements<'_> {
             let shift = kb.dim(&(Dim::constant(0) - &low[i]));
             let mut moved = index.add_scalar(kb, shift);
             let size = self.tensor(operand).dims[i].clone();
-            let untouched = step == 1 && low[i].is_const(0) && self.solver.equal(&size, &self.tensor(self.group.result(inst)).dims[i]);
+            let untouched =
+                step == 1 && low[i].is_const(0) && self.solver.equal(&size, &self.tensor(self.group.result(inst)).dims[i]);
             if !untouched {
                 let shifted = moved.value(kb, self.lanes);
                 let (zero, step_value, limit) = (kb.int(0), kb.int(step), kb.dim(&size));

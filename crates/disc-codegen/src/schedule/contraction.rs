@@ -12,17 +12,18 @@
 mod micro;
 mod plan;
 
+pub(crate) use plan::packed_columns;
 pub use plan::{ContractionPlan, Tile, tile};
 
 use super::{Argument, Group, Launch, Scheduled, loops::place_unit, scratch_bytes};
 use crate::{build::KernelBuilder, element::Elements, index::Index};
-use disc_ir::{DType, Dim, FunctionKind, OpKind, TensorType, Type, Value};
+use disc_ir::{DType, Dim, FunctionKind, TensorType, Type, Value};
 use plan::Right;
 
 /// Schedules a group that has a plan.
 pub fn schedule(group: &Group<'_>, plan: &ContractionPlan) -> Scheduled {
     let micro_kernels: Vec<_> = (1..=plan.tile.rows).map(|rows| micro::emit(group, plan, rows)).collect();
-    let mut kb = KernelBuilder::new(group.name, FunctionKind::Kernel);
+    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
     let mut arguments = Vec::new();
     let mut memory = Vec::new();
     for (i, &input) in group.inputs().iter().enumerate() {
@@ -31,7 +32,7 @@ pub fn schedule(group: &Group<'_>, plan: &ContractionPlan) -> Scheduled {
     }
     for (i, &output) in group.outputs().iter().enumerate() {
         memory.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
-        arguments.push(Argument::Output(i));
+        arguments.push(Argument::Output(group.wanted[i]));
     }
     let begin = kb.parameter("begin", Type::scalar(DType::I64));
     let end = kb.parameter("end", Type::scalar(DType::I64));
@@ -53,14 +54,14 @@ pub fn schedule(group: &Group<'_>, plan: &ContractionPlan) -> Scheduled {
         let bases = plan.bases(kb, &at);
         let (first, last) = chunk_rows(kb, plan, &shape, chunk);
         match packed {
-            None => row_blocks(kb, plan, &memory, None, group.name, &at, bases, [first, last], panel),
+            None => row_blocks(kb, plan, &memory, None, &group.name, &at, bases, [first, last], panel),
             Some(buffer) => {
                 let right = memory[plan.right_input];
                 pack_panels(kb, group, plan, right, bases[1], buffer);
                 let (start, panels) = (kb.int(0), kb.dim(&plan.panels()));
                 let one = kb.int(1);
                 kb.for_([start, panels, one], &[], |kb, panel, _| {
-                    row_blocks(kb, plan, &memory, Some(buffer), group.name, &at, bases, [first, last], panel);
+                    row_blocks(kb, plan, &memory, Some(buffer), &group.name, &at, bases, [first, last], panel);
                     Vec::new()
                 });
             }
@@ -85,7 +86,7 @@ pub fn schedule(group: &Group<'_>, plan: &ContractionPlan) -> Scheduled {
             }
         }
     }
-    Scheduled { kernels, launches: vec![launch], temporaries: Vec::new(), sites }
+    Scheduled { kernels, launches: vec![launch], sites }
 }
 
 /// Run-time sizes that the driver needs.
@@ -230,7 +231,6 @@ fn pack_panels(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan
         }
         Vec::new()
     });
-    let _ = OpKind::Load;
 }
 
 /// The elements of a micro-kernel's epilogue: all memory is bound, the product is seeded by the caller.

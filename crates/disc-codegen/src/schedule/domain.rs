@@ -2,12 +2,12 @@
 //!
 //! Two neighbouring dimensions can be merged when every access of the group touches them as one contiguous dimension: then fewer, longer
 //! loops do, down to a single one for purely element-wise groups. This asks the structure of the group, so it holds for all sizes.
-use disc_ir::{Attr, Dim, Function, OpKind, Solver, Value, ops::Trait};
+use disc_ir::{Attr, Dim, Function, OpKind, Solver, TensorType, Value, ops::Trait};
 use std::collections::HashSet;
 
 /// Which pairs (`i`, `i + 1`) of the dimensions of `roots`, values of one shape, can be merged.
 pub(super) fn mergeable(group: &Function, solver: &Solver, roots: &[Value]) -> Vec<bool> {
-    let Some(rank) = roots.first().and_then(|&r| group.ty(r).shaped()).map(|t| t.rank()) else { return Vec::new() };
+    let Some(rank) = roots.first().and_then(|&r| group.ty(r).shaped()).map(TensorType::rank) else { return Vec::new() };
     let mut walk = Walk { group, solver, pairs: vec![true; rank.saturating_sub(1)], seen: HashSet::new() };
     let identity: Vec<Option<usize>> = (0..rank).map(Some).collect();
     for &root in roots {

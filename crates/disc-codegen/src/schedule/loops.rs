@@ -13,10 +13,10 @@ const CHUNK: i64 = 4096;
 pub fn schedule(group: &Group<'_>) -> Scheduled {
     let outputs = group.outputs();
     let domain = group.tensor(outputs[0]).dims.clone();
-    let merged = merge(&domain, &mergeable(group.function, &group.solver, outputs));
+    let merged = merge(&domain, &mergeable(group.function, &group.solver, &outputs));
     let lanes = if domain.is_empty() { 1 } else { cost::lanes(group.function, group.target) };
 
-    let mut kb = KernelBuilder::new(group.name, FunctionKind::Kernel);
+    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
     let mut elements = Elements::new(group.function, group.solver.clone(), lanes);
     elements.first_site = group.first_site;
     let mut arguments = Vec::new();
@@ -28,7 +28,7 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
     let mut targets = Vec::new();
     for (i, &output) in outputs.iter().enumerate() {
         targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
-        arguments.push(Argument::Output(i));
+        arguments.push(Argument::Output(group.wanted[i]));
     }
     let begin = kb.parameter("begin", Type::scalar(DType::I64));
     let end = kb.parameter("end", Type::scalar(DType::I64));
@@ -69,7 +69,7 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
     let kernel = kb.finish();
     let cost = cost::loops(group.function, &Dim::product(domain.iter().cloned()), lanes);
     let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
-    Scheduled { kernels: vec![kernel], launches: vec![launch], temporaries: Vec::new(), sites: elements.sites }
+    Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
 }
 
 /// A run of merged dimensions: its size, and the dimension that carries the position. The others of the run stay at 0.
@@ -136,8 +136,9 @@ pub(super) fn vector_loop(
 
 fn write(kb: &mut KernelBuilder, elements: &mut Elements<'_>, group: &Group<'_>, targets: &[Value], at: &[Index]) {
     // All are computed before any is stored: an output may share memory with an input that another output reads.
-    let computed: Vec<Value> = group.outputs().iter().map(|&output| elements.element(kb, output, at)).collect();
-    for ((&output, &target), value) in group.outputs().iter().zip(targets).zip(computed) {
+    let outputs = group.outputs();
+    let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, at)).collect();
+    for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
         elements.store(kb, target, group.tensor(output), at, value);
     }
 }

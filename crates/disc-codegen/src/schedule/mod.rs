@@ -5,9 +5,11 @@
 //! outputs it uses, in the order of its launch, then the range of units.
 //!
 //! Invariants: a schedule asks facts, never sizes; the result does not depend on how units are spread over threads.
+mod contraction;
 mod domain;
 mod loops;
 mod rows;
+mod single;
 
 use crate::{element::Site, target::Target};
 use disc_ir::{Dim, Function, Solver, TensorType, Value};
@@ -16,9 +18,11 @@ use std::sync::Arc;
 /// A group to be scheduled.
 pub struct Group<'a> {
     pub function: &'a Function,
+    /// The outputs to compute, by their position among what the function returns.
+    pub wanted: Vec<usize>,
     pub solver: Arc<Solver>,
     /// What kernels are named after.
-    pub name: &'a str,
+    pub name: Arc<str>,
     pub target: &'a Target,
     /// The number of the first site of these kernels.
     pub first_site: i64,
@@ -29,9 +33,10 @@ impl Group<'_> {
         self.function.parameters()
     }
 
-    pub fn outputs(&self) -> &[Value] {
+    /// The values to compute, in the order of `wanted`.
+    pub fn outputs(&self) -> Vec<Value> {
         let end = self.function.terminator(self.function.body).expect("a function ends in `return`");
-        self.function.operands(end)
+        self.wanted.iter().map(|&position| self.function.operands(end)[position]).collect()
     }
 
     pub fn tensor(&self, value: Value) -> &TensorType {
@@ -44,8 +49,6 @@ impl Group<'_> {
 pub enum Argument {
     Input(usize),
     Output(usize),
-    /// Memory of this group alone, by position in [`Scheduled::temporaries`].
-    Temporary(usize),
 }
 
 /// One launch of a group.
@@ -66,7 +69,6 @@ pub struct Scheduled {
     pub kernels: Vec<Function>,
     /// In order.
     pub launches: Vec<Launch>,
-    pub temporaries: Vec<TensorType>,
     pub sites: Vec<Site>,
 }
 
@@ -82,5 +84,8 @@ pub fn aligned_bytes(tensor: &TensorType) -> Dim {
     bytes.ceil_div(&Dim::constant(64)) * 64
 }
 
+pub(crate) use contraction::packed_columns;
+pub use contraction::{ContractionPlan, Tile, schedule as contraction, tile};
 pub use loops::schedule as loops;
 pub use rows::{RowPlan, schedule as rows};
+pub use single::schedule as single;

@@ -59,7 +59,8 @@ impl RowPlan {
             let mut depth_after = depth;
             if group.kind_of(inst) == OpKind::Reduce {
                 plan.check_reduction(group, solver, inst)?;
-                let monoid = monoid_of(group, inst).ok_or("a reduction's body is not a plain sum, product, maximum or minimum")?;
+                let monoid =
+                    monoid_of(group, inst).ok_or("a reduction's body is not a plain sum, product, maximum or minimum")?;
                 plan.reductions.push(Reduction { inst, phase: depth, monoid });
                 depth_after += 1;
             }
@@ -135,7 +136,7 @@ fn reduced_axes(group: &Function, inst: Inst) -> Vec<usize> {
 /// Schedules a group that has a plan.
 pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
     let lanes = cost::lanes(group.function, group.target);
-    let mut kb = KernelBuilder::new(group.name, FunctionKind::Kernel);
+    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
     let mut elements = Elements::new(group.function, group.solver.clone(), lanes);
     elements.first_site = group.first_site;
     let mut arguments = Vec::new();
@@ -147,7 +148,7 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
     let mut targets = Vec::new();
     for (i, &output) in group.outputs().iter().enumerate() {
         targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
-        arguments.push(Argument::Output(i));
+        arguments.push(Argument::Output(group.wanted[i]));
     }
     let begin = kb.parameter("begin", Type::scalar(DType::I64));
     let end = kb.parameter("end", Type::scalar(DType::I64));
@@ -177,14 +178,14 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
     let units = Dim::product(row_runs.iter().map(|run| run.size.clone()));
     let cost = cost::loops(group.function, &count, lanes) + &units * 20;
     let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
-    Scheduled { kernels: vec![kernel], launches: vec![launch], temporaries: Vec::new(), sites: elements.sites }
+    Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
 }
 
 /// The merged row dimensions, and the columns as one.
 fn runs(group: &Group<'_>, plan: &RowPlan) -> (Vec<Merged>, Merged) {
     let whole = |v: &Value| plan.is_whole(group.function, &group.solver, *v);
     let mut roots: Vec<Value> = plan.reductions.iter().map(|r| group.function.operands(r.inst)[0]).collect();
-    roots.extend(group.outputs().iter().copied().filter(whole));
+    roots.extend(group.outputs().into_iter().filter(whole));
     let mut pairs = mergeable(group.function, &group.solver, &roots);
     if plan.rows > 0 && plan.rows < plan.domain.len() {
         pairs[plan.rows - 1] = false;
@@ -210,7 +211,7 @@ fn keep(group: &Group<'_>, plan: &RowPlan) -> Vec<Value> {
     for &inst in function.insts(function.body) {
         let below: i64 = function.operands(inst).iter().filter_map(|v| cone.get(v)).sum();
         let own = if function.kind_of(inst) == OpKind::Reduce { 0 } else { cost::weight(function, inst) + below };
-        function.results_of(inst).iter().for_each(|&r| drop(cone.insert(r, own)));
+        cone.extend(function.results_of(inst).iter().map(|&r| (r, own)));
     }
     let expensive = |v: &Value| cone.get(v).is_some_and(|&c| c >= KEEP_COST);
     let mut kept = Vec::new();
@@ -265,12 +266,23 @@ impl Rows<'_> {
         self.caches.iter().copied().filter(|(v, _)| first(v)).collect()
     }
 
-    fn reduce(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], row: &[Index], phase: usize, due: &[Reduction]) {
+    fn reduce(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        at: &[Index],
+        row: &[Index],
+        phase: usize,
+        due: &[Reduction],
+    ) {
         let lanes = elements.lanes;
         let function = self.group.function;
         let inputs: Vec<Value> = due.iter().map(|r| function.operands(r.inst)[0]).collect();
-        let identities: Vec<Value> =
-            due.iter().zip(&inputs).map(|(r, &v)| r.monoid.identity(kb, compute_dtype(self.group.tensor(v).dtype), lanes)).collect();
+        let identities: Vec<Value> = due
+            .iter()
+            .zip(&inputs)
+            .map(|(r, &v)| r.monoid.identity(kb, compute_dtype(self.group.tensor(v).dtype), lanes))
+            .collect();
         let fresh = self.fresh(phase);
         let mut carried = identities.clone();
         let size = kb.dim(&self.column.size);
@@ -294,7 +306,8 @@ impl Rows<'_> {
             }
             next
         };
-        carried = kb.for_([zero, full, step], &carried, |kb, base, carried| elements.scoped(|e| accumulate(kb, e, base, carried)));
+        carried =
+            kb.for_([zero, full, step], &carried, |kb, base, carried| elements.scoped(|e| accumulate(kb, e, base, carried)));
         if lanes > 1 && !self.group.solver.divisible(&self.column.size, i64::from(lanes)) {
             let left = kb.sub(size, full);
             let any = kb.compare("GT", left, zero);
@@ -328,7 +341,7 @@ impl Rows<'_> {
 
     fn write(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], row: &[Index], phase: usize) {
         let (function, solver) = (self.group.function, &self.group.solver);
-        let outputs: Vec<(Value, Value)> = self.group.outputs().iter().copied().zip(self.targets.iter().copied()).collect();
+        let outputs: Vec<(Value, Value)> = self.group.outputs().into_iter().zip(self.targets.iter().copied()).collect();
         let (whole, single): (Vec<_>, Vec<_>) = outputs.into_iter().partition(|(v, _)| self.plan.is_whole(function, solver, *v));
         if !whole.is_empty() {
             let (zero, size) = (kb.int(0), kb.dim(&self.column.size));

@@ -30,7 +30,7 @@ struct Parameters {
 
 /// The micro-kernel for `rows` rows and one panel, and where it can fail.
 pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, rows: u32) -> (Function, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&name(group.name, rows), FunctionKind::Routine);
+    let mut kb = KernelBuilder::new(&name(&group.name, rows), FunctionKind::Routine);
     let parameters = declare(&mut kb, group, plan);
     let masks = column_masks(&mut kb, group, plan, &parameters);
     let sums = accumulate(&mut kb, plan, &parameters, rows, &masks);
@@ -59,9 +59,14 @@ fn declare(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan) ->
 }
 
 /// For each vector of the panel, which lanes are columns; `None` where all of them always are.
-fn column_masks(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan, parameters: &Parameters) -> Vec<Option<Value>> {
+fn column_masks(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    plan: &ContractionPlan,
+    parameters: &Parameters,
+) -> Vec<Option<Value>> {
     let lanes = plan.tile.lanes;
-    if plan.is_prepacked() || group.solver.divisible(&plan.n.size, i64::from(plan.tile.columns)) {
+    if group.solver.divisible(&plan.n.size, i64::from(plan.tile.columns)) {
         return vec![None; (plan.tile.columns / lanes) as usize];
     }
     let size = kb.dim(&plan.n.size);
@@ -75,7 +80,13 @@ fn column_masks(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPla
 }
 
 /// The sums of products: `rows` times the panel's vectors, row by row.
-fn accumulate(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Parameters, rows: u32, masks: &[Option<Value>]) -> Vec<Value> {
+fn accumulate(
+    kb: &mut KernelBuilder,
+    plan: &ContractionPlan,
+    parameters: &Parameters,
+    rows: u32,
+    masks: &[Option<Value>],
+) -> Vec<Value> {
     let (a, b) = (parameters.memory[plan.left_input], parameters.packed.unwrap_or(parameters.memory[plan.right_input]));
     let width = match plan.right {
         Right::InPlace => plan.k.right.clone(),
@@ -90,20 +101,26 @@ fn accumulate(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Param
     }
     // Packed panels are padded: only memory that is read in place needs masks.
     let in_place = plan.right == Right::InPlace;
-    let step = |kb: &mut KernelBuilder, k: Value, sums: &[Value]| -> Vec<Value> {
-        let from = kb.mul(k, b_step);
-        let from = kb.add(from, parameters.right);
+    // Step `i` of an unrolled round that starts at `k`: positions are those of the round plus constants, which addressing modes absorb.
+    let step = |kb: &mut KernelBuilder, k: Value, i: i64, sums: &[Value]| -> Vec<Value> {
+        let i = kb.int(i);
+        let round = kb.mul(k, b_step);
+        let round = kb.add(round, parameters.right);
+        let offset = kb.mul(i, b_step);
         let mut panel = Vec::with_capacity(masks.len());
         for (v, &mask) in masks.iter().enumerate() {
             let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
-            let here = kb.add(from, shift);
+            let shift = kb.add(offset, shift);
+            let here = kb.add(round, shift);
             let loaded = kb.load(b, here, plan.tile.lanes, mask.filter(|_| in_place));
             panel.push(kb.convert(loaded, plan.compute));
         }
         let along = kb.mul(k, a_step);
+        let offset = kb.mul(i, a_step);
         let mut next = Vec::with_capacity(sums.len());
         for (row, &start) in starts.iter().enumerate() {
-            let here = kb.add(start, along);
+            let round = kb.add(start, along);
+            let here = kb.add(round, offset);
             let element = kb.load(a, here, 1, None);
             let element = kb.convert(element, plan.compute);
             let element = kb.widen(element, plan.tile.lanes);
@@ -123,13 +140,11 @@ fn accumulate(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Param
         prefetch(kb, plan, parameters, b, k);
         let mut sums = carried.to_vec();
         for i in 0..UNROLL {
-            let offset = kb.int(i);
-            let here = kb.add(k, offset);
-            sums = step(kb, here, &sums);
+            sums = step(kb, k, i, &sums);
         }
         sums
     });
-    kb.for_([whole, size, one], &sums, |kb, k, carried| step(kb, k, carried))
+    kb.for_([whole, size, one], &sums, |kb, k, carried| step(kb, k, 0, carried))
 }
 
 /// Fetches this block's share of the next panel: `fetches` lines per unrolled step, the share of block `b` after those of the blocks before.
@@ -178,7 +193,6 @@ fn write(
         }
         let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
         let column = kb.add(parameters.column, shift);
-        // With packed weights the product has the dimensions [.., panel, column in panel]; memory is the same as for [.., columns].
         at[plan.n_axis] = Index::Affine { base: column, stride: 1 };
         elements.masked(masks[v], |elements| {
             elements.seed(product, &at, sum);

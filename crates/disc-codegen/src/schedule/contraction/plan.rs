@@ -25,7 +25,11 @@ pub struct Tile {
 /// left operand, and one to spare.
 pub fn tile(target: &Target, dtype: DType) -> Tile {
     let lanes = target.vector_bytes() / dtype.size() as u32;
-    Tile { rows: (target.vector_registers() - 4) / 2 - if target.vector_registers() > 16 { 2 } else { 0 }, columns: 2 * lanes, lanes }
+    Tile {
+        rows: (target.vector_registers() - 4) / 2 - if target.vector_registers() > 16 { 2 } else { 0 },
+        columns: 2 * lanes,
+        lanes,
+    }
 }
 
 /// How the right operand is read.
@@ -91,7 +95,9 @@ impl ContractionPlan {
     pub fn of(group: &Function, solver: &Solver, target: &Target, inputs: &[Value], outputs: &[Value]) -> Result<Self, String> {
         let insts = group.insts(group.body);
         let mut dots = insts.iter().copied().filter(|&i| group.kind_of(i) == OpKind::DotGeneral);
-        let (Some(dot), None) = (dots.next(), dots.next()) else { return Err("the group does not hold exactly one product".into()) };
+        let (Some(dot), None) = (dots.next(), dots.next()) else {
+            return Err("the group does not hold exactly one product".into());
+        };
         let [left, right] = group.operands(dot)[..] else { return Err("a product has two operands".into()) };
         let position = |v: Value| inputs.iter().position(|&i| i == v).ok_or("an operand of the product is computed in the group");
         let (left_input, right_input) = (position(left)?, position(right)?);
@@ -152,22 +158,24 @@ impl ContractionPlan {
             outer,
             orders,
         };
-        plan.choose_right(&roles, shape(right), solver)?;
+        plan.choose_right(&roles, shape(right), packed_columns(group, dot), solver)?;
         Ok(plan)
     }
 
-    fn choose_right(&mut self, roles: &Roles, shape: &[Dim], solver: &Solver) -> Result<(), String> {
+    fn choose_right(&mut self, roles: &Roles, shape: &[Dim], packed: Option<&Dim>, solver: &Solver) -> Result<(), String> {
         let columns = Dim::constant(i64::from(self.tile.columns));
         let stride = |axis: usize| Dim::product(shape[axis + 1..].iter().cloned());
         let zero = Dim::constant(0);
+        if let Some(packed) = packed {
+            if !solver.equal(&shape[2], &columns) {
+                return Err("the panels are of another target".into());
+            }
+            self.right = Right::Prepacked;
+            self.n = Axis { size: packed.clone(), left: zero, right: Dim::constant(1) };
+            return Ok(());
+        }
         match roles.right_free[..] {
             [] => Err("the product has no columns".into()),
-            // Panels [n/NR][k][NR].
-            [0, 2] if roles.right_sum == [1] && shape.len() == 3 && solver.equal(&shape[2], &columns) => {
-                self.right = Right::Prepacked;
-                self.n = Axis { size: &shape[0] * &shape[2], left: zero, right: Dim::constant(1) };
-                Ok(())
-            }
             [.., last] => {
                 let free = roles.right_free.len();
                 for (i, &dim) in roles.right_free[..free - 1].iter().enumerate() {
@@ -179,11 +187,6 @@ impl ContractionPlan {
                 Ok(())
             }
         }
-    }
-
-    /// The product's positions of panels: for packed weights the product has the shape [.., panels, NR].
-    pub(super) fn is_prepacked(&self) -> bool {
-        self.right == Right::Prepacked
     }
 
     pub(super) fn panels(&self) -> Dim {
@@ -243,6 +246,15 @@ impl Roles {
     }
 }
 
+/// The columns of a product whose right operand is panels `[n/NR][k][NR]`.
+pub(crate) fn packed_columns(group: &Function, dot: Inst) -> Option<&Dim> {
+    let position = OpKind::DotGeneral.def().attr_position("packed_columns")?;
+    match &group.inst(dot).attrs[position] {
+        Some(Attr::Dim(columns)) => Some(columns),
+        _ => None,
+    }
+}
+
 /// The summed dimensions as one; `None` if an operand does not have them side by side, in one order.
 fn sum_axis(roles: &Roles, left: &[Dim], right: &[Dim]) -> Option<Axis> {
     let adjacent = |dims: &[usize]| dims.windows(2).all(|w| w[0] + 1 == w[1]);
@@ -250,7 +262,8 @@ fn sum_axis(roles: &Roles, left: &[Dim], right: &[Dim]) -> Option<Axis> {
         return None;
     }
     let size = Dim::product(roles.left_sum.iter().map(|&d| left[d].clone()));
-    let stride = |shape: &[Dim], dims: &[usize]| dims.last().map_or(Dim::constant(0), |&d| Dim::product(shape[d + 1..].iter().cloned()));
+    let stride =
+        |shape: &[Dim], dims: &[usize]| dims.last().map_or(Dim::constant(0), |&d| Dim::product(shape[d + 1..].iter().cloned()));
     Some(Axis { size, left: stride(left, &roles.left_sum), right: stride(right, &roles.right_sum) })
 }
 
@@ -292,8 +305,7 @@ fn depends_elementwise(group: &Function, product: Value, value: Value) -> bool {
 }
 
 fn depends(group: &Function, product: Value, value: Value) -> bool {
-    value == product
-        || group.defining(value).is_some_and(|inst| group.operands(inst).iter().any(|&o| depends(group, product, o)))
+    value == product || group.defining(value).is_some_and(|inst| group.operands(inst).iter().any(|&o| depends(group, product, o)))
 }
 
 /// Which neighbouring dimensions of the outputs can be merged, not looking behind the product.

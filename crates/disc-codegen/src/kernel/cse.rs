@@ -1,0 +1,72 @@
+//! Computes equal things once, and drops what nobody uses.
+use disc_ir::{Attr, Block, Function, Inst, OpKind, Type, Value, ops::Trait};
+use std::collections::HashMap;
+
+/// What makes two pure ops equal. Attributes are compared by their debug text, which shows every bit of them but NaN payloads of
+/// literals, whose bytes it shows.
+type Key = (OpKind, Vec<Value>, String, Vec<Type>);
+
+pub(super) fn run(kernel: &mut Function) {
+    let mut replaced = HashMap::new();
+    let mut scopes = vec![HashMap::new()];
+    let body = kernel.body;
+    block(kernel, body, &mut scopes, &mut replaced);
+    kernel.replace_uses(&replaced);
+}
+
+fn block(kernel: &mut Function, at: Block, scopes: &mut Vec<HashMap<Key, Inst>>, replaced: &mut HashMap<Value, Value>) {
+    let mut kept = Vec::new();
+    for inst in kernel.insts(at).to_vec() {
+        for region in kernel.inst(inst).regions.clone() {
+            scopes.push(HashMap::new());
+            block(kernel, region, scopes, replaced);
+            scopes.pop();
+        }
+        let data = kernel.inst(inst);
+        if !data.kind.def().has(Trait::Pure) || !data.regions.is_empty() || data.kind == OpKind::Scratch {
+            kept.push(inst);
+            continue;
+        }
+        let operands: Vec<Value> = data.operands.iter().map(|v| replaced.get(v).copied().unwrap_or(*v)).collect();
+        let types = data.results.iter().map(|&r| kernel.ty(r).clone()).collect();
+        let key = (data.kind, operands, text(&data.attrs), types);
+        if let Some(&earlier) = scopes.iter().find_map(|scope| scope.get(&key)) {
+            for (&old, &new) in kernel.results_of(inst).iter().zip(kernel.results_of(earlier)) {
+                replaced.insert(old, new);
+            }
+        } else {
+            scopes.last_mut().expect("the outermost scope").insert(key, inst);
+            kept.push(inst);
+        }
+    }
+    kernel.set_insts(at, kept);
+}
+
+fn text(attrs: &[Option<Attr>]) -> String {
+    if attrs.is_empty() { String::new() } else { format!("{attrs:?}") }
+}
+
+/// Drops pure ops and loads whose results are not used.
+pub(super) fn remove_unused(kernel: &mut Function) {
+    let mut uses = kernel.use_counts();
+    let body = kernel.body;
+    sweep(kernel, body, &mut uses);
+}
+
+fn sweep(kernel: &mut Function, at: Block, uses: &mut [u32]) {
+    let mut kept = Vec::new();
+    for inst in kernel.insts(at).to_vec().into_iter().rev() {
+        let def = kernel.def(inst);
+        let droppable = (def.has(Trait::Pure) || def.has(Trait::Reads)) && kernel.inst(inst).regions.is_empty();
+        if droppable && kernel.results_of(inst).iter().all(|r| uses[r.index()] == 0) {
+            kernel.operands(inst).iter().for_each(|o| uses[o.index()] -= 1);
+            continue;
+        }
+        for region in kernel.inst(inst).regions.clone() {
+            sweep(kernel, region, uses);
+        }
+        kept.push(inst);
+    }
+    kept.reverse();
+    kernel.set_insts(at, kept);
+}

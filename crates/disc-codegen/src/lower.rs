@@ -1,0 +1,240 @@
+//! From the buffer stage to the kernel stage: each group becomes kernels and launches.
+//!
+//! Groups of one structure share their kernels, so a model of twelve equal layers has the kernels of one.
+//!
+//! Invariant: whatever a group's kind promises, a group whose plan does not hold is computed by the loop schedule, output by output: slower,
+//! never wrong.
+use crate::{
+    element::Site,
+    kernel,
+    schedule::{self, Argument, ContractionPlan, Group, RowPlan, Scheduled},
+    target::Target,
+};
+use disc_ir::{
+    Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Solver, Value, infer::same_by_facts,
+};
+use std::{collections::HashMap, fmt::Write, sync::Arc};
+
+/// A module of kernels and host programs, with what its messages need.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub module: Module,
+    /// Site number `i + 1` is entry `i`.
+    pub sites: Vec<Site>,
+    /// For each host program, how many launches of each kind of group one call makes (loops count once).
+    pub launches: Vec<(Arc<str>, HashMap<&'static str, usize>)>,
+    /// Groups that did not get the schedule of their kind, and why.
+    pub notes: Vec<String>,
+}
+
+/// Lowers every host program of a module at the buffer stage.
+///
+/// # Errors
+/// None for a module that satisfies the invariants of its stage.
+pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
+    let mut lowering = Lowering { target, kernels: Vec::new(), known: HashMap::new(), sites: Vec::new(), notes: Vec::new() };
+    let mut functions = Vec::new();
+    let mut launches = Vec::new();
+    for mut function in module.functions {
+        if function.kind == FunctionKind::Host {
+            let solver = Arc::new(Solver::new(&function.facts));
+            let mut counts = HashMap::new();
+            let body = function.body;
+            lowering.block(&mut function, body, &solver, &mut counts)?;
+            launches.push((function.name.clone(), counts));
+        }
+        functions.push(function);
+    }
+    functions.extend(lowering.kernels);
+    Ok(Program { module: Module { functions, weights: module.weights }, sites: lowering.sites, launches, notes: lowering.notes })
+}
+
+struct Lowering<'t> {
+    target: &'t Target,
+    kernels: Vec<Function>,
+    /// The launches of group structures that were met already.
+    known: HashMap<String, Vec<schedule::Launch>>,
+    sites: Vec<Site>,
+    notes: Vec<String>,
+}
+
+impl Lowering<'_> {
+    fn block(
+        &mut self,
+        host: &mut Function,
+        block: Block,
+        solver: &Arc<Solver>,
+        counts: &mut HashMap<&'static str, usize>,
+    ) -> Result<(), Diagnostic> {
+        let insts = host.insts(block).to_vec();
+        host.set_insts(block, Vec::new());
+        for inst in insts {
+            if host.kind_of(inst) == OpKind::Fusion {
+                self.group(host, block, inst, solver, counts)?;
+                continue;
+            }
+            for region in host.inst(inst).regions.clone() {
+                self.block(host, region, solver, counts)?;
+            }
+            self.number_assert(host, inst);
+            host.append(block, inst);
+        }
+        Ok(())
+    }
+
+    /// Gives the message of an `assert` a site.
+    fn number_assert(&mut self, host: &mut Function, inst: Inst) {
+        if host.kind_of(inst) != OpKind::Assert {
+            return;
+        }
+        let message = match &host.inst(inst).attrs[0] {
+            Some(Attr::Str(message)) => message.to_string(),
+            _ => "the assertion does not hold".into(),
+        };
+        self.sites.push(Site { code: disc_ir::Code::E0604, op: "assert".into(), message });
+        let position = OpKind::Assert.def().attr_position("site").expect("`assert` has a site");
+        host.inst_mut(inst).attrs[position] = Some(Attr::Int(self.sites.len() as i64));
+    }
+
+    fn group(
+        &mut self,
+        host: &mut Function,
+        block: Block,
+        inst: Inst,
+        solver: &Arc<Solver>,
+        counts: &mut HashMap<&'static str, usize>,
+    ) -> Result<(), Diagnostic> {
+        let kind = match &host.inst(inst).attrs[0] {
+            Some(Attr::Enum(kind)) => *kind,
+            _ => "loop",
+        };
+        let function = extract(host, inst);
+        let key = structure(&function, kind);
+        if !self.known.contains_key(&key) {
+            let name = format!("k{}_{kind}", self.known.len());
+            let scheduled = self.schedule(&function, solver, &name, kind);
+            for mut made in scheduled.kernels {
+                kernel::optimize(&mut made);
+                self.kernels.push(made);
+            }
+            self.sites.extend(scheduled.sites);
+            self.known.insert(key.clone(), scheduled.launches);
+        }
+        let inputs = function.parameters().len();
+        let memory = host.operands(inst).to_vec();
+        for launch in &self.known[&key] {
+            let arguments: Vec<Value> = launch
+                .arguments
+                .iter()
+                .map(|argument| match *argument {
+                    Argument::Input(position) => memory[position],
+                    Argument::Output(position) => memory[inputs + position],
+                })
+                .collect();
+            Builder::at(host, block, solver.clone())
+                .op(OpKind::Launch)
+                .operands(&arguments)
+                .attr("kernel", Attr::Symbol(launch.kernel.clone()))
+                .attr("units", launch.units.clone())
+                .attr("cost", launch.cost.clone())
+                .attr("scratch", launch.scratch.clone())
+                .build()?;
+            *counts.entry(kind).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn schedule(&mut self, function: &Function, solver: &Arc<Solver>, name: &str, kind: &'static str) -> Scheduled {
+        let end = function.terminator(function.body).expect("a region ends in `return`");
+        let outputs = function.operands(end).to_vec();
+        let group = |wanted: Vec<usize>, name: &'_ str| Group {
+            function,
+            wanted,
+            solver: solver.clone(),
+            name: Arc::from(name),
+            target: self.target,
+            first_site: self.sites.len() as i64 + 1,
+        };
+        let whole = group((0..outputs.len()).collect(), name);
+        let reason = match kind {
+            "row" => match RowPlan::of(function, solver, &outputs) {
+                Ok(plan) => return schedule::rows(&whole, &plan),
+                Err(reason) => Some(reason),
+            },
+            "contraction" => match ContractionPlan::of(function, solver, self.target, function.parameters(), &outputs) {
+                Ok(plan) => return schedule::contraction(&whole, &plan),
+                Err(reason) => Some(reason),
+            },
+            "single" => match schedule::single(&whole) {
+                Some(scheduled) => return scheduled,
+                None => None,
+            },
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            self.notes.push(format!("{name}: {reason}"));
+        }
+        let same = outputs.iter().all(|&o| {
+            let (a, b) = (function.ty(o).with_dtype(disc_ir::DType::I8), function.ty(outputs[0]).with_dtype(disc_ir::DType::I8));
+            same_by_facts(solver, &a, &b)
+        });
+        if same {
+            return schedule::loops(&whole);
+        }
+        let mut all = Scheduled::default();
+        for position in 0..outputs.len() {
+            let mut one = group(vec![position], &format!("{name}_{position}"));
+            one.first_site += all.sites.len() as i64;
+            let scheduled = schedule::loops(&one);
+            all.kernels.extend(scheduled.kernels);
+            all.launches.extend(scheduled.launches);
+            all.sites.extend(scheduled.sites);
+        }
+        all
+    }
+}
+
+/// A group as a function of its own.
+fn extract(host: &Function, inst: Inst) -> Function {
+    let mut function = Function::new("group", FunctionKind::Func);
+    function.facts = host.facts.clone();
+    let body = function.import_block(host, host.inst(inst).regions[0], &mut HashMap::new());
+    function.body = body;
+    function
+}
+
+/// The structure of a group as text: ops, attributes, types and how values connect, without their names.
+fn structure(function: &Function, kind: &str) -> String {
+    let mut text = String::from(kind);
+    let mut numbers: HashMap<Value, usize> = HashMap::new();
+    write_block(function, function.body, &mut numbers, &mut text);
+    text
+}
+
+fn write_block(function: &Function, block: Block, numbers: &mut HashMap<Value, usize>, text: &mut String) {
+    let number = |numbers: &mut HashMap<Value, usize>, value: Value| {
+        let next = numbers.len();
+        *numbers.entry(value).or_insert(next)
+    };
+    for &argument in function.arguments(block) {
+        let n = number(numbers, argument);
+        let _ = write!(text, ";{n}:{}", function.ty(argument));
+    }
+    for &inst in function.insts(block) {
+        let data = function.inst(inst);
+        let _ = write!(text, ";{}{:?}", data.kind.name(), data.attrs);
+        for &operand in &data.operands {
+            let n = number(numbers, operand);
+            let _ = write!(text, ",{n}");
+        }
+        for &region in &data.regions {
+            text.push('{');
+            write_block(function, region, numbers, text);
+            text.push('}');
+        }
+        for &result in &data.results {
+            let n = number(numbers, result);
+            let _ = write!(text, "={n}:{}", function.ty(result));
+        }
+    }
+}

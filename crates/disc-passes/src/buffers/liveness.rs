@@ -1,0 +1,80 @@
+//! From where to where each buffer of a host program is in use.
+use disc_ir::{Block, Function, Inst, OpKind, Value};
+use std::collections::HashMap;
+
+/// The ops during which a part of the arena holds a value: from its first use (it is written) to its last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) first: usize,
+    pub(super) last: usize,
+}
+
+/// Whether a buffer is a view of another.
+pub(super) fn is_view(host: &Function, buffer: Value) -> bool {
+    host.defining(buffer).is_some_and(|inst| host.kind_of(inst) == OpKind::View)
+}
+
+/// The buffer that a view looks at, through views of views.
+fn root(host: &Function, mut buffer: Value) -> Value {
+    while let Some(inst) = host.defining(buffer).filter(|&i| host.kind_of(i) == OpKind::View) {
+        buffer = host.operands(inst)[0];
+    }
+    buffer
+}
+
+/// The range of each `alloc`. What is used inside a loop but made outside of it is in use until the loop ends; what a loop body makes and
+/// reads in a later iteration would be carried, so it does not exist.
+pub(super) fn ranges(host: &Function) -> HashMap<Inst, Range> {
+    let mut walk = Walk { host, position: 0, ranges: HashMap::new(), depth_of: HashMap::new(), loops: Vec::new() };
+    walk.block(host.body);
+    walk.ranges
+}
+
+struct Walk<'h> {
+    host: &'h Function,
+    position: usize,
+    ranges: HashMap<Inst, Range>,
+    /// How many loops surround an `alloc`.
+    depth_of: HashMap<Inst, usize>,
+    /// For each surrounding loop: the parts made outside of it that it uses.
+    loops: Vec<Vec<Inst>>,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: Block) {
+        for &inst in self.host.insts(block) {
+            self.position += 1;
+            if self.host.kind_of(inst) == OpKind::Alloc {
+                self.depth_of.insert(inst, self.loops.len());
+            }
+            for &operand in self.host.operands(inst) {
+                self.used(operand);
+            }
+            let is_loop = self.host.kind_of(inst) == OpKind::While;
+            if is_loop {
+                self.loops.push(Vec::new());
+            }
+            // The region of a group uses the group's operands only.
+            if self.host.kind_of(inst) != OpKind::Fusion {
+                self.host.inst(inst).regions.iter().for_each(|&region| self.block(region));
+            }
+            if is_loop {
+                self.position += 1;
+                for part in self.loops.pop().expect("pushed above") {
+                    self.ranges.entry(part).and_modify(|r| r.last = self.position);
+                }
+            }
+        }
+    }
+
+    fn used(&mut self, buffer: Value) {
+        let Some(part) = self.host.defining(root(self.host, buffer)) else { return };
+        if self.host.kind_of(part) != OpKind::Alloc {
+            return;
+        }
+        let here = self.position;
+        self.ranges.entry(part).and_modify(|r| r.last = here).or_insert(Range { first: here, last: here });
+        let depth = self.depth_of[&part];
+        self.loops[depth..].iter_mut().for_each(|inside| inside.push(part));
+    }
+}

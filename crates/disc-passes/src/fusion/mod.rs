@@ -1,0 +1,58 @@
+//! Fusion: which ops become one kernel.
+//!
+//! Every op starts as a group of its own; groups that are joined by an edge are merged where one schedule can compute both, and no other
+//! path connects them. What is free to compute again (constants, broadcasts, counting) is copied into each group that needs it; a reshape
+//! of memory is no work at all and stays outside. Three kinds of groups are built, in this order:
+//! - *contraction*: a product and what is element-wise in its result;
+//! - *row*: reductions over the same trailing dimensions, what feeds them and what depends on them;
+//! - *loop*: element-wise and rearranging ops over one shape.
+//!
+//! Invariants: the decision asks types and facts, never sizes; the groups form no cycle; every op is in exactly one group, except copies of
+//! free ones.
+mod emit;
+mod grouping;
+mod legality;
+
+use crate::pass::{PassCx, PassDef};
+use disc_ir::{Block, Diagnostic, Function, FunctionKind, Module, OpKind, Solver, ops::Stage};
+use grouping::Grouping;
+use std::sync::Arc;
+
+/// Puts ops that become one kernel into a `fusion` op.
+pub static PASS: PassDef = PassDef {
+    name: "fuse",
+    doc: "Puts ops that become one kernel into a `fusion` op.",
+    stages: (Stage::Placed, Stage::Fused),
+    run,
+};
+
+fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
+    let mut groups = 0;
+    for function in &mut module.functions {
+        if function.kind == FunctionKind::Func {
+            let solver = Arc::new(Solver::new(&function.facts));
+            groups += fuse_block(function, function.body, &solver)?;
+        }
+    }
+    Ok(groups)
+}
+
+/// Fuses the ops of a block, after those of the regions of its control flow.
+fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>) -> Result<usize, Diagnostic> {
+    let mut groups = 0;
+    for inst in function.insts(block).to_vec() {
+        if matches!(function.kind_of(inst), OpKind::If | OpKind::While) {
+            for region in function.inst(inst).regions.clone() {
+                groups += fuse_block(function, region, solver)?;
+            }
+        }
+    }
+    let mut grouping = Grouping::new(function, block, solver);
+    grouping.absorb_epilogues();
+    grouping.merge_rows();
+    grouping.merge_loops();
+    let plan = grouping.finish();
+    groups += plan.len();
+    emit::rewrite(function, block, plan, solver)?;
+    Ok(groups)
+}
