@@ -22,7 +22,7 @@ pub(crate) fn bind(
     if inputs.len() != entry.inputs.len() {
         let (expected, came) = (entry.inputs.len(), inputs.len());
         let message = format!("`{}` expects {expected} inputs ({}), {came} came", entry.name, names(&entry.inputs));
-        return Err(RunError::new(code::INPUT_COUNT, &entry.name, message));
+        return Err(RunError::new(code::BAD_INPUT, &entry.name, message));
     }
     for (index, (meta, input)) in entry.inputs.iter().zip(inputs).enumerate() {
         descriptors.inputs.push(bind_input(index, meta, input, device)?);
@@ -42,21 +42,21 @@ fn bind_input(index: usize, meta: &InputMeta, input: &TensorRef<'_>, device: u8)
         ..RunError::new(code, &meta.name, format!("input {index} (`{}`) {message}", meta.name))
     };
     if input.dtype() != meta.dtype {
-        return Err(error(code::INPUT_DTYPE, format!("must have dtype {}, not {}", meta.dtype, input.dtype())));
+        return Err(error(code::BAD_INPUT, format!("must have dtype {}, not {}", meta.dtype, input.dtype())));
     }
     let (sizes, rank) = (input.sizes(), meta.dims.len());
     if sizes.len() != rank {
         let dims = meta.dims.join(", ");
-        return Err(error(code::INPUT_RANK, format!("must have rank {rank} [{dims}], not rank {} {sizes:?}", sizes.len())));
+        return Err(error(code::BAD_INPUT, format!("must have rank {rank} [{dims}], not rank {} {sizes:?}", sizes.len())));
     }
     let expected = if meta.host { DEVICE_CPU } else { device };
     if input.device() != expected {
-        return Err(error(code::INPUT_DEVICE, format!("must be on device kind {expected}, not {}", input.device())));
+        return Err(error(code::BAD_INPUT, format!("must be on device kind {expected}, not {}", input.device())));
     }
     if meta.written && input.is_read_only() {
-        return Err(error(code::INPUT_MEMORY, "is written by the model, but its memory is read-only".into()));
+        return Err(error(code::BAD_INPUT, "is written by the model, but its memory is read-only".into()));
     }
-    let strides = check_memory(meta, input).map_err(|message| error(code::INPUT_MEMORY, message))?;
+    let strides = check_memory(meta, input).map_err(|message| error(code::BAD_INPUT, message))?;
     Ok(Tensor {
         data: input.data(),
         sizes: sizes.as_ptr(),

@@ -1,37 +1,26 @@
 //! Failures of loading and running compiled code, and their codes.
 //!
-//! Invariants: a code of this crate starts with `E07`; a failure at a source site of the module carries the site's own code.
+//! Invariant: a failure at a source site of the module carries the site's own code.
 
 use std::{borrow::Cow, fmt};
 
-/// Codes of failures that the runtime itself finds. `docs/runtime.md` explains each.
+/// Codes of failures that the runtime itself finds. They mean the same as in the compiler's table of codes.
 pub mod code {
-    pub const INPUT_COUNT: &str = "E0701";
-    pub const INPUT_DTYPE: &str = "E0702";
-    pub const INPUT_RANK: &str = "E0703";
-    pub const INPUT_DEVICE: &str = "E0704";
-    pub const INPUT_MEMORY: &str = "E0705";
-    pub const OUT_OF_MEMORY: &str = "E0706";
-    pub const OUTPUT: &str = "E0707";
-    pub const LOAD: &str = "E0708";
-    pub const WEIGHTS: &str = "E0709";
-    pub const INTERNAL: &str = "E0710";
-    pub const NO_ENTRY: &str = "E0711";
+    /// A call passed the wrong number of inputs, or an input of the wrong kind.
+    pub const BAD_INPUT: &str = "E0601";
+    /// Memory could not be had.
+    pub const OUT_OF_MEMORY: &str = "E0605";
+    /// The caller gave no memory for an output, or unusable memory.
+    pub const OUTPUT: &str = "E0607";
+    /// Weights that do not fit the module.
+    pub const WEIGHTS: &str = "E0608";
+    /// Generated code and runtime disagree: an error of disc, not of the model.
+    pub const INTERNAL: &str = "E0609";
+    /// Code could not be loaded.
+    pub const LOAD: &str = "E0501";
 
-    /// Every code of this crate, for tables of codes.
-    pub const ALL: [&str; 11] = [
-        INPUT_COUNT,
-        INPUT_DTYPE,
-        INPUT_RANK,
-        INPUT_DEVICE,
-        INPUT_MEMORY,
-        OUT_OF_MEMORY,
-        OUTPUT,
-        LOAD,
-        WEIGHTS,
-        INTERNAL,
-        NO_ENTRY,
-    ];
+    /// Every code of this crate.
+    pub const ALL: [&str; 6] = [BAD_INPUT, OUT_OF_MEMORY, OUTPUT, WEIGHTS, INTERNAL, LOAD];
 }
 
 /// Why loading or running failed. The executable and the session stay usable.
@@ -76,7 +65,7 @@ impl std::error::Error for RunError {}
 pub enum AllocError {
     #[error("the size is negative or does not fit in 63 bits")]
     Size,
-    #[error("the machine has {0} bytes of memory")]
+    #[error("this process may have {0} bytes at most")]
     OverLimit(u64),
     #[error("the system is out of memory")]
     System,

@@ -107,7 +107,7 @@ impl Executable {
     ) -> Result<(), RunError> {
         let (Some(&function), Some(meta)) = (self.code.entries.get(entry), self.meta.entries.get(entry)) else {
             let message = format!("the module has {} entries, no number {entry}", self.meta.entries.len());
-            return Err(RunError::new(code::NO_ENTRY, "", message));
+            return Err(RunError::internal(message));
         };
         if session.device.kind() != self.device.kind() {
             return Err(RunError::internal(format!(

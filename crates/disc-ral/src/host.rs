@@ -51,7 +51,7 @@ impl HostTensor {
         let mut tensor = Self::zeros(T::DTYPE, sizes)?;
         if tensor.bytes != size_of_val(elements) {
             let message = format!("{} elements for a tensor of sizes {sizes:?}", elements.len());
-            return Err(RunError::new(crate::error::code::INPUT_MEMORY, "a host tensor", message));
+            return Err(RunError::new(crate::error::code::BAD_INPUT, "a host tensor", message));
         }
         tensor.elements_mut()?.copy_from_slice(elements);
         Ok(tensor)
@@ -100,16 +100,26 @@ impl HostTensor {
         unsafe { TensorRef::from_raw(self.memory.at().cast(), self.dtype, &self.sizes) }.writable()
     }
 
+    /// Makes it a tensor of this type if its memory suffices, with whatever values the memory holds.
+    fn resize(&mut self, dtype: DType, sizes: &[i64]) -> bool {
+        let Some(bytes) = bytes_of(dtype, sizes).filter(|&bytes| bytes <= self.memory.bytes()) else { return false };
+        self.dtype = dtype;
+        self.bytes = bytes;
+        self.sizes.clear();
+        self.sizes.extend_from_slice(sizes);
+        true
+    }
+
     fn check_dtype<T: Element>(&self) -> Result<(), RunError> {
         if T::DTYPE == self.dtype {
             return Ok(());
         }
         let message = format!("the tensor has dtype {}, not {}", self.dtype, T::DTYPE);
-        Err(RunError::new(crate::error::code::INPUT_DTYPE, "a host tensor", message))
+        Err(RunError::new(crate::error::code::BAD_INPUT, "a host tensor", message))
     }
 }
 
-/// Outputs in memory of their own, in the order of the entry.
+/// Outputs in memory of their own, in the order of the entry. Used for several calls, it reuses that memory.
 #[derive(Default)]
 pub struct HostOutputs {
     outputs: Vec<Option<HostOutput>>,
@@ -160,6 +170,11 @@ impl HostOutputs {
 
 impl OutputAllocator for HostOutputs {
     fn alloc(&mut self, index: usize, dtype: DType, sizes: &[i64]) -> Result<*mut u8, OutputError> {
+        if let Some(Some(HostOutput::Fresh(tensor))) = self.outputs.get_mut(index)
+            && tensor.resize(dtype, sizes)
+        {
+            return Ok(tensor.memory.at());
+        }
         let tensor = HostTensor::zeros(dtype, sizes).map_err(|error| OutputError(error.message))?;
         let data = tensor.memory.at();
         self.put(index, HostOutput::Fresh(tensor));

@@ -89,6 +89,12 @@ codes! {
     E0605 = "out of memory";
     /// The interpreter met a program that it cannot run within its limits.
     E0606 = "execution limit";
+    /// The caller gave no memory for an output, or memory that cannot be used.
+    E0607 = "bad output memory";
+    /// Weights that do not fit the module: their number, type or sizes.
+    E0608 = "bad weights";
+    /// Generated code and runtime disagree; this is an error of disc, not of the model.
+    E0609 = "contract broken at run time";
     /// A package is damaged, or of another version.
     E0701 = "bad package";
 }

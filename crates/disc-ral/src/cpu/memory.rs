@@ -1,32 +1,18 @@
 //! Memory of the CPU device: cache-line aligned from the allocator, huge-page aligned mappings for large blocks.
 //!
-//! Invariants: a request over the machine's memory is refused before the system is asked (an overcommitting system would
+//! Invariants: a request over the machine's memory, or the process's share of it, is refused before the system is asked (an overcommitting system would
 //! grant it and kill the process later); no failure aborts.
 
+use super::limit::machine_bytes;
 use crate::error::AllocError;
 use std::{
     alloc::{Layout, alloc, dealloc},
     ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// From here on a block is a mapping of its own.
 const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
-
-/// Bytes of memory of this machine.
-pub(crate) fn machine_bytes() -> u64 {
-    static BYTES: AtomicU64 = AtomicU64::new(0);
-    let known = BYTES.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
-    // SAFETY: plain queries of the system's configuration.
-    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    let bytes = if pages > 0 && page > 0 { (pages as u64).saturating_mul(page as u64) } else { i64::MAX as u64 };
-    BYTES.store(bytes, Ordering::Relaxed);
-    bytes
-}
 
 /// `bytes` is positive.
 pub(super) fn allocate(bytes: usize) -> Result<NonNull<u8>, AllocError> {

@@ -1,5 +1,6 @@
 //! The CPU device: host memory, and launches on the process's thread pool.
 
+mod limit;
 mod memory;
 mod queue;
 

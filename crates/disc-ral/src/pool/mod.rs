@@ -56,7 +56,9 @@ struct Pool {
 pub(crate) unsafe fn run(launch: &Launch, threads: usize, slots: &mut Slots, scratch: Scratch) -> Result<Threads, Fault> {
     debug_assert!((2..=MAX_THREADS).contains(&threads), "an inline launch has a path of its own");
     let pool = pool();
-    pool.usable.fetch_max(threads - 1, Ordering::Relaxed);
+    if pool.usable.load(Ordering::Relaxed) < threads - 1 {
+        pool.usable.fetch_max(threads - 1, Ordering::Relaxed);
+    }
     let job = Job::new(launch, slots.split(launch, threads), scratch);
     let mut claimed = Claimed::default();
     pool.claim(&job, threads, &mut claimed);

@@ -69,6 +69,8 @@ impl Worker {
 
     #[cold]
     fn start(&'static self, index: usize) -> bool {
+        // Before the thread exists: once it runs, the worker may be idle again and the next offer must not start another.
+        self.state.store(STARTED, Ordering::Relaxed);
         let pin = PIN.load(Ordering::Relaxed);
         let body = move || {
             prepare_thread();
@@ -80,8 +82,8 @@ impl Worker {
         let started = thread::Builder::new().name(format!("disc-{}", index + 1)).stack_size(STACK_BYTES).spawn(body);
         if let Err(error) = &started {
             tracing::warn!("no thread for the pool: {error}");
+            self.state.store(REFUSED, Ordering::Relaxed);
         }
-        self.state.store(if started.is_ok() { STARTED } else { REFUSED }, Ordering::Relaxed);
         started.is_ok()
     }
 

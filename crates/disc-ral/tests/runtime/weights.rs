@@ -90,10 +90,10 @@ fn a_failed_refresh_keeps_the_old_weights() {
     let error = executable.refresh(weights(f32::NAN)).unwrap_err();
     assert_eq!(error.to_string(), "E0555: weight `w` is NaN");
     let error = executable.refresh(Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "E0709: the module has 2 weights, 0 came");
+    assert_eq!(error.to_string(), "E0608: the module has 2 weights, 0 came");
     let wrong = vec![HostTensor::zeros(DType::F32, &[3]).unwrap().into(), HostTensor::zeros(DType::F32, &[]).unwrap().into()];
     let error = executable.refresh(wrong).unwrap_err();
-    assert_eq!(error.to_string(), "E0709: weight `w` must be f32 of sizes [1000], not f32 of sizes [3]");
+    assert_eq!(error.to_string(), "E0608: weight `w` must be f32 of sizes [1000], not f32 of sizes [3]");
     assert_eq!(values(&executable), [10.0, 10.0, 1.0, 1.0]);
     assert!(load(weights(f32::NAN), false).is_err());
 }
