@@ -83,7 +83,7 @@ pub struct Runtime {
     /// nanoseconds of the whole launch on one thread and decides, with the session's limit, how many threads take part; no
     /// result depends on it. `args` may live on the caller's stack. Returns [`STATUS_OK`] or a nonzero status (recorded),
     /// which the entry returns. Called by a kernel (nested) it runs on that thread alone, records nothing, and returns the
-    /// status for the kernel to return.
+    /// status for the kernel to return; values that the inner kernel left are lost.
     pub launch: unsafe extern "C" fn(
         ctx: *mut Context,
         kernel: KernelFn,
