@@ -235,7 +235,8 @@ fn call(
     let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
     let state = CallState::new(Call { arena, queue: queue.as_mut(), profile, entry, allocator, outputs, failure: None });
     let mut context = state.context(weights.table());
-    // SAFETY: the code keeps its contract for this metadata (promised when it was loaded), and `bind` made the descriptors that it expects.
+    // SAFETY: the code keeps its contract for this metadata (promised when it was loaded), and `bind` made the descriptors
+    // that it expects.
     let status = unsafe { function(&mut context, inputs, outputs) };
     let failure = state.into_failure();
     session.arena.end_call();
@@ -260,7 +261,8 @@ fn finish_outputs(entry: &EntryMeta, outputs: &[Tensor], allocator: &mut dyn Out
             return Err(RunError::internal(format!("output {index} (`{}`) of `{}` must not alias", meta.name, entry.name)));
         };
         let rank = meta.dims.len();
-        // SAFETY: the contract of aliasing outputs: sizes are the session's array of `rank` values, strides null or `rank` values.
+        // SAFETY: the contract of aliasing outputs: sizes are the session's array of `rank` values, strides null or `rank`
+        // values.
         let view = unsafe {
             let sizes = slice::from_raw_parts(output.sizes, rank);
             let view = TensorRef::from_raw(output.data, meta.dtype, sizes).on_device(output.device);

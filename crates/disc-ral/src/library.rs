@@ -1,6 +1,7 @@
 //! A shared object, loaded from memory into this process.
 //!
-//! Invariants: nothing is written to a file system; a loaded library exports [`disc_abi::VERSION_SYMBOL`] with this runtime's version.
+//! Invariants: nothing is written to a file system; a loaded library exports [`disc_abi::VERSION_SYMBOL`] with this
+//! runtime's version.
 
 use crate::error::{RunError, code};
 use disc_abi::{ABI_VERSION, EntryFn, VERSION_SYMBOL};

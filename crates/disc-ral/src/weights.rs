@@ -1,7 +1,7 @@
 //! Weights: what the caller hands in, and the table of addresses that generated code reads.
 //!
-//! Invariants: a set of weights is immutable once its `prepare` entries have run; calls that started with a set keep it; blobs are one
-//! allocation, in the order of the metadata, each aligned to [`disc_abi::ALIGN`].
+//! Invariants: a set of weights is immutable once its `prepare` entries have run; calls that started with a set keep it;
+//! blobs are one allocation, in the order of the metadata, each aligned to [`disc_abi::ALIGN`].
 
 use crate::{
     device::{Block, Device},
@@ -30,7 +30,8 @@ impl Weight {
     /// Memory of somebody else, without a copy: a framework's tensor, a mapped file.
     ///
     /// # Safety
-    /// While `owner` lives, `data` is valid for the elements of these sizes, contiguous, on the executable's device, and not written to.
+    /// While `owner` lives, `data` is valid for the elements of these sizes, contiguous, on the executable's device, and
+    /// not written to.
     pub unsafe fn borrowed(data: *const u8, dtype: DType, sizes: Vec<i64>, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { data, dtype, sizes, _owner: owner }
     }

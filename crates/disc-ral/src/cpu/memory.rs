@@ -1,7 +1,7 @@
 //! Memory of the CPU device: cache-line aligned from the allocator, huge-page aligned mappings for large blocks.
 //!
-//! Invariants: a request over the machine's memory, or the process's share of it, is refused before the system is asked (an overcommitting system would
-//! grant it and kill the process later); no failure aborts.
+//! Invariants: a request over the machine's memory, or the process's share of it, is refused before the system is asked (an
+//! overcommitting system would grant it and kill the process later); no failure aborts.
 
 use super::limit::machine_bytes;
 use crate::error::AllocError;

@@ -74,7 +74,8 @@ impl Pool {
         Self { workers: (0..MAX_THREADS - 1).map(|_| Worker::new()).collect(), usable: AtomicUsize::new(0) }
     }
 
-    /// Gives slots 1.. of the job to idle workers. Slot `i` tends to go to the same worker at each launch, whose caches know its part.
+    /// Gives slots 1.. of the job to idle workers. Slot `i` tends to go to the same worker at each launch, whose caches
+    /// know its part.
     fn claim(&'static self, job: &Job<'_>, threads: usize, claimed: &mut Claimed) {
         let usable = self.usable.load(Ordering::Relaxed);
         for (index, worker) in self.workers[..usable].iter().enumerate() {
