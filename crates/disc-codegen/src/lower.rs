@@ -8,6 +8,7 @@ use crate::{
     element::Site,
     kernel,
     schedule::{self, Argument, ContractionPlan, Group, RowPlan, Scheduled},
+    signature::Signature,
     target::Target,
 };
 use disc_ir::{
@@ -21,6 +22,8 @@ pub struct Program {
     pub module: Module,
     /// Site number `i + 1` is entry `i`.
     pub sites: Vec<Site>,
+    /// What each host program checks at entry.
+    pub signatures: Vec<(Arc<str>, Signature)>,
     /// For each host program, how many launches of each kind of group one call makes (loops count once).
     pub launches: Vec<(Arc<str>, HashMap<&'static str, usize>)>,
     /// Groups that did not get the schedule of their kind, and why.
@@ -34,11 +37,14 @@ pub struct Program {
 pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
     let mut lowering = Lowering { target, kernels: Vec::new(), known: HashMap::new(), sites: Vec::new(), notes: Vec::new() };
     let mut functions = Vec::new();
-    let mut launches = Vec::new();
+    let (mut launches, mut signatures) = (Vec::new(), Vec::new());
     for mut function in module.functions {
         if function.kind == FunctionKind::Host {
             let solver = Arc::new(Solver::new(&function.facts));
             let mut counts = HashMap::new();
+            let signature = Signature::of(&function, lowering.sites.len() as i64 + 1);
+            lowering.sites.extend(signature.sites(&function));
+            signatures.push((function.name.clone(), signature));
             let body = function.body;
             lowering.block(&mut function, body, &solver, &mut counts)?;
             launches.push((function.name.clone(), counts));
@@ -46,7 +52,13 @@ pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
         functions.push(function);
     }
     functions.extend(lowering.kernels);
-    Ok(Program { module: Module { functions, weights: module.weights }, sites: lowering.sites, launches, notes: lowering.notes })
+    Ok(Program {
+        module: Module { functions, weights: module.weights },
+        sites: lowering.sites,
+        signatures,
+        launches,
+        notes: lowering.notes,
+    })
 }
 
 struct Lowering<'t> {

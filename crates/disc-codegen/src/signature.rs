@@ -2,7 +2,8 @@
 //!
 //! The runtime has checked the number, ranks and element types of the inputs. A symbol is read from the first parameter dimension that is
 //! that symbol alone; every other dimension, and every fact, is compared with what the symbols make of it.
-use disc_ir::{Dim, Function, Symbol};
+use crate::element::Site;
+use disc_ir::{Code, Dim, Function, Symbol};
 use std::collections::HashSet;
 
 /// Where a symbol's value comes from.
@@ -13,12 +14,13 @@ pub struct Binding {
     pub axis: usize,
 }
 
-/// A size that must have a value known by then.
+/// A size that must have a value known by then; where it has not, the entry fails at `site` with the size that came and the one expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeCheck {
     pub input: usize,
     pub axis: usize,
     pub expected: Dim,
+    pub site: i64,
 }
 
 /// The bindings and the checks of an entry.
@@ -29,7 +31,8 @@ pub struct Signature {
 }
 
 impl Signature {
-    pub fn of(entry: &Function) -> Self {
+    /// The signature of an entry, whose checks get the sites from `first_site` on.
+    pub fn of(entry: &Function, first_site: i64) -> Self {
         let mut found = Self::default();
         let mut bound: HashSet<Symbol> = HashSet::new();
         for (input, &parameter) in entry.parameters().iter().enumerate() {
@@ -39,10 +42,24 @@ impl Signature {
                     Some(symbol) if bound.insert(symbol.clone()) => {
                         found.bindings.push(Binding { symbol: symbol.clone(), input, axis });
                     }
-                    _ => found.sizes.push(SizeCheck { input, axis, expected: dim.clone() }),
+                    _ => {
+                        let site = first_site + found.sizes.len() as i64;
+                        found.sizes.push(SizeCheck { input, axis, expected: dim.clone(), site });
+                    }
                 }
             }
         }
         found
+    }
+
+    /// The messages of the checks, in the order of their sites.
+    pub fn sites(&self, entry: &Function) -> Vec<Site> {
+        let message = |check: &SizeCheck| {
+            let parameter = entry.parameters()[check.input];
+            let name = entry.name_of(parameter).map_or_else(|| format!("input {}", check.input), |name| format!("`{name}`"));
+            format!("dimension {} of {name} has size {{0}}, expected {} = {{1}}", check.axis, check.expected)
+        };
+        let site = |check| Site { code: Code::E0602, op: "entry".into(), message: message(check) };
+        self.sizes.iter().map(site).collect()
     }
 }

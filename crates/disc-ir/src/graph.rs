@@ -56,6 +56,9 @@ pub struct Weight {
     pub ty: TensorType,
     /// The elements, for a constant of the program (`weight @c = dense<[1, 2]> : tensor<2xi64>`); a weight of the model has none.
     pub data: Option<Literal>,
+    /// For a weight that the function `prepare` makes when the others are loaded, which of its results it is
+    /// (`weight @w.packed = prepared 0 : tensor<24x768x32xf32>`).
+    pub prepared: Option<u32>,
 }
 
 impl Module {

@@ -17,10 +17,17 @@ const ANY: DTypeClass = DTypeClass::ANY;
 const HOST: Stages = Stages::Only(&[Stage::Buffer, Stage::Kernel]);
 
 op! {
-    /// A part of the arena: `bytes` bytes from byte `offset`. The arena is as large as the largest end of such a part.
+    /// The memory for all temporary values of a call, `bytes` bytes.
     ///
     /// (C1) The result is a buffer.
-    Alloc = "alloc"() { offset: required(AttrKind::Dim), bytes: required(AttrKind::Dim) } -> (result: one(ANY))
+    Arena = "arena"() { bytes: required(AttrKind::Dim) } -> (result: one(ANY)) traits [Writes] stages HOST, infer buffer;
+}
+
+op! {
+    /// A part of the arena: `bytes` bytes from byte `offset`.
+    ///
+    /// (C1) The result is a buffer.
+    Alloc = "alloc"(arena: one(ANY)) { offset: required(AttrKind::Dim), bytes: required(AttrKind::Dim) } -> (result: one(ANY))
         traits [Writes] stages HOST, infer buffer;
 }
 

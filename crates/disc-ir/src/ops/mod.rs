@@ -54,7 +54,7 @@ op_table! {
     kernel::{
         ExtractLane, Fma, For, LaneMask, Lanes, Load, Prefetch, ReduceLanes, Scratch, Splat, Store, View,
     },
-    host::{Alloc, AllocOutput, Launch},
+    host::{Alloc, AllocOutput, Arena, Launch},
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Parts are placed in the order of their first use. A part takes over a slot that is free by then, if the facts prove that one of the two
 //! sizes covers the other; otherwise it gets a new slot. Slots follow one another.
 use super::liveness::{Range, ranges};
-use disc_ir::{Attr, Dim, Function, Inst, OpKind, Solver};
+use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type, Value};
 
 struct Slot {
     bytes: Dim,
@@ -12,8 +12,8 @@ struct Slot {
     tenants: Vec<Inst>,
 }
 
-/// Sets the offset of every `alloc` of a host program; one that nothing uses keeps offset 0 and gets no room.
-pub(super) fn lay_out(host: &mut Function, solver: &Solver) {
+/// Sets the offset of every `alloc` of a host program, and the size of the arena; a part that nothing uses gets no room.
+pub(super) fn lay_out(host: &mut Function, arena: Value, solver: &Solver) {
     let ranges = ranges(host);
     let mut parts: Vec<(Inst, Range, Dim)> = ranges.iter().map(|(&inst, &range)| (inst, range, bytes(host, inst))).collect();
     parts.sort_by_key(|(inst, range, _)| (range.first, *inst));
@@ -36,6 +36,10 @@ pub(super) fn lay_out(host: &mut Function, solver: &Solver) {
         }
         offset += &slot.bytes;
     }
+    let tensor = TensorType::new([offset.clone()], DType::U8);
+    host.set_type(arena, Type::Buffer { tensor, space: Space::Global });
+    let inst = host.defining(arena).expect("the arena is the result of an op");
+    host.inst_mut(inst).attrs[0] = Some(Attr::Dim(offset));
 }
 
 /// The free slot to use, and its size then: an equal one, else one that is large enough, else one that can grow.

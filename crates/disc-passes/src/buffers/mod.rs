@@ -40,6 +40,8 @@ struct Planner<'f> {
     source: &'f Function,
     host: Function,
     solver: Arc<Solver>,
+    /// The arena; its size is known last.
+    arena: Value,
     /// Where each value of the source is.
     memory: HashMap<Value, Value>,
 }
@@ -51,7 +53,14 @@ impl<'f> Planner<'f> {
         host.results = source.results.clone();
         host.span = source.span;
         let solver = Arc::new(Solver::new(&source.facts));
-        let mut planner = Self { source, host, solver, memory: HashMap::new() };
+        let body = host.body;
+        let arena = Builder::at(&mut host, body, solver.clone())
+            .op(OpKind::Arena)
+            .attr("bytes", Dim::constant(0))
+            .result(global(TensorType::new([Dim::constant(0)], DType::U8)))
+            .value()?;
+        host.set_name(arena, "arena");
+        let mut planner = Self { source, host, solver, arena, memory: HashMap::new() };
         for &parameter in source.parameters() {
             let body = planner.host.body;
             let buffer = planner.host.add_argument(body, global(planner.tensor(parameter)));
@@ -61,7 +70,7 @@ impl<'f> Planner<'f> {
         let body = planner.host.body;
         planner.block(source.body, body, &outputs)?;
         planner.return_outputs(&outputs)?;
-        arena::lay_out(&mut planner.host, &planner.solver);
+        arena::lay_out(&mut planner.host, planner.arena, &planner.solver);
         Ok(planner.host)
     }
 
@@ -99,8 +108,14 @@ impl<'f> Planner<'f> {
     /// Memory for a value: a part of the arena, laid out later.
     fn allocate(&mut self, block: Block, tensor: &TensorType) -> Result<Value, Diagnostic> {
         let bytes = (tensor.element_count() * tensor.dtype.size() as i64).ceil_div(&Dim::constant(64)) * 64;
-        let ty = global(tensor.clone());
-        self.builder(block).op(OpKind::Alloc).attr("offset", Dim::constant(0)).attr("bytes", bytes).result(ty).value()
+        let (ty, arena) = (global(tensor.clone()), self.arena);
+        self.builder(block)
+            .op(OpKind::Alloc)
+            .operands(&[arena])
+            .attr("offset", Dim::constant(0))
+            .attr("bytes", bytes)
+            .result(ty)
+            .value()
     }
 
     fn allocate_output(&mut self, block: Block, position: usize, tensor: &TensorType) -> Result<Value, Diagnostic> {

@@ -151,11 +151,19 @@ impl<'s> Parser<'s> {
     fn weight(&mut self) -> Parsed<()> {
         let (name, place) = self.cursor.symbol_name()?;
         let name = self.declare(true, name, place)?;
-        let extent = if self.cursor.eat("=") { Some(literal::extent(&mut self.cursor)?) } else { None };
+        let (mut extent, mut prepared) = (None, None);
+        if self.cursor.eat("=") {
+            if self.cursor.eat_word("prepared") {
+                // A negative or huge number names no result; the verifier says so.
+                prepared = Some(u32::try_from(self.cursor.integer()?).unwrap_or(u32::MAX));
+            } else {
+                extent = Some(literal::extent(&mut self.cursor)?);
+            }
+        }
         self.cursor.expect(":", "before the type of the weight")?;
         let ty = types::tensor(&mut self.cursor, &mut self.fresh)?;
         let data = extent.map(|extent| self.literal(extent, ty.dtype, ty.static_dims().as_deref())).transpose()?;
-        self.module.weights.push(Weight { name, ty, data });
+        self.module.weights.push(Weight { name, ty, data, prepared });
         Ok(())
     }
 

@@ -28,7 +28,8 @@ pub fn print(module: &Module, options: PrintOptions) -> String {
     for weight in &module.weights {
         let ty = Type::Tensor(weight.ty.clone());
         let data = weight.data.as_ref().map(|data| format!(" = {}", literal::text(data, Some(&ty)))).unwrap_or_default();
-        out.push_str(&format!("weight {}{data} : {ty}\n", symbol(&weight.name)));
+        let prepared = weight.prepared.map(|result| format!(" = prepared {result}")).unwrap_or_default();
+        out.push_str(&format!("weight {}{data}{prepared} : {ty}\n", symbol(&weight.name)));
     }
     for function in &module.functions {
         if !out.is_empty() {
