@@ -9,6 +9,7 @@ Needs gmpy2 and mpmath.
 
 import struct
 import sys
+from math import nextafter
 
 import gmpy2
 import mpmath
@@ -121,6 +122,7 @@ FUNCTIONS = {
     "cbrt": gmpy2.cbrt,
     "rsqrt": gmpy2.rec_sqrt,
     "fmod": gmpy2.fmod,
+    "next_after": lambda x, y: mpfr(nextafter(float(x), float(y))),
     "pow": lambda x, y: x**y,
     "lgamma": lambda x: gmpy2.lgamma(x)[0],
     "digamma": gmpy2.digamma,
@@ -132,7 +134,7 @@ FUNCTIONS = {
 
 def ulp_exponent(y):
     """The exponent of the unit in the last place of f64 at y."""
-    e = y.as_mantissa_exp() if False else gmpy2.frexp(y)[0] - 53
+    e = gmpy2.frexp(y)[0] - 53
     return min(max(e, -1074), 971)
 
 

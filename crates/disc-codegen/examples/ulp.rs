@@ -53,7 +53,7 @@ fn main() {
 /// Splits the sweep over the cores.
 fn sweep<E: Emitter<F = f32> + Default>(f: MathFn, step: u64) -> Worst {
     let parts = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    let total = if f.arity() == 1 { 1u64 << 32 } else { 1 << 28 };
+    let total = if f.arity() == 1 { 1u64 << 32 } else { 1 << 26 };
     let threads: Vec<_> = (0..parts)
         .map(|p| std::thread::spawn(move || sweep_range::<E>(f, total / parts * p, total / parts * (p + 1), step)))
         .collect();

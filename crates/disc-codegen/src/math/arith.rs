@@ -87,3 +87,24 @@ pub(super) fn small_to_float<E: Emitter>(e: &mut E, n: E::I) -> E::F {
     let shifted = e.with_bits(word);
     e.sub(shifted, shifter)
 }
+
+/// Flips the sign of x where the given word has the sign bit set; the word has no other bits.
+pub(super) fn flip_sign<E: Emitter>(e: &mut E, x: E::F, sign: E::I) -> E::F {
+    let bits = e.bits(x);
+    let bits = e.ixor(bits, sign);
+    e.with_bits(bits)
+}
+
+/// Lanes where x is NaN.
+pub(super) fn is_nan<E: Emitter>(e: &mut E, x: E::F) -> E::M {
+    let number = e.eq(x, x);
+    e.not(number)
+}
+
+/// An integral float of magnitude below 2^22 (2^51 in f64) as an integer, without a conversion instruction in f64.
+pub(super) fn small_to_int<E: Emitter>(e: &mut E, x: E::F) -> E::I {
+    let shifter = e.f(e.format().shifter());
+    let shifted = e.add(x, shifter);
+    let (word, base) = (e.bits(shifted), e.bits(shifter));
+    e.isub(word, base)
+}

@@ -6,7 +6,7 @@
 //!
 //! Fits: scripts/fit/exp.sollya, scripts/fit/expm1.py.
 
-use super::arith::{Rounded, addc, at_least, at_most, fmac, horner, mulc, round_product};
+use super::arith::{Rounded, addc, at_least, at_most, fmac, horner, round_product};
 use super::emitter::{Emitter, Format};
 
 /// e^r = 1 + r + r^2 P(r) on |r| <= 0.34662: relative error 2^-28.2.
@@ -203,15 +203,4 @@ pub(super) fn logistic<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let top = e.select(negative, t, one);
     let bottom = e.add(one, t);
     e.div(top, bottom)
-}
-
-/// tanh x = -t / (2 + t) with t = e^(-2|x|) - 1.
-pub(super) fn tanh<E: Emitter>(e: &mut E, x: E::F) -> E::F {
-    let size = e.abs(x);
-    let doubled = mulc(e, size, -2.0);
-    let t = expm1_nonpositive(e, doubled);
-    let bottom = addc(e, t, 2.0);
-    let t = e.abs(t);
-    let y = e.div(t, bottom);
-    super::arith::with_sign_of(e, y, x)
 }

@@ -5,7 +5,7 @@
 //! - docs/numerics.md repeats this table; a test compares them.
 
 use super::emitter::Emitter;
-use super::{erf, exp, log, roots};
+use super::{erf, exp, fmod, hyperbolic, inverse_trig, log, pow, roots, trig};
 
 /// The largest error of a function, in units in the last place of the exact result (of the smallest normal number's place below it).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,7 +90,7 @@ math_functions! {
     /// 1 / (1 + e^-x).
     Logistic = "logistic"(x) ulp(2.5, 2.5, 2.5, 2.5), exp::logistic;
     /// The hyperbolic tangent.
-    Tanh = "tanh"(x) ulp(3.0, 3.0, 3.0, 3.0), exp::tanh;
+    Tanh = "tanh"(x) ulp(3.0, 3.0, 3.0, 3.0), hyperbolic::tanh;
     /// The natural logarithm.
     Log = "log"(x) ulp(1.0, 1.0, 1.0, 1.0), log::log;
     /// The logarithm of base 2.
@@ -107,4 +107,36 @@ math_functions! {
     GeluErf = "gelu_erf"(x) ulp(3.0, 3.0, 5.0, 5.0), erf::gelu_erf;
     /// 1 / sqrt(x).
     Rsqrt = "rsqrt"(x) ulp(1.5, 1.5, 1.5, 1.5), roots::rsqrt;
+    /// The hyperbolic sine.
+    Sinh = "sinh"(x) ulp(2.5, 2.5, 2.5, 2.5), hyperbolic::sinh;
+    /// The hyperbolic cosine.
+    Cosh = "cosh"(x) ulp(1.5, 2.0, 1.5, 1.5), hyperbolic::cosh;
+    /// The inverse hyperbolic sine.
+    Asinh = "asinh"(x) ulp(2.0, 2.0, 2.0, 2.0), hyperbolic::asinh;
+    /// The inverse hyperbolic cosine.
+    Acosh = "acosh"(x) ulp(2.5, 2.5, 2.0, 2.0), hyperbolic::acosh;
+    /// The inverse hyperbolic tangent.
+    Atanh = "atanh"(x) ulp(2.5, 2.5, 2.5, 2.5), hyperbolic::atanh;
+    /// The sine.
+    Sin = "sin"(x) ulp(1.0, 1.0, 1.0, 1.5), trig::sin;
+    /// The cosine.
+    Cos = "cos"(x) ulp(1.0, 1.0, 1.0, 1.5), trig::cos;
+    /// The tangent.
+    Tan = "tan"(x) ulp(2.5, 2.5, 2.5, 2.5), trig::tan;
+    /// The arc sine.
+    Asin = "asin"(x) ulp(2.5, 2.5, 2.5, 2.5), inverse_trig::asin;
+    /// The arc cosine.
+    Acos = "acos"(x) ulp(1.5, 1.5, 1.5, 1.5), inverse_trig::acos;
+    /// The arc tangent.
+    Atan = "atan"(x) ulp(1.5, 2.0, 1.5, 1.5), inverse_trig::atan;
+    /// The angle of the point (x, y) for operands y, x.
+    Atan2 = "atan2"(y, x) ulp(2.0, 2.0, 2.0, 2.0), inverse_trig::atan2;
+    /// The cube root.
+    Cbrt = "cbrt"(x) ulp(1.0, 1.0, 1.0, 1.0), roots::cbrt;
+    /// x to the power of y.
+    Pow = "pow"(x, y) ulp(1.5, 1.5, 1.5, 1.5), pow::pow;
+    /// The remainder of x / y, the quotient rounded to zero: exact.
+    Fmod = "fmod"(x, y) ulp(0.0, 0.0, 0.0, 0.0), fmod::fmod;
+    /// The neighbour of x in the direction of y.
+    NextAfter = "next_after"(x, y) ulp(0.0, 0.0, 0.0, 0.0), fmod::next_after;
 }

@@ -9,13 +9,21 @@
 #![expect(clippy::approx_constant, reason = "fitted coefficients come near named constants without being them")]
 
 mod arith;
+mod double;
 mod emitter;
 mod erf;
 mod exp;
+mod fmod;
 mod functions;
+mod hyperbolic;
+mod inverse_trig;
 mod log;
+mod log_pair;
+mod pow;
 mod roots;
 mod scalar;
+mod trig;
+mod trig_reduce;
 
 pub use emitter::{Emitter, Format, LoopBody, LoopStep};
 pub use functions::{Bound, MathFn};

@@ -23,7 +23,44 @@ pub(crate) fn reference(function: MathFn, args: &[f64]) -> f64 {
         MathFn::Log10 => x.log10(),
         MathFn::Log1p => x.ln_1p(),
         MathFn::Rsqrt => 1.0 / x.sqrt(),
+        MathFn::Sinh => x.sinh(),
+        MathFn::Cosh => x.cosh(),
+        // Rust computes the inverse hyperbolic functions itself, less accurately near zero than the formulas with ln_1p.
+        MathFn::Asinh if x.abs() < 0.5 => {
+            let square = x * x;
+            (x.abs() + square / (1.0 + (1.0 + square).sqrt())).ln_1p().copysign(x)
+        }
+        MathFn::Asinh => x.asinh(),
+        MathFn::Acosh if (1.0..1.5).contains(&x) => {
+            let t = x - 1.0;
+            (t + (2.0 * t + t * t).sqrt()).ln_1p()
+        }
+        MathFn::Acosh => x.acosh(),
+        MathFn::Atanh => 0.5 * (2.0 * x / (1.0 - x)).ln_1p(),
+        MathFn::Sin => x.sin(),
+        MathFn::Cos => x.cos(),
+        MathFn::Tan => x.tan(),
+        MathFn::Asin => x.asin(),
+        MathFn::Acos => x.acos(),
+        MathFn::Atan => x.atan(),
+        MathFn::Atan2 => x.atan2(args[1]),
+        MathFn::Cbrt => x.cbrt(),
+        MathFn::Pow => x.powf(args[1]),
+        MathFn::Fmod => x % args[1],
+        MathFn::NextAfter => f64::from(next_after(x as f32, args[1] as f32)),
         other => other.emit(&mut Scalar64::new(), args),
+    }
+}
+
+/// The neighbour of x in the direction of y, by Rust's own steps.
+fn next_after(x: f32, y: f32) -> f32 {
+    match x.partial_cmp(&y) {
+        None => f32::NAN,
+        Some(std::cmp::Ordering::Equal) => y,
+        Some(std::cmp::Ordering::Less) if x == 0.0 => f32::from_bits(1),
+        Some(std::cmp::Ordering::Greater) if x == 0.0 => -f32::from_bits(1),
+        Some(std::cmp::Ordering::Less) => x.next_up(),
+        Some(std::cmp::Ordering::Greater) => x.next_down(),
     }
 }
 
