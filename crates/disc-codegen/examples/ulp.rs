@@ -37,9 +37,9 @@ fn main() {
         if args.iter().any(|a| a == "--dump") {
             let count = words.get(1).map_or(10_000, |c| c.parse().expect("the count is a number"));
             if no_fma {
-                dump(&mut Scalar64NoFma::new(), f, count)
+                dump(&mut Scalar64NoFma::new(), f, count);
             } else {
-                dump(&mut Scalar64::new(), f, count)
+                dump(&mut Scalar64::new(), f, count);
             }
             continue;
         }
