@@ -103,7 +103,7 @@ impl Lowering<'_> {
             Some(Attr::Str(message)) => message.to_string(),
             _ => "the assertion does not hold".into(),
         };
-        self.sites.push(Site { code: disc_ir::Code::E0604, op: "assert".into(), message });
+        self.sites.push(Site { code: disc_ir::Code::E0604, op: "assert".into(), message, kernel_values: 0 });
         let position = OpKind::Assert.def().attr_position("site").expect("`assert` has a site");
         host.inst_mut(inst).attrs[position] = Some(Attr::Int(self.sites.len() as i64));
     }

@@ -59,7 +59,7 @@ impl Signature {
             let name = entry.name_of(parameter).map_or_else(|| format!("input {}", check.input), |name| format!("`{name}`"));
             format!("dimension {} of {name} has size {{0}}, expected {} = {{1}}", check.axis, check.expected)
         };
-        let site = |check| Site { code: Code::E0602, op: "entry".into(), message: message(check) };
+        let site = |check| Site { code: Code::E0602, op: "entry".into(), message: message(check), kernel_values: 0 };
         self.sizes.iter().map(site).collect()
     }
 }

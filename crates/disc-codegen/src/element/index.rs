@@ -81,7 +81,7 @@ impl Elements<'_> {
 
     /// The number of a place where this kernel can fail.
     pub(crate) fn site(&mut self, inst: Inst, code: Code, message: &str) -> i64 {
-        let site = Site { code, op: self.group.kind_of(inst).name().into(), message: message.into() };
+        let site = Site { code, op: self.group.kind_of(inst).name().into(), message: message.into(), kernel_values: 2 };
         let position = self.sites.iter().position(|s| *s == site).unwrap_or_else(|| {
             self.sites.push(site);
             self.sites.len() - 1

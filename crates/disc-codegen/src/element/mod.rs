@@ -48,6 +48,8 @@ pub struct Site {
     pub code: disc_ir::Code,
     pub op: String,
     pub message: String,
+    /// How many values a kernel reports.
+    pub kernel_values: usize,
 }
 
 /// The type that values of `dtype` are computed in.
