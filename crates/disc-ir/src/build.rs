@@ -120,6 +120,12 @@ impl<'b> Request<'b, '_> {
         self
     }
 
+    /// All attributes at once, as another op of the kind has them.
+    pub fn attrs(mut self, attrs: impl IntoIterator<Item = Option<Attr>>) -> Self {
+        self.attrs = attrs.into_iter().collect();
+        self
+    }
+
     pub fn region(mut self, region: Block) -> Self {
         self.regions.push(region);
         self

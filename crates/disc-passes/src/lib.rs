@@ -1,5 +1,10 @@
 //! The pass manager, the pipeline page, analyses and rewrites, fusion, placement, buffers.
 
 pub mod buffers;
+pub mod canonicalize;
+pub mod dce;
 pub mod fusion;
 pub mod pass;
+mod query;
+pub mod rewrite;
+pub mod rules;

@@ -1,0 +1,84 @@
+//! Questions that rules and passes ask about ops and values.
+use disc_ir::{Attr, Dim, Function, Inst, Literal, OpKind, Value};
+
+/// Short answers from a function; an absent attribute is an empty list.
+pub(crate) trait Query {
+    fn attr(&self, inst: Inst, name: &str) -> Option<&Attr>;
+    fn shape(&self, value: Value) -> &[Dim];
+    /// The op that defines `value`, if it is of this kind.
+    fn made_by(&self, value: Value, kind: OpKind) -> Option<Inst>;
+    /// The one element of a constant whose elements are all equal.
+    fn splat(&self, value: Value) -> Option<&Literal>;
+    /// A scalar of integer type whose value is a dim expression: a `dim`, or a constant.
+    fn as_dim(&self, value: Value) -> Option<Dim>;
+
+    fn ints(&self, inst: Inst, name: &str) -> &[i64] {
+        match self.attr(inst, name) {
+            Some(Attr::Ints(values)) => values,
+            _ => &[],
+        }
+    }
+
+    fn axes(&self, inst: Inst, name: &str) -> Vec<usize> {
+        self.ints(inst, name).iter().map(|&axis| axis as usize).collect()
+    }
+
+    fn dims(&self, inst: Inst, name: &str) -> &[Dim] {
+        match self.attr(inst, name) {
+            Some(Attr::Dims(values)) => values,
+            _ => &[],
+        }
+    }
+
+    fn word(&self, inst: Inst, name: &str) -> &'static str {
+        match self.attr(inst, name) {
+            Some(Attr::Enum(word)) => word,
+            _ => "",
+        }
+    }
+
+    fn int(&self, inst: Inst, name: &str) -> i64 {
+        match self.attr(inst, name) {
+            Some(Attr::Int(value)) => *value,
+            _ => 0,
+        }
+    }
+}
+
+impl Query for Function {
+    fn attr(&self, inst: Inst, name: &str) -> Option<&Attr> {
+        let position = self.def(inst).attr_position(name)?;
+        self.inst(inst).attrs[position].as_ref()
+    }
+
+    fn shape(&self, value: Value) -> &[Dim] {
+        self.ty(value).shaped().map(|tensor| &tensor.dims[..]).unwrap_or_default()
+    }
+
+    fn made_by(&self, value: Value, kind: OpKind) -> Option<Inst> {
+        self.defining(value).filter(|&inst| self.kind_of(inst) == kind)
+    }
+
+    fn splat(&self, value: Value) -> Option<&Literal> {
+        let constant = self.made_by(value, OpKind::Constant)?;
+        match self.attr(constant, "value") {
+            Some(Attr::Literal(literal)) if literal.stored_len() == 1 => Some(literal),
+            _ => None,
+        }
+    }
+
+    fn as_dim(&self, value: Value) -> Option<Dim> {
+        let ty = self.ty(value).as_tensor()?;
+        if ty.rank() != 0 || !ty.dtype.is_integer() {
+            return None;
+        }
+        if let Some(literal) = self.splat(value) {
+            return Some(Dim::constant(literal.i64_at(0)));
+        }
+        let dim = self.made_by(value, OpKind::DimValue)?;
+        match self.attr(dim, "value") {
+            Some(Attr::Dim(dim)) => Some(dim.clone()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The rules of the pass `canonicalize`, by family.
+//!
+//! A rule must hold for every input, bit by bit: also for NaN, infinities and both zeros of floats, and for integers that wrap; a comment
+//! says why where that is not plain. (Which NaN comes out may change.) Each has a function named for it in filetests/passes/canonicalize.
+mod arithmetic;
+mod compare;
+mod contraction;
+mod convert;
+mod index;
+mod joints;
+mod logic;
+mod movement;
+mod pieces;
+mod reduce;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+pub use crate::rewrite::Rule;
+
+static FAMILIES: &[&[Rule]] = &[
+    arithmetic::RULES,
+    compare::RULES,
+    contraction::RULES,
+    convert::RULES,
+    index::RULES,
+    joints::RULES,
+    logic::RULES,
+    movement::RULES,
+    pieces::RULES,
+    reduce::RULES,
+    sizes::RULES,
+];
+
+/// Every rule.
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    FAMILIES.iter().flat_map(|family| family.iter())
+}
