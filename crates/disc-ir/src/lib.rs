@@ -13,6 +13,7 @@ pub mod diag;
 pub mod dim;
 pub mod graph;
 pub mod infer;
+pub mod interp;
 pub mod literal;
 pub mod ops;
 pub mod text;

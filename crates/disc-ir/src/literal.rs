@@ -87,8 +87,8 @@ impl Literal {
 /// The bytes of `value` rounded to `dtype`; for integer types, truncated and saturated.
 pub fn encode_f64(dtype: DType, value: f64) -> Vec<u8> {
     match dtype {
-        DType::F16 => half::f16::from_f64(value).to_le_bytes().to_vec(),
-        DType::BF16 => half::bf16::from_f64(value).to_le_bytes().to_vec(),
+        DType::F16 => half::f16::from_f32(to_odd_f32(value)).to_le_bytes().to_vec(),
+        DType::BF16 => half::bf16::from_f32(to_odd_f32(value)).to_le_bytes().to_vec(),
         DType::F32 => (value as f32).to_le_bytes().to_vec(),
         DType::F64 => value.to_le_bytes().to_vec(),
         DType::U64 => (value as u64).to_le_bytes().to_vec(),
@@ -103,5 +103,28 @@ pub fn encode_i64(dtype: DType, value: i64) -> Vec<u8> {
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 => encode_f64(dtype, value as f64),
         DType::I1 => vec![u8::from(value != 0)],
         _ => value.to_le_bytes()[..dtype.size()].to_vec(),
+    }
+}
+
+/// The `f32` nearest to `value`, but where that is inexact the neighbour with an odd last bit: rounding it to a type of at most 22 bits
+/// of precision gives what rounding `value` itself would. (`from_f64` of half 2.7 drops the low 32 bits before it rounds.)
+pub(crate) fn to_odd_f32(value: f64) -> f32 {
+    let nearest = value as f32;
+    if value.is_nan() || f64::from(nearest) == value || nearest.to_bits() & 1 == 1 {
+        return nearest;
+    }
+    if f64::from(nearest) < value { nearest.next_up() } else { nearest.next_down() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_float_is_rounded_once() {
+        let rounded = |dtype, value| Literal::splat_f64(dtype, value).f64_at(0);
+        assert_eq!(rounded(DType::F16, 1.0 + 2f64.powi(-11) + 2f64.powi(-40)), 1.0 + 2f64.powi(-10));
+        assert_eq!(rounded(DType::BF16, 1.0 + 2f64.powi(-8) + 2f64.powi(-40)), 1.0 + 2f64.powi(-7));
+        assert_eq!(rounded(DType::F16, 1.0 + 2f64.powi(-11)), 1.0);
     }
 }

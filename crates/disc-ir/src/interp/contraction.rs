@@ -1,0 +1,125 @@
+//! Matrix products and convolutions: products are summed in f64, or in wide integers, and stored once.
+use super::{
+    Tensor,
+    call::Call,
+    index_space::{for_each, offset, others, select},
+    machine::{Evaluated, Machine},
+    scalar::{Scalar, round},
+    window::{Strided, Windows},
+};
+use crate::{diag::Diagnostic, types::DType};
+
+/// A sum of products.
+struct Sum {
+    float: f64,
+    int: i128,
+}
+
+impl Sum {
+    const ZERO: Sum = Sum { float: 0.0, int: 0 };
+
+    fn add(&mut self, a: Scalar, b: Scalar, dtype: DType) {
+        match (a, b) {
+            (Scalar::Int(a), Scalar::Int(b)) => {
+                self.int = round(dtype, Scalar::Int(self.int.wrapping_add(a.wrapping_mul(b)))).as_int()
+            }
+            _ => self.float += a.as_f64() * b.as_f64(),
+        }
+    }
+
+    fn value(self, dtype: DType) -> Scalar {
+        if dtype.is_float() { Scalar::Float(self.float) } else { Scalar::Int(self.int) }
+    }
+}
+
+pub(super) fn dot_general(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (lhs, rhs) = (Strided::new(call.tensor(0)?), Strided::new(call.tensor(1)?));
+    let (lhs_batch, rhs_batch) = (call.axes("lhs_batching_dims"), call.axes("rhs_batching_dims"));
+    let (lhs_summed, rhs_summed) = (call.axes("lhs_contracting_dims"), call.axes("rhs_contracting_dims"));
+    let lhs_free = others(&[&lhs_batch[..], &lhs_summed].concat(), lhs.steps.len());
+    let rhs_free = others(&[&rhs_batch[..], &rhs_summed].concat(), rhs.steps.len());
+    let summed = select(lhs.tensor.dims(), &lhs_summed);
+    let (lhs_steps, rhs_steps) = (select(&lhs.steps, &lhs_summed), select(&rhs.steps, &rhs_summed));
+    let (dtype, shape) = (call.dtype(), call.shape());
+    let mut result = Tensor::zeros(dtype, shape.clone());
+    for_each(&shape, |i, index| {
+        let (batch, rest) = index.split_at(lhs_batch.len());
+        let (left, right) = rest.split_at(lhs_free.len());
+        let a = offset(batch, &select(&lhs.steps, &lhs_batch)) + offset(left, &select(&lhs.steps, &lhs_free));
+        let b = offset(batch, &select(&rhs.steps, &rhs_batch)) + offset(right, &select(&rhs.steps, &rhs_free));
+        let mut sum = Sum::ZERO;
+        for_each(&summed, |_, k| {
+            machine.charge(1)?;
+            sum.add(lhs.tensor.at(a + offset(k, &lhs_steps)), rhs.tensor.at(b + offset(k, &rhs_steps)), dtype);
+            Ok::<(), Diagnostic>(())
+        })?;
+        result.set(i, sum.value(dtype));
+        Ok::<(), Diagnostic>(())
+    })?;
+    Ok(vec![result.into()])
+}
+
+/// Which axis of a tensor of a convolution is what.
+struct Layout {
+    batch: usize,
+    feature: usize,
+    spatial: Vec<usize>,
+}
+
+pub(super) fn convolution(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (lhs, rhs) = (Strided::new(call.tensor(0)?), Strided::new(call.tensor(1)?));
+    let layout = |batch: &str, feature: &str, spatial: &str| Layout {
+        batch: call.axis(batch),
+        feature: call.axis(feature),
+        spatial: call.axes(spatial),
+    };
+    let input = layout("input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions");
+    let output = layout("output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions");
+    let (in_features, out_features) = (call.axis("kernel_input_feature_dimension"), call.axis("kernel_output_feature_dimension"));
+    let kernel_spatial = call.axes("kernel_spatial_dimensions");
+    let n = kernel_spatial.len();
+    let windows = Windows {
+        sizes: select(rhs.tensor.dims(), &kernel_spatial),
+        strides: call.ints_or("window_strides", 1, n),
+        dilations: call.ints_or("rhs_dilation", 1, n),
+        base_dilations: call.ints_or("lhs_dilation", 1, n),
+        low: call.dims_or_zeros("padding_low", n)?,
+    };
+    let reversal = call.ints_or("window_reversal", 0, n);
+    let (feature_groups, batch_groups) = (call.int("feature_group_count", 1), call.int("batch_group_count", 1));
+    let (features, made) = (rhs.tensor.dims()[in_features], rhs.tensor.dims()[out_features]);
+    let (batch_size, shape, dtype) = (lhs.tensor.dims()[input.batch], call.shape(), call.dtype());
+    if made % feature_groups != 0 || made % batch_groups != 0 || batch_size % batch_groups != 0 {
+        let message = format!("(C6) {made} output features and a batch of {batch_size} in groups");
+        return Err(call.failure(crate::diag::Code::E0602, message));
+    }
+    let spatial_sizes = select(lhs.tensor.dims(), &input.spatial);
+    let mut result = Tensor::zeros(dtype, shape.clone());
+    for_each(&shape, |i, index| {
+        let feature = index[output.feature];
+        let first_feature = feature / (made / feature_groups) * features;
+        let batch = index[output.batch] + feature / (made / batch_groups) * (batch_size / batch_groups);
+        let mut sum = Sum::ZERO;
+        for_each(&windows.sizes, |_, within| {
+            machine.charge(1 + features as u64)?;
+            let mut a = batch * lhs.steps[input.batch];
+            let mut b = feature * rhs.steps[out_features];
+            for axis in 0..n {
+                let window = index[output.spatial[axis]];
+                let Some(place) = windows.place(axis, window, within[axis], spatial_sizes[axis]) else { return Ok(()) };
+                a += place * lhs.steps[input.spatial[axis]];
+                let tap = if reversal[axis] == 1 { windows.sizes[axis] - 1 - within[axis] } else { within[axis] };
+                b += tap * rhs.steps[kernel_spatial[axis]];
+            }
+            for c in 0..features {
+                let from = a + (first_feature + c) * lhs.steps[input.feature];
+                let weight = b + c * rhs.steps[in_features];
+                sum.add(lhs.tensor.at(from as usize), rhs.tensor.at(weight as usize), dtype);
+            }
+            Ok::<(), Diagnostic>(())
+        })?;
+        result.set(i, sum.value(dtype));
+        Ok::<(), Diagnostic>(())
+    })?;
+    Ok(vec![result.into()])
+}

@@ -1,0 +1,52 @@
+//! Ops of host programs: memory of a call, and launches.
+use super::{
+    Tensor,
+    call::Call,
+    machine::{Evaluated, Machine, Val},
+    tensor::count,
+};
+use crate::diag::{Code, Diagnostic};
+
+/// How many tasks a launch is split into, where it has as many units: work units must not depend on their neighbours.
+const TASKS: i64 = 3;
+
+pub(super) fn alloc(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (offset, bytes) = (call.dim("offset")?, call.dim("bytes")?);
+    let (Ok(offset), Ok(bytes)) = (usize::try_from(offset), usize::try_from(bytes)) else {
+        return Err(call.malformed(format!("{bytes} bytes at offset {offset}")));
+    };
+    let end = (offset as u64).saturating_add(bytes as u64);
+    machine.reserve_bytes(end.saturating_sub(machine.memory.arena_bytes()))?;
+    Ok(vec![Val::Buffer(machine.memory.in_arena(offset, bytes, call.dtype(), call.shape())?)])
+}
+
+pub(super) fn alloc_output(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let count = count(&call.shape()).unwrap_or(usize::MAX) as u64;
+    machine.reserve_bytes(count.saturating_mul(call.dtype().size() as u64))?;
+    let buffer = machine.memory.fresh(call.dtype(), call.shape());
+    machine.set_output(call.int("index", 0), buffer.clone())?;
+    Ok(vec![Val::Buffer(buffer)])
+}
+
+pub(super) fn launch<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
+    let name = call.symbol("kernel")?;
+    let Some(kernel) = machine.module.function(name) else {
+        return Err(call.failure(Code::E0103, format!("there is no kernel @{name}")));
+    };
+    let (units, scratch) = (call.dim("units")?, call.dim("scratch")?);
+    let Some([begin_type, _]) = kernel.parameters().last_chunk() else {
+        return Err(call.malformed(format!("@{name} does not take a range of units")));
+    };
+    let index_type = kernel.ty(*begin_type).dtype();
+    let bound = |value: i64| Tensor::from_i64s(index_type, &[], &[value]).map(Val::from);
+    let tasks = TASKS.min(units);
+    for task in 0..tasks {
+        let range = [units * task / tasks, units * (task + 1) / tasks];
+        let range = range.into_iter().map(bound).collect::<Result<Vec<_>, Diagnostic>>()?;
+        machine.begin_task(scratch as u64);
+        let before = machine.memory.mark();
+        machine.call(kernel, call.args.iter().cloned().chain(range).collect())?;
+        machine.memory.release(before);
+    }
+    Ok(Vec::new())
+}

@@ -1,0 +1,126 @@
+//! Ops of kernels. A vector is a tensor of its lanes, a scalar a tensor of rank 0; memory is checked at every access.
+use super::{
+    Tensor,
+    call::Call,
+    elementwise::Function,
+    machine::{Evaluated, Machine, Val},
+    scalar::{Scalar, round},
+    table::{Meaning, meaning},
+    tensor::count,
+};
+use crate::{
+    diag::Diagnostic,
+    ops::OpKind,
+    types::{DType, Type},
+};
+
+/// The mask of a memory access, lane by lane.
+fn is_on(mask: Option<&Tensor>, lane: usize) -> bool {
+    mask.is_none_or(|mask| mask.at(lane).is_true())
+}
+
+/// The element that a lane accesses.
+fn element(index: &Tensor, lane: usize) -> i64 {
+    let value = |i| index.at(i).as_int() as i64;
+    if index.dims().is_empty() { value(0) + lane as i64 } else { value(lane) }
+}
+
+fn mask<'c>(call: &'c Call<'_>, position: usize) -> Result<Option<&'c Tensor>, Diagnostic> {
+    (call.args.len() > position).then(|| call.tensor(position)).transpose()
+}
+
+pub(super) fn load(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (buffer, index, mask) = (call.buffer(0)?, call.tensor(1)?, mask(call, 2)?);
+    let mut result = Tensor::zeros(call.dtype(), call.shape());
+    for lane in (0..result.len()).filter(|&lane| is_on(mask, lane)) {
+        result.set_element(lane, machine.memory.read(buffer, element(index, lane))?);
+    }
+    Ok(vec![result.into()])
+}
+
+pub(super) fn store(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (buffer, index, value, mask) = (call.buffer(0)?, call.tensor(1)?, call.tensor(2)?, mask(call, 3)?);
+    machine.charge(value.len() as u64)?;
+    for lane in (0..value.len()).filter(|&lane| is_on(mask, lane)) {
+        machine.memory.write(buffer, element(index, lane), value.element(lane))?;
+    }
+    Ok(Vec::new())
+}
+
+pub(super) fn view(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    Ok(vec![Val::Buffer(call.buffer(0)?.view(call.int_operand(1)?, call.shape())?)])
+}
+
+pub(super) fn scratch(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (count, size) = (count(&call.shape()).unwrap_or(usize::MAX), call.dtype().size());
+    let bytes = count.saturating_mul(size) as u64;
+    machine.use_scratch(bytes)?;
+    machine.reserve_bytes(bytes)?;
+    Ok(vec![Val::Buffer(machine.memory.fresh(call.dtype(), call.shape()))])
+}
+
+pub(super) fn prefetch(_: &mut Machine<'_>, _: &Call<'_>) -> Evaluated {
+    Ok(Vec::new())
+}
+
+pub(super) fn splat(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let value = call.tensor(0)?.at(0);
+    Ok(vec![Tensor::from_fn(call.dtype(), call.shape(), |_| value).into()])
+}
+
+pub(super) fn lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    Ok(vec![Tensor::from_fn(call.dtype(), call.shape(), |lane| Scalar::Int(lane as i128)).into()])
+}
+
+pub(super) fn lane_mask(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let count = i128::from(call.int_operand(0)?);
+    let is_on = |lane| Scalar::Int(((lane as i128) < count).into());
+    Ok(vec![Tensor::from_fn(call.dtype(), call.shape(), is_on).into()])
+}
+
+pub(super) fn extract_lane(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let value = call.tensor(0)?.at(call.axis("lane"));
+    Ok(vec![Tensor::from_fn(call.dtype(), call.shape(), |_| value).into()])
+}
+
+pub(super) fn reduce_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (operand, name) = (call.tensor(0)?, call.word("applies"));
+    let lanes = match OpKind::from_name(name).map(meaning) {
+        Some(Meaning::Lanes(lanes)) if lanes.is_binary() => lanes,
+        _ => return Err(call.malformed(format!("`{name}` combines no lanes"))),
+    };
+    let dtype = operand.dtype();
+    let mut values: Vec<Scalar> = (0..operand.len()).map(|lane| operand.at(lane)).collect();
+    while values.len() > 1 {
+        let upper = values.split_off(values.len().div_ceil(2));
+        values.iter_mut().zip(upper).for_each(|(low, high)| *low = round(dtype, lanes.combine(dtype, *low, high)));
+    }
+    Ok(vec![Tensor::from_fn(dtype, Vec::new(), |_| values[0]).into()])
+}
+
+pub(super) fn fma(_: &Call<'_>, dtype: DType) -> Function {
+    Box::new(move |x| match (x[0], x[1], x[2]) {
+        (Scalar::Int(a), Scalar::Int(b), Scalar::Int(c)) => Scalar::Int(a.wrapping_mul(b).wrapping_add(c)),
+        (a, b, c) if dtype == DType::F64 => Scalar::Float(a.as_f64().mul_add(b.as_f64(), c.as_f64())),
+        (a, b, c) => Scalar::Float((a.as_f64() as f32).mul_add(b.as_f64() as f32, c.as_f64() as f32).into()),
+    })
+}
+
+pub(super) fn for_<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
+    let (lower, upper, step) = (call.int_operand(0)?, call.int_operand(1)?, call.int_operand(2)?);
+    let Type::Vector { dtype, .. } = call.function.ty(call.data.operands[0]) else {
+        return Err(call.malformed("the bounds are not scalars".into()));
+    };
+    if step <= 0 {
+        return Err(call.malformed(format!("a step of {step}")));
+    }
+    let (body, mut carried) = (call.region(0)?, call.args[3..].to_vec());
+    let mut index = lower;
+    while index < upper {
+        machine.charge(1)?;
+        let scalar = Tensor::from_fn(*dtype, Vec::new(), |_| Scalar::Int(index.into()));
+        carried = machine.run_block(body, std::iter::once(scalar.into()).chain(carried).collect())?;
+        index = index.saturating_add(step);
+    }
+    Ok(carried)
+}

@@ -1,0 +1,301 @@
+//! The machine: frames, blocks, symbols, limits.
+//!
+//! It knows how ops are executed, not what they mean.
+//!
+//! Invariants:
+//! - Every tensor that an op returns has the sizes that the op's result type says; a difference is E0211.
+//! - What a block defines is dropped at its end.
+use super::{
+    Limits, Tensor,
+    call::Call,
+    memory::{Buffer, Memory},
+    table::{Meaning, meaning},
+    tensor::count,
+};
+use crate::{
+    diag::{Code, Diagnostic},
+    dim::{Dim, Symbol},
+    graph::{Block, Function, FunctionKind, Inst, Module, Value},
+    ops::OpKind,
+    types::{DType, TensorType, Type},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+};
+
+/// The value of a value.
+#[derive(Clone, Debug)]
+pub(super) enum Val {
+    /// A tensor; or a vector of a kernel, as a tensor of its lanes (of rank 0 for one lane).
+    Tensor(Rc<Tensor>),
+    Buffer(Buffer),
+}
+
+impl Val {
+    pub(super) fn into_tensor(self) -> Result<Tensor, Diagnostic> {
+        match self {
+            Val::Tensor(tensor) => Ok(Rc::unwrap_or_clone(tensor)),
+            Val::Buffer(_) => Err(Diagnostic::new(Code::E0211, "a buffer where a tensor is needed")),
+        }
+    }
+
+    fn dims(&self) -> &[i64] {
+        match self {
+            Val::Tensor(tensor) => tensor.dims(),
+            Val::Buffer(buffer) => &buffer.dims,
+        }
+    }
+
+    fn dtype(&self) -> DType {
+        match self {
+            Val::Tensor(tensor) => tensor.dtype(),
+            Val::Buffer(buffer) => buffer.dtype,
+        }
+    }
+}
+
+impl From<Tensor> for Val {
+    fn from(tensor: Tensor) -> Self {
+        Val::Tensor(Rc::new(tensor))
+    }
+}
+
+pub(super) type Symbols = HashMap<Symbol, i64>;
+pub(super) type Evaluated = Result<Vec<Val>, Diagnostic>;
+
+/// A function that is being run.
+struct Frame<'a> {
+    function: &'a Function,
+    values: Vec<Option<Val>>,
+    symbols: Rc<Symbols>,
+}
+
+pub(super) struct Machine<'a> {
+    pub(super) module: &'a Module,
+    pub(super) weights: &'a dyn Fn(&str) -> Option<Tensor>,
+    pub(super) memory: Memory,
+    frames: Vec<Frame<'a>>,
+    limits: Limits,
+    steps: u64,
+    bytes: u64,
+    depth: u32,
+    /// What `alloc_output` made, by index.
+    outputs: BTreeMap<i64, Buffer>,
+    /// Bytes of scratch that the task may still use.
+    scratch: u64,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(module: &'a Module, weights: &'a dyn Fn(&str) -> Option<Tensor>, limits: Limits) -> Self {
+        let (memory, frames, outputs) = (Memory::default(), Vec::new(), BTreeMap::new());
+        Self { module, weights, memory, frames, limits, steps: 0, bytes: 0, depth: 0, outputs, scratch: 0 }
+    }
+
+    /// Runs a function: binds the symbols of its parameters' types, and runs its body. Kernels and routines see those of the caller too.
+    pub(super) fn call(&mut self, function: &'a Function, arguments: Vec<Val>) -> Evaluated {
+        let outer = match (function.kind, self.frames.last()) {
+            (FunctionKind::Kernel | FunctionKind::Routine, Some(frame)) => Symbols::clone(&frame.symbols),
+            _ => Symbols::new(),
+        };
+        let symbols = Rc::new(bind(function, &arguments, outer)?);
+        self.frames.push(Frame { function, values: vec![None; function.value_count()], symbols });
+        let results = self.run_block(function.body, arguments);
+        self.frames.pop();
+        results
+    }
+
+    /// Runs a region of the function that is being run.
+    pub(super) fn run_block(&mut self, block: Block, arguments: Vec<Val>) -> Evaluated {
+        self.depth += 1;
+        if self.depth > self.limits.depth {
+            return Err(limit(format!("more than {} calls and regions within each other", self.limits.depth)));
+        }
+        let function = self.frame().function;
+        for (&argument, value) in function.arguments(block).iter().zip(arguments) {
+            self.define(argument, value);
+        }
+        let before = self.bytes;
+        let mut results = Vec::new();
+        for &inst in function.insts(block) {
+            results = self.step(inst).map_err(|e| e.in_op(function.kind_of(inst).name()).at(function.inst(inst).span))?;
+        }
+        for &inst in function.insts(block) {
+            function.results_of(inst).iter().for_each(|&value| self.frame().values[value.index()] = None);
+        }
+        self.bytes = before;
+        self.depth -= 1;
+        Ok(results)
+    }
+
+    /// Executes one op; a terminator gives the values it returns.
+    fn step(&mut self, inst: Inst) -> Evaluated {
+        let frame = self.frame();
+        let (function, symbols) = (frame.function, Rc::clone(&frame.symbols));
+        let data = function.inst(inst);
+        let operand = |&value: &Value| {
+            let unset = || Diagnostic::new(Code::E0210, "an operand has no value here");
+            frame.values[value.index()].clone().ok_or_else(unset)
+        };
+        let args = data.operands.iter().map(operand).collect::<Result<Vec<_>, _>>()?;
+        if data.kind == OpKind::Return {
+            return Ok(args);
+        }
+        let mut call = Call { function, data, args, shapes: Vec::new(), symbols };
+        for &result in &data.results {
+            let dims = call.dims_of(function.ty(result))?;
+            self.reserve(&dims, function.ty(result))?;
+            call.shapes.push(dims);
+        }
+        let results = match meaning(data.kind) {
+            Meaning::Lanes(lanes) => vec![lanes.evaluate(&call)?.into()],
+            Meaning::Op(evaluate) => evaluate(self, &call)?,
+        };
+        check_results(&call, &results)?;
+        data.results.iter().zip(results).for_each(|(&value, result)| self.define(value, result));
+        Ok(Vec::new())
+    }
+
+    fn frame(&mut self) -> &mut Frame<'a> {
+        self.frames.last_mut().expect("a function is being run")
+    }
+
+    fn define(&mut self, value: Value, result: Val) {
+        self.frame().values[value.index()] = Some(result);
+    }
+
+    /// Counts steps.
+    pub(super) fn charge(&mut self, steps: u64) -> Result<(), Diagnostic> {
+        self.steps = self.steps.saturating_add(steps);
+        match self.steps > self.limits.steps {
+            true => Err(limit(format!("more than {} steps", self.limits.steps))),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes sure that a value of these sizes fits the limits, before it is made.
+    pub(super) fn reserve(&mut self, dims: &[i64], ty: &Type) -> Result<(), Diagnostic> {
+        let Some(count) = count(dims) else {
+            return Err(Diagnostic::new(Code::E0602, format!("a value of type {ty} has sizes {dims:?}")));
+        };
+        // Memory is reserved by the ops that make some.
+        if let Type::Buffer { .. } = ty {
+            return self.charge(1);
+        }
+        self.charge(1 + count as u64)?;
+        self.reserve_bytes((count as u64).saturating_mul(ty.dtype().size() as u64))
+    }
+
+    pub(super) fn reserve_bytes(&mut self, bytes: u64) -> Result<(), Diagnostic> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        match self.bytes > self.limits.bytes {
+            true => Err(limit(format!("more than {} bytes", self.limits.bytes))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Machine<'_> {
+    pub(super) fn set_output(&mut self, index: i64, buffer: Buffer) -> Result<(), Diagnostic> {
+        match self.outputs.insert(index, buffer) {
+            None => Ok(()),
+            Some(_) => Err(Diagnostic::new(Code::E0211, format!("output {index} is made twice"))),
+        }
+    }
+
+    /// What the host program put out, in order.
+    pub(super) fn outputs(&self) -> Result<Vec<Tensor>, Diagnostic> {
+        let read = |(wanted, (&index, buffer)): (i64, (&i64, &Buffer))| match index == wanted {
+            true => self.memory.tensor(buffer).map_err(|e| e.note(format!("in output {index}"))),
+            false => Err(Diagnostic::new(Code::E0211, format!("output {wanted} is never made"))),
+        };
+        (0..).zip(&self.outputs).map(read).collect()
+    }
+
+    /// A task of a kernel starts, with this many bytes of scratch.
+    pub(super) fn begin_task(&mut self, scratch: u64) {
+        self.scratch = scratch;
+    }
+
+    pub(super) fn use_scratch(&mut self, bytes: u64) -> Result<(), Diagnostic> {
+        let left = self.scratch.checked_sub(bytes);
+        self.scratch = left.ok_or_else(|| {
+            let message = format!("{bytes} bytes of scratch, the launch gives {}", self.scratch);
+            Diagnostic::new(Code::E0211, message)
+        })?;
+        Ok(())
+    }
+}
+
+fn limit(message: String) -> Diagnostic {
+    Diagnostic::new(Code::E0606, message)
+}
+
+/// The results are what the op's types say.
+fn check_results(call: &Call<'_>, results: &[Val]) -> Result<(), Diagnostic> {
+    let types: Vec<&Type> = call.data.results.iter().map(|&value| call.function.ty(value)).collect();
+    if results.len() != types.len() {
+        return Err(Diagnostic::new(
+            Code::E0211,
+            format!("{} results were computed, {} are declared", results.len(), types.len()),
+        ));
+    }
+    for ((result, ty), dims) in results.iter().zip(types).zip(&call.shapes) {
+        if result.dims() != dims || result.dtype() != ty.dtype() {
+            let found = format!("{} with sizes {:?}", result.dtype(), result.dims());
+            return Err(Diagnostic::new(Code::E0211, format!("the result is {found}, its type {ty} says {dims:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// The value of a dim.
+pub(super) fn evaluate(dim: &Dim, symbols: &Symbols) -> Result<i64, Diagnostic> {
+    let value = dim.eval(&|symbol| symbols.get(symbol).copied());
+    value.map_err(|error| Diagnostic::new(Code::E0103, format!("the dim [{dim}] has no value here: {error}")))
+}
+
+/// The symbols of a function, from the sizes of the arguments; and the checks of its types and facts.
+fn bind(function: &Function, arguments: &[Val], mut symbols: Symbols) -> Result<Symbols, Diagnostic> {
+    let parameters = function.parameters();
+    if parameters.len() != arguments.len() {
+        let message = format!("@{} takes {} inputs, {} were given", function.name, parameters.len(), arguments.len());
+        return Err(Diagnostic::new(Code::E0601, message));
+    }
+    let name = |i: usize| match function.name_of(parameters[i]) {
+        Some(name) => format!("input {i} (%{name}) of @{}", function.name),
+        None => format!("input {i} of @{}", function.name),
+    };
+    for (i, argument) in arguments.iter().enumerate() {
+        let ty = function.ty(parameters[i]);
+        let rank = rank(ty);
+        if ty.dtype() != argument.dtype() || rank != argument.dims().len() {
+            let found = format!("{} of rank {}", argument.dtype(), argument.dims().len());
+            return Err(Diagnostic::new(Code::E0601, format!("{} has type {ty}, got {found}", name(i))));
+        }
+        let dims = ty.shaped().map_or(&[][..], |t: &TensorType| &t.dims);
+        for (dim, &size) in dims.iter().zip(argument.dims()) {
+            if let Some(symbol) = dim.as_symbol() {
+                symbols.entry(symbol.clone()).or_insert(size);
+            }
+        }
+    }
+    for (i, argument) in arguments.iter().enumerate() {
+        let dims = function.ty(parameters[i]).shaped().map_or(&[][..], |t: &TensorType| &t.dims);
+        for (axis, (dim, &size)) in dims.iter().zip(argument.dims()).enumerate() {
+            let wanted = evaluate(dim, &symbols)?;
+            if wanted != size {
+                let message = format!("dimension {axis} of {} is [{dim}] = {wanted}, got {size}", name(i));
+                return Err(Diagnostic::new(Code::E0602, message));
+            }
+        }
+    }
+    Ok(symbols)
+}
+
+fn rank(ty: &Type) -> usize {
+    match ty {
+        Type::Tensor(tensor) | Type::Buffer { tensor, .. } => tensor.rank(),
+        Type::Vector { lanes, .. } => usize::from(*lanes != 1),
+    }
+}

@@ -1,0 +1,110 @@
+//! The meaning of every op: a naive interpreter for all stages, the oracle of every backend.
+//!
+//! Written for reading. Each op is evaluated index by index, in time linear in the elements it touches, and nothing is optimised.
+//! It is not a way to run models.
+//!
+//! One file per family of the op table, with the same stem; [`table`] is the one place that maps ops to meanings.
+//!
+//! Invariants:
+//! - An element-wise op on floats is evaluated in f64 and rounded once, to the element type of its result. In f32, f16 and bf16 that is the
+//!   nearest value for arithmetic, and the nearest but for rare ties for functions.
+//! - Sums and products of floats (`reduce` and its kin with a single-op body, `dot_general`, `convolution`) accumulate in f64 and are
+//!   rounded once. Other bodies, `scatter` and the lanes of kernels round at every op.
+//! - Execution is bounded by [`Limits`]; a program that exceeds them fails with E0606.
+//! - In kernels and host programs every access is checked: outside a buffer, of a byte that nothing wrote, or to an input, is E0211.
+mod call;
+mod contraction;
+mod control;
+mod elementwise;
+mod fused;
+mod host;
+mod index;
+mod index_space;
+mod kernel;
+mod machine;
+mod memory;
+mod movement;
+mod random;
+mod reduce;
+mod scalar;
+mod sort;
+mod special;
+mod table;
+mod tensor;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use tensor::{Element, Tensor};
+
+use crate::{
+    diag::{Code, Diagnostic},
+    graph::{FunctionKind, Module},
+    types::Type,
+};
+use machine::{Machine, Val};
+use std::rc::Rc;
+
+/// How much one run may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Ops executed and elements computed, together.
+    pub steps: u64,
+    /// Bytes of all values that are alive.
+    pub bytes: u64,
+    /// Calls and regions within each other.
+    pub depth: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { steps: 1 << 32, bytes: 4 << 30, depth: 100 }
+    }
+}
+
+/// Runs an entry of a module without weights, within the default limits.
+///
+/// # Errors
+/// As [`run_with`].
+pub fn run(module: &Module, entry: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic> {
+    run_with(module, entry, inputs, &|_| None, Limits::default())
+}
+
+/// Runs an entry of a module: a `func`, or a `host` program with the kernels it launches. `weights` gives the weights by name.
+///
+/// # Errors
+/// For inputs that do not fit the parameters or the facts (E0601, E0602), whatever the program fails with (E0603, E0604), a program that
+/// is not well formed, and one that exceeds the limits (E0606).
+pub fn run_with(
+    module: &Module,
+    entry: &str,
+    inputs: &[Tensor],
+    weights: &dyn Fn(&str) -> Option<Tensor>,
+    limits: Limits,
+) -> Result<Vec<Tensor>, Diagnostic> {
+    let Some(function) = module.function(entry) else {
+        return Err(Diagnostic::new(Code::E0103, format!("there is no function @{entry}")));
+    };
+    let mut machine = Machine::new(module, weights, limits);
+    match function.kind {
+        FunctionKind::Func => {
+            let values = inputs.iter().map(|tensor| Val::Tensor(Rc::new(tensor.clone()))).collect();
+            machine.call(function, values)?.into_iter().map(Val::into_tensor).collect()
+        }
+        FunctionKind::Host => {
+            let types = function.parameters().iter().map(|&p| function.ty(p));
+            let values = inputs.iter().zip(types.map(Some).chain(std::iter::repeat(None)));
+            let values = values.map(|(tensor, ty)| match ty {
+                Some(Type::Buffer { .. }) => Val::Buffer(machine.memory.input(tensor)),
+                _ => Val::Tensor(Rc::new(tensor.clone())),
+            });
+            let values = values.collect();
+            machine.call(function, values)?;
+            machine.outputs()
+        }
+        FunctionKind::Kernel | FunctionKind::Routine => {
+            Err(Diagnostic::new(Code::E0601, format!("@{entry} is no entry: only a host program launches it")))
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Which op means what: the one place, and exhaustive.
+use super::{
+    call::Call,
+    contraction, control,
+    elementwise::{self as lane, Lanes},
+    fused, host, index, kernel,
+    machine::{Evaluated, Machine},
+    movement, random, reduce, sort, special, window,
+};
+use crate::ops::OpKind as K;
+
+/// How an op is evaluated.
+#[derive(Clone, Copy)]
+pub(super) enum Meaning {
+    /// Element by element.
+    Lanes(Lanes),
+    /// By a function of the machine and the op.
+    Op(for<'a> fn(&mut Machine<'a>, &Call<'a>) -> Evaluated),
+}
+
+// tidy: allow(function-length): one line per op
+pub(super) fn meaning(kind: K) -> Meaning {
+    use Lanes::{Bits, Bits2, Float, Float2, Number, Number2, Other, Test};
+    use Meaning::{Lanes as L, Op};
+    match kind {
+        K::Abs => L(Number(f64::abs, |a, _| a.abs())),
+        K::Acos => L(Float(libm::acos)),
+        K::Acosh => L(Float(libm::acosh)),
+        K::Asin => L(Float(libm::asin)),
+        K::Asinh => L(Float(libm::asinh)),
+        K::Atan => L(Float(libm::atan)),
+        K::Atanh => L(Float(libm::atanh)),
+        K::BesselI1e => L(Float(special::bessel_i1e)),
+        K::Cbrt => L(Float(libm::cbrt)),
+        K::Ceil => L(Float(f64::ceil)),
+        K::CountLeadingZeros => L(Bits(lane::count_leading_zeros)),
+        K::Cosh => L(Float(libm::cosh)),
+        K::Cosine => L(Float(libm::cos)),
+        K::Digamma => L(Float(special::digamma)),
+        K::Erf => L(Float(libm::erf)),
+        K::ErfInv => L(Float(special::erf_inv)),
+        K::Erfc => L(Float(libm::erfc)),
+        K::Exponential => L(Float(libm::exp)),
+        K::ExponentialMinusOne => L(Float(libm::expm1)),
+        K::Floor => L(Float(f64::floor)),
+        K::IsFinite => L(Test(f64::is_finite)),
+        K::IsInf => L(Test(f64::is_infinite)),
+        K::IsNan => L(Test(f64::is_nan)),
+        K::Lgamma => L(Float(libm::lgamma)),
+        K::Log => L(Float(libm::log)),
+        K::LogPlusOne => L(Float(libm::log1p)),
+        K::Logistic => L(Float(special::logistic)),
+        K::Negate => L(Number(|a| -a, |a, _| -a)),
+        K::Not => L(Bits(|a, dtype| if dtype == crate::types::DType::I1 { 1 - a } else { !a })),
+        K::Popcnt => L(Bits(lane::popcnt)),
+        K::RoundNearestAfz => L(Float(f64::round)),
+        K::RoundNearestEven => L(Float(f64::round_ties_even)),
+        K::Rsqrt => L(Float(|a| 1.0 / a.sqrt())),
+        K::Sign => L(Number(lane::sign, |a, _| a.signum())),
+        K::Sine => L(Float(libm::sin)),
+        K::Sinh => L(Float(libm::sinh)),
+        K::Sqrt => L(Float(f64::sqrt)),
+        K::Tan => L(Float(libm::tan)),
+        K::Tanh => L(Float(libm::tanh)),
+
+        K::Add => L(Number2(|a, b| a + b, |a, b, _| a + b)),
+        K::And => L(Bits2(|a, b, _| a & b)),
+        K::Atan2 => L(Float2(libm::atan2)),
+        K::Divide => L(Number2(|a, b| a / b, lane::divide)),
+        K::Maximum => L(Number2(lane::maximum, |a, b, _| a.max(b))),
+        K::Minimum => L(Number2(lane::minimum, |a, b, _| a.min(b))),
+        K::Multiply => L(Number2(|a, b| a * b, |a, b, _| a.wrapping_mul(b))),
+        K::NextAfter => L(Other(lane::next_after)),
+        K::Or => L(Bits2(|a, b, _| a | b)),
+        K::Polygamma => L(Float2(special::polygamma)),
+        K::Power => L(Number2(libm::pow, lane::power)),
+        K::Remainder => L(Number2(|a, b| a % b, lane::remainder)),
+        K::ShiftLeft => L(Bits2(lane::shift_left)),
+        K::ShiftRightArithmetic => L(Bits2(lane::shift_right_arithmetic)),
+        K::ShiftRightLogical => L(Bits2(lane::shift_right_logical)),
+        K::Subtract => L(Number2(|a, b| a - b, |a, b, _| a - b)),
+        K::Xor => L(Bits2(|a, b, _| a ^ b)),
+        K::Zeta => L(Float2(special::zeta)),
+
+        K::BitcastConvert => L(Other(lane::bitcast_convert)),
+        K::Clamp => L(Other(lane::clamp)),
+        K::Compare => L(Other(lane::compare)),
+        K::Convert => L(Other(lane::convert)),
+        K::Select => L(Other(lane::select)),
+
+        K::BroadcastInDim => Op(movement::broadcast_in_dim),
+        K::Concatenate => Op(movement::concatenate),
+        K::Constant => Op(movement::constant),
+        K::DimValue => Op(movement::dim_value),
+        K::GetDimensionSize => Op(movement::get_dimension_size),
+        K::Iota => Op(movement::iota),
+        K::Pad => Op(movement::pad),
+        K::Reshape => Op(movement::reshape),
+        K::Reverse => Op(movement::reverse),
+        K::Slice => Op(movement::slice),
+        K::Transpose => Op(movement::transpose),
+        K::Weight => Op(movement::weight),
+
+        K::DynamicSlice => Op(index::dynamic_slice),
+        K::DynamicUpdateSlice => Op(index::dynamic_update_slice),
+        K::Gather => Op(index::gather),
+        K::Scatter => Op(index::scatter),
+
+        K::Cumulative => Op(reduce::cumulative),
+        K::Reduce => Op(reduce::reduce),
+        K::ReduceWindow => Op(window::reduce_window),
+        K::Convolution => Op(contraction::convolution),
+        K::DotGeneral => Op(contraction::dot_general),
+        K::Sort => Op(sort::sort),
+        K::TopK => Op(sort::top_k),
+        K::RngBitGenerator => Op(random::rng_bit_generator),
+
+        K::Assert => Op(control::assert),
+        K::Call => Op(control::call),
+        K::If => Op(control::if_),
+        K::Return => Op(control::return_),
+        K::While => Op(control::while_),
+        K::Fusion => Op(fused::fusion),
+
+        K::ExtractLane => Op(kernel::extract_lane),
+        K::Fma => L(Other(kernel::fma)),
+        K::For => Op(kernel::for_),
+        K::LaneMask => Op(kernel::lane_mask),
+        K::Lanes => Op(kernel::lanes),
+        K::Load => Op(kernel::load),
+        K::Prefetch => Op(kernel::prefetch),
+        K::ReduceLanes => Op(kernel::reduce_lanes),
+        K::Scratch => Op(kernel::scratch),
+        K::Splat => Op(kernel::splat),
+        K::Store => Op(kernel::store),
+        K::View => Op(kernel::view),
+
+        K::Alloc => Op(host::alloc),
+        K::AllocOutput => Op(host::alloc_output),
+        K::Launch => Op(host::launch),
+    }
+}

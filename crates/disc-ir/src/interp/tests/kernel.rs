@@ -1,0 +1,134 @@
+//! Kernels and the host programs that launch them.
+use super::*;
+
+/// `2 * x + 1` with 4 lanes and a masked tail; unit `u` does elements `4 u` to `4 u + 3`.
+const AFFINE: &str = "kernel @affine(%x: buffer<[N]xf32>, %y: buffer<[N]xf32>, %begin: i64, %end: i64) {
+    %one = constant dense<1> : i64
+    %four = constant dense<4> : i64
+    %n = dim [N] : i64
+    %ones = constant dense<1.0> : vector<4xf32>
+    %two = constant dense<2.0> : f32
+    %twos = splat %two : (f32) -> vector<4xf32>
+    for %begin, %end, %one : (i64, i64, i64) -> () do(%u: i64) {
+        %i = multiply %u, %four : i64
+        %left = subtract %n, %i : i64
+        %mask = lane_mask %left : (i64) -> vector<4xi1>
+        prefetch %x, %i, locality = 3 : (buffer<[N]xf32>, i64)
+        %v = load %x[%i], %mask : (buffer<[N]xf32>, i64, vector<4xi1>) -> vector<4xf32>
+        %r = fma %v, %twos, %ones : vector<4xf32>
+        store %y[%i], %r, %mask : (buffer<[N]xf32>, i64, vector<4xf32>, vector<4xi1>)
+        return
+    }
+    return
+}
+";
+
+const AFFINE_HOST: &str = "host @main(%x: buffer<[N]xf32>) {
+    %y = alloc_output index = 0 : buffer<[N]xf32>
+    launch %x, %y, kernel = @affine, units = [(N+3)/4], cost = [N], scratch = [0] : (buffer<[N]xf32>, buffer<[N]xf32>)
+    return
+}";
+
+/// The sum of a vector through task memory and through the arena.
+const SUM: &str = "kernel @square(%x: buffer<8xf32>, %t: buffer<8xf32>, %begin: i64, %end: i64) {
+    %zero = constant dense<0> : i64
+    %s = scratch : buffer<8xf32, task>
+    %v = load %x[%zero] : (buffer<8xf32>, i64) -> vector<8xf32>
+    %q = multiply %v, %v : vector<8xf32>
+    store %s[%zero], %q : (buffer<8xf32, task>, i64, vector<8xf32>)
+    %lanes = lanes : vector<8xi64>
+    %sevens = constant dense<7> : vector<8xi64>
+    %back = subtract %sevens, %lanes : vector<8xi64>
+    %reversed = load %s[%back] : (buffer<8xf32, task>, vector<8xi64>) -> vector<8xf32>
+    store %t[%zero], %reversed : (buffer<8xf32>, i64, vector<8xf32>)
+    return
+}
+kernel @sum(%t: buffer<8xf32>, %y: buffer<2xf32>, %begin: i64, %end: i64) {
+    %zero = constant dense<0> : i64
+    %one = constant dense<1> : i64
+    %four = constant dense<4> : i64
+    %upper = view %t, %four : (buffer<8xf32>, i64) -> buffer<4xf32>
+    %a = load %t[%zero] : (buffer<8xf32>, i64) -> vector<4xf32>
+    %b = load %upper[%zero] : (buffer<4xf32>, i64) -> vector<4xf32>
+    %s = add %a, %b : vector<4xf32>
+    %sum = reduce_lanes %s, applies = add : (vector<4xf32>) -> f32
+    %first = extract_lane %a, lane = 0 : (vector<4xf32>) -> f32
+    store %y[%zero], %sum : (buffer<2xf32>, i64, f32)
+    store %y[%one], %first : (buffer<2xf32>, i64, f32)
+    return
+}
+";
+
+const SUM_HOST: &str = "host @main(%x: buffer<8xf32>) {
+    %t = alloc offset = [0], bytes = [32] : buffer<8xf32>
+    %y = alloc_output index = 0 : buffer<2xf32>
+    launch %x, %t, kernel = @square, units = [1], cost = [1], scratch = [32] : (buffer<8xf32>, buffer<8xf32>)
+    launch %t, %y, kernel = @sum, units = [1], cost = [1], scratch = [0] : (buffer<8xf32>, buffer<2xf32>)
+    return
+}";
+
+fn program(name: &str, text: String, inputs: &[Data], outputs: &[Data]) -> Case {
+    Case { name: name.into(), text, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let affine = |ty, x: Vec<f64>| {
+        let wanted = x.iter().map(|x| 2.0 * x + 1.0).collect();
+        program("affine", format!("{AFFINE}{AFFINE_HOST}"), &[(ty, x)], &[(ty, wanted)])
+    };
+    vec![
+        affine("0xf32", vec![]),
+        affine("1xf32", vec![5.0]),
+        affine("9xf32", (0..9).map(f64::from).collect()),
+        program(
+            "sum",
+            format!("{SUM}{SUM_HOST}"),
+            &[("8xf32", (0..8).map(f64::from).collect())],
+            &[("2xf32", vec![140.0, 49.0])],
+        ),
+    ]
+}
+
+#[track_caller]
+fn broken(text: &str, from: &str, to: &str, input: Data, words: &str) {
+    let changed = text.replacen(from, to, 1);
+    assert_ne!(changed, text, "`{from}` is in the program");
+    let error = run_text(&changed, &[input]).expect_err("the fault is found");
+    assert!(error.code == Code::E0211 && error.to_string().contains(words), "{error}");
+}
+
+#[test]
+fn faults_of_kernels_are_found() {
+    let affine = format!("{AFFINE}{AFFINE_HOST}");
+    let five = || ("5xf32", vec![1.0; 5]);
+    broken(&affine, "subtract %n, %i", "add %n, %i", five(), "element 5 of a buffer of 5 elements");
+    broken(&affine, "store %y[%i]", "store %x[%i]", five(), "a write to an input");
+    broken(&affine, "load %x[%i]", "load %y[%i]", five(), "read before it is written");
+    broken(&affine, "units = [(N+3)/4]", "units = [N/4]", five(), "in output 0");
+    broken(&affine, "index = 0", "index = 1", five(), "output 0 is never made");
+    let sum = format!("{SUM}{SUM_HOST}");
+    let eight = || ("8xf32", vec![1.0; 8]);
+    broken(&sum, "scratch = [32]", "scratch = [16]", eight(), "32 bytes of scratch, the launch gives 16");
+    broken(&sum, "bytes = [32]", "bytes = [16]", eight(), "16 bytes at 0");
+    broken(&sum, "dense<4>", "dense<5>", eight(), "a view of sizes [4] at element 5 of a buffer of 8 elements");
+}
+
+#[test]
+fn lanes_are_combined_pairwise() {
+    // In order, the first sum would lose both ones; in halves, they meet.
+    let text = "kernel @k(%x: buffer<4xf32>, %y: buffer<1xf32>, %begin: i64, %end: i64) {
+        %zero = constant dense<0> : i64
+        %v = load %x[%zero] : (buffer<4xf32>, i64) -> vector<4xf32>
+        %s = reduce_lanes %v, applies = add : (vector<4xf32>) -> f32
+        store %y[%zero], %s : (buffer<1xf32>, i64, f32)
+        return
+    }
+    host @main(%x: buffer<4xf32>) {
+        %y = alloc_output index = 0 : buffer<1xf32>
+        launch %x, %y, kernel = @k, units = [1], cost = [1], scratch = [0] : (buffer<4xf32>, buffer<1xf32>)
+        return
+    }";
+    let sum = |x: [f64; 4]| run_text(text, &[("4xf32", x.to_vec())]).unwrap()[0].to_f64s();
+    assert_eq!(sum([1.0, 16_777_216.0, 1.0, -16_777_216.0]), [2.0]);
+    assert_eq!(sum([1.0, 1.0, 16_777_216.0, -16_777_216.0]), [1.0]);
+}

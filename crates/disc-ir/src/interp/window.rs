@@ -1,0 +1,71 @@
+//! Ops on sliding windows.
+use super::{
+    Tensor,
+    call::Call,
+    index_space::{checked_offset, for_each, strides},
+    machine::{Evaluated, Machine},
+    reduce::{Combiner, assemble, elements},
+};
+use crate::diag::Diagnostic;
+
+/// How windows slide over a tensor, with one entry per dimension in each list.
+pub(super) struct Windows {
+    pub(super) sizes: Vec<i64>,
+    pub(super) strides: Vec<i64>,
+    pub(super) dilations: Vec<i64>,
+    pub(super) base_dilations: Vec<i64>,
+    pub(super) low: Vec<i64>,
+}
+
+impl Windows {
+    /// The index of the element that is at `within` of the window `window`; `None` where there is padding.
+    pub(super) fn place(&self, axis: usize, window: i64, within: i64, size: i64) -> Option<i64> {
+        let padded = window * self.strides[axis] + within * self.dilations[axis] - self.low[axis];
+        let index = padded.div_euclid(self.base_dilations[axis]);
+        let is_element = padded.rem_euclid(self.base_dilations[axis]) == 0 && (0..size).contains(&index);
+        is_element.then_some(index)
+    }
+}
+
+pub(super) fn reduce_window<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
+    let n = call.args.len() / 2;
+    let (inputs, inits) = (call.tensors(0..n)?, call.tensors(n..2 * n)?);
+    let (sizes, rank) = (inputs[0].dims(), inputs[0].dims().len());
+    let windows = Windows {
+        sizes: call.dims("window_dimensions")?,
+        strides: call.ints_or("window_strides", 1, rank),
+        dilations: call.ints_or("window_dilations", 1, rank),
+        base_dilations: call.ints_or("base_dilations", 1, rank),
+        low: call.dims_or_zeros("padding_low", rank)?,
+    };
+    let (combiner, steps) = (Combiner::accumulating(call)?, strides(sizes));
+    let neutral = elements(&inits, 0);
+    let mut results = Vec::new();
+    for_each(&call.shape(), |_, window| {
+        let mut sofar = neutral.clone();
+        for_each(&windows.sizes, |_, within| {
+            machine.charge(1)?;
+            let index: Option<Vec<i64>> =
+                (0..rank).map(|axis| windows.place(axis, window[axis], within[axis], sizes[axis])).collect();
+            let place = index.and_then(|index| checked_offset(&index, sizes, &steps));
+            let next = place.map_or_else(|| neutral.clone(), |place| elements(&inputs, place));
+            sofar = combiner.combine(machine, std::mem::take(&mut sofar), &next)?;
+            Ok::<(), Diagnostic>(())
+        })?;
+        results.push(sofar);
+        Ok::<(), Diagnostic>(())
+    })?;
+    assemble(call, &results)
+}
+
+/// A tensor with its strides.
+pub(super) struct Strided<'c> {
+    pub(super) tensor: &'c Tensor,
+    pub(super) steps: Vec<i64>,
+}
+
+impl<'c> Strided<'c> {
+    pub(super) fn new(tensor: &'c Tensor) -> Self {
+        Self { tensor, steps: strides(tensor.dims()) }
+    }
+}
