@@ -3,6 +3,7 @@ use super::{
     Tensor,
     call::Call,
     machine::{Evaluated, Machine, Val},
+    memory::Buffer,
     tensor::count,
 };
 use crate::diag::{Code, Diagnostic};
@@ -10,20 +11,28 @@ use crate::diag::{Code, Diagnostic};
 /// How many tasks a launch is split into, where it has as many units: work units must not depend on their neighbours.
 const TASKS: i64 = 3;
 
+/// New memory of the first result's type.
+fn fresh(machine: &mut Machine<'_>, call: &Call<'_>) -> Result<Buffer, Diagnostic> {
+    let count = count(&call.shape()).unwrap_or(usize::MAX) as u64;
+    machine.reserve_bytes(count.saturating_mul(call.dtype().size() as u64))?;
+    Ok(machine.memory.fresh(call.dtype(), call.shape()))
+}
+
+pub(super) fn arena(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (bytes, held) = (call.dim("bytes")?, call.shape());
+    if held.iter().product::<i64>() * call.dtype().size() as i64 != bytes {
+        return Err(call.malformed(format!("{bytes} bytes, but the type is {}", call.result_type(0))));
+    }
+    Ok(vec![Val::Buffer(fresh(machine, call)?)])
+}
+
 pub(super) fn alloc(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
-    let (offset, bytes) = (call.dim("offset")?, call.dim("bytes")?);
-    let (Ok(offset), Ok(bytes)) = (usize::try_from(offset), usize::try_from(bytes)) else {
-        return Err(call.malformed(format!("{bytes} bytes at offset {offset}")));
-    };
-    let end = (offset as u64).saturating_add(bytes as u64);
-    machine.reserve_bytes(end.saturating_sub(machine.memory.arena_bytes()))?;
-    Ok(vec![Val::Buffer(machine.memory.in_arena(offset, bytes, call.dtype(), call.shape())?)])
+    let place = [call.dim("offset")?, call.dim("bytes")?];
+    Ok(vec![Val::Buffer(machine.memory.part(call.buffer(0)?, place, call.dtype(), call.shape())?)])
 }
 
 pub(super) fn alloc_output(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
-    let count = count(&call.shape()).unwrap_or(usize::MAX) as u64;
-    machine.reserve_bytes(count.saturating_mul(call.dtype().size() as u64))?;
-    let buffer = machine.memory.fresh(call.dtype(), call.shape());
+    let buffer = fresh(machine, call)?;
     machine.set_output(call.int("index", 0), buffer.clone())?;
     Ok(vec![Val::Buffer(buffer)])
 }

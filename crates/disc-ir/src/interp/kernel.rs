@@ -54,7 +54,8 @@ pub(super) fn view(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
 pub(super) fn scratch(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let (count, size) = (count(&call.shape()).unwrap_or(usize::MAX), call.dtype().size());
     let bytes = count.saturating_mul(size) as u64;
-    machine.use_scratch(bytes)?;
+    // Parts of scratch start at multiples of 64 bytes.
+    machine.use_scratch(bytes.next_multiple_of(64))?;
     machine.reserve_bytes(bytes)?;
     Ok(vec![Val::Buffer(machine.memory.fresh(call.dtype(), call.shape()))])
 }

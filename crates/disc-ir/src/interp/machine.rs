@@ -9,6 +9,7 @@ use super::{
     Limits, Tensor,
     call::Call,
     memory::{Buffer, Memory},
+    run_entry,
     table::{Meaning, meaning},
     tensor::count,
 };
@@ -84,12 +85,14 @@ pub(super) struct Machine<'a> {
     outputs: BTreeMap<i64, Buffer>,
     /// Bytes of scratch that the task may still use.
     scratch: u64,
+    /// The results of `prepare`, once a weight that it makes was needed.
+    prepared: Option<Vec<Tensor>>,
 }
 
 impl<'a> Machine<'a> {
     pub(super) fn new(module: &'a Module, weights: &'a dyn Fn(&str) -> Option<Tensor>, limits: Limits) -> Self {
         let (memory, frames, outputs) = (Memory::default(), Vec::new(), BTreeMap::new());
-        Self { module, weights, memory, frames, limits, steps: 0, bytes: 0, depth: 0, outputs, scratch: 0 }
+        Self { module, weights, memory, frames, limits, steps: 0, bytes: 0, depth: 0, outputs, scratch: 0, prepared: None }
     }
 
     /// Runs a function: binds the symbols of its parameters' types, and runs its body. Kernels and routines see those of the caller too.
@@ -210,6 +213,17 @@ impl Machine<'_> {
             false => Err(Diagnostic::new(Code::E0211, format!("output {wanted} is never made"))),
         };
         (0..).zip(&self.outputs).map(read).collect()
+    }
+
+    /// A result of the function `prepare`, which makes weights from weights.
+    pub(super) fn prepared(&mut self, result: u32) -> Result<Option<Tensor>, Diagnostic> {
+        if self.prepared.is_none() {
+            let mut machine = Machine::new(self.module, self.weights, self.limits);
+            // Weights that `prepare` asks for and would make itself are missing, not made in a circle.
+            machine.prepared = Some(Vec::new());
+            self.prepared = Some(run_entry(&mut machine, "prepare", &[])?);
+        }
+        Ok(self.prepared.as_ref().and_then(|results| results.get(result as usize).cloned()))
     }
 
     /// A task of a kernel starts, with this many bytes of scratch.

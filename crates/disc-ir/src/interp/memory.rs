@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - A buffer never reaches beyond its memory.
-//! - Each byte knows whether something wrote it; reading one that nothing wrote is an error.
+//! - Each byte knows which value was last written there. A value is what an allocation holds: reading through a buffer of one what was
+//!   written through a buffer of another (or nothing at all) is an error, so values that share memory at the same time are found.
 use super::{Tensor, tensor::count};
 use crate::{
     diag::{Code, Diagnostic},
@@ -15,6 +16,8 @@ pub(super) struct Buffer {
     piece: usize,
     /// In bytes.
     start: usize,
+    /// The allocation that it, or what it is a view of, is.
+    owner: u32,
     pub(super) dtype: DType,
     pub(super) dims: Vec<i64>,
 }
@@ -22,6 +25,10 @@ pub(super) struct Buffer {
 impl Buffer {
     pub(super) fn len(&self) -> usize {
         count(&self.dims).expect("sizes that were checked")
+    }
+
+    fn bytes(&self) -> usize {
+        self.len() * self.dtype.size()
     }
 
     /// The part that starts at an element, in another shape.
@@ -37,13 +44,14 @@ impl Buffer {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pieces: Vec<Piece>,
-    arena: Option<usize>,
+    owners: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Piece {
     bytes: Vec<u8>,
-    written: Vec<bool>,
+    /// Who wrote each byte; 0 is nobody.
+    writers: Vec<u32>,
     read_only: bool,
 }
 
@@ -52,21 +60,47 @@ fn fault(message: String) -> Diagnostic {
 }
 
 impl Memory {
-    fn add(&mut self, piece: Piece) -> usize {
-        self.pieces.push(piece);
-        self.pieces.len() - 1
+    fn owner(&mut self) -> u32 {
+        self.owners += 1;
+        self.owners
     }
 
     /// Memory that holds a tensor and must not be written.
     pub(super) fn input(&mut self, tensor: &Tensor) -> Buffer {
-        let bytes = tensor.bytes().to_vec();
-        let piece = self.add(Piece { written: vec![true; bytes.len()], bytes, read_only: true });
-        Buffer { piece, start: 0, dtype: tensor.dtype(), dims: tensor.dims().to_vec() }
+        let (bytes, owner) = (tensor.bytes().to_vec(), self.owner());
+        self.pieces.push(Piece { writers: vec![owner; bytes.len()], bytes, read_only: true });
+        Buffer { piece: self.pieces.len() - 1, start: 0, owner, dtype: tensor.dtype(), dims: tensor.dims().to_vec() }
     }
 
-    /// How large the arena is by now.
-    pub(super) fn arena_bytes(&self) -> u64 {
-        self.arena.map_or(0, |arena| self.pieces[arena].bytes.len() as u64)
+    /// New memory that nothing has written. The sizes were checked.
+    pub(super) fn fresh(&mut self, dtype: DType, dims: Vec<i64>) -> Buffer {
+        let (bytes, owner) = (count(&dims).expect("sizes that were checked") * dtype.size(), self.owner());
+        self.pieces.push(Piece { bytes: vec![0; bytes], writers: vec![0; bytes], read_only: false });
+        Buffer { piece: self.pieces.len() - 1, start: 0, owner, dtype, dims }
+    }
+
+    /// A part of the arena, for a value of its own.
+    pub(super) fn part(
+        &mut self,
+        arena: &Buffer,
+        [offset, bytes]: [i64; 2],
+        dtype: DType,
+        dims: Vec<i64>,
+    ) -> Result<Buffer, Diagnostic> {
+        let owner = self.owner();
+        let start = usize::try_from(offset).ok().filter(|start| start.is_multiple_of(dtype.size()));
+        let end = start.and_then(|start| start.checked_add(usize::try_from(bytes).ok()?));
+        let (Some(start), Some(end)) = (start, end) else {
+            return Err(fault(format!("{bytes} bytes at {offset} of the arena")));
+        };
+        if end > arena.bytes() {
+            return Err(fault(format!("{bytes} bytes at {offset} of an arena of {} bytes", arena.bytes())));
+        }
+        let part = Buffer { piece: arena.piece, start: arena.start + start, owner, dtype, dims };
+        if part.bytes() > end - start {
+            return Err(fault(format!("{bytes} bytes for a buffer of {dtype} with sizes {:?}", part.dims)));
+        }
+        Ok(part)
     }
 
     /// What there is, to be given to [`Memory::release`].
@@ -79,71 +113,53 @@ impl Memory {
         self.pieces.truncate(mark);
     }
 
-    /// New memory that nothing has written. The sizes were checked.
-    pub(super) fn fresh(&mut self, dtype: DType, dims: Vec<i64>) -> Buffer {
-        let bytes = count(&dims).expect("sizes that were checked") * dtype.size();
-        let piece = self.add(Piece { bytes: vec![0; bytes], written: vec![false; bytes], read_only: false });
-        Buffer { piece, start: 0, dtype, dims }
-    }
-
-    /// A part of the arena, whose bytes count as not written from now on.
-    pub(super) fn in_arena(&mut self, offset: usize, bytes: usize, dtype: DType, dims: Vec<i64>) -> Result<Buffer, Diagnostic> {
-        let needed = count(&dims).and_then(|n| n.checked_mul(dtype.size()));
-        if needed.is_none_or(|needed| needed > bytes) || !offset.is_multiple_of(dtype.size()) {
-            return Err(fault(format!("{bytes} bytes at {offset} for a buffer of {dtype} with sizes {dims:?}")));
-        }
-        let arena = match self.arena {
-            Some(arena) => arena,
-            None => *self.arena.insert(self.pieces.len()),
-        };
-        if arena == self.pieces.len() {
-            self.add(Piece::default());
-        }
-        let piece = &mut self.pieces[arena];
-        let end = offset + bytes;
-        if piece.bytes.len() < end {
-            piece.bytes.resize(end, 0);
-            piece.written.resize(end, false);
-        }
-        piece.written[offset..end].fill(false);
-        Ok(Buffer { piece: arena, start: offset, dtype, dims })
-    }
-
     /// The bytes of an element.
     pub(super) fn read(&self, buffer: &Buffer, element: i64) -> Result<&[u8], Diagnostic> {
-        let (piece, range) = self.locate(buffer, element)?;
-        if !piece.written[range.clone()].iter().all(|&written| written) {
-            return Err(fault(format!("element {element} of the buffer is read before it is written")));
+        let range = locate(buffer, element)?;
+        let piece = &self.pieces[buffer.piece];
+        match piece.writers[range.clone()].iter().find(|&&writer| writer != buffer.owner) {
+            None => Ok(&piece.bytes[range]),
+            Some(0) => Err(fault(format!("element {element} of the buffer is read before it is written"))),
+            Some(_) => Err(fault(format!("element {element} of the buffer is read, but another value was written there"))),
         }
-        Ok(&piece.bytes[range])
     }
 
     pub(super) fn write(&mut self, buffer: &Buffer, element: i64, bytes: &[u8]) -> Result<(), Diagnostic> {
-        let (_, range) = self.locate(buffer, element)?;
+        let range = locate(buffer, element)?;
         let piece = &mut self.pieces[buffer.piece];
         if piece.read_only {
             return Err(fault("a write to an input or a weight".into()));
         }
         piece.bytes[range.clone()].copy_from_slice(bytes);
-        piece.written[range].fill(true);
+        piece.writers[range].fill(buffer.owner);
         Ok(())
-    }
-
-    fn locate(&self, buffer: &Buffer, element: i64) -> Result<(&Piece, std::ops::Range<usize>), Diagnostic> {
-        let place = usize::try_from(element).ok().filter(|&place| place < buffer.len());
-        let Some(place) = place else {
-            return Err(fault(format!("element {element} of a buffer of {} elements", buffer.len())));
-        };
-        let start = buffer.start + place * buffer.dtype.size();
-        Ok((&self.pieces[buffer.piece], start..start + buffer.dtype.size()))
     }
 
     /// What a buffer holds, all of it written.
     pub(super) fn tensor(&self, buffer: &Buffer) -> Result<Tensor, Diagnostic> {
-        let mut bytes = Vec::with_capacity(buffer.len() * buffer.dtype.size());
+        let mut bytes = Vec::with_capacity(buffer.bytes());
         for element in 0..buffer.len() as i64 {
             bytes.extend_from_slice(self.read(buffer, element)?);
         }
         Tensor::new(buffer.dtype, buffer.dims.clone(), bytes)
     }
+
+    /// Writes a tensor of the buffer's type and sizes.
+    pub(super) fn write_tensor(&mut self, buffer: &Buffer, tensor: &Tensor) -> Result<(), Diagnostic> {
+        if tensor.dtype() != buffer.dtype || tensor.dims() != buffer.dims {
+            let held = format!("{} with sizes {:?}", buffer.dtype, buffer.dims);
+            return Err(fault(format!("{} with sizes {:?} for a buffer of {held}", tensor.dtype(), tensor.dims())));
+        }
+        (0..tensor.len()).try_for_each(|i| self.write(buffer, i as i64, tensor.element(i)))
+    }
+}
+
+/// Where an element of a buffer lies in its piece of memory.
+fn locate(buffer: &Buffer, element: i64) -> Result<std::ops::Range<usize>, Diagnostic> {
+    let place = usize::try_from(element).ok().filter(|&place| place < buffer.len());
+    let Some(place) = place else {
+        return Err(fault(format!("element {element} of a buffer of {} elements", buffer.len())));
+    };
+    let start = buffer.start + place * buffer.dtype.size();
+    Ok(start..start + buffer.dtype.size())
 }

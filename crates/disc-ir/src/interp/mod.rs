@@ -83,10 +83,13 @@ pub fn run_with(
     weights: &dyn Fn(&str) -> Option<Tensor>,
     limits: Limits,
 ) -> Result<Vec<Tensor>, Diagnostic> {
-    let Some(function) = module.function(entry) else {
+    run_entry(&mut Machine::new(module, weights, limits), entry, inputs)
+}
+
+fn run_entry(machine: &mut Machine<'_>, entry: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic> {
+    let Some(function) = machine.module.function(entry) else {
         return Err(Diagnostic::new(Code::E0103, format!("there is no function @{entry}")));
     };
-    let mut machine = Machine::new(module, weights, limits);
     match function.kind {
         FunctionKind::Func => {
             let values = inputs.iter().map(|tensor| Val::Tensor(Rc::new(tensor.clone()))).collect();

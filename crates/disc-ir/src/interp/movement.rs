@@ -36,8 +36,13 @@ pub(super) fn constant(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
 
 pub(super) fn weight(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let name = call.symbol("name")?;
-    let constant = machine.module.weight(name).and_then(|weight| weight.data.as_ref());
-    let given = constant.map(|data| Tensor::from_literal(data, call.shape())).or_else(|| (machine.weights)(name));
+    let declared = machine.module.weight(name);
+    let constant = declared.and_then(|weight| weight.data.as_ref());
+    let given = match (constant, declared.and_then(|weight| weight.prepared)) {
+        (Some(data), _) => Some(Tensor::from_literal(data, call.shape())),
+        (None, Some(result)) => machine.prepared(result)?,
+        (None, None) => (machine.weights)(name),
+    };
     let Some(tensor) = given else {
         return Err(call.failure(Code::E0601, format!("no value is given for weight @{name}")));
     };

@@ -137,6 +137,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
 
         K::Alloc => Op(host::alloc),
         K::AllocOutput => Op(host::alloc_output),
+        K::Arena => Op(host::arena),
         K::Launch => Op(host::launch),
     }
 }

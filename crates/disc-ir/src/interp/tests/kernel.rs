@@ -60,9 +60,10 @@ kernel @sum(%t: buffer<8xf32>, %y: buffer<2xf32>, %begin: i64, %end: i64) {
 ";
 
 const SUM_HOST: &str = "host @main(%x: buffer<8xf32>) {
-    %t = alloc offset = [0], bytes = [32] : buffer<8xf32>
+    %arena = arena bytes = [32] : buffer<32xu8>
+    %t = alloc %arena, offset = [0], bytes = [32] : (buffer<32xu8>) -> buffer<8xf32>
     %y = alloc_output index = 0 : buffer<2xf32>
-    launch %x, %t, kernel = @square, units = [1], cost = [1], scratch = [32] : (buffer<8xf32>, buffer<8xf32>)
+    launch %x, %t, kernel = @square, units = [1], cost = [1], scratch = [64] : (buffer<8xf32>, buffer<8xf32>)
     launch %t, %y, kernel = @sum, units = [1], cost = [1], scratch = [0] : (buffer<8xf32>, buffer<2xf32>)
     return
 }";
@@ -108,9 +109,58 @@ fn faults_of_kernels_are_found() {
     broken(&affine, "index = 0", "index = 1", five(), "output 0 is never made");
     let sum = format!("{SUM}{SUM_HOST}");
     let eight = || ("8xf32", vec![1.0; 8]);
-    broken(&sum, "scratch = [32]", "scratch = [16]", eight(), "32 bytes of scratch, the launch gives 16");
-    broken(&sum, "bytes = [32]", "bytes = [16]", eight(), "16 bytes at 0");
+    broken(&sum, "scratch = [64]", "scratch = [32]", eight(), "64 bytes of scratch, the launch gives 32");
+    broken(
+        &sum,
+        "offset = [0], bytes = [32]",
+        "offset = [0], bytes = [16]",
+        eight(),
+        "16 bytes for a buffer of f32 with sizes [8]",
+    );
+    broken(&sum, "offset = [0]", "offset = [4]", eight(), "32 bytes at 4 of an arena of 32 bytes");
     broken(&sum, "dense<4>", "dense<5>", eight(), "a view of sizes [4] at element 5 of a buffer of 8 elements");
+}
+
+/// At the buffer stage groups work on memory; `%b` lies where `%a` was, after its last use.
+const BUFFERS: &str = "host @main(%x: buffer<[N]xf32>) {
+    %arena = arena bytes = [4*N] : buffer<[4*N]xu8>
+    %a = alloc %arena, offset = [0], bytes = [4*N] : (buffer<[4*N]xu8>) -> buffer<[N]xf32>
+    fusion %x, %a, kind = loop : (buffer<[N]xf32>, buffer<[N]xf32>) -> () body(%p: tensor<[N]xf32>) {
+        %d = add %p, %p : tensor<[N]xf32>
+        return %d : tensor<[N]xf32>
+    }
+    %y = alloc_output index = 0 : buffer<[N]xf32>
+    fusion %a, %y, kind = loop : (buffer<[N]xf32>, buffer<[N]xf32>) -> () body(%q: tensor<[N]xf32>) {
+        %e = multiply %q, %q : tensor<[N]xf32>
+        return %e : tensor<[N]xf32>
+    }
+    return
+}";
+
+#[test]
+fn groups_read_and_write_buffers() {
+    program("buffers", BUFFERS.into(), &[("2xf32", vec![1.0, 3.0])], &[("2xf32", vec![4.0, 36.0])]).check();
+    program("buffers", BUFFERS.into(), &[("0xf32", vec![])], &[("0xf32", vec![])]).check();
+}
+
+#[test]
+fn values_that_share_memory_at_the_same_time_are_found() {
+    let other = "%b = alloc %arena, offset = [0], bytes = [4*N] : (buffer<[4*N]xu8>) -> buffer<[N]xf32>
+    fusion %x, %b, kind = loop : (buffer<[N]xf32>, buffer<[N]xf32>) -> () body(%r: tensor<[N]xf32>) { return %r : tensor<[N]xf32> }
+    %y = alloc_output";
+    broken(BUFFERS, "%y = alloc_output", other, ("2xf32", vec![1.0, 3.0]), "another value was written there");
+}
+
+#[test]
+fn prepared_weights_are_results_of_prepare() {
+    let text = "weight @w : tensor<2xf32>\nweight @w2 = prepared 0 : tensor<2xf32>\n\
+        func @prepare() -> tensor<2xf32> {\n%w = weight @w : tensor<2xf32>\n%d = add %w, %w : tensor<2xf32>\nreturn %d : tensor<2xf32>\n}\n\
+        func @main() -> tensor<2xf32> {\n%w = weight @w2 : tensor<2xf32>\nreturn %w : tensor<2xf32>\n}";
+    let weights = |name: &str| (name == "w").then(|| Tensor::from_slice(&[2], &[1f32, 2.0]).unwrap());
+    let found = run_with(&module(text), "main", &[], &weights, Limits::default()).unwrap();
+    assert_eq!(found[0].to_f64s(), [2.0, 4.0]);
+    let circle = text.replace("weight @w : tensor<2xf32>\n%d", "weight @w2 : tensor<2xf32>\n%d");
+    assert_eq!(run_with(&module(&circle), "main", &[], &weights, Limits::default()).unwrap_err().code, Code::E0601);
 }
 
 #[test]
