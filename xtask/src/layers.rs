@@ -17,13 +17,14 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-abi", &[]),
     layer("disc-ir", &[]),
     layer("disc-passes", &["disc-ir"]),
+    layer("disc-filetests", &["disc-ir", "disc-passes"]),
     layer("disc-codegen", &["disc-passes", "disc-ir", "disc-abi"]),
     layer("disc-llvm", &["disc-codegen", "disc-ir", "disc-abi"]),
     // Never disc-ir: a server that runs packages builds this crate alone.
     layer("disc-ral", &["disc-abi"]),
     layer("disc-simt", &["disc-ir", "disc-abi", "disc-ral"]),
     layer("disc", &["disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
-    layer("disc-cli", &["disc", "disc-ir"]),
+    layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests"]),
     // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
     layer("disc-python", &["disc", "disc-cli"]),
     layer("xtask", &["disc-ir", "disc-passes", "disc-codegen"]),

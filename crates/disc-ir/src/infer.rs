@@ -152,17 +152,18 @@ impl<'a> InferCx<'a> {
     /// Two shapes must be equal by the facts; `a` and `b` are what messages call them.
     pub fn equal_shapes(&self, number: u32, a: (&str, &[Dim]), b: (&str, &[Dim])) -> Result<(), Diagnostic> {
         if a.1.len() != b.1.len() {
-            let message = format!("`{}` has rank {}, `{}` has rank {}", a.0, a.1.len(), b.0, b.1.len());
+            let message = format!("{} has rank {}, {} has rank {}", named(a.0), a.1.len(), named(b.0), b.1.len());
             return Err(self.error(Code::E0207, number, message));
         }
         a.1.iter().zip(b.1).enumerate().try_for_each(|(i, (x, y))| {
-            self.equal(number, x, y, || format!("dimension {i} of `{}` and of `{}` differ", a.0, b.0))
+            self.equal(number, x, y, || format!("dimension {i} of {} and of {} differ", named(a.0), named(b.0)))
         })
     }
 
     /// Two types must be equal by the facts.
     pub fn equal_types(&self, number: u32, a: (&str, &Type), b: (&str, &Type)) -> Result<(), Diagnostic> {
-        let mismatch = || self.error(Code::E0204, number, format!("`{}` has type {}, `{}` has type {}", a.0, a.1, b.0, b.1));
+        let mismatch =
+            || self.error(Code::E0204, number, format!("{} has type {}, {} has type {}", named(a.0), a.1, named(b.0), b.1));
         match (a.1, b.1) {
             (Type::Tensor(x), Type::Tensor(y)) | (Type::Buffer { tensor: x, .. }, Type::Buffer { tensor: y, .. }) => {
                 if x.dtype != y.dtype {
@@ -180,6 +181,11 @@ impl<'a> InferCx<'a> {
         let last = self.def.operands.len() - 1;
         self.def.operands[index.min(last)].name
     }
+}
+
+/// A name in backticks; a description as it is.
+fn named(what: &str) -> String {
+    if what.contains([' ', '`']) { what.to_owned() } else { format!("`{what}`") }
 }
 
 /// The result types of an op: checks everything that its declaration says, then asks its result-type function.

@@ -57,6 +57,16 @@ fn a_region_of_two_ops_is_found() {
 }
 
 #[test]
+fn constant_c1_the_literal_has_another_element_type() {
+    let mut module = parse("func @f() { %c = constant dense<1> : tensor<i32> return }").unwrap();
+    let function = &mut module.functions[0];
+    let constant = function.insts(function.body)[0];
+    function.inst_mut(constant).attrs[0] = Some(disc_ir::Literal::splat_i64(disc_ir::DType::I64, 1).into());
+    let error = &verify(&module, Stage::Tensor).unwrap_err()[0];
+    assert_eq!((error.code, error.message.starts_with("(C1)")), (Code::E0204, true));
+}
+
+#[test]
 fn results_that_belong_to_another_op_are_found() {
     assert_eq!(
         codes(|f, insts| {

@@ -15,6 +15,8 @@ const BOOL: DTypeClass = DTypeClass::BOOL;
 
 op! {
     /// Ends a block and gives its results.
+    ///
+    /// (C1) The values have the result types of the function; those of a region are checked by its op.
     Return = "return"(values: many(ANY)) -> () traits [Terminator] stages Stages::Both, infer nothing;
 }
 

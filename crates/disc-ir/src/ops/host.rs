@@ -41,6 +41,8 @@ op! {
 op! {
     /// Runs a kernel over `units` work units. `cost` estimates the nanoseconds of the whole launch on one thread; each task gets `scratch`
     /// bytes. The kernel's parameters are the operands, in order, then the range of units.
+    ///
+    /// (C1) The module has a kernel of this name, with parameters of these types.
     Launch = "launch"(arguments: many(ANY)) {
             kernel: required(AttrKind::Symbol), units: required(AttrKind::Dim), cost: required(AttrKind::Dim), scratch: required(AttrKind::Dim)
         } -> () traits [Writes] stages HOST, infer nothing;

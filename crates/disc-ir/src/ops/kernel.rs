@@ -91,6 +91,8 @@ op! {
 
 op! {
     /// Combines all lanes into a scalar, pairwise: the lower half with the upper half, until one is left.
+    ///
+    /// (C1) The operand is a vector.
     ReduceLanes = "reduce_lanes"(operand: one(ANY)) { applies: required(AttrKind::Enum(LANE_REDUCERS)) } -> (result: one(ANY))
         traits [Pure] stages Stages::Kernel, infer reduce_lanes;
 }
@@ -105,11 +107,17 @@ op! {
 
 op! {
     /// Hints that elements from `index` on will be read soon. `locality` 3 is the nearest cache, 0 the farthest.
-    Prefetch = "prefetch"(buffer: one(ANY), index: one(INDEX)) { locality: optional(AttrKind::Int) } -> () traits [Writes] stages Stages::Kernel, infer nothing;
+    ///
+    /// (C1) The operands are a buffer and a scalar.
+    Prefetch = "prefetch"(buffer: one(ANY), index: one(INDEX)) { locality: optional(AttrKind::Int) } -> () traits [Writes] stages Stages::Kernel, infer prefetch;
 }
 
-fn nothing(_: &InferCx<'_>) -> Inferred {
-    Ok(Vec::new())
+fn prefetch(cx: &InferCx<'_>) -> Inferred {
+    element_of_buffer(cx)?;
+    match lanes(cx, 1)? {
+        1 => Ok(Vec::new()),
+        count => Err(cx.error(Code::E0204, 1, format!("`index` has {count} lanes, expected a scalar"))),
+    }
 }
 
 fn declared_vector(cx: &InferCx<'_>) -> Result<(u32, DType), Diagnostic> {
@@ -206,6 +214,7 @@ fn extract_lane(cx: &InferCx<'_>) -> Inferred {
 }
 
 fn reduce_lanes(cx: &InferCx<'_>) -> Inferred {
+    lanes(cx, 0)?;
     Ok(vec![Type::scalar(cx.ty(0).dtype())])
 }
 

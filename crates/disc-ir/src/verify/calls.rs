@@ -112,7 +112,8 @@ fn check_call(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
     }
     for (i, (stated, result)) in results.iter().zip(&callee.results).enumerate() {
         if !matching.admits(result, stated, &cx.solver) {
-            let message = format!("(C1) result {i} is stated as {stated}, that of @{} is {result}", callee.name);
+            let message =
+                format!("(C1) result {i} is stated as {stated}, that of @{} is {}", callee.name, matching.apply(result));
             return Err(Diagnostic::new(Code::E0205, message));
         }
     }

@@ -1,7 +1,8 @@
 //! Which dims of a callee stand for which sizes of a call.
 use crate::{
     dim::{Dim, DimView, Solver, Symbol},
-    types::Type,
+    infer::same_by_facts,
+    types::{TensorType, Type},
 };
 use std::collections::{BTreeSet, HashMap};
 
@@ -51,22 +52,19 @@ impl Matching {
         dim.substitute(&|symbol| self.sizes.get(symbol).cloned())
     }
 
+    /// The callee's type in the caller's sizes.
+    pub(super) fn apply(&self, ty: &Type) -> Type {
+        let apply = |tensor: &TensorType| TensorType::new(tensor.dims.iter().map(|dim| self.substitute(dim)), tensor.dtype);
+        match ty {
+            Type::Tensor(tensor) => Type::Tensor(apply(tensor)),
+            Type::Buffer { tensor, space } => Type::Buffer { tensor: apply(tensor), space: *space },
+            Type::Vector { .. } => ty.clone(),
+        }
+    }
+
     /// Whether the callee's type is the caller's.
     pub(super) fn admits(&self, callee: &Type, caller: &Type, solver: &Solver) -> bool {
-        let space = |ty: &Type| match ty {
-            Type::Buffer { space, .. } => Some(*space),
-            Type::Tensor(_) | Type::Vector { .. } => None,
-        };
-        match (callee.shaped(), caller.shaped()) {
-            (Some(a), Some(b)) => {
-                std::mem::discriminant(callee) == std::mem::discriminant(caller)
-                    && space(callee) == space(caller)
-                    && a.dtype == b.dtype
-                    && a.rank() == b.rank()
-                    && a.dims.iter().zip(&b.dims).all(|(x, y)| solver.equal(&self.substitute(x), y))
-            }
-            _ => callee == caller,
-        }
+        same_by_facts(solver, &self.apply(callee), caller)
     }
 }
 

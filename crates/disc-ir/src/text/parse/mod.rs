@@ -162,6 +162,10 @@ impl<'s> Parser<'s> {
         }
         self.cursor.expect(":", "before the type of the weight")?;
         let ty = types::tensor(&mut self.cursor, &mut self.fresh)?;
+        if let Some(dim) = ty.dims.iter().find(|dim| dim.as_const().is_none()) {
+            let message = format!("the weight has the size [{dim}]; sizes of weights are constant");
+            return Err(error(Code::E0209, place, message));
+        }
         let data = extent.map(|extent| self.literal(extent, ty.dtype, ty.static_dims().as_deref())).transpose()?;
         self.module.weights.push(Weight { name, ty, data, prepared });
         Ok(())

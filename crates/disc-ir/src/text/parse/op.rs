@@ -53,6 +53,11 @@ impl<'s> Parser<'s> {
         span(start, start + code.trim_end().len())
     }
 
+    /// Whether a line ended since `word`.
+    fn is_on_a_new_line(&self, word: Word<'_>) -> bool {
+        self.cursor.source[word.span.end as usize..self.cursor.pos].contains('\n')
+    }
+
     /// `%a, %b =`, or MLIR's `%a:2 =`.
     fn result_names(&mut self) -> Parsed<Vec<Name>> {
         const MOST: i64 = 1024;
@@ -139,6 +144,8 @@ impl<'s> Parser<'s> {
         let mut is_first = true;
         loop {
             match self.cursor.peek() {
+                // Not the results of the next op.
+                Some(b'%') if is_first && head.operands.is_empty() && self.is_on_a_new_line(head.name) => return Ok(()),
                 Some(b'%') => {
                     let operand = self.operand(body)?;
                     head.operands.push(operand);

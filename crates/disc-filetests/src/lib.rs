@@ -1,0 +1,15 @@
+//! The harness of `filetests/`: text in, text (or errors, or values) out.
+//!
+//! A test file is IR text with comments that say what to do and what comes out; `filetests/README.md` describes them. The harness computes how
+//! the file should read; the test passes if it reads so, and `DISC_BLESS=1` rewrites it.
+//!
+//! Not here: the compiler. What needs passes or generated code comes in through [`Hooks`], so that this crate builds without LLVM.
+mod annotations;
+mod file;
+mod kinds;
+mod outputs;
+mod trial;
+
+pub use file::TestFile;
+pub use kinds::{Hooks, Passes};
+pub use trial::{corpus, run};

@@ -1,0 +1,73 @@
+//! Running files: one test per file, with a diff and a command line when it fails.
+use crate::{
+    file::TestFile,
+    kinds::{self, Hooks, Outcome},
+};
+use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
+use similar::TextDiff;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Every test file below `root`, with its name there; sorted.
+pub fn corpus(root: &Path) -> Vec<(String, PathBuf)> {
+    let mut folders = vec![root.to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "disc") {
+                let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+                files.push((name, path));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Runs the files below `root` as the arguments of the process ask.
+pub fn run(root: &Path, hooks: Hooks) -> Conclusion {
+    let arguments = Arguments::from_args();
+    let trials = corpus(root).into_iter().map(|(name, path)| trial(name, path, hooks)).collect();
+    libtest_mimic::run(&arguments, trials)
+}
+
+fn trial(name: String, path: PathBuf, hooks: Hooks) -> Trial {
+    let needs_passes = fs::read_to_string(&path).is_ok_and(|source| {
+        source.lines().any(|line| ["pass=", "pipeline="].iter().any(|kind| line.starts_with(&format!("//@ test {kind}"))))
+    });
+    let is_skipped = needs_passes && hooks.passes.is_none();
+    Trial::test(name.clone(), move || check(name, path, hooks).map_err(Failed::from)).with_ignored_flag(is_skipped)
+}
+
+fn check(name: String, path: PathBuf, hooks: Hooks) -> Result<(), String> {
+    let source = fs::read_to_string(&path).map_err(|e| format!("cannot be read: {e}"))?;
+    let mut file = TestFile::new(name, path, source)?;
+    let is_blessing = std::env::var_os("DISC_BLESS").is_some_and(|value| value == "1");
+    for command in file.commands.clone() {
+        match kinds::run(&file, &command, hooks)? {
+            Outcome::Skipped => {}
+            Outcome::Reads(text) if text == file.source => {}
+            Outcome::Reads(text) if is_blessing => {
+                fs::write(&file.path, &text).map_err(|e| format!("cannot be written: {e}"))?;
+                file.source = text;
+            }
+            Outcome::Reads(text) => return Err(difference(&file, &text, &kinds::reproduce(&file, &command))),
+        }
+    }
+    Ok(())
+}
+
+fn difference(file: &TestFile, text: &str, command: &str) -> String {
+    let path = format!("filetests/{}", file.name);
+    let diff = TextDiff::from_lines(&*file.source, text);
+    let diff = diff.unified_diff().context_radius(3).header(&path, "what it should be").to_string();
+    format!(
+        "{diff}\nto see it:    {command}\nto accept it: DISC_BLESS=1 cargo test -p disc-filetests --test filetests -- {}",
+        file.name
+    )
+}
