@@ -5,16 +5,19 @@
 //! - no file is written (descriptors only), and no type of LLVM is in the public interface;
 //! - every failure is an [`Error`], a fatal error of LLVM included, and the next call works;
 //! - any thread may call anything here.
+mod compile;
+mod emit;
 mod error;
-#[cfg_attr(not(test), expect(dead_code, reason = "the lowering of kernels marks its functions"))]
 mod function;
 mod link;
+mod lower;
 mod machine;
 mod support;
 mod target;
 
 pub mod text;
 
+pub use compile::{Compiled, Options, Timings, assembly, compile, llvm_ir};
 pub use error::Error;
 pub use link::link;
 pub use machine::{Codegen, Object, Passes};

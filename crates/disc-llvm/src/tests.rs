@@ -4,6 +4,7 @@ mod levels;
 mod library;
 mod library_calls;
 mod linking;
+mod lower;
 
 use crate::{Codegen, Error, Object, Passes, text};
 use disc_codegen::target::Target;

@@ -1,0 +1,156 @@
+//! From a program of kernels to one shared object: modules of a few kernels each, compiled by several threads, and one link.
+//!
+//! Kernels have explicit vectors and loops: they get no passes of LLVM, and code generation at O1.
+use crate::{
+    Error,
+    emit::Emit,
+    link::link,
+    lower::lower,
+    machine::{Codegen, Machine, Object, in_context},
+};
+use disc_codegen::target::Target;
+use disc_ir::{Function, FunctionKind, Module};
+use inkwell::GlobalVisibility;
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Functions of one LLVM module: below 10 the fixed costs of a module show, above 50 threads wait for the last one.
+const BATCH: usize = 25;
+/// LLVM recurses over large functions.
+const STACK: usize = 16 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many modules are compiled at once.
+    pub threads: usize,
+    /// Kernels are exported by name, for programs that call them without a host program.
+    pub export_kernels: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { threads: std::thread::available_parallelism().map_or(1, usize::from), export_kernels: false }
+    }
+}
+
+/// Time spent, summed over the threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Kernel IR to LLVM IR.
+    pub lower: Duration,
+    /// LLVM IR to machine code.
+    pub codegen: Duration,
+    pub link: Duration,
+    /// LLVM modules.
+    pub modules: usize,
+}
+
+/// A program as a shared object.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    pub bytes: Vec<u8>,
+    pub timings: Timings,
+}
+
+/// Compiles the kernels and routines of `program`.
+pub fn compile(program: &Module, target: &Target, options: &Options) -> Result<Compiled, Error> {
+    let functions: Vec<&Function> = program.functions.iter().filter(|f| is_kernel_code(f)).collect();
+    let batches: Vec<&[&Function]> = functions.chunks(BATCH).collect();
+    let objects = in_parallel(batches.len(), options.threads, |i| object(program, batches[i], target, options))?;
+    let mut timings = Timings { modules: objects.len(), ..Timings::default() };
+    let mut linked = Vec::with_capacity(objects.len());
+    for (object, lower, codegen) in objects {
+        timings.lower += lower;
+        timings.codegen += codegen;
+        linked.push(object);
+    }
+    let start = Instant::now();
+    let bytes = link(target, &linked)?;
+    timings.link = start.elapsed();
+    tracing::debug!(?timings, bytes = bytes.len(), "compiled kernels");
+    Ok(Compiled { bytes, timings })
+}
+
+/// The assembly of the kernels and routines of `program`, for dumps and for tests that look at instructions.
+pub fn assembly(program: &Module, target: &Target) -> Result<String, Error> {
+    in_context(|context| {
+        let machine = Machine::new(target, Codegen::Less)?;
+        let module = context.create_module("kernels");
+        machine.prepare(&module);
+        let emit = Emit::new(context, module, target.clone());
+        program.functions.iter().filter(|f| is_kernel_code(f)).try_for_each(|f| lower(&emit, program, f))?;
+        machine.assembly(emit.module)
+    })
+}
+
+/// The LLVM IR of the kernels and routines of `program`, for dumps.
+pub fn llvm_ir(program: &Module, target: &Target) -> Result<String, Error> {
+    in_context(|context| {
+        let machine = Machine::new(target, Codegen::Less)?;
+        let module = context.create_module("kernels");
+        machine.prepare(&module);
+        let emit = Emit::new(context, module, target.clone());
+        program.functions.iter().filter(|f| is_kernel_code(f)).try_for_each(|f| lower(&emit, program, f))?;
+        Ok(emit.module.print_to_string().to_string())
+    })
+}
+
+fn is_kernel_code(function: &Function) -> bool {
+    match function.kind {
+        FunctionKind::Kernel | FunctionKind::Routine => true,
+        FunctionKind::Func | FunctionKind::Host => false,
+    }
+}
+
+/// One batch as an object, and the times of its two halves.
+fn object(
+    program: &Module,
+    functions: &[&Function],
+    target: &Target,
+    options: &Options,
+) -> Result<(Object, Duration, Duration), Error> {
+    in_context(|context| {
+        let start = Instant::now();
+        let machine = Machine::new(target, Codegen::Less)?;
+        let module = context.create_module("kernels");
+        machine.prepare(&module);
+        let emit = Emit::new(context, module, target.clone());
+        functions.iter().try_for_each(|function| lower(&emit, program, function))?;
+        if options.export_kernels {
+            let kernels = functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
+            let lowered = kernels.filter_map(|f| emit.module.get_function(&f.name));
+            lowered.for_each(|f| f.as_global_value().set_visibility(GlobalVisibility::Default));
+        }
+        let lowered = start.elapsed();
+        let object = machine.object(emit.module)?;
+        Ok((object, lowered, start.elapsed() - lowered))
+    })
+}
+
+/// Runs `job` for every number below `count` on up to `threads` threads; the results in order, or the first error in order.
+fn in_parallel<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> Result<T, Error> + Sync) -> Result<Vec<T>, Error> {
+    let next = AtomicUsize::new(0);
+    let done: Vec<Mutex<Option<Result<T, Error>>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let work = || {
+        while let i = next.fetch_add(1, Ordering::Relaxed)
+            && i < count
+        {
+            let result = job(i);
+            *done[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        }
+    };
+    std::thread::scope(|scope| -> Result<(), Error> {
+        for number in 0..threads.clamp(1, count.max(1)) {
+            let named = std::thread::Builder::new().name(format!("disc-llvm-{number}")).stack_size(STACK);
+            named.spawn_scoped(scope, work)?;
+        }
+        Ok(())
+    })?;
+    let results = done.into_iter().map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    results.map(|result| result.expect("every number was taken by a thread, which a panic would have ended")).collect()
+}

@@ -1,0 +1,138 @@
+//! Conversion between element types.
+//!
+//! Rounding is to nearest even from the exact value, also where LLVM would call a library: f16 without F16C, f64 to f16 and bf16. A float
+//! saturates to an integer, NaN becomes 0, integers wrap, and a number is true where it is not 0.
+use crate::emit::{Emit, Emitted, Val, int_bits, lanes_of};
+use disc_ir::DType;
+use inkwell::{FloatPredicate, IntPredicate, values::InstructionOpcode};
+
+impl<'c> Emit<'c> {
+    pub(crate) fn convert(&self, x: Val<'c>, from: DType, to: DType) -> Emitted<'c> {
+        let lanes = lanes_of(x);
+        match (from, to) {
+            _ if from == to => Ok(x),
+            (DType::F16 | DType::BF16, _) => self.convert(self.widen_half(x, from)?, DType::F32, to),
+            (_, DType::I1) => self.is_nonzero(x, from),
+            (DType::F64, DType::F16 | DType::BF16) => self.narrow_half(self.round_to_odd(x)?, to),
+            (DType::F32, DType::F16 | DType::BF16) => self.narrow_half(x, to),
+            (_, DType::F16 | DType::BF16) if from.bits() <= 16 => self.narrow_half(self.convert(x, from, DType::F32)?, to),
+            (_, DType::F16 | DType::BF16) => self.convert(self.convert(x, from, DType::F64)?, DType::F64, to),
+            (DType::F32, DType::F64) => self.cast(InstructionOpcode::FPExt, x, self.ty(to, lanes)),
+            (DType::F64, DType::F32) => self.cast(InstructionOpcode::FPTrunc, x, self.ty(to, lanes)),
+            (DType::F32 | DType::F64, _) => self.float_to_int(x, to),
+            (_, DType::F32 | DType::F64) => {
+                let opcode = if from.is_signed_integer() { InstructionOpcode::SIToFP } else { InstructionOpcode::UIToFP };
+                self.cast(opcode, x, self.ty(to, lanes))
+            }
+            _ => self.resize(x, to.bits(), from.is_signed_integer()),
+        }
+    }
+
+    fn is_nonzero(&self, x: Val<'c>, from: DType) -> Emitted<'c> {
+        let lanes = lanes_of(x);
+        match from {
+            // NaN is not 0.
+            DType::F32 | DType::F64 => self.fcmp(FloatPredicate::UNE, x, self.const_float(from, lanes, 0.0)),
+            _ => self.icmp(IntPredicate::NE, x, self.const_int(int_bits(x), lanes, 0)),
+        }
+    }
+
+    fn float_to_int(&self, x: Val<'c>, to: DType) -> Emitted<'c> {
+        let name = if to.is_signed_integer() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
+        let types = [self.ty(to, lanes_of(x)), x.get_type()];
+        Ok(self.call_intrinsic(name, &types, &[x])?.try_as_basic_value().expect_basic("a conversion has a value"))
+    }
+
+    /// f16 or bf16 as f32, which is exact.
+    pub(crate) fn widen_half(&self, bits: Val<'c>, from: DType) -> Emitted<'c> {
+        let lanes = lanes_of(bits);
+        let f32t = self.ty(DType::F32, lanes);
+        if from == DType::F16 && self.target.has_f16c() {
+            return self.cast(InstructionOpcode::FPExt, self.bitcast(bits, self.half_ty(lanes))?, f32t);
+        }
+        let wide = self.resize(bits, 32, false)?;
+        if from == DType::BF16 {
+            return self.bitcast(self.shift(InstructionOpcode::Shl, wide, 16)?, f32t);
+        }
+        // The exponent's bias is corrected by a product, which is exact and brings denormals into place.
+        let c = |value: i64| self.const_int(32, lanes, value);
+        let magnitude = self.shift(InstructionOpcode::Shl, self.and(wide, c(0x7fff))?, 13)?;
+        let scale = self.const_float(DType::F32, lanes, f64::from(2.0_f32.powi(112)));
+        let scaled = self.binary(InstructionOpcode::FMul, self.bitcast(magnitude, f32t)?, scale)?;
+        let special = self.fcmp(FloatPredicate::OGE, scaled, self.const_float(DType::F32, lanes, 65536.0))?;
+        let scaled = self.bitcast(scaled, self.int_ty(32, lanes))?;
+        let scaled = self.select(special, self.or(scaled, c(0x7f80_0000))?, scaled)?;
+        let sign = self.shift(InstructionOpcode::Shl, self.and(wide, c(0x8000))?, 16)?;
+        self.bitcast(self.or(scaled, sign)?, f32t)
+    }
+
+    /// f32 as f16 or bf16, to nearest even.
+    pub(crate) fn narrow_half(&self, x: Val<'c>, to: DType) -> Emitted<'c> {
+        let lanes = lanes_of(x);
+        if to == DType::F16 && self.target.has_f16c() {
+            let half = self.cast(InstructionOpcode::FPTrunc, x, self.half_ty(lanes))?;
+            return self.bitcast(half, self.int_ty(16, lanes));
+        }
+        let bits = self.bitcast(x, self.int_ty(32, lanes))?;
+        let wide = if to == DType::F16 { self.round_to_f16(bits)? } else { self.round_to_bf16(x, bits)? };
+        self.resize(wide, 16, false)
+    }
+
+    fn round_to_bf16(&self, x: Val<'c>, bits: Val<'c>) -> Emitted<'c> {
+        let lanes = lanes_of(x);
+        let c = |value: i64| self.const_int(32, lanes, value);
+        let high = self.shift(InstructionOpcode::LShr, bits, 16)?;
+        let is_odd = self.and(high, c(1))?;
+        let rounded = self.add(self.add(bits, c(0x7fff))?, is_odd)?;
+        let rounded = self.shift(InstructionOpcode::LShr, rounded, 16)?;
+        // A NaN must not round to infinity.
+        let is_nan = self.fcmp(FloatPredicate::UNO, x, x)?;
+        self.select(is_nan, self.or(high, c(0x40))?, rounded)
+    }
+
+    /// The bits of an f32 as those of an f16 in the low half of 32.
+    fn round_to_f16(&self, bits: Val<'c>) -> Emitted<'c> {
+        let lanes = lanes_of(bits);
+        let c = |value: i64| self.const_int(32, lanes, value);
+        let magnitude = self.and(bits, c(0x7fff_ffff))?;
+        let sign = self.shift(InstructionOpcode::LShr, self.xor(bits, magnitude)?, 16)?;
+        // Normal: the bias is corrected, and half a unit less one is added, or half a unit where the result would be odd.
+        let is_odd = self.and(self.shift(InstructionOpcode::LShr, magnitude, 13)?, c(1))?;
+        let normal = self.add(self.add(magnitude, c(((15 - 127) << 23) + 0xfff))?, is_odd)?;
+        let normal = self.shift(InstructionOpcode::LShr, normal, 13)?;
+        // Denormal: adding a number whose last place is that of f16's denormals rounds to it.
+        let magic = 126_i64 << 23;
+        let f32t = self.ty(DType::F32, lanes);
+        let sum =
+            self.binary(InstructionOpcode::FAdd, self.bitcast(magnitude, f32t)?, self.const_float(DType::F32, lanes, 0.5))?;
+        let denormal = self.sub(self.bitcast(sum, self.int_ty(32, lanes))?, c(magic))?;
+        let is_denormal = self.icmp(IntPredicate::ULT, magnitude, c(113 << 23))?;
+        let finite = self.select(is_denormal, denormal, normal)?;
+        let is_nan = self.icmp(IntPredicate::UGT, magnitude, c(255 << 23))?;
+        let special = self.select(is_nan, c(0x7e00), c(0x7c00))?;
+        let is_special = self.icmp(IntPredicate::UGE, magnitude, c((127 + 16) << 23))?;
+        self.or(self.select(is_special, special, finite)?, sign)
+    }
+
+    /// f64 as f32 such that rounding that further gives what rounding the f64 at once would: an inexact result is odd.
+    fn round_to_odd(&self, x: Val<'c>) -> Emitted<'c> {
+        let lanes = lanes_of(x);
+        let (f32t, i32t) = (self.ty(DType::F32, lanes), self.int_ty(32, lanes));
+        let near = self.cast(InstructionOpcode::FPTrunc, x, f32t)?;
+        let back = self.cast(InstructionOpcode::FPExt, near, x.get_type())?;
+        let (size, back_size) = (self.intrinsic("llvm.fabs", &[x])?, self.intrinsic("llvm.fabs", &[back])?);
+        let above = self.fcmp(FloatPredicate::OGT, back_size, size)?;
+        let below = self.fcmp(FloatPredicate::OLT, back_size, size)?;
+        let bits = self.bitcast(near, i32t)?;
+        let c = |value: i64| self.const_int(32, lanes, value);
+        let is_even = self.icmp(IntPredicate::EQ, self.and(bits, c(1))?, c(0))?;
+        let step = self.select(above, c(-1), self.select(below, c(1), c(0))?)?;
+        let step = self.select(is_even, step, c(0))?;
+        self.bitcast(self.add(bits, step)?, f32t)
+    }
+
+    fn half_ty(&self, lanes: u32) -> inkwell::types::BasicTypeEnum<'c> {
+        let half = self.context.f16_type();
+        if lanes == 1 { half.into() } else { half.vec_type(lanes).into() }
+    }
+}

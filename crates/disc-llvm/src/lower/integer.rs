@@ -1,0 +1,101 @@
+//! Integer arithmetic that no operand makes trap, and shifts that every amount defines.
+use crate::emit::{Emit, Emitted, Val, int_bits, lanes_of};
+use inkwell::{IntPredicate, values::InstructionOpcode};
+
+impl<'c> Emit<'c> {
+    /// `x / 0 = 0`, `MIN / -1 = MIN`.
+    pub(crate) fn int_divide(&self, a: Val<'c>, b: Val<'c>, signed: bool) -> Emitted<'c> {
+        let (bits, lanes) = (int_bits(a), lanes_of(a));
+        let opcode = if signed { InstructionOpcode::SDiv } else { InstructionOpcode::UDiv };
+        if self.divides_safely(b) {
+            return self.binary(opcode, a, b);
+        }
+        let (zero, safe) = (self.const_int(bits, lanes, 0), self.safe_divisor(b, signed)?);
+        let mut quotient = self.binary(opcode, a, safe)?;
+        if signed {
+            let is_minus_one = self.icmp(IntPredicate::EQ, b, self.const_int(bits, lanes, -1))?;
+            quotient = self.select(is_minus_one, self.sub(zero, a)?, quotient)?;
+        }
+        self.select(self.icmp(IntPredicate::EQ, b, zero)?, zero, quotient)
+    }
+
+    /// The remainder of the truncated quotient: `x rem 0 = x`, `MIN rem -1 = 0`.
+    pub(crate) fn int_remainder(&self, a: Val<'c>, b: Val<'c>, signed: bool) -> Emitted<'c> {
+        let opcode = if signed { InstructionOpcode::SRem } else { InstructionOpcode::URem };
+        if self.divides_safely(b) {
+            return self.binary(opcode, a, b);
+        }
+        // By the divisor 1 in place of -1, the remainder is 0, as it should be.
+        let rest = self.binary(opcode, a, self.safe_divisor(b, signed)?)?;
+        let is_zero = self.icmp(IntPredicate::EQ, b, self.const_int(int_bits(a), lanes_of(a), 0))?;
+        self.select(is_zero, a, rest)
+    }
+
+    /// Rounds down; 0 for a divisor of 0.
+    pub(crate) fn floor_divide(&self, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
+        let divisor = constant(b);
+        if let Some(power) = divisor.filter(|d| *d > 0 && d.count_ones() == 1) {
+            return self.shift(InstructionOpcode::AShr, a, power.trailing_zeros());
+        }
+        let (quotient, below) = (self.int_divide(a, b, true)?, self.rounds_up(a, b)?);
+        let below = self.resize(below, int_bits(a), true)?;
+        self.add(quotient, below)
+    }
+
+    /// The remainder of [`Emit::floor_divide`], with the sign of the divisor; 0 for a divisor of 0.
+    pub(crate) fn floor_modulo(&self, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
+        let zero = self.const_int(int_bits(a), lanes_of(a), 0);
+        let rest = self.int_remainder(a, b, true)?;
+        let rest = self.select(self.rounds_up(a, b)?, self.add(rest, b)?, rest)?;
+        self.select(self.icmp(IntPredicate::EQ, b, zero)?, zero, rest)
+    }
+
+    /// Whether the truncated quotient is above the exact one.
+    fn rounds_up(&self, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
+        let zero = self.const_int(int_bits(a), lanes_of(a), 0);
+        let rest = self.int_remainder(a, b, true)?;
+        let inexact = self.icmp(IntPredicate::NE, rest, zero)?;
+        let opposite = self.icmp(IntPredicate::SLT, self.xor(rest, b)?, zero)?;
+        let divides = self.icmp(IntPredicate::NE, b, zero)?;
+        self.and(self.and(inexact, opposite)?, divides)
+    }
+
+    /// A divisor that traps for no dividend: 1 in place of 0, and of -1 where that may overflow.
+    fn safe_divisor(&self, b: Val<'c>, signed: bool) -> Emitted<'c> {
+        let (bits, lanes) = (int_bits(b), lanes_of(b));
+        let one = self.const_int(bits, lanes, 1);
+        // 0 and -1 are the values for which b + 1 is at most 1, unsigned.
+        let unsafe_ = match signed {
+            true => self.icmp(IntPredicate::ULE, self.add(b, one)?, one)?,
+            false => self.icmp(IntPredicate::EQ, b, self.const_int(bits, lanes, 0))?,
+        };
+        self.select(unsafe_, one, b)
+    }
+
+    /// Whether a divisor is a scalar constant other than 0 and -1. For constant vectors LLVM folds the guards.
+    fn divides_safely(&self, b: Val<'c>) -> bool {
+        constant(b).is_some_and(|value| value != 0 && value != -1)
+    }
+
+    /// 0 for amounts of the width or more, which a negative one is too.
+    pub(crate) fn shift_logical(&self, opcode: InstructionOpcode, a: Val<'c>, amount: Val<'c>) -> Emitted<'c> {
+        let (bits, lanes) = (int_bits(a), lanes_of(a));
+        let shifted = self.binary(opcode, a, self.and(amount, self.const_int(bits, lanes, i64::from(bits) - 1))?)?;
+        let fits = self.icmp(IntPredicate::ULT, amount, self.const_int(bits, lanes, i64::from(bits)))?;
+        self.select(fits, shifted, self.const_int(bits, lanes, 0))
+    }
+
+    /// The sign in every bit for amounts of the width or more, which a negative one is too.
+    pub(crate) fn shift_arithmetic(&self, a: Val<'c>, amount: Val<'c>) -> Emitted<'c> {
+        let most = self.const_int(int_bits(a), lanes_of(a), i64::from(int_bits(a)) - 1);
+        self.binary(InstructionOpcode::AShr, a, self.intrinsic("llvm.umin", &[amount, most])?)
+    }
+}
+
+/// The value of a scalar constant.
+fn constant(value: Val<'_>) -> Option<i64> {
+    match value {
+        Val::IntValue(value) => value.get_sign_extended_constant(),
+        _ => None,
+    }
+}

@@ -1,0 +1,244 @@
+//! Ops of kernels: memory and lanes.
+//!
+//! Accesses are aligned to the element alone, which costs nothing where the address happens to be aligned better. A mask keeps lanes
+//! from memory: they neither read, nor write, nor fault.
+use super::Lowering;
+use crate::{
+    Error,
+    emit::{Emitted, Val, lanes_of},
+};
+use disc_ir::{DType, Dim, Inst, Value};
+use inkwell::{
+    IntPredicate,
+    attributes::{Attribute, AttributeLoc},
+    types::VectorType,
+    values::{BasicValue, CallSiteValue, InstructionValue, PointerValue},
+};
+
+/// Alignment in bytes of each part of a task's memory.
+const SCRATCH_ALIGN: i64 = disc_abi::SCRATCH_ALIGN as i64;
+
+impl<'c> Lowering<'_, 'c> {
+    /// The address (or the addresses, for a vector of indices) of an access.
+    fn address(&mut self, buffer: Value, index: Value) -> Result<Val<'c>, Error> {
+        let dtype = self.function.ty(buffer).dtype();
+        let base = self.value(buffer)?.into_pointer_value();
+        self.emit.element_address(dtype, base, self.value(index)?)
+    }
+
+    pub(super) fn load(&mut self, inst: Inst) -> Result<(), Error> {
+        let operands = self.function.operands(inst);
+        let (dtype, lanes) = self.vector_type(self.function.result(inst))?;
+        let mask = operands.get(2).map(|&m| self.value(m)).transpose()?;
+        let memory = self.emit.memory_ty(dtype, lanes);
+        let value = match (self.address(operands[0], operands[1])?, mask) {
+            (Val::PointerValue(at), None) => {
+                let load = self.emit.builder.build_load(memory, at, "")?;
+                align(load.as_instruction_value().expect("a load is an instruction"), dtype)?;
+                load
+            }
+            (Val::PointerValue(at), Some(mask)) if lanes == 1 => self.load_if(mask, at, dtype)?,
+            (Val::PointerValue(at), Some(mask)) => {
+                let arguments = [at.into(), mask, memory.const_zero()];
+                let call = self.emit.call_intrinsic("llvm.masked.load", &[memory, at.get_type().into()], &arguments)?;
+                self.align_argument(call, 0, dtype);
+                call.try_as_basic_value().expect_basic("a load has a value")
+            }
+            (addresses, mask) => {
+                let mask = mask.unwrap_or_else(|| self.emit.const_int(1, lanes, 1));
+                let arguments = [addresses, mask, memory.const_zero()];
+                let call = self.emit.call_intrinsic("llvm.masked.gather", &[memory, addresses.get_type()], &arguments)?;
+                self.align_argument(call, 0, dtype);
+                call.try_as_basic_value().expect_basic("a load has a value")
+            }
+        };
+        let value = match dtype {
+            DType::I1 => self.emit.icmp(IntPredicate::NE, value, self.emit.const_int(8, lanes, 0))?,
+            _ => value,
+        };
+        self.define(inst, value);
+        Ok(())
+    }
+
+    /// A scalar that is read if `mask` holds, else 0.
+    fn load_if(&mut self, mask: Val<'c>, at: PointerValue<'c>, dtype: DType) -> Emitted<'c> {
+        let memory = self.emit.memory_ty(dtype, 1);
+        let from = self.block()?;
+        let [read, after] = [self.append_block(), self.append_block()];
+        self.emit.builder.build_conditional_branch(mask.into_int_value(), read, after)?;
+        self.emit.builder.position_at_end(read);
+        let load = self.emit.builder.build_load(memory, at, "")?;
+        self.emit.builder.build_unconditional_branch(after)?;
+        self.emit.builder.position_at_end(after);
+        let phi = self.emit.builder.build_phi(memory, "")?;
+        phi.add_incoming(&[(&load, read), (&memory.const_zero(), from)]);
+        Ok(phi.as_basic_value())
+    }
+
+    pub(super) fn store(&mut self, inst: Inst) -> Result<(), Error> {
+        let operands = self.function.operands(inst);
+        let (dtype, lanes) = self.vector_type(operands[2])?;
+        let mask = operands.get(3).map(|&m| self.value(m)).transpose()?;
+        let mut value = self.value(operands[2])?;
+        if dtype == DType::I1 {
+            value = self.emit.resize(value, 8, false)?;
+        }
+        match (self.address(operands[0], operands[1])?, mask) {
+            (Val::PointerValue(at), None) => align(self.emit.builder.build_store(at, value)?, dtype)?,
+            (Val::PointerValue(at), Some(mask)) if lanes == 1 => {
+                let [write, after] = [self.append_block(), self.append_block()];
+                self.emit.builder.build_conditional_branch(mask.into_int_value(), write, after)?;
+                self.emit.builder.position_at_end(write);
+                self.emit.builder.build_store(at, value)?;
+                self.emit.builder.build_unconditional_branch(after)?;
+                self.emit.builder.position_at_end(after);
+            }
+            (Val::PointerValue(at), Some(mask)) => {
+                let types = [value.get_type(), at.get_type().into()];
+                let call = self.emit.call_intrinsic("llvm.masked.store", &types, &[value, at.into(), mask])?;
+                self.align_argument(call, 1, dtype);
+            }
+            (addresses, mask) => {
+                let mask = mask.unwrap_or_else(|| self.emit.const_int(1, lanes, 1));
+                let types = [value.get_type(), addresses.get_type()];
+                let call = self.emit.call_intrinsic("llvm.masked.scatter", &types, &[value, addresses, mask])?;
+                self.align_argument(call, 1, dtype);
+            }
+        }
+        Ok(())
+    }
+
+    /// States the alignment of a masked access: an attribute of its address.
+    fn align_argument(&self, call: CallSiteValue<'c>, argument: u32, dtype: DType) {
+        let kind = Attribute::get_named_enum_kind_id("align");
+        let attribute = self.emit.context.create_enum_attribute(kind, dtype.size() as u64);
+        call.add_attribute(AttributeLoc::Param(argument), attribute);
+    }
+
+    pub(super) fn view(&mut self, inst: Inst) -> Result<(), Error> {
+        let operands = self.function.operands(inst);
+        let address = self.address(operands[0], operands[1])?;
+        self.define(inst, address);
+        Ok(())
+    }
+
+    /// The next part of the task's memory, after those of the `scratch` ops before.
+    pub(super) fn scratch(&mut self, inst: Inst) -> Result<(), Error> {
+        let Some(base) = self.scratch else { return Err(self.error(inst, "is legal in the body of a kernel alone".to_owned())) };
+        self.define(inst, base.into());
+        let tensor = self.function.ty(self.function.result(inst)).shaped().expect("scratch is a buffer");
+        let bytes = (tensor.element_count() * tensor.dtype.size() as i64).ceil_div(&Dim::constant(SCRATCH_ALIGN)) * SCRATCH_ALIGN;
+        let bytes = self.dim_value(&bytes)?;
+        self.scratch = Some(self.emit.element_address(DType::U8, base, bytes)?.into_pointer_value());
+        Ok(())
+    }
+
+    pub(super) fn prefetch(&mut self, inst: Inst) -> Result<(), Error> {
+        let operands = self.function.operands(inst);
+        let locality = self.int(inst, "locality").unwrap_or(3);
+        if !(0..=3).contains(&locality) {
+            return Err(self.error(inst, format!("has locality {locality}, expected 0 to 3")));
+        }
+        let address = self.address(operands[0], operands[1])?;
+        let c = |value| self.emit.const_int(32, 1, value);
+        // For reading, into a data cache.
+        self.emit.call_intrinsic("llvm.prefetch", &[address.get_type()], &[address, c(0), c(locality), c(1)])?;
+        Ok(())
+    }
+
+    pub(super) fn splat(&mut self, inst: Inst) -> Result<(), Error> {
+        let (_, lanes) = self.vector_type(self.function.result(inst))?;
+        let value = self.emit.splat(self.value(self.function.operands(inst)[0])?, lanes)?;
+        self.define(inst, value);
+        Ok(())
+    }
+
+    pub(super) fn lanes(&mut self, inst: Inst) -> Result<(), Error> {
+        let (dtype, lanes) = self.vector_type(self.function.result(inst))?;
+        let value = match dtype {
+            DType::F32 | DType::F64 => {
+                let numbers = (0..lanes).map(|lane| self.emit.const_float(dtype, 1, f64::from(lane)).into_float_value());
+                vector_or_scalar(&numbers.map(Val::from).collect::<Vec<_>>())
+            }
+            DType::F16 | DType::BF16 | DType::I1 => return Err(self.error(inst, format!("has no lanes of {dtype}"))),
+            _ => self.lane_numbers(dtype.bits(), lanes),
+        };
+        self.define(inst, value);
+        Ok(())
+    }
+
+    fn lane_numbers(&self, bits: u32, lanes: u32) -> Val<'c> {
+        let numbers: Vec<Val<'c>> = (0..lanes).map(|lane| self.emit.const_int(bits, 1, i64::from(lane))).collect();
+        vector_or_scalar(&numbers)
+    }
+
+    /// Compares the lanes' numbers with the count, in integers as wide as the elements of a full vector would be.
+    pub(super) fn lane_mask(&mut self, inst: Inst) -> Result<(), Error> {
+        let (_, lanes) = self.vector_type(self.function.result(inst))?;
+        let operand = self.function.operands(inst)[0];
+        let count = self.value(operand)?;
+        let bits = (self.emit.target.vector_bytes() * 8 / lanes).next_power_of_two().clamp(8, 64);
+        let limit = |value| self.emit.const_int(self.function.ty(operand).dtype().bits(), 1, value);
+        let count = self.emit.intrinsic("llvm.smin", &[count, limit(i64::from(lanes))])?;
+        let count = self.emit.intrinsic("llvm.smax", &[count, limit(0)])?;
+        let count = self.emit.splat(self.emit.resize(count, bits, false)?, lanes)?;
+        let mask = self.emit.icmp(IntPredicate::ULT, self.lane_numbers(bits, lanes), count)?;
+        self.define(inst, mask);
+        Ok(())
+    }
+
+    pub(super) fn extract_lane(&mut self, inst: Inst) -> Result<(), Error> {
+        let lane = self.int(inst, "lane").unwrap_or(0);
+        let value = match self.value(self.function.operands(inst)[0])? {
+            Val::VectorValue(vector) => self.emit.builder.build_extract_element(vector, self.emit.i64(lane), "")?,
+            scalar => scalar,
+        };
+        self.define(inst, value);
+        Ok(())
+    }
+
+    /// Halves are combined, the lower with the upper, until one lane is left.
+    pub(super) fn reduce_lanes(&mut self, inst: Inst) -> Result<(), Error> {
+        let (dtype, lanes) = self.vector_type(self.function.operands(inst)[0])?;
+        if !lanes.is_power_of_two() {
+            return Err(self.error(inst, format!("has {lanes} lanes, expected a power of two")));
+        }
+        let reducer = self.word(inst, "applies")?;
+        let mut value = self.value(self.function.operands(inst)[0])?;
+        while lanes_of(value) > 1 {
+            let half = lanes_of(value) / 2;
+            let (low, high) = (self.part(value, 0, half)?, self.part(value, half, half)?);
+            let combined = self.emit.combine(reducer, dtype, low, high)?;
+            value = combined.ok_or_else(|| self.error(inst, format!("cannot apply `{reducer}` to {dtype}")))?;
+        }
+        self.define(inst, value);
+        Ok(())
+    }
+
+    /// `count` lanes from `first` on; one is a scalar.
+    fn part(&self, value: Val<'c>, first: u32, count: u32) -> Emitted<'c> {
+        let vector = value.into_vector_value();
+        if count == 1 {
+            return Ok(self.emit.builder.build_extract_element(vector, self.emit.i64(i64::from(first)), "")?);
+        }
+        let i32t = self.emit.context.i32_type();
+        let lanes: Vec<_> = (first..first + count).map(|lane| i32t.const_int(u64::from(lane), false)).collect();
+        let poison = vector.get_type().get_poison();
+        Ok(self.emit.builder.build_shuffle_vector(vector, poison, VectorType::const_vector(&lanes), "")?.into())
+    }
+}
+
+fn align(instruction: InstructionValue<'_>, dtype: DType) -> Result<(), Error> {
+    instruction.set_alignment(dtype.size() as u32).map_err(|e| Error::Emit(e.to_string()))
+}
+
+/// Constants as the lanes of a vector; a single one is a scalar.
+pub(super) fn vector_or_scalar<'c>(lanes: &[Val<'c>]) -> Val<'c> {
+    match lanes {
+        [one] => *one,
+        [Val::FloatValue(_), ..] => {
+            VectorType::const_vector(&lanes.iter().map(|v| v.into_float_value()).collect::<Vec<_>>()).into()
+        }
+        _ => VectorType::const_vector(&lanes.iter().map(|v| v.into_int_value()).collect::<Vec<_>>()).into(),
+    }
+}

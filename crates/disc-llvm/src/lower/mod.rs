@@ -1,0 +1,289 @@
+//! Lowering of kernel IR to LLVM IR: one function at a time, one file per family of ops.
+//!
+//! It decides nothing: loops, vectors and math functions are explicit in what comes in. An op that is not legal at this stage is an error
+//! that names it.
+//! Invariants: every value is lowered once, before its uses; a kernel has the signature of [`disc_abi::KernelFn`].
+mod control;
+mod convert;
+mod elementwise;
+mod integer;
+mod kernel;
+mod movement;
+
+use crate::{
+    Error,
+    emit::{Emit, Val},
+    function::mark,
+};
+use disc_ir::{Attr, Block, DType, Function, FunctionKind, Inst, Module, OpKind, Symbol, Type, Value};
+use inkwell::{
+    module::Linkage,
+    types::BasicMetadataTypeEnum,
+    values::{BasicMetadataValueEnum, FunctionValue, PointerValue},
+};
+use std::collections::HashMap;
+
+/// The state of lowering one function.
+pub(crate) struct Lowering<'e, 'c> {
+    emit: &'e Emit<'c>,
+    program: &'e Module,
+    function: &'e Function,
+    llvm: FunctionValue<'c>,
+    values: Vec<Option<Val<'c>>>,
+    symbols: HashMap<Symbol, Val<'c>>,
+    /// The task's memory, of a kernel.
+    task_memory: Option<PointerValue<'c>>,
+    /// Where the part of the next `scratch` op starts.
+    scratch: Option<PointerValue<'c>>,
+}
+
+/// The symbols that a kernel or routine needs the values of, those of the routines that it calls included, sorted by name.
+///
+/// Their values follow the operands: in the argument block of a launch, and in the call of a routine.
+pub(crate) fn symbols_of(program: &Module, function: &Function) -> Vec<Symbol> {
+    let mut symbols = function.used_symbols();
+    for inst in function.walk(function.body) {
+        match function.kind_of(inst) {
+            OpKind::Scratch => {
+                let tensor = function.ty(function.result(inst)).shaped().expect("scratch is a buffer");
+                symbols.extend(tensor.dims.iter().flat_map(disc_ir::Dim::symbols));
+            }
+            OpKind::Call => {
+                let callee = callee(function, inst).and_then(|name| program.function(name));
+                symbols.extend(callee.map(|callee| symbols_of(program, callee)).unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+    symbols.sort();
+    symbols.dedup();
+    symbols
+}
+
+fn callee(function: &Function, inst: Inst) -> Option<&str> {
+    match &function.inst(inst).attrs[..] {
+        [Some(Attr::Symbol(name)), ..] => Some(name),
+        _ => None,
+    }
+}
+
+/// Lowers a kernel or routine of `program` into the module of `emit`.
+pub(crate) fn lower<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> Result<(), Error> {
+    let llvm = declare(emit, program, function)?;
+    let body = emit.context.append_basic_block(llvm, "");
+    emit.builder.position_at_end(body);
+    let mut lowering = Lowering {
+        emit,
+        program,
+        function,
+        llvm,
+        values: vec![None; function.value_count()],
+        symbols: HashMap::new(),
+        task_memory: None,
+        scratch: None,
+    };
+    match function.kind {
+        FunctionKind::Kernel => lowering.kernel_parameters()?,
+        FunctionKind::Routine => lowering.routine_parameters(),
+        FunctionKind::Func | FunctionKind::Host => return Err(Error::Emit(format!("`{}` is no kernel", function.name))),
+    }
+    lowering.lower_block(function.body)?;
+    match function.kind {
+        FunctionKind::Kernel => emit.builder.build_return(Some(&emit.context.i32_type().const_zero()))?,
+        _ => emit.builder.build_return(None)?,
+    };
+    Ok(())
+}
+
+/// The LLVM function of a kernel or routine: hidden, so that other modules of the same library may call it.
+fn declare<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> Result<FunctionValue<'c>, Error> {
+    if let Some(found) = emit.module.get_function(&function.name) {
+        return Ok(found);
+    }
+    let (ptr, i64t) = (emit.pointer(), emit.context.i64_type());
+    let ty = match function.kind {
+        FunctionKind::Kernel => emit.context.i32_type().fn_type(&[ptr.into(), i64t.into(), i64t.into(), ptr.into()], false),
+        _ => {
+            let mut types: Vec<BasicMetadataTypeEnum<'c>> = Vec::new();
+            for &parameter in function.parameters() {
+                types.push(match function.ty(parameter) {
+                    Type::Buffer { .. } => ptr.into(),
+                    Type::Vector { lanes, dtype } => emit.ty(*dtype, *lanes).into(),
+                    Type::Tensor(ty) => return Err(Error::Emit(format!("`{}` takes a tensor<{ty}>", function.name))),
+                });
+            }
+            types.extend(symbols_of(program, function).iter().map(|_| BasicMetadataTypeEnum::from(i64t)));
+            emit.context.void_type().fn_type(&types, false)
+        }
+    };
+    let llvm = emit.module.add_function(&function.name, ty, Some(Linkage::External));
+    llvm.as_global_value().set_visibility(inkwell::GlobalVisibility::Hidden);
+    mark(emit.context, llvm, &emit.target);
+    Ok(llvm)
+}
+
+impl<'e, 'c> Lowering<'e, 'c> {
+    /// Reads the argument block of a launch: eight bytes each for the parameters, then for the symbols. The last two parameters of a
+    /// kernel are the range of its work units.
+    fn kernel_parameters(&mut self) -> Result<(), Error> {
+        let argument = |i| self.llvm.get_nth_param(i).expect("a kernel has four parameters");
+        let block = argument(0).into_pointer_value();
+        let (begin, end) = (argument(1), argument(2));
+        let memory = argument(3).into_pointer_value();
+        let parameters = self.function.parameters();
+        let [ref operands @ .., first, last] = *parameters else {
+            return Err(Error::Emit(format!("kernel `{}` has no range of work units", self.function.name)));
+        };
+        for (slot, &parameter) in (0..).zip(operands) {
+            let value = self.read_slot(block, slot, parameter)?;
+            self.bind(parameter, value);
+        }
+        self.bind(first, begin);
+        self.bind(last, end);
+        for (slot, symbol) in (operands.len() as i64..).zip(symbols_of(self.program, self.function)) {
+            let at = self.emit.slot(block, slot)?;
+            let value = self.emit.builder.build_load(self.emit.context.i64_type(), at, "")?;
+            self.symbols.insert(symbol, value);
+        }
+        self.task_memory = Some(memory);
+        self.scratch = Some(memory);
+        Ok(())
+    }
+
+    fn read_slot(&self, block: PointerValue<'c>, slot: i64, parameter: Value) -> Result<Val<'c>, Error> {
+        let at = self.emit.slot(block, slot)?;
+        Ok(match self.function.ty(parameter) {
+            Type::Buffer { .. } => self.emit.builder.build_load(self.emit.pointer(), at, "")?,
+            Type::Vector { lanes: 1, dtype: DType::I1 } => {
+                let byte = self.emit.builder.build_load(self.emit.context.i8_type(), at, "")?;
+                self.emit.icmp(inkwell::IntPredicate::NE, byte, self.emit.const_int(8, 1, 0))?
+            }
+            Type::Vector { lanes: 1, dtype } => self.emit.builder.build_load(self.emit.ty(*dtype, 1), at, "")?,
+            ty => return Err(Error::Emit(format!("kernel `{}` has a parameter of type {ty}", self.function.name))),
+        })
+    }
+
+    fn routine_parameters(&mut self) {
+        let parameters = self.function.parameters().to_vec();
+        let values: Vec<Val<'c>> = self.llvm.get_param_iter().collect();
+        for (&parameter, &value) in parameters.iter().zip(&values) {
+            self.bind(parameter, value);
+        }
+        let symbols = symbols_of(self.program, self.function);
+        self.symbols.extend(symbols.into_iter().zip(values[parameters.len()..].iter().copied()));
+    }
+
+    fn call(&mut self, inst: Inst) -> Result<(), Error> {
+        let routine = callee(self.function, inst).and_then(|name| self.program.function(name));
+        let Some(routine) = routine.filter(|f| f.kind == FunctionKind::Routine) else {
+            return Err(self.error(inst, "calls what is no routine of the program".to_owned()));
+        };
+        let function = declare(self.emit, self.program, routine)?;
+        let mut arguments: Vec<BasicMetadataValueEnum<'c>> = self.operands(inst)?.into_iter().map(Into::into).collect();
+        for symbol in symbols_of(self.program, routine) {
+            arguments.push(self.dim_value(&disc_ir::Dim::symbol(symbol))?.into());
+        }
+        self.emit.builder.build_call(function, &arguments, "")?;
+        Ok(())
+    }
+
+    /// Lowers the ops of a block; the values that it returns.
+    fn lower_block(&mut self, block: Block) -> Result<Vec<Val<'c>>, Error> {
+        let function = self.function;
+        let Some(end) = function.terminator(block) else {
+            return Err(Error::Emit(format!("a block of `{}` does not end in `return`", function.name)));
+        };
+        for &inst in function.insts(block).iter().filter(|&&inst| inst != end) {
+            self.op(inst).map_err(|error| error.in_op(&function.name, function.kind_of(inst).name()))?;
+        }
+        self.operands(end)
+    }
+
+    fn op(&mut self, inst: Inst) -> Result<(), Error> {
+        use OpKind::*;
+        match self.function.kind_of(inst) {
+            Abs | Add | And | Ceil | Clamp | CountLeadingZeros | Divide | Floor | Fma | Maximum | Minimum | Multiply | Negate
+            | Not | Or | Popcnt | Remainder | RoundNearestAfz | RoundNearestEven | ShiftLeft | ShiftRightArithmetic
+            | ShiftRightLogical | Sign | Sqrt | Subtract | Xor => self.arithmetic(inst),
+            IsFinite | IsInf | IsNan => self.predicate(inst),
+            Compare => self.compare(inst),
+            Select => self.select(inst),
+            Convert => self.convert(inst),
+            BitcastConvert => self.bitcast(inst),
+            Constant => self.constant(inst),
+            DimValue => self.dim(inst),
+            For => self.for_(inst),
+            If => self.if_(inst),
+            While => self.while_(inst),
+            Call => self.call(inst),
+            Assert => self.assert(inst),
+            ExtractLane => self.extract_lane(inst),
+            LaneMask => self.lane_mask(inst),
+            Lanes => self.lanes(inst),
+            Load => self.load(inst),
+            Prefetch => self.prefetch(inst),
+            ReduceLanes => self.reduce_lanes(inst),
+            Scratch => self.scratch(inst),
+            Splat => self.splat(inst),
+            Store => self.store(inst),
+            View => self.view(inst),
+            Acos | Acosh | Asin | Asinh | Atan | Atan2 | Atanh | BesselI1e | Cbrt | Cosh | Cosine | Digamma | Erf | ErfInv
+            | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Power
+            | Rsqrt | Sine | Sinh | Tan | Tanh | Zeta => {
+                Err(self.error(inst, "must be expanded to arithmetic before".to_owned()))
+            }
+            BroadcastInDim | Concatenate | Convolution | Cumulative | DotGeneral | DynamicSlice | DynamicUpdateSlice | Fusion
+            | Gather | GetDimensionSize | Iota | Pad | Reduce | ReduceWindow | Reshape | Reverse | RngBitGenerator | Scatter
+            | Slice | Sort | TopK | Transpose => Err(self.error(inst, "works on tensors, which no kernel has".to_owned())),
+            Alloc | AllocOutput | Launch | Weight => Err(self.error(inst, "is an op of host programs".to_owned())),
+            Return => Err(self.error(inst, "does not end its block".to_owned())),
+        }
+    }
+
+    fn bind(&mut self, value: Value, lowered: Val<'c>) {
+        self.values[value.index()] = Some(lowered);
+    }
+
+    /// Binds the one result of an op.
+    fn define(&mut self, inst: Inst, lowered: Val<'c>) {
+        self.bind(self.function.result(inst), lowered);
+    }
+
+    fn value(&self, value: Value) -> Result<Val<'c>, Error> {
+        self.values[value.index()].ok_or_else(|| Error::Emit("a value is used before it is defined".to_owned()))
+    }
+
+    fn operands(&self, inst: Inst) -> Result<Vec<Val<'c>>, Error> {
+        self.function.operands(inst).iter().map(|&operand| self.value(operand)).collect()
+    }
+
+    fn vector_type(&self, value: Value) -> Result<(DType, u32), Error> {
+        match self.function.ty(value) {
+            Type::Vector { lanes, dtype } => Ok((*dtype, *lanes)),
+            ty => Err(Error::Emit(format!("a value has type {ty}, expected a vector"))),
+        }
+    }
+
+    fn attr(&self, inst: Inst, name: &str) -> Option<&'e Attr> {
+        let position = self.function.def(inst).attr_position(name)?;
+        self.function.inst(inst).attrs[position].as_ref()
+    }
+
+    fn int(&self, inst: Inst, name: &str) -> Option<i64> {
+        match self.attr(inst, name) {
+            Some(Attr::Int(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn word(&self, inst: Inst, name: &str) -> Result<&'static str, Error> {
+        match self.attr(inst, name) {
+            Some(Attr::Enum(word)) => Ok(word),
+            _ => Err(self.error(inst, format!("needs the attribute `{name}`"))),
+        }
+    }
+
+    fn error(&self, inst: Inst, message: String) -> Error {
+        Error::Emit(message).in_op(&self.function.name, self.function.kind_of(inst).name())
+    }
+}

@@ -1,0 +1,66 @@
+//! Lowered kernels, run: every op that is legal in a kernel, on each level that this CPU has.
+mod assembly;
+mod control;
+mod convert;
+mod elementwise;
+mod kernel;
+
+use super::library::Library;
+use crate::{Error, Options, compile};
+use disc_codegen::target::Target;
+use disc_ir::{Module, text};
+
+fn parse(source: &str) -> Module {
+    text::parse(source).unwrap_or_else(|errors| panic!("{errors:?}\n{source}"))
+}
+
+/// The levels that this CPU can run, the host's own extensions included.
+fn targets() -> Vec<Target> {
+    let levels = ["x86-64-v2", "x86-64-v3", "x86-64-v4"].into_iter().map(super::target);
+    let mut targets: Vec<Target> = levels.filter(|t| t.check_host().is_ok()).collect();
+    targets.push(Target::host().unwrap());
+    targets.dedup();
+    targets
+}
+
+fn error(source: &str) -> Error {
+    compile(&parse(source), &super::target("x86-64-v3"), &Options::default()).expect_err(source)
+}
+
+/// A loaded program, whose kernels are called by name.
+struct Program(Library);
+
+type KernelFn = unsafe extern "C" fn(*const u64, i64, i64, *mut u8) -> i32;
+
+impl Program {
+    fn new(source: &str, target: &Target) -> Self {
+        let options = Options { export_kernels: true, ..Options::default() };
+        let compiled = compile(&parse(source), target, &options).unwrap_or_else(|e| panic!("{target}: {e}\n{source}"));
+        Self(Library::load(&compiled.bytes))
+    }
+
+    /// Runs one work unit; the status, and the first values of the task's memory.
+    fn run(&self, kernel: &str, arguments: &[u64]) -> (i32, [i64; 32]) {
+        self.run_units(kernel, arguments, 0, 1)
+    }
+
+    fn run_units(&self, kernel: &str, arguments: &[u64], begin: i64, end: i64) -> (i32, [i64; 32]) {
+        #[repr(align(64))]
+        struct Scratch([i64; 32]);
+        let mut scratch = Scratch([0; 32]);
+        // SAFETY: the tests give each kernel the arguments that it takes; their buffers are as large as it accesses.
+        let status = unsafe {
+            let kernel: KernelFn = self.0.function(kernel);
+            kernel(arguments.as_ptr(), begin, end, scratch.0.as_mut_ptr().cast())
+        };
+        (status, scratch.0)
+    }
+}
+
+fn address<T>(values: &[T]) -> u64 {
+    values.as_ptr() as u64
+}
+
+fn address_mut<T>(values: &mut [T]) -> u64 {
+    values.as_mut_ptr() as u64
+}

@@ -1,0 +1,247 @@
+//! Memory and lanes.
+use super::{Program, address, address_mut, error, targets};
+
+#[test]
+fn masked_accesses_touch_nothing_else() {
+    // Lanes beyond the count would lie in a page that faults.
+    let source = "kernel @copy(%a: buffer<8xf32>, %b: buffer<8xf32>, %n: i64, %begin: i64, %end: i64) {
+          %zero = constant dense<0> : i64
+          %m = lane_mask %n : (i64) -> vector<8xi1>
+          %x = load %a[%zero], %m : (buffer<8xf32>, i64, vector<8xi1>) -> vector<8xf32>
+          store %b[%zero], %x, %m : (buffer<8xf32>, i64, vector<8xf32>, vector<8xi1>)
+          return
+        }
+        kernel @bytes(%a: buffer<32xi8>, %b: buffer<32xi8>, %n: i64, %begin: i64, %end: i64) {
+          %zero = constant dense<0> : i64
+          %m = lane_mask %n : (i64) -> vector<32xi1>
+          %x = load %a[%zero], %m : (buffer<32xi8>, i64, vector<32xi1>) -> vector<32xi8>
+          store %b[%zero], %x, %m : (buffer<32xi8>, i64, vector<32xi8>, vector<32xi1>)
+          return
+        }
+        kernel @scalar(%a: buffer<1xf64>, %b: buffer<1xf64>, %n: i64, %begin: i64, %end: i64) {
+          %zero = constant dense<0> : i64
+          %m = lane_mask %n : (i64) -> i1
+          %x = load %a[%zero], %m : (buffer<1xf64>, i64, i1) -> f64
+          store %b[%zero], %x, %m : (buffer<1xf64>, i64, f64, i1)
+          return
+        }";
+    let (from, to) = (GuardedPage::new(), GuardedPage::new());
+    for target in targets() {
+        let program = Program::new(source, &target);
+        for (kernel, size, lanes) in [("copy", 4, 8_i64), ("bytes", 1, 32), ("scalar", 8, 1)] {
+            for count in [0, 1, lanes / 2, lanes - 1, lanes] {
+                let bytes = count as usize * size;
+                (0..bytes).for_each(|i| from.write(bytes - i, i as u8 + 1));
+                (0..64).for_each(|i| to.write(64 - i, 0));
+                program.run(kernel, &[from.end() - bytes as u64, to.end() - bytes as u64, count as u64]);
+                let written: Vec<u8> = (0..bytes).map(|i| to.read(bytes - i)).collect();
+                assert_eq!(written, (1..=bytes as u8).collect::<Vec<_>>(), "{target}: {kernel} of {count}");
+                assert!((bytes + 1..64).all(|i| to.read(i) == 0), "{target}: {kernel} of {count}");
+            }
+        }
+        // A count below 0 or above the lanes is a count of none or all.
+        let (a, mut b) = ([1.0_f32; 8], [0.0_f32; 8]);
+        program.run("copy", &[address(&a), address_mut(&mut b), -5_i64 as u64]);
+        assert_eq!(b, [0.0; 8]);
+        program.run("copy", &[address(&a), address_mut(&mut b), (1 << 40) + 1]);
+        assert_eq!(b, [1.0; 8]);
+    }
+}
+
+/// A page that is followed by one that cannot be accessed.
+struct GuardedPage(*mut u8);
+
+impl GuardedPage {
+    const SIZE: usize = 4096;
+
+    fn new() -> Self {
+        let (flags, access) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: a new mapping of two pages, of which the second loses its access.
+        unsafe {
+            let start = libc::mmap(std::ptr::null_mut(), 2 * Self::SIZE, access, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(start.add(Self::SIZE), Self::SIZE, libc::PROT_NONE), 0);
+            Self(start.cast())
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.0 as u64 + Self::SIZE as u64
+    }
+
+    fn write(&self, before_end: usize, value: u8) {
+        // SAFETY: inside the first page.
+        unsafe { self.0.add(Self::SIZE - before_end).write(value) }
+    }
+
+    fn read(&self, before_end: usize) -> u8 {
+        // SAFETY: inside the first page.
+        unsafe { self.0.add(Self::SIZE - before_end).read() }
+    }
+}
+
+impl Drop for GuardedPage {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, which nothing uses any more.
+        unsafe { libc::munmap(self.0.cast(), 2 * Self::SIZE) };
+    }
+}
+
+#[test]
+fn vectors_of_indices_gather_and_scatter() {
+    let source = "kernel @swap(%a: buffer<16xbf16>, %i: buffer<8xi32>, %b: buffer<16xbf16>, %begin: i64, %end: i64) {
+          %zero = constant dense<0> : i64
+          %n = constant dense<7> : i64
+          %m = lane_mask %n : (i64) -> vector<8xi1>
+          %at = load %i[%zero] : (buffer<8xi32>, i64) -> vector<8xi32>
+          %x = load %a[%at] : (buffer<16xbf16>, vector<8xi32>) -> vector<8xbf16>
+          store %b[%at], %x, %m : (buffer<16xbf16>, vector<8xi32>, vector<8xbf16>, vector<8xi1>)
+          %y = load %a[%at], %m : (buffer<16xbf16>, vector<8xi32>, vector<8xi1>) -> vector<8xbf16>
+          store %b[%zero], %y : (buffer<16xbf16>, i64, vector<8xbf16>)
+          return
+        }";
+    let (a, at): (Vec<u16>, [i32; 8]) = ((100..116).collect(), [15, 14, 13, 12, 11, 10, 9, 8]);
+    for target in targets() {
+        let mut b = [0_u16; 16];
+        Program::new(source, &target).run("swap", &[address(&a), address(&at), address_mut(&mut b)]);
+        assert_eq!(b, [115, 114, 113, 112, 111, 110, 109, 0, 0, 109, 110, 111, 112, 113, 114, 115], "{target}");
+    }
+}
+
+/// The last of several lanes that write to one place is the one that stays.
+#[test]
+fn scatter_is_in_lane_order() {
+    let source = "kernel @k(%b: buffer<4xi32>, %begin: i64, %end: i64) {
+          %at = constant dense<2> : vector<16xi64>
+          %x = lanes : vector<16xi32>
+          store %b[%at], %x : (buffer<4xi32>, vector<16xi64>, vector<16xi32>)
+          return
+        }";
+    for target in targets() {
+        let mut b = [-1_i32; 4];
+        Program::new(source, &target).run("k", &[address_mut(&mut b)]);
+        assert_eq!(b, [-1, -1, 15, -1], "{target}");
+    }
+}
+
+#[test]
+fn truth_values_are_bytes() {
+    let source = "kernel @k(%a: buffer<8xi1>, %b: buffer<8xi1>, %c: buffer<8xf32>, %begin: i64, %end: i64) {
+          %zero = constant dense<0> : i64
+          %n = constant dense<6> : i64
+          %m = lane_mask %n : (i64) -> vector<8xi1>
+          %x = load %a[%zero] : (buffer<8xi1>, i64) -> vector<8xi1>
+          %y = not %x : vector<8xi1>
+          store %b[%zero], %y, %m : (buffer<8xi1>, i64, vector<8xi1>, vector<8xi1>)
+          %p = constant dense<1.5> : vector<8xf32>
+          %q = constant dense<-2.0> : vector<8xf32>
+          %s = select %x, %p, %q : (vector<8xi1>, vector<8xf32>, vector<8xf32>) -> vector<8xf32>
+          store %c[%zero], %s : (buffer<8xf32>, i64, vector<8xf32>)
+          return
+        }";
+    for target in targets() {
+        // Any byte but 0 is true.
+        let (a, mut b, mut c) = ([0_u8, 1, 0, 1, 2, 0, 1, 0], [7_u8; 8], [0.0_f32; 8]);
+        Program::new(source, &target).run("k", &[address(&a), address_mut(&mut b), address_mut(&mut c)]);
+        assert_eq!(b, [1, 0, 1, 0, 0, 1, 7, 7], "{target}");
+        assert_eq!(c, [-2.0, 1.5, -2.0, 1.5, 1.5, -2.0, 1.5, -2.0], "{target}");
+    }
+}
+
+#[test]
+fn lanes_are_combined_in_halves() {
+    let source = "kernel @k(%a: buffer<8xf32>, %b: buffer<8xf32>, %i: buffer<8xi16>, %begin: i64, %end: i64) {
+          %0 = constant dense<0> : i64
+          %1 = constant dense<1> : i64
+          %2 = constant dense<2> : i64
+          %3 = constant dense<3> : i64
+          %x = load %a[%0] : (buffer<8xf32>, i64) -> vector<8xf32>
+          %sum = reduce_lanes %x, applies = add : (vector<8xf32>) -> f32
+          store %b[%0], %sum : (buffer<8xf32>, i64, f32)
+          %max = reduce_lanes %x, applies = maximum : (vector<8xf32>) -> f32
+          store %b[%1], %max : (buffer<8xf32>, i64, f32)
+          %lane = extract_lane %x, lane = 6 : (vector<8xf32>) -> f32
+          store %b[%2], %lane : (buffer<8xf32>, i64, f32)
+          %wide = splat %lane : (f32) -> vector<4xf32>
+          store %b[%3], %wide : (buffer<8xf32>, i64, vector<4xf32>)
+          %numbers = lanes : vector<8xi16>
+          store %i[%0], %numbers : (buffer<8xi16>, i64, vector<8xi16>)
+          return
+        }";
+    // In order the sum would be 8, in halves it is 0: 1e9 + -1e9 are partners.
+    let a = [1e9, 1.0, 1.0, 1.0, -1e9, 1.0, 7.0, 1.0_f32];
+    for target in targets() {
+        let (mut b, mut i) = ([0.0_f32; 8], [0_i16; 8]);
+        Program::new(source, &target).run("k", &[address(&a), address_mut(&mut b), address_mut(&mut i)]);
+        assert_eq!(b, [12.0, 1e9, 7.0, 7.0, 7.0, 7.0, 7.0, 0.0], "{target}");
+        assert_eq!(i, [0, 1, 2, 3, 4, 5, 6, 7], "{target}");
+    }
+}
+
+#[test]
+fn fma_rounds_once_where_the_target_can() {
+    let source = "kernel @k(%a: buffer<3xf32>, %begin: i64, %end: i64) {
+          %0 = constant dense<0> : i64
+          %1 = constant dense<1> : i64
+          %2 = constant dense<2> : i64
+          %x = load %a[%0] : (buffer<3xf32>, i64) -> f32
+          %y = load %a[%1] : (buffer<3xf32>, i64) -> f32
+          %z = fma %x, %x, %y : f32
+          store %a[%2], %z : (buffer<3xf32>, i64, f32)
+          return
+        }";
+    let x = 1.0 + 1024.0 * f32::EPSILON;
+    for target in targets() {
+        let mut a = [x, -1.0, 0.0];
+        Program::new(source, &target).run("k", &[address_mut(&mut a)]);
+        let expected = if target.has_fma() { x.mul_add(x, -1.0) } else { x * x - 1.0 };
+        assert_eq!(a[2], expected, "{target}");
+    }
+    assert_ne!(x.mul_add(x, -1.0), x * x - 1.0);
+}
+
+#[test]
+fn task_memory_views_and_prefetch() {
+    let source = "kernel @k(%a: buffer<[N]xi64>, %begin: i64, %end: i64) {
+          %0 = constant dense<0> : i64
+          %1 = constant dense<1> : i64
+          %first = scratch : buffer<[N]xi8, task>
+          %second = scratch : buffer<4xi64, task>
+          %third = scratch : buffer<4xi64, task>
+          %x = constant dense<11> : i8
+          store %first[%0], %x : (buffer<[N]xi8, task>, i64, i8)
+          %y = constant dense<22> : i64
+          store %second[%0], %y : (buffer<4xi64, task>, i64, i64)
+          %z = constant dense<33> : i64
+          store %third[%0], %z : (buffer<4xi64, task>, i64, i64)
+          prefetch %a[%0], locality = 2 : (buffer<[N]xi64>, i64)
+          %part = view %a[%1] : (buffer<[N]xi64>, i64) -> buffer<2xi64>
+          %w = load %part[%1] : (buffer<2xi64>, i64) -> i64
+          store %third[%1], %w : (buffer<4xi64, task>, i64, i64)
+          return
+        }";
+    for target in targets() {
+        let a = [5_i64, 6, 7];
+        let program = Program::new(source, &target);
+        // Up to N = 64 the first part takes 64 bytes. The value of the dim follows the buffer.
+        for n in [1_u64, 64] {
+            let (status, memory) = program.run("k", &[address(&a), n]);
+            assert_eq!((status, memory[0], memory[8], memory[16], memory[17]), (0, 11, 22, 33, 7), "{target}");
+        }
+        let (_, memory) = program.run("k", &[address(&a), 65]);
+        assert_eq!((memory[16], memory[24]), (22, 33), "{target}");
+    }
+}
+
+#[test]
+fn what_is_not_legal_is_named() {
+    let source = "kernel @k(%a: buffer<4xf32>, %begin: i64, %end: i64) {
+          %0 = constant dense<0> : i64
+          %x = load %a[%0] : (buffer<4xf32>, i64) -> vector<4xf32>
+          %y = tanh %x : vector<4xf32>
+          store %a[%0], %y : (buffer<4xf32>, i64, vector<4xf32>)
+          return
+        }";
+    let text = error(source).to_string();
+    assert_eq!(text, "lowering `tanh` of `k`: must be expanded to arithmetic before");
+}
