@@ -235,7 +235,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             BroadcastInDim | Concatenate | Convolution | Cumulative | DotGeneral | DynamicSlice | DynamicUpdateSlice | Fusion
             | Gather | GetDimensionSize | Iota | Pad | Reduce | ReduceWindow | Reshape | Reverse | RngBitGenerator | Scatter
             | Slice | Sort | TopK | Transpose => Err(self.error(inst, "works on tensors, which no kernel has".to_owned())),
-            Alloc | AllocOutput | Launch | Weight => Err(self.error(inst, "is an op of host programs".to_owned())),
+            Alloc | AllocOutput | Arena | Launch | Weight => Err(self.error(inst, "is an op of host programs".to_owned())),
             Return => Err(self.error(inst, "does not end its block".to_owned())),
         }
     }
