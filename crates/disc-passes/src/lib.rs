@@ -2,9 +2,12 @@
 
 pub mod buffers;
 pub mod canonicalize;
+pub mod cse;
 pub mod dce;
 pub mod fusion;
 pub mod pass;
 mod query;
 pub mod rewrite;
 pub mod rules;
+#[cfg(test)]
+mod testing;

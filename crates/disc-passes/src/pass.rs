@@ -4,7 +4,7 @@
 //! - A pass changes a module and says how many changes it made; it never prints and never times itself.
 //! - A pass asks [`PassCx::spend`] before each rewrite that it could leave out, so that fuel finds the one that breaks a program.
 //! - After every pass the module is well formed at the stage the pass ends in; the manager checks that in debug builds and where asked to.
-use disc_ir::{Diagnostic, Module, ops::Stage};
+use disc_ir::{Diagnostic, Module, ops::Stage, verify::verify};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -76,7 +76,6 @@ pub struct PassRecord {
 pub type Verify = fn(&Module, Stage) -> Result<(), Diagnostic>;
 
 /// Runs passes and keeps a record.
-#[derive(Default)]
 pub struct PassManager {
     pub cx: PassCx,
     pub records: Vec<PassRecord>,
@@ -86,9 +85,22 @@ pub struct PassManager {
     pub verify: Option<Verify>,
 }
 
+impl Default for PassManager {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+/// The first thing that the verifier finds.
+pub fn well_formed(module: &Module, stage: Stage) -> Result<(), Diagnostic> {
+    verify(module, stage).map_err(|mut found| found.swap_remove(0))
+}
+
 impl PassManager {
+    /// A manager that checks after each pass in debug builds.
     pub fn new(options: Options) -> Self {
-        Self { cx: PassCx::new(options), ..Self::default() }
+        let verify = cfg!(debug_assertions).then_some(well_formed as Verify);
+        Self { cx: PassCx::new(options), records: Vec::new(), dump: None, verify }
     }
 
     /// Runs one pass.
