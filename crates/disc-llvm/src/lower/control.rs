@@ -112,6 +112,17 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
+    /// Leaves the function with `status` unless it is 0.
+    pub(super) fn return_failure(&mut self, status: Val<'c>) -> Result<(), Error> {
+        let fails = self.emit.icmp(IntPredicate::NE, status, self.emit.const_int(32, 1, 0))?.into_int_value();
+        let [failed, after] = [self.append_block(), self.append_block()];
+        self.emit.builder.build_conditional_branch(fails, failed, after)?;
+        self.emit.builder.position_at_end(failed);
+        self.emit.builder.build_return(Some(&status))?;
+        self.emit.builder.position_at_end(after);
+        Ok(())
+    }
+
     /// Leaves the kernel with the number of the site, and the values at the start of the task's memory.
     pub(super) fn assert(&mut self, inst: Inst) -> Result<(), Error> {
         let (Some(site), Some(base)) = (self.int(inst, "site"), self.task_memory) else {

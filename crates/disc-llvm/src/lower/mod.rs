@@ -2,7 +2,7 @@
 //!
 //! It decides nothing: loops, vectors and math functions are explicit in what comes in. An op that is not legal at this stage is an error
 //! that names it.
-//! Invariants: every value is lowered once, before its uses; a kernel has the signature of [`disc_abi::KernelFn`].
+//! Invariants: every value is lowered once, before its uses; docs/kernels.md fixes the arguments of kernels and routines.
 mod control;
 mod convert;
 mod elementwise;
@@ -31,7 +31,7 @@ pub(crate) struct Lowering<'e, 'c> {
     llvm: FunctionValue<'c>,
     values: Vec<Option<Val<'c>>>,
     symbols: HashMap<Symbol, Val<'c>>,
-    /// The task's memory, of a kernel.
+    /// The task's memory.
     task_memory: Option<PointerValue<'c>>,
     /// Where the part of the next `scratch` op starts.
     scratch: Option<PointerValue<'c>>,
@@ -88,10 +88,7 @@ pub(crate) fn lower<'c>(emit: &Emit<'c>, program: &Module, function: &Function) 
         FunctionKind::Func | FunctionKind::Host => return Err(Error::Emit(format!("`{}` is no kernel", function.name))),
     }
     lowering.lower_block(function.body)?;
-    match function.kind {
-        FunctionKind::Kernel => emit.builder.build_return(Some(&emit.context.i32_type().const_zero()))?,
-        _ => emit.builder.build_return(None)?,
-    };
+    emit.builder.build_return(Some(&emit.context.i32_type().const_zero()))?;
     Ok(())
 }
 
@@ -113,7 +110,8 @@ fn declare<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> Result
                 });
             }
             types.extend(symbols_of(program, function).iter().map(|_| BasicMetadataTypeEnum::from(i64t)));
-            emit.context.void_type().fn_type(&types, false)
+            types.push(ptr.into());
+            emit.context.i32_type().fn_type(&types, false)
         }
     };
     let llvm = emit.module.add_function(&function.name, ty, Some(Linkage::External));
@@ -163,6 +161,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         })
     }
 
+    /// The parameters, the values of the symbols, and the task's memory.
     fn routine_parameters(&mut self) {
         let parameters = self.function.parameters().to_vec();
         let values: Vec<Val<'c>> = self.llvm.get_param_iter().collect();
@@ -171,6 +170,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         }
         let symbols = symbols_of(self.program, self.function);
         self.symbols.extend(symbols.into_iter().zip(values[parameters.len()..].iter().copied()));
+        self.task_memory = values.last().map(|memory| memory.into_pointer_value());
     }
 
     fn call(&mut self, inst: Inst) -> Result<(), Error> {
@@ -183,8 +183,10 @@ impl<'e, 'c> Lowering<'e, 'c> {
         for symbol in symbols_of(self.program, routine) {
             arguments.push(self.dim_value(&disc_ir::Dim::symbol(symbol))?.into());
         }
-        self.emit.builder.build_call(function, &arguments, "")?;
-        Ok(())
+        let memory = self.task_memory.ok_or_else(|| self.error(inst, "is legal in kernels and routines alone".to_owned()))?;
+        arguments.push(memory.into());
+        let call = self.emit.builder.build_call(function, &arguments, "")?;
+        self.return_failure(call.try_as_basic_value().expect_basic("a routine returns a status"))
     }
 
     /// Lowers the ops of a block; the values that it returns.

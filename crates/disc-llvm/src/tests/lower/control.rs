@@ -178,6 +178,32 @@ fn a_failed_check_ends_the_kernel_with_its_site() {
 }
 
 #[test]
+fn a_failed_check_of_a_routine_ends_its_caller() {
+    let source = "routine @check(%x: i64) {
+          %limit = dim [N] : i64
+          %fits = compare %x, %limit, direction = LT : (i64, i64) -> i1
+          assert %fits, %x, %limit, site = 3 : (i1, i64, i64)
+          return
+        }
+        kernel @k(%r: buffer<[N]xi64>, %begin: i64, %end: i64) {
+          %1 = constant dense<1> : i64
+          for %begin, %end, %1 : (i64, i64, i64) -> () do(%unit: i64) {
+            call @check(%unit) : (i64) -> ()
+            store %r[%unit], %1 : (buffer<[N]xi64>, i64, i64)
+            return
+          }
+          return
+        }";
+    for target in targets() {
+        let program = Program::new(source, &target);
+        let mut r = [0_i64; 4];
+        assert_eq!(program.run_units("k", &[address_mut(&mut r), 4], 0, 2).0, 0);
+        let (status, values) = program.run_units("k", &[address_mut(&mut r), 3], 2, 4);
+        assert_eq!((status, values[0], values[1], r), (3, 3, 3, [1, 1, 1, 0]), "{target}");
+    }
+}
+
+#[test]
 fn scalars_of_every_width_are_arguments() {
     let source = "kernel @k(%r: buffer<4xf64>, %a: f32, %b: i8, %c: i1, %d: f64, %begin: i64, %end: i64) {
           %0 = constant dense<0> : i64
