@@ -16,22 +16,29 @@
 //! - The form and the order of terms depend on names only: never on addresses, ids, or the order of construction.
 
 mod arith;
+mod bounds;
 mod display;
 mod division;
 mod extremum;
-mod interim;
+mod fact;
+mod facts;
+mod interval;
 mod lower;
 mod node;
 mod ops;
 mod parse;
 mod remainder;
+mod solver;
 mod symbol;
 
 pub use arith::MAX_PRODUCT_TERMS;
-pub use interim::{Facts, Solver};
+pub use fact::Fact;
+pub use facts::{FactError, Facts};
+pub use interval::Range;
 pub use lower::{DimLowering, EvalError};
 pub use node::{Defect, Dim, MAX_DEPTH, MAX_NODES, Term};
 pub use parse::{DimParseError, MAX_TEXT};
+pub use solver::Solver;
 pub use symbol::Symbol;
 
 use node::{Kind, Repr};

@@ -68,6 +68,10 @@ impl<'a> Parser<'a> {
         Ok(parser)
     }
 
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
     pub(super) fn error(&self, message: impl Into<String>) -> DimParseError {
         DimParseError { offset: self.offset, message: message.into() }
     }
@@ -213,6 +217,17 @@ impl<'a> Parser<'a> {
     fn integer_from(&mut self, negative: bool) -> Option<i64> {
         let value = i128::from(self.magnitude().ok()?);
         i64::try_from(if negative { -value } else { value }).ok()
+    }
+
+    /// A number with an optional sign.
+    pub(super) fn integer(&mut self) -> Result<i64, DimParseError> {
+        let negative = self.accept("-");
+        if !self.peek().is_ascii_digit() {
+            return Err(self.expected("a number"));
+        }
+        let start = self.offset;
+        let overflow = DimParseError { offset: start, message: "the number does not fit 64 bits".into() };
+        self.integer_from(negative).ok_or(overflow)
     }
 
     /// The name here, without taking it.

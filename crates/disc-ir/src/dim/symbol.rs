@@ -27,6 +27,11 @@ impl Symbol {
         is_identifier(name).then(|| Symbol(Arc::from(name)))
     }
 
+    /// A symbol of a solver, whose name is no identifier: `~` comes after all letters and never in a user's name.
+    pub(super) fn hidden(index: usize) -> Self {
+        Symbol(Arc::from(format!("~{index:04}")))
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         &self.0

@@ -1,4 +1,7 @@
 //! Tests of dims: examples here, random expressions in `random`.
 
+mod facts;
 mod forms;
+mod proofs;
 mod random;
+mod solver;

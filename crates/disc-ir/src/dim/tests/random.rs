@@ -119,7 +119,7 @@ fn check_value(tree: &Tree, values: &[i64; 4]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_canonical_form_has_the_value_of_the_expression(tree in small_tree(), rows in prop::collection::vec(prop::array::uniform4(-20_i64..200), 8)) {

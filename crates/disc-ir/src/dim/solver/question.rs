@@ -1,0 +1,203 @@
+//! The questions that a solver answers.
+
+use super::{Memo, Solver, system::System};
+use crate::dim::interval::Range;
+use crate::dim::{Dim, Fact};
+
+/// More combinations of likely values are not tried.
+const MAX_LIKELY: usize = 64;
+const MAX_CANONICAL_ROUNDS: usize = 4;
+
+impl Solver {
+    /// Why the facts cannot all hold, where that was found out. Then nothing that the solver says means anything.
+    pub fn contradiction(&self) -> Option<&str> {
+        self.system.contradiction.as_deref()
+    }
+
+    /// The one form of all dims that are (provably) equal to `dim`, in most cases. For proofs and comparison: it may use other
+    /// symbols than `dim` does. See [`Solver::with_ranks`].
+    pub fn canonical(&self, dim: &Dim) -> Dim {
+        if matches!(dim.view(), crate::dim::DimView::Const(_) | crate::dim::DimView::Invalid(_)) {
+            return dim.clone();
+        }
+        self.ask(|system, memo| {
+            if let Some(known) = memo.canonical.get(dim) {
+                return known.clone();
+            }
+            let canonical = system.canonical(dim, memo);
+            memo.canonical.insert(dim.clone(), canonical.clone());
+            canonical
+        })
+    }
+
+    /// Whether both are proved to have the same value.
+    pub fn equal(&self, a: &Dim, b: &Dim) -> bool {
+        if a.defect().is_some() || b.defect().is_some() {
+            return false;
+        }
+        a == b || self.ask(|system, memo| system.equal(a, b, memo))
+    }
+
+    /// Whether the products of both lists (the element counts of two shapes) are proved equal.
+    pub fn product_equal(&self, a: &[Dim], b: &[Dim]) -> bool {
+        if a.iter().chain(b).any(|dim| dim.defect().is_some()) {
+            return false;
+        }
+        let (mut left, mut right): (Vec<Dim>, Vec<Dim>) =
+            (a.iter().map(|dim| self.canonical(dim)).collect(), b.iter().map(|dim| self.canonical(dim)).collect());
+        left.retain(|dim| match right.iter().position(|other| other == dim) {
+            Some(same) => {
+                right.swap_remove(same);
+                false
+            }
+            None => true,
+        });
+        // With a common factor 0 the rest need not be equal.
+        self.equal(&Dim::product(left), &Dim::product(right))
+            || self.equal(&Dim::product(a.iter().cloned()), &Dim::product(b.iter().cloned()))
+    }
+
+    /// Bounds of the value.
+    pub fn range(&self, dim: &Dim) -> Range {
+        self.ask(|system, memo| {
+            let normal = system.normal(dim, memo);
+            system.interval(&normal, memo).intersect(system.stated.stated(dim)).into()
+        })
+    }
+
+    /// Whether `a <= b` is proved.
+    pub fn less_equal(&self, a: &Dim, b: &Dim) -> bool {
+        self.at_least(b, a, 0)
+    }
+
+    /// Whether `a < b` is proved.
+    pub fn less_than(&self, a: &Dim, b: &Dim) -> bool {
+        self.at_least(b, a, 1)
+    }
+
+    fn at_least(&self, a: &Dim, b: &Dim, margin: i128) -> bool {
+        if a.defect().is_some() || b.defect().is_some() {
+            return false;
+        }
+        self.ask(|system, memo| {
+            let (a, b) = (system.normal(a, memo), system.normal(b, memo));
+            let difference = system.normal(&(&a - &b), memo);
+            system.at_least(&difference, &Dim::constant(0), margin, memo)
+        })
+    }
+
+    /// Whether the value is proved to be a multiple of `by`. Nothing but 0 is a multiple of 0.
+    pub fn divisible(&self, dim: &Dim, by: i64) -> bool {
+        if dim.defect().is_some() {
+            return false;
+        }
+        if by == 0 {
+            return self.equal(dim, &Dim::constant(0));
+        }
+        self.ask(|system, memo| {
+            let normal = system.normal(dim, memo);
+            system.normal(&normal.modulo(&Dim::constant(by)), memo).is_const(0)
+        })
+    }
+
+    /// Whether the value is proved not to be 0.
+    pub fn nonzero(&self, dim: &Dim) -> bool {
+        self.ask(|system, memo| {
+            let normal = system.normal(dim, memo);
+            system.nonzero(&normal, memo)
+        })
+    }
+
+    /// Values that the dim often has, most likely first; none where nothing is known. A hint, not a proof.
+    pub fn likely(&self, dim: &Dim) -> Vec<i64> {
+        self.ask(|system, memo| system.likely_values(dim, memo))
+    }
+
+    /// The fact that would make both equal, or `None` where no fact can (they always differ) or none is needed.
+    pub fn missing_fact(&self, a: &Dim, b: &Dim) -> Option<Fact> {
+        let difference = self.ask(|system, memo| system.canonical(&(a - b), memo));
+        if difference.as_const().is_some() || difference.defect().is_some() || !self.range(&difference).contains(0) {
+            return None;
+        }
+        let given = Fact::Equal(a.clone(), b.clone());
+        if a.nodes() + b.nodes() <= difference.nodes() {
+            return Some(given);
+        }
+        let (content, primitive) = difference.content();
+        let factors = content.factors.iter().flat_map(|(dim, power)| std::iter::repeat_n(dim.clone(), *power as usize));
+        let reduced = Dim::product(factors.chain([primitive]));
+        let terms = reduced.to_terms();
+        let (positive, negative): (Vec<_>, Vec<_>) = terms.into_iter().partition(|term| term.coefficient() > 0);
+        let left = Dim::from_terms(positive);
+        let right = -Dim::from_terms(negative);
+        Some(if left.defect().is_some() || right.defect().is_some() { given } else { Fact::Equal(left, right) })
+    }
+
+    /// What is missing for `a == b`, for a message: the fact that would be needed (`B == S`), or that none can help.
+    pub fn explain_unequal(&self, a: &Dim, b: &Dim) -> String {
+        if self.equal(a, b) {
+            return format!("{a} and {b} are equal");
+        }
+        match self.missing_fact(a, b) {
+            Some(fact) => fact.to_string(),
+            None => format!("{a} and {b} are never equal"),
+        }
+    }
+}
+
+impl System {
+    /// The normal form without hidden symbols. Where rewriting does not come to rest, the dim itself: so it is idempotent.
+    fn canonical(&self, dim: &Dim, memo: &mut Memo) -> Dim {
+        let mut revealed = |dim: &Dim| self.reveal(&self.normal(dim, memo));
+        let mut canonical = revealed(dim);
+        for _ in 0..MAX_CANONICAL_ROUNDS {
+            let again = revealed(&canonical);
+            if again == canonical {
+                return if canonical.defect().is_some() { dim.clone() } else { canonical };
+            }
+            canonical = again;
+        }
+        dim.clone()
+    }
+
+    fn equal(&self, a: &Dim, b: &Dim, memo: &mut Memo) -> bool {
+        let (a, b) = (self.normal(a, memo), self.normal(b, memo));
+        a == b || self.normal(&(&a - &b), memo).is_const(0)
+    }
+
+    fn likely_values(&self, dim: &Dim, memo: &mut Memo) -> Vec<i64> {
+        let normal = self.normal(dim, memo);
+        if let Some(value) = normal.as_const() {
+            return vec![value];
+        }
+        let range = Range::from(self.interval(&normal, memo));
+        let (part, scale, constant) = normal.affine_part();
+        let values = match self.likely.get(&part) {
+            Some(values) => {
+                let whole = |value: &i64| value.checked_mul(scale)?.checked_add(constant);
+                values.iter().filter_map(whole).collect()
+            }
+            None => self.likely_combinations(&normal),
+        };
+        let mut distinct = Vec::new();
+        for value in values {
+            if range.contains(value) && !distinct.contains(&value) {
+                distinct.push(value);
+            }
+        }
+        distinct
+    }
+
+    /// The values for all combinations of likely values of its symbols; none where a symbol has none.
+    fn likely_combinations(&self, dim: &Dim) -> Vec<i64> {
+        let symbols = dim.symbols();
+        let mut rows: Vec<Vec<i64>> = vec![Vec::new()];
+        for symbol in &symbols {
+            let Some(values) = self.likely.get(&Dim::symbol(symbol)) else { return Vec::new() };
+            rows = rows.iter().flat_map(|row| values.iter().map(|value| [row.as_slice(), &[*value]].concat())).collect();
+            rows.truncate(MAX_LIKELY);
+        }
+        let value = |row: &Vec<i64>| dim.eval(&|symbol| symbols.binary_search(symbol).ok().map(|i| row[i])).ok();
+        rows.iter().filter_map(value).collect()
+    }
+}
