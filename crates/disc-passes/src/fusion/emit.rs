@@ -5,7 +5,7 @@ use super::{
     grouping::Group,
     legality::{Role, role},
 };
-use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Type, Value};
+use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Type, Value, ops::Trait};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, HashSet},
@@ -130,6 +130,9 @@ fn write(
         node.insts.iter().for_each(|&inst| copy.visit(inst));
         let outputs: Vec<Value> =
             node.insts.iter().flat_map(|&i| source.results_of(i)).copied().filter(|v| leaving.contains(v)).collect();
+        if outputs.is_empty() {
+            continue;
+        }
         let region = function.add_block();
         let mut map: HashMap<Value, Value> = HashMap::new();
         for &input in &copy.inputs {
@@ -167,9 +170,13 @@ fn write(
     Ok(())
 }
 
-/// The values of groups that others read.
+/// The values of groups that others read, and those of ops that may fail: what fails has to be computed.
 fn leaving(function: &Function, nodes: &[Node], free: &HashSet<Inst>) -> HashSet<Value> {
     let mut found = HashSet::new();
+    let uses_of = function.use_counts();
+    for &inst in nodes.iter().flat_map(|n| &n.insts).filter(|&&i| function.def(i).has(Trait::MayFail)) {
+        found.extend(function.results_of(inst).iter().copied().filter(|r| uses_of[r.index()] == 0));
+    }
     for node in nodes {
         let members: HashSet<Inst> = node.insts.iter().copied().collect();
         let mut stack: Vec<Value> = node.insts.iter().flat_map(|&i| uses(function, i)).collect();
