@@ -27,6 +27,7 @@ from torch.utils import _pytree as pytree
 
 from . import _guards
 from ._dims import Dim, DimPlan
+from ._dynamic_functions import dynamic_functions
 from ._errors import DimError, Error, UnsupportedOp
 from ._same_graph import same_graph
 from ._sizes import Sizes
@@ -113,7 +114,7 @@ def capture(module: torch.nn.Module, args: tuple, kwargs: dict | None = None, di
     arguments, tensors = flatten_arguments(module, args, kwargs or {})
     _check_examples(arguments, tensors)
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
-    with _LOCK, _quiet(), torch.no_grad():
+    with _LOCK, _quiet(), dynamic_functions(), torch.no_grad():
         captured = _attempts(module, arguments, tensors, plan)
     captured.milliseconds = (time.perf_counter() - start) * 1e3
     return captured
@@ -150,7 +151,7 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
                 continue
             raise _capture_error(module, error) from error
         captured = _read(program, entry, arguments, plan, sizes)
-        if _repin(captured, sizes):
+        if _repin(captured, sizes) or _pin_squeezed(captured, sizes):
             continue
         captured.attempts = attempt
         _settle_branches(captured, module, tensors, sizes)
@@ -176,7 +177,7 @@ def _export(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool):
         rows = [
             {axis: auto for axis in range(t.dim()) if sizes.dynamic(i, axis)} for i, t in enumerate(examples)
         ]
-        shapes = {"tensors": tuple(rows)}
+        shapes = {"tensors": tuple(rows)} if rows else None
     with _config.patch(backed_size_oblivious=oblivious), _without_graph_dump():
         return torch.export.export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
 
@@ -287,6 +288,30 @@ def _repin(captured: Captured, sizes: Sizes) -> bool:
         for t, axis in list(c.members):
             if c.changed and not c.fixed and isinstance(captured.input_shape(t)[axis], int):
                 again |= sizes.pin(t, axis)
+    return again
+
+
+_SQUEEZES = {torch.ops.aten.squeeze.default, torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims}
+
+
+def _pin_squeezed(captured: Captured, sizes: Sizes) -> bool:
+    """``squeeze`` drops an axis of size 1 and keeps others: the rank follows the example, and its axis stays 1, or not 1."""
+    again = False
+    hints = {s: sizes.shapes[t][axis] for s, (t, axis) in captured.symbols.items()}
+    for node in captured.graph.nodes:
+        if node.target not in _SQUEEZES:
+            continue
+        shape = [expression(size) for size in node.args[0].meta["val"].shape]
+        axes = node.args[1] if len(node.args) > 1 else range(len(shape))
+        for axis in [axes] if isinstance(axes, int) else axes:
+            size = shape[axis]
+            if isinstance(size, int):
+                continue
+            if size.xreplace({s: sympy.Integer(v) for s, v in hints.items()}) == 1:
+                for symbol in size.free_symbols & set(captured.symbols):
+                    again |= sizes.pin(*captured.symbols[symbol])
+            else:
+                captured.conditions.facts.append(sympy.Ne(size, 1))
     return again
 
 

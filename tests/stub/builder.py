@@ -36,7 +36,7 @@ class StubBuilder:
     def __init__(
         self, sizes: dict[str, int], inputs: dict[str, torch.Tensor], weights: dict[str, torch.Tensor]
     ):
-        self.env = dict(sizes)
+        self.env = {**sizes, "=": set()}
         self.inputs = inputs
         self.weights = weights
         self.outputs: list[torch.Tensor] = []
@@ -75,21 +75,37 @@ class StubBuilder:
     def fact(self, text: str):
         self.names.append(text)
         left, sign, right = text.rpartition(next(s for s in ("==", "<=", ">=", "<", ">") if s in text))
-        names = {n: sympy.Integer(v) for n, v in self.env.items()} | {"Mod": sympy.Mod}
-        a, b = (
-            eval(side.replace("//", "/"), {"floor": sympy.floor, "Min": sympy.Min, "Max": sympy.Max}, names)
-            for side in (left, right)
-        )
+        names = {n: sympy.Integer(v) for n, v in self.env.items() if n != "="}
+        a, b = (eval(side.replace("//", "/"), _FUNCTIONS, names) for side in (left, right))
         holds = {"==": a == b, "<=": a <= b, ">=": a >= b, "<": a < b, ">": a > b}[sign]
+        if sign == "==":
+            symbols = {n: sympy.Symbol(n, integer=True, nonnegative=True) for n in self.env}
+            whole = [eval(side.replace("//", "/"), _FUNCTIONS, symbols) for side in (left, right)]
+            self.env["="].add(sympy.expand(whole[0] - whole[1]))
         if not holds:
             raise FactViolated(text)
 
     def output(self, values):
         self.outputs = [v.data for v in values]
 
+    def _body(self, types, emit) -> str:
+        """What a region does, found by running it on scalars: the ops of these tests apply one op, or compare."""
+        start = len(self.names)
+        values = []
+        for i, (dims, dtype) in enumerate(types):
+            values.append(StubValue(list(dims), dtype, torch.tensor(i % 2).to(DTYPES[dtype])))
+        (result,) = emit(*values)
+        made = self.names[start:]
+        del self.names[start:]
+        if "compare" in made:
+            return "ascending" if bool(result.data) else "descending"
+        return made[0] if made else "overwrite"
+
     def op(self, name, operands, result_types=None, regions=None, **attrs):
         assert all(isinstance(v, StubValue) for v in operands), f"{name}: {operands}"
         self.names.append(name)
+        if regions:
+            attrs["applies"] = self._body(*regions[0])
         try:
             results = OPS[name](operands, result_types, **attrs)
         except (AssertionError, RuntimeError, ValueError, TypeError) as error:
@@ -98,6 +114,9 @@ class StubBuilder:
             ) from error
         made = [self._value(dims, dtype, data, name) for dims, dtype, data in results]
         return made[0] if len(made) == 1 else made
+
+
+_FUNCTIONS = {"floor": sympy.floor, "Min": sympy.Min, "Max": sympy.Max, "Mod": sympy.Mod}
 
 
 class FactViolated(Exception):

@@ -59,7 +59,8 @@ class StubDim:
     def __eq__(self, other):
         if not isinstance(other, (int, StubDim)):
             return NotImplemented
-        return sympy.expand(self.expr - self._other(other)) == 0
+        distance = sympy.expand(self.expr - self._other(other))
+        return distance == 0 or distance in self.env["="] or sympy.expand(-distance) in self.env["="]
 
     def __hash__(self):
         return hash(self.expr)

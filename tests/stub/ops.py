@@ -278,7 +278,8 @@ def neutral(how, dtype):
 
 @op("reduce")
 def _(xs, result, dims, applies):
-    (x,) = xs
+    x, init = xs
+    assert init.data == neutral(applies, x.dtype)
     kept = [d for i, d in enumerate(x.dims) if i not in dims]
     if any(concrete(x.dims[d]) == 0 for d in dims):
         return [(kept, x.dtype, torch.full(sizes(kept), neutral(applies, x.dtype), dtype=DTYPES[x.dtype]))]
@@ -293,7 +294,8 @@ def _(xs, result, dims, applies):
 
 @op("cumulative")
 def _(xs, result, dim, applies):
-    (x,) = xs
+    x, init = xs
+    assert init.data == neutral(applies, x.dtype)
     f = {"add": torch.cumsum, "multiply": torch.cumprod}.get(applies)
     data = (
         f(x.data, dim)
@@ -304,7 +306,21 @@ def _(xs, result, dim, applies):
 
 
 @op("dot_general")
-def _(xs, result, lhs_batching, rhs_batching, lhs_contracting, rhs_contracting):
+def _(
+    xs,
+    result,
+    lhs_contracting_dims,
+    rhs_contracting_dims,
+    lhs_batching_dims=(),
+    rhs_batching_dims=(),
+    dtype=None,
+):
+    lhs_batching, rhs_batching, lhs_contracting, rhs_contracting = (
+        lhs_batching_dims,
+        rhs_batching_dims,
+        lhs_contracting_dims,
+        rhs_contracting_dims,
+    )
     x, y = xs
     assert x.dtype == y.dtype
     letters = iter("abcdefghijklmnopqrstuvwxyz")
@@ -323,15 +339,28 @@ def _(xs, result, lhs_batching, rhs_batching, lhs_contracting, rhs_contracting):
     ):
         out += [c for i, c in enumerate(letter) if i not in gone]
         dims += [d for i, d in enumerate(own) if i not in gone]
-    dtype = result[0][1] if result else x.dtype
+    dtype = dtype or x.dtype
     wide = torch.float64 if dtype in ("f64",) else torch.float32 if dtype in FLOATS else torch.int64
     data = torch.einsum(f"{''.join(left)},{''.join(right)}->{''.join(out)}", x.data.to(wide), y.data.to(wide))
     return [(dims, dtype, data.to(DTYPES[dtype]))]
 
 
 @op("convolution")
-def _(xs, result, strides, low, high, lhs_dilation, rhs_dilation, groups):
+def _(
+    xs,
+    result,
+    window_strides,
+    padding_low,
+    padding_high,
+    lhs_dilation,
+    rhs_dilation,
+    feature_group_count,
+    **layout,
+):
     x, w = xs
+    strides, low, high, groups = window_strides, padding_low, padding_high, feature_group_count
+    assert layout["input_batch_dimension"] == 0 == layout["kernel_output_feature_dimension"]
+    assert layout["input_feature_dimension"] == 1 == layout["kernel_input_feature_dimension"]
     n = len(w.dims) - 2
     wide = torch.float32 if x.dtype in ("f16", "bf16") else DTYPES[x.dtype]
     data, dims = x.data.to(wide), [x.dims[0], w.dims[0]]
@@ -354,9 +383,21 @@ def _(xs, result, strides, low, high, lhs_dilation, rhs_dilation, groups):
 
 
 @op("reduce_window")
-def _(xs, result, applies, window, strides, dilation, low, high):
-    (x,) = xs
-    fill = torch.tensor(neutral(applies, x.dtype), dtype=DTYPES[x.dtype])
+def _(
+    xs,
+    result,
+    applies,
+    window_dimensions,
+    window_strides,
+    window_dilations=None,
+    padding_low=None,
+    padding_high=None,
+):
+    x, init = xs
+    fill, window, strides = init.data, window_dimensions, window_strides
+    zeros = [0] * len(x.dims)
+    dilation, low, high = window_dilations or [1] * len(x.dims), padding_low or zeros, padding_high or zeros
+    assert fill == neutral(applies, x.dtype)
     data, dims = x.data, []
     for axis in range(len(x.dims)):
         data = _edge(data, fill, axis, concrete(low[axis]), concrete(high[axis]))
@@ -381,16 +422,12 @@ def _(
     result,
     offset_dims,
     collapsed_slice_dims,
-    operand_batching_dims,
-    start_indices_batching_dims,
     start_index_map,
     index_vector_dim,
     slice_sizes,
     bounds,
 ):
     x, index = xs
-    assert not operand_batching_dims
-    assert not start_indices_batching_dims
     batch = [d for i, d in enumerate(index.dims) if i != index_vector_dim]
     window = [d for i, d in enumerate(slice_sizes) if i not in collapsed_slice_dims]
     rank = len(batch) + len(window)
@@ -471,15 +508,16 @@ def _(
 
 
 @op("sort")
-def _(xs, result, dim, descending):
+def _(xs, result, dimension, is_stable, applies):
+    dim, descending = dimension, applies == "descending"
     values, order = torch.sort(xs[0].data, dim=dim, descending=descending, stable=True)
     rest = [x.data.gather(dim, order) for x in xs[1:]]
     return [(x.dims, x.dtype, d) for x, d in zip(xs, [values, *rest], strict=True)]
 
 
 @op("top_k")
-def _(xs, result, k):
-    values, order = torch.sort(xs[0].data, dim=-1, descending=True, stable=True)
+def _(xs, result, k, largest, index_dtype):
+    values, order = torch.sort(xs[0].data, dim=-1, descending=largest, stable=True)
     n = concrete(k)
     dims = [*xs[0].dims[:-1], k]
-    return [(dims, xs[0].dtype, values[..., :n]), (dims, "i64", order[..., :n])]
+    return [(dims, xs[0].dtype, values[..., :n]), (dims, index_dtype, order[..., :n].to(DTYPES[index_dtype]))]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sympy
 import torch
 from disc._capture import capture
 from disc.bridge.torch import convert
 from torch.utils import _pytree as pytree
 
-from .builder import StubBuilder
+from .builder import FactViolated, StubBuilder
 
 
 class StubModule:
@@ -31,6 +32,7 @@ class StubModule:
         builder = StubBuilder({}, inputs, weights)
         program = convert(self.captured, builder)
         self.names, self.program = builder.names, program
+        self._check(tensors)
         results = []
         for kind, what in program.outputs:
             if kind == "constant":
@@ -41,3 +43,9 @@ class StubModule:
                 data = builder.outputs[what]
                 results.append(data.item() if kind == "number" else data)
         return pytree.tree_unflatten(results, self.captured.out_spec)
+
+    def _check(self, tensors) -> None:
+        sizes = {s: sympy.Integer(tensors[t].shape[axis]) for s, (t, axis) in self.captured.symbols.items()}
+        for condition, text in self.program.checks:
+            if condition.xreplace(sizes) != sympy.true:
+                raise FactViolated(text)

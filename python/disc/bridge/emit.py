@@ -8,13 +8,14 @@ Conventions: ``x, y`` are values (they have ``shape`` and ``dtype``); a *scalar*
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from .._errors import UnsupportedOp
+from .._errors import ShapeError, UnsupportedOp
 from . import sizes, types
 from .sizes import same
 
@@ -46,6 +47,8 @@ class Emitter:
         self.builder = builder
         self.expressions = expressions
         self.meta: Any = None
+        #: Takes the text of a fact.
+        self.state = builder.fact
 
     # What the framework says about the result of the node.
 
@@ -68,6 +71,14 @@ class Emitter:
     def unsupported(self, reason: str, help: str | None = None) -> UnsupportedOp:
         """The error for an op whose arguments here cannot be compiled."""
         return UnsupportedOp(reason, help=help)
+
+    def require(self, left, sign: str, right) -> None:
+        """A relation of sizes that the op needs, and that torch checks when it runs: a fact of the signature."""
+        if sign == "==" and same(left, right):
+            return
+        if sizes.is_int(left) and sizes.is_int(right):
+            raise ShapeError(f"sizes {left} and {right} do not fit: expected {left} {sign} {right}")
+        self.state(f"{left} {sign} {right}")
 
     # Values out of scalars.
 
@@ -222,6 +233,9 @@ class Emitter:
         shape = list(shape)
         if len(x.shape) == len(shape) and all(same(a, b) for a, b in zip(x.shape, shape, strict=True)):
             return x
+        for axis, size in zip(dims, x.shape, strict=True):
+            if not same(size, 1):
+                self.require(size, "==", shape[axis])
         return self.op("broadcast_in_dim", x, result=(shape, x.dtype), dims=list(dims))
 
     def reshape(self, x, shape):
@@ -267,6 +281,10 @@ class Emitter:
         return self.op("slice", x, start=starts, limit=limits, strides=strides)
 
     def concatenate(self, xs, axis: int):
+        for x in xs[1:]:
+            for i, (own, first) in enumerate(zip(x.shape, xs[0].shape, strict=True)):
+                if i != axis:
+                    self.require(own, "==", first)
         return xs[0] if len(xs) == 1 else self.op("concatenate", *xs, dim=axis)
 
     def reverse(self, x, axes):
@@ -288,60 +306,73 @@ class Emitter:
 
     def dot(self, x, y, *, batching=((), ()), contracting, dtype: str | None = None):
         """Result axes: batch, free axes of ``x``, free axes of ``y``. ``dtype``: the type of the result."""
-        attrs = {
-            "lhs_batching": list(batching[0]),
-            "rhs_batching": list(batching[1]),
-            "lhs_contracting": list(contracting[0]),
-            "rhs_contracting": list(contracting[1]),
-        }
-        if dtype is None or dtype == x.dtype:
-            return self.op("dot_general", x, y, **attrs)
-        free = [x.shape[i] for i in batching[0]]
-        free += [s for i, s in enumerate(x.shape) if i not in (*batching[0], *contracting[0])]
-        free += [s for i, s in enumerate(y.shape) if i not in (*batching[1], *contracting[1])]
-        return self.op("dot_general", x, y, result=(free, dtype), **attrs)
+        for i, j in [*zip(*batching, strict=True), *zip(*contracting, strict=True)]:
+            self.require(y.shape[j], "==", x.shape[i])
+        attrs = {"lhs_contracting_dims": list(contracting[0]), "rhs_contracting_dims": list(contracting[1])}
+        if batching[0]:
+            attrs |= {"lhs_batching_dims": list(batching[0]), "rhs_batching_dims": list(batching[1])}
+        if dtype is not None and dtype != x.dtype:
+            attrs["dtype"] = dtype
+        return self.op("dot_general", x, y, **attrs)
+
+    def combine(self, name: str, xs, how: str, dtype: str, inits=(), **attrs):
+        """An op with a body that combines two scalars by the op ``how``."""
+        scalar = ((), dtype)
+        body = ([scalar, scalar], lambda a, c: [c if how == "overwrite" else self.op(how, a, c)])
+        return self.builder.op(name, [*xs, *inits], regions=[body], **attrs)
 
     def reduce(self, x, axes, how: str, keepdim: bool = False):
         """``how``: add, multiply, maximum, minimum, and, or."""
         axes = sorted(axis % len(x.shape) for axis in axes)
-        result = self.op("reduce", x, dims=axes, applies=how) if axes else x
+        result = (
+            self.combine("reduce", [x], how, x.dtype, [self.neutral(how, x.dtype)], dims=axes) if axes else x
+        )
         return self.unsqueeze(result, *axes) if keepdim and axes else result
+
+    def neutral(self, how: str, dtype: str):
+        return self.full(neutral(how, dtype), [], dtype)
 
     def sum(self, x, axes, keepdim: bool = False):
         return self.reduce(x, axes, "add", keepdim)
 
     def cumulative(self, x, axis: int, how: str):
-        return self.op("cumulative", x, dim=axis, applies=how)
+        return self.combine("cumulative", [x], how, x.dtype, [self.neutral(how, x.dtype)], dim=axis)
 
     def reduce_window(self, x, how: str, window, strides, padding, dilation=None):
-        """``padding``: (low, high) per axis."""
-        rank = len(x.shape)
-        return self.op(
-            "reduce_window",
-            x,
-            applies=how,
-            window=list(window),
-            strides=list(strides),
-            dilation=list(dilation or [1] * rank),
-            low=[p[0] for p in padding],
-            high=[p[1] for p in padding],
-        )
+        """``padding``: (low, high) per axis, at least 0, of neutral elements."""
+        attrs = {"window_dimensions": list(window), "window_strides": list(strides)}
+        if dilation is not None and any(d != 1 for d in dilation):
+            attrs["window_dilations"] = list(dilation)
+        if any(not (same(a, 0) and same(c, 0)) for a, c in padding):
+            attrs |= {"padding_low": [p[0] for p in padding], "padding_high": [p[1] for p in padding]}
+        return self.combine("reduce_window", [x], how, x.dtype, [self.neutral(how, x.dtype)], **attrs)
 
     def convolution(self, x, w, *, strides, padding, lhs_dilation, rhs_dilation, groups: int):
-        """x is [N, C, spatial...], w [O, C / groups, spatial...]."""
+        """x is [N, C, spatial...], w [O, C / groups, spatial...], as is the result."""
+        spatial = list(range(2, len(w.shape)))
+        batch, feature = 0, 1
         return self.op(
             "convolution",
             x,
             w,
-            strides=list(strides),
-            low=[p[0] for p in padding],
-            high=[p[1] for p in padding],
+            input_batch_dimension=batch,
+            input_feature_dimension=feature,
+            input_spatial_dimensions=spatial,
+            kernel_output_feature_dimension=0,
+            kernel_input_feature_dimension=1,
+            kernel_spatial_dimensions=spatial,
+            output_batch_dimension=batch,
+            output_feature_dimension=feature,
+            output_spatial_dimensions=spatial,
+            window_strides=list(strides),
+            padding_low=[p[0] for p in padding],
+            padding_high=[p[1] for p in padding],
             lhs_dilation=list(lhs_dilation),
             rhs_dilation=list(rhs_dilation),
-            groups=groups,
+            feature_group_count=groups,
         )
 
-    # Indexing. ``bounds``: "check" fails the call, "clamp" takes the nearest element.
+    # Indexing. ``bounds`` of a gather: "check" fails the call, "clamp" takes the nearest element.
 
     def take(self, x, axis: int, index, bounds: str = "check"):
         """The elements ``index`` of one axis, as ``numpy.take``."""
@@ -360,67 +391,71 @@ class Emitter:
         )
 
     def gather(
-        self,
-        x,
-        index,
-        *,
-        offset_dims,
-        collapsed,
-        index_map,
-        vector_dim: int,
-        window,
-        bounds: str = "check",
-        batching=((), ()),
+        self, x, index, *, offset_dims, collapsed, index_map, vector_dim: int, window, bounds: str = "check"
     ):
+        """The general form: an index vector lies along ``vector_dim`` of ``index`` and addresses the axes ``index_map`` of x."""
         return self.op(
             "gather",
             x,
             index,
             offset_dims=list(offset_dims),
             collapsed_slice_dims=list(collapsed),
-            operand_batching_dims=list(batching[0]),
-            start_indices_batching_dims=list(batching[1]),
             start_index_map=list(index_map),
             index_vector_dim=vector_dim,
             slice_sizes=list(window),
             bounds=bounds,
         )
 
-    def scatter(
-        self,
-        x,
-        index,
-        updates,
-        *,
-        window_dims,
-        inserted,
-        index_map,
-        vector_dim: int,
-        how: str,
-        bounds: str = "check",
-    ):
-        """``how``: overwrite, add, multiply, maximum, minimum."""
-        return self.op(
-            "scatter",
-            x,
-            index,
-            updates,
-            update_window_dims=list(window_dims),
-            inserted_window_dims=list(inserted),
-            scatter_dims_to_operand_dims=list(index_map),
-            index_vector_dim=vector_dim,
-            applies=how,
-            bounds=bounds,
-        )
+    def scatter(self, x, index, updates, *, window_dims, inserted, index_map, vector_dim: int, how: str):
+        """``how``: overwrite, add, multiply, maximum, minimum. An index out of range fails the call."""
+        how = "or" if how == "add" and x.dtype == "i1" else how
+        attrs = {
+            "update_window_dims": list(window_dims),
+            "inserted_window_dims": list(inserted),
+            "scatter_dims_to_operand_dims": list(index_map),
+            "index_vector_dim": vector_dim,
+            "bounds": "check",
+        }
+        return self.combine("scatter", [x, index, updates], how, x.dtype, **attrs)
 
     def sort(self, xs, axis: int, descending: bool = False):
         """Sorts ``xs[0]`` stably along one axis, NaN as greatest; the others follow it."""
-        result = self.op("sort", *xs, dim=axis, descending=descending)
+        arguments = [((), x.dtype) for x in xs for _ in range(2)]
+        body = (arguments, lambda *values: [self._before(values[0], values[1], descending)])
+        result = self.builder.op("sort", list(xs), regions=[body], dimension=axis, is_stable=True)
         return list(result) if isinstance(result, (list, tuple)) else [result]
 
-    def top_k(self, x, k):
-        """The ``k`` greatest of the last axis, NaN as greatest, and their places (i64)."""
-        return tuple(self.op("top_k", x, k=k))
+    def _before(self, a, c, descending: bool):
+        if descending:
+            a, c = c, a
+        if a.dtype not in types.FLOATS:
+            return self.op("compare", a, c, direction="LT")
+        a_nan, c_nan = self.op("is_nan", a), self.op("is_nan", c)
+        only_c = self.op("and", c_nan, self.op("not", a_nan))
+        return self.op("or", self.op("compare", a, c, direction="LT"), only_c)
+
+    def top_k(self, x, k, largest: bool = True):
+        """The ``k`` greatest (or least) of the last axis, NaN as greatest, and their places (i64)."""
+        return tuple(self.op("top_k", x, k=k, largest=largest, index_dtype="i64"))
+
+
+def neutral(how: str, dtype: str):
+    """The value that changes nothing when it is combined by ``how``."""
+    if how in ("add", "or", "multiply", "and"):
+        return 0 if how in ("add", "or") else 1
+    return lowest(dtype) if how == "maximum" else highest(dtype)
+
+
+def lowest(dtype: str):
+    if dtype in types.FLOATS:
+        return -math.inf
+    return False if dtype == "i1" else torch.iinfo(types.DTYPES[dtype]).min
+
+
+def highest(dtype: str):
+    if dtype in types.FLOATS:
+        return math.inf
+    return True if dtype == "i1" else torch.iinfo(types.DTYPES[dtype]).max
 
 
 def is_value(x) -> bool:

@@ -5,6 +5,8 @@ The dims of the compiler support ``+ - * // %``, ``.min`` and ``.max``; ints sta
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import sympy
 import torch
 from torch.utils._sympy import functions as tsf
@@ -55,6 +57,13 @@ class Expressions:
     def bind(self, symbol: sympy.Symbol, dim) -> None:
         self.symbols[symbol] = dim
 
+    def equate(self, value, dim) -> None:
+        """``value`` is computed as ``dim`` from here on; they may differ only at sizes that torch does not think of."""
+        if isinstance(value, torch.SymInt) and not value.node.expr.is_number:
+            expr = value.node.expr
+            if not isinstance(expr, sympy.Symbol):
+                self._known[expr] = dim
+
     def size(self, value):
         """``value`` is an int, a SymInt or a sympy expression."""
         if isinstance(value, torch.SymInt):
@@ -71,6 +80,8 @@ class Expressions:
         return [self.size(size) for size in sizes]
 
     def _translate(self, e):
+        if e in self._known:
+            return self._known[e]
         if e.is_Integer:
             return int(e)
         if isinstance(e, sympy.Symbol):
@@ -79,10 +90,31 @@ class Expressions:
                     f"the size {e} depends on data", help="sizes that depend on data are not compiled yet"
                 )
             return self.symbols[e]
+        if isinstance(e, (tsf.TruncToInt, tsf.FloorToInt)):
+            return self._floor(e.args[0])
         for kind, build in _FORMS:
             if isinstance(e, kind):
                 return build([self._translate(arg) for arg in e.args])
         raise UnsupportedOp(f"the size expression {e} is not supported")
+
+    def _floor(self, e):
+        """Rounds a number down that is a size times a fraction, as ``x.shape[0] * 1.5`` or ``x.shape[0] / 2``."""
+        if isinstance(e, (tsf.IntTrueDiv, tsf.FloatTrueDiv)):
+            return self._translate(e.args[0]) // self._translate(e.args[1])
+        factor, rest = Fraction(1), []
+        for part in e.args if isinstance(e, sympy.Mul) else (e,):
+            if part.is_number:
+                factor *= _exact(part)
+            else:
+                rest.append(self._translate(part))
+        return product([*rest, factor.numerator]) // factor.denominator
+
+
+def _exact(number) -> Fraction:
+    value = Fraction(float(number))
+    if value.denominator > 4096:
+        raise UnsupportedOp(f"a size that is computed by the factor {number} is not supported")
+    return value
 
 
 def _fold(f):
@@ -112,5 +144,5 @@ _FORMS = (
     (tsf.ModularIndexing, lambda a: (a[0] // a[1]) % a[2]),
     ((tsf.Min, sympy.Min), _fold(least)),
     ((tsf.Max, sympy.Max), _fold(greatest)),
-    ((tsf.Identity, tsf.CeilToInt, tsf.FloorToInt, tsf.TruncToInt), lambda a: a[0]),
+    ((tsf.Identity, tsf.CeilToInt, tsf.ToFloat), lambda a: a[0]),
 )

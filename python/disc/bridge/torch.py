@@ -95,6 +95,7 @@ def convert(captured, builder) -> Program:
     program = Program()
     expressions = sizes.Expressions(captured.simplify)
     emitter = Emitter(builder, expressions)
+    emitter.state = lambda fact: _state(builder, program, fact)
     walk = _Walk(captured, emitter, program)
     _declare_inputs(captured, builder, expressions, walk, program)
     _declare_facts(captured, builder, expressions, program)

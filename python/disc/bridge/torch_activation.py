@@ -102,7 +102,8 @@ def threshold(b, x, limit, value):
 def glu(b, x, dim=-1):
     axis = dim % len(x.shape)
     half = x.shape[axis] // 2
-    gate = b.slice(x, axis, half, x.shape[axis])
+    b.require(x.shape[axis] % 2, "==", 0)
+    gate = b.slice(x, axis, half, half * 2)
     return b.widened(lambda u, v: b.mul(u, b.op("logistic", v)), b.slice(x, axis, 0, half), gate)
 
 

@@ -161,7 +161,8 @@ _RESHAPES = {
     aten.unflatten.int,
     aten.view_as.default,
 }
-_NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default}
+#: They write in training mode only, which has no entry.
+_NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default, aten._native_batch_norm_legit.default}
 
 
 def written_arguments(node) -> list[torch.fx.Node]:

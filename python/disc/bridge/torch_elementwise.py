@@ -87,7 +87,8 @@ def div(b, x, y, rounding_mode=None):
 
 def trunc_divide(b, x, y):
     x, y = b.promote(x, y)
-    return b.widened(lambda p, q: trunc(b, b.div(p, q)), x, y)
+    # torch rounds the quotient of half types before it cuts.
+    return trunc(b, b.div(x, y))
 
 
 def floor_divide(b, x, y):
@@ -149,9 +150,10 @@ def _power_of_constant(b, x, y):
         raise Error("integers to negative integer powers are not allowed", op="aten.pow")
     steps = {1: lambda v: v, 2: lambda v: b.mul(v, v), 3: lambda v: b.mul(b.mul(v, v), v)}
     if x.dtype in types.FLOATS:
+        if x.dtype != "f16":
+            # They differ from a power at -inf, and torch takes them for all but f16.
+            steps |= {0.5: lambda v: b.op("sqrt", v), -0.5: lambda v: b.op("rsqrt", v)}
         steps |= {
-            0.5: lambda v: b.op("sqrt", v),
-            -0.5: lambda v: b.op("rsqrt", v),
             -1: lambda v: reciprocal(b, v),
             -2: lambda v: reciprocal(b, b.mul(v, v)),
         }
@@ -295,8 +297,7 @@ def copysign(b, x, y):
 def heaviside(b, x, values):
     zero = b.lift(0, x.dtype)
     step = b.convert(b.compare("GT", x, zero), x.dtype)
-    result = b.select(b.compare("EQ", x, zero), values, step)
-    return b.select(b.is_nan(x), b.lift(math.nan, x.dtype), result) if x.dtype in types.FLOATS else result
+    return b.select(b.compare("EQ", x, zero), values, step)
 
 
 # Two-argument mathematics.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .emit import neutral
 from .sizes import greatest, is_int, product, same
 from .torch_shape import axis_of, bounds
 
@@ -237,14 +238,7 @@ def _scatter_mean(b, x, dim, index, source, include_self):
 
 
 def _neutral(dtype, reduce):
-    from .torch_window import _lowest
-
-    if reduce in ("sum", "prod"):
-        return 0 if reduce == "sum" else 1
-    low = _lowest(dtype)
-    if reduce == "amax":
-        return low
-    return -low if isinstance(low, float) else (255 if dtype == "u8" else -low - 1)
+    return neutral(_REDUCE[reduce], dtype)
 
 
 # Writing slices.

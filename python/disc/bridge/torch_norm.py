@@ -85,14 +85,16 @@ def batch_norm(b, x, weight, bias, mean, var, training, momentum, eps, cudnn_ena
 
 
 def batch_norm_inference(b, x, weight, bias, mean, var, momentum, eps):
-    empty = b.full(0, [0], "f32")
+    empty = b.full(0, [0], types.name_of(b.meta[1].dtype))
     return batch_norm(b, x, weight, bias, mean, var, False, momentum, eps), empty, empty
 
 
 def batch_norm_functional(b, x, weight, bias, mean, var, training, momentum, eps):
-    y = batch_norm(b, x, weight, bias, mean, var, training, momentum, eps)
-    empty = b.full(0, [0], "f32")
-    return y, empty, empty
+    if training:
+        raise b.unsupported(
+            "batch norm in training mode changes its running statistics", help="call module.eval() first"
+        )
+    return batch_norm_inference(b, x, weight, bias, mean, var, momentum, eps)
 
 
 def batch_norm_no_stats(b, x, weight, bias, training, momentum, eps):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from . import types
-from .sizes import product
+from .sizes import least, product
 from .torch_shape import axis_of
 
 INF = math.inf
@@ -217,7 +217,7 @@ def diff(b, x, n=1, dim=-1, prepend=None, append=None):
     x = b.concatenate(parts, axis)
     for _ in range(n):
         size = x.shape[axis]
-        upper, lower = b.slice(x, axis, 1, size), b.slice(x, axis, 0, size - 1)
+        upper, lower = b.slice(x, axis, least(1, size), size), b.slice(x, axis, 0, size - least(1, size))
         x = b.map("xor", upper, lower) if x.dtype == "i1" else b.sub(upper, lower)
     return x
 
@@ -240,10 +240,9 @@ def topk(b, x, k, dim=-1, largest=True, sorted=True):
     if not x.shape:
         return x, b.full(0, [], "i64")
     axis = axis_of(x, dim)
-    if largest and axis == len(x.shape) - 1:
-        return b.top_k(x, k)
-    values, places = sort(b, x, axis, descending=largest)
-    return b.slice(values, axis, 0, k), b.slice(places, axis, 0, k)
+    last = len(x.shape) - 1
+    found = b.top_k(b.move(x, axis, last), k, largest)
+    return tuple(b.move(t, last, axis) for t in found)
 
 
 def median(b, x, dim=-1, keepdim=False):

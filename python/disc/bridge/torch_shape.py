@@ -42,15 +42,26 @@ def slice_(b, x, dim=0, start=None, end=None, step=1):
     axis = axis_of(x, dim)
     size = x.shape[axis]
     low, high = bounds(size, start, end)
-    length = b.shape[axis]
-    if step == 1:
-        # The framework's length is simplified by what it proved; start + length is the same limit.
-        high = low + length
-    elif is_int(low) and is_int(high):
-        high = max(low, high)
-    else:
+    if not _ordered(low, high, start, end, size):
         high = greatest(low, high)
-    return b.slice(x, axis, low, high, step)
+    result = b.slice(x, axis, low, high, step)
+    # torch simplifies the length as if no size were 0.
+    b.expressions.equate(b.out.shape[axis], result.shape[axis])
+    return result
+
+
+def _ordered(low, high, start, end, size) -> bool:
+    """Whether ``low <= high`` holds for every size: then no maximum is needed."""
+    if same(low, 0) or same(high, size):
+        return True
+    return is_int(start) and is_int(end) and start <= end and (start < 0) == (end < 0)
+
+
+def narrow(b, x, dim, start, length):
+    axis = axis_of(x, dim)
+    if is_int(start) and start < 0:
+        start = x.shape[axis] + start
+    return b.slice(x, axis, start, start + length)
 
 
 def select(b, x, dim, index):
@@ -376,7 +387,7 @@ TABLE = {
     "prims.convert_element_type.default": to,
     "aten.slice.Tensor": slice_,
     "aten.slice_copy.Tensor": slice_,
-    "aten.narrow.default": lambda b, x, dim, start, length: slice_(b, x, dim, start, None),
+    "aten.narrow.default": narrow,
     "aten.select.int": select,
     "aten.select_copy.int": select,
     "aten.split.Tensor": as_split,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from . import types
+from .emit import lowest, neutral
 from .sizes import is_int, product
 
 INF = math.inf
@@ -97,8 +98,8 @@ def conv_named_padding(n: int):
 # Pooling. ``out`` are the spatial sizes of the framework's result.
 
 
-def _windows(b, x, n, kernel, stride, padding, dilation, out):
-    """Window, strides, (low, high) padding and dilation for all axes; the high edge is what ``out`` needs (ceil_mode)."""
+def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode):
+    """Window, strides, (low, high) padding and dilation for all axes; with ceil_mode the high edge is what the result needs."""
     kernel, padding, dilation = (spread(v, n) for v in (kernel, padding, dilation))
     stride = (
         spread(stride, n)
@@ -108,30 +109,28 @@ def _windows(b, x, n, kernel, stride, padding, dilation, out):
     lead = len(x.shape) - n
     edges = [(0, 0)] * lead
     for i in range(n):
-        reach = (out[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
-        edges.append((padding[i], reach - x.shape[lead + i] - padding[i]))
+        reach = (b.shape[lead + i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
+        high = reach - x.shape[lead + i] - padding[i] if ceil_mode else padding[i]
+        edges.append((padding[i], high))
     ones = [1] * lead
     return ones + kernel, ones + stride, edges, ones + dilation
 
 
-def _pool(b, x, how, fill, window, strides, edges, dilation):
-    """Padding that depends on sizes (or crops) is an op of its own, so that windows have none."""
-    padded = b.pad(x, b.lift(fill, x.dtype), [low for low, _ in edges], [high for _, high in edges])
+def _pool(b, x, how, window, strides, edges, dilation):
+    """An edge that crops, or may, is a padding of its own."""
+    if all(is_int(e) and e >= 0 for pair in edges for e in pair):
+        return b.reduce_window(x, how, window, strides, edges, dilation)
+    low, high = [e[0] for e in edges], [e[1] for e in edges]
+    padded = b.pad(x, b.lift(neutral(how, x.dtype), x.dtype), low, high)
     return b.reduce_window(padded, how, window, strides, [(0, 0)] * len(window), dilation)
 
 
 def max_pool(n: int):
     def entry(b, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
-        form = _windows(b, x, n, kernel, stride, padding, dilation, b.shape[-n:])
-        return _pool(b, x, "maximum", _lowest(x.dtype), *form)
+        form = _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode)
+        return _pool(b, x, "maximum", *form)
 
     return entry
-
-
-def _lowest(dtype: str):
-    if dtype in types.FLOATS:
-        return -INF
-    return 0 if dtype == "u8" else -(1 << ({"i8": 8, "i16": 16, "i32": 32, "i64": 64}[dtype] - 1))
 
 
 def max_pool_with_indices(n: int):
@@ -139,8 +138,8 @@ def max_pool_with_indices(n: int):
 
     def entry(b, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
         out = b.shape[-n:]
-        window, strides, edges, dilation = _windows(b, x, n, kernel, stride, padding, dilation, out)
-        values = _pool(b, x, "maximum", _lowest(x.dtype), window, strides, edges, dilation)
+        window, strides, edges, dilation = _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode)
+        values = _pool(b, x, "maximum", window, strides, edges, dilation)
         places = _place_in_window(b, x, window, strides, edges, dilation, out, n)
         return values, places
 
@@ -154,7 +153,7 @@ def _place_in_window(b, x, window, strides, edges, dilation, out, n):
     for axis in range(lead, lead + n):
         place = b.add(b.mul(place, b.lift(x.shape[axis], "i64")), b.iota(plane, axis, "i64"))
     low, high = [e[0] for e in edges], [e[1] for e in edges]
-    padded = b.pad(x, b.lift(_lowest(x.dtype), x.dtype), low, high)
+    padded = b.pad(x, b.lift(lowest(x.dtype), x.dtype), low, high)
     place = b.pad(place, b.lift(-1, "i64"), low, high)
     best = where = None
     for offset in _offsets(window[lead:]):
@@ -191,10 +190,10 @@ def avg_pool(n: int):
     def entry(
         b, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
     ):
-        out, result = b.shape[-n:], x.dtype
+        result = x.dtype
         wide = b.wide(x)
-        window, strides, edges, dilation = _windows(b, x, n, kernel, stride, padding, 1, out)
-        total = _pool(b, wide, "add", 0, window, strides, edges, dilation)
+        window, strides, edges, dilation = _windows(b, x, n, kernel, stride, padding, 1, ceil_mode)
+        total = _pool(b, wide, "add", window, strides, edges, dilation)
         if divisor_override:
             return b.convert(b.div(total, divisor_override), result)
         if not ceil_mode and (count_include_pad or all(e[0] == 0 for e in edges)):
@@ -213,7 +212,7 @@ def _counts(b, x, window, strides, edges, n, padding):
         stated = [0] * lead + spread(padding, n)
         ones = b.pad(ones, b.lift(1, x.dtype), stated, stated)
         edges = [(low - p, high - p) for (low, high), p in zip(edges, stated, strict=True)]
-    return _pool(b, ones, "add", 0, window, strides, edges, [1] * len(window))
+    return _pool(b, ones, "add", window, strides, edges, [1] * len(window))
 
 
 def adaptive_pool(n: int, how: str):
@@ -242,7 +241,7 @@ def _adaptive_axis(b, x, axis, out, how):
     wide = b.unsqueeze(x, axis)
     shape = [out if i == axis else s for i, s in enumerate(wide.shape)]
     inside = b.broadcast(inside, shape, [axis, axis + 1])
-    picked = b.select(inside, b.expand(wide, shape), b.lift(0 if how == "add" else _lowest(x.dtype), x.dtype))
+    picked = b.select(inside, b.expand(wide, shape), b.lift(0 if how == "add" else lowest(x.dtype), x.dtype))
     whole = b.reduce(picked, [axis + 1], how)
     if how != "add":
         return whole

@@ -1,0 +1,39 @@
+"""The compiler under test: disc itself where its extension is built, else the stub."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+torch.manual_seed(0)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--rows",
+        choices=("some", "all"),
+        default="some",
+        help="dtypes of the row tests: two for each row (the first, and one that changes from row to row), or all",
+    )
+
+
+def _native() -> bool:
+    try:
+        from disc import _disc
+    except ImportError:
+        return False
+    return hasattr(_disc, "Builder")
+
+
+@pytest.fixture(scope="session")
+def compile_module():
+    """``compile_module(module, args, kwargs=None, dims=None)`` gives a module that was compiled once."""
+    if _native():
+        import disc
+
+        return lambda module, args, kwargs=None, dims=None: disc.optimize(
+            module, args, kwargs=kwargs, dims=dims
+        )
+    from stub.run import StubModule
+
+    return StubModule
