@@ -3,7 +3,7 @@
 //! A test file is IR text with comments that say what to do and what comes out; `filetests/README.md` describes them. The harness computes how
 //! the file should read; the test passes if it reads so, and `DISC_BLESS=1` rewrites it.
 //!
-//! Not here: the compiler. What needs passes or generated code comes in through [`Hooks`], so that this crate builds without LLVM.
+//! Not here: generated code. What runs it comes in through [`Hooks`], so that this crate builds without LLVM.
 mod annotations;
 mod file;
 mod kinds;
@@ -11,5 +11,5 @@ mod outputs;
 mod trial;
 
 pub use file::TestFile;
-pub use kinds::{Hooks, Passes};
+pub use kinds::{Compiled, Hooks};
 pub use trial::{corpus, run};

@@ -7,6 +7,7 @@ pub mod dce;
 pub mod fusion;
 pub mod pass;
 mod query;
+pub mod registry;
 pub mod rewrite;
 pub mod rules;
 #[cfg(test)]

@@ -1,48 +1,42 @@
 //! The kinds of tests. Each says how the file should read, given what it does.
 mod pass;
+mod random;
 mod roundtrip;
+mod run;
+mod values;
 mod verify;
 
 use crate::file::{Command, TestFile};
-use disc_ir::{Diagnostic, Module, ops::Stage, text::Lines};
+use disc_ir::{Diagnostic, Module, interp::Tensor, ops::Stage, text::Lines};
 
-/// What a test of this kind came to.
-pub(crate) enum Outcome {
-    /// How the file should read.
-    Reads(String),
-    /// It cannot be said, because a hook is not there.
-    Skipped,
-}
+/// How the file should read; or what is wrong that no text of the file could say.
+pub(crate) type Tried = Result<String, String>;
 
-pub(crate) type Tried = Result<Outcome, String>;
+/// Something that runs programs besides the interpreter, and must agree with it.
+pub trait Compiled: Sync {
+    /// What messages call it, such as `x86-64-v3`.
+    fn name(&self) -> &str;
 
-/// The compiler's passes, as the tests of `pass`, `pipeline` and `explain` need them.
-pub trait Passes: Sync {
-    /// Runs one pass by its name.
+    /// Runs an entry.
     ///
     /// # Errors
-    /// The pass's own, or that there is none of the name.
-    fn pass(&self, module: &mut Module, name: &str) -> Result<(), Diagnostic>;
-
-    /// Runs the pipeline between two stages.
-    ///
-    /// # Errors
-    /// Those of the passes.
-    fn pipeline(&self, module: &mut Module, from: Stage, to: Stage) -> Result<(), Diagnostic>;
+    /// Those of compiling and of running.
+    fn run(&self, module: &Module, entry: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic>;
 }
 
 /// What the harness does not know itself.
 #[derive(Clone, Copy, Default)]
 pub struct Hooks {
-    pub passes: Option<&'static dyn Passes>,
+    /// Everything that runs programs here.
+    pub compiled: &'static [&'static dyn Compiled],
 }
 
 pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
     match &*command.kind {
         "roundtrip" => roundtrip::run(file),
         "verify" => verify::run(file, command),
-        "pass" => pass::run(file, command, hooks),
-        "pipeline" => pass::run_pipeline(file, command, hooks),
+        "pass" => pass::run(file, command),
+        "run" => run::run(file, command, hooks),
         other => Err(format!("there is no kind of test `{other}`")),
     }
 }
@@ -50,14 +44,8 @@ pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
 /// The command line that shows the same.
 pub(crate) fn reproduce(file: &TestFile, command: &Command) -> String {
     let path = format!("filetests/{}", file.name);
-    let options = match &*command.kind {
-        "pass" => command.options["pass"].split(',').map(|name| format!(" --pass {name}")).collect(),
-        "pipeline" => {
-            let (from, to) = command.options["pipeline"].split_once("..").unwrap_or(("tensor", ""));
-            format!(" --from {from} --to {to}")
-        }
-        _ => String::new(),
-    };
+    let passes = command.options.get("pass").filter(|_| command.kind == "pass");
+    let options: String = passes.iter().flat_map(|names| names.split(',')).map(|name| format!(" --pass {name}")).collect();
     format!("disc-opt {path}{options}")
 }
 

@@ -1,37 +1,29 @@
-//! `pass=NAME[,NAME]...` and `pipeline=FROM..TO`: each function reads as the `// | ` lines below it say.
-use super::{Hooks, Outcome, Passes, Tried, parsed, rendered, stage};
+//! `pass=NAME[,NAME]...`: each function reads as the `// | ` lines below it say.
+use super::{Tried, parsed, rendered};
 use crate::{
     file::{Command, TestFile},
     outputs::Outputs,
 };
 use disc_ir::{
-    Diagnostic, Module,
+    Module,
     ops::Stage,
     verify::{stage_of, verify},
 };
+use disc_passes::{pass::PassManager, registry};
 use std::collections::HashMap;
 
-pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
-    let names: Vec<&str> = command.options["pass"].split(',').collect();
-    transformed(file, hooks, |passes, module| names.iter().try_for_each(|name| passes.pass(module, name)))
-}
-
-pub(crate) fn run_pipeline(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
-    let range = command.options.get("pipeline").and_then(|range| range.split_once(".."));
-    let (from, to) = range.ok_or("expected `pipeline=FROM..TO`")?;
-    let (from, to) = (stage(from)?, stage(to)?);
-    transformed(file, hooks, |passes, module| passes.pipeline(module, from, to))
-}
-
-fn transformed(file: &TestFile, hooks: Hooks, run: impl Fn(&dyn Passes, &mut Module) -> Result<(), Diagnostic>) -> Tried {
-    let Some(passes) = hooks.passes else { return Ok(Outcome::Skipped) };
+pub(crate) fn run(file: &TestFile, command: &Command) -> Tried {
     let module = parsed(file)?;
     let checked = |module: &Module, stage: Stage| verify(module, stage).map_err(|errors| rendered(&file.source, &errors));
     checked(&module, stage_of(&module))?;
     let mut result = module.clone();
-    run(passes, &mut result).map_err(|error| rendered(&file.source, &[error]))?;
-    checked(&result, stage_of(&result)).map_err(|errors| format!("the result is not right: {errors}\n{result}"))?;
-    Ok(Outcome::Reads(expected(file, &module, &result)))
+    let mut manager = PassManager::default();
+    for name in command.options["pass"].split(',') {
+        let pass = registry::find(name).ok_or_else(|| format!("there is no pass `{name}`"))?;
+        manager.run(&mut result, pass).map_err(|error| rendered(&file.source, &[error]))?;
+        checked(&result, pass.stages.1).map_err(|errors| format!("what `{name}` made is wrong: {errors}\n{result}"))?;
+    }
+    Ok(expected(file, &module, &result))
 }
 
 fn expected(file: &TestFile, before: &Module, after: &Module) -> String {

@@ -1,5 +1,5 @@
 //! `verify [stage=NAME]`: the errors of parser and verifier are those that the annotations say, on the lines they say.
-use super::{Outcome, Tried, stage};
+use super::{Tried, stage};
 use crate::{
     annotations,
     file::{Command, TestFile},
@@ -21,7 +21,7 @@ pub(crate) fn run(file: &TestFile, command: &Command) -> Tried {
                 let left = without(&source, &found);
                 errors.extend(found);
                 if left == source {
-                    return Ok(Outcome::Reads(annotations::rewrite(&file.source, &errors)));
+                    return Ok(annotations::rewrite(&file.source, &errors));
                 }
                 source = left;
             }
@@ -29,7 +29,7 @@ pub(crate) fn run(file: &TestFile, command: &Command) -> Tried {
     };
     let stage = wanted.unwrap_or_else(|| stage_of(&module));
     errors.extend(verify(&module, stage).err().unwrap_or_default());
-    Ok(Outcome::Reads(annotations::rewrite(&file.source, &errors)))
+    Ok(annotations::rewrite(&file.source, &errors))
 }
 
 /// The source without the items (from an unindented line to the next) that these errors are in; every other byte stays where it is.

@@ -6,6 +6,7 @@
 //! - What the compiler knows prints, and parses back: `print(parse(print(m))) == print(m)`.
 //! - Printing depends on the module alone: no address, no order of hashing.
 //! - Parsing never panics, needs memory in proportion to the text, and its recursion is bounded; [`limits`] has the numbers.
+mod elements;
 pub mod limits;
 mod line;
 mod names;
@@ -13,6 +14,7 @@ mod parse;
 mod print;
 mod suggest;
 
+pub use elements::{parse_elements, print_elements};
 pub use line::{Lines, Position};
 pub use parse::parse;
 pub use print::{PrintOptions, print};

@@ -44,6 +44,11 @@ pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
     if parser.errors.is_empty() { Ok(parser.module) } else { Err(parser.errors) }
 }
 
+/// Reads what stands between `dense<` and `>`.
+pub(super) fn elements(text: &str, place: Span, dtype: DType) -> Parsed<(Literal, Option<Vec<usize>>)> {
+    literal::parse(text, place, dtype).map(|shaped| (shaped.literal, shaped.shape))
+}
+
 pub(super) struct Parser<'s> {
     cursor: Cursor<'s>,
     fresh: Fresh<'s>,

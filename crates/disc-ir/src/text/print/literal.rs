@@ -10,17 +10,21 @@ const MAX_LISTED: usize = 64;
 
 /// `dense<...>`
 pub(super) fn text(literal: &Literal, result: Option<&Type>) -> String {
+    format!("dense<{}>", elements(literal, result))
+}
+
+/// What stands between `dense<` and `>`.
+pub(in crate::text) fn elements(literal: &Literal, result: Option<&Type>) -> String {
     let sizes = result.and_then(Type::as_tensor).and_then(TensorType::static_dims).unwrap_or_default();
     let count = literal.stored_len();
     let fits = sizes.iter().try_fold(1_i64, |product, &size| product.checked_mul(size)) == Some(count as i64);
-    let mut out = String::from("dense<");
+    let mut out = String::new();
     match () {
         () if literal.splat || (fits && sizes.is_empty()) => out.push_str(&element(literal, 0)),
         () if count == 0 => {}
         () if fits && count <= MAX_LISTED => list(literal, &sizes, 0, &mut out),
         () => raw(&literal.bytes, &mut out),
     }
-    out.push('>');
     out
 }
 

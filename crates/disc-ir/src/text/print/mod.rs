@@ -59,6 +59,8 @@ pub(super) fn symbol(name: &str) -> String {
     if is_plain(name) { format!("@{name}") } else { format!("@{}", quote(name)) }
 }
 
+pub(super) use literal::elements;
+
 struct Printer<'p> {
     function: &'p Function,
     options: PrintOptions,

@@ -1,0 +1,129 @@
+//! `run`: what functions compute, on the interpreter and on everything else that runs programs here.
+//!
+//! - `//~ run @f([1.0], [2.0]) == [3.0]`: the interpreter gives exactly this (every NaN equals every other), the others nearly.
+//! - `//~ run @f([1.0]) fails E0603: part of the message`.
+//! - `//@ test run random seed=7`: for each row of the table of dims, the others give what the interpreter gives, on random inputs.
+use super::{
+    Compiled, Hooks, Tried, parsed,
+    random::{self, Random},
+    rendered, values,
+};
+use crate::file::{Command, TestFile};
+use disc_ir::{
+    Diagnostic, FunctionKind, Module,
+    interp::{self, Tensor},
+    types::DType,
+    verify::{stage_of, verify},
+};
+
+const MARK: &str = "//~ run ";
+
+pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
+    let module = parsed(file)?;
+    verify(&module, stage_of(&module)).map_err(|errors| rendered(&file.source, &errors))?;
+    if command.options.contains_key("random") {
+        let seed = command.options.get("seed").and_then(|seed| seed.parse().ok()).ok_or("expected `random seed=NUMBER`")?;
+        run_random(file, &module, seed, hooks)?;
+    }
+    let lines = file.source.lines().map(|line| match line.trim_start().strip_prefix(MARK) {
+        Some(text) => {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            one_line(&module, text, hooks).map(|text| format!("{indent}{MARK}{text}\n")).map_err(|why| format!("{line}\n{why}"))
+        }
+        None => Ok(format!("{line}\n")),
+    });
+    lines.collect()
+}
+
+/// How a line `@f(...) == ...` should read.
+fn one_line(module: &Module, text: &str, hooks: Hooks) -> Result<String, String> {
+    const FORM: &str = "expected `@f(INPUTS) == OUTPUTS` or `@f(INPUTS) fails CODE: MESSAGE`";
+    let (call, expected) = text.split_once(") == ").or_else(|| text.split_once(") fails ")).ok_or(FORM)?;
+    let (name, arguments) = call.strip_prefix('@').and_then(|call| call.split_once('(')).ok_or(FORM)?;
+    let function = module.function(name).ok_or_else(|| format!("there is no function @{name}"))?;
+    let dtypes = function.parameters().iter().map(|&p| function.ty(p).dtype()).chain(std::iter::repeat(DType::F32));
+    let inputs = values::split(arguments).into_iter().zip(dtypes).map(|(text, dtype)| values::read(text, dtype));
+    let inputs = inputs.collect::<Result<Vec<Tensor>, String>>()?;
+    let result = interp::run(module, name, &inputs);
+    for compiled in hooks.compiled {
+        agree(*compiled, module, name, &inputs, &result)?;
+    }
+    let call = &text[..=call.len()];
+    Ok(match result {
+        Ok(outputs) => {
+            let texts: Vec<&str> = values::split(expected);
+            let equal = |(text, output): (&&str, &Tensor)| {
+                values::read(text, output.dtype()).is_ok_and(|wanted| values::same(&wanted, output))
+            };
+            if text[call.len()..].starts_with(" == ") && texts.len() == outputs.len() && texts.iter().zip(&outputs).all(equal) {
+                return Ok(text.to_owned());
+            }
+            format!("{call} == {}", outputs.iter().map(values::write).collect::<Vec<_>>().join(", "))
+        }
+        Err(error) => match expected.split_once(": ") {
+            Some((code, part)) if code == error.code.to_string() && error.message.contains(part) => text.to_owned(),
+            _ => format!("{call} fails {}: {}", error.code, error.message),
+        },
+    })
+}
+
+/// Compiled code gives what the interpreter gives, and fails where it fails.
+fn agree(
+    compiled: &dyn Compiled,
+    module: &Module,
+    name: &str,
+    inputs: &[Tensor],
+    expected: &Result<Vec<Tensor>, Diagnostic>,
+) -> Result<(), String> {
+    let found = compiled.run(module, name, inputs);
+    let agrees = match (&found, expected) {
+        (Ok(found), Ok(expected)) => {
+            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| values::close(a, b, tolerance(b.dtype())))
+        }
+        (Err(found), Err(expected)) => found.code == expected.code,
+        _ => false,
+    };
+    let text = |result: &Result<Vec<Tensor>, Diagnostic>| match result {
+        Ok(outputs) => outputs.iter().map(values::write).collect::<Vec<_>>().join(", "),
+        Err(error) => error.to_string(),
+    };
+    if agrees {
+        return Ok(());
+    }
+    let inputs: Vec<String> = inputs.iter().map(values::write).collect();
+    let call = format!("@{name}({})", inputs.join(", "));
+    Err(format!("{call}\n{}: {}\ninterpreter: {}", compiled.name(), text(&found), text(expected)))
+}
+
+/// How far results may be from the interpreter's, which accumulates in f64.
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2e-3,
+        DType::BF16 => 1.6e-2,
+        DType::F32 => 2e-5,
+        _ => 1e-12,
+    }
+}
+
+fn run_random(file: &TestFile, module: &Module, seed: u64, hooks: Hooks) -> Result<(), String> {
+    let mut random = Random::new(seed);
+    let is_entry = |kind| matches!(kind, FunctionKind::Func | FunctionKind::Host);
+    for function in module.functions.iter().filter(|f| is_entry(f.kind)) {
+        let mut runs = 0;
+        for row in random::rows(file, function) {
+            let Some(inputs) = random::inputs(function, &row, &mut random) else { continue };
+            let expected = interp::run(module, &function.name, &inputs);
+            if let Err(error) = &expected {
+                return Err(format!("@{} with {row:?}: {error}", function.name));
+            }
+            runs += 1;
+            for compiled in hooks.compiled {
+                agree(*compiled, module, &function.name, &inputs, &expected).map_err(|why| format!("{row:?}: {why}"))?;
+            }
+        }
+        if runs == 0 {
+            return Err(format!("no row of the table gives sizes for @{}", function.name));
+        }
+    }
+    Ok(())
+}

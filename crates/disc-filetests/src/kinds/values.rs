@@ -1,0 +1,120 @@
+//! Tensors in the text of a test: `[1.0, 2.0]`, or `[] : tensor<0x3xf32>` and `1.0 : tensor<2x3xf32>` where brackets do not say the sizes.
+use disc_ir::{DType, Literal, TensorType, Type, interp::Tensor, text};
+
+/// Splits at commas outside brackets.
+pub(crate) fn split(list: &str) -> Vec<&str> {
+    let mut depth = 0_i32;
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (i, byte) in list.bytes().enumerate() {
+        match byte {
+            b'[' | b'(' | b'<' => depth += 1,
+            b']' | b')' | b'>' => depth -= 1,
+            b',' if depth == 0 => {
+                parts.push(list[start..i].trim());
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    if !list[start..].trim().is_empty() {
+        parts.push(list[start..].trim());
+    }
+    parts
+}
+
+/// The tensor that `text` denotes, of element type `dtype` unless the text says one.
+pub(crate) fn read(text: &str, dtype: DType) -> Result<Tensor, String> {
+    let wrong = |why: String| format!("`{text}`: {why}");
+    let (elements, ty) = match text.split_once(" : ") {
+        Some((elements, ty)) => {
+            (elements.trim(), Some(tensor_type(ty.trim()).ok_or_else(|| wrong("no type of constant sizes".into()))?))
+        }
+        None => (text, None),
+    };
+    let dtype = ty.as_ref().map_or(dtype, |ty| ty.dtype);
+    let (literal, shape) = text::parse_elements(elements, dtype).map_err(|e| wrong(e.message))?;
+    let sizes = match ty.and_then(|ty| ty.static_dims()) {
+        Some(sizes) => sizes,
+        None => shape.unwrap_or_default().into_iter().map(|size| size as i64).collect(),
+    };
+    let bytes = if literal.splat {
+        let count = sizes.iter().product::<i64>();
+        literal.bytes.repeat(usize::try_from(count).map_err(|e| wrong(e.to_string()))?)
+    } else {
+        literal.bytes.to_vec()
+    };
+    Tensor::new(dtype, sizes, bytes).map_err(|e| wrong(e.message))
+}
+
+/// The constant type in `text`, which only a parser can read.
+fn tensor_type(text: &str) -> Option<TensorType> {
+    let module = disc_ir::parse(&format!("func @f(%x: {text}) {{ return }}")).ok()?;
+    let function = &module.functions[0];
+    let ty = function.ty(function.parameters()[0]).as_tensor().cloned();
+    ty.filter(|ty| ty.static_dims().is_some())
+}
+
+/// The text of a tensor, which [`read`] reads back.
+pub(crate) fn write(tensor: &Tensor) -> String {
+    let (dtype, sizes) = (tensor.dtype(), tensor.dims());
+    // Which NaN it is does not matter.
+    let is_nan = dtype.is_float() && tensor.to_f64s().iter().any(|x| x.is_nan());
+    let plain = |x: f64| if x.is_nan() { f64::NAN } else { x };
+    let literal = match is_nan {
+        true => Literal::from_f64s(dtype, &tensor.to_f64s().into_iter().map(plain).collect::<Vec<_>>()),
+        false => Literal::dense(dtype, tensor.bytes()),
+    };
+    let elements = text::print_elements(&literal, sizes);
+    match tensor.is_empty() {
+        true => format!("[] : {}", Type::tensor(sizes.iter().map(|&size| size.into()), dtype)),
+        false if elements.starts_with('"') => {
+            format!("{elements} : {}", Type::tensor(sizes.iter().map(|&size| size.into()), dtype))
+        }
+        false => elements,
+    }
+}
+
+/// Whether two results are equal: bit by bit, but every NaN equals every other.
+pub(crate) fn same(a: &Tensor, b: &Tensor) -> bool {
+    (a.dtype(), a.dims()) == (b.dtype(), b.dims()) && (a.bytes() == b.bytes() || (a.dtype().is_float() && within(a, b, 0.0)))
+}
+
+/// Whether floats differ by at most `tolerance`, relative to the larger one or to 1; other types must be equal.
+pub(crate) fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> bool {
+    if !a.dtype().is_float() || (a.dtype(), a.dims()) != (b.dtype(), b.dims()) {
+        return same(a, b);
+    }
+    within(a, b, tolerance)
+}
+
+fn within(a: &Tensor, b: &Tensor, tolerance: f64) -> bool {
+    a.to_f64s().into_iter().zip(b.to_f64s()).all(|(x, y)| {
+        let equal = x == y && (tolerance > 0.0 || x.is_sign_negative() == y.is_sign_negative());
+        equal || (x.is_nan() && y.is_nan()) || (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1.0) && tolerance > 0.0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_print_as_they_are_read() {
+        for text in ["[[1.0, nan], [2.5, -0.0]]", "3.0", "[] : tensor<0x3xf32>", "[1.0]"] {
+            assert_eq!(write(&read(text, DType::F32).unwrap()), text);
+        }
+        assert_eq!(read("1 : tensor<2x2xi64>", DType::F32).unwrap().to_i64s(), [1; 4]);
+        assert!(read("[1, 2] : tensor<3xi64>", DType::F32).is_err());
+        assert_eq!(split("[1, 2], 3, [] : tensor<0x1xf32>"), ["[1, 2]", "3", "[] : tensor<0x1xf32>"]);
+    }
+
+    #[test]
+    fn equality_knows_nan_and_the_sign_of_zero() {
+        let of = |text| read(text, DType::F32).unwrap();
+        assert!(same(&of("[nan]"), &of("[0x7F800001]")));
+        assert!(!same(&of("[0.0]"), &of("[-0.0]")));
+        assert!(close(&of("[1.0]"), &of("[1.0000001]"), 1e-6) && !close(&of("[1.0]"), &of("[1.1]"), 1e-6));
+        assert!(!close(&of("[1.0]"), &of("[1.0, 1.0]"), 1.0));
+    }
+}
