@@ -3,6 +3,7 @@
 pub mod build;
 pub mod cost;
 pub mod element;
+mod expand;
 pub mod index;
 pub mod kernel;
 pub mod lower;

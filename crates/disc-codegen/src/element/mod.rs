@@ -18,6 +18,7 @@ mod window;
 use crate::{
     build::KernelBuilder,
     index::{Index, linear},
+    target::Target,
 };
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use std::{collections::HashMap, sync::Arc};
@@ -30,6 +31,8 @@ pub struct Elements<'g> {
     pub solver: Arc<Solver>,
     /// Lanes of a vector; 1 for scalar code.
     pub lanes: u32,
+    /// Whether the target's `fma` rounds once.
+    fused: bool,
     /// The active lanes; all, if absent.
     pub mask: Option<Value>,
     buffers: HashMap<Value, Value>,
@@ -61,12 +64,13 @@ pub fn compute_dtype(dtype: DType) -> DType {
 }
 
 impl<'g> Elements<'g> {
-    pub fn new(group: &'g Function, solver: Arc<Solver>, lanes: u32) -> Self {
+    pub fn new(group: &'g Function, solver: Arc<Solver>, lanes: u32, target: &Target) -> Self {
         let scopes = vec![Memo::new()];
         Self {
             group,
             solver,
             lanes,
+            fused: target.has_fma(),
             mask: None,
             buffers: HashMap::new(),
             rows: HashMap::new(),
@@ -205,7 +209,7 @@ impl<'g> Elements<'g> {
             _ if self.group.def(inst).has(disc_ir::ops::Trait::Elementwise) => {
                 let operands: Vec<Value> = self.group.operands(inst).to_vec();
                 let computed: Vec<Value> = operands.iter().map(|&o| self.element(kb, o, at)).collect();
-                vec![elementwise::apply(kb, self.group, inst, &computed)]
+                vec![elementwise::apply(kb, self.group, inst, &computed, self.fused)]
             }
             _ => panic!("`{}` has no element-wise rule; it needs a schedule of its own", kind.name()),
         }
@@ -270,7 +274,7 @@ impl<'g> Elements<'g> {
                     known.insert(self.group.result(inst), value);
                 }
                 _ => {
-                    let value = elementwise::apply(kb, self.group, inst, &computed);
+                    let value = elementwise::apply(kb, self.group, inst, &computed, self.fused);
                     known.insert(self.group.result(inst), value);
                 }
             }

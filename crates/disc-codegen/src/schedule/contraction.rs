@@ -235,7 +235,7 @@ fn pack_panels(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan
 
 /// The elements of a micro-kernel's epilogue: all memory is bound, the product is seeded by the caller.
 fn epilogue_elements<'g>(group: &Group<'g>, memory: &[Value], lanes: u32) -> Elements<'g> {
-    let mut elements = Elements::new(group.function, group.solver.clone(), lanes);
+    let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
     elements.first_site = group.first_site;
     for (&input, &buffer) in group.inputs().iter().zip(memory) {
         elements.bind(input, buffer);

@@ -17,7 +17,7 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
     let lanes = if domain.is_empty() { 1 } else { cost::lanes(group.function, group.target) };
 
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let mut elements = Elements::new(group.function, group.solver.clone(), lanes);
+    let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
     elements.first_site = group.first_site;
     let mut arguments = Vec::new();
     for (i, &input) in group.inputs().iter().enumerate() {

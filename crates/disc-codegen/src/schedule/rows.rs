@@ -137,7 +137,7 @@ fn reduced_axes(group: &Function, inst: Inst) -> Vec<usize> {
 pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
     let lanes = cost::lanes(group.function, group.target);
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let mut elements = Elements::new(group.function, group.solver.clone(), lanes);
+    let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
     elements.first_site = group.first_site;
     let mut arguments = Vec::new();
     for (i, &input) in group.inputs().iter().enumerate() {
