@@ -27,11 +27,11 @@ fn the_page_of_the_documentation_reads_back() {
 weight @bias : tensor<768xf32>
 weight @shape = dense<[1, 2]> : tensor<2xi64>
 
-func @main(%x: tensor<[B]x768xf32>, %y: tensor<[B]x768xf32>) -> tensor<[B]x768xf32> {
+func @main(%x: tensor<[B]x768xf32>, %y: tensor<[N]x768xf32>) -> tensor<[B]x768xf32> where B == N, B <= 4096 {
   %bias = weight @bias : tensor<768xf32>
   %bb = broadcast_in_dim %bias, dims = [1] : (tensor<768xf32>) -> tensor<[B]x768xf32>
   %s = add %x, %bb : tensor<[B]x768xf32>
-  %m = maximum %s, %y : tensor<[B]x768xf32>
+  %m = maximum %s, %y : (tensor<[B]x768xf32>, tensor<[N]x768xf32>) -> tensor<[B]x768xf32>
   return %m : tensor<[B]x768xf32>
 }
 ";

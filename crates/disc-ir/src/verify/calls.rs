@@ -6,7 +6,7 @@
 //!   parameters under one assignment of the callee's dims, and the results are the callee's under it.
 //! - `weight` names a weight of the module, of the type of the result.
 //! - No function calls itself, also not through others.
-use super::{Check, matching::Matching, stage::describe};
+use super::{Check, facts, matching::Matching, stage::describe};
 use crate::{
     attr::Attr,
     diag::{Code, Diagnostic},
@@ -126,7 +126,9 @@ fn match_arguments(cx: &Check<'_>, callee: &Function, parameters: &[Type], argum
         return Err(Diagnostic::new(Code::E0201, message));
     }
     let in_callee = |why| Diagnostic::new(Code::E0204, format!("(C1) {why} of @{}", callee.name));
-    Matching::of(parameters, arguments, &cx.solver).map_err(in_callee)
+    let matching = Matching::of(parameters, arguments, &cx.solver).map_err(in_callee)?;
+    facts::check_call(cx, callee, &matching)?;
+    Ok(matching)
 }
 
 /// The operands are the kernel's parameters but for the last two, the range of work units.

@@ -9,9 +9,11 @@
 //! - [`ops`]: each op against its declaration.
 //! - [`stage`]: which ops, types and functions a stage has.
 //! - [`symbols`]: every dim is bound.
+//! - [`facts`]: what functions state about their dims.
 //! - [`calls`]: names of functions and weights, and their types.
 //! - [`signature`]: what a function's parameters and results may be.
 mod calls;
+mod facts;
 mod matching;
 mod ops;
 mod signature;
@@ -44,6 +46,7 @@ pub fn verify(module: &Module, stage: Stage) -> Result<(), Vec<Diagnostic>> {
         if structure::check(&mut check) {
             signature::check(&mut check);
             stage::check(&mut check);
+            facts::check(&mut check);
             symbols::check(&mut check);
             ops::check(&mut check);
             calls::check(&mut check);

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - A symbol that a type, an attribute or a fact mentions is bound by the parameters: one of their sizes determines it, alone (`[B]`) or with
-//!   others that are bound (`[2*B + S]`). A size that is more than a symbol is also a check at the entry of a call.
+//!   others that are bound (`[2*B + S]`), or an equality does (`where N == 2*B`). A size that is more than a symbol, and every fact, is also a
+//!   check at the entry of a call.
 //! - A dim of a type is representable; its constant sizes multiply to less than 2^62 bytes.
 use super::{
     Check,
@@ -11,7 +12,7 @@ use super::{
 use crate::{
     attr::Attr,
     diag::{Code, Span},
-    dim::{Dim, Symbol},
+    dim::{Dim, Fact, Symbol},
     graph::Function,
     text::limits::{MAX_RANK, fits},
     types::{TensorType, Type},
@@ -23,6 +24,11 @@ pub(super) fn check(cx: &mut Check<'_>) {
     let mut seen = Seen { bound: bound(function), reported: BTreeSet::new() };
     for ty in function.parameters().iter().map(|&p| function.ty(p)).chain(&function.results) {
         seen.check_type(cx, ty, function.span);
+    }
+    for fact in function.facts.iter() {
+        let mut symbols = Vec::new();
+        fact.visit_symbols(&mut |symbol| symbols.push(symbol.clone()));
+        symbols.iter().for_each(|symbol| seen.check_dim(cx, &Dim::symbol(symbol), function.span));
     }
     for inst in function.walk(function.body) {
         let data = function.inst(inst);
@@ -45,7 +51,11 @@ pub(super) fn check(cx: &mut Check<'_>) {
 fn bound(function: &Function) -> BTreeSet<Symbol> {
     let mut bound: BTreeSet<Symbol> = function.bound_symbols().into_iter().collect();
     let sizes = function.parameters().iter().filter_map(|&p| function.ty(p).shaped()).flat_map(|t| &t.dims);
-    let mut open: Vec<&Dim> = sizes.filter(|dim| dim.as_const().is_none() && dim.as_symbol().is_none()).collect();
+    let mut open: Vec<Dim> = sizes.filter(|dim| dim.as_const().is_none() && dim.as_symbol().is_none()).cloned().collect();
+    open.extend(function.facts.iter().filter_map(|fact| match fact {
+        Fact::Equal(a, b) => Some(a - b),
+        Fact::Range(..) | Fact::Divisible(..) | Fact::Likely(..) => None,
+    }));
     for _ in 0..MOST_ROUNDS {
         let before = bound.len();
         open.retain(|dim| match solvable(dim, &bound) {

@@ -81,6 +81,9 @@ impl<'s> Parser<'s> {
         if self.cursor.eat_word("attributes") {
             self.skip_attribute_dictionary()?;
         }
+        if self.cursor.eat_word("where") {
+            self.facts(&mut function.facts)?;
+        }
         let mut body = Body { function, names: HashMap::new(), scopes: Vec::new(), solver: None };
         let block = body.function.body;
         self.block(&mut body, block, parameters)?;

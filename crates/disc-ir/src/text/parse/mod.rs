@@ -9,6 +9,7 @@ mod applies;
 mod attrs;
 mod cursor;
 mod dims;
+mod facts;
 mod function;
 mod literal;
 mod op;

@@ -92,6 +92,9 @@ impl<'p> Printer<'p> {
         if !function.results.is_empty() {
             self.write(format_args!(" -> {}", op::types(&function.results)));
         }
+        if !function.facts.is_empty() {
+            self.write(format_args!(" where {}", function.facts));
+        }
         self.out.push(' ');
         self.block(function.body);
         self.scope.close();
