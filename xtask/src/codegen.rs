@@ -40,6 +40,7 @@ fn generated(root: &Path) -> Result<Vec<Generated>> {
     Ok(vec![
         Generated { path: "ARCHITECTURE.md", section: Some("crates"), text: crate_map(root)? },
         file("docs/ops.md", disc_ir::ops::docs()),
+        file("docs/passes.md", disc_passes::docs()),
     ])
 }
 

@@ -4,11 +4,19 @@ pub mod buffers;
 pub mod canonicalize;
 pub mod cse;
 pub mod dce;
+mod fixed;
 pub mod fusion;
+pub mod outline;
+pub mod pack;
 pub mod pass;
+pub mod pipeline;
+pub mod placement;
+pub mod prepare;
 mod query;
 pub mod registry;
 pub mod rewrite;
 pub mod rules;
 #[cfg(test)]
 mod testing;
+
+pub use registry::docs;

@@ -64,13 +64,24 @@ pub(crate) fn rewrite(function: &mut Function, cx: &mut PassCx) -> Result<usize,
 }
 
 fn sweep(function: &mut Function, solver: &Arc<Solver>, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    visit(function, solver, &mut |rw, inst| rw.rewritten(inst, cx))
+}
+
+/// One sweep: replaces the result of each op for which `step` gives a value; gives their number.
+///
+/// # Errors
+/// Those of `step`.
+pub(crate) fn visit(function: &mut Function, solver: &Arc<Solver>, step: &mut Step<'_>) -> Result<usize, Diagnostic> {
     let (uses, block) = (function.use_counts(), function.body);
     let replaced = vec![None; function.value_count()];
     let solver = Arc::clone(solver);
     let mut rewriter = Rewriter { f: function, solver, uses, replaced, block, span: None, error: None, changes: 0 };
-    rewriter.sweep(block, cx)?;
+    rewriter.sweep(block, step)?;
     Ok(rewriter.changes)
 }
+
+/// What a sweep does with an op whose operands are rewritten already.
+pub(crate) type Step<'s> = dyn FnMut(&mut Rewriter<'_>, Inst) -> Result<Option<Value>, Diagnostic> + 's;
 
 /// The rules of each kind of op, in the order of the table.
 fn rules_of(kind: OpKind) -> &'static [&'static Rule] {
@@ -80,16 +91,16 @@ fn rules_of(kind: OpKind) -> &'static [&'static Rule] {
 }
 
 impl Rewriter<'_> {
-    fn sweep(&mut self, block: Block, cx: &mut PassCx) -> Result<(), Diagnostic> {
+    fn sweep(&mut self, block: Block, step: &mut Step<'_>) -> Result<(), Diagnostic> {
         let insts = self.f.insts(block).to_vec();
         self.f.set_insts(block, Vec::with_capacity(insts.len()));
         for inst in insts {
             self.update_operands(inst);
             for region in self.f.inst(inst).regions.clone() {
-                self.sweep(region, cx)?;
+                self.sweep(region, step)?;
             }
             (self.block, self.span) = (block, self.f.inst(inst).span);
-            match self.rewritten(inst, cx)? {
+            match step(self, inst)? {
                 Some(value) => self.replace(inst, value),
                 None => self.f.append(block, inst),
             }
@@ -151,6 +162,11 @@ impl Rewriter<'_> {
 
     pub(crate) fn is_one(&self, size: &Dim) -> bool {
         self.solver.equal(size, &Dim::constant(1))
+    }
+
+    /// The error of an op that could not be made, if there was one.
+    pub(crate) fn take_error(&mut self) -> Result<(), Diagnostic> {
+        self.error.take().map_or(Ok(()), Err)
     }
 
     /// Adds an op in front of the one at hand.

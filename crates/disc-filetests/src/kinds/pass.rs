@@ -9,7 +9,9 @@ use disc_ir::{
     ops::Stage,
     verify::{stage_of, verify},
 };
-use disc_passes::{pass::PassManager, registry};
+use disc_passes::{pass::{Options, PassManager},
+    registry,
+};
 use std::collections::HashMap;
 
 pub(crate) fn run(file: &TestFile, command: &Command) -> Tried {
@@ -17,7 +19,8 @@ pub(crate) fn run(file: &TestFile, command: &Command) -> Tried {
     let checked = |module: &Module, stage: Stage| verify(module, stage).map_err(|errors| rendered(&file.source, &errors));
     checked(&module, stage_of(&module))?;
     let mut result = module.clone();
-    let mut manager = PassManager::default();
+    // A target with panels: the pass that makes them does nothing for others.
+    let mut manager = PassManager::new(Options { panel_columns: 16, ..Options::default() });
     for name in command.options["pass"].split(',') {
         let pass = registry::find(name).ok_or_else(|| format!("there is no pass `{name}`"))?;
         manager.run(&mut result, pass).map_err(|error| rendered(&file.source, &[error]))?;

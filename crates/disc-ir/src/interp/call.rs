@@ -74,6 +74,11 @@ impl<'a> Call<'a> {
         self.data.attrs.get(position)?.as_ref()
     }
 
+    /// Whether an optional attribute is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.attr(name).is_some()
+    }
+
     /// An integer; `default` where it is absent.
     pub(super) fn int(&self, name: &str, default: i64) -> i64 {
         if let Some(Attr::Int(value)) = self.attr(name) { *value } else { default }

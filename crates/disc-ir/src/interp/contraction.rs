@@ -41,10 +41,17 @@ pub(super) fn dot_general(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
     let summed = select(lhs.tensor.dims(), &lhs_summed);
     let (lhs_steps, rhs_steps) = (select(&lhs.steps, &lhs_summed), select(&rhs.steps, &rhs_summed));
     let (dtype, shape) = (call.dtype(), call.shape());
+    let packed = call.has("packed_columns");
     let mut result = Tensor::zeros(dtype, shape.clone());
     for_each(&shape, |i, index| {
         let (batch, rest) = index.split_at(lhs_batch.len());
-        let (left, right) = rest.split_at(lhs_free.len());
+        let (left, mut right) = rest.split_at(lhs_free.len());
+        let panel;
+        if packed {
+            let width = rhs.tensor.dims()[2];
+            panel = [right[0] / width, right[0] % width];
+            right = &panel;
+        }
         let a = offset(batch, &select(&lhs.steps, &lhs_batch)) + offset(left, &select(&lhs.steps, &lhs_free));
         let b = offset(batch, &select(&rhs.steps, &rhs_batch)) + offset(right, &select(&rhs.steps, &rhs_free));
         let mut sum = Sum::ZERO;

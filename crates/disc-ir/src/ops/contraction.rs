@@ -26,9 +26,13 @@ op! {
     /// (C3) The batching and contracting dimensions of each operand are distinct axes of it.
     /// (C4) `element_type(lhs) = element_type(rhs)`.
     /// (C5) `dtype`, if present, is a float type for floats, and an integer type for integers.
+    /// (C6) With `packed_columns`, `rhs` holds a matrix of that many columns as panels `[P, K, NR]`: `rhs[p, k, j]` is its element
+    /// `[k, p*NR + j]`, 0 beyond the last column. Then `rhs_contracting_dims = [1]`, there is no batching, `packed_columns <= P*NR`, and the
+    /// rest of `rhs` is one dimension of `packed_columns`.
     DotGeneral = "dot_general"(lhs: one(NUMBER), rhs: one(NUMBER)) {
             lhs_batching_dims: optional(AttrKind::Ints), rhs_batching_dims: optional(AttrKind::Ints),
-            lhs_contracting_dims: required(AttrKind::Ints), rhs_contracting_dims: required(AttrKind::Ints), dtype: optional(AttrKind::DType)
+            lhs_contracting_dims: required(AttrKind::Ints), rhs_contracting_dims: required(AttrKind::Ints), dtype: optional(AttrKind::DType),
+            packed_columns: optional(AttrKind::Dim)
         } -> (result: one(NUMBER)) traits [Pure] stages Stages::Tensor, infer dot_general;
 }
 
@@ -109,8 +113,24 @@ fn dot_general(cx: &InferCx<'_>) -> Inferred {
     };
     let mut sizes: Vec<Dim> = lhs_batching.iter().map(|&axis| lhs.dims[axis].clone()).collect();
     sizes.extend(rest(lhs, &lhs_batching, &lhs_contracting));
-    sizes.extend(rest(rhs, &rhs_batching, &rhs_contracting));
+    match cx.dim("packed_columns") {
+        None => sizes.extend(rest(rhs, &rhs_batching, &rhs_contracting)),
+        Some(columns) => sizes.push(packed_columns(cx, columns, rhs, &rhs_contracting)?),
+    }
     Ok(vec![Type::tensor(sizes, dtype)])
+}
+
+/// The columns of a matrix in panels.
+fn packed_columns(cx: &InferCx<'_>, columns: &Dim, rhs: &TensorType, contracting: &[usize]) -> Result<Dim, Diagnostic> {
+    if rhs.rank() != 3 || contracting != [1] || !cx.ints("rhs_batching_dims").is_empty() {
+        let message = format!("`rhs` has type {} and contracts {contracting:?}, expected panels that contract [1]", cx.ty(1));
+        return Err(cx.error(Code::E0207, 6, message));
+    }
+    let room = &rhs.dims[0] * &rhs.dims[2];
+    match cx.solver.less_equal(&(&room + 1), columns) {
+        true => Err(cx.error(Code::E0209, 6, format!("[{columns}] columns in panels of [{room}]"))),
+        false => Ok(columns.clone()),
+    }
 }
 
 /// Which axis of a tensor of a convolution is what.

@@ -1,0 +1,61 @@
+//! Which values of a function are the same in every call: those computed from weights and constants alone.
+//!
+//! Invariant: such a value has a static shape, and computing it cannot fail and has no effect.
+use crate::query::Query;
+use disc_ir::{Function, Inst, OpKind, Value, ops::Trait};
+use std::collections::HashSet;
+
+/// The values that no call changes.
+pub(crate) struct Fixed {
+    values: HashSet<Value>,
+    /// Those that depend on a weight: the others are known when compiling.
+    from_weights: HashSet<Value>,
+}
+
+impl Fixed {
+    /// Looks at the body; what regions compute inside is theirs.
+    pub(crate) fn of(function: &Function) -> Self {
+        let mut fixed = Self { values: HashSet::new(), from_weights: HashSet::new() };
+        for &inst in function.insts(function.body) {
+            if fixed.admits(function, inst) {
+                let results = function.results_of(inst).iter().copied();
+                let from_weight = function.kind_of(inst) == OpKind::Weight;
+                if from_weight || uses(function, inst).iter().any(|value| fixed.from_weights.contains(value)) {
+                    fixed.from_weights.extend(results.clone());
+                }
+                fixed.values.extend(results);
+            }
+        }
+        fixed
+    }
+
+    fn admits(&self, function: &Function, inst: Inst) -> bool {
+        let is_static = |&value: &Value| function.shape(value).iter().all(|dim| dim.as_const().is_some());
+        function.def(inst).has(Trait::Pure)
+            && function.results_of(inst).iter().all(is_static)
+            && uses(function, inst).iter().all(|value| self.values.contains(value))
+    }
+
+    pub(crate) fn contains(&self, value: Value) -> bool {
+        self.values.contains(&value)
+    }
+
+    pub(crate) fn depends_on_weights(&self, value: Value) -> bool {
+        self.from_weights.contains(&value)
+    }
+}
+
+/// What an op uses, its regions included, apart from what they define themselves.
+pub(crate) fn uses(function: &Function, inst: Inst) -> Vec<Value> {
+    let mut found = function.operands(inst).to_vec();
+    let regions = &function.inst(inst).regions;
+    if !regions.is_empty() {
+        let inner: Vec<Inst> = regions.iter().flat_map(|&region| function.walk(region)).collect();
+        let mut inside: HashSet<Value> = inner.iter().flat_map(|&i| function.results_of(i)).copied().collect();
+        for &holder in std::iter::once(&inst).chain(&inner) {
+            inside.extend(function.inst(holder).regions.iter().flat_map(|&region| function.arguments(region)));
+        }
+        found.extend(inner.iter().flat_map(|&i| function.operands(i)).filter(|value| !inside.contains(value)));
+    }
+    found
+}

@@ -1,0 +1,144 @@
+//! Lays the right operands of products out in panels, as the contraction schedule reads them.
+//!
+//! A matrix `[K, N]` becomes `[P, K, NR]` with `P = ceil(N / NR)`, zeros behind the last column: each panel is read front to back. Only
+//! operands that no call changes are packed; the pass `prepare` then moves the packing out of the entry.
+//!
+//! Invariant: the product keeps its shape: users see `[.., N]`, never panels.
+use crate::{
+    dce,
+    fixed::Fixed,
+    pass::{PassCx, PassDef},
+    query::Query,
+    rewrite::{Rewriter, visit},
+};
+use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Literal, Module, OpKind, Solver, Type, Value, ops::Stage};
+use std::sync::Arc;
+
+/// Packs the weights of products into panels of `panel_columns` columns.
+pub static PASS: PassDef = PassDef {
+    name: "pack-weights",
+    doc: "Lays matrices of weights that products read on the right out in panels of `panel_columns` columns, the option that the target sets; \
+          0 leaves them as they are.",
+    stages: (Stage::Tensor, Stage::Tensor),
+    run,
+};
+
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let width = cx.options.panel_columns;
+    if width <= 0 {
+        return Ok(0);
+    }
+    let mut packed = 0;
+    for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
+        let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
+        packed += visit(function, &solver, &mut |rw, inst| {
+            let Some(matrix) = matrix(rw, inst, &fixed) else { return Ok(None) };
+            let product = if cx.spend() { pack(rw, inst, matrix, width) } else { None };
+            rw.take_error().map(|()| product)
+        })?;
+        dce::remove_dead(function);
+    }
+    Ok(packed)
+}
+
+/// A right operand that can be packed.
+#[derive(Clone, Copy)]
+struct Matrix {
+    value: Value,
+    /// The axis that is summed over: 0 or 1.
+    sum_axis: usize,
+    rows: i64,
+    columns: i64,
+}
+
+fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Matrix> {
+    if rw.f.kind_of(inst) != OpKind::DotGeneral || rw.f.attr(inst, "packed_columns").is_some() {
+        return None;
+    }
+    let value = rw.f.operands(inst)[1];
+    let ty = rw.f.ty(value).as_tensor()?;
+    // The schedule computes in f32, or in f64, which has panels of its own width.
+    let has_panels = matches!(ty.dtype, DType::F32 | DType::F16 | DType::BF16);
+    let ([sum_axis], [_]) = (&rw.f.axes(inst, "rhs_contracting_dims")[..], rw.f.ints(inst, "lhs_contracting_dims")) else {
+        return None;
+    };
+    let [a, b] = ty.static_dims()?[..] else { return None };
+    let (rows, columns) = if *sum_axis == 0 { (a, b) } else { (b, a) };
+    let matrix = Matrix { value, sum_axis: *sum_axis, rows, columns };
+    let batched = !rw.f.ints(inst, "rhs_batching_dims").is_empty();
+    (has_panels && !batched && rows > 0 && columns > 0 && fixed.contains(value) && fixed.depends_on_weights(value))
+        .then_some(matrix)
+}
+
+fn pack(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64) -> Option<Value> {
+    let Matrix { value, sum_axis, rows, columns } = matrix;
+    let panels = (columns + width - 1) / width;
+    let column_axis = 1 - sum_axis;
+    let mut whole = value;
+    if panels * width > columns {
+        let dtype = rw.f.ty(value).dtype();
+        let zero = rw.build(|b| {
+            b.op(OpKind::Constant).attr("value", Literal::splat_f64(dtype, 0.0)).result(Type::tensor([], dtype)).value()
+        })?;
+        let (low, mut high) = (vec![Dim::constant(0); 2], vec![Dim::constant(0); 2]);
+        high[column_axis] = Dim::constant(panels * width - columns);
+        whole = rw.build(|b| b.op(OpKind::Pad).operands(&[value, zero]).attr("low", low).attr("high", high).value())?;
+    }
+    let (split, order) = match column_axis {
+        1 => ([rows, panels, width], [1, 0, 2]),
+        _ => ([panels, width, rows], [0, 2, 1]),
+    };
+    let split = rw.reshape(whole, split.map(Dim::constant))?;
+    let packed = rw.transpose(split, &order)?;
+    let left = rw.f.operands(inst)[0];
+    let def = rw.f.def(inst);
+    let mut attrs = rw.f.inst(inst).attrs.clone();
+    for (name, attr) in [("rhs_contracting_dims", vec![1_i64].into()), ("packed_columns", Dim::constant(columns).into())] {
+        attrs[def.attr_position(name).expect("an attribute of the op")] = Some(attr);
+    }
+    rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, packed]).attrs(attrs).value())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        pack,
+        pass::Options,
+        prepare,
+        testing::{after, after_all},
+    };
+
+    const LINEAR: &str = "weight @w : tensor<40x8xf32>
+        func @f(%x: tensor<[B]x[S]x8xf32>) -> tensor<[B]x[S]x40xf32> {
+          %w = weight @w : tensor<40x8xf32>
+          %y = dot_general %x, %w, lhs_contracting_dims = [2], rhs_contracting_dims = [1] : (tensor<[B]x[S]x8xf32>, tensor<40x8xf32>) -> tensor<[B]x[S]x40xf32>
+          return %y : tensor<[B]x[S]x40xf32>
+        }";
+
+    #[test]
+    fn weights_are_packed_once_and_the_product_keeps_its_shape() {
+        let text = after_all(&[&pack::PASS, &prepare::PASS], LINEAR, Options { panel_columns: 16, ..Options::default() });
+        assert!(text.contains("weight @w.prepared = prepared 0 : tensor<3x8x16xf32>"), "{text}");
+        assert!(text.contains("contracting_dims = [2] x [1], packed_columns = [40]"), "{text}");
+        assert!(text.contains("(tensor<[B]x[S]x8xf32>, tensor<3x8x16xf32>) -> tensor<[B]x[S]x40xf32>"), "{text}");
+        assert!(text.contains("high = [8, 0]"), "{text}");
+    }
+
+    #[test]
+    fn whole_panels_need_no_padding() {
+        let text = after_all(&[&pack::PASS], LINEAR, Options { panel_columns: 8, ..Options::default() });
+        assert!(text.contains("packed_columns = [40]") && !text.contains("pad "), "{text}");
+    }
+
+    #[test]
+    fn a_matrix_in_rows_is_packed_too() {
+        let text = LINEAR.replace("40x8xf32", "8x40xf32").replace("rhs_contracting_dims = [1]", "rhs_contracting_dims = [0]");
+        let text = after_all(&[&pack::PASS], &text, Options { panel_columns: 16, ..Options::default() });
+        assert!(text.contains("(tensor<8x48xf32>) -> tensor<8x3x16xf32>") && text.contains("-> tensor<3x8x16xf32>"), "{text}");
+    }
+
+    #[test]
+    fn targets_without_panels_leave_weights_alone() {
+        assert!(!after(&pack::PASS, LINEAR).contains("packed"));
+    }
+}

@@ -1,0 +1,56 @@
+//! The pipeline: every step from a framework's program to buffers, in order.
+//!
+//! A comment says why a step is where it is, as an invariant that the next ones need; what a step does is with the step.
+use crate::{
+    buffers, canonicalize, cse, dce, fusion, outline, pack,
+    pass::{PassDef, PassManager},
+    placement, prepare,
+};
+use disc_ir::{Diagnostic, Module, ops::Stage};
+
+/// The steps. Each starts at the stage where the one before it ends.
+pub static STEPS: &[&PassDef] = &[
+    &canonicalize::PASS,
+    &cse::PASS,
+    // Equal operands make more rules apply (`x - x`).
+    &canonicalize::PASS,
+    // No table is left in the program: what is prepared may depend on one.
+    &outline::PASS,
+    // Transposes of weights are part of the numbering of a product, so that each weight is packed from what the model has.
+    &pack::PASS,
+    &prepare::PASS,
+    &dce::PASS,
+    &placement::PASS,
+    &fusion::PASS,
+    &buffers::PASS,
+];
+
+/// Runs the steps between two stages.
+///
+/// # Errors
+/// Those of a pass, and a violated invariant after it.
+pub fn run(module: &mut Module, from: Stage, to: Stage, manager: &mut PassManager) -> Result<(), Diagnostic> {
+    let steps = STEPS.iter().filter(|step| step.stages.0 >= from && step.stages.1 <= to);
+    steps.into_iter().try_for_each(|step| manager.run(module, step).map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{pass::Options, testing::parse};
+
+    #[test]
+    fn each_step_starts_where_the_last_one_ends() {
+        assert!(STEPS.windows(2).all(|pair| pair[0].stages.1 == pair[1].stages.0));
+    }
+
+    #[test]
+    fn a_range_of_stages_runs_its_steps_alone() {
+        let mut module = parse("func @f(%x: tensor<[B]xf32>) -> tensor<[B]xf32> { return %x : tensor<[B]xf32> }");
+        let mut manager = PassManager::new(Options::default());
+        run(&mut module, Stage::Tensor, Stage::Placed, &mut manager).unwrap();
+        assert_eq!(manager.records.last().map(|record| record.name), Some("place"));
+        run(&mut module, Stage::Placed, Stage::Fused, &mut manager).unwrap();
+        assert_eq!(manager.records.last().map(|record| record.name), Some("fuse"));
+    }
+}

@@ -1,0 +1,298 @@
+//! Moves computation that is the same in every call into a function that runs once.
+//!
+//! `@prepare` has no parameters; its result number `i` is a weight of the module that says so (`weight @w.prepared = prepared i`), which
+//! the entries read. The runtime calls it when weights are loaded, and again when they are refreshed.
+//!
+//! Invariants:
+//! - What moves depends on a weight (the rest is folded when compiling), and takes not much more memory than the weights it is made from.
+//! - What costs nothing where it is used stays there: broadcasts, reshapes, constants.
+//! - Entries that need the same thing share it.
+use crate::{
+    cse, dce,
+    fixed::{Fixed, uses},
+    pass::{PassCx, PassDef},
+    query::Query,
+};
+use disc_ir::{
+    Attr, Code, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, TensorType, Type, Value,
+    graph::{InstData, Weight},
+    ops::Stage,
+};
+use smallvec::{SmallVec, smallvec};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+/// The name of the function that prepares weights.
+pub const PREPARE: &str = "prepare";
+
+/// Results up to this size may be larger than what they are made from.
+const SMALL: u128 = 1 << 20;
+
+/// Moves what depends on weights alone into `@prepare`.
+pub static PASS: PassDef = PassDef {
+    name: "prepare",
+    doc: "Moves computation that depends on weights alone into the function `@prepare`, which runs once when weights are loaded and \
+          whose results are weights.",
+    stages: (Stage::Tensor, Stage::Tensor),
+    run,
+};
+
+/// A value of an entry, and the one of `@prepare` that it becomes.
+struct Moved {
+    function: usize,
+    value: Value,
+    /// The weight that it is made from, or the first of several.
+    source: Arc<str>,
+    prepared: Value,
+}
+
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    if let Some(function) = module.function(PREPARE) {
+        let message = format!("the name @{PREPARE} is taken by the function that prepares weights");
+        return Err(Diagnostic::new(Code::E0104, message).at(function.span));
+    }
+    let mut prepare = Function::new(PREPARE, FunctionKind::Func);
+    let mut moved = Vec::new();
+    for (index, function) in module.functions.iter().enumerate().filter(|(_, f)| f.kind == FunctionKind::Func) {
+        let mut map = HashMap::new();
+        let fixed = Fixed::of(function);
+        let sources = Sources::of(function, &fixed);
+        let values: Vec<Value> = frontier(function, &fixed, &sources).into_iter().take_while(|_| cx.spend()).collect();
+        copy(function, &values, &mut prepare, &mut map);
+        let moves = values.into_iter();
+        moved.extend(moves.map(|value| Moved { function: index, value, source: sources.name(value), prepared: map[&value] }));
+    }
+    if moved.is_empty() {
+        return Ok(0);
+    }
+    // Entries that share weights often prepare them alike.
+    let same = cse::merge_equal(&mut prepare, &mut PassCx::default());
+    for one in &mut moved {
+        one.prepared = same.get(&one.prepared).copied().unwrap_or(one.prepared);
+    }
+    let names = finish(module, prepare, &moved);
+    for (index, function) in module.functions.iter_mut().enumerate() {
+        let here = moved.iter().filter(|one| one.function == index).map(|one| (one.value, &names[&one.prepared]));
+        read_weights(function, &here.collect::<Vec<_>>());
+    }
+    Ok(moved.len())
+}
+
+/// The values to prepare: the last ones before what depends on a call, in order.
+fn frontier(function: &Function, fixed: &Fixed, sources: &Sources) -> Vec<Value> {
+    let mut needed: HashSet<Value> = HashSet::new();
+    let mut found = Vec::new();
+    for &inst in function.insts(function.body).iter().rev() {
+        let results = function.results_of(inst);
+        let is_fixed = !results.is_empty() && results.iter().all(|&value| fixed.contains(value));
+        let wanted: Vec<Value> = results.iter().copied().filter(|value| needed.contains(value)).collect();
+        if is_fixed && wanted.is_empty() {
+            continue;
+        }
+        if is_fixed && fixed.depends_on_weights(results[0]) && is_worth(function, inst, sources) {
+            found.extend(wanted);
+        } else {
+            needed.extend(uses(function, inst));
+        }
+    }
+    found.reverse();
+    found
+}
+
+/// The bytes of the weights that each value is made from, and the name of the first.
+struct Sources(HashMap<Value, (u128, Arc<str>)>);
+
+impl Sources {
+    /// A weight that is used twice counts twice: this is a bound for what may be kept, not an account.
+    fn of(function: &Function, fixed: &Fixed) -> Self {
+        let mut sources: HashMap<Value, (u128, Arc<str>)> = HashMap::new();
+        for &inst in function.insts(function.body) {
+            let Some(&result) = function.results_of(inst).first().filter(|&&value| fixed.depends_on_weights(value)) else {
+                continue;
+            };
+            let source = match function.attr(inst, "name") {
+                Some(Attr::Symbol(name)) if function.kind_of(inst) == OpKind::Weight => {
+                    (size(function, result), Arc::clone(name))
+                }
+                _ => {
+                    let used = uses(function, inst);
+                    let mut used = used.iter().filter_map(|value| sources.get(value));
+                    let Some((bytes, name)) = used.next() else { continue };
+                    (bytes + used.map(|(bytes, _)| bytes).sum::<u128>(), Arc::clone(name))
+                }
+            };
+            function.results_of(inst).iter().for_each(|&value| drop(sources.insert(value, source.clone())));
+        }
+        Self(sources)
+    }
+
+    fn bytes(&self, value: Value) -> u128 {
+        self.0.get(&value).map_or(0, |(bytes, _)| *bytes)
+    }
+
+    fn name(&self, value: Value) -> Arc<str> {
+        self.0.get(&value).map_or_else(|| PREPARE.into(), |(_, name)| Arc::clone(name))
+    }
+}
+
+fn size(function: &Function, value: Value) -> u128 {
+    let Some(tensor) = function.ty(value).as_tensor() else { return u128::MAX };
+    let count = tensor.dims.iter().map(|dim| dim.as_const().map_or(u128::MAX, |size| size.max(0) as u128));
+    count.fold(tensor.dtype.size() as u128, u128::saturating_mul)
+}
+
+fn is_worth(function: &Function, inst: Inst, sources: &Sources) -> bool {
+    let is_free = matches!(
+        function.kind_of(inst),
+        OpKind::Weight | OpKind::Constant | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::DimValue
+    );
+    let is_modest = |&value: &Value| {
+        let bytes = size(function, value);
+        bytes <= SMALL || bytes < 2 * sources.bytes(value)
+    };
+    !is_free && function.results_of(inst).iter().all(is_modest)
+}
+
+/// Copies the computation of `values` to the end of `prepare`.
+fn copy(function: &Function, values: &[Value], prepare: &mut Function, map: &mut HashMap<Value, Value>) {
+    let mut needed: HashSet<Value> = values.iter().copied().collect();
+    let insts = function.insts(function.body);
+    let mut wanted: Vec<Inst> = Vec::new();
+    for &inst in insts.iter().rev() {
+        if function.results_of(inst).iter().any(|value| needed.contains(value)) {
+            wanted.push(inst);
+            needed.extend(uses(function, inst));
+        }
+    }
+    for &inst in wanted.iter().rev() {
+        let made = prepare.import(function, inst, map);
+        prepare.append(prepare.body, made);
+    }
+}
+
+/// Ends `@prepare`, and adds it and the weights that it makes to the module; gives their names.
+fn finish(module: &mut Module, mut prepare: Function, moved: &[Moved]) -> HashMap<Value, Arc<str>> {
+    let mut names = HashMap::new();
+    let mut results: SmallVec<[Value; 3]> = SmallVec::new();
+    for one in moved {
+        names.entry(one.prepared).or_insert_with(|| {
+            let name = unused_name(module, &one.source);
+            let ty: TensorType = prepare.ty(one.prepared).as_tensor().expect("a tensor function").clone();
+            prepare.results.push(Type::Tensor(ty.clone()));
+            let prepared = u32::try_from(results.len()).ok();
+            module.weights.push(Weight { name: Arc::clone(&name), ty, data: None, prepared });
+            results.push(one.prepared);
+            name
+        });
+    }
+    let end = prepare.add_inst(InstData { operands: results, ..plain(OpKind::Return) }, []);
+    prepare.append(prepare.body, end);
+    module.functions.push(prepare);
+    names
+}
+
+fn unused_name(module: &Module, source: &str) -> Arc<str> {
+    let first = format!("{source}.prepared");
+    let mut names = std::iter::once(first.clone()).chain((1..).map(|i| format!("{first}.{i}")));
+    names.find(|name| module.weight(name).is_none()).expect("there are finitely many weights").into()
+}
+
+/// Replaces values by weights, each read where the value was computed.
+fn read_weights(function: &mut Function, values: &[(Value, &Arc<str>)]) {
+    let mut replaced = HashMap::new();
+    let mut in_front: HashMap<Inst, Vec<Inst>> = HashMap::new();
+    for &(value, name) in values {
+        let Some(inst) = function.defining(value) else { continue };
+        let attrs = smallvec![Some(Attr::Symbol(Arc::clone(name)))];
+        let span = function.inst(inst).span;
+        let weight = function.add_inst(InstData { attrs, span, ..plain(OpKind::Weight) }, [function.ty(value).clone()]);
+        let result = function.result(weight);
+        function.inherit_name(value, result);
+        replaced.insert(value, result);
+        in_front.entry(inst).or_default().push(weight);
+    }
+    let insts = function.insts(function.body).iter().flat_map(|inst| {
+        let mut here = in_front.get(inst).cloned().unwrap_or_default();
+        here.push(*inst);
+        here
+    });
+    function.set_insts(function.body, insts.collect());
+    function.replace_uses(&replaced);
+    dce::remove_dead(function);
+}
+
+/// An op of this kind with nothing.
+fn plain(kind: OpKind) -> InstData {
+    InstData { kind, operands: smallvec![], results: smallvec![], attrs: smallvec![], regions: smallvec![], span: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        prepare,
+        testing::{after, parse},
+    };
+
+    #[test]
+    fn what_depends_on_weights_alone_moves_and_views_stay() {
+        let text = after(
+            &prepare::PASS,
+            "weight @w : tensor<4x8xf32>
+            weight @b : tensor<8xf32>
+
+            func @f(%x: tensor<[B]x4xf32>) -> tensor<[B]x8xf32> {
+              %w = weight @w : tensor<4x8xf32>
+              %b = weight @b : tensor<8xf32>
+              %two = constant dense<2.0> : tensor<8xf32>
+              %scaled = multiply %b, %two : tensor<8xf32>
+              %wide = broadcast_in_dim %scaled, dims = [1] : (tensor<8xf32>) -> tensor<[B]x8xf32>
+              %wt = transpose %w, dims = [1, 0] : (tensor<4x8xf32>) -> tensor<8x4xf32>
+              %ws = reshape %wt : (tensor<8x4xf32>) -> tensor<4x8xf32>
+              %y = dot_general %x, %ws, lhs_contracting_dims = [1], rhs_contracting_dims = [0] : (tensor<[B]x4xf32>, tensor<4x8xf32>) -> tensor<[B]x8xf32>
+              %z = add %y, %wide : tensor<[B]x8xf32>
+              return %z : tensor<[B]x8xf32>
+            }",
+        );
+        assert!(
+            text.contains("weight @b.prepared = prepared 0 : tensor<8xf32>\nweight @w.prepared = prepared 1 : tensor<8x4xf32>\n"),
+            "{text}"
+        );
+        let module = parse(&text);
+        let printed = module.function("f").unwrap().to_string();
+        assert!(!printed.contains("multiply") && !printed.contains("transpose"), "{printed}");
+        assert!(printed.contains("broadcast_in_dim") && printed.contains("reshape"), "{printed}");
+    }
+
+    #[test]
+    fn entries_share_what_they_prepare_alike() {
+        let entry = |name: &str| {
+            format!(
+                "func @{name}(%x: tensor<[B]x4xf32>) -> (tensor<[B]x4xf32>, tensor<8x4xf32>) {{
+                  %w = weight @w : tensor<4x8xf32>
+                  %wt = transpose %w, dims = [1, 0] : (tensor<4x8xf32>) -> tensor<8x4xf32>
+                  return %x, %wt : (tensor<[B]x4xf32>, tensor<8x4xf32>)
+                }}\n"
+            )
+        };
+        let text = after(&prepare::PASS, &format!("weight @w : tensor<4x8xf32>\n{}{}", entry("f"), entry("g")));
+        assert_eq!(text.matches("transpose").count(), 1, "{text}");
+        assert_eq!(text.matches("= weight @w.prepared").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn what_grows_much_stays() {
+        let text = after(
+            &prepare::PASS,
+            "weight @w : tensor<1024x1024xf16>
+
+            func @f() -> tensor<1024x1024xf32> {
+              %w = weight @w : tensor<1024x1024xf16>
+              %y = convert %w : (tensor<1024x1024xf16>) -> tensor<1024x1024xf32>
+              return %y : tensor<1024x1024xf32>
+            }",
+        );
+        assert!(!text.contains("prepare"), "{text}");
+    }
+}
