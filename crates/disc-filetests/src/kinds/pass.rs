@@ -9,7 +9,8 @@ use disc_ir::{
     ops::Stage,
     verify::{stage_of, verify},
 };
-use disc_passes::{pass::{Options, PassManager},
+use disc_passes::{
+    pass::{Options, PassManager},
     registry,
 };
 use std::collections::HashMap;
