@@ -30,7 +30,7 @@ def from_mp(f):
     def g(*args):
         if any(not gmpy2.is_finite(a) for a in args):
             return None
-        v = f(*[mpmath.mpf(a) for a in args])
+        v = f(*[mpmath.mpf(float(a)) for a in args])
         if isinstance(v, mpmath.mpc) or mpmath.isnan(v):
             return mpfr("nan")
         return mpfr(str(v)) if mpmath.isinf(v) else mpfr(mpmath.nstr(v, 90))
@@ -132,6 +132,18 @@ FUNCTIONS = {
 }
 
 
+def magnitude(name, args, y):
+    """The magnitude whose unit counts: for lgamma and digamma that of the terms that cancel (see reference.rs)."""
+    least = mpfr(0)
+    if name == "polygamma" and args[0] == 0:
+        return magnitude("digamma", args[1:], y)
+    if name in ("lgamma", "digamma") and args[0] < 0:
+        least = max(mpfr(1), abs(FUNCTIONS[name](mpfr(-args[0]))))
+    elif name == "digamma":
+        least = mpfr(1)
+    return max(abs(y), least)
+
+
 def ulp_exponent(y):
     """The exponent of the unit in the last place of f64 at y."""
     e = gmpy2.frexp(y)[0] - 53
@@ -178,7 +190,7 @@ def main():
                 clamp = lambda v: max(-limit, min(limit, mpfr(v)))
                 error = float(abs(clamp(got) - clamp(y)) / mpfr(2) ** 971)
             else:
-                scale = max(abs(y), abs(mpfr(args[0])) / 2) if name == "gelu_erf_scaled" else y
+                scale = magnitude(name, args, y)
                 error = float(abs(mpfr(got) - y) / mpfr(2) ** ulp_exponent(scale)) if y != 0 else float("inf")
         worst[name] = (count + 1, error, (args, got, y)) if error > most else (count + 1, most, at)
         if table:

@@ -72,8 +72,11 @@ fn sweep_range<E: Emitter<F = f32> + Default>(f: MathFn, from: u64, to: u64, ste
     let mut at = from;
     while at < to {
         for i in 0..BLOCK {
-            (xs[i], ys[i]) =
-                if f.arity() == 1 { (f32::from_bits((at + i as u64 * step) as u32), 0.0) } else { sample_pair(&mut random) };
+            (xs[i], ys[i]) = if f.arity() == 1 {
+                (f32::from_bits((at + i as u64 * step) as u32), 0.0)
+            } else {
+                reference::shaped(f, sample_pair(&mut random).into()).into()
+            };
         }
         at += BLOCK as u64 * step;
         if f.arity() == 1 {
@@ -124,7 +127,10 @@ fn dump<E: Emitter<F = f64>>(e: &mut E, f: MathFn, count: u64) {
             let range = [2046, 2046, 20, 12, 8, 4][(i % 6) as usize];
             f64::from_bits((w & 0x800f_ffff_ffff_ffff) | ((1023 - range / 2 + next(&mut random) % (range + 1)) << 52))
         };
-        let args = [sample(), sample()];
+        let mut args = [sample(), sample()];
+        if matches!(f, MathFn::Polygamma | MathFn::Zeta) {
+            args[0] = f64::from(reference::shaped(f, [args[0] as f32, 0.0])[0]);
+        }
         let args = &args[..f.arity()];
         let y = f.emit(e, args);
         let words: Vec<String> = args.iter().map(|a| format!("{:016x}", a.to_bits())).collect();

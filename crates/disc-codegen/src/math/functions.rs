@@ -5,7 +5,7 @@
 //! - docs/numerics.md repeats this table; a test compares them.
 
 use super::emitter::Emitter;
-use super::{erf, exp, fmod, hyperbolic, inverse_trig, log, pow, roots, trig};
+use super::{bessel, erf, erf_inv, exp, fmod, gamma, hyperbolic, inverse_trig, log, pow, roots, trig, zeta};
 
 /// The largest error of a function, in units in the last place of the exact result (of the smallest normal number's place below it).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -139,4 +139,16 @@ math_functions! {
     Fmod = "fmod"(x, y) ulp(0.0, 0.0, 0.0, 0.0), fmod::fmod;
     /// The neighbour of x in the direction of y.
     NextAfter = "next_after"(x, y) ulp(0.0, 0.0, 0.0, 0.0), fmod::next_after;
+    /// The inverse of erf.
+    ErfInv = "erf_inv"(x) ulp(2.5, 2.5, 2.5, 2.5), erf_inv::erf_inv;
+    /// The logarithm of the absolute value of the gamma function.
+    Lgamma = "lgamma"(x) ulp(4.0, 4.0, 4.0, 4.0), gamma::lgamma;
+    /// The derivative of lgamma.
+    Digamma = "digamma"(x) ulp(7.0, 7.0, 6.0, 6.0), gamma::digamma;
+    /// e^-|x| I1(x), I1 the modified Bessel function of order one.
+    BesselI1e = "bessel_i1e"(x) ulp(3.0, 4.0, 4.0, 4.0), bessel::bessel_i1e;
+    /// The Hurwitz zeta function: the sum of (q + k)^-s over k >= 0, for operands s, q.
+    Zeta = "zeta"(s, q) ulp(16.0, 16.0, 16.0, 16.0), zeta::zeta;
+    /// The derivative of order n of digamma, for operands n, x.
+    Polygamma = "polygamma"(n, x) ulp(16.0, 16.0, 16.0, 16.0), zeta::polygamma;
 }

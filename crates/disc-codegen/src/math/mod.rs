@@ -9,12 +9,16 @@
 #![expect(clippy::approx_constant, reason = "fitted coefficients come near named constants without being them")]
 
 mod arith;
+mod bessel;
+mod convert;
 mod double;
 mod emitter;
 mod erf;
+mod erf_inv;
 mod exp;
 mod fmod;
 mod functions;
+mod gamma;
 mod hyperbolic;
 mod inverse_trig;
 mod log;
@@ -24,7 +28,9 @@ mod roots;
 mod scalar;
 mod trig;
 mod trig_reduce;
+mod zeta;
 
+pub use convert::{Narrow, OutOfRange, from_narrow, to_integer, to_narrow, to_unsigned_saturating};
 pub use emitter::{Emitter, Format, LoopBody, LoopStep};
 pub use functions::{Bound, MathFn};
 pub use scalar::{Scalar, Scalar32, Scalar32NoFma, Scalar64, Scalar64NoFma};

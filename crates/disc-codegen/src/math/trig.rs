@@ -5,7 +5,8 @@
 //!
 //! Fits: scripts/fit/trig.sollya.
 
-use super::arith::{flip_sign, fmac, horner};
+use super::arith::{flip_sign, fmac, horner, mulc, small_to_int};
+use super::double::{constant, scale};
 use super::emitter::{Emitter, Format};
 use super::trig_reduce::{Reduced, reduce};
 
@@ -109,4 +110,27 @@ pub(super) fn tan<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let x_sign = super::arith::sign_of(e, x);
     let sign = e.ixor(sign, x_sign);
     flip_sign(e, y, sign)
+}
+
+/// sin(pi x) and cos(pi x) for finite x, with exact zeros; the sign of a zero is unspecified.
+pub(super) fn sin_cos_pi<E: Emitter>(e: &mut E, x: E::F) -> (E::F, E::F) {
+    // x mod 2, exact.
+    let half = mulc(e, x, 0.5);
+    let whole = e.floor(half);
+    let x = fmac(e, whole, -2.0, x);
+    let doubled = e.add(x, x);
+    let n = e.round_even(doubled);
+    let rest = fmac(e, n, -0.5, x);
+    let pi = e.format().pick((3.1415927410125732, -8.742277657347586e-08), (std::f64::consts::PI, 1.2246467991473532e-16));
+    let pi = constant(e, pi.0, pi.1);
+    let rest = scale(e, pi, rest);
+    let quadrant = small_to_int(e, n);
+    let reduced = Reduced { rest, quadrant };
+    let (s, c) = sin_cos_rest(e, &reduced);
+    let odd = is_odd(e, quadrant);
+    let (sine, cosine) = (e.select(odd, c, s), e.select(odd, s, c));
+    let one = e.i(1);
+    let turned = e.iadd(quadrant, one);
+    let (sine_sign, cosine_sign) = (bit_as_sign(e, quadrant, 1), bit_as_sign(e, turned, 1));
+    (flip_sign(e, sine, sine_sign), flip_sign(e, cosine, cosine_sign))
 }

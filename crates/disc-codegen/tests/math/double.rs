@@ -1,5 +1,6 @@
 //! f64: a table of exact results made with MPFR and mpmath by scripts/fit/check_f64.py, with and without fused multiply-add.
 
+use crate::reference::scale;
 use disc_codegen::math::{Emitter, MathFn, Scalar64, Scalar64NoFma};
 
 const TABLE: &str = include_str!("f64.txt");
@@ -13,8 +14,8 @@ fn f64_ulp(y: f64) -> f64 {
     if exponent < -1022 { f64::from_bits(1 << (exponent + 1074)) } else { f64::from_bits(((exponent + 1023) as u64) << 52) }
 }
 
-/// The error in units in the last place; `residual` is exact minus `rounded` in the same unit.
-fn error(got: f64, rounded: f64, residual: f64) -> f64 {
+/// The error in units in the last place of a magnitude; `residual` is exact minus `rounded` in units of `rounded`.
+fn error(got: f64, rounded: f64, residual: f64, magnitude: f64) -> f64 {
     if rounded.is_nan() || got.is_nan() {
         return if rounded.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
     }
@@ -25,7 +26,8 @@ fn error(got: f64, rounded: f64, residual: f64) -> f64 {
             residual.abs()
         };
     }
-    ((got - rounded) / f64_ulp(rounded) - residual).abs()
+    let unit = f64_ulp(rounded);
+    ((got - rounded) / unit - residual).abs() * (unit / f64_ulp(magnitude))
 }
 
 fn check<E: Emitter<F = f64>>(e: &mut E, bound_of: fn(MathFn) -> f64) {
@@ -37,7 +39,7 @@ fn check<E: Emitter<F = f64>>(e: &mut E, bound_of: fn(MathFn) -> f64) {
         let rounded = if fields[function.arity() + 1] == "nan" { f64::NAN } else { word(fields[function.arity() + 1]) };
         let residual: f64 = fields[function.arity() + 2].parse().expect("the residual is a number");
         let got = function.emit(e, &args);
-        let error = error(got, rounded, residual);
+        let error = error(got, rounded, residual, scale(function, &args, rounded));
         if error > bound_of(function) {
             failures.push(format!("{}({args:?}) = {got:e}, exact {rounded:e}: {error:.2} ULP", function.name()));
         }

@@ -1,5 +1,6 @@
 //! Accuracy and special values of the math functions, evaluated by the scalar emitters.
 
+mod convert;
 mod double;
 mod reference;
 mod single;

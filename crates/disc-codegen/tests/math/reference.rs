@@ -64,18 +64,37 @@ fn next_after(x: f32, y: f32) -> f32 {
     }
 }
 
+/// Operands that mean something to the function, made of any: small orders and exponents.
+pub(crate) fn shaped(function: MathFn, args: [f32; 2]) -> [f32; 2] {
+    let small = |x: f32, n: u32| (x.to_bits() >> 7) % n;
+    match function {
+        MathFn::Polygamma => [small(args[0], 8) as f32, args[1]],
+        MathFn::Zeta => [1.0 + small(args[0], 4096) as f32 / 256.0, args[1]],
+        _ => args,
+    }
+}
+
 /// Where the function is defined for the measurement; elsewhere its contract says nothing.
 pub(crate) fn in_domain(function: MathFn, args: &[f64]) -> bool {
     match function {
+        // The factor zeta(n + 1, x) must be a normal number.
+        MathFn::Polygamma => args[0] == 0.0 || in_domain(MathFn::Zeta, args) && reference(function, args).abs() >= 1e-33,
+        // Terms of both signs cancel for negative operands; the poles there are exact.
+        MathFn::Zeta => args[1] > 0.0 || args[1].floor() == args[1],
         MathFn::SoftmaxExp => args[0] <= 0.0 && !(-87.7..=-87.0).contains(&args[0]) || args[0].is_nan(),
         _ => true,
     }
 }
 
 /// The magnitude whose unit in the last place the error is measured in, at least the result's.
-fn scale(function: MathFn, args: &[f64], expected: f64) -> f64 {
+pub(crate) fn scale(function: MathFn, args: &[f64], expected: f64) -> f64 {
     match function {
         MathFn::GeluErf => expected.abs().max(args[0].abs() / 2.0),
+        // The terms of the reflection, which cancel at the zeros between the poles.
+        MathFn::Lgamma if args[0] < 0.0 => expected.abs().max(reference(function, &[-args[0]]).abs()).max(1.0),
+        MathFn::Digamma if args[0] < 0.0 => expected.abs().max(reference(function, &[-args[0]]).abs()).max(1.0),
+        MathFn::Digamma => expected.abs().max(1.0),
+        MathFn::Polygamma if args[0] == 0.0 => scale(MathFn::Digamma, &args[1..], expected),
         _ => expected.abs(),
     }
 }

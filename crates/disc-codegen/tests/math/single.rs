@@ -2,7 +2,7 @@
 //!
 //! The full sweep is `cargo run --release -p disc-codegen --example ulp -- NAME`.
 
-use crate::reference::{f32_error, in_domain, reference};
+use crate::reference::{f32_error, in_domain, reference, shaped};
 use disc_codegen::math::{Emitter, MathFn, Scalar32, Scalar32NoFma};
 
 /// Words that step through all exponents of both signs, and the neighbours of round numbers.
@@ -16,6 +16,8 @@ fn sample() -> Vec<f32> {
 }
 
 fn check<E: Emitter<F = f32>>(e: &mut E, function: MathFn, bound: f64, args: &[f32], failures: &mut Vec<String>) {
+    let shaped = if let [x, y] = *args { shaped(function, [x, y]).to_vec() } else { args.to_vec() };
+    let args = shaped.as_slice();
     let wide: Vec<f64> = args.iter().map(|&a| f64::from(a)).collect();
     if !in_domain(function, &wide) {
         return;
