@@ -52,12 +52,14 @@ fn binary_functions_keep_their_bounds() {
             .chain([f32::INFINITY, f32::NAN])
             .flat_map(|x: f32| [x, -x])
             .collect();
-    let sparse: Vec<f32> = sample().into_iter().step_by(131).collect();
+    let sparse: Vec<f32> = sample().into_iter().step_by(331).collect();
     for &function in MathFn::ALL.iter().filter(|f| f.arity() == 2) {
         let bound = function.bound();
+        // A sum of ten powers each: fewer of them.
+        let step = if matches!(function, MathFn::Zeta | MathFn::Polygamma) { 5 } else { 1 };
         for (xs, ys) in [(&round, &round), (&round, &sparse), (&sparse, &round), (&sparse, &sparse)] {
             for &x in xs {
-                for &y in ys {
+                for &y in ys.iter().step_by(step) {
                     check(&mut Scalar32::new(), function, bound.f32, &[x, y], &mut failures);
                     check(&mut Scalar32NoFma::new(), function, bound.f32_no_fma, &[x, y], &mut failures);
                 }
