@@ -11,6 +11,7 @@ pub mod attr;
 pub mod build;
 pub mod diag;
 pub mod dim;
+pub mod generate;
 pub mod graph;
 pub mod infer;
 pub mod interp;

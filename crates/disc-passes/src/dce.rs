@@ -2,7 +2,7 @@
 //!
 //! Invariant: an op that may fail, or that writes, stays, and so does everything it needs.
 use crate::pass::{PassCx, PassDef};
-use disc_ir::{Block, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, ops::Stage, ops::Trait};
+use disc_ir::{Block, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, ops::Stage, ops::is_pure};
 use std::{collections::HashSet, sync::Arc};
 
 /// Removes ops without use, and constants of the module that no op names.
@@ -63,7 +63,7 @@ pub(crate) fn is_removable(function: &Function, inst: Inst) -> bool {
             let mut inner = regions.iter().flat_map(|&region| function.insts(region));
             inner.all(|&inner| function.kind_of(inner) == OpKind::Return || is_removable(function, inner))
         }
-        _ => def.has(Trait::Pure),
+        _ => is_pure(function.inst(inst)),
     }
 }
 

@@ -95,7 +95,7 @@ impl<'a> Machine<'a> {
         Self { module, weights, memory, frames, limits, steps: 0, bytes: 0, depth: 0, outputs, scratch: 0, prepared: None }
     }
 
-    /// Runs a function: binds the symbols of its parameters' types, and runs its body. Kernels and routines see those of the caller too.
+    /// Runs a function: binds the symbols of its parameters' types, checks its facts, and runs its body. Kernels and routines see those of the caller too.
     pub(super) fn call(&mut self, function: &'a Function, arguments: Vec<Val>) -> Evaluated {
         let outer = match (function.kind, self.frames.last()) {
             (FunctionKind::Kernel | FunctionKind::Routine, Some(frame)) => Symbols::clone(&frame.symbols),
@@ -304,7 +304,18 @@ fn bind(function: &Function, arguments: &[Val], mut symbols: Symbols) -> Result<
             }
         }
     }
+    check_facts(function, &symbols)?;
     Ok(symbols)
+}
+
+/// What the function states about its dims holds for these sizes.
+fn check_facts(function: &Function, symbols: &Symbols) -> Result<(), Diagnostic> {
+    let violated = function.facts.iter().find(|fact| fact.holds(&|symbol| symbols.get(symbol).copied()) == Some(false));
+    let Some(fact) = violated else { return Ok(()) };
+    let mut values: Vec<String> = Vec::new();
+    fact.visit_symbols(&mut |symbol| values.extend(symbols.get(symbol).map(|value| format!("{symbol} = {value}"))));
+    values.dedup();
+    Err(Diagnostic::new(Code::E0602, format!("@{} needs {fact}, got {}", function.name, values.join(", "))))
 }
 
 fn rank(ty: &Type) -> usize {

@@ -136,3 +136,21 @@ fn weights_come_from_the_caller_or_the_module() {
     assert_eq!(run_with(&module, "main", &[], &wrong, Limits::default()).unwrap_err().code, Code::E0601);
     assert_eq!(module.weight("w").map(|w| &w.ty), Some(&TensorType::new([2.into()], DType::F32)));
 }
+
+#[test]
+fn inputs_of_different_sizes_are_refused() {
+    let text = "func @main(%x: tensor<[N]xf32>, %y: tensor<[N]xf32>) -> tensor<[N]xf32> {\n%r = add %x, %y : tensor<[N]xf32>\nreturn %r : tensor<[N]xf32>\n}";
+    fails(text, &[("2xf32", &[1.0; 2]), ("3xf32", &[1.0; 3])], Code::E0602, "dimension 0 of input 1 (%y)");
+    fails(text, &[("2xf32", &[1.0; 2]), ("2xi32", &[1.0; 2])], Code::E0601, "got i32 of rank 1");
+    fails(text, &[("2xf32", &[1.0; 2])], Code::E0601, "takes 2 inputs, 1 were given");
+}
+
+#[test]
+fn facts_are_checked_at_entry() {
+    let mut module = module("func @main(%x: tensor<[N]x[M]xf32>) -> tensor<[N]x[M]xf32> {\nreturn %x : tensor<[N]x[M]xf32>\n}");
+    module.functions[0].facts = crate::Facts::parse("N % 4 == 0, M <= N").unwrap();
+    let run = |n: i64, m: i64| run(&module, "main", &[Tensor::zeros(DType::F32, vec![n, m])]);
+    assert!(run(6, 1).unwrap_err().to_string().contains("needs N % 4 == 0, got N = 6"));
+    assert!(run(4, 5).unwrap_err().to_string().contains("M = 5"));
+    assert!(run(0, 0).is_ok() && run(8, 8).is_ok());
+}

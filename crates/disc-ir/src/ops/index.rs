@@ -6,7 +6,7 @@
 use super::{
     class::DTypeClass,
     control::equal_lists,
-    declare::{Stages, many, one, optional, required},
+    declare::{Stages, Trait, many, one, optional, required},
 };
 use crate::{
     attr::{Attr, AttrKind},
@@ -101,6 +101,12 @@ op! {
 pub fn checks_bounds(data: &InstData) -> bool {
     let position = data.kind.def().attr_position("bounds");
     position.is_some_and(|i| data.attrs[i] == Some(Attr::Enum("check")))
+}
+
+/// Whether the op has no effect and cannot fail: it is pure, or reads and writes by indices without checking them.
+pub fn is_pure(data: &InstData) -> bool {
+    let def = data.kind.def();
+    def.has(Trait::Pure) || (def.attr_position("bounds").is_some() && !checks_bounds(data))
 }
 
 /// How index vectors lie in a tensor of indices, and which dimensions of the indexed tensor they name.

@@ -16,7 +16,7 @@ mod docs;
 mod elementwise;
 mod fused;
 mod host;
-pub mod index;
+mod index;
 mod kernel;
 mod movement;
 mod random;
@@ -27,6 +27,7 @@ mod window;
 pub use class::DTypeClass;
 pub use declare::{Arity, AttrDef, OpDef, OperandDef, ResultDef, Stage, Stages, Trait};
 pub use docs::docs;
+pub use index::{checks_bounds, is_pure};
 
 op_table! {
     elementwise::{

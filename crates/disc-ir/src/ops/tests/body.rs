@@ -110,3 +110,15 @@ fn a_comparator_must_place_nan_and_be_strict() {
     assert_eq!(order("i32", "LE"), None);
     assert_eq!(order("f32", "LT"), None);
 }
+
+#[test]
+fn an_index_op_is_pure_unless_it_checks() {
+    let text = "func @f(%x: tensor<4xf32>, %i: tensor<i64>) -> (tensor<2xf32>, tensor<2xf32>) {\n\
+        %a = dynamic_slice %x, %i, sizes = [2] : (tensor<4xf32>, tensor<i64>) -> tensor<2xf32>\n\
+        %b = dynamic_slice %x, %i, sizes = [2], bounds = check : (tensor<4xf32>, tensor<i64>) -> tensor<2xf32>\n\
+        return %a, %b : (tensor<2xf32>, tensor<2xf32>)\n}";
+    let module = crate::text::parse(text).unwrap();
+    let function = &module.functions[0];
+    let pure: Vec<bool> = function.insts(function.body).iter().map(|&inst| is_pure(function.inst(inst))).collect();
+    assert_eq!(pure, [true, false, false]);
+}
