@@ -1,13 +1,18 @@
 //! Rough costs: how long a launch takes, so that small ones stay on one thread, and how many lanes a group wants.
 use crate::{element::compute_dtype, target::Target};
-use disc_ir::{Dim, Function, OpKind, ops::Trait};
+use disc_ir::{Dim, Function, OpKind, Solver, ops::Trait};
 
-/// Lanes that fit the widest type in which the group computes most: 4-byte lanes unless everything is wider.
-pub fn lanes(group: &Function, target: &Target) -> u32 {
+/// Lanes for a loop along `inner`: as many as fit the widest type in which the group computes most (4-byte lanes unless everything is
+/// wider), but not more than a loop that is known, or likely, to be short can fill.
+pub fn lanes(group: &Function, target: &Target, solver: &Solver, inner: &Dim) -> u32 {
     let widths = group.walk(group.body).into_iter().flat_map(|inst| group.results_of(inst).to_vec());
-    let floats = widths.map(|v| compute_dtype(group.ty(v).dtype()).size()).filter(|&size| size >= 4);
-    let narrowest = floats.min().unwrap_or(4);
-    target.vector_bytes() / narrowest as u32
+    let wide = widths.map(|v| compute_dtype(group.ty(v).dtype()).size()).filter(|&size| size >= 4);
+    let fitting = target.vector_bytes() / wide.min().unwrap_or(4) as u32;
+    let longest = [solver.range(inner).hi, solver.likely(inner).into_iter().max()].into_iter().flatten().min();
+    match longest.and_then(|size| u32::try_from(size.max(1)).ok()) {
+        Some(size) => fitting.min(size.checked_next_power_of_two().unwrap_or(fitting)),
+        None => fitting,
+    }
 }
 
 /// Nanoseconds that `count` elements of an element-wise group take on one thread, each by this many lanes.

@@ -14,7 +14,7 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
     let outputs = group.outputs();
     let domain = group.tensor(outputs[0]).dims.clone();
     let merged = merge(&domain, &mergeable(group.function, &group.solver, &outputs));
-    let lanes = if domain.is_empty() { 1 } else { cost::lanes(group.function, group.target) };
+    let lanes = merged.last().map_or(1, |inner| cost::lanes(group.function, group.target, &group.solver, &inner.size));
 
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
     let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);

@@ -135,7 +135,8 @@ fn reduced_axes(group: &Function, inst: Inst) -> Vec<usize> {
 
 /// Schedules a group that has a plan.
 pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
-    let lanes = cost::lanes(group.function, group.target);
+    let (row_runs, column) = runs(group, plan);
+    let lanes = cost::lanes(group.function, group.target, &group.solver, &column.size);
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
     let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
     elements.first_site = group.first_site;
@@ -153,7 +154,6 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
     let begin = kb.parameter("begin", Type::scalar(DType::I64));
     let end = kb.parameter("end", Type::scalar(DType::I64));
 
-    let (row_runs, column) = runs(group, plan);
     let kept = keep(group, plan);
     let caches: Vec<(Value, Value)> = kept
         .iter()

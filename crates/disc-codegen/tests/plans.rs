@@ -1,0 +1,178 @@
+//! What fusion, the arena and the schedules make of programs: kernel counts, and that each kind of fact is used.
+use disc_codegen::{
+    lower::{Program, lower},
+    target::Target,
+};
+use disc_ir::{Attr, FunctionKind, Module, OpKind};
+use disc_passes::{buffers, fusion, pass::PassCx};
+
+fn compile(text: &str) -> Program {
+    let mut module = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+    let mut cx = PassCx::default();
+    (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
+    (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
+    lower(module, &"x86-64-v4".parse::<Target>().expect("a target")).expect("kernels")
+}
+
+fn launches(program: &Program) -> usize {
+    program.launches.iter().flat_map(|(_, counts)| counts.values()).sum()
+}
+
+/// The ops of all kernels.
+fn kernel_ops(module: &Module) -> Vec<OpKind> {
+    let kernels = module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
+    kernels.flat_map(|f| f.walk(f.body).into_iter().map(|inst| f.kind_of(inst))).collect()
+}
+
+fn arena(program: &Program) -> String {
+    let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
+    let arena = host.walk(host.body).into_iter().find(|&inst| host.kind_of(inst) == OpKind::Arena).expect("an arena");
+    match &host.inst(arena).attrs[0] {
+        Some(Attr::Dim(bytes)) => bytes.to_string(),
+        other => panic!("the arena has size {other:?}"),
+    }
+}
+
+#[test]
+fn softmax_with_scale_and_mask_is_one_kernel() {
+    let program = compile(
+        "func @main(%x: tensor<[B]x12x[S]x[S]xf32>, %m: tensor<[B]x1x1x[S]xf32>) -> tensor<[B]x12x[S]x[S]xf32> {
+  %c = constant dense<0.125> : tensor<[B]x12x[S]x[S]xf32>
+  %z = constant dense<0.0> : tensor<f32>
+  %l = constant dense<-inf> : tensor<f32>
+  %a = multiply %x, %c : tensor<[B]x12x[S]x[S]xf32>
+  %mb = broadcast_in_dim %m, dims = [0, 1, 2, 3] : (tensor<[B]x1x1x[S]xf32>) -> tensor<[B]x12x[S]x[S]xf32>
+  %b = add %a, %mb : tensor<[B]x12x[S]x[S]xf32>
+  %t = reduce %b, %l, dims = [3] : (tensor<[B]x12x[S]x[S]xf32>, tensor<f32>) -> tensor<[B]x12x[S]xf32> applies maximum
+  %tb = broadcast_in_dim %t, dims = [0, 1, 2] : (tensor<[B]x12x[S]xf32>) -> tensor<[B]x12x[S]x[S]xf32>
+  %d = subtract %b, %tb : tensor<[B]x12x[S]x[S]xf32>
+  %e = exponential %d : tensor<[B]x12x[S]x[S]xf32>
+  %s = reduce %e, %z, dims = [3] : (tensor<[B]x12x[S]x[S]xf32>, tensor<f32>) -> tensor<[B]x12x[S]xf32> applies add
+  %sb = broadcast_in_dim %s, dims = [0, 1, 2] : (tensor<[B]x12x[S]xf32>) -> tensor<[B]x12x[S]x[S]xf32>
+  %o = divide %e, %sb : tensor<[B]x12x[S]x[S]xf32>
+  return %o : tensor<[B]x12x[S]x[S]xf32>
+}",
+    );
+    assert_eq!(launches(&program), 1, "{}", program.module);
+    assert!(program.notes.is_empty(), "{:?}", program.notes);
+    let kept = kernel_ops(&program.module).iter().filter(|&&kind| kind == OpKind::Scratch).count();
+    assert_eq!(kept, 1, "the exponentials are kept for the last phase:\n{}", program.module);
+}
+
+#[test]
+fn a_product_takes_bias_gelu_and_residual_along() {
+    let program = compile(
+        "weight @w : tensor<64x32xf32>
+weight @b : tensor<64xf32>
+func @main(%x: tensor<[B]x[S]x32xf32>, %r: tensor<[B]x[S]x64xf32>) -> tensor<[B]x[S]x64xf32> {
+  %w = weight @w : tensor<64x32xf32>
+  %b = weight @b : tensor<64xf32>
+  %h = constant dense<0.5> : tensor<[B]x[S]x64xf32>
+  %q = constant dense<0.70710678> : tensor<[B]x[S]x64xf32>
+  %one = constant dense<1.0> : tensor<[B]x[S]x64xf32>
+  %y = dot_general %x, %w, lhs_contracting_dims = [2], rhs_contracting_dims = [1] : (tensor<[B]x[S]x32xf32>, tensor<64x32xf32>) -> tensor<[B]x[S]x64xf32>
+  %bb = broadcast_in_dim %b, dims = [2] : (tensor<64xf32>) -> tensor<[B]x[S]x64xf32>
+  %a = add %y, %bb : tensor<[B]x[S]x64xf32>
+  %c = multiply %a, %q : tensor<[B]x[S]x64xf32>
+  %e = erf %c : tensor<[B]x[S]x64xf32>
+  %f = add %e, %one : tensor<[B]x[S]x64xf32>
+  %g = multiply %a, %h : tensor<[B]x[S]x64xf32>
+  %k = multiply %g, %f : tensor<[B]x[S]x64xf32>
+  %o = add %k, %r : tensor<[B]x[S]x64xf32>
+  return %o : tensor<[B]x[S]x64xf32>
+}",
+    );
+    assert_eq!(launches(&program), 1, "{}", program.module);
+    assert_eq!(program.launches[0].1["contraction"], 1);
+}
+
+#[test]
+fn equal_layers_share_their_kernels() {
+    let layer = |i: usize| {
+        format!(
+            "  %y{0} = dot_general %x{1}, %w, lhs_contracting_dims = [1], rhs_contracting_dims = [1] : (tensor<[B]x32xf32>, tensor<32x32xf32>) -> tensor<[B]x32xf32>\n  %x{0} = tanh %y{0} : tensor<[B]x32xf32>\n",
+            i + 1,
+            i
+        )
+    };
+    let body: String = (0..6).map(layer).collect();
+    let program = compile(&format!(
+        "weight @w : tensor<32x32xf32>\nfunc @main(%x0: tensor<[B]x32xf32>) -> tensor<[B]x32xf32> {{\n  %w = weight @w : tensor<32x32xf32>\n{body}  return %x6 : tensor<[B]x32xf32>\n}}"
+    ));
+    let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel).count();
+    assert_eq!((launches(&program), kernels), (6, 1));
+}
+
+/// Two pairs of sorts, one after the other: is the memory between the first pair used for that between the second?
+fn two_sorts(facts: &str) -> String {
+    let sort = |to: &str, from: &str, ty: &str| {
+        format!(
+            "  {to}, {to}i = top_k {from}, k = [{}] : (tensor<{ty}xf32>) -> (tensor<{ty}xf32>, tensor<{ty}xi32>)\n",
+            &ty[1..2]
+        )
+    };
+    let body = [sort("%a", "%x", "[B]"), sort("%b", "%a", "[B]"), sort("%c", "%y", "[N]"), sort("%d", "%c", "[N]")].concat();
+    format!(
+        "func @main(%x: tensor<[B]xf32>, %y: tensor<[N]xf32>) -> (tensor<[B]xf32>, tensor<[N]xf32>){facts} {{\n{body}  return %b, %d : (tensor<[B]xf32>, tensor<[N]xf32>)\n}}"
+    )
+}
+
+#[test]
+fn equality_lets_memory_be_used_again() {
+    let (without, with) = (arena(&compile(&two_sorts(""))), arena(&compile(&two_sorts(" where B == N"))));
+    assert!(without.contains('B') && without.contains('N'), "{without}");
+    assert_eq!(with, "64*((B+15)/16)", "one part serves both");
+}
+
+#[test]
+fn ranges_let_memory_be_used_again() {
+    let with = arena(&compile(&two_sorts(" where B >= 1024, N <= 1024")));
+    assert_eq!(with, "64*((B+15)/16)", "what holds B elements holds N");
+}
+
+#[test]
+fn product_equality_lets_memory_be_used_again() {
+    let program = |facts: &str| {
+        compile(&format!(
+            "func @main(%x: tensor<[B]x[S]xf32>, %y: tensor<[N]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[N]xf32>){facts} {{
+  %a, %ai = top_k %x, k = [S] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
+  %b, %bi = top_k %a, k = [S] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
+  %c, %ci = top_k %y, k = [N] : (tensor<[N]xf32>) -> (tensor<[N]xf32>, tensor<[N]xi32>)
+  %d, %di = top_k %c, k = [N] : (tensor<[N]xf32>) -> (tensor<[N]xf32>, tensor<[N]xi32>)
+  return %b, %d : (tensor<[B]x[S]xf32>, tensor<[N]xf32>)
+}}"
+        ))
+    };
+    let (without, with) = (arena(&program("")), arena(&program(" where B*S == N")));
+    assert!(without.contains("B*S") && without.contains('N'), "{without}");
+    assert!(!(with.contains("B*S") && with.contains('N')), "{with}");
+}
+
+fn doubled(facts: &str) -> Program {
+    compile(&format!(
+        "func @main(%x: tensor<[B]x[S]xf32>, %y: tensor<[B]x1xf32>) -> tensor<[B]x[S]xf32>{facts} {{
+  %b = broadcast_in_dim %y, dims = [0, 1] : (tensor<[B]x1xf32>) -> tensor<[B]x[S]xf32>
+  %a = add %x, %b : tensor<[B]x[S]xf32>
+  return %a : tensor<[B]x[S]xf32>
+}}"
+    ))
+}
+
+#[test]
+fn divisibility_removes_the_masked_rest() {
+    let masked = |program: &Program| kernel_ops(&program.module).contains(&OpKind::LaneMask);
+    assert!(masked(&doubled("")));
+    assert!(!masked(&doubled(" where S % 16 == 0")));
+    assert!(masked(&doubled(" where S % 8 == 0")));
+}
+
+#[test]
+fn short_loops_get_narrow_vectors() {
+    let width = |program: &Program| {
+        let text = program.module.to_string();
+        [16, 8, 4].into_iter().find(|lanes| text.contains(&format!("vector<{lanes}xf32>")))
+    };
+    assert_eq!(width(&doubled("")), Some(16));
+    assert_eq!(width(&doubled(" where S <= 4")), Some(4), "a range");
+    assert_eq!(width(&doubled(" where S likely [3, 8]")), Some(8), "likely values");
+}
