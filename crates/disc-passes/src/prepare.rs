@@ -285,12 +285,12 @@ mod tests {
     fn what_grows_much_stays() {
         let text = after(
             &prepare::PASS,
-            "weight @w : tensor<1024x1024xf16>
+            "weight @w : tensor<512x520xf16>
 
-            func @f() -> tensor<1024x1024xf32> {
-              %w = weight @w : tensor<1024x1024xf16>
-              %y = convert %w : (tensor<1024x1024xf16>) -> tensor<1024x1024xf32>
-              return %y : tensor<1024x1024xf32>
+            func @f() -> tensor<512x520xf32> {
+              %w = weight @w : tensor<512x520xf16>
+              %y = convert %w : (tensor<512x520xf16>) -> tensor<512x520xf32>
+              return %y : tensor<512x520xf32>
             }",
         );
         assert!(!text.contains("prepare"), "{text}");

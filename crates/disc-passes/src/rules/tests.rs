@@ -1,5 +1,6 @@
-//! Every rule is hit by the function of its name in filetests/passes/canonicalize, and those named `keeps_..` by none.
-use crate::{canonicalize, pass::PassManager, rules};
+//! Every rule is hit by the function of its name in filetests/passes/canonicalize, and those named `keeps_..` by none; all compute the same
+//! afterwards, on numbers at which rules go wrong.
+use crate::{canonicalize, pass::PassManager, rules, testing::same_meaning};
 use disc_ir::{Function, Module, text};
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -21,10 +22,12 @@ fn functions() -> Vec<Function> {
 fn hits_of(function: Function) -> (String, BTreeMap<&'static str, usize>) {
     let name = function.name.to_string();
     let mut module = Module { functions: vec![function], weights: Vec::new() };
+    let before = module.clone();
     let mut manager = PassManager::default();
     manager.run(&mut module, &canonicalize::PASS).unwrap_or_else(|error| panic!("@{name}: {error}"));
     let printed = module.to_string();
     text::parse(&printed).unwrap_or_else(|errors| panic!("{printed}\n{}", errors[0]));
+    same_meaning(&before, &module);
     (name, manager.cx.hits)
 }
 
