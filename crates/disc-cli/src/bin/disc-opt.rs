@@ -1,3 +1,6 @@
-//! The `disc-opt` command.
+//! The command `disc-opt`.
+use std::process::ExitCode;
 
-fn main() {}
+fn main() -> ExitCode {
+    disc_cli::opt::main(std::env::args_os())
+}

@@ -1,42 +1,15 @@
 //! Random inputs for the functions of a file, for each row of its table of dims.
 use crate::file::TestFile;
-use disc_ir::{DType, Function, Symbol, Type, interp::Tensor};
+use disc_ir::{
+    Function, Symbol, Type,
+    interp::{Tensor, sample::Random},
+};
 use std::collections::BTreeMap;
 
 /// Sizes of dims that the table does not name.
 const USUAL_SIZES: &[i64] = &[0, 1, 3];
 /// Rows beyond this number are left out.
 const MOST_ROWS: usize = 64;
-
-/// A generator of numbers that depends on nothing but its seed (splitmix64).
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Floats around 0, small integers: so that results are neither all infinite nor all out of range.
-    fn tensor(&mut self, dtype: DType, sizes: Vec<i64>) -> Option<Tensor> {
-        let count = sizes.iter().product::<i64>();
-        if dtype.is_float() {
-            let values: Vec<f64> = (0..count).map(|_| (self.next() >> 11) as f64 / (1_u64 << 51) as f64 - 2.0).collect();
-            return Tensor::from_f64s(dtype, &sizes, &values).ok();
-        }
-        let range = if dtype == DType::I1 { 2 } else { 8 };
-        let least = if dtype.is_signed_integer() { -2 } else { 0 };
-        let values: Vec<i64> = (0..count).map(|_| (self.next() % range) as i64 + least).collect();
-        Tensor::from_i64s(dtype, &sizes, &values).ok()
-    }
-}
 
 /// The values of the dims in one run.
 pub(crate) type Row = BTreeMap<Symbol, i64>;
@@ -66,9 +39,9 @@ pub(crate) fn inputs(function: &Function, row: &Row, random: &mut Random) -> Opt
             Type::Tensor(tensor) | Type::Buffer { tensor, .. } => {
                 let sizes =
                     tensor.dims.iter().map(|dim| dim.eval(&|symbol| row.get(symbol).copied()).ok().filter(|&size| size >= 0));
-                random.tensor(tensor.dtype, sizes.collect::<Option<Vec<i64>>>()?)
+                random.tensor(tensor.dtype, sizes.collect::<Option<Vec<i64>>>()?).ok()
             }
-            Type::Vector { dtype, .. } => random.tensor(*dtype, Vec::new()),
+            Type::Vector { dtype, .. } => random.tensor(*dtype, Vec::new()).ok(),
         })
         .collect()
 }

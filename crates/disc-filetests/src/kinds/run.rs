@@ -3,15 +3,11 @@
 //! - `//~ run @f([1.0], [2.0]) == [3.0]`: the interpreter gives exactly this (every NaN equals every other), the others nearly.
 //! - `//~ run @f([1.0]) fails E0603: part of the message`.
 //! - `//@ test run random seed=7`: for each row of the table of dims, the others give what the interpreter gives, on random inputs.
-use super::{
-    Compiled, Hooks, Tried, parsed,
-    random::{self, Random},
-    rendered, values,
-};
+use super::{Compiled, Hooks, Tried, parsed, random, rendered, values};
 use crate::file::{Command, TestFile};
 use disc_ir::{
     Diagnostic, FunctionKind, Module,
-    interp::{self, Tensor},
+    interp::{self, Tensor, sample::Random},
     types::DType,
     verify::{stage_of, verify},
 };

@@ -26,6 +26,7 @@ mod memory;
 mod movement;
 mod random;
 mod reduce;
+pub mod sample;
 mod scalar;
 mod sort;
 mod special;
