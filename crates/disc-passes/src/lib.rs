@@ -1,11 +1,14 @@
 //! The pass manager, the pipeline page, analyses and rewrites, fusion, placement, buffers.
 
+pub mod branches;
 pub mod buffers;
 pub mod canonicalize;
 pub mod cse;
 pub mod dce;
 mod fixed;
+pub mod fold;
 pub mod fusion;
+pub mod inline;
 pub mod outline;
 pub mod pack;
 pub mod pass;
@@ -16,6 +19,7 @@ mod query;
 pub mod registry;
 pub mod rewrite;
 pub mod rules;
+pub mod shapes;
 #[cfg(test)]
 mod testing;
 

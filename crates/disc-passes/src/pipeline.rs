@@ -2,21 +2,27 @@
 //!
 //! A comment says why a step is where it is, as an invariant that the next ones need; what a step does is with the step.
 use crate::{
-    buffers, canonicalize, cse, dce, fusion, outline, pack,
+    branches, buffers, canonicalize, cse, dce, fold, fusion, inline, outline, pack,
     pass::{PassDef, PassManager},
-    placement, prepare,
+    placement, prepare, shapes,
 };
 use disc_ir::{Diagnostic, Module, ops::Stage};
 
 /// The steps. Each starts at the stage where the one before it ends.
 pub static STEPS: &[&PassDef] = &[
+    // From here on, every function is an entry, and no symbol has two meanings.
+    &inline::PASS,
+    // From here on, equal sizes look equal.
+    &shapes::PASS,
     &canonicalize::PASS,
+    &fold::PASS,
+    &branches::PASS,
     &cse::PASS,
-    // Equal operands make more rules apply (`x - x`).
+    // Folded and equal operands make more rules apply (`x - x`), and nothing is left behind them.
     &canonicalize::PASS,
     // No table is left in the program: what is prepared may depend on one.
     &outline::PASS,
-    // Transposes of weights are part of the numbering of a product, so that each weight is packed from what the model has.
+    // Transposes of weights are part of the numbering of a product by now, so that a weight is packed as the model has it.
     &pack::PASS,
     &prepare::PASS,
     &dce::PASS,

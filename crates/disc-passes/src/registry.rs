@@ -1,5 +1,8 @@
 //! Every pass by name, for command lines, tests and docs.
-use crate::{buffers, canonicalize, cse, dce, fusion, outline, pack, pass::PassDef, pipeline, placement, prepare, rules};
+use crate::{
+    branches, buffers, canonicalize, cse, dce, fold, fusion, inline, outline, pack, pass::PassDef, pipeline, placement, prepare,
+    rules, shapes,
+};
 use std::fmt::Write;
 
 /// All passes, in the order of their names.
@@ -7,12 +10,16 @@ pub static PASSES: &[&PassDef] = &[
     &canonicalize::PASS,
     &cse::PASS,
     &dce::PASS,
+    &fold::PASS,
+    &branches::PASS,
     &fusion::PASS,
+    &inline::PASS,
     &outline::PASS,
     &pack::PASS,
     &placement::PASS,
     &buffers::PASS,
     &prepare::PASS,
+    &shapes::PASS,
 ];
 
 /// The pass of this name.

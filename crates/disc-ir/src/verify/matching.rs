@@ -10,18 +10,21 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) const MOST_ROUNDS: usize = 16;
 
 /// Why a call does not fit, in words.
-pub(super) type Mismatch = String;
+pub type Mismatch = String;
 
 /// The callee's symbols, as the caller's sizes.
 #[derive(Default)]
-pub(super) struct Matching {
+pub struct Matching {
     sizes: HashMap<Symbol, Dim>,
     known: BTreeSet<Symbol>,
 }
 
 impl Matching {
     /// Matches all parameters with the arguments of a call. Symbols that stand alone are read first; the others follow from them.
-    pub(super) fn of(parameters: &[Type], arguments: &[Type], solver: &Solver) -> Result<Self, Mismatch> {
+    ///
+    /// # Errors
+    /// Which argument does not fit.
+    pub fn of(parameters: &[Type], arguments: &[Type], solver: &Solver) -> Result<Self, Mismatch> {
         let mut found = Self::default();
         let pairs = || parameters.iter().zip(arguments).filter_map(|(p, a)| Some((p.shaped()?, a.shaped()?)));
         let mut dims: Vec<(&Dim, &Dim)> = pairs().flat_map(|(p, a)| p.dims.iter().zip(&a.dims)).collect();
@@ -48,12 +51,18 @@ impl Matching {
         true
     }
 
-    pub(super) fn substitute(&self, dim: &Dim) -> Dim {
+    /// The callee's size in the caller's sizes.
+    pub fn substitute(&self, dim: &Dim) -> Dim {
         dim.substitute(&|symbol| self.sizes.get(symbol).cloned())
     }
 
+    /// What a symbol of the callee is.
+    pub fn size(&self, symbol: &Symbol) -> Option<&Dim> {
+        self.sizes.get(symbol)
+    }
+
     /// The callee's type in the caller's sizes.
-    pub(super) fn apply(&self, ty: &Type) -> Type {
+    pub fn apply(&self, ty: &Type) -> Type {
         let apply = |tensor: &TensorType| TensorType::new(tensor.dims.iter().map(|dim| self.substitute(dim)), tensor.dtype);
         match ty {
             Type::Tensor(tensor) => Type::Tensor(apply(tensor)),
@@ -63,7 +72,7 @@ impl Matching {
     }
 
     /// Whether the callee's type is the caller's.
-    pub(super) fn admits(&self, callee: &Type, caller: &Type, solver: &Solver) -> bool {
+    pub fn admits(&self, callee: &Type, caller: &Type, solver: &Solver) -> bool {
         same_by_facts(solver, &self.apply(callee), caller)
     }
 }

@@ -28,6 +28,7 @@ use crate::{
     ops::Stage,
 };
 
+pub use matching::{Matching, Mismatch};
 pub use stage::stage_of;
 
 /// Errors beyond this number are not reported.
