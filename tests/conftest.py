@@ -22,7 +22,7 @@ def _native() -> bool:
         from disc import _disc
     except ImportError:
         return False
-    return hasattr(_disc, "Builder")
+    return hasattr(_disc, "compile")
 
 
 @pytest.fixture(scope="session")

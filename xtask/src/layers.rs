@@ -26,7 +26,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc", &["disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
     layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests"]),
     // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
-    layer("disc-python", &["disc", "disc-cli"]),
+    layer("disc-python", &["disc", "disc-cli", "disc-ir", "disc-ral"]),
     layer("xtask", &["disc-ir", "disc-passes", "disc-codegen"]),
 ];
 

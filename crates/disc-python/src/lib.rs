@@ -1,1 +1,27 @@
-//! The Python extension module `disc._disc`.
+//! The Python extension module `disc._disc`: a thin layer over the IR, the compiler and the runtime.
+//!
+//! What it is not: the package's interface. That is `disc`, written in Python; what is here may change with it.
+//!
+//! Invariant: an op of the IR never needs a change here, everything is generic over the op table.
+mod call;
+mod errors;
+mod ir;
+
+use pyo3::prelude::*;
+
+/// What messages call an object that is not what was expected: its type.
+fn describe(object: &Bound<'_, PyAny>) -> String {
+    let name = object.get_type().fully_qualified_name().map(|name| name.to_string());
+    format!("an object of type `{}`", name.as_deref().unwrap_or("object"))
+}
+
+/// The compiled part of disc.
+#[pymodule]
+fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<ir::PyBuilder>()?;
+    module.add_class::<ir::PyDim>()?;
+    module.add_class::<ir::PyValue>()?;
+    module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! One tensor of Python, read without a copy: address, element type, sizes and strides.
+//!
+//! Invariant: what is read describes memory of the host that stays as long as the object is neither changed nor freed; objects that have
+//! none (conjugated or negated views, sparse, quantized or fake tensors) are refused.
+use super::{
+    attributes,
+    buffer::Buffer,
+    dlpack::{self, DLTensor, Exchange},
+    kind::{Kind, with_kind},
+};
+use disc_ral::{DType, bytes_of};
+use pyo3::{ffi, intern, prelude::*};
+use smallvec::SmallVec;
+use std::{ffi::c_void, slice};
+
+/// Sizes and strides of the tensors of a call, one after another.
+pub(super) type Extents = SmallVec<[i64; 64]>;
+/// Buffers that the inputs of a call lend.
+pub(super) type Buffers = SmallVec<[Buffer; 2]>;
+
+/// A tensor without its sizes and strides, which lie in [`Extents`]: first the sizes, then the strides, in elements.
+#[derive(Clone, Copy)]
+pub(super) struct Tensor {
+    pub(super) data: *mut c_void,
+    pub(super) dtype: DType,
+    pub(super) rank: usize,
+    /// Where its sizes start.
+    pub(super) start: usize,
+    pub(super) is_read_only: bool,
+}
+
+impl Tensor {
+    pub(super) fn sizes<'e>(&self, extents: &'e Extents) -> &'e [i64] {
+        &extents[self.start..self.start + self.rank]
+    }
+
+    pub(super) fn strides<'e>(&self, extents: &'e Extents) -> &'e [i64] {
+        &extents[self.start + self.rank..self.start + 2 * self.rank]
+    }
+}
+
+/// Why an object cannot be read.
+pub(super) enum Unreadable {
+    /// What it is, as the rest of a sentence: "a number".
+    Is(String),
+    Raised(PyErr),
+}
+
+impl From<PyErr> for Unreadable {
+    fn from(error: PyErr) -> Self {
+        Unreadable::Raised(error)
+    }
+}
+
+impl Unreadable {
+    /// The rest of a sentence about the object.
+    pub(super) fn describe(self, py: Python<'_>) -> String {
+        match self {
+            Unreadable::Is(what) => format!("is {what}"),
+            Unreadable::Raised(error) => {
+                // torch appends a trace of its own code.
+                let text = error.value(py).to_string();
+                format!("cannot be read: {}", text.lines().next().unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Reads a tensor or array; a buffer that it lends is kept in `buffers`.
+#[inline]
+pub(super) fn tensor(
+    object: &Bound<'_, PyAny>,
+    kind: &Kind,
+    extents: &mut Extents,
+    buffers: &mut Buffers,
+) -> Result<Tensor, Unreadable> {
+    match kind {
+        Kind::Exchange { api, is_torch } => exchanged(object, api, *is_torch, extents),
+        Kind::Attributes => attributes::tensor(object, extents),
+        Kind::Rejected(what) => Err(Unreadable::Is(what.clone())),
+        Kind::Bool | Kind::Int | Kind::Float => Err(Unreadable::Is("a number".into())),
+        Kind::Buffer => {
+            let buffer = Buffer::of(object).map_err(|_| Unreadable::Is(crate::describe(object)))?;
+            let tensor = buffered(&buffer, extents)?;
+            buffers.push(buffer);
+            Ok(tensor)
+        }
+    }
+}
+
+/// As [`tensor`], with the kind looked up.
+pub(super) fn any(object: &Bound<'_, PyAny>, extents: &mut Extents, buffers: &mut Buffers) -> Result<Tensor, Unreadable> {
+    with_kind(object, |kind| tensor(object, kind, extents, buffers))?
+}
+
+fn exchanged(object: &Bound<'_, PyAny>, api: &Exchange, is_torch: bool, extents: &mut Extents) -> Result<Tensor, Unreadable> {
+    let mut view = std::mem::MaybeUninit::<DLTensor>::zeroed();
+    let read = api.view.expect("checked when the type was met");
+    // SAFETY: an object of the type that the interface belongs to, and memory for a view.
+    if unsafe { read(object.as_ptr(), view.as_mut_ptr()) } != 0 {
+        return Err(PyErr::fetch(object.py()).into());
+    }
+    // SAFETY: all zero is a valid view, and the call above succeeded.
+    let view = unsafe { view.assume_init() };
+    let Some(dtype) = dlpack::dtype_of(view.dtype) else {
+        let dtype = dlpack::describe(view.dtype);
+        return Err(Unreadable::Is(format!("a tensor of an element type without support: {dtype}")));
+    };
+    if !dlpack::is_host(view.device_type) {
+        return Err(Unreadable::Is(format!("a tensor on a device of DLPack's kind {}, not in host memory", view.device_type)));
+    }
+    if is_torch && is_negated(object)? {
+        return Err(Unreadable::Is("a negated view (torch.Tensor.is_neg); `resolve_neg()` makes it a plain tensor".into()));
+    }
+    let (start, rank) = (extents.len(), usize::try_from(view.rank).unwrap_or(0));
+    if rank > 0 {
+        // SAFETY: DLPack's contract: arrays of `rank` values, valid until the object changes.
+        unsafe { extents.extend_from_slice(slice::from_raw_parts(view.sizes, rank)) };
+        if view.strides.is_null() {
+            push_contiguous(extents, start, rank);
+        } else {
+            // SAFETY: as above.
+            unsafe { extents.extend_from_slice(slice::from_raw_parts(view.strides, rank)) };
+        }
+    }
+    let data = view.data.wrapping_byte_add(view.byte_offset as usize);
+    let tensor = Tensor { data, dtype, rank, start, is_read_only: false };
+    has_memory(&tensor, extents)?;
+    Ok(tensor)
+}
+
+/// A view such as `x.conj().imag` has its sign in a flag that DLPack does not carry.
+fn is_negated(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    let name = intern!(py, "is_neg");
+    // SAFETY: a live object and name; the result is a new reference, or null with an exception.
+    unsafe {
+        let result = ffi::PyObject_CallMethodObjArgs(object.as_ptr(), name.as_ptr(), std::ptr::null_mut::<ffi::PyObject>());
+        if result.is_null() {
+            return Err(PyErr::fetch(py));
+        }
+        let is_true = result == ffi::Py_True();
+        ffi::Py_DECREF(result);
+        Ok(is_true)
+    }
+}
+
+/// Functional, fake and zero tensors of torch have sizes and an address of null.
+pub(super) fn has_memory(tensor: &Tensor, extents: &Extents) -> Result<(), Unreadable> {
+    if tensor.data.is_null() && bytes_of(tensor.dtype, tensor.sizes(extents)) != Some(0) {
+        return Err(Unreadable::Is("a tensor without memory of its own".into()));
+    }
+    Ok(())
+}
+
+fn buffered(buffer: &Buffer, extents: &mut Extents) -> Result<Tensor, Unreadable> {
+    let Some(dtype) = buffer.dtype() else {
+        let format = String::from_utf8_lossy(buffer.format()).into_owned();
+        return Err(Unreadable::Is(format!("an array of element type {format:?}, which has no support")));
+    };
+    let (start, sizes, item) = (extents.len(), buffer.sizes(), buffer.item_size() as isize);
+    extents.extend(sizes.iter().map(|&size| size as i64));
+    let strides = buffer.strides();
+    if strides.len() != sizes.len() || sizes.contains(&0) {
+        push_contiguous(extents, start, sizes.len());
+    } else if strides.iter().all(|stride| stride % item == 0) {
+        extents.extend(strides.iter().map(|&stride| (stride / item) as i64));
+    } else {
+        return Err(Unreadable::Is(format!("an array with strides of {strides:?} bytes for elements of {item}")));
+    }
+    Ok(Tensor { data: buffer.data(), dtype, rank: sizes.len(), start, is_read_only: buffer.is_read_only() })
+}
+
+/// Appends the strides of a contiguous tensor with the sizes at `start`.
+pub(super) fn push_contiguous(extents: &mut Extents, start: usize, rank: usize) {
+    extents.resize(start + 2 * rank, 1);
+    for axis in (start..(start + rank).saturating_sub(1)).rev() {
+        extents[axis + rank] = extents[axis + rank + 1].saturating_mul(extents[axis + 1].max(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contiguous_strides_are_products_of_the_sizes_after() {
+        for (sizes, strides) in [(&[][..], &[][..]), (&[5], &[1]), (&[2, 3, 4], &[12, 4, 1]), (&[2, 0, 4], &[4, 4, 1])] {
+            let mut extents = Extents::from_slice(&[9, 9]);
+            extents.extend_from_slice(sizes);
+            push_contiguous(&mut extents, 2, sizes.len());
+            assert_eq!(&extents[2 + sizes.len()..], strides);
+        }
+    }
+}
