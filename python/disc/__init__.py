@@ -7,17 +7,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ._dims import Dim
 from ._errors import CompileError, DimError, Error, PackageError, ShapeError, UnsupportedOp
 from ._options import Options
 
+if TYPE_CHECKING:
+    from ._check import CheckResult, check
+    from ._optimize import optimize
+    from ._package import clear_cache, export, load, save
+    from ._report import Report, report
+
 __all__ = [
+    "CheckResult",
     "CompileError",
     "Dim",
     "DimError",
     "Error",
     "Options",
     "PackageError",
+    "Report",
     "ShapeError",
     "UnsupportedOp",
     "check",

@@ -126,11 +126,11 @@ def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
     for name, t in zip(arguments.tensor_names, tensors, strict=True):
         if isinstance(t, FakeTensor) or t.is_meta:
             raise Error(
-                f"input {name}: a fake or meta tensor has no data; pass an example with data", code="E0703"
+                f"input {name}: a fake or meta tensor has no data; pass an example with data", code="E0601"
             )
         if t.layout is not torch.strided or t.is_quantized or t.is_nested:
             raise Error(
-                f"input {name}: expected a dense tensor, got layout {t.layout}, dtype {t.dtype}", code="E0703"
+                f"input {name}: expected a dense tensor, got layout {t.layout}, dtype {t.dtype}", code="E0601"
             )
 
 
@@ -157,7 +157,7 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
         _settle_branches(captured, module, tensors, sizes)
         _report_fixed(captured, sizes)
         return captured
-    raise Error("the model could not be captured with other sizes than the example's", code="E0701")
+    raise Error("the model could not be captured with other sizes than the example's", code="E0404")
 
 
 def _examples(tensors, shapes) -> list[torch.Tensor]:
@@ -244,11 +244,12 @@ def _capture_error(module, error: Exception) -> Error:
         return UnsupportedOp(
             f"{name} depends on values of its inputs: {op or first}",
             op=op or None,
+            code="E0402",
             help="sizes and branches that depend on data are not compiled yet",
         )
     return Error(
         f"{name} could not be captured: {type(error).__name__}: {first}",
-        code="E0701",
+        code="E0404",
         help="the module must run eagerly on the example; the original error is the cause of this one",
     )
 
@@ -326,7 +327,7 @@ def _report_fixed(captured: Captured, sizes: Sizes) -> None:
                 raise DimError(
                     f"{what.name} (axis {axis} of {names[t]}) is declared dynamic, and the model works only for "
                     f"{what.name} == {size}",
-                    code="E0707",
+                    code="E0403",
                     dims=[what.name],
                 )
             captured.fixed.append(f"{names[t]} axis {axis} == {size}")

@@ -5,28 +5,21 @@ It is not a place for messages: those are written where the failure is found.
 
 from __future__ import annotations
 
-#: code -> what it means, for the codes that the Python side raises. Codes of the compiler core have smaller numbers.
+#: code -> what it means, for the codes that only the Python side raises; the others are those of the compiler core.
 CODES = {
+    "E0404": "the module could not be captured",
+    "E0405": "the model changes one of its inputs or weights",
+    "E0610": "a call asks for gradients",
     "E0700": "an argument of a disc function is not acceptable",
-    "E0701": "the module could not be captured",
-    "E0702": "operations of the model are not supported",
-    "E0703": "an argument of a call has the wrong type, dtype, device or layout",
-    "E0704": "an argument of a call has the wrong rank",
-    "E0705": "a size of a call violates the signature",
-    "E0706": "a value of a call differs from the one that was compiled in",
-    "E0707": "a dimension that was declared dynamic is fixed by the model",
-    "E0708": "a call asks for gradients",
-    "E0709": "not available in this version",
-    "E0710": "the model changes one of its inputs or buffers",
-    "E0711": "the compiled extension is missing or failed",
-    "E0712": "a package could not be written or read",
+    "E0801": "not available in this version",
+    "E0802": "the compiled extension is missing or failed",
 }
 
 
 class Error(RuntimeError):
     """Base of all errors of disc.
 
-    ``code`` looks like ``"E0702"``; ``op`` names the operation at fault, ``dims`` the dimensions, ``help`` says what to do.
+    ``code`` looks like ``"E0401"``; ``op`` names the operation at fault, ``dims`` the dimensions, ``help`` says what to do.
     Each may be None except ``code``.
     """
 
@@ -56,28 +49,28 @@ class Error(RuntimeError):
 class UnsupportedOp(Error):
     """Operations of the model that disc cannot compile; the message lists all of them."""
 
-    default_code = "E0702"
+    default_code = "E0401"
 
 
 class ShapeError(Error):
     """A rank or size that does not fit the operation or the call."""
 
-    default_code = "E0704"
+    default_code = "E0601"
 
 
 class DimError(Error):
     """A dimension is outside what was declared or proved for it; the message names the dim, the size met and the fact."""
 
-    default_code = "E0705"
+    default_code = "E0602"
 
 
 class CompileError(Error):
     """The compiler failed on a model that it should accept."""
 
-    default_code = "E0711"
+    default_code = "E0802"
 
 
 class PackageError(Error):
     """A package could not be written or read."""
 
-    default_code = "E0712"
+    default_code = "E0701"

@@ -64,7 +64,7 @@ def flatten_arguments(
         else:
             raise Error(
                 f"input {names[-1]}: {type(leaf).__name__} is neither a tensor nor a constant nor a container that torch knows",
-                code="E0703",
+                code="E0601",
                 help="register the type with torch.utils._pytree (dataclasses: register_dataclass)",
             )
     call = Arguments(spec, tuple(names), tuple(tensors), constants)

@@ -413,5 +413,5 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
             program.outputs.append(("number", len(values)))
             values.append(builder.dim(value))
     if not values and not program.outputs:
-        raise Error("the module returns nothing", code="E0701")
+        raise Error("the module returns nothing", code="E0404")
     builder.output(values)

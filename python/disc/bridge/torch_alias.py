@@ -126,7 +126,7 @@ class Aliases:
         what = f"the parameter or buffer {name}" if name else f"the input {node.name}"
         raise Error(
             f"the model changes {what} in place, which is not supported yet",
-            code="E0710",
+            code="E0405",
             help="clone it before writing, or call module.eval()",
         )
 
@@ -137,7 +137,7 @@ class Aliases:
         changed = [s for s in specs if s.kind.name != "USER_OUTPUT"]
         if changed:
             names = ", ".join(str(s.target) for s in changed)
-            raise Error(f"the model changes {names} in place, which is not supported yet", code="E0710")
+            raise Error(f"the model changes {names} in place, which is not supported yet", code="E0405")
         return 0
 
 

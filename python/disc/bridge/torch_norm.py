@@ -226,7 +226,6 @@ TABLE = {
     "aten._softmax.default": lambda b, x, dim, half_to_float: softmax(b, x, dim),
     "aten.log_softmax.int": log_softmax,
     "aten._log_softmax.default": lambda b, x, dim, half_to_float: log_softmax(b, x, dim),
-    "aten.special_softmax.int": softmax,
     "aten._safe_softmax.default": normalize_safe,
     "aten.mse_loss.default": loss(_squared),
     "aten.l1_loss.default": loss(lambda b, x, y: b.op("abs", b.sub(x, y))),

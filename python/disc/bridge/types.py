@@ -32,7 +32,7 @@ def name_of(dtype: torch.dtype) -> str:
     'bf16'
     """
     if dtype not in NAMES:
-        raise UnsupportedOp(f"tensors of type {dtype} are not supported", code="E0702")
+        raise UnsupportedOp(f"tensors of type {dtype} are not supported", code="E0401")
     return NAMES[dtype]
 
 

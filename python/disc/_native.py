@@ -1,0 +1,51 @@
+"""The door to the compiled extension: everything that the Python side asks of it goes through here.
+
+The extension gives ``Builder`` (ops, inputs, weights, facts, outputs), ``compile`` and executables; it knows no torch graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._errors import Error
+from ._options import Options
+
+
+def _extension():
+    try:
+        from . import _disc
+    except ImportError as error:
+        raise Error(
+            f"the compiled extension of disc cannot be loaded: {error}",
+            code="E0802",
+            help="install the wheel, or run `make develop` in a checkout",
+        ) from error
+    if not hasattr(_disc, "Builder"):
+        raise Error(
+            "the compiled extension of disc has no compiler", code="E0802", help="run `make develop` again"
+        )
+    return _disc
+
+
+def builder():
+    """A new, empty function to build."""
+    return _extension().Builder()
+
+
+def compile_function(built, weights: Sequence[tuple[str, Any]], options: Options, threads: int):
+    """Compiles what a builder holds. ``weights`` are named tensors; their memory must live as long as the result."""
+    return _extension().compile(built, list(weights), options=_as_dict(options, threads))
+
+
+def _as_dict(options: Options, threads: int) -> dict[str, Any]:
+    return {
+        "target": options.target,
+        "threads": threads,
+        "specialize": options.specialize,
+        "cache": options.cache,
+        "winograd": options.winograd,
+        "weights": options.weights,
+        "pin_threads": options.pin_threads,
+        "library": options.library,
+    }

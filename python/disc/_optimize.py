@@ -1,0 +1,219 @@
+"""``disc.optimize``: a torch module in, a compiled torch module out."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import _native, _options
+from ._call import Call
+from ._capture import capture
+from ._errors import CompileError, Error
+from ._options import Options
+from .bridge.torch import convert
+
+
+def optimize(
+    module: torch.nn.Module,
+    inputs,
+    *,
+    kwargs: dict[str, Any] | None = None,
+    dims=None,
+    options: Options | None = None,
+) -> torch.nn.Module:
+    """Compiles ``module`` once, for inputs of any size.
+
+    ``inputs`` is an example: a tensor or a tuple of positional arguments; ``kwargs`` are keyword arguments. Every dimension is
+    dynamic unless ``dims`` says otherwise: a mapping from parameter name or position to ``{axis: name, disc.Dim or int}``, where
+    one name in two places is an equality; ``"static"`` fixes all sizes to the example's. An example size of 0 or 1 fixes nothing.
+
+    The result computes what ``module`` computes in its present mode (``eval()`` for inference). It reads the weights once:
+    ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the original in place are not seen
+    until then. Outputs carry no gradient: a call in grad mode with an input that requires one is an error.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise Error(
+            f"optimize: expected a torch.nn.Module, got {type(module).__name__}",
+            help="wrap a function in a module",
+        )
+    chosen = _options.effective(options)
+    if chosen.fallback == "framework":
+        raise Error('Options.fallback = "framework" is not available yet', code="E0801", help='use "error"')
+    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    return OptimizedModule(module, args, kwargs or {}, dims, chosen)
+
+
+class OptimizedModule(torch.nn.Module):
+    """A compiled module. It shares the weights of the module that it was made from and shows them under the same names."""
+
+    def __init__(self, module: torch.nn.Module, args: tuple, kwargs: dict, dims, options: Options):
+        super().__init__()
+        # Not a submodule: names of parameters and of the state dict stay those of the original.
+        object.__setattr__(self, "original", module)
+        self.training = module.training
+        self.options = options
+        captured = capture(module, args, kwargs, dims)
+        start = time.perf_counter()
+        built = _native.builder()
+        self._program = convert(captured, built)
+        converted = time.perf_counter()
+        self._weights = [(name, tensor.detach()) for name, tensor in self._program.weights]
+        threads = options.threads or torch.get_num_threads()
+        self._executable = _native.compile_function(built, self._weights, options, threads)
+        self._call = Call(module, captured, self._program)
+        self._result = _Result(self._program.outputs, captured.out_spec)
+        self._capture_facts = {"fixed": captured.fixed, "attempts": captured.attempts}
+        self._stages = {"capture": captured.milliseconds, "convert": (converted - start) * 1e3}
+        # A plain object: setting an attribute of a module is slow.
+        self._count = Counter()
+
+    def forward(self, *args, **kwargs):
+        if self.training is not self._call.training:
+            mode = "training" if self._call.training else "evaluation"
+            raise Error(
+                f"the module was compiled in {mode} mode",
+                code="E0601",
+                help="optimize once more in the other mode",
+            )
+        tensors = self._call.tensors(args, kwargs)
+        self._count["calls"] += 1
+        try:
+            outputs = self._executable.run(tensors)
+        except Error:
+            raise
+        except Exception as error:
+            self._call.explain(tensors)
+            raise CompileError(f"the compiled module failed: {error}") from error
+        return self._result.build(outputs, tensors)
+
+    def refresh(self) -> None:
+        """Reads the weights of the original again and prepares them for the compiled code."""
+        fresh = []
+        for name, old in self._weights:
+            now = _find_weight(self.original, name).detach()
+            if now.shape != old.shape or now.dtype != old.dtype:
+                raise Error(
+                    f"weight {name} changed from {list(old.shape)} {old.dtype} to {list(now.shape)} {now.dtype}",
+                    help="optimize the changed module",
+                )
+            fresh.append((name, now))
+        self._executable.set_weights(fresh)
+        self._weights = fresh
+
+    def load_state_dict(self, state_dict, strict: bool = True, assign: bool = False):
+        result = self.original.load_state_dict(state_dict, strict=strict, assign=assign)
+        self.refresh()
+        return result
+
+    def state_dict(self, *args, **kwargs):
+        return self.original.state_dict(*args, **kwargs)
+
+    def named_parameters(self, *args, **kwargs):
+        return self.original.named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args, **kwargs):
+        return self.original.named_buffers(*args, **kwargs)
+
+    def _apply(self, *args, **kwargs):
+        raise Error(
+            "a compiled module cannot be moved or converted", help="move the original and optimize it again"
+        )
+
+    def __deepcopy__(self, memo):
+        raise Error(
+            "a compiled module cannot be copied", code="E0801", help="it may be shared by threads as it is"
+        )
+
+    def __reduce__(self):
+        raise Error("a compiled module cannot be pickled", code="E0801", help="pickle the original")
+
+    def extra_repr(self) -> str:
+        inputs = ", ".join(
+            f"{name}: [{', '.join(row)}]"
+            for name, row in zip(self._call.arguments.tensor_names, self._program.dims, strict=True)
+        )
+        return f"{type(self.original).__name__}({inputs})"
+
+
+def _find_weight(module: torch.nn.Module, name: str) -> torch.Tensor:
+    owner, _, leaf = name.rpartition(".")
+    return getattr(module.get_submodule(owner), leaf)
+
+
+class _Result:
+    """Builds what the module returns out of the outputs of the compiled function."""
+
+    def __init__(self, outputs: list[tuple[str, Any]], spec: pytree.TreeSpec):
+        self.outputs = outputs
+        self.spec = spec
+        self.plain = [what for kind, what in outputs if kind == "value"] == list(range(len(outputs)))
+        self.make = _maker(spec)
+
+    def build(self, values, tensors):
+        leaves = (
+            values if self.plain else [self._leaf(kind, what, values, tensors) for kind, what in self.outputs]
+        )
+        return self.make(leaves)
+
+    @staticmethod
+    def _leaf(kind: str, what, values, tensors):
+        if kind == "constant":
+            return what
+        if kind == "input":
+            return tensors[what]
+        value = values[what]
+        return value.item() if kind == "number" and isinstance(value, torch.Tensor) else value
+
+
+def _maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
+    """The fastest way to give leaves the structure ``spec``."""
+    if spec.is_leaf():
+        return lambda leaves: leaves[0]
+    if all(child.is_leaf() for child in spec.children()):
+        if spec.type is tuple:
+            return tuple
+        if (
+            isinstance(spec.type, type)
+            and issubclass(spec.type, OrderedDict)
+            and dataclasses.is_dataclass(spec.type)
+        ):
+            return _record_maker(spec)
+    return lambda leaves: pytree.tree_unflatten(list(leaves), spec)
+
+
+def _record_maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
+    """For dict-like dataclasses, as the outputs of transformers: their constructor costs more than the rest of a call.
+
+    The quick way fills attributes and items itself. It is taken only if it makes what the constructor makes.
+    """
+    kind, names = spec.type, [f.name for f in dataclasses.fields(spec.type)]
+
+    def slow(leaves):
+        return pytree.tree_unflatten(list(leaves), spec)
+
+    model = slow([object() for _ in spec.children()])
+    keys = list(model)
+
+    def quick(leaves):
+        made = kind.__new__(kind)
+        held = made.__dict__
+        for name in names:
+            held[name] = None
+        for key, leaf in zip(keys, leaves, strict=True):
+            held[key] = leaf
+            OrderedDict.__setitem__(made, key, leaf)
+        return made
+
+    twin = quick(list(model.values()))
+    same = (
+        vars(twin) == vars(model)
+        and list(twin.items()) == list(model.items())
+        and len(keys) == len(spec.children())
+    )
+    return quick if same else slow

@@ -1,0 +1,32 @@
+"""Packages and the on-disk cache. Neither exists yet: each function says so, and does nothing else."""
+
+from __future__ import annotations
+
+from ._errors import Error
+
+
+def _missing(what: str) -> Error:
+    return Error(f"{what} is not available in this version", code="E0801", help="see ROADMAP.md")
+
+
+def export(*args, **kwargs):
+    """Will write a package that runs without Python. Not available yet: raises disc.Error."""
+    raise _missing("disc.export")
+
+
+def load(path):
+    """Will open a package. Not available yet: raises disc.Error."""
+    raise _missing("disc.load")
+
+
+def save(module, path):
+    """Will save a compiled module. Not available yet: raises disc.Error."""
+    raise _missing("disc.save")
+
+
+def clear_cache() -> int:
+    """Removes what earlier compilations left on disk, and returns how many entries went.
+
+    Nothing is cached on disk yet, so there is nothing to remove.
+    """
+    return 0

@@ -1,0 +1,94 @@
+"""``disc.report``: what was compiled, into how many kernels, and how long each stage took."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+from ._errors import Error
+
+#: Stages of the Python side; all others are the compiler's.
+_OURS = ("capture", "convert")
+
+
+def report(module) -> Report:
+    """The report of a module that ``disc.optimize`` returned."""
+    from ._optimize import OptimizedModule
+
+    if not isinstance(module, OptimizedModule):
+        raise Error(f"report: expected a module that disc.optimize returned, got {type(module).__name__}")
+    return Report(_collect(module))
+
+
+def _collect(module) -> dict[str, Any]:
+    native = dict(module._executable.report())
+    stages = {**module._stages, **native.pop("stages_ms", {})}
+    stages.pop("total", None)
+    stages["total"] = sum(stages.values())
+    names = module._call.arguments.tensor_names
+    program = module._program
+    return {
+        "compiles": 1,
+        "cache_hits": 0,
+        "specializations": 0,
+        "clusters": 1,
+        "coverage": 1.0,
+        "fallbacks": [],
+        **native,
+        "stages_ms": {name: round(ms, 3) for name, ms in stages.items()},
+        "dims": {name: list(row) for name, row in zip(names, program.dims, strict=True)},
+        "facts": list(program.facts) + [text for _, text in program.checks],
+        "fixed": list(module._capture_facts["fixed"]),
+        "operations": program.operations,
+        "weight_bytes": sum(t.numel() * t.element_size() for _, t in module._weights),
+        "calls": module._count["calls"],
+    }
+
+
+class Report:
+    """Facts about one compiled module; ``str`` gives them for people."""
+
+    def __init__(self, values: dict[str, Any]):
+        self._values = values
+
+    def to_dict(self) -> dict[str, Any]:
+        return json.loads(json.dumps(self._values))
+
+    def to_json(self) -> str:
+        return json.dumps(self._values, indent=2)
+
+    def to_html(self, path) -> None:
+        """Writes one page with the report."""
+        rows = "".join(
+            f"<tr><th>{html.escape(k)}</th><td><pre>{html.escape(_text(v))}</pre></td></tr>"
+            for k, v in self._values.items()
+        )
+        page = f"<!doctype html><meta charset=utf-8><title>disc report</title><table>{rows}</table>"
+        Path(path).write_text(page, encoding="utf-8")
+
+    def __str__(self) -> str:
+        v = self._values
+        inputs = "; ".join(f"{name} [{', '.join(row)}]" for name, row in v["dims"].items())
+        lines = [f"inputs      {inputs}"]
+        if v["facts"]:
+            lines.append(f"facts       {'; '.join(v['facts'])}")
+        if v["fixed"]:
+            lines.append(f"fixed       {'; '.join(v['fixed'])}")
+        compiles = f"{v['compiles']} (cache hits {v['cache_hits']})"
+        lines.append(f"compiles    {compiles}, coverage {v['coverage']:.0%} of {v['operations']} operations")
+        if "kernels" in v:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in v.get("kernels_by_kind", {}).items())
+            lines.append(f"kernels     {v['kernels']}{f' ({kinds})' if kinds else ''}")
+        stages = ", ".join(f"{name} {ms:.0f}" for name, ms in v["stages_ms"].items())
+        lines.append(f"stages, ms  {stages}")
+        lines.append(f"calls       {v['calls']}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Report(compiles={self._values['compiles']}, coverage={self._values['coverage']})"
+
+
+def _text(value) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=1)

@@ -1,0 +1,68 @@
+"""``disc.optimize`` on the stub: for tests of the front where the extension is not built."""
+
+from __future__ import annotations
+
+import disc._native
+import disc._optimize
+import torch
+from disc.bridge.torch import convert
+
+from .builder import FactViolated, StubBuilder
+
+
+class StubExecutable:
+    def __init__(self, captured, weights):
+        self.captured = captured
+        self.weights = dict(weights)
+
+    def run(self, tensors):
+        names = self.captured.arguments.tensor_names
+        for node, t in zip(self.captured.inputs, tensors, strict=True):
+            if (
+                t.dtype != node.meta["val"].dtype
+                or t.layout is not torch.strided
+                or t.dim() != node.meta["val"].dim()
+            ):
+                raise ValueError("dtype, rank or layout")
+        builder = StubBuilder({}, dict(zip(names, tensors, strict=True)), self.weights)
+        try:
+            convert(self.captured, builder)
+        except (AssertionError, FactViolated) as error:
+            raise ValueError(str(error)) from error
+        return builder.outputs
+
+    def set_weights(self, weights):
+        self.weights = dict(weights)
+
+    def report(self):
+        return {"kernels": 0, "kernels_by_kind": {}, "versions": 0, "stages_ms": {"passes": 0.0}}
+
+
+class _Built:
+    captured = None
+
+
+def install(monkeypatch) -> None:
+    """Puts the stub in the place of the compiler."""
+
+    def convert_for_stub(captured, built):
+        built.captured = captured
+        inputs = {}
+        for name, node in zip(captured.arguments.tensor_names, captured.inputs, strict=True):
+            val = node.meta["val"]
+            sizes = [s.node.hint if isinstance(s, torch.SymInt) else s for s in val.shape]
+            inputs[name] = torch.zeros(sizes, dtype=val.dtype)
+        return convert(captured, StubBuilder({}, inputs, _weights(captured)))
+
+    monkeypatch.setattr(disc._optimize, "convert", convert_for_stub)
+    monkeypatch.setattr(disc._native, "builder", _Built)
+    monkeypatch.setattr(
+        disc._native,
+        "compile_function",
+        lambda built, weights, options, threads: StubExecutable(built.captured, weights),
+    )
+
+
+def _weights(captured) -> dict[str, torch.Tensor]:
+    held = {**captured.program.state_dict, **captured.program.constants}
+    return {n.removeprefix("module."): t.detach() for n, t in held.items() if isinstance(t, torch.Tensor)}

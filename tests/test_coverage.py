@@ -1,0 +1,40 @@
+"""The table of the torch bridge: its size, its names, and the page made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from disc import _coverage
+from disc.bridge.torch import TABLE
+from torch_rows import ROWS
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_page_is_fresh():
+    assert _coverage.main(["--check", str(ROOT / "docs" / "coverage-torch.md")]) == 0, (
+        "run python -m disc._coverage"
+    )
+
+
+def test_enough_core_overloads_are_served():
+    assert sum(name in TABLE for name in _coverage.core_overloads()) >= 150
+
+
+def test_every_row_of_the_table_is_an_overload_of_torch():
+    unknown = []
+    for name in TABLE:
+        space, op, overload = name.split(".")
+        packet = getattr(getattr(torch.ops, space), op, None)
+        if overload not in (packet.overloads() if packet is not None else ()):
+            unknown.append(name)
+    assert unknown == []
+
+
+def test_every_core_overload_of_the_table_has_a_row_test():
+    tested = {row.overload for row in ROWS}
+    # What an empty tensor holds is not defined.
+    core = [name for name in _coverage.core_overloads() if not name.startswith("aten.empty")]
+    untested = [name for name in core if name in TABLE and name not in tested]
+    assert untested == []

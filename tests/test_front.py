@@ -1,0 +1,252 @@
+"""The front: what optimize accepts, what a call must look like, and that the next call works after an error."""
+
+from __future__ import annotations
+
+import threading
+
+import conftest
+import disc
+import pytest
+import torch
+from torch import nn
+
+
+@pytest.fixture(autouse=True)
+def _compiler(monkeypatch):
+    if not conftest._native():
+        from stub.native import install
+
+        install(monkeypatch)
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.full((3,), 2.0))
+
+    def forward(self, x, y=None, *, offset=0.0):
+        x = x * self.factor + offset
+        return x if y is None else x + y
+
+
+def scale(*args, **options):
+    return disc.optimize(Scale().eval(), args or (torch.rand(2, 3), torch.rand(2, 3)), **options)
+
+
+def test_a_compiled_module_is_a_module_and_computes_the_same():
+    model = Scale().eval()
+    fast = disc.optimize(model, torch.rand(2, 3))
+    assert isinstance(fast, nn.Module)
+    assert fast.training is False
+    x = torch.rand(5, 3)
+    torch.testing.assert_close(fast(x), model(x))
+    assert not fast(x).requires_grad
+
+
+def test_arguments_by_keyword_or_position():
+    fast = scale()
+    x, y = torch.rand(4, 3), torch.rand(4, 3)
+    expected = fast(x, y)
+    for result in (fast(x, y=y), fast(y=y, x=x), fast(x, y, offset=0.0)):
+        torch.testing.assert_close(result, expected)
+
+
+def test_kwargs_of_the_example():
+    model = Scale().eval()
+    fast = disc.optimize(model, (torch.rand(2, 3),), kwargs={"y": torch.rand(2, 3), "offset": 1.5})
+    x, y = torch.rand(4, 3), torch.rand(4, 3)
+    torch.testing.assert_close(fast(x, y=y, offset=1.5), model(x, y, offset=1.5))
+    with pytest.raises(disc.Error, match=r"offset is 2.5; the module was compiled for 1.5"):
+        fast(x, y=y, offset=2.5)
+    with pytest.raises(disc.Error, match=r"offset is 0.0"):
+        fast(x, y=y)
+
+
+BAD = {
+    "count": (lambda x: (x, x, x), "was not given in the example"),
+    "none": (lambda x: (x, None), r"expected a tensor"),
+    "type": (lambda x: (x, 3.0), r"expected a tensor"),
+    "list": (lambda x: (x, [x]), "y: expected a tensor, got list"),
+    "dtype": (lambda x: (x, x.double()), r"y.*float64, expected torch.float32"),
+    "rank": (lambda x: (x, x[0]), r"y has rank 1.*expected 2"),
+    "meta": (lambda x: (x, x.to("meta")), r"y.*meta"),
+    "sparse": (lambda x: (x, x.to_sparse()), r"y.*sparse"),
+    "quantized": (lambda x: (x, torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)), r"y.*quantized"),
+    "negated": (lambda x: (x, torch.complex(x, x).conj().imag), r"y.*pending"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_wrong_argument_is_an_error_and_the_next_call_works(kind):
+    fast = scale()
+    x = torch.rand(4, 3)
+    make, message = BAD[kind]
+    with pytest.raises(disc.Error, match=message) as caught:
+        fast(*make(x))
+    assert caught.value.code.startswith("E0")
+    torch.testing.assert_close(fast(x, x), x * 3)
+
+
+def test_a_fake_tensor_is_an_error():
+    from torch._subclasses import FakeTensorMode
+
+    fast = scale()
+    with FakeTensorMode():
+        fake = torch.rand(4, 3)
+    with pytest.raises(disc.Error, match="fake"):
+        fast(fake, fake)
+
+
+def test_gradients_are_never_silently_lost():
+    fast = scale()
+    x = torch.rand(4, 3, requires_grad=True)
+    with pytest.raises(disc.Error, match="x requires a gradient") as caught:
+        fast(x, torch.rand(4, 3))
+    assert caught.value.code == "E0610"
+    with torch.no_grad():
+        assert fast(x, torch.rand(4, 3)).shape == (4, 3)
+
+
+def test_a_violated_dim_names_the_dim_the_size_and_the_fact():
+    fast = scale(dims={"x": {0: disc.Dim("B", max=8)}, "y": {0: "B"}})
+    with pytest.raises(disc.DimError, match=r"B = 9 .*B <= 8") as caught:
+        fast(torch.rand(9, 3), torch.rand(9, 3))
+    assert caught.value.dims == ["B"]
+    with pytest.raises(disc.DimError, match=r"B is 3 on axis 0 of y and 4 on axis 0 of x"):
+        fast(torch.rand(4, 3), torch.rand(3, 3))
+    with pytest.raises(disc.DimError, match=r"axis 1 of x is 4, expected 3: the model itself fixes it"):
+        fast(torch.rand(4, 4), torch.rand(4, 4))
+    assert fast(torch.rand(8, 3), torch.rand(8, 3)).shape == (8, 3)
+
+
+def test_static_refuses_other_sizes():
+    fast = scale(dims="static")
+    assert fast(torch.rand(2, 3), torch.rand(2, 3)).shape == (2, 3)
+    with pytest.raises(disc.DimError, match=r"axis 0 of x is 5, expected 2: it was fixed by dims="):
+        fast(torch.rand(5, 3), torch.rand(5, 3))
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        ({"z": {0: "B"}}, "names the input 'z'.*x, y"),
+        ({"x": {2: "B"}}, "x has rank 2 and no axis 2"),
+        ({"x": {0: 5}}, "fixes axis 0 of x to 5; the example's size is 2"),
+        ({"x": {0: 2.5}}, "expected a str"),
+        ({"x": {0: disc.Dim("B", min=4)}}, "2 in the example, against B >= 4"),
+        ({"x": {0: disc.Dim("B", max=4)}, "y": {0: disc.Dim("B", max=5)}}, "declares B twice"),
+        ("dynamic", "expected None"),
+    ],
+)
+def test_bad_dims_are_errors(dims, message):
+    with pytest.raises(disc.Error, match=message):
+        scale(dims=dims)
+
+
+def test_load_state_dict_and_refresh_prepare_the_weights_again():
+    model = Scale().eval()
+    fast = disc.optimize(model, torch.rand(2, 3))
+    x = torch.rand(4, 3)
+    assert set(fast.state_dict()) == {"factor"}
+    fast.load_state_dict({"factor": torch.full((3,), 5.0)})
+    torch.testing.assert_close(fast(x), x * 5)
+    model.factor = nn.Parameter(torch.full((3,), 7.0))
+    fast.refresh()
+    torch.testing.assert_close(fast(x), x * 7)
+    model.factor = nn.Parameter(torch.full((4,), 7.0))
+    with pytest.raises(disc.Error, match="factor changed"):
+        fast.refresh()
+
+
+def test_unsupported_ops_are_listed_together():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.fft.fft(x).real + torch.rand_like(x) + torch.rand_like(x)
+
+    with pytest.raises(disc.UnsupportedOp) as caught:
+        disc.optimize(Model().eval(), torch.rand(2, 3))
+    text = str(caught.value)
+    assert "2 x aten.rand_like.default" in text
+    assert "_fft_" in text or "fft_fft" in text
+    assert "test_front.py:" in text
+
+
+@pytest.mark.parametrize("kind", ["input", "buffer"])
+def test_changing_inputs_or_buffers_is_an_error(kind):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(3))
+
+        def forward(self, x):
+            (x if kind == "input" else self.seen).add_(1)
+            return x * 2 + self.seen
+
+    with pytest.raises(disc.Error, match="in place") as caught:
+        disc.optimize(Model().eval(), torch.rand(2, 3))
+    assert caught.value.code == "E0405"
+
+
+def test_options_nest_per_thread():
+    from disc._options import current
+
+    with disc.Options(threads=2, cache=False):
+        with disc.Options(threads=1):
+            assert (current().threads, current().cache) == (1, False)
+        assert current().threads == 2
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(current().threads))
+        thread.start()
+        thread.join()
+        assert seen == [None]
+    assert current().threads is None
+
+
+@pytest.mark.parametrize("bad", [{"weights": "int3"}, {"threads": 0}, {"fallback": "eager"}])
+def test_bad_options_are_errors(bad):
+    with pytest.raises(disc.Error, match=next(iter(bad))):
+        disc.Options(**bad)
+
+
+def test_report_is_json_and_says_what_was_compiled():
+    fast = scale(dims={"x": {0: "B"}, "y": {0: "B"}})
+    fast(torch.rand(4, 3), torch.rand(4, 3))
+    report = disc.report(fast)
+    values = report.to_dict()
+    assert (values["compiles"], values["coverage"], values["fallbacks"], values["calls"]) == (1, 1.0, [], 1)
+    assert values["dims"] == {"x": ["B", "3"], "y": ["B", "3"]}
+    assert {"capture", "convert", "total"} <= set(values["stages_ms"])
+    assert "x [B, 3]" in str(report)
+    with pytest.raises(disc.Error, match=r"expected a module that disc.optimize returned"):
+        disc.report(nn.Linear(2, 2))
+
+
+def test_check_compares_with_eager():
+    fast = scale()
+    result = disc.check(fast, (torch.rand(6, 3), torch.rand(6, 3)))
+    assert result.ok
+    assert result.first_difference is None
+    with torch.no_grad():
+        fast.original.factor.add_(1)
+    fast._executable.set_weights([("factor", torch.zeros(3))])
+    assert disc.check(fast, (torch.rand(6, 3), torch.rand(6, 3))).first_difference.output == 0
+
+
+def test_a_change_of_mode_is_an_error():
+    fast = scale()
+    fast.train()
+    with pytest.raises(disc.Error, match="compiled in evaluation mode"):
+        fast(torch.rand(2, 3), torch.rand(2, 3))
+    fast.eval()
+    assert fast(torch.rand(2, 3), torch.rand(2, 3)).shape == (2, 3)
+
+
+def test_what_is_not_there_yet_says_so():
+    fast = scale()
+    for call in (lambda: disc.export(fast, (), "x"), lambda: disc.load("x"), lambda: disc.save(fast, "x")):
+        with pytest.raises(disc.Error, match="not available") as caught:
+            call()
+        assert caught.value.code == "E0801"
+    assert disc.clear_cache() == 0
+    with pytest.raises(disc.Error, match=r"expected a torch.nn.Module"):
+        disc.optimize(torch.relu, torch.rand(2))
