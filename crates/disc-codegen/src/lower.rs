@@ -17,7 +17,7 @@ use disc_ir::{
 use std::{collections::HashMap, fmt::Write, sync::Arc};
 
 /// A module of kernels and host programs, with what its messages need.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     pub module: Module,
     /// Site number `i + 1` is entry `i`.

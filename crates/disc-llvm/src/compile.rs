@@ -1,16 +1,18 @@
-//! From a program of kernels to one shared object: modules of a few kernels each, compiled by several threads, and one link.
+//! From a program to one shared object: modules of a few kernels each and one of the host programs, compiled by several threads, and one
+//! link.
 //!
-//! Kernels have explicit vectors and loops: they get no passes of LLVM, and code generation at O1.
+//! Kernels have explicit vectors and loops: they get no passes of LLVM, and code generation at O1. Host programs are long and run once per
+//! call: they get the fastest code generation.
 use crate::{
     Error,
     emit::Emit,
     link::link,
-    lower::lower,
+    lower::{lower, lower_entry},
     machine::{Codegen, Machine, Object, in_context},
 };
-use disc_codegen::target::Target;
-use disc_ir::{Function, FunctionKind, Module};
-use inkwell::GlobalVisibility;
+use disc_codegen::{lower::Program, target::Target};
+use disc_ir::{Function, FunctionKind};
+use inkwell::{GlobalVisibility, context::Context};
 use std::{
     sync::{
         Mutex, PoisonError,
@@ -57,11 +59,17 @@ pub struct Compiled {
     pub timings: Timings,
 }
 
-/// Compiles the kernels and routines of `program`.
-pub fn compile(program: &Module, target: &Target, options: &Options) -> Result<Compiled, Error> {
-    let functions: Vec<&Function> = program.functions.iter().filter(|f| is_kernel_code(f)).collect();
-    let batches: Vec<&[&Function]> = functions.chunks(BATCH).collect();
-    let objects = in_parallel(batches.len(), options.threads, |i| object(program, batches[i], target, options))?;
+/// Compiles the kernels, routines and host programs of `program`. Host programs are exported by [`crate::entry_symbol`].
+pub fn compile(program: &Program, target: &Target, options: &Options) -> Result<Compiled, Error> {
+    let kernels: Vec<&Function> = program.module.functions.iter().filter(|f| is_kernel_code(f)).collect();
+    let entries: Vec<&Function> = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Host).collect();
+    let mut batches: Vec<Batch<'_>> = Vec::new();
+    if target.is_cpu() {
+        // First, since it is the longest.
+        batches.push(Batch { functions: &entries, codegen: Codegen::Fast, versioned: true });
+    }
+    batches.extend(kernels.chunks(BATCH).map(|functions| Batch { functions, codegen: Codegen::Less, versioned: false }));
+    let objects = in_parallel(batches.len(), options.threads, |i| object(program, &batches[i], target, options))?;
     let mut timings = Timings { modules: objects.len(), ..Timings::default() };
     let mut linked = Vec::with_capacity(objects.len());
     for (object, lower, codegen) in objects {
@@ -72,31 +80,24 @@ pub fn compile(program: &Module, target: &Target, options: &Options) -> Result<C
     let start = Instant::now();
     let bytes = link(target, &linked)?;
     timings.link = start.elapsed();
-    tracing::debug!(?timings, bytes = bytes.len(), "compiled kernels");
+    tracing::debug!(?timings, bytes = bytes.len(), "compiled a program");
     Ok(Compiled { bytes, timings })
 }
 
-/// The assembly of the kernels and routines of `program`, for dumps and for tests that look at instructions.
-pub fn assembly(program: &Module, target: &Target) -> Result<String, Error> {
+/// The assembly of `program`, for dumps and for tests that look at instructions.
+pub fn assembly(program: &Program, target: &Target) -> Result<String, Error> {
     in_context(|context| {
         let machine = Machine::new(target, Codegen::Less)?;
-        let module = context.create_module("kernels");
-        machine.prepare(&module);
-        let emit = Emit::new(context, module, target.clone());
-        program.functions.iter().filter(|f| is_kernel_code(f)).try_for_each(|f| lower(&emit, program, f))?;
+        let emit = lower_all(context, &machine, program, target)?;
         machine.assembly(emit.module)
     })
 }
 
-/// The LLVM IR of the kernels and routines of `program`, for dumps.
-pub fn llvm_ir(program: &Module, target: &Target) -> Result<String, Error> {
+/// The LLVM IR of `program`, for dumps.
+pub fn llvm_ir(program: &Program, target: &Target) -> Result<String, Error> {
     in_context(|context| {
         let machine = Machine::new(target, Codegen::Less)?;
-        let module = context.create_module("kernels");
-        machine.prepare(&module);
-        let emit = Emit::new(context, module, target.clone());
-        program.functions.iter().filter(|f| is_kernel_code(f)).try_for_each(|f| lower(&emit, program, f))?;
-        Ok(emit.module.print_to_string().to_string())
+        Ok(lower_all(context, &machine, program, target)?.module.print_to_string().to_string())
     })
 }
 
@@ -107,22 +108,58 @@ fn is_kernel_code(function: &Function) -> bool {
     }
 }
 
+/// Everything in one module.
+fn lower_all<'c>(context: &'c Context, machine: &Machine, program: &Program, target: &Target) -> Result<Emit<'c>, Error> {
+    let emit = open(context, machine, target);
+    program.module.functions.iter().try_for_each(|function| lower_any(&emit, program, function))?;
+    Ok(emit)
+}
+
+/// An empty module for `machine`.
+fn open<'c>(context: &'c Context, machine: &Machine, target: &Target) -> Emit<'c> {
+    let module = context.create_module("disc");
+    machine.prepare(&module);
+    Emit::new(context, module, target.clone())
+}
+
+fn lower_any(emit: &Emit<'_>, program: &Program, function: &Function) -> Result<(), Error> {
+    match function.kind {
+        FunctionKind::Kernel | FunctionKind::Routine => lower(emit, &program.module, function),
+        FunctionKind::Host if emit.target.is_cpu() => {
+            let signature = program.signatures.iter().find(|(name, _)| *name == function.name);
+            let (_, signature) =
+                signature.ok_or_else(|| Error::Emit(format!("host program `{}` has no signature", function.name)))?;
+            lower_entry(emit, &program.module, function, signature)
+        }
+        FunctionKind::Host | FunctionKind::Func => Ok(()),
+    }
+}
+
+/// What becomes one LLVM module.
+struct Batch<'p> {
+    functions: &'p [&'p Function],
+    codegen: Codegen,
+    /// It says for which version of the runtime's contract the library is.
+    versioned: bool,
+}
+
 /// One batch as an object, and the times of its two halves.
 fn object(
-    program: &Module,
-    functions: &[&Function],
+    program: &Program,
+    batch: &Batch<'_>,
     target: &Target,
     options: &Options,
 ) -> Result<(Object, Duration, Duration), Error> {
     in_context(|context| {
         let start = Instant::now();
-        let machine = Machine::new(target, Codegen::Less)?;
-        let module = context.create_module("kernels");
-        machine.prepare(&module);
-        let emit = Emit::new(context, module, target.clone());
-        functions.iter().try_for_each(|function| lower(&emit, program, function))?;
+        let machine = Machine::new(target, batch.codegen)?;
+        let emit = open(context, &machine, target);
+        batch.functions.iter().try_for_each(|function| lower_any(&emit, program, function))?;
+        if batch.versioned {
+            export_version(&emit);
+        }
         if options.export_kernels {
-            let kernels = functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
+            let kernels = batch.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
             let lowered = kernels.filter_map(|f| emit.module.get_function(&f.name));
             lowered.for_each(|f| f.as_global_value().set_visibility(GlobalVisibility::Default));
         }
@@ -130,6 +167,14 @@ fn object(
         let object = machine.object(emit.module)?;
         Ok((object, lowered, start.elapsed() - lowered))
     })
+}
+
+fn export_version(emit: &Emit<'_>) {
+    let ty = emit.context.i32_type();
+    let version = emit.module.add_global(ty, None, disc_abi::VERSION_SYMBOL);
+    version.set_initializer(&ty.const_int(disc_abi::ABI_VERSION.into(), false));
+    version.set_constant(true);
+    version.set_alignment(4);
 }
 
 /// Runs `job` for every number below `count` on up to `threads` threads; the results in order, or the first error in order.

@@ -20,6 +20,7 @@ pub mod text;
 pub use compile::{Compiled, Options, Timings, assembly, compile, llvm_ir};
 pub use error::Error;
 pub use link::link;
+pub use lower::entry_symbol;
 pub use machine::{Codegen, Object, Passes};
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod library;
 mod library_calls;
 mod linking;
 mod lower;
+mod programs;
 
 use crate::{Codegen, Error, Object, Passes, text};
 use disc_codegen::target::Target;

@@ -137,6 +137,7 @@ impl<'c> Emit<'c> {
             (OpKind::RoundNearestEven, &[x]) => self.intrinsic("llvm.roundeven", &[x]),
             (OpKind::RoundNearestAfz, &[x]) => self.intrinsic("llvm.round", &[x]),
             (OpKind::Sqrt, &[x]) => self.intrinsic("llvm.sqrt", &[x]),
+            (OpKind::Rsqrt, &[x]) => self.binary(InstructionOpcode::FDiv, c(1.0), self.intrinsic("llvm.sqrt", &[x])?),
             (OpKind::Sign, &[x]) => {
                 let negative = self.fcmp(FloatPredicate::OLT, x, c(0.0))?;
                 let positive = self.fcmp(FloatPredicate::OGT, x, c(0.0))?;

@@ -1,6 +1,72 @@
-//! Integer arithmetic that no operand makes trap, and shifts that every amount defines.
-use crate::emit::{Emit, Emitted, Val, int_bits, lanes_of};
-use inkwell::{IntPredicate, values::InstructionOpcode};
+//! Integer arithmetic that no operand makes trap, shifts that every amount defines, and powers.
+use super::Lowering;
+use crate::{
+    Error,
+    emit::{Emit, Emitted, Val, int_bits, lanes_of},
+};
+use disc_ir::Inst;
+use inkwell::{
+    IntPredicate,
+    values::{InstructionOpcode, PhiValue},
+};
+
+impl<'c> Lowering<'_, 'c> {
+    /// An integer to the power of another: wrapping, by squaring, as long as some lane's exponent has bits left. For a negative exponent
+    /// 0, unless the base is 1 or -1, whose powers depend on the lowest bit alone and so come out right.
+    pub(super) fn power(&mut self, inst: Inst) -> Result<(), Error> {
+        let dtype = self.function.ty(self.function.result(inst)).dtype();
+        if dtype.is_float() {
+            return Err(self.error(inst, "must be expanded to arithmetic before".to_owned()));
+        }
+        let operands = self.operands(inst)?;
+        let [base, exponent] = operands[..] else { return Err(self.error(inst, "needs two operands".to_owned())) };
+        let mut value = self.power_by_squaring(base, exponent)?;
+        if dtype.is_signed_integer() {
+            let c = |value| self.emit.const_int(int_bits(base), lanes_of(base), value);
+            let negative = self.emit.icmp(IntPredicate::SLT, exponent, c(0))?;
+            let is_one = self.emit.icmp(IntPredicate::EQ, base, c(1))?;
+            let is_minus_one = self.emit.icmp(IntPredicate::EQ, base, c(-1))?;
+            let stays = self.emit.or(is_one, is_minus_one)?;
+            let zero = self.emit.select(stays, value, c(0))?;
+            value = self.emit.select(negative, zero, value)?;
+        }
+        self.define(inst, value);
+        Ok(())
+    }
+
+    /// `exponent` counts as unsigned.
+    fn power_by_squaring(&self, base: Val<'c>, exponent: Val<'c>) -> Emitted<'c> {
+        let c = |value| self.emit.const_int(int_bits(base), lanes_of(base), value);
+        let (before, again, after) = (self.block()?, self.append_block(), self.append_block());
+        let builder = &self.emit.builder;
+        builder.build_unconditional_branch(again)?;
+        builder.position_at_end(again);
+        let phi = |first: Val<'c>| -> Result<PhiValue<'c>, Error> {
+            let phi = builder.build_phi(first.get_type(), "")?;
+            phi.add_incoming(&[(&first, before)]);
+            Ok(phi)
+        };
+        let (result, square, rest) = (phi(c(1))?, phi(base)?, phi(exponent)?);
+        let [r, s, e] = [result, square, rest].map(PhiValue::as_basic_value);
+        let odd = self.emit.icmp(IntPredicate::NE, self.emit.and(e, c(1))?, c(0))?;
+        let next = self.emit.select(odd, self.emit.mul(r, s)?, r)?;
+        result.add_incoming(&[(&next, again)]);
+        square.add_incoming(&[(&self.emit.mul(s, s)?, again)]);
+        let left = self.emit.shift(InstructionOpcode::LShr, e, 1)?;
+        rest.add_incoming(&[(&left, again)]);
+        let any = match left {
+            Val::VectorValue(_) => {
+                let call = self.emit.call_intrinsic("llvm.vector.reduce.or", &[left.get_type()], &[left])?;
+                call.try_as_basic_value().expect_basic("a reduction has a value")
+            }
+            scalar => scalar,
+        };
+        let more = self.emit.icmp(IntPredicate::NE, any, self.emit.const_int(int_bits(any), 1, 0))?.into_int_value();
+        builder.build_conditional_branch(more, again, after)?;
+        builder.position_at_end(after);
+        Ok(next)
+    }
+}
 
 impl<'c> Emit<'c> {
     /// `x / 0 = 0`, `MIN / -1 = MIN`.

@@ -1,4 +1,4 @@
-//! Lowering of kernel IR to LLVM IR: one function at a time, one file per family of ops.
+//! Lowering of kernels and host programs to LLVM IR: one function at a time, one file per family of ops.
 //!
 //! It decides nothing: loops, vectors and math functions are explicit in what comes in. An op that is not legal at this stage is an error
 //! that names it.
@@ -6,16 +6,22 @@
 mod control;
 mod convert;
 mod elementwise;
+mod entry;
+mod host;
 mod integer;
 mod kernel;
 mod movement;
+mod runtime;
+
+pub use entry::entry_symbol;
+pub(crate) use entry::lower_entry;
 
 use crate::{
     Error,
     emit::{Emit, Val},
     function::mark,
 };
-use disc_ir::{Attr, Block, DType, Function, FunctionKind, Inst, Module, OpKind, Symbol, Type, Value};
+use disc_ir::{Attr, Block, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Symbol, Type, Value};
 use inkwell::{
     module::Linkage,
     types::BasicMetadataTypeEnum,
@@ -35,6 +41,10 @@ pub(crate) struct Lowering<'e, 'c> {
     task_memory: Option<PointerValue<'c>>,
     /// Where the part of the next `scratch` op starts.
     scratch: Option<PointerValue<'c>>,
+    /// What a host program has instead of a task's memory.
+    host: Option<host::Host<'c>>,
+    /// The expressions that a host program has computed.
+    dims: HashMap<Dim, Val<'c>>,
 }
 
 /// The symbols that a kernel or routine needs the values of, those of the routines that it calls included, sorted by name.
@@ -46,7 +56,7 @@ pub(crate) fn symbols_of(program: &Module, function: &Function) -> Vec<Symbol> {
         match function.kind_of(inst) {
             OpKind::Scratch => {
                 let tensor = function.ty(function.result(inst)).shaped().expect("scratch is a buffer");
-                symbols.extend(tensor.dims.iter().flat_map(disc_ir::Dim::symbols));
+                symbols.extend(tensor.dims.iter().flat_map(Dim::symbols));
             }
             OpKind::Call => {
                 let callee = callee(function, inst).and_then(|name| program.function(name));
@@ -72,16 +82,7 @@ pub(crate) fn lower<'c>(emit: &Emit<'c>, program: &Module, function: &Function) 
     let llvm = declare(emit, program, function)?;
     let body = emit.context.append_basic_block(llvm, "");
     emit.builder.position_at_end(body);
-    let mut lowering = Lowering {
-        emit,
-        program,
-        function,
-        llvm,
-        values: vec![None; function.value_count()],
-        symbols: HashMap::new(),
-        task_memory: None,
-        scratch: None,
-    };
+    let mut lowering = Lowering::new(emit, program, function, llvm);
     match function.kind {
         FunctionKind::Kernel => lowering.kernel_parameters()?,
         FunctionKind::Routine => lowering.routine_parameters(),
@@ -121,6 +122,21 @@ fn declare<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> Result
 }
 
 impl<'e, 'c> Lowering<'e, 'c> {
+    fn new(emit: &'e Emit<'c>, program: &'e Module, function: &'e Function, llvm: FunctionValue<'c>) -> Self {
+        Self {
+            emit,
+            program,
+            function,
+            llvm,
+            values: vec![None; function.value_count()],
+            symbols: HashMap::new(),
+            task_memory: None,
+            scratch: None,
+            host: None,
+            dims: HashMap::new(),
+        }
+    }
+
     /// Reads the argument block of a launch: eight bytes each for the parameters, then for the symbols. The last two parameters of a
     /// kernel are the range of its work units.
     fn kernel_parameters(&mut self) -> Result<(), Error> {
@@ -181,7 +197,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         let function = declare(self.emit, self.program, routine)?;
         let mut arguments: Vec<BasicMetadataValueEnum<'c>> = self.operands(inst)?.into_iter().map(Into::into).collect();
         for symbol in symbols_of(self.program, routine) {
-            arguments.push(self.dim_value(&disc_ir::Dim::symbol(symbol))?.into());
+            arguments.push(self.dim_value(&Dim::symbol(symbol))?.into());
         }
         let memory = self.task_memory.ok_or_else(|| self.error(inst, "is legal in kernels and routines alone".to_owned()))?;
         arguments.push(memory.into());
@@ -206,7 +222,8 @@ impl<'e, 'c> Lowering<'e, 'c> {
         match self.function.kind_of(inst) {
             Abs | Add | And | Ceil | Clamp | CountLeadingZeros | Divide | Floor | Fma | Maximum | Minimum | Multiply | Negate
             | Not | Or | Popcnt | Remainder | RoundNearestAfz | RoundNearestEven | ShiftLeft | ShiftRightArithmetic
-            | ShiftRightLogical | Sign | Sqrt | Subtract | Xor => self.arithmetic(inst),
+            | ShiftRightLogical | Sign | Sqrt | Rsqrt | Subtract | Xor => self.arithmetic(inst),
+            Power => self.power(inst),
             IsFinite | IsInf | IsNan => self.predicate(inst),
             Compare => self.compare(inst),
             Select => self.select(inst),
@@ -218,7 +235,13 @@ impl<'e, 'c> Lowering<'e, 'c> {
             If => self.if_(inst),
             While => self.while_(inst),
             Call => self.call(inst),
+            Assert if self.host.is_some() => self.check(inst),
             Assert => self.assert(inst),
+            Alloc => self.alloc(inst),
+            AllocOutput => self.alloc_output(inst),
+            Arena => self.arena(inst),
+            Launch => self.launch(inst),
+            Weight => self.weight(inst),
             ExtractLane => self.extract_lane(inst),
             LaneMask => self.lane_mask(inst),
             Lanes => self.lanes(inst),
@@ -230,14 +253,11 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Store => self.store(inst),
             View => self.view(inst),
             Acos | Acosh | Asin | Asinh | Atan | Atan2 | Atanh | BesselI1e | Cbrt | Cosh | Cosine | Digamma | Erf | ErfInv
-            | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Power
-            | Rsqrt | Sine | Sinh | Tan | Tanh | Zeta => {
-                Err(self.error(inst, "must be expanded to arithmetic before".to_owned()))
-            }
+            | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Sine
+            | Sinh | Tan | Tanh | Zeta => Err(self.error(inst, "must be expanded to arithmetic before".to_owned())),
             BroadcastInDim | Concatenate | Convolution | Cumulative | DotGeneral | DynamicSlice | DynamicUpdateSlice | Fusion
             | Gather | GetDimensionSize | Iota | Pad | Reduce | ReduceWindow | Reshape | Reverse | RngBitGenerator | Scatter
             | Slice | Sort | TopK | Transpose => Err(self.error(inst, "works on tensors, which no kernel has".to_owned())),
-            Alloc | AllocOutput | Arena | Launch | Weight => Err(self.error(inst, "is an op of host programs".to_owned())),
             Return => Err(self.error(inst, "does not end its block".to_owned())),
         }
     }
@@ -275,6 +295,13 @@ impl<'e, 'c> Lowering<'e, 'c> {
         match self.attr(inst, name) {
             Some(Attr::Int(value)) => Some(*value),
             _ => None,
+        }
+    }
+
+    fn dim_attr(&self, inst: Inst, name: &str) -> Result<&'e Dim, Error> {
+        match self.attr(inst, name) {
+            Some(Attr::Dim(dim)) => Ok(dim),
+            _ => Err(self.error(inst, format!("needs the dim `{name}`"))),
         }
     }
 

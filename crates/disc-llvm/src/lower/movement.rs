@@ -38,9 +38,17 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// The value of an expression, as `i64`.
-    pub(super) fn dim_value(&self, dim: &Dim) -> Emitted<'c> {
-        dim.lower(&mut Dims { emit: self.emit, symbols: &self.symbols, known: HashMap::new() })
+    /// The value of an expression, as `i64`. A host program computes each expression once, where it dominates everything.
+    pub(super) fn dim_value(&mut self, dim: &Dim) -> Emitted<'c> {
+        if self.host.is_none() {
+            return dim.lower(&mut Dims { emit: self.emit, symbols: &self.symbols, known: HashMap::new() });
+        }
+        let here = self.go_to_shapes()?;
+        let mut dims = Dims { emit: self.emit, symbols: &self.symbols, known: std::mem::take(&mut self.dims) };
+        let value = dim.lower(&mut dims);
+        self.dims = dims.known;
+        self.emit.builder.position_at_end(here);
+        value
     }
 }
 

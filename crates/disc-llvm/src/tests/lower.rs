@@ -7,15 +7,16 @@ mod kernel;
 
 use super::library::Library;
 use crate::{Error, Options, compile};
-use disc_codegen::target::Target;
-use disc_ir::{Module, text};
+use disc_codegen::{lower::Program as Lowered, target::Target};
+use disc_ir::text;
 
-fn parse(source: &str) -> Module {
-    text::parse(source).unwrap_or_else(|errors| panic!("{errors:?}\n{source}"))
+fn program(source: &str) -> Lowered {
+    let module = text::parse(source).unwrap_or_else(|errors| panic!("{errors:?}\n{source}"));
+    Lowered { module, ..Lowered::default() }
 }
 
 /// The levels that this CPU can run, the host's own extensions included.
-fn targets() -> Vec<Target> {
+pub(super) fn targets() -> Vec<Target> {
     let levels = ["x86-64-v2", "x86-64-v3", "x86-64-v4"].into_iter().map(super::target);
     let mut targets: Vec<Target> = levels.filter(|t| t.check_host().is_ok()).collect();
     targets.push(Target::host().unwrap());
@@ -24,7 +25,7 @@ fn targets() -> Vec<Target> {
 }
 
 fn error(source: &str) -> Error {
-    compile(&parse(source), &super::target("x86-64-v3"), &Options::default()).expect_err(source)
+    compile(&program(source), &super::target("x86-64-v3"), &Options::default()).expect_err(source)
 }
 
 /// A loaded program, whose kernels are called by name.
@@ -35,7 +36,7 @@ type KernelFn = unsafe extern "C" fn(*const u64, i64, i64, *mut u8) -> i32;
 impl Program {
     fn new(source: &str, target: &Target) -> Self {
         let options = Options { export_kernels: true, ..Options::default() };
-        let compiled = compile(&parse(source), target, &options).unwrap_or_else(|e| panic!("{target}: {e}\n{source}"));
+        let compiled = compile(&program(source), target, &options).unwrap_or_else(|e| panic!("{target}: {e}\n{source}"));
         Self(Library::load(&compiled.bytes))
     }
 

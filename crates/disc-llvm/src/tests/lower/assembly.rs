@@ -61,7 +61,7 @@ fn hot_loop(assembly: &str) -> Vec<&str> {
 #[test]
 fn register_tiles_are_free_of_spills() {
     for (level, rows, lanes, register) in [("x86-64-v3", 6, 8, "ymm"), ("x86-64-v4", 12, 16, "zmm")] {
-        let text = assembly(&super::parse(&tile(rows, lanes)), &target(level)).unwrap();
+        let text = assembly(&super::program(&tile(rows, lanes)), &target(level)).unwrap();
         let hot = hot_loop(&text);
         let count = |what: &str| hot.iter().filter(|line| line.contains(what)).count();
         assert_eq!(count("vfmadd"), 2 * rows, "{level}: {hot:#?}");

@@ -125,6 +125,13 @@ macro_rules! int_cases {
                 let amount = u32::try_from(b).map_or(bits, |n| n.min(bits));
                 (unsigned >> amount) as $ty
             }),
+            ("power %x, %y", |a, b| match i128::from(b) {
+                ..0 if i128::from(a).abs() != 1 => 0,
+                exponent => (0..$ty::BITS).rev().fold(1, |power: $ty, bit| {
+                    let square = power.wrapping_mul(power);
+                    if exponent >> bit & 1 == 1 { square.wrapping_mul(a) } else { square }
+                }),
+            }),
         ]
     };
 }
@@ -164,6 +171,7 @@ macro_rules! float_cases {
             ("round_nearest_even %x", |a, _| a.round_ties_even()),
             ("round_nearest_afz %x", |a, _| a.round()),
             ("sqrt %x", |a, _| a.sqrt()),
+            ("rsqrt %x", |a, _| 1.0 / a.sqrt()),
             ("sign %x", |a, _| if a == 0.0 || a.is_nan() { a } else { a.signum() }),
         ]
     };

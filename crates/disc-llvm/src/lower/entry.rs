@@ -1,0 +1,113 @@
+//! The start of a host program: it reads sizes and checks what its signature demands, before anything is allocated.
+use super::{
+    Lowering,
+    host::{Host, words_of},
+    runtime::{RUNTIME, WEIGHTS},
+};
+use crate::{
+    Error,
+    emit::{Emit, Val},
+    function::mark,
+};
+use disc_abi::Tensor;
+use disc_codegen::signature::{FactCheck, Signature};
+use disc_ir::{Function, Module, Symbol, dim::Fact};
+use inkwell::{IntPredicate, module::Linkage, values::PointerValue};
+use std::mem::offset_of;
+
+/// The exported name of a host program.
+pub fn entry_symbol(name: &str) -> String {
+    // A symbol's name is an identifier, and differs for different names.
+    format!("disc_entry_{}", Symbol::new(name))
+}
+
+/// Lowers a host program of `program` into the module of `emit`.
+pub(crate) fn lower_entry(emit: &Emit<'_>, program: &Module, function: &Function, signature: &Signature) -> Result<(), Error> {
+    let ptr = emit.pointer().into();
+    let ty = emit.context.i32_type().fn_type(&[ptr, ptr, ptr], false);
+    let llvm = emit.module.add_function(&entry_symbol(&function.name), ty, Some(Linkage::External));
+    mark(emit.context, llvm, &emit.target);
+    let start = emit.context.append_basic_block(llvm, "");
+    emit.builder.position_at_end(start);
+    let argument = |i| llvm.get_nth_param(i).expect("an entry has three parameters").into_pointer_value();
+    let (ctx, inputs) = (argument(0), argument(1));
+    let words = emit.context.i64_type().array_type(words_of(program, function));
+    let mut lowering = Lowering::new(emit, program, function, llvm);
+    lowering.host = Some(Host {
+        ctx,
+        runtime: emit.load_pointer(ctx, RUNTIME)?,
+        weights: emit.load_pointer(ctx, WEIGHTS)?,
+        words: emit.builder.build_alloca(words, "")?,
+        shapes_end: None,
+    });
+    lowering.check_inputs(inputs, signature)?;
+    lowering.open_body()?;
+    lowering.lower_block(function.body)?;
+    emit.builder.build_return(Some(&emit.context.i32_type().const_zero()))?;
+    Ok(())
+}
+
+impl<'c> Lowering<'_, 'c> {
+    fn check_inputs(&mut self, inputs: PointerValue<'c>, signature: &Signature) -> Result<(), Error> {
+        let mut sizes = Vec::new();
+        for (i, &parameter) in self.function.parameters().iter().enumerate() {
+            let field = |offset| self.emit.load_pointer(inputs, i * size_of::<Tensor>() + offset);
+            let (data, strides) = (field(offset_of!(Tensor, data))?, field(offset_of!(Tensor, strides))?);
+            sizes.push(field(offset_of!(Tensor, sizes))?);
+            self.bind(parameter, data.into());
+            let contiguous = self.emit.builder.build_is_null(strides, "")?;
+            self.fail_unless(contiguous.into(), signature.contiguous, &[self.emit.i64(i as i64).into()])?;
+        }
+        for binding in &signature.bindings {
+            let size = self.emit.load_i64(sizes[binding.input], binding.axis as i64)?;
+            self.symbols.insert(binding.symbol.clone(), size);
+        }
+        for check in &signature.sizes {
+            let came = self.emit.load_i64(sizes[check.input], check.axis as i64)?;
+            let expected = self.dim_value(&check.expected)?;
+            let equal = self.emit.icmp(IntPredicate::EQ, came, expected)?;
+            self.fail_unless(equal, check.site, &[came, expected])?;
+        }
+        signature.facts.iter().try_for_each(|check| self.check_fact(check))
+    }
+
+    fn check_fact(&mut self, check: &FactCheck) -> Result<(), Error> {
+        let (holds, values): (Val<'c>, Vec<Val<'c>>) = match &check.fact {
+            Fact::Equal(a, b) => {
+                let values = [self.dim_value(a)?, self.dim_value(b)?];
+                (self.emit.icmp(IntPredicate::EQ, values[0], values[1])?, values.into())
+            }
+            Fact::Range(dim, range) => {
+                let value = self.dim_value(dim)?;
+                let mut holds = self.emit.const_int(1, 1, 1);
+                for (predicate, bound) in [(IntPredicate::SGE, range.lo), (IntPredicate::SLE, range.hi)] {
+                    if let Some(bound) = bound {
+                        let within = self.emit.icmp(predicate, value, self.emit.i64(bound).into())?;
+                        holds = self.emit.and(holds, within)?;
+                    }
+                }
+                (holds, vec![value])
+            }
+            Fact::Divisible(dim, by) => {
+                let value = self.dim_value(dim)?;
+                let rest = self.emit.int_remainder(value, self.emit.i64(*by).into(), true)?;
+                (self.emit.icmp(IntPredicate::EQ, rest, self.emit.const_int(64, 1, 0))?, vec![value])
+            }
+            Fact::Likely(..) => return Ok(()),
+        };
+        self.fail_unless(holds, check.site, &values)
+    }
+
+    /// Opens the block where dims are computed from now on, and the one after it, where the ops begin.
+    fn open_body(&mut self) -> Result<(), Error> {
+        let [shapes, body] = [self.append_block(), self.append_block()];
+        self.emit.builder.build_unconditional_branch(shapes)?;
+        self.emit.builder.position_at_end(shapes);
+        let end = self.emit.builder.build_unconditional_branch(body)?;
+        if let Some(host) = &mut self.host {
+            host.shapes_end = Some(end);
+        }
+        self.emit.builder.position_at_end(body);
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! What generated code reads of the structs of `disc-abi`, and its calls of the runtime's functions.
+//!
+//! Field positions come from `offset_of!`. Every function that may fail has recorded why when it says so.
+use super::{Lowering, host::Host};
+use crate::{
+    Error,
+    emit::{Emit, Val},
+};
+use disc_abi::{Context, Runtime, STATUS_FAILED};
+use disc_ir::{DType, Inst};
+use inkwell::{
+    types::BasicTypeEnum,
+    values::{BasicMetadataValueEnum, PointerValue},
+};
+use std::mem::offset_of;
+
+impl<'c> Emit<'c> {
+    /// The address of a field that lies `offset` bytes into a struct.
+    pub(super) fn field(&self, base: PointerValue<'c>, offset: usize) -> Result<PointerValue<'c>, Error> {
+        Ok(self.element_address(DType::U8, base, self.i64(offset as i64).into())?.into_pointer_value())
+    }
+
+    pub(super) fn load_pointer(&self, base: PointerValue<'c>, offset: usize) -> Result<PointerValue<'c>, Error> {
+        let at = self.field(base, offset)?;
+        Ok(self.builder.build_load(self.pointer(), at, "")?.into_pointer_value())
+    }
+
+    pub(super) fn load_i64(&self, array: PointerValue<'c>, position: i64) -> Result<Val<'c>, Error> {
+        let at = self.slot(array, position)?;
+        Ok(self.builder.build_load(self.context.i64_type(), at, "")?)
+    }
+}
+
+impl<'c> Lowering<'_, 'c> {
+    pub(super) fn host(&self, inst: Inst) -> Result<&Host<'c>, Error> {
+        self.host.as_ref().ok_or_else(|| self.error(inst, "is an op of host programs".to_owned()))
+    }
+
+    /// Calls the function of the runtime's table that lies at `offset`, with the context and `arguments`.
+    fn call_runtime(&self, offset: usize, result: BasicTypeEnum<'c>, arguments: &[Val<'c>]) -> Result<Val<'c>, Error> {
+        let host = self.host.as_ref().ok_or_else(|| Error::Emit("the runtime is called outside of a host program".to_owned()))?;
+        let arguments: Vec<Val<'c>> = std::iter::once(host.ctx.into()).chain(arguments.iter().copied()).collect();
+        let types: Vec<_> = arguments.iter().map(|value| value.get_type().into()).collect();
+        let ty = match result {
+            BasicTypeEnum::PointerType(ty) => ty.fn_type(&types, false),
+            other => other.into_int_type().fn_type(&types, false),
+        };
+        let function = self.emit.load_pointer(host.runtime, offset)?;
+        let arguments: Vec<BasicMetadataValueEnum<'c>> = arguments.into_iter().map(Into::into).collect();
+        let call = self.emit.builder.build_indirect_call(ty, function, &arguments, "")?;
+        Ok(call.try_as_basic_value().expect_basic("the runtime's functions have results"))
+    }
+
+    fn status(&self) -> BasicTypeEnum<'c> {
+        self.emit.context.i32_type().into()
+    }
+
+    /// Temporary memory of the call, or the end of the entry.
+    pub(super) fn call_alloc(&mut self, bytes: Val<'c>) -> Result<PointerValue<'c>, Error> {
+        let memory = self.call_runtime(offset_of!(Runtime, alloc), self.emit.pointer().into(), &[bytes])?;
+        self.return_if_null(memory.into_pointer_value())
+    }
+
+    /// The memory of an output with these sizes, or the end of the entry.
+    pub(super) fn call_alloc_output(&mut self, index: i64, dtype: DType, sizes: &[Val<'c>]) -> Result<PointerValue<'c>, Error> {
+        let words = self.write_words(sizes)?;
+        let c = |value: i64| self.emit.const_int(32, 1, value);
+        let arguments = [c(index), c(abi_code(dtype)), c(sizes.len() as i64), words.into()];
+        let memory = self.call_runtime(offset_of!(Runtime, alloc_output), self.emit.pointer().into(), &arguments)?;
+        self.return_if_null(memory.into_pointer_value())
+    }
+
+    /// Runs a kernel whose argument block is written: kernel, block, units, cost, bytes of scratch.
+    pub(super) fn call_launch(&mut self, arguments: [Val<'c>; 5]) -> Result<(), Error> {
+        let status = self.call_runtime(offset_of!(Runtime, launch), self.status(), &arguments)?;
+        self.return_failure(status)
+    }
+
+    /// Ends the entry at a site, with these values, unless `pred` holds.
+    pub(super) fn fail_unless(&mut self, pred: Val<'c>, site: i64, values: &[Val<'c>]) -> Result<(), Error> {
+        let [fails, holds] = [self.append_block(), self.append_block()];
+        self.emit.builder.build_conditional_branch(pred.into_int_value(), holds, fails)?;
+        self.emit.builder.position_at_end(fails);
+        let words = self.write_words(values)?;
+        let c = |value: i64| self.emit.const_int(32, 1, value);
+        let arguments = [c(site), words.into(), c(values.len() as i64)];
+        let status = self.call_runtime(offset_of!(Runtime, fail), self.status(), &arguments)?;
+        self.emit.builder.build_return(Some(&status))?;
+        self.emit.builder.position_at_end(holds);
+        Ok(())
+    }
+
+    /// Writes values into the words of the host program, from the first on; their address.
+    pub(super) fn write_words(&self, values: &[Val<'c>]) -> Result<PointerValue<'c>, Error> {
+        let host = self.host.as_ref().ok_or_else(|| Error::Emit("only a host program has words".to_owned()))?;
+        for (position, &value) in (0..).zip(values) {
+            let at = self.emit.slot(host.words, position)?;
+            self.emit.builder.build_store(at, value)?;
+        }
+        Ok(host.words)
+    }
+
+    fn return_if_null(&mut self, memory: PointerValue<'c>) -> Result<PointerValue<'c>, Error> {
+        let is_null = self.emit.builder.build_is_null(memory, "")?;
+        let [failed, after] = [self.append_block(), self.append_block()];
+        self.emit.builder.build_conditional_branch(is_null, failed, after)?;
+        self.emit.builder.position_at_end(failed);
+        let status = self.emit.const_int(32, 1, STATUS_FAILED.into());
+        self.emit.builder.build_return(Some(&status))?;
+        self.emit.builder.position_at_end(after);
+        Ok(memory)
+    }
+}
+
+/// Where the context has the runtime's table, and the table of weights.
+pub(super) const RUNTIME: usize = offset_of!(Context, runtime);
+pub(super) const WEIGHTS: usize = offset_of!(Context, weights);
+
+/// The runtime's number for an element type.
+fn abi_code(dtype: DType) -> i64 {
+    let code = match dtype {
+        DType::F16 => disc_abi::DType::F16,
+        DType::BF16 => disc_abi::DType::BF16,
+        DType::F32 => disc_abi::DType::F32,
+        DType::F64 => disc_abi::DType::F64,
+        DType::I1 => disc_abi::DType::I1,
+        DType::I8 => disc_abi::DType::I8,
+        DType::U8 => disc_abi::DType::U8,
+        DType::I16 => disc_abi::DType::I16,
+        DType::U16 => disc_abi::DType::U16,
+        DType::I32 => disc_abi::DType::I32,
+        DType::U32 => disc_abi::DType::U32,
+        DType::I64 => disc_abi::DType::I64,
+        DType::U64 => disc_abi::DType::U64,
+    };
+    code.code().into()
+}

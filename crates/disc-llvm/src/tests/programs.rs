@@ -1,0 +1,6 @@
+//! Whole programs: from tensors to a loaded library that the runtime runs, compared with the interpreter.
+mod checks;
+mod memory;
+mod run;
+mod speed;
+mod stages;

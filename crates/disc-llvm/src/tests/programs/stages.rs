@@ -1,0 +1,133 @@
+//! The programs that the code generator is tested with, at sizes 0, 1 and others, on every level that this CPU has.
+use super::run::{executable, lowered, parse, run};
+use disc_codegen::target::Target;
+use disc_ir::{
+    DType, Dim, Module, Symbol,
+    interp::{self, Limits, Tensor},
+};
+use std::collections::BTreeMap;
+
+/// Sizes that each symbol takes, one row after the other.
+const SIZES: [i64; 7] = [0, 1, 2, 3, 5, 17, 40];
+
+/// A small generator of numbers that repeats itself exactly.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn tensor(&mut self, dtype: DType, dims: &[i64]) -> Tensor {
+        let count = dims.iter().product::<i64>();
+        if dtype.is_float() {
+            let values: Vec<f64> = (0..count).map(|_| (self.next() % 4001) as f64 / 1000.0 - 2.0).collect();
+            return Tensor::from_f64s(dtype, dims, &values).unwrap();
+        }
+        let range = if dtype == DType::I1 { 2 } else { 4 };
+        let values: Vec<i64> = (0..count).map(|_| (self.next() % range) as i64).collect();
+        Tensor::from_i64s(dtype, dims, &values).unwrap()
+    }
+}
+
+fn close(a: &Tensor, b: &Tensor) -> Result<(), String> {
+    if a.dtype() != b.dtype() || a.dims() != b.dims() {
+        return Err(format!("{:?}{:?} and {:?}{:?}", a.dtype(), a.dims(), b.dtype(), b.dims()));
+    }
+    if !a.dtype().is_float() {
+        return if a.bytes() == b.bytes() { Ok(()) } else { Err(format!("{:?}\n{:?}", a.to_i64s(), b.to_i64s())) };
+    }
+    let bound = match a.dtype() {
+        DType::F64 => 1e-11,
+        DType::F32 => 1e-5,
+        DType::F16 => 4e-3,
+        _ => 4e-2,
+    };
+    let far =
+        |(x, y): (f64, f64)| !(x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= bound * (1.0 + x.abs().max(y.abs())));
+    match a.to_f64s().into_iter().zip(b.to_f64s()).position(far) {
+        Some(i) => Err(format!("element {i} is {} and {}", a.to_f64s()[i], b.to_f64s()[i])),
+        None => Ok(()),
+    }
+}
+
+fn check(text: &str, target: &Target) {
+    let tensors = parse(text);
+    let program = lowered(tensors.clone(), target);
+    let mut numbers = Numbers(7);
+    let weights: BTreeMap<String, Tensor> =
+        tensors.weights.iter().map(|w| (w.name.to_string(), numbers.tensor(w.ty.dtype, &w.ty.static_dims().unwrap()))).collect();
+    let executable = executable(&program, target, &weights);
+    let symbols = tensors.function("main").unwrap().bound_symbols();
+    let rows = if symbols.is_empty() { 1 } else { SIZES.len() };
+    for row in 0..rows {
+        let sizes: BTreeMap<Symbol, i64> =
+            symbols.iter().enumerate().map(|(i, s)| (s.clone(), SIZES[(row + 3 * i) % SIZES.len()])).collect();
+        let inputs = inputs_of(&tensors, &sizes, &mut Numbers(row as u64 + 1));
+        let expected =
+            interp::run_with(&tensors, "main", &inputs, &|name| weights.get(name).cloned(), Limits::default()).unwrap();
+        let got = run(&executable, &inputs).unwrap_or_else(|e| panic!("{e}\n{sizes:?}\n{}", program.module));
+        assert_eq!(expected.len(), got.len());
+        for (a, b) in expected.iter().zip(&got) {
+            close(a, b).unwrap_or_else(|e| panic!("{target}: {e}\n{sizes:?}\n{}", program.module));
+        }
+    }
+}
+
+fn inputs_of(tensors: &Module, sizes: &BTreeMap<Symbol, i64>, numbers: &mut Numbers) -> Vec<Tensor> {
+    let entry = tensors.function("main").unwrap();
+    let size = |dim: &Dim| dim.eval(&|s| sizes.get(s).copied()).unwrap();
+    let types = entry.parameters().iter().map(|&p| entry.ty(p).as_tensor().unwrap());
+    types.map(|ty| numbers.tensor(ty.dtype, &ty.dims.iter().map(size).collect::<Vec<_>>())).collect()
+}
+
+/// Each program starts with a line `// name`.
+fn programs(text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix("// "), found.last_mut()) {
+            (Some(name), _) => found.push((name.into(), String::new())),
+            (None, Some((_, program))) => {
+                program.push_str(line);
+                program.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+fn check_all(text: &str) {
+    for target in super::super::lower::targets() {
+        for (name, program) in programs(text) {
+            println!("{target} {name}");
+            check(&program, &target);
+        }
+    }
+}
+
+#[test]
+fn element_wise_and_movement() {
+    check_all(include_str!("../../../../disc-codegen/tests/stages/movement.disc"));
+}
+
+#[test]
+fn reductions() {
+    check_all(include_str!("../../../../disc-codegen/tests/stages/reductions.disc"));
+}
+
+#[test]
+fn contractions() {
+    check_all(include_str!("../../../../disc-codegen/tests/stages/contractions.disc"));
+}
+
+#[test]
+fn ops_with_schedules_of_their_own() {
+    check_all(include_str!("../../../../disc-codegen/tests/stages/single.disc"));
+}
+
+#[test]
+fn control_flow() {
+    check_all(include_str!("../../../../disc-codegen/tests/stages/control.disc"));
+}
