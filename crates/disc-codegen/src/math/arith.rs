@@ -67,13 +67,13 @@ pub(super) fn fmac<E: Emitter>(e: &mut E, x: E::F, c: f64, y: E::F) -> E::F {
 pub(super) struct Rounded<F> {
     /// Its value.
     pub(super) value: F,
-    /// Its value plus the format's shifter: the low bits of the word are the integer.
+    /// Its value plus an offset plus the format's shifter: the low bits of the word are the integer plus the offset.
     pub(super) shifted: F,
 }
 
 /// x * c rounded to an integer, which must stay below 2^22 in magnitude (2^51 in f64). Ties and the last bit of the product may go either way.
-pub(super) fn round_product<E: Emitter>(e: &mut E, x: E::F, c: f64) -> Rounded<E::F> {
-    let shifter = e.f(e.format().shifter());
+pub(super) fn round_product<E: Emitter>(e: &mut E, x: E::F, c: f64, offset: i64) -> Rounded<E::F> {
+    let shifter = e.f(e.format().shifter() + offset as f64);
     let shifted = fmac(e, x, c, shifter);
     let value = e.sub(shifted, shifter);
     Rounded { value, shifted }

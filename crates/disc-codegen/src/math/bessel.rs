@@ -90,7 +90,7 @@ pub(super) fn bessel_i1e<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let slope = e.add(slope, slope);
     let correction = e.div(square.low, slope);
     let minus = e.neg(small);
-    let (n, r) = reduce(e, minus);
+    let (n, r) = reduce(e, minus, e.format().scale_offset());
     let r = e.add(r, correction);
     let power = exp_reduced(e, r);
     let power = e.scale(power, n.value, n.shifted);

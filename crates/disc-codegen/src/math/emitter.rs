@@ -116,23 +116,20 @@ pub trait Emitter: Sized {
         values.into_iter().zip(usual).map(|(r, &u)| self.select(mask, r, u)).collect()
     }
 
-    /// x * 2^n rounded once, for integral n of magnitude up to twice the largest exponent (250 in f32, 2040 in f64), and |x| in [2^-2, 2^2] or NaN.
-    /// `shifted` is n + [`Format::shifter`], whose low bits are n.
+    /// x * 2^n rounded once, for integral n of magnitude up to twice the bias, where |x| is at most 4 and x * 2^(n/2) is a normal number,
+    /// or x is zero or NaN. `shifted` is n + [`Format::scale_offset`] + [`Format::shifter`], whose low bits are n + the offset.
     ///
     /// A target with an instruction for it (`vscalefps`, `v_ldexp_f32`) overrides it; it must give the same bits.
     fn scale(&mut self, x: Self::F, n: Self::F, shifted: Self::F) -> Self::F {
         let _ = n;
         let format = self.format();
         let bits = self.bits(shifted);
-        // 2^n = 2^half * 2^rest: both factors are normal numbers, the first product is exact.
+        // 2^n = 2^half * 2^rest: both factors are normal numbers, the first product is exact. The offset holds their two biases.
         let half = self.shl(bits, format.mantissa_bits() - 1);
-        let exponent_field = self.i(-1 << format.mantissa_bits());
+        let exponent_field = self.i(format.inf_bits());
         let half = self.iand(half, exponent_field);
         let whole = self.shl(bits, format.mantissa_bits());
         let rest = self.isub(whole, half);
-        let one = self.i(format.one_bits());
-        let half = self.iadd(half, one);
-        let rest = self.iadd(rest, one);
         let (half, rest) = (self.with_bits(half), self.with_bits(rest));
         let x = self.mul(x, half);
         self.mul(x, rest)
@@ -185,6 +182,11 @@ impl Format {
             Format::F32 => 12582912.0,
             Format::F64 => 6755399441055744.0,
         }
+    }
+
+    /// What [`Emitter::scale`] wants added to the exponent: the bias, twice.
+    pub const fn scale_offset(self) -> i64 {
+        2 * self.bias()
     }
 
     /// The smallest positive normal number.

@@ -108,7 +108,7 @@ fn erfc_from<E: Emitter>(e: &mut E, u: E::F, high: E::F, low: E::F) -> E::F {
     let bottom = fmac(e, u, 2.0, one);
     let p = e.div(p, bottom);
     let minus = e.neg(high);
-    let (n, r) = reduce(e, minus);
+    let (n, r) = reduce(e, minus, e.format().scale_offset());
     let r = e.sub(r, low);
     let power = exp_reduced(e, r);
     let p = e.mul(p, power);
@@ -187,7 +187,7 @@ pub(super) fn gelu_erf<E: Emitter>(e: &mut E, x: E::F) -> E::F {
         Format::F32 => {
             let q = horner(e, a, &GELU_32);
             let q = at_least(e, q, -127.0);
-            let n = round_product(e, q, 1.0);
+            let n = round_product(e, q, 1.0, e.format().bias());
             let r = e.sub(q, n.value);
             let p = horner(e, r, &EXP2_SHORT_32);
             let power = power_of_two(e, n.shifted);

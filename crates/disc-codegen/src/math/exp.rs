@@ -68,10 +68,10 @@ const EXPM1_64: [f64; 11] = [
 pub(super) const LN2_HI: (f64, f64) = (0.693359375, 0.6931471805598903);
 pub(super) const LN2_LO: (f64, f64) = (-2.12194440e-4, 5.497923018708371e-14);
 
-/// x = n ln 2 + r.
-pub(super) fn reduce<E: Emitter>(e: &mut E, x: E::F) -> (Rounded<E::F>, E::F) {
+/// x = n ln 2 + r; `offset` is that of the rounded n.
+pub(super) fn reduce<E: Emitter>(e: &mut E, x: E::F, offset: i64) -> (Rounded<E::F>, E::F) {
     let format = e.format();
-    let n = round_product(e, x, std::f64::consts::LOG2_E);
+    let n = round_product(e, x, std::f64::consts::LOG2_E, offset);
     let r = fmac(e, n.value, -format.pick(LN2_HI.0, LN2_HI.1), x);
     let r = fmac(e, n.value, -format.pick(LN2_LO.0, LN2_LO.1), r);
     (n, r)
@@ -102,7 +102,7 @@ fn expm1_reduced<E: Emitter>(e: &mut E, r: E::F) -> E::F {
 pub(super) fn exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let x = at_least(e, x, e.format().pick(-104.5, -746.0));
     let x = at_most(e, x, e.format().pick(89.0, 710.0));
-    let (n, r) = reduce(e, x);
+    let (n, r) = reduce(e, x, e.format().scale_offset());
     let p = exp_reduced(e, r);
     e.scale(p, n.value, n.shifted)
 }
@@ -110,7 +110,7 @@ pub(super) fn exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
 /// e^x for x <= 0 or NaN: no upper clamp.
 pub(super) fn exp_nonpositive<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let x = at_least(e, x, e.format().pick(-104.5, -746.0));
-    let (n, r) = reduce(e, x);
+    let (n, r) = reduce(e, x, e.format().scale_offset());
     let p = exp_reduced(e, r);
     e.scale(p, n.value, n.shifted)
 }
@@ -119,7 +119,7 @@ pub(super) fn exp_nonpositive<E: Emitter>(e: &mut E, x: E::F) -> E::F {
 pub(super) fn exp2<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let x = at_least(e, x, e.format().pick(-151.0, -1076.0));
     let x = at_most(e, x, e.format().pick(129.0, 1025.0));
-    let n = round_product(e, x, 1.0);
+    let n = round_product(e, x, 1.0, e.format().scale_offset());
     let r = e.sub(x, n.value);
     let p = exp2_reduced(e, r);
     e.scale(p, n.value, n.shifted)
@@ -139,7 +139,7 @@ pub(super) fn exp2_reduced<E: Emitter>(e: &mut E, r: E::F) -> E::F {
 pub(super) fn softmax_exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     // The clamp reduces to n = -bias, whose power of two below is the word zero.
     let x = at_least(e, x, e.format().pick(-88.0, -709.0));
-    let (n, r) = reduce(e, x);
+    let (n, r) = reduce(e, x, e.format().bias());
     let p = match e.format() {
         Format::F32 => horner(e, r, &SOFTMAX_32),
         Format::F64 => exp_reduced(e, r),
@@ -148,23 +148,19 @@ pub(super) fn softmax_exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     e.mul(p, power)
 }
 
-/// 2^n for -bias <= n <= bias, zero at -bias; from n plus the shifter.
+/// 2^n for -bias <= n <= bias, zero at -bias; from n rounded with the offset bias.
 pub(super) fn power_of_two<E: Emitter>(e: &mut E, shifted: E::F) -> E::F {
-    let format = e.format();
     let word = e.bits(shifted);
-    let word = e.shl(word, format.mantissa_bits());
-    let one = e.i(format.one_bits());
-    let word = e.iadd(word, one);
+    let word = e.shl(word, e.format().mantissa_bits());
     e.with_bits(word)
 }
 
 /// (e^x - 1) / 2, without overflow where that is finite; for x >= -40 ln 2 at least (lower values are not clamped here).
 pub(super) fn half_expm1<E: Emitter>(e: &mut E, x: E::F) -> E::F {
-    let (n, r) = reduce(e, x);
+    let (n, r) = reduce(e, x, e.format().bias() - 1);
     let q = expm1_reduced(e, r);
     // 2^(n-1) q + (2^(n-1) - 1/2): the parenthesis is exact, or 1/2 is far below.
-    let shifted = addc(e, n.shifted, -1.0);
-    let power = power_of_two(e, shifted);
+    let power = power_of_two(e, n.shifted);
     let rest = addc(e, power, -0.5);
     e.fma(power, q, rest)
 }
@@ -172,7 +168,7 @@ pub(super) fn half_expm1<E: Emitter>(e: &mut E, x: E::F) -> E::F {
 /// e^x - 1 for -2^k <= x <= 0 or NaN.
 pub(super) fn expm1_nonpositive<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let x = at_least(e, x, e.format().pick(-18.0, -39.0));
-    let (n, r) = reduce(e, x);
+    let (n, r) = reduce(e, x, e.format().bias());
     let q = expm1_reduced(e, r);
     let power = power_of_two(e, n.shifted);
     let rest = addc(e, power, -1.0);

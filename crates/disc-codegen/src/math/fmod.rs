@@ -23,7 +23,8 @@ pub(super) fn fmod<E: Emitter>(e: &mut E, x: E::F, y: E::F) -> E::F {
     let regular = e.and(regular, b_finite);
     let rest = divide(e, a_mantissa, b_mantissa, gap, regular);
     let exponent = exponent_to_float(e, b_exponent);
-    let shifted = addc(e, exponent, e.format().shifter());
+    let shifter = e.format().shifter() + e.format().scale_offset() as f64;
+    let shifted = addc(e, exponent, shifter);
     let rest = e.scale(rest, exponent, shifted);
     let y_small = e.select(regular, rest, a);
     // Invalid: an infinite x, a zero y, a NaN.

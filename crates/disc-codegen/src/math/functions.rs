@@ -52,8 +52,8 @@ macro_rules! math_functions {
             }
 
             /// What it computes.
-            pub const fn doc(self) -> &'static str {
-                match self { $(MathFn::$variant => concat!($($doc),+),)+ }
+            pub fn doc(self) -> &'static str {
+                match self { $(MathFn::$variant => concat!($($doc),+).trim(),)+ }
             }
 
             /// The stated bound.

@@ -48,10 +48,10 @@ fn half_expm1_wide<E: Emitter>(e: &mut E, x: E::F) -> E::F {
 
 /// e^x / 2 for x >= -1, to infinity where that is above the format.
 fn half_exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
-    let (n, r) = reduce(e, x);
+    let (n, r) = reduce(e, x, e.format().scale_offset() - 1);
     let p = exp_reduced(e, r);
-    let (n, shifted) = (addc(e, n.value, -1.0), addc(e, n.shifted, -1.0));
-    e.scale(p, n, shifted)
+    let less = addc(e, n.value, -1.0);
+    e.scale(p, less, n.shifted)
 }
 
 /// The hyperbolic cosine: h + 1 / (4h) with h = e^|x| / 2.

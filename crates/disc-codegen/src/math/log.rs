@@ -1,6 +1,6 @@
 //! log, log2, log10, log1p.
 //!
-//! x = 2^k m with m in [sqrt(1/2), sqrt(2)) by integer arithmetic on the word; f = m - 1. In f32 log(1 + f) = f - f^2/2 + f^3 P(f); in f64 the
+//! x = 2^k m with m in [sqrt(1/2), sqrt(2)) by integer arithmetic on the word; f = m - 1. In f32 log(1 + f) = f + f^2 P(f); in f64 the
 //! form of fdlibm: with s = f / (2 + f), log(1 + f) = f - f^2/2 + s (f^2/2 + s^2 R(s^2)), which needs fewer terms. Then k ln 2 is added in two
 //! parts. Denormals are scaled first. log1p carries the rounding error of 1 + x into f.
 //!
@@ -10,8 +10,9 @@ use super::arith::{addc, fmac, horner, mulc, small_to_float};
 use super::emitter::{Emitter, Format};
 use super::exp::{LN2_HI, LN2_LO};
 
-/// log(1 + f) = f - f^2/2 + f^3 P(f) on [sqrt(1/2) - 1, sqrt(2) - 1]: relative error 2^-26.8.
-const LOG_32: [f64; 8] = [0.3333333, -0.25000823, 0.20001258, -0.16623351, 0.14201178, -0.13161916, 0.12767306, -0.076306514];
+/// log(1 + f) = f + f^2 P(f) on [sqrt(1/2) - 1, sqrt(2) - 1]: relative error 2^-26.8.
+const LOG_32: [f64; 9] =
+    [-0.5, 0.3333333, -0.25000823, 0.20001258, -0.16623351, 0.14201178, -0.13161916, 0.12767306, -0.076306514];
 /// 2 atanh(s) = 2s + s^3 R(s^2) on |s| <= 0.1716: relative error 2^-59.5.
 const LOG_64: [f64; 7] = [
     0.6666666666666734,
@@ -84,8 +85,6 @@ fn log_tail<E: Emitter>(e: &mut E, f: E::F) -> E::F {
     match e.format() {
         Format::F32 => {
             let p = horner(e, f, &LOG_32);
-            let p = e.mul(p, f);
-            let p = addc(e, p, -0.5);
             e.mul(p, square)
         }
         Format::F64 => {

@@ -46,7 +46,7 @@ fn times_log<E: Emitter>(e: &mut E, log: Pair<E::F>, y: E::F) -> Pair<E::F> {
 fn exp_pair<E: Emitter>(e: &mut E, x: Pair<E::F>) -> E::F {
     let high = at_least(e, x.high, e.format().pick(-104.5, -746.0));
     let high = at_most(e, high, e.format().pick(89.0, 710.0));
-    let (n, r) = reduce(e, high);
+    let (n, r) = reduce(e, high, e.format().scale_offset());
     let r = e.add(r, x.low);
     let p = exp_reduced(e, r);
     e.scale(p, n.value, n.shifted)

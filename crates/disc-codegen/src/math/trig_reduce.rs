@@ -92,7 +92,7 @@ pub(super) fn reduce<E: Emitter>(e: &mut E, x: E::F) -> Reduced<E> {
         (Format::F64, true) => FUSED_64,
         (Format::F64, false) => PLAIN_64,
     };
-    let n = round_product(e, x, std::f64::consts::FRAC_2_PI);
+    let n = round_product(e, x, std::f64::consts::FRAC_2_PI, 0);
     let mut r = x;
     for &part in parts.exact {
         r = fmac(e, n.value, -part, r);
