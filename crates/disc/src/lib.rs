@@ -1,1 +1,32 @@
-//! The facade: Compiler, Options, Module, Executable, Error.
+//! The facade: a module of the IR in, an executable out.
+//!
+//! ```no_run
+//! let module = disc::parse("func @main(%x: tensor<[N]xf32>) -> tensor<[N]xf32> {\n  %y = add %x, %x : tensor<[N]xf32>\n  return %y : tensor<[N]xf32>\n}")?;
+//! let artifact = disc::compile(module, &disc::Options::default())?;
+//! let executable = artifact.load(Vec::new(), &disc::Options::default())?;
+//! # Ok::<(), disc::Error>(())
+//! ```
+//!
+//! It decides nothing itself: passes are disc-passes', schedules disc-codegen's, machine code disc-llvm's, memory and threads disc-ral's.
+//!
+//! Invariants: nothing here panics or ends the process, whatever it is given: a panic of the compiler becomes [`Error::Compile`], and the next
+//! call works.
+mod compile;
+mod error;
+mod executable;
+mod meta;
+mod options;
+mod report;
+
+pub use compile::{Artifact, compile, parse};
+pub use disc_codegen::target::Target;
+pub use disc_ir as ir;
+pub use disc_passes as passes;
+pub use disc_ral as ral;
+pub use error::Error;
+pub use executable::Executable;
+pub use options::Options;
+pub use report::Report;
+
+/// The version of the compiler.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A kernel takes buffers and scalars, last the `i64` bounds of its work units, and returns nothing.
-//! - A host program takes buffers and scalars, and returns scalars.
+//! - A host program takes buffers and scalars; its results are the tensors that it gives through `alloc_output`, and it returns nothing.
 //! - `scratch` is in the body of a kernel, not in a region.
 use super::{Check, stage::describe};
 use crate::{
@@ -20,7 +20,10 @@ pub(super) fn check(cx: &mut Check<'_>) {
             check_parameters(cx);
             check_kernel(cx);
         }
-        FunctionKind::Host => check_parameters(cx),
+        FunctionKind::Host => {
+            check_parameters(cx);
+            check_host(cx);
+        }
     }
     check_scratch(cx);
 }
@@ -38,8 +41,12 @@ fn check_parameters(cx: &mut Check<'_>) {
             cx.error(Code::E0214, None, format!("parameter {i} of a {what} is a buffer or a scalar, found {ty}"));
         }
     }
-    if let Some((i, ty)) = function.results.iter().enumerate().find(|(_, ty)| !is_scalar(ty)) {
-        cx.error(Code::E0214, None, format!("result {i} of a {what} is a scalar, found {ty}"));
+}
+
+/// The results of a host program say what `alloc_output` makes; the program itself returns nothing.
+fn check_host(cx: &mut Check<'_>) {
+    if let Some((i, ty)) = cx.function.results.iter().enumerate().find(|(_, ty)| !matches!(ty, Type::Tensor(_))) {
+        cx.error(Code::E0214, None, format!("result {i} of a host program is a tensor, found {ty}"));
     }
 }
 

@@ -1,0 +1,180 @@
+//! From a module to machine code.
+use crate::{
+    Error, Executable, Options, Report,
+    meta::{self, describe, order_weights},
+};
+use disc_codegen::{lower::lower, schedule::tile, target::Target};
+use disc_ir::{DType, FunctionKind, Literal, Module, ops::Stage};
+use disc_passes::{pass::PassManager, pipeline};
+use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Weight};
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Arc,
+    time::Instant,
+};
+
+/// Machine code and what the runtime has to know about it.
+#[derive(Clone, Debug)]
+pub struct Artifact {
+    /// A shared object for [`Report::target`].
+    pub code: Arc<[u8]>,
+    pub meta: Arc<ModuleMeta>,
+    pub report: Report,
+    /// The values of the program's own constants, by name.
+    constants: Arc<HashMap<String, Literal>>,
+    target: Target,
+}
+
+/// Reads a module from text, and checks it.
+///
+/// # Errors
+/// What is wrong with the text, with places in it.
+pub fn parse(text: &str) -> Result<Module, Error> {
+    let module = disc_ir::text::parse(text)?;
+    disc_ir::verify::verify(&module, Stage::Tensor)?;
+    Ok(module)
+}
+
+/// Compiles a module at the tensor stage.
+///
+/// # Errors
+/// A program that is not well formed, a target that does not exist, or a failure of the compiler.
+pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
+    guarded(|| compile_inner(module, options))
+}
+
+/// Runs compiler code: a panic in it is a failure of the compiler, not of the process.
+pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Error::compile(format!("the compiler failed: {}", text.unwrap_or("a panic without a message"))))
+    })
+}
+
+fn compile_inner(mut module: Module, options: &Options) -> Result<Artifact, Error> {
+    let target = target(options)?;
+    let mut report = Report { target: target.to_string(), ..Report::default() };
+    let dump = options.dump_directory();
+    report.dims = signature(&module);
+
+    let start = Instant::now();
+    disc_ir::verify::verify(&module, Stage::Tensor)?;
+    let panel_columns = i64::from(tile(&target, DType::F32).columns);
+    let mut manager = PassManager::new(disc_passes::pass::Options { panel_columns, ..Default::default() });
+    if dump.is_some() {
+        manager.dump = Some(|module| module.to_string());
+    }
+    pipeline::run(&mut module, Stage::Tensor, Stage::Buffer, &mut manager)?;
+    report.passes_ms = manager.records.iter().map(|r| (r.name.to_owned(), r.time.as_secs_f64() * 1e3)).collect();
+    report.stage("passes", start.elapsed());
+
+    let start = Instant::now();
+    order_weights(&mut module);
+    let program = lower(module, &target)?;
+    if let Some(directory) = &dump {
+        write_dumps(directory, &manager, &program.module).map_err(|e| Error::compile(format!("{}: {e}", directory.display())))?;
+    }
+    let lowered = start.elapsed();
+    let llvm = disc_llvm::Options { threads: compile_threads(options), ..Default::default() };
+    let compiled = disc_llvm::compile(&program, &target, &llvm)?;
+    report.stage("codegen", lowered + (start.elapsed() - lowered).saturating_sub(compiled.timings.link));
+    report.stage("link", compiled.timings.link);
+
+    for (entry, counts) in &program.launches {
+        if &**entry != meta::PREPARE {
+            for (kind, count) in counts {
+                *report.kernels_by_kind.entry((*kind).into()).or_default() += count;
+            }
+        }
+    }
+    report.kernels = report.kernels_by_kind.values().sum();
+    report.versions = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel).count();
+    report.notes.clone_from(&program.notes);
+    report.code_bytes = compiled.bytes.len();
+    let constants = program.module.weights.iter().filter_map(|w| w.data.clone().map(|data| (w.name.to_string(), data))).collect();
+    Ok(Artifact {
+        code: compiled.bytes.into(),
+        meta: Arc::new(describe(&program)),
+        report,
+        constants: Arc::new(constants),
+        target,
+    })
+}
+
+fn target(options: &Options) -> Result<Target, Error> {
+    match options.wanted_target() {
+        Some(name) => name.parse().map_err(|e: disc_codegen::target::TargetError| Error::target(e.to_string())),
+        None => Target::host().map_err(|e| Error::target(e.to_string())),
+    }
+}
+
+/// Compilation takes the cores that a call may take.
+fn compile_threads(options: &Options) -> usize {
+    options.threads.unwrap_or_else(disc_ral::default_threads).max(1)
+}
+
+/// The entry's parameters, results and facts.
+fn signature(module: &Module) -> String {
+    let Some(entry) = module.functions.iter().find(|f| &*f.name != meta::PREPARE) else { return String::new() };
+    let list = |types: Vec<String>| types.join(", ");
+    let parameters = entry.parameters().iter().map(|&p| match entry.name_of(p) {
+        Some(name) => format!("{name}: {}", entry.ty(p)),
+        None => entry.ty(p).to_string(),
+    });
+    let results = entry.results.iter().map(ToString::to_string);
+    let facts = list(entry.facts.iter().map(|f| f.to_string()).collect());
+    let facts = if facts.is_empty() { facts } else { format!(" where {facts}") };
+    format!("({}) -> ({}){facts}", list(parameters.collect()), list(results.collect()))
+}
+
+fn write_dumps(directory: &Path, manager: &PassManager, kernels: &Module) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    for (number, record) in manager.records.iter().enumerate() {
+        if let Some(text) = &record.dump {
+            std::fs::write(directory.join(format!("{:02}-{}.disc", number + 1, record.name)), text)?;
+        }
+    }
+    std::fs::write(directory.join(format!("{:02}-kernels.disc", manager.records.len() + 1)), kernels.to_string())
+}
+
+impl Artifact {
+    /// Loads the code into this process, with the model's weights by name; the program's own constants come from the artifact.
+    ///
+    /// # Errors
+    /// A weight that is missing or of another type or shape, a CPU that cannot run the code, or no memory for packed weights.
+    pub fn load(&self, weights: Vec<(String, Weight)>, options: &Options) -> Result<Executable, Error> {
+        guarded(|| {
+            self.target.check_host().map_err(|e| Error::target(e.to_string()))?;
+            // SAFETY: the code was made by this compiler for this metadata, and nobody can change it.
+            let library = Arc::new(unsafe { Library::load(&self.code)? });
+            let code = disc_ral::Code::from_library(library, &self.meta)?;
+            let ordered = self.order(weights)?;
+            let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads };
+            let inner = disc_ral::Executable::new(Cpu::device(), code, self.meta.clone(), ordered, settings)?;
+            Ok(Executable::new(inner, self.clone()))
+        })
+    }
+
+    /// The weights in the order of the metadata.
+    pub(crate) fn order(&self, weights: Vec<(String, Weight)>) -> Result<Vec<Weight>, Error> {
+        let mut given: HashMap<String, Weight> = weights.into_iter().collect();
+        let find = |meta: &disc_ral::WeightMeta| match given.remove(&meta.name) {
+            Some(weight) => Ok(weight),
+            None => self.constant(meta),
+        };
+        self.meta.weights.iter().map(find).collect()
+    }
+
+    fn constant(&self, meta: &disc_ral::WeightMeta) -> Result<Weight, Error> {
+        let Some(literal) = self.constants.get(&meta.name) else {
+            return Err(Error::Compile { code: "E0608", message: format!("no value for weight `{}`", meta.name) });
+        };
+        let mut tensor = HostTensor::zeros(meta.dtype, &meta.sizes)?;
+        for chunk in tensor.bytes_mut().chunks_mut(literal.bytes.len().max(1)) {
+            chunk.copy_from_slice(&literal.bytes[..chunk.len()]);
+        }
+        Ok(Weight::from(tensor))
+    }
+}

@@ -1,0 +1,108 @@
+//! Every way in which compiling or running fails.
+use disc_ir::Diagnostic;
+use disc_ral::RunError;
+use std::fmt;
+
+/// A failure, with a code that docs/errors.md explains.
+#[derive(Clone, Debug)]
+pub enum Error {
+    /// The program is wrong; at least one diagnostic.
+    Ir(Vec<Diagnostic>),
+    /// The compiler failed, or the target cannot be used.
+    Compile { code: &'static str, message: String },
+    /// A call failed.
+    Run(RunError),
+}
+
+impl Error {
+    pub(crate) fn compile(message: impl Into<String>) -> Self {
+        Error::Compile { code: "E0501", message: message.into() }
+    }
+
+    pub(crate) fn target(message: impl Into<String>) -> Self {
+        Error::Compile { code: "E0502", message: message.into() }
+    }
+
+    /// Such as `E0203`.
+    pub fn code(&self) -> String {
+        match self {
+            Error::Ir(diagnostics) => diagnostics.first().map_or_else(|| "E0501".into(), |d| d.code.to_string()),
+            Error::Compile { code, .. } => (*code).into(),
+            Error::Run(error) => error.code.to_string(),
+        }
+    }
+
+    /// The op that the failure is about, if it is about one.
+    pub fn op(&self) -> Option<String> {
+        match self {
+            Error::Ir(diagnostics) => diagnostics.first().and_then(|d| d.op.clone()),
+            Error::Compile { .. } => None,
+            Error::Run(error) => Some(error.op.clone()).filter(|op| !op.is_empty()),
+        }
+    }
+
+    /// The dims that the failure is about, as text.
+    pub fn dims(&self) -> Vec<String> {
+        match self {
+            Error::Ir(_) | Error::Compile { .. } => Vec::new(),
+            Error::Run(error) => error.dims.clone(),
+        }
+    }
+
+    /// What would help, where that is known.
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Error::Ir(diagnostics) => diagnostics.iter().find_map(|d| d.help.clone()),
+            Error::Compile { .. } | Error::Run(_) => None,
+        }
+    }
+
+    /// The message without its code.
+    pub fn message(&self) -> String {
+        match self {
+            Error::Ir(diagnostics) => {
+                let lines = diagnostics.iter().map(|d| match &d.op {
+                    Some(op) => format!("`{op}`: {}", d.message),
+                    None => d.message.clone(),
+                });
+                lines.collect::<Vec<_>>().join("\n")
+            }
+            Error::Compile { message, .. } => message.clone(),
+            Error::Run(error) if error.op.is_empty() => error.message.clone(),
+            Error::Run(error) => format!("`{}`: {}", error.op, error.message),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}", self.code(), self.message())?;
+        self.help().iter().try_for_each(|help| write!(f, "\n  help: {help}"))
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Diagnostic> for Error {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Error::Ir(vec![diagnostic])
+    }
+}
+
+impl From<Vec<Diagnostic>> for Error {
+    fn from(diagnostics: Vec<Diagnostic>) -> Self {
+        Error::Ir(diagnostics)
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Self {
+        Error::Run(error)
+    }
+}
+
+impl From<disc_llvm::Error> for Error {
+    fn from(error: disc_llvm::Error) -> Self {
+        Error::compile(error.to_string())
+    }
+}

@@ -1,0 +1,104 @@
+//! What the runtime has to know about a program.
+use disc_codegen::lower::Program;
+use disc_ir::{Attr, Function, FunctionKind, Module, OpKind, TensorType, graph::Weight};
+use disc_ral::{BlobMeta, DType, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
+use std::collections::HashSet;
+
+/// The function that makes prepared weights.
+pub(crate) const PREPARE: &str = "prepare";
+
+/// Puts the weights into the order of the runtime's table: plain ones, then prepared ones by the result that makes them.
+pub(crate) fn order_weights(module: &mut Module) {
+    module.weights.sort_by_key(|weight| weight.prepared.map_or(0, |result| u64::from(result) + 1));
+}
+
+/// The metadata of a program whose weights are in order.
+pub(crate) fn describe(program: &Program) -> ModuleMeta {
+    let module = &program.module;
+    let hosts = || module.functions.iter().filter(|f| f.kind == FunctionKind::Host);
+    let used: HashSet<&str> = hosts().filter(|f| &*f.name != PREPARE).flat_map(weights_of).collect();
+    let (plain, prepared): (Vec<&Weight>, Vec<&Weight>) = module.weights.iter().partition(|w| w.prepared.is_none());
+    ModuleMeta {
+        entries: hosts().filter(|f| &*f.name != PREPARE).map(entry).collect(),
+        weights: plain.iter().map(|w| weight(w, !used.contains(&*w.name))).collect(),
+        blobs: prepared.iter().map(|w| blob(w)).collect(),
+        prepare: hosts().filter(|f| &*f.name == PREPARE).map(|f| disc_llvm::entry_symbol(&f.name)).collect(),
+        sites: program.sites.iter().map(site).collect(),
+    }
+}
+
+/// The weights that a host program reads.
+fn weights_of(function: &Function) -> Vec<&str> {
+    let insts = function.walk(function.body);
+    let names =
+        insts.iter().filter(|&&i| function.kind_of(i) == OpKind::Weight).filter_map(|&i| match &function.inst(i).attrs[..] {
+            [Some(Attr::Symbol(name))] => Some(&**name),
+            _ => None,
+        });
+    names.collect()
+}
+
+fn entry(function: &Function) -> EntryMeta {
+    let inputs = function.parameters().iter().enumerate().map(|(i, &parameter)| {
+        let tensor = function.ty(parameter).shaped().expect("a parameter is a buffer");
+        let name = function.name_of(parameter).map_or_else(|| format!("input{i}"), ToString::to_string);
+        InputMeta { name, dtype: dtype(tensor.dtype), dims: dims(tensor), host: false, written: false }
+    });
+    let outputs = function.results.iter().enumerate().map(|(i, ty)| {
+        let tensor = ty.shaped().expect("a result is a tensor");
+        OutputMeta { name: format!("output{i}"), dtype: dtype(tensor.dtype), dims: dims(tensor), host: false, alias: None }
+    });
+    EntryMeta {
+        name: function.name.to_string(),
+        symbol: disc_llvm::entry_symbol(&function.name),
+        inputs: inputs.collect(),
+        outputs: outputs.collect(),
+        constraints: function.facts.iter().map(|fact| fact.to_string()).collect(),
+    }
+}
+
+fn weight(weight: &Weight, prepare_only: bool) -> WeightMeta {
+    WeightMeta { name: weight.name.to_string(), dtype: dtype(weight.ty.dtype), sizes: sizes(weight), prepare_only }
+}
+
+fn blob(weight: &Weight) -> BlobMeta {
+    let bytes = sizes(weight).iter().product::<i64>() as u64 * weight.ty.dtype.size() as u64;
+    BlobMeta { name: weight.name.to_string(), bytes, prepare: 0 }
+}
+
+fn sizes(weight: &Weight) -> Vec<i64> {
+    weight.ty.static_dims().expect("a weight's sizes are constant")
+}
+
+fn dims(tensor: &TensorType) -> Vec<String> {
+    tensor.dims.iter().map(ToString::to_string).collect()
+}
+
+fn site(site: &disc_codegen::element::Site) -> Site {
+    Site {
+        code: site.code.to_string(),
+        op: site.op.clone(),
+        template: site.message.clone(),
+        dims: Vec::new(),
+        kernel_values: site.kernel_values,
+    }
+}
+
+/// The runtime's code of an element type.
+pub(crate) fn dtype(dtype: disc_ir::DType) -> DType {
+    match dtype {
+        disc_ir::DType::F16 => DType::F16,
+        disc_ir::DType::BF16 => DType::BF16,
+        disc_ir::DType::F32 => DType::F32,
+        disc_ir::DType::F64 => DType::F64,
+        disc_ir::DType::I1 => DType::I1,
+        disc_ir::DType::I8 => DType::I8,
+        disc_ir::DType::I16 => DType::I16,
+        disc_ir::DType::I32 => DType::I32,
+        disc_ir::DType::I64 => DType::I64,
+        disc_ir::DType::U8 => DType::U8,
+        disc_ir::DType::U16 => DType::U16,
+        disc_ir::DType::U32 => DType::U32,
+        disc_ir::DType::U64 => DType::U64,
+    }
+}
