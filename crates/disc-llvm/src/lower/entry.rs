@@ -64,7 +64,7 @@ impl<'c> Lowering<'_, 'c> {
         }
         for check in &signature.sizes {
             let came = self.emit.load_i64(sizes[check.input], check.axis as i64)?;
-            let expected = self.dim_value(&check.expected)?;
+            let expected = self.bounded_value(&check.expected)?;
             let equal = self.emit.icmp(IntPredicate::EQ, came, expected)?;
             self.fail_unless(equal, check.site, &[came, expected])?;
         }
@@ -74,11 +74,13 @@ impl<'c> Lowering<'_, 'c> {
     fn check_fact(&mut self, check: &FactCheck) -> Result<(), Error> {
         let (holds, values): (Val<'c>, Vec<Val<'c>>) = match &check.fact {
             Fact::Equal(a, b) => {
-                let values = [self.dim_value(a)?, self.dim_value(b)?];
-                (self.emit.icmp(IntPredicate::EQ, values[0], values[1])?, values.into())
+                let values = [self.bounded_value(a)?, self.bounded_value(b)?];
+                let equal = self.emit.icmp(IntPredicate::EQ, values[0], values[1])?;
+                let known = self.emit.icmp(IntPredicate::NE, values[0], self.emit.i64(i64::MAX).into())?;
+                (self.emit.and(equal, known)?, values.into())
             }
             Fact::Range(dim, range) => {
-                let value = self.dim_value(dim)?;
+                let value = self.bounded_value(dim)?;
                 let mut holds = self.emit.const_int(1, 1, 1);
                 for (predicate, bound) in [(IntPredicate::SGE, range.lo), (IntPredicate::SLE, range.hi)] {
                     if let Some(bound) = bound {
@@ -89,7 +91,7 @@ impl<'c> Lowering<'_, 'c> {
                 (holds, vec![value])
             }
             Fact::Divisible(dim, by) => {
-                let value = self.dim_value(dim)?;
+                let value = self.bounded_value(dim)?;
                 let rest = self.emit.int_remainder(value, self.emit.i64(*by).into(), true)?;
                 (self.emit.icmp(IntPredicate::EQ, rest, self.emit.const_int(64, 1, 0))?, vec![value])
             }

@@ -62,7 +62,7 @@ impl<'c> Lowering<'_, 'c> {
             // Nothing will be accessed.
             Some(0) => self.emit.pointer().const_null(),
             _ => {
-                let bytes = self.dim_value(bytes)?;
+                let bytes = self.bounded_value(bytes)?;
                 self.call_alloc(bytes)?
             }
         };
@@ -93,7 +93,7 @@ impl<'c> Lowering<'_, 'c> {
             return self.weight_at(inst, position);
         }
         let tensor = self.function.ty(self.function.result(inst)).shaped().expect("an output is a buffer");
-        let sizes = tensor.dims.iter().map(|dim| self.dim_value(dim)).collect::<Result<Vec<_>, _>>()?;
+        let sizes = tensor.dims.iter().map(|dim| self.bounded_value(dim)).collect::<Result<Vec<_>, _>>()?;
         let memory = self.call_alloc_output(index, tensor.dtype, &sizes)?;
         self.define(inst, memory.into());
         Ok(())
@@ -136,7 +136,7 @@ impl<'c> Lowering<'_, 'c> {
             arguments.push(self.dim_value(&Dim::symbol(symbol))?);
         }
         let [units, cost, scratch] = ["units", "cost", "scratch"].map(|name| self.dim_attr(inst, name));
-        let (units, cost, scratch) = (self.dim_value(units?)?, self.dim_value(cost?)?, self.dim_value(scratch?)?);
+        let (units, cost, scratch) = (self.dim_value(units?)?, self.dim_value(cost?)?, self.bounded_value(scratch?)?);
         let words = self.write_words(&arguments)?;
         let address = declare(self.emit, self.program, kernel)?.as_global_value().as_pointer_value();
         self.call_launch([address.into(), words.into(), units, cost, scratch])

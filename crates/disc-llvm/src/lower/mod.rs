@@ -3,6 +3,7 @@
 //! It decides nothing: loops, vectors and math functions are explicit in what comes in. An op that is not legal at this stage is an error
 //! that names it.
 //! Invariants: every value is lowered once, before its uses; docs/kernels.md fixes the arguments of kernels and routines.
+mod bounded;
 mod control;
 mod convert;
 mod elementwise;
@@ -45,6 +46,7 @@ pub(crate) struct Lowering<'e, 'c> {
     host: Option<host::Host<'c>>,
     /// The expressions that a host program has computed.
     dims: HashMap<Dim, Val<'c>>,
+    bounded: bounded::Bounded<'c>,
 }
 
 /// The symbols that a kernel or routine needs the values of, those of the routines that it calls included, sorted by name.
@@ -134,6 +136,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             scratch: None,
             host: None,
             dims: HashMap::new(),
+            bounded: bounded::Bounded::default(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Weights and prepared weights.
+//! Weights, prepared weights, and what happens when memory cannot be had.
 use super::run::{executable, lowered, parse, run};
 use crate::entry_symbol;
 use disc_codegen::target::Target;
@@ -42,6 +42,46 @@ func @main(%x: tensor<[B]x3xf32>) -> tensor<[B]x3xf32> {
         let got = run(&executable, &[x]).unwrap()[0].to_f64s();
         assert_eq!(got, [31.0, 102.0, 213.0].repeat(rows as usize));
     }
+}
+
+/// Two sizes whose product is beyond any memory: the temporary value cannot be had, nor can the output.
+#[test]
+fn memory_that_cannot_be_had_is_an_error_and_the_next_call_works() {
+    let module = parse(
+        "func @main(%x: tensor<[B]x[Z]xf32>, %y: tensor<[S]x[Z]xf32>) -> tensor<[B]x[S]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %d = dot_general %x, %y, lhs_contracting_dims = [1], rhs_contracting_dims = [1] : (tensor<[B]x[Z]xf32>, tensor<[S]x[Z]xf32>) -> tensor<[B]x[S]xf32>
+  %c = cumulative %d, %z, dim = 1 : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
+  return %c : tensor<[B]x[S]xf32>
+}",
+    );
+    let target = Target::host().unwrap();
+    let executable = executable(&lowered(module, &target), &target, &BTreeMap::new());
+    let empty = |rows: i64| Tensor::from_slice::<f32>(&[rows, 0], &[]).unwrap();
+    for (rows, columns) in [(1 << 31, 1 << 30), (1 << 31, 1 << 31), (1 << 60, 1 << 4), (1 << 60, 1 << 20), (1 << 32, 1 << 32)] {
+        let error = run(&executable, &[empty(rows), empty(columns)]).unwrap_err();
+        assert!(["E0605", "E0607"].contains(&&*error.code), "{rows} {columns}: {error}");
+    }
+    assert_eq!(run(&executable, &[empty(2), empty(3)]).unwrap()[0].to_f64s(), [0.0; 6]);
+}
+
+/// The size of the last input is the product of the others, modulo 2^64.
+#[test]
+fn sizes_do_not_wrap_in_checks() {
+    let module = parse(
+        "func @main(%x: tensor<[B]x[S]x[Z]xf32>, %y: tensor<[B*S]xf32>, %h: tensor<[(B*S)/4]xf32>) -> (tensor<[B*S]xf32>, tensor<[(B*S)/4]xf32>) {
+  %a = add %y, %y : tensor<[B*S]xf32>
+  %b = add %h, %h : tensor<[(B*S)/4]xf32>
+  return %a, %b : (tensor<[B*S]xf32>, tensor<[(B*S)/4]xf32>)
+}",
+    );
+    let target = Target::host().unwrap();
+    let executable = executable(&lowered(module, &target), &target, &BTreeMap::new());
+    let empty = |dims: &[i64]| Tensor::from_slice::<f32>(dims, &[]).unwrap();
+    let error = run(&executable, &[empty(&[1 << 32, 1 << 32, 0]), empty(&[0]), empty(&[0])]).unwrap_err();
+    assert_eq!(error.message, format!("dimension 0 of `y` has size 0, expected B*S = {}", i64::MAX));
+    let good = [empty(&[2, 4, 0]), floats(&[1.0; 8]), floats(&[2.0; 2])];
+    assert_eq!(run(&executable, &good).unwrap()[1].to_f64s(), [4.0; 2]);
 }
 
 #[test]
