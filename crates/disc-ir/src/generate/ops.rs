@@ -70,14 +70,24 @@ impl<'f> Generator<'f> {
             match place.checked_sub(weight) {
                 Some(rest) => place = rest,
                 None => {
-                    let made = make(self).unwrap_or_default();
-                    let small = made.into_iter().filter(|&value| is_small(&self.tensor(value)));
-                    let small: Vec<Value> = small.collect();
-                    self.values.extend(small);
+                    self.take(make);
                     return;
                 }
             }
         }
+    }
+
+    /// Adds what a proposal makes; all of it is taken back where it is refused or becomes too large.
+    fn take(&mut self, make: Proposal<'f>) {
+        let block = self.builder.block;
+        let before = self.builder.function.insts(block).len();
+        let made = make(self).unwrap_or_default();
+        if made.is_empty() || !made.iter().all(|&value| is_small(&self.tensor(value))) {
+            let kept = self.builder.function.insts(block)[..before].to_vec();
+            self.builder.function.set_insts(block, kept);
+            return;
+        }
+        self.values.extend(made);
     }
 
     fn value(&mut self) -> Value {

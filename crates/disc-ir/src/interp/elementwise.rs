@@ -34,7 +34,12 @@ impl Lanes {
             return Err(call.malformed(message));
         }
         let function = self.function(call, from);
-        let element = |i| function(&operands.iter().map(|operand| operand.at(i)).collect::<Vec<_>>());
+        let mut elements = Vec::with_capacity(operands.len());
+        let element = |i| {
+            elements.clear();
+            elements.extend(operands.iter().map(|operand| operand.at(i)));
+            function(&elements)
+        };
         Ok(Tensor::from_fn(call.dtype(), operands[0].dims().to_vec(), element))
     }
 
