@@ -2,7 +2,7 @@
 //!
 //! It decides nothing that depends on a target, on sizes or on weights. See `rules/` for what holds, and `rewrite.rs` for how it is applied.
 //!
-//! Invariant: the result of every op is equal bit by bit, for every input.
+//! Invariant: the result of every op is equal bit by bit, for every input; but for which NaN it is, and powers, which come closer.
 use crate::{
     pass::{PassCx, PassDef},
     rewrite::rewrite,

@@ -2,7 +2,7 @@
 //!
 //! Invariant: such a value has a static shape, and computing it cannot fail and has no effect.
 use crate::query::Query;
-use disc_ir::{Function, Inst, OpKind, Value, ops::Trait};
+use disc_ir::{Function, Inst, OpKind, Value, ops::is_pure};
 use std::collections::HashSet;
 
 /// The values that no call changes.
@@ -31,7 +31,7 @@ impl Fixed {
 
     fn admits(&self, function: &Function, inst: Inst) -> bool {
         let is_static = |&value: &Value| function.shape(value).iter().all(|dim| dim.as_const().is_some());
-        function.def(inst).has(Trait::Pure)
+        is_pure(function.inst(inst))
             && function.results_of(inst).iter().all(is_static)
             && uses(function, inst).iter().all(|value| self.values.contains(value))
     }

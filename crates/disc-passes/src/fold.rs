@@ -13,7 +13,7 @@ use disc_ir::{
     Diagnostic, Function, FunctionKind, Inst, Literal, Module, OpKind, Solver, Type, Value,
     graph::InstData,
     interp::{self, Limits, Tensor},
-    ops::{Stage, Trait},
+    ops::{Stage, Trait, is_pure},
 };
 use smallvec::{SmallVec, smallvec};
 use std::{collections::HashMap, sync::Arc};
@@ -51,7 +51,7 @@ fn known(rw: &Rewriter<'_>, inst: Inst) -> Option<Literal> {
     let f: &Function = rw.f;
     let (def, operands) = (f.def(inst), f.operands(inst));
     let constant = |value: &Value| f.made_by(*value, OpKind::Constant).is_some();
-    if !def.has(Trait::Pure) || f.results_of(inst).len() != 1 || operands.is_empty() || !operands.iter().all(constant) {
+    if !is_pure(f.inst(inst)) || f.results_of(inst).len() != 1 || operands.is_empty() || !operands.iter().all(constant) {
         return None;
     }
     let splats = def.has(Trait::Elementwise) && operands.iter().all(|&value| f.splat(value).is_some());

@@ -9,10 +9,10 @@ use crate::{
     query::Query,
 };
 use disc_ir::{
-    Attr, Diagnostic, Dim, Facts, Function, FunctionKind, Inst, Module, OpKind, Solver, Type, Value, dim::Fact, dim::Range,
-    ops::Stage,
+    Attr, Diagnostic, Dim, Facts, Function, FunctionKind, Inst, Module, OpKind, Solver, Symbol, Type, Value, dim::Fact,
+    dim::Range, ops::Stage,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Gives equal sizes one form, and makes facts of assertions about sizes.
 pub static PASS: PassDef = PassDef {
@@ -66,23 +66,39 @@ fn asserted(function: &Function, inst: Inst) -> Option<Fact> {
 }
 
 /// Writes equal sizes alike, everywhere but in the signature; gives the number of types and attributes that changed.
+///
+/// Symbols are replaced, each wherever it occurs, and nothing else: what an op infers from its operands then changes as its type does.
+/// (A canonical form of each whole size would be shorter, but what an op infers from such forms may be hard to prove equal to them.)
 fn unify(function: &mut Function) -> usize {
     let solver = Solver::new(&function.facts);
-    let mut known: HashMap<Dim, Dim> = HashMap::new();
-    let mut canonical = |dim: &Dim| known.entry(dim.clone()).or_insert_with(|| solver.canonical(dim)).clone();
+    let known: HashMap<Symbol, Dim> = symbols(function)
+        .into_iter()
+        .map(|symbol| (symbol.clone(), solver.canonical(&Dim::symbol(&symbol))))
+        .filter(|(symbol, dim)| dim.as_symbol() != Some(symbol))
+        .collect();
+    if known.is_empty() {
+        return 0;
+    }
+    let mut renamed = |dim: &Dim| dim.substitute(&|symbol| known.get(symbol).cloned());
     let mut changes = 0;
     for inst in function.walk(function.body) {
         let regions = &function.inst(inst).regions;
         let mut values: Vec<Value> = regions.iter().flat_map(|&region| function.arguments(region)).copied().collect();
         values.extend(function.results_of(inst));
         for value in values {
-            changes += usize::from(map_type(function, value, &mut canonical));
+            changes += usize::from(map_type(function, value, &mut renamed));
         }
         for attr in function.inst_mut(inst).attrs.iter_mut().flatten() {
-            changes += usize::from(map_attr(attr, &mut canonical));
+            changes += usize::from(map_attr(attr, &mut renamed));
         }
     }
     changes
+}
+
+/// The symbols of the signature: there are no others.
+fn symbols(function: &Function) -> BTreeSet<Symbol> {
+    let sizes = function.parameters().iter().filter_map(|&parameter| function.ty(parameter).shaped()).flat_map(|ty| &ty.dims);
+    sizes.flat_map(Dim::symbols).collect()
 }
 
 /// Replaces the sizes in a value's type; says whether that changed it.

@@ -1,7 +1,7 @@
 //! The rules of the pass `canonicalize`, by family.
 //!
 //! A rule must hold for every input, bit by bit: also for NaN, infinities and both zeros of floats, and for integers that wrap; a comment
-//! says why where that is not plain. (Which NaN comes out may change.) Each has a function named for it in filetests/passes/canonicalize.
+//! says why where that is not plain. (Which NaN comes out may change, and powers may be rounded otherwise.) Each has a function named for it in filetests/passes/canonicalize.
 mod arithmetic;
 mod compare;
 mod contraction;
