@@ -85,6 +85,9 @@ class StubBuilder:
         if not holds:
             raise FactViolated(text)
 
+    def equal(self, left, right) -> bool:
+        return bool(left == right)
+
     def output(self, values):
         self.outputs = [v.data for v in values]
 

@@ -72,9 +72,15 @@ class Emitter:
         """The error for an op whose arguments here cannot be compiled."""
         return UnsupportedOp(reason, help=help)
 
+    def equal(self, left, right) -> bool:
+        """Whether two sizes are equal by what is known."""
+        return same(left, right) or (
+            not (sizes.is_int(left) and sizes.is_int(right)) and self.builder.equal(left, right)
+        )
+
     def require(self, left, sign: str, right) -> None:
         """A relation of sizes that the op needs, and that torch checks when it runs: a fact of the signature."""
-        if sign == "==" and same(left, right):
+        if sign == "==" and self.equal(left, right):
             return
         if sizes.is_int(left) and sizes.is_int(right):
             raise ShapeError(f"sizes {left} and {right} do not fit: expected {left} {sign} {right}")

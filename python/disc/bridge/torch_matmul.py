@@ -160,6 +160,7 @@ def _repeat_heads(b, query, x):
     if same(heads, own):
         return x
     lead, times = x.shape[:-3], heads // own
+    b.require(times * own, "==", heads)
     wide = b.broadcast(
         x, [*lead, own, times, *x.shape[-2:]], [*range(len(lead) + 1), len(lead) + 2, len(lead) + 3]
     )

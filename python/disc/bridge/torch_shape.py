@@ -44,8 +44,10 @@ def slice_(b, x, dim=0, start=None, end=None, step=1):
     low, high = bounds(size, start, end)
     if not _ordered(low, high, start, end, size):
         high = greatest(low, high)
+    if step == 1 and b.equal(high - low, b.shape[axis]):
+        high = low + b.shape[axis]
     result = b.slice(x, axis, low, high, step)
-    # torch simplifies the length as if no size were 0.
+    # Where this cannot be proved, torch has simplified the length as if no size were 0.
     b.expressions.equate(b.out.shape[axis], result.shape[axis])
     return result
 
