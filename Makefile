@@ -66,6 +66,7 @@ checks:
 
 test-rust:
 	@$(STEP) run "tests without LLVM" cargo test $(call PACKAGES,$(WITHOUT_LLVM))
+	@$(STEP) run "fuzz, 20 s" cargo xtask fuzz --seconds 20
 	@$(STEP) run "tests with LLVM" cargo test $(call PACKAGES,$(WITH_LLVM))
 
 develop: setup

@@ -1,9 +1,10 @@
-//! Developer commands: `cargo xtask tidy | codegen | bless | licenses`.
+//! Developer commands: `cargo xtask tidy | codegen | bless | fuzz | licenses`.
 //!
 //! Not part of the product: nothing depends on this crate, and it links no LLVM, so that it builds in seconds.
 
 mod bless;
 mod codegen;
+mod fuzz;
 mod layers;
 mod licenses;
 mod sources;
@@ -35,6 +36,14 @@ enum Command {
         /// Only the filetests whose name contains this.
         filter: Option<String>,
     },
+    /// Try changed filetests on the compiler; prints the input that fails.
+    Fuzz {
+        /// For how long.
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Collect the licence texts of everything that the wheel contains.
     Licenses {
         #[arg(long, default_value = "licenses/generated")]
@@ -52,6 +61,7 @@ fn main() -> Result<ExitCode> {
             true
         }
         Command::Bless { filter } => bless::run(&root, filter.as_deref())?,
+        Command::Fuzz { seconds, seed } => fuzz::run(&root, seconds, seed)?,
         Command::Licenses { out } => {
             licenses::write(&root, &root.join(out))?;
             true

@@ -6,6 +6,7 @@
 //! Not here: generated code. What runs it comes in through [`Hooks`], so that this crate builds without LLVM.
 mod annotations;
 mod file;
+pub mod fuzz;
 mod kinds;
 mod outputs;
 mod trial;

@@ -14,8 +14,8 @@ use disc_ir::{
     verify::{stage_of, verify},
 };
 use disc_passes::{
-    pass::{Options, PassManager},
-    registry,
+    pass::{Options, PassDef, PassManager},
+    pipeline, registry,
 };
 use std::{
     ffi::OsString,
@@ -96,9 +96,8 @@ fn transform(arguments: &Arguments, text: &str) -> Result<String, Vec<Diagnostic
     let from = arguments.from.unwrap_or_else(|| stage_of(&module));
     verify(&module, from)?;
     let stage = run_passes(arguments, &mut module, from)?;
-    if let Some(to) = arguments.to.filter(|to| *to != stage) {
-        let message = format!("no pipeline leads from the stage {} to the stage {}", stage.name(), to.name());
-        return Err(vec![Diagnostic::new(Code::E0208, message)]);
+    if let Some(to) = arguments.to {
+        lower(arguments, &mut module, stage, to)?;
     }
     if arguments.run {
         return execute(arguments, &module).map_err(|error| vec![error]);
@@ -106,14 +105,42 @@ fn transform(arguments: &Arguments, text: &str) -> Result<String, Vec<Diagnostic
     Ok(print(&module, PrintOptions { locs: arguments.locs }))
 }
 
+/// Runs the steps of the pipeline between two stages.
+fn lower(arguments: &Arguments, module: &mut Module, from: Stage, to: Stage) -> Result<(), Vec<Diagnostic>> {
+    let steps = pipeline::STEPS.iter().filter(|step| step.stages.0 >= from && step.stages.1 <= to);
+    let reached = run_steps(arguments, module, from, steps.copied())?;
+    if reached == to {
+        return Ok(());
+    }
+    let message =
+        format!("the pipeline leads from the stage {} to the stage {}, not to {}", from.name(), reached.name(), to.name());
+    Err(vec![Diagnostic::new(Code::E0208, message)])
+}
+
 /// Runs the passes that were named, and gives the stage after them.
 fn run_passes(arguments: &Arguments, module: &mut Module, from: Stage) -> Result<Stage, Vec<Diagnostic>> {
+    let find = |name: &String| registry::find(name).ok_or_else(|| vec![unknown_pass(name)]);
+    let passes = arguments.pass.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    run_steps(arguments, module, from, passes.into_iter())
+}
+
+fn run_steps(
+    arguments: &Arguments,
+    module: &mut Module,
+    from: Stage,
+    steps: impl Iterator<Item = &'static PassDef>,
+) -> Result<Stage, Vec<Diagnostic>> {
     let mut manager = PassManager::new(Options::default());
-    // The errors of a wrong module are better than the first of them.
+    // All errors of a wrong module are better than the first of them.
     manager.verify = None;
     let mut stage = from;
-    for name in &arguments.pass {
-        let pass = registry::find(name).ok_or_else(|| vec![unknown_pass(name)])?;
+    for pass in steps {
+        let name = pass.name;
+        if pass.stages.0 != stage {
+            let message =
+                format!("pass `{name}` starts at the stage {}, the module is at {}", pass.stages.0.name(), stage.name());
+            return Err(vec![Diagnostic::new(Code::E0208, message)]);
+        }
         manager.run(module, pass).map_err(|error| vec![error.note(format!("in pass `{name}`"))])?;
         stage = pass.stages.1;
         verify(module, stage)

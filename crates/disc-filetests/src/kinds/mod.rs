@@ -3,7 +3,7 @@ mod pass;
 mod random;
 mod roundtrip;
 mod run;
-mod values;
+pub(crate) mod values;
 mod verify;
 
 use crate::file::{Command, TestFile};

@@ -8,7 +8,6 @@ use crate::file::{Command, TestFile};
 use disc_ir::{
     Diagnostic, FunctionKind, Module,
     interp::{self, Tensor, sample::Random},
-    types::DType,
     verify::{stage_of, verify},
 };
 
@@ -37,7 +36,7 @@ fn one_line(module: &Module, text: &str, hooks: Hooks) -> Result<String, String>
     let (call, expected) = text.split_once(") == ").or_else(|| text.split_once(") fails ")).ok_or(FORM)?;
     let (name, arguments) = call.strip_prefix('@').and_then(|call| call.split_once('(')).ok_or(FORM)?;
     let function = module.function(name).ok_or_else(|| format!("there is no function @{name}"))?;
-    let dtypes = function.parameters().iter().map(|&p| function.ty(p).dtype()).chain(std::iter::repeat(DType::F32));
+    let dtypes = function.parameters().iter().map(|&p| function.ty(p).dtype()).chain(std::iter::repeat(disc_ir::DType::F32));
     let inputs = values::split(arguments).into_iter().zip(dtypes).map(|(text, dtype)| values::read(text, dtype));
     let inputs = inputs.collect::<Result<Vec<Tensor>, String>>()?;
     let result = interp::run(module, name, &inputs);
@@ -74,7 +73,8 @@ fn agree(
     let found = compiled.run(module, name, inputs);
     let agrees = match (&found, expected) {
         (Ok(found), Ok(expected)) => {
-            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| values::close(a, b, tolerance(b.dtype())))
+            found.len() == expected.len()
+                && found.iter().zip(expected).all(|(a, b)| values::close(a, b, values::tolerance(b.dtype())))
         }
         (Err(found), Err(expected)) => found.code == expected.code,
         _ => false,
@@ -89,16 +89,6 @@ fn agree(
     let inputs: Vec<String> = inputs.iter().map(values::write).collect();
     let call = format!("@{name}({})", inputs.join(", "));
     Err(format!("{call}\n{}: {}\ninterpreter: {}", compiled.name(), text(&found), text(expected)))
-}
-
-/// How far results may be from the interpreter's, which accumulates in f64.
-fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 2e-3,
-        DType::BF16 => 1.6e-2,
-        DType::F32 => 2e-5,
-        _ => 1e-12,
-    }
 }
 
 fn run_random(file: &TestFile, module: &Module, seed: u64, hooks: Hooks) -> Result<(), String> {

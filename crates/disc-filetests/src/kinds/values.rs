@@ -88,6 +88,16 @@ pub(crate) fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> bool {
     within(a, b, tolerance)
 }
 
+/// How far results may be from the interpreter's, which accumulates in f64.
+pub(crate) fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2e-3,
+        DType::BF16 => 1.6e-2,
+        DType::F32 => 2e-5,
+        _ => 1e-12,
+    }
+}
+
 fn within(a: &Tensor, b: &Tensor, tolerance: f64) -> bool {
     a.to_f64s().into_iter().zip(b.to_f64s()).all(|(x, y)| {
         let equal = x == y && (tolerance > 0.0 || x.is_sign_negative() == y.is_sign_negative());

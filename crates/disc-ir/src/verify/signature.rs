@@ -2,12 +2,15 @@
 //!
 //! Invariants:
 //! - A kernel takes buffers and scalars, last the `i64` bounds of its work units, and returns nothing.
-//! - A host program takes buffers and scalars; its results are the tensors that it gives through `alloc_output`, and it returns nothing.
+//! - A host program takes buffers and scalars. Its results are tensors: the outputs, which `alloc_output` makes, by their index; the body
+//!   returns nothing.
 //! - `scratch` is in the body of a kernel, not in a region.
 use super::{Check, stage::describe};
 use crate::{
+    attr::Attr,
     diag::Code,
-    graph::FunctionKind,
+    graph::{FunctionKind, Inst},
+    infer::same_by_facts,
     ops::OpKind,
     types::{DType, Type},
 };
@@ -22,7 +25,7 @@ pub(super) fn check(cx: &mut Check<'_>) {
         }
         FunctionKind::Host => {
             check_parameters(cx);
-            check_host(cx);
+            check_outputs(cx);
         }
     }
     check_scratch(cx);
@@ -43,10 +46,36 @@ fn check_parameters(cx: &mut Check<'_>) {
     }
 }
 
-/// The results of a host program say what `alloc_output` makes; the program itself returns nothing.
-fn check_host(cx: &mut Check<'_>) {
-    if let Some((i, ty)) = cx.function.results.iter().enumerate().find(|(_, ty)| !matches!(ty, Type::Tensor(_))) {
-        cx.error(Code::E0214, None, format!("result {i} of a host program is a tensor, found {ty}"));
+/// What a host program says about its outputs.
+fn check_outputs(cx: &mut Check<'_>) {
+    let function = cx.function;
+    if let Some((i, ty)) = function.results.iter().enumerate().find(|(_, ty)| !matches!(ty, Type::Tensor(_))) {
+        cx.error(Code::E0214, None, format!("result {i} of a host program is a tensor, the output of this index, found {ty}"));
+    }
+    if let Some(end) = function.terminator(function.body).filter(|&end| !function.operands(end).is_empty()) {
+        cx.op_error(Code::E0214, end, "a host program returns nothing: its outputs are what `alloc_output` makes");
+    }
+    // A program that states no results says nothing about its outputs.
+    for inst in function.walk(function.body).into_iter().filter(|_| !function.results.is_empty()) {
+        if function.kind_of(inst) == OpKind::AllocOutput {
+            check_output(cx, inst);
+        }
+    }
+}
+
+fn check_output(cx: &mut Check<'_>, inst: Inst) {
+    let function = cx.function;
+    let data = function.inst(inst);
+    let (Some(Some(Attr::Int(index))), Some(&result)) = (data.attrs.first(), data.results.first()) else { return };
+    let stated = usize::try_from(*index).ok().and_then(|index| function.results.get(index));
+    let Some(stated) = stated else {
+        let message = format!("output {index} of a program that has {}", function.results.len());
+        return cx.op_error(Code::E0214, inst, message);
+    };
+    let ty = function.ty(result);
+    let made = ty.shaped().cloned().map(Type::Tensor);
+    if !made.is_some_and(|made| same_by_facts(&cx.solver, &made, stated)) {
+        cx.op_error(Code::E0205, inst, format!("output {index} is made as {ty}, the program states {stated}"));
     }
 }
 

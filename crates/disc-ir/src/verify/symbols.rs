@@ -2,8 +2,7 @@
 //!
 //! Invariants:
 //! - A symbol that a type, an attribute or a fact mentions is bound by the parameters: one of their sizes determines it, alone (`[B]`) or with
-//!   others that are bound (`[2*B + S]`), or an equality does (`where N == 2*B`). A size that is more than a symbol, and every fact, is also a
-//!   check at the entry of a call.
+//!   others that are bound (`[2*B + S]`). A size that is more than a symbol, and every fact, is also a check at the entry of a call.
 //! - A dim of a type is representable; its constant sizes multiply to less than 2^62 bytes.
 use super::{
     Check,
@@ -12,7 +11,7 @@ use super::{
 use crate::{
     attr::Attr,
     diag::{Code, Span},
-    dim::{Dim, Fact, Symbol},
+    dim::{Dim, Symbol},
     graph::Function,
     text::limits::{MAX_RANK, fits},
     types::{TensorType, Type},
@@ -51,11 +50,7 @@ pub(super) fn check(cx: &mut Check<'_>) {
 fn bound(function: &Function) -> BTreeSet<Symbol> {
     let mut bound: BTreeSet<Symbol> = function.bound_symbols().into_iter().collect();
     let sizes = function.parameters().iter().filter_map(|&p| function.ty(p).shaped()).flat_map(|t| &t.dims);
-    let mut open: Vec<Dim> = sizes.filter(|dim| dim.as_const().is_none() && dim.as_symbol().is_none()).cloned().collect();
-    open.extend(function.facts.iter().filter_map(|fact| match fact {
-        Fact::Equal(a, b) => Some(a - b),
-        Fact::Range(..) | Fact::Divisible(..) | Fact::Likely(..) => None,
-    }));
+    let mut open: Vec<&Dim> = sizes.filter(|dim| dim.as_const().is_none() && dim.as_symbol().is_none()).collect();
     for _ in 0..MOST_ROUNDS {
         let before = bound.len();
         open.retain(|dim| match solvable(dim, &bound) {

@@ -2,7 +2,7 @@
 use super::{
     super::suggest::closest,
     Parser,
-    cursor::{Cursor, Parsed, error, span},
+    cursor::{Cursor, Parsed, error, shorten, span},
     dims, literal, types,
 };
 use crate::{
@@ -77,7 +77,8 @@ impl Attrs {
     }
 
     fn unknown(&self, name: &str, place: Span) -> crate::Diagnostic {
-        let found = error(Code::E0102, place, format!("there is no attribute `{name}`")).in_op(self.def.name);
+        let message = format!("there is no attribute `{}`", shorten(name));
+        let found = error(Code::E0102, place, message).in_op(self.def.name);
         match closest(name, self.def.attrs.iter().map(|attr| attr.name)) {
             Some(near) => found.help(format!("did you mean `{near}`?")),
             None if self.def.attrs.is_empty() => found.note("the op has no attributes"),
@@ -176,7 +177,7 @@ impl Parser<'_> {
 
     fn float(&mut self) -> Parsed<f64> {
         let word = self.cursor.number()?;
-        word.text.parse().map_err(|_| error(Code::E0101, word.span, format!("`{}` is no number", word.text)))
+        word.text.parse().map_err(|_| error(Code::E0101, word.span, format!("`{}` is no number", shorten(word.text))))
     }
 
     fn truth(&mut self) -> Parsed<bool> {
@@ -200,7 +201,7 @@ impl Parser<'_> {
             self.cursor.expect(">", "at the end of the word")?;
         }
         words.iter().copied().find(|known| *known == word.text).ok_or_else(|| {
-            let found = error(Code::E0102, word.span, format!("expected {wanted}, found `{}`", word.text));
+            let found = error(Code::E0102, word.span, format!("expected {wanted}, found `{}`", shorten(word.text)));
             match closest(word.text, words.iter().copied()) {
                 Some(near) => found.help(format!("did you mean `{near}`?")),
                 None => found,

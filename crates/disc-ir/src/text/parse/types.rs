@@ -4,7 +4,7 @@ use super::{
         limits::{MAX_LANES, MAX_RANK, fits},
         suggest::closest,
     },
-    cursor::{Cursor, Parsed, Word, error, span},
+    cursor::{Cursor, Parsed, Word, error, shorten, span},
     dims,
 };
 use crate::{
@@ -92,7 +92,7 @@ pub(super) fn tensor(cursor: &mut Cursor<'_>, fresh: &mut Fresh<'_>) -> Parsed<T
 
 fn unknown(word: Word<'_>, what: &str) -> crate::Diagnostic {
     let known = DType::ALL.into_iter().map(DType::name).chain(if what == "type" { FORMS } else { &[] }.iter().copied());
-    let found = error(Code::E0102, word.span, format!("there is no {what} `{}`", word.text));
+    let found = error(Code::E0102, word.span, format!("there is no {what} `{}`", shorten(word.text)));
     match closest(word.text, known) {
         Some(near) => found.help(format!("did you mean `{near}`?")),
         None => found,
@@ -109,7 +109,10 @@ fn space(cursor: &mut Cursor<'_>) -> Parsed<Space> {
     let word = cursor.expect_word("`task`")?;
     match word.text {
         "task" => Ok(Space::Task),
-        other => Err(error(Code::E0102, word.span, format!("there is no space `{other}`; the one that is named is `task`"))),
+        other => {
+            let message = format!("there is no space `{}`; the one that is named is `task`", shorten(other));
+            Err(error(Code::E0102, word.span, message))
+        }
     }
 }
 
