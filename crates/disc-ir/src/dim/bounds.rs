@@ -6,21 +6,23 @@
 
 use super::arith::Sum;
 use super::interval::{End, Interval};
-use super::node::{Dim, Kind, Repr, Term};
+use super::node::{Dim, Factors, Kind, Repr, Term};
 use super::remainder::split_remainders;
 
 /// What is known about parts of expressions.
 pub(super) trait KnownBounds {
     /// The interval of a part: a symbol, or an expression without constant term and common factor.
     fn of(&self, part: &Dim) -> Interval;
-    /// The parts with several terms that have bounds.
-    fn sums(&self) -> &[(Dim, Interval)];
+    /// The parts with several terms that have bounds, and whose first term has these factors.
+    fn sums_led_by(&self, lead: &Factors) -> &[Dim];
 }
 
 /// How many eliminations may follow each other.
 const EFFORT: u32 = 3;
 /// More operands of a min or max, or more known sums, are not tried one by one.
 const MAX_CASES: usize = 8;
+/// Larger sums are bounded term by term only.
+const MAX_TERMS: usize = 64;
 
 /// An interval that holds every value of `dim`.
 pub(super) fn interval(dim: &Dim, known: &dyn KnownBounds) -> Interval {
@@ -101,7 +103,7 @@ impl Dim {
 
 fn refine(dim: &Dim, terms: &[Term], direct: Interval, known: &dyn KnownBounds, effort: u32) -> Interval {
     let mut interval = direct;
-    if terms.len() > 1 && direct.lo != direct.hi {
+    if (2..=MAX_TERMS).contains(&terms.len()) && direct.lo != direct.hi {
         if let Some(factored) = bound_factored(dim, known, effort) {
             interval = interval.intersect(factored);
         }
@@ -111,8 +113,9 @@ fn refine(dim: &Dim, terms: &[Term], direct: Interval, known: &dyn KnownBounds, 
         if let Some(cases) = terms.iter().find_map(|term| bound_by_cases(dim, term, known, effort)) {
             interval = interval.intersect(cases);
         }
-        for (sum, bounds) in known.sums().iter().take(MAX_CASES) {
-            if let Some(using) = bound_using(dim, terms, sum, *bounds, known, effort) {
+        let related = terms.iter().flat_map(|term| known.sums_led_by(&term.factors));
+        for sum in related.take(MAX_CASES) {
+            if let Some(using) = bound_using(dim, terms, sum, known, effort) {
                 interval = interval.intersect(using);
             }
         }
@@ -170,7 +173,7 @@ fn bound_by_cases(dim: &Dim, term: &Term, known: &dyn KnownBounds, effort: u32) 
 }
 
 /// `dim` is `k*sum + rest` for a sum with known bounds.
-fn bound_using(dim: &Dim, terms: &[Term], sum: &Dim, bounds: Interval, known: &dyn KnownBounds, effort: u32) -> Option<Interval> {
+fn bound_using(dim: &Dim, terms: &[Term], sum: &Dim, known: &dyn KnownBounds, effort: u32) -> Option<Interval> {
     let first = sum.sum_terms()?.first()?;
     let here = terms.iter().find(|term| term.factors == first.factors)?;
     let scale = here.coefficient.checked_div(first.coefficient).filter(|scale| *scale != 0)?;
@@ -178,7 +181,7 @@ fn bound_using(dim: &Dim, terms: &[Term], sum: &Dim, bounds: Interval, known: &d
     if rest.defect().is_some() || rest.to_terms().len() >= terms.len() {
         return None;
     }
-    Some(bounds.scaled(scale).plus(bound(&rest, known, effort)))
+    Some(known.of(sum).scaled(scale).plus(bound(&rest, known, effort)))
 }
 
 /// The part of `interval` for `part`, where `scale * part + constant` lies in `interval`.

@@ -13,7 +13,7 @@ use std::fmt;
 use super::bounds::{KnownBounds, interval, solve_affine};
 use super::fact::{Fact, divisibility};
 use super::interval::{Interval, Range};
-use super::node::{Dim, Repr};
+use super::node::{Dim, Factors, Repr};
 use super::parse::{DimParseError, Parser};
 use super::{Defect, Symbol};
 
@@ -296,7 +296,7 @@ impl KnownBounds for Facts {
         NoFacts.of(part).intersect(known).intersect(number)
     }
 
-    fn sums(&self) -> &[(Dim, Interval)] {
+    fn sums_led_by(&self, _: &Factors) -> &[Dim] {
         &[]
     }
 }
@@ -309,7 +309,7 @@ impl KnownBounds for NoFacts {
         if matches!(part.0, Repr::Symbol(_)) { Interval::NOT_NEGATIVE } else { Interval::ALL }
     }
 
-    fn sums(&self) -> &[(Dim, Interval)] {
+    fn sums_led_by(&self, _: &Factors) -> &[Dim] {
         &[]
     }
 }

@@ -14,8 +14,10 @@
 //! - Answers do not depend on the order of the questions.
 
 mod build;
+mod narrow;
 mod normal;
 mod question;
+mod rules;
 mod system;
 
 use std::collections::HashMap;

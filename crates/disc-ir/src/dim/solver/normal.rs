@@ -59,8 +59,12 @@ impl System {
 
     /// `dim` with the rules applied until none applies.
     pub(super) fn rewrite(&self, mut dim: Dim) -> Dim {
+        if self.rules.is_empty() {
+            return dim;
+        }
         for _ in 0..MAX_REWRITES {
-            match self.rules.iter().find_map(|rule| rule.apply(&dim)) {
+            let terms = dim.to_terms();
+            match self.rules.iter().find_map(|rule| rule.apply(&dim, &terms)) {
                 Some(rewritten) => dim = rewritten,
                 None => break,
             }

@@ -20,14 +20,7 @@ impl Solver {
         if matches!(dim.view(), crate::dim::DimView::Const(_) | crate::dim::DimView::Invalid(_)) {
             return dim.clone();
         }
-        self.ask(|system, memo| {
-            if let Some(known) = memo.canonical.get(dim) {
-                return known.clone();
-            }
-            let canonical = system.canonical(dim, memo);
-            memo.canonical.insert(dim.clone(), canonical.clone());
-            canonical
-        })
+        self.ask(|system, memo| system.canonical(dim, memo))
     }
 
     /// Whether both are proved to have the same value.
@@ -148,21 +141,31 @@ impl Solver {
 impl System {
     /// The normal form without hidden symbols. Where rewriting does not come to rest, the dim itself: so it is idempotent.
     fn canonical(&self, dim: &Dim, memo: &mut Memo) -> Dim {
-        let mut revealed = |dim: &Dim| self.reveal(&self.normal(dim, memo));
-        let mut canonical = revealed(dim);
-        for _ in 0..MAX_CANONICAL_ROUNDS {
-            let again = revealed(&canonical);
-            if again == canonical {
-                return if canonical.defect().is_some() { dim.clone() } else { canonical };
-            }
-            canonical = again;
+        if let Some(known) = memo.canonical.get(dim) {
+            return known.clone();
         }
-        dim.clone()
+        let canonical = self.settled(dim, memo).unwrap_or_else(|| dim.clone());
+        memo.canonical.insert(dim.clone(), canonical.clone());
+        canonical
+    }
+
+    fn settled(&self, dim: &Dim, memo: &mut Memo) -> Option<Dim> {
+        let mut revealed = |dim: &Dim| self.reveal(&self.normal(dim, memo));
+        let mut current = revealed(dim);
+        for _ in 0..MAX_CANONICAL_ROUNDS {
+            let next = revealed(&current);
+            if next == current {
+                return current.defect().is_none().then_some(current);
+            }
+            current = next;
+        }
+        None
     }
 
     fn equal(&self, a: &Dim, b: &Dim, memo: &mut Memo) -> bool {
-        let (a, b) = (self.normal(a, memo), self.normal(b, memo));
-        a == b || self.normal(&(&a - &b), memo).is_const(0)
+        let (x, y) = (self.normal(a, memo), self.normal(b, memo));
+        // With the hidden symbols put back, some quotients and remainders simplify that do not with them.
+        x == y || self.normal(&(&x - &y), memo).is_const(0) || self.canonical(&(a - b), memo).is_const(0)
     }
 
     fn likely_values(&self, dim: &Dim, memo: &mut Memo) -> Vec<i64> {

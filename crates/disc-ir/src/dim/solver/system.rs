@@ -55,9 +55,13 @@ impl Rule {
         (!lead.factors.is_empty() && rest.defect().is_none()).then(|| Rule { coefficient, factors: lead.factors.clone(), rest })
     }
 
-    /// `dim` with one term rewritten; `None` where the rule does not apply.
-    pub(super) fn apply(&self, dim: &Dim) -> Option<Dim> {
-        let terms = dim.to_terms();
+    /// The left side.
+    pub(super) fn lead(&self) -> Dim {
+        Dim::from_terms(vec![Term { coefficient: self.coefficient, factors: self.factors.clone() }])
+    }
+
+    /// `dim`, which has these terms, with one of them rewritten; `None` where the rule does not apply.
+    pub(super) fn apply(&self, dim: &Dim, terms: &[Term]) -> Option<Dim> {
         let (term, times) = terms.iter().find_map(|term| {
             let times = term.coefficient.div_euclid(self.coefficient);
             (times != 0 && contains(&term.factors, &self.factors)).then_some((term, times))
@@ -65,8 +69,7 @@ impl Rule {
         let mut others = term.factors.clone();
         remove_factors(&mut others, &self.factors);
         let others = Dim::from_terms(vec![Term { coefficient: 1, factors: others }]);
-        let old = Dim::from_terms(vec![Term { coefficient: self.coefficient, factors: self.factors.clone() }]);
-        let change = others.times(&self.rest.minus(&old));
+        let change = others.times(&self.rest.minus(&self.lead()));
         let rewritten = dim.plus_scaled(times, &change);
         (rewritten.defect().is_none()).then_some(rewritten)
     }
@@ -91,7 +94,8 @@ pub(super) fn contains(factors: &[(Dim, u32)], part: &[(Dim, u32)]) -> bool {
 #[derive(Default, Debug)]
 pub(super) struct BoundTable {
     parts: HashMap<Dim, Interval>,
-    sums: Vec<(Dim, Interval)>,
+    /// Those with several terms, by the factors of the first one.
+    sums: HashMap<Factors, Vec<Dim>>,
 }
 
 impl BoundTable {
@@ -105,10 +109,10 @@ impl BoundTable {
         let narrowed = known.intersect(solve_affine(interval, scale, constant));
         let news = narrowed != *known;
         *known = narrowed;
-        if news && part.sum_terms().is_some_and(|terms| terms.len() > 1) {
-            match self.sums.iter_mut().find(|(sum, _)| *sum == part) {
-                Some((_, old)) => *old = narrowed,
-                None => self.sums.push((part, narrowed)),
+        if news && let Some([first, _, ..]) = part.sum_terms() {
+            let same_lead = self.sums.entry(first.factors.clone()).or_default();
+            if !same_lead.contains(&part) {
+                same_lead.push(part);
             }
         }
         news
@@ -136,8 +140,8 @@ impl KnownBounds for BoundTable {
         }
     }
 
-    fn sums(&self) -> &[(Dim, Interval)] {
-        &self.sums
+    fn sums_led_by(&self, lead: &Factors) -> &[Dim] {
+        self.sums.get(lead).map_or(&[], Vec::as_slice)
     }
 }
 

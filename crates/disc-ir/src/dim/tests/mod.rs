@@ -2,6 +2,7 @@
 
 mod facts;
 mod forms;
+mod page;
 mod proofs;
 mod random;
 mod solver;

@@ -87,7 +87,7 @@ fn check_binary(solver: &Solver, facts: &Facts, [a, b]: [&Tree; 2], models: &[[i
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: ProptestConfig::default().cases / 2, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_proved_holds(

@@ -76,6 +76,7 @@ fn products() {
     assert!(!proved("B S", "N 11"));
     assert!(!proved("B", "N"));
     assert!(proved("0 B", "0 S"));
+    equal("C == A*A, C % 2 == 0", "C%A", "0");
     equal("B*S == 12*N, N*T == U*V", "B*S*T", "12*U*V");
     equal("X*Y == A*B, Y*Z == C*D", "A*B*Z", "C*D*X");
 }
