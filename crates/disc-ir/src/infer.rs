@@ -143,9 +143,10 @@ impl<'a> InferCx<'a> {
             return Ok(());
         }
         let error = self.error(Code::E0203, number, format!("{}: [{a}] and [{b}]", what()));
-        Err(match (a.as_const(), b.as_const()) {
-            (Some(_), Some(_)) => error,
-            _ => error.note("no fact relates them").help(format!("add `where {}`", self.solver.explain_unequal(a, b))),
+        Err(match (a.as_const(), b.as_const(), self.solver.missing_fact(a, b)) {
+            (Some(_), Some(_), _) => error,
+            (_, _, Some(fact)) => error.note("no fact relates them").help(format!("add `where {fact}`")),
+            _ => error.note("they are never equal"),
         })
     }
 
