@@ -52,6 +52,7 @@ fn pretty_forms_are_kept() {
     keeps("", "  %i = iota dim = 0 : tensor<[N]xi64>");
     keeps("%a: tensor<4xf32>", "  %r = call @\"odd name\"(%a) : tensor<4xf32>");
     keeps("", "  call @f() : () -> ()");
+    keeps("%x: tensor<4xf32>", "  negate %x : (tensor<4xf32>) -> ()");
     keeps(
         "%b: buffer<[B]xf32>, %i: i64, %m: vector<8xi1>",
         "  %v = load %b[%i], %m : (buffer<[B]xf32>, i64, vector<8xi1>) -> vector<8xf32>",

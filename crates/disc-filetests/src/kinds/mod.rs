@@ -36,6 +36,7 @@ pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
         "roundtrip" => roundtrip::run(file),
         "verify" => verify::run(file, command),
         "pass" => pass::run(file, command),
+        "pipeline" => pass::run_pipeline(file, command),
         "run" => run::run(file, command, hooks),
         other => Err(format!("there is no kind of test `{other}`")),
     }
@@ -44,8 +45,12 @@ pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
 /// The command line that shows the same.
 pub(crate) fn reproduce(file: &TestFile, command: &Command) -> String {
     let path = format!("filetests/{}", file.name);
-    let passes = command.options.get("pass").filter(|_| command.kind == "pass");
-    let options: String = passes.iter().flat_map(|names| names.split(',')).map(|name| format!(" --pass {name}")).collect();
+    let option = |name: &str| command.options.get(name).map_or("", |value| &**value);
+    let options = match &*command.kind {
+        "pass" => option("pass").split(',').map(|name| format!(" --pass {name}")).collect(),
+        "pipeline" => option("pipeline").split_once("..").map_or(String::new(), |(from, to)| format!(" --from {from} --to {to}")),
+        _ => String::new(),
+    };
     format!("disc-opt {path}{options}")
 }
 

@@ -1,5 +1,5 @@
-//! `pass=NAME[,NAME]...`: each function reads as the `// | ` lines below it say.
-use super::{Tried, parsed, rendered};
+//! `pass=NAME[,NAME]...` and `pipeline=FROM..TO`: each function reads as the `// | ` lines below it say.
+use super::{Tried, parsed, rendered, stage};
 use crate::{
     file::{Command, TestFile},
     outputs::Outputs,
@@ -10,22 +10,36 @@ use disc_ir::{
     verify::{stage_of, verify},
 };
 use disc_passes::{
-    pass::{Options, PassManager},
-    registry,
+    pass::{Options, PassDef, PassManager},
+    pipeline, registry,
 };
 use std::collections::HashMap;
 
 pub(crate) fn run(file: &TestFile, command: &Command) -> Tried {
+    let names = command.options.get("pass").ok_or("expected `pass=NAME`")?;
+    let find = |name: &str| registry::find(name).ok_or_else(|| format!("there is no pass `{name}`"));
+    transformed(file, &names.split(',').map(find).collect::<Result<Vec<_>, _>>()?)
+}
+
+pub(crate) fn run_pipeline(file: &TestFile, command: &Command) -> Tried {
+    let range = command.options.get("pipeline").and_then(|range| range.split_once(".."));
+    let (from, to) = range.ok_or("expected `pipeline=FROM..TO`")?;
+    let (from, to) = (stage(from)?, stage(to)?);
+    let steps = pipeline::STEPS.iter().copied().filter(|step| step.stages.0 >= from && step.stages.1 <= to);
+    transformed(file, &steps.collect::<Vec<_>>())
+}
+
+fn transformed(file: &TestFile, passes: &[&PassDef]) -> Tried {
     let module = parsed(file)?;
     let checked = |module: &Module, stage: Stage| verify(module, stage).map_err(|errors| rendered(&file.source, &errors));
     checked(&module, stage_of(&module))?;
     let mut result = module.clone();
     // A target with panels: the pass that makes them does nothing for others.
     let mut manager = PassManager::new(Options { panel_columns: 16, ..Options::default() });
-    for name in command.options["pass"].split(',') {
-        let pass = registry::find(name).ok_or_else(|| format!("there is no pass `{name}`"))?;
+    manager.verify = None;
+    for pass in passes {
         manager.run(&mut result, pass).map_err(|error| rendered(&file.source, &[error]))?;
-        checked(&result, pass.stages.1).map_err(|errors| format!("what `{name}` made is wrong: {errors}\n{result}"))?;
+        checked(&result, pass.stages.1).map_err(|errors| format!("what `{}` made is wrong: {errors}\n{result}", pass.name))?;
     }
     Ok(expected(file, &module, &result))
 }

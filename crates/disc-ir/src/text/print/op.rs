@@ -9,7 +9,7 @@ use crate::{
     dim::{Facts, Solver},
     graph::Inst,
     infer::{InferCx, infer_op},
-    ops::{OpDef, OpKind},
+    ops::{Arity, OpDef, OpKind},
     types::Type,
 };
 
@@ -90,10 +90,12 @@ impl Printer<'_> {
         let results: Vec<Type> = data.results.iter().map(ty).collect();
         // An op that might have results says that it has none.
         let has_none = results.is_empty() && data.kind.def().results.is_empty();
+        // One type alone stands for the results that the op must have, or that are named.
+        let is_counted = !results.is_empty() || data.kind.def().results.iter().all(|result| result.arity != Arity::One);
         let mut all = operands.iter().chain(&results);
         let text = match all.next() {
             None if has_none => return,
-            Some(first) if all.all(|ty| ty == first) => first.to_string(),
+            Some(first) if is_counted && all.all(|ty| ty == first) => first.to_string(),
             _ if has_none => list(&operands),
             _ if operands.is_empty() && !results.is_empty() => format!("-> {}", types(&results)),
             _ => format!("{} -> {}", list(&operands), types(&results)),
