@@ -1,6 +1,7 @@
 //! Accuracy and special values of the math functions, evaluated by the scalar emitters.
 
 mod convert;
+mod docs;
 mod double;
 mod reference;
 mod single;
