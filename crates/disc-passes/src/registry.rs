@@ -1,7 +1,7 @@
 //! Every pass by name, for command lines, tests and docs.
 use crate::{
-    branches, buffers, canonicalize, cse, dce, fold, fusion, inline, outline, pack, pass::PassDef, pipeline, placement, prepare,
-    rules, shapes,
+    branches, buffers, canonicalize, cse, dce, fold, fusion, inline, merge, outline, pack, pass::PassDef, pipeline, placement,
+    prepare, rules, shapes,
 };
 use std::fmt::Write;
 
@@ -14,6 +14,7 @@ pub static PASSES: &[&PassDef] = &[
     &branches::PASS,
     &fusion::PASS,
     &inline::PASS,
+    &merge::PASS,
     &outline::PASS,
     &pack::PASS,
     &placement::PASS,
