@@ -23,18 +23,15 @@ fn keeps(parameters: &str, lines: &str) {
 
 #[test]
 fn the_page_of_the_documentation_reads_back() {
-    let text = "\
-weight @bias : tensor<768xf32>
-weight @shape = dense<[1, 2]> : tensor<2xi64>
-
-func @main(%x: tensor<[B]x768xf32>, %y: tensor<[N]x768xf32>) -> tensor<[B]x768xf32> where B == N, B <= 4096 {
-  %bias = weight @bias : tensor<768xf32>
-  %bb = broadcast_in_dim %bias, dims = [1] : (tensor<768xf32>) -> tensor<[B]x768xf32>
-  %s = add %x, %bb : tensor<[B]x768xf32>
-  %m = maximum %s, %y : (tensor<[B]x768xf32>, tensor<[N]x768xf32>) -> tensor<[B]x768xf32>
-  return %m : tensor<[B]x768xf32>
+    let page = include_str!("../../../docs/ir.md");
+    let example = page.split("```\n").nth(1).expect("the page starts with an example");
+    let code: String = example.lines().filter(|line| !line.starts_with("//")).map(|line| format!("{line}\n")).collect();
+    assert_eq!(printed(example), code);
 }
-";
+
+#[test]
+fn weights_can_have_data() {
+    let text = "weight @bias : tensor<768xf32>\nweight @shape = dense<[1, 2]> : tensor<2xi64>\n";
     assert_eq!(printed(text), text);
 }
 
