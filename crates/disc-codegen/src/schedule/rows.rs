@@ -81,7 +81,17 @@ impl RowPlan {
         for reduction in plan.reductions.clone() {
             plan.need(group, group.operands(reduction.inst)[0], reduction.phase);
         }
+        let pairs = mergeable(group, solver, &plan.whole_roots(group, solver, outputs));
+        if (plan.rows..plan.domain.len().saturating_sub(1)).any(|pair| !pairs[pair]) {
+            return Err("the reduced dimensions cannot be walked as one".into());
+        }
         Ok(plan)
+    }
+
+    /// The whole values that loops compute: what is reduced, and outputs.
+    fn whole_roots(&self, group: &Function, solver: &Solver, outputs: &[Value]) -> Vec<Value> {
+        let reduced = self.reductions.iter().map(|r| group.operands(r.inst)[0]);
+        reduced.chain(outputs.iter().copied().filter(|&v| self.is_whole(group, solver, v))).collect()
     }
 
     fn check_reduction(&self, group: &Function, solver: &Solver, inst: Inst) -> Result<(), String> {
@@ -183,9 +193,7 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
 
 /// The merged row dimensions, and the columns as one.
 fn runs(group: &Group<'_>, plan: &RowPlan) -> (Vec<Merged>, Merged) {
-    let whole = |v: &Value| plan.is_whole(group.function, &group.solver, *v);
-    let mut roots: Vec<Value> = plan.reductions.iter().map(|r| group.function.operands(r.inst)[0]).collect();
-    roots.extend(group.outputs().into_iter().filter(whole));
+    let roots = plan.whole_roots(group.function, &group.solver, &group.outputs());
     let mut pairs = mergeable(group.function, &group.solver, &roots);
     if plan.rows > 0 && plan.rows < plan.domain.len() {
         pairs[plan.rows - 1] = false;

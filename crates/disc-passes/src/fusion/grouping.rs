@@ -1,6 +1,6 @@
 //! Groups in the making: which op belongs to which, and the checks that keep them free of cycles.
 use super::legality::{Role, ints, role, same_shape, shape};
-use disc_ir::{Block, Dim, Function, Inst, Solver, Value, ops::Trait};
+use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// A finished group.
@@ -153,11 +153,36 @@ impl<'f> Grouping<'f> {
         for i in 0..self.insts.len() {
             if self.roles[i] == Role::Contraction && self.group(i).insts.len() == 1 {
                 let taken = self.epilogue(i);
-                for op in taken {
+                for &op in &taken {
                     let (from, to) = (self.group_of[op], self.group_of[i]);
                     self.merge(from, to);
                 }
+                if let Some(end) = self.final_transpose(i, &taken) {
+                    let (from, to) = (self.group_of[end], self.group_of[i]);
+                    self.merge(from, to);
+                }
             }
+        }
+    }
+
+    /// The transpose that alone uses the one result of a product's group: the product can be written in that order.
+    fn final_transpose(&self, dot: usize, taken: &[usize]) -> Option<usize> {
+        let inside: BTreeSet<usize> = taken.iter().copied().chain([dot]).collect();
+        let leaves = |&&i: &&usize| {
+            self.users[i].iter().any(|u| !inside.contains(u)) || self.escapes.contains(&self.function.result(self.insts[i]))
+        };
+        let mut outputs = inside.iter().filter(leaves);
+        let (Some(&output), None) = (outputs.next(), outputs.next()) else { return None };
+        let escapes = self.escapes.contains(&self.function.result(self.insts[output]));
+        match self.users[output][..] {
+            [user]
+                if !escapes
+                    && self.function.kind_of(self.insts[user]) == OpKind::Transpose
+                    && self.group(user).insts.len() == 1 =>
+            {
+                Some(user)
+            }
+            _ => None,
         }
     }
 
