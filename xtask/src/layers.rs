@@ -30,6 +30,9 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("xtask", &["disc-ir", "disc-passes", "disc-codegen"]),
 ];
 
+/// What tests may use beyond the layers: disc-llvm's run what they compiled, from text to results.
+pub(crate) const TEST_ONLY: &[(&str, &[&str])] = &[("disc-llvm", &["disc-passes", "disc-ral"])];
+
 /// Outside crates that only these crates of ours may name.
 pub(crate) const DOORS: &[(&str, &[&str])] = &[
     ("inkwell", &["disc-llvm"]),

@@ -7,7 +7,7 @@ use cargo_metadata::DependencyKind;
 
 use super::Finding;
 use crate::{
-    layers::{self, BARE, DOORS},
+    layers::{self, BARE, DOORS, TEST_ONLY},
     sources::{self, Source},
 };
 
@@ -55,7 +55,8 @@ fn known(name: &str) -> Option<Finding> {
 
 fn direction(edge: &Edge) -> Option<Finding> {
     let layer = layers::find(&edge.from)?;
-    if !edge.inside || layer.may_depend_on.contains(&edge.to.as_str()) {
+    let in_tests = |(name, allowed): &(&str, &[&str])| edge.dev && *name == edge.from && allowed.contains(&edge.to.as_str());
+    if !edge.inside || layer.may_depend_on.contains(&edge.to.as_str()) || TEST_ONLY.iter().any(in_tests) {
         return None;
     }
     let below = if layer.may_depend_on.is_empty() { "nothing".to_owned() } else { layer.may_depend_on.join(", ") };
