@@ -109,7 +109,9 @@ impl<'s> Parser<'s> {
 
     /// `name(%a: T, ...) { ... }` of an op.
     pub(super) fn region(&mut self, body: &mut Body, name: &str) -> Parsed<Block> {
-        if !self.cursor.eat_word(name) {
+        // `reducer` is StableHLO's.
+        let is_here = self.cursor.eat_word(name) || name == "body" && self.cursor.eat_word("reducer");
+        if !is_here {
             return Err(self.cursor.unexpected(&format!("the region `{name}`")));
         }
         let arguments = if self.cursor.at("(") { self.arguments("arguments")? } else { Vec::new() };

@@ -14,6 +14,7 @@ mod function;
 mod literal;
 mod op;
 mod signature;
+mod stablehlo;
 mod types;
 
 pub(super) use applies::combines_two;

@@ -21,12 +21,12 @@ use crate::{
 use smallvec::SmallVec;
 
 /// What is written of an op before its signature.
-struct Head<'s> {
-    def: &'static OpDef,
+pub(super) struct Head<'s> {
+    pub(super) def: &'static OpDef,
     name: Word<'s>,
-    operands: Vec<(Value, Span)>,
-    attrs: Attrs,
-    regions: SmallVec<[Block; 1]>,
+    pub(super) operands: Vec<(Value, Span)>,
+    pub(super) attrs: Attrs,
+    pub(super) regions: SmallVec<[Block; 1]>,
 }
 
 /// The name of a result and its place.
@@ -125,7 +125,9 @@ impl<'s> Parser<'s> {
                 head.operands = self.list("(", ")", |parser| parser.operand(body))?;
             }
         }
-        if leading.is_none() || self.cursor.eat(",") {
+        if head.def.kind == OpKind::Reduce && self.cursor.at("(") {
+            self.stablehlo_reduce(body, head)?;
+        } else if leading.is_none() || self.cursor.eat(",") {
             self.items(body, head)?;
         }
         if self.cursor.at("{") && head.def.regions.is_empty() { self.dictionary(&mut head.attrs) } else { Ok(()) }
@@ -170,7 +172,7 @@ impl<'s> Parser<'s> {
         ["FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"].into_iter().any(|word| self.cursor.eat_word(word))
     }
 
-    fn operand(&mut self, body: &mut Body) -> Parsed<(Value, Span)> {
+    pub(super) fn operand(&mut self, body: &mut Body) -> Parsed<(Value, Span)> {
         let name = self.cursor.value_name()?;
         Ok((body.find(name)?, name.span))
     }
