@@ -9,7 +9,7 @@ pub(crate) trait Query {
     fn made_by(&self, value: Value, kind: OpKind) -> Option<Inst>;
     /// The one element of a constant whose elements are all equal.
     fn splat(&self, value: Value) -> Option<&Literal>;
-    /// A scalar of integer type whose value is a dim expression: a `dim`, or a constant.
+    /// A scalar of integer type, of 32 bits or more, whose value is a dim expression: a `dim`, or a constant.
     fn as_dim(&self, value: Value) -> Option<Dim>;
 
     fn ints(&self, inst: Inst, name: &str) -> &[i64] {
@@ -69,7 +69,8 @@ impl Query for Function {
 
     fn as_dim(&self, value: Value) -> Option<Dim> {
         let ty = self.ty(value).as_tensor()?;
-        if ty.rank() != 0 || !ty.dtype.is_integer() {
+        // A narrow integer wraps at sizes that programs have.
+        if ty.rank() != 0 || !ty.dtype.is_integer() || ty.dtype.bits() < 32 {
             return None;
         }
         if let Some(literal) = self.splat(value) {
