@@ -1,8 +1,8 @@
 """A BERT encoder, compiled once, run at many sequence lengths, checked against eager PyTorch and timed beside it.
 
 Run it with `make demo`. The model has the architecture of BERT-base and random weights; nothing is downloaded.
-The last line is for machines: compiles, lengths, the largest relative error, seconds from the call of `disc.optimize` to the first
-result, and the total time of disc over that of eager (same threads, interleaved; each length counts its median).
+The last line is for machines: compiles, lengths, the largest relative error, seconds from the call of `disc.optimize` to the
+first result, and the total time of disc over that of eager (same threads, interleaved; each length counts its median).
 """
 
 import argparse
@@ -14,10 +14,9 @@ import time
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 
+import disc
 import torch
 from transformers import BertConfig, BertModel
-
-import disc
 
 # 40 lengths between 7 and 397, no two the same and few of them round; then the extremes.
 LENGTHS = [7 + 10 * i for i in range(40)] + [1, 512]
@@ -67,7 +66,9 @@ def main() -> int:
         report = disc.report(fast).to_dict()
         stages = ", ".join(f"{name} {ms:.0f}" for name, ms in report["stages_ms"].items())
         print(f"first result after {first_result:.2f} s (ms: {stages})")
-        print(f"{report['kernels']} kernels a call, for {report['target']}, {torch.get_num_threads()} threads\n")
+        print(
+            f"{report['kernels']} kernels a call, for {report['target']}, {torch.get_num_threads()} threads\n"
+        )
 
         print("length   disc ms  eager ms   ratio")
         worst, totals = 0.0, [0.0, 0.0]

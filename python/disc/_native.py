@@ -34,18 +34,14 @@ def builder():
 
 
 def compile_function(built, weights: Sequence[tuple[str, Any]], options: Options, threads: int):
-    """Compiles what a builder holds. ``weights`` are named tensors; their memory must live as long as the result."""
-    return _extension().compile(built, list(weights), options=_as_dict(options, threads))
+    """Compiles what a builder holds.
 
-
-def _as_dict(options: Options, threads: int) -> dict[str, Any]:
-    return {
-        "target": options.target,
-        "threads": threads,
-        "specialize": options.specialize,
-        "cache": options.cache,
-        "winograd": options.winograd,
-        "weights": options.weights,
-        "pin_threads": options.pin_threads,
-        "library": options.library,
-    }
+    ``weights`` are named tensors. They are used where they lie: a change in place may be seen.
+    """
+    if options.weights != "exact":
+        raise Error(
+            f'Options.weights = "{options.weights}" is not available yet', code="E0801", help='use "exact"'
+        )
+    chosen = {"target": options.target, "threads": threads, "release_weights": options.release_weights}
+    artifact = _extension().compile(built, chosen)
+    return artifact.load(list(weights), outputs="torch")

@@ -86,6 +86,8 @@ class OptimizedModule(torch.nn.Module):
         try:
             outputs = self._executable.run(tensors)
         except Error:
+            # The native check is quick; the Python one says it in torch's words. It raises unless the inputs are right.
+            self._call.explain(tensors)
             raise
         except Exception as error:
             self._call.explain(tensors)

@@ -4,7 +4,10 @@
 //!
 //! Invariant: an op of the IR never needs a change here, everything is generic over the op table.
 mod call;
+mod cli;
+mod compile;
 mod errors;
+mod facade;
 mod ir;
 
 use pyo3::prelude::*;
@@ -22,6 +25,14 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ir::PyBuilder>()?;
     module.add_class::<ir::PyDim>()?;
     module.add_class::<ir::PyValue>()?;
+    module.add_class::<compile::PyArtifact>()?;
+    module.add_class::<call::PyExecutable>()?;
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
+    module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
+    module.add_function(wrap_pyfunction!(call::load_code, module)?)?;
+    module.add_function(wrap_pyfunction!(cli::main_disc, module)?)?;
+    module.add_function(wrap_pyfunction!(cli::main_disc_opt, module)?)?;
+    let finish = wrap_pyfunction!(compile::finish_abandoned, module)?;
+    module.py().import("atexit")?.call_method1("register", (finish,))?;
     Ok(())
 }

@@ -64,7 +64,7 @@ fn compile_inner(mut module: Module, options: &Options) -> Result<Artifact, Erro
     let panel_columns = i64::from(tile(&target, DType::F32).columns);
     let mut manager = PassManager::new(disc_passes::pass::Options { panel_columns, ..Default::default() });
     if dump.is_some() {
-        manager.dump = Some(|module| module.to_string());
+        manager.dump = Some(ToString::to_string);
     }
     pipeline::run(&mut module, Stage::Tensor, Stage::Buffer, &mut manager)?;
     report.passes_ms = manager.records.iter().map(|r| (r.name.to_owned(), r.time.as_secs_f64() * 1e3)).collect();

@@ -88,7 +88,7 @@ def div(b, x, y, rounding_mode=None):
 def trunc_divide(b, x, y):
     x, y = b.promote(x, y)
     # torch rounds the quotient of half types before it cuts.
-    return trunc(b, b.div(x, y))
+    return trunc(b, b.widened(lambda p, q: b.div(p, q), x, y))
 
 
 def floor_divide(b, x, y):

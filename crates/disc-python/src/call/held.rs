@@ -16,6 +16,11 @@ pub(crate) struct Held {
     _owner: Py<PyAny>,
 }
 
+// SAFETY: the address is of memory that is only read; the other parts may be shared.
+unsafe impl Send for Held {}
+// SAFETY: as above.
+unsafe impl Sync for Held {}
+
 impl Held {
     pub(crate) fn data(&self) -> *const u8 {
         self.tensor.data.cast()
@@ -27,6 +32,18 @@ impl Held {
 
     pub(crate) fn sizes(&self) -> &[i64] {
         self.tensor.sizes(&self.extents)
+    }
+
+    /// Whether the elements lie in row-major order without gaps.
+    pub(super) fn is_contiguous(&self) -> bool {
+        let sizes = self.sizes();
+        let mut expected = 1;
+        sizes.contains(&0)
+            || sizes.iter().zip(self.tensor.strides(&self.extents)).rev().all(|(&size, &stride)| {
+                let fits = size == 1 || stride == expected;
+                expected *= size;
+                fits
+            })
     }
 
     /// The elements in row-major order.

@@ -64,7 +64,7 @@ pub(super) fn with_kind<R>(object: &Bound<'_, PyAny>, body: impl FnOnce(&Kind) -
             break;
         }
     }
-    let kind = decide(&object.get_type())?;
+    let kind = of_type(&object.get_type())?;
     let result = body(&kind);
     remember(object.get_type(), kind);
     Ok(result)
@@ -85,7 +85,8 @@ fn remember(ty: Bound<'_, PyType>, kind: Kind) {
     }
 }
 
-fn decide(ty: &Bound<'_, PyType>) -> PyResult<Kind> {
+/// How to read objects of a type.
+pub(super) fn of_type(ty: &Bound<'_, PyType>) -> PyResult<Kind> {
     let py = ty.py();
     if ty.is_subclass_of::<PyBool>()? {
         return Ok(Kind::Bool);

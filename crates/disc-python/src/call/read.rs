@@ -10,11 +10,11 @@ use super::{
 };
 use disc_ral::{DType, bytes_of};
 use pyo3::{ffi, intern, prelude::*};
-use smallvec::SmallVec;
+use smallvec::{Array, SmallVec};
 use std::{ffi::c_void, slice};
 
 /// Sizes and strides of the tensors of a call, one after another.
-pub(super) type Extents = SmallVec<[i64; 64]>;
+pub(super) type Extents = SmallVec<[i64; 32]>;
 /// Buffers that the inputs of a call lend.
 pub(super) type Buffers = SmallVec<[Buffer; 2]>;
 
@@ -109,7 +109,9 @@ fn exchanged(object: &Bound<'_, PyAny>, api: &Exchange, is_torch: bool, extents:
     if !dlpack::is_host(view.device_type) {
         return Err(Unreadable::Is(format!("a tensor on a device of DLPack's kind {}, not in host memory", view.device_type)));
     }
-    if is_torch && is_negated(object)? {
+    // Such views come from complex tensors, so only floats are; others need not be asked.
+    let is_float = matches!(dtype, DType::F16 | DType::F32 | DType::F64);
+    if is_torch && is_float && is_negated(object)? {
         return Err(Unreadable::Is("a negated view (torch.Tensor.is_neg); `resolve_neg()` makes it a plain tensor".into()));
     }
     let (start, rank) = (extents.len(), usize::try_from(view.rank).unwrap_or(0));
@@ -172,7 +174,7 @@ fn buffered(buffer: &Buffer, extents: &mut Extents) -> Result<Tensor, Unreadable
 }
 
 /// Appends the strides of a contiguous tensor with the sizes at `start`.
-pub(super) fn push_contiguous(extents: &mut Extents, start: usize, rank: usize) {
+pub(super) fn push_contiguous<A: Array<Item = i64>>(extents: &mut SmallVec<A>, start: usize, rank: usize) {
     extents.resize(start + 2 * rank, 1);
     for axis in (start..(start + rank).saturating_sub(1)).rev() {
         extents[axis + rank] = extents[axis + rank + 1].saturating_mul(extents[axis + 1].max(1));

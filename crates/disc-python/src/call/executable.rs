@@ -1,0 +1,168 @@
+//! `Executable`: a loaded module that is called with tensors.
+use super::{
+    arguments::Arguments,
+    meta,
+    outputs::{Framework, Outputs},
+    weights,
+};
+use crate::{
+    compile::report_dict,
+    errors::{Failure, guarded},
+    facade::Runner,
+};
+use disc_ral::{EntryMeta, TensorRef};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList},
+};
+
+/// A compiled module with its weights. Any number of threads may call it at once.
+#[pyclass(name = "Executable", module = "disc._disc", frozen)]
+pub(crate) struct PyExecutable {
+    runner: Runner,
+    /// Which entry of the module a call runs.
+    entry: usize,
+    /// What outputs are where no input says so.
+    fallback: Option<Framework>,
+}
+
+#[pymethods]
+impl PyExecutable {
+    /// Runs the module on a tuple or list of torch tensors, NumPy arrays and numbers; gives the list of outputs, which are NumPy arrays
+    /// where no input is a tensor of torch. Python's lock is given up meanwhile.
+    fn __call__<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        guarded(|| self.call(py, inputs))
+    }
+
+    /// The same as a call; as a method it costs less.
+    fn run<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        guarded(|| self.call(py, inputs))
+    }
+
+    /// Replaces the weights: a dict of tensors by name, or pairs. Calls that are running keep the old ones.
+    fn set_weights(&self, py: Python<'_>, weights: &Bound<'_, PyAny>) -> PyResult<()> {
+        guarded(|| {
+            let weights = weights::read(weights)?;
+            py.detach(|| self.runner.refresh(weights)).map_err(|error| Failure::from(error).into())
+        })
+    }
+
+    /// How many calls were made.
+    #[getter]
+    fn calls(&self) -> u64 {
+        self.runner.calls()
+    }
+
+    /// Most bytes of temporary memory that one call had in use at once.
+    #[getter]
+    fn peak_arena_bytes(&self) -> usize {
+        self.runner.peak_arena_bytes()
+    }
+
+    /// Bytes of plain weights that are kept alive, and of those in a prepared form.
+    #[getter]
+    fn weight_bytes(&self) -> (usize, usize) {
+        self.runner.weight_bytes()
+    }
+
+    /// The signature of the entry: a dict with name, inputs, outputs and constraints.
+    #[getter]
+    fn entry<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        meta::entry_dict(py, self.meta())
+    }
+
+    /// What the compilation did, and what the calls so far needed: a dict.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = match self.runner.report() {
+            Some(report) => report_dict(py, report)?,
+            None => PyDict::new(py),
+        };
+        dict.set_item("calls", self.calls())?;
+        dict.set_item("peak_arena_bytes", self.peak_arena_bytes())?;
+        dict.set_item("weight_bytes", self.weight_bytes().0)?;
+        dict.set_item("prepared_weight_bytes", self.weight_bytes().1)?;
+        Ok(dict)
+    }
+
+    fn __repr__(&self) -> String {
+        let entry = self.meta();
+        let inputs: Vec<String> =
+            entry.inputs.iter().map(|input| format!("{}: {} [{}]", input.name, input.dtype, input.dims.join(", "))).collect();
+        format!("<disc executable {}({})>", entry.name, inputs.join(", "))
+    }
+}
+
+impl PyExecutable {
+    /// `outputs`: what they are where no input says so ("torch" or "numpy").
+    pub(crate) fn new(py: Python<'_>, runner: Runner, entry: Option<&str>, outputs: Option<&str>) -> PyResult<Self> {
+        let meta = runner.meta();
+        let entry = match entry {
+            None => 0,
+            Some(name) => meta.entry(name).ok_or_else(|| Failure::argument(format!("there is no entry `{name}`")))?,
+        };
+        if entry >= meta.entries.len() {
+            return Err(Failure::argument("the module has no entry").into());
+        }
+        let fallback = match outputs {
+            None => None,
+            Some("numpy") => Some(Framework::Numpy),
+            Some("torch") => Some(Framework::torch(py)?),
+            Some(other) => return Err(Failure::argument(format!("outputs = {other:?}: expected \"torch\" or \"numpy\"")).into()),
+        };
+        Ok(Self { runner, entry, fallback })
+    }
+
+    fn meta(&self) -> &EntryMeta {
+        &self.runner.meta().entries[self.entry]
+    }
+
+    fn call<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let entry = self.meta();
+        let mut arguments = Arguments::new();
+        arguments.read(inputs, entry)?;
+        let framework = arguments.framework().or(self.fallback).unwrap_or(Framework::Numpy);
+        let mut outputs = Outputs::new(framework, entry.outputs.len());
+        let tensors = arguments.tensors(entry);
+        let lent = Detached(&tensors[..]);
+        let result = py.detach(|| {
+            let inputs = lent.get();
+            self.runner.with_session(|session| self.runner.run(self.entry, session, inputs, &mut outputs))
+        });
+        result.map_err(Failure::from)?;
+        outputs.into_python(py, entry, arguments.objects())
+    }
+}
+
+/// Descriptors that are used on this thread while it does not hold Python's lock.
+struct Detached<'t>(&'t [TensorRef<'t>]);
+
+impl<'t> Detached<'t> {
+    fn get(&self) -> &'t [TensorRef<'t>] {
+        self.0
+    }
+}
+
+// SAFETY: `Python::detach` asks for `Send` to keep objects of Python out; it runs on the same thread, and these are addresses.
+unsafe impl Send for Detached<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Detached<'_> {}
+
+/// Loads machine code that keeps the runtime's contract, with its metadata as a dict and weights by name. Wrong metadata is undefined
+/// behaviour: for tests of the runtime, and for code that disc itself wrote.
+#[pyfunction]
+#[pyo3(signature = (code, metadata, weights = None, *, entry = None, outputs = None))]
+pub(crate) fn load_code(
+    py: Python<'_>,
+    code: &[u8],
+    metadata: &Bound<'_, PyDict>,
+    weights: Option<&Bound<'_, PyAny>>,
+    entry: Option<&str>,
+    outputs: Option<&str>,
+) -> PyResult<PyExecutable> {
+    guarded(|| {
+        let weights = weights.map_or_else(|| Ok(Vec::new()), weights::read)?;
+        // SAFETY: the caller's promise, see above.
+        let runner = unsafe { Runner::load(code, meta::read(metadata)?, weights) }.map_err(Failure::from)?;
+        PyExecutable::new(py, runner, entry, outputs)
+    })
+}

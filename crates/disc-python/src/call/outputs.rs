@@ -1,0 +1,184 @@
+//! Where the outputs of a call come from: tensors of the framework that the inputs came from.
+//!
+//! Memory is allocated while the call runs, without Python's lock; the objects of Python are made after it.
+use super::{
+    buffer::Buffer,
+    dlpack::Exchange,
+    kind::{Kind, loaded_torch, of_type},
+    owned::Owned,
+};
+use crate::errors::Failure;
+use disc_ral::{DType, EntryMeta, OutputAllocator, OutputError, TensorRef, code};
+use pyo3::{
+    intern,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyList, PyTuple},
+};
+use smallvec::SmallVec;
+use std::ffi::c_void;
+
+/// What outputs are.
+#[derive(Clone, Copy)]
+pub(super) enum Framework {
+    /// Tensors of the type that this interface belongs to.
+    Exchange(&'static Exchange),
+    /// torch tensors, by capsules of DLPack.
+    Torch,
+    Numpy,
+}
+
+impl Framework {
+    /// That of a tensor of this kind.
+    pub(super) fn of(kind: &Kind) -> Option<Self> {
+        match kind {
+            Kind::Exchange { api, .. } => Some(Framework::Exchange(api)),
+            Kind::Attributes => Some(Framework::Torch),
+            _ => None,
+        }
+    }
+
+    /// torch tensors, made in the fastest way that this version of torch has.
+    pub(super) fn torch(py: Python<'_>) -> PyResult<Self> {
+        let Some(torch) = loaded_torch(py)? else {
+            return Err(Failure::argument("outputs = \"torch\", and torch is not imported").into());
+        };
+        let tensor = torch.getattr("Tensor")?;
+        let kind = of_type(tensor.cast()?)?;
+        Ok(Framework::of(&kind).unwrap_or(Framework::Torch))
+    }
+}
+
+/// An output.
+enum Output {
+    Missing,
+    Owned(Box<Owned>),
+    Array(Py<PyAny>),
+    Alias(Box<Alias>),
+}
+
+/// An output in the memory of an input.
+struct Alias {
+    input: usize,
+    data: usize,
+    dtype: DType,
+    sizes: Vec<i64>,
+    strides: Option<Vec<i64>>,
+}
+
+/// The outputs of one call.
+pub(super) struct Outputs {
+    framework: Framework,
+    made: SmallVec<[Output; 4]>,
+}
+
+impl Outputs {
+    pub(super) fn new(framework: Framework, count: usize) -> Self {
+        let mut made = SmallVec::new();
+        made.resize_with(count, || Output::Missing);
+        Self { framework, made }
+    }
+
+    /// The objects, in the order of the entry; `inputs` are those of the call, with the addresses of their data.
+    pub(super) fn into_python<'py>(
+        self,
+        py: Python<'py>,
+        entry: &EntryMeta,
+        inputs: &[(Bound<'py, PyAny>, *mut c_void)],
+    ) -> PyResult<Bound<'py, PyList>> {
+        let framework = self.framework;
+        let make = |(index, output): (usize, Output)| match output {
+            Output::Owned(owned) => match framework {
+                Framework::Exchange(api) => owned.exchange(py, api),
+                Framework::Torch | Framework::Numpy => from_capsule(owned, py),
+            },
+            Output::Array(array) => Ok(array.into_bound(py)),
+            Output::Alias(alias) => {
+                let (object, start) = &inputs[alias.input];
+                aliased(object, start.addr(), &alias)
+            }
+            Output::Missing => {
+                let name = entry.outputs.get(index).map_or("", |output| &output.name);
+                Err(Failure::new(code::INTERNAL, format!("output {index} (`{name}`) was not made")).into())
+            }
+        };
+        let objects: SmallVec<[Bound<'py, PyAny>; 4]> = self.made.into_iter().enumerate().map(make).collect::<PyResult<_>>()?;
+        PyList::new(py, objects)
+    }
+
+    fn slot(&mut self, index: usize) -> Result<&mut Output, OutputError> {
+        self.made.get_mut(index).ok_or_else(|| OutputError(format!("there is no output {index}")))
+    }
+}
+
+impl OutputAllocator for Outputs {
+    fn alloc(&mut self, index: usize, dtype: DType, sizes: &[i64]) -> Result<*mut u8, OutputError> {
+        if matches!(self.framework, Framework::Numpy) {
+            let (array, data) = Python::attach(|py| numpy_array(py, dtype, sizes).map_err(|e| OutputError(e.to_string())))?;
+            *self.slot(index)? = Output::Array(array);
+            return Ok(data);
+        }
+        let owned =
+            Owned::new(dtype, sizes).map_err(|cause| OutputError(format!("memory for sizes {sizes:?} of {dtype}: {cause}")))?;
+        let data = owned.data();
+        *self.slot(index)? = Output::Owned(owned);
+        Ok(data)
+    }
+
+    fn alias(&mut self, index: usize, input: usize, view: TensorRef<'_>) -> Result<(), OutputError> {
+        let strides = view.given_strides().map(<[i64]>::to_vec);
+        let (data, dtype, sizes) = (view.data().addr(), view.dtype(), view.sizes().to_vec());
+        *self.slot(index)? = Output::Alias(Box::new(Alias { input, data, dtype, sizes, strides }));
+        Ok(())
+    }
+}
+
+/// A view of an input; the input itself where it is the same tensor.
+fn aliased<'py>(input: &Bound<'py, PyAny>, start: usize, alias: &Alias) -> PyResult<Bound<'py, PyAny>> {
+    let py = input.py();
+    let sizes = &alias.sizes;
+    let same_shape = input.getattr(intern!(py, "shape"))?.extract::<Vec<i64>>()? == *sizes;
+    if alias.data == start && same_shape {
+        return Ok(input.clone());
+    }
+    let contiguous = || (1..=sizes.len()).map(|i| sizes[i..].iter().product()).collect();
+    let strides: Vec<i64> = alias.strides.clone().unwrap_or_else(contiguous);
+    let moved = (alias.data as i64 - start as i64) / alias.dtype.size() as i64;
+    let offset = input.call_method0(intern!(py, "storage_offset"))?.extract::<i64>()? + moved;
+    input.call_method1(intern!(py, "as_strided"), (PyTuple::new(py, sizes)?, PyTuple::new(py, strides)?, offset))
+}
+
+fn from_capsule<'py>(owned: Box<Owned>, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    static FROM_DLPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let from_dlpack = FROM_DLPACK.get_or_try_init(py, || {
+        let Some(torch) = loaded_torch(py)? else {
+            return Err(Failure::new(code::OUTPUT, "the outputs are torch tensors, and torch is not imported").into());
+        };
+        torch.getattr("utils")?.getattr("dlpack")?.getattr("from_dlpack").map(Bound::unbind)
+    })?;
+    from_dlpack.bind(py).call1((owned.capsule(py)?,))
+}
+
+/// A new array and the address of its elements.
+fn numpy_array(py: Python<'_>, dtype: DType, sizes: &[i64]) -> PyResult<(Py<PyAny>, *mut u8)> {
+    static EMPTY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let empty = EMPTY.import(py, "numpy", "empty")?;
+    let name = match dtype {
+        DType::I1 => intern!(py, "bool"),
+        DType::I8 => intern!(py, "int8"),
+        DType::U8 => intern!(py, "uint8"),
+        DType::I16 => intern!(py, "int16"),
+        DType::U16 => intern!(py, "uint16"),
+        DType::I32 => intern!(py, "int32"),
+        DType::U32 => intern!(py, "uint32"),
+        DType::I64 => intern!(py, "int64"),
+        DType::U64 => intern!(py, "uint64"),
+        DType::F16 => intern!(py, "float16"),
+        DType::F32 => intern!(py, "float32"),
+        DType::F64 => intern!(py, "float64"),
+        DType::BF16 => return Err(Failure::new(code::OUTPUT, "NumPy has no element type bf16").into()),
+    };
+    let array = empty.call1((PyTuple::new(py, sizes)?, name))?;
+    let data = Buffer::of(&array)?.data();
+    Ok((array.unbind(), data.cast()))
+}

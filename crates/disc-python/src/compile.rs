@@ -1,0 +1,167 @@
+//! `compile` and `Artifact`: from a builder or IR text to something that can be loaded.
+//!
+//! The compiler runs on a thread of its own, so that Ctrl-C is noticed while it works. A compilation that was given up runs on to its end,
+//! which the process awaits before it exits: LLVM must not be torn down under it.
+use crate::{
+    call::{PyExecutable, read_weights},
+    errors::{Failure, guarded},
+    facade::{self, Artifact, Options, Report, Runner},
+    ir::PyBuilder,
+};
+use disc_ir::text::closest;
+use pyo3::{
+    prelude::*,
+    types::{PyBytes, PyDict, PyString},
+};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// How long an interrupt may go unnoticed.
+const POLL: Duration = Duration::from_millis(50);
+/// Deep enough for the recursion of LLVM's passes.
+const STACK: usize = 64 << 20;
+
+static ABANDONED: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+
+/// A compiled module without weights.
+#[pyclass(name = "Artifact", module = "disc._disc", frozen)]
+pub(crate) struct PyArtifact {
+    artifact: Artifact,
+    options: Options,
+}
+
+/// Compiles what a builder holds, or a module as IR text. Options: `target`, `threads`, `release_weights`, `dump`.
+#[pyfunction]
+#[pyo3(signature = (source, options = None))]
+pub(crate) fn compile(py: Python<'_>, source: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyArtifact> {
+    guarded(|| {
+        let options = options.map_or_else(|| Ok(Options::default()), read_options)?;
+        let artifact = if let Ok(builder) = source.cast::<PyBuilder>() {
+            let (module, options) = (builder.get().finished()?, options.clone());
+            apart(py, move || facade::compile(module, &options))?
+        } else if let Ok(text) = source.extract::<String>() {
+            let options = options.clone();
+            apart(py, move || facade::parse(&text).and_then(|module| facade::compile(module, &options)))?
+        } else {
+            let came = crate::describe(source);
+            return Err(Failure::argument(format!("the module is {came}, expected a Builder or IR text")).into());
+        };
+        Ok(PyArtifact { artifact, options })
+    })
+}
+
+#[pymethods]
+impl PyArtifact {
+    /// Loads the code with the model's weights, a dict of tensors by name (or pairs). `outputs` is what outputs are where no input says so:
+    /// "torch" or "numpy".
+    #[pyo3(signature = (weights = None, *, entry = None, outputs = None))]
+    fn load(
+        &self,
+        py: Python<'_>,
+        weights: Option<&Bound<'_, PyAny>>,
+        entry: Option<&str>,
+        outputs: Option<&str>,
+    ) -> PyResult<PyExecutable> {
+        guarded(|| {
+            let weights = weights.map_or_else(|| Ok(Vec::new()), read_weights)?;
+            let loaded = py.detach(|| self.artifact.load(weights, &self.options)).map_err(Failure::from)?;
+            PyExecutable::new(py, Runner::Compiled(Box::new(loaded)), entry, outputs)
+        })
+    }
+
+    /// The machine code, a shared object.
+    #[getter]
+    fn code<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.artifact.code)
+    }
+
+    /// What the compilation did: a dict.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        report_dict(py, &self.artifact.report)
+    }
+}
+
+/// Times, kernels and target of a compilation. The inferred signature is `signature`.
+pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
+    let stages = PyDict::new(py);
+    for (name, ms) in &report.stages_ms {
+        stages.set_item(name, ms)?;
+    }
+    let dict = PyDict::new(py);
+    dict.set_item("stages_ms", stages)?;
+    dict.set_item("passes_ms", &report.passes_ms)?;
+    dict.set_item("kernels", report.kernels)?;
+    dict.set_item("kernels_by_kind", report.kernels_by_kind.clone())?;
+    dict.set_item("versions", report.versions)?;
+    dict.set_item("target", &report.target)?;
+    dict.set_item("signature", &report.dims)?;
+    dict.set_item("notes", &report.notes)?;
+    dict.set_item("code_bytes", report.code_bytes)?;
+    Ok(dict)
+}
+
+fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
+    const NAMES: [&str; 4] = ["target", "threads", "release_weights", "dump"];
+    let mut options = Options::default();
+    for (name, value) in given {
+        let name = name.cast::<PyString>()?.to_cow()?.into_owned();
+        if !NAMES.contains(&&*name) {
+            let failure = Failure::argument(format!("there is no option `{name}`"));
+            return Err(failure.help(format!("is `{}` meant?", closest(&name, NAMES).unwrap_or("target"))).into());
+        }
+        if value.is_none() {
+            continue;
+        }
+        let wrong = |_: PyErr| Failure::argument(format!("the option `{name}` cannot be {value}"));
+        match &*name {
+            "target" => options.target = Some(value.extract().map_err(wrong)?),
+            "threads" => options.threads = Some(value.extract().map_err(wrong)?),
+            "release_weights" => options.release_weights = value.extract().map_err(wrong)?,
+            _ => options.dump = Some(value.extract::<PathBuf>().map_err(wrong)?),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs the compiler on another thread and waits for it; an exception of a signal handler ends the wait.
+fn apart<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> Result<T, facade::Error> + Send + 'static) -> PyResult<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    // A receiver alone may not be lent to code that runs without Python's lock.
+    let receiver = Mutex::new(receiver);
+    let run = move || {
+        // Nobody waits for a compilation that was given up.
+        let _ = sender.send(work());
+    };
+    let spawned = thread::Builder::new().name("disc-compile".into()).stack_size(STACK).spawn(run);
+    let thread = spawned.map_err(|error| Failure::new("E0605", format!("no thread for the compiler: {error}")))?;
+    loop {
+        let received = py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(POLL));
+        match received {
+            Ok(result) => return result.map_err(|error| Failure::from(error).into()),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(Failure::new(disc_ir::Code::E0211, "the compiler ended without a result").into());
+            }
+        }
+        if let Err(interrupt) = py.check_signals() {
+            ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            return Err(interrupt);
+        }
+    }
+}
+
+/// Awaits compilations that were given up; registered to run when the process exits.
+#[pyfunction]
+pub(crate) fn finish_abandoned(py: Python<'_>) {
+    let threads = std::mem::take(&mut *ABANDONED.lock().unwrap_or_else(PoisonError::into_inner));
+    py.detach(|| {
+        for thread in threads {
+            // It has reported its panic itself.
+            let _ = thread.join();
+        }
+    });
+}
