@@ -154,8 +154,8 @@ fn row_blocks(
         }
         Right::InPlace => kb.add(right, column),
     };
-    // Lines of the next panel to fetch in each step of four: all of them, spread over the row blocks.
-    let lines = kb.int(i64::from(plan.tile.columns) * plan.compute.size() as i64 * 4 / 64);
+    // Lines of the next panel to fetch in each round: all of them, spread over the row blocks.
+    let lines = kb.int(i64::from(plan.tile.columns) * plan.compute.size() as i64 * micro::ROUND / 64);
     let spread = kb.add(lines, blocks);
     let spread = kb.sub(spread, one);
     let fetches = if plan.right == Right::Prepacked { kb.div(spread, blocks) } else { zero };

@@ -6,8 +6,9 @@ use super::{
 use crate::{build::KernelBuilder, element::Site, index::Index, schedule::Group};
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorType, Type, Value};
 
-/// Steps of the summed dimension that are unrolled.
-const UNROLL: i64 = 4;
+/// Steps of the summed dimension between two rounds of prefetches. The steps of a round are a loop of their own and not unrolled: LLVM would
+/// gather the loads of several steps and spill the sums.
+pub(super) const ROUND: i64 = 8;
 /// Elements of four bytes in a cache line.
 const LINE: i64 = 16;
 
@@ -101,26 +102,20 @@ fn accumulate(
     }
     // Packed panels are padded: only memory that is read in place needs masks.
     let in_place = plan.right == Right::InPlace;
-    // Step `i` of an unrolled round that starts at `k`: positions are those of the round plus constants, which addressing modes absorb.
-    let step = |kb: &mut KernelBuilder, k: Value, i: i64, sums: &[Value]| -> Vec<Value> {
-        let i = kb.int(i);
-        let round = kb.mul(k, b_step);
-        let round = kb.add(round, parameters.right);
-        let offset = kb.mul(i, b_step);
+    let step = |kb: &mut KernelBuilder, k: Value, sums: &[Value]| -> Vec<Value> {
+        let from = kb.mul(k, b_step);
+        let from = kb.add(from, parameters.right);
         let mut panel = Vec::with_capacity(masks.len());
         for (v, &mask) in masks.iter().enumerate() {
             let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
-            let shift = kb.add(offset, shift);
-            let here = kb.add(round, shift);
+            let here = kb.add(from, shift);
             let loaded = kb.load(b, here, plan.tile.lanes, mask.filter(|_| in_place));
             panel.push(kb.convert(loaded, plan.compute));
         }
         let along = kb.mul(k, a_step);
-        let offset = kb.mul(i, a_step);
         let mut next = Vec::with_capacity(sums.len());
         for (row, &start) in starts.iter().enumerate() {
-            let round = kb.add(start, along);
-            let here = kb.add(round, offset);
+            let here = kb.add(start, along);
             let element = kb.load(a, here, 1, None);
             let element = kb.convert(element, plan.compute);
             let element = kb.widen(element, plan.tile.lanes);
@@ -133,28 +128,25 @@ fn accumulate(
     let zero = kb.zero(plan.compute, plan.tile.lanes);
     let sums = vec![zero; rows as usize * masks.len()];
     let (start, size) = (kb.int(0), kb.dim(&plan.k.size));
-    let (unroll, one) = (kb.int(UNROLL), kb.int(1));
-    let whole = kb.div(size, unroll);
-    let whole = kb.mul(whole, unroll);
-    let sums = kb.for_([start, whole, unroll], &sums, |kb, k, carried| {
+    let (round, one) = (kb.int(ROUND), kb.int(1));
+    if plan.right != Right::Prepacked {
+        return kb.for_([start, size, one], &sums, |kb, k, carried| step(kb, k, carried));
+    }
+    let whole = kb.div(size, round);
+    let whole = kb.mul(whole, round);
+    let sums = kb.for_([start, whole, round], &sums, |kb, k, carried| {
         prefetch(kb, plan, parameters, b, k);
-        let mut sums = carried.to_vec();
-        for i in 0..UNROLL {
-            sums = step(kb, k, i, &sums);
-        }
-        sums
+        let end = kb.add(k, round);
+        kb.for_([k, end, one], carried, |kb, k, carried| step(kb, k, carried))
     });
-    kb.for_([whole, size, one], &sums, |kb, k, carried| step(kb, k, 0, carried))
+    kb.for_([whole, size, one], &sums, |kb, k, carried| step(kb, k, carried))
 }
 
-/// Fetches this block's share of the next panel: `fetches` lines per unrolled step, the share of block `b` after those of the blocks before.
+/// Fetches this block's share of the next panel: `fetches` lines per round, the share of block `b` after those of the blocks before.
 fn prefetch(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Parameters, b: Value, k: Value) {
-    if plan.right != Right::Prepacked {
-        return;
-    }
     let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
     let next = kb.add(parameters.right, size);
-    let per_step = kb.int(LINE / UNROLL);
+    let per_step = kb.int(LINE / ROUND);
     let share = kb.dim(&plan.k.size);
     let before = kb.mul(parameters.block, share);
     let done = kb.add(before, k);
