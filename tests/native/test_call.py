@@ -145,6 +145,8 @@ def fake() -> torch.Tensor:
 BAD = {
     "requires a gradient": lambda: torch.ones(2, 2, requires_grad=True),
     "negated view": lambda: torch.ones(2, 2, dtype=torch.complex64).conj().imag,
+    "is_neg": lambda: torch.ones(1, dtype=torch.complex64).conj().imag.view(1, 1),
+    "resolve_neg": lambda: torch.tensor(1j).conj().imag.expand(1, 1),
     "complex": lambda: torch.ones(2, 2, dtype=torch.complex64),
     "FakeTensor": fake,
     "meta": lambda: torch.ones(2, 2, device="meta"),

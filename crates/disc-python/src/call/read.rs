@@ -109,11 +109,6 @@ fn exchanged(object: &Bound<'_, PyAny>, api: &Exchange, is_torch: bool, extents:
     if !dlpack::is_host(view.device_type) {
         return Err(Unreadable::Is(format!("a tensor on a device of DLPack's kind {}, not in host memory", view.device_type)));
     }
-    // Such views come from complex tensors, so only floats are; others need not be asked.
-    let is_float = matches!(dtype, DType::F16 | DType::F32 | DType::F64);
-    if is_torch && is_float && is_negated(object)? {
-        return Err(Unreadable::Is("a negated view (torch.Tensor.is_neg); `resolve_neg()` makes it a plain tensor".into()));
-    }
     let (start, rank) = (extents.len(), usize::try_from(view.rank).unwrap_or(0));
     if rank > 0 {
         // SAFETY: DLPack's contract: arrays of `rank` values, valid until the object changes.
@@ -125,13 +120,28 @@ fn exchanged(object: &Bound<'_, PyAny>, api: &Exchange, is_torch: bool, extents:
             unsafe { extents.extend_from_slice(slice::from_raw_parts(view.strides, rank)) };
         }
     }
+    if is_torch && may_be_negated(&extents[start..], rank) && is_negated(object)? {
+        return Err(Unreadable::Is("a negated view (torch.Tensor.is_neg); `resolve_neg()` makes it a plain tensor".into()));
+    }
     let data = view.data.wrapping_byte_add(view.byte_offset as usize);
     let tensor = Tensor { data, dtype, rank, start, is_read_only: false };
     has_memory(&tensor, extents)?;
     Ok(tensor)
 }
 
-/// A view such as `x.conj().imag` has its sign in a flag that DLPack does not carry.
+/// A view such as `x.conj().imag` has its sign in a flag that DLPack does not carry, and asking for it costs as much as reading a tensor. It
+/// is half of a complex tensor, so its elements are apart: a dense tensor of several elements has the flag only if `as_strided` made it.
+fn may_be_negated(extents: &[i64], rank: usize) -> bool {
+    let (sizes, strides) = extents.split_at(rank);
+    let mut expected = 1;
+    let is_dense = sizes.iter().zip(strides).rev().all(|(&size, &stride)| {
+        let fits = stride == expected;
+        expected = size.wrapping_mul(expected);
+        fits
+    });
+    !is_dense || expected == 1
+}
+
 fn is_negated(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     let name = intern!(py, "is_neg");
@@ -184,6 +194,15 @@ pub(super) fn push_contiguous<A: Array<Item = i64>>(extents: &mut SmallVec<A>, s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dense_tensors_of_several_elements_are_not_negated() {
+        assert!(!may_be_negated(&[2, 3, 3, 1], 2));
+        assert!(!may_be_negated(&[0, 3, 3, 1], 2));
+        for extents in [&[][..], &[1, 1], &[1, 2], &[3, 2], &[2, 1, 2, 1], &[2, 3, 1, 2], &[2, 3, 0, 1]] {
+            assert!(may_be_negated(extents, extents.len() / 2), "{extents:?}");
+        }
+    }
 
     #[test]
     fn contiguous_strides_are_products_of_the_sizes_after() {
