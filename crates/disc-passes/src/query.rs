@@ -1,5 +1,5 @@
 //! Questions that rules and passes ask about ops and values.
-use disc_ir::{Attr, Dim, Function, Inst, Literal, OpKind, Value};
+use disc_ir::{Attr, DType, Dim, Function, Inst, Literal, OpKind, Value};
 
 /// Short answers from a function; an absent attribute is an empty list.
 pub(crate) trait Query {
@@ -9,7 +9,7 @@ pub(crate) trait Query {
     fn made_by(&self, value: Value, kind: OpKind) -> Option<Inst>;
     /// The one element of a constant whose elements are all equal.
     fn splat(&self, value: Value) -> Option<&Literal>;
-    /// A scalar of integer type, of 32 bits or more, whose value is a dim expression: a `dim`, or a constant.
+    /// A scalar `i32` or `i64` whose value is a dim expression: a `dim`, or a constant.
     fn as_dim(&self, value: Value) -> Option<Dim>;
 
     fn ints(&self, inst: Inst, name: &str) -> &[i64] {
@@ -69,8 +69,8 @@ impl Query for Function {
 
     fn as_dim(&self, value: Value) -> Option<Dim> {
         let ty = self.ty(value).as_tensor()?;
-        // A narrow integer wraps at sizes that programs have.
-        if ty.rank() != 0 || !ty.dtype.is_integer() || ty.dtype.bits() < 32 {
+        // A narrow integer wraps at sizes that programs have, and an unsigned one below 0.
+        if ty.rank() != 0 || !matches!(ty.dtype, DType::I32 | DType::I64) {
             return None;
         }
         if let Some(literal) = self.splat(value) {

@@ -87,7 +87,7 @@ fn watch(corpus: &Corpus, budget: Budget) -> ExitCode {
             ExitCode::FAILURE
         }
         Err(e) => {
-            eprintln!("the child cannot be started: {e}");
+            eprintln!("the child did not do its work: {e}");
             ExitCode::from(2)
         }
     }

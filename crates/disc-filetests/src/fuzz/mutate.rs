@@ -141,8 +141,8 @@ fn change(text: &str, corpus: &Corpus, random: &mut Random) -> String {
         0..=2 => change_dtype(text, random),
         3..=6 => change_dim(text, random),
         7..=9 => change_op(text, random),
-        10 => change_number(text, random),
-        11 | 12 => replace_everywhere(text, random),
+        10 | 11 => change_number(text, random),
+        12 => replace_everywhere(text, random),
         13 | 14 => change_token(text, random),
         15 => change_line(text, random),
         16 | 17 => take_line(text, corpus, random),
@@ -196,7 +196,25 @@ fn change_number(text: &str, random: &mut Random) -> String {
     let mut all = tokens(text);
     let places: Vec<usize> = (0..all.len()).filter(|&i| all[i].bytes().all(|b| b.is_ascii_digit())).collect();
     if let Some(&at) = places.get(below(random, places.len())) {
-        all[at] = pick(random, &["0", "1", "2", "3", "4", "8", "-1", "255", "100000", "9223372036854775807"]).unwrap_or("0");
+        all[at] = pick(
+            random,
+            &[
+                "0",
+                "1",
+                "2",
+                "3",
+                "4",
+                "8",
+                "-1",
+                "255",
+                "100000",
+                "2147483647",
+                "4611686018427387904",
+                "9223372036854775807",
+                "-9223372036854775808",
+            ],
+        )
+        .unwrap_or("0");
     }
     all.concat()
 }

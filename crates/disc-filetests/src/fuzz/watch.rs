@@ -4,7 +4,7 @@ use super::{Corpus, failure};
 use std::{
     fs::{self, File},
     io::Write,
-    os::unix::fs::FileExt,
+    os::unix::{fs::FileExt, process::ExitStatusExt},
     panic,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
@@ -98,7 +98,7 @@ fn try_inputs(corpus: &Corpus, budget: Budget, progress: &File) -> ExitCode {
 /// The parent: runs this program again with `arguments`, as a child that calls [`work`].
 ///
 /// # Errors
-/// Where the child cannot be started.
+/// Where the child cannot be started, or is killed by somebody else.
 pub fn watch(budget: Budget, arguments: impl Fn(&Path) -> Vec<String>) -> std::io::Result<Report> {
     let progress: PathBuf = std::env::temp_dir().join(format!("disc-fuzz-{}", std::process::id()));
     File::create(&progress)?.write_all(&budget.first.to_le_bytes())?;
@@ -117,6 +117,8 @@ fn wait(mut child: Child, progress: &Path, budget: Budget) -> std::io::Result<Re
             return Ok(match status.code() {
                 Some(0) => Report::Clean(at()? - budget.first),
                 Some(_) => Report::Failed(at()?, String::from_utf8_lossy(&output.stdout).into_owned()),
+                // Its own limits end a process otherwise.
+                None if status.signal() == Some(9) => return Err(std::io::Error::other("it was killed from outside")),
                 None => Report::Failed(at()?, format!("the process died ({status}): a stack overflow, or too much memory")),
             });
         }

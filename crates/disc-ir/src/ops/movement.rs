@@ -261,7 +261,7 @@ fn pad(cx: &InferCx<'_>) -> Inferred {
     cx.equal_types(2, ("padding_value", cx.ty(1)), ("a scalar of the operand's element type", &scalar))?;
     let mut dims = Vec::with_capacity(rank);
     for i in 0..rank {
-        let spread = dilated(cx.solver, &operand.dims[i], 1 + interior.get(i).copied().unwrap_or(0));
+        let spread = dilated(cx.solver, &operand.dims[i], interior.get(i).copied().unwrap_or(0).saturating_add(1));
         let size = spread + &low[i] + &high[i];
         if cx.solver.less_equal(&size, &Dim::constant(-1)) {
             return Err(cx.error(Code::E0209, 3, format!("dimension {i} of the result has size [{size}]")));
