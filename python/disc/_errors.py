@@ -1,19 +1,10 @@
 """The exceptions of disc. Each carries a code; every failure that a user can cause is one of these classes.
 
-It is not a place for messages: those are written where the failure is found.
+It is not a place for messages: those are written where the failure is found. What each code means is in docs/errors.md; the table of
+codes is that of the compiler core, and the codes that only the Python package raises are in it too.
 """
 
 from __future__ import annotations
-
-#: code -> what it means, for the codes that only the Python side raises; the others are those of the compiler core.
-CODES = {
-    "E0404": "the module could not be captured",
-    "E0405": "the model changes one of its inputs or weights",
-    "E0610": "a call asks for gradients",
-    "E0700": "an argument of a disc function is not acceptable",
-    "E0801": "not available in this version",
-    "E0802": "the compiled extension is missing or failed",
-}
 
 
 class Error(RuntimeError):

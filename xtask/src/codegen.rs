@@ -39,6 +39,7 @@ impl Generated {
 fn generated(root: &Path) -> Result<Vec<Generated>> {
     Ok(vec![
         Generated { path: "ARCHITECTURE.md", section: Some("crates"), text: crate_map(root)? },
+        file("docs/errors.md", disc_ir::diag::docs()),
         file("docs/ops.md", disc_ir::ops::docs()),
         file("docs/passes.md", disc_passes::docs()),
     ])

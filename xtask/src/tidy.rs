@@ -4,6 +4,7 @@
 //! list; the one escape is the comment `// tidy: allow(function-length): REASON` above a function that must be long.
 
 mod code;
+mod codes;
 mod dependencies;
 mod files;
 mod places;
@@ -63,6 +64,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
             findings.extend(code::check(source));
         }
     }
+    findings.extend(codes::check(&sources));
     findings.extend(dependencies::check(root, &sources)?);
     for name in codegen::stale(root)? {
         findings.push(Finding::error("generated", &name, 0, "stale: run `cargo xtask codegen`"));

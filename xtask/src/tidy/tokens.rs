@@ -27,6 +27,8 @@ pub(super) enum Kind {
     Unsafe,
     /// `name!`
     Macro(String),
+    /// An error code: the name `E0123`, or the literal `"E0123"`.
+    Code(String),
 }
 
 pub(super) fn sites(text: &str) -> Result<Vec<Site>, LexError> {
@@ -58,14 +60,27 @@ fn walk(tokens: &[TokenTree], inherited: bool, sites: &mut Vec<Site>) {
                     sites.push(Site { kind, line: line_of(token), in_test: whole || item });
                 }
             }
+            TokenTree::Literal(literal) => {
+                if let Some(code) =
+                    literal.to_string().strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|c| is_code(c))
+                {
+                    sites.push(Site { kind: Kind::Code(code.to_owned()), line: line_of(token), in_test: whole || item });
+                }
+            }
             _ => {}
         }
     }
 }
 
+/// Whether `text` looks like an error code: `E` and four digits.
+pub(super) fn is_code(text: &str) -> bool {
+    text.len() == 5 && text.starts_with('E') && text[1..].bytes().all(|byte| byte.is_ascii_digit())
+}
+
 fn kind_of(ident: &str, line: usize, before: Option<&TokenTree>, rest: &[TokenTree]) -> Option<Kind> {
     match ident {
         "fn" => function(line, rest),
+        code if is_code(code) => Some(Kind::Code(code.to_owned())),
         "unwrap" if before.is_some_and(|t| is_punct(t, '.') || is_punct(t, ':')) => Some(Kind::Unwrap),
         "unsafe" => {
             let next = rest.first()?;
@@ -154,6 +169,12 @@ mod tests {
     #[test]
     fn comments_and_strings_are_not_code() {
         assert!(kinds("/// x.unwrap()\n// todo!()\nconst S: &str = \"dbg!(1)\";").is_empty());
+    }
+
+    #[test]
+    fn codes_are_names_or_whole_literals() {
+        let found = kinds("/// E0101\nfn f() { g(Code::E0203, \"E0601\", \"see E0602\") }");
+        assert_eq!(found.iter().filter(|(kind, _)| kind.starts_with("Code")).count(), 2, "{found:?}");
     }
 
     #[test]

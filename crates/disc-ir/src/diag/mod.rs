@@ -5,7 +5,7 @@
 //! Invariant: a message is lower case, names the op and the dims it is about, and says what was expected and what came.
 mod codes;
 
-pub use codes::{CODES, Code, CodeDoc};
+pub use codes::{Code, CodeDoc, CodeFamily, FAMILIES, docs};
 
 use std::fmt;
 
