@@ -1,4 +1,5 @@
 //! The kinds of tests. Each says how the file should read, given what it does.
+mod explain;
 mod pass;
 mod random;
 mod roundtrip;
@@ -33,6 +34,7 @@ pub struct Hooks {
 
 pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
     match &*command.kind {
+        "explain" => explain::run(file),
         "roundtrip" => roundtrip::run(file),
         "verify" => verify::run(file, command),
         "pass" => pass::run(file, command),
@@ -51,7 +53,10 @@ pub(crate) fn reproduce(file: &TestFile, command: &Command) -> String {
         "pipeline" => option("pipeline").split_once("..").map_or(String::new(), |(from, to)| format!(" --from {from} --to {to}")),
         _ => String::new(),
     };
-    format!("disc-opt {path}{options}")
+    match &*command.kind {
+        "explain" => format!("disc explain {path}"),
+        _ => format!("disc-opt {path}{options}"),
+    }
 }
 
 /// The module of a file that must parse.

@@ -10,8 +10,11 @@
 //! Invariants: the decision asks types and facts, never sizes; the groups form no cycle; every op is in exactly one group, except copies of
 //! free ones.
 mod emit;
+mod explain;
 mod grouping;
 mod legality;
+
+pub use explain::{Edge, Plan, PlannedGroup, Reason, explain};
 
 use crate::pass::{PassCx, PassDef};
 use disc_ir::{Block, Diagnostic, Function, FunctionKind, Module, OpKind, Solver, ops::Stage};

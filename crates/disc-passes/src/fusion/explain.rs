@@ -1,0 +1,256 @@
+//! The fusion plan for people and tools: the groups, and for each value that goes from one group to another through memory, why.
+//!
+//! It reads a module at the fused stage and decides nothing. Reasons are found from types and facts: the first thing that keeps the two
+//! groups from being one.
+use super::legality::{Role, role, shape};
+use disc_ir::{Attr, Block, Dim, Function, Inst, Module, OpKind, Solver, Value, dim::Fact};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
+
+/// What fusion made of one function.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub function: Arc<str>,
+    /// In the order in which they run.
+    pub groups: Vec<PlannedGroup>,
+    pub edges: Vec<Edge>,
+}
+
+/// A group: what becomes one kernel.
+#[derive(Clone, Debug)]
+pub struct PlannedGroup {
+    pub kind: &'static str,
+    /// What it computes, in order, without what costs nothing.
+    pub ops: Vec<&'static str>,
+    /// The values that it gives to others, with their types.
+    pub results: Vec<String>,
+}
+
+/// A value that one group computes and another one reads.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// Numbers of groups.
+    pub from: usize,
+    pub to: usize,
+    pub value: String,
+    pub reason: Reason,
+}
+
+/// Why two groups are not one.
+#[derive(Clone, Debug)]
+pub enum Reason {
+    /// These would have to hold, and nothing says so.
+    MissingFacts(Vec<Fact>),
+    /// They could be one, but not faster.
+    Cost(String),
+    /// No schedule computes both.
+    Schedule(String),
+}
+
+/// The plans of a module at the fused stage, one for each function that has groups.
+pub fn explain(module: &Module) -> Vec<Plan> {
+    let plans = module.functions.iter().map(|function| {
+        let solver = Solver::new(&function.facts);
+        let mut explaining = Explaining { function, solver, plan: Plan::new(&function.name), makers: HashMap::new() };
+        explaining.block(function.body);
+        explaining.plan
+    });
+    plans.filter(|plan| !plan.groups.is_empty()).collect()
+}
+
+impl Plan {
+    fn new(function: &Arc<str>) -> Self {
+        Self { function: function.clone(), groups: Vec::new(), edges: Vec::new() }
+    }
+
+    /// How many groups there are of each kind.
+    pub fn kinds(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        self.groups.iter().for_each(|group| *counts.entry(group.kind).or_default() += 1);
+        counts
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.groups.len();
+        let kinds: Vec<String> = self.kinds().iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        writeln!(f, "@{}: {count} group{} ({})", self.function, if count == 1 { "" } else { "s" }, kinds.join(", "))?;
+        for (number, group) in self.groups.iter().enumerate() {
+            writeln!(f, "  g{number} {}: {} -> {}", group.kind, group.ops.join(", "), group.results.join(", "))?;
+        }
+        for edge in &self.edges {
+            writeln!(f, "  g{} -> g{} by {}: {}", edge.from, edge.to, edge.value, edge.reason)?;
+        }
+        Ok(())
+    }
+}
+
+impl Reason {
+    /// A word for it, for programs that read plans.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Reason::MissingFacts(_) => "missing-facts",
+            Reason::Cost(_) => "cost",
+            Reason::Schedule(_) => "schedule",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::MissingFacts(facts) => {
+                let facts: Vec<String> = facts.iter().map(|fact| format!("`{fact}`")).collect();
+                write!(f, "missing fact{} {}", if facts.len() == 1 { "" } else { "s" }, facts.join(" and "))
+            }
+            Reason::Cost(why) | Reason::Schedule(why) => f.write_str(why),
+        }
+    }
+}
+
+struct Explaining<'f> {
+    function: &'f Function,
+    solver: Solver,
+    plan: Plan,
+    /// The group that makes a value, by its number, and whether views lie between.
+    makers: HashMap<Value, (usize, bool)>,
+}
+
+impl Explaining<'_> {
+    fn block(&mut self, block: Block) {
+        let mut groups: HashMap<usize, Inst> = HashMap::new();
+        for &inst in self.function.insts(block) {
+            for &region in &self.function.inst(inst).regions {
+                if self.function.kind_of(inst) != OpKind::Fusion {
+                    self.block(region);
+                }
+            }
+            match self.function.kind_of(inst) {
+                OpKind::Fusion => {
+                    let number = self.plan.groups.len();
+                    groups.insert(number, inst);
+                    self.edges_to(number, inst, &groups);
+                    self.add_group(number, inst);
+                }
+                OpKind::Reshape => {
+                    if let Some(&(maker, _)) = self.makers.get(&self.function.operands(inst)[0]) {
+                        self.makers.insert(self.function.result(inst), (maker, true));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add_group(&mut self, number: usize, inst: Inst) {
+        let function = self.function;
+        let inner = function.insts(function.inst(inst).regions[0]);
+        let works = |&&i: &&Inst| !matches!(role(function, &self.solver, i), Role::Free | Role::Outside | Role::View);
+        let mut ops: Vec<&str> = inner.iter().filter(works).map(|&i| function.def(i).name).collect();
+        if ops.is_empty() {
+            ops = inner.iter().filter(|&&i| function.kind_of(i) != OpKind::Return).map(|&i| function.def(i).name).collect();
+        }
+        let results = function.results_of(inst);
+        let typed = results.iter().map(|&value| format!("{}: {}", self.name(value), function.ty(value)));
+        self.plan.groups.push(PlannedGroup { kind: kind(function, inst), ops, results: typed.collect() });
+        self.makers.extend(results.iter().map(|&value| (value, (number, false))));
+    }
+
+    /// The edges from earlier groups of the block to this one, each value once.
+    fn edges_to(&mut self, number: usize, inst: Inst, groups: &HashMap<usize, Inst>) {
+        let mut seen = HashSet::new();
+        let operands = self.function.operands(inst).iter().filter(|&&operand| seen.insert(operand));
+        let read: Vec<(Value, usize, bool)> =
+            operands.filter_map(|&operand| self.makers.get(&operand).map(|&(from, viewed)| (operand, from, viewed))).collect();
+        let sources: HashSet<usize> = read.iter().map(|&(_, from, _)| from).collect();
+        for (operand, from, viewed) in read {
+            let Some(&maker) = groups.get(&from) else { continue };
+            let value = self.name(operand);
+            let reason = match (viewed, self.between(from, &sources)) {
+                (true, _) => Reason::Schedule(format!("{value} is another view of memory that has to be written first")),
+                (_, Some(middle)) => {
+                    Reason::Schedule(format!("g{middle} lies between: it needs the one, and the other needs it"))
+                }
+                _ => self.reason(maker, inst),
+            };
+            self.plan.edges.push(Edge { from, to: number, value, reason });
+        }
+    }
+
+    fn reason(&self, maker: Inst, user: Inst) -> Reason {
+        let (first, second) = (kind(self.function, maker), kind(self.function, user));
+        if let Some(alone) = [maker, user].into_iter().find(|&inst| kind(self.function, inst) == "single") {
+            return Reason::Schedule(format!("`{}` has a kernel of its own", self.main_op(alone)));
+        }
+        if second == "contraction" {
+            let what = if first == "contraction" {
+                "a product does not take in another one"
+            } else {
+                "a product reads its operands from memory"
+            };
+            return Reason::Schedule(what.into());
+        }
+        let (a, b) = (self.domain(maker), self.domain(user));
+        if a.len() != b.len() {
+            return Reason::Schedule(format!("{} and {} are computed over different shapes", shown(a), shown(b)));
+        }
+        let unequal: Vec<(&Dim, &Dim)> = a.iter().zip(b).filter(|(x, y)| !self.solver.equal(x, y)).collect();
+        if let Some((x, y)) = unequal.iter().find(|(x, y)| self.solver.missing_fact(x, y).is_none()) {
+            return Reason::Schedule(format!("{} and {}: sizes {x} and {y} are never equal", shown(a), shown(b)));
+        }
+        if !unequal.is_empty() {
+            return Reason::MissingFacts(unequal.iter().filter_map(|(x, y)| self.solver.missing_fact(x, y)).collect());
+        }
+        Reason::Schedule(format!("no schedule computes this {first} and this {second} together"))
+    }
+
+    /// A group on a path from group `from` to one of the `sources` of another, which is itself among the sources.
+    fn between(&self, from: usize, sources: &HashSet<usize>) -> Option<usize> {
+        let leads = |before: usize, group: usize| self.plan.edges.iter().any(|edge| edge.from == before && edge.to == group);
+        let mut reached = HashSet::from([from]);
+        (from + 1..self.plan.groups.len()).find(|&group| {
+            let reachable = reached.iter().any(|&before| leads(before, group));
+            reached.extend(reachable.then_some(group));
+            reachable && sources.contains(&group)
+        })
+    }
+
+    /// The shape that a group is computed over.
+    fn domain(&self, inst: Inst) -> &[Dim] {
+        let function = self.function;
+        let inner = function.insts(function.inst(inst).regions[0]);
+        let first = |wanted: Role| inner.iter().copied().find(|&i| role(function, &self.solver, i) == wanted);
+        match kind(function, inst) {
+            "row" => first(Role::Row).map_or(&[], |reduce| shape(function, function.operands(reduce)[0])),
+            "contraction" => first(Role::Contraction).map_or(&[], |product| shape(function, function.result(product))),
+            _ => function.results_of(inst).first().map_or(&[], |&result| shape(function, result)),
+        }
+    }
+
+    fn main_op(&self, inst: Inst) -> &'static str {
+        let inner = self.function.insts(self.function.inst(inst).regions[0]);
+        let single = inner.iter().find(|&&i| role(self.function, &self.solver, i) == Role::Single);
+        single.map_or("fusion", |&i| self.function.def(i).name)
+    }
+
+    fn name(&self, value: Value) -> String {
+        self.function.name_of(value).map_or_else(|| format!("value {}", value.index()), |name| format!("%{name}"))
+    }
+}
+
+fn kind(function: &Function, inst: Inst) -> &'static str {
+    match function.inst(inst).attrs[0] {
+        Some(Attr::Enum(kind)) => kind,
+        _ => "loop",
+    }
+}
+
+/// `[B]x768`
+fn shown(dims: &[Dim]) -> String {
+    let size = |dim: &Dim| dim.as_const().map_or_else(|| format!("[{dim}]"), |size| size.to_string());
+    if dims.is_empty() { "a scalar".into() } else { dims.iter().map(size).collect::<Vec<_>>().join("x") }
+}
