@@ -37,7 +37,19 @@ pub struct PassCx {
     pub options: Options,
     /// How often each rule was applied.
     pub hits: BTreeMap<&'static str, usize>,
+    /// The rewrite that was made last.
+    pub last: Option<Rewrite>,
+    /// The pass that runs.
+    pass: &'static str,
     spent: u64,
+}
+
+/// One rewrite that fuel paid for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rewrite {
+    pub pass: &'static str,
+    /// Its rule, in a pass that has rules.
+    pub rule: Option<&'static str>,
 }
 
 impl PassCx {
@@ -47,16 +59,28 @@ impl PassCx {
 
     /// Whether there is fuel for one more rewrite; counts it.
     pub fn spend(&mut self) -> bool {
-        let left = self.options.fuel.is_none_or(|fuel| self.spent < fuel);
-        self.spent += u64::from(left);
-        left
+        self.pay(None)
     }
 
     /// As [`PassCx::spend`], for a rewrite that has a name of its own.
     pub fn spend_on(&mut self, rule: &'static str) -> bool {
-        let left = self.spend();
+        let left = self.pay(Some(rule));
         if left {
             *self.hits.entry(rule).or_default() += 1;
+        }
+        left
+    }
+
+    /// How many rewrites were made.
+    pub fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    fn pay(&mut self, rule: Option<&'static str>) -> bool {
+        let left = self.options.fuel.is_none_or(|fuel| self.spent < fuel);
+        if left {
+            self.spent += 1;
+            self.last = Some(Rewrite { pass: self.pass, rule });
         }
         left
     }
@@ -110,6 +134,7 @@ impl PassManager {
     pub fn run(&mut self, module: &mut Module, pass: &PassDef) -> Result<usize, Diagnostic> {
         let span = tracing::debug_span!("pass", name = pass.name);
         let _entered = span.enter();
+        self.cx.pass = pass.name;
         let start = Instant::now();
         let changes = (pass.run)(module, &mut self.cx)?;
         let time = start.elapsed();
@@ -131,7 +156,7 @@ mod tests {
     fn fuel_limits_rewrites_and_hits_count_those_made() {
         let mut cx = PassCx::new(Options { fuel: Some(2), ..Options::default() });
         assert!(cx.spend() && cx.spend_on("a") && !cx.spend_on("a") && !cx.spend());
-        assert_eq!(cx.hits["a"], 1);
+        assert_eq!((cx.hits["a"], cx.spent(), cx.last), (1, 2, Some(Rewrite { pass: "", rule: Some("a") })));
     }
 
     #[test]

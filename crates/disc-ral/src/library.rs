@@ -55,6 +55,11 @@ impl Library {
         Ok(unsafe { std::mem::transmute::<*mut c_void, EntryFn>(address.as_ptr()) })
     }
 
+    /// The address of something that the library exports, as profiles show it.
+    pub fn address(&self, symbol: &str) -> Option<usize> {
+        self.symbol(symbol).ok().map(|address| address.as_ptr() as usize)
+    }
+
     fn symbol(&self, name: &str) -> Result<NonNull<c_void>, RunError> {
         let c_name = CString::new(name).map_err(|_| load_error(format!("the symbol {name:?} holds a NUL")))?;
         // SAFETY: a live handle and a NUL-terminated name.

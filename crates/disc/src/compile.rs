@@ -1,10 +1,11 @@
 //! From a module to machine code.
 use crate::{
     Error, Executable, Options, Report,
-    meta::{self, describe, order_weights},
+    meta::{self, describe},
+    stages::{pass_options, program, start, target},
 };
-use disc_codegen::{lower::lower, schedule::tile, target::Target};
-use disc_ir::{DType, FunctionKind, Literal, Module, ops::Stage};
+use disc_codegen::target::Target;
+use disc_ir::{FunctionKind, Literal, Module, ops::Stage};
 use disc_passes::{pass::PassManager, pipeline};
 use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Weight};
 use std::{
@@ -24,6 +25,8 @@ pub struct Artifact {
     pub report: Report,
     /// The values of the program's own constants, by name.
     constants: Arc<HashMap<String, Literal>>,
+    /// The kernels that the code has by name.
+    names: Vec<Arc<str>>,
     target: Target,
 }
 
@@ -37,7 +40,7 @@ pub fn parse(text: &str) -> Result<Module, Error> {
     Ok(module)
 }
 
-/// Compiles a module at the tensor stage.
+/// Compiles a module, from the stage that it is at: any but the last.
 ///
 /// # Errors
 /// A program that is not well formed, a target that does not exist, or a failure of the compiler.
@@ -59,27 +62,26 @@ fn compile_inner(mut module: Module, options: &Options) -> Result<Artifact, Erro
     let dump = options.dump_directory();
     report.dims = signature(&module);
 
-    let start = Instant::now();
-    disc_ir::verify::verify(&module, Stage::Tensor)?;
-    let panel_columns = i64::from(tile(&target, DType::F32).columns);
-    let mut manager = PassManager::new(disc_passes::pass::Options { panel_columns, ..Default::default() });
+    let time = Instant::now();
+    let stage = start(&module)?;
+    disc_ir::verify::verify(&module, stage)?;
+    let mut manager = PassManager::new(pass_options(options)?);
     if dump.is_some() {
         manager.dump = Some(ToString::to_string);
     }
-    pipeline::run(&mut module, Stage::Tensor, Stage::Buffer, &mut manager)?;
+    pipeline::run(&mut module, stage, Stage::Buffer, &mut manager)?;
     report.passes_ms = manager.records.iter().map(|r| (r.name.to_owned(), r.time.as_secs_f64() * 1e3)).collect();
-    report.stage("passes", start.elapsed());
+    report.stage("passes", time.elapsed());
 
-    let start = Instant::now();
-    order_weights(&mut module);
-    let program = lower(module, &target)?;
+    let time = Instant::now();
+    let program = program(module, &target)?;
     if let Some(directory) = &dump {
         write_dumps(directory, &manager, &program.module).map_err(|e| Error::compile(format!("{}: {e}", directory.display())))?;
     }
-    let lowered = start.elapsed();
-    let llvm = disc_llvm::Options { threads: compile_threads(options), ..Default::default() };
+    let lowered = time.elapsed();
+    let llvm = disc_llvm::Options { threads: compile_threads(options), export_kernels: options.keep_names };
     let compiled = disc_llvm::compile(&program, &target, &llvm)?;
-    report.stage("codegen", lowered + (start.elapsed() - lowered).saturating_sub(compiled.timings.link));
+    report.stage("codegen", lowered + (time.elapsed() - lowered).saturating_sub(compiled.timings.link));
     report.stage("link", compiled.timings.link);
 
     for (entry, counts) in &program.launches {
@@ -90,7 +92,9 @@ fn compile_inner(mut module: Module, options: &Options) -> Result<Artifact, Erro
         }
     }
     report.kernels = report.kernels_by_kind.values().sum();
-    report.versions = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel).count();
+    let kernels: Vec<&Arc<str>> =
+        program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel).map(|f| &f.name).collect();
+    report.versions = kernels.len();
     report.notes.clone_from(&program.notes);
     report.code_bytes = compiled.bytes.len();
     let constants = program.module.weights.iter().filter_map(|w| w.data.clone().map(|data| (w.name.to_string(), data))).collect();
@@ -99,15 +103,9 @@ fn compile_inner(mut module: Module, options: &Options) -> Result<Artifact, Erro
         meta: Arc::new(describe(&program)),
         report,
         constants: Arc::new(constants),
+        names: if options.keep_names { kernels.into_iter().cloned().collect() } else { Vec::new() },
         target,
     })
-}
-
-fn target(options: &Options) -> Result<Target, Error> {
-    match options.wanted_target() {
-        Some(name) => name.parse().map_err(|e: disc_codegen::target::TargetError| Error::target(e.to_string())),
-        None => Target::host().map_err(|e| Error::target(e.to_string())),
-    }
 }
 
 /// Compilation takes the cores that a call may take.
@@ -149,11 +147,12 @@ impl Artifact {
             self.target.check_host().map_err(|e| Error::target(e.to_string()))?;
             // SAFETY: the code was made by this compiler for this metadata, and nobody can change it.
             let library = Arc::new(unsafe { Library::load(&self.code)? });
+            let names = self.names.iter().filter_map(|name| Some((library.address(name)?, name.clone()))).collect();
             let code = disc_ral::Code::from_library(library, &self.meta)?;
             let ordered = self.order(weights)?;
             let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads };
             let inner = disc_ral::Executable::new(Cpu::device(), code, self.meta.clone(), ordered, settings)?;
-            Ok(Executable::new(inner, self.clone()))
+            Ok(Executable::new(inner, self.clone(), names))
         })
     }
 

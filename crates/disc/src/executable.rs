@@ -1,17 +1,19 @@
 //! A loaded module, and calls of it with tensors as they come.
 use crate::{Artifact, Error, compile::guarded};
 use disc_ral::{HostTensor, ModuleMeta, OutputAllocator, Session, TensorRef, Weight};
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// A compiled and loaded module: any number of threads may run it at once, each with a session of its own.
 pub struct Executable {
     inner: disc_ral::Executable,
     artifact: Artifact,
+    /// Kernels by their addresses.
+    names: HashMap<usize, Arc<str>>,
 }
 
 impl Executable {
-    pub(crate) fn new(inner: disc_ral::Executable, artifact: Artifact) -> Self {
-        Self { inner, artifact }
+    pub(crate) fn new(inner: disc_ral::Executable, artifact: Artifact, names: HashMap<usize, Arc<str>>) -> Self {
+        Self { inner, artifact, names }
     }
 
     /// Runs entry number `entry`. An input that is not contiguous is copied first.
@@ -54,6 +56,11 @@ impl Executable {
 
     pub fn artifact(&self) -> &Artifact {
         &self.artifact
+    }
+
+    /// The name of the kernel at an address of a [`disc_ral::LaunchRecord`], if it was compiled with [`crate::Options::keep_names`].
+    pub fn kernel_name(&self, address: usize) -> Option<&str> {
+        self.names.get(&address).map(|name| &**name)
     }
 
     pub fn calls(&self) -> u64 {

@@ -17,6 +17,7 @@ mod executable;
 mod meta;
 mod options;
 mod report;
+pub mod stages;
 
 pub use compile::{Artifact, compile, parse};
 pub use disc_codegen::target::Target;

@@ -12,6 +12,10 @@ pub struct Options {
     pub release_weights: bool,
     /// A directory for the IR after each pass; absent, `DISC_DUMP`.
     pub dump: Option<PathBuf>,
+    /// How many rewrites the passes may make in all: for finding the one that breaks a program.
+    pub fuel: Option<u64>,
+    /// Kernels keep their names in the code, so that [`crate::Executable::kernel_name`] knows them.
+    pub keep_names: bool,
 }
 
 impl Options {

@@ -1,5 +1,6 @@
 //! Groups in the making: which op belongs to which, and the checks that keep them free of cycles.
 use super::legality::{Role, ints, role, same_shape, shape};
+use crate::pass::PassCx;
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -149,15 +150,18 @@ impl<'f> Grouping<'f> {
     }
 
     /// Takes element-wise users into the groups of products.
-    pub(super) fn absorb_epilogues(&mut self) {
+    pub(super) fn absorb_epilogues(&mut self, cx: &mut PassCx) {
         for i in 0..self.insts.len() {
             if self.roles[i] == Role::Contraction && self.group(i).insts.len() == 1 {
                 let taken = self.epilogue(i);
+                if !taken.is_empty() && !cx.spend_on("fuse-epilogue") {
+                    return;
+                }
                 for &op in &taken {
                     let (from, to) = (self.group_of[op], self.group_of[i]);
                     self.merge(from, to);
                 }
-                if let Some(end) = self.final_transpose(i, &taken) {
+                if let Some(end) = self.final_transpose(i, &taken).filter(|_| cx.spend_on("fuse-final-transpose")) {
                     let (from, to) = (self.group_of[end], self.group_of[i]);
                     self.merge(from, to);
                 }
@@ -245,16 +249,16 @@ impl<'f> Grouping<'f> {
     }
 
     /// Merges reductions over the same dimensions with each other and with loops around them.
-    pub(super) fn merge_rows(&mut self) {
-        self.merge_edges(|a, b| a.role == Role::Row || b.role == Role::Row);
+    pub(super) fn merge_rows(&mut self, cx: &mut PassCx) {
+        self.merge_edges(&mut || cx.spend_on("fuse-rows"), |a, b| a.role == Role::Row || b.role == Role::Row);
     }
 
-    pub(super) fn merge_loops(&mut self) {
-        self.merge_edges(|a, b| a.role == Role::Loop && b.role == Role::Loop);
+    pub(super) fn merge_loops(&mut self, cx: &mut PassCx) {
+        self.merge_edges(&mut || cx.spend_on("fuse-loops"), |a, b| a.role == Role::Loop && b.role == Role::Loop);
     }
 
     /// Merges along edges, as long as something changes.
-    fn merge_edges(&mut self, wanted: impl Fn(&Members, &Members) -> bool) {
+    fn merge_edges(&mut self, spend: &mut dyn FnMut() -> bool, wanted: impl Fn(&Members, &Members) -> bool) {
         let mut changed = true;
         while changed {
             changed = false;
@@ -270,6 +274,7 @@ impl<'f> Grouping<'f> {
                     }
                     if let Some((role, domain, rows)) = self.merged_form(a, b)
                         && !self.has_detour(from, to)
+                        && spend()
                     {
                         self.merge(from, to);
                         let group = self.groups[to].as_mut().expect("a live group");

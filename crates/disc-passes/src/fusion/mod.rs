@@ -29,31 +29,31 @@ pub static PASS: PassDef = PassDef {
     run,
 };
 
-fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut groups = 0;
     for function in &mut module.functions {
         if function.kind == FunctionKind::Func {
             let solver = Arc::new(Solver::new(&function.facts));
-            groups += fuse_block(function, function.body, &solver)?;
+            groups += fuse_block(function, function.body, &solver, cx)?;
         }
     }
     Ok(groups)
 }
 
 /// Fuses the ops of a block, after those of the regions of its control flow.
-fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>) -> Result<usize, Diagnostic> {
+fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut groups = 0;
     for inst in function.insts(block).to_vec() {
         if matches!(function.kind_of(inst), OpKind::If | OpKind::While) {
             for region in function.inst(inst).regions.clone() {
-                groups += fuse_block(function, region, solver)?;
+                groups += fuse_block(function, region, solver, cx)?;
             }
         }
     }
     let mut grouping = Grouping::new(function, block, solver);
-    grouping.absorb_epilogues();
-    grouping.merge_rows();
-    grouping.merge_loops();
+    grouping.absorb_epilogues(cx);
+    grouping.merge_rows(cx);
+    grouping.merge_loops(cx);
     let plan = grouping.finish();
     groups += plan.len();
     emit::rewrite(function, block, plan, solver)?;

@@ -1,0 +1,49 @@
+//! The steps of compiling one by one, for tools that look between them; [`crate::compile`] takes the same ones.
+use crate::{Error, Options, compile::guarded, meta::order_weights};
+use disc_codegen::{
+    lower::{Program, lower},
+    schedule::tile,
+    target::Target,
+};
+use disc_ir::{Code, DType, Diagnostic, Module, ops::Stage, verify::stage_of};
+use disc_passes::pass;
+
+/// What passes have to know about the target.
+///
+/// # Errors
+/// A target that does not exist.
+pub fn pass_options(options: &Options) -> Result<pass::Options, Error> {
+    let target = target(options)?;
+    Ok(pass::Options { panel_columns: i64::from(tile(&target, DType::F32).columns), fuel: options.fuel })
+}
+
+/// The kernels and host programs of a module at the buffer stage: the last stage that is text.
+///
+/// # Errors
+/// A target that does not exist, or a failure of the compiler.
+pub fn kernels(module: Module, options: &Options) -> Result<Module, Error> {
+    guarded(|| Ok(program(module, &target(options)?)?.module))
+}
+
+/// The stage that a module is compiled from.
+pub(crate) fn start(module: &Module) -> Result<Stage, Error> {
+    let stage = stage_of(module);
+    if stage < Stage::Kernel {
+        return Ok(stage);
+    }
+    let message =
+        "a module at the stage kernel cannot be compiled: what its host programs check and launch is known at the stage buffer";
+    Err(Diagnostic::new(Code::E0208, message).into())
+}
+
+pub(crate) fn program(mut module: Module, target: &Target) -> Result<Program, Error> {
+    order_weights(&mut module);
+    Ok(lower(module, target)?)
+}
+
+pub(crate) fn target(options: &Options) -> Result<Target, Error> {
+    match options.wanted_target() {
+        Some(name) => name.parse().map_err(|e: disc_codegen::target::TargetError| Error::target(e.to_string())),
+        None => Target::host().map_err(|e| Error::target(e.to_string())),
+    }
+}
