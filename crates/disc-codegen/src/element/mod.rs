@@ -38,11 +38,22 @@ pub struct Elements<'g> {
     buffers: HashMap<Value, Value>,
     /// Values of which the current row is in memory: the buffer, and the dimension that runs along it.
     rows: HashMap<Value, (Value, usize)>,
+    /// Buffers that hold a block of rows only.
+    blocks: HashMap<Value, RowBlock>,
     /// What was computed already, by block nesting: an inner block's values die with it.
     scopes: Vec<Memo>,
     /// The sites of run-time checks, numbered from `first_site`.
     pub sites: Vec<Site>,
     pub first_site: i64,
+}
+
+/// Some rows of a tensor, one after another: positions along the last dimension, for one position along all dimensions before the row's.
+#[derive(Clone, Copy, Debug)]
+pub struct RowBlock {
+    /// The first row.
+    pub first: Value,
+    /// Elements from one row to the next.
+    pub stride: Value,
 }
 
 /// Where a kernel can fail, and what the message says: `{0}`, `{1}` stand for the values that the kernel reports.
@@ -74,6 +85,7 @@ impl<'g> Elements<'g> {
             mask: None,
             buffers: HashMap::new(),
             rows: HashMap::new(),
+            blocks: HashMap::new(),
             scopes,
             sites: Vec::new(),
             first_site: 0,
@@ -88,6 +100,11 @@ impl<'g> Elements<'g> {
     /// Says that the current row of a value is in memory, in the compute type, along dimension `axis`.
     pub fn bind_row(&mut self, value: Value, buffer: Value, axis: usize) {
         self.rows.insert(value, (buffer, axis));
+    }
+
+    /// Says that a buffer does not hold a whole tensor, but rows along its last dimension but one.
+    pub fn hold_rows(&mut self, buffer: Value, block: RowBlock) {
+        self.blocks.insert(buffer, block);
     }
 
     pub fn forget_row(&mut self, value: Value) {
@@ -150,12 +167,24 @@ impl<'g> Elements<'g> {
         results[position]
     }
 
-    /// Reads an element of a row-major buffer.
+    /// Reads an element of a buffer: row-major, or a block of rows.
     pub fn load(&mut self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index]) -> Value {
-        let strides = strides(kb, &tensor.dims);
-        let index = linear(kb, self.lanes, at, &strides);
+        let index = self.place(kb, buffer, tensor, at);
         let loaded = self.load_at(kb, buffer, index);
         kb.convert(loaded, compute_dtype(tensor.dtype))
+    }
+
+    /// Where an element is in a buffer.
+    fn place(&self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index]) -> Index {
+        let Some(block) = self.blocks.get(&buffer) else {
+            let strides = strides(kb, &tensor.dims);
+            return linear(kb, self.lanes, at, &strides);
+        };
+        let [.., row, column] = at else { panic!("rows have a dimension for their number and one along them") };
+        let (zero, one) = (kb.int(0), kb.int(1));
+        let back = kb.sub(zero, block.first);
+        let row = row.add_scalar(kb, back);
+        linear(kb, self.lanes, &[row, *column], &[block.stride, one])
     }
 
     fn load_at(&mut self, kb: &mut KernelBuilder, buffer: Value, index: Index) -> Value {
@@ -169,11 +198,10 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// Writes an element of a row-major buffer, rounding it to the buffer's type.
+    /// Writes an element of a buffer, rounding it to the buffer's type.
     pub fn store(&mut self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index], computed: Value) {
-        let strides = strides(kb, &tensor.dims);
-        let rounded = kb.convert(computed, tensor.dtype);
-        match linear(kb, self.lanes, at, &strides) {
+        let rounded = kb.convert(computed, kb.dtype(buffer));
+        match self.place(kb, buffer, tensor, at) {
             Index::Affine { base, stride: 0 } => kb.store(buffer, base, rounded, None),
             Index::Affine { base, stride: 1 } => {
                 let wide = kb.widen(rounded, self.lanes);

@@ -22,7 +22,7 @@ use plan::Right;
 
 /// Schedules a group that has a plan.
 pub fn schedule(group: &Group<'_>, plan: &ContractionPlan) -> Scheduled {
-    let micro_kernels: Vec<_> = (1..=plan.tile.rows).map(|rows| micro::emit(group, plan, rows)).collect();
+    let micro_kernels: Vec<_> = (1..=plan.tile.rows).map(|rows| micro::emit(group, plan, rows, None)).collect();
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
     let mut arguments = Vec::new();
     let mut memory = Vec::new();

@@ -145,8 +145,8 @@ fn reduced_axes(group: &Function, inst: Inst) -> Vec<usize> {
 
 /// Schedules a group that has a plan.
 pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
-    let (row_runs, column) = runs(group, plan);
-    let lanes = cost::lanes(group.function, group.target, &group.solver, &column.size);
+    let row_runs = runs(group, plan).0;
+    let lanes = lanes(group, plan);
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
     let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
     elements.first_site = group.first_site;
@@ -164,15 +164,7 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
     let begin = kb.parameter("begin", Type::scalar(DType::I64));
     let end = kb.parameter("end", Type::scalar(DType::I64));
 
-    let kept = keep(group, plan);
-    let caches: Vec<(Value, Value)> = kept
-        .iter()
-        .map(|&value| {
-            let dtype = compute_dtype(group.tensor(value).dtype);
-            (value, kb.scratch(TensorType::new([column.size.clone()], dtype)))
-        })
-        .collect();
-    let mut rows = Rows { group, plan, column, targets, caches };
+    let mut rows = Rows::new(&mut kb, group, plan, targets);
     let one = kb.int(1);
     kb.for_([begin, end, one], &[], |kb, unit, _| {
         elements.scoped(|elements| {
@@ -242,7 +234,13 @@ fn keep(group: &Group<'_>, plan: &RowPlan) -> Vec<Value> {
     kept
 }
 
-struct Rows<'g> {
+/// Lanes for a group's rows.
+pub(super) fn lanes(group: &Group<'_>, plan: &RowPlan) -> u32 {
+    cost::lanes(group.function, group.target, &group.solver, &runs(group, plan).1.size)
+}
+
+/// Computes rows, one at a time.
+pub(super) struct Rows<'g> {
     group: &'g Group<'g>,
     plan: &'g RowPlan,
     column: Merged,
@@ -250,9 +248,22 @@ struct Rows<'g> {
     caches: Vec<(Value, Value)>,
 }
 
-impl Rows<'_> {
+impl<'g> Rows<'g> {
+    /// Rows of a group whose outputs go to `targets`; asks for task memory for what is kept of a row.
+    pub(super) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Self {
+        let column = runs(group, plan).1;
+        let caches = keep(group, plan)
+            .into_iter()
+            .map(|value| {
+                let dtype = compute_dtype(group.tensor(value).dtype);
+                (value, kb.scratch(TensorType::new([column.size.clone()], dtype)))
+            })
+            .collect();
+        Self { group, plan, column, targets, caches }
+    }
+
     /// Computes one row; `at` has its position, with the columns at 0.
-    fn run(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
+    pub(super) fn run(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
         let row = at[..self.plan.rows].to_vec();
         for phase in 0..=self.plan.last {
             let due: Vec<Reduction> = self.plan.reductions.iter().copied().filter(|r| r.phase == phase).collect();

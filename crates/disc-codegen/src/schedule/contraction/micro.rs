@@ -3,7 +3,12 @@ use super::{
     epilogue_elements,
     plan::{ContractionPlan, Right, before_transpose},
 };
-use crate::{build::KernelBuilder, element::Site, index::Index, schedule::Group};
+use crate::{
+    build::KernelBuilder,
+    element::{RowBlock, Site},
+    index::Index,
+    schedule::Group,
+};
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorType, Type, Value};
 
 /// Steps of the summed dimension between two rounds of prefetches. The steps of a round are a loop of their own and not unrolled: LLVM would
@@ -29,24 +34,33 @@ struct Parameters {
     outer: Vec<Value>,
 }
 
-/// The micro-kernel for `rows` rows and one panel, and where it can fail.
-pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, rows: u32) -> (Function, Vec<Site>) {
+/// The micro-kernel for `rows` rows and one panel, and where it can fail. Of the value `in_task`, an operand or an output, only the rows of
+/// the block are in memory, in task memory.
+pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, rows: u32, in_task: Option<Value>) -> (Function, Vec<Site>) {
     let mut kb = KernelBuilder::new(&name(&group.name, rows), FunctionKind::Routine);
-    let parameters = declare(&mut kb, group, plan);
+    let parameters = declare(&mut kb, group, plan, in_task);
     let masks = column_masks(&mut kb, group, plan, &parameters);
     let sums = accumulate(&mut kb, plan, &parameters, rows, &masks);
     let mut elements = epilogue_elements(group, &parameters.memory, plan.tile.lanes);
+    if let Some(output) = group.outputs().iter().position(|&o| Some(o) == in_task) {
+        let stride = kb.dim(&plan.n.size);
+        elements.hold_rows(parameters.memory[group.inputs().len() + output], RowBlock { first: parameters.row, stride });
+    }
     write(&mut kb, group, plan, &parameters, &mut elements, &sums, &masks);
     (kb.finish(), elements.sites)
 }
 
-fn declare(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan) -> Parameters {
+fn declare(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan, in_task: Option<Value>) -> Parameters {
     let mut memory = Vec::new();
+    let declare = |kb: &mut KernelBuilder, name: String, value: Value| match in_task {
+        Some(held) if held == value => kb.parameter(&name, plan.row_block(group.tensor(value))),
+        _ => kb.buffer(&name, group.tensor(value).clone()),
+    };
     for (i, &input) in group.inputs().iter().enumerate() {
-        memory.push(kb.buffer(&format!("in{i}"), group.tensor(input).clone()));
+        memory.push(declare(kb, format!("in{i}"), input));
     }
     for (i, &output) in group.outputs().iter().enumerate() {
-        memory.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
+        memory.push(declare(kb, format!("out{i}"), output));
     }
     let packed = (plan.right == Right::PackedByUnit).then(|| {
         let padded = plan.panels() * i64::from(plan.tile.columns);

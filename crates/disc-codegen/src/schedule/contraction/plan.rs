@@ -6,7 +6,7 @@ use crate::{
     schedule::{domain::mergeable, loops::Merged},
     target::Target,
 };
-use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
+use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type, Value, ops::Trait};
 
 /// Rows of a chunk, in blocks of the tile: what A's part should take of the second-level cache.
 const CHUNK_BLOCKS: i64 = 8;
@@ -187,6 +187,13 @@ impl ContractionPlan {
                 Ok(())
             }
         }
+    }
+
+    /// The type of task memory for the rows of a tensor that a micro-kernel works on at once.
+    pub(in crate::schedule) fn row_block(&self, tensor: &TensorType) -> Type {
+        let columns = tensor.dims.last().cloned().unwrap_or(Dim::constant(1));
+        let block = TensorType::new([Dim::constant(i64::from(self.tile.rows)), columns], compute_dtype(tensor.dtype));
+        Type::Buffer { tensor: block, space: Space::Task }
     }
 
     pub(super) fn panels(&self) -> Dim {
