@@ -5,12 +5,17 @@
 //!
 //! Not here: generated code. What runs it comes in through [`Hooks`], so that this crate builds without LLVM.
 mod annotations;
+mod compare;
+mod compiled;
 mod file;
 pub mod fuzz;
 mod kinds;
+pub mod matrix;
 mod outputs;
 mod trial;
+mod values;
 
+pub use compare::{compare, tolerance};
+pub use compiled::{Compiled, Hooks, Program, Weights};
 pub use file::TestFile;
-pub use kinds::{Compiled, Hooks};
 pub use trial::{corpus, run};

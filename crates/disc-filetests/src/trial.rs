@@ -1,8 +1,5 @@
 //! Running files: one test per file, with a diff and a command line when it fails.
-use crate::{
-    file::TestFile,
-    kinds::{self, Hooks},
-};
+use crate::{compiled::Hooks, file::TestFile, kinds};
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
 use similar::TextDiff;
 use std::{

@@ -1,7 +1,7 @@
 //! Ops whose positions are data: gather and the dynamic slices.
 use super::{Elements, Site};
 use crate::{build::KernelBuilder, index::Index};
-use disc_ir::{Code, DType, Dim, Inst, OpKind, Value};
+use disc_ir::{Code, DType, Dim, Inst, Literal, OpKind, Value};
 
 impl Elements<'_> {
     pub(super) fn indexed(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
@@ -50,7 +50,7 @@ impl Elements<'_> {
 
     /// A start position as an index in [0, `room`]: checked or clamped, as the op says.
     pub(crate) fn bounded(&mut self, kb: &mut KernelBuilder, inst: Inst, start: Value, room: &Dim) -> Index {
-        let start = kb.convert(start, DType::I64);
+        let start = signed(kb, start);
         let (zero, last) = (kb.int(0), kb.dim(room));
         if self.word(inst, "bounds") == "check" {
             self.check(kb, inst, start, zero, last);
@@ -92,8 +92,18 @@ impl Elements<'_> {
     /// The start positions of a dynamic slice or update, one scalar per dimension.
     fn starts(&mut self, kb: &mut KernelBuilder, inst: Inst, starts: &[Value], shape: &[Dim], extent: &[Dim]) -> Vec<Index> {
         let mut found = Vec::with_capacity(starts.len());
+        let count = Dim::product(extent.iter().cloned());
+        let may_be_empty = self.word(inst, "bounds") == "check" && !self.solver.nonzero(&count);
         for (axis, &start) in starts.iter().enumerate() {
-            let start = self.element(kb, start, &[]);
+            let mut start = self.element(kb, start, &[]);
+            if may_be_empty {
+                // The index of a slice without elements is not looked at: 0 always fits.
+                let (elements, none) = (kb.dim(&count), kb.int(0));
+                let some = kb.compare("GT", elements, none);
+                let dtype = kb.dtype(start);
+                let zero = kb.zero(dtype, 1);
+                start = kb.select(some, start, zero);
+            }
             found.push(self.bounded(kb, inst, start, &(&shape[axis] - &extent[axis])));
         }
         found
@@ -136,4 +146,14 @@ impl Elements<'_> {
             None => self.element(kb, *update, &from),
         }
     }
+}
+
+/// An index as `i64`. One beyond it is out of range whatever the size, and stays so.
+pub(crate) fn signed(kb: &mut KernelBuilder, index: Value) -> Value {
+    if kb.dtype(index) != DType::U64 {
+        return kb.convert(index, DType::I64);
+    }
+    let most = kb.constant(Literal::splat_i64(DType::U64, i64::MAX), 1);
+    let least = kb.map(OpKind::Minimum, &[index, most]);
+    kb.convert(least, DType::I64)
 }

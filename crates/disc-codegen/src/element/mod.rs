@@ -15,6 +15,8 @@ mod movement;
 mod reduce;
 mod window;
 
+pub(crate) use index::signed as signed_index;
+
 use crate::{
     build::KernelBuilder,
     index::{Index, linear},

@@ -4,8 +4,10 @@
 //! - A module prints, reads back and prints the same; what was read back is as right or wrong as before.
 //! - Passes on a right module fail with an error or leave a right one, which prints and reads back too.
 //! - Neither a pass nor the pipeline changes what a function computes, up to rounding.
+use crate::compare::compare as compare_tensors;
 use disc_ir::{
     Code, Diagnostic, Function, FunctionKind, Module, Type,
+    generate::cases::Nearness,
     interp::{Limits, Tensor, run_with, sample::Random},
     ops::Stage,
     verify::{stage_of, verify},
@@ -15,8 +17,6 @@ use disc_passes::{
     pipeline, registry,
 };
 use std::collections::BTreeMap;
-
-use crate::kinds::values;
 
 /// What one run of a function may cost: these are small, and there are many.
 const LIMITS: Limits = Limits { steps: 20_000, bytes: 1 << 24, depth: 20 };
@@ -141,7 +141,7 @@ fn compare(before: &Results, after: &Results, checks_indices: bool) -> Result<()
             let same = match (old, new) {
                 _ if is_limit(old) || is_limit(new) || is_misuse(old) => true,
                 (Ok(a), Ok(b)) => {
-                    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| values::close(x, y, values::tolerance(x.dtype())))
+                    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| compare_tensors(x, y, Nearness::Sum).is_ok())
                 }
                 (Err(a), Err(b)) => a.code == b.code,
                 _ => false,

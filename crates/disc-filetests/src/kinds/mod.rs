@@ -4,33 +4,16 @@ mod pass;
 mod random;
 mod roundtrip;
 mod run;
-pub(crate) mod values;
 mod verify;
 
-use crate::file::{Command, TestFile};
-use disc_ir::{Diagnostic, Module, interp::Tensor, ops::Stage, text::Lines};
+use crate::{
+    compiled::Hooks,
+    file::{Command, TestFile},
+};
+use disc_ir::{Diagnostic, Module, ops::Stage, text::Lines};
 
 /// How the file should read; or what is wrong that no text of the file could say.
 pub(crate) type Tried = Result<String, String>;
-
-/// Something that runs programs besides the interpreter, and must agree with it.
-pub trait Compiled: Sync {
-    /// What messages call it, such as `x86-64-v3`.
-    fn name(&self) -> &str;
-
-    /// Runs an entry.
-    ///
-    /// # Errors
-    /// Those of compiling and of running.
-    fn run(&self, module: &Module, entry: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic>;
-}
-
-/// What the harness does not know itself.
-#[derive(Clone, Copy, Default)]
-pub struct Hooks {
-    /// Everything that runs programs here.
-    pub compiled: &'static [&'static dyn Compiled],
-}
 
 pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
     match &*command.kind {

@@ -4,7 +4,7 @@ use disc_ir::{
     Function, Symbol, Type,
     interp::{Tensor, sample::Random},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Sizes of dims that the table does not name.
 const USUAL_SIZES: &[i64] = &[0, 1, 3];
@@ -14,12 +14,12 @@ const MOST_ROWS: usize = 64;
 /// The values of the dims in one run.
 pub(crate) type Row = BTreeMap<Symbol, i64>;
 
-/// Every combination of the sizes of the function's dims.
+/// Every combination of the sizes of the function's dims that its facts admit. 0 and 1 are always among the sizes.
 pub(crate) fn rows(file: &TestFile, function: &Function) -> Vec<Row> {
     let mut rows = vec![Row::new()];
     for symbol in function.bound_symbols() {
         let named = file.dims.iter().find(|(name, _)| name == symbol.name());
-        let sizes = named.map_or(USUAL_SIZES, |(_, sizes)| sizes);
+        let sizes: BTreeSet<i64> = named.map_or(USUAL_SIZES, |(_, sizes)| sizes).iter().chain(&[0, 1]).copied().collect();
         let with = |row: &Row, size: i64| {
             let mut row = row.clone();
             row.insert(symbol.clone(), size);
@@ -28,6 +28,8 @@ pub(crate) fn rows(file: &TestFile, function: &Function) -> Vec<Row> {
         rows = rows.iter().flat_map(|row| sizes.iter().map(|&size| with(row, size)).collect::<Vec<_>>()).collect();
         rows.truncate(MOST_ROWS);
     }
+    let admits = |row: &Row| function.facts.iter().all(|fact| fact.holds(&|symbol| row.get(symbol).copied()) != Some(false));
+    rows.retain(admits);
     rows
 }
 

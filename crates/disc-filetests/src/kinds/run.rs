@@ -3,11 +3,17 @@
 //! - `//~ run @f([1.0], [2.0]) == [3.0]`: the interpreter gives exactly this (every NaN equals every other), the others nearly.
 //! - `//~ run @f([1.0]) fails E0603: part of the message`.
 //! - `//@ test run random seed=7`: for each row of the table of dims, the others give what the interpreter gives, on random inputs.
-use super::{Compiled, Hooks, Tried, parsed, random, rendered, values};
-use crate::file::{Command, TestFile};
+use super::{Tried, parsed, random, rendered};
+use crate::{
+    compiled::{Hooks, Program, agree},
+    file::{Command, TestFile},
+    values,
+};
 use disc_ir::{
-    Diagnostic, FunctionKind, Module,
+    FunctionKind, Module,
+    generate::cases::Nearness,
     interp::{self, Tensor, sample::Random},
+    ops::Stage,
     verify::{stage_of, verify},
 };
 
@@ -16,22 +22,40 @@ const MARK: &str = "//~ run ";
 pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
     let module = parsed(file)?;
     verify(&module, stage_of(&module)).map_err(|errors| rendered(&file.source, &errors))?;
+    let programs = compile(&module, hooks)?;
     if command.options.contains_key("random") {
         let seed = command.options.get("seed").and_then(|seed| seed.parse().ok()).ok_or("expected `random seed=NUMBER`")?;
-        run_random(file, &module, seed, hooks)?;
+        run_random(file, &module, seed, &programs)?;
     }
     let lines = file.source.lines().map(|line| match line.trim_start().strip_prefix(MARK) {
         Some(text) => {
             let indent = &line[..line.len() - line.trim_start().len()];
-            one_line(&module, text, hooks).map(|text| format!("{indent}{MARK}{text}\n")).map_err(|why| format!("{line}\n{why}"))
+            one_line(&module, text, &programs)
+                .map(|text| format!("{indent}{MARK}{text}\n"))
+                .map_err(|why| format!("{line}\n{why}"))
         }
         None => Ok(format!("{line}\n")),
     });
     lines.collect()
 }
 
+/// A module on everything that compiles it, each with its name.
+type Programs = Vec<(&'static str, Box<dyn Program>)>;
+
+/// Compiles a module of tensors; kernels are tests of the interpreter, and weights have no values here.
+fn compile(module: &Module, hooks: Hooks) -> Result<Programs, String> {
+    if stage_of(module) != Stage::Tensor || !module.weights.is_empty() {
+        return Ok(Vec::new());
+    }
+    let one = |compiled: &&'static dyn crate::Compiled| {
+        let program = compiled.compile(module, &|_| None).map_err(|error| format!("{}: {error}", compiled.name()))?;
+        Ok((compiled.name(), program))
+    };
+    hooks.compiled.iter().map(one).collect()
+}
+
 /// How a line `@f(...) == ...` should read.
-fn one_line(module: &Module, text: &str, hooks: Hooks) -> Result<String, String> {
+fn one_line(module: &Module, text: &str, programs: &Programs) -> Result<String, String> {
     const FORM: &str = "expected `@f(INPUTS) == OUTPUTS` or `@f(INPUTS) fails CODE: MESSAGE`";
     let (call, expected) = text.split_once(") == ").or_else(|| text.split_once(") fails ")).ok_or(FORM)?;
     let (name, arguments) = call.strip_prefix('@').and_then(|call| call.split_once('(')).ok_or(FORM)?;
@@ -40,8 +64,8 @@ fn one_line(module: &Module, text: &str, hooks: Hooks) -> Result<String, String>
     let inputs = values::split(arguments).into_iter().zip(dtypes).map(|(text, dtype)| values::read(text, dtype));
     let inputs = inputs.collect::<Result<Vec<Tensor>, String>>()?;
     let result = interp::run(module, name, &inputs);
-    for compiled in hooks.compiled {
-        agree(*compiled, module, name, &inputs, &result)?;
+    for (target, program) in programs {
+        agree(target, name, &inputs, &program.run(name, &inputs), &result, Nearness::Sum)?;
     }
     let call = &text[..=call.len()];
     Ok(match result {
@@ -62,36 +86,7 @@ fn one_line(module: &Module, text: &str, hooks: Hooks) -> Result<String, String>
     })
 }
 
-/// Compiled code gives what the interpreter gives, and fails where it fails.
-fn agree(
-    compiled: &dyn Compiled,
-    module: &Module,
-    name: &str,
-    inputs: &[Tensor],
-    expected: &Result<Vec<Tensor>, Diagnostic>,
-) -> Result<(), String> {
-    let found = compiled.run(module, name, inputs);
-    let agrees = match (&found, expected) {
-        (Ok(found), Ok(expected)) => {
-            found.len() == expected.len()
-                && found.iter().zip(expected).all(|(a, b)| values::close(a, b, values::tolerance(b.dtype())))
-        }
-        (Err(found), Err(expected)) => found.code == expected.code,
-        _ => false,
-    };
-    let text = |result: &Result<Vec<Tensor>, Diagnostic>| match result {
-        Ok(outputs) => outputs.iter().map(values::write).collect::<Vec<_>>().join(", "),
-        Err(error) => error.to_string(),
-    };
-    if agrees {
-        return Ok(());
-    }
-    let inputs: Vec<String> = inputs.iter().map(values::write).collect();
-    let call = format!("@{name}({})", inputs.join(", "));
-    Err(format!("{call}\n{}: {}\ninterpreter: {}", compiled.name(), text(&found), text(expected)))
-}
-
-fn run_random(file: &TestFile, module: &Module, seed: u64, hooks: Hooks) -> Result<(), String> {
+fn run_random(file: &TestFile, module: &Module, seed: u64, programs: &Programs) -> Result<(), String> {
     let mut random = Random::new(seed);
     let is_entry = |kind| matches!(kind, FunctionKind::Func | FunctionKind::Host);
     for function in module.functions.iter().filter(|f| is_entry(f.kind)) {
@@ -103,8 +98,10 @@ fn run_random(file: &TestFile, module: &Module, seed: u64, hooks: Hooks) -> Resu
                 return Err(format!("@{} with {row:?}: {error}", function.name));
             }
             runs += 1;
-            for compiled in hooks.compiled {
-                agree(*compiled, module, &function.name, &inputs, &expected).map_err(|why| format!("{row:?}: {why}"))?;
+            for (target, program) in programs {
+                let found = program.run(&function.name, &inputs);
+                agree(target, &function.name, &inputs, &found, &expected, Nearness::Sum)
+                    .map_err(|why| format!("{row:?}: {why}"))?;
             }
         }
         if runs == 0 {

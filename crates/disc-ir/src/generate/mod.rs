@@ -3,6 +3,7 @@
 //! Not a fuzzer of malformed text: every program is well formed, runs for every size >= 0 of its dims, and never fails.
 //!
 //! Invariant: the same seed gives the same program and the same inputs, on every machine.
+pub mod cases;
 mod inputs;
 mod ops;
 mod random;

@@ -123,7 +123,9 @@ pub(super) fn scatter<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluat
 fn start(call: &Call<'_>, first: usize, slice: &[i64], sizes: &[i64]) -> Result<Vec<i64>, Diagnostic> {
     let index = |i| Ok(i64::try_from(call.tensor(first + i)?.at(0).as_int()).unwrap_or(i64::MAX));
     let mut start = (0..sizes.len()).map(index).collect::<Result<Vec<_>, Diagnostic>>()?;
-    place(call, &mut start, slice, sizes)?;
+    if !slice.contains(&0) {
+        place(call, &mut start, slice, sizes)?;
+    }
     Ok(start)
 }
 

@@ -34,7 +34,8 @@ pub(super) fn digamma(x: f64) -> f64 {
         return f64::NEG_INFINITY.copysign(-x);
     }
     if x < 0.0 {
-        let fraction = x - x.floor();
+        // Exact, where a fraction above 0 would round to 1 next to a pole.
+        let fraction = x - x.round();
         return if fraction == 0.0 { f64::NAN } else { digamma(1.0 - x) - PI / libm::tan(PI * fraction) };
     }
     if x == f64::INFINITY {

@@ -25,7 +25,8 @@ pub(super) fn meaning(kind: K) -> Meaning {
     match kind {
         K::Abs => L(Number(f64::abs, |a, _| a.abs())),
         K::Acos => L(Float(libm::acos)),
-        K::Acosh => L(Float(libm::acosh)),
+        // Some negative operands have a value in libm.
+        K::Acosh => L(Float(|x| if x < 1.0 { f64::NAN } else { libm::acosh(x) })),
         K::Asin => L(Float(libm::asin)),
         K::Asinh => L(Float(libm::asinh)),
         K::Atan => L(Float(libm::atan)),

@@ -46,7 +46,7 @@ macro_rules! binary {
 }
 
 unary! {
-    /// The absolute value; the smallest signed integer is its own.
+    /// The absolute value; the smallest signed integer is its own. Not for unsigned integers, which have no sign.
     Abs = "abs" on SIGNED;
     /// The inverse cosine, in [0, pi].
     Acos = "acos" on FLOAT;
@@ -106,7 +106,7 @@ unary! {
     RoundNearestEven = "round_nearest_even" on FLOAT;
     /// `1 / sqrt(x)`.
     Rsqrt = "rsqrt" on FLOAT;
-    /// -1, 0 or 1; keeps NaN and the sign of zero.
+    /// -1, 0 or 1; keeps NaN and the sign of zero. Not for unsigned integers, which have no sign.
     Sign = "sign" on SIGNED;
     /// The sine.
     Sine = "sine" on FLOAT;
@@ -129,9 +129,9 @@ binary! {
     Atan2 = "atan2" on FLOAT;
     /// The quotient; truncated for integers, `x / 0 = 0` there.
     Divide = "divide" on NUMBER;
-    /// The greater; NaN if either is.
+    /// The greater; NaN if either is. Of zeros with different signs, either.
     Maximum = "maximum" on ANY, Commutative, Associative;
-    /// The lesser; NaN if either is.
+    /// The lesser; NaN if either is. Of zeros with different signs, either.
     Minimum = "minimum" on ANY, Commutative, Associative;
     /// The product; wraps for integers.
     Multiply = "multiply" on NUMBER, Commutative, Associative;
@@ -216,7 +216,7 @@ op! {
 }
 
 op! {
-    /// The same bits as another element type.
+    /// The same bits as another element type. Not for i1, of whose byte only two values mean something.
     ///
     /// (C1) `shape(operand) = shape(result)`; the result has element type `dtype`.
     /// (C2) Both element types have the same width.

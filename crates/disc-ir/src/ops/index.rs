@@ -2,7 +2,7 @@
 //!
 //! An index that is out of range is not undefined: `bounds` says what happens. `clamp` (StableHLO's rule, and the default) moves it to the
 //! nearest place where the whole slice fits; `skip` (for `scatter`, likewise) leaves that update out; `check` fails the call with E0603.
-//! A negative index is out of range.
+//! A negative index is out of range. The index of a slice without elements is not looked at.
 use super::{
     class::DTypeClass,
     control::equal_lists,

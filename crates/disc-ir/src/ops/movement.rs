@@ -49,7 +49,7 @@ op! {
 }
 
 op! {
-    /// Counts up from 0 along one dimension.
+    /// Counts up from 0 along one dimension. Not for i1, which does not count.
     ///
     /// (C1) `dim` is an axis of the result.
     Iota = "iota"() { dim: required(AttrKind::Int) } -> (result: one(DTypeClass::NUMBER))

@@ -139,3 +139,18 @@ fn the_docs_name_every_op_attribute_and_region() {
         names.for_each(|name| assert!(section.contains(&format!("`{name}`")), "{} {name}", def.name));
     }
 }
+
+/// Ops on floats take every float, those on integers every integer, and those that move elements any element; or they say why not.
+#[test]
+fn an_op_that_admits_fewer_types_says_why() {
+    use DTypeClass as C;
+    let whole = [C::ANY, C::NUMBER, C::FLOAT, C::INTEGER, C::BITS, C::BOOL];
+    let on_tensors = |def: &&OpDef| matches!(def.stages, Stages::Tensor | Stages::Both | Stages::Only(_));
+    for def in OPS.iter().filter(on_tensors) {
+        let moves = def.has(Trait::Movement) || matches!(def.kind, OpKind::Iota | OpKind::Compare | OpKind::BitcastConvert);
+        let data = def.operands.first().or(def.results.first());
+        let is_whole = def.operands.iter().chain(def.results).all(|operand| whole.contains(&operand.class));
+        let is_any = !moves || data.is_some_and(|operand| operand.class == C::ANY);
+        assert_eq!(is_whole && is_any, !def.doc.contains("Not for"), "{}", def.name);
+    }
+}

@@ -139,6 +139,7 @@ impl Places {
                 from.insert(self.vector_dim, Index::uniform(draft.kb.int(k as i64)));
             }
             let start = draft.elements.element(&mut draft.kb, indices, &from);
+            let start = crate::element::signed_index(&mut draft.kb, start);
             let start = Index::from_value(&mut draft.kb, start);
             position[axis] = position[axis].add(&mut draft.kb, 1, start);
             let kb = &mut draft.kb;

@@ -1,5 +1,6 @@
 //! Tensors in the text of a test: `[1.0, 2.0]`, or `[] : tensor<0x3xf32>` and `1.0 : tensor<2x3xf32>` where brackets do not say the sizes.
-use disc_ir::{DType, Literal, TensorType, Type, interp::Tensor, text};
+use crate::compare::compare;
+use disc_ir::{DType, Literal, TensorType, Type, generate::cases::Nearness, interp::Tensor, text};
 
 /// Splits at commas outside brackets.
 pub(crate) fn split(list: &str) -> Vec<&str> {
@@ -77,32 +78,7 @@ pub(crate) fn write(tensor: &Tensor) -> String {
 
 /// Whether two results are equal: bit by bit, but every NaN equals every other.
 pub(crate) fn same(a: &Tensor, b: &Tensor) -> bool {
-    (a.dtype(), a.dims()) == (b.dtype(), b.dims()) && (a.bytes() == b.bytes() || (a.dtype().is_float() && within(a, b, 0.0)))
-}
-
-/// Whether floats differ by at most `tolerance`, relative to the larger one or to 1; other types must be equal.
-pub(crate) fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> bool {
-    if !a.dtype().is_float() || (a.dtype(), a.dims()) != (b.dtype(), b.dims()) {
-        return same(a, b);
-    }
-    within(a, b, tolerance)
-}
-
-/// How far results may be from the interpreter's, which accumulates in f64.
-pub(crate) fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 2e-3,
-        DType::BF16 => 1.6e-2,
-        DType::F32 => 2e-5,
-        _ => 1e-12,
-    }
-}
-
-fn within(a: &Tensor, b: &Tensor, tolerance: f64) -> bool {
-    a.to_f64s().into_iter().zip(b.to_f64s()).all(|(x, y)| {
-        let equal = x == y && (tolerance > 0.0 || x.is_sign_negative() == y.is_sign_negative());
-        equal || (x.is_nan() && y.is_nan()) || (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1.0) && tolerance > 0.0
-    })
+    compare(a, b, Nearness::Exact).is_ok()
 }
 
 #[cfg(test)]
@@ -117,14 +93,5 @@ mod tests {
         assert_eq!(read("1 : tensor<2x2xi64>", DType::F32).unwrap().to_i64s(), [1; 4]);
         assert!(read("[1, 2] : tensor<3xi64>", DType::F32).is_err());
         assert_eq!(split("[1, 2], 3, [] : tensor<0x1xf32>"), ["[1, 2]", "3", "[] : tensor<0x1xf32>"]);
-    }
-
-    #[test]
-    fn equality_knows_nan_and_the_sign_of_zero() {
-        let of = |text| read(text, DType::F32).unwrap();
-        assert!(same(&of("[nan]"), &of("[0x7F800001]")));
-        assert!(!same(&of("[0.0]"), &of("[-0.0]")));
-        assert!(close(&of("[1.0]"), &of("[1.0000001]"), 1e-6) && !close(&of("[1.0]"), &of("[1.1]"), 1e-6));
-        assert!(!close(&of("[1.0]"), &of("[1.0, 1.0]"), 1.0));
     }
 }

@@ -1,0 +1,71 @@
+//! Compiled code for the CPU levels that this machine can run, behind the door of disc-filetests.
+//!
+//! Invariant: a failure keeps its code, whoever found it.
+#![allow(dead_code, reason = "each test uses its part")]
+use disc::{
+    Error, Executable, Options, Target,
+    ir::{Code, DType, Diagnostic, Module, interp::Tensor},
+    ral::{HostOutputs, HostTensor, Weight},
+};
+use disc_filetests::{Compiled, Program, Weights};
+
+/// A CPU level.
+pub(crate) struct Native(&'static str);
+
+static LEVELS: [Native; 3] = [Native("x86-64-v2"), Native("x86-64-v3"), Native("x86-64-v4")];
+static ALL: [&dyn Compiled; 3] = [&LEVELS[0], &LEVELS[1], &LEVELS[2]];
+
+/// The levels that this machine can run, the best last.
+pub(crate) fn levels() -> &'static [&'static dyn Compiled] {
+    let runs = |level: &&&dyn Compiled| level.name().parse::<Target>().is_ok_and(|target| target.check_host().is_ok());
+    &ALL[..ALL.iter().filter(runs).count()]
+}
+
+impl Compiled for Native {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn compile(&self, module: &Module, weights: Weights<'_>) -> Result<Box<dyn Program>, Diagnostic> {
+        let options = Options { target: Some(self.0.into()), threads: Some(2), ..Options::default() };
+        let artifact = disc::compile(module.clone(), &options).map_err(diagnostic)?;
+        let given = artifact.meta.weights.iter().filter_map(|weight| Some((weight.name.clone(), weights(&weight.name)?)));
+        let given = given.map(|(name, tensor)| Ok((name, Weight::from(host(&tensor)?)))).collect::<Result<_, Diagnostic>>()?;
+        let executable = artifact.load(given, &options).map_err(diagnostic)?;
+        Ok(Box::new(Loaded(executable)))
+    }
+}
+
+struct Loaded(Executable);
+
+impl Program for Loaded {
+    fn run(&self, entry: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic> {
+        let position = self.0.meta().entries.iter().position(|e| e.name == entry);
+        let missing = || Diagnostic::new(Code::E0103, format!("there is no entry @{entry}"));
+        let position = position.ok_or_else(missing)?;
+        let held = inputs.iter().map(host).collect::<Result<Vec<_>, _>>()?;
+        let references: Vec<_> = held.iter().map(HostTensor::as_input).collect();
+        let mut outputs = HostOutputs::new();
+        self.0.with_session(|session| self.0.run(position, session, &references, &mut outputs)).map_err(diagnostic)?;
+        (0..self.0.meta().entries[position].outputs.len()).map(|i| tensor(&outputs, i)).collect()
+    }
+}
+
+fn tensor(outputs: &HostOutputs, index: usize) -> Result<Tensor, Diagnostic> {
+    let missing = || Diagnostic::new(Code::E0607, format!("output {index} is missing"));
+    let made = outputs.tensor(index).ok_or_else(missing)?;
+    let dtype = DType::from_name(made.dtype().name()).ok_or_else(missing)?;
+    Tensor::new(dtype, made.sizes().to_vec(), made.bytes().to_vec())
+}
+
+fn host(tensor: &Tensor) -> Result<HostTensor, Diagnostic> {
+    let same = |dtype: &disc::ral::DType| dtype.name() == tensor.dtype().name();
+    let dtype = disc::ral::DType::ALL.into_iter().find(same).expect("the runtime has the compiler's types");
+    let mut made = HostTensor::zeros(dtype, tensor.dims()).map_err(|error| diagnostic(Error::from(error)))?;
+    made.bytes_mut().copy_from_slice(tensor.bytes());
+    Ok(made)
+}
+
+fn diagnostic(error: Error) -> Diagnostic {
+    Diagnostic::new(Code::from_name(&error.code()).unwrap_or(Code::E0501), error.message())
+}
