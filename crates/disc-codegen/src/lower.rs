@@ -7,7 +7,7 @@
 use crate::{
     element::Site,
     kernel,
-    schedule::{self, Argument, ContractionPlan, Group, RowPlan, Scheduled},
+    schedule::{self, Argument, AttentionPlan, ContractionPlan, Group, RowPlan, Scheduled},
     signature::Signature,
     target::Target,
 };
@@ -177,6 +177,10 @@ impl Lowering<'_> {
                 Ok(plan) => return schedule::contraction(&whole, &plan),
                 Err(reason) => Some(reason),
             },
+            "attention" => match AttentionPlan::of(function, solver, self.target) {
+                Ok(plan) => return schedule::attention(&whole, &plan),
+                Err(reason) => Some(reason),
+            },
             "single" => match schedule::single(&whole) {
                 Some(scheduled) => return scheduled,
                 None => None,
@@ -185,6 +189,9 @@ impl Lowering<'_> {
         };
         if let Some(reason) = reason {
             self.notes.push(format!("{name}: {reason}"));
+        }
+        if kind == "attention" {
+            return self.schedule(&flat(function), solver, name, "loop");
         }
         let same = outputs.iter().all(|&o| {
             let (a, b) = (function.ty(o).with_dtype(disc_ir::DType::I8), function.ty(outputs[0]).with_dtype(disc_ir::DType::I8));
@@ -207,11 +214,42 @@ impl Lowering<'_> {
 }
 
 /// A group as a function of its own.
-fn extract(host: &Function, inst: Inst) -> Function {
+pub(crate) fn extract(host: &Function, inst: Inst) -> Function {
     let mut function = Function::new("group", FunctionKind::Func);
     function.facts = host.facts.clone();
     let body = function.import_block(host, host.inst(inst).regions[0], &mut HashMap::new());
     function.body = body;
+    function
+}
+
+/// A group whose ops are no longer in groups of their own.
+fn flat(group: &Function) -> Function {
+    let mut function = Function::new("group", FunctionKind::Func);
+    function.facts = group.facts.clone();
+    let mut map = HashMap::new();
+    for &parameter in group.parameters() {
+        map.insert(parameter, function.add_argument(function.body, group.ty(parameter).clone()));
+    }
+    for &inst in group.insts(group.body) {
+        if group.kind_of(inst) != OpKind::Fusion {
+            let made = function.import(group, inst, &mut map);
+            function.append(function.body, made);
+            continue;
+        }
+        let region = group.inst(inst).regions[0];
+        for (&argument, operand) in group.arguments(region).iter().zip(group.operands(inst)) {
+            map.insert(argument, map[operand]);
+        }
+        for &inner in group.insts(region) {
+            if group.kind_of(inner) == OpKind::Return {
+                let results = group.results_of(inst).iter().zip(group.operands(inner));
+                map.extend(results.map(|(&result, inner)| (result, map[inner])).collect::<Vec<_>>());
+            } else {
+                let made = function.import(group, inner, &mut map);
+                function.append(function.body, made);
+            }
+        }
+    }
     function
 }
 

@@ -10,6 +10,7 @@ fn compile(text: &str) -> Program {
     let mut module = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
     let mut cx = PassCx::default();
     (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
+    (fusion::attention::PASS.run)(&mut module, &mut cx).expect("attention");
     (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
     lower(module, &"x86-64-v4".parse::<Target>().expect("a target")).expect("kernels")
 }
@@ -175,4 +176,23 @@ fn short_loops_get_narrow_vectors() {
     assert_eq!(width(&doubled("")), Some(16));
     assert_eq!(width(&doubled(" where S <= 4")), Some(4), "a range");
     assert_eq!(width(&doubled(" where S likely [3, 8]")), Some(8), "likely values");
+}
+
+/// The programs of `stages/attention.disc`, by their names.
+fn attention_kernels(name: &str) -> Vec<(&'static str, usize)> {
+    let text = include_str!("stages/attention.disc");
+    let program = text.split("// ").find(|part| part.starts_with(name)).expect("a program of this name");
+    let program = compile(program.split_once('\n').expect("a name").1);
+    assert!(program.notes.is_empty(), "{:?}", program.notes);
+    let mut counts: Vec<_> = program.launches[0].1.iter().map(|(&kind, &count)| (kind, count)).collect();
+    counts.sort_unstable();
+    counts
+}
+
+#[test]
+fn attention_is_one_kernel() {
+    for name in ["self attention", "cross attention", "heads first", "one query", "half precision"] {
+        assert_eq!(attention_kernels(name), [("attention", 1)], "{name}");
+    }
+    assert_eq!(attention_kernels("scores that others need"), [("contraction", 2), ("row", 1)]);
 }

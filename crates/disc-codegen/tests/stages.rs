@@ -60,6 +60,7 @@ fn check(text: &str, target: &Target) {
     let mut cx = PassCx::default();
     let mut fused = tensors.clone();
     (fusion::PASS.run)(&mut fused, &mut cx).expect("fusion");
+    (fusion::attention::PASS.run)(&mut fused, &mut cx).expect("attention");
     let mut buffers = fused.clone();
     (buffers::PASS.run)(&mut buffers, &mut cx).expect("buffers");
     let program = lower(buffers.clone(), target).expect("kernels");
@@ -141,6 +142,11 @@ fn reductions() {
 #[test]
 fn contractions() {
     check_all(include_str!("stages/contractions.disc"));
+}
+
+#[test]
+fn attention() {
+    check_all(include_str!("stages/attention.disc"));
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub static STEPS: &[&PassDef] = &[
     &dce::PASS,
     &placement::PASS,
     &fusion::PASS,
+    // Rows of scores, whose groups are complete now, do not have to be in memory as a whole.
+    &fusion::attention::PASS,
     &buffers::PASS,
 ];
 

@@ -13,6 +13,7 @@ pub static PASSES: &[&PassDef] = &[
     &fold::PASS,
     &branches::PASS,
     &fusion::PASS,
+    &fusion::attention::PASS,
     &inline::PASS,
     &merge::PASS,
     &outline::PASS,

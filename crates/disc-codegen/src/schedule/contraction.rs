@@ -9,15 +9,21 @@
 //! of one chunk follow one another, so that threads split rows when there are many and panels when there are few.
 //!
 //! The tile sizes and the even blocks are those of the measurements in docs/performance.md.
+mod block;
 mod micro;
 mod plan;
 
+pub(super) use block::{BlockProduct, routines};
 pub(crate) use plan::packed_columns;
 pub use plan::{ContractionPlan, Tile, tile};
 
 use super::{Argument, Group, Launch, Scheduled, loops::place_unit, scratch_bytes};
-use crate::{build::KernelBuilder, element::Elements, index::Index};
-use disc_ir::{DType, Dim, FunctionKind, TensorType, Type, Value};
+use crate::{
+    build::KernelBuilder,
+    element::{Elements, Site},
+    index::Index,
+};
+use disc_ir::{DType, Dim, Function, FunctionKind, TensorType, Type, Value};
 use plan::Right;
 
 /// Schedules a group that has a plan.
@@ -52,7 +58,7 @@ pub fn schedule(group: &Group<'_>, plan: &ContractionPlan) -> Scheduled {
         let runs: Vec<_> = plan.outer.iter().map(|o| o.run.clone()).collect();
         place_unit(kb, batch, &runs, &mut at);
         let bases = plan.bases(kb, &at);
-        let (first, last) = chunk_rows(kb, plan, &shape, chunk);
+        let [first, last] = plan.chunk_rows(kb, chunk);
         match packed {
             None => row_blocks(kb, plan, &memory, None, &group.name, &at, bases, [first, last], panel),
             Some(buffer) => {
@@ -78,27 +84,29 @@ pub fn schedule(group: &Group<'_>, plan: &ContractionPlan) -> Scheduled {
     };
     let mut kernels = vec![kernel];
     let mut sites = Vec::new();
-    for (routine, more) in micro_kernels {
-        kernels.push(routine);
-        for site in more {
-            if !sites.contains(&site) {
-                sites.push(site);
-            }
+    merge_sites(&mut sites, &micro_kernels);
+    kernels.extend(micro_kernels.into_iter().map(|(routine, _)| routine));
+    Scheduled { kernels, launches: vec![launch], sites }
+}
+
+/// Adds the sites of micro-kernels, which are the same for all of one group.
+pub(super) fn merge_sites(sites: &mut Vec<Site>, micro_kernels: &[(Function, Vec<Site>)]) {
+    for site in micro_kernels.iter().flat_map(|(_, more)| more) {
+        if !sites.contains(site) {
+            sites.push(site.clone());
         }
     }
-    Scheduled { kernels, launches: vec![launch], sites }
 }
 
 /// Run-time sizes that the driver needs.
 struct Shape {
-    rows: Value,
     chunks: Value,
     panels: Value,
 }
 
 impl Shape {
     fn new(kb: &mut KernelBuilder, plan: &ContractionPlan) -> Self {
-        Self { rows: kb.dim(&plan.m.size), chunks: kb.dim(&plan.chunks()), panels: kb.dim(&plan.panels()) }
+        Self { chunks: kb.dim(&plan.chunks()), panels: kb.dim(&plan.panels()) }
     }
 }
 
@@ -109,17 +117,6 @@ fn split_unit(kb: &mut KernelBuilder, plan: &ContractionPlan, shape: &Shape, uni
         Right::Prepacked | Right::InPlace => (kb.rem(unit, shape.panels), kb.div(unit, shape.panels)),
     };
     (kb.rem(rest, shape.chunks), panel, kb.div(rest, shape.chunks))
-}
-
-/// The first row of a chunk and the end of it: chunks are as even as can be.
-fn chunk_rows(kb: &mut KernelBuilder, plan: &ContractionPlan, shape: &Shape, chunk: Value) -> (Value, Value) {
-    if plan.m.size.is_const(1) {
-        return (kb.int(0), kb.int(1));
-    }
-    let one = kb.int(1);
-    let next = kb.add(chunk, one);
-    let (low, high) = (kb.mul(chunk, shape.rows), kb.mul(next, shape.rows));
-    (kb.div(low, shape.chunks), kb.div(high, shape.chunks))
 }
 
 /// Calls micro-kernels for the rows from `first` to below `last`, in even blocks, on one panel.
@@ -135,11 +132,8 @@ fn row_blocks(
     [first, last]: [Value; 2],
     panel: Value,
 ) {
-    let count = kb.sub(last, first);
-    let (tallest, one, zero) = (kb.int(i64::from(plan.tile.rows)), kb.int(1), kb.int(0));
-    let up = kb.int(i64::from(plan.tile.rows) - 1);
-    let padded = kb.add(count, up);
-    let blocks = kb.div(padded, tallest);
+    let (one, zero) = (kb.int(1), kb.int(0));
+    let blocks = plan.row_blocks(kb, [first, last]);
     let width = kb.int(i64::from(plan.tile.columns));
     let column = kb.mul(panel, width);
     let base = match plan.right {
@@ -160,20 +154,14 @@ fn row_blocks(
     let spread = kb.sub(spread, one);
     let fetches = if plan.right == Right::Prepacked { kb.div(spread, blocks) } else { zero };
     let row_stride = kb.dim(&plan.m.left);
-    kb.for_([zero, blocks, one], &[first], |kb, block, carried| {
-        let next = kb.add(block, one);
-        let scaled = kb.mul(next, count);
-        let done = kb.div(scaled, blocks);
-        let stop = kb.add(first, done);
-        let height = kb.sub(stop, carried[0]);
-        let offset = kb.mul(carried[0], row_stride);
+    plan.for_row_blocks(kb, [first, last], |kb, block, [start, height]| {
+        let offset = kb.mul(start, row_stride);
         let a = kb.add(left, offset);
         let mut arguments: Vec<Value> = memory.to_vec();
         arguments.extend(packed);
-        arguments.extend([a, base, carried[0], column, block, fetches]);
+        arguments.extend([a, base, start, column, block, fetches]);
         arguments.extend(plan.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")));
         dispatch(kb, name, &arguments, height, 1, plan.tile.rows);
-        vec![stop]
     });
 }
 

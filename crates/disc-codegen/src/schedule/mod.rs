@@ -5,6 +5,7 @@
 //! outputs it uses, in the order of its launch, then the range of units.
 //!
 //! Invariants: a schedule asks facts, never sizes; the result does not depend on how units are spread over threads.
+mod attention;
 mod contraction;
 mod domain;
 mod loops;
@@ -84,6 +85,7 @@ pub fn aligned_bytes(tensor: &TensorType) -> Dim {
     bytes.ceil_div(&Dim::constant(64)) * 64
 }
 
+pub use attention::{AttentionPlan, schedule as attention};
 pub(crate) use contraction::packed_columns;
 pub use contraction::{ContractionPlan, Tile, schedule as contraction, tile};
 pub use loops::schedule as loops;

@@ -7,8 +7,11 @@
 //! - *row*: reductions over the same trailing dimensions, what feeds them and what depends on them;
 //! - *loop*: element-wise and rearranging ops over one shape.
 //!
+//! A pass of its own, [`attention`], then joins groups that share rows of scores.
+//!
 //! Invariants: the decision asks types and facts, never sizes; the groups form no cycle; every op is in exactly one group, except copies of
 //! free ones.
+pub mod attention;
 mod emit;
 mod explain;
 mod grouping;

@@ -53,7 +53,9 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, rows: u32, in_task
 fn declare(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan, in_task: Option<Value>) -> Parameters {
     let mut memory = Vec::new();
     let declare = |kb: &mut KernelBuilder, name: String, value: Value| match in_task {
-        Some(held) if held == value => kb.parameter(&name, plan.row_block(group.tensor(value))),
+        Some(held) if held == value => {
+            kb.parameter(&name, Type::Buffer { tensor: plan.row_block(group.tensor(value)), space: Space::Task })
+        }
         _ => kb.buffer(&name, group.tensor(value).clone()),
     };
     for (i, &input) in group.inputs().iter().enumerate() {

@@ -6,7 +6,7 @@ use crate::{
     schedule::{domain::mergeable, loops::Merged},
     target::Target,
 };
-use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type, Value, ops::Trait};
+use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 
 /// Rows of a chunk, in blocks of the tile: what A's part should take of the second-level cache.
 const CHUNK_BLOCKS: i64 = 8;
@@ -45,16 +45,16 @@ pub(super) enum Right {
 
 /// A dimension of the product and how the operands step along it, in elements.
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
-    pub(super) size: Dim,
-    pub(super) left: Dim,
+pub(in crate::schedule) struct Axis {
+    pub(in crate::schedule) size: Dim,
+    pub(in crate::schedule) left: Dim,
     pub(super) right: Dim,
 }
 
 /// A dimension that units are spread over.
 #[derive(Clone, Debug)]
-pub(super) struct Outer {
-    pub(super) run: Merged,
+pub(in crate::schedule) struct Outer {
+    pub(in crate::schedule) run: Merged,
     pub(super) left: Dim,
     pub(super) right: Dim,
 }
@@ -66,16 +66,16 @@ pub struct ContractionPlan {
     pub(super) compute: DType,
     pub(super) right: Right,
     /// Which inputs of the group the operands are.
-    pub(super) left_input: usize,
+    pub(in crate::schedule) left_input: usize,
     pub(super) right_input: usize,
     pub(super) rank: usize,
-    pub(super) m: Axis,
+    pub(in crate::schedule) m: Axis,
     /// The dimension of the product that carries the row; none for a product without rows.
-    pub(super) m_axis: Option<usize>,
-    pub(super) n: Axis,
+    pub(in crate::schedule) m_axis: Option<usize>,
+    pub(in crate::schedule) n: Axis,
     pub(super) n_axis: usize,
     pub(super) k: Axis,
-    pub(super) outer: Vec<Outer>,
+    pub(in crate::schedule) outer: Vec<Outer>,
     /// For each output: how the product's dimensions are ordered in it.
     pub(super) orders: Vec<Vec<usize>>,
 }
@@ -189,18 +189,17 @@ impl ContractionPlan {
         }
     }
 
-    /// The type of task memory for the rows of a tensor that a micro-kernel works on at once.
-    pub(in crate::schedule) fn row_block(&self, tensor: &TensorType) -> Type {
+    /// Task memory for the rows of a tensor that a micro-kernel works on at once.
+    pub(in crate::schedule) fn row_block(&self, tensor: &TensorType) -> TensorType {
         let columns = tensor.dims.last().cloned().unwrap_or(Dim::constant(1));
-        let block = TensorType::new([Dim::constant(i64::from(self.tile.rows)), columns], compute_dtype(tensor.dtype));
-        Type::Buffer { tensor: block, space: Space::Task }
+        TensorType::new([Dim::constant(i64::from(self.tile.rows)), columns], compute_dtype(tensor.dtype))
     }
 
     pub(super) fn panels(&self) -> Dim {
         self.n.size.ceil_div(&Dim::constant(i64::from(self.tile.columns)))
     }
 
-    pub(super) fn chunks(&self) -> Dim {
+    pub(in crate::schedule) fn chunks(&self) -> Dim {
         // Where a unit packs, it should have rows enough to pay for it.
         let blocks = if self.right == Right::PackedByUnit { 4 * CHUNK_BLOCKS } else { CHUNK_BLOCKS };
         self.m.size.ceil_div(&Dim::constant(blocks * i64::from(self.tile.rows)))
@@ -215,10 +214,55 @@ impl ContractionPlan {
         }
     }
 
-    pub(super) fn cost(&self) -> Dim {
+    pub(in crate::schedule) fn cost(&self) -> Dim {
         let outer = Dim::product(self.outer.iter().map(|o| o.run.size.clone()));
         let flops = outer * &self.m.size * &self.n.size * &self.k.size * 2;
         super::nanoseconds(&flops, &self.tile)
+    }
+
+    /// The batch dimensions that units are spread over.
+    pub(in crate::schedule) fn outer_runs(&self) -> Vec<Merged> {
+        self.outer.iter().map(|o| o.run.clone()).collect()
+    }
+
+    /// The first row of a chunk and the end of it: chunks are as even as can be.
+    pub(in crate::schedule) fn chunk_rows(&self, kb: &mut KernelBuilder, chunk: Value) -> [Value; 2] {
+        if self.m.size.is_const(1) {
+            return [kb.int(0), kb.int(1)];
+        }
+        let (one, rows, chunks) = (kb.int(1), kb.dim(&self.m.size), kb.dim(&self.chunks()));
+        let next = kb.add(chunk, one);
+        let (low, high) = (kb.mul(chunk, rows), kb.mul(next, rows));
+        [kb.div(low, chunks), kb.div(high, chunks)]
+    }
+
+    /// How many blocks the rows from `first` to below `last` are cut into.
+    pub(super) fn row_blocks(&self, kb: &mut KernelBuilder, [first, last]: [Value; 2]) -> Value {
+        let (tallest, up) = (kb.int(i64::from(self.tile.rows)), kb.int(i64::from(self.tile.rows) - 1));
+        let count = kb.sub(last, first);
+        let padded = kb.add(count, up);
+        kb.div(padded, tallest)
+    }
+
+    /// Runs `body` for even blocks of rows: with the number of the block, and its first row and how many it has.
+    pub(in crate::schedule) fn for_row_blocks(
+        &self,
+        kb: &mut KernelBuilder,
+        [first, last]: [Value; 2],
+        body: impl FnOnce(&mut KernelBuilder, Value, [Value; 2]),
+    ) {
+        let (zero, one) = (kb.int(0), kb.int(1));
+        let count = kb.sub(last, first);
+        let blocks = self.row_blocks(kb, [first, last]);
+        kb.for_([zero, blocks, one], &[first], |kb, block, carried| {
+            let next = kb.add(block, one);
+            let scaled = kb.mul(next, count);
+            let done = kb.div(scaled, blocks);
+            let stop = kb.add(first, done);
+            let height = kb.sub(stop, carried[0]);
+            body(kb, block, [carried[0], height]);
+            vec![stop]
+        });
     }
 
     /// Where the operands start for a batch position.

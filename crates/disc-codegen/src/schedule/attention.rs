@@ -1,0 +1,191 @@
+//! The attention schedule: rows of a product, a softmax of them and a product with them, block by block in task memory.
+//!
+//! A work unit is a chunk of rows at one position along the batch dimensions: it packs the operands that need it once, then, for each block
+//! of as many rows as a tile has, computes the scores, their softmax in place, and the second product. So the memory for scores grows with
+//! the number of columns alone.
+//!
+//! The group holds three groups (contraction, rows, contraction), each with a schedule of its own; this one decides where their values live.
+use super::{
+    Argument, Group, Launch, RowPlan, Scheduled,
+    contraction::{BlockProduct, ContractionPlan, merge_sites, routines as block_routines},
+    loops::place_unit,
+    rows::{self, Rows},
+    scratch_bytes,
+};
+use crate::{
+    build::KernelBuilder,
+    cost,
+    element::{Elements, RowBlock, Site},
+    index::Index,
+    target::Target,
+};
+use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Solver, Type, Value};
+use std::{collections::HashMap, sync::Arc};
+
+/// The parts of an attention group, and their plans.
+pub struct AttentionPlan {
+    /// Each part as a function of its own.
+    functions: [Function; 3],
+    /// The values of the group that each part reads, by its parameters, and makes.
+    reads: [Vec<Value>; 3],
+    made: [Value; 3],
+    scores: ContractionPlan,
+    rows: RowPlan,
+    weighted: ContractionPlan,
+}
+
+impl AttentionPlan {
+    /// The plan of a group, or why it has none.
+    pub fn of(group: &Function, solver: &Solver, target: &Target) -> Result<Self, String> {
+        let parts: Vec<Inst> = group.insts(group.body).iter().copied().filter(|&i| group.kind_of(i) == OpKind::Fusion).collect();
+        let &[first, second, third] = &parts[..] else { return Err("the group does not hold three groups".into()) };
+        let parts = [first, second, third];
+        let functions = parts.map(|part| crate::lower::extract(group, part));
+        let product =
+            |function: &Function| ContractionPlan::of(function, solver, target, function.parameters(), &returned(function));
+        let (scores, weighted) = (product(&functions[0])?, product(&functions[2])?);
+        let rows = RowPlan::of(&functions[1], solver, &returned(&functions[1]))?;
+        let reads = parts.map(|part| group.operands(part).to_vec());
+        let made = parts.map(|part| group.result(part));
+        let plan = Self { functions, reads, made, scores, rows, weighted };
+        plan.check(group, solver)?;
+        Ok(plan)
+    }
+
+    /// A part as a group of its own.
+    fn part<'a>(&'a self, group: &Group<'a>, i: usize, first_site: i64) -> Group<'a> {
+        Group {
+            function: &self.functions[i],
+            wanted: vec![0],
+            solver: group.solver.clone(),
+            name: Arc::from(format!("{}.{}", group.name, ["scores", "rows", "weighted"][i])),
+            target: group.target,
+            first_site,
+        }
+    }
+
+    fn check(&self, group: &Function, solver: &Solver) -> Result<(), String> {
+        let dims = |value: Value| &group.ty(value).shaped().expect("a tensor").dims;
+        let rank = dims(self.made[0]).len();
+        let same = |a: &Dim, b: &Dim| solver.equal(a, b);
+        let batches = |plan: &ContractionPlan| {
+            plan.outer.len() + 2 == rank && plan.outer.iter().enumerate().all(|(i, outer)| i == outer.run.axis)
+        };
+        let fits = self.scores.tile == self.weighted.tile
+            && batches(&self.scores)
+            && batches(&self.weighted)
+            && self.scores.m_axis == Some(rank - 2)
+            && self.weighted.m_axis == Some(rank - 2)
+            && self.rows.rows + 1 == rank
+            && dims(self.made[0]) == dims(self.made[1])
+            && same(&self.scores.m.size, &self.weighted.m.size);
+        if fits { Ok(()) } else { Err("the parts do not share rows".into()) }
+    }
+}
+
+fn returned(function: &Function) -> Vec<Value> {
+    let end = function.terminator(function.body).expect("a function ends in `return`");
+    function.operands(end).to_vec()
+}
+
+/// Schedules a group that has a plan.
+pub fn schedule(group: &Group<'_>, plan: &AttentionPlan) -> Scheduled {
+    let scores = plan.part(group, 0, group.first_site);
+    let mut routines = block_routines(&scores, &plan.scores, returned(scores.function)[0]);
+    let rows_site = group.first_site + count_sites(&routines);
+    let softmax = plan.part(group, 1, rows_site);
+    let (kernel, arguments, rows_sites) = kernel(group, plan, &scores, &softmax);
+    let weighted = plan.part(group, 2, rows_site + rows_sites.len() as i64);
+    let weights = weighted.inputs()[plan.weighted.left_input];
+    let mut sites: Vec<Site> = Vec::new();
+    merge_sites(&mut sites, &routines);
+    sites.extend(rows_sites);
+    let last = block_routines(&weighted, &plan.weighted, weights);
+    merge_sites(&mut sites, &last);
+    routines.extend(last);
+    let elements = Dim::product(plan.rows.domain.iter().cloned());
+    let lanes = rows::lanes(&softmax, &plan.rows);
+    let launch = Launch {
+        kernel: kernel.name.clone(),
+        arguments,
+        units: Dim::product(plan.scores.outer.iter().map(|o| o.run.size.clone())) * plan.scores.chunks(),
+        cost: plan.scores.cost() + plan.weighted.cost() + cost::loops(softmax.function, &elements, lanes),
+        scratch: scratch_bytes(&kernel),
+    };
+    let kernels = [kernel].into_iter().chain(routines.into_iter().map(|(routine, _)| routine)).collect();
+    Scheduled { kernels, launches: vec![launch], sites }
+}
+
+/// The kernel, its arguments, and where its rows can fail.
+fn kernel(
+    group: &Group<'_>,
+    plan: &AttentionPlan,
+    scores: &Group<'_>,
+    softmax: &Group<'_>,
+) -> (Function, Vec<Argument>, Vec<Site>) {
+    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
+    let mut arguments = Vec::new();
+    let mut memory: HashMap<Value, Value> = HashMap::new();
+    for (i, &input) in group.inputs().iter().enumerate() {
+        memory.insert(input, kb.buffer(&format!("in{i}"), group.tensor(input).clone()));
+        arguments.push(Argument::Input(i));
+    }
+    let output = group.outputs()[0];
+    memory.insert(output, kb.buffer("out0", group.tensor(output).clone()));
+    arguments.push(Argument::Output(group.wanted[0]));
+    let begin = kb.parameter("begin", Type::scalar(DType::I64));
+    let end = kb.parameter("end", Type::scalar(DType::I64));
+    // One block of memory holds scores, and then what becomes of them.
+    let block = kb.scratch(plan.scores.row_block(group.tensor(plan.made[0])));
+    memory.extend([(plan.made[0], block), (plan.made[1], block)]);
+    let of_part = |i: usize| plan.reads[i].iter().chain([&plan.made[i]]).map(|value| memory[value]).collect::<Vec<_>>();
+
+    let first = BlockProduct::new(&mut kb, scores, &plan.scores, of_part(0));
+    let weighted = plan.part(group, 2, 0);
+    let last = BlockProduct::new(&mut kb, &weighted, &plan.weighted, of_part(2));
+    let mut walk = Rows::new(&mut kb, softmax, &plan.rows, vec![block]);
+    let lanes = rows::lanes(softmax, &plan.rows);
+    let mut elements = Elements::new(softmax.function, softmax.solver.clone(), lanes, group.target);
+    elements.first_site = softmax.first_site;
+    for (&parameter, read) in softmax.inputs().iter().zip(&plan.reads[1]) {
+        elements.bind(parameter, memory[read]);
+    }
+    let one = kb.int(1);
+    kb.for_([begin, end, one], &[], |kb, unit, _| {
+        let zero = kb.int(0);
+        let mut at = vec![Index::uniform(zero); plan.rows.domain.len()];
+        let chunks = kb.dim(&plan.scores.chunks());
+        let (chunk, batch) = (kb.rem(unit, chunks), kb.div(unit, chunks));
+        place_unit(kb, batch, &plan.scores.outer_runs(), &mut at);
+        let [queries, keys] = first.start(kb, &at);
+        let [_, values] = last.start(kb, &at);
+        let [low, high] = plan.scores.chunk_rows(kb, chunk);
+        plan.scores.for_row_blocks(kb, [low, high], |kb, _, [start, height]| {
+            let stride = kb.dim(&plan.scores.m.left);
+            let offset = kb.mul(start, stride);
+            let left = kb.add(queries, offset);
+            first.run(kb, &at, [left, keys], [start, height]);
+            let stride = kb.dim(&plan.scores.n.size);
+            elements.hold_rows(block, RowBlock { first: start, stride });
+            let stop = kb.add(start, height);
+            kb.for_([start, stop, one], &[], |kb, row, _| {
+                elements.scoped(|elements| {
+                    let mut here = at.clone();
+                    here[plan.rows.rows - 1] = Index::uniform(row);
+                    walk.run(kb, elements, &here);
+                });
+                Vec::new()
+            });
+            let zero = kb.int(0);
+            last.run(kb, &at, [zero, values], [start, height]);
+        });
+        Vec::new()
+    });
+    (kb.finish(), arguments, elements.sites)
+}
+
+fn count_sites(routines: &[(Function, Vec<Site>)]) -> i64 {
+    let mut sites = Vec::new();
+    merge_sites(&mut sites, routines);
+    sites.len() as i64
+}

@@ -1,0 +1,223 @@
+//! Attention: a product, a softmax of its rows and a product with them, as one group.
+//!
+//! It works on groups that were built before, and knows none of them by name: any row group between two products will do, as long as a row
+//! of it needs nothing but that row of the first product. The scores then live for a block of rows at a time, in task memory.
+//!
+//! Invariant: an `attention` group holds three groups, each of which reads the one before it: a contraction, rows, a contraction.
+use super::legality::{ints, same_shape, shape};
+use crate::pass::{PassCx, PassDef};
+use disc_ir::{
+    Attr, Block, Builder, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Value,
+    ops::{Stage, Trait},
+};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+/// Makes one group of a product, reductions of its rows, and a product of the result.
+pub static PASS: PassDef = PassDef {
+    name: "fuse-attention",
+    doc: "Makes one group of a product, a softmax of its rows and a product with the result.",
+    stages: (Stage::Fused, Stage::Fused),
+    run,
+};
+
+fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
+    let mut found = 0;
+    for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
+        let solver = Arc::new(Solver::new(&function.facts));
+        found += in_block(function, function.body, &solver)?;
+    }
+    Ok(found)
+}
+
+fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>) -> Result<usize, Diagnostic> {
+    let mut found = 0;
+    for inst in function.insts(block).to_vec() {
+        if matches!(function.kind_of(inst), OpKind::If | OpKind::While) {
+            for region in function.inst(inst).regions.clone() {
+                found += in_block(function, region, solver)?;
+            }
+        }
+    }
+    let uses = function.use_counts();
+    let once = |value: Value| uses[value.index()] == 1;
+    let insts = function.insts(block);
+    let chains: Vec<[Inst; 3]> = insts.iter().filter_map(|&last| chain(function, solver, last, &once)).collect();
+    for &chain in &chains {
+        // Each part of a chain must be of this block: a region cannot take ops from outside of it.
+        if chain.iter().all(|part| function.insts(block).contains(part)) {
+            nest(function, block, chain, solver)?;
+            found += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// The chain of groups that ends with the group `last`.
+fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value) -> bool) -> Option<[Inst; 3]> {
+    let weighted = Product::of(function, last)?;
+    let weights = function.operands(last)[weighted.left?];
+    let rows = single_result(function, weights, "row").filter(|_| once(weights))?;
+    let rank = shape(function, weights).len();
+    let scores = (0..function.operands(rows).len()).find_map(|i| {
+        let value = function.operands(rows)[i];
+        let first = single_result(function, value, "contraction").filter(|_| once(value))?;
+        let same = same_shape(solver, shape(function, value), shape(function, weights));
+        (same && stays_in_rows(function, solver, rows, i)).then_some(first)
+    })?;
+    let product = Product::of(function, scores)?;
+    let plain = product.left.is_some() && product.right.is_some() && product.batch == rank.checked_sub(2)?;
+    let along_rows = weighted.left_axes_in_order && weighted.left_sum == [rank as i64 - 1] && weighted.batch + 2 == rank;
+    (plain && !product.transposed && along_rows).then_some([scores, rows, last])
+}
+
+/// The group that has this value as its only result, if it is of the kind.
+fn single_result(function: &Function, value: Value, kind: &str) -> Option<Inst> {
+    let inst = function.defining(value)?;
+    (kind_of_group(function, inst) == Some(kind) && function.results_of(inst).len() == 1).then_some(inst)
+}
+
+fn kind_of_group(function: &Function, inst: Inst) -> Option<&'static str> {
+    match (function.kind_of(inst), function.inst(inst).attrs.first()) {
+        (OpKind::Fusion, Some(Some(Attr::Enum(kind)))) => Some(kind),
+        _ => None,
+    }
+}
+
+/// What matters of the product of a contraction group with one result, one summed dimension, one row and one column dimension.
+struct Product {
+    /// The operands, as positions among the group's inputs.
+    left: Option<usize>,
+    right: Option<usize>,
+    batch: usize,
+    left_sum: Vec<i64>,
+    /// Whether the batch dimensions of the left operand come first, in their order.
+    left_axes_in_order: bool,
+    /// Whether the result is a transpose.
+    transposed: bool,
+}
+
+impl Product {
+    fn of(function: &Function, group: Inst) -> Option<Self> {
+        if kind_of_group(function, group) != Some("contraction") || function.results_of(group).len() != 1 {
+            return None;
+        }
+        let region = function.inst(group).regions[0];
+        let dot = function.insts(region).iter().copied().find(|&i| function.kind_of(i) == OpKind::DotGeneral)?;
+        let end = function.terminator(region)?;
+        let returned = function.operands(end)[0];
+        let transposed = function.defining(returned).is_some_and(|inst| function.kind_of(inst) == OpKind::Transpose);
+        let float = function.ty(function.result(dot)).dtype().is_float();
+        let packed = function.def(dot).attr_position("packed_columns");
+        let packed = packed.is_some_and(|i| function.inst(dot).attrs[i].is_some());
+        let batching = ints(function, dot, "lhs_batching_dims");
+        let (left_sum, right_sum) = (ints(function, dot, "lhs_contracting_dims"), ints(function, dot, "rhs_contracting_dims"));
+        let [left, right] = function.operands(dot)[..] else { return None };
+        let free = |value: Value| shape(function, value).len().checked_sub(batching.len() + 1);
+        if !float || packed || left_sum.len() != 1 || right_sum.len() != 1 || free(left)? != 1 || free(right)? != 1 {
+            return None;
+        }
+        let input = |value: Value| function.arguments(region).iter().position(|&a| a == value);
+        Some(Self {
+            left: input(left),
+            right: input(right),
+            batch: batching.len(),
+            left_sum: left_sum.to_vec(),
+            left_axes_in_order: batching.iter().zip(0..).all(|(&axis, i)| axis == i),
+            transposed,
+        })
+    }
+}
+
+/// Whether a row of the group's result needs, of input `position`, only the same row.
+fn stays_in_rows(function: &Function, solver: &Solver, group: Inst, position: usize) -> bool {
+    let region = function.inst(group).regions[0];
+    let scores = function.arguments(region)[position];
+    let domain = shape(function, scores).to_vec();
+    let Some(columns) = domain.len().checked_sub(1) else { return false };
+    // Values of the whole domain, and values of one element per row, that depend on the scores.
+    let (mut whole, mut rows): (HashSet<Value>, HashSet<Value>) = (HashSet::from([scores]), HashSet::new());
+    for &inst in function.insts(region) {
+        let operands = function.operands(inst);
+        let (from_whole, from_rows) = (operands.iter().any(|v| whole.contains(v)), operands.iter().any(|v| rows.contains(v)));
+        let results = function.results_of(inst);
+        match function.kind_of(inst) {
+            OpKind::Return => {}
+            _ if !from_whole && !from_rows => {}
+            OpKind::Reduce if from_whole && !from_rows && ints(function, inst, "dims") == [columns as i64] => {
+                rows.extend(results)
+            }
+            _ if function.def(inst).has(Trait::Elementwise) && from_whole => whole.extend(results),
+            _ if function.def(inst).has(Trait::Elementwise) => rows.extend(results),
+            OpKind::Reshape | OpKind::BroadcastInDim
+                if !from_whole && row_shaped(function, solver, inst, &domain[..columns], columns) =>
+            {
+                rows.extend(results)
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a reshape or broadcast of a value with one element per row leaves rows where they are.
+fn row_shaped(function: &Function, solver: &Solver, inst: Inst, rows: &[Dim], columns: usize) -> bool {
+    let fits = |dims: &[Dim]| dims.len() >= columns && dims.len() <= columns + 1 && same_shape(solver, &dims[..columns], rows);
+    let (operand, result) = (function.operands(inst)[0], function.result(inst));
+    let in_place = match function.kind_of(inst) {
+        OpKind::BroadcastInDim => ints(function, inst, "dims").iter().zip(0..).all(|(&axis, i)| axis == i),
+        _ => {
+            let one = |dims: &[Dim]| dims[columns..].iter().all(|d| solver.equal(d, &Dim::constant(1)));
+            fits(shape(function, operand))
+                && fits(shape(function, result))
+                && one(shape(function, operand))
+                && one(shape(function, result))
+        }
+    };
+    in_place && fits(shape(function, operand)) && fits(shape(function, result))
+}
+
+/// Puts the three groups into one, where the last of them was.
+fn nest(function: &mut Function, block: Block, parts: [Inst; 3], solver: &Arc<Solver>) -> Result<(), Diagnostic> {
+    let source = function.clone();
+    let made: HashSet<Value> = parts.iter().flat_map(|&part| source.results_of(part)).copied().collect();
+    let mut inputs: Vec<Value> = Vec::new();
+    for value in parts.iter().flat_map(|&part| source.operands(part)) {
+        if !made.contains(value) && !inputs.contains(value) {
+            inputs.push(*value);
+        }
+    }
+    let region = function.add_block();
+    let mut map: HashMap<Value, Value> = HashMap::new();
+    for &input in &inputs {
+        let argument = function.add_argument(region, source.ty(input).clone());
+        if let Some(name) = source.name_of(input) {
+            function.set_name(argument, name.clone());
+        }
+        map.insert(input, argument);
+    }
+    for &part in &parts {
+        let copy = function.import(&source, part, &mut map);
+        function.append(region, copy);
+    }
+    let result = source.result(parts[2]);
+    Builder::at(function, region, solver.clone()).ret(&[map[&result]])?;
+    let fused = Builder::at(function, block, solver.clone())
+        .op(OpKind::Fusion)
+        .operands(&inputs)
+        .attr("kind", Attr::Enum("attention"))
+        .region(region)
+        .results(vec![source.ty(result).clone()])
+        .build()?;
+    let order = source.insts(block).iter().filter(|inst| !parts[..2].contains(inst));
+    let order: Vec<Inst> = order.map(|&inst| if inst == parts[2] { fused } else { inst }).collect();
+    function.set_insts(block, order);
+    let output = function.result(fused);
+    if let Some(name) = source.name_of(result) {
+        function.set_name(output, name.clone());
+    }
+    function.replace_uses(&HashMap::from([(result, output)]));
+    Ok(())
+}
