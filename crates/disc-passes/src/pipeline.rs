@@ -59,6 +59,6 @@ mod tests {
         run(&mut module, Stage::Tensor, Stage::Placed, &mut manager).unwrap();
         assert_eq!(manager.records.last().map(|record| record.name), Some("place"));
         run(&mut module, Stage::Placed, Stage::Fused, &mut manager).unwrap();
-        assert_eq!(manager.records.last().map(|record| record.name), Some("fuse"));
+        assert_eq!(manager.records.last().map(|record| record.name), Some("fuse-attention"));
     }
 }
