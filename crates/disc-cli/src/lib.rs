@@ -2,7 +2,13 @@
 //!
 //! Invariants: errors go to standard error as `error[E0123]: message` with their place, and the exit status is 1; nothing panics, whatever is
 //! read; a reader of the output that goes away is no error.
+mod answer;
+pub mod commands;
+mod diff;
+mod npy;
 pub mod opt;
 mod render;
+mod run;
+mod source;
 
 pub use render::render;

@@ -1,6 +1,7 @@
 //! What runs programs besides the interpreter, and must agree with it: a door for compiled code, which this crate does not link.
 use crate::{compare::compare, values};
 use disc_ir::{Code, Diagnostic, Module, generate::cases::Nearness, interp::Tensor};
+use std::path::PathBuf;
 
 /// The values of a module's weights, by name.
 pub type Weights<'w> = &'w dyn Fn(&str) -> Option<Tensor>;
@@ -31,6 +32,8 @@ pub trait Program {
 pub struct Hooks {
     /// Everything that runs programs here.
     pub compiled: &'static [&'static dyn Compiled],
+    /// Where a command-line tool is, by its name. Without it, tests of kind `cli` are left to the harness that has it.
+    pub tool: Option<fn(&str) -> Option<PathBuf>>,
 }
 
 type Outcome = Result<Vec<Tensor>, Diagnostic>;

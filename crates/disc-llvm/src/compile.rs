@@ -30,7 +30,7 @@ const STACK: usize = 16 << 20;
 pub struct Options {
     /// How many modules are compiled at once.
     pub threads: usize,
-    /// Kernels are exported by name, for programs that call them without a host program.
+    /// Kernels are exported by name, for programs that call them without a host program, and for profiles.
     pub export_kernels: bool,
 }
 
@@ -159,7 +159,8 @@ fn object(
             export_version(&emit);
         }
         if options.export_kernels {
-            let kernels = batch.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
+            // Those that this module only refers to as well: of two visibilities, the linker takes the narrower one.
+            let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
             let lowered = kernels.filter_map(|f| emit.module.get_function(&f.name));
             lowered.for_each(|f| f.as_global_value().set_visibility(GlobalVisibility::Default));
         }

@@ -6,5 +6,5 @@ use std::{path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/run");
-    run(&root, Hooks { compiled: native::levels() }).exit_code()
+    run(&root, Hooks { compiled: native::levels(), ..Hooks::default() }).exit_code()
 }

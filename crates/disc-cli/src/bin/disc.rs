@@ -1,3 +1,6 @@
-//! The `disc` command.
+//! The command `disc`.
+use std::process::ExitCode;
 
-fn main() {}
+fn main() -> ExitCode {
+    disc_cli::commands::main(std::env::args_os())
+}

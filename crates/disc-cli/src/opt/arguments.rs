@@ -1,5 +1,6 @@
 //! The command line of `disc-opt`.
-use clap::Parser;
+use crate::run::{On, RunArguments};
+use clap::{CommandFactory, Parser, error::ErrorKind};
 use disc_ir::ops::Stage;
 
 /// Checks IR as text, runs passes over it, and prints it or runs it.
@@ -25,42 +26,62 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(super) print_after: Vec<String>,
 
+    /// Prints to standard error what passes changed, as a diff; with --print-after, of those passes alone.
+    #[arg(long)]
+    pub(super) print_changed: bool,
+
     /// Prints the place of each op in the text.
     #[arg(long)]
     pub(super) locs: bool,
 
-    /// Runs an entry on the interpreter, and prints its results instead of the IR.
+    /// The CPU that weights are packed and kernels are made for, such as `x86-64-v3`; by default weights stay as they are, and kernels are
+    /// for this machine.
+    #[arg(long, value_name = "NAME")]
+    pub(super) target: Option<String>,
+
+    /// Runs an entry, and prints its results instead of the IR.
     #[arg(long)]
     pub(super) run: bool,
 
-    /// The entry to run; by default the only one.
-    #[arg(long, value_name = "NAME", requires = "run")]
-    pub(super) entry: Option<String>,
+    /// On what it runs.
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) on: On,
 
-    /// An input of the entry: `x=a.npy`, or `x=rand:3x768` for random elements.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = input, requires = "run")]
-    pub(super) input: Vec<Input>,
+    /// The same as `--on cpu`.
+    #[arg(long, conflicts_with = "on")]
+    pub(super) compiled: bool,
+
+    /// How many rewrites and fusions may be made: number N is the last one.
+    #[arg(long, value_name = "N")]
+    pub(super) fuel: Option<u64>,
+
+    /// Finds the rewrite or fusion that changes what the entry computes. Without --pass and --to, among those of the whole pipeline.
+    #[arg(long, conflicts_with = "fuel")]
+    pub(super) bisect: bool,
+
+    #[command(flatten)]
+    pub(super) data: RunArguments,
 }
 
 impl Arguments {
-    pub(super) fn prints_after(&self, pass: &str) -> bool {
-        self.print_after.iter().any(|name| name == pass || name == "all")
+    pub(super) fn read(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Self, clap::Error> {
+        let mut arguments = Self::try_parse_from(arguments)?;
+        let data = &arguments.data;
+        let wants_run = !data.input.is_empty() || !data.dim.is_empty() || data.entry.is_some() || data.random_weights;
+        if wants_run && !arguments.run && !arguments.bisect {
+            let message = "--entry, --input, --dim and --random-weights are for --run and --bisect";
+            return Err(Self::command().error(ErrorKind::MissingRequiredArgument, message));
+        }
+        if arguments.compiled {
+            arguments.on = On::Cpu;
+        }
+        Ok(arguments)
     }
-}
 
-/// A named input.
-#[derive(Clone, Debug)]
-pub(super) struct Input {
-    pub(super) name: String,
-    pub(super) value: Value,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Value {
-    /// Random elements of these sizes.
-    Random(Vec<i64>),
-    /// A file of NumPy.
-    File(String),
+    pub(super) fn prints_after(&self, step: &str) -> bool {
+        let all = self.print_changed && self.print_after.is_empty();
+        all || self.print_after.iter().any(|name| name == step || name == "all")
+    }
 }
 
 fn stage(name: &str) -> Result<Stage, String> {
@@ -68,37 +89,12 @@ fn stage(name: &str) -> Result<Stage, String> {
     Stage::from_name(name).ok_or_else(|| format!("expected one of {}", names()))
 }
 
-fn input(text: &str) -> Result<Input, String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=FILE.npy or NAME=rand:SIZES")?;
-    let value = match value.strip_prefix("rand:") {
-        Some("") => Value::Random(Vec::new()),
-        Some(sizes) => Value::Random(sizes.split('x').map(size).collect::<Result<_, _>>()?),
-        None => Value::File(value.to_owned()),
-    };
-    Ok(Input { name: name.trim_start_matches('%').to_owned(), value })
-}
-
-fn size(text: &str) -> Result<i64, String> {
-    text.parse().ok().filter(|&size| size >= 0).ok_or_else(|| format!("`{text}` is no size; expected sizes such as 3x768"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn inputs_are_read() {
-        assert!(matches!(input("x=rand:3x768").unwrap().value, Value::Random(sizes) if sizes == [3, 768]));
-        assert!(matches!(input("x=rand:").unwrap().value, Value::Random(sizes) if sizes.is_empty()));
-        assert!(matches!(input("x=a=b.npy").unwrap().value, Value::File(path) if path == "a=b.npy"));
-        for wrong in ["x", "x=rand:3xB", "x=rand:-1", "x=rand:3,4"] {
-            assert!(input(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -1,4 +1,5 @@
 //! The kinds of tests. Each says how the file should read, given what it does.
+mod cli;
 mod explain;
 mod pass;
 mod random;
@@ -17,6 +18,7 @@ pub(crate) type Tried = Result<String, String>;
 
 pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
     match &*command.kind {
+        "cli" => cli::run(file, command, hooks),
         "explain" => explain::run(file),
         "roundtrip" => roundtrip::run(file),
         "verify" => verify::run(file, command),
@@ -37,6 +39,7 @@ pub(crate) fn reproduce(file: &TestFile, command: &Command) -> String {
         _ => String::new(),
     };
     match &*command.kind {
+        "cli" => format!("the commands of {path}, where FILE is itself"),
         "explain" => format!("disc explain {path}"),
         _ => format!("disc-opt {path}{options}"),
     }

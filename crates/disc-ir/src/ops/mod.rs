@@ -53,8 +53,7 @@ op_table! {
     control::{Assert, Call, If, Return, While},
     fused::{Fusion},
     kernel::{
-        ExtractLane, Fma, For, LaneMask, Lanes, Load, Prefetch, ReduceLanes, Scratch, Splat, Store,
-        TransposeLanes, View,
+        ExtractLane, Fma, For, LaneMask, Lanes, Load, Prefetch, ReduceLanes, Scratch, Splat, Store, View,
     },
     host::{Alloc, AllocOutput, Arena, Launch},
 }

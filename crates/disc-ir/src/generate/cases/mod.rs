@@ -229,7 +229,6 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::Scratch
         | K::Splat
         | K::Store
-        | K::TransposeLanes
         | K::View
         | K::Alloc
         | K::AllocOutput

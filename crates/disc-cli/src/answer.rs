@@ -1,0 +1,112 @@
+//! How a command ends: what it says, for people or for programs, and its exit status.
+use crate::{render, source::Source};
+use disc_ir::{Code, Diagnostic, text::Lines};
+use serde_json::{Value, json};
+use std::{io::Write, process::ExitCode, thread};
+
+/// Passes and code generation recurse over deep programs.
+const STACK: usize = 64 << 20;
+
+/// What a command found: text for people, and the same for programs.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) json: Value,
+    /// The command did its work, but what it looked for is not there.
+    pub(crate) is_negative: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(text: impl Into<String>, json: Value) -> Self {
+        Self { text: text.into(), json, is_negative: false }
+    }
+}
+
+/// Errors, and the text that they are about.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) source: Source,
+    pub(crate) errors: Vec<Diagnostic>,
+}
+
+/// Runs the body of a command on a stack of its own, prints what it says, and gives the status: 0, or 1 for errors.
+pub(crate) fn conclude(as_json: bool, body: impl FnOnce() -> Result<Answer, Failure> + Send) -> ExitCode {
+    let joined = thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body);
+        thread.map(thread::ScopedJoinHandle::join)
+    });
+    let outcome = match joined {
+        Ok(Ok(outcome)) => outcome,
+        // A bug is reported like an error of the program, with the status that scripts expect.
+        Ok(Err(_)) => {
+            Err(Failure::of_nothing(Diagnostic::new(Code::E0211, "the compiler met a bug of its own, see the message above")))
+        }
+        Err(error) => Err(Failure::of_nothing(Diagnostic::new(Code::E0605, format!("no thread for the command: {error}")))),
+    };
+    match outcome {
+        Ok(answer) => {
+            let text = if as_json { format!("{}\n", answer.json) } else { answer.text };
+            let status = write_out(&text);
+            if answer.is_negative { ExitCode::FAILURE } else { status }
+        }
+        Err(failure) if as_json => {
+            write_out(&format!("{}\n", failure.json()));
+            ExitCode::FAILURE
+        }
+        Err(failure) => {
+            // Nobody is left to tell if standard error is closed.
+            let _ = std::io::stderr().write_all(failure.text().as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Failure {
+    /// A failure that no text is at fault for.
+    pub(crate) fn of_nothing(error: Diagnostic) -> Self {
+        Self { source: Source::default(), errors: vec![error] }
+    }
+
+    fn text(&self) -> String {
+        let lines = Lines::new(&self.source.text);
+        self.errors.iter().map(|error| render(error, &self.source.path, &lines)).collect()
+    }
+
+    fn json(&self) -> Value {
+        let lines = Lines::new(&self.source.text);
+        let errors = self.errors.iter().map(|error| {
+            let place = error.span.map(|span| lines.position(span.start));
+            json!({
+                "code": error.code.to_string(), "message": error.message, "op": error.op, "file": self.source.path,
+                "line": place.map(|at| at.line), "column": place.map(|at| at.column), "notes": error.notes, "help": error.help,
+            })
+        });
+        json!({ "errors": errors.collect::<Vec<_>>() })
+    }
+}
+
+fn write_out(text: &str) -> ExitCode {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            let _ = writeln!(std::io::stderr(), "error: standard output: {e}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// What a failure of the facade says, as diagnostics.
+pub(crate) fn diagnostics(error: disc::Error) -> Vec<Diagnostic> {
+    let code = |name: &str| Code::from_name(name).unwrap_or(Code::E0501);
+    match error {
+        disc::Error::Ir(found) => found,
+        disc::Error::Compile { code: name, message } => vec![Diagnostic::new(code(name), message)],
+        disc::Error::Run(error) => {
+            // An input's message names it already.
+            let is_named = error.op.is_empty() || error.message.contains(&format!("`{}`", error.op));
+            let found = Diagnostic::new(code(&error.code), error.message);
+            vec![if is_named { found } else { found.in_op(&error.op) }]
+        }
+    }
+}

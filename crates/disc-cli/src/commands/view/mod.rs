@@ -1,0 +1,141 @@
+//! `disc view`: one page for the browser that shows how a program is compiled.
+//!
+//! The page is one file without scripts and without anything from elsewhere: it can be mailed, and opened years later.
+mod graph;
+mod page;
+
+use super::arguments::ViewArguments;
+use crate::{
+    answer::{Answer, diagnostics},
+    diff,
+    source::Source,
+};
+use disc_ir::{Code, Diagnostic, FunctionKind, Module, ops::Stage};
+use disc_passes::{
+    fusion::{self, Plan},
+    pass::{PassDef, PassManager},
+    pipeline,
+};
+use serde_json::json;
+
+/// What the page shows.
+struct View {
+    title: String,
+    target: String,
+    /// The text at each stage, as far as it is text of all functions.
+    stages: Vec<(&'static str, String)>,
+    passes: Vec<PassView>,
+    /// How often each rule was applied.
+    rules: Vec<(&'static str, usize)>,
+    plans: Vec<Plan>,
+    /// Kernels and routines, by name.
+    kernels: Vec<(String, String)>,
+}
+
+/// What one pass did.
+struct PassView {
+    name: &'static str,
+    doc: &'static str,
+    milliseconds: f64,
+    /// Empty if it changed nothing.
+    diff: String,
+}
+
+pub(super) fn view(given: &ViewArguments, source: &Source) -> Result<Answer, Vec<Diagnostic>> {
+    let (module, stage) = source.module(None)?;
+    if stage == Stage::Kernel {
+        return Err(vec![Diagnostic::new(Code::E0208, "the program is at the stage kernel: no pass is left to show")]);
+    }
+    let view = compiled(module, stage, &source.path, &given.machine.options())?;
+    let wrong = |e: std::io::Error| vec![Diagnostic::new(Code::E0700, format!("{}: {e}", given.output.display()))];
+    let page = page::write(&view);
+    std::fs::write(&given.output, &page).map_err(wrong)?;
+    let path = given.output.display().to_string();
+    let groups: usize = view.plans.iter().map(|plan| plan.groups.len()).sum();
+    let json = json!({ "page": path, "bytes": page.len(), "passes": view.passes.len(), "groups": groups, "kernels": view.kernels.len() });
+    Ok(Answer::new(
+        format!("wrote {path}: {} passes, {groups} groups, {} kernels\n", view.passes.len(), view.kernels.len()),
+        json,
+    ))
+}
+
+/// Compiles a program to kernels, and keeps what is seen on the way.
+fn compiled(mut module: Module, from: Stage, title: &str, options: &disc::Options) -> Result<View, Vec<Diagnostic>> {
+    let mut manager = PassManager::new(disc::stages::pass_options(options).map_err(diagnostics)?);
+    let mut before = module.to_string();
+    let mut stages = vec![(from.name(), before.clone())];
+    let (mut passes, mut plans) = (Vec::new(), if from == Stage::Fused { fusion::explain(&module) } else { Vec::new() });
+    for pass in pipeline::STEPS.iter().filter(|step| step.stages.0 >= from) {
+        manager.run(&mut module, pass).map_err(|error| vec![error.note(format!("in pass `{}`", pass.name))])?;
+        let after = module.to_string();
+        passes.push(pass_view(pass, &manager, diff::unified(&before, &after, ("before", "after"))));
+        before = after;
+        let (start, end) = pass.stages;
+        if start != end {
+            stages.push((end.name(), before.clone()));
+        } else if let Some(last) = stages.last_mut().filter(|_| end != Stage::Tensor) {
+            last.1.clone_from(&before);
+        }
+        if end == Stage::Fused {
+            plans = fusion::explain(&module);
+        }
+    }
+    let made = disc::stages::kernels(module, options).map_err(diagnostics)?;
+    let is_kernel = |kind| matches!(kind, FunctionKind::Kernel | FunctionKind::Routine);
+    let (kernels, programs): (Vec<_>, Vec<_>) = made.functions.into_iter().partition(|function| is_kernel(function.kind));
+    stages.push((Stage::Kernel.name(), Module { functions: programs, weights: made.weights }.to_string()));
+    let kernels = kernels.iter().map(|kernel| (kernel.name.to_string(), kernel.to_string())).collect();
+    let rules = manager.cx.hits.into_iter().collect();
+    let target = options.target.clone().unwrap_or_else(|| "this machine".into());
+    Ok(View { title: title.into(), target, stages, passes, rules, plans, kernels })
+}
+
+fn pass_view(pass: &'static PassDef, manager: &PassManager, diff: String) -> PassView {
+    let milliseconds = manager.records.last().map_or(0.0, |record| record.time.as_secs_f64() * 1e3);
+    PassView { name: pass.name, doc: pass.doc, milliseconds, diff }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: &str = "func @a_b(%x: tensor<[B]x4xf32>, %w: tensor<4x4xf32>) -> tensor<[B]x4xf32> {
+  %zero = constant dense<0.0> : tensor<f32>
+  %zb = broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> tensor<[B]x4xf32>
+  %s = subtract %x, %zb : tensor<[B]x4xf32>
+  %e = exponential %s : tensor<[B]x4xf32>
+  %p = dot_general %e, %w, contracting_dims = [1] x [0] : (tensor<[B]x4xf32>, tensor<4x4xf32>) -> tensor<[B]x4xf32>
+  return %p : tensor<[B]x4xf32>
+}";
+
+    fn page() -> (View, String) {
+        let options = disc::Options { target: Some("x86-64-v3".into()), ..disc::Options::default() };
+        let view = compiled(disc_ir::parse(PROGRAM).unwrap(), Stage::Tensor, "a<b>.disc", &options).unwrap();
+        let page = page::write(&view);
+        (view, page)
+    }
+
+    #[test]
+    fn a_page_has_every_stage_pass_and_kernel() {
+        let (view, page) = page();
+        assert_eq!(view.stages.iter().map(|(name, _)| *name).collect::<Vec<_>>(), Stage::ALL.map(Stage::name));
+        assert_eq!(view.passes.len(), pipeline::STEPS.len());
+        assert_eq!((view.plans.len(), view.plans[0].groups.len()), (1, 2));
+        assert!(view.rules.iter().any(|(rule, count)| (*rule, *count) == ("subtract-zero", 1)));
+        let names = view.kernels.iter().map(|(name, _)| &**name).chain(view.passes.iter().map(|pass| pass.name));
+        names.for_each(|name| assert!(page.contains(name), "{name}"));
+    }
+
+    #[test]
+    fn a_page_is_one_file_and_well_formed() {
+        let (_, page) = page();
+        for outside in ["http:", "https:", "src=", "<script", "@import", "<link", "url("] {
+            assert!(!page.replace("http://www.w3.org/2000/svg", "").contains(outside), "{outside}");
+        }
+        assert!(page.contains("a&lt;b&gt;.disc") && !page.contains("a<b>"), "text is escaped");
+        for tag in ["html", "body", "section", "details", "pre", "svg", "g", "table", "ul"] {
+            let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+        }
+    }
+}

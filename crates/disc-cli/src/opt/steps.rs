@@ -1,0 +1,126 @@
+//! What `disc-opt` does to a module: the passes of the command line, then the pipeline to a stage.
+//!
+//! Invariant: each step starts at the stage where the one before it ends; that is known before the first one runs.
+use super::arguments::Arguments;
+use crate::answer::diagnostics;
+use disc_ir::{
+    Diagnostic, Module,
+    diag::Code,
+    ops::Stage,
+    verify::{stage_of, verify},
+};
+use disc_passes::{
+    pass::{self, PassDef, PassManager},
+    pipeline, registry,
+};
+
+/// The name of the last step, which makes kernels; it is no pass.
+pub(super) const KERNELS: &str = "make-kernels";
+
+/// The steps, in order.
+pub(super) struct Steps {
+    passes: Vec<&'static PassDef>,
+    /// Whether kernels are made at the end.
+    kernels: bool,
+    options: disc::Options,
+    /// What passes know about the target.
+    target: pass::Options,
+}
+
+impl Steps {
+    /// The steps of a command line for a module at the stage `from`.
+    ///
+    /// # Errors
+    /// A pass that does not exist, or that starts at another stage.
+    pub(super) fn new(arguments: &Arguments, from: Stage, to: Option<Stage>, on_cpu: bool) -> Result<Self, Vec<Diagnostic>> {
+        let find = |name: &String| registry::find(name).ok_or_else(|| vec![unknown_pass(name)]);
+        let mut passes = arguments.pass.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let mut stage = from;
+        for pass in &passes {
+            if pass.stages.0 != stage {
+                let (starts, stage) = (pass.stages.0.name(), stage.name());
+                let message = format!("pass `{}` starts at the stage {starts}, the module is at {stage}", pass.name);
+                return Err(vec![Diagnostic::new(Code::E0208, message)]);
+            }
+            stage = pass.stages.1;
+        }
+        let mut kernels = false;
+        if let Some(to) = to {
+            passes.extend(pipeline::STEPS.iter().copied().filter(|step| step.stages.0 >= stage && step.stages.1 <= to));
+            let reached = passes.last().map_or(from, |pass| pass.stages.1);
+            kernels = reached == Stage::Buffer && to == Stage::Kernel;
+            if reached != to && !kernels {
+                let message = match reached == from {
+                    true => format!("no step of the pipeline leads from the stage {} to {}", from.name(), to.name()),
+                    false => {
+                        format!("the pipeline leads from the stage {} to {}, not to {}", from.name(), reached.name(), to.name())
+                    }
+                };
+                return Err(vec![Diagnostic::new(Code::E0208, message)]);
+            }
+        }
+        for name in arguments.print_after.iter().filter(|name| *name != "all" && *name != KERNELS) {
+            find(name)?;
+        }
+        let options = disc::Options { target: arguments.target.clone(), ..disc::Options::default() };
+        let has_target = options.target.is_some() || kernels || on_cpu;
+        let target =
+            if has_target { disc::stages::pass_options(&options).map_err(diagnostics)? } else { pass::Options::default() };
+        Ok(Self { passes, kernels, options, target })
+    }
+
+    /// These passes alone.
+    #[cfg(test)]
+    pub(super) fn of_passes(passes: Vec<&'static PassDef>) -> Self {
+        Self { passes, kernels: false, options: disc::Options::default(), target: pass::Options::default() }
+    }
+
+    pub(super) fn options(&self) -> &disc::Options {
+        &self.options
+    }
+
+    /// A manager for [`Steps::apply`]; it checks nothing itself, because all errors of a wrong module are better than the first of them.
+    pub(super) fn manager(&self, fuel: Option<u64>) -> PassManager {
+        let mut manager = PassManager::new(pass::Options { fuel, ..self.target.clone() });
+        manager.verify = None;
+        manager
+    }
+
+    /// Takes the steps, checks the module after each, and shows it to `look`.
+    ///
+    /// # Errors
+    /// Those of a step, and what is wrong with what it made.
+    pub(super) fn apply(
+        &self,
+        mut module: Module,
+        manager: &mut PassManager,
+        look: &mut dyn FnMut(&'static str, &Module),
+    ) -> Result<Module, Vec<Diagnostic>> {
+        for pass in &self.passes {
+            manager.run(&mut module, pass).map_err(|error| vec![error.note(format!("in pass `{}`", pass.name))])?;
+            check(&module, pass.stages.1, pass.name)?;
+            look(pass.name, &module);
+        }
+        if self.kernels {
+            module = disc::stages::kernels(module, &self.options).map_err(diagnostics)?;
+            check(&module, Stage::Kernel, KERNELS)?;
+            look(KERNELS, &module);
+        }
+        Ok(module)
+    }
+}
+
+fn check(module: &Module, stage: Stage, step: &str) -> Result<(), Vec<Diagnostic>> {
+    // Kernels alone say nothing about the stage before them.
+    let stage = if stage == Stage::Kernel { stage_of(module).max(Stage::Buffer) } else { stage };
+    verify(module, stage).map_err(|errors| errors.into_iter().map(|e| e.note(format!("after pass `{step}`"))).collect())
+}
+
+fn unknown_pass(name: &str) -> Diagnostic {
+    let known = || registry::PASSES.iter().map(|pass| pass.name);
+    let error = Diagnostic::new(Code::E0102, format!("there is no pass `{name}`"));
+    match disc_ir::text::closest(name, known()) {
+        Some(near) => error.help(format!("did you mean `{near}`?")),
+        None => error.note(format!("there are: {}", known().collect::<Vec<_>>().join(", "))),
+    }
+}
