@@ -19,7 +19,6 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
 
 import sympy
 import torch
@@ -31,6 +30,7 @@ from ._dynamic_functions import dynamic_functions
 from ._errors import DimError, Error, UnsupportedOp
 from ._same_graph import same_graph
 from ._sizes import Sizes
+from ._traced import Traced, from_export
 from ._tree import Arguments, flatten_arguments
 
 #: torch.export swaps global state while it runs.
@@ -50,9 +50,8 @@ class Captured:
 
     arguments: Arguments
     plan: DimPlan
-    program: Any
+    traced: Traced
     out_spec: pytree.TreeSpec
-    inputs: list[torch.fx.Node]
     conditions: _guards.Conditions
     symbols: dict[sympy.Symbol, tuple[int, int]]
     fixed: list[str] = field(default_factory=list)
@@ -61,7 +60,11 @@ class Captured:
 
     @property
     def graph(self) -> torch.fx.Graph:
-        return self.program.graph
+        return self.traced.graph
+
+    @property
+    def inputs(self) -> list[torch.fx.Node]:
+        return self.traced.inputs
 
     @property
     def facts(self) -> list[sympy.Basic]:
@@ -115,9 +118,18 @@ def capture(module: torch.nn.Module, args: tuple, kwargs: dict | None = None, di
     _check_examples(arguments, tensors)
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     with _LOCK, _quiet(), dynamic_functions(), torch.no_grad():
-        captured = _attempts(module, arguments, tensors, plan)
+        captured = _first_success(module, arguments, tensors, plan)
     captured.milliseconds = (time.perf_counter() - start) * 1e3
     return captured
+
+
+def _first_success(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
+    try:
+        return _attempts(module, arguments, tensors, plan, quick)
+    except Exception as error:
+        # Whatever stopped the quick tracer: torch.export succeeds, or says what is wrong.
+        logging.getLogger(__name__).info("traced by torch.export: %s", error.__cause__ or error)
+        return _attempts(module, arguments, tensors, plan, exported)
 
 
 def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
@@ -134,13 +146,14 @@ def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
             )
 
 
-def _attempts(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
+def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> Captured:
+    """Traces with sizes of our choice until the model accepts them. ``tracer`` is ``quick`` or ``exported``."""
     sizes = Sizes(plan, [t.shape for t in tensors])
     oblivious = True
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         entry = _Entry(module, arguments)
         try:
-            program = _export(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
+            traced = tracer(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
         except Exception as error:
             if not _is_shape_failure(error):
                 raise _capture_error(module, error) from error
@@ -150,11 +163,11 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
                 oblivious, sizes = False, Sizes(plan, [t.shape for t in tensors])
                 continue
             raise _capture_error(module, error) from error
-        captured = _read(program, entry, arguments, plan, sizes)
+        captured = _read(traced, entry, arguments, plan)
         if _repin(captured, sizes) or _pin_squeezed(captured, sizes):
             continue
         captured.attempts = attempt
-        _settle_branches(captured, module, tensors, sizes)
+        _settle_branches(captured, module, tensors, sizes, tracer)
         _report_fixed(captured, sizes)
         return captured
     raise Error("the model could not be captured with other sizes than the example's", code="E0404")
@@ -168,7 +181,16 @@ def _examples(tensors, shapes) -> list[torch.Tensor]:
     ]
 
 
-def _export(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool):
+def quick(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool) -> Traced:
+    """Traces by the tracer of disc."""
+    from ._trace import trace
+
+    return trace(entry, examples, sizes.dynamic if sizes is not None else lambda i, axis: False, oblivious)
+
+
+def exported(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool) -> Traced:
+    """Traces by torch.export."""
+    import torch.export
     from torch.fx.experimental import _config
 
     shapes = None
@@ -179,7 +201,8 @@ def _export(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool):
         ]
         shapes = {"tensors": tuple(rows)} if rows else None
     with _config.patch(backed_size_oblivious=oblivious), _without_graph_dump():
-        return torch.export.export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
+    return from_export(program)
 
 
 @contextlib.contextmanager
@@ -263,23 +286,15 @@ def _symbol_places(shapes) -> dict[str, tuple[int, int]]:
     return places
 
 
-def _read(program, entry: _Entry, arguments: Arguments, plan: DimPlan, sizes: Sizes) -> Captured:
-    user = set(program.graph_signature.user_inputs)
-    inputs = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in user]
-    conditions = _guards.Conditions()
-    for env in {id(e): e for n in inputs if (e := _shape_env(n)) is not None}.values():
-        conditions = _guards.read_conditions(env)
-    captured = Captured(arguments, plan, program, entry.seen.out_spec, inputs, conditions, {})
-    for t in range(len(inputs)):
+def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) -> Captured:
+    env = traced.shape_env
+    conditions = _guards.read_conditions(env) if env is not None else _guards.Conditions()
+    captured = Captured(arguments, plan, traced, entry.seen.out_spec, conditions, {})
+    for t in range(len(traced.inputs)):
         for axis, expr in enumerate(captured.input_shape(t)):
             if isinstance(expr, sympy.Symbol):
                 captured.symbols.setdefault(expr, (t, axis))
     return captured
-
-
-def _shape_env(node):
-    mode = getattr(node.meta.get("val"), "fake_mode", None)
-    return mode.shape_env if mode is not None else None
 
 
 def _repin(captured: Captured, sizes: Sizes) -> bool:
@@ -333,7 +348,7 @@ def _report_fixed(captured: Captured, sizes: Sizes) -> None:
             captured.fixed.append(f"{names[t]} axis {axis} == {size}")
 
 
-def _settle_branches(captured: Captured, module, tensors, sizes: Sizes) -> None:
+def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer) -> None:
     """A branch of the model that keeps 0 or 1 away stays a fact only if the graph for 0 or 1 is another one."""
     branches = captured.conditions.branches
     captured.conditions.branches = []
@@ -342,7 +357,11 @@ def _settle_branches(captured: Captured, module, tensors, sizes: Sizes) -> None:
     causal_free = not any(_is_causal(n) for n in captured.graph.nodes)
     branches = [b for b in branches if not _guards.harmless_branch(b[1], b[2], causal_free)]
     symbols = sorted({s for expr, _, _ in branches for s in expr.free_symbols}, key=str)
-    kept = {s: low for s in symbols if (low := _lowest_valid(captured, module, tensors, sizes, s, branches))}
+
+    def same_at(symbol, size: int) -> bool:
+        return _same_graph_at(captured, module, tensors, sizes, symbol, size, tracer)
+
+    kept = {s: low for s in symbols if (low := _lowest_valid(s, branches, same_at))}
     captured.conditions.facts += [sympy.Ge(s, low, evaluate=False) for s, low in kept.items()]
 
 
@@ -354,20 +373,20 @@ def _is_causal(node) -> bool:
     return bool(causal) and expression(query.shape[-2]) != expression(key.shape[-2])
 
 
-def _lowest_valid(captured, module, tensors, sizes: Sizes, symbol, branches) -> int:
+def _lowest_valid(symbol, branches, same_at) -> int:
     """The smallest size from which on the captured graph is known to be the model's: 0, 1 or 2."""
     taken = {
         size: tuple(expr.xreplace({symbol: sympy.Integer(size)}) == sympy.true for expr, _, _ in branches)
         for size in (0, 1)
     }
-    if not _same_graph_at(captured, module, tensors, sizes, symbol, 1):
+    if not same_at(symbol, 1):
         return 2
-    if taken[0] != taken[1] and not _same_graph_at(captured, module, tensors, sizes, symbol, 0):
+    if taken[0] != taken[1] and not same_at(symbol, 0):
         return 1
     return 0
 
 
-def _same_graph_at(captured, module, tensors, sizes: Sizes, symbol, size: int) -> bool:
+def _same_graph_at(captured, module, tensors, sizes: Sizes, symbol, size: int, tracer) -> bool:
     """Captures again with ``size`` for ``symbol`` and compares."""
     if symbol not in captured.symbols:
         return False
@@ -380,7 +399,7 @@ def _same_graph_at(captured, module, tensors, sizes: Sizes, symbol, size: int) -
             return False
         concrete.append(tuple(int(x) for x in at))
     try:
-        static = _export(_Entry(module, captured.arguments), _examples(tensors, concrete), None, False)
+        static = tracer(_Entry(module, captured.arguments), _examples(tensors, concrete), None, False)
     except Exception:
         return False
     return same_graph(captured.graph, static.graph, values)

@@ -22,6 +22,8 @@ from torch.utils._sympy import functions as tsf
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 #: Python code inside torch that branches like a model does.
+#: Our own tracer stands between the model and torch.
+_DISC = os.path.dirname(__file__) + os.sep
 _MODEL_LIKE = (os.path.join(_TORCH, "nn") + os.sep,)
 
 
@@ -68,7 +70,7 @@ def _conjuncts(expr):
 
 
 def _asked_by_torch(filename: str) -> bool:
-    return filename.startswith(_TORCH) and not filename.startswith(_MODEL_LIKE)
+    return filename.startswith((_TORCH, _DISC)) and not filename.startswith(_MODEL_LIKE)
 
 
 def _sort(expr, by_torch: bool, filename: str, line: int, out: Conditions) -> None:

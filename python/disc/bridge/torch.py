@@ -14,6 +14,8 @@ Invariants:
 from __future__ import annotations
 
 import operator
+import os
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +65,7 @@ _CHECKS = (
     "aten.sym_constrain_range.default",
     "aten._assert_async.default",
 )
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -78,6 +81,10 @@ class Program:
     #: Conditions that the compiler's facts cannot say, with their text: checked in Python at each call.
     checks: list[tuple[sympy.Basic, str]] = field(default_factory=list)
     operations: int = 0
+
+
+#: Frames of these are not the model's.
+_FRAMEWORK = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 
 
 class _Missing:
@@ -199,28 +206,18 @@ def _declare_facts(captured, builder, expressions, program: Program) -> None:
 
 def _bind_weights(captured, emitter: Emitter, walk: _Walk, program: Program) -> None:
     """Parameters and buffers are weights, one for each tensor, whatever names it has; lifted tensors are constants."""
-    signature, exported = captured.program.graph_signature, captured.program
     made: dict[int, Any] = {}
-    for spec in signature.input_specs:
-        kind = spec.kind.name
-        if kind == "USER_INPUT":
-            continue
-        node = next(n for n in exported.graph.nodes if n.op == "placeholder" and n.name == spec.arg.name)
+    for node, name, tensor in captured.traced.weights:
         if not node.users:
             continue
-        if kind not in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
-            raise UnsupportedOp(f"the module holds a {kind.lower()} ({spec.target}), which is not supported")
-        tensor = exported.state_dict.get(spec.target)
-        tensor = exported.constants[spec.target] if tensor is None else tensor
-        if kind == "CONSTANT_TENSOR":
-            walk.values[node] = emitter.tensor(tensor)
-            continue
         if id(tensor) not in made:
-            name = spec.target.removeprefix("module.")
             made[id(tensor)] = emitter.builder.weight(name, list(tensor.shape), types.name_of(tensor.dtype))
             program.weights.append((name, tensor))
         walk.values[node] = made[id(tensor)]
-        walk.weight_names[node] = spec.target.removeprefix("module.")
+        walk.weight_names[node] = name
+    for node, tensor in captured.traced.constants:
+        if node.users:
+            walk.values[node] = emitter.tensor(tensor)
 
 
 # The walk.
@@ -236,6 +233,8 @@ class _Walk:
         self.missing: Counter[tuple[str, str]] = Counter()
         self.sources: dict[tuple[str, str], list[str]] = {}
         self.aliases = Aliases(self)
+        #: The node that is being converted.
+        self.node: torch.fx.Node | None = None
 
     def run(self, graph: torch.fx.Graph) -> Any:
         """Converts every node; the value is what the graph returns."""
@@ -253,8 +252,20 @@ class _Walk:
         return self.aliases.read(node)
 
     def resolve(self, arg):
-        """Arguments of an op: nodes become values or sizes."""
-        return torch.fx.map_arg(arg, self.read)
+        """Arguments of an op: nodes become values or sizes, numbers that depend on sizes become sizes."""
+        if isinstance(arg, torch.fx.Node):
+            return self.read(arg)
+        if isinstance(arg, _SYMBOLIC):
+            return self._number(arg, self.node)
+        if isinstance(arg, tuple):
+            return tuple(self.resolve(a) for a in arg)
+        if isinstance(arg, list):
+            return [self.resolve(a) for a in arg]
+        if isinstance(arg, dict):
+            return {name: self.resolve(a) for name, a in arg.items()}
+        if isinstance(arg, slice):
+            return slice(self.resolve(arg.start), self.resolve(arg.stop), self.resolve(arg.step))
+        return arg
 
     def _get_attr(self, node, graph) -> None:
         target = operator.attrgetter(node.target)(graph.owning_module)
@@ -264,8 +275,9 @@ class _Walk:
         name = str(node.target)
         if name in _CHECKS or "assert" in name:
             return
-        if isinstance(node.meta.get("val"), (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)):
-            self.values[node] = self._number(node)
+        self.node = node
+        if isinstance(node.meta.get("val"), (int, float, bool, *_SYMBOLIC)):
+            self.values[node] = self._number(node.meta["val"], node)
         elif node.target is operator.getitem:
             source, index = node.args
             whole = self.read(source)
@@ -278,8 +290,8 @@ class _Walk:
         else:
             self._convert(node, name)
 
-    def _number(self, node):
-        val = node.meta["val"]
+    def _number(self, val, node):
+        """A number that capture knows; ``node`` is where it is used."""
         try:
             if isinstance(val, torch.SymInt):
                 return self.emitter.expressions.size(val)
@@ -353,15 +365,17 @@ class _Walk:
 
 def source_line(node) -> str | None:
     """The innermost line of the model that made the node, as ``file:line``."""
-    trace = node.meta.get("stack_trace")
-    if not trace:
-        return None
-    frames = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    own = [f for f in frames if "/torch/" not in f] or frames
-    if not own:
-        return None
-    path, line = own[-1].split(", ")[:2]
-    return f"{path.removeprefix('File ').strip(chr(34)).rsplit('/', 1)[-1]}:{line.removeprefix('line ')}"
+    places = _places(node)
+    own = [p for p in places if not p[0].startswith(_FRAMEWORK)] or places
+    return f"{os.path.basename(own[-1][0])}:{own[-1][1]}" if own else None
+
+
+def _places(node) -> list[tuple[str, int]]:
+    """File and line of each frame that led to the node, the innermost last."""
+    if (trace := node.meta.get("trace")) is not None:
+        return [(frame.filename, frame.lineno) for frame in trace.summary()]
+    text = node.meta.get("stack_trace") or ""
+    return [(m[1], int(m[2])) for m in re.finditer(r'^\s*File "(.*)", line (\d+)', text, re.MULTILINE)]
 
 
 def _has_missing(args) -> bool:
@@ -395,10 +409,9 @@ def _float(b: Emitter, e) -> Number | float:
 
 def _finish(captured, walk: _Walk, builder, program: Program) -> None:
     """Declares the outputs; a constant or an input that the module hands back as it is stays on the Python side."""
-    (results,) = [n.args[0] for n in captured.graph.nodes if n.op == "output"]
     values: list[Any] = []
-    for result in results[walk.aliases.count_of_mutations(captured) :]:
-        value = walk.read(result) if isinstance(result, torch.fx.Node) else result
+    for result in captured.traced.results:
+        value = walk.resolve(result)
         if isinstance(result, torch.fx.Node) and result in captured.inputs:
             program.outputs.append(("input", captured.inputs.index(result)))
         elif is_value(value):

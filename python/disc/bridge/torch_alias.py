@@ -130,16 +130,6 @@ class Aliases:
             help="clone it before writing, or call module.eval()",
         )
 
-    @staticmethod
-    def count_of_mutations(captured) -> int:
-        """Outputs that torch.export put before the user's: changed buffers and inputs."""
-        specs = captured.program.graph_signature.output_specs
-        changed = [s for s in specs if s.kind.name != "USER_OUTPUT"]
-        if changed:
-            names = ", ".join(str(s.target) for s in changed)
-            raise Error(f"the model changes {names} in place, which is not supported yet", code="E0405")
-        return 0
-
 
 _IDENTITIES = {
     aten.detach.default,
@@ -186,6 +176,8 @@ def functional_name(name: str) -> str:
 
 
 def shares_memory(a: torch.fx.Node, b: torch.fx.Node) -> bool:
+    if "root" in a.meta and "root" in b.meta:
+        return a.meta["root"] is b.meta["root"]
     x, y = a.meta.get("val"), b.meta.get("val")
     if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
         return False

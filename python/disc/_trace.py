@@ -1,0 +1,302 @@
+"""A quick tracer: a module becomes an FX graph of whole ATen ops (``linear``, ``layer_norm``, attention) with symbolic sizes.
+
+It gives what ``torch.export`` gives in non-strict mode, in a fraction of the time: one mode at the top of torch's dispatcher
+records each op, and ``FakeTensorMode`` with a ``ShapeEnv`` computes what comes out. An op that was met before with the same
+sizes, types and arguments is not computed again: its results are described by what was found then, and the conditions that it
+put on sizes are known already.
+
+Not here: which sizes the example gets, and the reading of the conditions (``_capture``, ``_guards``).
+Invariants:
+
+- what it cannot trace as ``torch.export`` does raises ``NotTraced``, and the caller uses ``torch.export``;
+- the module is left as it was, whatever happens;
+- numbers computed from sizes are no nodes: they appear as SymInts in the arguments.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+import torch._dispatch.python
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.schema_check_mode import SchemaCheckMode
+from torch.fx.experimental import _config
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._traceback import CapturedTraceback
+
+from . import _trace_scope as scope
+from ._trace_env import Env
+from ._traced import Traced
+
+aten = torch.ops.aten
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+class NotTraced(Exception):
+    """The module does something that is left to ``torch.export``."""
+
+
+def trace(entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivious: bool) -> Traced:
+    """Traces ``entry(*examples)``, which returns a flat tuple; ``entry.module`` holds the weights.
+
+    ``dynamic(i, axis)`` says which sizes get a symbol. ``oblivious``: no size is taken to differ from 0 and 1.
+    """
+    if any(not _is_plain(t) or not t.is_contiguous() for t in examples) or torch.is_autocast_enabled("cpu"):
+        raise NotTraced
+    env = Env(tracked_fakes=[], trace_asserts=True)
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
+    recorder = _Recorder(mode, entry.module)
+    with _config.patch(backed_size_oblivious=oblivious):
+        fakes = [recorder.input(t, i, dynamic, oblivious) for i, t in enumerate(examples)]
+        with (
+            scope.as_exporting(),
+            scope.symbolic_builtins(),
+            scope.unchanged(entry.module) as replaced,
+            tracing(TracingContext(mode)),
+            torch._dispatch.python.enable_python_dispatcher(),
+            mode,
+            scope.SymbolicFunctions(),
+            recorder,
+        ):
+            results = entry(*fakes)
+    if replaced:
+        raise NotTraced
+    return recorder.finish(results)
+
+
+def _is_plain(t: torch.Tensor) -> bool:
+    """Dense, of a class without behaviour of its own, and of a type that disc has."""
+    if type(t) not in _PLAIN or t.layout is not torch.strided or t.device.type != "cpu":
+        return False
+    return not (t.is_quantized or t.is_neg() or t.is_complex())
+
+
+class _Recorder(SchemaCheckMode):
+    """Records the ops of one trace.
+
+    It derives from ``SchemaCheckMode`` for its place alone: above autograd and all decompositions.
+    """
+
+    def __init__(self, mode: FakeTensorMode, module: torch.nn.Module):
+        TorchDispatchMode.__init__(self, torch._C.DispatchKey.PreDispatch)
+        self.mode = mode
+        self.graph = torch.fx.Graph()
+        self.traced = Traced(self.graph, shape_env=mode.shape_env)
+        #: Both by the identity of a real tensor.
+        self.names: dict[int, str] = {}
+        self.outside: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            self.names.setdefault(id(tensor), name)
+        #: What a fake tensor is, apart from its place in the graph, as a number; and one tensor of each kind.
+        self.kinds: dict[tuple, int] = {}
+        self.samples: list[torch.Tensor | None] = []
+        #: An op and all that its results depend on -> what came out.
+        self.known: dict[tuple, Any] = {}
+        self.writes = self.ambiguous = False
+
+    # Tensors.
+
+    def input(self, t: torch.Tensor, i: int, dynamic, oblivious: bool) -> FakeTensor:
+        env = self.mode.shape_env
+        sizes = [
+            env.new_size(size, i, axis, oblivious) if dynamic(i, axis) else size
+            for axis, size in enumerate(t.shape)
+        ]
+        fake = FakeTensor(self.mode, torch.empty(sizes, dtype=t.dtype, device="meta"), t.device)
+        self.traced.inputs.append(self._placeholder(f"input_{i}", fake))
+        return fake
+
+    def _placeholder(self, name: str, fake: FakeTensor) -> torch.fx.Node:
+        node = self.graph.placeholder(name)
+        node.meta["val"], node.meta["root"] = fake, node
+        self._track(fake, node, self._kind(fake))
+        return node
+
+    @staticmethod
+    def _track(fake: FakeTensor, node: torch.fx.Node, kind: int) -> None:
+        """``fake`` is the value of ``node`` from here on.
+
+        Nothing but the traced program may hold ``fake``: torch copies what somebody else holds, and a copy is not tracked.
+        """
+        fake.__dict__["_disc"] = (node, kind)
+
+    def _kind(self, fake: FakeTensor) -> int:
+        layout = _key(fake.shape), _key(fake.stride()), _key(fake.storage_offset())
+        kind = self.kinds.setdefault((fake.dtype, fake.fake_device, *layout), len(self.kinds))
+        if kind == len(self.samples):
+            self.samples.append(None)
+        return kind
+
+    def _like(self, model: FakeTensor, kind: int) -> FakeTensor:
+        """A tensor of the kind of ``model``, made without computing sizes and strides again."""
+        if self.samples[kind] is None:
+            with torch._C._DisableTorchDispatch():
+                self.samples[kind] = torch.empty_strided(
+                    model.shape, model.stride(), dtype=model.dtype, device="meta"
+                )
+        return FakeTensor(self.mode, self.samples[kind], model.fake_device)
+
+    def _stand_in(self, t: torch.Tensor) -> FakeTensor:
+        """What stands for a tensor in the trace."""
+        if type(t) is FakeTensor:
+            if "_disc" not in t.__dict__:
+                raise NotTraced("a tensor of unknown origin")
+            return t
+        if id(t) not in self.outside:
+            self.outside[id(t)] = t, self._outsider(t)
+        return self.outside[id(t)][1]
+
+    def _outsider(self, t: torch.Tensor) -> FakeTensor:
+        """A weight or a constant, met for the first time."""
+        if not _is_plain(t) or torch._C._functorch.is_functorch_wrapped_tensor(t):
+            raise NotTraced
+        with torch._C._DisableTorchDispatch():
+            meta = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+        fake = FakeTensor(self.mode, meta, t.device)
+        name = self.names.get(id(t))
+        node = self._placeholder("constant" if name is None else "weight", fake)
+        if name is None:
+            self.traced.constants.append((node, t))
+        else:
+            self.traced.weights.append((node, name, t))
+        return fake
+
+    # Ops.
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not isinstance(func, torch._ops.OpOverload) or torch.is_autocast_enabled("cpu"):
+            raise NotTraced
+        met: list[FakeTensor] = []
+        key: list[Any] = [func]
+        given = args
+        args, node_args = self._arguments(args, met, key)
+        kwargs, node_kwargs = self._arguments(kwargs or {}, met, key)
+        constant = [t.constant for t in met if t.constant is not None]
+        if torch.Tag.data_dependent_output in func.tags:
+            if len(constant) < len(met):
+                raise NotTraced("a value of a tensor decides what is computed")
+            return func(*args, **kwargs)
+        if func is aten.lift_fresh.default:
+            # FakeTensorMode remembers what a new tensor holds, if it sees the tensor itself.
+            func, args = aten.lift_fresh_copy.default, given
+        node = self.graph.create_node("call_function", func, node_args, node_kwargs)
+        node.meta["trace"] = CapturedTraceback.extract(skip=1)
+        key = tuple(key)
+        if (found := self.known.get(key)) is not None:
+            return self._build(found, node, met)
+        out = func(*args, **kwargs)
+        if torch.Tag.dynamic_output_shape in func.tags and free_unbacked_symbols(out):
+            raise NotTraced("a size depends on values")
+        found = self._describe(out, node, met)
+        if func._schema.is_mutable and func is not aten.detach_.default:
+            self.writes = True
+            if torch.Tag.inplace_view in func.tags:
+                raise NotTraced(f"{func} changes the shape of a tensor in place")
+        elif not constant and func is not aten.lift_fresh_copy.default:
+            self.known[key] = found
+        return out
+
+    def _arguments(self, x, met: list, key: list):
+        """Arguments for torch and for the graph; ``met`` gets the tensors, ``key`` all that the results depend on."""
+        if isinstance(x, torch.Tensor):
+            fake = self._stand_in(x)
+            node, kind = fake.__dict__["_disc"]
+            met.append(fake)
+            key.append(("tensor", kind))
+            return fake, node
+        if isinstance(x, dict):
+            key += x
+            pairs = {name: self._arguments(y, met, key) for name, y in x.items()}
+            return {k: p[0] for k, p in pairs.items()}, {k: p[1] for k, p in pairs.items()}
+        if isinstance(x, (list, tuple)):
+            key.append(len(x))
+            pairs = [self._arguments(y, met, key) for y in x]
+            kind = list if isinstance(x, list) else tuple
+            return kind(p[0] for p in pairs), kind(p[1] for p in pairs)
+        key.append(_key(x))
+        return x, x
+
+    def _describe(self, out, node, met: list):
+        """Makes ``node`` the origin of what came out; returns what ``_build`` needs to make the same again."""
+        if isinstance(out, FakeTensor):
+            shared = [i for i, t in enumerate(met) if _one_storage(t, out)]
+            roots = {met[i].__dict__["_disc"][0].meta["root"] for i in shared}
+            self.ambiguous |= len(roots) > 1
+            source = shared[0] if shared else None
+            kind = self._kind(out)
+            node.meta["val"], node.meta["root"] = self._like(out, kind), self._root(node, met, source)
+            self._track(out, node, kind)
+            return "tensor", node.meta["val"], kind, source
+        if isinstance(out, torch.Tensor):
+            raise NotTraced
+        if isinstance(out, (list, tuple)):
+            node.meta["root"] = node
+            parts = [
+                self._describe(part, self._item(node, i) if isinstance(part, torch.Tensor) else None, met)
+                for i, part in enumerate(out)
+            ]
+            node.meta["val"] = tuple(part[1] for part in parts)
+            return "sequence", type(out), parts, None
+        if node is not None:
+            node.meta["val"] = out
+        return "other", out, None, None
+
+    def _build(self, found, node, met: list):
+        what, model, detail, source = found
+        if what == "tensor":
+            out = self._like(model, detail)
+            node.meta["val"], node.meta["root"] = model, self._root(node, met, source)
+            self._track(out, node, detail)
+            return out
+        if what == "other":
+            if node is not None:
+                node.meta["val"] = model
+            return model
+        parts = [
+            self._build(part, self._item(node, i) if part[0] == "tensor" else None, met)
+            for i, part in enumerate(detail)
+        ]
+        node.meta["val"], node.meta["root"] = tuple(part[1] for part in detail), node
+        return list(parts) if model is list else tuple(parts)
+
+    def _item(self, node, i: int) -> torch.fx.Node:
+        return self.graph.call_function(operator.getitem, (node, i))
+
+    @staticmethod
+    def _root(node, met: list, source: int | None):
+        return node if source is None else met[source].__dict__["_disc"][0].meta["root"]
+
+    # The end.
+
+    def finish(self, results) -> Traced:
+        if self.writes and self.ambiguous:
+            raise NotTraced
+        _, nodes = self._arguments(tuple(results), [], [])
+        self.graph.output(nodes)
+        for node in reversed(list(self.graph.nodes)):
+            if node.op == "call_function" and not node.users and not _has_effect(node.target):
+                self.graph.erase_node(node)
+        return self.traced
+
+
+def _has_effect(target) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and (
+        target._schema.is_mutable or not target._schema.returns
+    )
+
+
+def _one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
+def _key(x):
+    """What identifies an argument: a size by its expression, anything else by its type and value."""
+    if isinstance(x, scope.SYMBOLIC):
+        return x.node.expr
+    if isinstance(x, (list, tuple)):
+        return tuple(_key(y) for y in x)
+    return type(x), x

@@ -1,0 +1,108 @@
+"""The state of the process while a module is traced, and its restoration.
+
+Invariant: after each scope everything is as it was before, whatever the module did or raised.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import math
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class SymbolicFunctions(TorchFunctionMode):
+    """Functions that would fix a size, in terms of others that leave it open."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.tensor and args and has_symbol(args[0]):
+            func = torch._refs.tensor
+        return func(*args, **(kwargs or {}))
+
+
+def has_symbol(data) -> bool:
+    """Whether a nested list holds a number that depends on sizes."""
+    if isinstance(data, (list, tuple)):
+        return any(has_symbol(x) for x in data)
+    return isinstance(data, SYMBOLIC)
+
+
+@contextlib.contextmanager
+def as_exporting():
+    """Models ask whether they are exported, and then avoid what depends on values; torch chooses no library by sizes."""
+    compiler, backends = torch.compiler, torch.backends
+    before = compiler._is_compiling_flag, compiler._is_exporting_flag
+    mkldnn, nnpack = backends.mkldnn.set_flags(False), backends.nnpack.set_flags(False)
+    compiler._is_compiling_flag = compiler._is_exporting_flag = True
+    try:
+        yield
+    finally:
+        compiler._is_compiling_flag, compiler._is_exporting_flag = before
+        backends.mkldnn.set_flags(*mkldnn)
+        backends.nnpack.set_flags(*nnpack)
+
+
+@contextlib.contextmanager
+def symbolic_builtins():
+    """``max``, ``min`` and ``math.pow`` of sizes are expressions, not branches; torch.export replaces the same three."""
+    before = builtins.max, builtins.min, math.pow
+    builtins.max = functools.partial(_extreme, before[0], torch.sym_max, torch.maximum)
+    builtins.min = functools.partial(_extreme, before[1], torch.sym_min, torch.minimum)
+    math.pow = lambda x, y: x**y if has_symbol((x, y)) else before[2](x, y)
+    try:
+        yield
+    finally:
+        builtins.max, builtins.min, math.pow = before
+
+
+def _extreme(plain, of_symbols, of_tensors, *args, **kwargs):
+    if kwargs or not args:
+        return plain(*args, **kwargs)
+    items = list(args) if len(args) > 1 or isinstance(args[0], torch.Tensor) else list(args[0])
+    if not any(isinstance(x, (*SYMBOLIC, torch.Tensor)) for x in items) or len(items) < 2:
+        return plain(*args) if len(args) > 1 or isinstance(args[0], torch.Tensor) else plain(items)
+    result = items[0]
+    for x in items[1:]:
+        tensors = [isinstance(y, torch.Tensor) for y in (result, x)]
+        if all(tensors):
+            result = of_tensors(result, x)
+        elif any(tensors):
+            result = plain(result, x)
+        else:
+            result = of_symbols(result, x)
+    return result
+
+
+@contextlib.contextmanager
+def unchanged(module: torch.nn.Module):
+    """Attributes that the module sets while it is traced are put back.
+
+    The value says at the end whether a parameter or buffer was replaced.
+    """
+    before = [(m, dict(m.__dict__), [dict(d) for d in _held(m)]) for m in module.modules()]
+    replaced: list[str] = []
+    try:
+        yield replaced
+    finally:
+        for m, attributes, held in before:
+            for now, then in zip(_held(m), held, strict=True):
+                if not _same(now, then):
+                    replaced += [name for name in {**now, **then} if now.get(name) is not then.get(name)]
+                    now.clear()
+                    now.update(then)
+            if not _same(m.__dict__, attributes):
+                m.__dict__.clear()
+                m.__dict__.update(attributes)
+
+
+def _held(m: torch.nn.Module) -> tuple[dict, ...]:
+    return m._parameters, m._buffers, m._modules
+
+
+def _same(now: dict, then: dict) -> bool:
+    return now.keys() == then.keys() and all(now[k] is v for k, v in then.items())

@@ -1,0 +1,194 @@
+"""The quick tracer against torch.export: the same ops, facts and fixed sizes; and what is left to torch.export."""
+
+from __future__ import annotations
+
+import builtins
+
+import pytest
+import sympy
+import torch
+from disc import _capture
+from disc._dims import DimPlan
+from disc._trace import NotTraced, trace
+from disc._tree import flatten_arguments
+from torch import nn
+from torch.nn import functional as F
+
+transformers = pytest.importorskip("transformers")
+
+SMALL = {"num_hidden_layers": 2, "hidden_size": 48, "num_attention_heads": 3, "intermediate_size": 64}
+
+
+def captured_by(tracer, module, args, kwargs=None):
+    arguments, tensors = flatten_arguments(module, args, kwargs or {})
+    plan = DimPlan.read(None, arguments.tensor_names, [t.shape for t in tensors])
+    with _capture._quiet(), _capture.dynamic_functions(), torch.no_grad():
+        return _capture._attempts(module, arguments, tensors, plan, tracer)
+
+
+def described(captured) -> tuple:
+    """What must agree: the ops with their sizes, the facts, what is fixed; symbols have the names of their places."""
+    names = {s: sympy.Symbol(f"d{t}_{axis}") for s, (t, axis) in captured.symbols.items()}
+
+    def named(expr):
+        return str(expr.xreplace(names)) if isinstance(expr, sympy.Basic) else str(expr)
+
+    ops = []
+    for node in reversed(captured.graph.nodes):
+        if node.op == "call_function" and not node.users and not node.target._schema.is_mutable:
+            captured.graph.erase_node(node)
+    for node in captured.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "call_function" and isinstance(value, torch.Tensor):
+            shape = [named(_capture.expression(size)) for size in value.shape]
+            ops.append((str(node.target), shape, value.dtype))
+    return ops, sorted(named(f) for f in captured.facts), captured.fixed
+
+
+class Rotary(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.frequency = 1.0 / (100 ** (torch.arange(0, 8, 2) / 8))
+
+    def forward(self, x):
+        angle = torch.outer(torch.arange(x.shape[1], dtype=torch.float32), self.frequency)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+
+class Sizes(nn.Module):
+    def forward(self, x, y):
+        n = max(x.shape[0], y.shape[0])
+        scale = torch.tensor([x.shape[0], 2]).sum()
+        rows = F.pad(x, (0, 0, 0, n - x.shape[0])) + F.pad(y, (0, 0, 0, n - y.shape[0]))
+        return rows * scale, x[: x.shape[0] // 2], x.shape[0] * 3
+
+
+class Writes(nn.Module):
+    def forward(self, x):
+        y = x.clone()
+        y[:, 1:3] += 10
+        y.view(-1).mul_(2)
+        return y, F.relu(y, inplace=True)
+
+
+class Halves(nn.Module):
+    def forward(self, x):
+        parts = x.split(3, dim=-1)
+        top = torch.topk(x, 2)
+        return [p * 2 for p in parts], top.values, top.indices, torch.ones(x.shape[0]).to(x.dtype)
+
+
+def bert(**options):
+    torch.manual_seed(0)
+    return transformers.BertModel(transformers.BertConfig(**SMALL, **options)).eval()
+
+
+def ids(*shape):
+    return torch.ones(shape, dtype=torch.long)
+
+
+CASES = {
+    "bert": lambda: (bert(), (ids(1, 1),)),
+    "bert, eager attention": lambda: (bert(attn_implementation="eager"), (ids(2, 7), ids(2, 7))),
+    "rotary": lambda: (Rotary(), (torch.rand(2, 5, 8),)),
+    "sizes": lambda: (Sizes(), (torch.rand(4, 3), torch.rand(6, 3))),
+    "writes": lambda: (Writes(), (torch.rand(5, 6),)),
+    "halves": lambda: (Halves(), (torch.rand(4, 6),)),
+    "convolutions": lambda: (
+        nn.Sequential(nn.Conv1d(4, 8, 3, stride=2), nn.BatchNorm1d(8), nn.GELU(), nn.MaxPool1d(2)).eval(),
+        (torch.rand(1, 4, 32),),
+    ),
+    "reshape": lambda: (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), (torch.rand(2, 3, 4),)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_quick_tracer_finds_what_torch_export_finds(case):
+    module, args = CASES[case]()
+    quick, exported = (described(captured_by(t, module, args)) for t in (_capture.quick, _capture.exported))
+    assert quick[0] == exported[0]
+    assert quick[1:] == exported[1:]
+
+
+def run(module, *args):
+    arguments, tensors = flatten_arguments(module, args, {})
+    entry = _capture._Entry(module, arguments)
+    with torch.no_grad():
+        return trace(entry, tensors, lambda i, axis: True, True)
+
+
+class Assigns(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+        self.register_buffer("seen", torch.zeros(3))
+        self.last = None
+
+    def forward(self, x):
+        setattr(self, self.name, x + 1)
+        return x * 2
+
+
+def test_attributes_that_the_module_sets_are_put_back():
+    module = Assigns("last")
+    run(module, torch.rand(3))
+    assert module.last is None
+    assert "extra" not in vars(module)
+
+
+def test_a_module_that_replaces_a_buffer_is_left_to_torch_export():
+    module = Assigns("seen")
+    before = module.seen
+    with pytest.raises(NotTraced):
+        run(module, torch.rand(3))
+    assert module.seen is before
+
+
+class Fails(nn.Module):
+    def forward(self, x):
+        self.made = x
+        raise ValueError("no such thing")
+
+
+def test_nothing_stays_behind_after_an_error():
+    from torch.utils._python_dispatch import _len_torch_dispatch_stack
+
+    module, before = Fails(), (builtins.max, builtins.min, torch.compiler.is_exporting())
+    with pytest.raises(ValueError, match="no such thing"):
+        run(module, torch.rand(3))
+    assert "made" not in vars(module)
+    assert before == (builtins.max, builtins.min, torch.compiler.is_exporting())
+    assert _len_torch_dispatch_stack() == 0
+    assert type(torch.rand(2) + 1) is torch.Tensor
+
+
+class Item(nn.Module):
+    def forward(self, x):
+        return x * x.sum().item()
+
+
+class Mapped(nn.Module):
+    def forward(self, x):
+        return torch.vmap(lambda row: row * 2)(x)
+
+
+class Cast(nn.Module):
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return x @ x
+
+
+@pytest.mark.parametrize("module", [Item(), Mapped(), Cast()], ids=lambda m: type(m).__name__)
+def test_what_needs_more_than_the_quick_tracer_is_left_to_torch_export(module):
+    with pytest.raises(NotTraced):
+        run(module, torch.rand(3, 3))
+
+
+def test_a_value_of_a_constant_is_known():
+    class Constant(nn.Module):
+        def forward(self, x):
+            return x * (torch.tensor(3) + 1).item()
+
+    graph = run(Constant(), torch.rand(3)).graph
+    assert [n.args[1] for n in graph.nodes if n.target is torch.ops.aten.mul.Tensor] == [4]
