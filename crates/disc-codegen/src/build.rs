@@ -355,6 +355,11 @@ impl KernelBuilder {
         self.emit_in(self.block, OpKind::While, inits, &[], &[cond, body], None)
     }
 
+    /// The columns of a square whose rows are vectors.
+    pub fn transpose_lanes(&mut self, rows: &[Value]) -> Vec<Value> {
+        self.emit_all(OpKind::TransposeLanes, rows, &[], None)
+    }
+
     pub fn call(&mut self, callee: &str, arguments: &[Value]) {
         self.emit_all(OpKind::Call, arguments, &[("callee", Attr::Symbol(callee.into()))], Some(Vec::new()));
     }

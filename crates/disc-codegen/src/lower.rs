@@ -7,7 +7,7 @@
 use crate::{
     element::Site,
     kernel,
-    schedule::{self, Argument, AttentionPlan, ContractionPlan, Group, RowPlan, Scheduled},
+    schedule::{self, Argument, AttentionPlan, Group, RowPlan, Scheduled},
     signature::Signature,
     target::Target,
 };
@@ -173,8 +173,8 @@ impl Lowering<'_> {
                 Ok(plan) => return schedule::rows(&whole, &plan),
                 Err(reason) => Some(reason),
             },
-            "contraction" => match ContractionPlan::of(function, solver, self.target, function.parameters(), &outputs) {
-                Ok(plan) => return schedule::contraction(&whole, &plan),
+            "contraction" => match schedule::contraction(&whole) {
+                Ok(scheduled) => return scheduled,
                 Err(reason) => Some(reason),
             },
             "attention" => match AttentionPlan::of(function, solver, self.target) {

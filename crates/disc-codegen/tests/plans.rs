@@ -196,3 +196,17 @@ fn attention_is_one_kernel() {
     }
     assert_eq!(attention_kernels("scores that others need"), [("contraction", 2), ("row", 1)]);
 }
+
+#[test]
+fn every_form_of_product_has_a_kernel_of_its_own() {
+    let text = include_str!("stages/contractions.disc");
+    for program in text.split("// ").filter(|program| program.contains("dot_general")) {
+        let (name, program) = program.split_once('\n').expect("a name and a program");
+        // A vector of one repeated number is a sum, and no kernel is made for it.
+        if program.contains("%v = constant") {
+            continue;
+        }
+        let program = compile(program);
+        assert!(program.notes.is_empty(), "{name}: {:?}", program.notes);
+    }
+}

@@ -33,6 +33,8 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
         let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
         packed += visit(function, &solver, &mut |rw, inst| {
             let Some(matrix) = matrix(rw, inst, &fixed) else { return Ok(None) };
+            // A vector of f64 holds half as many elements as one of f32.
+            let width = if rw.f.ty(rw.f.result(inst)).dtype() == DType::F64 { width / 2 } else { width };
             let product = if cx.spend() { pack(rw, inst, matrix, width) } else { None };
             rw.take_error().map(|()| product)
         })?;
@@ -40,6 +42,9 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     }
     Ok(packed)
 }
+
+/// The schedule multiplies matrices of up to this many columns, in the order [column][sum], as they are.
+const FEW_COLUMNS: i64 = 8;
 
 /// A right operand that can be packed.
 #[derive(Clone, Copy)]
@@ -57,8 +62,7 @@ fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Matrix> {
     }
     let value = rw.f.operands(inst)[1];
     let ty = rw.f.ty(value).as_tensor()?;
-    // The schedule computes in f32, or in f64, which has panels of its own width.
-    let has_panels = matches!(ty.dtype, DType::F32 | DType::F16 | DType::BF16);
+    let has_panels = ty.dtype.is_float();
     let ([sum_axis], [_]) = (&rw.f.axes(inst, "rhs_contracting_dims")[..], rw.f.ints(inst, "lhs_contracting_dims")) else {
         return None;
     };
@@ -66,7 +70,9 @@ fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Matrix> {
     let (rows, columns) = if *sum_axis == 0 { (a, b) } else { (b, a) };
     let matrix = Matrix { value, sum_axis: *sum_axis, rows, columns };
     let batched = !rw.f.ints(inst, "rhs_batching_dims").is_empty();
-    (has_panels && !batched && rows > 0 && columns > 0 && fixed.contains(value) && fixed.depends_on_weights(value))
+    // A few columns would be panels of zeros: those are read along the sums.
+    let along_sums = columns <= FEW_COLUMNS && *sum_axis == 1;
+    (has_panels && !batched && !along_sums && rows > 0 && columns > 0 && fixed.contains(value) && fixed.depends_on_weights(value))
         .then_some(matrix)
 }
 

@@ -128,7 +128,7 @@ impl Elements<'_> {
 }
 
 /// `x * y + sum`, in `dtype`.
-fn multiply_add(kb: &mut KernelBuilder, dtype: DType, x: Value, y: Value, sum: Value) -> Value {
+pub(crate) fn multiply_add(kb: &mut KernelBuilder, dtype: DType, x: Value, y: Value, sum: Value) -> Value {
     let (x, y) = (kb.convert(x, dtype), kb.convert(y, dtype));
     if dtype.is_float() {
         return kb.fma(x, y, sum);

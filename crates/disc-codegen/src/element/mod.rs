@@ -8,7 +8,7 @@
 //! - f16 and bf16 are computed in f32: a value of these types is an f32 vector, rounded when it is stored or converted.
 //! - A value that is the same in every lane stays a scalar.
 //! - Lanes that the mask switches off may compute anything, but read no memory.
-mod contraction;
+pub(crate) mod contraction;
 mod elementwise;
 mod index;
 mod movement;
@@ -73,6 +73,14 @@ pub fn compute_dtype(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
         _ => dtype,
+    }
+}
+
+/// The type that products of `dtype` are summed in. Integers wrap, so that those of a narrow type are the low bits of those of a wide one.
+pub fn accumulator_dtype(dtype: DType) -> DType {
+    match compute_dtype(dtype) {
+        wide if wide.is_float() || wide.size() >= 4 => wide,
+        _ => DType::I32,
     }
 }
 

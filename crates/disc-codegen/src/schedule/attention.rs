@@ -7,7 +7,7 @@
 //! The group holds three groups (contraction, rows, contraction), each with a schedule of its own; this one decides where their values live.
 use super::{
     Argument, Group, Launch, RowPlan, Scheduled,
-    contraction::{BlockProduct, ContractionPlan, merge_sites, routines as block_routines},
+    contraction::{BlockProduct, ContractionPlan, merge_sites},
     loops::place_unit,
     rows::{self, Rows},
     scratch_bytes,
@@ -41,9 +41,11 @@ impl AttentionPlan {
         let &[first, second, third] = &parts[..] else { return Err("the group does not hold three groups".into()) };
         let parts = [first, second, third];
         let functions = parts.map(|part| crate::lower::extract(group, part));
-        let product =
-            |function: &Function| ContractionPlan::of(function, solver, target, function.parameters(), &returned(function));
-        let (scores, weighted) = (product(&functions[0])?, product(&functions[2])?);
+        let product = |function: &Function| ContractionPlan::of(function, solver, target, &returned(function));
+        let scores = product(&functions[0])?.in_blocks(returned(&functions[0])[0]);
+        let weighted = product(&functions[2])?;
+        let weights = weighted.left_input().ok_or("the second product reads no rows of memory")?;
+        let weighted = weighted.in_blocks(weights);
         let rows = RowPlan::of(&functions[1], solver, &returned(&functions[1]))?;
         let reads = parts.map(|part| group.operands(part).to_vec());
         let made = parts.map(|part| group.result(part));
@@ -91,16 +93,16 @@ fn returned(function: &Function) -> Vec<Value> {
 /// Schedules a group that has a plan.
 pub fn schedule(group: &Group<'_>, plan: &AttentionPlan) -> Scheduled {
     let scores = plan.part(group, 0, group.first_site);
-    let mut routines = block_routines(&scores, &plan.scores, returned(scores.function)[0]);
+    let mut routines = BlockProduct::routines(&scores, &plan.scores, returned(scores.function)[0]);
     let rows_site = group.first_site + count_sites(&routines);
     let softmax = plan.part(group, 1, rows_site);
     let (kernel, arguments, rows_sites) = kernel(group, plan, &scores, &softmax);
     let weighted = plan.part(group, 2, rows_site + rows_sites.len() as i64);
-    let weights = weighted.inputs()[plan.weighted.left_input];
+    let weights = plan.weighted.left_input().expect("the plan has it");
     let mut sites: Vec<Site> = Vec::new();
     merge_sites(&mut sites, &routines);
     sites.extend(rows_sites);
-    let last = block_routines(&weighted, &plan.weighted, weights);
+    let last = BlockProduct::routines(&weighted, &plan.weighted, weights);
     merge_sites(&mut sites, &last);
     routines.extend(last);
     let elements = Dim::product(plan.rows.domain.iter().cloned());
@@ -140,9 +142,9 @@ fn kernel(
     memory.extend([(plan.made[0], block), (plan.made[1], block)]);
     let of_part = |i: usize| plan.reads[i].iter().chain([&plan.made[i]]).map(|value| memory[value]).collect::<Vec<_>>();
 
-    let first = BlockProduct::new(&mut kb, scores, &plan.scores, of_part(0));
+    let first = BlockProduct::new(&mut kb, scores, &plan.scores, &of_part(0));
     let weighted = plan.part(group, 2, 0);
-    let last = BlockProduct::new(&mut kb, &weighted, &plan.weighted, of_part(2));
+    let last = BlockProduct::new(&mut kb, &weighted, &plan.weighted, &of_part(2));
     let mut walk = Rows::new(&mut kb, softmax, &plan.rows, vec![block]);
     let lanes = rows::lanes(softmax, &plan.rows);
     let mut elements = Elements::new(softmax.function, softmax.solver.clone(), lanes, group.target);

@@ -1,21 +1,30 @@
 //! The contraction schedule: matrix products by register-blocked micro-kernels, with element-wise epilogues.
 //!
 //! Rows are cut into even blocks of at most `MR` rows and columns into panels of `NR`; the micro-kernel for a row count keeps its whole block of
-//! results in registers, runs over the summed dimension, applies the rest of the group and stores. The right operand is read in one of
-//! three ways: from panels `[n/NR][k][NR]` that were packed when the weights were loaded, in place where its columns are contiguous, or
-//! from panels that the work unit packs into task memory.
+//! results in registers, runs over the summed dimension, applies the rest of the group and stores. [`plan`] says how the operands are read:
+//! from panels `[n/NR][k][NR]` that were packed when the weights were loaded, as they lie, or from task memory that the work unit packs.
+//! Products of a few columns, or of a few rows with a right operand that is contiguous along the sums, are dot products along memory.
 //!
-//! A work unit is a chunk of rows times one panel (or times all panels, where it packs), for one position along the batch dimensions. Units
-//! of one chunk follow one another, so that threads split rows when there are many and panels when there are few.
+//! A work unit is a chunk of rows times one panel (a few panels, where it packs rows), for one position along the batch dimensions. Units of one
+//! chunk follow one another, so that threads split rows when there are many and panels when there are few. Several products of one left
+//! operand are one launch: the panels of one follow those of the other.
 //!
 //! The tile sizes and the even blocks are those of the measurements in docs/performance.md.
 mod block;
+mod dots;
+mod epilogue;
 mod micro;
+mod operand;
+mod operands;
+mod pack;
 mod plan;
+mod routines;
+mod units;
 
-pub(super) use block::{BlockProduct, routines};
+pub(super) use block::BlockProduct;
+pub(super) use plan::ContractionPlan;
 pub(crate) use plan::packed_columns;
-pub use plan::{ContractionPlan, Tile, tile};
+pub use plan::{Tile, tile};
 
 use super::{Argument, Group, Launch, Scheduled, loops::place_unit, scratch_bytes};
 use crate::{
@@ -23,215 +32,358 @@ use crate::{
     element::{Elements, Site},
     index::Index,
 };
-use disc_ir::{DType, Dim, Function, FunctionKind, TensorType, Type, Value};
-use plan::Right;
+use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Type, Value};
+use micro::Source;
+use operands::Operands;
+use plan::{Left, Right};
+use routines::{FEW_ROWS, Routines};
 
-/// Schedules a group that has a plan.
-pub fn schedule(group: &Group<'_>, plan: &ContractionPlan) -> Scheduled {
-    let micro_kernels: Vec<_> = (1..=plan.tile.rows).map(|rows| micro::emit(group, plan, rows, None)).collect();
-    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let mut arguments = Vec::new();
-    let mut memory = Vec::new();
-    for (i, &input) in group.inputs().iter().enumerate() {
-        memory.push(kb.buffer(&format!("in{i}"), group.tensor(input).clone()));
-        arguments.push(Argument::Input(i));
+/// Schedules a group of products, or says why it cannot.
+///
+/// # Errors
+/// A group without products, and a product of a form that no micro-kernel computes.
+pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
+    let plans = plans(group)?;
+    if plans.len() == 1 || are_siblings(group, &plans) {
+        return Ok(launch(group, &plans));
     }
-    for (i, &output) in group.outputs().iter().enumerate() {
-        memory.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
-        arguments.push(Argument::Output(group.wanted[i]));
+    let mut all = Scheduled::default();
+    for (number, plan) in plans.into_iter().enumerate() {
+        let wanted = |&position: &usize| plan.outputs.contains(&group.output(position));
+        let one = Group {
+            wanted: group.wanted.iter().copied().filter(wanted).collect(),
+            name: format!("{}_{number}", group.name).into(),
+            first_site: group.first_site + all.sites.len() as i64,
+            solver: group.solver.clone(),
+            ..*group
+        };
+        let scheduled = launch(&one, &[plan]);
+        all.kernels.extend(scheduled.kernels);
+        all.launches.extend(scheduled.launches);
+        all.sites.extend(scheduled.sites);
     }
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
-    let shape = Shape::new(&mut kb, plan);
-    let packed = match plan.right {
-        Right::PackedByUnit => {
-            let padded = plan.panels() * i64::from(plan.tile.columns);
-            Some(kb.scratch(TensorType::new([padded * &plan.k.size], plan.compute)))
-        }
-        Right::Prepacked | Right::InPlace => None,
-    };
-    let one = kb.int(1);
-    kb.for_([begin, end, one], &[], |kb, unit, _| {
-        let zero = Index::uniform(kb.int(0));
-        let mut at = vec![zero; plan.rank];
-        let (chunk, panel, batch) = split_unit(kb, plan, &shape, unit);
-        let runs: Vec<_> = plan.outer.iter().map(|o| o.run.clone()).collect();
-        place_unit(kb, batch, &runs, &mut at);
-        let bases = plan.bases(kb, &at);
-        let [first, last] = plan.chunk_rows(kb, chunk);
-        match packed {
-            None => row_blocks(kb, plan, &memory, None, &group.name, &at, bases, [first, last], panel),
-            Some(buffer) => {
-                let right = memory[plan.right_input];
-                pack_panels(kb, group, plan, right, bases[1], buffer);
-                let (start, panels) = (kb.int(0), kb.dim(&plan.panels()));
-                let one = kb.int(1);
-                kb.for_([start, panels, one], &[], |kb, panel, _| {
-                    row_blocks(kb, plan, &memory, Some(buffer), &group.name, &at, bases, [first, last], panel);
-                    Vec::new()
-                });
-            }
-        }
-        Vec::new()
-    });
-    let kernel = kb.finish();
-    let launch = Launch {
-        kernel: kernel.name.clone(),
-        arguments,
-        units: plan.units(),
-        cost: plan.cost(),
-        scratch: scratch_bytes(&kernel),
-    };
-    let mut kernels = vec![kernel];
-    let mut sites = Vec::new();
-    merge_sites(&mut sites, &micro_kernels);
-    kernels.extend(micro_kernels.into_iter().map(|(routine, _)| routine));
-    Scheduled { kernels, launches: vec![launch], sites }
+    Ok(all)
 }
 
-/// Adds the sites of micro-kernels, which are the same for all of one group.
-pub(super) fn merge_sites(sites: &mut Vec<Site>, micro_kernels: &[(Function, Vec<Site>)]) {
-    for site in micro_kernels.iter().flat_map(|(_, more)| more) {
+/// The plan of each product, with the outputs that come from it.
+fn plans(group: &Group<'_>) -> Result<Vec<ContractionPlan>, String> {
+    let function = group.function;
+    let is_dot = |&inst: &Inst| function.kind_of(inst) == OpKind::DotGeneral;
+    let dots: Vec<Inst> = function.insts(function.body).iter().copied().filter(is_dot).collect();
+    let outputs = group.outputs();
+    let of = |&dot: &Inst| -> Vec<Value> {
+        outputs.iter().copied().filter(|&o| epilogue::depends(function, function.result(dot), o)).collect()
+    };
+    let parts: Vec<Vec<Value>> = dots.iter().map(of).collect();
+    if dots.is_empty() || parts.iter().map(Vec::len).sum::<usize>() != outputs.len() {
+        return Err("the group's outputs do not each come from one product".into());
+    }
+    let made = dots.iter().zip(&parts).filter(|(_, outputs)| !outputs.is_empty());
+    made.map(|(&dot, outputs)| ContractionPlan::of_product(function, &group.solver, group.target, dot, outputs)).collect()
+}
+
+/// Adds where routines can fail: each is numbered as in the first of them.
+pub(super) fn merge_sites(sites: &mut Vec<Site>, routines: &[(Function, Vec<Site>)]) {
+    for site in routines.iter().flat_map(|(_, more)| more) {
         if !sites.contains(site) {
             sites.push(site.clone());
         }
     }
 }
 
-/// Run-time sizes that the driver needs.
-struct Shape {
-    chunks: Value,
-    panels: Value,
+/// Whether products can share a launch: panels of weights, and the same rows.
+fn are_siblings(group: &Group<'_>, plans: &[ContractionPlan]) -> bool {
+    let same = |a: &Dim, b: &Dim| group.solver.equal(a, b);
+    let first = &plans[0];
+    plans.iter().all(|plan| {
+        let runs = plan.outer.iter().zip(&first.outer);
+        plan.right_form == Right::Panels
+            && plan.left_form == Left::InPlace
+            && plan.tile == first.tile
+            && same(&plan.m.size, &first.m.size)
+            && plan.most_rows() == first.most_rows()
+            && plan.outer.len() == first.outer.len()
+            && runs.into_iter().all(|(a, b)| a.run.axis == b.run.axis && same(&a.run.size, &b.run.size))
+    })
 }
 
-impl Shape {
-    fn new(kb: &mut KernelBuilder, plan: &ContractionPlan) -> Self {
-        Self { chunks: kb.dim(&plan.chunks()), panels: kb.dim(&plan.panels()) }
+/// One launch of all plans.
+fn launch(group: &Group<'_>, plans: &[ContractionPlan]) -> Scheduled {
+    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
+    let mut routines = Routines::default();
+    let (inputs, arguments) = memory(&mut kb, group, plans);
+    let begin = kb.parameter("begin", Type::scalar(DType::I64));
+    let end = kb.parameter("end", Type::scalar(DType::I64));
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    for plan in plans {
+        let of = |value: &Value| inputs.iter().find(|(known, _)| known == value).expect("a part reads the group's memory").1;
+        let (ins, outs) = (plan.inputs.iter().map(of).collect(), plan.outputs.iter().map(of).collect());
+        let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, _, tensor| kb.scratch(tensor));
+        let name = routines.add(group, plan);
+        let mut elements = operands.elements(group, plan, plan.tile.lanes);
+        elements.first_site += routines.sites.len() as i64;
+        parts.push(Part { plan, operands, name, elements });
+    }
+    let columns = Dim::sum(plans.iter().map(ContractionPlan::column_units));
+    let (per_row, chunks) = (kb.dim(&columns), kb.dim(&plans[0].chunks()));
+    let one = kb.int(1);
+    let unit_loop = kb.open_for([begin, end, one]);
+    let (column, rest) = (kb.rem(unit_loop.index, per_row), kb.div(unit_loop.index, per_row));
+    let (chunk, batch) = (kb.rem(rest, chunks), kb.div(rest, chunks));
+    let mut at = vec![Index::uniform(kb.int(0)); plans[0].rank];
+    place_unit(&mut kb, batch, &plans[0].outer_runs(), &mut at);
+    let rows = plans[0].chunk_rows(&mut kb, chunk);
+    choose_part(&mut kb, group, &mut parts, &at, rows, column);
+    kb.close_for(unit_loop);
+    let kernel = kb.finish();
+    let launch = Launch {
+        kernel: kernel.name.clone(),
+        arguments,
+        units: plans[0].row_units() * columns,
+        cost: Dim::sum(plans.iter().map(ContractionPlan::cost)),
+        scratch: scratch_bytes(&kernel),
+    };
+    let mut sites = routines.sites;
+    parts.into_iter().for_each(|part| sites.extend(part.elements.sites));
+    let kernels = [kernel].into_iter().chain(routines.functions).collect();
+    Scheduled { kernels, launches: vec![launch], sites }
+}
+
+/// Parameters for the memory that the plans use, and what a launch gives for them.
+fn memory(kb: &mut KernelBuilder, group: &Group<'_>, plans: &[ContractionPlan]) -> (Vec<(Value, Value)>, Vec<Argument>) {
+    let (mut known, mut arguments) = (Vec::new(), Vec::new());
+    for (i, &input) in group.inputs().iter().enumerate() {
+        if plans.iter().any(|plan| plan.inputs.contains(&input)) {
+            known.push((input, kb.buffer(&format!("in{i}"), group.tensor(input).clone())));
+            arguments.push(Argument::Input(i));
+        }
+    }
+    for (i, &output) in group.outputs().iter().enumerate() {
+        known.push((output, kb.buffer(&format!("out{i}"), group.tensor(output).clone())));
+        arguments.push(Argument::Output(group.wanted[i]));
+    }
+    (known, arguments)
+}
+
+/// A product within the kernel.
+struct Part<'g> {
+    plan: &'g ContractionPlan,
+    operands: Operands,
+    /// What its routines are named after.
+    name: String,
+    /// For what is computed before the product.
+    elements: Elements<'g>,
+}
+
+/// Finds the part that a column unit belongs to.
+fn choose_part(kb: &mut KernelBuilder, group: &Group<'_>, parts: &mut [Part<'_>], at: &[Index], rows: [Value; 2], unit: Value) {
+    let Some((part, others)) = parts.split_first_mut() else { return };
+    if others.is_empty() {
+        return panels(kb, group, part, at, rows, unit);
+    }
+    let limit = kb.dim(&part.plan.column_units());
+    let less = kb.compare("LT", unit, limit);
+    let here = |kb: &mut KernelBuilder| {
+        panels(kb, group, part, at, rows, unit);
+        Vec::new()
+    };
+    let there = |kb: &mut KernelBuilder| {
+        let rest = kb.sub(unit, limit);
+        choose_part(kb, group, others, at, rows, rest);
+        Vec::new()
+    };
+    kb.if_(less, here, there);
+}
+
+/// The panels of a column unit.
+fn panels(kb: &mut KernelBuilder, group: &Group<'_>, part: &mut Part<'_>, at: &[Index], rows: [Value; 2], unit: Value) {
+    let plan = part.plan;
+    let mut bases = plan.bases(kb, at);
+    if plan.left_form == Left::Packed {
+        pack::compute_rows(kb, plan, &part.operands, &mut part.elements, at, rows);
+        // The rows in task memory start with the first of the chunk.
+        let (zero, depth) = (kb.int(0), kb.dim(&plan.k.size));
+        let before = kb.mul(rows[0], depth);
+        bases[0] = kb.sub(zero, before);
+    }
+    let span = kb.int(plan.span());
+    if plan.span() == 1 {
+        return panel(kb, group, part, at, bases, rows, unit);
+    }
+    let (one, count) = (kb.int(1), kb.dim(&plan.panels()));
+    let first = kb.mul(unit, span);
+    let last = kb.add(first, span);
+    let last = kb.map(OpKind::Minimum, &[last, count]);
+    let panel_loop = kb.open_for([first, last, one]);
+    panel(kb, group, part, at, bases, rows, panel_loop.index);
+    kb.close_for(panel_loop);
+}
+
+/// One panel: packs it where that pays, and multiplies.
+fn panel(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    part: &mut Part<'_>,
+    at: &[Index],
+    bases: [Value; 2],
+    rows: [Value; 2],
+    panel: Value,
+) {
+    let plan = part.plan;
+    let width = kb.int(i64::from(plan.tile.columns));
+    let column = kb.mul(panel, width);
+    let block = Blocks { at, left: bases[0], rows, column };
+    let zero = kb.int(0);
+    match plan.right_form {
+        Right::Panels => {
+            let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
+            let offset = kb.mul(panel, size);
+            let right = kb.add(bases[1], offset);
+            block.call(kb, part, Source::Panels, right);
+        }
+        Right::Dots => block.call_dots(kb, group, part, bases[1]),
+        Right::Computed => {
+            pack::compute_panel(kb, group, plan, &part.operands, &mut part.elements, at, column);
+            block.call(kb, part, Source::Task, zero);
+        }
+        Right::Columns if !plan.dots_for_few_rows => {
+            pack::transpose_panel(kb, plan, &part.operands, bases[1], column);
+            block.call(kb, part, Source::Task, zero);
+        }
+        Right::Columns => {
+            let few = block.has_at_most(kb, FEW_ROWS);
+            let dots = |kb: &mut KernelBuilder| {
+                block.call_dots(kb, group, part, bases[1]);
+                Vec::new()
+            };
+            let packed = |kb: &mut KernelBuilder| {
+                pack::transpose_panel(kb, plan, &part.operands, bases[1], column);
+                block.call(kb, part, Source::Task, zero);
+                Vec::new()
+            };
+            kb.if_(few, dots, packed);
+        }
+        Right::Rows => {
+            let few = block.has_at_most(kb, plan.rows_in_place());
+            let in_place = |kb: &mut KernelBuilder| {
+                let right = kb.add(bases[1], column);
+                block.call(kb, part, Source::InPlace, right);
+                Vec::new()
+            };
+            let packed = |kb: &mut KernelBuilder| {
+                pack::copy_panel(kb, group, plan, &part.operands, bases[1], column);
+                block.call(kb, part, Source::Task, zero);
+                Vec::new()
+            };
+            kb.if_(few, in_place, packed);
+        }
     }
 }
 
-/// The chunk of rows, the panel and the batch position of a unit.
-fn split_unit(kb: &mut KernelBuilder, plan: &ContractionPlan, shape: &Shape, unit: Value) -> (Value, Value, Value) {
-    let (panel, rest) = match plan.right {
-        Right::PackedByUnit => (kb.int(0), unit),
-        Right::Prepacked | Right::InPlace => (kb.rem(unit, shape.panels), kb.div(unit, shape.panels)),
-    };
-    (kb.rem(rest, shape.chunks), panel, kb.div(rest, shape.chunks))
+/// The row blocks of a chunk, on one panel.
+struct Blocks<'a> {
+    at: &'a [Index],
+    left: Value,
+    rows: [Value; 2],
+    column: Value,
 }
 
-/// Calls micro-kernels for the rows from `first` to below `last`, in even blocks, on one panel.
-#[expect(clippy::too_many_arguments, reason = "the loop nest's state; a struct for it would be used once")]
-fn row_blocks(
+impl Blocks<'_> {
+    fn has_at_most(&self, kb: &mut KernelBuilder, rows: u32) -> Value {
+        let count = kb.sub(self.rows[1], self.rows[0]);
+        let limit = kb.int(i64::from(rows));
+        kb.compare("LE", count, limit)
+    }
+
+    /// The batch position, as arguments.
+    fn outer(&self, plan: &ContractionPlan) -> Vec<Value> {
+        plan.outer.iter().map(|o| self.at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect()
+    }
+
+    /// Calls micro-kernels for even blocks of rows.
+    fn call(&self, kb: &mut KernelBuilder, part: &Part<'_>, source: Source, right: Value) {
+        let plan = part.plan;
+        let zero = kb.int(0);
+        let fetches = if source == Source::Panels { self.fetches(kb, part) } else { zero };
+        plan.for_row_blocks(kb, self.rows, |kb, block, [first, height]| {
+            let row_stride = kb.dim(&plan.m.left);
+            let offset = kb.mul(first, row_stride);
+            let left = kb.add(self.left, offset);
+            let mut arguments = part.operands.arguments();
+            arguments.extend([left, right, first, self.column, block, fetches]);
+            arguments.extend(self.outer(plan));
+            dispatch(kb, &part.name, source, &arguments, height, plan.heights(source));
+        });
+    }
+
+    /// Lines of the next panel to fetch in each round: all of them, spread over the row blocks.
+    fn fetches(&self, kb: &mut KernelBuilder, part: &Part<'_>) -> Value {
+        let blocks = part.plan.row_blocks(kb, self.rows);
+        let bytes = kb.dtype(part.operands.right()).size() as i64;
+        let lines = kb.int(i64::from(part.plan.tile.columns) * bytes * micro::ROUND / micro::LINE);
+        let (one, spread) = (kb.int(1), kb.add(lines, blocks));
+        let spread = kb.sub(spread, one);
+        kb.div(spread, blocks)
+    }
+
+    /// Calls the routines for blocks of dot products.
+    fn call_dots(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, right: Value) {
+        let plan = part.plan;
+        let (width, columns) = (kb.int(i64::from(plan.tile.columns)), kb.dim(&plan.n.size));
+        let end = kb.add(self.column, width);
+        let end = kb.map(OpKind::Minimum, &[end, columns]);
+        let [tall, wide] = dots::blocks(group, plan);
+        in_blocks(kb, self.rows, &tall, &mut |kb, rows, row| {
+            in_blocks(kb, [self.column, end], &wide, &mut |kb, columns, column| {
+                let (down, across) = (kb.dim(&plan.m.left), kb.dim(&plan.n.right));
+                let (down, across) = (kb.mul(row, down), kb.mul(column, across));
+                let (left, right) = (kb.add(self.left, down), kb.add(right, across));
+                let mut arguments = part.operands.arguments();
+                arguments.extend([left, right, row, column]);
+                arguments.extend(self.outer(plan));
+                kb.call(&dots::name(&part.name, rows, columns), &arguments);
+            });
+        });
+    }
+}
+
+/// Runs `body` for blocks of the sizes, largest first, from `low` to below `high`.
+fn in_blocks(
     kb: &mut KernelBuilder,
-    plan: &ContractionPlan,
-    memory: &[Value],
-    packed: Option<Value>,
-    name: &str,
-    at: &[Index],
-    [left, right]: [Value; 2],
-    [first, last]: [Value; 2],
-    panel: Value,
+    [low, high]: [Value; 2],
+    sizes: &[u32],
+    body: &mut dyn FnMut(&mut KernelBuilder, u32, Value),
 ) {
-    let (one, zero) = (kb.int(1), kb.int(0));
-    let blocks = plan.row_blocks(kb, [first, last]);
-    let width = kb.int(i64::from(plan.tile.columns));
-    let column = kb.mul(panel, width);
-    let base = match plan.right {
-        Right::Prepacked => {
-            let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
-            let offset = kb.mul(panel, size);
-            kb.add(right, offset)
-        }
-        Right::PackedByUnit => {
-            let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
-            kb.mul(panel, size)
-        }
-        Right::InPlace => kb.add(right, column),
-    };
-    // Lines of the next panel to fetch in each round: all of them, spread over the row blocks.
-    let lines = kb.int(i64::from(plan.tile.columns) * plan.compute.size() as i64 * micro::ROUND / 64);
-    let spread = kb.add(lines, blocks);
-    let spread = kb.sub(spread, one);
-    let fetches = if plan.right == Right::Prepacked { kb.div(spread, blocks) } else { zero };
-    let row_stride = kb.dim(&plan.m.left);
-    plan.for_row_blocks(kb, [first, last], |kb, block, [start, height]| {
-        let offset = kb.mul(start, row_stride);
-        let a = kb.add(left, offset);
-        let mut arguments: Vec<Value> = memory.to_vec();
-        arguments.extend(packed);
-        arguments.extend([a, base, start, column, block, fetches]);
-        arguments.extend(plan.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")));
-        dispatch(kb, name, &arguments, height, 1, plan.tile.rows);
-    });
+    let mut low = low;
+    for &size in sizes {
+        let step = kb.int(i64::from(size));
+        let left = kb.sub(high, low);
+        let whole = kb.div(left, step);
+        let whole = kb.mul(whole, step);
+        let end = kb.add(low, whole);
+        let blocks = kb.open_for([low, end, step]);
+        body(kb, size, blocks.index);
+        kb.close_for(blocks);
+        low = end;
+    }
 }
 
 /// Calls the micro-kernel for `height` rows, known to lie in [`low`, `high`]: a balanced tree of comparisons.
-fn dispatch(kb: &mut KernelBuilder, name: &str, arguments: &[Value], height: Value, low: u32, high: u32) {
+fn dispatch(kb: &mut KernelBuilder, part: &str, source: Source, arguments: &[Value], height: Value, [low, high]: [u32; 2]) {
     if low == high {
-        kb.call(&micro::name(name, low), arguments);
+        kb.call(&micro::name(part, source, low), arguments);
         return;
     }
     let middle = (low + high).div_ceil(2);
     let limit = kb.int(i64::from(middle));
     let less = kb.compare("LT", height, limit);
     let below = |kb: &mut KernelBuilder| {
-        dispatch(kb, name, arguments, height, low, middle - 1);
+        dispatch(kb, part, source, arguments, height, [low, middle - 1]);
         Vec::new()
     };
     let above = |kb: &mut KernelBuilder| {
-        dispatch(kb, name, arguments, height, middle, high);
+        dispatch(kb, part, source, arguments, height, [middle, high]);
         Vec::new()
     };
     kb.if_(less, below, above);
-}
-
-/// Packs the right operand of this batch position into panels, zeros after the last column.
-fn pack_panels(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan, right: Value, base: Value, packed: Value) {
-    let lanes = plan.tile.lanes;
-    let vectors = plan.tile.columns / lanes;
-    let exact = group.solver.divisible(&plan.n.size, i64::from(plan.tile.columns));
-    let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.columns)));
-    let (panels, depth, columns) = (kb.dim(&plan.panels()), kb.dim(&plan.k.size), kb.dim(&plan.n.size));
-    let (column_stride, depth_stride) = (kb.dim(&plan.n.right), kb.dim(&plan.k.right));
-    let numbers = kb.lane_numbers(lanes);
-    kb.for_([zero, panels, one], &[], |kb, panel, _| {
-        let column = kb.mul(panel, width);
-        let offset = kb.mul(column, depth);
-        for v in 0..vectors {
-            let shift = kb.int(i64::from(v * lanes));
-            let start = kb.add(column, shift);
-            let left = kb.sub(columns, start);
-            let mask = (!exact).then(|| kb.lane_mask(left, lanes));
-            let positions = kb.add(start, numbers);
-            let positions = kb.mul(positions, column_stride);
-            let positions = kb.add(positions, base);
-            kb.for_([zero, depth, one], &[], |kb, k, _| {
-                let step = kb.mul(k, depth_stride);
-                let here = kb.add(positions, step);
-                let loaded = kb.load(right, here, lanes, mask);
-                let loaded = kb.convert(loaded, plan.compute);
-                let to = kb.mul(k, width);
-                let to = kb.add(to, offset);
-                let to = kb.add(to, shift);
-                kb.store(packed, to, loaded, None);
-                Vec::new()
-            });
-        }
-        Vec::new()
-    });
-}
-
-/// The elements of a micro-kernel's epilogue: all memory is bound, the product is seeded by the caller.
-fn epilogue_elements<'g>(group: &Group<'g>, memory: &[Value], lanes: u32) -> Elements<'g> {
-    let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
-    elements.first_site = group.first_site;
-    for (&input, &buffer) in group.inputs().iter().zip(memory) {
-        elements.bind(input, buffer);
-    }
-    elements
-}
-
-/// The cost estimate of `flops` operations, in nanoseconds.
-fn nanoseconds(flops: &Dim, tile: &Tile) -> Dim {
-    flops.ceil_div(&Dim::constant(i64::from(tile.lanes) * 5))
 }

@@ -40,6 +40,12 @@ impl Group<'_> {
         self.wanted.iter().map(|&position| self.function.operands(end)[position]).collect()
     }
 
+    /// The value that the function returns at a position.
+    pub fn output(&self, position: usize) -> Value {
+        let end = self.function.terminator(self.function.body).expect("a function ends in `return`");
+        self.function.operands(end)[position]
+    }
+
     pub fn tensor(&self, value: Value) -> &TensorType {
         self.function.ty(value).shaped().expect("a group's values are tensors")
     }
@@ -87,7 +93,7 @@ pub fn aligned_bytes(tensor: &TensorType) -> Dim {
 
 pub use attention::{AttentionPlan, schedule as attention};
 pub(crate) use contraction::packed_columns;
-pub use contraction::{ContractionPlan, Tile, schedule as contraction, tile};
+pub use contraction::{Tile, schedule as contraction, tile};
 pub use loops::schedule as loops;
 pub use rows::{RowPlan, schedule as rows};
 pub use single::schedule as single;

@@ -99,6 +99,12 @@ pub(super) fn reduce_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     Ok(vec![Tensor::from_fn(dtype, Vec::new(), |_| values[0]).into()])
 }
 
+pub(super) fn transpose_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let rows = call.tensors(0..call.args.len())?;
+    let column = |lane| Tensor::from_fn(call.dtype(), call.shape(), |row| rows[row].at(lane)).into();
+    Ok((0..rows.len()).map(column).collect())
+}
+
 pub(super) fn fma(_: &Call<'_>, dtype: DType) -> Function {
     Box::new(move |x| match (x[0], x[1], x[2]) {
         (Scalar::Int(a), Scalar::Int(b), Scalar::Int(c)) => Scalar::Int(a.wrapping_mul(b).wrapping_add(c)),

@@ -134,6 +134,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::Scratch => Op(kernel::scratch),
         K::Splat => Op(kernel::splat),
         K::Store => Op(kernel::store),
+        K::TransposeLanes => Op(kernel::transpose_lanes),
         K::View => Op(kernel::view),
 
         K::Alloc => Op(host::alloc),

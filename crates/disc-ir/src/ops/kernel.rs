@@ -98,6 +98,13 @@ op! {
 }
 
 op! {
+    /// Lane `i` of the operands, in their order, as vector `i`: a square of elements, its rows and columns exchanged.
+    ///
+    /// (C1) The operands are as many vectors of one type as that type has lanes, a power of two.
+    TransposeLanes = "transpose_lanes"(rows: many(ANY)) -> (columns: many(ANY)) traits [Pure] stages Stages::Kernel, infer transpose_lanes;
+}
+
+op! {
     /// `a * b + c`, rounded once where the target can, else twice.
     ///
     /// (C1) All types are equal.
@@ -216,6 +223,15 @@ fn extract_lane(cx: &InferCx<'_>) -> Inferred {
 fn reduce_lanes(cx: &InferCx<'_>) -> Inferred {
     lanes(cx, 0)?;
     Ok(vec![Type::scalar(cx.ty(0).dtype())])
+}
+
+fn transpose_lanes(cx: &InferCx<'_>) -> Inferred {
+    let count = lanes(cx, 0)? as usize;
+    if !count.is_power_of_two() || cx.operands.len() != count {
+        return Err(cx.error(Code::E0204, 1, format!("{} operands of type {}", cx.operands.len(), cx.ty(0))));
+    }
+    (1..count).try_for_each(|i| cx.equal_types(1, ("the first operand", cx.ty(0)), ("another", cx.ty(i))))?;
+    Ok(cx.operands.to_vec())
 }
 
 fn fma(cx: &InferCx<'_>) -> Inferred {

@@ -53,7 +53,8 @@ op_table! {
     control::{Assert, Call, If, Return, While},
     fused::{Fusion},
     kernel::{
-        ExtractLane, Fma, For, LaneMask, Lanes, Load, Prefetch, ReduceLanes, Scratch, Splat, Store, View,
+        ExtractLane, Fma, For, LaneMask, Lanes, Load, Prefetch, ReduceLanes, Scratch, Splat, Store,
+        TransposeLanes, View,
     },
     host::{Alloc, AllocOutput, Arena, Launch},
 }

@@ -13,6 +13,7 @@ mod integer;
 mod kernel;
 mod movement;
 mod runtime;
+mod transpose;
 
 pub use entry::entry_symbol;
 pub(crate) use entry::lower_entry;
@@ -254,6 +255,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Scratch => self.scratch(inst),
             Splat => self.splat(inst),
             Store => self.store(inst),
+            TransposeLanes => self.transpose_lanes(inst),
             View => self.view(inst),
             Acos | Acosh | Asin | Asinh | Atan | Atan2 | Atanh | BesselI1e | Cbrt | Cosh | Cosine | Digamma | Erf | ErfInv
             | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Sine

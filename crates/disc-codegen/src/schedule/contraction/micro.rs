@@ -1,30 +1,47 @@
 //! Micro-kernels: one block of results, kept in registers from the first multiplication to the store.
 use super::{
-    epilogue_elements,
-    plan::{ContractionPlan, Right, before_transpose},
+    Operands,
+    epilogue::before_transpose,
+    plan::{ContractionPlan, Left},
 };
 use crate::{
     build::KernelBuilder,
-    element::{RowBlock, Site},
+    element::{Elements, RowBlock, Site, contraction::multiply_add},
     index::Index,
     schedule::Group,
 };
-use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorType, Type, Value};
+use disc_ir::{Attr, Dim, Function, FunctionKind, OpKind, Type, Value};
 
 /// Steps of the summed dimension between two rounds of prefetches. The steps of a round are a loop of their own and not unrolled: LLVM would
 /// gather the loads of several steps and spill the sums.
 pub(super) const ROUND: i64 = 8;
-/// Elements of four bytes in a cache line.
-const LINE: i64 = 16;
+/// Bytes of a cache line.
+pub(super) const LINE: i64 = 64;
+/// Sums that are added to in turn, so that none waits for its last addition.
+const CHAINS: usize = 8;
 
-pub(super) fn name(group: &str, rows: u32) -> String {
-    format!("{group}.rows{rows}")
+/// Where a micro-kernel finds its panel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// In panels of weights.
+    Panels,
+    /// In the right operand as it lies.
+    InPlace,
+    /// In task memory.
+    Task,
+}
+
+pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
+    match source {
+        Source::Panels => format!("{part}.rows{rows}"),
+        Source::InPlace => format!("{part}.inplace{rows}"),
+        Source::Task => format!("{part}.task{rows}"),
+    }
 }
 
 /// The arguments of a micro-kernel.
 struct Parameters {
-    memory: Vec<Value>,
-    packed: Option<Value>,
+    operands: Operands,
     left: Value,
     right: Value,
     row: Value,
@@ -34,60 +51,45 @@ struct Parameters {
     outer: Vec<Value>,
 }
 
-/// The micro-kernel for `rows` rows and one panel, and where it can fail. Of the value `in_task`, an operand or an output, only the rows of
-/// the block are in memory, in task memory.
-pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, rows: u32, in_task: Option<Value>) -> (Function, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&name(&group.name, rows), FunctionKind::Routine);
-    let parameters = declare(&mut kb, group, plan, in_task);
-    let masks = column_masks(&mut kb, group, plan, &parameters);
-    let sums = accumulate(&mut kb, plan, &parameters, rows, &masks);
-    let mut elements = epilogue_elements(group, &parameters.memory, plan.tile.lanes);
-    if let Some(output) = group.outputs().iter().position(|&o| Some(o) == in_task) {
+/// The micro-kernel for `rows` rows and one panel, and where it can fail. Of the value `in_task` only the rows of the block are in memory.
+pub(super) fn emit(
+    group: &Group<'_>,
+    plan: &ContractionPlan,
+    part: &str,
+    source: Source,
+    rows: u32,
+    in_task: Option<Value>,
+) -> (Function, Vec<Site>) {
+    let mut kb = KernelBuilder::new(&name(part, source, rows), FunctionKind::Routine);
+    let operands = Operands::parameters(&mut kb, group, plan, in_task);
+    let mut scalar = |name: &str| kb.parameter(name, Type::scalar(disc_ir::DType::I64));
+    let [left, right, row, column, block, fetches] = ["left", "right", "row", "column", "block", "fetches"].map(&mut scalar);
+    let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
+    let parameters = Parameters { operands, left, right, row, column, block, fetches, outer };
+    let masks = column_masks(&mut kb, group, plan, column);
+    let sums = accumulate(&mut kb, plan, &parameters, source, rows, &masks);
+    let mut elements = parameters.operands.elements(group, plan, plan.tile.lanes);
+    if let Some(output) = plan.outputs.iter().position(|&o| Some(o) == in_task) {
         let stride = kb.dim(&plan.n.size);
-        elements.hold_rows(parameters.memory[group.inputs().len() + output], RowBlock { first: parameters.row, stride });
+        elements.hold_rows(parameters.operands.outputs[output], RowBlock { first: row, stride });
     }
     write(&mut kb, group, plan, &parameters, &mut elements, &sums, &masks);
     (kb.finish(), elements.sites)
 }
 
-fn declare(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan, in_task: Option<Value>) -> Parameters {
-    let mut memory = Vec::new();
-    let declare = |kb: &mut KernelBuilder, name: String, value: Value| match in_task {
-        Some(held) if held == value => {
-            kb.parameter(&name, Type::Buffer { tensor: plan.row_block(group.tensor(value)), space: Space::Task })
-        }
-        _ => kb.buffer(&name, group.tensor(value).clone()),
-    };
-    for (i, &input) in group.inputs().iter().enumerate() {
-        memory.push(declare(kb, format!("in{i}"), input));
-    }
-    for (i, &output) in group.outputs().iter().enumerate() {
-        memory.push(declare(kb, format!("out{i}"), output));
-    }
-    let packed = (plan.right == Right::PackedByUnit).then(|| {
-        let padded = plan.panels() * i64::from(plan.tile.columns);
-        let tensor = TensorType::new([padded * &plan.k.size], plan.compute);
-        kb.parameter("packed", Type::Buffer { tensor, space: Space::Task })
-    });
-    let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
-    let [left, right, row, column, block, fetches] = ["left", "right", "row", "column", "block", "fetches"].map(&mut scalar);
-    let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
-    Parameters { memory, packed, left, right, row, column, block, fetches, outer }
-}
-
 /// For each vector of the panel, which lanes are columns; `None` where all of them always are.
-fn column_masks(
+pub(super) fn column_masks(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
     plan: &ContractionPlan,
-    parameters: &Parameters,
+    column: Value,
 ) -> Vec<Option<Value>> {
     let lanes = plan.tile.lanes;
     if group.solver.divisible(&plan.n.size, i64::from(plan.tile.columns)) {
         return vec![None; (plan.tile.columns / lanes) as usize];
     }
     let size = kb.dim(&plan.n.size);
-    let left = kb.sub(size, parameters.column);
+    let left = kb.sub(size, column);
     let masks = (0..plan.tile.columns / lanes).map(|v| {
         let shift = kb.int(i64::from(v * lanes));
         let count = kb.sub(left, shift);
@@ -96,80 +98,143 @@ fn column_masks(
     masks.collect()
 }
 
+/// One step along the sums: adds the products of a column of the left block and a row of the panel.
+struct Step<'p> {
+    plan: &'p ContractionPlan,
+    a: Value,
+    b: Value,
+    a_step: Value,
+    b_step: Value,
+    b_base: Value,
+    starts: Vec<Value>,
+    masks: Vec<Option<Value>>,
+}
+
+impl Step<'_> {
+    fn emit(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value]) -> Vec<Value> {
+        let (plan, lanes) = (self.plan, self.plan.tile.lanes);
+        let from = kb.mul(k, self.b_step);
+        let from = kb.add(from, self.b_base);
+        let mut panel = Vec::with_capacity(self.masks.len());
+        for (v, &mask) in self.masks.iter().enumerate() {
+            let shift = kb.int(v as i64 * i64::from(lanes));
+            let here = kb.add(from, shift);
+            let loaded = kb.load(self.b, here, lanes, mask);
+            panel.push(kb.convert(loaded, plan.compute));
+        }
+        let along = kb.mul(k, self.a_step);
+        let mut next = Vec::with_capacity(sums.len());
+        for (row, &start) in self.starts.iter().enumerate() {
+            let here = kb.add(start, along);
+            let element = kb.load(self.a, here, 1, None);
+            let element = kb.convert(element, plan.compute);
+            let element = kb.widen(element, lanes);
+            for (v, &column) in panel.iter().enumerate() {
+                next.push(multiply_add(kb, plan.compute, element, column, sums[row * panel.len() + v]));
+            }
+        }
+        next
+    }
+}
+
 /// The sums of products: `rows` times the panel's vectors, row by row.
 fn accumulate(
     kb: &mut KernelBuilder,
     plan: &ContractionPlan,
     parameters: &Parameters,
+    source: Source,
     rows: u32,
     masks: &[Option<Value>],
 ) -> Vec<Value> {
-    let (a, b) = (parameters.memory[plan.left_input], parameters.packed.unwrap_or(parameters.memory[plan.right_input]));
-    let width = match plan.right {
-        Right::InPlace => plan.k.right.clone(),
-        Right::Prepacked | Right::PackedByUnit => Dim::constant(i64::from(plan.tile.columns)),
+    let operands = &parameters.operands;
+    let width = Dim::constant(i64::from(plan.tile.columns));
+    let (b, b_step) = match source {
+        Source::Panels => (operands.right(), width),
+        Source::InPlace => (operands.right(), plan.k.right.clone()),
+        Source::Task => (operands.panel(), width),
     };
-    let (a_step, b_step) = (kb.dim(&plan.k.left), kb.dim(&width));
     let row_stride = kb.dim(&plan.m.left);
     let mut starts = vec![parameters.left];
     for _ in 1..rows {
         let next = kb.add(*starts.last().expect("there is a row"), row_stride);
         starts.push(next);
     }
-    // Packed panels are padded: only memory that is read in place needs masks.
-    let in_place = plan.right == Right::InPlace;
-    let step = |kb: &mut KernelBuilder, k: Value, sums: &[Value]| -> Vec<Value> {
-        let from = kb.mul(k, b_step);
-        let from = kb.add(from, parameters.right);
-        let mut panel = Vec::with_capacity(masks.len());
-        for (v, &mask) in masks.iter().enumerate() {
-            let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
-            let here = kb.add(from, shift);
-            let loaded = kb.load(b, here, plan.tile.lanes, mask.filter(|_| in_place));
-            panel.push(kb.convert(loaded, plan.compute));
-        }
-        let along = kb.mul(k, a_step);
-        let mut next = Vec::with_capacity(sums.len());
-        for (row, &start) in starts.iter().enumerate() {
-            let here = kb.add(start, along);
-            let element = kb.load(a, here, 1, None);
-            let element = kb.convert(element, plan.compute);
-            let element = kb.widen(element, plan.tile.lanes);
-            for (v, &column) in panel.iter().enumerate() {
-                next.push(kb.fma(element, column, sums[row * panel.len() + v]));
-            }
-        }
-        next
+    let a = match plan.left_form {
+        Left::InPlace => operands.left(),
+        Left::Packed => operands.rows(),
     };
+    let (a_step, b_step) = (kb.dim(&plan.k.left), kb.dim(&b_step));
+    // Packed panels are padded: only memory that is read in place needs masks.
+    let step_masks = masks.iter().map(|mask| mask.filter(|_| source == Source::InPlace)).collect();
+    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, masks: step_masks };
+
     let zero = kb.zero(plan.compute, plan.tile.lanes);
-    let sums = vec![zero; rows as usize * masks.len()];
+    let count = rows as usize * masks.len();
+    let chains = CHAINS.div_ceil(count).next_power_of_two().min(ROUND as usize);
+    let sums = vec![zero; count * chains];
     let (start, size) = (kb.int(0), kb.dim(&plan.k.size));
     let (round, one) = (kb.int(ROUND), kb.int(1));
-    if plan.right != Right::Prepacked {
-        return kb.for_([start, size, one], &sums, |kb, k, carried| step(kb, k, carried));
-    }
-    let whole = kb.div(size, round);
-    let whole = kb.mul(whole, round);
-    let sums = kb.for_([start, whole, round], &sums, |kb, k, carried| {
-        prefetch(kb, plan, parameters, b, k);
-        let end = kb.add(k, round);
-        kb.for_([k, end, one], carried, |kb, k, carried| step(kb, k, carried))
-    });
-    kb.for_([whole, size, one], &sums, |kb, k, carried| step(kb, k, carried))
+    let sums = match source {
+        Source::Panels => {
+            let whole = kb.div(size, round);
+            let whole = kb.mul(whole, round);
+            let sums = kb.for_([start, whole, round], &sums, |kb, k, carried| {
+                prefetch(kb, plan, parameters, b, k);
+                let end = kb.add(k, round);
+                in_turn(kb, &step, chains, [k, end], carried)
+            });
+            finish(kb, &step, count, [whole, size], sums)
+        }
+        _ if chains > 1 => {
+            let turn = kb.int(chains as i64);
+            let whole = kb.div(size, turn);
+            let whole = kb.mul(whole, turn);
+            let sums = in_turn(kb, &step, chains, [start, whole], &sums);
+            finish(kb, &step, count, [whole, size], sums)
+        }
+        _ => kb.for_([start, size, one], &sums, |kb, k, carried| step.emit(kb, k, carried)),
+    };
+    (0..count).map(|i| (1..chains).fold(sums[i], |sum, chain| kb.map(OpKind::Add, &[sum, sums[chain * count + i]]))).collect()
+}
+
+/// Steps from `low` to `high`, a multiple of `chains` apart: each adds to its own sums in turn.
+fn in_turn(kb: &mut KernelBuilder, step: &Step<'_>, chains: usize, [low, high]: [Value; 2], sums: &[Value]) -> Vec<Value> {
+    let count = sums.len() / chains;
+    let turn = kb.int(chains as i64);
+    kb.for_([low, high, turn], sums, |kb, k, carried| {
+        let mut next = Vec::with_capacity(carried.len());
+        for (chain, sums) in carried.chunks(count).enumerate() {
+            let shift = kb.int(chain as i64);
+            let here = kb.add(k, shift);
+            next.extend(step.emit(kb, here, sums));
+        }
+        next
+    })
+}
+
+/// The steps that are left, on the first sums.
+fn finish(kb: &mut KernelBuilder, step: &Step<'_>, count: usize, [low, high]: [Value; 2], mut sums: Vec<Value>) -> Vec<Value> {
+    let one = kb.int(1);
+    let first = kb.for_([low, high, one], &sums[..count], |kb, k, carried| step.emit(kb, k, carried));
+    sums.splice(..count, first);
+    sums
 }
 
 /// Fetches this block's share of the next panel: `fetches` lines per round, the share of block `b` after those of the blocks before.
 fn prefetch(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Parameters, b: Value, k: Value) {
+    let elements = LINE / kb.dtype(b).size() as i64;
     let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
     let next = kb.add(parameters.right, size);
-    let per_step = kb.int(LINE / ROUND);
     let share = kb.dim(&plan.k.size);
     let before = kb.mul(parameters.block, share);
     let done = kb.add(before, k);
-    let lines = kb.mul(done, parameters.fetches);
-    let from = kb.mul(lines, per_step);
+    let round = kb.int(ROUND);
+    let rounds = kb.div(done, round);
+    let lines = kb.mul(rounds, parameters.fetches);
+    let line = kb.int(elements);
+    let from = kb.mul(lines, line);
     let from = kb.add(next, from);
-    let (zero, one, line) = (kb.int(0), kb.int(1), kb.int(LINE));
+    let (zero, one) = (kb.int(0), kb.int(1));
     kb.for_([zero, parameters.fetches, one], &[from], |kb, _, carried| {
         kb.emit_all(OpKind::Prefetch, &[b, carried[0]], &[("locality", Attr::Int(2))], None);
         vec![kb.add(carried[0], line)]
@@ -182,12 +247,10 @@ fn write(
     group: &Group<'_>,
     plan: &ContractionPlan,
     parameters: &Parameters,
-    elements: &mut crate::element::Elements<'_>,
+    elements: &mut Elements<'_>,
     sums: &[Value],
     masks: &[Option<Value>],
 ) {
-    let product = group.function.result(plan.dot);
-    let inputs = group.inputs().len();
     let zero = Index::uniform(kb.int(0));
     for (i, &sum) in sums.iter().enumerate() {
         let (row, v) = (i / masks.len(), i % masks.len());
@@ -199,17 +262,31 @@ fn write(
             let offset = kb.int(row as i64);
             at[axis] = Index::uniform(kb.add(parameters.row, offset));
         }
-        let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
-        let column = kb.add(parameters.column, shift);
-        at[plan.n_axis] = Index::Affine { base: column, stride: 1 };
-        elements.masked(masks[v], |elements| {
-            elements.seed(product, &at, sum);
-            let computed: Vec<Value> =
-                group.outputs().iter().map(|&o| elements.element(kb, before_transpose(group.function, o), &at)).collect();
-            for ((o, &output), value) in group.outputs().iter().enumerate().zip(computed) {
-                let there: Vec<Index> = plan.orders[o].iter().map(|&d| at[d]).collect();
-                elements.store(kb, parameters.memory[inputs + o], group.tensor(output), &there, value);
-            }
-        });
+        if let Some(axis) = plan.n_axis {
+            let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
+            at[axis] = Index::Affine { base: kb.add(parameters.column, shift), stride: 1 };
+        }
+        elements.masked(masks[v], |elements| store(kb, group, plan, &parameters.operands, elements, &at, sum));
+    }
+}
+
+/// Computes the outputs at a position from the sum of products there, and stores them.
+pub(super) fn store(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    plan: &ContractionPlan,
+    operands: &Operands,
+    elements: &mut Elements<'_>,
+    at: &[Index],
+    sum: Value,
+) {
+    let product = group.function.result(plan.dot);
+    let sum = kb.convert(sum, crate::element::compute_dtype(group.tensor(product).dtype));
+    elements.seed(product, at, sum);
+    let computed: Vec<Value> =
+        plan.outputs.iter().map(|&o| elements.element(kb, before_transpose(group.function, o), at)).collect();
+    for ((o, &output), value) in plan.outputs.iter().enumerate().zip(computed) {
+        let there: Vec<Index> = plan.orders[o].iter().map(|&d| at[d]).collect();
+        elements.store(kb, operands.outputs[o], group.tensor(output), &there, value);
     }
 }

@@ -1,15 +1,10 @@
-//! What the contraction schedule decides about a group, from its shapes and facts.
-use crate::{
-    build::KernelBuilder,
-    element::compute_dtype,
-    index::Index,
-    schedule::{domain::mergeable, loops::Merged},
-    target::Target,
-};
-use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
+//! What the contraction schedule decides about a product, from its shapes and facts.
+use super::{epilogue, operand::Operand};
+use crate::{build::KernelBuilder, element::accumulator_dtype, index::Index, schedule::loops::Merged, target::Target};
+use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Value};
 
-/// Rows of a chunk, in blocks of the tile: what A's part should take of the second-level cache.
-const CHUNK_BLOCKS: i64 = 8;
+/// Right operands with up to this many columns are read along the sums.
+const FEW_COLUMNS: i64 = 8;
 
 /// The register block of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +27,28 @@ pub fn tile(target: &Target, dtype: DType) -> Tile {
     }
 }
 
+/// How the left operand is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// As it lies.
+    InPlace,
+    /// From rows that each unit makes in task memory.
+    Packed,
+}
+
 /// How the right operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Right {
     /// From panels made when the weights were loaded.
-    Prepacked,
-    /// As it lies: its columns are contiguous.
-    InPlace,
-    /// From panels that each unit makes in task memory.
-    PackedByUnit,
+    Panels,
+    /// Its columns are contiguous: as it lies for few rows, else from a panel that the unit copies.
+    Rows,
+    /// What is summed over is contiguous: from a panel that the unit transposes.
+    Columns,
+    /// Along the sums, whatever the rows.
+    Dots,
+    /// From a panel that the unit computes.
+    Computed,
 }
 
 /// A dimension of the product and how the operands step along it, in elements.
@@ -55,214 +63,193 @@ pub(in crate::schedule) struct Axis {
 #[derive(Clone, Debug)]
 pub(in crate::schedule) struct Outer {
     pub(in crate::schedule) run: Merged,
-    pub(super) left: Dim,
+    pub(in crate::schedule) left: Dim,
     pub(super) right: Dim,
 }
 
-/// A group's product taken apart.
-pub struct ContractionPlan {
+/// A dimension of the product, and how an operand steps along it.
+struct Stepped {
+    size: Dim,
+    stride: Dim,
+    axis: usize,
+}
+
+/// One product of a group, taken apart.
+pub(in crate::schedule) struct ContractionPlan {
     pub(super) dot: Inst,
-    pub tile: Tile,
+    /// The inputs of the group that this product and its outputs read, and these outputs.
+    pub(super) inputs: Vec<Value>,
+    pub(super) outputs: Vec<Value>,
+    pub(in crate::schedule) tile: Tile,
     pub(super) compute: DType,
-    pub(super) right: Right,
-    /// Which inputs of the group the operands are.
-    pub(in crate::schedule) left_input: usize,
-    pub(super) right_input: usize,
+    /// The operand whose dimensions are rows: the left one, unless the product has no other than its rows.
+    pub(super) left: Operand,
+    pub(super) right: Operand,
+    pub(super) left_form: Left,
+    pub(super) right_form: Right,
+    /// Whether a few rows are multiplied along the sums, rather than packing a panel for them.
+    pub(super) dots_for_few_rows: bool,
+    /// Whether all panels of the right operand are packed at once, and then one block of rows comes after the other.
+    pub(super) few_rows_at_once: bool,
     pub(super) rank: usize,
     pub(in crate::schedule) m: Axis,
     /// The dimension of the product that carries the row; none for a product without rows.
     pub(in crate::schedule) m_axis: Option<usize>,
     pub(in crate::schedule) n: Axis,
-    pub(super) n_axis: usize,
+    pub(super) n_axis: Option<usize>,
     pub(super) k: Axis,
+    /// The summed dimensions, where they have to be told apart.
+    pub(super) sums: Vec<Dim>,
     pub(in crate::schedule) outer: Vec<Outer>,
     /// For each output: how the product's dimensions are ordered in it.
     pub(super) orders: Vec<Vec<usize>>,
 }
 
-/// The dimensions of the operands by their role.
-struct Roles {
-    left_batch: Vec<usize>,
-    right_batch: Vec<usize>,
-    left_free: Vec<usize>,
-    right_free: Vec<usize>,
-    left_sum: Vec<usize>,
-    right_sum: Vec<usize>,
-}
-
 impl ContractionPlan {
-    /// The plan of a group, or why it has none.
-    pub fn of(group: &Function, solver: &Solver, target: &Target, inputs: &[Value], outputs: &[Value]) -> Result<Self, String> {
-        let insts = group.insts(group.body);
-        let mut dots = insts.iter().copied().filter(|&i| group.kind_of(i) == OpKind::DotGeneral);
-        let (Some(dot), None) = (dots.next(), dots.next()) else {
-            return Err("the group does not hold exactly one product".into());
-        };
-        let [left, right] = group.operands(dot)[..] else { return Err("a product has two operands".into()) };
-        let position = |v: Value| inputs.iter().position(|&i| i == v).ok_or("an operand of the product is computed in the group");
-        let (left_input, right_input) = (position(left)?, position(right)?);
+    /// The plan of the product `dot` with the outputs that depend on it, or why it has none.
+    pub(super) fn of_product(
+        group: &Function,
+        solver: &Solver,
+        target: &Target,
+        dot: Inst,
+        outputs: &[Value],
+    ) -> Result<Self, String> {
         let product = group.result(dot);
-        let shape = |v: Value| &group.ty(v).shaped().expect("a tensor").dims;
-        let compute = compute_dtype(group.ty(product).dtype());
-        if !compute.is_float() {
-            return Err("integer products have no micro-kernel yet".into());
-        }
-        let orders = outputs.iter().map(|&o| epilogue_order(group, solver, product, o)).collect::<Result<Vec<_>, _>>()?;
-        let roots: Vec<Value> = outputs.iter().map(|&o| before_transpose(group, o)).collect();
-        let merge_ok = mergeable_to(group, solver, &roots, product);
-
-        let roles = Roles::of(group, dot, shape(left).len(), shape(right).len());
-        let tile = tile(target, compute);
-        let strides = |v: Value, axis: usize| Dim::product(shape(v)[axis + 1..].iter().cloned());
-        let k = sum_axis(&roles, shape(left), shape(right)).ok_or("the summed dimensions are not contiguous")?;
-        let batches = roles.left_batch.len();
-        let mut outer = Vec::new();
-        for (i, (&l, &r)) in roles.left_batch.iter().zip(&roles.right_batch).enumerate() {
-            let run = Merged { size: shape(left)[l].clone(), axis: i };
-            outer.push(Outer { run, left: strides(left, l), right: strides(right, r) });
-        }
-        let zero = Dim::constant(0);
-        let (mut m, mut m_axis) = (Axis { size: Dim::constant(1), left: zero.clone(), right: zero.clone() }, None);
-        if let Some((&last, earlier)) = roles.left_free.split_last() {
-            let mut axis = batches + earlier.len();
-            m = Axis { size: shape(left)[last].clone(), left: strides(left, last), right: zero.clone() };
-            m_axis = Some(axis);
-            let mut merging = true;
-            for (i, &dim) in earlier.iter().enumerate().rev() {
-                // A transposed output is written position by position, so its rows stay apart.
-                let straight = orders.iter().all(|o| o.windows(2).all(|w| w[0] < w[1]));
-                merging &= straight && merge_ok.get(axis - 1).copied().unwrap_or(false) && dim + 1 == roles.left_free[i + 1];
-                axis -= 1;
-                if merging {
-                    m.size = &m.size * &shape(left)[dim];
-                } else {
-                    let run = Merged { size: shape(left)[dim].clone(), axis };
-                    outer.push(Outer { run, left: strides(left, dim), right: zero.clone() });
-                }
-            }
-        }
-        let rank = shape(product).len();
+        let dims = |v: Value| &group.ty(v).shaped().expect("a tensor").dims;
+        let [left, right] = operands(group, solver, dot)?;
+        let orders = outputs.iter().map(|&o| epilogue::order(group, solver, product, o)).collect::<Result<Vec<_>, _>>()?;
+        let compute = accumulator_dtype(group.ty(product).dtype());
+        let zero = || Dim::constant(0);
+        let one = Axis { size: Dim::constant(1), left: zero(), right: zero() };
         let mut plan = Self {
             dot,
-            tile,
+            inputs: read_inputs(group, outputs),
+            outputs: outputs.to_vec(),
+            tile: tile(target, compute),
             compute,
-            right: Right::InPlace,
-            left_input,
-            right_input,
-            rank,
-            m,
-            m_axis,
-            n: Axis { size: Dim::constant(1), left: zero.clone(), right: zero.clone() },
-            n_axis: rank.saturating_sub(1),
-            k,
-            outer,
+            left_form: Left::InPlace,
+            right_form: Right::Computed,
+            dots_for_few_rows: false,
+            few_rows_at_once: false,
+            rank: dims(product).len(),
+            m: one.clone(),
+            m_axis: None,
+            n: one.clone(),
+            n_axis: None,
+            k: one,
+            sums: left.sum.iter().map(|&d| left.dims[d].clone()).collect(),
+            outer: Vec::new(),
             orders,
+            left,
+            right,
         };
-        plan.choose_right(&roles, shape(right), packed_columns(group, dot), solver)?;
+        for (i, (&l, &r)) in plan.left.batch.iter().zip(&plan.right.batch).enumerate() {
+            let run = Merged { size: plan.left.dims[l].clone(), axis: i };
+            plan.outer.push(Outer { run, left: plan.left.stride(l), right: plan.right.stride(r) });
+        }
+        plan.join_sums(solver);
+        let roots: Vec<Value> = outputs.iter().map(|&o| epilogue::before_transpose(group, o)).collect();
+        let pairs = epilogue::merged(group, solver, &roots, product);
+        plan.walk_rows(solver, &pairs);
+        match packed_columns(group, dot) {
+            Some(columns) => plan.read_panels(solver, columns)?,
+            None => {
+                plan.walk_columns(solver, &pairs);
+                plan.choose_right(group)?;
+            }
+        }
+        plan.choose_left(group);
+        let along = plan.left.sum.last().is_some_and(|&d| plan.left.is_contiguous(d));
+        plan.dots_for_few_rows = plan.right_form == Right::Columns && plan.left_form == Left::InPlace && along;
         Ok(plan)
     }
 
-    fn choose_right(&mut self, roles: &Roles, shape: &[Dim], packed: Option<&Dim>, solver: &Solver) -> Result<(), String> {
-        let columns = Dim::constant(i64::from(self.tile.columns));
-        let stride = |axis: usize| Dim::product(shape[axis + 1..].iter().cloned());
-        let zero = Dim::constant(0);
-        if let Some(packed) = packed {
-            if !solver.equal(&shape[2], &columns) {
-                return Err("the panels are of another target".into());
+    /// The sums as one, where both operands walk through them that way.
+    fn join_sums(&mut self, solver: &Solver) {
+        let (left, right) = (&self.left, &self.right);
+        let count = left.sum.len();
+        let joined = (1..count)
+            .all(|i| left.joins(solver, left.sum[i - 1], left.sum[i]) && right.joins(solver, right.sum[i - 1], right.sum[i]));
+        let size = Dim::product(self.sums.iter().cloned());
+        let last = |side: &Operand| side.sum.last().map_or(Dim::constant(0), |&d| side.stride(d));
+        self.k = Axis { size: size.clone(), left: last(left), right: last(right) };
+        if joined && count > 0 {
+            self.sums = vec![size];
+        }
+    }
+
+    /// The free dimensions of a side, from the last: the run that is walked as one, its axis, and the others, which units are spread over.
+    fn walk(&self, solver: &Solver, side: &Operand, pairs: &[bool]) -> Option<(Stepped, Vec<Stepped>)> {
+        let (&last, earlier) = side.free.split_last()?;
+        let axis = side.first + earlier.len();
+        // A transposed output is written position by position, so its dimensions stay apart.
+        let straight = self.orders.iter().all(|o| o.windows(2).all(|w| w[0] < w[1]));
+        let (mut size, mut merging, mut others) = (side.dims[last].clone(), straight, Vec::new());
+        for (i, &dim) in earlier.iter().enumerate().rev() {
+            let here = side.first + i;
+            merging &= pairs.get(here).copied().unwrap_or(false) && side.joins(solver, dim, side.free[i + 1]);
+            if merging {
+                size = &size * &side.dims[dim];
+            } else {
+                others.push(Stepped { size: side.dims[dim].clone(), stride: side.stride(dim), axis: here });
             }
-            self.right = Right::Prepacked;
-            self.n = Axis { size: packed.clone(), left: zero, right: Dim::constant(1) };
-            return Ok(());
         }
-        match roles.right_free[..] {
-            [] => Err("the product has no columns".into()),
-            [.., last] => {
-                let free = roles.right_free.len();
-                for (i, &dim) in roles.right_free[..free - 1].iter().enumerate() {
-                    let run = Merged { size: shape[dim].clone(), axis: self.rank - free + i };
-                    self.outer.push(Outer { run, left: zero.clone(), right: stride(dim) });
-                }
-                self.n = Axis { size: shape[last].clone(), left: zero, right: stride(last) };
-                self.right = if self.n.right.is_const(1) { Right::InPlace } else { Right::PackedByUnit };
-                Ok(())
-            }
+        Some((Stepped { size, stride: side.stride(last), axis }, others))
+    }
+
+    fn walk_rows(&mut self, solver: &Solver, pairs: &[bool]) {
+        let Some((rows, others)) = self.walk(solver, &self.left, pairs) else { return };
+        self.m = Axis { size: rows.size, left: rows.stride, right: Dim::constant(0) };
+        self.m_axis = Some(rows.axis);
+        for Stepped { size, stride: left, axis } in others {
+            self.outer.push(Outer { run: Merged { size, axis }, left, right: Dim::constant(0) });
         }
     }
 
-    /// Task memory for the rows of a tensor that a micro-kernel works on at once.
-    pub(in crate::schedule) fn row_block(&self, tensor: &TensorType) -> TensorType {
-        let columns = tensor.dims.last().cloned().unwrap_or(Dim::constant(1));
-        TensorType::new([Dim::constant(i64::from(self.tile.rows)), columns], compute_dtype(tensor.dtype))
-    }
-
-    pub(super) fn panels(&self) -> Dim {
-        self.n.size.ceil_div(&Dim::constant(i64::from(self.tile.columns)))
-    }
-
-    pub(in crate::schedule) fn chunks(&self) -> Dim {
-        // Where a unit packs, it should have rows enough to pay for it.
-        let blocks = if self.right == Right::PackedByUnit { 4 * CHUNK_BLOCKS } else { CHUNK_BLOCKS };
-        self.m.size.ceil_div(&Dim::constant(blocks * i64::from(self.tile.rows)))
-    }
-
-    pub(super) fn units(&self) -> Dim {
-        let outer = Dim::product(self.outer.iter().map(|o| o.run.size.clone()));
-        let rows = outer * self.chunks();
-        match self.right {
-            Right::PackedByUnit => rows,
-            Right::Prepacked | Right::InPlace => rows * self.panels(),
+    fn walk_columns(&mut self, solver: &Solver, pairs: &[bool]) {
+        let Some((columns, others)) = self.walk(solver, &self.right, pairs) else { return };
+        self.n = Axis { size: columns.size, left: Dim::constant(0), right: columns.stride };
+        self.n_axis = Some(columns.axis);
+        for Stepped { size, stride: right, axis } in others {
+            self.outer.push(Outer { run: Merged { size, axis }, left: Dim::constant(0), right });
         }
     }
 
-    pub(in crate::schedule) fn cost(&self) -> Dim {
-        let outer = Dim::product(self.outer.iter().map(|o| o.run.size.clone()));
-        let flops = outer * &self.m.size * &self.n.size * &self.k.size * 2;
-        super::nanoseconds(&flops, &self.tile)
-    }
-
-    /// The batch dimensions that units are spread over.
-    pub(in crate::schedule) fn outer_runs(&self) -> Vec<Merged> {
-        self.outer.iter().map(|o| o.run.clone()).collect()
-    }
-
-    /// The first row of a chunk and the end of it: chunks are as even as can be.
-    pub(in crate::schedule) fn chunk_rows(&self, kb: &mut KernelBuilder, chunk: Value) -> [Value; 2] {
-        if self.m.size.is_const(1) {
-            return [kb.int(0), kb.int(1)];
+    fn read_panels(&mut self, solver: &Solver, columns: &Dim) -> Result<(), String> {
+        let fits = self.right.memory.is_some() && solver.equal(&self.right.dims[2], &Dim::constant(i64::from(self.tile.columns)));
+        if !fits || self.sums.len() > 1 {
+            return Err("the panels are of another target".into());
         }
-        let (one, rows, chunks) = (kb.int(1), kb.dim(&self.m.size), kb.dim(&self.chunks()));
-        let next = kb.add(chunk, one);
-        let (low, high) = (kb.mul(chunk, rows), kb.mul(next, rows));
-        [kb.div(low, chunks), kb.div(high, chunks)]
+        self.right_form = Right::Panels;
+        self.n = Axis { size: columns.clone(), left: Dim::constant(0), right: Dim::constant(1) };
+        self.n_axis = Some(self.rank - 1);
+        Ok(())
     }
 
-    /// How many blocks the rows from `first` to below `last` are cut into.
-    pub(super) fn row_blocks(&self, kb: &mut KernelBuilder, [first, last]: [Value; 2]) -> Value {
-        let (tallest, up) = (kb.int(i64::from(self.tile.rows)), kb.int(i64::from(self.tile.rows) - 1));
-        let count = kb.sub(last, first);
-        let padded = kb.add(count, up);
-        kb.div(padded, tallest)
+    fn choose_right(&mut self, group: &Function) -> Result<(), String> {
+        let along = |side: &Operand| self.sums.len() == 1 && side.sum.last().is_some_and(|&d| side.is_contiguous(d));
+        let few = self.n.size.as_const().is_some_and(|columns| columns <= FEW_COLUMNS);
+        let dots = along(&self.left) && along(&self.right) && is_plain(group, self);
+        let last = self.right.free.last();
+        self.right_form = match () {
+            _ if dots && few => Right::Dots,
+            _ if last.is_none() => return Err("the product has no columns, and is not summed along memory".into()),
+            _ if self.sums.len() <= 1 && last.is_some_and(|&d| self.right.is_contiguous(d)) => Right::Rows,
+            _ if along(&self.right) => Right::Columns,
+            _ => Right::Computed,
+        };
+        Ok(())
     }
 
-    /// Runs `body` for even blocks of rows: with the number of the block, and its first row and how many it has.
-    pub(in crate::schedule) fn for_row_blocks(
-        &self,
-        kb: &mut KernelBuilder,
-        [first, last]: [Value; 2],
-        body: impl FnOnce(&mut KernelBuilder, Value, [Value; 2]),
-    ) {
-        let (zero, one) = (kb.int(0), kb.int(1));
-        let count = kb.sub(last, first);
-        let blocks = self.row_blocks(kb, [first, last]);
-        kb.for_([zero, blocks, one], &[first], |kb, block, carried| {
-            let next = kb.add(block, one);
-            let scaled = kb.mul(next, count);
-            let done = kb.div(scaled, blocks);
-            let stop = kb.add(first, done);
-            let height = kb.sub(stop, carried[0]);
-            body(kb, block, [carried[0], height]);
-            vec![stop]
-        });
+    fn choose_left(&mut self, group: &Function) {
+        let stored = self.left.memory.as_ref().map(|memory| group.ty(memory.input).dtype());
+        // Converting each element for each panel anew would cost as much as the products.
+        let converts = stored.is_some_and(|dtype| dtype != self.compute) && self.right_form != Right::Dots;
+        if stored.is_none() || converts || self.sums.len() > 1 {
+            self.left_form = Left::Packed;
+            self.m.left = self.k.size.clone();
+            self.k.left = Dim::constant(1);
+        }
     }
 
     /// Where the operands start for a batch position.
@@ -280,21 +267,50 @@ impl ContractionPlan {
     }
 }
 
-impl Roles {
-    fn of(group: &Function, dot: Inst, left_rank: usize, right_rank: usize) -> Self {
-        let axes = |name: &str| {
-            let position = OpKind::DotGeneral.def().attr_position(name);
-            match position.and_then(|i| group.inst(dot).attrs[i].as_ref()) {
-                Some(Attr::Ints(dims)) => dims.iter().map(|&d| d as usize).collect(),
-                _ => Vec::new(),
-            }
-        };
-        let (left_batch, right_batch): (Vec<usize>, Vec<usize>) = (axes("lhs_batching_dims"), axes("rhs_batching_dims"));
-        let (left_sum, right_sum): (Vec<usize>, Vec<usize>) = (axes("lhs_contracting_dims"), axes("rhs_contracting_dims"));
-        let left_free = (0..left_rank).filter(|d| !left_batch.contains(d) && !left_sum.contains(d)).collect();
-        let right_free = (0..right_rank).filter(|d| !right_batch.contains(d) && !right_sum.contains(d)).collect();
-        Self { left_batch, right_batch, left_free, right_free, left_sum, right_sum }
+/// The operands of a product: rows first. A matrix that is multiplied by a vector on its right gives columns where its rows are contiguous.
+fn operands(group: &Function, solver: &Solver, dot: Inst) -> Result<[Operand; 2], String> {
+    let axes = |name: &str| -> Vec<usize> {
+        let position = OpKind::DotGeneral.def().attr_position(name);
+        match position.and_then(|i| group.inst(dot).attrs[i].as_ref()) {
+            Some(Attr::Ints(dims)) => dims.iter().map(|&d| d as usize).collect(),
+            _ => Vec::new(),
+        }
+    };
+    let [left, right] = group.operands(dot)[..] else { return Err("a product has two operands".into()) };
+    let inputs = group.parameters();
+    let names = [("lhs_batching_dims", "lhs_contracting_dims"), ("rhs_batching_dims", "rhs_contracting_dims")];
+    let [mut left, mut right] = [(left, names[0]), (right, names[1])].map(|(value, (batch, sum))| {
+        let mut operand = Operand::of(group, solver, inputs, value);
+        (operand.batch, operand.sum) = (axes(batch), axes(sum));
+        operand.free = (0..operand.dims.len()).filter(|d| !operand.batch.contains(d) && !operand.sum.contains(d)).collect();
+        operand
+    });
+    left.first = left.batch.len();
+    right.first = left.first + left.free.len();
+    let swap = right.free.is_empty() && left.free.last().is_some_and(|&d| left.is_contiguous(d));
+    Ok(if swap { [right, left] } else { [left, right] })
+}
+
+/// The inputs of a group that outputs are computed from, in order.
+fn read_inputs(group: &Function, outputs: &[Value]) -> Vec<Value> {
+    let mut seen = std::collections::HashSet::new();
+    let mut stack = outputs.to_vec();
+    while let Some(value) = stack.pop() {
+        if seen.insert(value)
+            && let Some(inst) = group.defining(value)
+        {
+            stack.extend(group.operands(inst));
+            let inner = group.inst(inst).regions.iter().flat_map(|&region| group.walk(region));
+            stack.extend(inner.flat_map(|inst| group.operands(inst)));
+        }
     }
+    group.parameters().iter().copied().filter(|input| seen.contains(input)).collect()
+}
+
+/// Whether both operands hold what is computed with: vectors along the sums need no conversion but that of a whole vector.
+fn is_plain(group: &Function, plan: &ContractionPlan) -> bool {
+    let memory = |side: &Operand| side.memory.as_ref().map(|memory| group.ty(memory.input).dtype());
+    memory(&plan.left).zip(memory(&plan.right)).is_some_and(|(a, b)| a != DType::I1 && b != DType::I1)
 }
 
 /// The columns of a product whose right operand is panels `[n/NR][k][NR]`.
@@ -304,68 +320,4 @@ pub(crate) fn packed_columns(group: &Function, dot: Inst) -> Option<&Dim> {
         Some(Attr::Dim(columns)) => Some(columns),
         _ => None,
     }
-}
-
-/// The summed dimensions as one; `None` if an operand does not have them side by side, in one order.
-fn sum_axis(roles: &Roles, left: &[Dim], right: &[Dim]) -> Option<Axis> {
-    let adjacent = |dims: &[usize]| dims.windows(2).all(|w| w[0] + 1 == w[1]);
-    if !adjacent(&roles.left_sum) || !adjacent(&roles.right_sum) {
-        return None;
-    }
-    let size = Dim::product(roles.left_sum.iter().map(|&d| left[d].clone()));
-    let stride =
-        |shape: &[Dim], dims: &[usize]| dims.last().map_or(Dim::constant(0), |&d| Dim::product(shape[d + 1..].iter().cloned()));
-    Some(Axis { size, left: stride(left, &roles.left_sum), right: stride(right, &roles.right_sum) })
-}
-
-/// What an output is before a final transpose.
-pub(super) fn before_transpose(group: &Function, output: Value) -> Value {
-    match group.defining(output) {
-        Some(inst) if group.kind_of(inst) == OpKind::Transpose => group.operands(inst)[0],
-        _ => output,
-    }
-}
-
-/// The order of the product's dimensions in an output, if the output is element-wise in the product up to a final transpose.
-fn epilogue_order(group: &Function, solver: &Solver, product: Value, output: Value) -> Result<Vec<usize>, String> {
-    let dims = |v: Value| &group.ty(v).shaped().expect("a tensor").dims;
-    let root = before_transpose(group, output);
-    let same = dims(root).len() == dims(product).len() && dims(root).iter().zip(dims(product)).all(|(a, b)| solver.equal(a, b));
-    if !same || !depends_elementwise(group, product, root) {
-        return Err("an output is not element-wise in the product".into());
-    }
-    match group.defining(output) {
-        Some(inst) if root != output => match &group.inst(inst).attrs[0] {
-            Some(Attr::Ints(order)) => Ok(order.iter().map(|&d| d as usize).collect()),
-            _ => Err("a transpose has an order".into()),
-        },
-        _ => Ok((0..dims(product).len()).collect()),
-    }
-}
-
-/// Whether `value` is computed from the product by element-wise ops only (and from other things that do not depend on it).
-fn depends_elementwise(group: &Function, product: Value, value: Value) -> bool {
-    if value == product {
-        return true;
-    }
-    let Some(inst) = group.defining(value) else { return true };
-    match group.def(inst).has(Trait::Elementwise) {
-        true => group.operands(inst).iter().all(|&o| depends_elementwise(group, product, o)),
-        false => !depends(group, product, value),
-    }
-}
-
-fn depends(group: &Function, product: Value, value: Value) -> bool {
-    value == product || group.defining(value).is_some_and(|inst| group.operands(inst).iter().any(|&o| depends(group, product, o)))
-}
-
-/// Which neighbouring dimensions of the outputs can be merged, not looking behind the product.
-fn mergeable_to(group: &Function, solver: &Solver, roots: &[Value], product: Value) -> Vec<bool> {
-    let mut cut = group.clone();
-    // As an argument, the product is where the walk ends.
-    let body = cut.body;
-    let end = cut.add_argument(body, group.ty(product).clone());
-    cut.replace_uses(&[(product, end)].into_iter().collect());
-    let roots: Vec<Value> = roots.iter().map(|&r| if r == product { end } else { r }).collect();
-    mergeable(&cut, solver, &roots)
 }

@@ -229,6 +229,7 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::Scratch
         | K::Splat
         | K::Store
+        | K::TransposeLanes
         | K::View
         | K::Alloc
         | K::AllocOutput

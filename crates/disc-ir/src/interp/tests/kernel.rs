@@ -68,6 +68,22 @@ const SUM_HOST: &str = "host @main(%x: buffer<8xf32>) {
     return
 }";
 
+const SQUARE: &str = "kernel @k(%x: buffer<4xi32>, %y: buffer<4xi32>, %begin: i64, %end: i64) {
+    %zero = constant dense<0> : i64
+    %two = constant dense<2> : i64
+    %a = load %x[%zero] : (buffer<4xi32>, i64) -> vector<2xi32>
+    %b = load %x[%two] : (buffer<4xi32>, i64) -> vector<2xi32>
+    %p, %q = transpose_lanes %a, %b : vector<2xi32>
+    store %y[%zero], %p : (buffer<4xi32>, i64, vector<2xi32>)
+    store %y[%two], %q : (buffer<4xi32>, i64, vector<2xi32>)
+    return
+}
+host @main(%x: buffer<4xi32>) {
+    %y = alloc_output index = 0 : buffer<4xi32>
+    launch %x, %y, kernel = @k, units = [1], cost = [1], scratch = [0] : (buffer<4xi32>, buffer<4xi32>)
+    return
+}";
+
 fn program(name: &str, text: String, inputs: &[Data], outputs: &[Data]) -> Case {
     Case { name: name.into(), text, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
 }
@@ -78,6 +94,7 @@ pub(super) fn cases() -> Vec<Case> {
         program("affine", format!("{AFFINE}{AFFINE_HOST}"), &[(ty, x)], &[(ty, wanted)])
     };
     vec![
+        program("square", SQUARE.into(), &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
         affine("0xf32", vec![]),
         affine("1xf32", vec![5.0]),
         affine("9xf32", (0..9).map(f64::from).collect()),

@@ -245,3 +245,40 @@ fn what_is_not_legal_is_named() {
     let text = error(source).to_string();
     assert_eq!(text, "lowering `tanh` of `k`: must be expanded to arithmetic before");
 }
+
+/// A kernel that transposes a square of `lanes` times `lanes` elements.
+fn square(lanes: usize, dtype: &str) -> String {
+    let (v, buffer) = (format!("vector<{lanes}x{dtype}>"), format!("buffer<{}x{dtype}>", lanes * lanes));
+    let list = |prefix: &str| (0..lanes).map(|i| format!("%{prefix}{i}")).collect::<Vec<_>>().join(", ");
+    let types = vec![v.as_str(); lanes].join(", ");
+    let each = |line: &dyn Fn(usize) -> String| (0..lanes).map(line).collect::<Vec<_>>().join("\n");
+    format!(
+        "kernel @k(%a: {buffer}, %b: {buffer}, %begin: i64, %end: i64) {{
+          {}
+          {}
+          {} = transpose_lanes {} : ({types}) -> ({types})
+          {}
+          return
+        }}",
+        each(&|i| format!("%at{i} = constant dense<{}> : i64", i * lanes)),
+        each(&|i| format!("%r{i} = load %a[%at{i}] : ({buffer}, i64) -> {v}")),
+        list("c"),
+        list("r"),
+        each(&|i| format!("store %b[%at{i}], %c{i} : ({buffer}, i64, {v})")),
+    )
+}
+
+#[test]
+fn squares_are_transposed() {
+    for lanes in [2, 4, 8, 16] {
+        let count = lanes * lanes;
+        for target in targets() {
+            let (a, mut b): (Vec<f32>, _) = ((0..count).map(|i| i as f32).collect(), vec![0.0_f32; count]);
+            Program::new(&square(lanes, "f32"), &target).run("k", &[address(&a), address_mut(&mut b)]);
+            assert!((0..count).all(|i| b[i] == a[i % lanes * lanes + i / lanes]), "{target}, {lanes} lanes: {b:?}");
+            let (a, mut b): (Vec<f64>, _) = ((0..count).map(|i| i as f64).collect(), vec![0.0_f64; count]);
+            Program::new(&square(lanes, "f64"), &target).run("k", &[address(&a), address_mut(&mut b)]);
+            assert!((0..count).all(|i| b[i] == a[i % lanes * lanes + i / lanes]), "{target}, {lanes} lanes: {b:?}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Dot products along memory: blocks of a few rows and columns, with vectors along what is summed over.
+//!
+//! For products of few columns or few rows, where packing panels, or filling them with zeros, would cost more than the products. Each block's
+//! sums are vectors, which are added up at the end.
+use super::{Operands, micro::store, plan::ContractionPlan};
+use crate::{
+    build::KernelBuilder,
+    element::{Site, contraction::multiply_add},
+    index::Index,
+    schedule::Group,
+};
+use disc_ir::{DType, Function, FunctionKind, OpKind, Type, Value};
+
+/// Columns of a block.
+const WIDE: u32 = 4;
+/// Vectors of a lone sum that are added to in turn.
+const CHAINS: usize = 4;
+
+/// Rows and columns of the blocks, larger ones first.
+pub(super) fn blocks(group: &Group<'_>, plan: &ContractionPlan) -> [Vec<u32>; 2] {
+    let tall = if group.target.vector_registers() > 16 { 4 } else { 2 };
+    let sizes = |most: u32, size: Option<i64>| match size {
+        Some(size) if size < i64::from(most) => vec![1],
+        _ => vec![most, 1],
+    };
+    [sizes(tall, plan.m.size.as_const()), sizes(WIDE, plan.n.size.as_const())]
+}
+
+pub(super) fn name(part: &str, rows: u32, columns: u32) -> String {
+    format!("{part}.dots{rows}x{columns}")
+}
+
+/// The routine for a block.
+pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, rows: u32, columns: u32) -> (Function, Vec<Site>) {
+    let mut kb = KernelBuilder::new(&name(part, rows, columns), FunctionKind::Routine);
+    let operands = Operands::parameters(&mut kb, group, plan, None);
+    let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
+    let [left, right, row, column] = ["left", "right", "row", "column"].map(&mut scalar);
+    let outer: Vec<Value> = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
+
+    let sums = accumulate(&mut kb, group, plan, &operands, [left, right], [rows, columns]);
+    let mut elements = operands.elements(group, plan, 1);
+    for (i, &sum) in sums.iter().enumerate() {
+        let mut at = vec![Index::uniform(kb.int(0)); plan.rank];
+        for (run, &position) in plan.outer.iter().zip(&outer) {
+            at[run.run.axis] = Index::uniform(position);
+        }
+        for (axis, base, offset) in [(plan.m_axis, row, i as u32 / columns), (plan.n_axis, column, i as u32 % columns)] {
+            if let Some(axis) = axis {
+                let offset = kb.int(i64::from(offset));
+                at[axis] = Index::uniform(kb.add(base, offset));
+            }
+        }
+        elements.scoped(|elements| store(&mut kb, group, plan, &operands, elements, &at, sum));
+    }
+    (kb.finish(), elements.sites)
+}
+
+/// The starts of neighbours that are `stride` apart.
+fn starts(kb: &mut KernelBuilder, first: Value, stride: &disc_ir::Dim, count: u32) -> Vec<Value> {
+    let stride = kb.dim(stride);
+    let mut starts = vec![first];
+    for _ in 1..count {
+        let next = kb.add(*starts.last().expect("there is one"), stride);
+        starts.push(next);
+    }
+    starts
+}
+
+fn accumulate(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    plan: &ContractionPlan,
+    operands: &Operands,
+    [left, right]: [Value; 2],
+    [rows, columns]: [u32; 2],
+) -> Vec<Value> {
+    let lanes = plan.tile.lanes;
+    let count = (rows * columns) as usize;
+    let chains = if count == 1 { CHAINS } else { 1 };
+    let (lefts, rights) = (starts(kb, left, &plan.m.left, rows), starts(kb, right, &plan.n.right, columns));
+    let step = |kb: &mut KernelBuilder, k: Value, sums: &[Value], mask: Option<Value>| -> Vec<Value> {
+        let read = |kb: &mut KernelBuilder, buffer: Value, start: Value| {
+            let here = kb.add(start, k);
+            let loaded = kb.load(buffer, here, lanes, mask);
+            kb.convert(loaded, plan.compute)
+        };
+        let columns: Vec<Value> = rights.iter().map(|&start| read(kb, operands.right(), start)).collect();
+        let mut next = Vec::with_capacity(sums.len());
+        for (i, &start) in lefts.iter().enumerate() {
+            let row = read(kb, operands.left(), start);
+            for (j, &column) in columns.iter().enumerate() {
+                next.push(multiply_add(kb, plan.compute, row, column, sums[i * columns.len() + j]));
+            }
+        }
+        next
+    };
+    let zero = kb.zero(plan.compute, lanes);
+    let mut sums = vec![zero; count * chains];
+    let (mut low, size) = (kb.int(0), kb.dim(&plan.k.size));
+    let vector = kb.int(i64::from(lanes));
+    if chains > 1 {
+        let turn = kb.int(i64::from(lanes) * chains as i64);
+        let whole = kb.div(size, turn);
+        let whole = kb.mul(whole, turn);
+        sums = kb.for_([low, whole, turn], &sums, |kb, k, carried| {
+            let mut next = Vec::with_capacity(carried.len());
+            for (chain, sums) in carried.chunks(count).enumerate() {
+                let shift = kb.int(chain as i64 * i64::from(lanes));
+                let here = kb.add(k, shift);
+                next.extend(step(kb, here, sums, None));
+            }
+            next
+        });
+        low = whole;
+        sums = (0..count).map(|i| (1..chains).fold(sums[i], |s, c| kb.map(OpKind::Add, &[s, sums[c * count + i]]))).collect();
+    }
+    let whole = kb.div(size, vector);
+    let whole = kb.mul(whole, vector);
+    let sums = kb.for_([low, whole, vector], &sums, |kb, k, carried| step(kb, k, carried, None));
+    let sums = match group.solver.divisible(&plan.k.size, i64::from(lanes)) {
+        true => sums,
+        // At most one turn, for what is left.
+        false => kb.for_([whole, size, vector], &sums, |kb, k, carried| {
+            let left = kb.sub(size, k);
+            let mask = kb.lane_mask(left, lanes);
+            step(kb, k, carried, Some(mask))
+        }),
+    };
+    sums.into_iter().map(|sum| kb.reduce_lanes(sum, "add")).collect()
+}

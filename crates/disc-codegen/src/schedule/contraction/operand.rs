@@ -1,0 +1,132 @@
+//! An operand of a product: where it lies in memory, if it does, and what its dimensions are to the product.
+//!
+//! A broadcast, a size of 1 that is added or dropped, and a conversion that loses nothing are only another way to read memory. What is computed
+//! otherwise has no memory: the schedule computes it into memory of the task.
+use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::domain::mergeable};
+use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Value};
+
+/// An operand, and the role of each of its dimensions.
+pub(super) struct Operand {
+    pub(super) value: Value,
+    pub(super) memory: Option<Memory>,
+    /// In the order of the product's first dimensions.
+    pub(super) batch: Vec<usize>,
+    pub(super) free: Vec<usize>,
+    /// In the order of the sums.
+    pub(super) sum: Vec<usize>,
+    /// The product's dimension that `free[0]` becomes.
+    pub(super) first: usize,
+    pub(super) dims: Vec<Dim>,
+    /// Which neighbouring dimensions are one where the operand is computed.
+    together: Vec<bool>,
+}
+
+/// A way to read an input of the group.
+#[derive(Clone)]
+pub(super) struct Memory {
+    pub(super) input: Value,
+    /// For each dimension, the elements between two neighbours; 0 where it repeats.
+    pub(super) strides: Vec<Dim>,
+}
+
+impl Operand {
+    pub(super) fn of(group: &Function, solver: &Solver, inputs: &[Value], value: Value) -> Self {
+        let dims = group.ty(value).shaped().expect("a tensor").dims.to_vec();
+        let memory = memory(group, solver, inputs, value);
+        let together = mergeable(group, solver, &[value]);
+        Self { value, memory, batch: Vec::new(), free: Vec::new(), sum: Vec::new(), first: 0, dims, together }
+    }
+
+    /// The elements between two neighbours along a dimension: 0 where the operand is not in memory.
+    pub(super) fn stride(&self, dim: usize) -> Dim {
+        self.memory.as_ref().map_or(Dim::constant(0), |memory| memory.strides[dim].clone())
+    }
+
+    /// Whether dimensions `outer` and `inner` can be walked as one.
+    pub(super) fn joins(&self, solver: &Solver, outer: usize, inner: usize) -> bool {
+        match &self.memory {
+            Some(memory) => solver.equal(&memory.strides[outer], &(&memory.strides[inner] * &self.dims[inner])),
+            None => outer + 1 == inner && self.together[outer],
+        }
+    }
+
+    pub(super) fn is_contiguous(&self, dim: usize) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.strides[dim].is_const(1))
+    }
+
+    /// The element at a position of the product, and of the sums.
+    pub(super) fn element(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], sums: &[Index]) -> Value {
+        let mut here = vec![Index::uniform(kb.int(0)); self.dims.len()];
+        for (i, &dim) in self.batch.iter().enumerate() {
+            here[dim] = at[i];
+        }
+        for (i, &dim) in self.free.iter().enumerate() {
+            here[dim] = at[self.first + i];
+        }
+        match (sums, self.sum.last()) {
+            // Of sums that are walked as one, the last dimension carries the position.
+            (&[index], Some(&last)) => here[last] = index,
+            _ => self.sum.iter().zip(sums).for_each(|(&dim, &index)| here[dim] = index),
+        }
+        elements.element(kb, self.value, &here)
+    }
+}
+
+/// How to read `value` in memory.
+fn memory(group: &Function, solver: &Solver, inputs: &[Value], value: Value) -> Option<Memory> {
+    let dims = |value: Value| &group.ty(value).shaped().expect("a tensor").dims;
+    if inputs.contains(&value) {
+        let dims = dims(value);
+        let strides = (0..dims.len()).map(|i| Dim::product(dims[i + 1..].iter().cloned())).collect();
+        return Some(Memory { input: value, strides });
+    }
+    let inst = group.defining(value)?;
+    let &operand = group.operands(inst).first()?;
+    let (from, to) = (dims(operand), dims(value));
+    let is_one = |dim: &Dim| solver.equal(dim, &Dim::constant(1));
+    match group.kind_of(inst) {
+        OpKind::BroadcastInDim => {
+            let inner = memory(group, solver, inputs, operand)?;
+            let mut strides = vec![Dim::constant(0); to.len()];
+            for ((stride, size), &axis) in inner.strides.into_iter().zip(from).zip(axes(group, inst)?) {
+                if !is_one(size) {
+                    strides[axis as usize] = stride;
+                }
+            }
+            Some(Memory { strides, ..inner })
+        }
+        OpKind::Reshape => {
+            let inner = memory(group, solver, inputs, operand)?;
+            let kept = |dims: &[Dim]| (0..dims.len()).filter(|&i| !is_one(&dims[i])).collect::<Vec<_>>();
+            let (old, new) = (kept(from), kept(to));
+            let same = old.len() == new.len() && old.iter().zip(&new).all(|(&a, &b)| solver.equal(&from[a], &to[b]));
+            let mut strides = vec![Dim::constant(0); to.len()];
+            old.iter().zip(&new).for_each(|(&a, &b)| strides[b] = inner.strides[a].clone());
+            same.then_some(Memory { strides, ..inner })
+        }
+        OpKind::Convert if is_exact(group.ty(operand).dtype(), group.ty(value).dtype()) => memory(group, solver, inputs, operand),
+        _ => None,
+    }
+}
+
+fn axes(group: &Function, inst: Inst) -> Option<&[i64]> {
+    match &group.inst(inst).attrs[0] {
+        Some(Attr::Ints(axes)) => Some(axes),
+        _ => None,
+    }
+}
+
+/// Whether every value of `from` is one of `to`, so that converting to a third type may skip `to`.
+fn is_exact(from: DType, to: DType) -> bool {
+    match (from, to) {
+        (DType::F16 | DType::BF16, DType::F32 | DType::F64) | (DType::F32, DType::F64) => true,
+        (DType::I8 | DType::U8, to) => {
+            matches!(to, DType::F16 | DType::F32 | DType::F64) || (to.is_integer() && to.size() > 1 && !unsigned(to))
+        }
+        _ => from == to,
+    }
+}
+
+fn unsigned(dtype: DType) -> bool {
+    matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64)
+}

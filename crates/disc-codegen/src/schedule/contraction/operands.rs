@@ -1,0 +1,83 @@
+//! The memory that a product works on, as the kernel and its routines name it.
+use super::plan::{ContractionPlan, Left};
+use crate::{build::KernelBuilder, element::Elements, schedule::Group};
+use disc_ir::{Dim, Space, TensorType, Type, Value};
+
+/// Inputs and outputs of one product, and the task memory that it packs into.
+pub(super) struct Operands {
+    /// In the order of the plan's.
+    pub(super) inputs: Vec<Value>,
+    pub(super) outputs: Vec<Value>,
+    pub(super) left: Option<Value>,
+    pub(super) right: Option<Value>,
+    pub(super) rows: Option<Value>,
+    pub(super) panel: Option<Value>,
+}
+
+impl Operands {
+    /// Task memory is made by `scratch`, for a number of elements.
+    pub(super) fn new(
+        kb: &mut KernelBuilder,
+        plan: &ContractionPlan,
+        inputs: Vec<Value>,
+        outputs: Vec<Value>,
+        scratch: &mut dyn FnMut(&mut KernelBuilder, &str, TensorType) -> Value,
+    ) -> Self {
+        let buffer = |side: &super::operand::Operand| {
+            let memory = side.memory.as_ref()?;
+            plan.inputs.iter().position(|&input| input == memory.input).map(|i| inputs[i])
+        };
+        let (left, right) = (buffer(&plan.left), buffer(&plan.right));
+        let tensor = |count: Dim| TensorType::new([count], plan.compute);
+        let rows = (plan.left_form == Left::Packed).then(|| scratch(kb, "rows", tensor(&plan.k.size * plan.packed_rows())));
+        let panels = if plan.few_rows_at_once { plan.panels() } else { Dim::constant(1) };
+        let panel = plan.is_packed_right().then(|| scratch(kb, "panel", tensor(super::pack::panel_elements(plan) * panels)));
+        Self { inputs, outputs, left, right, rows, panel }
+    }
+
+    /// As the parameters of a routine. Of the value `in_task`, an operand or an output, only the rows of a block are in memory, that of the task.
+    pub(super) fn parameters(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan, in_task: Option<Value>) -> Self {
+        let mut declare = |name: String, value: Value| match in_task {
+            Some(held) if held == value => {
+                kb.parameter(&name, Type::Buffer { tensor: plan.row_block(group.tensor(value)), space: Space::Task })
+            }
+            _ => kb.buffer(&name, group.tensor(value).clone()),
+        };
+        let inputs = plan.inputs.iter().enumerate().map(|(i, &input)| declare(format!("in{i}"), input)).collect();
+        let outputs = plan.outputs.iter().enumerate().map(|(i, &output)| declare(format!("out{i}"), output)).collect();
+        Self::new(kb, plan, inputs, outputs, &mut |kb, name, tensor| {
+            kb.parameter(name, Type::Buffer { tensor, space: Space::Task })
+        })
+    }
+
+    /// The arguments for such parameters.
+    pub(super) fn arguments(&self) -> Vec<Value> {
+        self.inputs.iter().chain(&self.outputs).copied().chain(self.rows).chain(self.panel).collect()
+    }
+
+    pub(super) fn left(&self) -> Value {
+        self.left.expect("an operand that is read in place lies in memory")
+    }
+
+    pub(super) fn right(&self) -> Value {
+        self.right.expect("an operand that is read in place lies in memory")
+    }
+
+    pub(super) fn rows(&self) -> Value {
+        self.rows.expect("packed rows have memory")
+    }
+
+    pub(super) fn panel(&self) -> Value {
+        self.panel.expect("a packed panel has memory")
+    }
+
+    /// Elements of the group's values, with the inputs in memory.
+    pub(super) fn elements<'g>(&self, group: &Group<'g>, plan: &ContractionPlan, lanes: u32) -> Elements<'g> {
+        let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
+        elements.first_site = group.first_site;
+        for (&input, &buffer) in plan.inputs.iter().zip(&self.inputs) {
+            elements.bind(input, buffer);
+        }
+        elements
+    }
+}

@@ -1,0 +1,74 @@
+//! The routines of a kernel: which micro-kernels its products need. Products of one structure share theirs.
+use super::{
+    dots,
+    micro::{self, Source},
+    plan::{ContractionPlan, Right},
+};
+use crate::{element::Site, schedule::Group};
+use disc_ir::Function;
+
+/// Up to this many rows, dot products along memory cost less than packing.
+pub(super) const FEW_ROWS: u32 = 2;
+
+/// Routines, and where they can fail.
+#[derive(Default)]
+pub(super) struct Routines {
+    pub(super) functions: Vec<Function>,
+    pub(super) sites: Vec<Site>,
+    /// The text of each product's routines, and what they are named after.
+    known: Vec<(String, String)>,
+}
+
+impl ContractionPlan {
+    /// Rows up to which a right operand is read as it lies: each of its rows is read again for each block.
+    pub(super) fn rows_in_place(&self) -> u32 {
+        2 * self.tile.rows
+    }
+
+    /// The heights that even blocks of a chunk can have.
+    pub(super) fn heights(&self, source: Source) -> [u32; 2] {
+        let low = match (source, self.right_form) {
+            (Source::Task, Right::Rows) => (2 * self.tile.rows).div_ceil(3),
+            (Source::Task, Right::Columns) if self.dots_for_few_rows => FEW_ROWS + 1,
+            _ => 1,
+        };
+        let most = self.m.size.as_const().and_then(|rows| u32::try_from(rows.max(1)).ok()).unwrap_or(self.tile.rows);
+        let high = most.min(self.tile.rows);
+        [low.min(high), high]
+    }
+
+    pub(super) fn sources(&self) -> Vec<Source> {
+        match self.right_form {
+            Right::Panels => vec![Source::Panels],
+            Right::Dots => Vec::new(),
+            Right::Columns | Right::Computed => vec![Source::Task],
+            Right::Rows => vec![Source::InPlace, Source::Task],
+        }
+    }
+}
+
+impl Routines {
+    /// Adds what a plan needs; what its routines are named after.
+    pub(super) fn add(&mut self, group: &Group<'_>, plan: &ContractionPlan) -> String {
+        let part = format!("{}.{}", group.name, self.known.len());
+        let mut made = Vec::new();
+        for source in plan.sources() {
+            let [low, high] = plan.heights(source);
+            made.extend((low..=high).map(|rows| micro::emit(group, plan, &part, source, rows, None)));
+        }
+        if plan.right_form == Right::Dots || plan.dots_for_few_rows {
+            let [tall, wide] = dots::blocks(group, plan);
+            for &rows in &tall {
+                made.extend(wide.iter().map(|&columns| dots::emit(group, plan, &part, rows, columns)));
+            }
+        }
+        let text: String = made.iter().map(|(function, _)| function.to_string().replace(&part, "")).collect();
+        if let Some((_, name)) = self.known.iter().find(|(known, _)| *known == text) {
+            return name.clone();
+        }
+        self.known.push((text, part.clone()));
+        super::merge_sites(&mut self.sites, &made);
+        self.functions.extend(made.into_iter().map(|(function, _)| function));
+        part
+    }
+}

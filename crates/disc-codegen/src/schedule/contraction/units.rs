@@ -1,0 +1,119 @@
+//! How the work of a product is cut: units, chunks of rows, and even blocks of them.
+use super::plan::{ContractionPlan, Left, Right};
+use crate::{build::KernelBuilder, element::compute_dtype, schedule::loops::Merged};
+use disc_ir::{Dim, TensorType, Value};
+
+/// Bytes of the left operand that stay in the second-level cache while panels pass by.
+const CHUNK_BYTES: i64 = 384 << 10;
+/// The most row blocks of a chunk where panels are ready, and where a unit may have to pack its panel first.
+const CHUNK_BLOCKS: i64 = 8;
+const PACKING_CHUNK_BLOCKS: i64 = 32;
+/// Panels of a unit that computes or converts its rows first.
+const SPAN: i64 = 8;
+impl ContractionPlan {
+    pub(super) fn is_packed_right(&self) -> bool {
+        match self.right_form {
+            Right::Columns | Right::Computed => true,
+            Right::Rows => !self.few_rows_at_once,
+            Right::Panels | Right::Dots => false,
+        }
+    }
+
+    pub(super) fn panels(&self) -> Dim {
+        self.n.size.ceil_div(&Dim::constant(i64::from(self.tile.columns)))
+    }
+
+    /// Panels of one unit.
+    pub(super) fn span(&self) -> i64 {
+        if self.left_form == Left::Packed { SPAN } else { 1 }
+    }
+
+    /// Units that share the columns.
+    pub(super) fn column_units(&self) -> Dim {
+        self.panels().ceil_div(&Dim::constant(self.span()))
+    }
+
+    /// The most rows of a unit.
+    pub(super) fn most_rows(&self) -> i64 {
+        let rows = i64::from(self.tile.rows);
+        if self.few_rows_at_once || (self.is_packed_right() && self.left_form == Left::InPlace) {
+            return PACKING_CHUNK_BLOCKS * rows;
+        }
+        let depth = self.k.size.as_const().unwrap_or(768).max(1);
+        (CHUNK_BYTES / (depth * rows * self.compute.size() as i64)).clamp(2, CHUNK_BLOCKS) * rows
+    }
+
+    /// Rows that are packed at once.
+    pub(super) fn packed_rows(&self) -> i64 {
+        if self.few_rows_at_once { i64::from(self.tile.rows) } else { self.most_rows() }
+    }
+
+    pub(in crate::schedule) fn chunks(&self) -> Dim {
+        self.m.size.ceil_div(&Dim::constant(self.most_rows()))
+    }
+
+    /// Units for one panel, or span of panels.
+    pub(super) fn row_units(&self) -> Dim {
+        Dim::product(self.outer.iter().map(|o| o.run.size.clone())) * self.chunks()
+    }
+
+    /// Estimated nanoseconds: the products, and reading the right operand.
+    pub(in crate::schedule) fn cost(&self) -> Dim {
+        let outer = Dim::product(self.outer.iter().map(|o| o.run.size.clone()));
+        let matrix = &self.n.size * &self.k.size;
+        let products = (&matrix * &self.m.size * 2).ceil_div(&Dim::constant(i64::from(self.tile.lanes) * 5));
+        let reading = (matrix * self.compute.size() as i64).ceil_div(&Dim::constant(32));
+        outer * (products + reading)
+    }
+
+    /// The batch dimensions that units are spread over.
+    pub(in crate::schedule) fn outer_runs(&self) -> Vec<Merged> {
+        self.outer.iter().map(|o| o.run.clone()).collect()
+    }
+
+    /// Task memory for the rows of a tensor that a micro-kernel works on at once.
+    pub(in crate::schedule) fn row_block(&self, tensor: &TensorType) -> TensorType {
+        let columns = tensor.dims.last().cloned().unwrap_or(Dim::constant(1));
+        TensorType::new([Dim::constant(i64::from(self.tile.rows)), columns], compute_dtype(tensor.dtype))
+    }
+
+    /// The first row of a chunk and the end of it: chunks are as even as can be.
+    pub(in crate::schedule) fn chunk_rows(&self, kb: &mut KernelBuilder, chunk: Value) -> [Value; 2] {
+        if self.m.size.is_const(1) {
+            return [kb.int(0), kb.int(1)];
+        }
+        let (one, rows, chunks) = (kb.int(1), kb.dim(&self.m.size), kb.dim(&self.chunks()));
+        let next = kb.add(chunk, one);
+        let (low, high) = (kb.mul(chunk, rows), kb.mul(next, rows));
+        [kb.div(low, chunks), kb.div(high, chunks)]
+    }
+
+    /// How many blocks the rows from `first` to below `last` are cut into.
+    pub(super) fn row_blocks(&self, kb: &mut KernelBuilder, [first, last]: [Value; 2]) -> Value {
+        let (tallest, up) = (kb.int(i64::from(self.tile.rows)), kb.int(i64::from(self.tile.rows) - 1));
+        let count = kb.sub(last, first);
+        let padded = kb.add(count, up);
+        kb.div(padded, tallest)
+    }
+
+    /// Runs `body` for even blocks of rows: with the number of the block, and its first row and how many it has.
+    pub(in crate::schedule) fn for_row_blocks(
+        &self,
+        kb: &mut KernelBuilder,
+        [first, last]: [Value; 2],
+        body: impl FnOnce(&mut KernelBuilder, Value, [Value; 2]),
+    ) {
+        let (zero, one) = (kb.int(0), kb.int(1));
+        let count = kb.sub(last, first);
+        let blocks = self.row_blocks(kb, [first, last]);
+        kb.for_([zero, blocks, one], &[first], |kb, block, carried| {
+            let next = kb.add(block, one);
+            let scaled = kb.mul(next, count);
+            let done = kb.div(scaled, blocks);
+            let stop = kb.add(first, done);
+            let height = kb.sub(stop, carried[0]);
+            body(kb, block, [carried[0], height]);
+            vec![stop]
+        });
+    }
+}
