@@ -17,5 +17,5 @@ mod suggest;
 pub use elements::{parse_elements, print_elements};
 pub use line::{Lines, Position};
 pub use parse::parse;
-pub use print::{PrintOptions, print};
+pub use print::{PrintOptions, print, value_names};
 pub use suggest::closest;

@@ -23,21 +23,21 @@ pub static PASS: PassDef = PassDef {
     run,
 };
 
-fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut found = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let solver = Arc::new(Solver::new(&function.facts));
-        found += in_block(function, function.body, &solver)?;
+        found += in_block(function, function.body, &solver, cx)?;
     }
     Ok(found)
 }
 
-fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>) -> Result<usize, Diagnostic> {
+fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut found = 0;
     for inst in function.insts(block).to_vec() {
         if matches!(function.kind_of(inst), OpKind::If | OpKind::While) {
             for region in function.inst(inst).regions.clone() {
-                found += in_block(function, region, solver)?;
+                found += in_block(function, region, solver, cx)?;
             }
         }
     }
@@ -47,7 +47,7 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>) -> Resu
     let chains: Vec<[Inst; 3]> = insts.iter().filter_map(|&last| chain(function, solver, last, &once)).collect();
     for &chain in &chains {
         // Each part of a chain must be of this block: a region cannot take ops from outside of it.
-        if chain.iter().all(|part| function.insts(block).contains(part)) {
+        if chain.iter().all(|part| function.insts(block).contains(part)) && cx.spend() {
             nest(function, block, chain, solver)?;
             found += 1;
         }

@@ -3,7 +3,7 @@
 //! It reads a module at the fused stage and decides nothing. Reasons are found from types and facts: the first thing that keeps the two
 //! groups from being one.
 use super::legality::{Role, role, shape};
-use disc_ir::{Attr, Block, Dim, Function, Inst, Module, OpKind, Solver, Value, dim::Fact};
+use disc_ir::{Attr, Block, Dim, Function, Inst, Module, OpKind, Solver, Value, dim::Fact, text::value_names};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
@@ -54,7 +54,8 @@ pub enum Reason {
 pub fn explain(module: &Module) -> Vec<Plan> {
     let plans = module.functions.iter().map(|function| {
         let solver = Solver::new(&function.facts);
-        let mut explaining = Explaining { function, solver, plan: Plan::new(&function.name), makers: HashMap::new() };
+        let (names, plan) = (value_names(function), Plan::new(&function.name));
+        let mut explaining = Explaining { function, solver, names, plan, makers: HashMap::new() };
         explaining.block(function.body);
         explaining.plan
     });
@@ -115,6 +116,7 @@ impl fmt::Display for Reason {
 struct Explaining<'f> {
     function: &'f Function,
     solver: Solver,
+    names: HashMap<Value, String>,
     plan: Plan,
     /// The group that makes a value, by its number, and whether views lie between.
     makers: HashMap<Value, (usize, bool)>,
@@ -148,11 +150,12 @@ impl Explaining<'_> {
 
     fn add_group(&mut self, number: usize, inst: Inst) {
         let function = self.function;
-        let inner = function.insts(function.inst(inst).regions[0]);
-        let works = |&&i: &&Inst| !matches!(role(function, &self.solver, i), Role::Free | Role::Outside | Role::View);
-        let mut ops: Vec<&str> = inner.iter().filter(works).map(|&i| function.def(i).name).collect();
+        let inner = members(function, inst);
+        let is_work = |&&i: &&Inst| !matches!(role(function, &self.solver, i), Role::Free | Role::Outside | Role::View);
+        let named = |&i: &Inst| function.def(i).name;
+        let mut ops: Vec<&str> = inner.iter().filter(is_work).map(named).collect();
         if ops.is_empty() {
-            ops = inner.iter().filter(|&&i| function.kind_of(i) != OpKind::Return).map(|&i| function.def(i).name).collect();
+            ops = inner.iter().filter(|&&i| function.kind_of(i) != OpKind::Return).map(named).collect();
         }
         let results = function.results_of(inst);
         let typed = results.iter().map(|&value| format!("{}: {}", self.name(value), function.ty(value)));
@@ -173,7 +176,7 @@ impl Explaining<'_> {
             let reason = match (viewed, self.between(from, &sources)) {
                 (true, _) => Reason::Schedule(format!("{value} is another view of memory that has to be written first")),
                 (_, Some(middle)) => {
-                    Reason::Schedule(format!("g{middle} lies between: it needs the one, and the other needs it"))
+                    Reason::Schedule(format!("g{middle} lies between: it needs g{from}, and g{number} needs it"))
                 }
                 _ => self.reason(maker, inst),
             };
@@ -197,6 +200,9 @@ impl Explaining<'_> {
         let (a, b) = (self.domain(maker), self.domain(user));
         if a.len() != b.len() {
             return Reason::Schedule(format!("{} and {} are computed over different shapes", shown(a), shown(b)));
+        }
+        if is_reordered(a, b) {
+            return Reason::Schedule(format!("{} and {} have their dimensions in different orders", shown(a), shown(b)));
         }
         let unequal: Vec<(&Dim, &Dim)> = a.iter().zip(b).filter(|(x, y)| !self.solver.equal(x, y)).collect();
         if let Some((x, y)) = unequal.iter().find(|(x, y)| self.solver.missing_fact(x, y).is_none()) {
@@ -222,24 +228,34 @@ impl Explaining<'_> {
     /// The shape that a group is computed over.
     fn domain(&self, inst: Inst) -> &[Dim] {
         let function = self.function;
-        let inner = function.insts(function.inst(inst).regions[0]);
+        let inner = members(function, inst);
         let first = |wanted: Role| inner.iter().copied().find(|&i| role(function, &self.solver, i) == wanted);
         match kind(function, inst) {
             "row" => first(Role::Row).map_or(&[], |reduce| shape(function, function.operands(reduce)[0])),
-            "contraction" => first(Role::Contraction).map_or(&[], |product| shape(function, function.result(product))),
+            "contraction" | "attention" => {
+                first(Role::Contraction).map_or(&[], |product| shape(function, function.result(product)))
+            }
             _ => function.results_of(inst).first().map_or(&[], |&result| shape(function, result)),
         }
     }
 
     fn main_op(&self, inst: Inst) -> &'static str {
-        let inner = self.function.insts(self.function.inst(inst).regions[0]);
+        let inner = members(self.function, inst);
         let single = inner.iter().find(|&&i| role(self.function, &self.solver, i) == Role::Single);
         single.map_or("fusion", |&i| self.function.def(i).name)
     }
 
     fn name(&self, value: Value) -> String {
-        self.function.name_of(value).map_or_else(|| format!("value {}", value.index()), |name| format!("%{name}"))
+        format!("%{}", self.names.get(&value).expect("every value of the block has a name"))
     }
+}
+
+/// The ops of a group, those of the groups within it included.
+fn members(function: &Function, group: Inst) -> Vec<Inst> {
+    let inner = function.insts(function.inst(group).regions[0]).iter();
+    let expanded =
+        inner.flat_map(|&inst| if function.kind_of(inst) == OpKind::Fusion { members(function, inst) } else { vec![inst] });
+    expanded.collect()
 }
 
 fn kind(function: &Function, inst: Inst) -> &'static str {
@@ -247,6 +263,16 @@ fn kind(function: &Function, inst: Inst) -> &'static str {
         Some(Attr::Enum(kind)) => kind,
         _ => "loop",
     }
+}
+
+/// Whether two shapes have the same sizes, and not in the same order.
+fn is_reordered(a: &[Dim], b: &[Dim]) -> bool {
+    let sorted = |dims: &[Dim]| {
+        let mut dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
+        dims.sort_unstable();
+        dims
+    };
+    a != b && sorted(a) == sorted(b)
 }
 
 /// `[B]x768`

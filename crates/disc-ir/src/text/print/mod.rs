@@ -13,7 +13,10 @@ use crate::{
     types::Type,
 };
 use scope::Scope;
-use std::fmt::{self, Write};
+use std::{
+    collections::HashMap,
+    fmt::{self, Write},
+};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +41,14 @@ pub fn print(module: &Module, options: PrintOptions) -> String {
         Printer::new(function, options, &mut out).function();
     }
     out
+}
+
+/// The name of each value, as the text of its function has it, without the `%`.
+pub fn value_names(function: &Function) -> HashMap<Value, String> {
+    let mut out = String::new();
+    let mut printer = Printer::new(function, PrintOptions::default(), &mut out);
+    printer.function();
+    printer.scope.into_names()
 }
 
 impl fmt::Display for Module {
@@ -78,7 +89,7 @@ impl<'p> Printer<'p> {
         self.out.write_fmt(text).expect("writing to a string");
     }
 
-    fn function(mut self) {
+    fn function(&mut self) {
         let function = self.function;
         let kind = match function.kind {
             FunctionKind::Func => "func",

@@ -50,6 +50,11 @@ impl Scope {
         self.names.get(&value).cloned().unwrap_or_else(|| format!("undefined.{}", value.index()))
     }
 
+    /// Every name that was given.
+    pub(super) fn into_names(self) -> HashMap<Value, String> {
+        self.names
+    }
+
     fn unique(&mut self, name: String) -> String {
         if !self.visible.contains(&name) {
             return name;
