@@ -3,12 +3,7 @@
 //! Invariant: each step starts at the stage where the one before it ends; that is known before the first one runs.
 use super::arguments::Arguments;
 use crate::answer::diagnostics;
-use disc_ir::{
-    Diagnostic, Module,
-    diag::Code,
-    ops::Stage,
-    verify::{stage_of, verify},
-};
+use disc_ir::{Diagnostic, Module, diag::Code, ops::Stage, verify::verify};
 use disc_passes::{
     pass::{self, PassDef, PassManager},
     pipeline, registry,
@@ -111,8 +106,6 @@ impl Steps {
 }
 
 fn check(module: &Module, stage: Stage, step: &str) -> Result<(), Vec<Diagnostic>> {
-    // Kernels alone say nothing about the stage before them.
-    let stage = if stage == Stage::Kernel { stage_of(module).max(Stage::Buffer) } else { stage };
     verify(module, stage).map_err(|errors| errors.into_iter().map(|e| e.note(format!("after pass `{step}`"))).collect())
 }
 

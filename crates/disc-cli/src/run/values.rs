@@ -2,8 +2,8 @@
 use disc_ir::{DType, Literal, Type, interp::Tensor, text::print_elements};
 use serde_json::{Value, json as object};
 
-/// Results with more elements are shown by their type.
-const MOST_SHOWN: usize = 1000;
+/// Results with more elements, whose text would be their bytes, are shown by their type and range.
+const MOST_SHOWN: usize = 64;
 
 /// `tensor<2x3xf32> [[...], [...]]`
 pub(crate) fn describe(tensor: &Tensor) -> String {
