@@ -1,7 +1,7 @@
 //! Computes the same thing once.
 //!
 //! Two ops are the same if they have the same kind, operands, attributes, result types and regions. Types are compared as they are written:
-//! the pass `canonicalize-shapes` writes equal dims alike before.
+//! the pass `unify-sizes` writes equal dims alike before.
 //!
 //! Invariants:
 //! - The op that stays dominates the one that goes: it is earlier in the same block, or in an enclosing one.

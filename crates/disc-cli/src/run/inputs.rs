@@ -2,9 +2,7 @@
 use super::arguments::{Given, Input, RunArguments};
 use crate::npy;
 use disc_ir::{
-    Code, DType, Diagnostic, Function, FunctionKind, Module, OpKind, TensorType,
-    attr::Attr,
-    interp::{Tensor, sample::Random},
+    Code, DType, Diagnostic, Function, FunctionKind, Module, OpKind, TensorType, attr::Attr, generate::Random, interp::Tensor,
 };
 use std::collections::{HashMap, HashSet};
 

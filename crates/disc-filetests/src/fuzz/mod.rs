@@ -7,7 +7,7 @@ mod watch;
 
 pub use watch::{Budget, Report, watch, work};
 
-use disc_ir::interp::sample::Random;
+use disc_ir::generate::Random;
 use std::{fs, path::Path};
 
 /// The texts that inputs are made of.

@@ -1,6 +1,6 @@
 //! Changed texts: tokens, lines and bytes replaced, removed, repeated, and taken from elsewhere.
 use super::Corpus;
-use disc_ir::{DType, interp::sample::Random, ops::OPS};
+use disc_ir::{DType, generate::Random, ops::OPS};
 
 /// Words that stand where others stood.
 const WORDS: &[&str] = &[

@@ -7,8 +7,9 @@
 use crate::compare::compare as compare_tensors;
 use disc_ir::{
     Code, Diagnostic, Function, FunctionKind, Module, Type,
+    generate::Random,
     generate::cases::Nearness,
-    interp::{Limits, Tensor, run_with, sample::Random},
+    interp::{Limits, Tensor, run_with},
     ops::Stage,
     verify::{stage_of, verify},
 };

@@ -1,9 +1,6 @@
 //! Random inputs for the functions of a file, for each row of its table of dims.
 use crate::file::TestFile;
-use disc_ir::{
-    Function, Symbol, Type,
-    interp::{Tensor, sample::Random},
-};
+use disc_ir::{Function, Symbol, Type, generate::Random, interp::Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sizes of dims that the table does not name.

@@ -11,8 +11,8 @@ use crate::{
 };
 use disc_ir::{
     FunctionKind, Module,
-    generate::cases::Nearness,
-    interp::{self, Tensor, sample::Random},
+    generate::{Random, cases::Nearness},
+    interp::{self, Tensor},
     ops::Stage,
     verify::{stage_of, verify},
 };

@@ -1,4 +1,5 @@
-//! A small generator of random numbers (SplitMix64), the same on every machine.
+//! A small generator of random numbers (SplitMix64), the same on every machine, and plain random tensors.
+use crate::{diag::Diagnostic, interp::Tensor, types::DType};
 
 /// A stream of random choices.
 #[derive(Clone, Debug)]
@@ -39,5 +40,41 @@ impl Random {
     /// From 0 up to 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A tensor of floats in [-2, 2), or of small integers: so that results are neither all infinite nor all out of range.
+    ///
+    /// # Errors
+    /// Where a size is negative, or there are more than 2^28 elements.
+    pub fn tensor(&mut self, dtype: DType, sizes: Vec<i64>) -> Result<Tensor, Diagnostic> {
+        const MOST: usize = 1 << 28;
+        let count = crate::interp::element_count(&sizes).filter(|&count| count <= MOST);
+        // `Tensor::new` says what is wrong with the sizes.
+        let Some(count) = count else { return Tensor::new(dtype, sizes, Vec::new()) };
+        if dtype.is_float() {
+            let values: Vec<f64> = (0..count).map(|_| 4.0 * self.unit() - 2.0).collect();
+            return Tensor::from_f64s(dtype, &sizes, &values);
+        }
+        let range = if dtype == DType::I1 { 2 } else { 8 };
+        let least = if dtype.is_signed_integer() { -2 } else { 0 };
+        let values: Vec<i64> = (0..count).map(|_| self.below(range) as i64 + least).collect();
+        Tensor::from_i64s(dtype, &sizes, &values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_in_range_and_depend_on_the_seed_alone() {
+        let of = |seed, dtype| Random::new(seed).tensor(dtype, vec![100]).unwrap();
+        assert_eq!(of(1, DType::F32), of(1, DType::F32));
+        assert_ne!(of(1, DType::F32), of(2, DType::F32));
+        assert!(of(1, DType::F64).to_f64s().iter().all(|x| (-2.0..2.0).contains(x)));
+        assert!(of(1, DType::I8).to_i64s().iter().all(|x| (-2..6).contains(x)));
+        assert!(of(1, DType::U8).to_i64s().iter().all(|x| (0..8).contains(x)));
+        assert!(Random::new(0).tensor(DType::F32, vec![-1]).is_err());
+        assert!(Random::new(0).tensor(DType::F32, vec![i64::MAX, 9]).is_err());
     }
 }

@@ -26,7 +26,6 @@ mod memory;
 mod movement;
 mod random;
 mod reduce;
-pub mod sample;
 mod scalar;
 mod sort;
 mod special;
@@ -37,6 +36,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use tensor::count as element_count;
 pub use tensor::{Element, Tensor};
 
 use crate::{

@@ -211,7 +211,7 @@ impl fmt::Debug for Tensor {
 }
 
 /// The number of elements of these sizes; `None` where one is negative, or for too many.
-pub(super) fn count(dims: &[i64]) -> Option<usize> {
+pub(crate) fn count(dims: &[i64]) -> Option<usize> {
     if dims.contains(&0) {
         return dims.iter().all(|&d| d >= 0).then_some(0);
     }

@@ -226,6 +226,9 @@ fn reduce_lanes(cx: &InferCx<'_>) -> Inferred {
 }
 
 fn transpose_lanes(cx: &InferCx<'_>) -> Inferred {
+    if cx.operands.is_empty() {
+        return Err(cx.error(Code::E0201, 1, "no operands, expected as many as each has lanes"));
+    }
     let count = lanes(cx, 0)? as usize;
     if !count.is_power_of_two() || cx.operands.len() != count {
         return Err(cx.error(Code::E0204, 1, format!("{} operands of type {}", cx.operands.len(), cx.ty(0))));
