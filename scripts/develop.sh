@@ -6,8 +6,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 VENV=$(realpath "${DISC_VENV:-.venv}")
 export VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH:$PWD/.tools/bin
-if [ ! -e python/disc/__init__.py ]; then
-    echo "there is no Python package yet"
-    exit 0
-fi
 exec maturin develop --uv --profile fast "$@"
