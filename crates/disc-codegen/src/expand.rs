@@ -49,12 +49,16 @@ fn function_of(kind: OpKind) -> Option<MathFn> {
 /// The value of a math op, written out; `None` for an op that the target computes, or that is on integers. `fused` says whether the
 /// target's `fma` rounds once.
 pub(crate) fn math(kb: &mut KernelBuilder, kind: OpKind, operands: &[Value], fused: bool) -> Option<Value> {
+    function(kb, function_of(kind)?, operands, fused)
+}
+
+/// The value of a function of floats, written out; `None` for integers.
+pub(crate) fn function(kb: &mut KernelBuilder, function: MathFn, operands: &[Value], fused: bool) -> Option<Value> {
     let format = match kb.dtype(operands[0]) {
         DType::F32 => Format::F32,
         DType::F64 => Format::F64,
         _ => return None,
     };
-    let function = function_of(kind)?;
     let operands = kb.unify(operands);
     Some(function.emit(&mut Writer { kb, format, fused }, &operands))
 }

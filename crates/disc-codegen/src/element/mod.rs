@@ -12,6 +12,7 @@ pub(crate) mod contraction;
 mod elementwise;
 mod index;
 mod movement;
+mod patterns;
 mod reduce;
 mod window;
 
@@ -245,6 +246,9 @@ impl<'g> Elements<'g> {
             OpKind::DotGeneral => vec![self.dot_general(kb, inst, at)],
             OpKind::Convolution => vec![self.convolution(kb, inst, at)],
             _ if self.group.def(inst).has(disc_ir::ops::Trait::Elementwise) => {
+                if let Some(value) = self.pattern(kb, inst, at) {
+                    return vec![value];
+                }
                 let operands: Vec<Value> = self.group.operands(inst).to_vec();
                 let computed: Vec<Value> = operands.iter().map(|&o| self.element(kb, o, at)).collect();
                 vec![elementwise::apply(kb, self.group, inst, &computed, self.fused)]

@@ -1,0 +1,145 @@
+//! Cheaper code for compositions that are recognised by their structure.
+//!
+//! - `exp(x - max(x))` has an operand that is never positive: the exponential of softmax, which clamps less and is zero where it would be
+//!   denormal.
+//! - `y / sum(exp(x - max(x)))`: the divisor is at least 1, so that its reciprocal is exact enough, and computed once a row.
+//! - `x * 0.5 * (1 + erf(x / sqrt 2))` is one function.
+//!
+//! Invariant: a pattern is a proof, for all values and sizes; what is not recognised is computed as written.
+use super::{Elements, compute_dtype};
+use crate::{
+    build::KernelBuilder,
+    expand,
+    index::Index,
+    math::MathFn,
+    reducer::{Monoid, monoid_of},
+};
+use disc_ir::{Attr, DType, Function, Inst, OpKind, Value};
+use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
+
+impl Elements<'_> {
+    /// The value of an op that starts a pattern; `None` where there is none.
+    pub(super) fn pattern(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Value> {
+        let operands = self.group.operands(inst);
+        match self.group.kind_of(inst) {
+            OpKind::Exponential if is_distance_to_maximum(self.group, operands[0]) => {
+                let x = self.element(kb, operands[0], at);
+                expand::function(kb, MathFn::SoftmaxExp, &[x], self.fused)
+            }
+            OpKind::Divide if is_softmax_sum(self.group, operands[1]) => {
+                let (x, sum) = (self.element(kb, operands[0], at), self.element(kb, operands[1], at));
+                let one = kb.float(kb.dtype(sum), 1.0, 1);
+                let reciprocal = kb.map(OpKind::Divide, &[one, sum]);
+                Some(kb.map(OpKind::Multiply, &[x, reciprocal]))
+            }
+            OpKind::Multiply => {
+                let x = gelu_operand(self.group, inst)?;
+                let x = self.element(kb, x, at);
+                expand::function(kb, MathFn::GeluErf, &[x], self.fused)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn made_by(group: &Function, value: Value, kind: OpKind) -> Option<&[Value]> {
+    group.defining(value).filter(|&inst| group.kind_of(inst) == kind).map(|inst| group.operands(inst))
+}
+
+fn ints(group: &Function, inst: Inst, name: &str) -> Vec<usize> {
+    match group.def(inst).attr_position(name).and_then(|i| group.inst(inst).attrs[i].as_ref()) {
+        Some(Attr::Ints(dims)) => dims.iter().map(|&d| d as usize).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What `value` is a reduction of by `monoid`, repeated along the very dimensions that were reduced.
+fn row_total(group: &Function, value: Value, monoid: Monoid) -> Option<Value> {
+    let repeat = group.defining(value).filter(|&inst| group.kind_of(inst) == OpKind::BroadcastInDim)?;
+    let reduce = group.defining(group.operands(repeat)[0]).filter(|&inst| group.kind_of(inst) == OpKind::Reduce)?;
+    let &[x, _] = group.operands(reduce) else { return None };
+    let reduced = ints(group, reduce, "dims");
+    let mut kept = (0..group.ty(x).shaped()?.rank()).filter(|d| !reduced.contains(d));
+    let in_place = ints(group, repeat, "dims").into_iter().eq(kept.by_ref());
+    let same_shape = group.ty(x).shaped()?.dims == group.ty(value).shaped()?.dims;
+    (in_place && same_shape && monoid_of(group, reduce) == Some(monoid)).then_some(x)
+}
+
+/// Whether a value is `x - max(x)`, `x` itself being among what the maximum is of.
+fn is_distance_to_maximum(group: &Function, value: Value) -> bool {
+    match made_by(group, value, OpKind::Subtract) {
+        Some(&[x, top]) => row_total(group, top, Monoid::Maximum) == Some(x),
+        _ => false,
+    }
+}
+
+/// Whether a value is `sum(exp(x - max(x)))`: at least 1, unless it is NaN, where there is an element at all.
+fn is_softmax_sum(group: &Function, value: Value) -> bool {
+    let Some(powers) = row_total(group, value, Monoid::Add) else { return false };
+    // The maximum has to be over the same dimensions as the sum, so that each sum has an element that is 1.
+    let dims = |v: Value| {
+        let repeat = group.defining(v)?;
+        Some(ints(group, group.defining(group.operands(repeat)[0])?, "dims"))
+    };
+    match made_by(group, powers, OpKind::Exponential) {
+        Some(&[x]) if is_distance_to_maximum(group, x) => match made_by(group, x, OpKind::Subtract) {
+            Some(&[_, top]) => dims(top) == dims(value),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// The splat float that a value is.
+fn constant(group: &Function, value: Value) -> Option<f64> {
+    let inst = group.defining(value)?;
+    match (group.kind_of(inst), group.inst(inst).attrs.first()) {
+        (OpKind::Constant, Some(Some(Attr::Literal(literal)))) if literal.dtype.is_float() && literal.stored_len() == 1 => {
+            Some(literal.f64_at(0))
+        }
+        (OpKind::BroadcastInDim, _) => constant(group, group.operands(inst)[0]),
+        _ => None,
+    }
+}
+
+/// The factors of a product, products among them taken apart to this depth; constants are multiplied.
+fn factors(group: &Function, value: Value, depth: usize, others: &mut Vec<Value>) -> f64 {
+    if let Some(value) = constant(group, value) {
+        return value;
+    }
+    match made_by(group, value, OpKind::Multiply) {
+        Some(&[a, b]) if depth > 0 => factors(group, a, depth - 1, others) * factors(group, b, depth - 1, others),
+        _ => {
+            others.push(value);
+            1.0
+        }
+    }
+}
+
+/// `x` where `inst` computes `x * 0.5 * (1 + erf(x / sqrt 2))`, in any order of the factors.
+fn gelu_operand(group: &Function, inst: Inst) -> Option<Value> {
+    if !matches!(compute_dtype(group.ty(group.result(inst)).dtype()), DType::F32 | DType::F64) {
+        return None;
+    }
+    let mut others = Vec::new();
+    let scale = factors(group, group.result(inst), 2, &mut others);
+    let &[a, b] = &others[..] else { return None };
+    let argument = |sum: Value| {
+        let &[x, y] = made_by(group, sum, OpKind::Add)? else { return None };
+        let erf = if constant(group, y) == Some(1.0) { x } else if constant(group, x) == Some(1.0) { y } else { return None };
+        made_by(group, erf, OpKind::Erf).map(|operands| operands[0])
+    };
+    let (x, scaled) = match (argument(a), argument(b)) {
+        (None, Some(scaled)) => (a, scaled),
+        (Some(scaled), None) => (b, scaled),
+        _ => return None,
+    };
+    let near = |found: f64, wanted: f64| (found - wanted).abs() <= 1e-6 * wanted;
+    let by_root = match (made_by(group, scaled, OpKind::Multiply), made_by(group, scaled, OpKind::Divide)) {
+        (Some(&[p, q]), _) if p == x => near(constant(group, q)?, FRAC_1_SQRT_2),
+        (Some(&[p, q]), _) if q == x => near(constant(group, p)?, FRAC_1_SQRT_2),
+        (_, Some(&[p, q])) if p == x => near(constant(group, q)?, SQRT_2),
+        _ => false,
+    };
+    (by_root && scale == 0.5).then_some(x)
+}
