@@ -11,9 +11,7 @@ use crate::{
     signature::Signature,
     target::Target,
 };
-use disc_ir::{
-    Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Solver, Value, infer::same_by_facts,
-};
+use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Solver, Value};
 use std::{collections::HashMap, fmt::Write, sync::Arc};
 
 /// A module of kernels and host programs, with what its messages need.
@@ -193,11 +191,7 @@ impl Lowering<'_> {
         if kind == "attention" {
             return self.schedule(&flat(function), solver, name, "loop");
         }
-        let same = outputs.iter().all(|&o| {
-            let (a, b) = (function.ty(o).with_dtype(disc_ir::DType::I8), function.ty(outputs[0]).with_dtype(disc_ir::DType::I8));
-            same_by_facts(solver, &a, &b)
-        });
-        if same {
+        if schedule::space_of(&whole, &outputs).is_some() {
             return schedule::loops(&whole);
         }
         let mut all = Scheduled::default();

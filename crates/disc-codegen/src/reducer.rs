@@ -47,6 +47,11 @@ impl Monoid {
         }
     }
 
+    /// Whether the op rounds on floats, so that the order matters.
+    pub fn rounds(self) -> bool {
+        matches!(self, Monoid::Add | Monoid::Multiply)
+    }
+
     /// The word for combining lanes.
     pub fn lane_reducer(self) -> &'static str {
         self.op().name()

@@ -14,6 +14,7 @@ mod index;
 mod movement;
 mod patterns;
 mod reduce;
+mod reshape;
 mod window;
 
 pub(crate) use index::signed as signed_index;
@@ -26,7 +27,12 @@ use crate::{
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use std::{collections::HashMap, sync::Arc};
 
-type Memo = HashMap<(Value, Vec<Index>), Vec<Value>>;
+/// What was computed in a block.
+#[derive(Default)]
+struct Memo {
+    elements: HashMap<(Value, Vec<Index>), Vec<Value>>,
+    joins: HashMap<Vec<Part>, Index>,
+}
 
 /// Computes elements of the values of one function (a fusion group's region, or a single op).
 pub struct Elements<'g> {
@@ -39,10 +45,10 @@ pub struct Elements<'g> {
     /// The active lanes; all, if absent.
     pub mask: Option<Value>,
     buffers: HashMap<Value, Value>,
-    /// Values of which the current row is in memory: the buffer, and the dimension that runs along it.
-    rows: HashMap<Value, (Value, usize)>,
     /// Buffers that hold a block of rows only.
     blocks: HashMap<Value, RowBlock>,
+    /// What positions were joined from: dimensions that a reshape takes apart again.
+    parts: HashMap<Index, Vec<Vec<Part>>>,
     /// What was computed already, by block nesting: an inner block's values die with it.
     scopes: Vec<Memo>,
     /// The sites of run-time checks, numbered from `first_site`.
@@ -58,6 +64,9 @@ pub struct RowBlock {
     /// Elements from one row to the next.
     pub stride: Value,
 }
+
+/// A position along a dimension of this size.
+type Part = (Index, Dim);
 
 /// Where a kernel can fail, and what the message says: `{0}`, `{1}` stand for the values that the kernel reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +96,7 @@ pub fn accumulator_dtype(dtype: DType) -> DType {
 
 impl<'g> Elements<'g> {
     pub fn new(group: &'g Function, solver: Arc<Solver>, lanes: u32, target: &Target) -> Self {
-        let scopes = vec![Memo::new()];
+        let scopes = vec![Memo::default()];
         Self {
             group,
             solver,
@@ -95,8 +104,8 @@ impl<'g> Elements<'g> {
             fused: target.has_fma(),
             mask: None,
             buffers: HashMap::new(),
-            rows: HashMap::new(),
             blocks: HashMap::new(),
+            parts: HashMap::new(),
             scopes,
             sites: Vec::new(),
             first_site: 0,
@@ -108,23 +117,14 @@ impl<'g> Elements<'g> {
         self.buffers.insert(value, buffer);
     }
 
-    /// Says that the current row of a value is in memory, in the compute type, along dimension `axis`.
-    pub fn bind_row(&mut self, value: Value, buffer: Value, axis: usize) {
-        self.rows.insert(value, (buffer, axis));
-    }
-
     /// Says that a buffer does not hold a whole tensor, but rows along its last dimension but one.
     pub fn hold_rows(&mut self, buffer: Value, block: RowBlock) {
         self.blocks.insert(buffer, block);
     }
 
-    pub fn forget_row(&mut self, value: Value) {
-        self.rows.remove(&value);
-    }
-
     /// Says that an element is known: `computed` is in the compute type.
     pub fn seed(&mut self, value: Value, at: &[Index], computed: Value) {
-        self.scope().insert((value, at.to_vec()), vec![computed]);
+        self.scope().elements.insert((value, at.to_vec()), vec![computed]);
     }
 
     fn scope(&mut self) -> &mut Memo {
@@ -133,7 +133,7 @@ impl<'g> Elements<'g> {
 
     /// Runs `emit` for ops inside a nested block: what it computes is forgotten afterwards.
     pub fn scoped<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
-        self.scopes.push(Memo::new());
+        self.scopes.push(Memo::default());
         let result = emit(self);
         self.scopes.pop();
         result
@@ -154,25 +154,20 @@ impl<'g> Elements<'g> {
     /// The element of `value` at a position, in the compute type: a scalar if it is the same in every lane.
     pub fn element(&mut self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Value {
         let key = (value, at.to_vec());
-        if let Some(known) = self.scopes.iter().rev().find_map(|scope| scope.get(&key)) {
+        if let Some(known) = self.scopes.iter().rev().find_map(|scope| scope.elements.get(&key)) {
             return known[0];
         }
         if let Some(&buffer) = self.buffers.get(&value) {
             let tensor = self.tensor(value).clone();
             let loaded = self.load(kb, buffer, &tensor, at);
-            self.scope().insert(key, vec![loaded]);
-            return loaded;
-        }
-        if let Some(&(buffer, axis)) = self.rows.get(&value) {
-            let loaded = self.load_at(kb, buffer, at[axis]);
-            self.scope().insert(key, vec![loaded]);
+            self.scope().elements.insert(key, vec![loaded]);
             return loaded;
         }
         let inst = self.group.defining(value).expect("an argument of a group is bound to a buffer");
         let results = self.compute(kb, inst, at);
         let data = self.group.inst(inst);
         for (&result, &computed) in data.results.iter().zip(&results) {
-            self.scope().insert((result, at.to_vec()), vec![computed]);
+            self.scope().elements.insert((result, at.to_vec()), vec![computed]);
         }
         let position = data.results.iter().position(|&r| r == value).expect("the op defines it");
         results[position]

@@ -1,7 +1,7 @@
 //! Ops that rearrange elements: they change the position, not the value.
 use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
-use disc_ir::{Attr, DType, Dim, Inst, OpKind, Solver, Value};
+use disc_ir::{Attr, Dim, Inst, OpKind, Value};
 
 impl Elements<'_> {
     pub(super) fn movement(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
@@ -89,22 +89,6 @@ impl Elements<'_> {
             from[axis as usize] = at[axis as usize].subtract_from(kb, last);
         }
         self.element(kb, operand, &from)
-    }
-
-    /// A reshape of memory is the same memory; elsewhere dimensions are split and joined, group by group.
-    fn reshape(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
-        let (operand, result) = (self.group.operands(inst)[0], self.group.result(inst));
-        let (from, to) = (self.tensor(operand), self.tensor(result));
-        if let Some(&buffer) = self.buffers.get(&operand) {
-            return self.load(kb, buffer, to, at);
-        }
-        let mut position = Vec::with_capacity(from.rank());
-        for group in matching_dims(&self.solver, &from.dims, &to.dims) {
-            let parts = &to.dims[group.to.clone()];
-            let joined = join(kb, self.lanes, &at[group.to], parts);
-            split(kb, self.lanes, joined, &from.dims[group.from], &mut position);
-        }
-        self.element(kb, operand, &position)
     }
 
     /// Which input a position falls into is asked once if every lane agrees, else lane by lane.
@@ -203,60 +187,5 @@ impl Elements<'_> {
             Some(inside) => self.either(kb, inside, at, |cx, kb| cx.element(kb, operand, &from), |_, _| fill),
             None => self.element(kb, operand, &from),
         }
-    }
-}
-
-/// Dimensions of a reshape that hold the same elements on both sides.
-pub(crate) struct DimGroup {
-    pub(crate) from: std::ops::Range<usize>,
-    pub(crate) to: std::ops::Range<usize>,
-}
-
-/// The finest grouping of the dimensions of a reshape, in order, in which both sides of each group have equally many elements.
-pub(crate) fn matching_dims(solver: &Solver, from: &[Dim], to: &[Dim]) -> Vec<DimGroup> {
-    let mut groups = Vec::new();
-    let (mut i, mut j) = (0, 0);
-    while i < from.len() || j < to.len() {
-        let (mut next_i, mut next_j) = ((i + 1).min(from.len()), (j + 1).min(to.len()));
-        let found = 'search: {
-            for total in 1..=(from.len() - i) + (to.len() - j) {
-                for a in 0..=total.min(from.len() - i) {
-                    let b = total - a;
-                    if b <= to.len() - j && solver.product_equal(&from[i..i + a], &to[j..j + b]) {
-                        (next_i, next_j) = (i + a, j + b);
-                        break 'search true;
-                    }
-                }
-            }
-            false
-        };
-        if !found {
-            (next_i, next_j) = (from.len(), to.len());
-        }
-        groups.push(DimGroup { from: i..next_i, to: j..next_j });
-        (i, j) = (next_i, next_j);
-    }
-    groups
-}
-
-/// The row-major position within some dimensions.
-fn join(kb: &mut KernelBuilder, lanes: u32, at: &[Index], dims: &[Dim]) -> Index {
-    let strides = super::strides(kb, dims);
-    crate::index::linear(kb, lanes, at, &strides)
-}
-
-/// The positions along some dimensions of a row-major position among them.
-fn split(kb: &mut KernelBuilder, lanes: u32, joined: Index, dims: &[Dim], position: &mut Vec<Index>) {
-    if dims.len() == 1 {
-        position.push(joined);
-        return;
-    }
-    let value = joined.value(kb, lanes);
-    let value = kb.convert(value, DType::I64);
-    for i in 0..dims.len() {
-        let (size, stride) = (kb.dim(&dims[i]), kb.dim(&Dim::product(dims[i + 1..].iter().cloned())));
-        let quotient = kb.div(value, stride);
-        let here = if i == 0 { quotient } else { kb.rem(quotient, size) };
-        position.push(Index::from_value(kb, here));
     }
 }

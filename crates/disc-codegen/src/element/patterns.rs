@@ -126,7 +126,13 @@ fn gelu_operand(group: &Function, inst: Inst) -> Option<Value> {
     let &[a, b] = &others[..] else { return None };
     let argument = |sum: Value| {
         let &[x, y] = made_by(group, sum, OpKind::Add)? else { return None };
-        let erf = if constant(group, y) == Some(1.0) { x } else if constant(group, x) == Some(1.0) { y } else { return None };
+        let erf = if constant(group, y) == Some(1.0) {
+            x
+        } else if constant(group, x) == Some(1.0) {
+            y
+        } else {
+            return None;
+        };
         made_by(group, erf, OpKind::Erf).map(|operands| operands[0])
     };
     let (x, scaled) = match (argument(a), argument(b)) {

@@ -79,6 +79,7 @@ impl AttentionPlan {
             && self.scores.m_axis == Some(rank - 2)
             && self.weighted.m_axis == Some(rank - 2)
             && self.rows.rows + 1 == rank
+            && self.rows.in_any_order()
             && dims(self.made[0]) == dims(self.made[1])
             && same(&self.scores.m.size, &self.weighted.m.size);
         if fits { Ok(()) } else { Err("the parts do not share rows".into()) }

@@ -2,16 +2,25 @@
 //!
 //! Two neighbouring dimensions can be merged when every access of the group touches them as one contiguous dimension: then fewer, longer
 //! loops do, down to a single one for purely element-wise groups. This asks the structure of the group, so it holds for all sizes.
-use disc_ir::{Attr, Dim, Function, OpKind, Solver, TensorType, Value, ops::Trait};
+use disc_ir::{Dim, Function, OpKind, Solver, TensorType, Value};
+use disc_passes::fusion::space::{Follows, Map, map_of, reads};
 use std::collections::HashSet;
 
 /// Which pairs (`i`, `i + 1`) of the dimensions of `roots`, values of one shape, can be merged.
 pub(super) fn mergeable(group: &Function, solver: &Solver, roots: &[Value]) -> Vec<bool> {
-    let Some(rank) = roots.first().and_then(|&r| group.ty(r).shaped()).map(TensorType::rank) else { return Vec::new() };
-    let mut walk = Walk { group, solver, pairs: vec![true; rank.saturating_sub(1)], seen: HashSet::new() };
-    let identity: Vec<Option<usize>> = (0..rank).map(Some).collect();
-    for &root in roots {
-        walk.visit(root, &identity);
+    let Some(tensor) = roots.first().and_then(|&r| group.ty(r).shaped()) else { return Vec::new() };
+    let identity: Map = (0..tensor.rank()).map(|d| Follows::Axes(vec![d])).collect();
+    let roots: Vec<(Value, Map)> = roots.iter().map(|&root| (root, identity.clone())).collect();
+    mergeable_in(group, solver, &tensor.dims, &roots, false)
+}
+
+/// Which pairs of the dimensions of a space can be merged, the roots following it by these maps. `seeded`: reductions are known where they
+/// are read.
+pub(super) fn mergeable_in(group: &Function, solver: &Solver, space: &[Dim], roots: &[(Value, Map)], seeded: bool) -> Vec<bool> {
+    let pairs = vec![true; space.len().saturating_sub(1)];
+    let mut walk = Walk { group, solver, space, pairs, seen: HashSet::new(), seeded };
+    for (root, map) in roots {
+        walk.visit(*root, map);
     }
     walk.pairs
 }
@@ -19,52 +28,84 @@ pub(super) fn mergeable(group: &Function, solver: &Solver, roots: &[Value]) -> V
 struct Walk<'g> {
     group: &'g Function,
     solver: &'g Solver,
+    space: &'g [Dim],
     pairs: Vec<bool>,
-    seen: HashSet<(Value, Vec<Option<usize>>)>,
+    seen: HashSet<(Value, Map)>,
+    seeded: bool,
 }
 
 impl Walk<'_> {
-    /// `axes` says which dimension of the domain each dimension of `value` follows; `None` is a dimension of size 1.
-    fn visit(&mut self, value: Value, axes: &[Option<usize>]) {
-        if !self.seen.insert((value, axes.to_vec())) {
+    fn visit(&mut self, value: Value, map: &Map) {
+        if !self.seen.insert((value, map.clone())) {
             return;
         }
-        // A pair stays mergeable only if this value has both, side by side and in order, or neither.
+        self.separate(map);
+        let Some(inst) = self.group.defining(value) else { return };
+        if self.seeded && self.group.kind_of(inst) == OpKind::Reduce {
+            return;
+        }
+        let found = reads(self.group, self.solver, self.space, inst, map);
+        for dim in found.looked_at {
+            if let Follows::Axes(axes) = &map[dim] {
+                self.forbid(axes);
+            }
+        }
+        for (operand, map) in &found.operands {
+            self.visit(*operand, map);
+        }
+    }
+
+    /// A pair stays mergeable only if this value has both, side by side and in order, or neither.
+    fn separate(&mut self, map: &Map) {
+        let mut sequence: Vec<Option<usize>> = Vec::new();
+        for follows in map {
+            match follows {
+                Follows::Axes(axes) => sequence.extend(axes.iter().map(|&axis| Some(axis))),
+                Follows::Other => sequence.push(None),
+            }
+        }
         for pair in 0..self.pairs.len() {
-            let position = |d| axes.iter().position(|&a| a == Some(d));
+            let position = |d| sequence.iter().position(|&axis| axis == Some(d));
             self.pairs[pair] &= match (position(pair), position(pair + 1)) {
-                (Some(i), Some(j)) => i < j && axes[i + 1..j].iter().all(Option::is_none),
+                (Some(i), Some(j)) => i + 1 == j,
                 (None, None) => true,
                 _ => false,
             };
         }
-        let Some(inst) = self.group.defining(value) else { return };
-        let data = self.group.inst(inst);
-        match data.kind {
-            kind if kind.def().has(Trait::Elementwise) => data.operands.iter().for_each(|&o| self.visit(o, axes)),
-            OpKind::Constant | OpKind::DimValue => {}
-            OpKind::BroadcastInDim => {
-                let Some(Attr::Ints(dims)) = &data.attrs[0] else { return };
-                let operand = data.operands[0];
-                let sizes = &self.group.ty(operand).shaped().expect("a tensor").dims;
-                let follow = |(size, &d): (&Dim, &i64)| {
-                    if self.solver.equal(size, &Dim::constant(1)) { None } else { axes[d as usize] }
-                };
-                let inner: Vec<Option<usize>> = sizes.iter().zip(dims).map(follow).collect();
-                // A dimension that is repeated must not be merged with one that is not: `visit` sees that it is absent.
-                self.visit(operand, &inner);
-            }
-            // Anything else looks at positions.
-            _ => axes.iter().flatten().for_each(|&d| self.forbid(d)),
-        }
     }
 
-    fn forbid(&mut self, dim: usize) {
-        if dim > 0 {
-            self.pairs[dim - 1] = false;
+    /// Keeps the dimensions around these apart from them.
+    fn forbid(&mut self, axes: &[usize]) {
+        let (Some(&first), Some(&last)) = (axes.first(), axes.last()) else { return };
+        if first > 0 {
+            self.pairs[first - 1] = false;
         }
-        if dim < self.pairs.len() {
-            self.pairs[dim] = false;
+        if last < self.pairs.len() {
+            self.pairs[last] = false;
         }
     }
+}
+
+/// A run of merged dimensions: its size, and the dimension that carries the position. The others of the run stay at 0.
+#[derive(Clone, Debug)]
+pub(super) struct Merged {
+    pub(super) size: Dim,
+    pub(super) axis: usize,
+}
+
+pub(super) fn merge(domain: &[Dim], pairs: &[bool]) -> Vec<Merged> {
+    let mut runs: Vec<Merged> = Vec::new();
+    for (axis, size) in domain.iter().enumerate() {
+        match runs.last_mut() {
+            Some(run) if pairs[axis - 1] => *run = Merged { size: &run.size * size, axis },
+            _ => runs.push(Merged { size: size.clone(), axis }),
+        }
+    }
+    runs
+}
+
+/// The map of an output: all axes of the space, or those that are kept.
+pub(super) fn output_map(solver: &Solver, space: &[Dim], kept: &[usize], tensor: &TensorType) -> Option<Map> {
+    let all: Vec<usize> = (0..space.len()).collect();
+    map_of(solver, space, &all, &tensor.dims).or_else(|| map_of(solver, space, kept, &tensor.dims))
 }

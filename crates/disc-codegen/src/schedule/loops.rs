@@ -1,19 +1,36 @@
 //! The loop schedule: every element of the outputs is computed on its own.
 //!
-//! Outputs share one shape. Merged dimensions leave either one long loop, cut into chunks, or outer dimensions, each position of which is a
-//! work unit, around an inner loop. The inner loop runs over vectors, and once more with a mask for what is left.
-use super::{Argument, Group, Launch, Scheduled, domain::mergeable, scratch_bytes};
+//! Outputs share one space (shapes that differ by reshapes do). Merged dimensions leave either one long loop, cut into chunks, or outer
+//! dimensions, each position of which is a work unit, around an inner loop. The inner loop runs over vectors, and once more with a mask for
+//! what is left.
+pub(super) use super::domain::Merged;
+use super::{
+    Argument, Group, Launch, Scheduled,
+    domain::{merge, mergeable_in},
+    scratch_bytes,
+};
 use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
-use disc_ir::{DType, Dim, FunctionKind, Type, Value};
+use disc_ir::{DType, Dim, FunctionKind, OpKind, Type, Value};
+use disc_passes::fusion::space::{Follows, Map, refine, regroup};
 
 /// Elements of a work unit where all dimensions are one.
 const CHUNK: i64 = 4096;
 
-/// Schedules a group whose outputs have one shape.
+/// Schedules a group whose outputs have one space.
+///
+/// # Panics
+/// If they have not.
 pub fn schedule(group: &Group<'_>) -> Scheduled {
     let outputs = group.outputs();
-    let domain = group.tensor(outputs[0]).dims.clone();
-    let merged = merge(&domain, &mergeable(group.function, &group.solver, &outputs));
+    let domain = space_of(group, &outputs).expect("the outputs have one space");
+    let all: Vec<usize> = (0..domain.len()).collect();
+    let grouped = |&output: &Value| {
+        regroup(&group.solver, &domain, &all, &group.tensor(output).dims).expect("a space is fine enough for its shapes")
+    };
+    let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
+    let follows = |shape: &Vec<Vec<usize>>| shape.iter().cloned().map(Follows::Axes).collect();
+    let roots: Vec<(Value, Map)> = outputs.iter().copied().zip(shapes.iter().map(follows)).collect();
+    let merged = merge(&domain, &mergeable_in(group.function, &group.solver, &domain, &roots, false));
     let lanes = merged.last().map_or(1, |inner| cost::lanes(group.function, group.target, &group.solver, &inner.size));
 
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
@@ -45,7 +62,7 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
             let zero = kb.int(0);
             let mut at = vec![Index::uniform(zero); domain.len()];
             let Some(inner) = inner else {
-                write(kb, elements, group, &targets, &at);
+                write(kb, elements, group, &targets, &domain, &shapes, &at);
                 return;
             };
             let size = kb.dim(&inner.size);
@@ -54,14 +71,14 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
                 let chunk = kb.int(CHUNK);
                 low = kb.mul(unit, chunk);
                 let stop = kb.add(low, chunk);
-                high = kb.map(disc_ir::OpKind::Minimum, &[stop, size]);
+                high = kb.map(OpKind::Minimum, &[stop, size]);
             } else {
                 place_unit(kb, unit, &merged[..merged.len() - 1], &mut at);
             }
             let exact = group.solver.divisible(&inner.size, i64::from(lanes));
             vector_loop(kb, elements, [low, high], exact, &mut |kb, elements, index| {
                 at[inner.axis] = index;
-                write(kb, elements, group, &targets, &at);
+                write(kb, elements, group, &targets, &domain, &shapes, &at);
             });
         });
         Vec::new()
@@ -70,24 +87,6 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
     let cost = cost::loops(group.function, &Dim::product(domain.iter().cloned()), lanes);
     let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
     Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
-}
-
-/// A run of merged dimensions: its size, and the dimension that carries the position. The others of the run stay at 0.
-#[derive(Clone, Debug)]
-pub(super) struct Merged {
-    pub(super) size: Dim,
-    pub(super) axis: usize,
-}
-
-pub(super) fn merge(domain: &[Dim], pairs: &[bool]) -> Vec<Merged> {
-    let mut runs: Vec<Merged> = Vec::new();
-    for (axis, size) in domain.iter().enumerate() {
-        match runs.last_mut() {
-            Some(run) if pairs[axis - 1] => *run = Merged { size: &run.size * size, axis },
-            _ => runs.push(Merged { size: size.clone(), axis }),
-        }
-    }
-    runs
 }
 
 /// The positions along the outer dimensions that unit number `unit` stands for.
@@ -102,12 +101,12 @@ pub(super) fn place_unit(kb: &mut KernelBuilder, unit: Value, outer: &[Merged], 
 }
 
 /// Runs `body` for all positions from `low` to below `high`, `lanes` at a time, then with a mask for the rest unless there is none.
-pub(super) fn vector_loop(
+pub(super) fn vector_loop<'e>(
     kb: &mut KernelBuilder,
-    elements: &mut Elements<'_>,
+    elements: &mut Elements<'e>,
     [low, high]: [Value; 2],
     exact: bool,
-    body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'_>, Index),
+    body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Index),
 ) {
     let lanes = elements.lanes;
     let step = kb.int(i64::from(lanes));
@@ -134,11 +133,39 @@ pub(super) fn vector_loop(
     kb.if_(any, masked, |_| Vec::new());
 }
 
-fn write(kb: &mut KernelBuilder, elements: &mut Elements<'_>, group: &Group<'_>, targets: &[Value], at: &[Index]) {
+fn write(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'_>,
+    group: &Group<'_>,
+    targets: &[Value],
+    space: &[Dim],
+    shapes: &[Vec<Vec<usize>>],
+    at: &[Index],
+) {
     // All are computed before any is stored: an output may share memory with an input that another output reads.
     let outputs = group.outputs();
-    let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, at)).collect();
-    for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
-        elements.store(kb, target, group.tensor(output), at, value);
+    let places: Vec<Vec<Index>> = shapes.iter().map(|shape| elements.position(kb, space, shape, at)).collect();
+    let computed: Vec<Value> = outputs.iter().zip(&places).map(|(&output, place)| elements.element(kb, output, place)).collect();
+    for (((&output, &target), place), value) in outputs.iter().zip(targets).zip(&places).zip(computed) {
+        elements.store(kb, target, group.tensor(output), place, value);
     }
+}
+
+/// The space of outputs that have one: as many elements, counted alike; fine enough for the group's reshapes, where that is possible.
+pub fn space_of(group: &Group<'_>, outputs: &[Value]) -> Option<Vec<Dim>> {
+    let (&first, others) = outputs.split_first()?;
+    let dims = |value: Value| &group.tensor(value).dims[..];
+    let mut space = refine(&group.solver, dims(first), dims(first))?;
+    for &output in others {
+        space = refine(&group.solver, &space, dims(output))?;
+    }
+    let reshapes = group.function.insts(group.function.body).iter().filter(|&&i| group.function.kind_of(i) == OpKind::Reshape);
+    for &reshape in reshapes {
+        for value in [group.function.result(reshape), group.function.operands(reshape)[0]] {
+            if let Some(finer) = refine(&group.solver, &space, dims(value)) {
+                space = finer;
+            }
+        }
+    }
+    Some(space)
 }

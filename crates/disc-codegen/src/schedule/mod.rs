@@ -94,6 +94,6 @@ pub fn aligned_bytes(tensor: &TensorType) -> Dim {
 pub use attention::{AttentionPlan, schedule as attention};
 pub(crate) use contraction::packed_columns;
 pub use contraction::{Tile, schedule as contraction, tile};
-pub use loops::schedule as loops;
+pub use loops::{schedule as loops, space_of};
 pub use rows::{RowPlan, schedule as rows};
 pub use single::schedule as single;

@@ -1,9 +1,11 @@
 //! Writing the groups into the block, as `fusion` ops.
 //!
-//! Invariant: a value that leaves a group is a result of its op; everything else of the group is seen by its region only.
+//! Invariants: a value that leaves a group is a result of its op; everything else of the group is seen by its region only. A free op that
+//! something outside of groups reads becomes a group; a view that nothing reads but groups that compute through it is gone.
 use super::{
+    form::views_member,
     grouping::Group,
-    legality::{Role, role},
+    legality::{Role, roles},
 };
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Type, Value, ops::Trait};
 use std::{
@@ -14,45 +16,37 @@ use std::{
 
 /// Something that stays in the block: a group, or an op without one.
 struct Node {
-    group: Option<Group>,
+    kind: Option<&'static str>,
+    /// The members of a group, or the one op.
     insts: Vec<Inst>,
-    /// Where its first op was; decides among nodes that are ready.
+    /// What it reads: for a group, the inputs of its region.
+    inputs: Vec<Value>,
+    /// What the region of a group holds: its members, and copies of free ops and views that they need.
+    sequence: Vec<Inst>,
+    /// Where its last op was; decides among nodes that are ready.
     position: usize,
 }
 
 /// Replaces the ops of `block` by one `fusion` op per group, in an order that respects what each needs.
 pub(super) fn rewrite(function: &mut Function, block: Block, groups: Vec<Group>, solver: &Arc<Solver>) -> Result<(), Diagnostic> {
-    let old = function.insts(block).to_vec();
-    let positions: HashMap<Inst, usize> = old.iter().enumerate().map(|(i, &inst)| (inst, i)).collect();
-    let free: HashSet<Inst> = old.iter().copied().filter(|&i| role(function, solver, i) == Role::Free).collect();
-    let mut nodes = Vec::new();
-    let mut node_of: HashMap<Inst, usize> = HashMap::new();
-    let mut add = |insts: Vec<Inst>, group: Option<Group>, node_of: &mut HashMap<Inst, usize>| {
-        let position = insts.iter().map(|i| positions[i]).max().unwrap_or(0);
-        node_of.extend(insts.iter().map(|&i| (i, nodes.len())));
-        nodes.push(Node { group, insts, position });
+    let source = function.clone();
+    let old = source.insts(block).to_vec();
+    let roles = roles(&source, solver, block);
+    let mut plan = Plan {
+        source: &source,
+        positions: old.iter().enumerate().map(|(i, &inst)| (inst, i)).collect(),
+        roles: &roles,
+        nodes: Vec::new(),
+        maker: HashMap::new(),
+        read: HashSet::new(),
     };
-    for group in groups {
-        add(group.insts.clone(), Some(group), &mut node_of);
+    groups.into_iter().for_each(|group| plan.add_group(group.kind, group.insts));
+    for &inst in old.iter().filter(|&inst| roles[inst] == Role::Outside) {
+        plan.add(Node { kind: None, insts: vec![inst], inputs: uses(&source, inst), sequence: Vec::new(), position: 0 });
     }
-    for &inst in &old {
-        if !free.contains(&inst) && !node_of.contains_key(&inst) {
-            add(vec![inst], None, &mut node_of);
-        }
-    }
-    // A free op that something outside of groups reads has to be computed: it becomes a group.
-    let read_in_memory: HashSet<Value> =
-        nodes.iter().filter(|n| n.group.is_none()).flat_map(|n| uses(function, n.insts[0])).collect();
-    for &inst in &old {
-        if free.contains(&inst) && function.results_of(inst).iter().any(|r| read_in_memory.contains(r)) {
-            let group = Group { kind: "loop", insts: vec![inst] };
-            let position = positions[&inst];
-            node_of.insert(inst, nodes.len());
-            nodes.push(Node { group: Some(group), insts: vec![inst], position });
-        }
-    }
-    let order = order(function, &nodes, &node_of, &free);
-    write(function, block, nodes, &order, &free, solver)
+    plan.read_all();
+    let order = plan.order();
+    plan.write(function, block, &order, solver)
 }
 
 /// The values that an op uses, those of its regions included.
@@ -64,148 +58,150 @@ fn uses(function: &Function, inst: Inst) -> Vec<Value> {
     found
 }
 
-/// The nodes in an order that respects what each needs; among those that are ready, the earliest in the program.
-fn order(function: &Function, nodes: &[Node], node_of: &HashMap<Inst, usize>, free: &HashSet<Inst>) -> Vec<usize> {
-    let mut needs: Vec<HashSet<usize>> = vec![HashSet::new(); nodes.len()];
-    let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    for (n, node) in nodes.iter().enumerate() {
-        let mut stack: Vec<Value> = node.insts.iter().flat_map(|&i| uses(function, i)).collect();
-        let mut seen = HashSet::new();
-        while let Some(value) = stack.pop() {
-            let Some(inst) = function.defining(value).filter(|&i| seen.insert(i)) else { continue };
-            match node_of.get(&inst) {
-                // A materialised free op is copied into groups all the same; only what reads memory waits for it.
-                Some(&source) if source != n && (!free.contains(&inst) || node.group.is_none()) => {
-                    if needs[n].insert(source) {
-                        needed_by[source].push(n);
-                    }
-                }
-                Some(&source) if source == n && !free.contains(&inst) => {}
-                _ => stack.extend(function.operands(inst)),
-            }
-        }
-    }
-    let mut ready: BinaryHeap<Reverse<(usize, usize)>> =
-        (0..nodes.len()).filter(|&n| needs[n].is_empty()).map(|n| Reverse((nodes[n].position, n))).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(Reverse((_, n))) = ready.pop() {
-        order.push(n);
-        for &next in &needed_by[n] {
-            needs[next].remove(&n);
-            if needs[next].is_empty() {
-                ready.push(Reverse((nodes[next].position, next)));
-            }
-        }
-    }
-    assert_eq!(order.len(), nodes.len(), "groups form no cycle");
-    order
+struct Plan<'f> {
+    source: &'f Function,
+    positions: HashMap<Inst, usize>,
+    roles: &'f HashMap<Inst, Role>,
+    nodes: Vec<Node>,
+    /// The node that computes an op's results where others read them.
+    maker: HashMap<Inst, usize>,
+    /// Values that nodes read.
+    read: HashSet<Value>,
 }
 
-fn write(
-    function: &mut Function,
-    block: Block,
-    nodes: Vec<Node>,
-    order: &[usize],
-    free: &HashSet<Inst>,
-    solver: &Arc<Solver>,
-) -> Result<(), Diagnostic> {
-    let source = function.clone();
-    let leaving = leaving(&source, &nodes, free);
-    let mut replaced: HashMap<Value, Value> = HashMap::new();
-    function.set_insts(block, Vec::new());
-    for &n in order {
-        let node = &nodes[n];
-        let Some(group) = &node.group else {
-            function.append(block, node.insts[0]);
-            continue;
-        };
+impl Plan<'_> {
+    fn add(&mut self, mut node: Node) {
+        node.position = node.insts.iter().map(|i| self.positions[i]).max().unwrap_or(0);
+        self.maker.extend(node.insts.iter().map(|&inst| (inst, self.nodes.len())));
+        self.nodes.push(node);
+    }
+
+    fn add_group(&mut self, kind: &'static str, insts: Vec<Inst>) {
+        let role = |inst: Inst| self.roles.get(&inst).copied();
         let mut copy = Copy {
-            source: &source,
-            free,
+            source: self.source,
+            role: &role,
+            members: insts.iter().copied().collect(),
             inputs: Vec::new(),
             sequence: Vec::new(),
             seen: HashSet::new(),
-            members: node.insts.iter().copied().collect(),
         };
-        node.insts.iter().for_each(|&inst| copy.visit(inst));
-        let outputs: Vec<Value> =
-            node.insts.iter().flat_map(|&i| source.results_of(i)).copied().filter(|v| leaving.contains(v)).collect();
-        if outputs.is_empty() {
-            continue;
+        insts.iter().for_each(|&inst| copy.visit(inst));
+        let (inputs, sequence) = (copy.inputs, copy.sequence);
+        self.add(Node { kind: Some(kind), insts, inputs, sequence, position: 0 });
+    }
+
+    /// Makes nodes of the free ops and views that nodes read, and notes everything that is read.
+    fn read_all(&mut self) {
+        let mut stack: Vec<Value> = self.nodes.iter().flat_map(|node| node.inputs.iter().copied()).collect();
+        while let Some(value) = stack.pop() {
+            if !self.read.insert(value) {
+                continue;
+            }
+            let Some(inst) = self.source.defining(value).filter(|inst| !self.maker.contains_key(inst)) else { continue };
+            match self.roles.get(&inst) {
+                Some(Role::Free) => self.add_group("loop", vec![inst]),
+                Some(Role::View) => {
+                    let inputs = self.source.operands(inst).to_vec();
+                    self.add(Node { kind: None, insts: vec![inst], inputs, sequence: Vec::new(), position: 0 });
+                }
+                _ => continue,
+            }
+            stack.extend(&self.nodes.last().expect("just added").inputs);
         }
+    }
+
+    /// The nodes in an order that respects what each needs; among those that are ready, the earliest in the program.
+    fn order(&self) -> Vec<usize> {
+        let nodes = &self.nodes;
+        let mut needs: Vec<HashSet<usize>> = vec![HashSet::new(); nodes.len()];
+        let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+        for (n, node) in nodes.iter().enumerate() {
+            let sources = node.inputs.iter().filter_map(|&v| self.source.defining(v)).filter_map(|inst| self.maker.get(&inst));
+            for &source in sources.filter(|&&source| source != n) {
+                if needs[n].insert(source) {
+                    needed_by[source].push(n);
+                }
+            }
+        }
+        let mut ready: BinaryHeap<Reverse<(usize, usize)>> =
+            (0..nodes.len()).filter(|&n| needs[n].is_empty()).map(|n| Reverse((nodes[n].position, n))).collect();
+        let mut order = Vec::with_capacity(nodes.len());
+        while let Some(Reverse((_, n))) = ready.pop() {
+            order.push(n);
+            for &next in &needed_by[n] {
+                needs[next].remove(&n);
+                if needs[next].is_empty() {
+                    ready.push(Reverse((nodes[next].position, next)));
+                }
+            }
+        }
+        assert_eq!(order.len(), nodes.len(), "groups form no cycle");
+        order
+    }
+
+    fn write(&self, function: &mut Function, block: Block, order: &[usize], solver: &Arc<Solver>) -> Result<(), Diagnostic> {
+        let uses = self.source.use_counts();
+        let mut replaced: HashMap<Value, Value> = HashMap::new();
+        function.set_insts(block, Vec::new());
+        for &n in order {
+            let node = &self.nodes[n];
+            let Some(kind) = node.kind else {
+                function.append(block, node.insts[0]);
+                continue;
+            };
+            // What fails has to be computed, even if nobody reads it.
+            let leaves = |inst: Inst, v: Value| {
+                self.read.contains(&v) || self.source.def(inst).has(Trait::MayFail) && uses[v.index()] == 0
+            };
+            let results = node.insts.iter().flat_map(|&i| self.source.results_of(i).iter().map(move |&v| (i, v)));
+            let outputs: Vec<Value> = results.filter(|&(i, v)| leaves(i, v)).map(|(_, v)| v).collect();
+            if outputs.is_empty() {
+                continue;
+            }
+            let inputs: Vec<Value> = node.inputs.iter().map(|v| replaced.get(v).copied().unwrap_or(*v)).collect();
+            let region = self.region(function, node, &outputs, solver)?;
+            let types: Vec<Type> = outputs.iter().map(|&v| self.source.ty(v).clone()).collect();
+            let mut builder = Builder::at(function, block, solver.clone());
+            let op = builder.op(OpKind::Fusion).operands(&inputs).attr("kind", Attr::Enum(kind)).region(region);
+            let fused = op.results(types).build()?;
+            for (position, &output) in outputs.iter().enumerate() {
+                let result = function.results_of(fused)[position];
+                if let Some(name) = self.source.name_of(output) {
+                    function.set_name(result, name.clone());
+                }
+                replaced.insert(output, result);
+            }
+        }
+        function.replace_uses(&replaced);
+        Ok(())
+    }
+
+    /// The region of a group.
+    fn region(&self, function: &mut Function, node: &Node, outputs: &[Value], solver: &Arc<Solver>) -> Result<Block, Diagnostic> {
         let region = function.add_block();
         let mut map: HashMap<Value, Value> = HashMap::new();
-        for &input in &copy.inputs {
-            let argument = function.add_argument(region, source.ty(input).clone());
-            if let Some(name) = source.name_of(input) {
+        for &input in &node.inputs {
+            let argument = function.add_argument(region, self.source.ty(input).clone());
+            if let Some(name) = self.source.name_of(input) {
                 function.set_name(argument, name.clone());
             }
             map.insert(input, argument);
         }
-        for &inst in &copy.sequence {
-            let made = function.import(&source, inst, &mut map);
+        for &inst in &node.sequence {
+            let made = function.import(self.source, inst, &mut map);
             function.append(region, made);
         }
-        let inputs: Vec<Value> = copy.inputs.iter().map(|v| replaced.get(v).copied().unwrap_or(*v)).collect();
         let returned: Vec<Value> = outputs.iter().map(|v| map[v]).collect();
         Builder::at(function, region, solver.clone()).ret(&returned)?;
-        let types: Vec<Type> = outputs.iter().map(|&v| source.ty(v).clone()).collect();
-        let mut builder = Builder::at(function, block, solver.clone());
-        let fused = builder
-            .op(OpKind::Fusion)
-            .operands(&inputs)
-            .attr("kind", Attr::Enum(group.kind))
-            .region(region)
-            .results(types)
-            .build()?;
-        for (position, &output) in outputs.iter().enumerate() {
-            let result = function.results_of(fused)[position];
-            if let Some(name) = source.name_of(output) {
-                function.set_name(result, name.clone());
-            }
-            replaced.insert(output, result);
-        }
+        Ok(region)
     }
-    function.replace_uses(&replaced);
-    Ok(())
 }
 
-/// The values of groups that others read, and those of ops that may fail: what fails has to be computed.
-fn leaving(function: &Function, nodes: &[Node], free: &HashSet<Inst>) -> HashSet<Value> {
-    let mut found = HashSet::new();
-    let uses_of = function.use_counts();
-    for &inst in nodes.iter().flat_map(|n| &n.insts).filter(|&&i| function.def(i).has(Trait::MayFail)) {
-        found.extend(function.results_of(inst).iter().copied().filter(|r| uses_of[r.index()] == 0));
-    }
-    for node in nodes {
-        let members: HashSet<Inst> = node.insts.iter().copied().collect();
-        let mut stack: Vec<Value> = node.insts.iter().flat_map(|&i| uses(function, i)).collect();
-        let mut seen = HashSet::new();
-        while let Some(value) = stack.pop() {
-            let Some(inst) = function.defining(value) else { continue };
-            if members.contains(&inst) {
-                continue;
-            }
-            match free.contains(&inst) {
-                // Groups copy free ops and so read what those read; other ops read their result itself.
-                true if node.group.is_some() => {
-                    if seen.insert(inst) {
-                        stack.extend(function.operands(inst));
-                    }
-                }
-                _ => {
-                    found.insert(value);
-                }
-            }
-        }
-    }
-    found
-}
-
-/// What a group's region holds: its members, and copies of the free ops that they need.
+/// Gathers what a group's region holds.
 struct Copy<'f> {
     source: &'f Function,
-    free: &'f HashSet<Inst>,
+    role: &'f dyn Fn(Inst) -> Option<Role>,
     members: HashSet<Inst>,
     inputs: Vec<Value>,
     sequence: Vec<Inst>,
@@ -222,12 +218,22 @@ impl Copy<'_> {
                 continue;
             }
             match self.source.defining(value) {
-                Some(source) if self.members.contains(&source) || self.free.contains(&source) => self.visit(source),
+                Some(source) if self.is_inside(source) => self.visit(source),
                 _ if !self.inputs.contains(&value) => self.inputs.push(value),
                 _ => {}
             }
         }
         self.sequence.push(inst);
+    }
+
+    /// Whether the region computes an op: a member, what is free, a view of what a member would write.
+    fn is_inside(&self, inst: Inst) -> bool {
+        match (self.role)(inst) {
+            _ if self.members.contains(&inst) => true,
+            Some(Role::Free) => true,
+            Some(Role::View) => views_member(self.source, &self.members, self.role, inst),
+            _ => false,
+        }
     }
 
     /// Whether a value belongs to a region of `inst`.

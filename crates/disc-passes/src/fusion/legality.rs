@@ -1,16 +1,18 @@
 //! Which ops can be in which kind of group.
-use disc_ir::{Attr, Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
+use crate::query::Query;
+use disc_ir::{Attr, Block, Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
+use std::collections::HashMap;
 
 /// How fusion treats an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Costs nothing to compute again: copied into every group that uses it.
     Free,
-    /// Another view of the same memory, if its operand is in memory: stays outside of groups.
+    /// Another view of the same memory, if its operand is in memory: stays outside of groups, unless it lies within one.
     View,
     /// Computed element by element, for itself.
     Loop,
-    /// A reduction over trailing dimensions that the row schedule can do.
+    /// A reduction.
     Row,
     /// A product of tensors.
     Contraction,
@@ -20,13 +22,63 @@ pub(super) enum Role {
     Outside,
 }
 
+/// The roles of the ops of a block.
+pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashMap<Inst, Role> {
+    let insts = function.insts(block);
+    let mut found: HashMap<Inst, Role> = insts.iter().map(|&inst| (inst, role(function, solver, inst))).collect();
+    let mut users: HashMap<Value, Vec<Inst>> = HashMap::new();
+    for &inst in insts {
+        let regions = function.inst(inst).regions.iter().flat_map(|&region| function.walk(region));
+        for reader in regions.chain([inst]) {
+            function.operands(reader).iter().for_each(|&value| users.entry(value).or_default().push(inst));
+        }
+    }
+    // Users first: what is copied into all users may be copied further.
+    let in_groups = |found: &HashMap<Inst, Role>, inst: Inst| {
+        let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
+        users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Loop | Role::Row)))
+    };
+    for &inst in insts.iter().rev() {
+        let copied = function.kind_of(inst) == OpKind::Slice || is_counted(function, &found, inst, MOST_COUNTED).is_some();
+        if copied && found[&inst] == Role::Loop && in_groups(&found, inst) {
+            found.insert(inst, Role::Free);
+        }
+    }
+    found
+}
+
+/// Masks and positions that more ops than this lead to are written to memory.
+const MOST_COUNTED: usize = 6;
+
+/// How many cheap ops compute a value from counting and constants alone; `None` if more than `most`, or if it reads memory.
+fn is_counted(function: &Function, roles: &HashMap<Inst, Role>, inst: Inst, most: usize) -> Option<usize> {
+    match function.kind_of(inst) {
+        OpKind::Iota | OpKind::DimValue | OpKind::GetDimensionSize => return Some(0),
+        OpKind::Constant => return is_splat(function, inst).then_some(0),
+        OpKind::Compare | OpKind::Select | OpKind::Add | OpKind::Subtract | OpKind::And | OpKind::Or | OpKind::Not => {}
+        OpKind::Convert | OpKind::Multiply | OpKind::Maximum | OpKind::Minimum | OpKind::Negate => {}
+        OpKind::BroadcastInDim | OpKind::Reshape => {}
+        _ => return None,
+    }
+    if matches!(roles.get(&inst), Some(Role::View) | None) {
+        return None;
+    }
+    let mut count = usize::from(function.def(inst).has(Trait::Elementwise));
+    for &operand in function.operands(inst) {
+        let left = most.checked_sub(count)?;
+        count += is_counted(function, roles, function.defining(operand)?, left)?;
+    }
+    (count <= most).then_some(count)
+}
+
+/// The role of an op by itself.
 pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
     match function.kind_of(inst) {
         OpKind::Constant if is_splat(function, inst) => Role::Free,
         OpKind::BroadcastInDim | OpKind::DimValue | OpKind::GetDimensionSize | OpKind::Iota => Role::Free,
         OpKind::Reshape if only_ones_differ(function, solver, inst) => Role::Free,
         OpKind::Reshape => Role::View,
-        OpKind::Reduce if is_row_reduction(function, solver, inst) => Role::Row,
+        OpKind::Reduce => Role::Row,
         OpKind::DotGeneral => Role::Contraction,
         OpKind::Concatenate
         | OpKind::DynamicSlice
@@ -49,6 +101,44 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
     }
 }
 
+/// Whether an op costs more than reading its operand from memory again.
+pub(super) fn costly(kind: OpKind) -> bool {
+    use OpKind::*;
+    if matches!(kind, Divide | Remainder | Sqrt) {
+        return true;
+    }
+    let cheap = matches!(
+        kind,
+        Abs | Add
+            | And
+            | BitcastConvert
+            | Ceil
+            | Clamp
+            | Compare
+            | Convert
+            | Floor
+            | IsFinite
+            | IsInf
+            | IsNan
+            | Maximum
+            | Minimum
+            | Multiply
+            | Negate
+            | Not
+            | Or
+            | RoundNearestAfz
+            | RoundNearestEven
+            | Select
+            | ShiftLeft
+            | ShiftRightArithmetic
+            | ShiftRightLogical
+            | Sign
+            | Subtract
+            | Xor
+    );
+    kind.def().has(Trait::Elementwise) && !cheap
+}
+
 /// Whether a reshape only adds or drops dimensions of size 1.
 fn only_ones_differ(function: &Function, solver: &Solver, inst: Inst) -> bool {
     let one = Dim::constant(1);
@@ -62,7 +152,7 @@ fn is_splat(function: &Function, inst: Inst) -> bool {
 
 /// The sizes of a value.
 pub(super) fn shape(function: &Function, value: Value) -> &[Dim] {
-    function.ty(value).shaped().map(|t| &t.dims[..]).unwrap_or_default()
+    function.shape(value)
 }
 
 pub(super) fn same_shape(solver: &Solver, a: &[Dim], b: &[Dim]) -> bool {
@@ -71,27 +161,5 @@ pub(super) fn same_shape(solver: &Solver, a: &[Dim], b: &[Dim]) -> bool {
 
 /// The integers of an attribute.
 pub(super) fn ints<'f>(function: &'f Function, inst: Inst, name: &str) -> &'f [i64] {
-    let position = function.def(inst).attr_position(name);
-    match position.and_then(|i| function.inst(inst).attrs[i].as_ref()) {
-        Some(Attr::Ints(values)) => values,
-        _ => &[],
-    }
-}
-
-/// One input, over trailing dimensions of which there is at least one, by one commutative and associative op.
-fn is_row_reduction(function: &Function, _: &Solver, inst: Inst) -> bool {
-    let [input, _] = function.operands(inst) else { return false };
-    let rank = shape(function, *input).len() as i64;
-    let mut axes = ints(function, inst, "dims").to_vec();
-    axes.sort_unstable();
-    let trailing = !axes.is_empty() && axes.iter().rev().zip((0..rank).rev()).all(|(&a, d)| a == d);
-    let body = function.inst(inst).regions[0];
-    let plain = match function.insts(body) {
-        [op, _] => matches!(
-            function.kind_of(*op),
-            OpKind::Add | OpKind::Multiply | OpKind::Maximum | OpKind::Minimum | OpKind::And | OpKind::Or
-        ),
-        _ => false,
-    };
-    trailing && plain
+    function.ints(inst, name)
 }

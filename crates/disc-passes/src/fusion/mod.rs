@@ -13,11 +13,16 @@
 //! free ones.
 pub mod attention;
 mod emit;
+mod epilogue;
 mod explain;
+mod form;
 mod grouping;
 mod legality;
+mod merging;
+pub mod space;
 
 pub use explain::{Edge, Plan, PlannedGroup, Reason, explain};
+pub use form::{Layout, layout_of};
 
 use crate::pass::{PassCx, PassDef};
 use disc_ir::{Block, Diagnostic, Function, FunctionKind, Module, OpKind, Solver, ops::Stage};
@@ -57,6 +62,7 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     grouping.absorb_epilogues(cx);
     grouping.merge_rows(cx);
     grouping.merge_loops(cx);
+    grouping.merge_beside(cx);
     let plan = grouping.finish();
     groups += plan.len();
     emit::rewrite(function, block, plan, solver)?;

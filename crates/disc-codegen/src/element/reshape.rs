@@ -1,0 +1,139 @@
+//! Reshapes: the same elements, counted by other dimensions.
+//!
+//! A position that was joined from several dimensions remembers them, so that taking it apart again costs nothing. Only where dimensions of
+//! both sides have no common refinement are positions divided.
+use super::{Elements, Part};
+use crate::{
+    build::KernelBuilder,
+    index::{Index, linear},
+};
+use disc_ir::{DType, Dim, Inst, Solver, Value};
+
+impl Elements<'_> {
+    /// A reshape of memory is the same memory; elsewhere dimensions are split and joined.
+    pub(super) fn reshape(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let (operand, result) = (self.group.operands(inst)[0], self.group.result(inst));
+        let (from, to) = (self.tensor(operand), self.tensor(result));
+        if let Some(&buffer) = self.buffers.get(&operand) {
+            return self.load(kb, buffer, to, at);
+        }
+        let parts: Vec<Part> = at.iter().copied().zip(to.dims.iter().cloned()).collect();
+        let position = match self.regrouped(kb, &parts, &from.dims) {
+            Some(position) => position,
+            None => self.divided(kb, at, &to.dims, &from.dims),
+        };
+        self.element(kb, operand, &position)
+    }
+
+    /// The position in a shape whose dimensions are these axes of a space each, at a position of the space.
+    pub(crate) fn position(&mut self, kb: &mut KernelBuilder, space: &[Dim], shape: &[Vec<usize>], at: &[Index]) -> Vec<Index> {
+        let join = |axes: &Vec<usize>| {
+            let parts: Vec<Part> = axes.iter().map(|&axis| (at[axis], space[axis].clone())).collect();
+            self.join(kb, &parts)
+        };
+        shape.iter().map(join).collect()
+    }
+
+    /// The row-major position of positions along several dimensions.
+    pub(crate) fn join(&mut self, kb: &mut KernelBuilder, parts: &[Part]) -> Index {
+        let parts: Vec<Part> = parts.iter().filter(|(_, size)| !self.is_one(size)).cloned().collect();
+        if let [(index, _)] = &parts[..] {
+            return *index;
+        }
+        if let Some(&known) = self.scopes.iter().rev().find_map(|scope| scope.joins.get(&parts)) {
+            return known;
+        }
+        let (at, sizes): (Vec<Index>, Vec<Dim>) = parts.iter().cloned().unzip();
+        let strides = super::strides(kb, &sizes);
+        let joined = linear(kb, self.lanes, &at, &strides);
+        let finest: Vec<Part> = parts.iter().flat_map(|part| self.taken_apart(part)).collect();
+        self.parts.entry(joined).or_default().push(finest);
+        self.scope().joins.insert(parts, joined);
+        joined
+    }
+
+    /// What a position along a dimension was joined from, if that is known.
+    fn taken_apart(&self, part: &Part) -> Vec<Part> {
+        let (index, size) = part;
+        let same = |parts: &&Vec<Part>| self.solver.equal(&Dim::product(parts.iter().map(|(_, size)| size.clone())), size);
+        let known = self.parts.get(index).and_then(|ways| ways.iter().find(same));
+        known.cloned().unwrap_or_else(|| vec![part.clone()])
+    }
+
+    /// Positions along other dimensions, where these are made of the same parts.
+    fn regrouped(&mut self, kb: &mut KernelBuilder, at: &[Part], dims: &[Dim]) -> Option<Vec<Index>> {
+        let parts: Vec<Part> = at.iter().flat_map(|part| self.taken_apart(part)).filter(|(_, size)| !self.is_one(size)).collect();
+        let mut left = parts.into_iter();
+        let mut groups: Vec<Vec<Part>> = Vec::with_capacity(dims.len());
+        for dim in dims {
+            let (mut size, mut taken) = (Dim::constant(1), Vec::new());
+            while !self.solver.equal(&size, dim) {
+                let part = left.next()?;
+                size = &size * &part.1;
+                taken.push(part);
+            }
+            groups.push(taken);
+        }
+        left.next().is_none().then(|| groups.iter().map(|parts| self.join(kb, parts)).collect())
+    }
+
+    /// Positions along other dimensions, by division; group by group of dimensions that hold the same elements.
+    fn divided(&mut self, kb: &mut KernelBuilder, at: &[Index], to: &[Dim], from: &[Dim]) -> Vec<Index> {
+        let mut position = Vec::with_capacity(from.len());
+        for group in matching_dims(&self.solver, from, to) {
+            let parts: Vec<Part> = at[group.to.clone()].iter().copied().zip(to[group.to].iter().cloned()).collect();
+            let joined = self.join(kb, &parts);
+            split(kb, self.lanes, joined, &from[group.from], &mut position);
+        }
+        position
+    }
+}
+
+/// Dimensions of a reshape that hold the same elements on both sides.
+struct DimGroup {
+    from: std::ops::Range<usize>,
+    to: std::ops::Range<usize>,
+}
+
+/// The finest grouping of the dimensions of a reshape, in order, in which both sides of each group have equally many elements.
+fn matching_dims(solver: &Solver, from: &[Dim], to: &[Dim]) -> Vec<DimGroup> {
+    let mut groups = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    while i < from.len() || j < to.len() {
+        let (mut next_i, mut next_j) = ((i + 1).min(from.len()), (j + 1).min(to.len()));
+        let found = 'search: {
+            for total in 1..=(from.len() - i) + (to.len() - j) {
+                for a in 0..=total.min(from.len() - i) {
+                    let b = total - a;
+                    if b <= to.len() - j && solver.product_equal(&from[i..i + a], &to[j..j + b]) {
+                        (next_i, next_j) = (i + a, j + b);
+                        break 'search true;
+                    }
+                }
+            }
+            false
+        };
+        if !found {
+            (next_i, next_j) = (from.len(), to.len());
+        }
+        groups.push(DimGroup { from: i..next_i, to: j..next_j });
+        (i, j) = (next_i, next_j);
+    }
+    groups
+}
+
+/// The positions along some dimensions of a row-major position among them.
+fn split(kb: &mut KernelBuilder, lanes: u32, joined: Index, dims: &[Dim], position: &mut Vec<Index>) {
+    if dims.len() == 1 {
+        position.push(joined);
+        return;
+    }
+    let value = joined.value(kb, lanes);
+    let value = kb.convert(value, DType::I64);
+    for i in 0..dims.len() {
+        let (size, stride) = (kb.dim(&dims[i]), kb.dim(&Dim::product(dims[i + 1..].iter().cloned())));
+        let quotient = kb.div(value, stride);
+        let here = if i == 0 { quotient } else { kb.rem(quotient, size) };
+        position.push(Index::from_value(kb, here));
+    }
+}

@@ -1,0 +1,225 @@
+//! What the row schedule decides about a group before it writes code: phases, runs, which way vectors lie, what is kept.
+use crate::{
+    cost,
+    reducer::{Monoid, monoid_of},
+    schedule::{
+        Group,
+        domain::{Merged, merge, mergeable_in, output_map},
+    },
+};
+use disc_ir::{Attr, Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_passes::fusion::{
+    Layout, layout_of,
+    space::{Follows, Map, map_of},
+};
+use std::collections::HashMap;
+
+/// Quarter nanoseconds of a vector above which a value is kept rather than computed again.
+const KEEP_COST: i64 = 12;
+
+/// What the schedule decided about a group.
+pub struct RowPlan {
+    pub layout: Layout,
+    /// The shape of what is reduced first.
+    pub domain: Vec<Dim>,
+    /// How many leading dimensions of it are kept, where the others are reduced; else 0.
+    pub rows: usize,
+    pub(super) reductions: Vec<Reduction>,
+    /// Phases that need an element of a value, as a bit set.
+    phases: HashMap<Value, u64>,
+    pub(super) last: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reduction {
+    pub(super) inst: Inst,
+    pub(super) phase: usize,
+    pub(super) combine: Combine,
+}
+
+/// How a reduction combines two values.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Combine {
+    Plain(Monoid),
+    /// By a body of its own, in the order of the elements.
+    Body(Block),
+}
+
+/// A value with the dimensions of the space that each of its own stands for.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) value: Value,
+    pub(super) shape: Vec<Vec<usize>>,
+}
+
+/// Which dimension the lanes of a vector lie along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Along {
+    /// The last reduced one: a row is a few vectors, whose lanes are combined at the end.
+    Reduced,
+    /// The last kept one: each lane is a row of its own.
+    Kept,
+}
+
+impl RowPlan {
+    /// The plan of a group, or why it is not a row group.
+    pub fn of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<RowPlan, String> {
+        let insts = group.insts(group.body);
+        let is_reduction = |&i: &Inst| group.kind_of(i) == OpKind::Reduce;
+        let first = insts.iter().copied().find(is_reduction).ok_or("there is no reduction")?;
+        let layout = layout_of(group, solver, outputs)?;
+        let (domain, rows) = domain(group, first);
+        let mut plan = RowPlan { layout, domain, rows, reductions: Vec::new(), phases: HashMap::new(), last: 0 };
+        let mut level: HashMap<Value, usize> = HashMap::new();
+        for &inst in insts {
+            let operands = group.operands(inst).iter();
+            let mut depth = operands.map(|v| level.get(v).copied().unwrap_or(0)).max().unwrap_or(0);
+            if group.kind_of(inst) == OpKind::Reduce {
+                let plain = monoid_of(group, inst).filter(|_| group.operands(inst).len() == 2);
+                let combine = plain.map_or(Combine::Body(group.inst(inst).regions[0]), Combine::Plain);
+                plan.reductions.push(Reduction { inst, phase: depth, combine });
+                depth += 1;
+            }
+            level.extend(group.results_of(inst).iter().map(|&result| (result, depth)));
+        }
+        plan.last = level.values().copied().max().unwrap_or(0);
+        if plan.last >= 64 {
+            return Err("more than 63 reductions depend on one another".into());
+        }
+        for &output in outputs {
+            if plan.whole(solver, group.ty(output).shaped().expect("a tensor")).is_some() {
+                plan.need(group, output, plan.last);
+            }
+        }
+        for reduction in plan.reductions.clone() {
+            let inputs = group.operands(reduction.inst);
+            inputs[..inputs.len() / 2].to_vec().into_iter().for_each(|input| plan.need(group, input, reduction.phase));
+        }
+        Ok(plan)
+    }
+
+    /// Whether the elements of a row may be combined in any order.
+    pub fn in_any_order(&self) -> bool {
+        self.reductions.iter().all(|r| matches!(r.combine, Combine::Plain(_)))
+    }
+
+    /// Marks `value` and what it is computed from, up to reductions, as needed in a phase.
+    fn need(&mut self, group: &Function, value: Value, phase: usize) {
+        let bits = self.phases.entry(value).or_default();
+        if *bits & (1 << phase) != 0 {
+            return;
+        }
+        *bits |= 1 << phase;
+        let Some(inst) = group.defining(value) else { return };
+        if group.kind_of(inst) != OpKind::Reduce {
+            group.operands(inst).to_vec().into_iter().for_each(|operand| self.need(group, operand, phase));
+        }
+    }
+
+    /// The dimensions of a value with an element for each position of the space.
+    pub(super) fn whole(&self, solver: &Solver, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
+        let all: Vec<usize> = (0..self.layout.space.len()).collect();
+        axes(map_of(solver, &self.layout.space, &all, &tensor.dims)?)
+    }
+
+    /// The dimensions of a value with one element for each row.
+    pub(super) fn kept(&self, solver: &Solver, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
+        axes(map_of(solver, &self.layout.space, &self.layout.kept, &tensor.dims)?)
+    }
+
+    /// The merged kept dimensions, and the merged reduced ones.
+    pub(super) fn runs(&self, group: &Group<'_>) -> (Vec<Merged>, Vec<Merged>) {
+        let layout = &self.layout;
+        let tensors = group.outputs().into_iter().map(|output| (output, group.tensor(output)));
+        let map = |tensor| output_map(&group.solver, &layout.space, &layout.kept, tensor);
+        let mut roots: Vec<(Value, Map)> = tensors.filter_map(|(output, tensor)| Some((output, map(tensor)?))).collect();
+        for reduction in &self.reductions {
+            let operands = group.function.operands(reduction.inst);
+            let inputs = operands[..operands.len() / 2].iter();
+            roots.extend(inputs.filter_map(|&input| Some((input, map(group.tensor(input))?))));
+            let total = group.function.results_of(reduction.inst)[0];
+            let kept = map_of(&group.solver, &layout.space, &layout.kept, &group.tensor(total).dims);
+            roots.extend(kept.map(|map| (total, map)));
+        }
+        let mut pairs = mergeable_in(group.function, &group.solver, &layout.space, &roots, true);
+        let is_reduced = |axis: usize| layout.reduced.contains(&axis);
+        for (pair, mergeable) in pairs.iter_mut().enumerate() {
+            *mergeable &= is_reduced(pair) == is_reduced(pair + 1);
+        }
+        merge(&layout.space, &pairs).into_iter().partition(|run| !is_reduced(run.axis))
+    }
+
+    /// Which way vectors lie: along the dimension that is contiguous in memory; but rows that are combined in order are done side by side.
+    pub(super) fn along(&self, kept: &[Merged], reduced: &[Merged]) -> Along {
+        match (kept.last(), reduced.last()) {
+            (Some(_), _) if !self.in_any_order() => Along::Kept,
+            (Some(k), Some(r)) if k.axis > r.axis => Along::Kept,
+            (Some(_), None) => Along::Kept,
+            _ => Along::Reduced,
+        }
+    }
+
+    /// The values to keep in task memory: expensive ones that several phases need, unless a user needed in the same phases is kept.
+    pub(super) fn keep(&self, group: &Group<'_>) -> Vec<Placed> {
+        let function = group.function;
+        let several = |v: &Value| self.phases.get(v).is_some_and(|bits| bits.count_ones() > 1);
+        let mut cone: HashMap<Value, i64> = HashMap::new();
+        let mut covered: HashMap<Value, u64> = HashMap::new();
+        for &inst in function.insts(function.body) {
+            let below: i64 = function.operands(inst).iter().filter_map(|v| cone.get(v)).sum();
+            let own = if function.kind_of(inst) == OpKind::Reduce { 0 } else { cost::weight(function, inst) + below };
+            cone.extend(function.results_of(inst).iter().map(|&r| (r, own)));
+        }
+        let expensive = |v: &Value| cone.get(v).is_some_and(|&c| c >= KEEP_COST);
+        let mut kept = Vec::new();
+        for &inst in function.insts(function.body).iter().rev() {
+            for &value in function.results_of(inst) {
+                let bits = self.phases.get(&value).copied().unwrap_or(0);
+                let Some(shape) = self.whole(&group.solver, group.tensor(value)) else { continue };
+                if several(&value) && expensive(&value) {
+                    if covered.get(&value).is_none_or(|&c| bits & !c != 0) {
+                        kept.push(Placed { value, shape });
+                    }
+                    // What a kept value needs is needed once, in the first of its phases.
+                    for &operand in function.operands(inst) {
+                        let first = bits & bits.wrapping_neg();
+                        *covered.entry(operand).or_default() |= bits & !first;
+                    }
+                }
+            }
+        }
+        kept.reverse();
+        kept
+    }
+
+    /// The first phase that needs a value, which is where it is computed if it is kept.
+    pub(super) fn first_phase(&self, value: Value) -> usize {
+        self.phases.get(&value).map_or(0, |bits| bits.trailing_zeros() as usize)
+    }
+
+    /// How many positions one row has.
+    pub(super) fn row_length(&self) -> Dim {
+        Dim::product(self.layout.reduced.iter().map(|&axis| self.layout.space[axis].clone()))
+    }
+}
+
+/// The shape that a reduction reduces, and how many dimensions come before the reduced ones, if these are the last.
+fn domain(group: &Function, reduction: Inst) -> (Vec<Dim>, usize) {
+    let shape = group.ty(group.operands(reduction)[0]).shaped().expect("a tensor").dims.clone();
+    let kept = group.ty(group.results_of(reduction)[0]).shaped().expect("a tensor").dims.len();
+    let position = OpKind::Reduce.def().attr_position("dims").expect("`reduce` has dims");
+    let last = match &group.inst(reduction).attrs[position] {
+        Some(Attr::Ints(dims)) => dims.iter().all(|&d| d as usize >= kept),
+        _ => false,
+    };
+    (shape, if last { kept } else { 0 })
+}
+
+fn axes(map: Map) -> Option<Vec<Vec<usize>>> {
+    map.into_iter()
+        .map(|follows| match follows {
+            Follows::Axes(axes) => Some(axes),
+            Follows::Other => None,
+        })
+        .collect()
+}

@@ -1,0 +1,407 @@
+//! The code of one unit of the row schedule: a row, or vectors of rows side by side (its *columns*), phase by phase.
+//!
+//! Sums are never one long chain: a row has several accumulators, and after a block of elements these are added to a total.
+use super::{
+    super::{Group, domain::Merged, loops::vector_loop},
+    plan::{Along, Combine, Placed, Reduction, RowPlan},
+};
+use crate::{
+    build::KernelBuilder,
+    element::{Elements, compute_dtype},
+    index::Index,
+};
+use disc_ir::{Dim, Value};
+
+/// A position of the space for each column.
+type Columns = Vec<Vec<Index>>;
+
+/// What a loop nest computes at a position, from the carried values.
+type Body<'b, 'e> = dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &Columns, &[Value]) -> Vec<Value> + 'b;
+
+pub(super) struct Unit<'g> {
+    pub(super) group: &'g Group<'g>,
+    pub(super) plan: &'g RowPlan,
+    pub(super) reduced: Vec<Merged>,
+    pub(super) along: Along,
+    /// Independent accumulators of a row, or columns of a unit.
+    pub(super) copies: u32,
+    pub(super) targets: Vec<Value>,
+    /// Values that are kept, with the task memory of their rows.
+    pub(super) caches: Vec<(Placed, Value)>,
+}
+
+impl Unit<'_> {
+    /// Computes a unit; the columns have their kept positions, and 0 where it is reduced.
+    pub(super) fn run(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: Columns) {
+        for phase in 0..=self.plan.last {
+            let due: Vec<Reduction> = self.plan.reductions.iter().copied().filter(|r| r.phase == phase).collect();
+            if !due.is_empty() {
+                self.reduce(kb, elements, &columns, phase, &due);
+            }
+        }
+        self.write(kb, elements, &columns);
+    }
+
+    fn reduce(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns, phase: usize, due: &[Reduction]) {
+        let identities = self.identities(kb, elements, due);
+        let copies = if self.along == Along::Kept { columns.len() } else { self.copies as usize };
+        let start: Vec<Value> = identities.iter().flat_map(|&identity| std::iter::repeat_n(identity, copies)).collect();
+        let mut body = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, from: Value, to: Value| {
+            self.walk(kb, elements, columns, &self.reduced, Some([from, to]), &start, &mut |kb, elements, columns, carried| {
+                self.accumulate(kb, elements, columns, phase, due, &identities, carried)
+            })
+        };
+        let totals = self.in_blocks(kb, elements, due, &start, &mut body);
+        self.conclude(kb, elements, columns, due, totals, copies);
+    }
+
+    /// What accumulators start from: neutral values.
+    fn identities(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, due: &[Reduction]) -> Vec<Value> {
+        let lanes = elements.lanes;
+        let mut found = Vec::new();
+        for reduction in due {
+            let operands = self.group.function.operands(reduction.inst);
+            match reduction.combine {
+                Combine::Plain(monoid) => {
+                    found.push(monoid.identity(kb, compute_dtype(self.group.tensor(operands[0]).dtype), lanes));
+                }
+                Combine::Body(_) => {
+                    for &init in &operands[operands.len() / 2..] {
+                        let value = elements.element(kb, init, &[]);
+                        found.push(kb.widen(value, lanes));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The positions of the first reduced run after which sums go to a total; none, where rows are known to be short.
+    fn block(&self) -> Option<i64> {
+        let block = match (&self.reduced[..], self.along) {
+            ([], _) => return None,
+            ([_], Along::Reduced) => 1 << 14,
+            ([_], Along::Kept) => 1 << 10,
+            _ => 1 << 6,
+        };
+        let longest = self.group.solver.range(&self.reduced[0].size).hi;
+        longest.is_none_or(|size| size > block).then_some(block)
+    }
+
+    /// Runs `body` for blocks of the first reduced run, and combines what the blocks give; sums of floats only need that.
+    fn in_blocks<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        due: &[Reduction],
+        start: &[Value],
+        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Value, Value) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let zero = kb.int(0);
+        let size = self.reduced.first().map_or(Dim::constant(1), |run| run.size.clone());
+        let size = kb.dim(&size);
+        let rounds = |r: &Reduction| {
+            self.group.tensor(self.group.function.results_of(r.inst)[0]).dtype.is_float()
+                && matches!(r.combine, Combine::Plain(m) if m.rounds())
+        };
+        let block = self.block().filter(|_| due.iter().any(rounds) && due.iter().all(|r| matches!(r.combine, Combine::Plain(_))));
+        let Some(block) = block else { return body(kb, elements, zero, size) };
+        let block = kb.int(block);
+        let copies = start.len() / due.len();
+        kb.for_([zero, size, block], start, |kb, from, carried| {
+            let end = kb.add(from, block);
+            let end = kb.map(disc_ir::OpKind::Minimum, &[end, size]);
+            let found = elements.scoped(|elements| body(kb, elements, from, end));
+            let mut next = Vec::with_capacity(found.len());
+            for (i, (&total, value)) in carried.iter().zip(found).enumerate() {
+                let Combine::Plain(monoid) = due[i / copies].combine else { unreachable!("all are plain") };
+                next.push(monoid.apply(kb, total, value));
+            }
+            next
+        })
+    }
+
+    /// One step of the reductions that are due: `carried` has the copies of the first result, then those of the next.
+    #[expect(clippy::too_many_arguments, reason = "a step of a loop nest has its surroundings")]
+    fn accumulate(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        columns: &Columns,
+        phase: usize,
+        due: &[Reduction],
+        identities: &[Value],
+        carried: &[Value],
+    ) -> Vec<Value> {
+        let lanes = elements.lanes;
+        let copies = carried.len() / identities.len();
+        let mut next = carried.to_vec();
+        for (copy, at) in columns.iter().enumerate() {
+            self.recall(kb, elements, at, copy, phase);
+            let mut first = 0;
+            for reduction in due {
+                let operands = self.group.function.operands(reduction.inst);
+                let inputs = &operands[..operands.len() / 2];
+                let mut values = Vec::with_capacity(inputs.len());
+                for &input in inputs {
+                    let place = self.place(kb, elements, input, at);
+                    let element = elements.element(kb, input, &place);
+                    values.push(kb.widen(element, lanes));
+                }
+                let slot = |i: usize| (first + i) * copies + copy;
+                match reduction.combine {
+                    Combine::Plain(monoid) => {
+                        // Lanes of other rows need no care.
+                        if let Some(mask) = elements.mask.filter(|_| self.along == Along::Reduced) {
+                            values[0] = kb.select(mask, values[0], identities[first]);
+                        }
+                        next[slot(0)] = monoid.apply(kb, next[slot(0)], values[0]);
+                    }
+                    Combine::Body(body) => {
+                        let before = (0..inputs.len()).map(|i| next[slot(i)]);
+                        let arguments: Vec<Value> = before.chain(values).collect();
+                        let results = elements.inline(kb, body, &arguments);
+                        for (i, result) in results.into_iter().enumerate() {
+                            next[slot(i)] = kb.widen(result, lanes);
+                        }
+                    }
+                }
+                first += inputs.len();
+            }
+        }
+        next
+    }
+
+    /// The results: copies and lanes combined, with the inits, known to what reads them.
+    fn conclude(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        columns: &Columns,
+        due: &[Reduction],
+        totals: Vec<Value>,
+        copies: usize,
+    ) {
+        let mut totals = totals.into_iter();
+        for reduction in due {
+            let function = self.group.function;
+            let operands = function.operands(reduction.inst);
+            let count = operands.len() / 2;
+            for (position, &result) in function.results_of(reduction.inst).iter().enumerate() {
+                let mut found: Vec<Value> = totals.by_ref().take(copies).collect();
+                if let Combine::Plain(monoid) = reduction.combine {
+                    if self.along == Along::Reduced {
+                        while found.len() > 1 {
+                            let pairs: Vec<Value> = found
+                                .chunks(2)
+                                .map(|pair| match pair {
+                                    &[a, b] => monoid.apply(kb, a, b),
+                                    _ => pair[0],
+                                })
+                                .collect();
+                            found = pairs;
+                        }
+                        found[0] = kb.reduce_lanes(found[0], monoid.lane_reducer());
+                    }
+                    let init = elements.element(kb, operands[count + position], &[]);
+                    found = found.into_iter().map(|total| monoid.apply(kb, init, total)).collect();
+                }
+                let tensor = self.group.tensor(result);
+                let shape = self.plan.kept(&self.group.solver, tensor).expect("a reduction has an element for each row");
+                for (at, &total) in columns.iter().zip(&found) {
+                    let place = elements.position(kb, &self.plan.layout.space, &shape, at);
+                    elements.seed(result, &place, total);
+                }
+            }
+        }
+    }
+
+    /// The position of a whole value.
+    fn place(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, value: Value, at: &[Index]) -> Vec<Index> {
+        let shape = self.plan.whole(&self.group.solver, self.group.tensor(value)).expect("loops compute whole values");
+        elements.position(kb, &self.plan.layout.space, &shape, at)
+    }
+
+    /// Makes kept values known at a position, and keeps those whose first phase it is.
+    fn recall(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize, phase: usize) {
+        for (placed, cache) in &self.caches {
+            let first = self.plan.first_phase(placed.value);
+            if first > phase {
+                continue;
+            }
+            let lanes = elements.lanes;
+            let index = self.cache_index(kb, elements, at, copy);
+            let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+            if first == phase {
+                let computed = elements.element(kb, placed.value, &place);
+                let wide = kb.widen(computed, lanes);
+                kb.store(*cache, index, wide, elements.mask);
+            } else {
+                let loaded = kb.load(*cache, index, lanes, elements.mask);
+                elements.seed(placed.value, &place, loaded);
+            }
+        }
+    }
+
+    /// Where a vector is in the memory of a kept value.
+    fn cache_index(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize) -> Value {
+        let layout = &self.plan.layout;
+        let parts: Vec<(Index, Dim)> = layout.reduced.iter().map(|&axis| (at[axis], layout.space[axis].clone())).collect();
+        let joined = elements.join(kb, &parts);
+        let Index::Affine { base, .. } = joined else { panic!("reduced dimensions are walked in order") };
+        if self.along == Along::Reduced {
+            return base;
+        }
+        let (width, offset) = (i64::from(self.copies) * i64::from(elements.lanes), copy as i64 * i64::from(elements.lanes));
+        let (width, offset) = (kb.int(width), kb.int(offset));
+        let start = kb.mul(base, width);
+        kb.add(start, offset)
+    }
+
+    /// Loops over the positions of reduced runs, the first from `range` on. `body` gets as many columns as there are carried copies: along
+    /// a row, these are vectors next to one another.
+    #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
+    fn walk<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        columns: &Columns,
+        runs: &[Merged],
+        range: Option<[Value; 2]>,
+        carried: &[Value],
+        body: &mut Body<'_, 'e>,
+    ) -> Vec<Value> {
+        let Some((first, others)) = runs.split_first() else {
+            return elements.scoped(|elements| body(kb, elements, columns, carried));
+        };
+        if self.along == Along::Reduced && others.is_empty() {
+            return self.along_row(kb, elements, columns, first, range, carried, body);
+        }
+        let [low, high] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&first.size)]);
+        let one = kb.int(1);
+        kb.for_([low, high, one], carried, |kb, index, carried| {
+            elements.scoped(|elements| {
+                let mut columns = columns.clone();
+                columns.iter_mut().for_each(|at| at[first.axis] = Index::uniform(index));
+                self.walk(kb, elements, &columns, others, None, carried, body)
+            })
+        })
+    }
+
+    /// The vectors of a row: as many at once as there are copies, then one after the other, the last one with a mask.
+    #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
+    fn along_row<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        columns: &Columns,
+        run: &Merged,
+        range: Option<[Value; 2]>,
+        carried: &[Value],
+        body: &mut Body<'_, 'e>,
+    ) -> Vec<Value> {
+        let (lanes, copies) = (i64::from(elements.lanes), i64::from(self.copies));
+        let stride = i64::from(lanes > 1);
+        let [low, high] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&run.size)]);
+        let at = |kb: &mut KernelBuilder, from: Value, n: i64| {
+            let offset = kb.int(n * lanes);
+            let mut at = columns[0].clone();
+            at[run.axis] = Index::Affine { base: kb.add(from, offset), stride };
+            at
+        };
+        let (step, vector) = (kb.int(lanes * copies), kb.int(lanes));
+        let length = kb.sub(high, low);
+        let whole = kb.div(length, step);
+        let whole = kb.mul(whole, step);
+        let full = kb.add(low, whole);
+        let carried = kb.for_([low, full, step], carried, |kb, from, carried| {
+            elements.scoped(|elements| {
+                let several: Columns = (0..copies).map(|n| at(kb, from, n)).collect();
+                body(kb, elements, &several, carried)
+            })
+        });
+        if lanes * copies == 1 || self.group.solver.divisible(&run.size, lanes * copies) {
+            return carried;
+        }
+        let exact = lanes == 1 || self.group.solver.divisible(&run.size, lanes);
+        kb.for_([full, high, vector], &carried, |kb, from, carried| {
+            let mask = (!exact).then(|| {
+                let left = kb.sub(high, from);
+                kb.lane_mask(left, lanes as u32)
+            });
+            elements.masked(mask, |elements| {
+                let only = vec![at(kb, from, 0)];
+                body(kb, elements, &only, carried)
+            })
+        })
+    }
+
+    /// Stores the outputs: whole ones in a last loop over the reduced positions, then those of one element for each row.
+    fn write(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns) {
+        let (solver, space) = (&self.group.solver, &self.plan.layout.space);
+        let shaped = |output: Value| {
+            let tensor = self.group.tensor(output);
+            let whole = self.plan.whole(solver, tensor);
+            let is_whole = whole.is_some();
+            let shape =
+                whole.or_else(|| self.plan.kept(solver, tensor)).expect("an output is whole or has an element for each row");
+            (Placed { value: output, shape }, is_whole)
+        };
+        let outputs = self.group.outputs();
+        let placed = outputs.iter().map(|&output| shaped(output)).zip(self.targets.iter().copied());
+        let (whole, single): (Vec<_>, Vec<_>) =
+            placed.map(|((placed, whole), target)| (placed, whole, target)).partition(|p| p.1);
+        let store = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, outputs: &[(Placed, bool, Value)], at: &[Index]| {
+            let mut computed = Vec::with_capacity(outputs.len());
+            for (placed, _, _) in outputs {
+                let place = elements.position(kb, space, &placed.shape, at);
+                let value = elements.element(kb, placed.value, &place);
+                computed.push((place, value));
+            }
+            for ((placed, _, target), (place, value)) in outputs.iter().zip(computed) {
+                elements.store(kb, *target, self.group.tensor(placed.value), &place, value);
+            }
+        };
+        if !whole.is_empty() {
+            self.each(kb, elements, columns, &self.reduced, &mut |kb, elements, columns| {
+                for (copy, at) in columns.iter().enumerate() {
+                    self.recall(kb, elements, at, copy, self.plan.last);
+                    store(kb, elements, &whole, at);
+                }
+            });
+        }
+        for at in columns.iter().filter(|_| !single.is_empty()) {
+            store(kb, elements, &single, at);
+        }
+    }
+
+    /// Loops over the reduced positions, one vector of each column at a time.
+    fn each<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        columns: &Columns,
+        runs: &[Merged],
+        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &Columns),
+    ) {
+        let Some((first, others)) = runs.split_first() else {
+            return elements.scoped(|elements| body(kb, elements, columns));
+        };
+        let (zero, size, one) = (kb.int(0), kb.dim(&first.size), kb.int(1));
+        let mut columns = columns.clone();
+        if self.along == Along::Reduced && others.is_empty() {
+            let exact = self.group.solver.divisible(&first.size, i64::from(elements.lanes));
+            return vector_loop(kb, elements, [zero, size], exact, &mut |kb, elements, index| {
+                columns[0][first.axis] = index;
+                body(kb, elements, &columns);
+            });
+        }
+        kb.for_([zero, size, one], &[], |kb, index, _| {
+            elements.scoped(|elements| {
+                columns.iter_mut().for_each(|at| at[first.axis] = Index::uniform(index));
+                self.each(kb, elements, &columns, others, body);
+            });
+            Vec::new()
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! Products and what is element-wise in their results: the epilogue that a product's kernel takes along.
+use super::{
+    grouping::Grouping,
+    legality::{Role, same_shape, shape},
+};
+use crate::pass::PassCx;
+use disc_ir::{OpKind, ops::Trait};
+use std::collections::{BTreeSet, HashSet};
+
+impl Grouping<'_> {
+    /// Takes element-wise users into the groups of products.
+    pub(super) fn absorb_epilogues(&mut self, cx: &mut PassCx) {
+        for i in 0..self.insts.len() {
+            if self.roles[i] == Role::Contraction && self.group(i).insts.len() == 1 {
+                let taken = self.epilogue(i);
+                if !taken.is_empty() && !cx.spend_on("fuse-epilogue") {
+                    return;
+                }
+                for &op in &taken {
+                    let (from, to) = (self.group_of[op], self.group_of[i]);
+                    self.merge(from, to);
+                }
+                if let Some(end) = self.final_transpose(i, &taken).filter(|_| cx.spend_on("fuse-final-transpose")) {
+                    let (from, to) = (self.group_of[end], self.group_of[i]);
+                    self.merge(from, to);
+                }
+            }
+        }
+    }
+
+    /// The transpose that alone uses the one result of a product's group: the product can be written in that order.
+    fn final_transpose(&self, dot: usize, taken: &[usize]) -> Option<usize> {
+        let inside: BTreeSet<usize> = taken.iter().copied().chain([dot]).collect();
+        let leaves = |&&i: &&usize| {
+            self.users[i].iter().any(|u| !inside.contains(u)) || self.escapes.contains(&self.function.result(self.insts[i]))
+        };
+        let mut outputs = inside.iter().filter(leaves);
+        let (Some(&output), None) = (outputs.next(), outputs.next()) else { return None };
+        let escapes = self.escapes.contains(&self.function.result(self.insts[output]));
+        match self.users[output][..] {
+            [user]
+                if !escapes
+                    && self.function.kind_of(self.insts[user]) == OpKind::Transpose
+                    && self.group(user).insts.len() == 1 =>
+            {
+                Some(user)
+            }
+            _ => None,
+        }
+    }
+
+    /// The ops to take into the group of product `dot`: everything element-wise in its result, less what would only add outputs.
+    fn epilogue(&self, dot: usize) -> Vec<usize> {
+        let domain = shape(self.function, self.function.result(self.insts[dot]));
+        let mut taken: BTreeSet<usize> = BTreeSet::new();
+        let mut reached: HashSet<usize> = HashSet::from([dot]);
+        for i in dot + 1..self.insts.len() {
+            let sources = &self.real_sources[i];
+            if !sources.iter().any(|s| reached.contains(s)) {
+                continue;
+            }
+            reached.insert(i);
+            let direct = self.sources[i].iter().all(|&s| !self.leads_from(s, &reached) || s == dot || taken.contains(&s));
+            let elementwise = self.function.def(self.insts[i]).has(Trait::Elementwise);
+            let alone = self.group(i).insts.len() == 1;
+            if direct
+                && elementwise
+                && alone
+                && same_shape(self.solver, shape(self.function, self.function.result(self.insts[i])), domain)
+            {
+                taken.insert(i);
+            }
+        }
+        self.prune(dot, &mut taken);
+        taken.into_iter().collect()
+    }
+
+    /// Whether `i` is, or looks through free ops at, something in `reached`.
+    fn leads_from(&self, i: usize, reached: &HashSet<usize>) -> bool {
+        match self.roles[i] {
+            Role::Free => self.real_sources[i].iter().any(|s| reached.contains(s)),
+            _ => reached.contains(&i),
+        }
+    }
+
+    /// Gives back ops at the end whose absence makes fewer results that others need.
+    fn prune(&self, dot: usize, taken: &mut BTreeSet<usize>) {
+        loop {
+            let outputs = self.visible(dot, taken);
+            let worse = taken.iter().rev().copied().find(|&i| {
+                let is_end = self.users[i].iter().all(|u| !taken.contains(u));
+                let mut fewer = taken.clone();
+                fewer.remove(&i);
+                is_end && self.visible(dot, &fewer) < outputs
+            });
+            match worse {
+                Some(i) => taken.remove(&i),
+                None => return,
+            };
+        }
+    }
+
+    fn visible(&self, dot: usize, taken: &BTreeSet<usize>) -> usize {
+        let inside = |i: &usize| *i == dot || taken.contains(i);
+        let visible =
+            |&i: &usize| self.users[i].iter().any(|u| !inside(u)) || self.escapes.contains(&self.function.result(self.insts[i]));
+        taken.iter().copied().chain([dot]).filter(visible).count()
+    }
+}

@@ -1,0 +1,274 @@
+//! Whether a set of ops is one kernel, and of which form: the one place that decides it.
+//!
+//! Two forms: a *loop* computes values of one space, element by element; a *row* group has reductions over the same axes of one space, and
+//! computes whole values, and values with the axes that are kept. What is read on the way may have any shape: it is computed where it is
+//! used, if that repeats no costly work.
+//!
+//! Invariant: the answer asks types and facts alone, and depends on the set, not on how it came about.
+use super::{
+    legality::{Role, costly},
+    space::{Follows, Map, axes_of, map_of, reads, refine, regroup},
+};
+use crate::query::Query;
+use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
+use std::collections::{HashMap, HashSet};
+
+/// More ops than this make kernels whose live values fit no register file, and compile slowly.
+const MOST_OPS: usize = 160;
+/// More tensors than this outrun the streams that a core prefetches.
+const MOST_TENSORS: usize = 24;
+
+/// What a group walks: the sizes of its space, and which axes its reductions reduce; none, for a loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub space: Vec<Dim>,
+    pub reduced: Vec<usize>,
+    pub kept: Vec<usize>,
+    /// Whether there are reductions: over sizes of 1 they reduce no axis.
+    pub reduces: bool,
+}
+
+/// Why a set of ops is no kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// These shapes are not counted alike.
+    Shapes(Vec<Dim>, Vec<Dim>),
+    /// The reductions are over different axes of one shape.
+    Axes,
+    /// A reduction would be read by elements of other rows.
+    OtherRows,
+    /// This op would be computed again and again.
+    Again(&'static str),
+    /// What checks indices would not see all of them.
+    Unchecked,
+    Large,
+}
+
+/// A set of ops, with what it needs to know about its surroundings.
+pub(super) struct Candidate<'a> {
+    pub(super) function: &'a Function,
+    pub(super) solver: &'a Solver,
+    /// In the order of the block.
+    pub(super) members: &'a [Inst],
+    /// The values that others need.
+    pub(super) outputs: &'a [Value],
+    pub(super) role: &'a dyn Fn(Inst) -> Option<Role>,
+}
+
+/// What a walk has come by: a value, how its dimensions follow the space, and whether only a share of what is computed there is used.
+type Visit = (Value, Map, bool);
+
+impl Candidate<'_> {
+    /// The layout of the set as one kernel.
+    pub(super) fn form(&self) -> Result<Layout, Why> {
+        if self.members.len() > MOST_OPS {
+            return Err(Why::Large);
+        }
+        let layout = self.layout()?;
+        let roots = self.roots(&layout)?;
+        self.walk(&layout, roots)?;
+        Ok(layout)
+    }
+
+    fn reductions(&self) -> Vec<Inst> {
+        self.members.iter().copied().filter(|&i| self.function.kind_of(i) == OpKind::Reduce).collect()
+    }
+
+    fn layout(&self) -> Result<Layout, Why> {
+        let reductions = self.reductions();
+        let space = self.space(&reductions)?;
+        let reduced = self.reduced(&space, &reductions)?;
+        let kept = (0..space.len()).filter(|a| !reduced.contains(a)).collect();
+        Ok(Layout { space, reduced, kept, reduces: !reductions.is_empty() })
+    }
+
+    /// What loops compute: the outputs, and what is reduced.
+    fn roots(&self, layout: &Layout) -> Result<Vec<Visit>, Why> {
+        let all: Vec<usize> = (0..layout.space.len()).collect();
+        let map = |value: Value, axes: &[usize]| map_of(self.solver, &layout.space, axes, self.function.shape(value));
+        let mut roots: Vec<Visit> = Vec::new();
+        for &output in self.outputs {
+            let kept = || layout.reduces.then(|| map(output, &layout.kept)).flatten();
+            let found = map(output, &all).or_else(kept);
+            let found = found.ok_or_else(|| Why::Shapes(layout.space.clone(), self.function.shape(output).to_vec()))?;
+            roots.push((output, found, false));
+        }
+        for inst in self.reductions() {
+            let operands = self.function.operands(inst);
+            for &input in &operands[..operands.len() / 2] {
+                roots.push((input, map(input, &all).ok_or(Why::Axes)?, false));
+            }
+        }
+        Ok(roots)
+    }
+
+    /// The space of what is reduced, or of the outputs; fine enough for every value of the set that has as many elements.
+    fn space(&self, reductions: &[Inst]) -> Result<Vec<Dim>, Why> {
+        let inputs: Vec<Value> = reductions.iter().map(|&i| self.function.operands(i)[0]).collect();
+        let roots = if inputs.is_empty() { self.outputs } else { &inputs };
+        let Some((&first, others)) = roots.split_first() else { return Ok(Vec::new()) };
+        let first = self.function.shape(first);
+        let mut space = refine(self.solver, first, first).unwrap_or_default();
+        for &root in others {
+            let shape = self.function.shape(root);
+            let Some(finer) = refine(self.solver, &space, shape) else {
+                return Err(Why::Shapes(space, shape.to_vec()));
+            };
+            space = finer;
+        }
+        let reshaped = self.members.iter().flat_map(|&i| self.function.results_of(i).iter().chain(self.function.operands(i)));
+        let mut tried: HashSet<&[Dim]> = HashSet::new();
+        for shape in reshaped.map(|&v| self.function.shape(v)).filter(|shape| shape.len() > 1) {
+            if tried.insert(shape)
+                && let Some(finer) = refine(self.solver, &space, shape)
+            {
+                space = finer;
+            }
+        }
+        Ok(space)
+    }
+
+    /// The axes of the space that every reduction reduces.
+    fn reduced(&self, space: &[Dim], reductions: &[Inst]) -> Result<Vec<usize>, Why> {
+        let all: Vec<usize> = (0..space.len()).collect();
+        let mut found: Option<Vec<usize>> = None;
+        for &inst in reductions {
+            let shape = self.function.shape(self.function.operands(inst)[0]);
+            let groups = regroup(self.solver, space, &all, shape).ok_or_else(|| Why::Shapes(space.to_vec(), shape.to_vec()))?;
+            let mut axes: Vec<usize> = self.function.axes(inst, "dims").into_iter().flat_map(|d| groups[d].clone()).collect();
+            axes.sort_unstable();
+            match &found {
+                Some(others) if *others != axes => return Err(Why::Axes),
+                _ => found = Some(axes),
+            }
+        }
+        Ok(found.unwrap_or_default())
+    }
+
+    fn walk(&self, layout: &Layout, mut stack: Vec<Visit>) -> Result<(), Why> {
+        let space = &layout.space[..];
+        let members: HashSet<Inst> = self.members.iter().copied().collect();
+        let mut seen: HashSet<Visit> = HashSet::new();
+        let mut maps: HashMap<Inst, Map> = HashMap::new();
+        let mut tensors: HashSet<Value> = self.outputs.iter().copied().collect();
+        while let Some((value, map, shared)) = stack.pop() {
+            if !seen.insert((value, map.clone(), shared)) {
+                continue;
+            }
+            let inst = self.function.defining(value).filter(|&inst| self.is_inside(&members, inst));
+            let Some(inst) = inst else {
+                tensors.insert(value);
+                if tensors.len() > MOST_TENSORS {
+                    return Err(Why::Large);
+                }
+                continue;
+            };
+            if self.function.kind_of(inst) == OpKind::Reduce {
+                if map_of(self.solver, space, &layout.kept, self.function.shape(value)).as_ref() != Some(&map) {
+                    return Err(Why::OtherRows);
+                }
+                let operands = self.function.operands(inst);
+                stack.extend(operands[operands.len() / 2..].iter().map(|&init| (init, Map::new(), false)));
+                continue;
+            }
+            self.check_cost(layout, inst, &map, shared, &mut maps)?;
+            if self.function.def(inst).has(Trait::MayFail) && map.contains(&Follows::Other) {
+                return Err(Why::Unchecked);
+            }
+            let found = reads(self.function, self.solver, space, inst, &map);
+            let shares = self.shares(space, inst, &map);
+            for (position, (operand, map)) in found.operands.into_iter().enumerate() {
+                stack.push((operand, map, shared || shares && position < self.tensors(inst)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an op is computed inside: a member, what is free, or another view of what a member computes.
+    fn is_inside(&self, members: &HashSet<Inst>, inst: Inst) -> bool {
+        match (self.role)(inst) {
+            _ if members.contains(&inst) => true,
+            Some(Role::Free) => true,
+            Some(Role::View) => views_member(self.function, members, self.role, inst),
+            _ => false,
+        }
+    }
+
+    /// Costly ops are computed once for each element that they have, or once a row.
+    fn check_cost(&self, layout: &Layout, inst: Inst, map: &Map, shared: bool, maps: &mut HashMap<Inst, Map>) -> Result<(), Why> {
+        let kind = self.function.kind_of(inst);
+        if !costly(kind) {
+            return Ok(());
+        }
+        let again = Err(Why::Again(kind.name()));
+        if shared || maps.insert(inst, map.clone()).is_some_and(|before| before != *map) {
+            return again;
+        }
+        let one = Dim::constant(1);
+        match axes_of(map) {
+            Some(axes) if layout.kept.iter().any(|a| !axes.contains(a) && !self.solver.equal(&layout.space[*a], &one)) => again,
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an op computes elements of its operands that it does not use: lanes on both sides of a joint, and elements that data name.
+    fn shares(&self, space: &[Dim], inst: Inst, map: &Map) -> bool {
+        match self.function.kind_of(inst) {
+            OpKind::Gather => true,
+            OpKind::Concatenate => match &map[self.function.int(inst, "dim") as usize] {
+                Follows::Axes(axes) => axes.last().is_some_and(|&axis| axis + 1 == space.len()),
+                Follows::Other => true,
+            },
+            _ => false,
+        }
+    }
+
+    /// How many operands of an op hold what it moves.
+    fn tensors(&self, inst: Inst) -> usize {
+        if self.function.kind_of(inst) == OpKind::Gather { 1 } else { usize::MAX }
+    }
+}
+
+/// Whether a view is of memory that a member would write: then the group computes through it.
+pub(super) fn views_member(
+    function: &Function,
+    members: &HashSet<Inst>,
+    role: &dyn Fn(Inst) -> Option<Role>,
+    view: Inst,
+) -> bool {
+    function.operands(view).iter().filter_map(|&v| function.defining(v)).any(|inst| match role(inst) {
+        _ if members.contains(&inst) => true,
+        Some(Role::Free | Role::View) => views_member(function, members, role, inst),
+        _ => false,
+    })
+}
+
+/// The layout of a finished group, a function of its own that computes these outputs.
+///
+/// # Errors
+/// Why no schedule of loops or rows computes it.
+pub fn layout_of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<Layout, String> {
+    let members = group.insts(group.body);
+    let candidate = Candidate { function: group, solver, members, outputs, role: &|_| None };
+    let layout = candidate.layout().and_then(|layout| candidate.roots(&layout).map(|_| layout));
+    layout.map_err(|why| why.to_string())
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Why::Shapes(a, b) => write!(f, "{} and {} are not counted alike", shown(a), shown(b)),
+            Why::Axes => f.write_str("reductions are over different axes"),
+            Why::OtherRows => f.write_str("a reduction would be read by elements of other rows"),
+            Why::Again(op) => write!(f, "`{op}` would be computed again for each use"),
+            Why::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
+            Why::Large => f.write_str("the kernel would have too many ops or tensors"),
+        }
+    }
+}
+
+/// `[B]x768`
+pub(super) fn shown(dims: &[Dim]) -> String {
+    let size = |dim: &Dim| dim.as_const().map_or_else(|| format!("[{dim}]"), |size| size.to_string());
+    if dims.is_empty() { "a scalar".into() } else { dims.iter().map(size).collect::<Vec<_>>().join("x") }
+}

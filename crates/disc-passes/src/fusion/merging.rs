@@ -1,0 +1,144 @@
+//! Joining groups of loops and reductions: along what flows between them, then beside one another.
+use super::{
+    form::{Candidate, Layout, Why},
+    grouping::Grouping,
+    legality::{Role, same_shape, shape},
+};
+use crate::pass::PassCx;
+use disc_ir::{Inst, Value};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Groups beside one another are joined up to this many tensors: their gain is a launch, their price more streams at once.
+const MOST_BESIDE: usize = 10;
+
+impl Grouping<'_> {
+    /// Merges reductions with each other and with loops around them.
+    pub(super) fn merge_rows(&mut self, cx: &mut PassCx) {
+        self.merge_edges(&mut || cx.spend_on("fuse-rows"), |a, b| a == Role::Row || b == Role::Row);
+    }
+
+    pub(super) fn merge_loops(&mut self, cx: &mut PassCx) {
+        self.merge_edges(&mut || cx.spend_on("fuse-loops"), |a, b| a == Role::Loop && b == Role::Loop);
+    }
+
+    /// Merges along edges, as long as something changes.
+    fn merge_edges(&mut self, spend: &mut dyn FnMut() -> bool, wanted: impl Fn(Role, Role) -> bool) {
+        let mut refused: HashMap<(usize, usize), (usize, usize)> = HashMap::new();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for i in 0..self.insts.len() {
+                for user in self.flow_users[i].clone() {
+                    let (from, to) = (self.group_of[i], self.group_of[user]);
+                    let (a, b) = (self.group(i), self.group(user));
+                    let fusible = [a.role, b.role].iter().all(|role| matches!(role, Role::Loop | Role::Row));
+                    let versions = (a.version, b.version);
+                    if from == to || !fusible || !wanted(a.role, b.role) || refused.get(&(from, to)) == Some(&versions) {
+                        continue;
+                    }
+                    if self.has_detour(from, to) {
+                        continue;
+                    }
+                    match self.form_of(from, to) {
+                        Ok(_) if !spend() => return,
+                        Ok(form) => {
+                            self.merge(from, to);
+                            self.groups[to].as_mut().expect("a live group").role = role_of(&form);
+                            changed = true;
+                        }
+                        Err(_) => {
+                            refused.insert((from, to), versions);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The form of two groups as one.
+    fn form_of(&self, a: usize, b: usize) -> Result<Layout, Why> {
+        let members = |group: usize| self.groups[group].as_ref().expect("a live group").insts.iter().copied();
+        let set: BTreeSet<usize> = members(a).chain(members(b)).collect();
+        let insts: Vec<Inst> = set.iter().map(|&i| self.insts[i]).collect();
+        let outputs = self.outputs(&set);
+        let role = |inst: Inst| self.role_of.get(&inst).copied();
+        Candidate { function: self.function, solver: self.solver, members: &insts, outputs: &outputs, role: &role }.form()
+    }
+
+    /// Merges groups that nothing flows between: reductions of one tensor, and small loops of one shape.
+    pub(super) fn merge_beside(&mut self, cx: &mut PassCx) {
+        let live = |g: &usize| self.groups[*g].as_ref().is_some_and(|m| matches!(m.role, Role::Loop | Role::Row));
+        let live: Vec<usize> = (0..self.groups.len()).filter(live).collect();
+        let mut tensors: Vec<HashSet<Value>> = live.iter().map(|&group| self.tensors(group)).collect();
+        for first in 0..live.len() {
+            for second in first + 1..live.len() {
+                let (a, b) = (live[first], live[second]);
+                if !self.are_beside(a, b, &tensors[first], &tensors[second]) || self.leads(a, b) || self.leads(b, a) {
+                    continue;
+                }
+                if let Ok(form) = self.form_of(a, b)
+                    && cx.spend_on("fuse-beside")
+                {
+                    self.merge(a, b);
+                    self.groups[b].as_mut().expect("a live group").role = role_of(&form);
+                    tensors[second] = self.tensors(b);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Whether two groups have few tensors, and the same to walk: a tensor that both reduce, or outputs of one shape.
+    fn are_beside(&self, a: usize, b: usize, x: &HashSet<Value>, y: &HashSet<Value>) -> bool {
+        let (Some(first), Some(second)) = (&self.groups[a], &self.groups[b]) else { return false };
+        if first.role != second.role || x.union(y).count() > MOST_BESIDE {
+            return false;
+        }
+        if first.role == Role::Row {
+            return x.intersection(y).next().is_some();
+        }
+        match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first()) {
+            (Some(&p), Some(&q)) => same_shape(self.solver, shape(self.function, p), shape(self.function, q)),
+            _ => false,
+        }
+    }
+
+    /// The values that a group reads, and those it gives to others.
+    fn tensors(&self, group: usize) -> HashSet<Value> {
+        let members = &self.groups[group].as_ref().expect("a live group").insts;
+        let mut found: HashSet<Value> = self.outputs(members).into_iter().collect();
+        let mut stack: Vec<usize> = members.iter().copied().collect();
+        while let Some(i) = stack.pop() {
+            for &value in self.function.operands(self.insts[i]) {
+                match self.function.defining(value).and_then(|source| self.position.get(&source)) {
+                    Some(source) if members.contains(source) => {}
+                    Some(&source) if self.roles[source] == Role::Free => stack.push(source),
+                    _ => {
+                        found.insert(value);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether something flows from one group to another, by any path.
+    fn leads(&self, from: usize, to: usize) -> bool {
+        let (mut seen, mut stack) = (HashSet::new(), vec![from]);
+        while let Some(group) = stack.pop() {
+            for next in self.users_of_group(group).filter(|&next| next != group) {
+                if next == to {
+                    return true;
+                }
+                if seen.insert(next) {
+                    stack.push(next);
+                }
+            }
+        }
+        false
+    }
+}
+
+fn role_of(layout: &Layout) -> Role {
+    if layout.reduces { Role::Row } else { Role::Loop }
+}

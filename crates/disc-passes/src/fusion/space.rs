@@ -1,0 +1,296 @@
+//! The index space that a kernel walks, and how the dimensions of a group's values follow those of the space.
+//!
+//! Reshapes within a group change how the same elements are counted: a space is fine enough that every dimension of every value is some
+//! neighbouring dimensions of the space as one (`[N, C, L]` and `[N, G, C/G*L]` are walked as `N, G, C/G, L`). Then a position in any value
+//! is a sum of products, never a division.
+//!
+//! It is not a decision about groups: `form` decides.
+use crate::query::Query;
+use disc_ir::{
+    Dim, Function, Inst, OpKind, Solver, Value,
+    dim::{DimView, Term},
+    ops::Trait,
+};
+
+/// What a dimension of a value follows as the space is walked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Follows {
+    /// These neighbouring dimensions of the space, as one; none, for a size of 1.
+    Axes(Vec<usize>),
+    /// Other positions: the data say which, or only a part of the dimension is read.
+    Other,
+}
+
+/// What each dimension of a value follows.
+pub type Map = Vec<Follows>;
+
+/// What one op reads for a position of its result.
+pub struct Reads {
+    pub operands: Vec<(Value, Map)>,
+    /// The dimensions of the result whose positions the op looks at, as numbers.
+    pub looked_at: Vec<usize>,
+}
+
+fn is_one(solver: &Solver, dim: &Dim) -> bool {
+    solver.equal(dim, &Dim::constant(1))
+}
+
+/// The sizes of the space in which both shapes, of equally many elements, can be counted; sizes of 1 are left out.
+pub fn refine(solver: &Solver, a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
+    let sizes = |dims: &[Dim]| dims.iter().filter(|&d| !is_one(solver, d)).rev().cloned().collect::<Vec<_>>();
+    let (mut left, mut right) = (sizes(a), sizes(b));
+    let mut found = Vec::new();
+    while !left.is_empty() && !right.is_empty() {
+        let (x, y) = (left.pop()?, right.pop()?);
+        if solver.equal(&x, &y) {
+            found.push(x);
+        } else if let Some(rest) = quotient(solver, &y, &x) {
+            found.push(x);
+            right.push(rest);
+        } else if let Some(rest) = quotient(solver, &x, &y) {
+            found.push(y);
+            left.push(rest);
+        } else {
+            return None;
+        }
+    }
+    (left.is_empty() && right.is_empty()).then_some(found)
+}
+
+/// `whole / part`, where it is a size that is proved to be exact.
+fn quotient(solver: &Solver, whole: &Dim, part: &Dim) -> Option<Dim> {
+    let rest = match part.as_const() {
+        Some(0) => return None,
+        Some(by) if solver.divisible(whole, by) => whole.floor_div(part),
+        Some(_) => return None,
+        None => without_factors(whole, part)?,
+    };
+    (!is_one(solver, &rest) && solver.equal(&(&rest * part), whole)).then_some(rest)
+}
+
+/// The product `whole` without the factors of the product `part`.
+fn without_factors(whole: &Dim, part: &Dim) -> Option<Dim> {
+    let factors = |dim: &Dim| -> Option<(i64, Vec<Dim>)> {
+        let flat = |term: &Term| {
+            let powers = term.factors().iter().flat_map(|(f, power)| std::iter::repeat_n(f.clone(), *power as usize));
+            (term.coefficient(), powers.collect())
+        };
+        match dim.view() {
+            DimView::Sum([term]) => Some(flat(term)),
+            DimView::Const(value) => Some((value, Vec::new())),
+            DimView::Invalid(_) => None,
+            _ => Some((1, vec![dim.clone()])),
+        }
+    };
+    let ((coefficient, mut rest), (by, removed)) = (factors(whole)?, factors(part)?);
+    for factor in removed {
+        rest.swap_remove(rest.iter().position(|other| *other == factor)?);
+    }
+    (by != 0 && coefficient % by == 0).then(|| Dim::product(rest) * (coefficient / by))
+}
+
+/// Which of the `axes` of a space, in this order, each dimension of a shape with as many elements stands for.
+pub fn regroup(solver: &Solver, space: &[Dim], axes: &[usize], shape: &[Dim]) -> Option<Vec<Vec<usize>>> {
+    let mut left = axes.iter().copied().peekable();
+    let mut found = Vec::with_capacity(shape.len());
+    for dim in shape {
+        let mut taken = Vec::new();
+        if !is_one(solver, dim) {
+            let mut size = Dim::constant(1);
+            while !solver.equal(&size, dim) {
+                let axis = left.next()?;
+                size = &size * &space[axis];
+                taken.push(axis);
+            }
+        }
+        found.push(taken);
+    }
+    // What is left has size 1.
+    left.all(|axis| is_one(solver, &space[axis])).then_some(found)
+}
+
+/// The map of a value whose elements are those of these axes, in order.
+pub fn map_of(solver: &Solver, space: &[Dim], axes: &[usize], shape: &[Dim]) -> Option<Map> {
+    regroup(solver, space, axes, shape).map(|dims| dims.into_iter().map(Follows::Axes).collect())
+}
+
+/// The axes that a map follows, in order; `None` where it does not follow axes alone.
+pub fn axes_of(map: &[Follows]) -> Option<Vec<usize>> {
+    let mut found = Vec::new();
+    for follows in map {
+        match follows {
+            Follows::Axes(axes) => found.extend(axes),
+            Follows::Other => return None,
+        }
+    }
+    Some(found)
+}
+
+/// What an op reads where its result (or each of them) is read by `map`. A reduction reads the axes it keeps by `map`, others by all.
+pub fn reads(function: &Function, solver: &Solver, space: &[Dim], inst: Inst, map: &[Follows]) -> Reads {
+    let operands = function.operands(inst);
+    let rank = |value: Value| function.shape(value).len();
+    let nowhere = |value: Value| vec![Follows::Other; rank(value)];
+    let all_other =
+        || Reads { operands: operands.iter().map(|&o| (o, nowhere(o))).collect(), looked_at: (0..map.len()).collect() };
+    let one = |operand: Value, map: Map, looked_at: Vec<usize>| Reads { operands: vec![(operand, map)], looked_at };
+    match function.kind_of(inst) {
+        OpKind::Constant | OpKind::DimValue | OpKind::GetDimensionSize => Reads { operands: Vec::new(), looked_at: Vec::new() },
+        OpKind::Iota => Reads { operands: Vec::new(), looked_at: vec![function.int(inst, "dim") as usize] },
+        kind if kind.def().has(Trait::Elementwise) => {
+            let same = |&o: &Value| (o, if rank(o) == map.len() { map.to_vec() } else { nowhere(o) });
+            Reads { operands: operands.iter().map(same).collect(), looked_at: Vec::new() }
+        }
+        OpKind::BroadcastInDim => {
+            let axes = function.axes(inst, "dims");
+            let follow = |(size, axis): (&Dim, usize)| match is_one(solver, size) {
+                true => Follows::Axes(Vec::new()),
+                false => map[axis].clone(),
+            };
+            one(operands[0], function.shape(operands[0]).iter().zip(axes).map(follow).collect(), Vec::new())
+        }
+        OpKind::Reshape => match reshaped(solver, space, function.shape(operands[0]), function.shape(function.result(inst)), map)
+        {
+            Some(inner) => one(operands[0], inner, Vec::new()),
+            None => all_other(),
+        },
+        OpKind::Transpose => {
+            let mut inner = nowhere(operands[0]);
+            function.axes(inst, "dims").into_iter().zip(map).for_each(|(axis, follows)| inner[axis] = follows.clone());
+            one(operands[0], inner, Vec::new())
+        }
+        OpKind::Slice
+        | OpKind::Pad
+        | OpKind::Reverse
+        | OpKind::Concatenate
+        | OpKind::DynamicSlice
+        | OpKind::DynamicUpdateSlice => moved(function, solver, inst, map),
+        OpKind::Gather => gathered(function, solver, inst, map),
+        OpKind::Reduce => {
+            let reduced = function.axes(inst, "dims");
+            let inputs = &operands[..operands.len() / 2];
+            let mut kept = map.iter().cloned();
+            let inner: Map = (0..rank(inputs[0]))
+                .map(|d| if reduced.contains(&d) { Follows::Other } else { kept.next().unwrap_or(Follows::Other) })
+                .collect();
+            let inits = operands[inputs.len()..].iter().map(|&o| (o, Map::new()));
+            Reads { operands: inputs.iter().map(|&o| (o, inner.clone())).chain(inits).collect(), looked_at: Vec::new() }
+        }
+        _ => all_other(),
+    }
+}
+
+/// The map of what is reshaped.
+fn reshaped(solver: &Solver, space: &[Dim], from: &[Dim], to: &[Dim], map: &[Follows]) -> Option<Map> {
+    if let Some(axes) = axes_of(map) {
+        return map_of(solver, space, &axes, from);
+    }
+    // Where only sizes of 1 come or go, every other dimension stays what it is.
+    let mut kept = map.iter().zip(to).filter(|(_, size)| !is_one(solver, size));
+    let mut found = Map::new();
+    for size in from {
+        if is_one(solver, size) {
+            found.push(Follows::Axes(Vec::new()));
+        } else {
+            let (follows, _) = kept.next().filter(|(_, other)| solver.equal(other, size))?;
+            found.push(follows.clone());
+        }
+    }
+    kept.next().is_none().then_some(found)
+}
+
+/// Ops that move along some dimensions and leave the others alone.
+fn moved(function: &Function, solver: &Solver, inst: Inst, map: &[Follows]) -> Reads {
+    let operands = function.operands(inst);
+    let result = function.shape(function.result(inst));
+    let is = |d: usize, operand: Value| solver.equal(&function.shape(operand)[d], &result[d]);
+    let kind = function.kind_of(inst);
+    let moves: Vec<usize> = match kind {
+        OpKind::Concatenate => vec![function.int(inst, "dim") as usize],
+        OpKind::Reverse => function.axes(inst, "dims"),
+        // Equal sizes leave no room to move, but for steps and padding that add up to nothing.
+        OpKind::Slice => (0..map.len()).filter(|&d| !is(d, operands[0])).collect(),
+        OpKind::Pad => {
+            let spread = |d: usize| function.ints(inst, "interior").get(d).is_some_and(|&by| by != 0);
+            (0..map.len()).filter(|&d| !is(d, operands[0]) || !function.dims(inst, "low")[d].is_const(0) || spread(d)).collect()
+        }
+        OpKind::DynamicSlice => (0..map.len()).filter(|&d| !is(d, operands[0])).collect(),
+        _ => (0..map.len()).filter(|&d| !is(d, operands[1])).collect(),
+    };
+    let tensors = match kind {
+        OpKind::Concatenate => operands.len(),
+        OpKind::DynamicUpdateSlice => 2,
+        _ => 1,
+    };
+    let inner = |position: usize| -> Map {
+        // What is updated stays where it is.
+        let stays = kind == OpKind::DynamicUpdateSlice && position == 0;
+        (0..map.len()).map(|d| if moves.contains(&d) && !stays { Follows::Other } else { map[d].clone() }).collect()
+    };
+    let scalars = operands[tensors..].iter().map(|&o| (o, Map::new()));
+    Reads { operands: (0..tensors).map(|i| (operands[i], inner(i))).chain(scalars).collect(), looked_at: moves }
+}
+
+fn gathered(function: &Function, solver: &Solver, inst: Inst, map: &[Follows]) -> Reads {
+    let &[operand, indices] = function.operands(inst) else { return Reads { operands: Vec::new(), looked_at: Vec::new() } };
+    let offset = function.axes(inst, "offset_dims");
+    let batching = function.axes(inst, "operand_batching_dims");
+    let indices_batching = function.axes(inst, "start_indices_batching_dims");
+    let collapsed = function.axes(inst, "collapsed_slice_dims");
+    let indexed = function.axes(inst, "start_index_map");
+    let vector = function.int(inst, "index_vector_dim") as usize;
+    let batch: Map = (0..map.len()).filter(|d| !offset.contains(d)).map(|d| map[d].clone()).collect();
+    let mut places = batch.clone();
+    if vector < function.shape(indices).len() {
+        places.insert(vector, Follows::Axes(Vec::new()));
+    }
+    let mut inner = vec![Follows::Other; function.shape(operand).len()];
+    let kept = (0..inner.len()).filter(|d| !collapsed.contains(d) && !batching.contains(d));
+    for (axis, &from) in kept.zip(&offset) {
+        let whole = solver.equal(&function.shape(operand)[axis], &function.dims(inst, "slice_sizes")[axis]);
+        if whole && !indexed.contains(&axis) {
+            inner[axis] = map[from].clone();
+        }
+    }
+    for (&axis, &from) in batching.iter().zip(&indices_batching) {
+        inner[axis] = batch[if from > vector { from - 1 } else { from }].clone();
+    }
+    for (part, &axis) in indexed.iter().enumerate().filter(|&(_, axis)| collapsed.contains(axis)) {
+        if let Some(position) = counted(function, indices, vector, part)
+            && solver.equal(
+                &function.shape(operand)[axis],
+                &function.shape(function.result(inst))[position_in_result(position, &offset)],
+            )
+        {
+            inner[axis] = batch[position].clone();
+        }
+    }
+    Reads { operands: vec![(operand, inner), (indices, places)], looked_at: Vec::new() }
+}
+
+/// The dimension of a gather's result that is its batch dimension number `batch`.
+fn position_in_result(batch: usize, offset: &[usize]) -> usize {
+    (0..).filter(|d| !offset.contains(d)).nth(batch).expect("an endless count")
+}
+
+/// The batch dimension that entry `part` of the index vectors counts, if that is all it does.
+fn counted(function: &Function, indices: Value, vector: usize, part: usize) -> Option<usize> {
+    let mut at = indices;
+    let inst = function.made_by(at, OpKind::Concatenate)?;
+    if function.int(inst, "dim") as usize != vector || vector + 1 != function.shape(indices).len() {
+        return None;
+    }
+    at = *function.operands(inst).get(part)?;
+    // Parts are of size 1 each, or their numbers would not be positions.
+    if function.operands(inst).iter().any(|&p| !function.shape(p)[vector].is_const(1)) {
+        return None;
+    }
+    if let Some(iota) = function.made_by(at, OpKind::Iota) {
+        return Some(function.int(iota, "dim") as usize).filter(|&d| d != vector);
+    }
+    let reshape = function.made_by(at, OpKind::Reshape)?;
+    let counted = function.operands(reshape)[0];
+    let iota = function.made_by(counted, OpKind::Iota)?;
+    let same = function.shape(counted) == &function.shape(at)[..vector];
+    same.then(|| function.int(iota, "dim") as usize)
+}
