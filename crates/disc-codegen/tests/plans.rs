@@ -210,3 +210,38 @@ fn every_form_of_product_has_a_kernel_of_its_own() {
         assert!(program.notes.is_empty(), "{name}: {:?}", program.notes);
     }
 }
+
+/// The programs of `tests/stages/fusion.disc`, each under the name in its first line.
+fn fused_programs() -> Vec<(String, Program)> {
+    let text = include_str!("stages/fusion.disc");
+    let programs = text.split("// ").skip(1).map(|part| part.split_once('\n').expect("a name, then a program"));
+    programs.map(|(name, program)| (name.to_owned(), compile(program))).collect()
+}
+
+#[test]
+fn what_shares_a_space_is_one_kernel() {
+    // Programs that are more than one kernel, and why.
+    let several = [
+        ("reductions over every kind of axes", 4), // one for each set of axes
+        ("rows are not columns of a square", 2),   // a transpose reads other rows
+        ("joints do not repeat costly work", 2),   // `e` is written once, then read twice
+    ];
+    for (name, program) in fused_programs() {
+        let wanted = several.iter().find(|(other, _)| *other == name).map_or(1, |(_, count)| *count);
+        assert_eq!(launches(&program), wanted, "{name}: {:?}\n{}", program.launches, program.module);
+        assert!(program.notes.is_empty(), "{name}: {:?}", program.notes);
+    }
+}
+
+#[test]
+fn positions_are_sums_and_never_divided_along_a_row() {
+    for (name, program) in fused_programs().into_iter().filter(|(name, _)| name == "group norm" || name == "heads of a row") {
+        let kernel = program.module.functions.iter().find(|f| f.kind == FunctionKind::Kernel).expect("a kernel");
+        let divides = |op: OpKind| matches!(op, OpKind::Divide | OpKind::Remainder);
+        let vectors = kernel.walk(kernel.body).into_iter().filter(|&inst| divides(kernel.kind_of(inst)));
+        let on_positions = vectors.filter(|&i| {
+            kernel.ty(kernel.result(i)).to_string().starts_with("vector") && !kernel.ty(kernel.result(i)).dtype().is_float()
+        });
+        assert_eq!(on_positions.count(), 0, "{name}: {}", program.module);
+    }
+}

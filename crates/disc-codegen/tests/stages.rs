@@ -140,6 +140,11 @@ fn reductions() {
 }
 
 #[test]
+fn what_is_fused() {
+    check_all(include_str!("stages/fusion.disc"));
+}
+
+#[test]
 fn contractions() {
     check_all(include_str!("stages/contractions.disc"));
 }

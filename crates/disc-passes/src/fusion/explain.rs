@@ -2,7 +2,11 @@
 //!
 //! It reads a module at the fused stage and decides nothing. Reasons are found from types and facts: the first thing that keeps the two
 //! groups from being one.
-use super::legality::{Role, role, shape};
+use super::{
+    form::{Why, shown},
+    legality::{Role, role},
+    together,
+};
 use disc_ir::{Attr, Block, Dim, Function, Inst, Module, OpKind, Solver, Value, dim::Fact, text::value_names};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -173,12 +177,13 @@ impl Explaining<'_> {
         for (operand, from, viewed) in read {
             let Some(&maker) = groups.get(&from) else { continue };
             let value = self.name(operand);
-            let reason = match (viewed, self.between(from, &sources)) {
-                (true, _) => Reason::Schedule(format!("{value} is another view of memory that has to be written first")),
-                (_, Some(middle)) => {
-                    Reason::Schedule(format!("g{middle} lies between: it needs g{from}, and g{number} needs it"))
-                }
-                _ => self.reason(maker, inst),
+            let kinds = [kind(self.function, maker), kind(self.function, inst)];
+            let walked = kinds.iter().all(|kind| matches!(*kind, "loop" | "row"));
+            let reason = match self.between(from, &sources) {
+                Some(middle) => Reason::Schedule(format!("g{middle} lies between: it needs g{from}, and g{number} needs it")),
+                None if walked => self.refused(maker, inst),
+                None if viewed => Reason::Schedule(format!("{value} is another view of memory that has to be written first")),
+                None => self.reason(maker, inst),
             };
             self.plan.edges.push(Edge { from, to: number, value, reason });
         }
@@ -197,21 +202,27 @@ impl Explaining<'_> {
             };
             return Reason::Schedule(what.into());
         }
-        let (a, b) = (self.domain(maker), self.domain(user));
-        if a.len() != b.len() {
-            return Reason::Schedule(format!("{} and {} are computed over different shapes", shown(a), shown(b)));
-        }
-        if is_reordered(a, b) {
-            return Reason::Schedule(format!("{} and {} have their dimensions in different orders", shown(a), shown(b)));
-        }
-        let unequal: Vec<(&Dim, &Dim)> = a.iter().zip(b).filter(|(x, y)| !self.solver.equal(x, y)).collect();
-        if let Some((x, y)) = unequal.iter().find(|(x, y)| self.solver.missing_fact(x, y).is_none()) {
-            return Reason::Schedule(format!("{} and {}: sizes {x} and {y} are never equal", shown(a), shown(b)));
-        }
-        if !unequal.is_empty() {
-            return Reason::MissingFacts(unequal.iter().filter_map(|(x, y)| self.solver.missing_fact(x, y)).collect());
-        }
         Reason::Schedule(format!("no schedule computes this {first} and this {second} together"))
+    }
+
+    /// Why two groups of loops and reductions are not one.
+    fn refused(&self, maker: Inst, user: Inst) -> Reason {
+        match together::form(self.function, &self.solver, maker, user) {
+            Err(Why::Shapes(a, b)) => {
+                let unequal: Vec<(&Dim, &Dim)> = a.iter().zip(&b).filter(|(x, y)| !self.solver.equal(x, y)).collect();
+                let facts: Option<Vec<Fact>> = unequal.iter().map(|(x, y)| self.solver.missing_fact(x, y)).collect();
+                match facts {
+                    _ if is_reordered(&a, &b) => {
+                        Reason::Schedule(format!("{} and {} have their dimensions in different orders", shown(&a), shown(&b)))
+                    }
+                    Some(facts) if a.len() == b.len() && !facts.is_empty() => Reason::MissingFacts(facts),
+                    _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
+                }
+            }
+            Err(why @ (Why::Again(_) | Why::Large)) => Reason::Cost(why.to_string()),
+            Err(why) => Reason::Schedule(why.to_string()),
+            Ok(_) => Reason::Cost("they could be one, but each was joined with others first".into()),
+        }
     }
 
     /// A group on a path from group `from` to one of the `sources` of another, which is itself among the sources.
@@ -223,20 +234,6 @@ impl Explaining<'_> {
             reached.extend(reachable.then_some(group));
             reachable && sources.contains(&group)
         })
-    }
-
-    /// The shape that a group is computed over.
-    fn domain(&self, inst: Inst) -> &[Dim] {
-        let function = self.function;
-        let inner = members(function, inst);
-        let first = |wanted: Role| inner.iter().copied().find(|&i| role(function, &self.solver, i) == wanted);
-        match kind(function, inst) {
-            "row" => first(Role::Row).map_or(&[], |reduce| shape(function, function.operands(reduce)[0])),
-            "contraction" | "attention" => {
-                first(Role::Contraction).map_or(&[], |product| shape(function, function.result(product)))
-            }
-            _ => function.results_of(inst).first().map_or(&[], |&result| shape(function, result)),
-        }
     }
 
     fn main_op(&self, inst: Inst) -> &'static str {
@@ -273,10 +270,4 @@ fn is_reordered(a: &[Dim], b: &[Dim]) -> bool {
         dims
     };
     a != b && sorted(a) == sorted(b)
-}
-
-/// `[B]x768`
-fn shown(dims: &[Dim]) -> String {
-    let size = |dim: &Dim| dim.as_const().map_or_else(|| format!("[{dim}]"), |size| size.to_string());
-    if dims.is_empty() { "a scalar".into() } else { dims.iter().map(size).collect::<Vec<_>>().join("x") }
 }

@@ -201,7 +201,8 @@ impl Candidate<'_> {
             return Ok(());
         }
         let again = Err(Why::Again(kind.name()));
-        if shared || maps.insert(inst, map.clone()).is_some_and(|before| before != *map) {
+        let repeats = shared && map.contains(&Follows::Other);
+        if repeats || maps.insert(inst, map.clone()).is_some_and(|before| before != *map) {
             return again;
         }
         let one = Dim::constant(1);

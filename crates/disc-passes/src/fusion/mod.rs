@@ -1,11 +1,16 @@
 //! Fusion: which ops become one kernel.
 //!
 //! Every op starts as a group of its own; groups that are joined by an edge are merged where one schedule can compute both, and no other
-//! path connects them. What is free to compute again (constants, broadcasts, counting) is copied into each group that needs it; a reshape
-//! of memory is no work at all and stays outside. Three kinds of groups are built, in this order:
+//! path connects them. What is free to compute again (constants, broadcasts, counting, slices) is copied into each group that needs it; a
+//! reshape of memory is no work at all and stays outside, one between ops of a group lies inside. Three kinds of groups are built, in this
+//! order:
 //! - *contraction*: a product and what is element-wise in its result;
-//! - *row*: reductions over the same trailing dimensions, what feeds them and what depends on them;
-//! - *loop*: element-wise and rearranging ops over one shape.
+//! - *row*: reductions over the same axes of one space, what feeds them and what depends on them;
+//! - *loop*: element-wise and rearranging ops over one space.
+//!
+//! [`form`] decides whether a set of ops is a loop or a row group, and its cost model is: costly ops are computed once for each of their
+//! elements (or once a row), everything else may be computed where it is used. At last groups beside one another are joined: reductions of
+//! one tensor, and small loops of one shape. [`explain`] says of each edge that was not fused why.
 //!
 //! A pass of its own, [`attention`], then joins groups that share rows of scores.
 //!
@@ -20,6 +25,7 @@ mod grouping;
 mod legality;
 mod merging;
 pub mod space;
+mod together;
 
 pub use explain::{Edge, Plan, PlannedGroup, Reason, explain};
 pub use form::{Layout, layout_of};

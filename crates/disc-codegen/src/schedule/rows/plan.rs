@@ -93,7 +93,7 @@ impl RowPlan {
         }
         for reduction in plan.reductions.clone() {
             let inputs = group.operands(reduction.inst);
-            inputs[..inputs.len() / 2].to_vec().into_iter().for_each(|input| plan.need(group, input, reduction.phase));
+            inputs[..inputs.len() / 2].iter().for_each(|&input| plan.need(group, input, reduction.phase));
         }
         Ok(plan)
     }
