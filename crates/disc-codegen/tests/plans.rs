@@ -245,3 +245,37 @@ fn positions_are_sums_and_never_divided_along_a_row() {
         assert_eq!(on_positions.count(), 0, "{name}: {}", program.module);
     }
 }
+
+/// Query, key and value: three products of the same rows with weights in panels, each with a bias; `key` says what becomes of the second.
+fn three_products(key: &str, key_type: &str) -> String {
+    let columns = [("q", 64), ("k", 64), ("v", 40)];
+    let weights = columns.map(|(name, n)| format!("weight @{name} : tensor<2x32x32xf32>\nweight @{name}b : tensor<{n}xf32>\n"));
+    let products = columns.map(|(name, n)| {
+        format!(
+            "  %{name}w = weight @{name} : tensor<2x32x32xf32>
+  %{name}b = weight @{name}b : tensor<{n}xf32>
+  %{name}y = dot_general %x, %{name}w, lhs_contracting_dims = [2], rhs_contracting_dims = [1], packed_columns = [{n}] : (tensor<[B]x[S]x32xf32>, tensor<2x32x32xf32>) -> tensor<[B]x[S]x{n}xf32>
+  %{name}c = broadcast_in_dim %{name}b, dims = [2] : (tensor<{n}xf32>) -> tensor<[B]x[S]x{n}xf32>
+  %{name}z = add %{name}y, %{name}c : tensor<[B]x[S]x{n}xf32>\n"
+        )
+    });
+    format!(
+        "{}func @main(%x: tensor<[B]x[S]x32xf32>) -> (tensor<[B]x[S]x64xf32>, {key_type}, tensor<[B]x[S]x40xf32>) {{\n{}{key}  return %qz, %key, %vz : (tensor<[B]x[S]x64xf32>, {key_type}, tensor<[B]x[S]x40xf32>)\n}}",
+        weights.concat(),
+        products.concat()
+    )
+}
+
+#[test]
+fn products_of_the_same_rows_are_one_launch() {
+    let routines = |program: &Program| program.module.functions.iter().filter(|f| f.kind == FunctionKind::Routine).count();
+    let ty = "tensor<[B]x[S]x64xf32>";
+    let one = compile(&three_products(&format!("  %key = tanh %kz : {ty}\n"), ty));
+    assert_eq!((one.launches[0].1["contraction"], &one.notes), (1, &Vec::new()));
+    assert_eq!(routines(&one), 36, "each product has another epilogue or another number of columns");
+    let same = compile(&three_products("", ty).replace("%key", "%kz"));
+    assert_eq!((same.launches[0].1["contraction"], routines(&same)), (1, 24), "query and key share their micro-kernels");
+    let transpose = format!("  %key = transpose %kz, dims = [1, 0, 2] : ({ty}) -> tensor<[S]x[B]x64xf32>\n");
+    let apart = compile(&three_products(&transpose, "tensor<[S]x[B]x64xf32>"));
+    assert_eq!(apart.launches[0].1["contraction"], 2, "rows that are written in another order are walked in another way");
+}

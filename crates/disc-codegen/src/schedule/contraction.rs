@@ -43,13 +43,19 @@ use routines::{FEW_ROWS, Routines};
 /// # Errors
 /// A group without products, and a product of a form that no micro-kernel computes.
 pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
-    let plans = plans(group)?;
-    if plans.len() == 1 || are_siblings(group, &plans) {
-        return Ok(launch(group, &plans));
+    let mut families: Vec<Vec<ContractionPlan>> = Vec::new();
+    for plan in plans(group)? {
+        match families.iter_mut().find(|family| are_siblings(group, &family[0], &plan)) {
+            Some(family) => family.push(plan),
+            None => families.push(vec![plan]),
+        }
+    }
+    if let [family] = &families[..] {
+        return Ok(launch(group, family));
     }
     let mut all = Scheduled::default();
-    for (number, plan) in plans.into_iter().enumerate() {
-        let wanted = |&position: &usize| plan.outputs.contains(&group.output(position));
+    for (number, family) in families.iter().enumerate() {
+        let wanted = |&position: &usize| family.iter().any(|plan| plan.outputs.contains(&group.output(position)));
         let one = Group {
             wanted: group.wanted.iter().copied().filter(wanted).collect(),
             name: format!("{}_{number}", group.name).into(),
@@ -57,7 +63,7 @@ pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
             solver: group.solver.clone(),
             ..*group
         };
-        let scheduled = launch(&one, &[plan]);
+        let scheduled = launch(&one, family);
         all.kernels.extend(scheduled.kernels);
         all.launches.extend(scheduled.launches);
         all.sites.extend(scheduled.sites);
@@ -91,20 +97,19 @@ pub(super) fn merge_sites(sites: &mut Vec<Site>, routines: &[(Function, Vec<Site
     }
 }
 
-/// Whether products can share a launch: panels of weights, and the same rows.
-fn are_siblings(group: &Group<'_>, plans: &[ContractionPlan]) -> bool {
+/// Whether products can share a launch: panels of weights, and the same rows. The packed rows are all the task memory that they need.
+fn are_siblings(group: &Group<'_>, a: &ContractionPlan, b: &ContractionPlan) -> bool {
     let same = |a: &Dim, b: &Dim| group.solver.equal(a, b);
-    let first = &plans[0];
-    plans.iter().all(|plan| {
-        let runs = plan.outer.iter().zip(&first.outer);
-        plan.right_form == Right::Panels
-            && plan.left_form == Left::InPlace
-            && plan.tile == first.tile
-            && same(&plan.m.size, &first.m.size)
-            && plan.most_rows() == first.most_rows()
-            && plan.outer.len() == first.outer.len()
-            && runs.into_iter().all(|(a, b)| a.run.axis == b.run.axis && same(&a.run.size, &b.run.size))
-    })
+    let mut runs = a.outer.iter().zip(&b.outer);
+    a.right_form == Right::Panels
+        && b.right_form == Right::Panels
+        && a.left_form == b.left_form
+        && a.left.value == b.left.value
+        && a.tile == b.tile
+        && same(&a.m.size, &b.m.size)
+        && a.most_rows() == b.most_rows()
+        && a.outer.len() == b.outer.len()
+        && runs.all(|(a, b)| a.run.axis == b.run.axis && same(&a.run.size, &b.run.size))
 }
 
 /// One launch of all plans.
@@ -115,16 +120,22 @@ fn launch(group: &Group<'_>, plans: &[ContractionPlan]) -> Scheduled {
     let begin = kb.parameter("begin", Type::scalar(DType::I64));
     let end = kb.parameter("end", Type::scalar(DType::I64));
     let mut parts: Vec<Part<'_>> = Vec::new();
+    // Products of the same rows pack them in the same memory.
+    let mut task: Option<Value> = None;
+    let share = plans.len() > 1;
     for plan in plans {
         let of = |value: &Value| inputs.iter().find(|(known, _)| known == value).expect("a part reads the group's memory").1;
         let (ins, outs) = (plan.inputs.iter().map(of).collect(), plan.outputs.iter().map(of).collect());
-        let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, _, tensor| kb.scratch(tensor));
+        let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, _, tensor| match share {
+            true => *task.get_or_insert_with(|| kb.scratch(tensor)),
+            false => kb.scratch(tensor),
+        });
         let name = routines.add(group, plan);
         let mut elements = operands.elements(group, plan, plan.tile.lanes);
         elements.first_site += routines.sites.len() as i64;
         parts.push(Part { plan, operands, name, elements });
     }
-    let columns = Dim::sum(plans.iter().map(ContractionPlan::column_units));
+    let columns = Dim::sum(plans.iter().map(|plan| plan.column_units(group.target)));
     let (per_row, chunks) = (kb.dim(&columns), kb.dim(&plans[0].chunks()));
     let one = kb.int(1);
     let unit_loop = kb.open_for([begin, end, one]);
@@ -181,7 +192,7 @@ fn choose_part(kb: &mut KernelBuilder, group: &Group<'_>, parts: &mut [Part<'_>]
     if others.is_empty() {
         return panels(kb, group, part, at, rows, unit);
     }
-    let limit = kb.dim(&part.plan.column_units());
+    let limit = kb.dim(&part.plan.column_units(group.target));
     let less = kb.compare("LT", unit, limit);
     let here = |kb: &mut KernelBuilder| {
         panels(kb, group, part, at, rows, unit);
@@ -202,16 +213,44 @@ fn panels(kb: &mut KernelBuilder, group: &Group<'_>, part: &mut Part<'_>, at: &[
     if plan.left_form == Left::Packed {
         pack::compute_rows(kb, plan, &part.operands, &mut part.elements, at, rows);
         // The rows in task memory start with the first of the chunk.
-        let (zero, depth) = (kb.int(0), kb.dim(&plan.k.size));
-        let before = kb.mul(rows[0], depth);
+        let (zero, stride) = (kb.int(0), kb.dim(&plan.m.left));
+        let before = kb.mul(rows[0], stride);
         bases[0] = kb.sub(zero, before);
     }
-    let span = kb.int(plan.span());
-    if plan.span() == 1 {
-        return panel(kb, group, part, at, bases, rows, unit);
-    }
-    let (one, count) = (kb.int(1), kb.dim(&plan.panels()));
+    let span = kb.dim(&plan.span(group.target));
     let first = kb.mul(unit, span);
+    let Some(few) = plan.wide_rows(group.target) else {
+        return span_of_panels(kb, group, part, at, bases, rows, [first, span]);
+    };
+    let width = kb.int(i64::from(plan.tile.columns));
+    let column = kb.mul(first, width);
+    let block = Blocks::new(plan, at, bases[0], rows, column);
+    let is_few = block.has_at_most(kb, few);
+    let is_few = block.is_whole(kb, plan.whole_spans, units::SPAN, is_few);
+    let wide = kb.open_if(is_few);
+    let right = kb.add(bases[1], column);
+    block.call(kb, group, part, Source::Wide, right);
+    kb.close_if(wide);
+    let is_more = kb.emit(OpKind::Not, &[is_few]);
+    let narrow = kb.open_if(is_more);
+    span_of_panels(kb, group, part, at, bases, rows, [first, span]);
+    kb.close_if(narrow);
+}
+
+/// As many panels as a unit has, from the first of them on.
+fn span_of_panels(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    part: &mut Part<'_>,
+    at: &[Index],
+    bases: [Value; 2],
+    rows: [Value; 2],
+    [first, span]: [Value; 2],
+) {
+    let (one, count) = (kb.int(1), kb.dim(&part.plan.panels()));
+    if kb.known_int(span) == Some(1) {
+        return panel(kb, group, part, at, bases, rows, first);
+    }
     let last = kb.add(first, span);
     let last = kb.map(OpKind::Minimum, &[last, count]);
     let panel_loop = kb.open_for([first, last, one]);
@@ -232,23 +271,23 @@ fn panel(
     let plan = part.plan;
     let width = kb.int(i64::from(plan.tile.columns));
     let column = kb.mul(panel, width);
-    let block = Blocks { at, left: bases[0], rows, column };
+    let block = Blocks::new(plan, at, bases[0], rows, column);
     let zero = kb.int(0);
     match plan.right_form {
         Right::Panels => {
             let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
             let offset = kb.mul(panel, size);
             let right = kb.add(bases[1], offset);
-            block.call(kb, part, Source::Panels, right);
+            block.call(kb, group, part, Source::Panels, right);
         }
         Right::Dots => block.call_dots(kb, group, part, bases[1]),
         Right::Computed => {
-            pack::compute_panel(kb, group, plan, &part.operands, &mut part.elements, at, column);
-            block.call(kb, part, Source::Task, zero);
+            pack::compute_panel(kb, plan, &part.operands, &mut part.elements, at, column);
+            block.call(kb, group, part, Source::Task, zero);
         }
         Right::Columns if !plan.dots_for_few_rows => {
             pack::transpose_panel(kb, plan, &part.operands, bases[1], column);
-            block.call(kb, part, Source::Task, zero);
+            block.call(kb, group, part, Source::Task, zero);
         }
         Right::Columns => {
             let few = block.has_at_most(kb, FEW_ROWS);
@@ -258,21 +297,30 @@ fn panel(
             };
             let packed = |kb: &mut KernelBuilder| {
                 pack::transpose_panel(kb, plan, &part.operands, bases[1], column);
-                block.call(kb, part, Source::Task, zero);
+                block.call(kb, group, part, Source::Task, zero);
                 Vec::new()
             };
             kb.if_(few, dots, packed);
         }
         Right::Rows => {
             let few = block.has_at_most(kb, plan.rows_in_place());
+            let few = block.is_whole(kb, plan.whole_panels, 1, few);
+            let few = match plan.wide_rows(group.target) {
+                Some(rows) => {
+                    let fewer = block.has_at_most(kb, rows);
+                    let more = kb.emit(OpKind::Not, &[fewer]);
+                    kb.and(few, more)
+                }
+                None => few,
+            };
             let in_place = |kb: &mut KernelBuilder| {
                 let right = kb.add(bases[1], column);
-                block.call(kb, part, Source::InPlace, right);
+                block.call(kb, group, part, Source::InPlace, right);
                 Vec::new()
             };
             let packed = |kb: &mut KernelBuilder| {
-                pack::copy_panel(kb, group, plan, &part.operands, bases[1], column);
-                block.call(kb, part, Source::Task, zero);
+                pack::copy_panel(kb, plan, &part.operands, bases[1], column);
+                block.call(kb, group, part, Source::Task, zero);
                 Vec::new()
             };
             kb.if_(few, in_place, packed);
@@ -286,13 +334,30 @@ struct Blocks<'a> {
     left: Value,
     rows: [Value; 2],
     column: Value,
+    panel_width: u32,
+    columns: Dim,
 }
 
-impl Blocks<'_> {
+impl<'a> Blocks<'a> {
+    fn new(plan: &ContractionPlan, at: &'a [Index], left: Value, rows: [Value; 2], column: Value) -> Self {
+        Self { at, left, rows, column, panel_width: plan.tile.columns, columns: plan.n.size.clone() }
+    }
+
     fn has_at_most(&self, kb: &mut KernelBuilder, rows: u32) -> Value {
         let count = kb.sub(self.rows[1], self.rows[0]);
         let limit = kb.int(i64::from(rows));
         kb.compare("LE", count, limit)
+    }
+
+    /// `also`, and whether the panels from the first column on are whole.
+    fn is_whole(&self, kb: &mut KernelBuilder, always: bool, panels: i64, also: Value) -> Value {
+        if always {
+            return also;
+        }
+        let (width, columns) = (kb.int(panels * i64::from(self.panel_width)), kb.dim(&self.columns));
+        let end = kb.add(self.column, width);
+        let whole = kb.compare("LE", end, columns);
+        kb.and(whole, also)
     }
 
     /// The batch position, as arguments.
@@ -301,7 +366,7 @@ impl Blocks<'_> {
     }
 
     /// Calls micro-kernels for even blocks of rows.
-    fn call(&self, kb: &mut KernelBuilder, part: &Part<'_>, source: Source, right: Value) {
+    fn call(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, source: Source, right: Value) {
         let plan = part.plan;
         let zero = kb.int(0);
         let fetches = if source == Source::Panels { self.fetches(kb, part) } else { zero };
@@ -312,7 +377,7 @@ impl Blocks<'_> {
             let mut arguments = part.operands.arguments();
             arguments.extend([left, right, first, self.column, block, fetches]);
             arguments.extend(self.outer(plan));
-            dispatch(kb, &part.name, source, &arguments, height, plan.heights(source));
+            dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
         });
     }
 

@@ -3,4 +3,5 @@ mod checks;
 mod memory;
 mod run;
 mod speed;
+mod spills;
 mod stages;

@@ -123,7 +123,7 @@ impl Grouping<'_> {
     }
 
     /// Whether something flows from one group to another, by any path.
-    fn leads(&self, from: usize, to: usize) -> bool {
+    pub(super) fn leads(&self, from: usize, to: usize) -> bool {
         let (mut seen, mut stack) = (HashSet::new(), vec![from]);
         while let Some(group) = stack.pop() {
             for next in self.users_of_group(group).filter(|&next| next != group) {

@@ -50,8 +50,8 @@ impl ContractionPlan {
     fn block_source(&self) -> Source {
         match self.right_form {
             Right::Panels => Source::Panels,
-            Right::Rows => Source::InPlace,
-            Right::Columns | Right::Computed | Right::Dots => Source::Task,
+            Right::Rows if self.whole_panels => Source::InPlace,
+            Right::Rows | Right::Columns | Right::Computed | Right::Dots => Source::Task,
         }
     }
 }
@@ -94,7 +94,8 @@ impl<'g> BlockProduct<'g> {
         let panel = kb.view(whole, offset, TensorType::new([pack::panel_elements(plan)], plan.compute));
         let operands = self.operands.with_panel(panel);
         match plan.right_form {
-            Right::Computed => pack::compute_panel(kb, self.group, plan, &operands, &mut elements, at, column),
+            Right::Computed => pack::compute_panel(kb, plan, &operands, &mut elements, at, column),
+            Right::Rows => pack::copy_panel(kb, plan, &operands, bases[1], column),
             _ => pack::transpose_panel(kb, plan, &operands, bases[1], column),
         }
         kb.close_for(panel_loop);
@@ -130,7 +131,7 @@ impl<'g> BlockProduct<'g> {
         kb.for_([zero, panels, one], &[], |kb, panel, _| {
             let column = kb.mul(panel, width);
             let base = match plan.block_source() {
-                Source::InPlace => kb.add(right, column),
+                Source::InPlace | Source::Wide => kb.add(right, column),
                 Source::Panels => {
                     let offset = self.panel_offset(kb, panel);
                     kb.add(right, offset)

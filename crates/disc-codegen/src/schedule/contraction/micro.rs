@@ -3,6 +3,7 @@ use super::{
     Operands,
     epilogue::before_transpose,
     plan::{ContractionPlan, Left},
+    units,
 };
 use crate::{
     build::KernelBuilder,
@@ -17,6 +18,8 @@ use disc_ir::{Attr, Dim, Function, FunctionKind, OpKind, Type, Value};
 pub(super) const ROUND: i64 = 8;
 /// Bytes of a cache line.
 pub(super) const LINE: i64 = 64;
+/// Up to this many rows, panels pass by so fast that the hardware's own fetching is better.
+const FETCHED_ROWS: u32 = 4;
 /// Sums that are added to in turn, so that none waits for its last addition.
 const CHAINS: usize = 8;
 
@@ -25,8 +28,10 @@ const CHAINS: usize = 8;
 pub(super) enum Source {
     /// In panels of weights.
     Panels,
-    /// In the right operand as it lies.
+    /// In the right operand as it lies, where the panel is whole.
     InPlace,
+    /// There, for a span of whole panels at once.
+    Wide,
     /// In task memory.
     Task,
 }
@@ -35,6 +40,7 @@ pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
     match source {
         Source::Panels => format!("{part}.rows{rows}"),
         Source::InPlace => format!("{part}.inplace{rows}"),
+        Source::Wide => format!("{part}.wide{rows}"),
         Source::Task => format!("{part}.task{rows}"),
     }
 }
@@ -66,8 +72,14 @@ pub(super) fn emit(
     let [left, right, row, column, block, fetches] = ["left", "right", "row", "column", "block", "fetches"].map(&mut scalar);
     let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
     let parameters = Parameters { operands, left, right, row, column, block, fetches, outer };
-    let masks = column_masks(&mut kb, group, plan, column);
-    let sums = accumulate(&mut kb, plan, &parameters, source, rows, &masks);
+    let vectors = (plan.tile.columns / plan.tile.lanes) as usize;
+    let vectors = if source == Source::Wide { vectors * units::SPAN as usize } else { vectors };
+    let sums = accumulate(&mut kb, plan, &parameters, source, rows, vectors);
+    // After the loop, which needs all registers.
+    let masks = match source {
+        Source::InPlace | Source::Wide => vec![None; vectors],
+        Source::Panels | Source::Task => column_masks(&mut kb, plan, column),
+    };
     let mut elements = parameters.operands.elements(group, plan, plan.tile.lanes);
     if let Some(output) = plan.outputs.iter().position(|&o| Some(o) == in_task) {
         let stride = kb.dim(&plan.n.size);
@@ -78,19 +90,14 @@ pub(super) fn emit(
 }
 
 /// For each vector of the panel, which lanes are columns; `None` where all of them always are.
-pub(super) fn column_masks(
-    kb: &mut KernelBuilder,
-    group: &Group<'_>,
-    plan: &ContractionPlan,
-    column: Value,
-) -> Vec<Option<Value>> {
-    let lanes = plan.tile.lanes;
-    if group.solver.divisible(&plan.n.size, i64::from(plan.tile.columns)) {
-        return vec![None; (plan.tile.columns / lanes) as usize];
+pub(super) fn column_masks(kb: &mut KernelBuilder, plan: &ContractionPlan, column: Value) -> Vec<Option<Value>> {
+    let (lanes, vectors) = (plan.tile.lanes, plan.tile.columns / plan.tile.lanes);
+    if plan.whole_panels {
+        return vec![None; vectors as usize];
     }
     let size = kb.dim(&plan.n.size);
     let left = kb.sub(size, column);
-    let masks = (0..plan.tile.columns / lanes).map(|v| {
+    let masks = (0..vectors).map(|v| {
         let shift = kb.int(i64::from(v * lanes));
         let count = kb.sub(left, shift);
         Some(kb.lane_mask(count, lanes))
@@ -107,7 +114,8 @@ struct Step<'p> {
     b_step: Value,
     b_base: Value,
     starts: Vec<Value>,
-    masks: Vec<Option<Value>>,
+    /// Of a row of the panel: it is padded, or whole.
+    vectors: usize,
 }
 
 impl Step<'_> {
@@ -115,11 +123,11 @@ impl Step<'_> {
         let (plan, lanes) = (self.plan, self.plan.tile.lanes);
         let from = kb.mul(k, self.b_step);
         let from = kb.add(from, self.b_base);
-        let mut panel = Vec::with_capacity(self.masks.len());
-        for (v, &mask) in self.masks.iter().enumerate() {
+        let mut panel = Vec::with_capacity(self.vectors);
+        for v in 0..self.vectors {
             let shift = kb.int(v as i64 * i64::from(lanes));
             let here = kb.add(from, shift);
-            let loaded = kb.load(self.b, here, lanes, mask);
+            let loaded = kb.load(self.b, here, lanes, None);
             panel.push(kb.convert(loaded, plan.compute));
         }
         let along = kb.mul(k, self.a_step);
@@ -144,13 +152,13 @@ fn accumulate(
     parameters: &Parameters,
     source: Source,
     rows: u32,
-    masks: &[Option<Value>],
+    vectors: usize,
 ) -> Vec<Value> {
     let operands = &parameters.operands;
     let width = Dim::constant(i64::from(plan.tile.columns));
     let (b, b_step) = match source {
         Source::Panels => (operands.right(), width),
-        Source::InPlace => (operands.right(), plan.k.right.clone()),
+        Source::InPlace | Source::Wide => (operands.right(), plan.k.right.clone()),
         Source::Task => (operands.panel(), width),
     };
     let row_stride = kb.dim(&plan.m.left);
@@ -164,12 +172,10 @@ fn accumulate(
         Left::Packed => operands.rows(),
     };
     let (a_step, b_step) = (kb.dim(&plan.k.left), kb.dim(&b_step));
-    // Packed panels are padded: only memory that is read in place needs masks.
-    let step_masks = masks.iter().map(|mask| mask.filter(|_| source == Source::InPlace)).collect();
-    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, masks: step_masks };
+    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, vectors };
 
     let zero = kb.zero(plan.compute, plan.tile.lanes);
-    let count = rows as usize * masks.len();
+    let count = rows as usize * vectors;
     let chains = CHAINS.div_ceil(count).next_power_of_two().min(ROUND as usize);
     let sums = vec![zero; count * chains];
     let (start, size) = (kb.int(0), kb.dim(&plan.k.size));
@@ -179,7 +185,9 @@ fn accumulate(
             let whole = kb.div(size, round);
             let whole = kb.mul(whole, round);
             let sums = kb.for_([start, whole, round], &sums, |kb, k, carried| {
-                prefetch(kb, plan, parameters, b, k);
+                if rows > FETCHED_ROWS {
+                    prefetch(kb, plan, parameters, b, k);
+                }
                 let end = kb.add(k, round);
                 in_turn(kb, &step, chains, [k, end], carried)
             });

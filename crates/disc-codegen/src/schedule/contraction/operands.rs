@@ -29,7 +29,7 @@ impl Operands {
         };
         let (left, right) = (buffer(&plan.left), buffer(&plan.right));
         let tensor = |count: Dim| TensorType::new([count], plan.compute);
-        let rows = (plan.left_form == Left::Packed).then(|| scratch(kb, "rows", tensor(&plan.k.size * plan.packed_rows())));
+        let rows = (plan.left_form == Left::Packed).then(|| scratch(kb, "rows", tensor(&plan.m.left * plan.packed_rows())));
         let panels = if plan.few_rows_at_once { plan.panels() } else { Dim::constant(1) };
         let panel = plan.is_packed_right().then(|| scratch(kb, "panel", tensor(super::pack::panel_elements(plan) * panels)));
         Self { inputs, outputs, left, right, rows, panel }

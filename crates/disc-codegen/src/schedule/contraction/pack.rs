@@ -1,11 +1,6 @@
 //! Packing into task memory: panels of the right operand `[k][NR]`, and rows of the left one `[row][k]`, both in the type of the sums.
 use super::{Operands, micro::column_masks, plan::ContractionPlan};
-use crate::{
-    build::KernelBuilder,
-    element::Elements,
-    index::Index,
-    schedule::{Group, loops::vector_loop},
-};
+use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::loops::vector_loop};
 use disc_ir::{Dim, OpKind, Value};
 
 /// Elements of a panel in task memory: whole squares of rows.
@@ -15,16 +10,9 @@ pub(super) fn panel_elements(plan: &ContractionPlan) -> Dim {
 }
 
 /// Copies a panel whose columns are contiguous.
-pub(super) fn copy_panel(
-    kb: &mut KernelBuilder,
-    group: &Group<'_>,
-    plan: &ContractionPlan,
-    operands: &Operands,
-    base: Value,
-    column: Value,
-) {
+pub(super) fn copy_panel(kb: &mut KernelBuilder, plan: &ContractionPlan, operands: &Operands, base: Value, column: Value) {
     let panel = operands.panel();
-    let masks = column_masks(kb, group, plan, column);
+    let masks = column_masks(kb, plan, column);
     let (zero, one, depth) = (kb.int(0), kb.int(1), kb.dim(&plan.k.size));
     let (stride, width) = (kb.dim(&plan.k.right), kb.int(i64::from(plan.tile.columns)));
     let from = kb.add(base, column);
@@ -93,7 +81,6 @@ pub(super) fn transpose_panel(kb: &mut KernelBuilder, plan: &ContractionPlan, op
 /// Computes a panel, element by element.
 pub(super) fn compute_panel(
     kb: &mut KernelBuilder,
-    group: &Group<'_>,
     plan: &ContractionPlan,
     operands: &Operands,
     elements: &mut Elements<'_>,
@@ -101,7 +88,7 @@ pub(super) fn compute_panel(
     column: Value,
 ) {
     let panel = operands.panel();
-    let masks = column_masks(kb, group, plan, column);
+    let masks = column_masks(kb, plan, column);
     let width = kb.int(i64::from(plan.tile.columns));
     along_sums(kb, elements, plan, plan.sums.len(), &mut |kb, elements, sums| {
         let k = linear(kb, plan, sums);
@@ -133,14 +120,14 @@ pub(super) fn compute_rows(
     [first, last]: [Value; 2],
 ) {
     let rows = operands.rows();
-    let (one, depth) = (kb.int(1), kb.dim(&plan.k.size));
+    let (one, stride) = (kb.int(1), kb.dim(&plan.m.left));
     let row_loop = kb.open_for([first, last, one]);
     let (row, mut at) = (row_loop.index, at.to_vec());
     if let Some(axis) = plan.m_axis {
         at[axis] = Index::uniform(row);
     }
     let number = kb.sub(row, first);
-    let to = kb.mul(number, depth);
+    let to = kb.mul(number, stride);
     elements.scoped(|elements| {
         let Some((last_sum, others)) = plan.sums.split_last() else {
             let value = plan.left.element(kb, elements, &at, &[]);

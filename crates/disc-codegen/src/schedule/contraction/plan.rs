@@ -1,8 +1,10 @@
 //! What the contraction schedule decides about a product, from its shapes and facts.
-use super::{epilogue, operand::Operand};
+use super::{epilogue, operand::Operand, units};
 use crate::{build::KernelBuilder, element::accumulator_dtype, index::Index, schedule::loops::Merged, target::Target};
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Value};
 
+/// Rows at this distance in bytes share their lines of the first-level cache.
+const PAGE: i64 = 4096;
 /// Right operands with up to this many columns are read along the sums.
 const FEW_COLUMNS: i64 = 8;
 
@@ -91,6 +93,9 @@ pub(in crate::schedule) struct ContractionPlan {
     pub(super) dots_for_few_rows: bool,
     /// Whether all panels of the right operand are packed at once, and then one block of rows comes after the other.
     pub(super) few_rows_at_once: bool,
+    /// Whether the columns always fill their panels, and these the spans of panels that a unit has.
+    pub(super) whole_panels: bool,
+    pub(super) whole_spans: bool,
     pub(super) rank: usize,
     pub(in crate::schedule) m: Axis,
     /// The dimension of the product that carries the row; none for a product without rows.
@@ -106,6 +111,13 @@ pub(in crate::schedule) struct ContractionPlan {
 }
 
 impl ContractionPlan {
+    /// Elements between rows in task memory: an odd number of cache lines.
+    fn row_stride(&self) -> Dim {
+        let line = 64 / self.compute.size() as i64;
+        let pairs = self.k.size.ceil_div(&Dim::constant(line)).floor_div(&Dim::constant(2));
+        (pairs * 2 + 1) * line
+    }
+
     /// The plan of the product `dot` with the outputs that depend on it, or why it has none.
     pub(super) fn of_product(
         group: &Function,
@@ -131,6 +143,8 @@ impl ContractionPlan {
             right_form: Right::Computed,
             dots_for_few_rows: false,
             few_rows_at_once: false,
+            whole_panels: false,
+            whole_spans: false,
             rank: dims(product).len(),
             m: one.clone(),
             m_axis: None,
@@ -159,6 +173,8 @@ impl ContractionPlan {
             }
         }
         plan.choose_left(group);
+        plan.whole_panels = solver.divisible(&plan.n.size, i64::from(plan.tile.columns));
+        plan.whole_spans = solver.divisible(&plan.n.size, i64::from(plan.tile.columns) * units::SPAN);
         let along = plan.left.sum.last().is_some_and(|&d| plan.left.is_contiguous(d));
         plan.dots_for_few_rows = plan.right_form == Right::Columns && plan.left_form == Left::InPlace && along;
         Ok(plan)
@@ -244,10 +260,13 @@ impl ContractionPlan {
     fn choose_left(&mut self, group: &Function) {
         let stored = self.left.memory.as_ref().map(|memory| group.ty(memory.input).dtype());
         // Converting each element for each panel anew would cost as much as the products.
-        let converts = stored.is_some_and(|dtype| dtype != self.compute) && self.right_form != Right::Dots;
-        if stored.is_none() || converts || self.sums.len() > 1 {
+        let converts = stored.is_some_and(|dtype| dtype != self.compute);
+        // Rows that are pages apart take turns in the same few lines of the first-level cache.
+        let collides = self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * self.compute.size() as i64 % PAGE == 0);
+        let packs = converts || (collides && !self.m.size.is_const(1));
+        if stored.is_none() || self.sums.len() > 1 || (packs && self.right_form != Right::Dots) {
             self.left_form = Left::Packed;
-            self.m.left = self.k.size.clone();
+            self.m.left = self.row_stride();
             self.k.left = Dim::constant(1);
         }
     }

@@ -4,11 +4,11 @@ use super::{
     micro::{self, Source},
     plan::{ContractionPlan, Right},
 };
-use crate::{element::Site, schedule::Group};
+use crate::{element::Site, schedule::Group, target::Target};
 use disc_ir::Function;
 
 /// Up to this many rows, dot products along memory cost less than packing.
-pub(super) const FEW_ROWS: u32 = 2;
+pub(super) const FEW_ROWS: u32 = 4;
 
 /// Routines, and where they can fail.
 #[derive(Default)]
@@ -26,23 +26,30 @@ impl ContractionPlan {
     }
 
     /// The heights that even blocks of a chunk can have.
-    pub(super) fn heights(&self, source: Source) -> [u32; 2] {
+    pub(super) fn heights(&self, target: &Target, source: Source) -> [u32; 2] {
+        let wide = self.wide_rows(target);
         let low = match (source, self.right_form) {
-            (Source::Task, Right::Rows) => (2 * self.tile.rows).div_ceil(3),
+            (Source::InPlace, _) => wide.map_or(1, |rows| rows + 1),
+            // Every whole panel of few rows is read in place.
+            (Source::Task, Right::Rows) if self.whole_panels && (wide.is_none() || self.whole_spans) => {
+                (2 * self.tile.rows).div_ceil(3)
+            }
             (Source::Task, Right::Columns) if self.dots_for_few_rows => FEW_ROWS + 1,
             _ => 1,
         };
         let most = self.m.size.as_const().and_then(|rows| u32::try_from(rows.max(1)).ok()).unwrap_or(self.tile.rows);
-        let high = most.min(self.tile.rows);
+        let tallest = wide.filter(|_| source == Source::Wide).unwrap_or(self.tile.rows);
+        let high = most.min(tallest);
         [low.min(high), high]
     }
 
-    pub(super) fn sources(&self) -> Vec<Source> {
+    fn sources(&self, target: &Target) -> Vec<Source> {
         match self.right_form {
             Right::Panels => vec![Source::Panels],
             Right::Dots => Vec::new(),
             Right::Columns | Right::Computed => vec![Source::Task],
-            Right::Rows => vec![Source::InPlace, Source::Task],
+            Right::Rows if self.wide_rows(target).is_none() => vec![Source::InPlace, Source::Task],
+            Right::Rows => vec![Source::Wide, Source::InPlace, Source::Task],
         }
     }
 }
@@ -52,8 +59,8 @@ impl Routines {
     pub(super) fn add(&mut self, group: &Group<'_>, plan: &ContractionPlan) -> String {
         let part = format!("{}.{}", group.name, self.known.len());
         let mut made = Vec::new();
-        for source in plan.sources() {
-            let [low, high] = plan.heights(source);
+        for source in plan.sources(group.target) {
+            let [low, high] = plan.heights(group.target, source);
             made.extend((low..=high).map(|rows| micro::emit(group, plan, &part, source, rows, None)));
         }
         if plan.right_form == Right::Dots || plan.dots_for_few_rows {

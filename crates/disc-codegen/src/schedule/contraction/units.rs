@@ -1,6 +1,6 @@
 //! How the work of a product is cut: units, chunks of rows, and even blocks of them.
 use super::plan::{ContractionPlan, Left, Right};
-use crate::{build::KernelBuilder, element::compute_dtype, schedule::loops::Merged};
+use crate::{build::KernelBuilder, element::compute_dtype, schedule::loops::Merged, target::Target};
 use disc_ir::{Dim, TensorType, Value};
 
 /// Bytes of the left operand that stay in the second-level cache while panels pass by.
@@ -8,13 +8,13 @@ const CHUNK_BYTES: i64 = 384 << 10;
 /// The most row blocks of a chunk where panels are ready, and where a unit may have to pack its panel first.
 const CHUNK_BLOCKS: i64 = 8;
 const PACKING_CHUNK_BLOCKS: i64 = 32;
-/// Panels of a unit that computes or converts its rows first.
-const SPAN: i64 = 8;
+/// Panels of a unit that packs its rows first, or that reads several panels at once.
+pub(super) const SPAN: i64 = 4;
 impl ContractionPlan {
     pub(super) fn is_packed_right(&self) -> bool {
         match self.right_form {
             Right::Columns | Right::Computed => true,
-            Right::Rows => !self.few_rows_at_once,
+            Right::Rows => !(self.few_rows_at_once && self.whole_panels),
             Right::Panels | Right::Dots => false,
         }
     }
@@ -23,14 +23,29 @@ impl ContractionPlan {
         self.n.size.ceil_div(&Dim::constant(i64::from(self.tile.columns)))
     }
 
+    /// Rows up to which a right operand that is read in place is read several panels at once: its rows are pages apart.
+    pub(super) fn wide_rows(&self, target: &Target) -> Option<u32> {
+        let most = if target.vector_registers() > 16 { 2 } else { 1 };
+        (self.right_form == Right::Rows && self.left_form == Left::InPlace && !self.few_rows_at_once).then_some(most)
+    }
+
     /// Panels of one unit.
-    pub(super) fn span(&self) -> i64 {
-        if self.left_form == Left::Packed { SPAN } else { 1 }
+    pub(super) fn span(&self, target: &Target) -> Dim {
+        let (one, span) = (Dim::constant(1), Dim::constant(SPAN));
+        match (self.left_form, self.wide_rows(target)) {
+            (Left::Packed, _) => span,
+            // `most / rows` is 0 for more rows than that.
+            (Left::InPlace, Some(most)) => {
+                let few = Dim::min(&Dim::constant(i64::from(most)).floor_div(&Dim::max(&self.m.size, &one)), &one);
+                few * (SPAN - 1) + 1
+            }
+            (Left::InPlace, None) => one,
+        }
     }
 
     /// Units that share the columns.
-    pub(super) fn column_units(&self) -> Dim {
-        self.panels().ceil_div(&Dim::constant(self.span()))
+    pub(super) fn column_units(&self, target: &Target) -> Dim {
+        self.panels().ceil_div(&self.span(target))
     }
 
     /// The most rows of a unit.

@@ -1,0 +1,44 @@
+//! Products of the same rows with several matrices of weights, as one group: query, key and value of attention.
+//!
+//! Each product keeps its matrix, its epilogue and its outputs; they share a launch, and with it the rows in cache.
+//!
+//! Invariant: no product of such a group needs, directly or not, a result of another one of it.
+use super::{grouping::Grouping, legality::Role};
+use crate::{pass::PassCx, query::Query};
+use disc_ir::{Attr, Value};
+use std::collections::HashMap;
+
+impl Grouping<'_> {
+    /// Merges groups of products that read the same rows and panels of weights.
+    pub(super) fn merge_siblings(&mut self, cx: &mut PassCx) {
+        let mut first_of: HashMap<(Value, String), Vec<usize>> = HashMap::new();
+        for i in 0..self.insts.len() {
+            let Some(key) = self.rows_and_form(i) else { continue };
+            let known = first_of.entry(key).or_default();
+            let to = self.group_of[i];
+            let free = |&from: &usize| from != to && !self.leads(from, to) && !self.leads(to, from);
+            let Some(from) = known.iter().map(|&other| self.group_of[other]).find(free) else {
+                known.push(i);
+                continue;
+            };
+            if !cx.spend_on("fuse-siblings") {
+                return;
+            }
+            self.merge(from, to);
+        }
+    }
+
+    /// What products must have in common: the rows, and all attributes but the number of columns.
+    fn rows_and_form(&self, i: usize) -> Option<(Value, String)> {
+        let inst = self.insts[i];
+        if self.roles[i] != Role::Contraction {
+            return None;
+        }
+        let Some(Attr::Dim(_)) = self.function.attr(inst, "packed_columns") else { return None };
+        let [rows, panels] = self.function.operands(inst)[..] else { return None };
+        let columns = self.function.def(inst).attr_position("packed_columns");
+        let attrs = self.function.inst(inst).attrs.iter().enumerate().filter(|(position, _)| Some(*position) != columns);
+        let types = [panels, self.function.result(inst)].map(|value| self.function.ty(value).dtype());
+        Some((rows, format!("{types:?} {:?}", attrs.collect::<Vec<_>>())))
+    }
+}
