@@ -1,7 +1,7 @@
 """The exceptions of disc. Each carries a code; every failure that a user can cause is one of these classes.
 
-It is not a place for messages: those are written where the failure is found. What each code means is in docs/errors.md; the table of
-codes is that of the compiler core, and the codes that only the Python package raises are in it too.
+It is not a place for messages: those are written where the failure is found. What each code means is in docs/errors.md; the
+table of codes is that of the compiler core, and the codes that only the Python package raises are in it too.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -140,24 +141,36 @@ def test_an_interrupt_ends_the_wait_for_the_compiler():
         signal.signal(signal.SIGALRM, before)
 
 
+def command(function, *arguments):
+    """Runs a command-line tool as the script of the wheel does, in a process of its own."""
+    script = f"import sys; from disc import _disc; sys.exit(_disc.{function}(['the tool', *sys.argv[1:]]))"
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+
+
 def test_disc_opt_is_a_function(tmp_path):
     path = tmp_path / "a.disc"
     path.write_text(TEXT)
-    script = "import sys; from disc import _disc; sys.exit(_disc.main_disc_opt(['disc-opt', *sys.argv[1:]]))"
-
-    def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-c", script, *arguments],
-            env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True,
-            text=True,
-        )
-
-    good = run(str(path))
+    good = command("main_disc_opt", str(path))
     assert good.returncode == 0, good.stderr
     assert "func @main" in good.stdout
     path.write_text(TEXT.replace("multiply", "multiplied"))
-    bad = run(str(path))
+    bad = command("main_disc_opt", str(path))
     assert bad.returncode == 1
     assert "error[E0102]" in bad.stderr
-    assert run("--nonsense").returncode == 2
+    assert command("main_disc_opt", "--nonsense").returncode == 2
+
+
+def test_disc_is_a_function(tmp_path):
+    path = tmp_path / "a.disc"
+    path.write_text(TEXT)
+    compiled = command("main_disc", "compile", str(path), "--json")
+    assert compiled.returncode == 0, compiled.stderr
+    assert json.loads(compiled.stdout)["kernels"] == 1
+    unknown = command("main_disc", "explain", "E0999", "--json")
+    assert unknown.returncode == 1
+    assert json.loads(unknown.stdout)["errors"][0]["code"] == "E0102"
