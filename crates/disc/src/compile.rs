@@ -2,11 +2,11 @@
 use crate::{
     Error, Executable, Options, Report,
     dump::Dump,
-    meta::{self, describe},
+    meta::describe,
     stages::{pass_options, program, start, target},
 };
 use disc_codegen::{lower::Program, target::Target};
-use disc_ir::{FunctionKind, Literal, Module, ops::Stage};
+use disc_ir::{FunctionKind, Literal, Module, graph::PREPARE, ops::Stage};
 use disc_passes::{pass::PassManager, pipeline};
 use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Weight};
 use std::{
@@ -64,11 +64,12 @@ fn compile_inner(mut module: Module, options: &Options) -> Result<Artifact, Erro
     run_passes(&mut module, options, &mut dump, &mut report)?;
     let time = Instant::now();
     let program = program(module, &target)?;
-    dump.program(&program, &target)?;
     let lowered = time.elapsed();
+    dump.program(&program, &target)?;
+    let time = Instant::now();
     let llvm = disc_llvm::Options { threads: compile_threads(options), export_kernels: options.keep_names };
     let compiled = disc_llvm::compile(&program, &target, &llvm)?;
-    report.stage("codegen", lowered + (time.elapsed() - lowered).saturating_sub(compiled.timings.link));
+    report.stage("codegen", lowered + time.elapsed().saturating_sub(compiled.timings.link));
     report.stage("link", compiled.timings.link);
     report.code_bytes = compiled.bytes.len();
     count_kernels(&program, &mut report);
@@ -102,7 +103,7 @@ fn run_passes(module: &mut Module, options: &Options, dump: &mut Dump, report: &
 
 /// What one call launches, and how many kernels there are for it; what runs once per load is no part of a call.
 fn count_kernels(program: &Program, report: &mut Report) {
-    let calls = program.launches.iter().filter(|(entry, _)| &**entry != meta::PREPARE);
+    let calls = program.launches.iter().filter(|(entry, _)| &**entry != PREPARE);
     for (kind, count) in calls.flat_map(|(_, counts)| counts) {
         *report.kernels_by_kind.entry((*kind).into()).or_default() += count;
     }
@@ -118,7 +119,7 @@ fn compile_threads(options: &Options) -> usize {
 
 /// The entry's parameters, results and facts.
 fn signature(module: &Module) -> String {
-    let Some(entry) = module.functions.iter().find(|f| &*f.name != meta::PREPARE) else { return String::new() };
+    let Some(entry) = module.functions.iter().find(|f| &*f.name != PREPARE) else { return String::new() };
     let list = |types: Vec<String>| types.join(", ");
     let parameters = entry.parameters().iter().map(|&p| match entry.name_of(p) {
         Some(name) => format!("{name}: {}", entry.ty(p)),
