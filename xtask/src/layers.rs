@@ -32,8 +32,7 @@ pub(crate) const LAYERS: &[Layer] = &[
 
 /// What tests may use beyond the layers: disc-llvm's run what they compiled, from text to results; disc's compare compiled code with the
 /// interpreter.
-pub(crate) const TEST_ONLY: &[(&str, &[&str])] =
-    &[("disc-llvm", &["disc-passes", "disc-ral"]), ("disc", &["disc-filetests"])];
+pub(crate) const TEST_ONLY: &[(&str, &[&str])] = &[("disc-llvm", &["disc-passes", "disc-ral"]), ("disc", &["disc-filetests"])];
 
 /// Outside crates that only these crates of ours may name.
 pub(crate) const DOORS: &[(&str, &[&str])] = &[
