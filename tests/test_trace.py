@@ -138,11 +138,12 @@ class Assigns(nn.Module):
         return x * 2
 
 
-def test_attributes_that_the_module_sets_are_put_back():
-    module = Assigns("last")
+@pytest.mark.parametrize("name", ["last", "fresh"])
+def test_no_traced_tensor_stays_in_the_module(name):
+    module = Assigns(name)
     run(module, torch.rand(3))
     assert module.last is None
-    assert "extra" not in vars(module)
+    assert "fresh" not in vars(module)
 
 
 def test_a_module_that_replaces_a_buffer_is_left_to_torch_export():

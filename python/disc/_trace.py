@@ -9,7 +9,7 @@ Not here: which sizes the example gets, and the reading of the conditions (``_ca
 Invariants:
 
 - what it cannot trace as ``torch.export`` does raises ``NotTraced``, and the caller uses ``torch.export``;
-- the module is left as it was, whatever happens;
+- no traced tensor stays in the module, whatever happens;
 - numbers computed from sizes are no nodes: they appear as SymInts in the arguments.
 """
 
@@ -55,7 +55,7 @@ def trace(entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivio
         with (
             scope.as_exporting(),
             scope.symbolic_builtins(),
-            scope.unchanged(entry.module) as replaced,
+            scope.without_traces(entry.module) as replaced,
             tracing(TracingContext(mode)),
             torch._dispatch.python.enable_python_dispatcher(),
             mode,
