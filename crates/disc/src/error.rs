@@ -72,7 +72,7 @@ impl Error {
                 lines.collect::<Vec<_>>().join("\n")
             }
             Error::Compile { message, .. } => message.clone(),
-            Error::Run(error) if error.op.is_empty() => error.message.clone(),
+            Error::Run(error) if error.is_named() => error.message.clone(),
             Error::Run(error) => format!("`{}`: {}", error.op, error.message),
         }
     }
