@@ -4,11 +4,12 @@ use disc_codegen::{
     target::Target,
 };
 use disc_ir::{Attr, FunctionKind, Module, OpKind};
-use disc_passes::{buffers, fusion, pass::PassCx};
+use disc_passes::{buffers, convolutions, fusion, pass::PassCx};
 
 fn compile(text: &str) -> Program {
     let mut module = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
     let mut cx = PassCx::default();
+    (convolutions::PASS.run)(&mut module, &mut cx).expect("products");
     (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
     (fusion::attention::PASS.run)(&mut module, &mut cx).expect("attention");
     (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");

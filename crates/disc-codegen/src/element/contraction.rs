@@ -105,50 +105,6 @@ impl Elements<'_> {
         })[0]
     }
 
-    /// An element of the windows of a convolution without groups, 0 where a window reaches beyond the input. `at` is the position along the
-    /// batch, the positions of windows, the input features and the taps, of these `sizes`; positions may be joined in the last of them.
-    pub(crate) fn window_element(&mut self, kb: &mut KernelBuilder, inst: Inst, sizes: &[Dim], at: &[Index]) -> Value {
-        let input = self.group.operands(inst)[0];
-        let spatial: Vec<usize> = self.ints(inst, "input_spatial_dimensions").iter().map(|&d| d as usize).collect();
-        let (batch, feature) = (self.int(inst, "input_batch_dimension"), self.int(inst, "input_feature_dimension"));
-        let count = spatial.len();
-        let dims = self.tensor(input).dims.clone();
-        let mut from = vec![Index::uniform(kb.int(0)); dims.len()];
-        (from[batch as usize], from[feature as usize]) = (at[0], at[1 + count]);
-        let positions = self.split_positions(kb, &sizes[1..=count], &at[1..=count]);
-        let mut inside: Option<Value> = None;
-        for (i, &dim) in spatial.iter().enumerate() {
-            let tap = at[2 + count + i].as_uniform().expect("taps are summed one by one");
-            let tap = self.tap(kb, inst, i, tap, &sizes[2 + count + i]);
-            let tap = tap.as_uniform().expect("a tap is a scalar");
-            let (position, valid) = self.window_position(kb, inst, i, positions[i], tap, &dims[dim]);
-            from[dim] = position;
-            inside = Some(match inside {
-                Some(others) => kb.and(others, valid),
-                None => valid,
-            });
-        }
-        let zero = kb.zero(compute_dtype(self.tensor(input).dtype), 1);
-        match inside {
-            Some(inside) => self.either(kb, inside, at, |cx, kb| cx.element(kb, input, &from), |_, _| zero),
-            None => self.element(kb, input, &from),
-        }
-    }
-
-    /// Positions of which the last may count on through the others.
-    fn split_positions(&mut self, kb: &mut KernelBuilder, sizes: &[Dim], at: &[Index]) -> Vec<Index> {
-        let mut found = at.to_vec();
-        for i in (1..at.len()).rev() {
-            let size = kb.dim(&sizes[i]);
-            let value = found[i].value(kb, self.lanes);
-            let (over, rest) = (kb.div(value, size), kb.rem(value, size));
-            found[i] = Index::from_value(kb, rest);
-            let over = Index::from_value(kb, over);
-            found[i - 1] = found[i - 1].add(kb, self.lanes, over);
-        }
-        found
-    }
-
     /// The input batch of a convolution whose batch is grouped: result feature `f` uses the batches of its group.
     fn grouped(
         &mut self,

@@ -11,7 +11,6 @@
 //!
 //! The tile sizes and the even blocks are those of the measurements in docs/performance.md.
 mod block;
-mod convolution;
 mod dots;
 mod epilogue;
 mod micro;
@@ -76,7 +75,7 @@ pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
 /// The plan of each product, with the outputs that come from it.
 fn plans(group: &Group<'_>) -> Result<Vec<ContractionPlan>, String> {
     let function = group.function;
-    let is_dot = |&inst: &Inst| matches!(function.kind_of(inst), OpKind::DotGeneral | OpKind::Convolution);
+    let is_dot = |&inst: &Inst| function.kind_of(inst) == OpKind::DotGeneral;
     let dots: Vec<Inst> = function.insts(function.body).iter().copied().filter(is_dot).collect();
     let outputs = group.outputs();
     let of = |&dot: &Inst| -> Vec<Value> {

@@ -82,7 +82,6 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         OpKind::Reshape => Role::View,
         OpKind::Reduce => Role::Row,
         OpKind::DotGeneral => Role::Contraction,
-        OpKind::Convolution if !is_grouped(function, inst) => Role::Contraction,
         OpKind::Concatenate
         | OpKind::DynamicSlice
         | OpKind::DynamicUpdateSlice
@@ -140,11 +139,6 @@ pub(super) fn costly(kind: OpKind) -> bool {
             | Xor
     );
     kind.def().has(Trait::Elementwise) && !cheap
-}
-
-/// Whether a convolution has groups of features or batches: those have no product of their own.
-fn is_grouped(function: &Function, inst: Inst) -> bool {
-    ["feature_group_count", "batch_group_count"].iter().any(|name| function.int(inst, name) > 1)
 }
 
 /// Whether a reshape only adds or drops dimensions of size 1.

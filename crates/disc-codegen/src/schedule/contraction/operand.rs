@@ -9,16 +9,14 @@ use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Value};
 pub(super) struct Operand {
     pub(super) value: Value,
     pub(super) memory: Option<Memory>,
+    /// In the order of the product's first dimensions.
     pub(super) batch: Vec<usize>,
     pub(super) free: Vec<usize>,
     /// In the order of the sums.
     pub(super) sum: Vec<usize>,
-    /// The product's dimensions that the batch and the free ones are.
-    pub(super) batch_axes: Vec<usize>,
-    pub(super) free_axes: Vec<usize>,
+    /// The product's dimension that `free[0]` becomes.
+    pub(super) first: usize,
     pub(super) dims: Vec<Dim>,
-    /// The convolution whose windows the operand is: its dimensions are batch, positions, input features and taps.
-    pub(super) windows: Option<Inst>,
     /// Which neighbouring dimensions are one where the operand is computed.
     together: Vec<bool>,
 }
@@ -36,8 +34,7 @@ impl Operand {
         let dims = group.ty(value).shaped().expect("a tensor").dims.to_vec();
         let memory = memory(group, solver, inputs, value);
         let together = mergeable(group, solver, &[value]);
-        let [batch, free, sum, batch_axes, free_axes] = [const { Vec::new() }; 5];
-        Self { value, memory, batch, free, sum, batch_axes, free_axes, dims, windows: None, together }
+        Self { value, memory, batch: Vec::new(), free: Vec::new(), sum: Vec::new(), first: 0, dims, together }
     }
 
     /// The elements between two neighbours along a dimension: 0 where the operand is not in memory.
@@ -48,10 +45,6 @@ impl Operand {
     /// Whether dimensions `outer` and `inner` can be walked as one.
     pub(super) fn joins(&self, solver: &Solver, outer: usize, inner: usize) -> bool {
         match &self.memory {
-            // Positions of windows are told apart again where they are looked at.
-            None if self.windows.is_some() => {
-                self.free.contains(&outer) && self.free.contains(&inner) && outer + 1 == inner && outer > 0
-            }
             Some(memory) => solver.equal(&memory.strides[outer], &(&memory.strides[inner] * &self.dims[inner])),
             None => outer + 1 == inner && self.together[outer],
         }
@@ -64,19 +57,18 @@ impl Operand {
     /// The element at a position of the product, and of the sums.
     pub(super) fn element(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], sums: &[Index]) -> Value {
         let mut here = vec![Index::uniform(kb.int(0)); self.dims.len()];
-        let axes = self.batch_axes.iter().chain(&self.free_axes);
-        for (&dim, &axis) in self.batch.iter().chain(&self.free).zip(axes) {
-            here[dim] = at[axis];
+        for (i, &dim) in self.batch.iter().enumerate() {
+            here[dim] = at[i];
+        }
+        for (i, &dim) in self.free.iter().enumerate() {
+            here[dim] = at[self.first + i];
         }
         match (sums, self.sum.last()) {
             // Of sums that are walked as one, the last dimension carries the position.
             (&[index], Some(&last)) => here[last] = index,
             _ => self.sum.iter().zip(sums).for_each(|(&dim, &index)| here[dim] = index),
         }
-        match self.windows {
-            Some(convolution) => elements.window_element(kb, convolution, &self.dims, &here),
-            None => elements.element(kb, self.value, &here),
-        }
+        elements.element(kb, self.value, &here)
     }
 }
 

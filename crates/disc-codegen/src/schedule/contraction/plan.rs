@@ -93,8 +93,6 @@ pub(in crate::schedule) struct ContractionPlan {
     pub(super) dots_for_few_rows: bool,
     /// Whether all panels of the right operand are packed at once, and then one block of rows comes after the other.
     pub(super) few_rows_at_once: bool,
-    /// Whether the left operand has the summed dimensions as one, whatever the right one has.
-    pub(super) left_sums_join: bool,
     /// Whether the columns always fill their panels, and these the spans of panels that a unit has.
     pub(super) whole_panels: bool,
     pub(super) whole_spans: bool,
@@ -130,10 +128,7 @@ impl ContractionPlan {
     ) -> Result<Self, String> {
         let product = group.result(dot);
         let dims = |v: Value| &group.ty(v).shaped().expect("a tensor").dims;
-        let [left, right] = match group.kind_of(dot) {
-            OpKind::Convolution => super::convolution::operands(group, solver, dot)?,
-            _ => operands(group, solver, dot)?,
-        };
+        let [left, right] = operands(group, solver, dot)?;
         let orders = outputs.iter().map(|&o| epilogue::order(group, solver, product, o)).collect::<Result<Vec<_>, _>>()?;
         let compute = accumulator_dtype(group.ty(product).dtype());
         let zero = || Dim::constant(0);
@@ -148,7 +143,6 @@ impl ContractionPlan {
             right_form: Right::Computed,
             dots_for_few_rows: false,
             few_rows_at_once: false,
-            left_sums_join: false,
             whole_panels: false,
             whole_spans: false,
             rank: dims(product).len(),
@@ -163,8 +157,8 @@ impl ContractionPlan {
             left,
             right,
         };
-        for (&axis, (&l, &r)) in plan.left.batch_axes.iter().zip(plan.left.batch.iter().zip(&plan.right.batch)) {
-            let run = Merged { size: plan.left.dims[l].clone(), axis };
+        for (i, (&l, &r)) in plan.left.batch.iter().zip(&plan.right.batch).enumerate() {
+            let run = Merged { size: plan.left.dims[l].clone(), axis: i };
             plan.outer.push(Outer { run, left: plan.left.stride(l), right: plan.right.stride(r) });
         }
         plan.join_sums(solver);
@@ -190,13 +184,11 @@ impl ContractionPlan {
     fn join_sums(&mut self, solver: &Solver) {
         let (left, right) = (&self.left, &self.right);
         let count = left.sum.len();
-        let joins = |side: &Operand| (1..count).all(|i| side.joins(solver, side.sum[i - 1], side.sum[i]));
-        let left_joins = joins(left);
-        let joined = left_joins && joins(right);
+        let joined = (1..count)
+            .all(|i| left.joins(solver, left.sum[i - 1], left.sum[i]) && right.joins(solver, right.sum[i - 1], right.sum[i]));
         let size = Dim::product(self.sums.iter().cloned());
         let last = |side: &Operand| side.sum.last().map_or(Dim::constant(0), |&d| side.stride(d));
         self.k = Axis { size: size.clone(), left: last(left), right: last(right) };
-        self.left_sums_join = left_joins;
         if joined && count > 0 {
             self.sums = vec![size];
         }
@@ -205,14 +197,13 @@ impl ContractionPlan {
     /// The free dimensions of a side, from the last: the run that is walked as one, its axis, and the others, which units are spread over.
     fn walk(&self, solver: &Solver, side: &Operand, pairs: &[bool]) -> Option<(Stepped, Vec<Stepped>)> {
         let (&last, earlier) = side.free.split_last()?;
-        let axis = side.free_axes[earlier.len()];
+        let axis = side.first + earlier.len();
         // A transposed output is written position by position, so its dimensions stay apart.
         let straight = self.orders.iter().all(|o| o.windows(2).all(|w| w[0] < w[1]));
         let (mut size, mut merging, mut others) = (side.dims[last].clone(), straight, Vec::new());
         for (i, &dim) in earlier.iter().enumerate().rev() {
-            let here = side.free_axes[i];
-            let beside = here + 1 == side.free_axes[i + 1] && pairs.get(here).copied().unwrap_or(false);
-            merging &= beside && side.joins(solver, dim, side.free[i + 1]);
+            let here = side.first + i;
+            merging &= pairs.get(here).copied().unwrap_or(false) && side.joins(solver, dim, side.free[i + 1]);
             if merging {
                 size = &size * &side.dims[dim];
             } else {
@@ -273,8 +264,7 @@ impl ContractionPlan {
         // Rows that are pages apart take turns in the same few lines of the first-level cache.
         let collides = self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * self.compute.size() as i64 % PAGE == 0);
         let packs = converts || (collides && !self.m.size.is_const(1));
-        let apart = self.sums.len() > 1 && !self.left_sums_join;
-        if stored.is_none() || apart || (packs && self.right_form != Right::Dots) {
+        if stored.is_none() || self.sums.len() > 1 || (packs && self.right_form != Right::Dots) {
             self.left_form = Left::Packed;
             self.m.left = self.row_stride();
             self.k.left = Dim::constant(1);
@@ -314,9 +304,8 @@ fn operands(group: &Function, solver: &Solver, dot: Inst) -> Result<[Operand; 2]
         operand.free = (0..operand.dims.len()).filter(|d| !operand.batch.contains(d) && !operand.sum.contains(d)).collect();
         operand
     });
-    let (batches, rows) = (left.batch.len(), left.batch.len() + left.free.len());
-    (left.batch_axes, right.batch_axes) = ((0..batches).collect(), (0..batches).collect());
-    (left.free_axes, right.free_axes) = ((batches..rows).collect(), (rows..rows + right.free.len()).collect());
+    left.first = left.batch.len();
+    right.first = left.first + left.free.len();
     let swap = right.free.is_empty() && left.free.last().is_some_and(|&d| left.is_contiguous(d));
     Ok(if swap { [right, left] } else { [left, right] })
 }
@@ -345,7 +334,7 @@ fn is_plain(group: &Function, plan: &ContractionPlan) -> bool {
 
 /// The columns of a product whose right operand is panels `[n/NR][k][NR]`.
 pub(crate) fn packed_columns(group: &Function, dot: Inst) -> Option<&Dim> {
-    let position = group.def(dot).attr_position("packed_columns")?;
+    let position = OpKind::DotGeneral.def().attr_position("packed_columns")?;
     match &group.inst(dot).attrs[position] {
         Some(Attr::Dim(columns)) => Some(columns),
         _ => None,
