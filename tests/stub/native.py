@@ -56,9 +56,13 @@ def install(monkeypatch) -> None:
 
     monkeypatch.setattr(disc._optimize, "convert", convert_for_stub)
     monkeypatch.setattr(disc._native, "builder", _Built)
-    monkeypatch.setattr(disc._native, "compile_function", lambda built, options, threads: built.captured)
-    monkeypatch.setattr(disc._native, "load", StubExecutable)
+    monkeypatch.setattr(
+        disc._native,
+        "compile_function",
+        lambda built, weights, options, threads: StubExecutable(built.captured, weights),
+    )
 
 
 def _weights(captured) -> dict[str, torch.Tensor]:
-    return {name: t.detach() for _, name, t in captured.traced.weights}
+    held = {**captured.program.state_dict, **captured.program.constants}
+    return {n.removeprefix("module."): t.detach() for n, t in held.items() if isinstance(t, torch.Tensor)}

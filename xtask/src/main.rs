@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask tidy | codegen | bless | fuzz | licenses`.
+//! Developer commands: `cargo xtask tidy | codegen | bless | fuzz | soak | licenses`.
 //!
 //! Not part of the product: nothing depends on this crate, and it links no LLVM, so that it builds in seconds.
 
@@ -7,6 +7,7 @@ mod codegen;
 mod fuzz;
 mod layers;
 mod licenses;
+mod soak;
 mod sources;
 mod tidy;
 
@@ -44,6 +45,15 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Try random programs on compiled code and on the interpreter; prints the one that fails, reduced.
+    Soak {
+        /// How many programs.
+        #[arg(long, default_value_t = 20_000)]
+        graphs: u64,
+        /// How many sizes each gets; and further options of the example `soak` of the crate `disc`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
     /// Collect the licence texts of everything that the wheel contains.
     Licenses {
         #[arg(long, default_value = "licenses/generated")]
@@ -62,6 +72,7 @@ fn main() -> Result<ExitCode> {
         }
         Command::Bless { filter } => bless::run(&root, filter.as_deref())?,
         Command::Fuzz { seconds, seed } => fuzz::run(&root, seconds, seed)?,
+        Command::Soak { graphs, options } => soak::run(&root, graphs, &options)?,
         Command::Licenses { out } => {
             licenses::write(&root, &root.join(out))?;
             true

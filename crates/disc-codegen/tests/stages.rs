@@ -6,11 +6,11 @@ use disc_ir::{
     DType, Dim, FunctionKind, Module, Symbol,
     interp::{Limits, Tensor, run_with},
 };
-use disc_passes::{buffers, convolutions, fusion, pass::PassCx};
+use disc_passes::{buffers, fusion, pass::PassCx};
 use std::collections::BTreeMap;
 
 /// Sizes that each symbol takes, one row after the other.
-const SIZES: [i64; 7] = [0, 1, 2, 3, 5, 17, 40];
+const SIZES: [i64; 8] = [0, 1, 2, 3, 8, 5, 17, 40];
 
 /// A small generator of numbers that repeats itself exactly.
 struct Numbers(u64);
@@ -59,7 +59,6 @@ fn check(text: &str, target: &Target) {
     let tensors = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
     let mut cx = PassCx::default();
     let mut fused = tensors.clone();
-    (convolutions::PASS.run)(&mut fused, &mut cx).expect("products");
     (fusion::PASS.run)(&mut fused, &mut cx).expect("fusion");
     (fusion::attention::PASS.run)(&mut fused, &mut cx).expect("attention");
     let mut buffers = fused.clone();
@@ -121,11 +120,7 @@ fn programs(text: &str) -> Vec<(String, String)> {
 }
 
 fn check_all(text: &str) {
-    check_on(&["x86-64-v2", "x86-64-v3", "x86-64-v4"], text);
-}
-
-fn check_on(targets: &[&str], text: &str) {
-    for target in targets {
+    for target in ["x86-64-v2", "x86-64-v3", "x86-64-v4"] {
         let target: Target = target.parse().expect("a target");
         for (name, program) in programs(text) {
             println!("{target} {name}");
@@ -152,11 +147,6 @@ fn what_is_fused() {
 #[test]
 fn contractions() {
     check_all(include_str!("stages/contractions.disc"));
-}
-
-#[test]
-fn convolutions_as_products() {
-    check_on(&["x86-64-v3"], include_str!("stages/convolutions.disc"));
 }
 
 #[test]

@@ -133,10 +133,19 @@ impl<'g> Elements<'g> {
 
     /// Runs `emit` for ops inside a nested block: what it computes is forgotten afterwards.
     pub fn scoped<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
-        self.scopes.push(Memo::default());
+        self.open_scope();
         let result = emit(self);
-        self.scopes.pop();
+        self.close_scope();
         result
+    }
+
+    /// As [`Elements::scoped`], for code that cannot be put into a closure: every block that is opened needs one.
+    pub fn open_scope(&mut self) {
+        self.scopes.push(Memo::default());
+    }
+
+    pub fn close_scope(&mut self) {
+        self.scopes.pop();
     }
 
     /// As [`Elements::scoped`], with other active lanes.
@@ -237,7 +246,6 @@ impl<'g> Elements<'g> {
             | OpKind::Transpose => vec![self.movement(kb, inst, at)],
             OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Gather => vec![self.indexed(kb, inst, at)],
             OpKind::Reduce => self.reduce(kb, inst, at),
-            OpKind::Patches => vec![self.patches(kb, inst, at)],
             OpKind::ReduceWindow => self.reduce_window(kb, inst, at),
             OpKind::DotGeneral => vec![self.dot_general(kb, inst, at)],
             OpKind::Convolution => vec![self.convolution(kb, inst, at)],

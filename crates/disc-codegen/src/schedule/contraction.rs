@@ -17,7 +17,6 @@ mod micro;
 mod operand;
 mod operands;
 mod pack;
-mod patches;
 mod plan;
 mod routines;
 mod units;

@@ -9,6 +9,7 @@ use super::{
     Limits, Tensor,
     call::Call,
     memory::{Buffer, Memory},
+    noise::Noise,
     run_entry,
     table::{Meaning, meaning},
     tensor::count,
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     diag::{Code, Diagnostic},
     dim::{Dim, Symbol},
-    graph::{Block, Function, FunctionKind, Inst, Module, PREPARE, Value},
+    graph::{Block, Function, FunctionKind, Inst, Module, Value},
     ops::OpKind,
     types::{DType, TensorType, Type},
 };
@@ -25,7 +26,7 @@ use std::{
     rc::Rc,
 };
 
-/// What a value holds while the program runs.
+/// The value of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Val {
     /// A tensor; or a vector of a kernel, as a tensor of its lanes (of rank 0 for one lane).
@@ -85,6 +86,8 @@ pub(super) struct Machine<'a> {
     outputs: BTreeMap<i64, Buffer>,
     /// Bytes of scratch that the task may still use.
     scratch: u64,
+    /// Errors that are made on purpose.
+    pub(super) noise: Option<Noise>,
     /// The results of `prepare`, once a weight that it makes was needed.
     prepared: Option<Vec<Tensor>>,
 }
@@ -92,7 +95,8 @@ pub(super) struct Machine<'a> {
 impl<'a> Machine<'a> {
     pub(super) fn new(module: &'a Module, weights: &'a dyn Fn(&str) -> Option<Tensor>, limits: Limits) -> Self {
         let (memory, frames, outputs) = (Memory::default(), Vec::new(), BTreeMap::new());
-        Self { module, weights, memory, frames, limits, steps: 0, bytes: 0, depth: 0, outputs, scratch: 0, prepared: None }
+        let (noise, prepared) = (None, None);
+        Self { module, weights, memory, frames, limits, steps: 0, bytes: 0, depth: 0, outputs, scratch: 0, noise, prepared }
     }
 
     /// Runs a function: binds the symbols of its parameters' types, checks its facts, and runs its body. Kernels and routines see those of the caller too.
@@ -140,9 +144,12 @@ impl<'a> Machine<'a> {
             let unset = || Diagnostic::new(Code::E0210, "an operand has no value here");
             frame.values[value.index()].clone().ok_or_else(unset)
         };
-        let args = data.operands.iter().map(operand).collect::<Result<Vec<_>, _>>()?;
+        let mut args = data.operands.iter().map(operand).collect::<Result<Vec<_>, _>>()?;
         if data.kind == OpKind::Return {
             return Ok(args);
+        }
+        if let Some(noise) = &mut self.noise {
+            noise.disturb_operands(function, data, &mut args);
         }
         let mut call = Call { function, data, args, shapes: Vec::new(), symbols };
         for &result in &data.results {
@@ -150,11 +157,14 @@ impl<'a> Machine<'a> {
             self.reserve(&dims, function.ty(result))?;
             call.shapes.push(dims);
         }
-        let results = match meaning(data.kind) {
+        let mut results = match meaning(data.kind) {
             Meaning::Lanes(lanes) => vec![lanes.evaluate(&call)?.into()],
             Meaning::Op(evaluate) => evaluate(self, &call)?,
         };
         check_results(&call, &results)?;
+        if let Some(noise) = &mut self.noise {
+            noise.disturb_results(data.kind, &mut results);
+        }
         data.results.iter().zip(results).for_each(|(&value, result)| self.define(value, result));
         Ok(Vec::new())
     }
@@ -221,7 +231,7 @@ impl Machine<'_> {
             let mut machine = Machine::new(self.module, self.weights, self.limits);
             // Weights that `prepare` asks for and would make itself are missing, not made in a circle.
             machine.prepared = Some(Vec::new());
-            self.prepared = Some(run_entry(&mut machine, PREPARE, &[])?);
+            self.prepared = Some(run_entry(&mut machine, "prepare", &[])?);
         }
         Ok(self.prepared.as_ref().and_then(|results| results.get(result as usize).cloned()))
     }

@@ -24,6 +24,7 @@ mod kernel;
 mod machine;
 mod memory;
 mod movement;
+mod noise;
 mod random;
 mod reduce;
 mod scalar;
@@ -36,6 +37,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+pub use noise::{Noisy, run_noisy};
 pub(crate) use tensor::count as element_count;
 pub use tensor::{Element, Tensor};
 

@@ -95,11 +95,15 @@ fn zeta_of_positive(x: f64, q: f64) -> f64 {
         let term = libm::pow(base, -x);
         sum += term;
         base += 1.0;
-        if term < sum * 1e-18 {
+        // Terms that underflow end the sum too, however far `x / 2` is.
+        if term <= sum * 1e-18 {
             return sum;
         }
     }
     let mut power = libm::pow(base, -x);
+    if power == 0.0 {
+        return sum;
+    }
     sum += base * power / (x - 1.0) + power / 2.0;
     let mut rising = x;
     for (j, coefficient) in EULER_MACLAURIN.iter().enumerate() {

@@ -46,7 +46,7 @@ op_table! {
     },
     index::{DynamicSlice, DynamicUpdateSlice, Gather, Scatter},
     reduce::{Cumulative, Reduce},
-    window::{Patches, ReduceWindow},
+    window::{ReduceWindow},
     contraction::{Convolution, DotGeneral},
     sort::{Sort, TopK},
     random::{RngBitGenerator},

@@ -25,16 +25,23 @@ impl ContractionPlan {
         2 * self.tile.rows
     }
 
+    /// The least height that even blocks of a chunk of more than `rows` rows have: two blocks of seven rows may have three.
+    fn least_height(&self, rows: u32) -> u32 {
+        let tallest = self.tile.rows;
+        let heights = (rows + 1..=rows + 2 * tallest).map(|count| count / count.div_ceil(tallest));
+        heights.min().expect("some chunk has more rows")
+    }
+
     /// The heights that even blocks of a chunk can have.
     pub(super) fn heights(&self, target: &Target, source: Source) -> [u32; 2] {
         let wide = self.wide_rows(target);
         let low = match (source, self.right_form) {
-            (Source::InPlace, _) => wide.map_or(1, |rows| rows + 1),
+            (Source::InPlace, _) => wide.map_or(1, |rows| self.least_height(rows)),
             // Every whole panel of few rows is read in place.
             (Source::Task, Right::Rows) if self.whole_panels && (wide.is_none() || self.whole_spans) => {
-                (2 * self.tile.rows).div_ceil(3)
+                self.least_height(self.rows_in_place())
             }
-            (Source::Task, Right::Columns) if self.dots_for_few_rows => FEW_ROWS + 1,
+            (Source::Task, Right::Columns) if self.dots_for_few_rows => self.least_height(FEW_ROWS),
             _ => 1,
         };
         let most = self.m.size.as_const().and_then(|rows| u32::try_from(rows.max(1)).ok()).unwrap_or(self.tile.rows);

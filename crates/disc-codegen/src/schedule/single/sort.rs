@@ -51,7 +51,9 @@ impl Line<'_, '_> {
         let [width, from, to] = round.carried[..] else { panic!("three values are carried") };
         let stride = kb.mul(width, two);
         let merge = kb.open_for([zero, self.size, stride]);
+        draft.elements.open_scope();
         self.merge(draft, merge.index, width, [from, to]);
+        draft.elements.close_scope();
         draft.kb.close_for(merge);
         round.next = vec![stride, to, from];
         draft.kb.close_while(round)[1]
@@ -124,6 +126,7 @@ impl Line<'_, '_> {
         let count = self.group.tensor(results[0]).dims[self.axis].clone();
         let (zero, one, count) = (draft.kb.int(0), draft.kb.int(1), draft.kb.dim(&count));
         let copy = draft.kb.open_for([zero, count, one]);
+        draft.elements.open_scope();
         let place = draft.kb.add(sorted, copy.index);
         let position = draft.kb.load(self.positions, place, 1, None);
         let mut there = self.at.clone();
@@ -138,6 +141,7 @@ impl Line<'_, '_> {
             draft.store(self.group, results[0], &there, value);
             draft.store(self.group, results[1], &there, position);
         }
+        draft.elements.close_scope();
         draft.kb.close_for(copy);
     }
 }

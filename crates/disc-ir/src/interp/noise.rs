@@ -1,0 +1,162 @@
+//! Rounding errors on purpose: what else a program may give and still be right.
+//!
+//! A compiler may round otherwise than the interpreter: it sums in another order, keeps narrow floats in f32 between ops, and
+//! approximates functions. In a long program such errors grow, and where they meet a comparison, the result jumps. Runs with random errors
+//! of that size show by how much.
+//!
+//! Invariant: what is exact stays exact: integers, moved elements, constants, inputs.
+use super::{
+    Limits, Tensor,
+    machine::{Machine, Val},
+    run_entry,
+    scalar::Scalar,
+};
+use crate::{
+    diag::Diagnostic,
+    generate::Random,
+    graph::{Function, InstData, Module},
+    ops::{OpKind, Trait, body::monoid},
+    types::DType,
+};
+use std::rc::Rc;
+
+/// A run with errors.
+pub struct Noisy {
+    pub outputs: Result<Vec<Tensor>, Diagnostic>,
+    /// A value was met of which a compiler may make something else altogether: a narrow float at the end of its range, a sum that may
+    /// overflow on its way, the bits of a NaN.
+    pub is_vague: bool,
+}
+
+/// Runs an entry of a module without weights, with errors that depend on `seed`.
+pub fn run_noisy(module: &Module, entry: &str, inputs: &[Tensor], limits: Limits, seed: u64) -> Noisy {
+    let mut machine = Machine::new(module, &|_| None, limits);
+    machine.noise = Some(Noise { random: Random::new(seed), is_vague: false });
+    let outputs = run_entry(&mut machine, entry, inputs);
+    Noisy { outputs, is_vague: machine.noise.is_some_and(|noise| noise.is_vague) }
+}
+
+pub(super) struct Noise {
+    random: Random,
+    is_vague: bool,
+}
+
+/// The largest error of one op, relative to its result, and the smallest number of the type.
+fn format(dtype: DType) -> (f64, f64) {
+    match dtype {
+        DType::F16 => (1e-3, 2f64.powi(-24)),
+        DType::BF16 => (8e-3, 2f64.powi(-133)),
+        DType::F32 => (1e-6, 2f64.powi(-149)),
+        _ => (1e-12, f64::from_bits(1)),
+    }
+}
+
+/// Whether the op sums (or multiplies) many elements, so that its error is relative to them and not to the result.
+fn accumulates(kind: OpKind) -> bool {
+    use OpKind as K;
+    matches!(kind, K::Reduce | K::Cumulative | K::ReduceWindow | K::DotGeneral | K::Convolution | K::Scatter)
+}
+
+/// Whether the op is exact on floats.
+fn is_exact(kind: OpKind) -> bool {
+    use OpKind as K;
+    matches!(
+        kind,
+        K::Abs
+            | K::Ceil
+            | K::Floor
+            | K::RoundNearestAfz
+            | K::RoundNearestEven
+            | K::Sign
+            | K::Negate
+            | K::Select
+            | K::BitcastConvert
+    ) || matches!(
+        kind,
+        K::NextAfter | K::Constant | K::Weight | K::Iota | K::DimValue | K::Sort | K::TopK | K::If | K::While | K::Call
+    ) || kind.def().has(Trait::Movement)
+}
+
+/// Whether the op meets operands for which its bound of error says nothing, or only that it is near in absolute terms.
+fn leaves_domain(kind: OpKind, args: &[Val]) -> bool {
+    let any = |i: usize, holds: &dyn Fn(f64) -> bool| match args.get(i) {
+        Some(Val::Tensor(tensor)) if tensor.dtype().is_float() => tensor.to_f64s().into_iter().any(holds),
+        _ => false,
+    };
+    match kind {
+        OpKind::BitcastConvert => any(0, &f64::is_nan),
+        OpKind::Zeta => any(0, &|s| !(s > 1.0 && s <= 17.0)) || any(1, &|q| q.is_nan() || q <= 0.0),
+        OpKind::Polygamma => any(0, &|n| !(0.0..8.0).contains(&n)) || any(1, &|x| x.is_nan() || x <= 0.0),
+        OpKind::Digamma | OpKind::Lgamma => any(0, &|x| x < 0.0),
+        _ => false,
+    }
+}
+
+impl Noise {
+    /// The operands of an op that accumulates, each a little off.
+    pub(super) fn disturb_operands(&mut self, function: &Function, data: &InstData, args: &mut [Val]) {
+        let kind = data.kind;
+        self.is_vague |= leaves_domain(kind, args);
+        if !accumulates(kind) {
+            return;
+        }
+        let multiplies = data.regions.first().is_some_and(|&body| monoid(function, body) == Some(OpKind::Multiply));
+        for arg in args {
+            let Val::Tensor(tensor) = arg else { continue };
+            if tensor.dtype().is_float() {
+                self.is_vague |= may_overflow(tensor, multiplies);
+                *tensor = Rc::new(self.disturbed(tensor));
+            }
+        }
+    }
+
+    /// The results of another op that rounds.
+    pub(super) fn disturb_results(&mut self, kind: OpKind, results: &mut [Val]) {
+        if is_exact(kind) {
+            return;
+        }
+        for result in results {
+            let Val::Tensor(tensor) = result else { continue };
+            if tensor.dtype().is_float() {
+                self.is_vague |= tensor.dtype() == DType::F16 && tensor.to_f64s().iter().any(|x| is_extreme(*x));
+                *tensor = Rc::new(self.disturbed(tensor));
+            }
+        }
+    }
+
+    fn disturbed(&mut self, tensor: &Tensor) -> Tensor {
+        let dtype = tensor.dtype();
+        let (relative, smallest) = format(dtype);
+        Tensor::from_fn(dtype, tensor.dims().to_vec(), |i| {
+            let x = tensor.at(i).as_f64();
+            let unit = 2.0 * self.random.unit() - 1.0;
+            Scalar::Float(match x {
+                // Which zero it is may depend on an order.
+                0.0 => 0_f64.copysign(unit),
+                x if x.abs() < smallest * 64.0 => x + smallest * (4.0 * unit).round(),
+                x => x * (1.0 + unit * relative),
+            })
+        })
+    }
+}
+
+/// Whether the sum, or product, of the numbers may be beyond the type on the way to its end.
+fn may_overflow(tensor: &Tensor, multiplies: bool) -> bool {
+    let numbers = tensor.to_f64s();
+    let finite = numbers.iter().map(|x| x.abs()).filter(|x| x.is_finite() && *x > 0.0);
+    if multiplies {
+        return finite.map(|x| x.log2().abs()).sum::<f64>() > if tensor.dtype() == DType::F64 { 1000.0 } else { 120.0 };
+    }
+    let most = match tensor.dtype() {
+        // Summed in f32.
+        DType::F16 => 1e30,
+        DType::F64 => 1e150,
+        _ => 1e18,
+    };
+    finite.fold(0.0, f64::max) > most
+}
+
+/// Beyond what f16 holds, where f32 goes on.
+fn is_extreme(x: f64) -> bool {
+    x.is_infinite() || x.abs() < 6.2e-5
+}
