@@ -1,6 +1,7 @@
 //! From the buffer stage to the kernel stage: each group becomes kernels and launches.
 //!
-//! Groups of one structure share their kernels, so a model of twelve equal layers has the kernels of one.
+//! Groups of one structure share their kernels, so a model of twelve equal layers has the kernels of one. Entries share them where they state
+//! the same facts.
 //!
 //! Invariant: whatever a group's kind promises, a group whose plan does not hold is computed by the loop schedule, output by output: slower,
 //! never wrong.
@@ -247,9 +248,9 @@ fn flat(group: &Function) -> Function {
     function
 }
 
-/// The structure of a group as text: ops, attributes, types and how values connect, without their names.
+/// The structure of a group as text: ops, attributes, types and how values connect, without their names; and the facts that schedules ask.
 fn structure(function: &Function, kind: &str) -> String {
-    let mut text = String::from(kind);
+    let mut text = format!("{kind} where {}", function.facts);
     let mut numbers: HashMap<Value, usize> = HashMap::new();
     write_block(function, function.body, &mut numbers, &mut text);
     text
