@@ -1,11 +1,11 @@
 //! What an entry checks before it does anything: that its inputs fit its signature.
 //!
 //! The runtime has checked the number, ranks and element types of the inputs. A symbol is read from the first parameter dimension that is
-//! that symbol alone; every other dimension, and every fact, is compared with what the symbols make of it. Not checked are likely values,
-//! which are hints, and facts about symbols that no input binds, which have no value at entry.
+//! that symbol alone; every other dimension, and every fact, is compared with what the symbols make of it. A fact about a dim that an op
+//! binds is checked there. Not checked are likely values, which are hints.
 use crate::element::Site;
 use disc_ir::{
-    Code, Dim, Function, Symbol,
+    Block, Code, Dim, Function, Symbol,
     dim::{Fact, Range},
 };
 use std::collections::HashSet;
@@ -34,6 +34,14 @@ pub struct FactCheck {
     pub site: i64,
 }
 
+/// What is checked where an op binds a dim: that it is not negative, and the facts whose last dim it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundCheck {
+    pub symbol: Symbol,
+    pub site: i64,
+    pub facts: Vec<FactCheck>,
+}
+
 /// The bindings and the checks of an entry, in the order of their sites.
 #[derive(Clone, Debug, Default)]
 pub struct Signature {
@@ -42,6 +50,7 @@ pub struct Signature {
     pub contiguous: i64,
     pub sizes: Vec<SizeCheck>,
     pub facts: Vec<FactCheck>,
+    pub bound: Vec<BoundCheck>,
 }
 
 impl Signature {
@@ -65,13 +74,9 @@ impl Signature {
                 }
             }
         }
-        for fact in entry.facts.iter().filter(|fact| !matches!(fact, Fact::Likely(..))) {
-            let mut known = true;
-            fact.visit_symbols(&mut |symbol| known &= bound.contains(symbol));
-            if known {
-                found.facts.push(FactCheck { fact, site: next_site() });
-            }
-        }
+        let mut open: Vec<Fact> = entry.facts.iter().filter(|fact| !matches!(fact, Fact::Likely(..))).collect();
+        found.facts = take_known(&mut open, &bound, &mut next_site);
+        bound_checks(entry, entry.body, &mut bound, &mut open, &mut next_site, &mut found.bound);
         found
     }
 
@@ -80,9 +85,52 @@ impl Signature {
         let site = |code, message: String| Site { code, op: "entry".into(), message, kernel_values: 0 };
         let contiguous = site(Code::E0601, "input {0} has strides, expected contiguous memory in row-major order".into());
         let sizes = self.sizes.iter().map(|check| site(Code::E0602, size_message(check, entry)));
-        let facts = self.facts.iter().map(|check| site(Code::E0602, fact_message(&check.fact)));
-        std::iter::once(contiguous).chain(sizes).chain(facts).collect()
+        let fact = |check: &FactCheck| site(Code::E0602, fact_message(&check.fact));
+        let bound = self.bound.iter().flat_map(|check| {
+            let negative = site(Code::E0602, format!("dim {} is {{0}}, expected 0 or more", check.symbol));
+            std::iter::once(negative).chain(check.facts.iter().map(fact)).collect::<Vec<_>>()
+        });
+        std::iter::once(contiguous).chain(sizes).chain(self.facts.iter().map(fact)).chain(bound).collect()
     }
+}
+
+/// The facts whose dims are all known; they leave `open`.
+fn take_known(open: &mut Vec<Fact>, known: &HashSet<Symbol>, next_site: &mut impl FnMut() -> i64) -> Vec<FactCheck> {
+    let mut taken = Vec::new();
+    open.retain(|fact| {
+        let mut is_known = true;
+        fact.visit_symbols(&mut |symbol| is_known &= known.contains(symbol));
+        if is_known {
+            taken.push(FactCheck { fact: fact.clone(), site: next_site() });
+        }
+        !is_known
+    });
+    taken
+}
+
+/// The checks of the dims that ops of a block bind, each known to the end of its block.
+fn bound_checks(
+    entry: &Function,
+    block: Block,
+    known: &mut HashSet<Symbol>,
+    open: &mut Vec<Fact>,
+    next_site: &mut impl FnMut() -> i64,
+    found: &mut Vec<BoundCheck>,
+) {
+    let mut here = Vec::new();
+    for &inst in entry.insts(block) {
+        if let Some(symbol) = entry.bound_by(inst) {
+            known.insert(symbol.clone());
+            here.push(symbol.clone());
+            let site = next_site();
+            let facts = take_known(open, known, next_site);
+            found.push(BoundCheck { symbol: symbol.clone(), site, facts });
+        }
+        for &region in &entry.inst(inst).regions {
+            bound_checks(entry, region, known, open, next_site, found);
+        }
+    }
+    known.retain(|symbol| !here.contains(symbol));
 }
 
 fn size_message(check: &SizeCheck, entry: &Function) -> String {

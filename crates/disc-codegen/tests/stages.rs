@@ -160,6 +160,11 @@ fn ops_with_schedules_of_their_own() {
 }
 
 #[test]
+fn sizes_that_depend_on_data() {
+    check_all(include_str!("stages/sizes.disc"));
+}
+
+#[test]
 fn control_flow() {
     check_all(include_str!("stages/control.disc"));
 }

@@ -15,7 +15,10 @@ use crate::{
     types::{TensorType, Type},
 };
 use smallvec::SmallVec;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 macro_rules! handle {
     ($(#[doc = $doc:literal])+ $Name:ident) => {
@@ -371,6 +374,40 @@ impl Function {
         symbols.sort();
         symbols.dedup();
         symbols
+    }
+
+    /// The dim that an op binds, from data.
+    pub fn bound_by(&self, inst: Inst) -> Option<&Symbol> {
+        match (self.kind_of(inst), self.inst(inst).attrs.first()) {
+            (OpKind::BindDim, Some(Some(Attr::Dim(dim)))) => dim.as_symbol(),
+            _ => None,
+        }
+    }
+
+    /// The dims that ops bind, in the order of the text.
+    pub fn data_dims(&self) -> Vec<Symbol> {
+        self.walk(self.body).into_iter().filter_map(|inst| self.bound_by(inst).cloned()).collect()
+    }
+
+    /// The symbols in the attributes and result types of an op, and in its regions.
+    pub fn symbols_of(&self, inst: Inst) -> BTreeSet<Symbol> {
+        let mut found = BTreeSet::new();
+        let mut visit = |dim: &Dim| found.extend(dim.symbols());
+        let inner = self.inst(inst).regions.iter().flat_map(|&region| self.walk(region)).collect::<Vec<_>>();
+        for op in std::iter::once(inst).chain(inner) {
+            let data = self.inst(op);
+            let arguments = data.regions.iter().flat_map(|&region| self.arguments(region));
+            let types = data.results.iter().chain(arguments).filter_map(|&value| self.ty(value).shaped());
+            types.for_each(|tensor| tensor.dims.iter().for_each(&mut visit));
+            for attr in data.attrs.iter().flatten() {
+                match attr {
+                    Attr::Dim(dim) => visit(dim),
+                    Attr::Dims(dims) => dims.iter().for_each(&mut visit),
+                    _ => {}
+                }
+            }
+        }
+        found
     }
 
     /// The symbols whose values the code of a kernel, routine or host program needs: those of `dim` ops, in order of their names.

@@ -9,11 +9,11 @@ use crate::{
     shapes::{map_attr, map_type},
 };
 use disc_ir::{
-    Attr, Block, Code, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Type, Value, ops::Stage,
+    Attr, Block, Code, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Symbol, Type, Value, ops::Stage,
     verify::Matching,
 };
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -99,7 +99,8 @@ fn copy(function: &mut Function, block: Block, call: Inst, callee: &Function) ->
     let in_call = |message: String| Diagnostic::new(Code::E0209, message).in_op("call").at(function.inst(call).span);
     let matching = Matching::of(&types(callee, parameters), &types(function, &arguments), &solver)
         .map_err(|why| in_call(format!("{why} of @{}", callee.name)))?;
-    let facts = callee.facts.substitute(&|symbol| matching.size(symbol).cloned());
+    let inner = inner_dims(function, callee);
+    let facts = callee.facts.substitute(&|symbol| matching.size(symbol).or_else(|| inner.get(symbol)).cloned());
     let merged = facts.and_then(|facts| {
         let mut all = function.facts.clone();
         all.merge(&facts).map(|()| all)
@@ -107,7 +108,7 @@ fn copy(function: &mut Function, block: Block, call: Inst, callee: &Function) ->
     let facts = merged.map_err(|error| in_call(format!("what @{} states never holds here: {error}", callee.name)))?;
     function.facts = facts;
     let mut map: HashMap<Value, Value> = parameters.iter().copied().zip(arguments).collect();
-    let mut size = |dim: &Dim| matching.substitute(dim);
+    let mut size = |dim: &Dim| dim.substitute(&|symbol| matching.size(symbol).or_else(|| inner.get(symbol)).cloned());
     for &inst in callee.insts(callee.body) {
         if callee.kind_of(inst) == OpKind::Return {
             return Ok(callee.operands(inst).iter().map(|value| map[value]).collect());
@@ -117,6 +118,20 @@ fn copy(function: &mut Function, block: Block, call: Inst, callee: &Function) ->
         rename_sizes(function, made, &mut size);
     }
     Ok(Vec::new())
+}
+
+/// Names of their own for the dims that ops of the callee bind: it may be called twice.
+fn inner_dims(function: &Function, callee: &Function) -> HashMap<Symbol, Dim> {
+    let mut taken: BTreeSet<Symbol> = function.bound_symbols().into_iter().collect();
+    taken.extend(function.walk(function.body).into_iter().flat_map(|inst| function.symbols_of(inst)));
+    let mut rename = |symbol: Symbol| {
+        let numbered = (1..).map(|i| Symbol::new(format!("{symbol}_{i}")));
+        let free = std::iter::once(symbol.clone()).chain(numbered).find(|name| !taken.contains(name));
+        let free = free.expect("there are finitely many dims");
+        taken.insert(free.clone());
+        (symbol, Dim::symbol(free))
+    };
+    callee.data_dims().into_iter().map(&mut rename).collect()
 }
 
 /// Replaces the dims of an op and of what is in its regions.
@@ -166,6 +181,25 @@ mod tests {
         assert_eq!(text.matches("func ").count(), 1, "{text}");
         assert_eq!(text.matches("negate").count(), 2, "{text}");
         assert!(text.contains("where B <= 64") && text.contains("dim [B] : tensor<i64>"), "{text}");
+    }
+
+    #[test]
+    fn a_dim_that_a_callee_binds_has_a_name_for_each_call() {
+        let text = after(
+            &inline::PASS,
+            "func @main(%n: tensor<i64>, %x: tensor<[K]xf32>) -> (tensor<i64>, tensor<i64>) {
+              %a = call @f(%n) : (tensor<i64>) -> tensor<i64>
+              %b = call @f(%a) : (tensor<i64>) -> tensor<i64>
+              return %a, %b : (tensor<i64>, tensor<i64>)
+            }
+            func @f(%n: tensor<i64>) -> tensor<i64> where K <= 8 {
+              bind_dim %n, dim = [K] : tensor<i64>
+              %k = dim [2*K] : tensor<i64>
+              return %k : tensor<i64>
+            }",
+        );
+        assert!(text.contains("dim = [K_1]") && text.contains("dim = [K_2]"), "{text}");
+        assert!(text.contains("K_1 <= 8, K_2 <= 8") && text.contains("dim [2*K_2]"), "{text}");
     }
 
     #[test]

@@ -24,7 +24,41 @@ pub static PASS: PassDef = PassDef {
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let functions = module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func);
-    Ok(functions.map(|function| learn(function, cx) + unify(function)).sum())
+    Ok(functions.map(|function| learn(function, cx) + learn_bound(function, cx) + unify(function)).sum())
+}
+
+/// What the ops that bind dims say about them: a size that is a dim already, and that a count is at most what is counted.
+fn learn_bound(function: &mut Function, cx: &mut PassCx) -> usize {
+    let mut learned = 0;
+    for inst in function.walk(function.body) {
+        let Some(symbol) = function.bound_by(inst) else { continue };
+        let (bound, size) = (Dim::symbol(symbol), function.operands(inst)[0]);
+        let fact = match (function.as_dim(size), counted(function, size)) {
+            (Some(dim), _) => Fact::Equal(bound, dim),
+            (None, Some(most)) => Fact::Range(bound - most, Range { lo: None, hi: Some(0) }),
+            (None, None) => continue,
+        };
+        let before = function.facts.len();
+        // A fact that cannot hold is found when the size is bound.
+        if cx.spend() && function.facts.add(fact).is_ok() {
+            learned += usize::from(function.facts.len() > before);
+        }
+    }
+    learned
+}
+
+/// The number of elements of what a value is the count of: the sum of all truth values of a tensor.
+fn counted(function: &Function, value: Value) -> Option<Dim> {
+    let sum = function.made_by(value, OpKind::Reduce)?;
+    let [input, init] = function.operands(sum) else { return None };
+    let ones = function.made_by(*input, OpKind::Convert)?;
+    let mask = function.operands(ones)[0];
+    let from_zero = function.splat(*init).is_some_and(|zero| zero.i64_at(0) == 0);
+    let region = function.inst(sum).regions[0];
+    let adds = function.insts(region).first().is_some_and(|&op| function.kind_of(op) == OpKind::Add);
+    let of_truth = function.ty(mask).dtype() == disc_ir::DType::I1 && function.ty(value).as_tensor()?.rank() == 0;
+    (from_zero && adds && of_truth && function.insts(region).len() == 2)
+        .then(|| Dim::product(function.shape(mask).iter().cloned()))
 }
 
 /// Moves assertions about sizes into the facts: those that every call reaches.
@@ -70,7 +104,9 @@ fn asserted(function: &Function, inst: Inst) -> Option<Fact> {
 /// Symbols are replaced, each wherever it occurs, and nothing else: what an op infers from its operands then changes as its type does.
 /// (A canonical form of each whole size would be shorter, but what an op infers from such forms may be hard to prove equal to them.)
 fn unify(function: &mut Function) -> usize {
-    let solver = Solver::new(&function.facts);
+    // A dim that an op binds is never written where it has no value yet.
+    let inner: HashMap<Symbol, u32> = function.data_dims().into_iter().zip(1..).collect();
+    let solver = Solver::with_ranks(&function.facts, &|symbol| inner.get(symbol).copied().unwrap_or(0));
     let known: HashMap<Symbol, Dim> = symbols(function)
         .into_iter()
         .map(|symbol| (symbol.clone(), solver.canonical(&Dim::symbol(&symbol))))
@@ -88,6 +124,9 @@ fn unify(function: &mut Function) -> usize {
         for value in values {
             changes += usize::from(map_type(function, value, &mut renamed));
         }
+        if function.bound_by(inst).is_some() {
+            continue;
+        }
         for attr in function.inst_mut(inst).attrs.iter_mut().flatten() {
             changes += usize::from(map_attr(attr, &mut renamed));
         }
@@ -95,10 +134,10 @@ fn unify(function: &mut Function) -> usize {
     changes
 }
 
-/// The symbols of the signature: there are no others.
+/// The symbols of the signature, and those that ops bind.
 fn symbols(function: &Function) -> BTreeSet<Symbol> {
     let sizes = function.parameters().iter().filter_map(|&parameter| function.ty(parameter).shaped()).flat_map(|ty| &ty.dims);
-    sizes.flat_map(Dim::symbols).collect()
+    sizes.flat_map(Dim::symbols).chain(function.data_dims()).collect()
 }
 
 /// Replaces the sizes in a value's type; says whether that changed it.
@@ -144,6 +183,26 @@ mod tests {
         );
         assert!(text.contains("%a = negate %y : (tensor<[N]xf32>) -> tensor<[B]xf32>"), "{text}");
         assert!(text.contains("%y: tensor<[N]xf32>) -> tensor<[N]xf32> where B == N"), "{text}");
+    }
+
+    #[test]
+    fn a_count_is_at_most_what_is_counted_and_a_known_size_is_one() {
+        let text = after(
+            &shapes::PASS,
+            "func @f(%x: tensor<[N]xi1>) -> (tensor<[K]xi64>, tensor<[A]xi64>) {
+              %zero = constant dense<0> : tensor<i64>
+              %ones = convert %x : (tensor<[N]xi1>) -> tensor<[N]xi64>
+              %n = reduce %ones, %zero, dims = [0] : (tensor<[N]xi64>, tensor<i64>) -> tensor<i64> applies add
+              bind_dim %n, dim = [K] : tensor<i64>
+              %p = nonzero %x : (tensor<[N]xi1>) -> tensor<[K]xi64>
+              %size = dim [2*N] : tensor<i64>
+              bind_dim %size, dim = [A] : tensor<i64>
+              %i = iota dim = 0 : tensor<[A]xi64>
+              return %p, %i : (tensor<[K]xi64>, tensor<[A]xi64>)
+            }",
+        );
+        assert!(text.contains("K-N <= 0") && text.contains("A == 2*N"), "{text}");
+        assert!(text.contains("%i = iota dim = 0 : tensor<[2*N]xi64>"), "{text}");
     }
 
     #[test]

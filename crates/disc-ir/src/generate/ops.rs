@@ -394,7 +394,7 @@ impl<'f> Generator<'f> {
     /// A value from nothing, or from sizes.
     fn make(&mut self) -> Made {
         let tensor = TensorType::new([super::size(&mut self.random)], dtype(&mut self.random));
-        match self.random.below(5) {
+        match self.random.below(6) {
             0 => self.splat(&tensor, 1.5),
             1 => self.one(OpKind::Iota, &[], &[("dim", Attr::Int(0))], Some(Type::Tensor(tensor))),
             2 => {
@@ -402,6 +402,11 @@ impl<'f> Generator<'f> {
                 self.one(OpKind::DimValue, &[], &value, Some(Type::tensor([], DType::I64)))
             }
             3 => {
+                let mask = self.like(&tensor.with_dtype(DType::I1))?;
+                let positions = Type::tensor([super::size(&mut self.random)], DType::I64);
+                self.one(OpKind::Nonzero, &[mask], &[], Some(positions))
+            }
+            4 => {
                 let Some((value, _, axis)) = self.with_axis() else { return Ok(Vec::new()) };
                 self.one(OpKind::GetDimensionSize, &[value], &[("dimension", Attr::Int(axis as i64))], None)
             }

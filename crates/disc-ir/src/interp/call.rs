@@ -7,6 +7,7 @@ use super::{
 use crate::{
     attr::Attr,
     diag::{Code, Diagnostic},
+    dim::Symbol,
     graph::{Block, Function, InstData},
     literal::Literal,
     types::{DType, Type},
@@ -134,6 +135,14 @@ impl<'a> Call<'a> {
         match self.attr(name) {
             Some(Attr::Dim(dim)) => evaluate(dim, &self.symbols),
             _ => Err(self.malformed(format!("attribute `{name}` is missing"))),
+        }
+    }
+
+    /// The dim that the op binds.
+    pub(super) fn bound_symbol(&self) -> Option<&'a Symbol> {
+        match self.attr("dim") {
+            Some(Attr::Dim(dim)) => dim.as_symbol(),
+            _ => None,
         }
     }
 

@@ -59,3 +59,13 @@ pub(super) fn launch<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluate
     }
     Ok(Vec::new())
 }
+
+pub(super) fn mark(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let mark = machine.memory.mark() as i64;
+    Ok(vec![Tensor::from_i64s(call.dtype(), &call.shape(), &[mark])?.into()])
+}
+
+pub(super) fn release(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    machine.memory.release(call.int_operand(0)? as usize);
+    Ok(Vec::new())
+}

@@ -129,6 +129,10 @@ impl<'a> Machine<'a> {
         }
         for &inst in function.insts(block) {
             function.results_of(inst).iter().for_each(|&value| self.frame().values[value.index()] = None);
+            // The results of the body have sizes that the caller reads from them.
+            if let Some(symbol) = function.bound_by(inst).filter(|_| block != function.body) {
+                Rc::make_mut(&mut self.frame().symbols).remove(symbol);
+            }
         }
         self.bytes = before;
         self.depth -= 1;
@@ -175,6 +179,16 @@ impl<'a> Machine<'a> {
 
     fn define(&mut self, value: Value, result: Val) {
         self.frame().values[value.index()] = Some(result);
+    }
+
+    /// Gives a dim its value, from data.
+    pub(super) fn bind_dim(&mut self, symbol: &Symbol, value: i64) -> Result<(), Diagnostic> {
+        if value < 0 {
+            return Err(Diagnostic::new(Code::E0602, format!("dim {symbol} is {value}, expected 0 or more")));
+        }
+        let frame = self.frame();
+        Rc::make_mut(&mut frame.symbols).insert(symbol.clone(), value);
+        check_facts(frame.function, &frame.symbols)
     }
 
     /// Counts steps.

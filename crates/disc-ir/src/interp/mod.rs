@@ -28,6 +28,7 @@ mod noise;
 mod random;
 mod reduce;
 mod scalar;
+mod sizes;
 mod sort;
 mod special;
 mod table;

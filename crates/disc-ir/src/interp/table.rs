@@ -5,7 +5,7 @@ use super::{
     elementwise::{self as lane, Lanes},
     fused, host, index, kernel,
     machine::{Evaluated, Machine},
-    movement, random, reduce, sort, special, window,
+    movement, random, reduce, sizes, sort, special, window,
 };
 use crate::ops::OpKind as K;
 
@@ -114,6 +114,8 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::DotGeneral => Op(contraction::dot_general),
         K::Sort => Op(sort::sort),
         K::TopK => Op(sort::top_k),
+        K::BindDim => Op(sizes::bind_dim),
+        K::Nonzero => Op(sizes::nonzero),
         K::RngBitGenerator => Op(random::rng_bit_generator),
 
         K::Assert => Op(control::assert),
@@ -141,5 +143,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::AllocOutput => Op(host::alloc_output),
         K::Arena => Op(host::arena),
         K::Launch => Op(host::launch),
+        K::Mark => Op(host::mark),
+        K::Release => Op(host::release),
     }
 }

@@ -18,6 +18,7 @@ mod limits;
 mod movement;
 mod random;
 mod reduce;
+mod sizes;
 mod sort;
 mod window;
 
@@ -85,6 +86,7 @@ fn all_cases() -> Vec<Case> {
         reduce::cases,
         window::cases,
         contraction::cases,
+        sizes::cases,
         sort::cases,
         random::cases,
         control::cases,

@@ -10,14 +10,15 @@ use crate::{
     attr::AttrKind,
     diag::Code,
     infer::{InferCx, Inferred},
-    types::Type,
+    types::{DType, Type},
 };
 
 const ANY: DTypeClass = DTypeClass::ANY;
+const MARK: DTypeClass = DTypeClass::of(&[DType::I64]);
 const HOST: Stages = Stages::Only(&[Stage::Buffer, Stage::Kernel]);
 
 op! {
-    /// The memory for all temporary values of a call, `bytes` bytes.
+    /// The memory for all temporary values of a call whose sizes are known here, `bytes` bytes.
     ///
     /// (C1) The result is a buffer.
     Arena = "arena"() { bytes: required(AttrKind::Dim) } -> (result: one(ANY)) traits [Writes] stages HOST, infer buffer;
@@ -48,6 +49,20 @@ op! {
         } -> () traits [Writes] stages HOST, infer nothing;
 }
 
+op! {
+    /// How much temporary memory is in use. Not for other types than `i64`.
+    ///
+    /// (C1) The result is a scalar.
+    Mark = "mark"() -> (result: one(MARK)) traits [Writes] stages HOST, infer mark;
+}
+
+op! {
+    /// Ends all temporary memory that was allocated since a mark. Not for other types than `i64`.
+    ///
+    /// (C1) `mark` is a scalar.
+    Release = "release"(mark: one(MARK)) -> () traits [Writes] stages HOST, infer release;
+}
+
 fn buffer(cx: &InferCx<'_>) -> Inferred {
     match cx.declared {
         Some([ty @ Type::Buffer { .. }]) => Ok(vec![ty.clone()]),
@@ -57,4 +72,18 @@ fn buffer(cx: &InferCx<'_>) -> Inferred {
 
 fn nothing(_: &InferCx<'_>) -> Inferred {
     Ok(Vec::new())
+}
+
+fn mark(cx: &InferCx<'_>) -> Inferred {
+    match cx.declared {
+        Some([ty @ Type::Vector { lanes: 1, .. }]) => Ok(vec![ty.clone()]),
+        _ => Err(cx.error(Code::E0205, 1, "the result must be a scalar")),
+    }
+}
+
+fn release(cx: &InferCx<'_>) -> Inferred {
+    match cx.ty(0) {
+        Type::Vector { lanes: 1, .. } => Ok(Vec::new()),
+        ty => Err(cx.error(Code::E0208, 1, format!("`mark` has type {ty}, expected a scalar"))),
+    }
 }

@@ -21,6 +21,7 @@ mod kernel;
 mod movement;
 mod random;
 mod reduce;
+mod sizes;
 mod sort;
 mod window;
 
@@ -49,6 +50,7 @@ op_table! {
     window::{ReduceWindow},
     contraction::{Convolution, DotGeneral},
     sort::{Sort, TopK},
+    sizes::{BindDim, Nonzero},
     random::{RngBitGenerator},
     control::{Assert, Call, If, Return, While},
     fused::{Fusion},
@@ -56,7 +58,7 @@ op_table! {
         ExtractLane, Fma, For, LaneMask, Lanes, Load, Prefetch, ReduceLanes, Scratch, Splat, Store,
         TransposeLanes, View,
     },
-    host::{Alloc, AllocOutput, Arena, Launch},
+    host::{Alloc, AllocOutput, Arena, Launch, Mark, Release},
 }
 
 #[cfg(test)]

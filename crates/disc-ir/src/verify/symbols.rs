@@ -1,8 +1,10 @@
 //! Every dim is bound.
 //!
 //! Invariants:
-//! - A symbol that a type, an attribute or a fact mentions is bound by the parameters: one of their sizes determines it, alone (`[B]`) or with
-//!   others that are bound (`[2*B + S]`). A size that is more than a symbol, and every fact, is also a check at the entry of a call.
+//! - A symbol that a type or an attribute mentions is bound by the parameters, or by a `bind_dim` that comes before in the same block or in one
+//!   around it. Of the parameters, one size determines it, alone (`[B]`) or with others that are bound (`[2*B + S]`). A size that is more
+//!   than a symbol, and every fact, is also a check: at the entry of a call, or where the last of its dims is bound.
+//! - A dim is bound once.
 //! - A dim of a type is representable; its constant sizes multiply to less than 2^62 bytes.
 use super::{
     Check,
@@ -12,7 +14,7 @@ use crate::{
     attr::Attr,
     diag::{Code, Span},
     dim::{Dim, Symbol},
-    graph::Function,
+    graph::{Block, Function, Inst},
     text::limits::{MAX_RANK, fits},
     types::{TensorType, Type},
 };
@@ -20,30 +22,13 @@ use std::collections::BTreeSet;
 
 pub(super) fn check(cx: &mut Check<'_>) {
     let function = cx.function;
-    let mut seen = Seen { bound: bound(function), reported: BTreeSet::new() };
-    for ty in function.parameters().iter().map(|&p| function.ty(p)).chain(&function.results) {
-        seen.check_type(cx, ty, function.span);
+    let later = function.data_dims().into_iter().collect();
+    let mut seen = Seen { bound: bound(function), later, reported: BTreeSet::new() };
+    for &parameter in function.parameters() {
+        seen.check_type(cx, function.ty(parameter), function.span);
     }
-    for fact in function.facts.iter() {
-        let mut symbols = Vec::new();
-        fact.visit_symbols(&mut |symbol| symbols.push(symbol.clone()));
-        symbols.iter().for_each(|symbol| seen.check_dim(cx, &Dim::symbol(symbol), function.span));
-    }
-    for inst in function.walk(function.body) {
-        let data = function.inst(inst);
-        let arguments = data.regions.iter().flat_map(|&region| function.arguments(region));
-        for &value in data.results.iter().chain(arguments) {
-            seen.check_type(cx, function.ty(value), data.span);
-        }
-        for attr in data.attrs.iter().flatten() {
-            match attr {
-                Attr::Dim(dim) => seen.check_dim(cx, dim, data.span),
-                Attr::Dims(dims) => dims.iter().for_each(|dim| seen.check_dim(cx, dim, data.span)),
-                Attr::Type(ty) => seen.check_type(cx, ty, data.span),
-                _ => {}
-            }
-        }
-    }
+    seen.facts(cx);
+    seen.block(cx, function.body);
 }
 
 /// The symbols that the sizes of the parameters determine.
@@ -66,10 +51,66 @@ fn bound(function: &Function) -> BTreeSet<Symbol> {
 
 struct Seen {
     bound: BTreeSet<Symbol>,
+    /// The dims that ops bind.
+    later: BTreeSet<Symbol>,
     reported: BTreeSet<Symbol>,
 }
 
 impl Seen {
+    /// A fact may be about dims that ops bind.
+    fn facts(&mut self, cx: &mut Check<'_>) {
+        let before = self.bound.clone();
+        self.bound.extend(self.later.iter().cloned());
+        for fact in cx.function.facts.iter() {
+            let mut symbols = Vec::new();
+            fact.visit_symbols(&mut |symbol| symbols.push(symbol.clone()));
+            symbols.iter().for_each(|symbol| self.check_dim(cx, &Dim::symbol(symbol), cx.function.span));
+        }
+        self.bound = before;
+    }
+
+    fn block(&mut self, cx: &mut Check<'_>, block: Block) {
+        let function = cx.function;
+        let mut here: Vec<Symbol> = Vec::new();
+        for &inst in function.insts(block) {
+            here.extend(self.binds(cx, inst));
+            self.inst(cx, inst);
+        }
+        if block == function.body {
+            function.results.iter().for_each(|ty| self.check_type(cx, ty, function.span));
+        }
+        self.bound.retain(|symbol| !here.contains(symbol));
+    }
+
+    /// The dim that an op binds, from here on.
+    fn binds(&mut self, cx: &mut Check<'_>, inst: Inst) -> Option<Symbol> {
+        let symbol = cx.function.bound_by(inst)?;
+        if self.bound.contains(symbol) || !self.later.remove(symbol) {
+            cx.op_error(Code::E0104, inst, format!("(C2) the dim {symbol} is bound already"));
+            return None;
+        }
+        self.bound.insert(symbol.clone());
+        Some(symbol.clone())
+    }
+
+    fn inst(&mut self, cx: &mut Check<'_>, inst: Inst) {
+        let function = cx.function;
+        let data = function.inst(inst);
+        for attr in data.attrs.iter().flatten() {
+            match attr {
+                Attr::Dim(dim) => self.check_dim(cx, dim, data.span),
+                Attr::Dims(dims) => dims.iter().for_each(|dim| self.check_dim(cx, dim, data.span)),
+                Attr::Type(ty) => self.check_type(cx, ty, data.span),
+                _ => {}
+            }
+        }
+        for &region in &data.regions {
+            function.arguments(region).iter().for_each(|&value| self.check_type(cx, function.ty(value), data.span));
+            self.block(cx, region);
+        }
+        data.results.iter().for_each(|&value| self.check_type(cx, function.ty(value), data.span));
+    }
+
     fn check_type(&mut self, cx: &mut Check<'_>, ty: &Type, place: Option<Span>) {
         let Some(TensorType { dims, dtype }) = ty.shaped() else { return };
         if dims.len() > MAX_RANK {
@@ -95,10 +136,13 @@ impl Seen {
             }
         });
         if let Some(symbol) = unbound {
-            let message = format!("the dim {symbol} is not bound: the size of no parameter determines it");
-            cx.report(
-                crate::Diagnostic::new(Code::E0103, message).at(place).help(format!("give a parameter the size [{symbol}]")),
-            );
+            let ops_bind_it = cx.function.data_dims().contains(&symbol);
+            let (message, help) = match ops_bind_it {
+                true => ("the op that binds it is not before, in this block or one around it", "move the `bind_dim`".to_owned()),
+                false => ("the size of no parameter determines it", format!("give a parameter the size [{symbol}]")),
+            };
+            let message = format!("the dim {symbol} is not bound: {message}");
+            cx.report(crate::Diagnostic::new(Code::E0103, message).at(place).help(help));
             self.reported.insert(symbol);
         }
     }

@@ -3,7 +3,7 @@
 //! Dims are evaluated with wrapping arithmetic, so sizes of some 2^32 each, which an empty tensor may have, could give a small number of
 //! bytes. What is allocated or compared is therefore evaluated a second time, in `f64`, which wraps nowhere: where a value is beyond 2^62, or
 //! comes from one by an operation that does not commute with wrapping, the size becomes `i64::MAX`, which no memory has.
-use super::Lowering;
+use super::{Lowering, bind::Scope};
 use crate::{
     Error,
     emit::{Emit, Emitted, Val},
@@ -17,31 +17,23 @@ use std::collections::HashMap;
 
 const LIMIT: f64 = (1_u64 << 62) as f64;
 
-/// Expressions of a host program that were computed before.
-#[derive(Default)]
-pub(super) struct Bounded<'c> {
-    estimates: HashMap<Dim, Val<'c>>,
-    values: HashMap<Dim, Val<'c>>,
-}
-
 impl<'c> Lowering<'_, 'c> {
     /// The value of an expression in a host program, or `i64::MAX`.
     pub(super) fn bounded_value(&mut self, dim: &Dim) -> Emitted<'c> {
         if dim.as_const().is_some() || dim.as_symbol().is_some() {
             return self.dim_value(dim);
         }
-        if let Some(&value) = self.bounded.values.get(dim) {
+        let scope = self.scope_of(dim);
+        if let Some(&value) = self.scopes[scope].bounded.get(dim) {
             return Ok(value);
         }
         let value = self.dim_value(dim)?;
-        let here = self.go_to_shapes()?;
-        let known = std::mem::take(&mut self.bounded.estimates);
-        let mut estimates = Estimates { emit: self.emit, symbols: &self.symbols, known };
+        let here = self.go_to_scope(scope)?;
+        let mut estimates = Estimates { emit: self.emit, symbols: &self.symbols, scopes: &mut self.scopes[..=scope] };
         let estimate = dim.lower(&mut estimates)?;
-        self.bounded.estimates = estimates.known;
         let value = self.emit.select(self.emit.is_small(estimate)?, value, self.emit.i64(i64::MAX).into())?;
         self.emit.builder.position_at_end(here);
-        self.bounded.values.insert(dim.clone(), value);
+        self.scopes[scope].bounded.insert(dim.clone(), value);
         Ok(value)
     }
 }
@@ -57,7 +49,8 @@ impl<'c> Emit<'c> {
 struct Estimates<'e, 'c> {
     emit: &'e Emit<'c>,
     symbols: &'e HashMap<Symbol, Val<'c>>,
-    known: HashMap<Dim, Val<'c>>,
+    /// The scopes that are around, the innermost last: new values are its own.
+    scopes: &'e mut [Scope<'c>],
 }
 
 impl<'c> Estimates<'_, 'c> {
@@ -122,9 +115,10 @@ impl<'c> DimLowering for Estimates<'_, 'c> {
         Error::Emit(defect.to_string())
     }
     fn known(&mut self, dim: &Dim) -> Option<Val<'c>> {
-        self.known.get(dim).copied()
+        self.scopes.iter().find_map(|scope| scope.estimates.get(dim)).copied()
     }
     fn keep(&mut self, dim: &Dim, value: &Val<'c>) {
-        self.known.insert(dim.clone(), *value);
+        let scope = self.scopes.last_mut().expect("there is a scope");
+        scope.estimates.insert(dim.clone(), *value);
     }
 }

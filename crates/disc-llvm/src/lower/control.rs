@@ -18,7 +18,10 @@ impl<'c> Lowering<'_, 'c> {
         for (&argument, &value) in self.function.arguments(block).iter().zip(arguments) {
             self.bind(argument, value);
         }
-        self.lower_block(block)
+        let outer = self.scopes.len();
+        let results = self.lower_block(block)?;
+        self.leave_scopes(outer);
+        Ok(results)
     }
 
     /// One phi per value, at the start of the block where the builder stands.

@@ -38,8 +38,8 @@ pub(crate) fn lower_entry(emit: &Emit<'_>, program: &Module, function: &Function
         runtime: emit.load_pointer(ctx, RUNTIME)?,
         weights: emit.load_pointer(ctx, WEIGHTS)?,
         words: emit.builder.build_alloca(words, "")?,
-        shapes_end: None,
     });
+    lowering.bound = &signature.bound;
     lowering.check_inputs(inputs, signature)?;
     lowering.open_body()?;
     lowering.lower_block(function.body)?;
@@ -71,7 +71,7 @@ impl<'c> Lowering<'_, 'c> {
         signature.facts.iter().try_for_each(|check| self.check_fact(check))
     }
 
-    fn check_fact(&mut self, check: &FactCheck) -> Result<(), Error> {
+    pub(super) fn check_fact(&mut self, check: &FactCheck) -> Result<(), Error> {
         let (holds, values): (Val<'c>, Vec<Val<'c>>) = match &check.fact {
             Fact::Equal(a, b) => {
                 let values = [self.bounded_value(a)?, self.bounded_value(b)?];
@@ -98,18 +98,5 @@ impl<'c> Lowering<'_, 'c> {
             Fact::Likely(..) => return Ok(()),
         };
         self.fail_unless(holds, check.site, &values)
-    }
-
-    /// Opens the block where dims are computed from now on, and the one after it, where the ops begin.
-    fn open_body(&mut self) -> Result<(), Error> {
-        let [shapes, body] = [self.append_block(), self.append_block()];
-        self.emit.builder.build_unconditional_branch(shapes)?;
-        self.emit.builder.position_at_end(shapes);
-        let end = self.emit.builder.build_unconditional_branch(body)?;
-        if let Some(host) = &mut self.host {
-            host.shapes_end = Some(end);
-        }
-        self.emit.builder.position_at_end(body);
-        Ok(())
     }
 }

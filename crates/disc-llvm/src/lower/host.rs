@@ -6,10 +6,7 @@
 use super::{Lowering, declare, symbols_of};
 use crate::{Error, emit::Val};
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type};
-use inkwell::{
-    basic_block::BasicBlock,
-    values::{InstructionValue, PointerValue},
-};
+use inkwell::values::PointerValue;
 
 /// The host program that makes prepared weights.
 pub(super) const PREPARE: &str = "prepare";
@@ -22,8 +19,6 @@ pub(super) struct Host<'c> {
     pub(super) weights: PointerValue<'c>,
     /// Eight-byte words for the arguments of a launch, the sizes of an output, or the values of a failure.
     pub(super) words: PointerValue<'c>,
-    /// Ends the block where dims are computed, once the checks of the entry are done.
-    pub(super) shapes_end: Option<InstructionValue<'c>>,
 }
 
 /// How many words the ops of a host program need at most.
@@ -46,15 +41,6 @@ pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
 }
 
 impl<'c> Lowering<'_, 'c> {
-    /// Goes to where dims are computed; where the builder was. The first dims are those of the checks, computed one after the other.
-    pub(super) fn go_to_shapes(&self) -> Result<BasicBlock<'c>, Error> {
-        let here = self.block()?;
-        if let Some(end) = self.host.as_ref().and_then(|host| host.shapes_end) {
-            self.emit.builder.position_before(&end);
-        }
-        Ok(here)
-    }
-
     pub(super) fn arena(&mut self, inst: Inst) -> Result<(), Error> {
         self.host(inst)?;
         let bytes = self.dim_attr(inst, "bytes")?;
@@ -150,6 +136,18 @@ impl<'c> Lowering<'_, 'c> {
             Type::Buffer { .. } | Type::Vector { lanes: 1, .. } => Ok(value),
             ty => Err(self.error(inst, format!("takes no argument of type {ty}"))),
         }
+    }
+
+    pub(super) fn mark(&mut self, inst: Inst) -> Result<(), Error> {
+        self.host(inst)?;
+        let mark = self.call_mark()?;
+        self.define(inst, mark);
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, inst: Inst) -> Result<(), Error> {
+        self.host(inst)?;
+        self.call_release(self.value(self.function.operands(inst)[0])?)
     }
 
     /// `assert` of a host program.

@@ -3,6 +3,7 @@
 //! It decides nothing: loops, vectors and math functions are explicit in what comes in. An op that is not legal at this stage is an error
 //! that names it.
 //! Invariants: every value is lowered once, before its uses; docs/kernels.md fixes the arguments of kernels and routines.
+mod bind;
 mod bounded;
 mod control;
 mod convert;
@@ -23,6 +24,7 @@ use crate::{
     emit::{Emit, Val},
     function::mark,
 };
+use disc_codegen::signature::BoundCheck;
 use disc_ir::{Attr, Block, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Symbol, Type, Value};
 use inkwell::{
     module::Linkage,
@@ -45,9 +47,10 @@ pub(crate) struct Lowering<'e, 'c> {
     scratch: Option<PointerValue<'c>>,
     /// What a host program has instead of a task's memory.
     host: Option<host::Host<'c>>,
-    /// The expressions that a host program has computed.
-    dims: HashMap<Dim, Val<'c>>,
-    bounded: bounded::Bounded<'c>,
+    /// Where a host program computes dims, the innermost last.
+    scopes: Vec<bind::Scope<'c>>,
+    /// What is checked where an op of a host program binds a dim.
+    bound: &'e [BoundCheck],
 }
 
 /// The symbols that a kernel or routine needs the values of, those of the routines that it calls included, sorted by name.
@@ -136,8 +139,8 @@ impl<'e, 'c> Lowering<'e, 'c> {
             task_memory: None,
             scratch: None,
             host: None,
-            dims: HashMap::new(),
-            bounded: bounded::Bounded::default(),
+            scopes: vec![bind::Scope::default()],
+            bound: &[],
         }
     }
 
@@ -245,6 +248,9 @@ impl<'e, 'c> Lowering<'e, 'c> {
             AllocOutput => self.alloc_output(inst),
             Arena => self.arena(inst),
             Launch => self.launch(inst),
+            BindDim => self.bind_dim(inst),
+            Mark => self.mark(inst),
+            Release => self.release(inst),
             Weight => self.weight(inst),
             ExtractLane => self.extract_lane(inst),
             LaneMask => self.lane_mask(inst),
@@ -261,8 +267,10 @@ impl<'e, 'c> Lowering<'e, 'c> {
             | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Sine
             | Sinh | Tan | Tanh | Zeta => Err(self.error(inst, "must be expanded to arithmetic before".to_owned())),
             BroadcastInDim | Concatenate | Convolution | Cumulative | DotGeneral | DynamicSlice | DynamicUpdateSlice | Fusion
-            | Gather | GetDimensionSize | Iota | Pad | Reduce | ReduceWindow | Reshape | Reverse | RngBitGenerator | Scatter
-            | Slice | Sort | TopK | Transpose => Err(self.error(inst, "works on tensors, which no kernel has".to_owned())),
+            | Gather | GetDimensionSize | Iota | Nonzero | Pad | Reduce | ReduceWindow | Reshape | Reverse | RngBitGenerator
+            | Scatter | Slice | Sort | TopK | Transpose => {
+                Err(self.error(inst, "works on tensors, which no kernel has".to_owned()))
+            }
             Return => Err(self.error(inst, "does not end its block".to_owned())),
         }
     }

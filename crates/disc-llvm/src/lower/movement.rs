@@ -1,5 +1,5 @@
 //! Constants and the values of dims.
-use super::{Lowering, kernel::vector_or_scalar};
+use super::{Lowering, bind::Scope, kernel::vector_or_scalar};
 use crate::{
     Error,
     emit::{Emit, Emitted, Val},
@@ -41,12 +41,12 @@ impl<'c> Lowering<'_, 'c> {
     /// The value of an expression, as `i64`. A host program computes each expression once, where it dominates everything.
     pub(super) fn dim_value(&mut self, dim: &Dim) -> Emitted<'c> {
         if self.host.is_none() {
-            return dim.lower(&mut Dims { emit: self.emit, symbols: &self.symbols, known: HashMap::new() });
+            return dim.lower(&mut Dims { emit: self.emit, symbols: &self.symbols, scopes: &mut [Scope::default()] });
         }
-        let here = self.go_to_shapes()?;
-        let mut dims = Dims { emit: self.emit, symbols: &self.symbols, known: std::mem::take(&mut self.dims) };
+        let scope = self.scope_of(dim);
+        let here = self.go_to_scope(scope)?;
+        let mut dims = Dims { emit: self.emit, symbols: &self.symbols, scopes: &mut self.scopes[..=scope] };
         let value = dim.lower(&mut dims);
-        self.dims = dims.known;
         self.emit.builder.position_at_end(here);
         value
     }
@@ -71,7 +71,8 @@ impl<'c> Emit<'c> {
 struct Dims<'e, 'c> {
     emit: &'e Emit<'c>,
     symbols: &'e HashMap<Symbol, Val<'c>>,
-    known: HashMap<Dim, Val<'c>>,
+    /// The scopes that are around, the innermost last: new values are its own.
+    scopes: &'e mut [Scope<'c>],
 }
 
 impl<'c> DimLowering for Dims<'_, 'c> {
@@ -109,9 +110,10 @@ impl<'c> DimLowering for Dims<'_, 'c> {
         Error::Emit(defect.to_string())
     }
     fn known(&mut self, dim: &Dim) -> Option<Val<'c>> {
-        self.known.get(dim).copied()
+        self.scopes.iter().find_map(|scope| scope.dims.get(dim)).copied()
     }
     fn keep(&mut self, dim: &Dim, value: &Val<'c>) {
-        self.known.insert(dim.clone(), *value);
+        let scope = self.scopes.last_mut().expect("there is a scope");
+        scope.dims.insert(dim.clone(), *value);
     }
 }

@@ -61,6 +61,20 @@ impl<'c> Lowering<'_, 'c> {
         self.return_if_null(memory.into_pointer_value())
     }
 
+    /// How much temporary memory is in use.
+    pub(super) fn call_mark(&mut self) -> Result<Val<'c>, Error> {
+        self.call_runtime(offset_of!(Runtime, mark), self.emit.context.i64_type().into(), &[])
+    }
+
+    /// Ends the temporary memory since a mark.
+    pub(super) fn call_release(&mut self, mark: Val<'c>) -> Result<(), Error> {
+        let host = self.host.as_ref().ok_or_else(|| Error::Emit("the runtime is called outside of a host program".to_owned()))?;
+        let ty = self.emit.context.void_type().fn_type(&[self.emit.pointer().into(), mark.get_type().into()], false);
+        let function = self.emit.load_pointer(host.runtime, offset_of!(Runtime, release))?;
+        self.emit.builder.build_indirect_call(ty, function, &[host.ctx.into(), mark.into()], "")?;
+        Ok(())
+    }
+
     /// The memory of an output with these sizes, or the end of the entry.
     pub(super) fn call_alloc_output(&mut self, index: i64, dtype: DType, sizes: &[Val<'c>]) -> Result<PointerValue<'c>, Error> {
         let words = self.write_words(sizes)?;

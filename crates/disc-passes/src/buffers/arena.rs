@@ -1,38 +1,75 @@
 //! The layout of the arena.
 //!
-//! Parts are placed in the order of their first use. A part takes over a slot that is free by then, if the facts prove that one of the two
-//! sizes covers the other; otherwise it gets a new slot. Slots follow one another.
-use super::liveness::{Range, ranges};
-use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type, Value};
+//! Parts are placed in the order of their first use. A part takes over the place of an input that dies where the part is made, if the group
+//! writes each position where it has read it; else a slot that is free by then, if the facts prove that one of the two sizes covers the
+//! other; otherwise it gets a new slot. Slots of a frame follow one another.
+use super::{
+    frames::Frames,
+    in_place::takers,
+    liveness::{Range, ranges},
+};
+use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type};
 
 struct Slot {
+    frame: usize,
     bytes: Dim,
     /// The last op that uses what the slot holds.
     busy_until: usize,
     tenants: Vec<Inst>,
 }
 
-/// Sets the offset of every `alloc` of a host program, and the size of the arena; a part that nothing uses gets no room.
-pub(super) fn lay_out(host: &mut Function, arena: Value, solver: &Solver) {
+/// A part of the arena that wants a place.
+struct Part {
+    inst: Inst,
+    range: Range,
+    bytes: Dim,
+    /// The frame where its size is known, and the one where it is made.
+    frame: usize,
+    inner: usize,
+}
+
+/// Gives every `alloc` of a host program its frame and its offset, and every frame its size; a part that nothing uses gets no room, and a
+/// frame without room is none.
+pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Solver) {
     let ranges = ranges(host);
-    let mut parts: Vec<(Inst, Range, Dim)> = ranges.iter().map(|(&inst, &range)| (inst, range, bytes(host, inst))).collect();
-    parts.sort_by_key(|(inst, range, _)| (range.first, *inst));
+    let mut parts: Vec<Part> = ranges
+        .iter()
+        .map(|(&inst, &range)| {
+            let (bytes, inner) = (bytes(host, inst), frames.asked_in(host.result(inst)));
+            Part { inst, range, frame: frames.of(&bytes, inner), bytes, inner }
+        })
+        .collect();
+    parts.sort_by_key(|part| (part.range.first, part.inst));
+    let takers = takers(host, solver, &ranges);
     let mut slots: Vec<Slot> = Vec::new();
-    for (inst, range, size) in parts {
-        match choose(&slots, &range, &size, solver) {
+    for part in parts {
+        let over = takers.get(&part.inst).and_then(|inputs| take_over(&slots, &part, inputs, frames));
+        match over.or_else(|| choose(&slots, &part, frames, solver)) {
             Some((position, grown)) => {
                 let slot = &mut slots[position];
-                slot.busy_until = range.last;
+                slot.busy_until = part.range.last;
                 slot.bytes = grown;
-                slot.tenants.push(inst);
+                slot.tenants.push(part.inst);
             }
-            None => slots.push(Slot { bytes: size, busy_until: range.last, tenants: vec![inst] }),
+            None => {
+                slots.push(Slot { frame: part.frame, bytes: part.bytes, busy_until: part.range.last, tenants: vec![part.inst] })
+            }
         }
     }
+    for frame in 0..frames.count() {
+        place_slots(host, frames, frame, &slots);
+    }
+    remove_empty(host, frames, &slots);
+}
+
+/// The slots of a frame, one after the other.
+fn place_slots(host: &mut Function, frames: &Frames, frame: usize, slots: &[Slot]) {
+    let arena = frames.arena(frame);
     let mut offset = Dim::constant(0);
-    for slot in slots {
-        for inst in slot.tenants {
-            set_offset(host, inst, offset.clone());
+    for slot in slots.iter().filter(|slot| slot.frame == frame) {
+        for &inst in &slot.tenants {
+            host.inst_mut(inst).attrs[position("offset")] = Some(Attr::Dim(offset.clone()));
+            host.inst_mut(inst).operands[0] = arena;
         }
         offset += &slot.bytes;
     }
@@ -42,12 +79,44 @@ pub(super) fn lay_out(host: &mut Function, arena: Value, solver: &Solver) {
     host.inst_mut(inst).attrs[0] = Some(Attr::Dim(offset));
 }
 
+/// Removes nested frames without slots, and parts that nothing uses from them.
+fn remove_empty(host: &mut Function, frames: &Frames, slots: &[Slot]) {
+    let empty: Vec<_> = (1..frames.count())
+        .filter(|&frame| slots.iter().all(|slot| slot.frame != frame))
+        .filter_map(|frame| host.defining(frames.arena(frame)))
+        .collect();
+    let unused = |host: &Function, inst: Inst| {
+        let arena = host.operands(inst).first().and_then(|&arena| host.defining(arena));
+        host.kind_of(inst) == OpKind::Alloc && arena.is_some_and(|arena| empty.contains(&arena))
+    };
+    let mut blocks = vec![host.body];
+    while let Some(block) = blocks.pop() {
+        let insts = host.insts(block).to_vec();
+        blocks.extend(insts.iter().flat_map(|&inst| host.inst(inst).regions.to_vec()));
+        let kept = insts.into_iter().filter(|&inst| !empty.contains(&inst) && !unused(host, inst)).collect();
+        host.set_insts(block, kept);
+    }
+}
+
+/// The slot of an input that dies where the part is made, and that the group may write over.
+fn take_over(slots: &[Slot], part: &Part, inputs: &[Inst], frames: &Frames) -> Option<(usize, Dim)> {
+    let position = slots.iter().position(|slot| {
+        let holds = slot.tenants.last().is_some_and(|tenant| inputs.contains(tenant));
+        holds && slot.busy_until == part.range.first && frames.surrounds(slot.frame, part.inner)
+    })?;
+    Some((position, slots[position].bytes.clone()))
+}
+
 /// The free slot to use, and its size then: an equal one, else one that is large enough, else one that can grow.
-fn choose(slots: &[Slot], range: &Range, size: &Dim, solver: &Solver) -> Option<(usize, Dim)> {
-    let free = || slots.iter().enumerate().filter(|(_, slot)| slot.busy_until < range.first);
+fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Option<(usize, Dim)> {
+    let size = &part.bytes;
+    let is_free = |slot: &Slot| slot.busy_until < part.range.first && frames.surrounds(slot.frame, part.inner);
+    let free = || slots.iter().enumerate().filter(|(_, slot)| is_free(slot));
     let equal = free().find(|(_, slot)| solver.equal(&slot.bytes, size));
     let larger = || free().find(|(_, slot)| solver.less_equal(size, &slot.bytes));
-    let smaller = || free().find(|(_, slot)| solver.less_equal(&slot.bytes, size));
+    // A slot can grow to what is known where its frame begins.
+    let known = |slot: &Slot| frames.surrounds(part.frame, slot.frame);
+    let smaller = || free().find(|(_, slot)| known(slot) && solver.less_equal(&slot.bytes, size));
     equal
         .or_else(larger)
         .map(|(position, slot)| (position, slot.bytes.clone()))
@@ -59,10 +128,6 @@ fn bytes(host: &Function, inst: Inst) -> Dim {
         Some(Attr::Dim(bytes)) => bytes.clone(),
         _ => panic!("`alloc` has a size"),
     }
-}
-
-fn set_offset(host: &mut Function, inst: Inst, offset: Dim) {
-    host.inst_mut(inst).attrs[position("offset")] = Some(Attr::Dim(offset));
 }
 
 fn position(name: &str) -> usize {

@@ -9,13 +9,8 @@ pub(super) struct Range {
     pub(super) last: usize,
 }
 
-/// Whether a buffer is a view of another.
-pub(super) fn is_view(host: &Function, buffer: Value) -> bool {
-    host.defining(buffer).is_some_and(|inst| host.kind_of(inst) == OpKind::View)
-}
-
 /// The buffer that a view looks at, through views of views.
-fn root(host: &Function, mut buffer: Value) -> Value {
+pub(super) fn root(host: &Function, mut buffer: Value) -> Value {
     while let Some(inst) = host.defining(buffer).filter(|&i| host.kind_of(i) == OpKind::View) {
         buffer = host.operands(inst)[0];
     }

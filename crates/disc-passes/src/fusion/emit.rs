@@ -3,6 +3,7 @@
 //! Invariants: a value that leaves a group is a result of its op; everything else of the group is seen by its region only. A free op that
 //! something outside of groups reads becomes a group; a view that nothing reads but groups that compute through it is gone.
 use super::{
+    binders::Binders,
     form::views_member,
     grouping::Group,
     legality::{Role, roles},
@@ -36,6 +37,7 @@ pub(super) fn rewrite(function: &mut Function, block: Block, groups: Vec<Group>,
         source: &source,
         positions: old.iter().enumerate().map(|(i, &inst)| (inst, i)).collect(),
         roles: &roles,
+        binders: Binders::of_block(&source, block),
         nodes: Vec::new(),
         maker: HashMap::new(),
         read: HashSet::new(),
@@ -62,6 +64,7 @@ struct Plan<'f> {
     source: &'f Function,
     positions: HashMap<Inst, usize>,
     roles: &'f HashMap<Inst, Role>,
+    binders: Binders,
     nodes: Vec<Node>,
     /// The node that computes an op's results where others read them.
     maker: HashMap<Inst, usize>,
@@ -117,8 +120,9 @@ impl Plan<'_> {
         let mut needs: Vec<HashSet<usize>> = vec![HashSet::new(); nodes.len()];
         let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
         for (n, node) in nodes.iter().enumerate() {
-            let sources = node.inputs.iter().filter_map(|&v| self.source.defining(v)).filter_map(|inst| self.maker.get(&inst));
-            for &source in sources.filter(|&&source| source != n) {
+            let made = node.inputs.iter().filter_map(|&v| self.source.defining(v));
+            let bound = node.sequence.iter().chain(&node.insts).flat_map(|&inst| self.binders.of(self.source, inst));
+            for &source in made.chain(bound).filter_map(|inst| self.maker.get(&inst)).filter(|&&source| source != n) {
                 if needs[n].insert(source) {
                     needed_by[source].push(n);
                 }

@@ -1,5 +1,8 @@
 //! Groups in the making: which op belongs to which, what flows between them, and the checks that keep them free of cycles.
-use super::legality::{Role, roles};
+use super::{
+    binders::Binders,
+    legality::{Role, roles},
+};
 use disc_ir::{Block, Function, Inst, Solver, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -65,8 +68,9 @@ impl<'f> Grouping<'f> {
             roles,
             role_of,
         };
+        let binders = Binders::of_block(function, block);
         for i in 0..count {
-            grouping.connect(i);
+            grouping.connect(i, &binders);
         }
         let is_free = |role| role == Role::Free;
         let is_passed = |role| matches!(role, Role::Free | Role::View);
@@ -78,7 +82,7 @@ impl<'f> Grouping<'f> {
         grouping
     }
 
-    fn connect(&mut self, i: usize) {
+    fn connect(&mut self, i: usize, binders: &Binders) {
         let (function, inst) = (self.function, self.insts[i]);
         let mut uses: Vec<Value> = function.operands(inst).to_vec();
         for &region in &function.inst(inst).regions {
@@ -87,8 +91,8 @@ impl<'f> Grouping<'f> {
         if self.roles[i] == Role::Outside {
             self.escapes.extend(uses.iter().copied());
         }
-        let found = uses.iter().filter_map(|&v| function.defining(v)).filter_map(|d| self.position.get(&d).copied());
-        let sources: BTreeSet<usize> = found.collect();
+        let found = uses.iter().filter_map(|&v| function.defining(v)).chain(binders.of(function, inst));
+        let sources: BTreeSet<usize> = found.filter_map(|d| self.position.get(&d).copied()).collect();
         for &source in &sources {
             self.users[source].push(i);
         }

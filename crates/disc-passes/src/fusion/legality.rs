@@ -95,6 +95,7 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         | OpKind::While
         | OpKind::Call
         | OpKind::Assert
+        | OpKind::BindDim
         | OpKind::Fusion => Role::Outside,
         kind if kind.def().has(Trait::Elementwise) => Role::Loop,
         _ => Role::Single,

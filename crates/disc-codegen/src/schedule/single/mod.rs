@@ -1,6 +1,7 @@
 //! Ops with a schedule of their own: those of which no single element can be asked.
 //!
 //! These are plain and scalar: a work unit is what must be done in order (a row of a sort, a whole scatter).
+mod nonzero;
 mod random;
 mod scan;
 mod scatter;
@@ -18,6 +19,7 @@ pub fn schedule(group: &Group<'_>) -> Option<Scheduled> {
             OpKind::Cumulative => return Some(scan::schedule(group, inst)),
             OpKind::Sort | OpKind::TopK => return Some(sort::schedule(group, inst)),
             OpKind::Scatter => return Some(scatter::schedule(group, inst)),
+            OpKind::Nonzero => return Some(nonzero::schedule(group, inst)),
             OpKind::RngBitGenerator => return Some(random::schedule(group, inst)),
             _ => {}
         }

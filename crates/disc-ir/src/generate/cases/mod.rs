@@ -8,6 +8,7 @@ mod control;
 mod elementwise;
 mod index;
 mod movement;
+mod sizes;
 mod sketch;
 
 use crate::{
@@ -211,6 +212,8 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         K::DotGeneral => (combine::dot_general, Sum),
         K::Sort => (control::sort, Exact),
         K::TopK => (control::top_k, Exact),
+        K::BindDim => (sizes::bind_dim, Exact),
+        K::Nonzero => (sizes::nonzero, Exact),
         K::RngBitGenerator => (control::random_bits, Exact),
         K::Assert => (control::assert, Exact),
         K::Call => (control::call, Exact),
@@ -234,7 +237,9 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::Alloc
         | K::AllocOutput
         | K::Arena
-        | K::Launch => return None,
+        | K::Launch
+        | K::Mark
+        | K::Release => return None,
     })
 }
 

@@ -1,0 +1,78 @@
+//! Where dims of a host program are computed: at its start, or behind the op that binds the last of their symbols.
+//!
+//! Invariants:
+//! - a dim is computed once in the scope of its last symbol, in a block that dominates all of the scope;
+//! - what is computed there is forgotten at the end of the region that binds the symbol.
+use super::Lowering;
+use crate::{Error, emit::Val};
+use disc_ir::{Dim, Inst, Symbol};
+use inkwell::{IntPredicate, basic_block::BasicBlock, values::InstructionValue};
+use std::collections::HashMap;
+
+/// From where a symbol is bound to the end of the region; the outermost scope is the host program.
+#[derive(Default)]
+pub(super) struct Scope<'c> {
+    symbol: Option<Symbol>,
+    /// Ends the block where its dims are computed, once its checks are done.
+    end: Option<InstructionValue<'c>>,
+    pub(super) dims: HashMap<Dim, Val<'c>>,
+    /// Dims as `f64`, and dims or `i64::MAX`: see `bounded`.
+    pub(super) estimates: HashMap<Dim, Val<'c>>,
+    pub(super) bounded: HashMap<Dim, Val<'c>>,
+}
+
+impl<'c> Lowering<'_, 'c> {
+    /// The position of the scope where a dim is computed.
+    pub(super) fn scope_of(&self, dim: &Dim) -> usize {
+        let mut found = 0;
+        dim.visit_symbols(&mut |symbol| {
+            let position = self.scopes.iter().rposition(|scope| scope.symbol.as_ref() == Some(symbol));
+            found = found.max(position.unwrap_or(0));
+        });
+        found
+    }
+
+    /// Goes to where dims of a scope are computed; where the builder was. The first dims are those of the checks, computed one after the
+    /// other.
+    pub(super) fn go_to_scope(&self, scope: usize) -> Result<BasicBlock<'c>, Error> {
+        let here = self.block()?;
+        if let Some(end) = &self.scopes[scope].end {
+            self.emit.builder.position_before(end);
+        }
+        Ok(here)
+    }
+
+    /// Opens the block where dims of the innermost scope are computed from now on, and the one after it, where ops go on.
+    pub(super) fn open_body(&mut self) -> Result<(), Error> {
+        let [shapes, body] = [self.append_block(), self.append_block()];
+        self.emit.builder.build_unconditional_branch(shapes)?;
+        self.emit.builder.position_at_end(shapes);
+        let end = self.emit.builder.build_unconditional_branch(body)?;
+        self.scopes.last_mut().expect("the outermost scope is never left").end = Some(end);
+        self.emit.builder.position_at_end(body);
+        Ok(())
+    }
+
+    /// Ends the scopes that a region has begun.
+    pub(super) fn leave_scopes(&mut self, outer: usize) {
+        for scope in self.scopes.drain(outer..) {
+            self.symbols.retain(|symbol, _| scope.symbol.as_ref() != Some(symbol));
+        }
+    }
+
+    pub(super) fn bind_dim(&mut self, inst: Inst) -> Result<(), Error> {
+        self.host(inst)?;
+        let size = self.value(self.function.operands(inst)[0])?;
+        let Some(symbol) = self.function.bound_by(inst) else { return Err(self.error(inst, "needs a dim".to_owned())) };
+        let bound = self.bound;
+        let Some(check) = bound.iter().find(|check| check.symbol == *symbol) else {
+            return Err(self.error(inst, format!("binds {symbol}, of which the signature says nothing")));
+        };
+        let valid = self.emit.icmp(IntPredicate::SGE, size, self.emit.i64(0).into())?;
+        self.fail_unless(valid, check.site, &[size])?;
+        self.symbols.insert(symbol.clone(), size);
+        self.scopes.push(Scope { symbol: Some(symbol.clone()), ..Scope::default() });
+        check.facts.iter().try_for_each(|fact| self.check_fact(fact))?;
+        self.open_body()
+    }
+}

@@ -1,0 +1,171 @@
+//! Control flow of host programs: regions, what they return, and dims that data binds.
+use super::{Home, Planner, frames::Frame, global, index_zero, liveness::root};
+use disc_ir::{Attr, Block, DType, Diagnostic, Dim, Inst, OpKind, TensorType, Type, Value};
+use std::collections::HashMap;
+
+impl Planner<'_> {
+    /// Reads a scalar.
+    fn scalar(&mut self, block: Block, value: Value, dtype: DType) -> Result<Value, Diagnostic> {
+        let buffer = self.memory[&value];
+        let mut builder = self.builder(block);
+        let zero = index_zero(&mut builder)?;
+        builder.op(OpKind::Load).operands(&[buffer, zero]).result(Type::scalar(dtype)).value()
+    }
+
+    pub(super) fn assert(&mut self, inst: Inst, to: Block) -> Result<(), Diagnostic> {
+        let (&pred, values) = self.source.operands(inst).split_first().expect("`assert` has a condition");
+        let mut operands = vec![self.scalar(to, pred, DType::I1)?];
+        // A message has room for numbers, not for tensors.
+        if values.iter().all(|&value| self.tensor(value).rank() == 0) {
+            for &value in values {
+                operands.push(self.scalar(to, value, self.source.ty(value).dtype())?);
+            }
+        }
+        let message = self.source.inst(inst).attrs[0].clone();
+        let mut builder = self.builder(to);
+        let mut request = builder.op(OpKind::Assert).operands(&operands);
+        if let Some(message) = message {
+            request = request.attr("message", message);
+        }
+        request.build().map(drop)
+    }
+
+    /// Memory for all values whose sizes are known here, and not before.
+    pub(super) fn open_frame(&mut self, block: Block, inst: Option<Inst>) -> Result<(), Diagnostic> {
+        let none = TensorType::new([Dim::constant(0)], DType::U8);
+        let arena = self.builder(block).op(OpKind::Arena).attr("bytes", Dim::constant(0)).result(global(none)).value()?;
+        let symbol = inst.and_then(|inst| self.source.bound_by(inst).cloned());
+        self.host.set_name(arena, symbol.as_ref().map_or_else(|| "arena".to_owned(), |symbol| format!("arena_{symbol}")));
+        self.frames.open(Frame { arena, symbol, parent: None });
+        Ok(())
+    }
+
+    pub(super) fn bind_dim(&mut self, inst: Inst, to: Block) -> Result<(), Diagnostic> {
+        let size = self.scalar(to, self.source.operands(inst)[0], DType::I64)?;
+        let dim = self.source.inst(inst).attrs[0].clone().expect("`bind_dim` has a dim");
+        self.builder(to).op(OpKind::BindDim).operands(&[size]).attr("dim", dim).build()?;
+        self.open_frame(to, Some(inst))
+    }
+
+    /// Plans the ops of a region by `fill`; the frames that it opens end with it.
+    fn within(
+        &mut self,
+        region: Block,
+        fill: impl FnOnce(&mut Self, Block) -> Result<Vec<Value>, Diagnostic>,
+    ) -> Result<Block, Diagnostic> {
+        let block = self.host.add_block();
+        let outer = self.frames.current();
+        let binds = self.source.insts(region).iter().any(|&inst| self.source.bound_by(inst).is_some());
+        let mark = match binds {
+            true => Some(self.builder(block).op(OpKind::Mark).result(Type::scalar(DType::I64)).value()?),
+            false => None,
+        };
+        let returned = fill(self, block)?;
+        if let Some(mark) = mark {
+            self.builder(block).op(OpKind::Release).operands(&[mark]).build()?;
+        }
+        self.frames.close_to(outer);
+        self.builder(block).ret(&returned)?;
+        Ok(block)
+    }
+
+    /// A branch whose results go into `targets`.
+    fn branch(&mut self, region: Block, targets: &[Value]) -> Result<Block, Diagnostic> {
+        self.within(region, |planner, block| {
+            let homes = planner.homes(region, |position, _| Home::Buffer(targets[position]));
+            planner.block(region, block, &homes.homes)?;
+            let end = planner.source.terminator(region).expect("a region ends in `return`");
+            for (position, (value, &target)) in planner.source.operands(end).iter().zip(targets).enumerate() {
+                if !homes.served.contains(&position) {
+                    planner.copy(block, planner.memory[value], target)?;
+                }
+            }
+            Ok(Vec::new())
+        })
+    }
+
+    pub(super) fn if_(&mut self, inst: Inst, to: Block, homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
+        let targets = self.results(inst, to, homes)?;
+        let pred = self.scalar(to, self.source.operands(inst)[0], DType::I1)?;
+        let regions = self.source.inst(inst).regions.clone();
+        let (then, otherwise) = (self.branch(regions[0], &targets)?, self.branch(regions[1], &targets)?);
+        self.builder(to).op(OpKind::If).operands(&[pred]).region(then).region(otherwise).build()?;
+        Ok(())
+    }
+
+    /// Memory for the results of control flow.
+    fn results(&mut self, inst: Inst, to: Block, homes: &HashMap<Value, Home>) -> Result<Vec<Value>, Diagnostic> {
+        let results = self.source.results_of(inst).to_vec();
+        results.into_iter().map(|result| self.place(to, result, homes)).collect()
+    }
+
+    /// The carried values live in the memory of the results. An iteration copies its results there at its end, by way of memory of their
+    /// own, since one of them may be made from another.
+    pub(super) fn while_(&mut self, inst: Inst, to: Block, homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
+        let carried = self.results(inst, to, homes)?;
+        for (&init, &buffer) in self.source.operands(inst).iter().zip(&carried) {
+            self.copy(to, self.memory[&init], buffer)?;
+        }
+        let [cond, body] = self.source.inst(inst).regions[..] else { panic!("`while` has two regions") };
+        for region in [cond, body] {
+            for (&argument, &buffer) in self.source.arguments(region).iter().zip(&carried) {
+                self.memory.insert(argument, buffer);
+            }
+        }
+        let test = self.within(cond, |planner, block| {
+            planner.block(cond, block, &HashMap::new())?;
+            let end = planner.source.terminator(cond).expect("a region ends in `return`");
+            Ok(vec![planner.scalar(block, planner.source.operands(end)[0], DType::I1)?])
+        })?;
+        let step = self.within(body, |planner, block| {
+            planner.block(body, block, &HashMap::new())?;
+            planner.carry(body, block, &carried)?;
+            Ok(Vec::new())
+        })?;
+        self.builder(to).op(OpKind::While).region(test).region(step).build()?;
+        Ok(())
+    }
+
+    /// Puts what an iteration returns where the next one finds it.
+    fn carry(&mut self, body: Block, block: Block, carried: &[Value]) -> Result<(), Diagnostic> {
+        let end = self.source.terminator(body).expect("a region ends in `return`");
+        let results: Vec<Value> = self.source.operands(end).iter().map(|v| self.memory[v]).collect();
+        let mut staged = Vec::new();
+        for (position, &result) in results.iter().enumerate() {
+            // What is not carried itself, nor a view of it, can be copied straight.
+            let looked_at = root(&self.host, result);
+            let is_carried = carried.iter().any(|&buffer| root(&self.host, buffer) == looked_at);
+            let direct = result == carried[position] || !is_carried;
+            let from = if direct {
+                result
+            } else {
+                let tensor = self.host.ty(result).shaped().expect("a buffer").clone();
+                let stage = self.allocate(block, &tensor)?;
+                self.copy(block, result, stage)?;
+                stage
+            };
+            staged.push(from);
+        }
+        for (&from, &buffer) in staged.iter().zip(carried) {
+            if from != buffer {
+                self.copy(block, from, buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a tensor, as a group of its own.
+    pub(super) fn copy(&mut self, block: Block, from: Value, to: Value) -> Result<(), Diagnostic> {
+        let tensor = self.host.ty(from).shaped().expect("a buffer").clone();
+        let mut builder = self.builder(block);
+        let region = builder.region([Type::Tensor(tensor)], |builder, arguments| builder.ret(arguments).map(drop))?;
+        builder
+            .op(OpKind::Fusion)
+            .operands(&[from, to])
+            .attr("kind", Attr::Enum("loop"))
+            .region(region)
+            .results(Vec::new())
+            .build()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Groups that may write over an input: those that read each position of it where they write that position, and nowhere else.
+//!
+//! Such a group is a loop over one shape: all that it writes at a position is computed before it is written.
+use super::liveness::{Range, root};
+use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
+use std::collections::HashMap;
+
+/// For each part of the arena that a group makes, the parts whose memory it may take over: inputs that die there, as large.
+pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>) -> HashMap<Inst, Vec<Inst>> {
+    let mut found = HashMap::new();
+    for inst in host.walk(host.body) {
+        if host.kind_of(inst) == OpKind::Fusion && is_loop(host, inst) {
+            takers_of(host, solver, ranges, inst, &mut found);
+        }
+    }
+    found
+}
+
+fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, group: Inst, found: &mut HashMap<Inst, Vec<Inst>>) {
+    let region = host.inst(group).regions[0];
+    let inputs = host.arguments(region).len();
+    let (read, written) = host.operands(group).split_at(inputs);
+    let Some(domain) = domain(host, solver, written) else { return };
+    let part = |buffer: Value| host.defining(root(host, buffer)).filter(|inst| ranges.contains_key(inst));
+    let mut free: Vec<Inst> = Vec::new();
+    for (position, &buffer) in read.iter().enumerate() {
+        let Some(input) = part(buffer) else { continue };
+        // Another argument may look at the same memory.
+        let only = read.iter().filter(|&&other| part(other) == Some(input)).count() == 1;
+        let tensor = host.ty(buffer).shaped().expect("a buffer");
+        let whole =
+            solver.equal(&tensor.element_count(), &host.ty(host.result(input)).shaped().expect("a buffer").element_count());
+        let alike = whole && tensor.dtype.size() == domain.dtype.size() && same_shape(solver, tensor, domain);
+        if only && alike && in_step(host, region, host.arguments(region)[position]) {
+            free.push(input);
+        }
+    }
+    for &buffer in written {
+        let Some(output) = part(buffer) else { continue };
+        let dies = |input: &&Inst| ranges[*input].last == ranges[&output].first;
+        let fits = host.ty(buffer).dtype().size() == domain.dtype.size();
+        let over: Vec<Inst> = free.iter().filter(dies).copied().filter(|_| fits).collect();
+        if !over.is_empty() {
+            found.insert(output, over);
+        }
+    }
+}
+
+fn is_loop(host: &Function, group: Inst) -> bool {
+    matches!(&host.inst(group).attrs[0], Some(Attr::Enum("loop")))
+}
+
+/// The type that all of these buffers have, but for what their elements are.
+fn domain<'h>(host: &'h Function, solver: &Solver, written: &[Value]) -> Option<&'h TensorType> {
+    let first = host.ty(*written.first()?).shaped()?;
+    let same = written.iter().all(|&buffer| host.ty(buffer).shaped().is_some_and(|tensor| same_shape(solver, tensor, first)));
+    same.then_some(first)
+}
+
+fn same_shape(solver: &Solver, a: &TensorType, b: &TensorType) -> bool {
+    a.rank() == b.rank() && a.dims.iter().zip(&b.dims).all(|(x, y)| solver.equal(x, y))
+}
+
+/// Whether everything that uses a value, directly or not, computes an element from the element of the same position.
+fn in_step(host: &Function, region: Block, value: Value) -> bool {
+    let mut reached = vec![value];
+    for &inst in host.insts(region) {
+        if !host.operands(inst).iter().any(|operand| reached.contains(operand)) {
+            continue;
+        }
+        match host.kind_of(inst) {
+            OpKind::Return => {}
+            kind if kind.def().has(Trait::Elementwise) => reached.extend(host.results_of(inst)),
+            _ => return false,
+        }
+    }
+    true
+}
