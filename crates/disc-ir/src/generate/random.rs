@@ -1,5 +1,9 @@
 //! A small generator of random numbers (SplitMix64), the same on every machine, and plain random tensors.
-use crate::{diag::Diagnostic, interp::Tensor, types::DType};
+use crate::{
+    diag::{Code, Diagnostic},
+    interp::Tensor,
+    types::DType,
+};
 
 /// A stream of random choices.
 #[derive(Clone, Debug)]
@@ -48,9 +52,12 @@ impl Random {
     /// Where a size is negative, or there are more than 2^28 elements.
     pub fn tensor(&mut self, dtype: DType, sizes: Vec<i64>) -> Result<Tensor, Diagnostic> {
         const MOST: usize = 1 << 28;
-        let count = crate::interp::element_count(&sizes).filter(|&count| count <= MOST);
-        // `Tensor::new` says what is wrong with the sizes.
-        let Some(count) = count else { return Tensor::new(dtype, sizes, Vec::new()) };
+        let Some(count) = crate::interp::element_count(&sizes).filter(|&count| count <= MOST) else {
+            return Err(Diagnostic::new(
+                Code::E0605,
+                format!("sizes {sizes:?}: at most {MOST} random elements, and no size below 0"),
+            ));
+        };
         if dtype.is_float() {
             let values: Vec<f64> = (0..count).map(|_| 4.0 * self.unit() - 2.0).collect();
             return Tensor::from_f64s(dtype, &sizes, &values);
