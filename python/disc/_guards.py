@@ -6,7 +6,8 @@ choice between two equal ways of computing it. One that Python code of the model
 - An equality, a divisibility or a bound is kept: it is checked at each call.
 - A condition that only keeps sizes 0 and 1 away (``s > 1``, ``Ne(s, 1)``) is dropped when torch asked for it, and listed in
   ``branches`` when the model did: the caller proves that the branch makes no difference, or keeps it as a bound.
-- A comparison of two sizes by order or by "not equal" that torch asked for is a choice of layout, and is dropped.
+- A comparison of two sizes by order or by "not equal" that torch asked for is a choice of layout, and is dropped, as
+  is ``e > 1``; what ``torch._check`` asked for is a need of the op, and kept.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def read_conditions(shape_env) -> Conditions:
         frame = getattr(guard.sloc, "framework_loc", None)
         filename, line = getattr(frame, "filename", ""), getattr(frame, "lineno", 0) or 0
         for expr in _conjuncts(_resolved(guard.expr, shape_env.replacements)):
-            _sort(expr, _asked_by_torch(filename), filename, line, out)
+            _sort(expr, filename, line, out)
     out.facts = list(
         dict.fromkeys(
             f for f in (_settled(out.simplify(f)) for f in out.facts) if f not in (sympy.true, True)
@@ -73,22 +74,46 @@ def _asked_by_torch(filename: str) -> bool:
     return filename.startswith((_TORCH, _DISC)) and not filename.startswith(_MODEL_LIKE)
 
 
-def _sort(expr, by_torch: bool, filename: str, line: int, out: Conditions) -> None:
+def _sort(expr, filename: str, line: int, out: Conditions) -> None:
     if expr in (sympy.true, True):
         return
     if (bound := _min_bound(expr)) is not None:
         out.facts.append(bound[0])
         out.substitutions[bound[1]] = bound[2]
         return
+    by_torch = _asked_by_torch(filename)
     if isinstance(expr, sympy.Or) and by_torch:
         return  # one of two ways to compute the same; the way taken leaves its own equality
+    if by_torch and _is_need(filename, line):
+        if not isinstance(expr, sympy.Ne):
+            out.facts.append(expr)
+        return
     if excludes_only_small(expr):
         if not by_torch:
             out.branches.append((expr, filename, line))
         return
-    if by_torch and (isinstance(expr, sympy.Ne) or (_is_order(expr) and len(expr.free_symbols) > 1)):
+    if by_torch and (isinstance(expr, sympy.Ne) or _keeps_small_away(expr)):
+        return
+    if by_torch and _is_order(expr) and len(expr.free_symbols) > 1:
         return
     out.facts.append(expr)
+
+
+def _is_need(filename: str, line: int) -> bool:
+    """Whether a line of torch checks what an op needs, rather than choosing a layout."""
+    return "torch._check" in linecache.getline(filename, line)
+
+
+def _keeps_small_away(expr) -> bool:
+    """``e > 1`` of the size ``e`` of some value: with one element along an axis, its stride does not matter."""
+    if not _is_order(expr):
+        return False
+    low, high, strict = (
+        (expr.rhs, expr.lhs, isinstance(expr, sympy.Gt))
+        if isinstance(expr, (sympy.Gt, sympy.Ge))
+        else (expr.lhs, expr.rhs, isinstance(expr, sympy.Lt))
+    )
+    return bool(high.free_symbols) and low == (1 if strict else 2)
 
 
 def _min_bound(expr):
@@ -134,8 +159,10 @@ def _holds(expr, symbol, size: int) -> bool:
 def harmless_branch(filename: str, line: int, causal_free: bool) -> bool:
     """Branches of well-known libraries whose two sides compute the same at length 0 and 1.
 
-    transformers asks ``q_length > 1`` only to switch causal masking off for one query: nothing changes where no
-    attention is causal.
+    transformers asks ``q_length > 1`` only to switch causal masking off for one query: nothing changes where no attention is
+    causal. Its ``q_length == 1 and not is_torchdynamo_compiling()`` is never taken while a model is traced.
     """
     source = linecache.getline(filename, line)
+    if re.search(r"q_length == 1 and not is_torchdynamo_compiling\(\)", source):
+        return True
     return causal_free and re.search(r"is_causal = (query\.shape\[2\]|q_length) > 1 and ", source) is not None

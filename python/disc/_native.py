@@ -33,15 +33,19 @@ def builder():
     return _extension().Builder()
 
 
-def compile_function(built, weights: Sequence[tuple[str, Any]], options: Options, threads: int):
-    """Compiles what a builder holds.
-
-    ``weights`` are named tensors. They are used where they lie: a change in place may be seen.
-    """
+def compile_function(built, options: Options, threads: int):
+    """Compiles what a builder holds; ``load`` makes the result callable."""
     if options.weights != "exact":
         raise Error(
             f'Options.weights = "{options.weights}" is not available yet', code="E0801", help='use "exact"'
         )
     chosen = {"target": options.target, "threads": threads, "release_weights": options.release_weights}
-    artifact = _extension().compile(built, chosen)
+    return _extension().compile(built, chosen)
+
+
+def load(artifact, weights: Sequence[tuple[str, Any]]):
+    """Prepares the weights for the compiled code, and makes it callable.
+
+    ``weights`` are named tensors. They are used where they lie: a change in place may be seen.
+    """
     return artifact.load(list(weights), outputs="torch")

@@ -65,11 +65,18 @@ class OptimizedModule(torch.nn.Module):
         converted = time.perf_counter()
         self._weights = [(name, tensor.detach()) for name, tensor in self._program.weights]
         threads = options.threads or torch.get_num_threads()
-        self._executable = _native.compile_function(built, self._weights, options, threads)
+        artifact = _native.compile_function(built, options, threads)
+        compiled = time.perf_counter()
+        self._executable = _native.load(artifact, self._weights)
+        loaded = time.perf_counter()
         self._call = Call(module, captured, self._program)
         self._result = _Result(self._program.outputs, captured.out_spec)
         self._capture_facts = {"fixed": captured.fixed, "attempts": captured.attempts}
-        self._stages = {"capture": captured.milliseconds, "convert": (converted - start) * 1e3}
+        self._stages = {
+            "capture": captured.milliseconds,
+            "convert": (converted - start) * 1e3,
+            "pack": (loaded - compiled) * 1e3,
+        }
         # A plain object: setting an attribute of a module is slow.
         self._count = Counter()
 

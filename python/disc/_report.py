@@ -9,9 +9,6 @@ from typing import Any
 
 from ._errors import Error
 
-#: Stages of the Python side; all others are the compiler's.
-_OURS = ("capture", "convert")
-
 
 def report(module) -> Report:
     """The report of a module that ``disc.optimize`` returned."""
@@ -26,6 +23,7 @@ def _collect(module) -> dict[str, Any]:
     native = dict(module._executable.report())
     stages = {**module._stages, **native.pop("stages_ms", {})}
     stages.pop("total", None)
+    stages["pack"] = stages.pop("pack", 0.0)  # the last one: the order is that of time
     stages["total"] = sum(stages.values())
     names = module._call.arguments.tensor_names
     program = module._program

@@ -9,7 +9,7 @@ Not here: which sizes the example gets, and the reading of the conditions (``_ca
 Invariants:
 
 - what it cannot trace as ``torch.export`` does raises ``NotTraced``, and the caller uses ``torch.export``;
-- the module is left as it was, whatever happens;
+- no traced tensor stays in the module, whatever happens;
 - numbers computed from sizes are no nodes: they appear as SymInts in the arguments.
 """
 
@@ -55,7 +55,7 @@ def trace(entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivio
         with (
             scope.as_exporting(),
             scope.symbolic_builtins(),
-            scope.unchanged(entry.module) as replaced,
+            scope.without_traces(entry.module) as replaced,
             tracing(TracingContext(mode)),
             torch._dispatch.python.enable_python_dispatcher(),
             mode,
@@ -183,22 +183,34 @@ class _Recorder(SchemaCheckMode):
         if func is aten.lift_fresh.default:
             # FakeTensorMode remembers what a new tensor holds, if it sees the tensor itself.
             func, args = aten.lift_fresh_copy.default, given
-        node = self.graph.create_node("call_function", func, node_args, node_kwargs)
-        node.meta["trace"] = CapturedTraceback.extract(skip=1)
         key = tuple(key)
         if (found := self.known.get(key)) is not None:
-            return self._build(found, node, met)
+            if found[0] == "same":
+                return met[found[2]]
+            return self._build(found, self._node(func, node_args, node_kwargs), met)
         out = func(*args, **kwargs)
         if torch.Tag.dynamic_output_shape in func.tags and free_unbacked_symbols(out):
             raise NotTraced("a size depends on values")
-        found = self._describe(out, node, met)
         if func._schema.is_mutable and func is not aten.detach_.default:
             self.writes = True
             if torch.Tag.inplace_view in func.tags:
                 raise NotTraced(f"{func} changes the shape of a tensor in place")
-        elif not constant and func is not aten.lift_fresh_copy.default:
+            self._describe(out, self._node(func, node_args, node_kwargs), met)
+            return out
+        # A conversion to the type that a tensor has, and its kin.
+        same = next((i for i, t in enumerate(met) if t is out), None)
+        if same is None:
+            found = self._describe(out, self._node(func, node_args, node_kwargs), met)
+        else:
+            found = "same", None, same, None
+        if not constant and func is not aten.lift_fresh_copy.default:
             self.known[key] = found
         return out
+
+    def _node(self, func, args, kwargs) -> torch.fx.Node:
+        node = self.graph.create_node("call_function", func, args, kwargs)
+        node.meta["trace"] = CapturedTraceback.extract(skip=2)
+        return node
 
     def _arguments(self, x, met: list, key: list):
         """Arguments for torch and for the graph; ``met`` gets the tensors, ``key`` all that the results depend on."""

@@ -12,6 +12,7 @@ import math
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -79,10 +80,10 @@ def _extreme(plain, of_symbols, of_tensors, *args, **kwargs):
 
 
 @contextlib.contextmanager
-def unchanged(module: torch.nn.Module):
-    """Attributes that the module sets while it is traced are put back.
+def without_traces(module: torch.nn.Module):
+    """Attributes to which the module assigns traced tensors are put back; what else it notes of a call stays.
 
-    The value says at the end whether a parameter or buffer was replaced.
+    The value says at the end which parameters, buffers and submodules were replaced.
     """
     before = [(m, dict(m.__dict__), [dict(d) for d in _held(m)]) for m in module.modules()]
     replaced: list[str] = []
@@ -91,18 +92,27 @@ def unchanged(module: torch.nn.Module):
     finally:
         for m, attributes, held in before:
             for now, then in zip(_held(m), held, strict=True):
-                if not _same(now, then):
-                    replaced += [name for name in {**now, **then} if now.get(name) is not then.get(name)]
+                if changed := _changed(now, then):
+                    replaced += changed
                     now.clear()
                     now.update(then)
-            if not _same(m.__dict__, attributes):
-                m.__dict__.clear()
-                m.__dict__.update(attributes)
+            for name in _changed(m.__dict__, attributes):
+                if not _holds_tensor(m.__dict__.get(name)):
+                    continue
+                if name in attributes:
+                    m.__dict__[name] = attributes[name]
+                else:
+                    del m.__dict__[name]
 
 
 def _held(m: torch.nn.Module) -> tuple[dict, ...]:
     return m._parameters, m._buffers, m._modules
 
 
-def _same(now: dict, then: dict) -> bool:
-    return now.keys() == then.keys() and all(now[k] is v for k, v in then.items())
+def _changed(now: dict, then: dict) -> list[str]:
+    missing = object()
+    return [name for name in {**now, **then} if now.get(name, missing) is not then.get(name, missing)]
+
+
+def _holds_tensor(value) -> bool:
+    return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))

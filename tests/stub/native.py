@@ -56,13 +56,9 @@ def install(monkeypatch) -> None:
 
     monkeypatch.setattr(disc._optimize, "convert", convert_for_stub)
     monkeypatch.setattr(disc._native, "builder", _Built)
-    monkeypatch.setattr(
-        disc._native,
-        "compile_function",
-        lambda built, weights, options, threads: StubExecutable(built.captured, weights),
-    )
+    monkeypatch.setattr(disc._native, "compile_function", lambda built, options, threads: built.captured)
+    monkeypatch.setattr(disc._native, "load", StubExecutable)
 
 
 def _weights(captured) -> dict[str, torch.Tensor]:
-    held = {**captured.program.state_dict, **captured.program.constants}
-    return {n.removeprefix("module."): t.detach() for n, t in held.items() if isinstance(t, torch.Tensor)}
+    return {name: t.detach() for _, name, t in captured.traced.weights}

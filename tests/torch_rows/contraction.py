@@ -107,6 +107,8 @@ ROWS = [
         tolerance=1e-3,
     ),
     row("rms_norm.default", T("B N 6"), [6], T("6"), dtypes=FLOATS),
+    row("_weight_norm.default", T("B N 6"), T("B 1 1"), 0, dtypes=FLOATS, bindings=FIXED),
+    row("_weight_norm.default", T("B N 6"), T("1 1 6"), 2, dtypes=WIDE, note="last", bindings=FIXED),
     row("group_norm.default", T("B 6 H"), 3, T("6"), T("6"), dtypes=FLOATS, special=False, tolerance=1e-3),
     row(
         "native_group_norm.default",

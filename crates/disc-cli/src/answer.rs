@@ -103,8 +103,7 @@ pub(crate) fn diagnostics(error: disc::Error) -> Vec<Diagnostic> {
         disc::Error::Ir(found) => found,
         disc::Error::Compile { code: name, message } => vec![Diagnostic::new(code(name), message)],
         disc::Error::Run(error) => {
-            // An input's message names it already.
-            let is_named = error.op.is_empty() || error.message.contains(&format!("`{}`", error.op));
+            let is_named = error.is_named();
             let found = Diagnostic::new(code(&error.code), error.message);
             vec![if is_named { found } else { found.in_op(&error.op) }]
         }

@@ -4,11 +4,12 @@ use disc_codegen::{
     target::Target,
 };
 use disc_ir::{Attr, FunctionKind, Module, OpKind};
-use disc_passes::{buffers, fusion, pass::PassCx};
+use disc_passes::{buffers, convolutions, fusion, pass::PassCx};
 
 fn compile(text: &str) -> Program {
     let mut module = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
     let mut cx = PassCx::default();
+    (convolutions::PASS.run)(&mut module, &mut cx).expect("products");
     (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
     (fusion::attention::PASS.run)(&mut module, &mut cx).expect("attention");
     (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
@@ -200,10 +201,10 @@ fn attention_is_one_kernel() {
 #[test]
 fn every_form_of_product_has_a_kernel_of_its_own() {
     let text = include_str!("stages/contractions.disc");
-    for program in text.split("// ").filter(|program| program.contains("dot_general")) {
+    for program in text.split("// ").filter(|program| program.contains("dot_general") || program.contains("convolution")) {
         let (name, program) = program.split_once('\n').expect("a name and a program");
-        // A vector of one repeated number is a sum, and no kernel is made for it.
-        if program.contains("%v = constant") {
+        // No kernel is made for a vector of one repeated number, which is a sum, and for convolutions in groups.
+        if program.contains("%v = constant") || program.contains("group_count") {
             continue;
         }
         let program = compile(program);

@@ -6,7 +6,7 @@ use disc_ir::{
     DType, Dim, FunctionKind, Module, Symbol,
     interp::{Limits, Tensor, run_with},
 };
-use disc_passes::{buffers, fusion, pass::PassCx};
+use disc_passes::{buffers, convolutions, fusion, pass::PassCx};
 use std::collections::BTreeMap;
 
 /// Sizes that each symbol takes, one row after the other.
@@ -59,6 +59,7 @@ fn check(text: &str, target: &Target) {
     let tensors = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
     let mut cx = PassCx::default();
     let mut fused = tensors.clone();
+    (convolutions::PASS.run)(&mut fused, &mut cx).expect("products");
     (fusion::PASS.run)(&mut fused, &mut cx).expect("fusion");
     (fusion::attention::PASS.run)(&mut fused, &mut cx).expect("attention");
     let mut buffers = fused.clone();
@@ -120,7 +121,11 @@ fn programs(text: &str) -> Vec<(String, String)> {
 }
 
 fn check_all(text: &str) {
-    for target in ["x86-64-v2", "x86-64-v3", "x86-64-v4"] {
+    check_on(&["x86-64-v2", "x86-64-v3", "x86-64-v4"], text);
+}
+
+fn check_on(targets: &[&str], text: &str) {
+    for target in targets {
         let target: Target = target.parse().expect("a target");
         for (name, program) in programs(text) {
             println!("{target} {name}");
@@ -147,6 +152,11 @@ fn what_is_fused() {
 #[test]
 fn contractions() {
     check_all(include_str!("stages/contractions.disc"));
+}
+
+#[test]
+fn convolutions_as_products() {
+    check_on(&["x86-64-v3"], include_str!("stages/convolutions.disc"));
 }
 
 #[test]

@@ -45,6 +45,9 @@ handle!(
     Block
 );
 
+/// The name of the function that makes weights from weights, once, when they are loaded; see [`Weight::prepared`].
+pub const PREPARE: &str = "prepare";
+
 /// A program: functions and the weights they name.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
@@ -59,7 +62,7 @@ pub struct Weight {
     pub ty: TensorType,
     /// The elements, for a constant of the program (`weight @c = dense<[1, 2]> : tensor<2xi64>`); a weight of the model has none.
     pub data: Option<Literal>,
-    /// For a weight that the function `prepare` makes when the others are loaded, which of its results it is
+    /// For a weight that the function [`PREPARE`] makes when the others are loaded, which of its results it is
     /// (`weight @w.packed = prepared 0 : tensor<24x768x32xf32>`).
     pub prepared: Option<u32>,
 }
@@ -71,6 +74,11 @@ impl Module {
 
     pub fn weight(&self, name: &str) -> Option<&Weight> {
         self.weights.iter().find(|w| &*w.name == name)
+    }
+
+    /// Whether this function prepares weights, and is no entry.
+    pub fn is_prepare(&self, name: &str) -> bool {
+        name == PREPARE && self.weights.iter().any(|weight| weight.prepared.is_some())
     }
 }
 

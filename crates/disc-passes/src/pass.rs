@@ -91,6 +91,8 @@ impl PassCx {
 pub struct PassRecord {
     pub name: &'static str,
     pub changes: usize,
+    /// How often each of its rules was applied.
+    pub rules: BTreeMap<&'static str, usize>,
     pub time: Duration,
     /// The module afterwards, where dumps were asked for.
     pub dump: Option<String>,
@@ -135,6 +137,7 @@ impl PassManager {
         let span = tracing::debug_span!("pass", name = pass.name);
         let _entered = span.enter();
         self.cx.pass = pass.name;
+        let hits = self.cx.hits.clone();
         let start = Instant::now();
         let changes = (pass.run)(module, &mut self.cx)?;
         let time = start.elapsed();
@@ -143,7 +146,9 @@ impl PassManager {
             verify(module, pass.stages.1).map_err(|e| e.note(format!("after pass `{}`", pass.name)))?;
         }
         let dump = self.dump.map(|render| render(module));
-        self.records.push(PassRecord { name: pass.name, changes, time, dump });
+        let rules = self.cx.hits.iter().map(|(&rule, &count)| (rule, count - hits.get(rule).unwrap_or(&0)));
+        let rules = rules.filter(|&(_, count)| count > 0).collect();
+        self.records.push(PassRecord { name: pass.name, changes, rules, time, dump });
         Ok(changes)
     }
 }
@@ -157,6 +162,22 @@ mod tests {
         let mut cx = PassCx::new(Options { fuel: Some(2), ..Options::default() });
         assert!(cx.spend() && cx.spend_on("a") && !cx.spend_on("a") && !cx.spend());
         assert_eq!((cx.hits["a"], cx.spent(), cx.last), (1, 2, Some(Rewrite { pass: "", rule: Some("a") })));
+    }
+
+    #[test]
+    fn a_record_has_the_rules_of_its_run() {
+        let stages = (Stage::Tensor, Stage::Tensor);
+        let pass = PassDef {
+            name: "p",
+            doc: "",
+            stages,
+            run: |_, cx| Ok(usize::from(cx.spend_on("a")) + usize::from(cx.spend_on("b"))),
+        };
+        let mut manager = PassManager::new(Options { fuel: Some(3), ..Options::default() });
+        manager.run(&mut Module::default(), &pass).unwrap();
+        manager.run(&mut Module::default(), &pass).unwrap();
+        let rules: Vec<_> = manager.records.iter().map(|record| record.rules.clone().into_iter().collect::<Vec<_>>()).collect();
+        assert_eq!(rules, [vec![("a", 1), ("b", 1)], vec![("a", 1)]]);
     }
 
     #[test]

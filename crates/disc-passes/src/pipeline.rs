@@ -2,7 +2,7 @@
 //!
 //! A comment says why a step is where it is, as an invariant that the next ones need; what a step does is with the step.
 use crate::{
-    branches, buffers, canonicalize, cse, dce, fold, fusion, inline, outline, pack,
+    branches, buffers, canonicalize, convolutions, cse, dce, fold, fusion, inline, outline, pack,
     pass::{PassDef, PassManager},
     placement, prepare, shapes,
 };
@@ -18,6 +18,8 @@ pub static STEPS: &[&PassDef] = &[
     &fold::PASS,
     &branches::PASS,
     &cse::PASS,
+    // Kernels of convolutions are operands of products, which are read as they lie or packed.
+    &convolutions::PASS,
     // Folded and equal operands make more rules apply (`x - x`), and nothing is left behind them.
     &canonicalize::PASS,
     // No table is left in the program: what is prepared may depend on one.

@@ -15,7 +15,7 @@ use crate::{
 };
 use disc_ir::{
     Attr, Code, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, TensorType, Type, Value,
-    graph::{InstData, Weight},
+    graph::{InstData, PREPARE, Weight},
     ops::Stage,
 };
 use smallvec::{SmallVec, smallvec};
@@ -23,9 +23,6 @@ use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
-
-/// The name of the function that prepares weights.
-pub const PREPARE: &str = "prepare";
 
 /// Results up to this size may be larger than what they are made from.
 const SMALL: u128 = 1 << 20;

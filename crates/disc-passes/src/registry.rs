@@ -1,13 +1,14 @@
 //! Every pass by name, for command lines, tests and docs.
 use crate::{
-    branches, buffers, canonicalize, cse, dce, fold, fusion, inline, merge, outline, pack, pass::PassDef, pipeline, placement,
-    prepare, rules, shapes,
+    branches, buffers, canonicalize, convolutions, cse, dce, fold, fusion, inline, merge, outline, pack, pass::PassDef, pipeline,
+    placement, prepare, rules, shapes,
 };
 use std::fmt::Write;
 
 /// All passes, in the order of their names.
 pub static PASSES: &[&PassDef] = &[
     &canonicalize::PASS,
+    &convolutions::PASS,
     &cse::PASS,
     &dce::PASS,
     &fold::PASS,

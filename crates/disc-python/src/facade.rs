@@ -99,11 +99,6 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::Ir(diagnostics) => Failure::first_of(diagnostics),
-            Error::Run(run) => {
-                let named = run.op.is_empty() || run.message.contains(&format!("`{}`", run.op));
-                let message = if named { run.message } else { format!("`{}`: {}", run.op, run.message) };
-                Failure { op: Some(run.op), dims: run.dims, ..Failure::new(run.code, message) }
-            }
             other => {
                 let (code, message) = (other.code(), other.message());
                 Failure { op: other.op(), dims: other.dims(), help: other.help(), ..Failure::new(code, message) }

@@ -43,6 +43,11 @@ impl RunError {
         Self { code: Cow::Borrowed(code), op: op.into(), message: message.into(), dims: Vec::new(), values: Vec::new() }
     }
 
+    /// Whether the message names [`RunError::op`] itself, or there is nothing to name.
+    pub fn is_named(&self) -> bool {
+        self.op.is_empty() || self.message.contains(&format!("`{}`", self.op))
+    }
+
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(code::INTERNAL, "", message)
     }

@@ -1,17 +1,17 @@
 //! From a module to machine code.
 use crate::{
     Error, Executable, Options, Report,
-    meta::{self, describe},
+    dump::Dump,
+    meta::describe,
     stages::{pass_options, program, start, target},
 };
-use disc_codegen::target::Target;
-use disc_ir::{FunctionKind, Literal, Module, ops::Stage};
+use disc_codegen::{lower::Program, target::Target};
+use disc_ir::{FunctionKind, Literal, Module, graph::PREPARE, ops::Stage};
 use disc_passes::{pass::PassManager, pipeline};
 use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Weight};
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
     sync::Arc,
     time::Instant,
 };
@@ -58,54 +58,58 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Er
 
 fn compile_inner(mut module: Module, options: &Options) -> Result<Artifact, Error> {
     let target = target(options)?;
-    let mut report = Report { target: target.to_string(), ..Report::default() };
-    let dump = options.dump_directory();
-    report.dims = signature(&module);
-
-    let time = Instant::now();
-    let stage = start(&module)?;
-    disc_ir::verify::verify(&module, stage)?;
-    let mut manager = PassManager::new(pass_options(options)?);
-    if dump.is_some() {
-        manager.dump = Some(ToString::to_string);
-    }
-    pipeline::run(&mut module, stage, Stage::Buffer, &mut manager)?;
-    report.passes_ms = manager.records.iter().map(|r| (r.name.to_owned(), r.time.as_secs_f64() * 1e3)).collect();
-    report.stage("passes", time.elapsed());
-
+    let mut dump = Dump::new(options)?;
+    let mut report = Report { target: target.to_string(), dims: signature(&module), ..Report::default() };
+    dump.write("input.disc", || module.to_string())?;
+    run_passes(&mut module, options, &mut dump, &mut report)?;
     let time = Instant::now();
     let program = program(module, &target)?;
-    if let Some(directory) = &dump {
-        write_dumps(directory, &manager, &program.module).map_err(|e| Error::compile(format!("{}: {e}", directory.display())))?;
-    }
     let lowered = time.elapsed();
+    dump.program(&program, &target)?;
+    let time = Instant::now();
     let llvm = disc_llvm::Options { threads: compile_threads(options), export_kernels: options.keep_names };
     let compiled = disc_llvm::compile(&program, &target, &llvm)?;
-    report.stage("codegen", lowered + (time.elapsed() - lowered).saturating_sub(compiled.timings.link));
+    report.stage("codegen", lowered + time.elapsed().saturating_sub(compiled.timings.link));
     report.stage("link", compiled.timings.link);
-
-    for (entry, counts) in &program.launches {
-        if &**entry != meta::PREPARE {
-            for (kind, count) in counts {
-                *report.kernels_by_kind.entry((*kind).into()).or_default() += count;
-            }
-        }
-    }
-    report.kernels = report.kernels_by_kind.values().sum();
-    let kernels: Vec<&Arc<str>> =
-        program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel).map(|f| &f.name).collect();
-    report.versions = kernels.len();
-    report.notes.clone_from(&program.notes);
     report.code_bytes = compiled.bytes.len();
+    count_kernels(&program, &mut report);
     let constants = program.module.weights.iter().filter_map(|w| w.data.clone().map(|data| (w.name.to_string(), data))).collect();
+    let kernels = program.module.functions.iter().filter(|f| options.keep_names && f.kind == FunctionKind::Kernel);
     Ok(Artifact {
         code: compiled.bytes.into(),
         meta: Arc::new(describe(&program)),
         report,
         constants: Arc::new(constants),
-        names: if options.keep_names { kernels.into_iter().cloned().collect() } else { Vec::new() },
+        names: kernels.map(|kernel| kernel.name.clone()).collect(),
         target,
     })
+}
+
+/// The passes from the module's stage to buffers.
+fn run_passes(module: &mut Module, options: &Options, dump: &mut Dump, report: &mut Report) -> Result<(), Error> {
+    let time = Instant::now();
+    let stage = start(module)?;
+    disc_ir::verify::verify(module, stage)?;
+    let mut manager = PassManager::new(pass_options(options)?);
+    manager.dump = dump.is_wanted().then_some(ToString::to_string as fn(&Module) -> String);
+    pipeline::run(module, stage, Stage::Buffer, &mut manager)?;
+    report.passes_ms = manager.records.iter().map(|r| (r.name.to_owned(), r.time.as_secs_f64() * 1e3)).collect();
+    report.stage("passes", time.elapsed());
+    for record in manager.records {
+        dump.write(&format!("{}.disc", record.name), || record.dump.unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+/// What one call launches, and how many kernels there are for it; what runs once per load is no part of a call.
+fn count_kernels(program: &Program, report: &mut Report) {
+    let calls = program.launches.iter().filter(|(entry, _)| &**entry != PREPARE);
+    for (kind, count) in calls.flat_map(|(_, counts)| counts) {
+        *report.kernels_by_kind.entry((*kind).into()).or_default() += count;
+    }
+    report.kernels = report.kernels_by_kind.values().sum();
+    report.versions = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel).count();
+    report.notes.clone_from(&program.notes);
 }
 
 /// Compilation takes the cores that a call may take.
@@ -115,7 +119,7 @@ fn compile_threads(options: &Options) -> usize {
 
 /// The entry's parameters, results and facts.
 fn signature(module: &Module) -> String {
-    let Some(entry) = module.functions.iter().find(|f| &*f.name != meta::PREPARE) else { return String::new() };
+    let Some(entry) = module.functions.iter().find(|f| &*f.name != PREPARE) else { return String::new() };
     let list = |types: Vec<String>| types.join(", ");
     let parameters = entry.parameters().iter().map(|&p| match entry.name_of(p) {
         Some(name) => format!("{name}: {}", entry.ty(p)),
@@ -125,16 +129,6 @@ fn signature(module: &Module) -> String {
     let facts = list(entry.facts.iter().map(|f| f.to_string()).collect());
     let facts = if facts.is_empty() { facts } else { format!(" where {facts}") };
     format!("({}) -> ({}){facts}", list(parameters.collect()), list(results.collect()))
-}
-
-fn write_dumps(directory: &Path, manager: &PassManager, kernels: &Module) -> std::io::Result<()> {
-    std::fs::create_dir_all(directory)?;
-    for (number, record) in manager.records.iter().enumerate() {
-        if let Some(text) = &record.dump {
-            std::fs::write(directory.join(format!("{:02}-{}.disc", number + 1, record.name)), text)?;
-        }
-    }
-    std::fs::write(directory.join(format!("{:02}-kernels.disc", manager.records.len() + 1)), kernels.to_string())
 }
 
 impl Artifact {

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Error {
     /// The program is wrong; at least one diagnostic.
     Ir(Vec<Diagnostic>),
-    /// The compiler failed, or the target cannot be used.
+    /// The compiler failed, or an option cannot be used.
     Compile { code: &'static str, message: String },
     /// A call failed.
     Run(RunError),
@@ -17,6 +17,10 @@ pub enum Error {
 impl Error {
     pub(crate) fn compile(message: impl Into<String>) -> Self {
         Error::Compile { code: "E0501", message: message.into() }
+    }
+
+    pub(crate) fn argument(message: impl Into<String>) -> Self {
+        Error::Compile { code: "E0700", message: message.into() }
     }
 
     pub(crate) fn target(message: impl Into<String>) -> Self {
@@ -68,7 +72,7 @@ impl Error {
                 lines.collect::<Vec<_>>().join("\n")
             }
             Error::Compile { message, .. } => message.clone(),
-            Error::Run(error) if error.op.is_empty() => error.message.clone(),
+            Error::Run(error) if error.is_named() => error.message.clone(),
             Error::Run(error) => format!("`{}`: {}", error.op, error.message),
         }
     }

@@ -12,6 +12,7 @@
 //! Invariants: nothing here panics or ends the process, whatever it is given: a panic of the compiler becomes [`Error::Compile`], and the next
 //! call works.
 mod compile;
+mod dump;
 mod error;
 mod executable;
 mod meta;

@@ -1,11 +1,11 @@
 //! What the runtime has to know about a program.
 use disc_codegen::lower::Program;
-use disc_ir::{Attr, Function, FunctionKind, Module, OpKind, TensorType, graph::Weight};
+use disc_ir::{
+    Attr, Function, FunctionKind, Module, OpKind, TensorType,
+    graph::{PREPARE, Weight},
+};
 use disc_ral::{BlobMeta, DType, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
 use std::collections::HashSet;
-
-/// The function that makes prepared weights.
-pub(crate) const PREPARE: &str = "prepare";
 
 /// Puts the weights into the order of the runtime's table: plain ones, then prepared ones by the result that makes them.
 pub(crate) fn order_weights(module: &mut Module) {

@@ -10,7 +10,7 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Give up weights that only packing reads, once they are packed. They cannot be refreshed then.
     pub release_weights: bool,
-    /// A directory for the IR after each pass; absent, `DISC_DUMP`.
+    /// A directory for the IR after each pass, LLVM IR and assembly; absent, `DISC_DUMP`.
     pub dump: Option<PathBuf>,
     /// How many rewrites the passes may make in all: for finding the one that breaks a program.
     pub fuel: Option<u64>,

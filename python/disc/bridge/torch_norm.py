@@ -45,6 +45,14 @@ def rms_norm(b, x, shape, weight=None, eps=None):
     return b.convert(affine(b, b.mul(wide, b.op("rsqrt", b.add(square, eps))), weight, None), x.dtype)
 
 
+def weight_norm(b, v, g, dim=0):
+    """g * v / |v|, with one norm for each index of ``dim``, or one of all (-1)."""
+    wide = b.wide(v)
+    kept = () if dim == -1 else (axis_of(v, dim),)
+    norm = b.op("sqrt", b.sum(b.mul(wide, wide), [i for i in range(len(v.shape)) if i not in kept], True))
+    return b.convert(b.mul(wide, b.div(b.wide(g), norm)), v.dtype)
+
+
 def native_group_norm(b, x, weight, bias, n, c, hxw, groups, eps):
     wide = b.wide(x)
     batch, channels, *rest = x.shape
@@ -214,6 +222,7 @@ TABLE = {
         rms_norm(b, x, shape, weight, eps),
         None,
     ),
+    "aten._weight_norm.default": weight_norm,
     "aten.group_norm.default": group_norm,
     "aten.native_group_norm.default": native_group_norm,
     "aten.instance_norm.default": instance_norm,

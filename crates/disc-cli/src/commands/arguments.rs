@@ -64,7 +64,7 @@ pub(super) struct CompileArguments {
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
-    /// A directory for the IR after each pass.
+    /// A directory for the IR after each pass, LLVM IR and assembly.
     #[arg(long, value_name = "DIR")]
     pub(super) dump: Option<PathBuf>,
 

@@ -2,7 +2,6 @@
 use super::arguments::ExplainArguments;
 use crate::{
     answer::{Answer, diagnostics},
-    run,
     source::Source,
 };
 use disc_ir::{Code, Diagnostic, Module, diag::CodeDoc, ops::Stage};
@@ -42,7 +41,7 @@ pub(super) fn plan(given: &ExplainArguments, source: &Source) -> Result<Answer, 
 /// The plans of a module at the fused stage, without that of what runs once when weights are loaded.
 fn of_fused(module: &Module) -> Answer {
     let mut plans = fusion::explain(module);
-    plans.retain(|plan| !run::is_prepare(module, &plan.function));
+    plans.retain(|plan| !module.is_prepare(&plan.function));
     let text: Vec<String> = plans.iter().map(ToString::to_string).collect();
     let text = if text.is_empty() { "nothing to compute: there are no groups\n".into() } else { text.join("\n") };
     Answer::new(text, json!({ "functions": plans.iter().map(of_function).collect::<Vec<_>>() }))

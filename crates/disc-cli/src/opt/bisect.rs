@@ -10,7 +10,7 @@ use crate::{
     run::{self, Data, On},
 };
 use disc_ir::{Code, Diagnostic, Module, interp::Tensor, ops::Stage};
-use disc_passes::pass::Rewrite;
+use disc_passes::pass::{PassRecord, Rewrite};
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -73,7 +73,7 @@ impl Search<'_> {
     fn attempt(&self, fuel: Option<u64>) -> Attempt {
         let mut manager = self.steps.manager(fuel);
         let mut texts = Vec::new();
-        let mut look = |step, module: &Module| texts.push((step, module.to_string()));
+        let mut look = |step, module: &Module, _: Option<&PassRecord>| texts.push((step, module.to_string()));
         // A panic is a difference too.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let module = self.steps.apply(self.module.clone(), &mut manager, &mut look)?;

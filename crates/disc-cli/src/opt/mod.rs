@@ -14,6 +14,7 @@ use disc_ir::{
     Diagnostic, Module,
     text::{PrintOptions, print},
 };
+use disc_passes::pass::PassRecord;
 use serde_json::Value;
 use std::{ffi::OsString, io::Write, process::ExitCode};
 use steps::Steps;
@@ -47,7 +48,7 @@ fn transform(arguments: &Arguments, source: &Source) -> Result<Answer, Vec<Diagn
     let steps = Steps::new(arguments, from, arguments.to, on_cpu)?;
     let mut manager = steps.manager(arguments.fuel);
     let mut shown = Shown { arguments, before: if arguments.print_changed { module.to_string() } else { String::new() } };
-    let module = steps.apply(module, &mut manager, &mut |step, module| shown.look(step, module))?;
+    let module = steps.apply(module, &mut manager, &mut |step, module, record| shown.look(step, module, record))?;
     if let (Some(_), Some(last)) = (arguments.fuel, manager.cx.last) {
         tell(&format!("// rewrite {}, the last one: {}\n", manager.cx.spent(), bisect::named(last)));
     }
@@ -74,10 +75,11 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn look(&mut self, step: &str, module: &Module) {
+    fn look(&mut self, step: &str, module: &Module, record: Option<&PassRecord>) {
         if self.arguments.print_changed {
             let after = module.to_string();
-            if self.arguments.prints_after(step) {
+            if self.arguments.prints_after(step) && after != self.before {
+                tell(&applied(step, record));
                 tell(&diff::unified(&self.before, &after, (&format!("before {step}"), &format!("after {step}"))));
             }
             self.before = after;
@@ -85,6 +87,13 @@ impl Shown<'_> {
             tell(&format!("// after {step}\n{}\n", print(module, PrintOptions { locs: self.arguments.locs })));
         }
     }
+}
+
+/// The rules that a pass applied, as a line; nothing for a pass without rules.
+fn applied(step: &str, record: Option<&PassRecord>) -> String {
+    let rules = record.iter().flat_map(|record| &record.rules).map(|(rule, count)| format!("{rule} {count}"));
+    let rules: Vec<String> = rules.collect();
+    if rules.is_empty() { String::new() } else { format!("// {step}: {}\n", rules.join(", ")) }
 }
 
 /// To standard error; nobody is left to tell if it is closed.

@@ -5,12 +5,15 @@ use super::arguments::Arguments;
 use crate::answer::diagnostics;
 use disc_ir::{Diagnostic, Module, diag::Code, ops::Stage, verify::verify};
 use disc_passes::{
-    pass::{self, PassDef, PassManager},
+    pass::{self, PassDef, PassManager, PassRecord},
     pipeline, registry,
 };
 
 /// The name of the last step, which makes kernels; it is no pass.
 pub(super) const KERNELS: &str = "make-kernels";
+
+/// What is done between steps: with the name of the last one, the module, and the record of the pass, if it was one.
+pub(super) type Look<'l> = dyn FnMut(&'static str, &Module, Option<&PassRecord>) + 'l;
 
 /// The steps, in order.
 pub(super) struct Steps {
@@ -89,17 +92,17 @@ impl Steps {
         &self,
         mut module: Module,
         manager: &mut PassManager,
-        look: &mut dyn FnMut(&'static str, &Module),
+        look: &mut Look<'_>,
     ) -> Result<Module, Vec<Diagnostic>> {
         for pass in &self.passes {
             manager.run(&mut module, pass).map_err(|error| vec![error.note(format!("in pass `{}`", pass.name))])?;
             check(&module, pass.stages.1, pass.name)?;
-            look(pass.name, &module);
+            look(pass.name, &module, manager.records.last());
         }
         if self.kernels {
             module = disc::stages::kernels(module, &self.options).map_err(diagnostics)?;
             check(&module, Stage::Kernel, KERNELS)?;
-            look(KERNELS, &module);
+            look(KERNELS, &module, None);
         }
         Ok(module)
     }

@@ -6,9 +6,6 @@ use disc_ir::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// The function that makes weights from weights when they are loaded.
-const PREPARE: &str = "prepare";
-
 /// What an entry runs on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
@@ -45,7 +42,7 @@ pub(crate) fn entry<'m>(module: &'m Module, name: Option<&str>) -> Result<&'m Fu
     };
     let called: HashSet<String> = module.functions.iter().flat_map(callees).collect();
     let is_entry = |f: &&Function| {
-        matches!(f.kind, FunctionKind::Func | FunctionKind::Host) && !called.contains(&*f.name) && !is_prepare(module, &f.name)
+        matches!(f.kind, FunctionKind::Func | FunctionKind::Host) && !called.contains(&*f.name) && !module.is_prepare(&f.name)
     };
     let entries: Vec<&Function> = module.functions.iter().filter(is_entry).collect();
     match entries[..] {
@@ -57,11 +54,6 @@ pub(crate) fn entry<'m>(module: &'m Module, name: Option<&str>) -> Result<&'m Fu
             Err(Diagnostic::new(Code::E0103, message).help("name one with --entry"))
         }
     }
-}
-
-/// Whether this is the function that makes weights from weights, rather than an entry of the user.
-pub(crate) fn is_prepare(module: &Module, name: &str) -> bool {
-    name == PREPARE && module.weights.iter().any(|weight| weight.prepared.is_some())
 }
 
 fn of_parameters(

@@ -6,7 +6,7 @@ mod values;
 
 pub(crate) use arguments::{On, RunArguments};
 pub(crate) use cpu::Loaded;
-pub(crate) use inputs::{Data, entry, is_prepare};
+pub(crate) use inputs::{Data, entry};
 pub(crate) use values::{describe, difference, json, summary};
 
 use crate::answer::diagnostics;

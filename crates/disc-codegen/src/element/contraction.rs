@@ -70,7 +70,7 @@ impl Elements<'_> {
             for (i, &tap) in taps.iter().enumerate() {
                 weight[kernel_spatial[i]] = cx.tap(kb, inst, i, tap, &kernel_dims[kernel_spatial[i]]);
                 let out = at[out_spatial[i]];
-                let (position, valid) = cx.window_position(kb, inst, i, out, tap, &input_dims[in_spatial[i]]);
+                let (position, valid) = cx.window_position(kb, inst, i, out, Index::uniform(tap), &input_dims[in_spatial[i]]);
                 from[in_spatial[i]] = position;
                 inside = Some(match inside {
                     Some(others) => kb.and(others, valid),

@@ -246,6 +246,7 @@ impl<'g> Elements<'g> {
             | OpKind::Transpose => vec![self.movement(kb, inst, at)],
             OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Gather => vec![self.indexed(kb, inst, at)],
             OpKind::Reduce => self.reduce(kb, inst, at),
+            OpKind::Patches => vec![self.patches(kb, inst, at)],
             OpKind::ReduceWindow => self.reduce_window(kb, inst, at),
             OpKind::DotGeneral => vec![self.dot_general(kb, inst, at)],
             OpKind::Convolution => vec![self.convolution(kb, inst, at)],

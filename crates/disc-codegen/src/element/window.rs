@@ -1,5 +1,5 @@
 //! Windows: reductions over them, and the positions that they cover.
-use super::Elements;
+use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Dim, Inst, Value};
 
@@ -25,7 +25,7 @@ impl Elements<'_> {
         inst: Inst,
         i: usize,
         out: Index,
-        tap: Value,
+        tap: Index,
         size: &Dim,
     ) -> (Index, Value) {
         let kind = self.group.kind_of(inst);
@@ -38,9 +38,8 @@ impl Elements<'_> {
         let spread = self.listed(inst, base, i, 1);
         let low = self.dims(inst, "padding_low").get(i).cloned().unwrap_or(Dim::constant(0));
         let shift = kb.dim(&(Dim::constant(0) - low));
-        let tap = kb.mul(tap, dilation);
-        let offset = kb.add(tap, shift);
-        let position = out.scale(kb, self.lanes, stride).add_scalar(kb, offset);
+        let offset = tap.scale(kb, self.lanes, dilation).add_scalar(kb, shift);
+        let position = out.scale(kb, self.lanes, stride).add(kb, self.lanes, offset);
         let value = position.value(kb, self.lanes);
         let (zero, limit) = (kb.int(0), kb.dim(size));
         let after = kb.compare("GE", value, zero);
@@ -54,6 +53,54 @@ impl Elements<'_> {
         let exact = kb.compare("EQ", rest, zero);
         let valid = kb.and(after, before);
         (Index::from_value(kb, quotient), kb.and(valid, exact))
+    }
+
+    /// What a window covers. Positions along the windows' counts, and along a window and the dimension before it, may be those of the
+    /// dimensions walked as one: what is too much along a dimension counts for the one before.
+    pub(super) fn patches(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let (operand, result) = (self.group.operands(inst)[0], self.group.result(inst));
+        let (input, sizes) = (self.tensor(operand).dims.clone(), self.tensor(result).dims.clone());
+        let windows = self.dims_of_window(inst).len();
+        let others = input.len() - windows;
+        let mut at = at.to_vec();
+        for i in (others + windows + 1..sizes.len()).rev() {
+            self.carry(kb, &mut at, i, &sizes[i]);
+        }
+        for i in (others.max(1)..others + windows).rev() {
+            self.carry(kb, &mut at, i, &sizes[i]);
+        }
+        let mut from = at[..others].to_vec();
+        let mut inside: Option<Value> = None;
+        for i in 0..windows {
+            let (tap, window) = (at[others + i], at[others + windows + i]);
+            let (position, valid) = self.window_position(kb, inst, i, window, tap, &input[others + i]);
+            from.push(position);
+            inside = Some(match inside {
+                Some(before) => kb.and(before, valid),
+                None => valid,
+            });
+        }
+        let dtype = compute_dtype(self.tensor(operand).dtype);
+        match inside {
+            Some(inside) => {
+                let lanes = self.lanes_at(&at);
+                self.either(kb, inside, &at, |cx, kb| cx.element(kb, operand, &from), |_, kb| kb.zero(dtype, lanes))
+            }
+            None => self.element(kb, operand, &from),
+        }
+    }
+
+    /// Makes the position along dimension `i` one below its size; the dimension before counts how often the size was in it.
+    fn carry(&mut self, kb: &mut KernelBuilder, at: &mut [Index], i: usize, size: &Dim) {
+        let known_zero = at[i].as_uniform().is_some_and(|position| kb.known_int(position) == Some(0));
+        if known_zero {
+            return;
+        }
+        let (position, size) = (at[i].value(kb, self.lanes), kb.dim(size));
+        let (times, rest) = (kb.div(position, size), kb.rem(position, size));
+        at[i] = Index::from_value(kb, rest);
+        let times = Index::from_value(kb, times);
+        at[i - 1] = at[i - 1].add(kb, self.lanes, times);
     }
 
     /// Folds the elements that a window covers; where it covers none, the initial value takes part.
@@ -70,7 +117,7 @@ impl Elements<'_> {
             let mut inside: Option<Value> = None;
             let mut from = Vec::with_capacity(taps.len());
             for (i, &tap) in taps.iter().enumerate() {
-                let (position, valid) = cx.window_position(kb, inst, i, at[i], tap, &shape[i]);
+                let (position, valid) = cx.window_position(kb, inst, i, at[i], Index::uniform(tap), &shape[i]);
                 from.push(position);
                 inside = Some(match inside {
                     Some(others) => kb.and(others, valid),

@@ -17,6 +17,7 @@ mod micro;
 mod operand;
 mod operands;
 mod pack;
+mod patches;
 mod plan;
 mod routines;
 mod units;

@@ -2,7 +2,7 @@
 //!
 //! Two neighbouring dimensions can be merged when every access of the group touches them as one contiguous dimension: then fewer, longer
 //! loops do, down to a single one for purely element-wise groups. This asks the structure of the group, so it holds for all sizes.
-use disc_ir::{Dim, Function, OpKind, Solver, TensorType, Value};
+use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::fusion::space::{Follows, Map, map_of, reads};
 use std::collections::HashSet;
 
@@ -44,6 +44,9 @@ impl Walk<'_> {
         if self.seeded && self.group.kind_of(inst) == OpKind::Reduce {
             return;
         }
+        if self.group.kind_of(inst) == OpKind::Patches {
+            return self.part_windows(inst, map);
+        }
         let found = reads(self.group, self.solver, self.space, inst, map);
         for dim in found.looked_at {
             if let Follows::Axes(axes) = &map[dim] {
@@ -71,6 +74,23 @@ impl Walk<'_> {
                 (None, None) => true,
                 _ => false,
             };
+        }
+    }
+
+    /// Keeps apart the dimensions of patches that are not computed as one: the rule for elements takes what is too much along the dimensions of
+    /// a window, or along those that count windows, for the dimension before.
+    fn part_windows(&mut self, inst: Inst, map: &Map) {
+        let rank = |value: Value| self.group.ty(value).shaped().map_or(0, TensorType::rank);
+        let operand = rank(self.group.operands(inst)[0]);
+        let windows = map.len() - operand;
+        let others = operand - windows;
+        for i in (0..map.len().saturating_sub(1)).filter(|i| i + 1 < others || i + 1 == others + windows) {
+            if let (Follows::Axes(outer), Follows::Axes(inner)) = (&map[i], &map[i + 1])
+                && let (Some(&outer), Some(&inner)) = (outer.last(), inner.first())
+                && outer + 1 == inner
+            {
+                self.pairs[outer] = false;
+            }
         }
     }
 

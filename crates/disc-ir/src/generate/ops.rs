@@ -49,7 +49,7 @@ const COMBINERS: [OpKind; 7] =
 impl<'f> Generator<'f> {
     /// Adds an op, with the helpers that it needs; sometimes none.
     pub(super) fn step(&mut self) {
-        let propose: [(usize, Proposal<'f>); 14] = [
+        let propose: [(usize, Proposal<'f>); 15] = [
             (40, Self::elementwise),
             (4, Self::broadcast),
             (8, Self::rearrange),
@@ -60,6 +60,7 @@ impl<'f> Generator<'f> {
             (5, Self::window),
             (6, Self::contract),
             (3, Self::convolve),
+            (2, Self::patch),
             (6, Self::look_up),
             (5, Self::order),
             (5, Self::make),
@@ -281,6 +282,23 @@ impl<'f> Generator<'f> {
             ("padding_high", padding.into()),
         ];
         self.with_region(OpKind::ReduceWindow, &[value, init], &attrs, region)
+    }
+
+    /// Windows over the last dimension.
+    fn patch(&mut self) -> Made {
+        let Some((value, tensor, _)) = self.with_axis() else { return Ok(Vec::new()) };
+        if tensor.rank() > 3 {
+            return Ok(Vec::new());
+        }
+        let windows = vec![Dim::constant(self.random.between(1, 4) as i64)];
+        let padding = vec![Dim::constant(self.random.below(2) as i64)];
+        let attrs = [
+            ("window_dimensions", windows.into()),
+            ("window_strides", vec![self.random.between(1, 3) as i64].into()),
+            ("padding_low", padding.clone().into()),
+            ("padding_high", padding.into()),
+        ];
+        self.one(OpKind::Patches, &[value], &attrs, None)
     }
 
     /// A product of a value with itself or one like it, over one axis; another axis may be a batch.

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     diag::{Code, Diagnostic},
     dim::{Dim, Symbol},
-    graph::{Block, Function, FunctionKind, Inst, Module, Value},
+    graph::{Block, Function, FunctionKind, Inst, Module, PREPARE, Value},
     ops::OpKind,
     types::{DType, TensorType, Type},
 };
@@ -26,7 +26,7 @@ use std::{
     rc::Rc,
 };
 
-/// The value of a value.
+/// What a value holds while the program runs.
 #[derive(Clone, Debug)]
 pub(super) enum Val {
     /// A tensor; or a vector of a kernel, as a tensor of its lanes (of rank 0 for one lane).
@@ -245,7 +245,7 @@ impl Machine<'_> {
             let mut machine = Machine::new(self.module, self.weights, self.limits);
             // Weights that `prepare` asks for and would make itself are missing, not made in a circle.
             machine.prepared = Some(Vec::new());
-            self.prepared = Some(run_entry(&mut machine, "prepare", &[])?);
+            self.prepared = Some(run_entry(&mut machine, PREPARE, &[])?);
         }
         Ok(self.prepared.as_ref().and_then(|results| results.get(result as usize).cloned()))
     }

@@ -9,7 +9,7 @@ use super::{
 use crate::{diag::Code, diag::Diagnostic, types::Type};
 
 /// The tensor whose element at an index is the element of `source` at the index that `place` writes, or is `fill` where it says false.
-fn pick(
+pub(super) fn pick(
     call: &Call<'_>,
     source: &Tensor,
     fill: Option<&Tensor>,

@@ -109,6 +109,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
 
         K::Cumulative => Op(reduce::cumulative),
         K::Reduce => Op(reduce::reduce),
+        K::Patches => Op(window::patches),
         K::ReduceWindow => Op(window::reduce_window),
         K::Convolution => Op(contraction::convolution),
         K::DotGeneral => Op(contraction::dot_general),

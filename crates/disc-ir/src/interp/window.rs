@@ -4,6 +4,7 @@ use super::{
     call::Call,
     index_space::{checked_offset, for_each, strides},
     machine::{Evaluated, Machine},
+    movement::pick,
     reduce::{Combiner, assemble, elements},
 };
 use crate::diag::Diagnostic;
@@ -56,6 +57,29 @@ pub(super) fn reduce_window<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> E
         Ok::<(), Diagnostic>(())
     })?;
     assemble(call, &results)
+}
+
+pub(super) fn patches<'a>(_: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
+    let (input, window) = (call.tensor(0)?, call.dims("window_dimensions")?);
+    let rank = window.len();
+    let others = input.dims().len() - rank;
+    let windows = Windows {
+        sizes: window,
+        strides: call.ints_or("window_strides", 1, rank),
+        dilations: call.ints_or("window_dilations", 1, rank),
+        base_dilations: call.ints_or("base_dilations", 1, rank),
+        low: call.dims_or_zeros("padding_low", rank)?,
+    };
+    let result = pick(call, input, None, |index, from| {
+        let (within, window) = (&index[others..others + rank], &index[others + rank..]);
+        from[..others].copy_from_slice(&index[..others]);
+        (0..rank).all(|axis| {
+            let place = windows.place(axis, window[axis], within[axis], input.dims()[others + axis]);
+            from[others + axis] = place.unwrap_or(0);
+            place.is_some()
+        })
+    });
+    Ok(vec![result?.into()])
 }
 
 /// A tensor with its strides.

@@ -47,7 +47,7 @@ op_table! {
     },
     index::{DynamicSlice, DynamicUpdateSlice, Gather, Scatter},
     reduce::{Cumulative, Reduce},
-    window::{ReduceWindow},
+    window::{Patches, ReduceWindow},
     contraction::{Convolution, DotGeneral},
     sort::{Sort, TopK},
     sizes::{BindDim, Nonzero},

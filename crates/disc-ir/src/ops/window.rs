@@ -1,9 +1,9 @@
-//! Ops on sliding windows: pooling.
+//! Ops on sliding windows: pooling, and the elements that windows cover.
 //!
 //! The arithmetic of windows is shared with convolution.
 use super::{
     class::DTypeClass,
-    declare::{Stages, many, optional, required},
+    declare::{Stages, many, one, optional, required},
     movement::dilated,
     reduce::check_combination,
 };
@@ -33,6 +33,21 @@ op! {
             window_dimensions: required(AttrKind::Dims), window_strides: optional(AttrKind::Ints), base_dilations: optional(AttrKind::Ints),
             window_dilations: optional(AttrKind::Ints), padding_low: optional(AttrKind::Dims), padding_high: optional(AttrKind::Dims)
         } regions ["body"] -> (results: many(ANY)) traits [Pure] stages Stages::Tensor, infer reduce_window;
+}
+
+op! {
+    /// The elements that windows cover. The windows slide over the last dimensions of the operand as those of `reduce_window` do, with zeros
+    /// as padding. The result has the other dimensions of the operand, then the dimensions of a window, then those that count windows.
+    /// A convolution is a product with patches.
+    ///
+    /// (C1) Each list has one entry per dimension that windows slide over; there are as many or fewer of them than the operand has.
+    /// (C2) `window_dimensions`, `window_strides`, `base_dilations` and `window_dilations` are >= 1: proved where constant, else a fact
+    /// the program states.
+    /// (C3) As many windows fit into a dimension as for `reduce_window`.
+    Patches = "patches"(operand: one(ANY)) {
+            window_dimensions: required(AttrKind::Dims), window_strides: optional(AttrKind::Ints), base_dilations: optional(AttrKind::Ints),
+            window_dilations: optional(AttrKind::Ints), padding_low: optional(AttrKind::Dims), padding_high: optional(AttrKind::Dims)
+        } -> (result: one(ANY)) traits [Pure] stages Stages::Tensor, infer patches;
 }
 
 /// How windows slide along one dimension.
@@ -81,21 +96,37 @@ pub(super) fn paddings(cx: &InferCx<'_>, number: u32, name: &str, rank: usize) -
 fn reduce_window(cx: &InferCx<'_>) -> Inferred {
     let n = check_combination(cx, 1, 4)?;
     let shape = &cx.tensor(0)?.dims;
+    let dims = counts(cx, [2, 3], shape)?;
+    Ok(cx.operands[..n].iter().map(|ty| Type::tensor(dims.iter().cloned(), ty.dtype())).collect())
+}
+
+fn patches(cx: &InferCx<'_>) -> Inferred {
+    let operand = cx.tensor(0)?;
+    let windows = cx.dims("window_dimensions");
+    let Some(others) = operand.rank().checked_sub(windows.len()) else {
+        return Err(cx.error(Code::E0207, 1, format!("windows of rank {} in {}", windows.len(), cx.ty(0))));
+    };
+    let counts = counts(cx, [1, 2], &operand.dims[others..])?;
+    let dims = operand.dims[..others].iter().chain(windows).cloned().chain(counts);
+    Ok(vec![Type::tensor(dims, operand.dtype)])
+}
+
+/// How many windows fit into dimensions of these sizes; `numbers` are those of the constraints on the length of lists, and on their entries.
+fn counts(cx: &InferCx<'_>, [lengths, entries]: [u32; 2], shape: &[Dim]) -> Result<Vec<Dim>, Diagnostic> {
     let (rank, sizes) = (shape.len(), cx.dims("window_dimensions"));
     if sizes.len() != rank {
-        return Err(cx.error(Code::E0207, 2, format!("`window_dimensions` has {} entries, expected {rank}", sizes.len())));
+        return Err(cx.error(Code::E0207, lengths, format!("`window_dimensions` has {} entries, expected {rank}", sizes.len())));
     }
     if let Some(size) = sizes.iter().find(|size| cx.solver.less_equal(size, &Dim::constant(0))) {
-        return Err(cx.error(Code::E0209, 3, format!("a window of size [{size}]")));
+        return Err(cx.error(Code::E0209, entries, format!("a window of size [{size}]")));
     }
-    let factors = |name| factors(cx, [2, 3], name, rank);
+    let factors = |name| factors(cx, [lengths, entries], name, rank);
     let (strides, base, dilations) = (factors("window_strides")?, factors("base_dilations")?, factors("window_dilations")?);
-    let (low, high) = (paddings(cx, 2, "padding_low", rank)?, paddings(cx, 2, "padding_high", rank)?);
+    let (low, high) = (paddings(cx, lengths, "padding_low", rank)?, paddings(cx, lengths, "padding_high", rank)?);
     let count = |i: usize| {
         let (low, high) = (low[i].clone(), high[i].clone());
         let window = Window { size: &sizes[i], stride: strides[i], dilation: dilations[i], base_dilation: base[i], low, high };
         window.count(cx.solver, &shape[i])
     };
-    let dims: Vec<Dim> = (0..rank).map(count).collect();
-    Ok(cx.operands[..n].iter().map(|ty| Type::tensor(dims.iter().cloned(), ty.dtype())).collect())
+    Ok((0..rank).map(count).collect())
 }

@@ -5,11 +5,8 @@
 //! - a failure ends the entry, however deep it is nested.
 use super::{Lowering, declare, symbols_of};
 use crate::{Error, emit::Val};
-use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type};
+use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type, graph::PREPARE};
 use inkwell::values::PointerValue;
-
-/// The host program that makes prepared weights.
-pub(super) const PREPARE: &str = "prepare";
 
 /// What the code of a host program has at hand.
 pub(super) struct Host<'c> {

@@ -76,6 +76,8 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
     match function.kind_of(inst) {
         OpKind::Constant if is_splat(function, inst) => Role::Free,
         OpKind::BroadcastInDim | OpKind::DimValue | OpKind::GetDimensionSize | OpKind::Iota => Role::Free,
+        // Computed where a product packs it: in memory, each element would be there once for each window that covers it.
+        OpKind::Patches => Role::Free,
         OpKind::Reshape if only_ones_differ(function, solver, inst) => Role::Free,
         OpKind::Reshape => Role::View,
         OpKind::Reduce => Role::Row,

@@ -25,8 +25,6 @@ struct View {
     /// The text at each stage, as far as it is text of all functions.
     stages: Vec<(&'static str, String)>,
     passes: Vec<PassView>,
-    /// How often each rule was applied.
-    rules: Vec<(&'static str, usize)>,
     plans: Vec<Plan>,
     /// Kernels and routines, by name.
     kernels: Vec<(String, String)>,
@@ -37,6 +35,8 @@ struct PassView {
     name: &'static str,
     doc: &'static str,
     milliseconds: f64,
+    /// How often each rule was applied.
+    rules: Vec<(&'static str, usize)>,
     /// Empty if it changed nothing.
     diff: String,
 }
@@ -85,14 +85,14 @@ fn compiled(mut module: Module, from: Stage, title: &str, options: &disc::Option
     let (kernels, programs): (Vec<_>, Vec<_>) = made.functions.into_iter().partition(|function| is_kernel(function.kind));
     stages.push((Stage::Kernel.name(), Module { functions: programs, weights: made.weights }.to_string()));
     let kernels = kernels.iter().map(|kernel| (kernel.name.to_string(), kernel.to_string())).collect();
-    let rules = manager.cx.hits.into_iter().collect();
     let target = options.target.clone().unwrap_or_else(|| "this machine".into());
-    Ok(View { title: title.into(), target, stages, passes, rules, plans, kernels })
+    Ok(View { title: title.into(), target, stages, passes, plans, kernels })
 }
 
 fn pass_view(pass: &'static PassDef, manager: &PassManager, diff: String) -> PassView {
-    let milliseconds = manager.records.last().map_or(0.0, |record| record.time.as_secs_f64() * 1e3);
-    PassView { name: pass.name, doc: pass.doc, milliseconds, diff }
+    let record = manager.records.last().expect("the pass has run");
+    let rules = record.rules.iter().map(|(&rule, &count)| (rule, count)).collect();
+    PassView { name: pass.name, doc: pass.doc, milliseconds: record.time.as_secs_f64() * 1e3, rules, diff }
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(view.stages.iter().map(|(name, _)| *name).collect::<Vec<_>>(), Stage::ALL.map(Stage::name));
         assert_eq!(view.passes.len(), pipeline::STEPS.len());
         assert_eq!((view.plans.len(), view.plans[0].groups.len()), (1, 2));
-        assert!(view.rules.iter().any(|(rule, count)| (*rule, *count) == ("subtract-zero", 1)));
+        assert!(view.passes.iter().any(|pass| pass.name == "canonicalize" && pass.rules.contains(&("subtract-zero", 1))));
         let names = view.kernels.iter().map(|(name, _)| &**name).chain(view.passes.iter().map(|pass| pass.name));
         names.for_each(|name| assert!(page.contains(name), "{name}"));
     }

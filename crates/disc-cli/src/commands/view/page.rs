@@ -65,13 +65,16 @@ fn passes(view: &View) -> String {
         let title = format!("{} <span class=\"quiet\">{:.2} ms. {}</span>", code(pass.name), pass.milliseconds, escape(pass.doc));
         match pass.diff.is_empty() {
             true => format!("<p class=\"quiet\">{title} Nothing changed.</p>\n"),
-            false => fold(&title, &diff(&pass.diff), false),
+            false => fold(&title, &(rules(pass) + &diff(&pass.diff)), false),
         }
     };
-    let rules = view.rules.iter().map(|(rule, count)| format!("<tr><td>{}</td><td>{count}</td></tr>\n", code(rule)));
-    let rules: String = rules.collect();
-    let rules = if rules.is_empty() { rules } else { fold("rules that were applied", &format!("<table>{rules}</table>"), false) };
-    view.passes.iter().map(one).collect::<String>() + &rules
+    view.passes.iter().map(one).collect()
+}
+
+/// The rules that a pass applied.
+fn rules(pass: &PassView) -> String {
+    let rules: Vec<String> = pass.rules.iter().map(|(rule, count)| format!("{} {count}", code(rule))).collect();
+    if rules.is_empty() { String::new() } else { format!("<p>Rules: {}</p>\n", rules.join(", ")) }
 }
 
 /// A diff with its added and removed lines marked.

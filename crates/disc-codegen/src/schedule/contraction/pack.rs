@@ -1,5 +1,5 @@
 //! Packing into task memory: panels of the right operand `[k][NR]`, and rows of the left one `[row][k]`, both in the type of the sums.
-use super::{Operands, micro::column_masks, plan::ContractionPlan};
+use super::{Operands, micro::column_masks, patches::Patches, plan::ContractionPlan};
 use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::loops::vector_loop};
 use disc_ir::{Dim, OpKind, Value};
 
@@ -87,6 +87,9 @@ pub(super) fn compute_panel(
     at: &[Index],
     column: Value,
 ) {
+    if let Some(patches) = Patches::of(elements.group, plan) {
+        return patches.pack(kb, plan, operands, at, column);
+    }
     let panel = operands.panel();
     let masks = column_masks(kb, plan, column);
     let width = kb.int(i64::from(plan.tile.columns));

@@ -207,6 +207,7 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         K::Scatter => (index::scatter, Sum),
         K::Cumulative => (combine::cumulative, Sum),
         K::Reduce => (combine::reduce, Sum),
+        K::Patches => (movement::patches, Exact),
         K::ReduceWindow => (combine::window, Sum),
         K::Convolution => (combine::convolution, Sum),
         K::DotGeneral => (combine::dot_general, Sum),

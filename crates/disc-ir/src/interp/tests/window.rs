@@ -1,4 +1,4 @@
-//! Pooling.
+//! Pooling, and patches.
 use super::*;
 
 fn pool(body: &str, init: f64, attrs: &str, to: &str, input: (&'static str, &[f64]), output: (&'static str, &[f64])) -> Case {
@@ -54,6 +54,23 @@ pub(super) fn cases() -> Vec<Case> {
             "[max(M, 0)]x1xf32",
             ("2x2xf32", &[1.0, 2.0, NAN, 4.0]),
             ("2x1xf32", &[3.0, NAN]),
+        ),
+        case(
+            "patches of two dimensions",
+            "(%x: tensor<1x2x2xf32>) -> tensor<1x2x1x1x3xf32>",
+            "%r = patches %x, window_dimensions = [2, 1], padding_low = [0, 1] : (tensor<1x2x2xf32>) -> tensor<1x2x1x1x3xf32>
+             return %r : tensor<1x2x1x1x3xf32>",
+            &[("1x2x2xf32", &[1.0, 2.0, 3.0, 4.0])],
+            &[("1x2x1x1x3xf32", &[0.0, 1.0, 2.0, 0.0, 3.0, 4.0])],
+        ),
+        case(
+            "patches that lie apart, of elements that do",
+            "(%x: tensor<3xi64>) -> tensor<2x4xi64>",
+            "%r = patches %x, window_dimensions = [2], window_strides = [2], window_dilations = [2], base_dilations = [2],
+                 padding_low = [2], padding_high = [2] : (tensor<3xi64>) -> tensor<2x4xi64>
+             return %r : tensor<2x4xi64>",
+            &[("3xi64", &[1.0, 2.0, 3.0])],
+            &[("2x4xi64", &[0.0, 1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 0.0])],
         ),
     ]
 }

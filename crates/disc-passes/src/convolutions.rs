@@ -1,0 +1,190 @@
+//! Convolutions as products with patches, which the schedules of products compute.
+//!
+//! Where windows have one element and lie side by side, the input is its own patches. What is left are convolutions of few features per group,
+//! where a product would have a row or two, and layouts with features last.
+//!
+//! Invariant: padding takes part as zeros, as in the convolution; sums are in another order.
+use crate::{
+    pass::{PassCx, PassDef},
+    query::Query,
+    rewrite::{Rewriter, visit},
+};
+use disc_ir::{Attr, Diagnostic, Dim, FunctionKind, Inst, Module, OpKind, Solver, Type, Value, ops::Stage};
+use std::sync::Arc;
+
+/// Writes convolutions as products.
+pub static PASS: PassDef = PassDef {
+    name: "convolutions",
+    doc: "Writes convolutions with dense groups of features as products of the kernel with the patches of the input.",
+    stages: (Stage::Tensor, Stage::Tensor),
+    run,
+};
+
+/// Output features of a group below which the convolution stays as it is.
+const FEW_FEATURES: i64 = 4;
+
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let mut made = 0;
+    for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
+        let solver = Arc::new(Solver::new(&function.facts));
+        made += visit(function, &solver, &mut |rw, inst| {
+            let is_convolution = rw.f.kind_of(inst) == OpKind::Convolution;
+            let product = Convolution::of(rw, inst).filter(|_| is_convolution && cx.spend()).and_then(|c| c.product(rw, inst));
+            rw.take_error().map(|()| product)
+        })?;
+    }
+    Ok(made)
+}
+
+/// What a product needs to know of a convolution.
+struct Convolution {
+    input: Value,
+    kernel: Value,
+    groups: i64,
+    /// The kernel's axes: output features, input features, then the spatial ones.
+    kernel_axes: Vec<usize>,
+    windows: Vec<Dim>,
+}
+
+impl Convolution {
+    /// `None` where the convolution should stay.
+    fn of(rw: &Rewriter<'_>, inst: Inst) -> Option<Self> {
+        if rw.f.kind_of(inst) != OpKind::Convolution {
+            return None;
+        }
+        let [input, kernel] = rw.f.operands(inst)[..] else { return None };
+        let rank = rw.f.shape(input).len();
+        let first = |what: &str| {
+            let number = |role: &str| rw.f.int(inst, &format!("{what}_{role}_dimension")) as usize;
+            [number("batch"), number("feature")].into_iter().chain(rw.f.axes(inst, &format!("{what}_spatial_dimensions")))
+        };
+        let in_order: Vec<usize> = (0..rank).collect();
+        let plain = first("input").eq(in_order.iter().copied()) && first("output").eq(in_order);
+        let groups = rw.f.int(inst, "feature_group_count").max(1);
+        let kernel_axes: Vec<usize> = ["output", "input"]
+            .iter()
+            .map(|side| rw.f.int(inst, &format!("kernel_{side}_feature_dimension")) as usize)
+            .chain(rw.f.axes(inst, "kernel_spatial_dimensions"))
+            .collect();
+        let features = rw.f.shape(kernel)[kernel_axes[0]].as_const()?;
+        let straight = kernel_axes.is_sorted();
+        let few = features / groups < FEW_FEATURES || features % groups != 0;
+        let float = rw.f.ty(input).dtype().is_float();
+        if !plain || !float || few || rw.f.int(inst, "batch_group_count") > 1 || (groups > 1 && !straight) {
+            return None;
+        }
+        let windows = kernel_axes[2..].iter().map(|&axis| rw.f.shape(kernel)[axis].clone()).collect();
+        Some(Self { input, kernel, groups, kernel_axes, windows })
+    }
+
+    fn product(&self, rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
+        let batch = rw.f.shape(self.input)[0].clone();
+        let (result, spatial) = (rw.f.ty(rw.f.result(inst)).clone(), self.windows.len());
+        let mut kernel = self.reversed(rw, inst)?;
+        let mut input = self.input;
+        let mut axes = self.kernel_axes.clone();
+        // The dimensions that count batches and groups.
+        let mut batches = vec![batch];
+        if self.groups > 1 {
+            kernel = split(rw, kernel, 0, self.groups)?;
+            input = split(rw, input, 1, self.groups)?;
+            batches.push(Dim::constant(self.groups));
+            axes.iter_mut().for_each(|axis| *axis += 1);
+        }
+        let lead = batches.len();
+        let shape: Vec<Dim> = batches[..1].iter().chain(rw.f.shape(kernel)).cloned().collect();
+        let dtype = rw.f.ty(kernel).dtype();
+        let dims: Vec<i64> = (1..shape.len() as i64).collect();
+        let repeated = Type::tensor(shape, dtype);
+        let kernel =
+            rw.build(|b| b.op(OpKind::BroadcastInDim).operands(&[kernel]).attr("dims", dims).result(repeated).value())?;
+        let (patches, taps) = if self.is_own_patches(rw, inst) { (input, 0) } else { (self.patches(rw, inst, input)?, spatial) };
+        let numbers = |range: std::ops::Range<usize>| range.map(|axis| axis as i64).collect::<Vec<_>>();
+        axes.iter_mut().for_each(|axis| *axis += 1);
+        let mut kernel = kernel;
+        if taps == 0 {
+            // Windows of one element are left out of the sums.
+            kernel = drop_ones(rw, kernel, &axes[2..])?;
+            let dropped = axes.split_off(2);
+            axes.iter_mut().for_each(|axis| *axis -= dropped.iter().filter(|&other| other < axis).count());
+        }
+        let kernel_sums: Vec<i64> = axes[1..].iter().map(|&axis| axis as i64).collect();
+        let dtype_attr = rw.f.attr(inst, "dtype").cloned();
+        let product = rw.build(|b| {
+            let mut request = b
+                .op(OpKind::DotGeneral)
+                .operands(&[kernel, patches])
+                .attr("lhs_batching_dims", numbers(0..lead))
+                .attr("rhs_batching_dims", numbers(0..lead))
+                .attr("lhs_contracting_dims", kernel_sums)
+                .attr("rhs_contracting_dims", numbers(lead..lead + 1 + taps));
+            if let Some(dtype) = dtype_attr {
+                request = request.attr("dtype", dtype);
+            }
+            request.value()
+        })?;
+        if self.groups == 1 {
+            return Some(product);
+        }
+        let Type::Tensor(result) = result else { return None };
+        rw.reshape(product, result.dims.iter().cloned())
+    }
+
+    /// The kernel, turned around where it runs backwards.
+    fn reversed(&self, rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
+        let flags = rw.f.ints(inst, "window_reversal").to_vec();
+        let turned = flags.iter().zip(&self.kernel_axes[2..]).filter(|(flag, _)| **flag != 0);
+        let dims: Vec<i64> = turned.map(|(_, &axis)| axis as i64).collect();
+        if dims.is_empty() {
+            return Some(self.kernel);
+        }
+        let kernel = self.kernel;
+        rw.build(|b| b.op(OpKind::Reverse).operands(&[kernel]).attr("dims", dims).value())
+    }
+
+    /// Whether every window is one element, and there is one for each element of the input.
+    fn is_own_patches(&self, rw: &Rewriter<'_>, inst: Inst) -> bool {
+        let ones = |name: &str| rw.f.ints(inst, name).iter().all(|&factor| factor == 1);
+        let none = |name: &str| rw.f.dims(inst, name).iter().all(|padding| padding.is_const(0));
+        self.windows.iter().all(|window| window.is_const(1))
+            && ones("window_strides")
+            && ones("lhs_dilation")
+            && none("padding_low")
+            && none("padding_high")
+    }
+
+    fn patches(&self, rw: &mut Rewriter<'_>, inst: Inst, input: Value) -> Option<Value> {
+        let names = [
+            ("window_strides", "window_strides"),
+            ("lhs_dilation", "base_dilations"),
+            ("rhs_dilation", "window_dilations"),
+            ("padding_low", "padding_low"),
+            ("padding_high", "padding_high"),
+        ];
+        let attrs: Vec<(&str, Attr)> =
+            names.iter().filter_map(|(from, to)| rw.f.attr(inst, from).map(|attr| (*to, attr.clone()))).collect();
+        let windows = self.windows.clone();
+        rw.build(|b| {
+            let mut request = b.op(OpKind::Patches).operands(&[input]).attr("window_dimensions", windows);
+            for (name, attr) in attrs {
+                request = request.attr(name, attr);
+            }
+            request.value()
+        })
+    }
+}
+
+/// Splits dimension `axis` into `parts` equal parts.
+fn split(rw: &mut Rewriter<'_>, value: Value, axis: usize, parts: i64) -> Option<Value> {
+    let mut dims = rw.f.shape(value).to_vec();
+    let rest = dims[axis].floor_div(&Dim::constant(parts));
+    dims.splice(axis..axis + 1, [Dim::constant(parts), rest]);
+    rw.reshape(value, dims)
+}
+
+/// The value without these dimensions, which are 1.
+fn drop_ones(rw: &mut Rewriter<'_>, value: Value, axes: &[usize]) -> Option<Value> {
+    let dims = rw.f.shape(value).iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
+    let dims: Vec<Dim> = dims.map(|(_, dim)| dim.clone()).collect();
+    if axes.is_empty() { Some(value) } else { rw.reshape(value, dims) }
+}

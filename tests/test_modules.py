@@ -1,0 +1,164 @@
+"""Modules of torch itself: networks, writes in place, results of any structure. One compile, several sizes, against eager."""
+
+from __future__ import annotations
+
+import model_check
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def check(compile_module, model, *calls, tolerance=2e-5):
+    return model_check.one_compile(compile_module, model, [(args, {}) for args in calls], tolerance)
+
+
+def test_mlp_of_any_batch(compile_module):
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+    check(compile_module, model, (torch.rand(1, 4),), (torch.rand(0, 4),), (torch.rand(7, 4),))
+
+
+@pytest.mark.parametrize(
+    "activation", [nn.GELU, nn.SiLU, nn.Tanh, nn.ELU, nn.Softplus, nn.Hardswish, nn.Mish, nn.LeakyReLU]
+)
+def test_mlp_with_a_norm(activation, compile_module):
+    model = nn.Sequential(nn.Linear(5, 17), nn.LayerNorm(17), activation(), nn.Linear(17, 3), nn.Softmax(-1))
+    check(compile_module, model, (torch.rand(1, 1, 5),), (torch.rand(3, 4, 5),), (torch.rand(2, 31, 5),))
+
+
+def test_convolutions_of_any_length(compile_module):
+    model = nn.Sequential(
+        nn.Conv1d(4, 8, 3, stride=2), nn.ReLU(), nn.MaxPool1d(2), nn.Conv1d(8, 4, 5, padding=2)
+    )
+    check(compile_module, model, (torch.rand(1, 4, 32),), (torch.rand(3, 4, 17),), (torch.rand(2, 4, 8),))
+
+
+class Residual(nn.Module):
+    """The bottleneck of a residual network, with ReLUs in place."""
+
+    def __init__(self, channels: int, out: int, stride: int):
+        super().__init__()
+        self.a = nn.Conv2d(channels, 6, 1, bias=False)
+        self.b = nn.Conv2d(6, 6, 3, stride, 1, bias=False)
+        self.c = nn.Conv2d(6, out, 1, bias=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(n) for n in (6, 6, out))
+        self.skip = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x):
+        y = F.relu(self.norms[0](self.a(x)), inplace=True)
+        y = F.relu(self.norms[1](self.b(y)), inplace=True)
+        y = self.norms[2](self.c(y))
+        y += self.skip(x)
+        return F.relu(y, inplace=True)
+
+
+class ResidualNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.blocks = nn.Sequential(Residual(8, 12, 1), Residual(12, 16, 2))
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = self.blocks(self.pool(self.stem(x)))
+        return self.head(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
+def test_residual_network(compile_module):
+    shapes = [(1, 3, 32, 32), (2, 3, 45, 32), (1, 3, 33, 71)]
+    check(compile_module, ResidualNet(), *[(torch.rand(shape),) for shape in shapes])
+
+
+class Conformer(nn.Module):
+    """One block of a conformer: half feed-forward, attention, gated depthwise convolution, half feed-forward."""
+
+    def __init__(self, width: int, heads: int, kernel: int):
+        super().__init__()
+        self.first, self.last = self._feed(width), self._feed(width)
+        self.norm = nn.LayerNorm(width)
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.before = nn.LayerNorm(width)
+        self.wide = nn.Conv1d(width, 2 * width, 1)
+        self.depth = nn.Conv1d(width, width, kernel, padding=kernel // 2, groups=width)
+        self.batch = nn.BatchNorm1d(width)
+        self.narrow = nn.Conv1d(width, width, 1)
+        self.end = nn.LayerNorm(width)
+
+    @staticmethod
+    def _feed(width: int) -> nn.Module:
+        return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 64), nn.SiLU(), nn.Linear(64, width))
+
+    def forward(self, x):
+        x = x + 0.5 * self.first(x)
+        y = self.norm(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        y = F.glu(self.wide(self.before(x).transpose(1, 2)), 1)
+        x = x + self.narrow(F.silu(self.batch(self.depth(y)))).transpose(1, 2)
+        return self.end(x + 0.5 * self.last(x))
+
+
+def test_conformer(compile_module):
+    model = nn.Sequential(nn.Linear(20, 24), Conformer(24, 3, 7), Conformer(24, 1, 5))
+    shapes = [(1, 1, 20), (2, 50, 20), (1, 37, 20)]
+    check(compile_module, model, *[(torch.rand(shape),) for shape in shapes])
+
+
+def test_transformer_encoder_layers(compile_module):
+    layer = nn.TransformerEncoderLayer(48, 3, 64, batch_first=True, norm_first=True)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    check(compile_module, model, *[(torch.rand(shape),) for shape in ((1, 1, 48), (2, 7, 48), (3, 33, 48))])
+
+
+def test_writes_in_place_through_views(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            y = x.clone()
+            row = y[1]
+            row.mul_(2)
+            y[:, 1:3] += 10
+            y.t()[0].fill_(7)
+            view = y.view(-1)
+            y.add_(1)
+            return y, row + 1, view * 2
+
+    check(compile_module, Model(), (torch.rand(3, 4),), (torch.rand(5, 4),), (torch.rand(2, 9),))
+
+
+def test_tied_weights_are_one_weight(compile_module):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(11, 6)
+            self.head = nn.Linear(6, 11, bias=False)
+            self.head.weight = self.embedding.weight
+
+        def forward(self, x):
+            return self.head(self.embedding(x))
+
+    check(compile_module, Tied(), (torch.randint(0, 11, (1, 1)),), (torch.randint(0, 11, (2, 5)),))
+
+
+def test_results_of_any_structure(compile_module):
+    class Model(nn.Module):
+        def forward(self, batch, factor):
+            x = batch["x"]
+            return {"sum": x.sum(), "rows": x.shape[0], "same": x, "none": None, "pair": (x * factor, factor)}
+
+    compiled = compile_module(Model(), ({"x": torch.rand(2, 3)}, 2.5))
+    x = torch.rand(5, 4)
+    result = compiled({"x": x}, 2.5)
+    assert set(result) == {"sum", "rows", "same", "none", "pair"}
+    assert result["rows"] == 5
+    assert result["none"] is None
+    assert result["same"] is x
+    assert result["pair"][1] == 2.5
+    torch.testing.assert_close(result["pair"][0], x * 2.5)
+
+
+def test_numbers_computed_from_sizes(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            return x / (x.shape[0] ** 0.5) + torch.arange(x.shape[1]) * x.shape[0]
+
+    check(compile_module, Model(), (torch.rand(4, 3),), (torch.rand(9, 2),), (torch.rand(1, 1),))
