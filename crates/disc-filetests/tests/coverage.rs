@@ -1,6 +1,7 @@
 //! What every op of the table must have: constraints with numbers, a negative function for each, and a round trip.
 use disc_filetests::corpus;
 use disc_ir::ops::OPS;
+use disc_passes::registry::PASSES;
 use std::{fs, path::Path};
 
 /// Constraints that no text can violate: the literal takes its element type from the result. `tests/verify.rs` of the IR has them.
@@ -43,4 +44,15 @@ fn every_op_has_a_round_trip() {
     let occurs = |name: &str| text.lines().any(|line| line.split([' ', '=']).any(|word| word == name));
     let lacking: Vec<&str> = OPS.iter().map(|def| def.name).filter(|name| !occurs(name)).collect();
     assert_eq!(lacking, [""; 0], "filetests/roundtrip does not have these");
+}
+
+#[test]
+fn every_pass_has_a_file_that_shows_it() {
+    let text = texts("passes");
+    let shown: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("//@ test pass=")).flat_map(|names| names.split(',')).collect();
+    let in_pipelines = ["fuse-attention", "plan-buffers"];
+    let lacking: Vec<&str> =
+        PASSES.iter().map(|pass| pass.name).filter(|name| !shown.contains(name) && !in_pipelines.contains(name)).collect();
+    assert_eq!(lacking, [""; 0], "filetests/passes has no `//@ test pass=NAME` for these");
 }

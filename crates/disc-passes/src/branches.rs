@@ -61,39 +61,3 @@ fn decided(function: &Function, inst: Inst) -> Option<Decided> {
         _ => None,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::{branches, testing::after};
-
-    #[test]
-    fn the_branch_of_a_constant_is_taken() {
-        let text = after(
-            &branches::PASS,
-            "func @f(%x: tensor<4xf32>, %p: tensor<i1>) -> (tensor<4xf32>, tensor<4xf32>) {
-              %no = constant dense<false> : tensor<i1>
-              %yes = constant dense<true> : tensor<i1>
-              assert %yes : tensor<i1>
-              %r = if %no : (tensor<i1>) -> tensor<4xf32> then {
-                return %x : tensor<4xf32>
-              } else {
-                %a = if %yes : (tensor<i1>) -> tensor<4xf32> then {
-                  %n = negate %x : tensor<4xf32>
-                  return %n : tensor<4xf32>
-                } else {
-                  return %x : tensor<4xf32>
-                }
-                return %a : tensor<4xf32>
-              }
-              %s = if %p : (tensor<i1>) -> tensor<4xf32> then {
-                return %r : tensor<4xf32>
-              } else {
-                return %x : tensor<4xf32>
-              }
-              return %r, %s : (tensor<4xf32>, tensor<4xf32>)
-            }",
-        );
-        assert_eq!(text.matches(" if ").count(), 1, "{text}");
-        assert!(text.contains("return %n, %s") && !text.contains("assert"), "{text}");
-    }
-}

@@ -115,30 +115,3 @@ fn part(rw: &mut Rewriter<'_>, group: &mut Group, place: usize) -> Option<Value>
     *limit.last_mut()? = Dim::constant(from + group.columns[place]);
     rw.build(|b| b.op(OpKind::Slice).operands(&[whole]).attr("start", start).attr("limit", limit).value())
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::{merge, testing::after};
-
-    #[test]
-    fn products_of_the_same_rows_are_one() {
-        let text = after(
-            &merge::PASS,
-            "weight @q : tensor<4x8xf32>
-            weight @k : tensor<6x8xf32>
-            weight @o : tensor<8x4xf32>
-
-            func @f(%x: tensor<[B]x8xf32>) -> (tensor<[B]x4xf32>, tensor<[B]x6xf32>, tensor<[B]x4xf32>) {
-              %wq = weight @q : tensor<4x8xf32>
-              %q = dot_general %x, %wq, contracting_dims = [1] x [1] : (tensor<[B]x8xf32>, tensor<4x8xf32>) -> tensor<[B]x4xf32>
-              %wk = weight @k : tensor<6x8xf32>
-              %k = dot_general %x, %wk, contracting_dims = [1] x [1] : (tensor<[B]x8xf32>, tensor<6x8xf32>) -> tensor<[B]x6xf32>
-              %wo = weight @o : tensor<8x4xf32>
-              %o = dot_general %x, %wo, contracting_dims = [1] x [0] : (tensor<[B]x8xf32>, tensor<8x4xf32>) -> tensor<[B]x4xf32>
-              return %q, %k, %o : (tensor<[B]x4xf32>, tensor<[B]x6xf32>, tensor<[B]x4xf32>)
-            }",
-        );
-        assert_eq!(text.matches("dot_general").count(), 2, "{text}");
-        assert!(text.contains("-> tensor<10x8xf32>") && text.contains("[0:B, 4:10]"), "{text}");
-    }
-}

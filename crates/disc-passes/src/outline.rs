@@ -87,25 +87,3 @@ impl Tables {
         name
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::{outline, testing::after};
-
-    #[test]
-    fn tables_become_weights_once_and_splats_stay() {
-        let text = after(
-            &outline::PASS,
-            "func @f() -> (tensor<2xi64>, tensor<2xi64>, tensor<2x1xi64>, tensor<2xi64>) {
-              %a = constant dense<[1, 2]> : tensor<2xi64>
-              %b = constant dense<[1, 2]> : tensor<2xi64>
-              %c = constant dense<[[1], [2]]> : tensor<2x1xi64>
-              %d = constant dense<1> : tensor<2xi64>
-              return %a, %b, %c, %d : (tensor<2xi64>, tensor<2xi64>, tensor<2x1xi64>, tensor<2xi64>)
-            }",
-        );
-        assert_eq!(text.matches("= dense<").count(), 2, "{text}");
-        assert_eq!(text.matches("weight @constant$0 : tensor<2xi64>").count(), 2, "{text}");
-        assert_eq!(text.matches("= constant").count(), 1, "{text}");
-    }
-}

@@ -110,7 +110,6 @@ mod tests {
     use crate::{
         pack,
         pass::Options,
-        prepare,
         testing::{after, after_all},
     };
 
@@ -122,25 +121,9 @@ mod tests {
         }";
 
     #[test]
-    fn weights_are_packed_once_and_the_product_keeps_its_shape() {
-        let text = after_all(&[&pack::PASS, &prepare::PASS], LINEAR, Options { panel_columns: 16, ..Options::default() });
-        assert!(text.contains("weight @w.prepared = prepared 0 : tensor<3x8x16xf32>"), "{text}");
-        assert!(text.contains("contracting_dims = [2] x [1], packed_columns = [40]"), "{text}");
-        assert!(text.contains("(tensor<[B]x[S]x8xf32>, tensor<3x8x16xf32>) -> tensor<[B]x[S]x40xf32>"), "{text}");
-        assert!(text.contains("high = [8, 0]"), "{text}");
-    }
-
-    #[test]
     fn whole_panels_need_no_padding() {
         let text = after_all(&[&pack::PASS], LINEAR, Options { panel_columns: 8, ..Options::default() });
         assert!(text.contains("packed_columns = [40]") && !text.contains("pad "), "{text}");
-    }
-
-    #[test]
-    fn a_matrix_in_rows_is_packed_too() {
-        let text = LINEAR.replace("40x8xf32", "8x40xf32").replace("rhs_contracting_dims = [1]", "rhs_contracting_dims = [0]");
-        let text = after_all(&[&pack::PASS], &text, Options { panel_columns: 16, ..Options::default() });
-        assert!(text.contains("(tensor<8x48xf32>) -> tensor<8x3x16xf32>") && text.contains("-> tensor<3x8x16xf32>"), "{text}");
     }
 
     #[test]

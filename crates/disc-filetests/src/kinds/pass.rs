@@ -1,11 +1,14 @@
-//! `pass=NAME[,NAME]...` and `pipeline=FROM..TO`: each function reads as the `// | ` lines below it say.
-use super::{Tried, parsed, rendered, stage};
+//! `pass=NAME[,NAME]...` and `pipeline=FROM..TO`: each function reads as the `// | ` lines below it say, and means what it meant before.
+use super::{Tried, parsed, random, rendered, stage};
 use crate::{
+    compiled::agree,
     file::{Command, TestFile},
     outputs::Outputs,
 };
 use disc_ir::{
-    Module,
+    Function, FunctionKind, Module,
+    generate::{Random, cases::Nearness},
+    interp::{Limits, Tensor, run_with},
     ops::Stage,
     verify::{stage_of, verify},
 };
@@ -41,7 +44,30 @@ fn transformed(file: &TestFile, passes: &[&PassDef]) -> Tried {
         manager.run(&mut result, pass).map_err(|error| rendered(&file.source, &[error]))?;
         checked(&result, pass.stages.1).map_err(|errors| format!("what `{}` made is wrong: {errors}\n{result}", pass.name))?;
     }
+    same_meaning(file, &module, &result)?;
     Ok(expected(file, &module, &result))
+}
+
+/// How many rows of sizes each function is run for.
+const MOST_RUNS: usize = 8;
+
+/// Every function that is still there computes the same as before, on random inputs and weights.
+fn same_meaning(file: &TestFile, before: &Module, after: &Module) -> Result<(), String> {
+    let is_left = |f: &&Function| f.kind == FunctionKind::Func && after.function(&f.name).is_some();
+    for function in before.functions.iter().filter(is_left) {
+        let mut random = Random::new(7);
+        let sizes = |w: &disc_ir::graph::Weight| w.ty.static_dims().unwrap_or_default();
+        let weights: HashMap<&str, Option<Tensor>> =
+            before.weights.iter().map(|w| (&*w.name, random.tensor(w.ty.dtype, sizes(w)).ok())).collect();
+        for row in random::rows(file, function).iter().take(MOST_RUNS) {
+            let Some(inputs) = random::inputs(function, row, &mut random) else { continue };
+            let inputs: Vec<Tensor> = inputs.into_iter().map(|input| random::with_special(input, &mut random)).collect();
+            let weight = |name: &str| weights.get(name).cloned().flatten();
+            let run = |module: &Module| run_with(module, &function.name, &inputs, &weight, Limits::default());
+            agree("after the passes", &function.name, &inputs, &run(after), &run(before), Nearness::Sum)?;
+        }
+    }
+    Ok(())
 }
 
 fn expected(file: &TestFile, before: &Module, after: &Module) -> String {
@@ -62,4 +88,19 @@ fn expected(file: &TestFile, before: &Module, after: &Module) -> String {
         rest.insert(0, Module { weights, functions: Vec::new() }.to_string());
     }
     outputs.rewrite(&texts, &rest.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_means_something_else_is_found() {
+        let source = "//@ test pass=cse\nfunc @f(%x: tensor<[B]xf32>) -> tensor<[B]xf32> {\n  %y = negate %x : tensor<[B]xf32>\n  return %y : tensor<[B]xf32>\n}\n";
+        let file = TestFile::new("t".into(), "t".into(), source.into()).unwrap();
+        let module = |source: &str| disc_ir::parse(source).unwrap();
+        assert_eq!(same_meaning(&file, &module(source), &module(source)), Ok(()));
+        let wrong = same_meaning(&file, &module(source), &module(&source.replace("negate", "abs")));
+        assert!(wrong.unwrap_err().contains("after the passes"));
+    }
 }

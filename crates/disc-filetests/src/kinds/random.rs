@@ -44,3 +44,16 @@ pub(crate) fn inputs(function: &Function, row: &Row, random: &mut Random) -> Opt
         })
         .collect()
 }
+
+/// Numbers at which rewrites go wrong.
+const SPECIAL: [f64; 9] = [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, 65504.0];
+
+/// The tensor with some of its floats replaced by special ones.
+pub(crate) fn with_special(tensor: Tensor, random: &mut Random) -> Tensor {
+    if !tensor.dtype().is_float() {
+        return tensor;
+    }
+    let values: Vec<f64> =
+        tensor.to_f64s().into_iter().map(|x| if random.chance(20) { *random.choose(&SPECIAL) } else { x }).collect();
+    Tensor::from_f64s(tensor.dtype(), tensor.dims(), &values).expect("as many elements as before")
+}
