@@ -1,7 +1,10 @@
 //! Every stage means the same: programs run in the interpreter as tensors, as groups on buffers, and as kernels with a host program.
 //!
 //! The programs are the functions of `stages/*.disc`, each run over a table of sizes that always has 0 and 1.
-use disc_codegen::{lower::lower, target::Target};
+use disc_codegen::{
+    lower::{Program, lower},
+    target::Target,
+};
 use disc_ir::{
     DType, Dim, FunctionKind, Module, Symbol,
     interp::{Limits, Tensor, run_with},
@@ -177,4 +180,42 @@ fn sizes_that_depend_on_data() {
 #[test]
 fn control_flow() {
     check_all(include_str!("stages/control.disc"));
+}
+
+/// Runs a program at the kernel stage without some of its kernels: that it works says that these are not launched.
+fn run_without(program: &Program, kernels: &[&str], inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    let mut module = program.module.clone();
+    let before = module.functions.len();
+    module.functions.retain(|f| !kernels.contains(&&*f.name));
+    assert_eq!(module.functions.len() + kernels.len(), before, "the program has the kernels {kernels:?}");
+    run_with(&module, "main", inputs, &|_| None, Limits::default()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn few_rows_of_many_elements_are_reduced_in_parts() {
+    let text = "func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[S]xf32>, tensor<[S]xf32>) {
+  %z = constant dense<0.0> : tensor<f32>
+  %l = constant dense<-inf> : tensor<f32>
+  %s = reduce %x, %z, dims = [0] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[S]xf32> applies add
+  %m = reduce %x, %l, dims = [0] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[S]xf32> applies maximum
+  %d = subtract %s, %m : tensor<[S]xf32>
+  return %d, %m : (tensor<[S]xf32>, tensor<[S]xf32>)
+}";
+    let mut module = disc_ir::text::parse(text).expect("a program");
+    let tensors = module.clone();
+    let mut cx = PassCx::default();
+    (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
+    (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
+    let program = lower(module, &"x86-64-v4".parse().expect("a target")).expect("kernels");
+    let parts: &[&str] = &["k0_row_parts", "k0_row_sums"];
+    for (sizes, unused) in [([3, 5], parts), ([65, 2017], parts), ([1000, 132], &["k0_row"]), ([131_073, 1], &["k0_row"])] {
+        let inputs = [Numbers(7).tensor(DType::F32, &sizes)];
+        let expected = run_with(&tensors, "main", &inputs, &|_| None, Limits::default()).expect("a run");
+        let got = run_without(&program, unused, &inputs).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
+        for (a, b) in expected.iter().zip(&got) {
+            close(a, b).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
+        }
+    }
+    let error = run_without(&program, &["k0_row"], &[Numbers(7).tensor(DType::F32, &[3, 5])]).expect_err("it is needed");
+    assert!(error.contains("there is no kernel @k0_row"), "{error}");
 }

@@ -7,9 +7,10 @@
 //!
 //! The group has to be one that [`RowPlan::of`] accepts.
 mod plan;
+mod split;
 mod unit;
 
-use super::{Argument, Group, Launch, Scheduled, domain::Merged, loops::place_unit, scratch_bytes};
+use super::{Argument, Group, Launch, Scheduled, Version, Versioned, domain::Merged, loops::place_unit, scratch_bytes};
 use crate::{
     build::KernelBuilder,
     cost,
@@ -58,6 +59,29 @@ impl Shape {
         if self.along == Along::Kept { i64::from(self.copies) * i64::from(self.lanes) } else { 1 }
     }
 
+    /// How many units there are.
+    fn units(&self) -> Dim {
+        match (self.along, self.kept.split_last()) {
+            (Along::Kept, Some((last, others))) => {
+                Dim::product(others.iter().map(|run| run.size.clone())) * last.size.ceil_div(&Dim::constant(self.width()))
+            }
+            _ => Dim::product(self.kept.iter().map(|run| run.size.clone())),
+        }
+    }
+
+    /// Computes unit `number`.
+    fn run(&self, unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, number: Value) {
+        let zero = kb.int(0);
+        let mut at = vec![Index::uniform(zero); unit.plan.layout.space.len()];
+        match self.along {
+            Along::Reduced => {
+                place_unit(kb, number, &self.kept, &mut at);
+                unit.run(kb, elements, vec![at]);
+            }
+            Along::Kept => side_by_side(unit, kb, elements, number, &self.kept, at),
+        }
+    }
+
     fn unit<'g>(&self, kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Unit<'g> {
         let cached = |placed: Placed| {
             let dtype = compute_dtype(group.tensor(placed.value).dtype);
@@ -65,7 +89,7 @@ impl Shape {
             (placed, buffer)
         };
         let caches = plan.keep(group).into_iter().map(cached).collect();
-        Unit { group, plan, reduced: self.reduced.clone(), along: self.along, copies: self.copies, targets, caches }
+        Unit { group, plan, reduced: self.reduced.clone(), along: self.along, copies: self.copies, targets, caches, part: None }
     }
 }
 
@@ -100,19 +124,20 @@ impl<'g> Rows<'g> {
     }
 }
 
-/// Schedules a group that has a plan.
-pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
+/// Schedules a group that has a plan: row by row, or where there are few rows of many elements, in parts that are added up.
+pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
+    let versions: Vec<Version> = split::version(group, plan, &Shape::of(group, plan)).into_iter().collect();
+    let sites = versions.iter().map(|version| version.code.sites.len() as i64).sum();
+    Versioned { versions, otherwise: whole(group, plan, sites) }
+}
+
+/// The kernel that computes whole rows; its sites come after so many others of the group.
+fn whole(group: &Group<'_>, plan: &RowPlan, sites: i64) -> Scheduled {
     let shape = Shape::of(group, plan);
-    let (lanes, along, kept) = (shape.lanes, shape.along, &shape.kept);
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
-    elements.first_site = group.first_site;
-    let mut arguments = Vec::new();
-    for (i, &input) in group.inputs().iter().enumerate() {
-        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
-        elements.bind(input, buffer);
-        arguments.push(Argument::Input(i));
-    }
+    let mut elements = Elements::new(group.function, group.solver.clone(), shape.lanes, group.target);
+    elements.first_site = group.first_site + sites;
+    let mut arguments = bind_inputs(&mut kb, &mut elements, group);
     let mut targets = Vec::new();
     for (i, &output) in group.outputs().iter().enumerate() {
         targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
@@ -124,30 +149,30 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
     let mut unit = shape.unit(&mut kb, group, plan, targets);
     let one = kb.int(1);
     kb.for_([begin, end, one], &[], |kb, number, _| {
-        elements.scoped(|elements| {
-            let zero = kb.int(0);
-            let mut at = vec![Index::uniform(zero); plan.layout.space.len()];
-            match along {
-                Along::Reduced => {
-                    place_unit(kb, number, kept, &mut at);
-                    unit.run(kb, elements, vec![at]);
-                }
-                Along::Kept => side_by_side(&mut unit, kb, elements, number, kept, at),
-            }
-        });
+        elements.scoped(|elements| shape.run(&mut unit, kb, elements, number));
         Vec::new()
     });
     let kernel = kb.finish();
-    let count = Dim::product(plan.layout.space.iter().cloned());
-    let units = match (along, kept.split_last()) {
-        (Along::Kept, Some((last, others))) => {
-            Dim::product(others.iter().map(|run| run.size.clone())) * last.size.ceil_div(&Dim::constant(shape.width()))
-        }
-        _ => Dim::product(kept.iter().map(|run| run.size.clone())),
-    };
-    let cost = cost::loops(group.function, &count, lanes) + &units * 20;
+    let (units, cost) = (shape.units(), cost(group, plan, &shape));
     let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
     Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
+}
+
+fn bind_inputs(kb: &mut KernelBuilder, elements: &mut Elements<'_>, group: &Group<'_>) -> Vec<Argument> {
+    let mut arguments = Vec::new();
+    for (i, &input) in group.inputs().iter().enumerate() {
+        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
+        elements.bind(input, buffer);
+        arguments.push(Argument::Input(i));
+    }
+    arguments
+}
+
+/// Nanoseconds on one thread.
+fn cost(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Dim {
+    let work: i64 = group.function.insts(group.function.body).iter().map(|&inst| own_weight(group, inst)).sum();
+    let count = Dim::product(plan.layout.space.iter().cloned());
+    (count * (work + 4)).ceil_div(&Dim::constant(4 * i64::from(shape.lanes))) + shape.units() * 20
 }
 
 /// A reduction itself costs as much as its op.
