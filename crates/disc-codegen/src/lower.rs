@@ -143,7 +143,7 @@ impl Lowering<'_> {
         }
         *counts.entry(kind).or_default() += self.known[&key].otherwise.len();
         let memory = host.operands(inst).to_vec();
-        let mut target = block;
+        let (mut target, mut branches) = (block, Vec::new());
         let inputs = function.parameters().len();
         for position in 0..self.known[&key].versions.len() {
             let version = self.known[&key].versions[position].clone();
@@ -154,10 +154,11 @@ impl Lowering<'_> {
             let workspaces = workspace.take(host, then, &version.workspaces, solver)?;
             launch(host, then, &version.code.launches, &memory, inputs, &workspaces, solver)?;
             Builder::at(host, then, solver.clone()).ret(&[])?;
+            branches.push(otherwise);
             target = otherwise;
         }
         launch(host, target, &self.known[&key].otherwise, &memory, inputs, &[], solver)?;
-        Ok(())
+        branches.into_iter().try_for_each(|branch| Builder::at(host, branch, solver.clone()).ret(&[]).map(drop))
     }
 
     /// Takes the kernels of a group.

@@ -280,3 +280,15 @@ fn products_of_the_same_rows_are_one_launch() {
     let apart = compile(&three_products(&transpose, "tensor<[S]x[B]x64xf32>"));
     assert_eq!(apart.launches[0].1["contraction"], 2, "rows that are written in another order are walked in another way");
 }
+
+#[test]
+fn a_bert_layer_has_three_kernels_besides_its_products() {
+    let program = compile(include_str!("plans/bert.disc"));
+    let counts = &program.launches[0].1;
+    let outside: usize =
+        counts.iter().filter(|(kind, _)| !matches!(**kind, "contraction" | "attention")).map(|(_, count)| count).sum();
+    // The start is two: embeddings with their norm, and the mask. Each of the two layers has two norms, and the heads of its three products
+    // put in order at once.
+    assert_eq!(outside, 2 + 2 * 3, "{counts:?}\n{}", program.module);
+    assert!(program.notes.is_empty(), "{:?}", program.notes);
+}

@@ -8,6 +8,7 @@ use disc_codegen::{
 use disc_ir::{
     DType, Dim, FunctionKind, Module, Symbol,
     interp::{Limits, Tensor, run_with},
+    ops::Stage,
 };
 use disc_passes::{buffers, convolutions, fusion, pass::PassCx};
 use std::collections::BTreeMap;
@@ -207,6 +208,7 @@ fn few_rows_of_many_elements_are_reduced_in_parts() {
     (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
     (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
     let program = lower(module, &"x86-64-v4".parse().expect("a target")).expect("kernels");
+    disc_ir::verify::verify(&program.module, Stage::Kernel).expect("every block ends");
     let parts: &[&str] = &["k0_row_parts", "k0_row_sums"];
     for (sizes, unused) in [([3, 5], parts), ([65, 2017], parts), ([1000, 132], &["k0_row"]), ([131_073, 1], &["k0_row"])] {
         let inputs = [Numbers(7).tensor(DType::F32, &sizes)];

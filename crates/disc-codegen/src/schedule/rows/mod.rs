@@ -38,11 +38,21 @@ struct Shape {
 impl Shape {
     fn of(group: &Group<'_>, plan: &RowPlan) -> Self {
         let (kept, reduced) = plan.runs(group);
-        let along = plan.along(&kept, &reduced);
+        let along = plan.along(&group.solver, &kept, &reduced);
+        Self::with(group, plan, kept, reduced, along)
+    }
+
+    /// For rows that are computed one at a time.
+    fn one_by_one(group: &Group<'_>, plan: &RowPlan) -> Self {
+        let (kept, reduced) = plan.runs(group);
+        Self::with(group, plan, kept, reduced, Along::Reduced)
+    }
+
+    fn with(group: &Group<'_>, plan: &RowPlan, kept: Vec<Merged>, reduced: Vec<Merged>, along: Along) -> Self {
         let work: i64 = group.function.insts(group.function.body).iter().map(|&inst| own_weight(group, inst)).sum();
         let in_order = !plan.in_any_order();
         let copies = match () {
-            () if in_order => 1,
+            () if in_order || cost::is_long(group.function) => 1,
             () if work <= CHEAP => 4,
             () => 2,
         };
@@ -93,9 +103,9 @@ impl Shape {
     }
 }
 
-/// Lanes for a group's rows.
+/// Lanes for rows that another schedule computes.
 pub(super) fn lanes(group: &Group<'_>, plan: &RowPlan) -> u32 {
-    Shape::of(group, plan).lanes
+    Shape::one_by_one(group, plan).lanes
 }
 
 /// Computes rows for another schedule, one at a time.
@@ -106,7 +116,7 @@ pub(super) struct Rows<'g> {
 impl<'g> Rows<'g> {
     /// Rows of a group whose outputs go to `targets`; asks for task memory for what is kept of a row.
     pub(super) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Self {
-        Self { unit: Shape::of(group, plan).unit(kb, group, plan, targets) }
+        Self { unit: Shape::one_by_one(group, plan).unit(kb, group, plan, targets) }
     }
 
     /// Computes one row; `at` has its position in the plan's domain, with the columns at 0.
