@@ -17,6 +17,7 @@ use disc_ir::{Dim, Function, Solver, TensorType, Value};
 use std::sync::Arc;
 
 /// A group to be scheduled.
+#[derive(Clone)]
 pub struct Group<'a> {
     pub function: &'a Function,
     /// The outputs to compute, by their position among what the function returns.

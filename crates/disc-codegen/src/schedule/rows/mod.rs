@@ -26,6 +26,9 @@ use unit::Unit;
 /// Quarter nanoseconds of a vector of the whole group, up to which phases are bound by loads and the latency of sums.
 const CHEAP: i64 = 24;
 
+/// More rows than this fill vectors side by side.
+const MANY_ROWS: i64 = 64;
+
 /// How a group's rows are computed: where vectors lie, how long they are, how many of them at once.
 struct Shape {
     kept: Vec<Merged>,
@@ -46,6 +49,12 @@ impl Shape {
     fn one_by_one(group: &Group<'_>, plan: &RowPlan) -> Self {
         let (kept, reduced) = plan.runs(group);
         Self::with(group, plan, kept, reduced, Along::Reduced)
+    }
+
+    /// For rows of which each is a lane.
+    fn side_by_side(group: &Group<'_>, plan: &RowPlan) -> Self {
+        let (kept, reduced) = plan.runs(group);
+        Self::with(group, plan, kept, reduced, Along::Kept)
     }
 
     fn with(group: &Group<'_>, plan: &RowPlan, kept: Vec<Merged>, reduced: Vec<Merged>, along: Along) -> Self {
@@ -134,19 +143,38 @@ impl<'g> Rows<'g> {
     }
 }
 
-/// Schedules a group that has a plan: row by row, or where there are few rows of many elements, in parts that are added up.
+/// Schedules a group that has a plan: row by row; where there are few rows of many elements, in parts that are added up; many rows of few
+/// elements side by side.
 pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
-    let versions: Vec<Version> = split::version(group, plan, &Shape::of(group, plan)).into_iter().collect();
-    let sites = versions.iter().map(|version| version.code.sites.len() as i64).sum();
-    Versioned { versions, otherwise: whole(group, plan, sites) }
+    let shape = Shape::of(group, plan);
+    let mut versions: Vec<Version> = split::version(group, plan, &shape).into_iter().collect();
+    let sites = |versions: &[Version]| -> i64 { versions.iter().map(|version| version.code.sites.len() as i64).sum() };
+    if let Some(guard) = short_rows(group, plan, &shape) {
+        let mut side_by_side = Group { name: format!("{}_short", group.name).into(), ..group.clone() };
+        side_by_side.first_site += sites(&versions);
+        let code = whole(&side_by_side, plan, &Shape::side_by_side(group, plan));
+        versions.push(Version { guard, code, workspaces: Vec::new() });
+    }
+    let mut rest = group.clone();
+    rest.first_site += sites(&versions);
+    Versioned { versions, otherwise: whole(&rest, plan, &shape) }
 }
 
-/// The kernel that computes whole rows; its sites come after so many others of the group.
-fn whole(group: &Group<'_>, plan: &RowPlan, sites: i64) -> Scheduled {
-    let shape = Shape::of(group, plan);
+/// When rows that may be longer are side by side.
+fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<(Dim, Dim)>> {
+    let length = plan.row_length();
+    let range = group.solver.range(&length);
+    let possible = range.lo.is_none_or(|least| least <= plan::SHORT_ROW) && !shape.kept.is_empty() && plan.in_any_order();
+    let rows = Dim::product(shape.kept.iter().map(|run| run.size.clone()));
+    let guard = || vec![(length.clone(), Dim::constant(plan::SHORT_ROW + 1)), (Dim::constant(MANY_ROWS), rows.clone())];
+    (shape.along == Along::Reduced && possible).then(guard)
+}
+
+/// The kernel that computes whole rows.
+fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
     let mut elements = Elements::new(group.function, group.solver.clone(), shape.lanes, group.target);
-    elements.first_site = group.first_site + sites;
+    elements.first_site = group.first_site;
     let mut arguments = bind_inputs(&mut kb, &mut elements, group);
     let mut targets = Vec::new();
     for (i, &output) in group.outputs().iter().enumerate() {
@@ -163,7 +191,7 @@ fn whole(group: &Group<'_>, plan: &RowPlan, sites: i64) -> Scheduled {
         Vec::new()
     });
     let kernel = kb.finish();
-    let (units, cost) = (shape.units(), cost(group, plan, &shape));
+    let (units, cost) = (shape.units(), cost(group, plan, shape));
     let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
     Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
 }

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 const KEEP_COST: i64 = 12;
 
 /// Rows up to this length are faster side by side, though each lane then reads memory of its own.
-const SHORT_ROW: i64 = 8;
+pub(super) const SHORT_ROW: i64 = 8;
 
 /// What the schedule decided about a group.
 pub struct RowPlan {

@@ -109,7 +109,7 @@ fn sums(group: &Group<'_>, plan: &RowPlan, sites: i64) -> Option<Scheduled> {
         target: group.target,
         first_site: group.first_site + sites,
     };
-    let mut code = super::whole(&sums, &plan, 0);
+    let mut code = super::whole(&sums, &plan, &Shape::of(&sums, &plan));
     for argument in code.launches.iter_mut().flat_map(|launch| &mut launch.arguments) {
         *argument = match *argument {
             Argument::Input(i) => inputs[i],
