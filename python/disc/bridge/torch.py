@@ -32,6 +32,7 @@ from . import (
     torch_create,
     torch_elementwise,
     torch_index,
+    torch_loss,
     torch_matmul,
     torch_norm,
     torch_reduce,
@@ -50,6 +51,7 @@ FAMILIES = (
     torch_reduce,
     torch_matmul,
     torch_norm,
+    torch_loss,
     torch_window,
     torch_index,
 )
@@ -254,7 +256,7 @@ class _Walk:
     def resolve(self, arg):
         """Arguments of an op: nodes become values or sizes, numbers that depend on sizes become sizes."""
         if isinstance(arg, torch.fx.Node):
-            return self.read(arg)
+            return self._as_traced(arg, self.read(arg))
         if isinstance(arg, _SYMBOLIC):
             return self._number(arg, self.node)
         if isinstance(arg, tuple):
@@ -266,6 +268,21 @@ class _Walk:
         if isinstance(arg, slice):
             return slice(self.resolve(arg.start), self.resolve(arg.stop), self.resolve(arg.step))
         return arg
+
+    def _as_traced(self, node, value):
+        """torch takes min(1, s) for 1: the size of ``x[:1]``. Where such a value is used, the size has to be 1."""
+        val = node.meta.get("val")
+        if not is_value(value) or not isinstance(val, torch.Tensor):
+            return value
+        pairs = zip(val.shape, value.shape, strict=True)
+        ones = [
+            i for i, (traced, size) in enumerate(pairs) if sizes.same(traced, 1) and not sizes.is_int(size)
+        ]
+        if not ones:
+            return value
+        for i in ones:
+            self.emitter.require(value.shape[i], "==", 1)
+        return self.emitter.reshape(value, [1 if i in ones else size for i, size in enumerate(value.shape)])
 
     def _get_attr(self, node, graph) -> None:
         target = operator.attrgetter(node.target)(graph.owning_module)
@@ -411,7 +428,7 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
     """Declares the outputs; a constant or an input that the module hands back as it is stays on the Python side."""
     values: list[Any] = []
     for result in captured.traced.results:
-        value = walk.resolve(result)
+        value = walk.read(result) if isinstance(result, torch.fx.Node) else walk.resolve(result)
         if isinstance(result, torch.fx.Node) and result in captured.inputs:
             program.outputs.append(("input", captured.inputs.index(result)))
         elif is_value(value):

@@ -34,9 +34,13 @@ def gather(b, x, dim, index, sparse_grad=False):
     if not x.shape:
         return b.reshape(b.expand(b.reshape(x, []), b.shape), b.shape)
     index = b.reshape(index, [1]) if not index.shape else index
-    axis = axis_of(x, dim)
+    return b.reshape(elements_along(b, x, axis_of(x, dim), index), b.shape)
+
+
+def elements_along(b, x, axis: int, index):
+    """The elements of ``x`` whose place on ``axis`` is given by ``index`` of the same rank, on other axes by the place in it."""
     coordinates = coordinates_along(b, index, axis)
-    picked = b.gather(
+    return b.gather(
         x,
         coordinates,
         offset_dims=[],
@@ -45,7 +49,6 @@ def gather(b, x, dim, index, sparse_grad=False):
         vector_dim=len(index.shape),
         window=[1] * len(x.shape),
     )
-    return b.reshape(picked, b.shape)
 
 
 def coordinates_along(b, index, axis):
