@@ -33,6 +33,11 @@ def builder():
     return _extension().Builder()
 
 
+def dim(name: str):
+    """A size by its name."""
+    return _extension().Dim(name)
+
+
 def compile_function(built, options: Options, threads: int):
     """Compiles what a builder holds; ``load`` makes the result callable."""
     if options.weights != "exact":
