@@ -293,3 +293,13 @@ fn a_bert_layer_has_three_kernels_besides_its_products() {
     assert_eq!(outside, 2 + 2 * 3, "{counts:?}\n{}", program.module);
     assert!(program.notes.is_empty(), "{:?}", program.notes);
 }
+
+#[test]
+fn products_read_weights_as_they_are_stored() {
+    let text = include_str!("stages/contractions.disc");
+    let program =
+        text.split("// ").find(|part| part.starts_with("weights stored in narrow types")).expect("a program of this name");
+    let program = compile(program.split_once('\n').expect("a name").1);
+    assert!(program.notes.is_empty(), "{:?}", program.notes);
+    assert_eq!(program.launches[0].1.iter().collect::<Vec<_>>(), [(&"contraction", &2)]);
+}
