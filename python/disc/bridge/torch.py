@@ -285,9 +285,7 @@ class _Walk:
         if not is_value(value) or not isinstance(val, torch.Tensor):
             return value
         pairs = zip(val.shape, value.shape, strict=True)
-        ones = [
-            i for i, (traced, size) in enumerate(pairs) if sizes.same(traced, 1) and not sizes.is_int(size)
-        ]
+        ones = [i for i, (traced, size) in enumerate(pairs) if _is_one(traced) and not sizes.is_int(size)]
         if not ones:
             return value
         for i in ones:
@@ -436,6 +434,11 @@ def _only_checked(node) -> bool:
         str(user.target) in _CHECKS or (isinstance(user.meta.get("val"), _SYMBOLIC) and _only_checked(user))
         for user in node.users
     )
+
+
+def _is_one(traced) -> bool:
+    """Whether torch has a size as 1, without asking it, which would be an error for a size that depends on data."""
+    return (traced.node.expr if isinstance(traced, torch.SymInt) else traced) == 1
 
 
 def source_line(node) -> str | None:
