@@ -24,6 +24,11 @@ class Skipped(Exception):
     """The peer cannot run the case; the text says why."""
 
 
+def typical(examples):
+    """An example without sizes of 0 and 1, where there is one: torch.export fixes these."""
+    return next((e for e in examples if all(size > 1 for t in e for size in t.shape)), examples[-1])
+
+
 def eager(module, examples, threads: int) -> Call:
     return lambda inputs: pytree.tree_leaves(module(*inputs))
 
@@ -31,7 +36,7 @@ def eager(module, examples, threads: int) -> Call:
 def disc(module, examples, threads: int) -> Call:
     import disc
 
-    fast = disc.optimize(module, examples[0], options=disc.Options(threads=threads))
+    fast = disc.optimize(module, typical(examples), options=disc.Options(threads=threads))
     return lambda inputs: pytree.tree_leaves(fast(*inputs))
 
 
@@ -98,8 +103,7 @@ def exported(module, examples) -> Path:
 
 
 def _export(module, examples) -> Path:
-    # An example with sizes of 0 or 1 would fix them.
-    example = next((e for e in examples if all(size > 1 for t in e for size in t.shape)), examples[-1])
+    example = typical(examples)
     shapes = tuple(
         {a: torch.export.Dim.AUTO for a in range(t.dim()) if len({e[i].shape[a] for e in examples}) > 1}
         for i, t in enumerate(example)
