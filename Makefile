@@ -1,5 +1,5 @@
 # The commands of the project. Each one installs what it needs first (scripts/setup.sh), and each is safe to repeat.
-# Settings: DISC_VENV=DIR (the virtual environment, default .venv), PYTEST_ARGS="-k name", BENCH_ARGS="--suite memory", CARGO_BUILD_JOBS=N.
+# Settings: DISC_VENV=DIR (the virtual environment, default .venv), PYTEST_ARGS="-k name", CARGO_BUILD_JOBS=N.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,7 +12,6 @@ VENV := $(abspath $(DISC_VENV))
 PYTHON := $(VENV)/bin/python
 STEP := scripts/step.sh
 PYTEST_ARGS ?=
-BENCH_ARGS ?=
 
 # Crates below LLVM: they build and test in seconds. disc-ral is a runtime without compiler, so without LLVM too.
 WITHOUT_LLVM := disc-abi disc-ir disc-filetests disc-passes disc-codegen disc-ral xtask
@@ -35,7 +34,7 @@ test: setup checks test-rust develop test-python ## every check and test: format
 
 bench: setup develop ## measure against eager, Inductor, ONNX Runtime and OpenVINO
 	@scripts/setup.sh bench
-	@$(PYTHON) benches/run.py $(BENCH_ARGS)
+	@$(PYTHON) benches/run.py
 
 lint: ## formatting, clippy, ruff and tidy
 	@scripts/setup.sh dev
@@ -69,6 +68,7 @@ test-rust:
 	@$(STEP) run "tests without LLVM" cargo test $(call PACKAGES,$(WITHOUT_LLVM))
 	@$(STEP) run "fuzz, 20 s" cargo xtask fuzz --seconds 20
 	@$(STEP) run "tests with LLVM" cargo test $(call PACKAGES,$(WITH_LLVM))
+	@$(STEP) run "soak, 20 s" cargo xtask soak --seconds 20
 
 develop: setup
 	@$(STEP) run "Python extension" scripts/develop.sh

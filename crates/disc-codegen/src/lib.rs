@@ -12,4 +12,3 @@ pub mod reducer;
 pub mod schedule;
 pub mod signature;
 pub mod target;
-mod versions;

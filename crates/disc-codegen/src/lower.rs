@@ -8,10 +8,9 @@
 use crate::{
     element::Site,
     kernel,
-    schedule::{self, AttentionPlan, Group, Launch, RowPlan, Scheduled, Version, Versioned},
+    schedule::{self, Argument, AttentionPlan, Group, RowPlan, Scheduled},
     signature::Signature,
     target::Target,
-    versions::{Workspace, guard, launch},
 };
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Solver, Value};
 use std::{collections::HashMap, fmt::Write, sync::Arc};
@@ -35,8 +34,7 @@ pub struct Program {
 /// # Errors
 /// None for a module that satisfies the invariants of its stage.
 pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
-    let mut lowering =
-        Lowering { target, kernels: Vec::new(), known: HashMap::new(), sites: Vec::new(), notes: Vec::new(), workspace: None };
+    let mut lowering = Lowering { target, kernels: Vec::new(), known: HashMap::new(), sites: Vec::new(), notes: Vec::new() };
     let mut functions = Vec::new();
     let (mut launches, mut signatures) = (Vec::new(), Vec::new());
     for mut function in module.functions {
@@ -47,11 +45,7 @@ pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
             lowering.sites.extend(signature.sites(&function));
             signatures.push((function.name.clone(), signature));
             let body = function.body;
-            lowering.workspace = Workspace::of(&function);
             lowering.block(&mut function, body, &solver, &mut counts)?;
-            if let Some(workspace) = lowering.workspace.take() {
-                workspace.make_room(&mut function);
-            }
             launches.push((function.name.clone(), counts));
         }
         functions.push(function);
@@ -66,19 +60,11 @@ pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
     })
 }
 
-/// What was made of a group: its versions, and the launches where none of their guards holds.
-struct Known {
-    versions: Vec<Version>,
-    otherwise: Vec<Launch>,
-}
-
 struct Lowering<'t> {
     target: &'t Target,
     kernels: Vec<Function>,
     /// The launches of group structures that were met already.
-    known: HashMap<String, Known>,
-    /// That of the host program which is being lowered.
-    workspace: Option<Workspace>,
+    known: HashMap<String, Vec<schedule::Launch>>,
     sites: Vec<Site>,
     notes: Vec<String>,
 }
@@ -116,7 +102,10 @@ impl Lowering<'_> {
             Some(Attr::Str(message)) => message.to_string(),
             _ => "the assertion does not hold".into(),
         };
-        self.sites.push(Site { code: disc_ir::Code::E0604, op: "assert".into(), message, kernel_values: 0 });
+        let about = OpKind::Assert.def().attr_position("about").and_then(|i| host.inst(inst).attrs[i].as_ref());
+        let is_size = matches!(about, Some(Attr::Enum("size")));
+        let code = if is_size { disc_ir::Code::E0602 } else { disc_ir::Code::E0604 };
+        self.sites.push(Site { code, op: "assert".into(), message, kernel_values: 0 });
         let position = OpKind::Assert.def().attr_position("site").expect("`assert` has a site");
         host.inst_mut(inst).attrs[position] = Some(Attr::Int(self.sites.len() as i64));
     }
@@ -138,45 +127,38 @@ impl Lowering<'_> {
         if !self.known.contains_key(&key) {
             let name = format!("k{}_{kind}", self.known.len());
             let scheduled = self.schedule(&function, solver, &name, kind);
-            let known = self.keep(scheduled);
-            self.known.insert(key.clone(), known);
-        }
-        *counts.entry(kind).or_default() += self.known[&key].otherwise.len();
-        let memory = host.operands(inst).to_vec();
-        let (mut target, mut branches) = (block, Vec::new());
-        let inputs = function.parameters().len();
-        for position in 0..self.known[&key].versions.len() {
-            let version = self.known[&key].versions[position].clone();
-            let holds = guard(host, target, &version.guard, solver)?;
-            let [then, otherwise] = [host.add_block(), host.add_block()];
-            Builder::at(host, target, solver.clone()).op(OpKind::If).operands(&[holds]).region(then).region(otherwise).build()?;
-            let workspace = self.workspace.as_mut().expect("a host program has an arena");
-            let workspaces = workspace.take(host, then, &version.workspaces, solver)?;
-            launch(host, then, &version.code.launches, &memory, inputs, &workspaces, solver)?;
-            Builder::at(host, then, solver.clone()).ret(&[])?;
-            branches.push(otherwise);
-            target = otherwise;
-        }
-        launch(host, target, &self.known[&key].otherwise, &memory, inputs, &[], solver)?;
-        branches.into_iter().try_for_each(|branch| Builder::at(host, branch, solver.clone()).ret(&[]).map(drop))
-    }
-
-    /// Takes the kernels of a group.
-    fn keep(&mut self, scheduled: Versioned) -> Known {
-        let mut versions = scheduled.versions;
-        let codes = versions.iter_mut().map(|version| &mut version.code);
-        let mut otherwise = scheduled.otherwise;
-        for code in codes.chain([&mut otherwise]) {
-            for mut made in std::mem::take(&mut code.kernels) {
+            for mut made in scheduled.kernels {
                 kernel::optimize(&mut made);
                 self.kernels.push(made);
             }
-            self.sites.append(&mut code.sites);
+            self.sites.extend(scheduled.sites);
+            self.known.insert(key.clone(), scheduled.launches);
         }
-        Known { versions, otherwise: otherwise.launches }
+        let inputs = function.parameters().len();
+        let memory = host.operands(inst).to_vec();
+        for launch in &self.known[&key] {
+            let arguments: Vec<Value> = launch
+                .arguments
+                .iter()
+                .map(|argument| match *argument {
+                    Argument::Input(position) => memory[position],
+                    Argument::Output(position) => memory[inputs + position],
+                })
+                .collect();
+            Builder::at(host, block, solver.clone())
+                .op(OpKind::Launch)
+                .operands(&arguments)
+                .attr("kernel", Attr::Symbol(launch.kernel.clone()))
+                .attr("units", launch.units.clone())
+                .attr("cost", launch.cost.clone())
+                .attr("scratch", launch.scratch.clone())
+                .build()?;
+            *counts.entry(kind).or_default() += 1;
+        }
+        Ok(())
     }
 
-    fn schedule(&mut self, function: &Function, solver: &Arc<Solver>, name: &str, kind: &'static str) -> Versioned {
+    fn schedule(&mut self, function: &Function, solver: &Arc<Solver>, name: &str, kind: &'static str) -> Scheduled {
         let end = function.terminator(function.body).expect("a region ends in `return`");
         let outputs = function.operands(end).to_vec();
         let group = |wanted: Vec<usize>, name: &'_ str| Group {
@@ -194,15 +176,15 @@ impl Lowering<'_> {
                 Err(reason) => Some(reason),
             },
             "contraction" => match schedule::contraction(&whole) {
-                Ok(scheduled) => return scheduled.into(),
+                Ok(scheduled) => return scheduled,
                 Err(reason) => Some(reason),
             },
             "attention" => match AttentionPlan::of(function, solver, self.target) {
-                Ok(plan) => return schedule::attention(&whole, &plan).into(),
+                Ok(plan) => return schedule::attention(&whole, &plan),
                 Err(reason) => Some(reason),
             },
             "single" => match schedule::single(&whole) {
-                Some(scheduled) => return scheduled.into(),
+                Some(scheduled) => return scheduled,
                 None => None,
             },
             _ => None,
@@ -214,7 +196,7 @@ impl Lowering<'_> {
             return self.schedule(&flat(function), solver, name, "loop");
         }
         if schedule::space_of(&whole, &outputs).is_some() {
-            return schedule::loops(&whole).into();
+            return schedule::loops(&whole);
         }
         let mut all = Scheduled::default();
         for position in 0..outputs.len() {
@@ -225,7 +207,7 @@ impl Lowering<'_> {
             all.launches.extend(scheduled.launches);
             all.sites.extend(scheduled.sites);
         }
-        all.into()
+        all
     }
 }
 

@@ -1,22 +1,16 @@
 //! What an entry checks before it does anything: that its inputs fit its signature.
 //!
-//! The runtime has checked the number, ranks and element types of the inputs. A symbol is read from the first parameter dimension that is
-//! that symbol alone; every other dimension, and every fact, is compared with what the symbols make of it. A fact about a dim that an op
-//! binds is checked there. Not checked are likely values, which are hints.
+//! The runtime has checked the number, ranks and element types of the inputs. Symbols are read or solved for ([`disc_ir::binding`]); every other
+//! size, and every fact, is compared with what the symbols make of it. A fact about a dim that an op binds is checked there. Not checked are
+//! likely values, which are hints.
 use crate::element::Site;
 use disc_ir::{
     Block, Code, Dim, Function, Symbol,
-    dim::{Fact, Range},
+    binding::{Binding, bindings},
+    dim::{Fact, Facts, Range},
+    ops::demands,
 };
-use std::collections::HashSet;
-
-/// Where a symbol's value comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binding {
-    pub symbol: Symbol,
-    pub input: usize,
-    pub axis: usize,
-}
+use std::collections::{HashMap, HashSet};
 
 /// A size that must have a value known by then; where it has not, the entry fails at `site` with the size that came and the one expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,19 +56,22 @@ impl Signature {
             site += 1;
             site
         };
-        let mut bound: HashSet<Symbol> = HashSet::new();
+        found.bindings = bindings(entry);
+        let read: HashSet<(usize, usize)> =
+            found.bindings.iter().filter(|b| b.is_plain()).map(|b| (b.parameter, b.axis)).collect();
         for (input, &parameter) in entry.parameters().iter().enumerate() {
             let Some(tensor) = entry.ty(parameter).shaped() else { continue };
-            for (axis, dim) in tensor.dims.iter().enumerate() {
-                match dim.as_symbol() {
-                    Some(symbol) if bound.insert(symbol.clone()) => {
-                        found.bindings.push(Binding { symbol: symbol.clone(), input, axis });
-                    }
-                    _ => found.sizes.push(SizeCheck { input, axis, expected: dim.clone(), site: next_site() }),
-                }
+            let compared = tensor.dims.iter().enumerate().filter(|(axis, _)| !read.contains(&(input, *axis)));
+            for (axis, dim) in compared {
+                found.sizes.push(SizeCheck { input, axis, expected: dim.clone(), site: next_site() });
             }
         }
-        let mut open: Vec<Fact> = entry.facts.iter().filter(|fact| !matches!(fact, Fact::Likely(..))).collect();
+        let mut bound: HashSet<Symbol> = found.bindings.iter().map(|b| b.symbol.clone()).collect();
+        // A symbol that was solved for may come out negative.
+        let solved = found.bindings.iter().filter(|binding| !binding.is_plain());
+        let solved = solved.map(|b| Fact::Range(Dim::symbol(&b.symbol), Range { lo: Some(0), hi: None }));
+        let stated = entry.facts.iter().filter(|fact| !matches!(fact, Fact::Likely(..)));
+        let mut open: Vec<Fact> = solved.chain(stated).collect();
         found.facts = take_known(&mut open, &bound, &mut next_site);
         bound_checks(entry, entry.body, &mut bound, &mut open, &mut next_site, &mut found.bound);
         found
@@ -85,7 +82,12 @@ impl Signature {
         let site = |code, message: String| Site { code, op: "entry".into(), message, kernel_values: 0 };
         let contiguous = site(Code::E0601, "input {0} has strides, expected contiguous memory in row-major order".into());
         let sizes = self.sizes.iter().map(|check| site(Code::E0602, size_message(check, entry)));
-        let fact = |check: &FactCheck| site(Code::E0602, fact_message(&check.fact));
+        let asked = asked(entry);
+        let fact = |check: &FactCheck| {
+            let asks = if let Fact::Range(dim, _) = &check.fact { asked.get(dim) } else { None };
+            let why = asks.map_or_else(String::new, |op| format!(", as `{op}` needs"));
+            site(Code::E0602, fact_message(&check.fact) + &why)
+        };
         let bound = self.bound.iter().flat_map(|check| {
             let negative = site(Code::E0602, format!("dim {} is {{0}}, expected 0 or more", check.symbol));
             std::iter::once(negative).chain(check.facts.iter().map(fact)).collect::<Vec<_>>()
@@ -133,6 +135,22 @@ fn bound_checks(
     known.retain(|symbol| !here.contains(symbol));
 }
 
+/// The dims that ops demand something of, with the first op that does.
+fn asked(entry: &Function) -> HashMap<Dim, &'static str> {
+    let mut found = HashMap::new();
+    for inst in entry.walk(entry.body) {
+        for demand in demands(entry, inst) {
+            // In the form in which facts are stored.
+            let mut facts = Facts::new();
+            let added = facts.add(Fact::Range(demand.excess(), Range { lo: None, hi: Some(0) }));
+            if let (Ok(()), Some(Fact::Range(dim, _))) = (added, facts.iter().next()) {
+                found.entry(dim).or_insert(entry.def(inst).name);
+            }
+        }
+    }
+    found
+}
+
 fn size_message(check: &SizeCheck, entry: &Function) -> String {
     let parameter = entry.parameters()[check.input];
     let name = entry.name_of(parameter).map_or_else(|| format!("input {}", check.input), |name| format!("`{name}`"));
@@ -146,5 +164,39 @@ fn fact_message(fact: &Fact) -> String {
         // The bound comes last, as people write it.
         Fact::Range(dim, Range { lo: Some(lo), hi: None }) => format!("dim {dim} is {{0}}, expected {dim} >= {lo}"),
         Fact::Range(dim, _) | Fact::Divisible(dim, _) | Fact::Likely(dim, _) => format!("dim {dim} is {{0}}, expected {fact}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(text: &str) -> Vec<String> {
+        let module = disc_ir::parse(text).unwrap();
+        let entry = &module.functions[0];
+        Signature::of(entry, 1).sites(entry).into_iter().map(|site| site.message).skip(1).collect()
+    }
+
+    #[test]
+    fn a_fact_that_an_op_needs_names_the_op() {
+        let text = "host @main(%x: buffer<[S]xf32>) -> tensor<8xf32> where 8 <= S, S <= 64 {
+          %o = alloc_output index = 0 : buffer<8xf32>
+          fusion loop, %x, %o : (buffer<[S]xf32>, buffer<8xf32>) -> () body(%t: tensor<[S]xf32>) {
+            %y = slice %t [0:8] : (tensor<[S]xf32>) -> tensor<8xf32>
+            return %y : tensor<8xf32>
+          }
+          return
+        }";
+        assert_eq!(messages(text), ["dim S is {0}, expected 8 <= S <= 64, as `slice` needs"]);
+    }
+
+    #[test]
+    fn symbols_that_are_solved_for_are_checked() {
+        let text = "host @main(%x: buffer<[2*B+S]x[S]xf32>) { return }";
+        let signature = Signature::of(&disc_ir::parse(text).unwrap().functions[0], 1);
+        let order: Vec<String> = signature.bindings.iter().map(|b| b.symbol.to_string()).collect();
+        assert_eq!(order, ["S", "B"]);
+        let wanted = ["dimension 0 of `x` has size {0}, expected 2*B+S = {1}", "dim B is {0}, expected B >= 0"];
+        assert_eq!(messages(text), wanted);
     }
 }

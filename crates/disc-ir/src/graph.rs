@@ -8,6 +8,7 @@
 //! - The last op of a block is its terminator (`return`), and only the last.
 use crate::{
     attr::Attr,
+    binding::bindings,
     diag::Span,
     dim::{Dim, Facts, Symbol},
     literal::Literal,
@@ -375,12 +376,10 @@ impl Function {
         made
     }
 
-    /// The symbols that the parameters' types bind: those that stand alone as a size of some parameter.
+    /// The symbols that the sizes of the parameters determine ([`crate::binding`]), in the order of their names.
     pub fn bound_symbols(&self) -> Vec<Symbol> {
-        let sizes = self.parameters().iter().filter_map(|&p| self.ty(p).shaped()).flat_map(|t| t.dims.iter());
-        let mut symbols: Vec<Symbol> = sizes.filter_map(Dim::as_symbol).cloned().collect();
+        let mut symbols: Vec<Symbol> = bindings(self).into_iter().map(|binding| binding.symbol).collect();
         symbols.sort();
-        symbols.dedup();
         symbols
     }
 

@@ -8,6 +8,7 @@
 //! - Sizes are [`dim::Dim`] expressions inside types; what is known about them lives in [`dim::Facts`] of the function.
 //! - Nothing here panics on user input: failures are [`diag::Diagnostic`]s.
 pub mod attr;
+pub mod binding;
 pub mod build;
 pub mod diag;
 pub mod dim;

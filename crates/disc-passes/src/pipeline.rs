@@ -2,7 +2,7 @@
 //!
 //! A comment says why a step is where it is, as an invariant that the next ones need; what a step does is with the step.
 use crate::{
-    branches, buffers, canonicalize, convolutions, cse, dce, fold, fusion, inline, outline, pack,
+    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, outline, pack,
     pass::{PassDef, PassManager},
     placement, prepare, shapes,
 };
@@ -12,6 +12,8 @@ use disc_ir::{Diagnostic, Module, ops::Stage};
 pub static STEPS: &[&PassDef] = &[
     // From here on, every function is an entry, and no symbol has two meanings.
     &inline::PASS,
+    // From here on, ops stay inside of their tensors.
+    &demands::PASS,
     // From here on, equal sizes look equal.
     &shapes::PASS,
     &canonicalize::PASS,

@@ -1,7 +1,7 @@
 //! Every pass by name, for command lines, tests and docs.
 use crate::{
-    branches, buffers, canonicalize, convolutions, cse, dce, fold, fusion, inline, outline, pack, pass::PassDef, pipeline,
-    placement, prepare, rules, shapes,
+    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, merge, outline, pack, pass::PassDef,
+    pipeline, placement, prepare, rules, shapes,
 };
 use std::fmt::Write;
 
@@ -11,11 +11,13 @@ pub static PASSES: &[&PassDef] = &[
     &convolutions::PASS,
     &cse::PASS,
     &dce::PASS,
+    &demands::PASS,
     &fold::PASS,
     &branches::PASS,
     &fusion::PASS,
     &fusion::attention::PASS,
     &inline::PASS,
+    &merge::PASS,
     &outline::PASS,
     &pack::PASS,
     &placement::PASS,

@@ -15,7 +15,6 @@ mod compile;
 mod dump;
 mod error;
 mod executable;
-pub mod log;
 mod meta;
 mod options;
 mod report;

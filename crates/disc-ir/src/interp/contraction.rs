@@ -96,10 +96,6 @@ pub(super) fn convolution(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
     let (feature_groups, batch_groups) = (call.int("feature_group_count", 1), call.int("batch_group_count", 1));
     let (features, made) = (rhs.tensor.dims()[in_features], rhs.tensor.dims()[out_features]);
     let (batch_size, shape, dtype) = (lhs.tensor.dims()[input.batch], call.shape(), call.dtype());
-    if made % feature_groups != 0 || made % batch_groups != 0 || batch_size % batch_groups != 0 {
-        let message = format!("(C6) {made} output features and a batch of {batch_size} in groups");
-        return Err(call.failure(crate::diag::Code::E0602, message));
-    }
     let spatial_sizes = select(lhs.tensor.dims(), &input.spatial);
     let mut result = Tensor::zeros(dtype, shape.clone());
     for_each(&shape, |i, index| {

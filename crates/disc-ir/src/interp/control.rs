@@ -49,6 +49,6 @@ pub(super) fn assert(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     };
     let values = (1..call.args.len()).map(|i| call.int_operand(i)).collect::<Result<Vec<_>, _>>()?;
     let note = values.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-    let failure = call.failure(Code::E0604, message);
+    let failure = call.failure(if call.word("about") == "size" { Code::E0602 } else { Code::E0604 }, message);
     Err(if values.is_empty() { failure } else { failure.note(format!("with values {note}")) })
 }

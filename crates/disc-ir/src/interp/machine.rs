@@ -15,10 +15,11 @@ use super::{
     tensor::count,
 };
 use crate::{
+    binding::bindings,
     diag::{Code, Diagnostic},
     dim::{Dim, Symbol},
     graph::{Block, Function, FunctionKind, Inst, Module, PREPARE, Value},
-    ops::OpKind,
+    ops::{OpKind, demands},
     types::{DType, TensorType, Type},
 };
 use std::{
@@ -156,6 +157,7 @@ impl<'a> Machine<'a> {
             noise.disturb_operands(function, data, &mut args);
         }
         let mut call = Call { function, data, args, shapes: Vec::new(), symbols };
+        check_demands(&call, inst)?;
         for &result in &data.results {
             let dims = call.dims_of(function.ty(result))?;
             self.reserve(&dims, function.ty(result))?;
@@ -269,6 +271,18 @@ fn limit(message: String) -> Diagnostic {
     Diagnostic::new(Code::E0606, message)
 }
 
+/// The sizes are such that the op stays inside of its tensors.
+fn check_demands(call: &Call<'_>, inst: Inst) -> Result<(), Diagnostic> {
+    for demand in demands(call.function, inst) {
+        if evaluate(&demand.excess(), &call.symbols)? > 0 {
+            let [low, high] = [&demand.low, &demand.high].map(|dim| evaluate(dim, &call.symbols));
+            let message = format!("it needs {}, and {} is greater than {}", demand.describe(), low?, high?);
+            return Err(Diagnostic::new(Code::E0602, message));
+        }
+    }
+    Ok(())
+}
+
 /// The results are what the op's types say.
 fn check_results(call: &Call<'_>, results: &[Val]) -> Result<(), Diagnostic> {
     let types: Vec<&Type> = call.data.results.iter().map(|&value| call.function.ty(value)).collect();
@@ -311,12 +325,23 @@ fn bind(function: &Function, arguments: &[Val], mut symbols: Symbols) -> Result<
             let found = format!("{} of rank {}", argument.dtype(), argument.dims().len());
             return Err(Diagnostic::new(Code::E0601, format!("{} has type {ty}, got {found}", name(i))));
         }
-        let dims = ty.shaped().map_or(&[][..], |t: &TensorType| &t.dims);
-        for (dim, &size) in dims.iter().zip(argument.dims()) {
-            if let Some(symbol) = dim.as_symbol() {
-                symbols.entry(symbol.clone()).or_insert(size);
-            }
+    }
+    for binding in bindings(function) {
+        let rest = evaluate(&binding.rest, &symbols)?;
+        let value = binding.solve(arguments[binding.parameter].dims()[binding.axis], rest);
+        // A symbol that is negative fits no size: it is not the solution.
+        let size =
+            function.ty(parameters[binding.parameter]).shaped().map_or(&Dim::constant(0), |t| &t.dims[binding.axis]).clone();
+        if value < 0 {
+            let message = format!(
+                "dimension {} of {} is [{size}], so {} would be {value}",
+                binding.axis,
+                name(binding.parameter),
+                binding.symbol
+            );
+            return Err(Diagnostic::new(Code::E0602, message));
         }
+        symbols.entry(binding.symbol).or_insert(value);
     }
     for (i, argument) in arguments.iter().enumerate() {
         let dims = function.ty(parameters[i]).shaped().map_or(&[][..], |t: &TensorType| &t.dims);

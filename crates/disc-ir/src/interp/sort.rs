@@ -75,10 +75,6 @@ fn total(a: Scalar, b: Scalar) -> Ordering {
 pub(super) fn top_k(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let operand = call.tensor(0)?;
     let (k, last) = (call.dim("k")?, operand.dims().len() - 1);
-    let size = operand.dims()[last];
-    if k > size {
-        return Err(call.failure(crate::diag::Code::E0602, format!("(C2) `k` is {k}, the last dimension has size {size}")));
-    }
     let first = if call.bool("largest", true) { Ordering::Greater } else { Ordering::Less };
     let mut values = Tensor::zeros(operand.dtype(), call.shape());
     let mut indices = Tensor::zeros(call.result_type(1).dtype(), call.shape());

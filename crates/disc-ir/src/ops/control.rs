@@ -44,11 +44,15 @@ op! {
         traits [] stages Stages::Both, infer call;
 }
 
+/// What an assertion is about; the first is the default.
+pub(crate) const ABOUT: &[&str] = &["value", "size"];
+
 op! {
-    /// Fails the call with `message` unless `pred` holds. In a kernel, `site` names the place in the module's table of messages.
+    /// Fails the call with `message` unless `pred` holds. In a kernel, `site` names the place in the module's table of messages. With
+    /// `about = size` it states what an op demands of sizes: it fails with the code of a size, not of an assertion.
     ///
     /// (C1) `pred` is a scalar.
-    Assert = "assert"(pred: one(BOOL), values: many(DTypeClass::INTEGER)) { message: optional(AttrKind::Str), site: optional(AttrKind::Int) } -> ()
+    Assert = "assert"(pred: one(BOOL), values: many(DTypeClass::INTEGER)) { message: optional(AttrKind::Str), site: optional(AttrKind::Int), about: optional(AttrKind::Enum(ABOUT)) } -> ()
         traits [MayFail] stages Stages::Both, infer assert;
 }
 

@@ -12,6 +12,7 @@ mod class;
 mod declare;
 mod contraction;
 mod control;
+mod demands;
 mod docs;
 mod elementwise;
 mod fused;
@@ -27,6 +28,7 @@ mod window;
 
 pub use class::DTypeClass;
 pub use declare::{Arity, AttrDef, OpDef, OperandDef, ResultDef, Stage, Stages, Trait};
+pub use demands::{Demand, demands};
 pub use docs::docs;
 pub use index::{checks_bounds, is_pure};
 

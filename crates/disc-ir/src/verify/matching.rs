@@ -1,13 +1,11 @@
 //! Which dims of a callee stand for which sizes of a call.
 use crate::{
-    dim::{Dim, DimView, Solver, Symbol},
+    binding::{MOST_ROUNDS, solvable},
+    dim::{Dim, Solver, Symbol},
     infer::same_by_facts,
     types::{TensorType, Type},
 };
 use std::collections::{BTreeSet, HashMap};
-
-/// How long a chain of sizes that determine each other may be.
-pub(super) const MOST_ROUNDS: usize = 16;
 
 /// Why a call does not fit, in words.
 pub type Mismatch = String;
@@ -75,31 +73,4 @@ impl Matching {
     pub fn admits(&self, callee: &Type, caller: &Type, solver: &Solver) -> bool {
         same_by_facts(solver, &self.apply(callee), caller)
     }
-}
-
-/// A symbol that a size determines: `size = scale * symbol + known`.
-pub(super) struct Solvable {
-    pub(super) symbol: Symbol,
-    pub(super) scale: i64,
-}
-
-/// The one unknown symbol of `dim`, if its value follows from that of `dim`.
-pub(super) fn solvable(dim: &Dim, known: &BTreeSet<Symbol>) -> Option<Solvable> {
-    let unknown: Vec<Symbol> = dim.symbols().into_iter().filter(|symbol| !known.contains(symbol)).collect();
-    let [symbol] = &unknown[..] else { return None };
-    let scale = match dim.view() {
-        DimView::Symbol(_) => 1,
-        DimView::Sum(terms) => {
-            let mentions = |dim: &Dim| dim.symbols().contains(symbol);
-            let mut with = terms.iter().filter(|term| term.factors().iter().any(|(factor, _)| mentions(factor)));
-            match (with.next(), with.next()) {
-                (Some(term), None) if matches!(term.factors(), [(factor, 1)] if factor.as_symbol() == Some(symbol)) => {
-                    term.coefficient()
-                }
-                _ => return None,
-            }
-        }
-        _ => return None,
-    };
-    Some(Solvable { symbol: symbol.clone(), scale })
 }

@@ -6,15 +6,12 @@
 //!   than a symbol, and every fact, is also a check: at the entry of a call, or where the last of its dims is bound.
 //! - A dim is bound once.
 //! - A dim of a type is representable; its constant sizes multiply to less than 2^62 bytes.
-use super::{
-    Check,
-    matching::{MOST_ROUNDS, solvable},
-};
+use super::Check;
 use crate::{
     attr::Attr,
     diag::{Code, Span},
     dim::{Dim, Symbol},
-    graph::{Block, Function, Inst},
+    graph::{Block, Inst},
     text::limits::{MAX_RANK, fits},
     types::{TensorType, Type},
 };
@@ -23,30 +20,12 @@ use std::collections::BTreeSet;
 pub(super) fn check(cx: &mut Check<'_>) {
     let function = cx.function;
     let later = function.data_dims().into_iter().collect();
-    let mut seen = Seen { bound: bound(function), later, reported: BTreeSet::new() };
+    let mut seen = Seen { bound: function.bound_symbols().into_iter().collect(), later, reported: BTreeSet::new() };
     for &parameter in function.parameters() {
         seen.check_type(cx, function.ty(parameter), function.span);
     }
     seen.facts(cx);
     seen.block(cx, function.body);
-}
-
-/// The symbols that the sizes of the parameters determine.
-fn bound(function: &Function) -> BTreeSet<Symbol> {
-    let mut bound: BTreeSet<Symbol> = function.bound_symbols().into_iter().collect();
-    let sizes = function.parameters().iter().filter_map(|&p| function.ty(p).shaped()).flat_map(|t| &t.dims);
-    let mut open: Vec<&Dim> = sizes.filter(|dim| dim.as_const().is_none() && dim.as_symbol().is_none()).collect();
-    for _ in 0..MOST_ROUNDS {
-        let before = bound.len();
-        open.retain(|dim| match solvable(dim, &bound) {
-            Some(found) => !bound.insert(found.symbol),
-            None => true,
-        });
-        if bound.len() == before {
-            break;
-        }
-    }
-    bound
 }
 
 struct Seen {

@@ -59,8 +59,12 @@ impl<'c> Lowering<'_, 'c> {
             self.fail_unless(contiguous.into(), signature.contiguous, &[self.emit.i64(i as i64).into()])?;
         }
         for binding in &signature.bindings {
-            let size = self.emit.load_i64(sizes[binding.input], binding.axis as i64)?;
-            self.symbols.insert(binding.symbol.clone(), size);
+            let mut value = self.emit.load_i64(sizes[binding.parameter], binding.axis as i64)?;
+            if !binding.is_plain() {
+                let rest = self.dim_value(&binding.rest)?;
+                value = self.emit.floor_divide(self.emit.sub(value, rest)?, self.emit.i64(binding.scale).into())?;
+            }
+            self.symbols.insert(binding.symbol.clone(), value);
         }
         for check in &signature.sizes {
             let came = self.emit.load_i64(sizes[check.input], check.axis as i64)?;

@@ -21,13 +21,8 @@ impl Planner<'_> {
                 operands.push(self.scalar(to, value, self.source.ty(value).dtype())?);
             }
         }
-        let message = self.source.inst(inst).attrs[0].clone();
-        let mut builder = self.builder(to);
-        let mut request = builder.op(OpKind::Assert).operands(&operands);
-        if let Some(message) = message {
-            request = request.attr("message", message);
-        }
-        request.build().map(drop)
+        let attrs = self.source.inst(inst).attrs.clone();
+        self.builder(to).op(OpKind::Assert).operands(&operands).attrs(attrs).build().map(drop)
     }
 
     /// Memory for all values whose sizes are known here, and not before.

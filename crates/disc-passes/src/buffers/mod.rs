@@ -160,7 +160,10 @@ impl<'f> Planner<'f> {
     }
 
     fn allocate(&mut self, block: Block, tensor: &TensorType) -> Result<Value, Diagnostic> {
-        let bytes = (tensor.element_count() * tensor.dtype.size() as i64).ceil_div(&Dim::constant(64)) * 64;
+        let (count, zero) = (tensor.element_count(), Dim::constant(0));
+        // In a branch that is not taken, a size may be negative.
+        let count = if self.solver.less_equal(&zero, &count) { count } else { Dim::max(&count, &zero) };
+        let bytes = (count * tensor.dtype.size() as i64).ceil_div(&Dim::constant(64)) * 64;
         let frame = self.frames.of(&bytes, self.frames.current());
         let (ty, arena) = (global(tensor.clone()), self.frames.arena(frame));
         let buffer = self

@@ -115,5 +115,10 @@ fn checked_indices_out_of_range_fail() {
 #[test]
 fn a_slice_of_an_empty_table_fails_whatever_the_bounds() {
     let (signature, ops, _) = rows("", ("1xi64", &[0.0]), "[N]");
-    fails(&format!("func @main{signature} {{\n{ops}\n}}"), &[("0x2xf32", &[]), ("1xi64", &[0.0])], Code::E0603, "size 0");
+    fails(
+        &format!("func @main{signature} {{\n{ops}\n}}"),
+        &[("0x2xf32", &[]), ("1xi64", &[0.0])],
+        Code::E0602,
+        "it needs 1 <= V",
+    );
 }

@@ -52,5 +52,5 @@ fn top_k(attrs: &str, k: &str, input: (&'static str, &[f64]), values: &[f64], in
 #[test]
 fn more_elements_than_there_are_fail() {
     let case = top_k("k = 3", "3", ("1x1xf32", &[0.0]), &[], &[]);
-    fails(&case.text, &[("1x2xf32", &[1.0, 2.0])], Code::E0602, "`k` is 3");
+    fails(&case.text, &[("1x2xf32", &[1.0, 2.0])], Code::E0602, "it needs 3 <= N");
 }
