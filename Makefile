@@ -1,5 +1,5 @@
 # The commands of the project. Each one installs what it needs first (scripts/setup.sh), and each is safe to repeat.
-# Settings: DISC_VENV=DIR (the virtual environment, default .venv), PYTEST_ARGS="-k name", CARGO_BUILD_JOBS=N.
+# Settings: DISC_VENV=DIR (the virtual environment, default .venv), PYTEST_ARGS="-k name", BENCH_ARGS="--suite memory", CARGO_BUILD_JOBS=N.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,6 +12,7 @@ VENV := $(abspath $(DISC_VENV))
 PYTHON := $(VENV)/bin/python
 STEP := scripts/step.sh
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 # Crates below LLVM: they build and test in seconds. disc-ral is a runtime without compiler, so without LLVM too.
 WITHOUT_LLVM := disc-abi disc-ir disc-filetests disc-passes disc-codegen disc-ral xtask
@@ -34,7 +35,7 @@ test: setup checks test-rust develop test-python ## every check and test: format
 
 bench: setup develop ## measure against eager, Inductor, ONNX Runtime and OpenVINO
 	@scripts/setup.sh bench
-	@$(PYTHON) benches/run.py
+	@$(PYTHON) benches/run.py $(BENCH_ARGS)
 
 lint: ## formatting, clippy, ruff and tidy
 	@scripts/setup.sh dev

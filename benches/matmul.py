@@ -1,6 +1,7 @@
 """Matrix products of many row counts, compiled once, beside eager PyTorch: interleaved, with one thread and with two.
 
-`cases()` gives the products to a harness; `main` prints a table of GFLOP/s and ratios (above 1: disc is faster) and one line of JSON at the end.
+`cases()` gives the products to a harness; `main` prints a table of GFLOP/s and ratios (above 1: disc is faster) and one line of
+JSON at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ MATRICES = ((768, 768), (768, 3072), (3072, 768), (256, 1024), (512, 2048))
 FORMS = ("linear", "product", "transposed")
 # One timing takes about this long, so that reading the clock does not count.
 SPAN = 2e-3
-# Before each timing the call runs this long: with several threads, those of the other side spin on a core for some 10 ms after their last work.
+# Before each timing the call runs this long: with several threads, those of the other side spin on a core for some 10 ms after
+# their last work.
 WARM = {1: 1e-3}
 WARM_SEVERAL = 30e-3
 
@@ -152,7 +154,17 @@ def main() -> int:
     for threads, figures in by_threads.items():
         print(f"{threads} thread(s): {figures}")
     cpu = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
-    print(json.dumps({"bench": "matmul", "cpu": cpu, "torch": torch.__version__, "summary": by_threads, "results": results}))
+    print(
+        json.dumps(
+            {
+                "bench": "matmul",
+                "cpu": cpu,
+                "torch": torch.__version__,
+                "summary": by_threads,
+                "results": results,
+            }
+        )
+    )
     return 0
 
 

@@ -66,6 +66,20 @@ def test_a_size_that_only_broadcasts_is_reported():
     assert captured.fixed == ["y axis 0 == 1"]
 
 
+@pytest.mark.parametrize("size", [1, 4])
+def test_equal_sizes_of_unlike_axes_do_not_fix_each_other(size):
+    class Attention(nn.Module):
+        def forward(self, q, k, v, mask):
+            return nn.functional.scaled_dot_product_attention(q, k, v, mask)
+
+    heads = [torch.zeros(1, 12, size, 8)] * 3
+    captured = capture(Attention(), (*heads, torch.zeros(1, 1, 1, size)))
+    assert is_dynamic(captured, "q", 2)
+    assert shape_of(captured, "k")[2] == shape_of(captured, "mask")[3]
+    assert is_dynamic(captured, "v", 2)
+    assert "mask axis 1 == 1" in captured.fixed
+
+
 def test_sizes_that_weights_fix_are_reported():
     captured = capture(nn.Linear(4, 3), (torch.zeros(4, 4),))
     assert captured.fixed == ["input axis 1 == 4"]

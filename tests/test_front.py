@@ -202,6 +202,24 @@ def test_options_nest_per_thread():
     assert current().threads is None
 
 
+def test_threads_come_from_the_option_then_the_environment_then_torch(monkeypatch):
+    from disc import _native
+
+    chosen = []
+    compile_function = _native.compile_function
+    monkeypatch.setattr(
+        _native, "compile_function", lambda *args: chosen.append(args[2]) or compile_function(*args)
+    )
+    monkeypatch.delenv("DISC_NUM_THREADS", raising=False)
+    module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    with torch.no_grad():
+        disc.optimize(module, x)
+        monkeypatch.setenv("DISC_NUM_THREADS", "2")
+        disc.optimize(module, x)
+        disc.optimize(module, x, options=disc.Options(threads=1))
+    assert chosen == [torch.get_num_threads(), None, 1]
+
+
 @pytest.mark.parametrize("bad", [{"weights": "int3"}, {"threads": 0}, {"fallback": "eager"}])
 def test_bad_options_are_errors(bad):
     with pytest.raises(disc.Error, match=next(iter(bad))):

@@ -268,7 +268,7 @@ def _capture_error(module, error: Exception) -> Error:
             f"{name} depends on values of its inputs: {op or first}",
             op=op or None,
             code="E0402",
-            help="sizes and branches that depend on data are not compiled yet",
+            help="branches that depend on data are not compiled yet",
         )
     return Error(
         f"{name} could not be captured: {type(error).__name__}: {first}",

@@ -46,7 +46,7 @@ def read_conditions(shape_env) -> Conditions:
     for guard in shape_env.guards:
         frame = getattr(guard.sloc, "framework_loc", None)
         filename, line = getattr(frame, "filename", ""), getattr(frame, "lineno", 0) or 0
-        for expr in _conjuncts(_resolved(guard.expr, shape_env.replacements)):
+        for expr in conjuncts(_resolved(guard.expr, shape_env.replacements)):
             _sort(expr, filename, line, out)
     out.facts = list(
         dict.fromkeys(
@@ -66,7 +66,7 @@ def _resolved(expr, replacements: dict):
     return expr
 
 
-def _conjuncts(expr):
+def conjuncts(expr):
     return expr.args if isinstance(expr, sympy.And) else (expr,)
 
 

@@ -33,8 +33,13 @@ def builder():
     return _extension().Builder()
 
 
-def compile_function(built, options: Options, threads: int):
-    """Compiles what a builder holds; ``load`` makes the result callable."""
+def dim(name: str):
+    """A size by its name."""
+    return _extension().Dim(name)
+
+
+def compile_function(built, options: Options, threads: int | None):
+    """Compiles what a builder holds; ``load`` makes the result callable. Without ``threads`` the runtime decides."""
     if options.weights != "exact":
         raise Error(
             f'Options.weights = "{options.weights}" is not available yet', code="E0801", help='use "exact"'

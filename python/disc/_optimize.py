@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
@@ -64,8 +65,7 @@ class OptimizedModule(torch.nn.Module):
         self._program = convert(captured, built)
         converted = time.perf_counter()
         self._weights = [(name, tensor.detach()) for name, tensor in self._program.weights]
-        threads = options.threads or torch.get_num_threads()
-        artifact = _native.compile_function(built, options, threads)
+        artifact = _native.compile_function(built, options, _threads(options))
         compiled = time.perf_counter()
         self._executable = _native.load(artifact, self._weights)
         loaded = time.perf_counter()
@@ -148,6 +148,13 @@ class OptimizedModule(torch.nn.Module):
             for name, row in zip(self._call.arguments.tensor_names, self._program.dims, strict=True)
         )
         return f"{type(self.original).__name__}({inputs})"
+
+
+def _threads(options: Options) -> int | None:
+    """The most threads of a call: the option, else DISC_NUM_THREADS (None: the runtime reads it), else what torch uses now."""
+    if options.threads or os.environ.get("DISC_NUM_THREADS"):
+        return options.threads
+    return torch.get_num_threads()
 
 
 def _find_weight(module: torch.nn.Module, name: str) -> torch.Tensor:

@@ -5,7 +5,8 @@ captured with sizes of our choice: at least 2, the user's own where possible, an
 dimensions that nobody called equal.
 
 A *class* is a set of axes that get one size: axes with one declared name, or axes with one example size in different tensors
-(the k-th axis of that size in each). Classes are merged, or pinned to the user's size, when the model refuses a choice.
+(the k-th axis of that size in each). When the model refuses a choice, a class is split into one for each tensor, classes are
+merged, or pinned to the user's size.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class SizeClass:
     declared: Dim | None = None
     pinned: bool = False
     size: int = 0
+    #: Nobody called the sizes of its tensors equal but the example.
+    loose: bool = True
 
     @property
     def changed(self) -> bool:
@@ -108,7 +111,11 @@ class Sizes:
             return False
         named = self._mentioned(message, symbols)
         suspects = [c for c in changed if any(c is n for n in named)]
-        if twins := _same_size(suspects, named):
+        mixed = [c for c in suspects if c.loose and not c.declared and len({t for t, _ in c.members}) > 1]
+        if mixed:
+            for c in mixed:
+                self._split(c)
+        elif twins := _same_size(suspects, named):
             self._merge(*twins)
         elif suspects:
             for c in suspects:
@@ -137,9 +144,18 @@ class Sizes:
         hit += [c for c in self.classes if str(c.size) in words]
         return list({id(c): c for c in hit}.values())
 
+    def _split(self, c: SizeClass) -> None:
+        """One class for each tensor."""
+        by_tensor: dict[int, list[tuple[int, int]]] = {}
+        for place in c.members:
+            by_tensor.setdefault(place[0], []).append(place)
+        self.classes = [k for k in self.classes if k is not c]
+        self.classes += [SizeClass(c.user, places, loose=False) for places in by_tensor.values()]
+
     def _merge(self, a: SizeClass, b: SizeClass) -> None:
         a.members += b.members
         a.declared = a.declared or b.declared
+        a.loose = False
         self.classes = [c for c in self.classes if c is not b]
 
 

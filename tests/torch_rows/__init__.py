@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import contraction, elementwise, index, reduce, shape
+from . import contraction, elementwise, index, reduce, shape, sizes
 
-ROWS = [*elementwise.ROWS, *shape.ROWS, *reduce.ROWS, *contraction.ROWS, *index.ROWS]
+ROWS = [*elementwise.ROWS, *shape.ROWS, *reduce.ROWS, *contraction.ROWS, *index.ROWS, *sizes.ROWS]

@@ -320,4 +320,32 @@ ROWS = [
     ),
     row("col2im.default", T("B 12 12"), [4, 5], [2, 2], [1, 1], [0, 0], [1, 1], dtypes=WIDE),
     row("im2col.default", IMAGE, [2, 3], [1, 1], [1, 0], [2, 1], dtypes=WIDE),
+    # losses of classes
+    *[
+        row(
+            f"{name}.default",
+            T("B 4"),
+            T("B", "index", "i64", 4),
+            None,
+            how,
+            dtypes=FLOATS,
+            note=str(how),
+            special=False,
+        )
+        for name in ("cross_entropy_loss", "nll_loss_nd")
+        for how in (0, 1, 2)
+    ],
+    row(
+        "cross_entropy_loss.default",
+        T("B 4 N"),
+        T("B N", "index", "i64", 4),
+        T("4"),
+        1,
+        2,
+        0.1,
+        dtypes=WIDE,
+        note="all",
+    ),
+    row("cross_entropy_loss.default", T("B 4"), T("B 4"), None, 1, -100, 0.1, dtypes=WIDE, note="shares"),
+    row("nll_loss.default", T("B 4"), T("B", "index", "i64", 4), T("4"), 1, 2, dtypes=WIDE),
 ]

@@ -31,6 +31,7 @@ pub(crate) struct Failure {
 
 /// Runs the body of a command on a stack of its own, prints what it says, and gives the status: 0, or 1 for errors.
 pub(crate) fn conclude(as_json: bool, body: impl FnOnce() -> Result<Answer, Failure> + Send) -> ExitCode {
+    disc::log::start();
     let joined = thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body);
         thread.map(thread::ScopedJoinHandle::join)

@@ -8,11 +8,21 @@ pub fn lanes(group: &Function, target: &Target, solver: &Solver, inner: &Dim) ->
     let widths = group.walk(group.body).into_iter().flat_map(|inst| group.results_of(inst).to_vec());
     let wide = widths.map(|v| compute_dtype(group.ty(v).dtype()).size()).filter(|&size| size >= 4);
     let fitting = target.vector_bytes() / wide.min().unwrap_or(4) as u32;
+    let fitting = if is_long(group) { fitting * INTERLEAVED } else { fitting };
     let longest = [solver.range(inner).hi, solver.likely(inner).into_iter().max()].into_iter().flatten().min();
     match longest.and_then(|size| u32::try_from(size.max(1)).ok()) {
         Some(size) => fitting.min(size.checked_next_power_of_two().unwrap_or(fitting)),
         None => fitting,
     }
+}
+
+/// Registers that long computations fill at once: their ops are written next to one another, so that one waits while the other works.
+const INTERLEAVED: u32 = 2;
+
+/// Whether a group computes functions that are long chains of arithmetic.
+pub fn is_long(group: &Function) -> bool {
+    let long = |inst| group.def(inst).has(Trait::Elementwise) && weight(group, inst) >= 16;
+    group.walk(group.body).into_iter().any(long)
 }
 
 /// Nanoseconds that `count` elements of an element-wise group take on one thread, each by this many lanes.

@@ -12,3 +12,4 @@ pub mod reducer;
 pub mod schedule;
 pub mod signature;
 pub mod target;
+mod versions;

@@ -8,9 +8,10 @@
 use crate::{
     element::Site,
     kernel,
-    schedule::{self, Argument, AttentionPlan, Group, RowPlan, Scheduled},
+    schedule::{self, AttentionPlan, Group, Launch, RowPlan, Scheduled, Version, Versioned},
     signature::Signature,
     target::Target,
+    versions::{Workspace, guard, launch},
 };
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Solver, Value};
 use std::{collections::HashMap, fmt::Write, sync::Arc};
@@ -34,7 +35,8 @@ pub struct Program {
 /// # Errors
 /// None for a module that satisfies the invariants of its stage.
 pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
-    let mut lowering = Lowering { target, kernels: Vec::new(), known: HashMap::new(), sites: Vec::new(), notes: Vec::new() };
+    let mut lowering =
+        Lowering { target, kernels: Vec::new(), known: HashMap::new(), sites: Vec::new(), notes: Vec::new(), workspace: None };
     let mut functions = Vec::new();
     let (mut launches, mut signatures) = (Vec::new(), Vec::new());
     for mut function in module.functions {
@@ -45,7 +47,11 @@ pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
             lowering.sites.extend(signature.sites(&function));
             signatures.push((function.name.clone(), signature));
             let body = function.body;
+            lowering.workspace = Workspace::of(&function);
             lowering.block(&mut function, body, &solver, &mut counts)?;
+            if let Some(workspace) = lowering.workspace.take() {
+                workspace.make_room(&mut function);
+            }
             launches.push((function.name.clone(), counts));
         }
         functions.push(function);
@@ -60,11 +66,19 @@ pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
     })
 }
 
+/// What was made of a group: its versions, and the launches where none of their guards holds.
+struct Known {
+    versions: Vec<Version>,
+    otherwise: Vec<Launch>,
+}
+
 struct Lowering<'t> {
     target: &'t Target,
     kernels: Vec<Function>,
     /// The launches of group structures that were met already.
-    known: HashMap<String, Vec<schedule::Launch>>,
+    known: HashMap<String, Known>,
+    /// That of the host program which is being lowered.
+    workspace: Option<Workspace>,
     sites: Vec<Site>,
     notes: Vec<String>,
 }
@@ -127,38 +141,45 @@ impl Lowering<'_> {
         if !self.known.contains_key(&key) {
             let name = format!("k{}_{kind}", self.known.len());
             let scheduled = self.schedule(&function, solver, &name, kind);
-            for mut made in scheduled.kernels {
+            let known = self.keep(scheduled);
+            self.known.insert(key.clone(), known);
+        }
+        *counts.entry(kind).or_default() += self.known[&key].otherwise.len();
+        let memory = host.operands(inst).to_vec();
+        let (mut target, mut branches) = (block, Vec::new());
+        let inputs = function.parameters().len();
+        for position in 0..self.known[&key].versions.len() {
+            let version = self.known[&key].versions[position].clone();
+            let holds = guard(host, target, &version.guard, solver)?;
+            let [then, otherwise] = [host.add_block(), host.add_block()];
+            Builder::at(host, target, solver.clone()).op(OpKind::If).operands(&[holds]).region(then).region(otherwise).build()?;
+            let workspace = self.workspace.as_mut().expect("a host program has an arena");
+            let workspaces = workspace.take(host, then, &version.workspaces, solver)?;
+            launch(host, then, &version.code.launches, &memory, inputs, &workspaces, solver)?;
+            Builder::at(host, then, solver.clone()).ret(&[])?;
+            branches.push(otherwise);
+            target = otherwise;
+        }
+        launch(host, target, &self.known[&key].otherwise, &memory, inputs, &[], solver)?;
+        branches.into_iter().try_for_each(|branch| Builder::at(host, branch, solver.clone()).ret(&[]).map(drop))
+    }
+
+    /// Takes the kernels of a group.
+    fn keep(&mut self, scheduled: Versioned) -> Known {
+        let mut versions = scheduled.versions;
+        let codes = versions.iter_mut().map(|version| &mut version.code);
+        let mut otherwise = scheduled.otherwise;
+        for code in codes.chain([&mut otherwise]) {
+            for mut made in std::mem::take(&mut code.kernels) {
                 kernel::optimize(&mut made);
                 self.kernels.push(made);
             }
-            self.sites.extend(scheduled.sites);
-            self.known.insert(key.clone(), scheduled.launches);
+            self.sites.append(&mut code.sites);
         }
-        let inputs = function.parameters().len();
-        let memory = host.operands(inst).to_vec();
-        for launch in &self.known[&key] {
-            let arguments: Vec<Value> = launch
-                .arguments
-                .iter()
-                .map(|argument| match *argument {
-                    Argument::Input(position) => memory[position],
-                    Argument::Output(position) => memory[inputs + position],
-                })
-                .collect();
-            Builder::at(host, block, solver.clone())
-                .op(OpKind::Launch)
-                .operands(&arguments)
-                .attr("kernel", Attr::Symbol(launch.kernel.clone()))
-                .attr("units", launch.units.clone())
-                .attr("cost", launch.cost.clone())
-                .attr("scratch", launch.scratch.clone())
-                .build()?;
-            *counts.entry(kind).or_default() += 1;
-        }
-        Ok(())
+        Known { versions, otherwise: otherwise.launches }
     }
 
-    fn schedule(&mut self, function: &Function, solver: &Arc<Solver>, name: &str, kind: &'static str) -> Scheduled {
+    fn schedule(&mut self, function: &Function, solver: &Arc<Solver>, name: &str, kind: &'static str) -> Versioned {
         let end = function.terminator(function.body).expect("a region ends in `return`");
         let outputs = function.operands(end).to_vec();
         let group = |wanted: Vec<usize>, name: &'_ str| Group {
@@ -176,15 +197,15 @@ impl Lowering<'_> {
                 Err(reason) => Some(reason),
             },
             "contraction" => match schedule::contraction(&whole) {
-                Ok(scheduled) => return scheduled,
+                Ok(scheduled) => return scheduled.into(),
                 Err(reason) => Some(reason),
             },
             "attention" => match AttentionPlan::of(function, solver, self.target) {
-                Ok(plan) => return schedule::attention(&whole, &plan),
+                Ok(plan) => return schedule::attention(&whole, &plan).into(),
                 Err(reason) => Some(reason),
             },
             "single" => match schedule::single(&whole) {
-                Some(scheduled) => return scheduled,
+                Some(scheduled) => return scheduled.into(),
                 None => None,
             },
             _ => None,
@@ -196,7 +217,7 @@ impl Lowering<'_> {
             return self.schedule(&flat(function), solver, name, "loop");
         }
         if schedule::space_of(&whole, &outputs).is_some() {
-            return schedule::loops(&whole);
+            return schedule::loops(&whole).into();
         }
         let mut all = Scheduled::default();
         for position in 0..outputs.len() {
@@ -207,7 +228,7 @@ impl Lowering<'_> {
             all.launches.extend(scheduled.launches);
             all.sites.extend(scheduled.sites);
         }
-        all
+        all.into()
     }
 }
 

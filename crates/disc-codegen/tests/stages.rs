@@ -1,10 +1,14 @@
 //! Every stage means the same: programs run in the interpreter as tensors, as groups on buffers, and as kernels with a host program.
 //!
 //! The programs are the functions of `stages/*.disc`, each run over a table of sizes that always has 0 and 1.
-use disc_codegen::{lower::lower, target::Target};
+use disc_codegen::{
+    lower::{Program, lower},
+    target::Target,
+};
 use disc_ir::{
     DType, Dim, FunctionKind, Module, Symbol,
     interp::{Limits, Tensor, run_with},
+    ops::Stage,
 };
 use disc_passes::{buffers, convolutions, fusion, pass::PassCx};
 use std::collections::BTreeMap;
@@ -15,7 +19,25 @@ const SIZES: [i64; 8] = [0, 1, 2, 3, 8, 5, 17, 40];
 /// A small generator of numbers that repeats itself exactly.
 struct Numbers(u64);
 
+/// What floating-point code gets wrong.
+const SPECIAL: [f64; 16] =
+    [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38, 88.5, -104.5, 1.0, -1.0, 0.3, -14.2, 5.5];
+
 impl Numbers {
+    /// A tensor in which special values are rare, frequent or everything.
+    fn special(&mut self, dtype: DType, dims: &[i64], share: u64) -> Tensor {
+        let plain = self.tensor(dtype, dims);
+        if !dtype.is_float() {
+            return plain;
+        }
+        let mut value = |v: f64| match self.next() % share {
+            0 => SPECIAL[(self.next() % SPECIAL.len() as u64) as usize],
+            _ => v,
+        };
+        let values: Vec<f64> = plain.to_f64s().into_iter().map(&mut value).collect();
+        Tensor::from_f64s(dtype, dims, &values).expect("as many values as elements")
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
@@ -145,6 +167,33 @@ fn reductions() {
 }
 
 #[test]
+fn special_values_of_what_is_recognised() {
+    let all = programs(include_str!("stages/fusion.disc"));
+    let wanted =
+        ["two ways to write gelu", "softmax along a middle dimension", "softmax behind a mask that is counted", "cross entropy"];
+    for (name, text) in all.iter().filter(|(name, _)| wanted.contains(&&**name)) {
+        let mut module = disc_ir::text::parse(text).expect("a program");
+        let tensors = module.clone();
+        let mut cx = PassCx::default();
+        (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
+        (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
+        let program = lower(module, &"x86-64-v3".parse().expect("a target")).expect("kernels");
+        let entry = tensors.function("main").expect("@main");
+        for share in [1, 2, 9, 40] {
+            let mut numbers = Numbers(share);
+            let size = |d: &Dim| d.eval(&|_| Some(7)).expect("sizes are of symbols");
+            let types = entry.parameters().iter().map(|&p| entry.ty(p).as_tensor().expect("a tensor"));
+            let inputs: Vec<Tensor> =
+                types.map(|ty| numbers.special(ty.dtype, &ty.dims.iter().map(size).collect::<Vec<_>>(), share)).collect();
+            let run = |module: &Module| run_with(module, "main", &inputs, &|_| None, Limits::default()).expect("a run");
+            for (a, b) in run(&tensors).iter().zip(&run(&program.module)) {
+                close(a, b).unwrap_or_else(|e| panic!("{name}: {e}\n{:?}", inputs[0].to_f64s()));
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_fused() {
     check_all(include_str!("stages/fusion.disc"));
 }
@@ -177,4 +226,63 @@ fn sizes_that_depend_on_data() {
 #[test]
 fn control_flow() {
     check_all(include_str!("stages/control.disc"));
+}
+
+/// Runs a program at the kernel stage without some of its kernels: that it works says that these are not launched.
+fn run_without(program: &Program, kernels: &[&str], inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    let mut module = program.module.clone();
+    let before = module.functions.len();
+    module.functions.retain(|f| !kernels.contains(&&*f.name));
+    assert_eq!(module.functions.len() + kernels.len(), before, "the program has the kernels {kernels:?}");
+    run_with(&module, "main", inputs, &|_| None, Limits::default()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn few_rows_of_many_elements_are_reduced_in_parts() {
+    let text = "func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[S]xf32>, tensor<[S]xf32>) {
+  %z = constant dense<0.0> : tensor<f32>
+  %l = constant dense<-inf> : tensor<f32>
+  %s = reduce %x, %z, dims = [0] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[S]xf32> applies add
+  %m = reduce %x, %l, dims = [0] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[S]xf32> applies maximum
+  %d = subtract %s, %m : tensor<[S]xf32>
+  return %d, %m : (tensor<[S]xf32>, tensor<[S]xf32>)
+}";
+    let mut module = disc_ir::text::parse(text).expect("a program");
+    let tensors = module.clone();
+    let mut cx = PassCx::default();
+    (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
+    (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
+    let program = lower(module, &"x86-64-v4".parse().expect("a target")).expect("kernels");
+    disc_ir::verify::verify(&program.module, Stage::Kernel).expect("every block ends");
+    let parts: &[&str] = &["k0_row_parts", "k0_row_sums"];
+    for (sizes, unused) in [([3, 5], parts), ([65, 2017], parts), ([1000, 132], &["k0_row"]), ([131_073, 1], &["k0_row"])] {
+        let inputs = [Numbers(7).tensor(DType::F32, &sizes)];
+        let expected = run_with(&tensors, "main", &inputs, &|_| None, Limits::default()).expect("a run");
+        let got = run_without(&program, unused, &inputs).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
+        for (a, b) in expected.iter().zip(&got) {
+            close(a, b).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
+        }
+    }
+    let error = run_without(&program, &["k0_row"], &[Numbers(7).tensor(DType::F32, &[3, 5])]).expect_err("it is needed");
+    assert!(error.contains("there is no kernel @k0_row"), "{error}");
+}
+
+#[test]
+fn many_rows_of_few_elements_are_computed_side_by_side() {
+    let programs = programs(include_str!("stages/reductions.disc"));
+    let (_, text) = programs.iter().find(|(name, _)| name == "softmax").expect("softmax");
+    let mut module = disc_ir::text::parse(text).expect("a program");
+    let tensors = module.clone();
+    let mut cx = PassCx::default();
+    (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
+    (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
+    let program = lower(module, &"x86-64-v3".parse().expect("a target")).expect("kernels");
+    for (sizes, unused) in
+        [([64, 3], "k0_row_short"), ([65, 9], "k0_row_short"), ([65, 8], "k0_row"), ([83, 1], "k0_row"), ([70, 0], "k0_row")]
+    {
+        let inputs = [Numbers(7).tensor(DType::F32, &sizes)];
+        let expected = run_with(&tensors, "main", &inputs, &|_| None, Limits::default()).expect("a run");
+        let got = run_without(&program, &[unused], &inputs).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
+        close(&expected[0], &got[0]).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
+    }
 }

@@ -29,6 +29,32 @@ pub enum DType {
 }
 
 impl DType {
+    /// Whether every value of `narrow` is one of this type.
+    pub fn holds(self, narrow: DType) -> bool {
+        let value_bits = |dtype: DType| match dtype {
+            DType::I1 => 1,
+            _ if dtype.is_signed_integer() => dtype.bits() - 1,
+            _ => dtype.bits(),
+        };
+        // Bits of an integer that are exact in a float type.
+        let precision = match self {
+            DType::F16 => 11,
+            DType::BF16 => 8,
+            DType::F32 => 24,
+            _ => 53,
+        };
+        match (self.is_float(), narrow.is_float()) {
+            _ if self == narrow => true,
+            (true, true) => self == DType::F64 || (self == DType::F32 && narrow != DType::F64),
+            (true, false) => value_bits(narrow) <= precision,
+            (false, true) => false,
+            (false, false) => {
+                let signs_fit = self.is_signed_integer() || !narrow.is_signed_integer();
+                self != DType::I1 && value_bits(narrow) <= value_bits(self) && signs_fit
+            }
+        }
+    }
+
     pub const ALL: [DType; 13] = [
         DType::F16,
         DType::BF16,

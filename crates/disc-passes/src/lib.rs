@@ -11,7 +11,6 @@ mod fixed;
 pub mod fold;
 pub mod fusion;
 pub mod inline;
-pub mod merge;
 pub mod outline;
 pub mod pack;
 pub mod pass;

@@ -76,15 +76,24 @@ fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Matrix> {
         .then_some(matrix)
 }
 
+/// What a matrix is converted from without loss: it is packed as it is stored, and the product converts what it reads.
+fn stored(rw: &Rewriter<'_>, value: Value) -> Value {
+    let dtype = |value: Value| rw.f.ty(value).dtype();
+    let from = rw.f.made_by(value, OpKind::Convert).map(|convert| rw.f.operands(convert)[0]);
+    from.filter(|&from| dtype(from) != DType::I1 && dtype(value).holds(dtype(from))).unwrap_or(value)
+}
+
 fn pack(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64) -> Option<Value> {
     let Matrix { value, sum_axis, rows, columns } = matrix;
+    let dtype = rw.f.ty(value).dtype();
+    let value = stored(rw, value);
     let panels = (columns + width - 1) / width;
     let column_axis = 1 - sum_axis;
     let mut whole = value;
     if panels * width > columns {
         let dtype = rw.f.ty(value).dtype();
         let zero = rw.build(|b| {
-            b.op(OpKind::Constant).attr("value", Literal::splat_f64(dtype, 0.0)).result(Type::tensor([], dtype)).value()
+            b.op(OpKind::Constant).attr("value", Literal::splat_i64(dtype, 0)).result(Type::tensor([], dtype)).value()
         })?;
         let (low, mut high) = (vec![Dim::constant(0); 2], vec![Dim::constant(0); 2]);
         high[column_axis] = Dim::constant(panels * width - columns);
@@ -95,7 +104,10 @@ fn pack(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64) -> Option
         _ => ([panels, width, rows], [0, 2, 1]),
     };
     let split = rw.reshape(whole, split.map(Dim::constant))?;
-    let packed = rw.transpose(split, &order)?;
+    let mut packed = rw.transpose(split, &order)?;
+    if rw.f.ty(packed).dtype() != dtype {
+        packed = rw.build(|b| b.op(OpKind::Convert).operands(&[packed]).attr("dtype", dtype).value())?;
+    }
     let left = rw.f.operands(inst)[0];
     let def = rw.f.def(inst);
     let mut attrs = rw.f.inst(inst).attrs.clone();
@@ -124,6 +136,16 @@ mod tests {
     fn whole_panels_need_no_padding() {
         let text = after_all(&[&pack::PASS], LINEAR, Options { panel_columns: 8, ..Options::default() });
         assert!(text.contains("packed_columns = [40]") && !text.contains("pad "), "{text}");
+    }
+
+    #[test]
+    fn what_is_stored_in_a_narrow_type_is_packed_in_it() {
+        let read = "%i = weight @w : tensor<40x8xi8>\n %w = convert %i : (tensor<40x8xi8>) -> tensor<40x8xf32>";
+        let stored = LINEAR.replace("%w = weight @w : tensor<40x8xf32>", read).replacen("tensor<40x8xf32>", "tensor<40x8xi8>", 1);
+        let text = after(&pack::PASS, &stored);
+        assert!(!text.contains("packed"), "{text}");
+        let text = after_all(&[&pack::PASS], &stored, Options { panel_columns: 16, ..Options::default() });
+        assert!(text.contains("-> tensor<3x8x16xi8>") && text.contains("(tensor<3x8x16xi8>) -> tensor<3x8x16xf32>"), "{text}");
     }
 
     #[test]

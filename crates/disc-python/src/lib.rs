@@ -21,6 +21,7 @@ fn describe(object: &Bound<'_, PyAny>) -> String {
 /// The compiled part of disc.
 #[pymodule]
 fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    disc::log::start();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ir::PyBuilder>()?;
     module.add_class::<ir::PyDim>()?;

@@ -15,6 +15,7 @@ mod compile;
 mod dump;
 mod error;
 mod executable;
+pub mod log;
 mod meta;
 mod options;
 mod report;

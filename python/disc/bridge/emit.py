@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import sympy
 import torch
 
+from .. import _native
 from .._errors import ShapeError, UnsupportedOp
 from . import sizes, types
 from .sizes import same
@@ -49,6 +51,10 @@ class Emitter:
         self.meta: Any = None
         #: Takes the text of a fact.
         self.state = builder.fact
+        self.expressions.bind_number = lambda symbol, value: self.bind(value, symbol)
+        #: By the mask: its places, as long as nothing else has them.
+        self._places: dict[int, tuple] = {}
+        self._bound = 0
 
     # What the framework says about the result of the node.
 
@@ -198,12 +204,53 @@ class Emitter:
     def _like(self, y, x):
         return y if is_value(y) else self.lift(y, x.dtype)
 
+    # Sizes that depend on data.
+
+    def bind(self, size, wanted=None):
+        """The dim that a scalar i64 is from here on; ``wanted``: the size as the framework describes it."""
+        symbol = wanted.node.expr if isinstance(wanted, torch.SymInt) else wanted
+        if isinstance(symbol, sympy.Symbol) and symbol not in self.expressions.symbols:
+            fresh = self._bind(size, str(symbol))
+            self.expressions.bind(symbol, fresh)
+            return fresh
+        self._bound += 1
+        fresh = self._bind(size, f"size_{self._bound}")
+        if wanted is None:
+            return fresh
+        # The framework knows another name for the size: they are compared when it is bound.
+        known = self.expressions.size(wanted)
+        self.state(f"{fresh} == {known}")
+        return known
+
+    def _bind(self, size, name: str):
+        self.op("bind_dim", size, dim=name)
+        return _native.dim(name)
+
+    def places(self, mask, wanted=None):
+        """The row-major places of the true elements: their number is ``wanted``."""
+        if id(mask) in self._places:
+            return self._places[id(mask)][1]
+        flat = self.reshape(mask, [sizes.product(mask.shape)])
+        count = self.sum(self.convert(flat, "i64"), [0])
+        found = self.op("nonzero", flat, result=([self.bind(count, wanted)], "i64"))
+        self._places[id(mask)] = mask, found
+        return found
+
+    def coordinates(self, places, shape) -> list:
+        """What row-major places are along each axis."""
+        parts: list = []
+        for i in reversed(range(len(shape))):
+            size = self.lift(shape[i], "i64")
+            parts.insert(0, self.map("remainder", places, size) if i else places)
+            places = self.div(places, size) if i else places
+        return parts
+
     # Shapes.
 
     def common_shape(self, *xs) -> list:
         """The broadcast shape; of two sizes that are not provably equal, that of the framework's result decides."""
         rank = max(len(x.shape) for x in xs)
-        hint = self.shape if isinstance(self.out, torch.Tensor) and len(self.out.shape) == rank else None
+        hint = self.out.shape if isinstance(self.out, torch.Tensor) and len(self.out.shape) == rank else None
         shape = []
         for axis in range(rank):
             own = [x.shape[axis - rank + len(x.shape)] for x in xs if axis >= rank - len(x.shape)]
@@ -213,19 +260,18 @@ class Emitter:
     def common_batch(self, x, y, rank: int) -> list:
         """The broadcast of all axes but the last two."""
         shapes = [[1] * (rank - len(t.shape)) + list(t.shape[:-2]) for t in (x, y)]
-        hint = self.shape if len(self.out.shape) == rank else None
+        hint = self.out.shape if len(self.out.shape) == rank else None
         return [
             self._common_size(pair, hint[i] if hint else None)
             for i, pair in enumerate(zip(*shapes, strict=True))
         ]
 
-    @staticmethod
-    def _common_size(sizes_, hint):
+    def _common_size(self, sizes_, hint):
         result: Any = 1
         for size in sizes_:
             if same(size, 1) or same(size, result):
                 continue
-            if same(result, 1) or (hint is not None and same(size, hint)):
+            if same(result, 1) or (hint is not None and same(size, self.expressions.size(hint))):
                 result = size
         return result
 
@@ -412,15 +458,27 @@ class Emitter:
             bounds=bounds,
         )
 
-    def scatter(self, x, index, updates, *, window_dims, inserted, index_map, vector_dim: int, how: str):
-        """``how``: overwrite, add, multiply, maximum, minimum. An index out of range fails the call."""
+    def scatter(
+        self,
+        x,
+        index,
+        updates,
+        *,
+        window_dims,
+        inserted,
+        index_map,
+        vector_dim: int,
+        how: str,
+        bounds: str = "check",
+    ):
+        """``how``: overwrite, add, multiply, maximum, minimum. An index out of range fails the call, or is left out ("skip")."""
         how = "or" if how == "add" and x.dtype == "i1" else how
         attrs = {
             "update_window_dims": list(window_dims),
             "inserted_window_dims": list(inserted),
             "scatter_dims_to_operand_dims": list(index_map),
             "index_vector_dim": vector_dim,
-            "bounds": "check",
+            "bounds": bounds,
         }
         return self.combine("scatter", [x, index, updates], how, x.dtype, **attrs)
 

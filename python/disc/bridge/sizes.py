@@ -51,6 +51,10 @@ class Expressions:
 
     def __init__(self, simplify=lambda expr: expr):
         self.symbols: dict[sympy.Symbol, object] = {}
+        #: Numbers out of tensors, as values; one becomes a dim where it is a size.
+        self.numbers: dict[sympy.Symbol, object] = {}
+        #: Makes a dim of a number: (symbol, value) -> dim.
+        self.bind_number = None
         self._simplify = simplify
         self._known: dict[sympy.Basic, object] = {}
 
@@ -85,6 +89,8 @@ class Expressions:
         if e.is_Integer:
             return int(e)
         if isinstance(e, sympy.Symbol):
+            if e not in self.symbols and e in self.numbers:
+                return self.bind_number(e, self.numbers[e])
             if e not in self.symbols:
                 raise UnsupportedOp(
                     f"the size {e} depends on data", help="sizes that depend on data are not compiled yet"

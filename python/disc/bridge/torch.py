@@ -24,6 +24,7 @@ import sympy
 import torch
 from torch.utils._sympy import functions as tsf
 
+from .. import _guards
 from .._dims import Dim
 from .._errors import Error, UnsupportedOp
 from . import (
@@ -32,10 +33,12 @@ from . import (
     torch_create,
     torch_elementwise,
     torch_index,
+    torch_loss,
     torch_matmul,
     torch_norm,
     torch_reduce,
     torch_shape,
+    torch_sizes,
     torch_window,
     types,
 )
@@ -50,8 +53,10 @@ FAMILIES = (
     torch_reduce,
     torch_matmul,
     torch_norm,
+    torch_loss,
     torch_window,
     torch_index,
+    torch_sizes,
 )
 #: Overload -> function of the emitter and the overload's arguments.
 TABLE = {name: entry for family in FAMILIES for name, entry in family.TABLE.items()}
@@ -65,6 +70,8 @@ _CHECKS = (
     "aten.sym_constrain_range.default",
     "aten._assert_async.default",
 )
+#: Ops that make a number out of a tensor.
+_ITEMS = ("aten.item.default", "aten._local_scalar_dense.default")
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
@@ -193,15 +200,20 @@ def _declare_facts(captured, builder, expressions, program: Program) -> None:
         if relation is None:
             program.checks.append((fact, str(fact)))
             continue
-        left, right = expressions.size(fact.lhs), expressions.size(fact.rhs)
-        if sizes.is_int(left):
-            left, right, relation = (
-                right,
-                left,
-                {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}.get(relation, relation),
-            )
-        if not sizes.same(left, right):
-            _state(builder, program, f"{left} {relation} {right}")
+        _relation(expressions, lambda text: _state(builder, program, text), fact, relation)
+
+
+def _relation(expressions, state, fact, relation: str) -> None:
+    """States a relation of two sizes."""
+    left, right = expressions.size(fact.lhs), expressions.size(fact.rhs)
+    if sizes.is_int(left):
+        left, right, relation = (
+            right,
+            left,
+            {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}.get(relation, relation),
+        )
+    if not sizes.same(left, right) and not (relation == ">=" and sizes.same(right, 0)):
+        state(f"{left} {relation} {right}")
 
 
 def _bind_weights(captured, emitter: Emitter, walk: _Walk, program: Program) -> None:
@@ -254,7 +266,7 @@ class _Walk:
     def resolve(self, arg):
         """Arguments of an op: nodes become values or sizes, numbers that depend on sizes become sizes."""
         if isinstance(arg, torch.fx.Node):
-            return self.read(arg)
+            return self._as_traced(arg, self.read(arg))
         if isinstance(arg, _SYMBOLIC):
             return self._number(arg, self.node)
         if isinstance(arg, tuple):
@@ -267,15 +279,35 @@ class _Walk:
             return slice(self.resolve(arg.start), self.resolve(arg.stop), self.resolve(arg.step))
         return arg
 
+    def _as_traced(self, node, value):
+        """torch takes min(1, s) for 1: the size of ``x[:1]``. Where such a value is used, the size has to be 1."""
+        val = node.meta.get("val")
+        if not is_value(value) or not isinstance(val, torch.Tensor):
+            return value
+        pairs = zip(val.shape, value.shape, strict=True)
+        ones = [i for i, (traced, size) in enumerate(pairs) if _is_one(traced) and not sizes.is_int(size)]
+        if not ones:
+            return value
+        for i in ones:
+            self.emitter.require(value.shape[i], "==", 1)
+        return self.emitter.reshape(value, [1 if i in ones else size for i, size in enumerate(value.shape)])
+
     def _get_attr(self, node, graph) -> None:
         target = operator.attrgetter(node.target)(graph.owning_module)
         self.values[node] = self.emitter.tensor(target) if isinstance(target, torch.Tensor) else target
 
     def _call(self, node) -> None:
         name = str(node.target)
+        self.node = node
+        if name == "aten._assert_scalar.default":
+            return self._assert(node)
         if name in _CHECKS or "assert" in name:
             return
-        self.node = node
+        if name in _ITEMS:
+            self.values[node] = self._item(node)
+            return
+        if isinstance(node.meta.get("val"), _SYMBOLIC) and _only_checked(node):
+            return
         if isinstance(node.meta.get("val"), (int, float, bool, *_SYMBOLIC)):
             self.values[node] = self._number(node.meta["val"], node)
         elif node.target is operator.getitem:
@@ -294,6 +326,9 @@ class _Walk:
         """A number that capture knows; ``node`` is where it is used."""
         try:
             if isinstance(val, torch.SymInt):
+                numbers = self.emitter.expressions.numbers
+                if val.node.expr.free_symbols & set(numbers) and _lowest(val) < 0:
+                    return _integer(self.emitter, val.node.expr)
                 return self.emitter.expressions.size(val)
             if isinstance(val, torch.SymFloat):
                 return _float(self.emitter, self.captured.simplify(val.node.expr))
@@ -301,6 +336,36 @@ class _Walk:
             self._lack(str(node.target), error.message, node)
             return MISSING
         return val if not isinstance(val, torch.SymBool) else None
+
+    def _item(self, node):
+        """A number out of a tensor: a dim, if it is known to be no less than 0, since it is then most likely a size."""
+        b, val = self.emitter, node.meta.get("val")
+        value = self.read(node.args[0])
+        if value is MISSING:
+            return MISSING
+        value = b.reshape(value, [])
+        if not isinstance(val, torch.SymInt):
+            value = Number(b.convert(value, "f64"))
+            if isinstance(val, torch.SymFloat):
+                b.expressions.numbers[val.node.expr] = value.value
+            return value
+        value = b.convert(value, "i64")
+        if _lowest(val) >= 0:
+            return b.bind(value, val)
+        b.expressions.numbers[val.node.expr] = value
+        return Number(value)
+
+    def _assert(self, node) -> None:
+        """What capture knows of sizes that depend on data: a fact, checked where the size is bound."""
+        condition = getattr(node.args[0], "meta", {}).get("val", node.args[0])
+        if not isinstance(condition, torch.SymBool):
+            return
+        for fact in _guards.conjuncts(condition.node.expr):
+            relation = next((sign for kind, sign in _RELATIONS if isinstance(fact, kind)), None)
+            if relation is None or fact.free_symbols & set(self.emitter.expressions.numbers):
+                continue
+            if fact.free_symbols <= set(self.emitter.expressions.symbols):
+                _relation(self.emitter.expressions, self.emitter.state, fact, relation)
 
     def _inline(self, node, name: str) -> None:
         graph_at = next(
@@ -363,6 +428,19 @@ class _Walk:
         )
 
 
+def _only_checked(node) -> bool:
+    """Whether nothing but checks and comparisons uses a number."""
+    return all(
+        str(user.target) in _CHECKS or (isinstance(user.meta.get("val"), _SYMBOLIC) and _only_checked(user))
+        for user in node.users
+    )
+
+
+def _is_one(traced) -> bool:
+    """Whether torch has a size as 1, without asking it, which would be an error for a size that depends on data."""
+    return (traced.node.expr if isinstance(traced, torch.SymInt) else traced) == 1
+
+
 def source_line(node) -> str | None:
     """The innermost line of the model that made the node, as ``file:line``."""
     places = _places(node)
@@ -382,10 +460,36 @@ def _has_missing(args) -> bool:
     return any(a is MISSING or (isinstance(a, (list, tuple)) and _has_missing(a)) for a in args)
 
 
+def _lowest(val: torch.SymInt):
+    """The least value of a size or number, as far as capture knows."""
+    return val.node.shape_env.bound_sympy(val.node.expr).lower
+
+
+def _integer(b: Emitter, e) -> Number:
+    """A number that depends on data and may be negative."""
+    if e in b.expressions.numbers:
+        return Number(b.expressions.numbers[e])
+    if not e.free_symbols & set(b.expressions.numbers):
+        return Number(b.lift(b.expressions.size(e), "i64"))
+    parts = [_integer(b, arg).value for arg in e.args]
+    names = ((sympy.Add, "add"), (sympy.Mul, "multiply"), (tsf.Min, "minimum"), (tsf.Max, "maximum"))
+    name = next((name for kind, name in names if isinstance(e, kind)), None)
+    if name is None:
+        raise UnsupportedOp(
+            f"the number {e}, which depends on data, is computed in a way that is not supported"
+        )
+    result = parts[0]
+    for part in parts[1:]:
+        result = b.op(name, result, part)
+    return Number(result)
+
+
 def _float(b: Emitter, e) -> Number | float:
     """A floating number that depends on sizes, computed in f64."""
     if e.is_number:
         return float(e)
+    if e in b.expressions.numbers:
+        return Number(b.lift(b.expressions.numbers[e], "f64"))
     if e.is_integer:
         return Number(b.lift(b.expressions.size(e), "f64"))
     parts = [b.lift(_float(b, arg), "f64") for arg in e.args]
@@ -411,7 +515,7 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
     """Declares the outputs; a constant or an input that the module hands back as it is stays on the Python side."""
     values: list[Any] = []
     for result in captured.traced.results:
-        value = walk.resolve(result)
+        value = walk.read(result) if isinstance(result, torch.fx.Node) else walk.resolve(result)
         if isinstance(result, torch.fx.Node) and result in captured.inputs:
             program.outputs.append(("input", captured.inputs.index(result)))
         elif is_value(value):

@@ -34,9 +34,13 @@ def gather(b, x, dim, index, sparse_grad=False):
     if not x.shape:
         return b.reshape(b.expand(b.reshape(x, []), b.shape), b.shape)
     index = b.reshape(index, [1]) if not index.shape else index
-    axis = axis_of(x, dim)
+    return b.reshape(elements_along(b, x, axis_of(x, dim), index), b.shape)
+
+
+def elements_along(b, x, axis: int, index):
+    """The elements of ``x`` whose place on ``axis`` is given by ``index`` of the same rank, on other axes by the place in it."""
     coordinates = coordinates_along(b, index, axis)
-    picked = b.gather(
+    return b.gather(
         x,
         coordinates,
         offset_dims=[],
@@ -45,7 +49,6 @@ def gather(b, x, dim, index, sparse_grad=False):
         vector_dim=len(index.shape),
         window=[1] * len(x.shape),
     )
-    return b.reshape(picked, b.shape)
 
 
 def coordinates_along(b, index, axis):
@@ -72,12 +75,8 @@ def take_along_dim(b, x, index, dim=None):
 class _Places:
     """The index tensors of ``x[...]`` as one array of places: ``axes`` of x are addressed; the result has them at ``at``."""
 
-    def __init__(self, b, x, indices):
-        given = [(i, index) for i, index in enumerate(indices) if index is not None]
-        if any(index.dtype in ("i1", "u8") for _, index in given):
-            raise b.unsupported(
-                "indexing with a mask has a size that depends on data", help="use torch.where"
-            )
+    def __init__(self, b, x, indices, reads: bool):
+        given = [(i, index) for i, index in enumerate(unmasked(b, x, indices, reads)) if index is not None]
         self.axes = [i for i, _ in given]
         parts = [wrapped(b, index, x.shape[i]) for i, index in given]
         shape = b.common_shape(*parts)
@@ -98,10 +97,35 @@ class _Places:
         return [i if i < self.at else i + depth for i in range(len(self.kept))]
 
 
+def unmasked(b, x, indices, reads: bool) -> list:
+    """The indices of ``x[...]`` with each mask as the places of its true elements, one vector for each of its axes.
+
+    ``reads``: the framework's result is what is read, and says how it calls the number of places.
+    """
+    masks = [i for i, index in enumerate(indices) if index is not None and index.dtype in ("i1", "u8")]
+    if not masks:
+        return list(indices)
+    ranks = [len(index.shape) if i in masks else 1 for i, index in enumerate(indices)]
+    starts = [sum(ranks[:i]) for i in range(len(indices))]
+    given = [i for i, index in enumerate(indices) if index is not None]
+    axes = [starts[i] + k for i in given for k in range(ranks[i])]
+    lead = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    depth = max(1 if i in masks else len(indices[i].shape) for i in given)
+    wanted = b.out.shape[lead + depth - 1] if reads else None
+    result: list = []
+    for i, index in enumerate(indices):
+        if i in masks:
+            places = b.places(b.convert(index, "i1"), wanted)
+            result += b.coordinates(places, x.shape[starts[i] : starts[i] + ranks[i]])
+        else:
+            result.append(index)
+    return result
+
+
 def index(b, x, indices):
     if all(i is None for i in indices):
         return x
-    places = _Places(b, x, indices)
+    places = _Places(b, x, indices, reads=True)
     window = [1 if i in places.axes else size for i, size in enumerate(x.shape)]
     return b.gather(
         x,
@@ -116,9 +140,10 @@ def index(b, x, indices):
 
 def index_put(b, x, indices, values, accumulate=False):
     given = [i for i in indices if i is not None]
-    if len(given) == 1 and given[0].dtype == "i1":
+    one = all(same(size, 1) for size in values.shape)
+    if len(given) == 1 and given[0].dtype == "i1" and one:
         return _masked_put(b, x, indices, values, accumulate)
-    places = _Places(b, x, indices)
+    places = _Places(b, x, indices, reads=False)
     values = b.expand(b.convert(values, x.dtype), places.result_shape(x))
     return b.scatter(
         x,
@@ -133,13 +158,9 @@ def index_put(b, x, indices, values, accumulate=False):
 
 
 def _masked_put(b, x, indices, values, accumulate):
-    """x[mask] = scalar is a selection; a value per true element depends on data."""
+    """x[mask] = scalar is a selection."""
     lead = next(i for i, index in enumerate(indices) if index is not None)
     mask = indices[lead]
-    if values.shape and not all(same(s, 1) for s in values.shape):
-        raise b.unsupported(
-            "writing through a mask needs one value, or depends on data", help="use torch.where"
-        )
     mask = b.broadcast(mask, x.shape, list(range(lead, lead + len(mask.shape))))
     value = b.reshape(b.convert(values, x.dtype), [])
     return b.select(mask, b.add(x, value) if accumulate else value, x)

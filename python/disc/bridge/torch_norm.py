@@ -1,4 +1,4 @@
-"""Normalisations, softmax and losses of torch, in primitive ops. Half types are computed in f32, as torch does on CPU."""
+"""Normalisations and softmax of torch, in primitive ops. Half types are computed in f32, as torch does on CPU."""
 
 from __future__ import annotations
 
@@ -150,70 +150,6 @@ def normalize_safe(b, x, dim, dtype=None):
     return b.select(empty, b.lift(0, y.dtype), y)
 
 
-# Losses. ``reduction``: 0 none, 1 mean, 2 sum.
-
-
-def reduced(b, x, reduction):
-    axes = list(range(len(x.shape)))
-    if reduction == 0:
-        return x
-    total = b.sum(x, axes)
-    return total if reduction == 2 else b.div(total, count(b, x, axes, x.dtype))
-
-
-def loss(f):
-    def entry(b, x, target, reduction=1, *args, **kwargs):
-        out = b.dtype
-        x, target = (b.wide(t) for t in b.promote(x, target))
-        return b.convert(reduced(b, f(b, x, target, *args, **kwargs), reduction), out)
-
-    return entry
-
-
-def _squared(b, x, y):
-    distance = b.sub(x, y)
-    return b.mul(distance, distance)
-
-
-def _smooth_l1(b, x, y, beta=1.0):
-    distance = b.op("abs", b.sub(x, y))
-    if beta == 0:
-        return distance
-    near = b.div(b.mul(b.mul(distance, distance), 0.5), beta)
-    return b.select(b.compare("LT", distance, b.lift(beta, x.dtype)), near, b.sub(distance, 0.5 * beta))
-
-
-def _huber(b, x, y, delta=1.0):
-    distance = b.op("abs", b.sub(x, y))
-    near = b.mul(b.mul(distance, distance), 0.5)
-    far = b.mul(b.sub(distance, 0.5 * delta), delta)
-    return b.select(b.compare("LE", distance, b.lift(delta, x.dtype)), near, far)
-
-
-def bce_with_logits(b, x, target, weight=None, pos_weight=None, reduction=1):
-    out = b.dtype
-    x, target = (b.wide(t) for t in b.promote(x, target))
-    # log(1 + exp(-x)), without overflow.
-    soft = b.add(b.op("log_plus_one", b.op("exponential", b.neg(b.op("abs", x)))), b.maximum(b.neg(x), 0.0))
-    if pos_weight is not None:
-        soft = b.mul(soft, b.add(b.mul(b.sub(b.convert(pos_weight, x.dtype), 1.0), target), 1.0))
-    value = b.add(b.mul(b.sub(b.lift(1, x.dtype), target), x), soft)
-    value = value if weight is None else b.mul(value, b.convert(weight, x.dtype))
-    return b.convert(reduced(b, value, reduction), out)
-
-
-def cosine_similarity(b, x, y, dim=1, eps=1e-8):
-    x, y = b.promote(x, y)
-
-    def f(x, y):
-        x, y = b.together(x, y)
-        axes = [axis_of(x, dim)]
-        lengths = [b.maximum(b.op("sqrt", b.sum(b.mul(t, t), axes, True)), eps) for t in (x, y)]
-        return b.sum(b.mul(b.div(x, lengths[0]), b.div(y, lengths[1])), axes)
-
-    return b.widened(f, x, y)
-
-
 TABLE = {
     "aten.layer_norm.default": layer_norm,
     "aten.native_layer_norm.default": native_layer_norm,
@@ -236,10 +172,4 @@ TABLE = {
     "aten.log_softmax.int": log_softmax,
     "aten._log_softmax.default": lambda b, x, dim, half_to_float: log_softmax(b, x, dim),
     "aten._safe_softmax.default": normalize_safe,
-    "aten.mse_loss.default": loss(_squared),
-    "aten.l1_loss.default": loss(lambda b, x, y: b.op("abs", b.sub(x, y))),
-    "aten.smooth_l1_loss.default": loss(_smooth_l1),
-    "aten.huber_loss.default": loss(_huber),
-    "aten.binary_cross_entropy_with_logits.default": bce_with_logits,
-    "aten.cosine_similarity.default": cosine_similarity,
 }

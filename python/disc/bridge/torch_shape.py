@@ -6,6 +6,7 @@ All results are new values; what shares memory in torch is the matter of ``torch
 from __future__ import annotations
 
 from . import types
+from .emit import Number
 from .sizes import greatest, is_int, least, product, same
 
 END = 2**63 - 1
@@ -41,6 +42,8 @@ def _bound(size, where, default):
 def slice_(b, x, dim=0, start=None, end=None, step=1):
     axis = axis_of(x, dim)
     size = x.shape[axis]
+    if isinstance(start, Number) or isinstance(end, Number):
+        return _slice_by_data(b, x, axis, start, end, step)
     low, high = bounds(size, start, end)
     if not _ordered(low, high, start, end, size):
         high = greatest(low, high)
@@ -52,6 +55,25 @@ def slice_(b, x, dim=0, start=None, end=None, step=1):
     return result
 
 
+def _slice_by_data(b, x, axis, start, end, step):
+    """``x[start:end]`` where the data says where: bounds count from the end where negative, and end at the ends."""
+    if step != 1:
+        raise b.unsupported("a slice with a step whose bounds depend on data is not supported")
+    size, zero = b.lift(x.shape[axis], "i64"), b.lift(0, "i64")
+
+    def place(bound):
+        bound = b.lift(bound, "i64")
+        bound = b.select(b.compare("LT", bound, zero), b.add(bound, size), bound)
+        return b.minimum(b.maximum(bound, zero), size)
+
+    low = zero if start is None else place(start)
+    high = size if end is None else place(end)
+    length = b.bind(b.maximum(b.sub(high, low), zero), b.out.shape[axis])
+    if start is None or same(start, 0):
+        return b.slice(x, axis, 0, length)
+    return b.take(x, axis, b.add(b.iota([length], 0, "i64"), low))
+
+
 def _ordered(low, high, start, end, size) -> bool:
     """Whether ``low <= high`` holds for every size: then no maximum is needed."""
     if same(low, 0) or same(high, size):
@@ -61,6 +83,8 @@ def _ordered(low, high, start, end, size) -> bool:
 
 def narrow(b, x, dim, start, length):
     axis = axis_of(x, dim)
+    if isinstance(start, Number):
+        return b.take(x, axis, b.add(b.iota([length], 0, "i64"), b.lift(start, "i64")))
     if is_int(start) and start < 0:
         start = x.shape[axis] + start
     return b.slice(x, axis, start, start + length)
@@ -68,6 +92,10 @@ def narrow(b, x, dim, start, length):
 
 def select(b, x, dim, index):
     axis = axis_of(x, dim)
+    if isinstance(index, Number):
+        place, size = b.lift(index, "i64"), b.lift(x.shape[axis], "i64")
+        place = b.select(b.compare("LT", place, b.lift(0, "i64")), b.add(place, size), place)
+        return b.take(x, axis, place)
     where = index
     if is_int(index) and index < 0:
         where = x.shape[axis] + index
@@ -164,8 +192,6 @@ def tile(b, x, repeats):
 
 
 def repeat_interleave(b, x, repeats, dim=None, output_size=None):
-    if not isinstance(repeats, int):
-        raise b.unsupported("repeat_interleave with a tensor of counts has a size that depends on data")
     if dim is None:
         x, dim = b.reshape(x, [product(x.shape)]), 0
     axis = axis_of(x, dim)

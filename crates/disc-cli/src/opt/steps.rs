@@ -29,33 +29,15 @@ impl Steps {
     /// The steps of a command line for a module at the stage `from`.
     ///
     /// # Errors
-    /// A pass that does not exist, or that starts at another stage.
+    /// A pass that does not exist, or that starts at another stage; a stage that the pipeline does not lead to.
     pub(super) fn new(arguments: &Arguments, from: Stage, to: Option<Stage>, on_cpu: bool) -> Result<Self, Vec<Diagnostic>> {
-        let find = |name: &String| registry::find(name).ok_or_else(|| vec![unknown_pass(name)]);
-        let mut passes = arguments.pass.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-        let mut stage = from;
-        for pass in &passes {
-            if pass.stages.0 != stage {
-                let (starts, stage) = (pass.stages.0.name(), stage.name());
-                let message = format!("pass `{}` starts at the stage {starts}, the module is at {stage}", pass.name);
-                return Err(vec![Diagnostic::new(Code::E0208, message)]);
-            }
-            stage = pass.stages.1;
-        }
+        let (mut passes, stage) = named(&arguments.pass, from)?;
         let mut kernels = false;
         if let Some(to) = to {
-            passes.extend(pipeline::STEPS.iter().copied().filter(|step| step.stages.0 >= stage && step.stages.1 <= to));
-            let reached = passes.last().map_or(from, |pass| pass.stages.1);
-            kernels = reached == Stage::Buffer && to == Stage::Kernel;
-            if reached != to && !kernels {
-                let message = match reached == from {
-                    true => format!("no step of the pipeline leads from the stage {} to {}", from.name(), to.name()),
-                    false => {
-                        format!("the pipeline leads from the stage {} to {}, not to {}", from.name(), reached.name(), to.name())
-                    }
-                };
-                return Err(vec![Diagnostic::new(Code::E0208, message)]);
-            }
+            let steps = lowering(stage, to)?;
+            let reached = steps.last().map_or(stage, |pass| pass.stages.1);
+            kernels = reached != to;
+            passes.extend(steps);
         }
         for name in arguments.print_after.iter().filter(|name| *name != "all" && *name != KERNELS) {
             find(name)?;
@@ -110,6 +92,36 @@ impl Steps {
 
 fn check(module: &Module, stage: Stage, step: &str) -> Result<(), Vec<Diagnostic>> {
     verify(module, stage).map_err(|errors| errors.into_iter().map(|e| e.note(format!("after pass `{step}`"))).collect())
+}
+
+/// The passes of these names, and the stage after them.
+fn named(names: &[String], from: Stage) -> Result<(Vec<&'static PassDef>, Stage), Vec<Diagnostic>> {
+    let passes = names.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut stage = from;
+    for pass in &passes {
+        if pass.stages.0 != stage {
+            let (starts, stage) = (pass.stages.0.name(), stage.name());
+            let message = format!("pass `{}` starts at the stage {starts}, the module is at {stage}", pass.name);
+            return Err(vec![Diagnostic::new(Code::E0208, message)]);
+        }
+        stage = pass.stages.1;
+    }
+    Ok((passes, stage))
+}
+
+/// The steps of the pipeline between two stages; to the last stage, those to the one before it.
+fn lowering(from: Stage, to: Stage) -> Result<Vec<&'static PassDef>, Vec<Diagnostic>> {
+    let steps: Vec<_> = pipeline::STEPS.iter().copied().filter(|step| step.stages.0 >= from && step.stages.1 <= to).collect();
+    let reached = steps.last().map_or(from, |pass| pass.stages.1);
+    if reached == to || (reached, to) == (Stage::Buffer, Stage::Kernel) {
+        return Ok(steps);
+    }
+    let message = format!("no steps of the pipeline lead from the stage {} to {}", from.name(), to.name());
+    Err(vec![Diagnostic::new(Code::E0208, message)])
+}
+
+fn find(name: &str) -> Result<&'static PassDef, Vec<Diagnostic>> {
+    registry::find(name).ok_or_else(|| vec![unknown_pass(name)])
 }
 
 fn unknown_pass(name: &str) -> Diagnostic {

@@ -11,10 +11,13 @@ use super::{
 };
 use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
 use disc_ir::{DType, Dim, FunctionKind, OpKind, Type, Value};
-use disc_passes::fusion::space::{Follows, Map, refine, regroup};
+use disc_passes::fusion::space::{Follows, Map, axes_of, reads, refine, regroup};
 
 /// Elements of a work unit where all dimensions are one.
 const CHUNK: i64 = 4096;
+
+/// Positions of a tile: elements of a cache line, or some lines of them.
+const TILE: i64 = 16;
 
 /// Schedules a group whose outputs have one space.
 ///
@@ -51,10 +54,15 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
     let end = kb.parameter("end", Type::scalar(DType::I64));
 
     let inner = merged.last().cloned();
+    let mut outer = merged[..merged.len().saturating_sub(1)].to_vec();
+    let tiled = strided(group, &domain, &roots, &merged).map(|run| {
+        let tiles = outer[run].size.ceil_div(&Dim::constant(TILE));
+        Merged { size: std::mem::replace(&mut outer[run].size, tiles), axis: outer[run].axis }
+    });
     let (units, chunked) = match &merged[..] {
         [] => (Dim::constant(1), false),
         [only] => (only.size.ceil_div(&Dim::constant(CHUNK)), true),
-        [outer @ .., _] => (Dim::product(outer.iter().map(|m| m.size.clone())), false),
+        _ => (Dim::product(outer.iter().map(|m| m.size.clone())), false),
     };
     let one = kb.int(1);
     kb.for_([begin, end, one], &[], |kb, unit, _| {
@@ -73,12 +81,22 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
                 let stop = kb.add(low, chunk);
                 high = kb.map(OpKind::Minimum, &[stop, size]);
             } else {
-                place_unit(kb, unit, &merged[..merged.len() - 1], &mut at);
+                place_unit(kb, unit, &outer, &mut at);
             }
+            let tile = tiled.as_ref().map(|run| (run.axis, tile_range(kb, run, at[run.axis])));
             let exact = group.solver.divisible(&inner.size, i64::from(lanes));
             vector_loop(kb, elements, [low, high], exact, &mut |kb, elements, index| {
                 at[inner.axis] = index;
-                write(kb, elements, group, &targets, &domain, &shapes, &at);
+                let Some((axis, [first, stop])) = tile else {
+                    return write(kb, elements, group, &targets, &domain, &shapes, &at);
+                };
+                kb.for_([first, stop, one], &[], |kb, position, _| {
+                    elements.scoped(|elements| {
+                        at[axis] = Index::uniform(position);
+                        write(kb, elements, group, &targets, &domain, &shapes, &at);
+                    });
+                    Vec::new()
+                });
             });
         });
         Vec::new()
@@ -87,6 +105,37 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
     let cost = cost::loops(group.function, &Dim::product(domain.iter().cloned()), lanes);
     let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
     Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
+}
+
+/// The run, an outer one, that an input lies along in memory while it also has the inner dimension: then vectors of it are strided, and
+/// several positions of this run are walked for each of them, so that what a cache line holds is used at once.
+fn strided(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], merged: &[Merged]) -> Option<usize> {
+    let (inner, outer) = merged.split_last()?;
+    let (mut stack, mut seen) = (roots.to_vec(), std::collections::HashSet::new());
+    while let Some((value, map)) = stack.pop() {
+        if !seen.insert((value, map.clone())) {
+            continue;
+        }
+        let Some(inst) = group.function.defining(value) else {
+            let Some(axes) = axes_of(&map) else { continue };
+            let run = axes.last().and_then(|last| outer.iter().position(|run| run.axis == *last));
+            if run.is_some() && axes.contains(&inner.axis) {
+                return run;
+            }
+            continue;
+        };
+        stack.extend(reads(group.function, &group.solver, space, inst, &map).operands);
+    }
+    None
+}
+
+/// The positions of tile number `tile` of a run.
+fn tile_range(kb: &mut KernelBuilder, run: &Merged, tile: Index) -> [Value; 2] {
+    let number = tile.as_uniform().expect("a unit has one position along outer dimensions");
+    let (size, length) = (kb.dim(&run.size), kb.int(TILE));
+    let first = kb.mul(number, length);
+    let stop = kb.add(first, length);
+    [first, kb.map(OpKind::Minimum, &[stop, size])]
 }
 
 /// The positions along the outer dimensions that unit number `unit` stands for.

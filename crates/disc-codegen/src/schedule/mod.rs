@@ -17,6 +17,7 @@ use disc_ir::{Dim, Function, Solver, TensorType, Value};
 use std::sync::Arc;
 
 /// A group to be scheduled.
+#[derive(Clone)]
 pub struct Group<'a> {
     pub function: &'a Function,
     /// The outputs to compute, by their position among what the function returns.
@@ -56,6 +57,8 @@ impl Group<'_> {
 pub enum Argument {
     Input(usize),
     Output(usize),
+    /// Memory that lasts from launch to launch of one version: see [`Version::workspaces`].
+    Workspace(usize),
 }
 
 /// One launch of a group.
@@ -77,6 +80,36 @@ pub struct Scheduled {
     /// In order.
     pub launches: Vec<Launch>,
     pub sites: Vec<Site>,
+}
+
+/// One of several ways to compute a group, for some sizes.
+#[derive(Clone, Debug, Default)]
+pub struct Version {
+    /// Holds for the sizes that this version is for: each first dim is less than the second.
+    pub guard: Vec<(Dim, Dim)>,
+    pub code: Scheduled,
+    pub workspaces: Vec<Workspace>,
+}
+
+/// Memory that the launches of a version share.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    pub tensor: TensorType,
+    /// No less than the tensor needs where the guard holds.
+    pub bytes: Dim,
+}
+
+/// The ways to compute a group: the first version whose guard holds, else `otherwise`.
+#[derive(Clone, Debug, Default)]
+pub struct Versioned {
+    pub versions: Vec<Version>,
+    pub otherwise: Scheduled,
+}
+
+impl From<Scheduled> for Versioned {
+    fn from(otherwise: Scheduled) -> Self {
+        Self { versions: Vec::new(), otherwise }
+    }
 }
 
 /// Bytes of the task memory that a kernel's `scratch` ops ask for, each part aligned to 64.

@@ -4,10 +4,39 @@ use super::{
     legality::{Role, same_shape, shape},
 };
 use crate::pass::PassCx;
-use disc_ir::{OpKind, ops::Trait};
+use disc_ir::{DType, OpKind, ops::Trait};
 use std::collections::{BTreeSet, HashSet};
 
 impl Grouping<'_> {
+    /// Takes conversions of operands into the groups of products, which read what is stored: those that lose nothing, and serve no other.
+    pub(super) fn absorb_conversions(&mut self, cx: &mut PassCx) {
+        for i in 0..self.insts.len() {
+            if self.roles[i] != Role::Contraction {
+                continue;
+            }
+            for source in self.sources[i].clone() {
+                let inst = self.insts[source];
+                let alone = self.group(source).insts.len() == 1 && self.users[source] == [i];
+                if alone && self.is_widening(inst) && !self.escapes.contains(&self.function.result(inst)) {
+                    if !cx.spend_on("fuse-conversion") {
+                        return;
+                    }
+                    let (from, to) = (self.group_of[source], self.group_of[i]);
+                    self.merge(from, to);
+                }
+            }
+        }
+    }
+
+    fn is_widening(&self, inst: disc_ir::Inst) -> bool {
+        let function = self.function;
+        if self.role_of.get(&inst) != Some(&Role::Loop) || function.kind_of(inst) != OpKind::Convert {
+            return false;
+        }
+        let (from, to) = (function.ty(function.operands(inst)[0]).dtype(), function.ty(function.result(inst)).dtype());
+        from != DType::I1 && from.size() < to.size() && to.holds(from)
+    }
+
     /// Takes element-wise users into the groups of products.
     pub(super) fn absorb_epilogues(&mut self, cx: &mut PassCx) {
         for i in 0..self.insts.len() {

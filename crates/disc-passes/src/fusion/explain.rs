@@ -175,17 +175,25 @@ impl Explaining<'_> {
             operands.filter_map(|&operand| self.makers.get(&operand).map(|&(from, viewed)| (operand, from, viewed))).collect();
         let sources: HashSet<usize> = read.iter().map(|&(_, from, _)| from).collect();
         for (operand, from, viewed) in read {
-            let Some(&maker) = groups.get(&from) else { continue };
             let value = self.name(operand);
-            let kinds = [kind(self.function, maker), kind(self.function, inst)];
-            let walked = kinds.iter().all(|kind| matches!(*kind, "loop" | "row"));
-            let reason = match self.between(from, &sources) {
-                Some(middle) => Reason::Schedule(format!("g{middle} lies between: it needs g{from}, and g{number} needs it")),
-                None if walked => self.refused(maker, inst),
-                None if viewed => Reason::Schedule(format!("{value} is another view of memory that has to be written first")),
-                None => self.reason(maker, inst),
+            let reason = match (groups.get(&from), self.between(from, &sources)) {
+                (None, _) => Reason::Schedule(format!("g{number} is in a branch or a loop that g{from} is not in")),
+                (_, Some(middle)) => {
+                    Reason::Schedule(format!("g{middle} lies between: it needs g{from}, and g{number} needs it"))
+                }
+                (Some(&maker), None) => self.apart(maker, inst, viewed.then_some(&*value)),
             };
             self.plan.edges.push(Edge { from, to: number, value, reason });
+        }
+    }
+
+    /// Why two groups of a block are not one, where nothing lies between them but perhaps a view.
+    fn apart(&self, maker: Inst, user: Inst, view: Option<&str>) -> Reason {
+        let is_walked = |inst: Inst| matches!(kind(self.function, inst), "loop" | "row");
+        match view {
+            _ if is_walked(maker) && is_walked(user) => self.refused(maker, user),
+            Some(view) => Reason::Schedule(format!("{view} is another view of memory that has to be written first")),
+            None => self.reason(maker, user),
         }
     }
 

@@ -4,7 +4,7 @@
 //! path connects them. What is free to compute again (constants, broadcasts, counting, slices) is copied into each group that needs it; a
 //! reshape of memory is no work at all and stays outside, one between ops of a group lies inside. Three kinds of groups are built, in this
 //! order:
-//! - *contraction*: a product and what is element-wise in its result, with others of the same rows;
+//! - *contraction*: a product and what is element-wise in its result, conversions of its operands, and others of the same rows;
 //! - *row*: reductions over the same axes of one space, what feeds them and what depends on them;
 //! - *loop*: element-wise and rearranging ops over one space.
 //!
@@ -68,6 +68,7 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     }
     let mut grouping = Grouping::new(function, block, solver);
     grouping.absorb_epilogues(cx);
+    grouping.absorb_conversions(cx);
     grouping.merge_siblings(cx);
     grouping.merge_rows(cx);
     grouping.merge_loops(cx);

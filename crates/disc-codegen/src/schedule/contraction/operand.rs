@@ -104,7 +104,9 @@ fn memory(group: &Function, solver: &Solver, inputs: &[Value], value: Value) -> 
             old.iter().zip(&new).for_each(|(&a, &b)| strides[b] = inner.strides[a].clone());
             same.then_some(Memory { strides, ..inner })
         }
-        OpKind::Convert if is_exact(group.ty(operand).dtype(), group.ty(value).dtype()) => memory(group, solver, inputs, operand),
+        OpKind::Convert if reads_alike(group.ty(operand).dtype(), group.ty(value).dtype()) => {
+            memory(group, solver, inputs, operand)
+        }
         _ => None,
     }
 }
@@ -116,17 +118,7 @@ fn axes(group: &Function, inst: Inst) -> Option<&[i64]> {
     }
 }
 
-/// Whether every value of `from` is one of `to`, so that converting to a third type may skip `to`.
-fn is_exact(from: DType, to: DType) -> bool {
-    match (from, to) {
-        (DType::F16 | DType::BF16, DType::F32 | DType::F64) | (DType::F32, DType::F64) => true,
-        (DType::I8 | DType::U8, to) => {
-            matches!(to, DType::F16 | DType::F32 | DType::F64) || (to.is_integer() && to.size() > 1 && !unsigned(to))
-        }
-        _ => from == to,
-    }
-}
-
-fn unsigned(dtype: DType) -> bool {
-    matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64)
+/// Whether a conversion loses nothing, so that converting to a third type may skip it.
+fn reads_alike(from: DType, to: DType) -> bool {
+    from != DType::I1 && to.holds(from)
 }

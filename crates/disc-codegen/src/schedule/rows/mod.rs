@@ -7,9 +7,10 @@
 //!
 //! The group has to be one that [`RowPlan::of`] accepts.
 mod plan;
+mod split;
 mod unit;
 
-use super::{Argument, Group, Launch, Scheduled, domain::Merged, loops::place_unit, scratch_bytes};
+use super::{Argument, Group, Launch, Scheduled, Version, Versioned, domain::Merged, loops::place_unit, scratch_bytes};
 use crate::{
     build::KernelBuilder,
     cost,
@@ -25,6 +26,9 @@ use unit::Unit;
 /// Quarter nanoseconds of a vector of the whole group, up to which phases are bound by loads and the latency of sums.
 const CHEAP: i64 = 24;
 
+/// More rows than this fill vectors side by side.
+const MANY_ROWS: i64 = 64;
+
 /// How a group's rows are computed: where vectors lie, how long they are, how many of them at once.
 struct Shape {
     kept: Vec<Merged>,
@@ -37,11 +41,27 @@ struct Shape {
 impl Shape {
     fn of(group: &Group<'_>, plan: &RowPlan) -> Self {
         let (kept, reduced) = plan.runs(group);
-        let along = plan.along(&kept, &reduced);
+        let along = plan.along(&group.solver, &kept, &reduced);
+        Self::with(group, plan, kept, reduced, along)
+    }
+
+    /// For rows that are computed one at a time.
+    fn one_by_one(group: &Group<'_>, plan: &RowPlan) -> Self {
+        let (kept, reduced) = plan.runs(group);
+        Self::with(group, plan, kept, reduced, Along::Reduced)
+    }
+
+    /// For rows of which each is a lane.
+    fn side_by_side(group: &Group<'_>, plan: &RowPlan) -> Self {
+        let (kept, reduced) = plan.runs(group);
+        Self::with(group, plan, kept, reduced, Along::Kept)
+    }
+
+    fn with(group: &Group<'_>, plan: &RowPlan, kept: Vec<Merged>, reduced: Vec<Merged>, along: Along) -> Self {
         let work: i64 = group.function.insts(group.function.body).iter().map(|&inst| own_weight(group, inst)).sum();
         let in_order = !plan.in_any_order();
         let copies = match () {
-            () if in_order => 1,
+            () if in_order || cost::is_long(group.function) => 1,
             () if work <= CHEAP => 4,
             () => 2,
         };
@@ -58,6 +78,29 @@ impl Shape {
         if self.along == Along::Kept { i64::from(self.copies) * i64::from(self.lanes) } else { 1 }
     }
 
+    /// How many units there are.
+    fn units(&self) -> Dim {
+        match (self.along, self.kept.split_last()) {
+            (Along::Kept, Some((last, others))) => {
+                Dim::product(others.iter().map(|run| run.size.clone())) * last.size.ceil_div(&Dim::constant(self.width()))
+            }
+            _ => Dim::product(self.kept.iter().map(|run| run.size.clone())),
+        }
+    }
+
+    /// Computes unit `number`.
+    fn run(&self, unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, number: Value) {
+        let zero = kb.int(0);
+        let mut at = vec![Index::uniform(zero); unit.plan.layout.space.len()];
+        match self.along {
+            Along::Reduced => {
+                place_unit(kb, number, &self.kept, &mut at);
+                unit.run(kb, elements, vec![at]);
+            }
+            Along::Kept => side_by_side(unit, kb, elements, number, &self.kept, at),
+        }
+    }
+
     fn unit<'g>(&self, kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Unit<'g> {
         let cached = |placed: Placed| {
             let dtype = compute_dtype(group.tensor(placed.value).dtype);
@@ -65,13 +108,13 @@ impl Shape {
             (placed, buffer)
         };
         let caches = plan.keep(group).into_iter().map(cached).collect();
-        Unit { group, plan, reduced: self.reduced.clone(), along: self.along, copies: self.copies, targets, caches }
+        Unit { group, plan, reduced: self.reduced.clone(), along: self.along, copies: self.copies, targets, caches, part: None }
     }
 }
 
-/// Lanes for a group's rows.
+/// Lanes for rows that another schedule computes.
 pub(super) fn lanes(group: &Group<'_>, plan: &RowPlan) -> u32 {
-    Shape::of(group, plan).lanes
+    Shape::one_by_one(group, plan).lanes
 }
 
 /// Computes rows for another schedule, one at a time.
@@ -82,7 +125,7 @@ pub(super) struct Rows<'g> {
 impl<'g> Rows<'g> {
     /// Rows of a group whose outputs go to `targets`; asks for task memory for what is kept of a row.
     pub(super) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Self {
-        Self { unit: Shape::of(group, plan).unit(kb, group, plan, targets) }
+        Self { unit: Shape::one_by_one(group, plan).unit(kb, group, plan, targets) }
     }
 
     /// Computes one row; `at` has its position in the plan's domain, with the columns at 0.
@@ -100,19 +143,39 @@ impl<'g> Rows<'g> {
     }
 }
 
-/// Schedules a group that has a plan.
-pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
+/// Schedules a group that has a plan: row by row; where there are few rows of many elements, in parts that are added up; many rows of few
+/// elements side by side.
+pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     let shape = Shape::of(group, plan);
-    let (lanes, along, kept) = (shape.lanes, shape.along, &shape.kept);
-    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
-    elements.first_site = group.first_site;
-    let mut arguments = Vec::new();
-    for (i, &input) in group.inputs().iter().enumerate() {
-        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
-        elements.bind(input, buffer);
-        arguments.push(Argument::Input(i));
+    let mut versions: Vec<Version> = split::version(group, plan, &shape).into_iter().collect();
+    let sites = |versions: &[Version]| -> i64 { versions.iter().map(|version| version.code.sites.len() as i64).sum() };
+    if let Some(guard) = short_rows(group, plan, &shape) {
+        let mut side_by_side = Group { name: format!("{}_short", group.name).into(), ..group.clone() };
+        side_by_side.first_site += sites(&versions);
+        let code = whole(&side_by_side, plan, &Shape::side_by_side(group, plan));
+        versions.push(Version { guard, code, workspaces: Vec::new() });
     }
+    let mut rest = group.clone();
+    rest.first_site += sites(&versions);
+    Versioned { versions, otherwise: whole(&rest, plan, &shape) }
+}
+
+/// When rows that may be longer are side by side.
+fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<(Dim, Dim)>> {
+    let length = plan.row_length();
+    let range = group.solver.range(&length);
+    let possible = range.lo.is_none_or(|least| least <= plan::SHORT_ROW) && !shape.kept.is_empty() && plan.in_any_order();
+    let rows = Dim::product(shape.kept.iter().map(|run| run.size.clone()));
+    let guard = || vec![(length.clone(), Dim::constant(plan::SHORT_ROW + 1)), (Dim::constant(MANY_ROWS), rows.clone())];
+    (shape.along == Along::Reduced && possible).then(guard)
+}
+
+/// The kernel that computes whole rows.
+fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
+    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
+    let mut elements = Elements::new(group.function, group.solver.clone(), shape.lanes, group.target);
+    elements.first_site = group.first_site;
+    let mut arguments = bind_inputs(&mut kb, &mut elements, group);
     let mut targets = Vec::new();
     for (i, &output) in group.outputs().iter().enumerate() {
         targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
@@ -124,30 +187,30 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Scheduled {
     let mut unit = shape.unit(&mut kb, group, plan, targets);
     let one = kb.int(1);
     kb.for_([begin, end, one], &[], |kb, number, _| {
-        elements.scoped(|elements| {
-            let zero = kb.int(0);
-            let mut at = vec![Index::uniform(zero); plan.layout.space.len()];
-            match along {
-                Along::Reduced => {
-                    place_unit(kb, number, kept, &mut at);
-                    unit.run(kb, elements, vec![at]);
-                }
-                Along::Kept => side_by_side(&mut unit, kb, elements, number, kept, at),
-            }
-        });
+        elements.scoped(|elements| shape.run(&mut unit, kb, elements, number));
         Vec::new()
     });
     let kernel = kb.finish();
-    let count = Dim::product(plan.layout.space.iter().cloned());
-    let units = match (along, kept.split_last()) {
-        (Along::Kept, Some((last, others))) => {
-            Dim::product(others.iter().map(|run| run.size.clone())) * last.size.ceil_div(&Dim::constant(shape.width()))
-        }
-        _ => Dim::product(kept.iter().map(|run| run.size.clone())),
-    };
-    let cost = cost::loops(group.function, &count, lanes) + &units * 20;
+    let (units, cost) = (shape.units(), cost(group, plan, shape));
     let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
     Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
+}
+
+fn bind_inputs(kb: &mut KernelBuilder, elements: &mut Elements<'_>, group: &Group<'_>) -> Vec<Argument> {
+    let mut arguments = Vec::new();
+    for (i, &input) in group.inputs().iter().enumerate() {
+        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
+        elements.bind(input, buffer);
+        arguments.push(Argument::Input(i));
+    }
+    arguments
+}
+
+/// Nanoseconds on one thread.
+fn cost(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Dim {
+    let work: i64 = group.function.insts(group.function.body).iter().map(|&inst| own_weight(group, inst)).sum();
+    let count = Dim::product(plan.layout.space.iter().cloned());
+    (count * (work + 4)).ceil_div(&Dim::constant(4 * i64::from(shape.lanes))) + shape.units() * 20
 }
 
 /// A reduction itself costs as much as its op.

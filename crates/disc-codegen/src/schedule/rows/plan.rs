@@ -17,6 +17,9 @@ use std::collections::HashMap;
 /// Quarter nanoseconds of a vector above which a value is kept rather than computed again.
 const KEEP_COST: i64 = 12;
 
+/// Rows up to this length are faster side by side, though each lane then reads memory of its own.
+pub(super) const SHORT_ROW: i64 = 8;
+
 /// What the schedule decided about a group.
 pub struct RowPlan {
     pub layout: Layout,
@@ -149,10 +152,12 @@ impl RowPlan {
         merge(&layout.space, &pairs).into_iter().partition(|run| !is_reduced(run.axis))
     }
 
-    /// Which way vectors lie: along the dimension that is contiguous in memory; but rows that are combined in order are done side by side.
-    pub(super) fn along(&self, kept: &[Merged], reduced: &[Merged]) -> Along {
+    /// Which way vectors lie: along the dimension that is contiguous in memory; but rows that are combined in order, and such as are known
+    /// to be shorter than a vector, are done side by side.
+    pub(super) fn along(&self, solver: &Solver, kept: &[Merged], reduced: &[Merged]) -> Along {
+        let is_short = || solver.range(&self.row_length()).hi.is_some_and(|most| most <= SHORT_ROW);
         match (kept.last(), reduced.last()) {
-            (Some(_), _) if !self.in_any_order() => Along::Kept,
+            (Some(_), _) if !self.in_any_order() || is_short() => Along::Kept,
             (Some(k), Some(r)) if k.axis > r.axis => Along::Kept,
             (Some(_), None) => Along::Kept,
             _ => Along::Reduced,

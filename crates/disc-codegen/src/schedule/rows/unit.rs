@@ -10,7 +10,7 @@ use crate::{
     element::{Elements, compute_dtype},
     index::Index,
 };
-use disc_ir::{Dim, Value};
+use disc_ir::{Dim, TensorType, Value};
 
 /// A position of the space for each column.
 type Columns = Vec<Vec<Index>>;
@@ -28,6 +28,18 @@ pub(super) struct Unit<'g> {
     pub(super) targets: Vec<Value>,
     /// Values that are kept, with the task memory of their rows.
     pub(super) caches: Vec<(Placed, Value)>,
+    pub(super) part: Option<Part>,
+}
+
+/// A part of all rows: what its reductions give goes to memory, one after the other, for another kernel to add up.
+#[derive(Clone)]
+pub(super) struct Part {
+    /// The positions of the first reduced run.
+    pub(super) range: [Value; 2],
+    /// Where the part starts in the buffers.
+    pub(super) offset: Value,
+    /// Memory for each reduction.
+    pub(super) buffers: Vec<(Value, TensorType)>,
 }
 
 impl Unit<'_> {
@@ -39,7 +51,9 @@ impl Unit<'_> {
                 self.reduce(kb, elements, &columns, phase, &due);
             }
         }
-        self.write(kb, elements, &columns);
+        if self.part.is_none() {
+            self.write(kb, elements, &columns);
+        }
     }
 
     fn reduce(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns, phase: usize, due: &[Reduction]) {
@@ -97,20 +111,22 @@ impl Unit<'_> {
         start: &[Value],
         body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Value, Value) -> Vec<Value>,
     ) -> Vec<Value> {
-        let zero = kb.int(0);
         let size = self.reduced.first().map_or(Dim::constant(1), |run| run.size.clone());
-        let size = kb.dim(&size);
+        let [low, high] = match &self.part {
+            Some(part) => part.range,
+            None => [kb.int(0), kb.dim(&size)],
+        };
         let rounds = |r: &Reduction| {
             self.group.tensor(self.group.function.results_of(r.inst)[0]).dtype.is_float()
                 && matches!(r.combine, Combine::Plain(m) if m.rounds())
         };
         let block = self.block().filter(|_| due.iter().any(rounds) && due.iter().all(|r| matches!(r.combine, Combine::Plain(_))));
-        let Some(block) = block else { return body(kb, elements, zero, size) };
+        let Some(block) = block else { return body(kb, elements, low, high) };
         let block = kb.int(block);
         let copies = start.len() / due.len();
-        kb.for_([zero, size, block], start, |kb, from, carried| {
+        kb.for_([low, high, block], start, |kb, from, carried| {
             let end = kb.add(from, block);
-            let end = kb.map(disc_ir::OpKind::Minimum, &[end, size]);
+            let end = kb.map(disc_ir::OpKind::Minimum, &[end, high]);
             let found = elements.scoped(|elements| body(kb, elements, from, end));
             let mut next = Vec::with_capacity(found.len());
             for (i, (&total, value)) in carried.iter().zip(found).enumerate() {
@@ -183,7 +199,7 @@ impl Unit<'_> {
         copies: usize,
     ) {
         let mut totals = totals.into_iter();
-        for reduction in due {
+        for (number, reduction) in due.iter().enumerate() {
             let function = self.group.function;
             let operands = function.operands(reduction.inst);
             let count = operands.len() / 2;
@@ -203,6 +219,10 @@ impl Unit<'_> {
                         }
                         found[0] = kb.reduce_lanes(found[0], monoid.lane_reducer());
                     }
+                    if let Some(part) = &self.part {
+                        self.store_part(kb, elements, columns, part, number, &found);
+                        continue;
+                    }
                     let init = elements.element(kb, operands[count + position], &[]);
                     found = found.into_iter().map(|total| monoid.apply(kb, init, total)).collect();
                 }
@@ -213,6 +233,25 @@ impl Unit<'_> {
                     elements.seed(result, &place, total);
                 }
             }
+        }
+    }
+
+    /// Writes what a part gives for one reduction.
+    fn store_part(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        columns: &Columns,
+        part: &Part,
+        number: usize,
+        totals: &[Value],
+    ) {
+        let layout = &self.plan.layout;
+        let (buffer, tensor) = &part.buffers[number];
+        for (at, &total) in columns.iter().zip(totals) {
+            let parts: Vec<(Index, Dim)> = layout.kept.iter().map(|&axis| (at[axis], layout.space[axis].clone())).collect();
+            let index = elements.join(kb, &parts).add_scalar(kb, part.offset);
+            elements.store(kb, *buffer, tensor, &[index], total);
         }
     }
 

@@ -1,0 +1,144 @@
+"""The compilers and runtimes that are compared: each makes a callable out of a case, or is skipped with the reason.
+
+A callable takes the tensors of one size and returns a list of results. Conversions between torch and NumPy share memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.utils import _pytree as pytree
+
+Call = Callable[[tuple[torch.Tensor, ...]], list]
+
+
+class Skipped(Exception):
+    """The peer cannot run the case; the text says why."""
+
+
+def typical(examples):
+    """An example without sizes of 0 and 1, where there is one: torch.export fixes these."""
+    return next((e for e in examples if all(size > 1 for t in e for size in t.shape)), examples[-1])
+
+
+def eager(module, examples, threads: int) -> Call:
+    return lambda inputs: pytree.tree_leaves(module(*inputs))
+
+
+def disc(module, examples, threads: int) -> Call:
+    import disc
+
+    fast = disc.optimize(module, typical(examples), options=disc.Options(threads=threads))
+    return lambda inputs: pytree.tree_leaves(fast(*inputs))
+
+
+def inductor(module, examples, threads: int) -> Call:
+    torch._dynamo.reset()
+    # A recompilation for a new size is part of what is measured: the limit must not end in eager.
+    torch._dynamo.config.recompile_limit = 64
+    fast = torch.compile(module, dynamic=True)
+    return lambda inputs: pytree.tree_leaves(fast(*inputs))
+
+
+def ort(module, examples, threads: int) -> Call:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    model = exported(module, examples)
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    names = [i.name for i in session.get_inputs()]
+
+    def call(inputs):
+        return session.run(None, {n: t.numpy() for n, t in zip(names, inputs, strict=True)})
+
+    return call
+
+
+def openvino(module, examples, threads: int) -> Call:
+    import openvino as ov
+
+    core = ov.Core()
+    options = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    request = core.compile_model(str(exported(module, examples)), "CPU", options).create_infer_request()
+
+    def call(inputs):
+        found = request.infer([t.numpy() for t in inputs], share_inputs=True, share_outputs=True)
+        return list(found.values())
+
+    return call
+
+
+_EXPORTED: dict[int, tuple[torch.nn.Module, Path | Skipped]] = {}
+_FOLDER = tempfile.TemporaryDirectory(prefix="disc-bench-")
+
+
+def exported(module, examples) -> Path:
+    """The module as an ONNX file, for the peers that read one. Sizes that differ between examples are dynamic."""
+    if id(module) not in _EXPORTED:
+        try:
+            found: Path | Skipped = _export(module, examples)
+        except Exception as error:
+            text = str(error).strip() or repr(error)
+            found = Skipped(f"torch.onnx.export: {text.splitlines()[0][:200]}")
+        _EXPORTED[id(module)] = module, found
+    found = _EXPORTED[id(module)][1]
+    if isinstance(found, Skipped):
+        raise found
+    return found
+
+
+def _export(module, examples) -> Path:
+    example = typical(examples)
+    shapes = tuple(
+        {a: torch.export.Dim.AUTO for a in range(t.dim()) if len({e[i].shape[a] for e in examples}) > 1}
+        for i, t in enumerate(example)
+    )
+    path = Path(_FOLDER.name) / f"{len(_EXPORTED)}.onnx"
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in _parameters(module))
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            program = torch.onnx.export(
+                module, example, dynamo=True, dynamic_shapes=(shapes,) if variadic else shapes, verbose=False
+            )
+            program.save(str(path))
+        finally:
+            logging.disable(logging.NOTSET)
+    return path
+
+
+def _parameters(module):
+    import inspect
+
+    return inspect.signature(module.forward).parameters.values()
+
+
+PEERS: dict[str, tuple[Callable[..., Call], tuple[str, ...]]] = {
+    "disc": (disc, ("disc",)),
+    "eager": (eager, ()),
+    "inductor": (inductor, ()),
+    "ort": (ort, ("onnxruntime", "onnx", "onnxscript")),
+    "openvino": (openvino, ("openvino", "onnx", "onnxscript")),
+}
+
+
+def missing(name: str) -> list[str]:
+    """The packages that a peer needs and that are not installed."""
+    return [package for package in PEERS[name][1] if importlib.util.find_spec(package) is None]

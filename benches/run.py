@@ -1,0 +1,247 @@
+"""`make bench`: disc beside eager, Inductor, ONNX Runtime and OpenVINO on streams of distinct shapes.
+
+    benches/run.py --suite memory --threads 1,2 --peers eager,ort
+
+Each suite is one file with `cases()`. All contestants of a case take turns at each size; a ratio above 1: disc is faster.
+What was measured goes to benches/records as text and JSON, with the command, the CPU and the versions. Peers that are not
+installed, or that cannot run a case, are named with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import json
+import math
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SUITES = ("bert", "memory", "matmul", "attention", "conv")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--suite", default=",".join(SUITES), help=f"of {', '.join(SUITES)}; default: all")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--peers", default="eager,inductor,ort,openvino", help="default: %(default)s")
+    parser.add_argument("--case", default="", help="only cases whose name contains this")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--sizes", type=int, default=0, help="at most this many sizes of a case")
+    parser.add_argument("--no-record", action="store_true", help="print only")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+# One process measures one suite at one number of threads: pools and their sizes are made once per process.
+
+
+def worker(options: argparse.Namespace) -> None:
+    """Prints one line of JSON per case."""
+    import peers
+    import torch
+
+    threads = int(options.threads)
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    suite = importlib.import_module(options.suite)
+    for case in suite.cases():
+        if options.case not in case.name:
+            continue
+        sizes = list(getattr(case, "sizes", None) or suite.ROWS)
+        if options.sizes:
+            sizes = sizes[:: math.ceil(len(sizes) / options.sizes)]
+        with torch.no_grad():
+            print(json.dumps(measure(case, sizes, options, threads, peers)), flush=True)
+
+
+def measure(case, sizes: list, options: argparse.Namespace, threads: int, peers) -> dict:
+    examples = [case.inputs(size) for size in sizes]
+    names = ["disc", *options.peers.split(",")] if options.peers else ["disc"]
+    built, first, skipped = build(case, examples, names, threads, peers)
+    rows = []
+    for size, inputs in zip(sizes, examples, strict=True):
+        rows.append({"size": size, "us": timed(built, inputs, options.rounds, threads)})
+    return {
+        "case": case.name,
+        "threads": threads,
+        "first_result_s": first,
+        "skipped": skipped,
+        "rows": rows,
+        "largest_error": errors(built, case.module, examples, skipped),
+    }
+
+
+def build(case, examples, names, threads: int, peers):
+    """The calls of all peers that can run the case, the seconds to their first result, and why the others cannot."""
+    built, first, skipped = {}, {}, {}
+    for name in names:
+        if gone := peers.missing(name):
+            skipped[name] = f"not installed: {', '.join(gone)}"
+            continue
+        start = time.perf_counter()
+        try:
+            call = peers.PEERS[name][0](case.module, examples, threads)
+            call(examples[0])
+            first[name] = round(time.perf_counter() - start, 3)
+            for inputs in examples:
+                call(inputs)
+        except Exception as error:
+            text = str(error).strip() or type(error).__name__
+            skipped[name] = text.splitlines()[0][:300]
+            continue
+        built[name] = call
+    return built, first, skipped
+
+
+def timed(built: dict, inputs, rounds: int, threads: int) -> dict[str, float]:
+    from timing import interleaved
+
+    calls = [lambda call=call: call(inputs) for call in built.values()]
+    return {n: round(s * 1e6, 2) for n, s in zip(built, interleaved(calls, rounds, threads), strict=True)}
+
+
+def errors(built: dict, module, examples, skipped: dict) -> dict[str, float]:
+    """The largest error of each peer against eager, over the largest magnitude of a result."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    found = {}
+    for name, call in built.items():
+        worst = 0.0
+        for inputs in examples:
+            theirs = [t for t in pytree.tree_leaves(module(*inputs)) if isinstance(t, torch.Tensor)]
+            for got, expected in zip(call(inputs), theirs, strict=False):
+                got, expected = torch.as_tensor(got).double(), expected.double()
+                if expected.numel():
+                    scale = expected.abs().max().clamp(min=1e-9)
+                    worst = max(worst, float((got - expected).abs().max() / scale))
+        found[name] = worst
+    return found
+
+
+# The parent: runs the workers, prints tables, writes the record.
+
+
+def total(result: dict, name: str) -> float | None:
+    rows = [row["us"].get(name) for row in result["rows"]]
+    return None if None in rows else sum(rows)
+
+
+def line(result: dict, names: list[str]) -> str:
+    ours = total(result, "disc")
+    cells = [f"{result['case'][:34]:34}", f"{ours / 1e3:10.3f}" if ours else f"{'skipped':>10}"]
+    for name in names:
+        theirs = total(result, name)
+        cells.append(f"{theirs / ours:10.2f}" if ours and theirs else f"{'-':>10}")
+    return " ".join(cells)
+
+
+def geomean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def summary(results: list[dict], names: list[str]) -> list[str]:
+    lines = []
+    best: list[float] = []
+    for name in names:
+        ratios = [t / o for r in results if (t := total(r, name)) and (o := total(r, "disc"))]
+        if ratios:
+            lines.append(
+                f"  over {name:10} geomean {geomean(ratios):5.2f}, least {min(ratios):5.2f}, {len(ratios)} cases"
+            )
+    for r in results:
+        if (o := total(r, "disc")) and (theirs := [t for n in names if (t := total(r, n))]):
+            best.append(min(theirs) / o)
+    if best:
+        lines.append(f"  over the best of them: geomean {geomean(best):5.2f}, least {min(best):5.2f}")
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for r in results:
+        for name, reason in r["skipped"].items():
+            reasons.setdefault((name, reason), []).append(r["case"])
+    for (name, reason), cases in reasons.items():
+        lines.append(
+            f"  skipped {name} on {len(cases)} of {len(results)} cases ({', '.join(cases[:3])}): {reason}"
+        )
+    wrong = [(r["case"], n, e) for r in results for n, e in r["largest_error"].items() if not e <= 1e-3]
+    lines += [f"  {name} differs from eager by {error:.1e} on {case}" for case, name, error in wrong]
+    return lines
+
+
+def run_suite(suite: str, threads: int, options: argparse.Namespace, say) -> list[dict]:
+    names = [n for n in options.peers.split(",") if n]
+    say(
+        f"\n{suite}, {threads} thread(s): ms of the stream through disc; how many times as long the others take"
+    )
+    say(" ".join([f"{'case':34}", f"{'disc ms':>10}", *(f"{name:>10}" for name in names)]))
+    command = [sys.executable, __file__, "--worker", "--suite", suite, "--threads", str(threads)]
+    command += ["--peers", options.peers, "--case", options.case]
+    command += ["--rounds", str(options.rounds), "--sizes", str(options.sizes)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "DISC_PROGRESS": "0", "HF_HUB_OFFLINE": "1"}
+    results = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        for text in process.stdout:
+            if text.startswith("{"):
+                results.append(json.loads(text))
+                say(line(results[-1], names))
+    if process.returncode:
+        say(f"  the worker ended with status {process.returncode}")
+    for text in summary(results, names):
+        say(text)
+    return results
+
+
+def main() -> int:
+    options = arguments()
+    if options.worker:
+        worker(options)
+        return 0
+    import machine
+
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        print(text, flush=True)
+
+    about, reasons = machine.describe(), machine.noise()
+    command = shlex.join(["benches/run.py", *sys.argv[1:]])
+    say(f"{command}\n{about['cpu']} ({', '.join(about['flags'])}), {about['cores']} cores")
+    say(", ".join(f"{name} {version}" for name, version in about["packages"].items()))
+    for reason in reasons:
+        say(f"not quiet: {reason}")
+    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
+    failed = False
+    for suite in options.suite.split(","):
+        if not (HERE / f"{suite}.py").exists():
+            say(f"\n{suite}: there is no benches/{suite}.py")
+            failed = True
+            continue
+        results = [r for t in options.threads.split(",") for r in run_suite(suite, int(t), options, say)]
+        failed |= not results
+        if not options.no_record and results:
+            folder = HERE / "records"
+            folder.mkdir(exist_ok=True)
+            record = {
+                "command": command,
+                "time": stamp,
+                "machine": about,
+                "not_quiet": reasons,
+                "results": results,
+            }
+            (folder / f"{suite}-{stamp}.json").write_text(
+                json.dumps(record, indent=1) + "\n", encoding="utf-8"
+            )
+            (folder / f"{suite}-{stamp}.txt").write_text("\n".join(said) + "\n", encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

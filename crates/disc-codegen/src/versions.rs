@@ -1,0 +1,115 @@
+//! How a host program chooses among the versions of a group, launches one, and gives its launches the memory that they share.
+//!
+//! A guard is a comparison of sizes; the versions are nested `if`s, the last branch has no guard. What launches share lies in the arena behind
+//! all values, and is used again by the next group.
+use crate::schedule::{self, Argument, Launch};
+use disc_ir::{Attr, Block, Builder, DType, Diagnostic, Dim, Function, OpKind, Solver, Space, TensorType, Type, Value};
+use std::sync::Arc;
+
+/// Whether all of `smaller < larger` hold, as a value of the host program.
+pub(crate) fn guard(
+    host: &mut Function,
+    block: Block,
+    conditions: &[(Dim, Dim)],
+    solver: &Arc<Solver>,
+) -> Result<Value, Diagnostic> {
+    let mut holds: Option<Value> = None;
+    for (smaller, larger) in conditions {
+        let mut builder = Builder::at(host, block, solver.clone());
+        let mut size = |dim: &Dim| match dim.as_const() {
+            Some(value) => {
+                let literal = disc_ir::Literal::splat_i64(DType::I64, value);
+                builder.op(OpKind::Constant).attr("value", literal).result(Type::scalar(DType::I64)).value()
+            }
+            None => builder.op(OpKind::DimValue).attr("value", dim.clone()).result(Type::scalar(DType::I64)).value(),
+        };
+        let operands = [size(smaller)?, size(larger)?];
+        let mut all = builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()?;
+        if let Some(before) = holds {
+            all = builder.op(OpKind::And).operands(&[before, all]).value()?;
+        }
+        holds = Some(all);
+    }
+    Ok(holds.expect("a guard has a condition"))
+}
+
+/// Launches kernels on a group's memory: its inputs, then its outputs.
+pub(crate) fn launch(
+    host: &mut Function,
+    block: Block,
+    launches: &[Launch],
+    memory: &[Value],
+    inputs: usize,
+    workspaces: &[Value],
+    solver: &Arc<Solver>,
+) -> Result<(), Diagnostic> {
+    for launch in launches {
+        let argument = |argument: &Argument| match *argument {
+            Argument::Input(position) => memory[position],
+            Argument::Output(position) => memory[inputs + position],
+            Argument::Workspace(position) => workspaces[position],
+        };
+        let arguments: Vec<Value> = launch.arguments.iter().map(argument).collect();
+        Builder::at(host, block, solver.clone())
+            .op(OpKind::Launch)
+            .operands(&arguments)
+            .attr("kernel", Attr::Symbol(launch.kernel.clone()))
+            .attr("units", launch.units.clone())
+            .attr("cost", launch.cost.clone())
+            .attr("scratch", launch.scratch.clone())
+            .build()?;
+    }
+    Ok(())
+}
+
+/// The end of a host program's arena, for what launches share.
+pub(crate) struct Workspace {
+    arena: Value,
+    /// Where it starts.
+    start: Dim,
+    needs: Vec<Dim>,
+}
+
+impl Workspace {
+    /// The workspace of a host program; it has one `arena`.
+    pub(crate) fn of(host: &Function) -> Option<Self> {
+        let inst = host.walk(host.body).into_iter().find(|&inst| host.kind_of(inst) == OpKind::Arena)?;
+        match &host.inst(inst).attrs[0] {
+            Some(Attr::Dim(start)) => Some(Self { arena: host.result(inst), start: start.clone(), needs: Vec::new() }),
+            _ => None,
+        }
+    }
+
+    /// Memory for the launches of one version.
+    pub(crate) fn take(
+        &mut self,
+        host: &mut Function,
+        block: Block,
+        workspaces: &[schedule::Workspace],
+        solver: &Arc<Solver>,
+    ) -> Result<Vec<Value>, Diagnostic> {
+        let (mut offset, mut found) = (self.start.clone(), Vec::new());
+        for workspace in workspaces {
+            let ty = Type::Buffer { tensor: workspace.tensor.clone(), space: Space::Global };
+            let mut builder = Builder::at(host, block, solver.clone());
+            let op = builder.op(OpKind::Alloc).operands(&[self.arena]).result(ty);
+            found.push(op.attr("offset", offset.clone()).attr("bytes", workspace.bytes.clone()).value()?);
+            offset += &workspace.bytes;
+        }
+        let need = offset - &self.start;
+        if !self.needs.contains(&need) {
+            self.needs.push(need);
+        }
+        Ok(found)
+    }
+
+    /// Makes room for the largest need.
+    pub(crate) fn make_room(self, host: &mut Function) {
+        let Some(need) = Dim::max_of(self.needs) else { return };
+        let bytes = self.start + &need;
+        let inst = host.defining(self.arena).expect("the arena is the result of an op");
+        let tensor = TensorType::new([bytes.clone()], DType::U8);
+        host.set_type(self.arena, Type::Buffer { tensor, space: Space::Global });
+        host.inst_mut(inst).attrs[0] = Some(Attr::Dim(bytes));
+    }
+}

@@ -1,0 +1,93 @@
+"""Sizes that depend on data, in modules: one compile for all of them, and what is computed from them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+
+class Call(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors):
+        return self.function(*tensors)
+
+
+def masked(*sizes):
+    return [(torch.randn(n, 4), torch.rand(n) > 0.5) for n in sizes]
+
+
+def pooled(x, mask):
+    chosen = x[mask]
+    return chosen.softmax(-1) @ chosen.T, torch.nn.functional.layer_norm(chosen, (4,)).sum(0)
+
+
+def twice_chosen(x, mask):
+    chosen = x[mask]
+    return (chosen[chosen[:, 0] > 0].exp() + 1).sum(0), chosen.shape[0] + x.sum()
+
+
+def numbers(x, n):
+    return x[: n.item()] * 2, x[n.item() :], x * (n.item() + 1)
+
+
+def checked_narrow(x, n):
+    torch._check(n.item() <= x.shape[0])
+    return x.narrow(0, 0, n.item()) * 2
+
+
+def put_back(x, mask):
+    return torch.zeros_like(x).index_put((mask,), x[mask] * 2)
+
+
+NUMBERS = [(torch.randn(6, 4), torch.tensor(n)) for n in (3, 0, 1, 6, 9, -1, -9)]
+CASES = {
+    "pooled": (pooled, masked(6, 0, 1, 1, 40)),
+    "none-and-all": (
+        pooled,
+        [*masked(6), (torch.randn(5, 4), torch.zeros(5) > 0), (torch.randn(5, 4), torch.ones(5) > 0)],
+    ),
+    "twice-chosen": (twice_chosen, masked(6, 0, 1, 17)),
+    "one-mask-for-two": (lambda x, m: x[m] + (2 * x)[m], masked(6, 0, 1, 17)),
+    "both-sides": (lambda x, m: (x[m], x[~m]), masked(6, 0, 1, 17)),
+    "put-back": (put_back, masked(6, 0, 1, 17)),
+    "numbers": (numbers, NUMBERS),
+    "arange": (lambda n: torch.arange(n.item()) * 2, [(torch.tensor(n),) for n in (3, 0, 1, 100)]),
+    "narrow": (checked_narrow, [(torch.randn(6, 4), torch.tensor(n)) for n in (3, 0, 1, 6)]),
+    "unique": (
+        lambda x: torch.unique(x, return_inverse=True, return_counts=True),
+        [(torch.randint(0, 4, (n,)),) for n in (6, 0, 1, 40)],
+    ),
+    "repeat": (
+        lambda x, r: x.repeat_interleave(r, dim=0).cumsum(0),
+        [(torch.randn(n, 4), torch.randint(0, 4, (n,))) for n in (6, 0, 1, 17)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_eager(name, compile_module):
+    function, inputs = CASES[name]
+    compiled = compile_module(Call(function), inputs[0])
+    for given in inputs:
+        ours, theirs = pytree.tree_leaves(compiled(*given)), pytree.tree_leaves(function(*given))
+        assert len(ours) == len(theirs)
+        for a, e in zip(ours, theirs, strict=True):
+            assert (a.shape, a.dtype) == (e.shape, e.dtype), [t.shape for t in given]
+            torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-5)
+
+
+def test_a_violated_check_fails_the_call_and_the_next_works(compile_module):
+    import disc
+
+    x = torch.randn(6, 4)
+    compiled = compile_module(Call(checked_narrow), (x, torch.tensor(3)))
+    # One row too many: the difference is what the fact is about.
+    with pytest.raises(disc.Error, match=r"is -1, expected .*u0 >= 0"):
+        compiled(x, torch.tensor(7))
+    with pytest.raises(disc.Error, match="-1, expected 0 or more"):
+        compiled(x, torch.tensor(-1))
+    torch.testing.assert_close(compiled(x, torch.tensor(2)), x[:2] * 2)
