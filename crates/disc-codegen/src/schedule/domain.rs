@@ -84,13 +84,19 @@ impl Walk<'_> {
         let operand = rank(self.group.operands(inst)[0]);
         let windows = map.len() - operand;
         let others = operand - windows;
-        for i in (0..map.len().saturating_sub(1)).filter(|i| i + 1 < others || i + 1 == others + windows) {
-            if let (Follows::Axes(outer), Follows::Axes(inner)) = (&map[i], &map[i + 1])
-                && let (Some(&outer), Some(&inner)) = (outer.last(), inner.first())
-                && outer + 1 == inner
+        let apart = |i: usize| i < others || i == others + windows;
+        // The last dimension that follows the space: those of size 1 after it follow nothing.
+        let mut before: Option<(usize, usize)> = None;
+        for (i, follows) in map.iter().enumerate() {
+            let Follows::Axes(axes) = follows else { continue };
+            let (Some(&first), Some(&last)) = (axes.first(), axes.last()) else { continue };
+            if let Some((place, outer)) = before
+                && outer + 1 == first
+                && (place + 1..=i).any(apart)
             {
                 self.pairs[outer] = false;
             }
+            before = Some((i, last));
         }
     }
 
