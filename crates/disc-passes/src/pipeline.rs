@@ -2,7 +2,7 @@
 //!
 //! A comment says why a step is where it is, as an invariant that the next ones need; what a step does is with the step.
 use crate::{
-    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, outline, pack,
+    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, order, outline, pack,
     pass::{PassDef, PassManager},
     placement, prepare, shapes,
 };
@@ -34,6 +34,8 @@ pub static STEPS: &[&PassDef] = &[
     &fusion::PASS,
     // Rows of scores, whose groups are complete now, do not have to be in memory as a whole.
     &fusion::attention::PASS,
+    // Groups are what they will be: what each takes and frees is known.
+    &order::PASS,
     &buffers::PASS,
 ];
 
@@ -63,6 +65,6 @@ mod tests {
         run(&mut module, Stage::Tensor, Stage::Placed, &mut manager).unwrap();
         assert_eq!(manager.records.last().map(|record| record.name), Some("place"));
         run(&mut module, Stage::Placed, Stage::Fused, &mut manager).unwrap();
-        assert_eq!(manager.records.last().map(|record| record.name), Some("fuse-attention"));
+        assert_eq!(manager.records.last().map(|record| record.name), Some("order-groups"));
     }
 }

@@ -1,6 +1,6 @@
 //! Every pass by name, for command lines, tests and docs.
 use crate::{
-    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, outline, pack, pass::PassDef,
+    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, order, outline, pack, pass::PassDef,
     pipeline, placement, prepare, rules, shapes,
 };
 use std::fmt::Write;
@@ -17,6 +17,7 @@ pub static PASSES: &[&PassDef] = &[
     &fusion::PASS,
     &fusion::attention::PASS,
     &inline::PASS,
+    &order::PASS,
     &outline::PASS,
     &pack::PASS,
     &placement::PASS,

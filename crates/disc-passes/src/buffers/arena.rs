@@ -12,17 +12,43 @@ use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorTyp
 
 struct Slot {
     frame: usize,
-    bytes: Dim,
+    size: Size,
     /// The last op that uses what the slot holds.
     busy_until: usize,
     tenants: Vec<Inst>,
+}
+
+/// How much memory: rounded up to cache lines, and exactly. Of two sizes, what holds exactly holds rounded up, and is easier to prove.
+#[derive(Clone)]
+struct Size {
+    bytes: Dim,
+    exact: Dim,
+}
+
+impl Size {
+    fn of(host: &Function, inst: Inst) -> Self {
+        let tensor = host.ty(host.result(inst)).shaped().expect("a part is a buffer");
+        let exact = tensor.element_count() * tensor.dtype.size() as i64;
+        match &host.inst(inst).attrs[position("bytes")] {
+            Some(Attr::Dim(bytes)) => Self { bytes: bytes.clone(), exact },
+            _ => panic!("`alloc` has a size"),
+        }
+    }
+
+    fn equals(&self, other: &Size, solver: &Solver) -> bool {
+        solver.equal(&self.bytes, &other.bytes)
+    }
+
+    fn fits(&self, other: &Size, solver: &Solver) -> bool {
+        solver.less_equal(&self.exact, &other.exact) || solver.less_equal(&self.bytes, &other.bytes)
+    }
 }
 
 /// A part of the arena that wants a place.
 struct Part {
     inst: Inst,
     range: Range,
-    bytes: Dim,
+    size: Size,
     /// The frame where its size is known, and the one where it is made.
     frame: usize,
     inner: usize,
@@ -35,8 +61,8 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Solver) {
     let mut parts: Vec<Part> = ranges
         .iter()
         .map(|(&inst, &range)| {
-            let (bytes, inner) = (bytes(host, inst), frames.asked_in(host.result(inst)));
-            Part { inst, range, frame: frames.of(&bytes, inner), bytes, inner }
+            let (size, inner) = (Size::of(host, inst), frames.asked_in(host.result(inst)));
+            Part { inst, range, frame: frames.of(&size.bytes, inner), size, inner }
         })
         .collect();
     parts.sort_by_key(|part| (part.range.first, part.inst));
@@ -48,11 +74,11 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Solver) {
             Some((position, grown)) => {
                 let slot = &mut slots[position];
                 slot.busy_until = part.range.last;
-                slot.bytes = grown;
+                slot.size = grown;
                 slot.tenants.push(part.inst);
             }
             None => {
-                slots.push(Slot { frame: part.frame, bytes: part.bytes, busy_until: part.range.last, tenants: vec![part.inst] })
+                slots.push(Slot { frame: part.frame, size: part.size, busy_until: part.range.last, tenants: vec![part.inst] })
             }
         }
     }
@@ -71,7 +97,7 @@ fn place_slots(host: &mut Function, frames: &Frames, frame: usize, slots: &[Slot
             host.inst_mut(inst).attrs[position("offset")] = Some(Attr::Dim(offset.clone()));
             host.inst_mut(inst).operands[0] = arena;
         }
-        offset += &slot.bytes;
+        offset += &slot.size.bytes;
     }
     let tensor = TensorType::new([offset.clone()], DType::U8);
     host.set_type(arena, Type::Buffer { tensor, space: Space::Global });
@@ -99,35 +125,28 @@ fn remove_empty(host: &mut Function, frames: &Frames, slots: &[Slot]) {
 }
 
 /// The slot of an input that dies where the part is made, and that the group may write over.
-fn take_over(slots: &[Slot], part: &Part, inputs: &[Inst], frames: &Frames) -> Option<(usize, Dim)> {
+fn take_over(slots: &[Slot], part: &Part, inputs: &[Inst], frames: &Frames) -> Option<(usize, Size)> {
     let position = slots.iter().position(|slot| {
         let holds = slot.tenants.last().is_some_and(|tenant| inputs.contains(tenant));
         holds && slot.busy_until == part.range.first && frames.surrounds(slot.frame, part.inner)
     })?;
-    Some((position, slots[position].bytes.clone()))
+    Some((position, slots[position].size.clone()))
 }
 
 /// The free slot to use, and its size then: an equal one, else one that is large enough, else one that can grow.
-fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Option<(usize, Dim)> {
-    let size = &part.bytes;
+fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Option<(usize, Size)> {
+    let size = &part.size;
     let is_free = |slot: &Slot| slot.busy_until < part.range.first && frames.surrounds(slot.frame, part.inner);
     let free = || slots.iter().enumerate().filter(|(_, slot)| is_free(slot));
-    let equal = free().find(|(_, slot)| solver.equal(&slot.bytes, size));
-    let larger = || free().find(|(_, slot)| solver.less_equal(size, &slot.bytes));
+    let equal = free().find(|(_, slot)| slot.size.equals(size, solver));
+    let larger = || free().find(|(_, slot)| size.fits(&slot.size, solver));
     // A slot can grow to what is known where its frame begins.
     let known = |slot: &Slot| frames.surrounds(part.frame, slot.frame);
-    let smaller = || free().find(|(_, slot)| known(slot) && solver.less_equal(&slot.bytes, size));
+    let smaller = || free().find(|(_, slot)| known(slot) && slot.size.fits(size, solver));
     equal
         .or_else(larger)
-        .map(|(position, slot)| (position, slot.bytes.clone()))
+        .map(|(position, slot)| (position, slot.size.clone()))
         .or_else(|| smaller().map(|(position, _)| (position, size.clone())))
-}
-
-fn bytes(host: &Function, inst: Inst) -> Dim {
-    match &host.inst(inst).attrs[position("bytes")] {
-        Some(Attr::Dim(bytes)) => bytes.clone(),
-        _ => panic!("`alloc` has a size"),
-    }
 }
 
 fn position(name: &str) -> usize {

@@ -5,16 +5,16 @@ use disc_ir::{Block, Function, Inst, Symbol};
 use std::collections::HashMap;
 
 /// The ops of a block that bind dims.
-pub(super) struct Binders(HashMap<Symbol, Inst>);
+pub(crate) struct Binders(HashMap<Symbol, Inst>);
 
 impl Binders {
-    pub(super) fn of_block(function: &Function, block: Block) -> Self {
+    pub(crate) fn of_block(function: &Function, block: Block) -> Self {
         let bound = function.insts(block).iter().filter_map(|&inst| Some((function.bound_by(inst)?.clone(), inst)));
         Self(bound.collect())
     }
 
     /// The ops that bind dims of `inst` or of what is in its regions.
-    pub(super) fn of(&self, function: &Function, inst: Inst) -> impl Iterator<Item = Inst> {
+    pub(crate) fn of(&self, function: &Function, inst: Inst) -> impl Iterator<Item = Inst> {
         let symbols = if self.0.is_empty() { Default::default() } else { function.symbols_of(inst) };
         symbols.into_iter().filter_map(|symbol| self.0.get(&symbol).copied()).filter(move |&binder| binder != inst)
     }

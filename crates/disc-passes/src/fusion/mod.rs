@@ -17,7 +17,7 @@
 //! Invariants: the decision asks types and facts, never sizes; the groups form no cycle; every op is in exactly one group, except copies of
 //! free ones.
 pub mod attention;
-mod binders;
+pub(crate) mod binders;
 mod emit;
 mod epilogue;
 mod explain;
