@@ -14,20 +14,19 @@ impl Elements<'_> {
     }
 
     fn gather(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
-        let [operand, indices] = self.group.operands(inst)[..] else { panic!("`gather` has two operands") };
+        let operand = self.group.operands(inst)[0];
         let axes = |name| self.ints(inst, name).iter().map(|&d| d as usize).collect::<Vec<_>>();
         let offset_dims = axes("offset_dims");
         let batching = axes("operand_batching_dims");
         let indices_batching = axes("start_indices_batching_dims");
         let dropped: Vec<usize> = axes("collapsed_slice_dims").into_iter().chain(batching.iter().copied()).collect();
         let vector_dim = self.int(inst, "index_vector_dim") as usize;
-        let slice_sizes = self.dims(inst, "slice_sizes").to_vec();
-        let shape = self.tensor(operand).dims.clone();
+        let rank = self.tensor(operand).rank();
 
         let batch: Vec<Index> = (0..at.len()).filter(|d| !offset_dims.contains(d)).map(|d| at[d]).collect();
         let zero = Index::uniform(kb.int(0));
-        let mut position = vec![zero; shape.len()];
-        let kept = (0..shape.len()).filter(|d| !dropped.contains(d));
+        let mut position = vec![zero; rank];
+        let kept = (0..rank).filter(|d| !dropped.contains(d));
         for (axis, &d) in kept.zip(&offset_dims) {
             position[axis] = at[d];
         }
@@ -35,17 +34,37 @@ impl Elements<'_> {
             // The batch position skips the index vector's dimension.
             position[axis] = batch[if d > vector_dim { d - 1 } else { d }];
         }
-        for (k, axis) in axes("start_index_map").into_iter().enumerate() {
-            let mut from = batch.clone();
+        for (axis, start) in self.slice_starts(kb, inst, &batch) {
+            position[axis] = position[axis].add(kb, self.lanes, start);
+        }
+        self.element(kb, operand, &position)
+    }
+
+    /// Where the slice starts that a gather takes for a batch position, by axis; read and checked once in a block.
+    pub(crate) fn slice_starts(&mut self, kb: &mut KernelBuilder, inst: Inst, batch: &[Index]) -> Vec<(usize, Index)> {
+        let [operand, indices] = self.group.operands(inst)[..] else { panic!("`gather` has two operands") };
+        let vector_dim = self.int(inst, "index_vector_dim") as usize;
+        let shape = self.tensor(operand).dims.clone();
+        let slice_sizes = self.dims(inst, "slice_sizes").to_vec();
+        let mut found = Vec::new();
+        for (k, &axis) in self.ints(inst, "start_index_map").iter().enumerate() {
+            let axis = axis as usize;
+            let mut from = batch.to_vec();
             if vector_dim < self.tensor(indices).rank() {
                 from.insert(vector_dim, Index::uniform(kb.int(k as i64)));
             }
             let start = self.element(kb, indices, &from);
             let room = &shape[axis] - &slice_sizes[axis];
-            let start = self.bounded(kb, inst, start, &room);
-            position[axis] = position[axis].add(kb, self.lanes, start);
+            let key = (inst, k, start);
+            let known = self.scopes.iter().rev().find_map(|scope| scope.starts.get(&key)).copied();
+            let bounded = known.unwrap_or_else(|| self.bounded(kb, inst, start, &room));
+            // A check of lanes holds for these lanes alone.
+            if bounded.as_uniform().is_some() {
+                self.scope().starts.insert(key, bounded);
+            }
+            found.push((axis, bounded));
         }
-        self.element(kb, operand, &position)
+        found
     }
 
     /// A start position as an index in [0, `room`]: checked or clamped, as the op says.

@@ -32,6 +32,8 @@ use std::{collections::HashMap, sync::Arc};
 struct Memo {
     elements: HashMap<(Value, Vec<Index>), Vec<Value>>,
     joins: HashMap<Vec<Part>, Index>,
+    /// The places that index vectors name, in range, by gather and entry.
+    starts: HashMap<(Inst, usize, Value), Index>,
 }
 
 /// Computes elements of the values of one function (a fusion group's region, or a single op).

@@ -2,7 +2,8 @@
 //!
 //! Two neighbouring dimensions can be merged when every access of the group touches them as one contiguous dimension: then fewer, longer
 //! loops do, down to a single one for purely element-wise groups. This asks the structure of the group, so it holds for all sizes.
-use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use crate::{build::KernelBuilder, element::Elements, index::Index};
+use disc_ir::{Attr, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::fusion::space::{Follows, Map, map_of, reads};
 use std::collections::HashSet;
 
@@ -134,4 +135,53 @@ pub(super) fn merge(domain: &[Dim], pairs: &[bool]) -> Vec<Merged> {
 pub(super) fn output_map(solver: &Solver, space: &[Dim], kept: &[usize], tensor: &TensorType) -> Option<Map> {
     let all: Vec<usize> = (0..space.len()).collect();
     map_of(solver, space, &all, &tensor.dims).or_else(|| map_of(solver, space, kept, &tensor.dims))
+}
+
+/// A gather whose index vectors depend on outer dimensions of a space alone, and the space's axes of its batch dimensions.
+pub(super) type OuterGather = (Inst, Vec<Vec<usize>>);
+
+/// The gathers that take one slice for each position along `outer`: its place can be read before the inner loops.
+pub(super) fn outer_gathers(
+    group: &Function,
+    solver: &Solver,
+    space: &[Dim],
+    roots: &[(Value, Map)],
+    outer: &[usize],
+) -> Vec<OuterGather> {
+    let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());
+    let mut found: Vec<OuterGather> = Vec::new();
+    while let Some((value, map)) = stack.pop() {
+        if !seen.insert((value, map.clone())) {
+            continue;
+        }
+        let Some(inst) = group.defining(value) else { continue };
+        if group.kind_of(inst) == OpKind::Gather {
+            let position = OpKind::Gather.def().attr_position("offset_dims").expect("`gather` has offset dims");
+            let Some(Attr::Ints(offset)) = &group.inst(inst).attrs[position] else { continue };
+            let batch = map.iter().zip(0..).filter(|(_, d)| !offset.contains(d)).map(|(follows, _)| match follows {
+                Follows::Axes(axes) if axes.iter().all(|axis| outer.contains(axis)) => Some(axes.clone()),
+                _ => None,
+            });
+            found.extend(batch.collect::<Option<Vec<_>>>().map(|batch| (inst, batch)));
+        }
+        // What a row reads of a reduction is known.
+        if group.kind_of(inst) != OpKind::Reduce {
+            stack.extend(reads(group, solver, space, inst, &map).operands);
+        }
+    }
+    found
+}
+
+/// Reads the places that gathers take slices from, at a position along the outer dimensions.
+pub(super) fn read_places(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'_>,
+    space: &[Dim],
+    gathers: &[OuterGather],
+    at: &[Index],
+) {
+    for (inst, batch) in gathers {
+        let place = elements.position(kb, space, batch, at);
+        elements.slice_starts(kb, *inst, &place);
+    }
 }

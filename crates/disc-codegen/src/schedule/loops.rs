@@ -6,7 +6,7 @@
 pub(super) use super::domain::Merged;
 use super::{
     Argument, Group, Launch, Scheduled,
-    domain::{merge, mergeable_in},
+    domain::{merge, mergeable_in, outer_gathers, read_places},
     scratch_bytes,
 };
 use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
@@ -64,6 +64,10 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
         [only] => (only.size.ceil_div(&Dim::constant(CHUNK)), true),
         _ => (Dim::product(outer.iter().map(|m| m.size.clone())), false),
     };
+    let tile_axis = tiled.as_ref().map(|run| run.axis);
+    let inner_from = outer.last().map_or(0, |run| run.axis + 1);
+    let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
+    let gathers = outer_gathers(group.function, &group.solver, &domain, &roots, &outer_axes);
     let one = kb.int(1);
     kb.for_([begin, end, one], &[], |kb, unit, _| {
         elements.scoped(|elements| {
@@ -82,6 +86,7 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
                 high = kb.map(OpKind::Minimum, &[stop, size]);
             } else {
                 place_unit(kb, unit, &outer, &mut at);
+                read_places(kb, elements, &domain, &gathers, &at);
             }
             let tile = tiled.as_ref().map(|run| (run.axis, tile_range(kb, run, at[run.axis])));
             let exact = group.solver.divisible(&inner.size, i64::from(lanes));

@@ -44,6 +44,18 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
             found.insert(inst, Role::Free);
         }
     }
+    // What is returned goes to memory: better by the group that computes it than by a copy.
+    for &inst in insts {
+        let returned = |user: &Inst| function.kind_of(*user) == OpKind::Return;
+        let users = || function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
+        let repeats = matches!(function.kind_of(inst), OpKind::Reshape | OpKind::BroadcastInDim);
+        if found[&inst] == Role::Free && repeats && users().any(returned) {
+            let source = function.operands(inst).first().and_then(|&v| function.defining(v)).and_then(|i| found.get(&i));
+            if matches!(source, Some(Role::Loop | Role::Row)) {
+                found.insert(inst, Role::Loop);
+            }
+        }
+    }
     found
 }
 

@@ -108,7 +108,9 @@ impl Shape {
             (placed, buffer)
         };
         let caches = plan.keep(group).into_iter().map(cached).collect();
-        Unit { group, plan, reduced: self.reduced.clone(), along: self.along, copies: self.copies, targets, caches, part: None }
+        let gathers = if self.along == Along::Reduced { plan.row_gathers(group) } else { Vec::new() };
+        let (reduced, along, copies) = (self.reduced.clone(), self.along, self.copies);
+        Unit { group, plan, reduced, along, copies, targets, caches, gathers, part: None }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     reducer::{Monoid, monoid_of},
     schedule::{
         Group,
-        domain::{Merged, merge, mergeable_in, output_map},
+        domain::{Merged, OuterGather, merge, mergeable_in, outer_gathers, output_map},
     },
 };
 use disc_ir::{Attr, Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
@@ -130,8 +130,8 @@ impl RowPlan {
         axes(map_of(solver, &self.layout.space, &self.layout.kept, &tensor.dims)?)
     }
 
-    /// The merged kept dimensions, and the merged reduced ones.
-    pub(super) fn runs(&self, group: &Group<'_>) -> (Vec<Merged>, Vec<Merged>) {
+    /// What loops compute: the outputs, what is reduced, and the reductions themselves.
+    fn roots(&self, group: &Group<'_>) -> Vec<(Value, Map)> {
         let layout = &self.layout;
         let tensors = group.outputs().into_iter().map(|output| (output, group.tensor(output)));
         let map = |tensor| output_map(&group.solver, &layout.space, &layout.kept, tensor);
@@ -144,7 +144,18 @@ impl RowPlan {
             let kept = map_of(&group.solver, &layout.space, &layout.kept, &group.tensor(total).dims);
             roots.extend(kept.map(|map| (total, map)));
         }
-        let mut pairs = mergeable_in(group.function, &group.solver, &layout.space, &roots, true);
+        roots
+    }
+
+    /// The gathers that take one slice for each row.
+    pub(super) fn row_gathers(&self, group: &Group<'_>) -> Vec<OuterGather> {
+        outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &self.layout.kept)
+    }
+
+    /// The merged kept dimensions, and the merged reduced ones.
+    pub(super) fn runs(&self, group: &Group<'_>) -> (Vec<Merged>, Vec<Merged>) {
+        let layout = &self.layout;
+        let mut pairs = mergeable_in(group.function, &group.solver, &layout.space, &self.roots(group), true);
         let is_reduced = |axis: usize| layout.reduced.contains(&axis);
         for (pair, mergeable) in pairs.iter_mut().enumerate() {
             *mergeable &= is_reduced(pair) == is_reduced(pair + 1);

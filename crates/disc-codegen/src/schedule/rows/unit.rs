@@ -2,7 +2,11 @@
 //!
 //! Sums are never one long chain: a row has several accumulators, and after a block of elements these are added to a total.
 use super::{
-    super::{Group, domain::Merged, loops::vector_loop},
+    super::{
+        Group,
+        domain::{Merged, OuterGather, read_places},
+        loops::vector_loop,
+    },
     plan::{Along, Combine, Placed, Reduction, RowPlan},
 };
 use crate::{
@@ -28,6 +32,8 @@ pub(super) struct Unit<'g> {
     pub(super) targets: Vec<Value>,
     /// Values that are kept, with the task memory of their rows.
     pub(super) caches: Vec<(Placed, Value)>,
+    /// Gathers that take one slice for each row.
+    pub(super) gathers: Vec<OuterGather>,
     pub(super) part: Option<Part>,
 }
 
@@ -45,6 +51,9 @@ pub(super) struct Part {
 impl Unit<'_> {
     /// Computes a unit; the columns have their kept positions, and 0 where it is reduced.
     pub(super) fn run(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: Columns) {
+        for at in columns.iter().filter(|_| !self.gathers.is_empty()) {
+            read_places(kb, elements, &self.plan.layout.space, &self.gathers, at);
+        }
         for phase in 0..=self.plan.last {
             let due: Vec<Reduction> = self.plan.reductions.iter().copied().filter(|r| r.phase == phase).collect();
             if !due.is_empty() {
