@@ -386,7 +386,7 @@ impl<'a> Blocks<'a> {
     fn fetches(&self, kb: &mut KernelBuilder, part: &Part<'_>) -> Value {
         let blocks = part.plan.row_blocks(kb, self.rows);
         let bytes = kb.dtype(part.operands.right()).size() as i64;
-        let lines = kb.int(i64::from(part.plan.tile.columns) * bytes * micro::ROUND / micro::LINE);
+        let lines = kb.int(i64::from(part.plan.tile.columns) * bytes * micro::round_steps(part.plan) / micro::LINE);
         let (one, spread) = (kb.int(1), kb.add(lines, blocks));
         let spread = kb.sub(spread, one);
         kb.div(spread, blocks)

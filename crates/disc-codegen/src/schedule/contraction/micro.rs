@@ -13,15 +13,20 @@ use crate::{
 };
 use disc_ir::{Attr, Dim, Function, FunctionKind, OpKind, Type, Value};
 
-/// Steps of the summed dimension between two rounds of prefetches. The steps of a round are a loop of their own and not unrolled: LLVM would
-/// gather the loads of several steps and spill the sums.
-pub(super) const ROUND: i64 = 8;
+/// Elements of one vector's width that a round of steps along the sums passes, between two rounds of prefetches. The steps of a round are a
+/// loop of their own and not unrolled: LLVM would gather the loads of several steps and spill the sums.
+const ROUND_ELEMENTS: i64 = 128;
 /// Bytes of a cache line.
 pub(super) const LINE: i64 = 64;
 /// Up to this many rows, panels pass by so fast that the hardware's own fetching is better.
 const FETCHED_ROWS: u32 = 4;
 /// Sums that are added to in turn, so that none waits for its last addition.
 const CHAINS: usize = 8;
+
+/// Steps of a round.
+pub(super) fn round_steps(plan: &ContractionPlan) -> i64 {
+    (ROUND_ELEMENTS / i64::from(plan.tile.lanes)).max(CHAINS as i64)
+}
 
 /// Where a micro-kernel finds its panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,10 +181,10 @@ fn accumulate(
 
     let zero = kb.zero(plan.compute, plan.tile.lanes);
     let count = rows as usize * vectors;
-    let chains = CHAINS.div_ceil(count).next_power_of_two().min(ROUND as usize);
+    let chains = CHAINS.div_ceil(count).next_power_of_two().min(round_steps(plan) as usize);
     let sums = vec![zero; count * chains];
     let (start, size) = (kb.int(0), kb.dim(&plan.k.size));
-    let (round, one) = (kb.int(ROUND), kb.int(1));
+    let (round, one) = (kb.int(round_steps(plan)), kb.int(1));
     let sums = match source {
         Source::Panels => {
             let whole = kb.div(size, round);
@@ -236,7 +241,7 @@ fn prefetch(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Paramet
     let share = kb.dim(&plan.k.size);
     let before = kb.mul(parameters.block, share);
     let done = kb.add(before, k);
-    let round = kb.int(ROUND);
+    let round = kb.int(round_steps(plan));
     let rounds = kb.div(done, round);
     let lines = kb.mul(rounds, parameters.fetches);
     let line = kb.int(elements);

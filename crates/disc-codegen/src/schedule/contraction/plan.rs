@@ -5,6 +5,8 @@ use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Value};
 
 /// Rows at this distance in bytes share their lines of the first-level cache.
 const PAGE: i64 = 4096;
+/// As many of them as fit there, next to a line of the panel.
+const CACHE_WAYS: u32 = 7;
 /// Right operands with up to this many columns are read along the sums.
 const FEW_COLUMNS: i64 = 8;
 
@@ -262,7 +264,9 @@ impl ContractionPlan {
         // Converting each element for each panel anew would cost as much as the products.
         let converts = stored.is_some_and(|dtype| dtype != self.compute);
         // Rows that are pages apart take turns in the same few lines of the first-level cache.
-        let collides = self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * self.compute.size() as i64 % PAGE == 0);
+        let many = self.tile.rows > CACHE_WAYS;
+        let collides =
+            many && self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * self.compute.size() as i64 % PAGE == 0);
         let packs = converts || (collides && !self.m.size.is_const(1));
         if stored.is_none() || self.sums.len() > 1 || (packs && self.right_form != Right::Dots) {
             self.left_form = Left::Packed;
