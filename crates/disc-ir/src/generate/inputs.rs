@@ -11,14 +11,22 @@ use std::collections::HashMap;
 /// The sizes that dims get: 0 and 1, below and above the lanes of vectors.
 const SIZES: [i64; 7] = [0, 1, 2, 3, 5, 8, LARGEST];
 
+/// How often sizes are drawn until the facts hold.
+const MOST_DRAWS: usize = 500;
+
 /// Inputs for an entry: a random size for each symbol, and elements that include the special ones. Sizes that are expressions must be
 /// made of symbols that stand alone elsewhere; an entry without tensors has no inputs.
 pub fn inputs(module: &Module, entry: &str, seed: u64) -> Vec<Tensor> {
     let mut random = Random::new(seed);
     let Some(function) = module.function(entry) else { return Vec::new() };
     let mut symbols: HashMap<Symbol, i64> = HashMap::new();
-    for symbol in function.bound_symbols() {
-        symbols.insert(symbol, *random.choose(&SIZES));
+    for _ in 0..MOST_DRAWS {
+        for symbol in function.bound_symbols() {
+            symbols.insert(symbol, *random.choose(&SIZES));
+        }
+        if function.facts.iter().all(|fact| fact.holds(&|symbol| symbols.get(symbol).copied()) != Some(false)) {
+            break;
+        }
     }
     let types = function.parameters().iter().filter_map(|&parameter| function.ty(parameter).shaped());
     types.filter_map(|ty| tensor(ty, &symbols, &mut random)).collect()

@@ -6,6 +6,7 @@
 pub mod cases;
 mod inputs;
 mod ops;
+mod patterns;
 mod random;
 
 pub use inputs::inputs;
@@ -13,7 +14,7 @@ pub use random::Random;
 
 use crate::{
     build::Builder,
-    dim::Dim,
+    dim::{Dim, Facts},
     graph::{Function, FunctionKind, Module, Value},
     types::{DType, Type},
 };
@@ -25,10 +26,16 @@ const SYMBOLS: [&str; 3] = ["A", "B", "C"];
 /// The largest size that a dim gets.
 const LARGEST: i64 = 17;
 
+/// Facts that a program may state; each holds for some of the sizes that dims get.
+const FACTS: [&str; 6] = ["A == B", "C % 8 == 0", "1 <= A", "1 <= C <= 8", "B <= 3, 1 <= C", "B == C, A % 2 == 0"];
+
 /// A tensor program `@main` of about `length` ops, with symbolic and constant sizes.
 pub fn program(seed: u64, length: usize) -> Module {
     let mut random = Random::new(seed);
     let mut function = Function::new("main", FunctionKind::Func);
+    if random.chance(25) {
+        function.facts = Facts::parse(random.choose::<&str>(&FACTS)).expect("these are facts");
+    }
     let body = function.body;
     let mut values: Vec<Value> = Vec::new();
     for i in 0..random.between(1, 5) {

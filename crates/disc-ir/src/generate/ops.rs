@@ -24,7 +24,7 @@ pub(super) struct Generator<'f> {
     pub(super) values: Vec<Value>,
 }
 
-type Made = Result<Vec<Value>, Diagnostic>;
+pub(super) type Made = Result<Vec<Value>, Diagnostic>;
 type Proposal<'f> = fn(&mut Generator<'f>) -> Made;
 
 /// The most dimensions of a value.
@@ -49,7 +49,7 @@ const COMBINERS: [OpKind; 7] =
 impl<'f> Generator<'f> {
     /// Adds an op, with the helpers that it needs; sometimes none.
     pub(super) fn step(&mut self) {
-        let propose: [(usize, Proposal<'f>); 15] = [
+        let propose: [(usize, Proposal<'f>); 17] = [
             (40, Self::elementwise),
             (4, Self::broadcast),
             (8, Self::rearrange),
@@ -59,6 +59,8 @@ impl<'f> Generator<'f> {
             (4, Self::reduce_argument),
             (5, Self::window),
             (6, Self::contract),
+            (6, Self::multiply),
+            (6, Self::normalize),
             (3, Self::convolve),
             (2, Self::patch),
             (6, Self::look_up),
@@ -98,18 +100,18 @@ impl<'f> Generator<'f> {
         self.values[place]
     }
 
-    fn tensor(&self, value: Value) -> TensorType {
+    pub(super) fn tensor(&self, value: Value) -> TensorType {
         self.builder.function.ty(value).as_tensor().expect("values are tensors").clone()
     }
 
     /// A value with at least one dimension, and one of its axes.
-    fn with_axis(&mut self) -> Option<(Value, TensorType, usize)> {
+    pub(super) fn with_axis(&mut self) -> Option<(Value, TensorType, usize)> {
         let value = self.value();
         let tensor = self.tensor(value);
         (tensor.rank() > 0).then(|| (value, tensor.clone(), self.random.below(tensor.rank())))
     }
 
-    fn one(&mut self, kind: OpKind, operands: &[Value], attrs: &[(&str, Attr)], result: Option<Type>) -> Made {
+    pub(super) fn one(&mut self, kind: OpKind, operands: &[Value], attrs: &[(&str, Attr)], result: Option<Type>) -> Made {
         let mut request = self.builder.op(kind).operands(operands);
         for (name, attr) in attrs {
             request = request.attr(name, attr.clone());
@@ -121,7 +123,7 @@ impl<'f> Generator<'f> {
         Ok(self.builder.function.results_of(inst).to_vec())
     }
 
-    fn with_region(&mut self, kind: OpKind, operands: &[Value], attrs: &[(&str, Attr)], region: Block) -> Made {
+    pub(super) fn with_region(&mut self, kind: OpKind, operands: &[Value], attrs: &[(&str, Attr)], region: Block) -> Made {
         let mut request = self.builder.op(kind).operands(operands).region(region);
         for (name, attr) in attrs {
             request = request.attr(name, attr.clone());
@@ -130,7 +132,7 @@ impl<'f> Generator<'f> {
         Ok(self.builder.function.results_of(inst).to_vec())
     }
 
-    fn splat(&mut self, tensor: &TensorType, value: f64) -> Made {
+    pub(super) fn splat(&mut self, tensor: &TensorType, value: f64) -> Made {
         let literal = Literal::splat_f64(tensor.dtype, value);
         self.one(OpKind::Constant, &[], &[("value", literal.into())], Some(Type::Tensor(tensor.clone())))
     }
