@@ -13,7 +13,7 @@ use std::process::ExitCode;
 fn plan(levels: usize, op: usize) -> Vec<(usize, Vec<Shapes>)> {
     let kinds = Shapes::ALL.len();
     let others = (0..levels - 1).map(|level| (level, vec![Shapes::ALL[(op + 2 * level) % kinds]]));
-    let small = if op % 2 == 0 { Shapes::Empty } else { Shapes::Ones };
+    let small = if op.is_multiple_of(2) { Shapes::Empty } else { Shapes::Ones };
     others.chain([(levels - 1, vec![Shapes::Static, small, Shapes::Partly, Shapes::Dynamic])]).collect()
 }
 
