@@ -43,7 +43,7 @@ impl Elements<'_> {
         })[0]
     }
 
-    /// Sums over the window and the input features of one group. Positions outside the input, and between dilated elements, add nothing.
+    /// Sums over the window and the input features of one group. Positions outside the input, and between dilated elements, hold zeros.
     pub(super) fn convolution(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let [input, kernel] = self.group.operands(inst)[..] else { panic!("`convolution` has two operands") };
         let axis = |name| self.int(inst, name) as usize;
@@ -93,14 +93,13 @@ impl Elements<'_> {
                 }
             };
             let old = carried[0];
-            let product = |cx: &mut Self, kb: &mut KernelBuilder| {
-                let (x, w) = (cx.element(kb, input, &from), cx.element(kb, kernel, &weight));
-                multiply_add(kb, dtype, x, w, old)
+            let operand = compute_dtype(cx.tensor(input).dtype);
+            let x = match inside {
+                Some(inside) => cx.either(kb, inside, at, |cx, kb| cx.element(kb, input, &from), |_, kb| kb.zero(operand, 1)),
+                None => cx.element(kb, input, &from),
             };
-            let sum = match inside {
-                Some(inside) => cx.either(kb, inside, at, product, |_, _| old),
-                None => product(cx, kb),
-            };
+            let w = cx.element(kb, kernel, &weight);
+            let sum = multiply_add(kb, dtype, x, w, old);
             vec![kb.widen(sum, lanes)]
         })[0]
     }

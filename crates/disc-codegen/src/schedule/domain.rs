@@ -49,10 +49,18 @@ impl Walk<'_> {
             return self.part_windows(inst, map);
         }
         let found = reads(self.group, self.solver, self.space, inst, map);
+        let mut apart = Vec::new();
         for dim in found.looked_at {
             if let Follows::Axes(axes) = &map[dim] {
                 self.forbid(axes);
+                // A reshape takes a joined position apart again, and what is behind it may walk the parts in any order.
+                if self.group.kind_of(inst) == OpKind::Reshape {
+                    axes.iter().filter(|&&axis| axis < self.pairs.len()).for_each(|&axis| apart.push(axis));
+                }
             }
+        }
+        for axis in apart {
+            self.pairs[axis] = false;
         }
         for (operand, map) in &found.operands {
             self.visit(*operand, map);

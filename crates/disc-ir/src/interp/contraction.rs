@@ -97,6 +97,7 @@ pub(super) fn convolution(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
     let (features, made) = (rhs.tensor.dims()[in_features], rhs.tensor.dims()[out_features]);
     let (batch_size, shape, dtype) = (lhs.tensor.dims()[input.batch], call.shape(), call.dtype());
     let spatial_sizes = select(lhs.tensor.dims(), &input.spatial);
+    let zero = Tensor::zeros(lhs.tensor.dtype(), Vec::new()).at(0);
     let mut result = Tensor::zeros(dtype, shape.clone());
     for_each(&shape, |i, index| {
         let feature = index[output.feature];
@@ -107,17 +108,20 @@ pub(super) fn convolution(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
             machine.charge(1 + features as u64)?;
             let mut a = batch * lhs.steps[input.batch];
             let mut b = feature * rhs.steps[out_features];
+            let mut inside = true;
             for axis in 0..n {
-                let window = index[output.spatial[axis]];
-                let Some(place) = windows.place(axis, window, within[axis], spatial_sizes[axis]) else { return Ok(()) };
-                a += place * lhs.steps[input.spatial[axis]];
+                let place = windows.place(axis, index[output.spatial[axis]], within[axis], spatial_sizes[axis]);
+                inside &= place.is_some();
+                a += place.unwrap_or(0) * lhs.steps[input.spatial[axis]];
                 let tap = if reversal[axis] == 1 { windows.sizes[axis] - 1 - within[axis] } else { within[axis] };
                 b += tap * rhs.steps[kernel_spatial[axis]];
             }
             for c in 0..features {
                 let from = a + (first_feature + c) * lhs.steps[input.feature];
                 let weight = b + c * rhs.steps[in_features];
-                sum.add(lhs.tensor.at(from as usize), rhs.tensor.at(weight as usize), dtype);
+                // Zeros are numbers as others are: times infinity they are no number.
+                let element = if inside { lhs.tensor.at(from as usize) } else { zero };
+                sum.add(element, rhs.tensor.at(weight as usize), dtype);
             }
             Ok::<(), Diagnostic>(())
         })?;
