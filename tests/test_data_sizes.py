@@ -91,3 +91,19 @@ def test_a_violated_check_fails_the_call_and_the_next_works(compile_module):
     with pytest.raises(disc.Error, match="-1, expected 0 or more"):
         compiled(x, torch.tensor(-1))
     torch.testing.assert_close(compiled(x, torch.tensor(2)), x[:2] * 2)
+
+
+def test_what_is_returned_twice_is_one_tensor(compile_module):
+    compiled = compile_module(Call(lambda x: (x.exp(), x.exp())), (torch.randn(3),))
+    a, b = compiled(torch.randn(4))
+    assert a.data_ptr() != b.data_ptr()
+
+    def twice(x):
+        y = x.exp()
+        return y, x, y
+
+    x = torch.randn(5)
+    a, same, b = compile_module(Call(twice), (torch.randn(3),))(x)
+    assert a.data_ptr() == b.data_ptr()
+    assert same.data_ptr() == x.data_ptr()
+    torch.testing.assert_close(a, x.exp())

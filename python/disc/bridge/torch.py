@@ -514,13 +514,17 @@ def _float(b: Emitter, e) -> Number | float:
 def _finish(captured, walk: _Walk, builder, program: Program) -> None:
     """Declares the outputs; a constant or an input that the module hands back as it is stays on the Python side."""
     values: list[Any] = []
+    #: What is returned twice is one tensor, as in eager mode.
+    made: dict[torch.fx.Node, int] = {}
     for result in captured.traced.results:
         value = walk.read(result) if isinstance(result, torch.fx.Node) else walk.resolve(result)
         if isinstance(result, torch.fx.Node) and result in captured.inputs:
             program.outputs.append(("input", captured.inputs.index(result)))
         elif is_value(value):
-            program.outputs.append(("value", len(values)))
-            values.append(value)
+            place = made.setdefault(result, len(values)) if isinstance(result, torch.fx.Node) else len(values)
+            program.outputs.append(("value", place))
+            if place == len(values):
+                values.append(value)
         elif isinstance(value, Number):
             program.outputs.append(("number", len(values)))
             values.append(value.value)
