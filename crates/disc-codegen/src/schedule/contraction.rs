@@ -37,7 +37,7 @@ use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Type, Value};
 use micro::Source;
 use operands::Operands;
 use plan::{Left, Right};
-use routines::{FEW_ROWS, Routines};
+use routines::{Routines, few_rows};
 
 /// Schedules a group of products, or says why it cannot.
 ///
@@ -291,7 +291,7 @@ fn panel(
             block.call(kb, group, part, Source::Task, zero);
         }
         Right::Columns => {
-            let few = block.has_at_most(kb, FEW_ROWS);
+            let few = block.has_at_most(kb, few_rows(group.target));
             let dots = |kb: &mut KernelBuilder| {
                 block.call_dots(kb, group, part, bases[1]);
                 Vec::new()

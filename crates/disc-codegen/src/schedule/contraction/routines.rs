@@ -7,8 +7,10 @@ use super::{
 use crate::{element::Site, schedule::Group, target::Target};
 use disc_ir::Function;
 
-/// Up to this many rows, dot products along memory cost less than packing.
-pub(super) const FEW_ROWS: u32 = 4;
+/// Up to this many rows, dot products along memory cost less than packing: two passes of the tallest blocks of them.
+pub(super) fn few_rows(target: &Target) -> u32 {
+    if target.vector_registers() > 16 { 8 } else { 4 }
+}
 
 /// Routines, and where they can fail.
 #[derive(Default)]
@@ -41,7 +43,7 @@ impl ContractionPlan {
             (Source::Task, Right::Rows) if self.whole_panels && (wide.is_none() || self.whole_spans) => {
                 self.least_height(self.rows_in_place())
             }
-            (Source::Task, Right::Columns) if self.dots_for_few_rows => self.least_height(FEW_ROWS),
+            (Source::Task, Right::Columns) if self.dots_for_few_rows => self.least_height(few_rows(target)),
             _ => 1,
         };
         let most = self.m.size.as_const().and_then(|rows| u32::try_from(rows.max(1)).ok()).unwrap_or(self.tile.rows);
