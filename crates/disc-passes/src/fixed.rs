@@ -1,7 +1,6 @@
 //! Which values of a function are the same in every call: those computed from weights and constants alone.
 //!
-//! Invariant: such a value has a static shape, and computing it cannot fail and has no effect.
-use crate::query::Query;
+//! Invariant: such a value has a static shape, depends on no dim, and computing it cannot fail and has no effect.
 use disc_ir::{Function, Inst, OpKind, Value, ops::is_pure};
 use std::collections::HashSet;
 
@@ -30,9 +29,9 @@ impl Fixed {
     }
 
     fn admits(&self, function: &Function, inst: Inst) -> bool {
-        let is_static = |&value: &Value| function.shape(value).iter().all(|dim| dim.as_const().is_some());
+        // A dim has another value in each call, in a type as in an attribute.
         is_pure(function.inst(inst))
-            && function.results_of(inst).iter().all(is_static)
+            && function.symbols_of(inst).is_empty()
             && uses(function, inst).iter().all(|value| self.values.contains(value))
     }
 
