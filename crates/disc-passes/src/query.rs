@@ -1,6 +1,9 @@
 //! Questions that rules and passes ask about ops and values.
 use disc_ir::{Attr, DType, Dim, Function, Inst, Literal, OpKind, Value};
 
+/// A size that programs have: dims in 32 bits have to be in range for it.
+const SIZE: i64 = 1 << 15;
+
 /// Short answers from a function; an absent attribute is an empty list.
 pub(crate) trait Query {
     fn attr(&self, inst: Inst, name: &str) -> Option<&Attr>;
@@ -76,10 +79,10 @@ impl Query for Function {
         if let Some(literal) = self.splat(value) {
             return Some(Dim::constant(literal.i64_at(0)));
         }
-        let dim = self.made_by(value, OpKind::DimValue)?;
-        match self.attr(dim, "value") {
-            Some(Attr::Dim(dim)) => Some(dim.clone()),
-            _ => None,
-        }
+        let inst = self.made_by(value, OpKind::DimValue)?;
+        let Some(Attr::Dim(dim)) = self.attr(inst, "value") else { return None };
+        // No tensor has 2^31 elements along one dimension that is counted in 32 bits; a sum with a large constant wraps before that.
+        let is_in_range = |size: i64| dim.eval(&|_| Some(size)).is_ok_and(|value| i32::try_from(value).is_ok());
+        (ty.dtype == DType::I64 || (is_in_range(0) && is_in_range(SIZE))).then(|| dim.clone())
     }
 }
