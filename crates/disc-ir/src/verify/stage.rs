@@ -3,14 +3,16 @@
 //! Invariants:
 //! - Functions (`func`) exist up to the buffer stage, host programs from it on, kernels and routines at the kernel stage.
 //! - An op is at a stage, and in a kind of function, that its declaration names.
+//! - A group's region uses no value of the function around it.
 //! - Up to the fused stage every value is a tensor; at the kernel stage none is, and kernels never have one.
 use super::Check;
 use crate::{
     diag::Code,
-    graph::{Function, FunctionKind, Module},
-    ops::{Stage, Stages},
+    graph::{Block, Function, FunctionKind, Module, Value},
+    ops::{OpKind, Stage, Stages},
     types::Type,
 };
+use std::collections::HashSet;
 
 pub(super) fn check(cx: &mut Check<'_>) {
     let function = cx.function;
@@ -35,7 +37,18 @@ pub(super) fn check(cx: &mut Check<'_>) {
         if let Some(message) = misplaced {
             cx.op_error(Code::E0208, inst, message);
         }
+        if def.kind == OpKind::Fusion && sees_outside(function, function.inst(inst).regions[0]) {
+            cx.op_error(Code::E0208, inst, "the region uses a value from outside: a group reads its operands only");
+        }
     }
+}
+
+fn sees_outside(function: &Function, region: Block) -> bool {
+    let insts = function.walk(region);
+    let regions = insts.iter().flat_map(|&inst| &function.inst(inst).regions).chain([&region]);
+    let mut inside: HashSet<Value> = regions.flat_map(|&region| function.arguments(region)).copied().collect();
+    inside.extend(insts.iter().flat_map(|&inst| function.results_of(inst)));
+    insts.iter().any(|&inst| function.operands(inst).iter().any(|operand| !inside.contains(operand)))
 }
 
 fn has_functions(stage: Stage, kind: FunctionKind) -> bool {
