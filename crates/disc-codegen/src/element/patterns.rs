@@ -1,7 +1,5 @@
 //! Cheaper code for compositions that are recognised by their structure.
 //!
-//! - `exp(x - max(x))` that is only summed or divided has an operand that is never positive: the exponential of softmax, which clamps less and
-//!   is zero where it would be denormal.
 //! - `y / sum(exp(x - max(x)))`: the divisor is at least 1, so that its reciprocal is exact enough, and computed once a row.
 //! - `x * 0.5 * (1 + erf(x / sqrt 2))` is one function.
 //!
@@ -22,10 +20,6 @@ impl Elements<'_> {
     pub(super) fn pattern(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Value> {
         let operands = self.group.operands(inst);
         match self.group.kind_of(inst) {
-            OpKind::Exponential if is_distance_to_maximum(self.group, operands[0]) && is_weight(self.group, inst) => {
-                let x = self.element(kb, operands[0], at);
-                expand::function(kb, MathFn::SoftmaxExp, &[x], self.fused)
-            }
             OpKind::Divide if is_softmax_sum(self.group, operands[1]) => {
                 let (x, sum) = (self.element(kb, operands[0], at), self.element(kb, operands[1], at));
                 let one = kb.float(kb.dtype(sum), 1.0, 1);
@@ -71,17 +65,6 @@ fn is_distance_to_maximum(group: &Function, value: Value) -> bool {
         Some(&[x, top]) => row_total(group, top, Monoid::Maximum) == Some(x),
         _ => false,
     }
-}
-
-/// Whether all that happens to the result of an op is that it is summed and divided: what is denormal may be zero then, beside a one.
-fn is_weight(group: &Function, inst: Inst) -> bool {
-    let result = group.result(inst);
-    let uses = |user: &Inst| group.operands(*user).contains(&result);
-    group.walk(group.body).into_iter().filter(uses).all(|user| match group.kind_of(user) {
-        OpKind::Reduce => monoid_of(group, user) == Some(Monoid::Add),
-        OpKind::Divide => group.operands(user)[0] == result,
-        _ => false,
-    })
 }
 
 /// Whether a value is `sum(exp(x - max(x)))`: at least 1, unless it is NaN, where there is an element at all.
