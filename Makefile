@@ -69,7 +69,7 @@ test-rust:
 	@$(STEP) run "tests without LLVM" cargo test $(call PACKAGES,$(WITHOUT_LLVM))
 	@$(STEP) run "fuzz, 20 s" cargo xtask fuzz --seconds 20
 	@$(STEP) run "tests with LLVM" cargo test $(call PACKAGES,$(WITH_LLVM))
-	@$(STEP) run "soak, 20 s" cargo xtask soak --seconds 20
+	@$(STEP) run "soak, 200 programs" cargo xtask soak --graphs 200
 
 develop: setup
 	@$(STEP) run "Python extension" scripts/develop.sh
