@@ -28,8 +28,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let solver = Arc::new(Solver::new(&function.facts));
         made += visit(function, &solver, &mut |rw, inst| {
-            let is_convolution = rw.f.kind_of(inst) == OpKind::Convolution;
-            let product = Convolution::of(rw, inst).filter(|_| is_convolution && cx.spend()).and_then(|c| c.product(rw, inst));
+            let product = Convolution::of(rw, inst).filter(|_| cx.spend()).and_then(|c| c.product(rw, inst));
             rw.take_error().map(|()| product)
         })?;
     }
@@ -47,7 +46,7 @@ struct Convolution {
 }
 
 impl Convolution {
-    /// `None` where the convolution should stay.
+    /// `None` for other ops, and where the convolution should stay.
     fn of(rw: &Rewriter<'_>, inst: Inst) -> Option<Self> {
         if rw.f.kind_of(inst) != OpKind::Convolution {
             return None;

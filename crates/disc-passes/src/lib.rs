@@ -18,7 +18,7 @@ pub mod pass;
 pub mod pipeline;
 pub mod placement;
 pub mod prepare;
-mod query;
+pub mod query;
 pub mod registry;
 pub mod rewrite;
 pub mod rules;

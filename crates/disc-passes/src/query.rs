@@ -1,12 +1,14 @@
-//! Questions that rules and passes ask about ops and values.
+//! Questions that rules, passes and schedules ask about ops and values.
 use disc_ir::{Attr, DType, Dim, Function, Inst, Literal, OpKind, Value};
 
 /// A size that programs have: dims in 32 bits have to be in range for it.
 const SIZE: i64 = 1 << 15;
 
 /// Short answers from a function; an absent attribute is an empty list.
-pub(crate) trait Query {
+pub trait Query {
+    /// An attribute by its name; `None` if it is absent, or the op has none of this name.
     fn attr(&self, inst: Inst, name: &str) -> Option<&Attr>;
+    /// The sizes of a value; none for a scalar.
     fn shape(&self, value: Value) -> &[Dim];
     /// The op that defines `value`, if it is of this kind.
     fn made_by(&self, value: Value, kind: OpKind) -> Option<Inst>;

@@ -2,11 +2,12 @@
 use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{DType, Dim, Inst, OpKind, Value};
+use disc_passes::query::Query;
 
 impl Elements<'_> {
     pub(super) fn dot_general(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let [lhs, rhs] = self.group.operands(inst)[..] else { panic!("`dot_general` has two operands") };
-        let axes = |name| self.ints(inst, name).iter().map(|&d| d as usize).collect::<Vec<_>>();
+        let axes = |name| self.group.axes(inst, name);
         let (lhs_batch, rhs_batch) = (axes("lhs_batching_dims"), axes("rhs_batching_dims"));
         let (lhs_sum, rhs_sum) = (axes("lhs_contracting_dims"), axes("rhs_contracting_dims"));
         let (lhs_rank, rhs_rank) = (self.tensor(lhs).rank(), self.tensor(rhs).rank());
@@ -46,8 +47,8 @@ impl Elements<'_> {
     /// Sums over the window and the input features of one group. Positions outside the input, and between dilated elements, hold zeros.
     pub(super) fn convolution(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let [input, kernel] = self.group.operands(inst)[..] else { panic!("`convolution` has two operands") };
-        let axis = |name| self.int(inst, name) as usize;
-        let axes = |name| self.ints(inst, name).iter().map(|&d| d as usize).collect::<Vec<_>>();
+        let axis = |name| self.group.int(inst, name) as usize;
+        let axes = |name| self.group.axes(inst, name);
         let in_spatial = axes("input_spatial_dimensions");
         let out_spatial = axes("output_spatial_dimensions");
         let kernel_spatial = axes("kernel_spatial_dimensions");
@@ -55,7 +56,7 @@ impl Elements<'_> {
         let (kernel_in, kernel_out) = (axis("kernel_input_feature_dimension"), axis("kernel_output_feature_dimension"));
         let (batch, feature) = (at[axis("output_batch_dimension")], at[axis("output_feature_dimension")]);
         let (input_dims, kernel_dims) = (self.tensor(input).dims.clone(), self.tensor(kernel).dims.clone());
-        let groups = [self.int(inst, "feature_group_count").max(1), self.int(inst, "batch_group_count").max(1)];
+        let groups = [self.group.int(inst, "feature_group_count").max(1), self.group.int(inst, "batch_group_count").max(1)];
 
         let sizes: Vec<Dim> =
             kernel_spatial.iter().map(|&d| kernel_dims[d].clone()).chain([kernel_dims[kernel_in].clone()]).collect();

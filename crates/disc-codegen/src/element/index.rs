@@ -2,6 +2,7 @@
 use super::{Elements, Site};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Code, DType, Dim, Inst, Literal, OpKind, Value};
+use disc_passes::query::Query;
 
 impl Elements<'_> {
     pub(super) fn indexed(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
@@ -15,12 +16,12 @@ impl Elements<'_> {
 
     fn gather(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let operand = self.group.operands(inst)[0];
-        let axes = |name| self.ints(inst, name).iter().map(|&d| d as usize).collect::<Vec<_>>();
+        let axes = |name| self.group.axes(inst, name);
         let offset_dims = axes("offset_dims");
         let batching = axes("operand_batching_dims");
         let indices_batching = axes("start_indices_batching_dims");
         let dropped: Vec<usize> = axes("collapsed_slice_dims").into_iter().chain(batching.iter().copied()).collect();
-        let vector_dim = self.int(inst, "index_vector_dim") as usize;
+        let vector_dim = self.group.int(inst, "index_vector_dim") as usize;
         let rank = self.tensor(operand).rank();
 
         let batch: Vec<Index> = (0..at.len()).filter(|d| !offset_dims.contains(d)).map(|d| at[d]).collect();
@@ -43,11 +44,11 @@ impl Elements<'_> {
     /// Where the slice starts that a gather takes for a batch position, by axis; read and checked once in a block.
     pub(crate) fn slice_starts(&mut self, kb: &mut KernelBuilder, inst: Inst, batch: &[Index]) -> Vec<(usize, Index)> {
         let [operand, indices] = self.group.operands(inst)[..] else { panic!("`gather` has two operands") };
-        let vector_dim = self.int(inst, "index_vector_dim") as usize;
+        let vector_dim = self.group.int(inst, "index_vector_dim") as usize;
         let shape = self.tensor(operand).dims.clone();
-        let slice_sizes = self.dims(inst, "slice_sizes").to_vec();
+        let slice_sizes = self.group.dims(inst, "slice_sizes").to_vec();
         let mut found = Vec::new();
-        for (k, &axis) in self.ints(inst, "start_index_map").iter().enumerate() {
+        for (k, &axis) in self.group.ints(inst, "start_index_map").iter().enumerate() {
             let axis = axis as usize;
             let mut from = batch.to_vec();
             if vector_dim < self.tensor(indices).rank() {
@@ -71,7 +72,7 @@ impl Elements<'_> {
     pub(crate) fn bounded(&mut self, kb: &mut KernelBuilder, inst: Inst, start: Value, room: &Dim) -> Index {
         let start = signed(kb, start);
         let (zero, last) = (kb.int(0), kb.dim(room));
-        if self.word(inst, "bounds") == "check" {
+        if self.group.word(inst, "bounds") == "check" {
             self.check(kb, inst, start, zero, last);
             return Index::from_value(kb, start);
         }
@@ -112,7 +113,7 @@ impl Elements<'_> {
     fn starts(&mut self, kb: &mut KernelBuilder, inst: Inst, starts: &[Value], shape: &[Dim], extent: &[Dim]) -> Vec<Index> {
         let mut found = Vec::with_capacity(starts.len());
         let count = Dim::product(extent.iter().cloned());
-        let may_be_empty = self.word(inst, "bounds") == "check" && !self.solver.nonzero(&count);
+        let may_be_empty = self.group.word(inst, "bounds") == "check" && !self.solver.nonzero(&count);
         for (axis, &start) in starts.iter().enumerate() {
             let mut start = self.element(kb, start, &[]);
             if may_be_empty {

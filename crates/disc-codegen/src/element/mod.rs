@@ -24,7 +24,7 @@ use crate::{
     index::{Index, linear},
     target::Target,
 };
-use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_ir::{DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use std::{collections::HashMap, sync::Arc};
 
 /// What was computed in a block.
@@ -262,40 +262,6 @@ impl<'g> Elements<'g> {
             }
             _ => panic!("`{}` has no element-wise rule; it needs a schedule of its own", kind.name()),
         }
-    }
-
-    /// The ints of an attribute that the op table requires.
-    pub(crate) fn ints(&self, inst: Inst, name: &str) -> &'g [i64] {
-        match self.attr(inst, name) {
-            Some(Attr::Ints(values)) => values,
-            _ => &[],
-        }
-    }
-
-    pub(crate) fn dims(&self, inst: Inst, name: &str) -> &'g [Dim] {
-        match self.attr(inst, name) {
-            Some(Attr::Dims(values)) => values,
-            _ => &[],
-        }
-    }
-
-    pub(crate) fn int(&self, inst: Inst, name: &str) -> i64 {
-        match self.attr(inst, name) {
-            Some(Attr::Int(value)) => *value,
-            _ => 0,
-        }
-    }
-
-    pub(crate) fn word(&self, inst: Inst, name: &str) -> &'static str {
-        match self.attr(inst, name) {
-            Some(Attr::Enum(word)) => word,
-            _ => "",
-        }
-    }
-
-    pub(crate) fn attr(&self, inst: Inst, name: &str) -> Option<&'g Attr> {
-        let data = self.group.inst(inst);
-        data.kind.def().attr_position(name).and_then(|i| data.attrs[i].as_ref())
     }
 
     /// Whether a size is 1 by the facts.

@@ -2,29 +2,30 @@
 use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Attr, Dim, Inst, OpKind, Value};
+use disc_passes::query::Query;
 
 impl Elements<'_> {
     pub(super) fn movement(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         match self.group.kind_of(inst) {
             OpKind::Constant => self.constant(kb, inst),
             OpKind::DimValue => {
-                let Some(Attr::Dim(dim)) = self.attr(inst, "value") else { panic!("`dim` has a value") };
+                let Some(Attr::Dim(dim)) = self.group.attr(inst, "value") else { panic!("`dim` has a value") };
                 let value = kb.dim(dim);
                 self.as_result(kb, inst, value)
             }
             OpKind::GetDimensionSize => {
-                let axis = self.int(inst, "dimension") as usize;
+                let axis = self.group.int(inst, "dimension") as usize;
                 let size = self.tensor(self.group.operands(inst)[0]).dims[axis].clone();
                 let value = kb.dim(&size);
                 self.as_result(kb, inst, value)
             }
             OpKind::Iota => {
-                let index = at[self.int(inst, "dim") as usize].value(kb, self.lanes);
+                let index = at[self.group.int(inst, "dim") as usize].value(kb, self.lanes);
                 self.as_result(kb, inst, index)
             }
             OpKind::BroadcastInDim => self.broadcast_in_dim(kb, inst, at),
             OpKind::Transpose => {
-                let axes = self.ints(inst, "dims");
+                let axes = self.group.ints(inst, "dims");
                 let mut from = at.to_vec();
                 for (i, &axis) in axes.iter().enumerate() {
                     from[axis as usize] = at[i];
@@ -48,7 +49,7 @@ impl Elements<'_> {
     }
 
     fn constant(&mut self, kb: &mut KernelBuilder, inst: Inst) -> Value {
-        let Some(Attr::Literal(literal)) = self.attr(inst, "value") else { panic!("a constant has a value") };
+        let Some(Attr::Literal(literal)) = self.group.attr(inst, "value") else { panic!("a constant has a value") };
         assert!(literal.splat || literal.stored_len() == 1, "larger constants are weights by now");
         let to = compute_dtype(literal.dtype);
         if to == literal.dtype {
@@ -60,7 +61,7 @@ impl Elements<'_> {
     fn broadcast_in_dim(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let operand = self.group.operands(inst)[0];
         let zero = Index::uniform(kb.int(0));
-        let axes = self.ints(inst, "dims").iter();
+        let axes = self.group.ints(inst, "dims").iter();
         let from: Vec<Index> = self
             .tensor(operand)
             .dims
@@ -72,7 +73,7 @@ impl Elements<'_> {
     }
 
     fn slice(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
-        let (start, steps) = (self.dims(inst, "start"), self.ints(inst, "strides"));
+        let (start, steps) = (self.group.dims(inst, "start"), self.group.ints(inst, "strides"));
         let mut from = Vec::with_capacity(at.len());
         for (i, index) in at.iter().enumerate() {
             let (first, step) = (kb.dim(&start[i]), kb.int(steps.get(i).copied().unwrap_or(1)));
@@ -84,7 +85,7 @@ impl Elements<'_> {
     fn reverse(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let operand = self.group.operands(inst)[0];
         let mut from = at.to_vec();
-        for &axis in self.ints(inst, "dims") {
+        for &axis in self.group.ints(inst, "dims") {
             let last = kb.dim(&(&self.tensor(operand).dims[axis as usize] - 1));
             from[axis as usize] = at[axis as usize].subtract_from(kb, last);
         }
@@ -93,7 +94,7 @@ impl Elements<'_> {
 
     /// Which input a position falls into is asked once if every lane agrees, else lane by lane.
     fn concatenate(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
-        let axis = self.int(inst, "dim") as usize;
+        let axis = self.group.int(inst, "dim") as usize;
         let inputs: Vec<Value> = self.group.operands(inst).to_vec();
         self.concatenate_from(kb, &inputs, axis, &Dim::constant(0), at)
     }
@@ -152,7 +153,7 @@ impl Elements<'_> {
 
     fn pad(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let [operand, fill] = self.group.operands(inst)[..] else { panic!("`pad` has two operands") };
-        let (low, interior) = (self.dims(inst, "low"), self.ints(inst, "interior"));
+        let (low, interior) = (self.group.dims(inst, "low"), self.group.ints(inst, "interior"));
         let fill = self.element(kb, fill, &[]);
         let mut inside: Option<Value> = None;
         let mut from = Vec::with_capacity(at.len());

@@ -13,6 +13,7 @@ use crate::{
     reducer::{Monoid, monoid_of},
 };
 use disc_ir::{Attr, DType, Function, Inst, OpKind, Value};
+use disc_passes::query::Query;
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
 impl Elements<'_> {
@@ -40,21 +41,14 @@ fn made_by(group: &Function, value: Value, kind: OpKind) -> Option<&[Value]> {
     group.defining(value).filter(|&inst| group.kind_of(inst) == kind).map(|inst| group.operands(inst))
 }
 
-fn ints(group: &Function, inst: Inst, name: &str) -> Vec<usize> {
-    match group.def(inst).attr_position(name).and_then(|i| group.inst(inst).attrs[i].as_ref()) {
-        Some(Attr::Ints(dims)) => dims.iter().map(|&d| d as usize).collect(),
-        _ => Vec::new(),
-    }
-}
-
 /// What `value` is a reduction of by `monoid`, repeated along the very dimensions that were reduced.
 fn row_total(group: &Function, value: Value, monoid: Monoid) -> Option<Value> {
     let repeat = group.defining(value).filter(|&inst| group.kind_of(inst) == OpKind::BroadcastInDim)?;
     let reduce = group.defining(group.operands(repeat)[0]).filter(|&inst| group.kind_of(inst) == OpKind::Reduce)?;
     let &[x, _] = group.operands(reduce) else { return None };
-    let reduced = ints(group, reduce, "dims");
+    let reduced = group.axes(reduce, "dims");
     let mut kept = (0..group.ty(x).shaped()?.rank()).filter(|d| !reduced.contains(d));
-    let in_place = ints(group, repeat, "dims").into_iter().eq(kept.by_ref());
+    let in_place = group.axes(repeat, "dims").into_iter().eq(kept.by_ref());
     let same_shape = group.ty(x).shaped()?.dims == group.ty(value).shaped()?.dims;
     (in_place && same_shape && monoid_of(group, reduce) == Some(monoid)).then_some(x)
 }
@@ -73,7 +67,7 @@ fn is_softmax_sum(group: &Function, value: Value) -> bool {
     // The maximum has to be over the same dimensions as the sum, so that each sum has an element that is 1.
     let dims = |v: Value| {
         let repeat = group.defining(v)?;
-        Some(ints(group, group.defining(group.operands(repeat)[0])?, "dims"))
+        Some(group.axes(group.defining(group.operands(repeat)[0])?, "dims"))
     };
     match made_by(group, powers, OpKind::Exponential) {
         Some(&[x]) if is_distance_to_maximum(group, x) => match made_by(group, x, OpKind::Subtract) {

@@ -2,6 +2,7 @@
 use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Dim, Inst, Value};
+use disc_passes::query::Query;
 
 /// The innermost body of a nest: gets the loops' indices and the carried values, gives the next ones.
 pub(crate) type NestBody<'b, 'g> = dyn FnMut(&mut Elements<'g>, &mut KernelBuilder, &[Value], &[Value]) -> Vec<Value> + 'b;
@@ -10,7 +11,7 @@ impl<'g> Elements<'g> {
     pub(super) fn reduce(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Vec<Value> {
         let operands: Vec<Value> = self.group.operands(inst).to_vec();
         let (inputs, inits) = operands.split_at(operands.len() / 2);
-        let reduced: Vec<usize> = self.ints(inst, "dims").iter().map(|&d| d as usize).collect();
+        let reduced: Vec<usize> = self.group.ints(inst, "dims").iter().map(|&d| d as usize).collect();
         let body = self.group.inst(inst).regions[0];
         let shape = self.tensor(inputs[0]).dims.clone();
         let mut kept = at.iter().copied();

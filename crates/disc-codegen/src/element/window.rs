@@ -2,11 +2,12 @@
 use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Dim, Inst, Value};
+use disc_passes::query::Query;
 
 impl Elements<'_> {
     /// Element `i` of an integer list attribute that may be absent.
     fn listed(&self, inst: Inst, name: &str, i: usize, default: i64) -> i64 {
-        self.ints(inst, name).get(i).copied().unwrap_or(default)
+        self.group.ints(inst, name).get(i).copied().unwrap_or(default)
     }
 
     /// The filter position of a tap: reversed, if the op says so.
@@ -36,7 +37,7 @@ impl Elements<'_> {
         let stride = kb.int(self.listed(inst, "window_strides", i, 1));
         let dilation = kb.int(self.listed(inst, window, i, 1));
         let spread = self.listed(inst, base, i, 1);
-        let low = self.dims(inst, "padding_low").get(i).cloned().unwrap_or(Dim::constant(0));
+        let low = self.group.dims(inst, "padding_low").get(i).cloned().unwrap_or(Dim::constant(0));
         let shift = kb.dim(&(Dim::constant(0) - low));
         let offset = tap.scale(kb, self.lanes, dilation).add_scalar(kb, shift);
         let position = out.scale(kb, self.lanes, stride).add(kb, self.lanes, offset);
@@ -140,8 +141,8 @@ impl Elements<'_> {
 
     /// The extents of a window, which may be symbolic.
     fn dims_of_window(&self, inst: Inst) -> Vec<Dim> {
-        match self.dims(inst, "window_dimensions") {
-            [] => self.ints(inst, "window_dimensions").iter().map(|&d| Dim::constant(d)).collect(),
+        match self.group.dims(inst, "window_dimensions") {
+            [] => self.group.ints(inst, "window_dimensions").iter().map(|&d| Dim::constant(d)).collect(),
             dims => dims.to_vec(),
         }
     }

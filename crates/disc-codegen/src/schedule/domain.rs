@@ -3,8 +3,9 @@
 //! Two neighbouring dimensions can be merged when every access of the group touches them as one contiguous dimension: then fewer, longer
 //! loops do, down to a single one for purely element-wise groups. This asks the structure of the group, so it holds for all sizes.
 use crate::{build::KernelBuilder, element::Elements, index::Index};
-use disc_ir::{Attr, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::fusion::space::{Follows, Map, map_of, reads};
+use disc_passes::query::Query;
 use std::collections::HashSet;
 
 /// Which pairs (`i`, `i + 1`) of the dimensions of `roots`, values of one shape, can be merged.
@@ -164,8 +165,7 @@ pub(super) fn outer_gathers(
         }
         let Some(inst) = group.defining(value) else { continue };
         if group.kind_of(inst) == OpKind::Gather {
-            let position = OpKind::Gather.def().attr_position("offset_dims").expect("`gather` has offset dims");
-            let Some(Attr::Ints(offset)) = &group.inst(inst).attrs[position] else { continue };
+            let offset = group.ints(inst, "offset_dims");
             let batch = map.iter().zip(0..).filter(|(_, d)| !offset.contains(d)).map(|(follows, _)| match follows {
                 Follows::Axes(axes) if axes.iter().all(|axis| outer.contains(axis)) => Some(axes.clone()),
                 _ => None,

@@ -4,8 +4,11 @@
 //! of it needs nothing but that row of the first product. The scores then live for a block of rows at a time, in task memory.
 //!
 //! Invariant: an `attention` group holds three groups, each of which reads the one before it: a contraction, rows, a contraction.
-use super::legality::{ints, same_shape, shape};
-use crate::pass::{PassCx, PassDef};
+use super::legality::same_shape;
+use crate::{
+    pass::{PassCx, PassDef},
+    query::Query,
+};
 use disc_ir::{
     Attr, Block, Builder, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Value,
     ops::{Stage, Trait},
@@ -60,11 +63,11 @@ fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value)
     let weighted = Product::of(function, last)?;
     let weights = function.operands(last)[weighted.left?];
     let rows = single_result(function, weights, "row").filter(|_| once(weights))?;
-    let rank = shape(function, weights).len();
+    let rank = function.shape(weights).len();
     let scores = (0..function.operands(rows).len()).find_map(|i| {
         let value = function.operands(rows)[i];
         let first = single_result(function, value, "contraction").filter(|_| once(value))?;
-        let same = same_shape(solver, shape(function, value), shape(function, weights));
+        let same = same_shape(solver, function.shape(value), function.shape(weights));
         (same && stays_in_rows(function, solver, rows, i)).then_some(first)
     })?;
     let product = Product::of(function, scores)?;
@@ -73,17 +76,15 @@ fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value)
     (plain && !product.transposed && along_rows).then_some([scores, rows, last])
 }
 
+/// Whether an op is a group of this kind with one result.
+fn is_group(function: &Function, inst: Inst, kind: &str) -> bool {
+    function.kind_of(inst) == OpKind::Fusion && function.word(inst, "kind") == kind && function.results_of(inst).len() == 1
+}
+
 /// The group that has this value as its only result, if it is of the kind.
 fn single_result(function: &Function, value: Value, kind: &str) -> Option<Inst> {
     let inst = function.defining(value)?;
-    (kind_of_group(function, inst) == Some(kind) && function.results_of(inst).len() == 1).then_some(inst)
-}
-
-fn kind_of_group(function: &Function, inst: Inst) -> Option<&'static str> {
-    match (function.kind_of(inst), function.inst(inst).attrs.first()) {
-        (OpKind::Fusion, Some(Some(Attr::Enum(kind)))) => Some(kind),
-        _ => None,
-    }
+    is_group(function, inst, kind).then_some(inst)
 }
 
 /// What matters of the product of a contraction group with one result, one summed dimension, one row and one column dimension.
@@ -101,21 +102,20 @@ struct Product {
 
 impl Product {
     fn of(function: &Function, group: Inst) -> Option<Self> {
-        if kind_of_group(function, group) != Some("contraction") || function.results_of(group).len() != 1 {
+        if !is_group(function, group, "contraction") {
             return None;
         }
         let region = function.inst(group).regions[0];
         let dot = function.insts(region).iter().copied().find(|&i| function.kind_of(i) == OpKind::DotGeneral)?;
         let end = function.terminator(region)?;
         let returned = function.operands(end)[0];
-        let transposed = function.defining(returned).is_some_and(|inst| function.kind_of(inst) == OpKind::Transpose);
+        let transposed = function.made_by(returned, OpKind::Transpose).is_some();
         let float = function.ty(function.result(dot)).dtype().is_float();
-        let packed = function.def(dot).attr_position("packed_columns");
-        let packed = packed.is_some_and(|i| function.inst(dot).attrs[i].is_some());
-        let batching = ints(function, dot, "lhs_batching_dims");
-        let (left_sum, right_sum) = (ints(function, dot, "lhs_contracting_dims"), ints(function, dot, "rhs_contracting_dims"));
+        let packed = function.attr(dot, "packed_columns").is_some();
+        let batching = function.ints(dot, "lhs_batching_dims");
+        let (left_sum, right_sum) = (function.ints(dot, "lhs_contracting_dims"), function.ints(dot, "rhs_contracting_dims"));
         let [left, right] = function.operands(dot)[..] else { return None };
-        let free = |value: Value| shape(function, value).len().checked_sub(batching.len() + 1);
+        let free = |value: Value| function.shape(value).len().checked_sub(batching.len() + 1);
         if !float || packed || left_sum.len() != 1 || right_sum.len() != 1 || free(left)? != 1 || free(right)? != 1 {
             return None;
         }
@@ -135,7 +135,7 @@ impl Product {
 fn stays_in_rows(function: &Function, solver: &Solver, group: Inst, position: usize) -> bool {
     let region = function.inst(group).regions[0];
     let scores = function.arguments(region)[position];
-    let domain = shape(function, scores).to_vec();
+    let domain = function.shape(scores).to_vec();
     let Some(columns) = domain.len().checked_sub(1) else { return false };
     // Values of the whole domain, and values of one element per row, that depend on the scores.
     let (mut whole, mut rows): (HashSet<Value>, HashSet<Value>) = (HashSet::from([scores]), HashSet::new());
@@ -146,9 +146,7 @@ fn stays_in_rows(function: &Function, solver: &Solver, group: Inst, position: us
         match function.kind_of(inst) {
             OpKind::Return => {}
             _ if !from_whole && !from_rows => {}
-            OpKind::Reduce if from_whole && !from_rows && ints(function, inst, "dims") == [columns as i64] => {
-                rows.extend(results)
-            }
+            OpKind::Reduce if from_whole && !from_rows && function.ints(inst, "dims") == [columns as i64] => rows.extend(results),
             _ if function.def(inst).has(Trait::Elementwise) && from_whole => whole.extend(results),
             _ if function.def(inst).has(Trait::Elementwise) => rows.extend(results),
             OpKind::Reshape | OpKind::BroadcastInDim
@@ -166,17 +164,12 @@ fn stays_in_rows(function: &Function, solver: &Solver, group: Inst, position: us
 fn row_shaped(function: &Function, solver: &Solver, inst: Inst, rows: &[Dim], columns: usize) -> bool {
     let fits = |dims: &[Dim]| dims.len() >= columns && dims.len() <= columns + 1 && same_shape(solver, &dims[..columns], rows);
     let (operand, result) = (function.operands(inst)[0], function.result(inst));
-    let in_place = match function.kind_of(inst) {
-        OpKind::BroadcastInDim => ints(function, inst, "dims").iter().zip(0..).all(|(&axis, i)| axis == i),
-        _ => {
-            let one = |dims: &[Dim]| dims[columns..].iter().all(|d| solver.equal(d, &Dim::constant(1)));
-            fits(shape(function, operand))
-                && fits(shape(function, result))
-                && one(shape(function, operand))
-                && one(shape(function, result))
-        }
+    let shapes = [function.shape(operand), function.shape(result)];
+    let in_place = || match function.kind_of(inst) {
+        OpKind::BroadcastInDim => function.ints(inst, "dims").iter().zip(0..).all(|(&axis, i)| axis == i),
+        _ => shapes.iter().all(|dims| dims[columns..].iter().all(|d| solver.equal(d, &Dim::constant(1)))),
     };
-    in_place && fits(shape(function, operand)) && fits(shape(function, result))
+    shapes.iter().all(|dims| fits(dims)) && in_place()
 }
 
 /// Puts the three groups into one, where the last of them was.

@@ -1,9 +1,10 @@
 //! Products and what is element-wise in their results: the epilogue that a product's kernel takes along.
 use super::{
     grouping::Grouping,
-    legality::{Role, same_shape, shape},
+    legality::{Role, same_shape},
 };
 use crate::pass::PassCx;
+use crate::query::Query;
 use disc_ir::{DType, OpKind, ops::Trait};
 use std::collections::{BTreeSet, HashSet};
 
@@ -80,7 +81,7 @@ impl Grouping<'_> {
 
     /// The ops to take into the group of product `dot`: everything element-wise in its result, less what would only add outputs.
     fn epilogue(&self, dot: usize) -> Vec<usize> {
-        let domain = shape(self.function, self.function.result(self.insts[dot]));
+        let domain = self.function.shape(self.function.result(self.insts[dot]));
         let mut taken: BTreeSet<usize> = BTreeSet::new();
         let mut reached: HashSet<usize> = HashSet::from([dot]);
         for i in dot + 1..self.insts.len() {
@@ -95,7 +96,7 @@ impl Grouping<'_> {
             if direct
                 && elementwise
                 && alone
-                && same_shape(self.solver, shape(self.function, self.function.result(self.insts[i])), domain)
+                && same_shape(self.solver, self.function.shape(self.function.result(self.insts[i])), domain)
             {
                 taken.insert(i);
             }

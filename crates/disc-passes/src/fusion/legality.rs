@@ -157,7 +157,7 @@ pub(super) fn costly(kind: OpKind) -> bool {
 /// Whether a reshape only adds or drops dimensions of size 1.
 fn only_ones_differ(function: &Function, solver: &Solver, inst: Inst) -> bool {
     let one = Dim::constant(1);
-    let others = |value: Value| shape(function, value).iter().filter(|&d| !solver.equal(d, &one)).cloned().collect::<Vec<_>>();
+    let others = |value: Value| function.shape(value).iter().filter(|&d| !solver.equal(d, &one)).cloned().collect::<Vec<_>>();
     same_shape(solver, &others(function.operands(inst)[0]), &others(function.result(inst)))
 }
 
@@ -165,16 +165,6 @@ fn is_splat(function: &Function, inst: Inst) -> bool {
     matches!(&function.inst(inst).attrs[0], Some(Attr::Literal(literal)) if literal.splat || literal.stored_len() == 1)
 }
 
-/// The sizes of a value.
-pub(super) fn shape(function: &Function, value: Value) -> &[Dim] {
-    function.shape(value)
-}
-
 pub(super) fn same_shape(solver: &Solver, a: &[Dim], b: &[Dim]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(x, y)| solver.equal(x, y))
-}
-
-/// The integers of an attribute.
-pub(super) fn ints<'f>(function: &'f Function, inst: Inst, name: &str) -> &'f [i64] {
-    function.ints(inst, name)
 }

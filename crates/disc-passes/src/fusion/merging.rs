@@ -2,9 +2,10 @@
 use super::{
     form::{Candidate, Layout, Why},
     grouping::Grouping,
-    legality::{Role, same_shape, shape},
+    legality::{Role, same_shape},
 };
 use crate::pass::PassCx;
+use crate::query::Query;
 use disc_ir::{Inst, Value};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -98,7 +99,7 @@ impl Grouping<'_> {
             return x.intersection(y).next().is_some();
         }
         match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first()) {
-            (Some(&p), Some(&q)) => same_shape(self.solver, shape(self.function, p), shape(self.function, q)),
+            (Some(&p), Some(&q)) => same_shape(self.solver, self.function.shape(p), self.function.shape(q)),
             _ => false,
         }
     }

@@ -3,7 +3,8 @@
 //! A broadcast, a size of 1 that is added or dropped, and a conversion that loses nothing are only another way to read memory. What is computed
 //! otherwise has no memory: the schedule computes it into memory of the task.
 use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::domain::mergeable};
-use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Value};
+use disc_ir::{DType, Dim, Function, OpKind, Solver, Value};
+use disc_passes::query::Query;
 
 /// An operand, and the role of each of its dimensions.
 pub(super) struct Operand {
@@ -88,7 +89,7 @@ fn memory(group: &Function, solver: &Solver, inputs: &[Value], value: Value) -> 
         OpKind::BroadcastInDim => {
             let inner = memory(group, solver, inputs, operand)?;
             let mut strides = vec![Dim::constant(0); to.len()];
-            for ((stride, size), &axis) in inner.strides.into_iter().zip(from).zip(axes(group, inst)?) {
+            for ((stride, size), &axis) in inner.strides.into_iter().zip(from).zip(group.ints(inst, "dims")) {
                 if !is_one(size) {
                     strides[axis as usize] = stride;
                 }
@@ -107,13 +108,6 @@ fn memory(group: &Function, solver: &Solver, inputs: &[Value], value: Value) -> 
         OpKind::Convert if reads_alike(group.ty(operand).dtype(), group.ty(value).dtype()) => {
             memory(group, solver, inputs, operand)
         }
-        _ => None,
-    }
-}
-
-fn axes(group: &Function, inst: Inst) -> Option<&[i64]> {
-    match &group.inst(inst).attrs[0] {
-        Some(Attr::Ints(axes)) => Some(axes),
         _ => None,
     }
 }

@@ -4,7 +4,8 @@
 //! of a run read, for each element of a window, a piece of one row of the input, and zeros at its ends.
 use super::{Operands, plan::ContractionPlan};
 use crate::{build::KernelBuilder, element::strides, index::Index};
-use disc_ir::{Attr, Dim, Function, Inst, OpKind, Value};
+use disc_ir::{Dim, Function, OpKind, Value};
+use disc_passes::query::Query;
 
 /// Windows over memory.
 pub(super) struct Patches {
@@ -23,14 +24,14 @@ impl Patches {
     /// The windows of a right operand, if it is `patches` of an input of the group and its columns are the windows' counts.
     pub(super) fn of(group: &Function, plan: &ContractionPlan) -> Option<Self> {
         let value = plan.right.value;
-        let inst = group.defining(value).filter(|&inst| group.kind_of(inst) == OpKind::Patches)?;
+        let inst = group.made_by(value, OpKind::Patches)?;
         let operand = group.operands(inst)[0];
         let input = plan.inputs.iter().position(|&input| input == operand)?;
         let shape = group.ty(operand).shaped()?.dims.to_vec();
         let dims = &group.ty(value).shaped()?.dims;
         let windows = dims.len() - shape.len();
         let others = shape.len() - windows;
-        let spread = ints(group, inst, "base_dilations");
+        let spread = group.ints(inst, "base_dilations");
         let summed: Vec<usize> = (others.checked_sub(1)?..others + windows).collect();
         let counted: Vec<usize> = (others + windows..dims.len()).collect();
         let fits = windows > 0
@@ -38,13 +39,13 @@ impl Patches {
             && plan.right.sum == summed
             && plan.right.free == counted
             && plan.right.batch.iter().all(|&dim| dim < others - 1);
-        let or_ones = |name: &str| match ints(group, inst, name) {
+        let or_ones = |name: &str| match group.ints(inst, name) {
             [] => vec![1; windows],
             given => given.to_vec(),
         };
-        let low = match attr(group, inst, "padding_low") {
-            Some(Attr::Dims(low)) => low.clone(),
-            _ => vec![Dim::constant(0); windows],
+        let low = match group.dims(inst, "padding_low") {
+            [] => vec![Dim::constant(0); windows],
+            given => given.to_vec(),
         };
         fits.then(|| Self {
             input,
@@ -239,15 +240,4 @@ fn clear(kb: &mut KernelBuilder, plan: &ContractionPlan, operands: &Operands, [f
     kb.store(operands.panel(), there, zeros, Some(mask));
     kb.close_for(pieces);
     kb.close_for(row);
-}
-
-fn attr<'f>(group: &'f Function, inst: Inst, name: &str) -> Option<&'f Attr> {
-    group.def(inst).attr_position(name).and_then(|i| group.inst(inst).attrs[i].as_ref())
-}
-
-fn ints<'f>(group: &'f Function, inst: Inst, name: &str) -> &'f [i64] {
-    match attr(group, inst, name) {
-        Some(Attr::Ints(values)) => values,
-        _ => &[],
-    }
 }

@@ -1,7 +1,8 @@
 //! What the contraction schedule decides about a product, from its shapes and facts.
 use super::{epilogue, operand::Operand, units};
 use crate::{build::KernelBuilder, element::accumulator_dtype, index::Index, schedule::loops::Merged, target::Target};
-use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Value};
+use disc_ir::{Attr, DType, Dim, Function, Inst, Solver, Value};
+use disc_passes::query::Query;
 
 /// Rows at this distance in bytes share their lines of the first-level cache.
 const PAGE: i64 = 4096;
@@ -292,19 +293,12 @@ impl ContractionPlan {
 
 /// The operands of a product: rows first. A matrix that is multiplied by a vector on its right gives columns where its rows are contiguous.
 fn operands(group: &Function, solver: &Solver, dot: Inst) -> Result<[Operand; 2], String> {
-    let axes = |name: &str| -> Vec<usize> {
-        let position = OpKind::DotGeneral.def().attr_position(name);
-        match position.and_then(|i| group.inst(dot).attrs[i].as_ref()) {
-            Some(Attr::Ints(dims)) => dims.iter().map(|&d| d as usize).collect(),
-            _ => Vec::new(),
-        }
-    };
     let [left, right] = group.operands(dot)[..] else { return Err("a product has two operands".into()) };
     let inputs = group.parameters();
     let names = [("lhs_batching_dims", "lhs_contracting_dims"), ("rhs_batching_dims", "rhs_contracting_dims")];
     let [mut left, mut right] = [(left, names[0]), (right, names[1])].map(|(value, (batch, sum))| {
         let mut operand = Operand::of(group, solver, inputs, value);
-        (operand.batch, operand.sum) = (axes(batch), axes(sum));
+        (operand.batch, operand.sum) = (group.axes(dot, batch), group.axes(dot, sum));
         operand.free = (0..operand.dims.len()).filter(|d| !operand.batch.contains(d) && !operand.sum.contains(d)).collect();
         operand
     });
@@ -338,8 +332,7 @@ fn is_plain(group: &Function, plan: &ContractionPlan) -> bool {
 
 /// The columns of a product whose right operand is panels `[n/NR][k][NR]`.
 pub(crate) fn packed_columns(group: &Function, dot: Inst) -> Option<&Dim> {
-    let position = OpKind::DotGeneral.def().attr_position("packed_columns")?;
-    match &group.inst(dot).attrs[position] {
+    match group.attr(dot, "packed_columns") {
         Some(Attr::Dim(columns)) => Some(columns),
         _ => None,
     }

@@ -7,11 +7,12 @@ use crate::{
         domain::{Merged, OuterGather, merge, mergeable_in, outer_gathers, output_map},
     },
 };
-use disc_ir::{Attr, Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::fusion::{
     Layout, layout_of,
     space::{Follows, Map, map_of},
 };
+use disc_passes::query::Query;
 use std::collections::HashMap;
 
 /// Quarter nanoseconds of a vector above which a value is kept rather than computed again.
@@ -223,11 +224,7 @@ impl RowPlan {
 fn domain(group: &Function, reduction: Inst) -> (Vec<Dim>, usize) {
     let shape = group.ty(group.operands(reduction)[0]).shaped().expect("a tensor").dims.clone();
     let kept = group.ty(group.results_of(reduction)[0]).shaped().expect("a tensor").dims.len();
-    let position = OpKind::Reduce.def().attr_position("dims").expect("`reduce` has dims");
-    let last = match &group.inst(reduction).attrs[position] {
-        Some(Attr::Ints(dims)) => dims.iter().all(|&d| d as usize >= kept),
-        _ => false,
-    };
+    let last = group.axes(reduction, "dims").iter().all(|&d| d >= kept);
     (shape, if last { kept } else { 0 })
 }
 

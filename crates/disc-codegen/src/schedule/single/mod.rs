@@ -10,6 +10,7 @@ mod sort;
 use super::{Argument, Group, Launch, Scheduled, scratch_bytes};
 use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::loops::Merged};
 use disc_ir::{DType, Dim, FunctionKind, Inst, OpKind, Type, Value};
+use disc_passes::query::Query;
 
 /// The schedule of a group of one such op; `None` where elements can be computed one by one.
 pub fn schedule(group: &Group<'_>) -> Option<Scheduled> {
@@ -92,7 +93,7 @@ fn lines(shape: &[Dim], axis: usize) -> Vec<Merged> {
 }
 
 fn flag(elements: &Elements<'_>, inst: Inst, name: &str, default: bool) -> bool {
-    match elements.attr(inst, name) {
+    match elements.group.attr(inst, name) {
         Some(disc_ir::Attr::Bool(value)) => *value,
         _ => default,
     }

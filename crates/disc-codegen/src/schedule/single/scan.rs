@@ -5,13 +5,14 @@ use crate::{
     schedule::{Group, Scheduled, loops::place_unit},
 };
 use disc_ir::{Dim, Inst, Value};
+use disc_passes::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     let draft = Draft::new(group, &group.name);
     let operands = group.function.operands(inst).to_vec();
     let (inputs, inits) = operands.split_at(operands.len() / 2);
     let shape = group.tensor(inputs[0]).dims.clone();
-    let axis = draft.elements.int(inst, "dim") as usize;
+    let axis = draft.elements.group.int(inst, "dim") as usize;
     let runs = lines(&shape, axis);
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * 2;

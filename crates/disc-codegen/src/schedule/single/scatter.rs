@@ -8,6 +8,7 @@ use crate::{
     },
 };
 use disc_ir::{Code, Dim, Inst, Value};
+use disc_passes::query::Query;
 
 /// Elements of a unit of the copy.
 const CHUNK: i64 = 4096;
@@ -99,7 +100,7 @@ struct Places {
 
 impl Places {
     fn of(draft: &Draft<'_>, inst: Inst) -> Self {
-        let axes = |name| draft.elements.ints(inst, name).iter().map(|&d| d as usize).collect::<Vec<_>>();
+        let axes = |name| draft.elements.group.axes(inst, name);
         let batching = axes("input_batching_dims");
         Self {
             window: axes("update_window_dims"),
@@ -107,7 +108,7 @@ impl Places {
             batching,
             index_batching: axes("scatter_indices_batching_dims"),
             named: axes("scatter_dims_to_operand_dims"),
-            vector_dim: draft.elements.int(inst, "index_vector_dim") as usize,
+            vector_dim: draft.elements.group.int(inst, "index_vector_dim") as usize,
         }
     }
 
@@ -131,7 +132,7 @@ impl Places {
         for (&axis, &d) in self.batching.iter().zip(&self.index_batching) {
             position[axis] = batch[if d > self.vector_dim { d - 1 } else { d }];
         }
-        let checked = draft.elements.word(inst, "bounds") == "check";
+        let checked = draft.elements.group.word(inst, "bounds") == "check";
         let mut inside: Option<Value> = None;
         for (k, &axis) in self.named.iter().enumerate() {
             let mut from = batch.clone();

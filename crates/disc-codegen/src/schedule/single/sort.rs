@@ -5,13 +5,14 @@ use crate::{
     schedule::{Group, Scheduled, loops::place_unit},
 };
 use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value};
+use disc_passes::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     let mut draft = Draft::new(group, &group.name);
     let inputs = group.function.operands(inst).to_vec();
     let shape = group.tensor(inputs[0]).dims.clone();
     let is_sort = group.function.kind_of(inst) == OpKind::Sort;
-    let axis = if is_sort { draft.elements.int(inst, "dimension") as usize } else { shape.len() - 1 };
+    let axis = if is_sort { draft.elements.group.int(inst, "dimension") as usize } else { shape.len() - 1 };
     let runs = lines(&shape, axis);
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * 40;
