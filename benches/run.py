@@ -111,26 +111,51 @@ def timed(built: dict, inputs, rounds: int, threads: int) -> dict[str, float]:
 
 
 def errors(built: dict, module, examples, skipped: dict) -> dict[str, float]:
-    """The largest error of each peer against eager, over the largest magnitude of a result."""
+    """The largest error of each contestant against eager, over the largest magnitude of a result.
+
+    A peer whose results are not those of the module (other count, other shapes) is named in `skipped` and leaves `built`: it
+    would be timed for computing something else. For disc that is an error.
+    """
+    expected = [tensors(module(*inputs)) for inputs in examples]
+    found = {}
+    for name, call in list(built.items()):
+        try:
+            found[name] = max(
+                error_of(call(inputs), theirs) for inputs, theirs in zip(examples, expected, strict=True)
+            )
+        except OtherResults as other:
+            if name == "disc":
+                raise
+            skipped[name] = str(other)
+            del built[name]
+    return found
+
+
+class OtherResults(Exception):
+    """A contestant computes something else than the module."""
+
+
+def tensors(results) -> list:
     import torch
     from torch.utils import _pytree as pytree
 
-    found = {}
-    for name, call in [*built.items()]:
-        worst = 0.0
-        for inputs in examples:
-            theirs = [t for t in pytree.tree_leaves(module(*inputs)) if isinstance(t, torch.Tensor)]
-            for got, expected in zip(call(inputs), theirs, strict=False):
-                got, expected = torch.as_tensor(got).double(), expected.double()
-                if got.shape != expected.shape and name != "disc":
-                    skipped[name] = f"a result of shape {list(got.shape)}, expected {list(expected.shape)}"
-                    built.pop(name, None)
-                    break
-                if expected.numel():
-                    scale = expected.abs().max().clamp(min=1e-9)
-                    worst = max(worst, float((got - expected).abs().max() / scale))
-        found[name] = worst
-    return found
+    return [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+
+
+def error_of(results, expected: list) -> float:
+    """The largest difference of one call's results, each over the largest magnitude that is expected of it."""
+    import torch
+
+    results = [torch.as_tensor(result).double() for result in results]
+    shapes, wanted = [list(t.shape) for t in results], [list(t.shape) for t in expected]
+    if shapes != wanted:
+        raise OtherResults(f"results of shapes {shapes}, expected {wanted}")
+    worst = 0.0
+    for got, theirs in zip(results, expected, strict=True):
+        if theirs.numel():
+            scale = theirs.abs().max().double().clamp(min=1e-9)
+            worst = max(worst, float((got - theirs.double()).abs().max() / scale))
+    return worst
 
 
 # The parent: runs the workers, prints tables, writes the record.

@@ -1,19 +1,13 @@
 //! What fusion, the arena and the schedules make of programs: kernel counts, and that each kind of fact is used.
-use disc_codegen::{
-    lower::{Program, lower},
-    target::Target,
-};
+mod lowered;
+
+use disc_codegen::lower::Program;
 use disc_ir::{Attr, FunctionKind, Module, OpKind};
-use disc_passes::{buffers, convolutions, fusion, pass::PassCx};
+use lowered::Lowered;
 
 fn compile(text: &str) -> Program {
-    let mut module = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
-    let mut cx = PassCx::default();
-    (convolutions::PASS.run)(&mut module, &mut cx).expect("products");
-    (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
-    (fusion::attention::PASS.run)(&mut module, &mut cx).expect("attention");
-    (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
-    lower(module, &"x86-64-v4".parse::<Target>().expect("a target")).expect("kernels")
+    let module = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+    Lowered::of(&module, &"x86-64-v4".parse().expect("a target")).program
 }
 
 fn launches(program: &Program) -> usize {

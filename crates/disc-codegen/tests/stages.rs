@@ -1,16 +1,14 @@
 //! Every stage means the same: programs run in the interpreter as tensors, as groups on buffers, and as kernels with a host program.
 //!
 //! The programs are the functions of `stages/*.disc`, each run over a table of sizes that always has 0 and 1.
-use disc_codegen::{
-    lower::{Program, lower},
-    target::Target,
-};
+mod lowered;
+
+use disc_codegen::{lower::Program, target::Target};
 use disc_ir::{
     DType, Dim, FunctionKind, Module, Symbol,
     interp::{Limits, Tensor, run_with},
-    ops::Stage,
 };
-use disc_passes::{buffers, convolutions, fusion, pass::PassCx};
+use lowered::Lowered;
 use std::collections::BTreeMap;
 
 /// Sizes that each symbol takes, one row after the other.
@@ -79,14 +77,7 @@ fn close(a: &Tensor, b: &Tensor) -> Result<(), String> {
 
 fn check(text: &str, target: &Target) {
     let tensors = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
-    let mut cx = PassCx::default();
-    let mut fused = tensors.clone();
-    (convolutions::PASS.run)(&mut fused, &mut cx).expect("products");
-    (fusion::PASS.run)(&mut fused, &mut cx).expect("fusion");
-    (fusion::attention::PASS.run)(&mut fused, &mut cx).expect("attention");
-    let mut buffers = fused.clone();
-    (buffers::PASS.run)(&mut buffers, &mut cx).expect("buffers");
-    let program = lower(buffers.clone(), target).expect("kernels");
+    let Lowered { fused, buffers, program } = Lowered::of(&tensors, target);
     for module in [&fused, &buffers, &program.module] {
         let printed = module.to_string();
         let again = disc_ir::text::parse(&printed).unwrap_or_else(|e| panic!("{}\n{printed}", e[0])).to_string();
@@ -172,12 +163,8 @@ fn special_values_of_what_is_recognised() {
     let wanted =
         ["two ways to write gelu", "softmax along a middle dimension", "softmax behind a mask that is counted", "cross entropy"];
     for (name, text) in all.iter().filter(|(name, _)| wanted.contains(&&**name)) {
-        let mut module = disc_ir::text::parse(text).expect("a program");
-        let tensors = module.clone();
-        let mut cx = PassCx::default();
-        (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
-        (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
-        let program = lower(module, &"x86-64-v3".parse().expect("a target")).expect("kernels");
+        let tensors = disc_ir::text::parse(text).expect("a program");
+        let program = Lowered::of(&tensors, &"x86-64-v3".parse().expect("a target")).program;
         let entry = tensors.function("main").expect("@main");
         for share in [1, 2, 9, 40] {
             let mut numbers = Numbers(share);
@@ -247,13 +234,9 @@ fn few_rows_of_many_elements_are_reduced_in_parts() {
   %d = subtract %s, %m : tensor<[S]xf32>
   return %d, %m : (tensor<[S]xf32>, tensor<[S]xf32>)
 }";
-    let mut module = disc_ir::text::parse(text).expect("a program");
-    let tensors = module.clone();
-    let mut cx = PassCx::default();
-    (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
-    (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
-    let program = lower(module, &"x86-64-v4".parse().expect("a target")).expect("kernels");
-    disc_ir::verify::verify(&program.module, Stage::Kernel).expect("every block ends");
+    let tensors = disc_ir::text::parse(text).expect("a program");
+    let program = Lowered::of(&tensors, &"x86-64-v4".parse().expect("a target")).program;
+    disc_ir::verify::verify(&program.module, disc_ir::ops::Stage::Kernel).expect("every block ends");
     let parts: &[&str] = &["k0_row_parts", "k0_row_sums"];
     for (sizes, unused) in [([3, 5], parts), ([65, 2017], parts), ([1000, 132], &["k0_row"]), ([131_073, 1], &["k0_row"])] {
         let inputs = [Numbers(7).tensor(DType::F32, &sizes)];
@@ -271,12 +254,8 @@ fn few_rows_of_many_elements_are_reduced_in_parts() {
 fn many_rows_of_few_elements_are_computed_side_by_side() {
     let programs = programs(include_str!("stages/reductions.disc"));
     let (_, text) = programs.iter().find(|(name, _)| name == "softmax").expect("softmax");
-    let mut module = disc_ir::text::parse(text).expect("a program");
-    let tensors = module.clone();
-    let mut cx = PassCx::default();
-    (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
-    (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
-    let program = lower(module, &"x86-64-v3".parse().expect("a target")).expect("kernels");
+    let tensors = disc_ir::text::parse(text).expect("a program");
+    let program = Lowered::of(&tensors, &"x86-64-v3".parse().expect("a target")).program;
     for (sizes, unused) in
         [([64, 3], "k0_row_short"), ([65, 9], "k0_row_short"), ([65, 8], "k0_row"), ([83, 1], "k0_row"), ([70, 0], "k0_row")]
     {

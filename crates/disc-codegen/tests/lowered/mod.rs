@@ -1,0 +1,32 @@
+//! What the tests of this crate make of a program: groups, buffers and kernels, by the steps of the pipeline alone.
+#![allow(dead_code, reason = "each test looks at some of the stages")]
+use disc_codegen::{
+    lower::{Program, lower},
+    target::Target,
+};
+use disc_ir::{Module, ops::Stage};
+use disc_passes::{
+    convolutions,
+    pass::{Options, PassManager},
+    pipeline,
+};
+
+/// A program behind each stage, as it was written but for that: nothing is simplified, so that a test says what it compiles.
+pub(crate) struct Lowered {
+    pub fused: Module,
+    pub buffers: Module,
+    pub program: Program,
+}
+
+impl Lowered {
+    pub(crate) fn of(module: &Module, target: &Target) -> Self {
+        let mut manager = PassManager::new(Options::default());
+        let mut fused = module.clone();
+        manager.run(&mut fused, &convolutions::PASS).expect("products");
+        pipeline::run(&mut fused, Stage::Placed, Stage::Fused, &mut manager).unwrap_or_else(|e| panic!("{e}\n{fused}"));
+        let mut buffers = fused.clone();
+        pipeline::run(&mut buffers, Stage::Fused, Stage::Buffer, &mut manager).unwrap_or_else(|e| panic!("{e}\n{buffers}"));
+        let program = lower(buffers.clone(), target).expect("kernels");
+        Self { fused, buffers, program }
+    }
+}
