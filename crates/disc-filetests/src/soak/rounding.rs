@@ -12,7 +12,7 @@ use disc_ir::{
 };
 
 /// How many noisy runs there are: few at first, since most differences are small.
-const RUNS: [u64; 2] = [6, 60];
+const RUNS: [u64; 3] = [8, 80, 800];
 
 type Run = Result<Vec<Tensor>, Diagnostic>;
 
