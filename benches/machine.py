@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -24,6 +27,17 @@ def describe() -> dict:
         "python": platform.python_version(),
         "packages": {name: version for name in PACKAGES if (version := _version(name)) is not None},
     }
+
+
+def fma_peak(threads: int) -> float | None:
+    """GFLOP/s of multiply-adds in registers on this many threads at once; ``None`` without cargo to build the program."""
+    if (cargo := shutil.which("cargo")) is None:
+        return None
+    command = [cargo, "run", "--quiet", "--release", "--package", "disc-ral", "--example", "fma_peak", "--"]
+    ran = subprocess.run([*command, str(threads)], cwd=Path(__file__).parent, capture_output=True, text=True)
+    if ran.returncode:
+        return None
+    return json.loads(ran.stdout)["one_thread" if threads == 1 else f"{threads}_threads"]
 
 
 def _cpuinfo() -> dict[str, str]:

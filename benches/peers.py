@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import io
 import logging
 import tempfile
@@ -45,6 +46,15 @@ def inductor(module, examples, threads: int) -> Call:
     # A recompilation for a new size is part of what is measured: the limit must not end in eager.
     torch._dynamo.config.recompile_limit = 64
     fast = torch.compile(module, dynamic=True)
+    return lambda inputs: pytree.tree_leaves(fast(*inputs))
+
+
+def aotinductor(module, examples, threads: int) -> Call:
+    package = torch._inductor.aoti_compile_and_package(
+        torch.export.export(module, typical(examples), dynamic_shapes=_dynamic(module, examples)),
+        package_path=str(Path(_FOLDER.name) / f"{id(module)}.pt2"),
+    )
+    fast = torch._inductor.aoti_load_package(package)
     return lambda inputs: pytree.tree_leaves(fast(*inputs))
 
 
@@ -104,19 +114,14 @@ def exported(module, examples) -> Path:
 
 def _export(module, examples) -> Path:
     example = typical(examples)
-    shapes = tuple(
-        {a: torch.export.Dim.AUTO for a in range(t.dim()) if len({e[i].shape[a] for e in examples}) > 1}
-        for i, t in enumerate(example)
-    )
     path = Path(_FOLDER.name) / f"{len(_EXPORTED)}.onnx"
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in _parameters(module))
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
         try:
             program = torch.onnx.export(
-                module, example, dynamo=True, dynamic_shapes=(shapes,) if variadic else shapes, verbose=False
+                module, example, dynamo=True, dynamic_shapes=_dynamic(module, examples), verbose=False
             )
             program.save(str(path))
         finally:
@@ -124,16 +129,24 @@ def _export(module, examples) -> Path:
     return path
 
 
-def _parameters(module):
-    import inspect
-
-    return inspect.signature(module.forward).parameters.values()
+def _dynamic(module, examples) -> tuple:
+    """The sizes that differ between examples, in the form that torch.export takes."""
+    shapes = [
+        {a: torch.export.Dim.AUTO for a in range(t.dim()) if len({e[i].shape[a] for e in examples}) > 1}
+        for i, t in enumerate(typical(examples))
+    ]
+    parameters = [*inspect.signature(module.forward).parameters.values()]
+    if parameters[-1].kind is inspect.Parameter.VAR_POSITIONAL:
+        named = len(parameters) - 1
+        shapes[named:] = [tuple(shapes[named:])]
+    return tuple(shapes)
 
 
 PEERS: dict[str, tuple[Callable[..., Call], tuple[str, ...]]] = {
     "disc": (disc, ("disc",)),
     "eager": (eager, ()),
     "inductor": (inductor, ()),
+    "aotinductor": (aotinductor, ()),
     "ort": (ort, ("onnxruntime", "onnx", "onnxscript")),
     "openvino": (openvino, ("openvino", "onnx", "onnxscript")),
 }

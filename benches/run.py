@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SUITES = ("bert", "memory", "matmul", "attention", "conv")
+SUITES = ("bert", "streams", "memory", "matmul", "attention", "conv")
 
 
 def arguments() -> argparse.Namespace:
@@ -70,7 +70,8 @@ def measure(case, sizes: list, options: argparse.Namespace, threads: int, peers)
     largest_error = errors(built, case.module, examples, skipped)
     rows = []
     for size, inputs in zip(sizes, examples, strict=True):
-        rows.append({"size": size, "us": timed(built, inputs, options.rounds, threads)})
+        us = timed(built, inputs, options.rounds, threads)
+        rows.append({"size": size, "gflop": operations(case, size, inputs), "us": us})
     return {
         "case": case.name,
         "threads": threads,
@@ -79,6 +80,19 @@ def measure(case, sizes: list, options: argparse.Namespace, threads: int, peers)
         "rows": rows,
         "largest_error": largest_error,
     }
+
+
+def operations(case, size, inputs) -> float:
+    """Floating-point operations of products and convolutions, in billions."""
+    if (known := getattr(case, "gigaflops", lambda _: None)(size)) is not None:
+        return known
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counter = FlopCounterMode(display=False)
+    with counter, sdpa_kernel(SDPBackend.MATH):  # the fused kernel of CPUs is not counted
+        case.module(*inputs)
+    return counter.get_total_flops() / 1e9
 
 
 def build(case, examples, names, threads: int, peers):
@@ -166,9 +180,11 @@ def total(result: dict, name: str) -> float | None:
     return None if None in rows else sum(rows)
 
 
-def line(result: dict, names: list[str]) -> str:
+def line(result: dict, names: list[str], peak: float | None) -> str:
     ours = total(result, "disc")
     cells = [f"{result['case'][:34]:34}", f"{ours / 1e3:10.3f}" if ours else f"{'skipped':>10}"]
+    gflop = sum(row["gflop"] for row in result["rows"])
+    cells.append(f"{gflop / ours * 1e6 / peak:8.0%}" if ours and peak and gflop else f"{'-':>8}")
     for name in names:
         theirs = total(result, name)
         cells.append(f"{theirs / ours:10.2f}" if ours and theirs else f"{'-':>10}")
@@ -207,11 +223,19 @@ def summary(results: list[dict], names: list[str]) -> list[str]:
 
 
 def run_suite(suite: str, threads: int, options: argparse.Namespace, say) -> list[dict]:
+    import machine
+
     names = [n for n in options.peers.split(",") if n]
+    peak = machine.fma_peak(threads)
     say(
-        f"\n{suite}, {threads} thread(s): ms of the stream through disc; how many times as long the others take"
+        f"\n{suite}, {threads} thread(s): ms of the stream through disc, its share of the floor of products and"
     )
-    say(" ".join([f"{'case':34}", f"{'disc ms':>10}", *(f"{name:>10}" for name in names)]))
+    say(
+        f"convolutions ({peak or 'unknown'} GFLOP/s in registers), and how many times as long the others take"
+    )
+    say(
+        " ".join([f"{'case':34}", f"{'disc ms':>10}", f"{'of floor':>8}", *(f"{name:>10}" for name in names)])
+    )
     command = [sys.executable, __file__, "--worker", "--suite", suite, "--threads", str(threads)]
     command += ["--peers", options.peers, "--case", options.case]
     command += ["--rounds", str(options.rounds), "--sizes", str(options.sizes)]
@@ -220,8 +244,8 @@ def run_suite(suite: str, threads: int, options: argparse.Namespace, say) -> lis
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         for text in process.stdout:
             if text.startswith("{"):
-                results.append(json.loads(text))
-                say(line(results[-1], names))
+                results.append({**json.loads(text), "fma_peak_gflops": peak})
+                say(line(results[-1], names, peak))
     if process.returncode:
         say(f"  the worker ended with status {process.returncode}")
     for text in summary(results, names):
