@@ -205,7 +205,7 @@ impl Lowering<'_> {
                 Err(reason) => Some(reason),
             },
             "single" => match schedule::single(&whole) {
-                Some(scheduled) => return scheduled.into(),
+                Some(scheduled) => return scheduled,
                 None => None,
             },
             _ => None,

@@ -251,11 +251,19 @@ class Emitter:
         """The broadcast shape; of two sizes that are not provably equal, that of the framework's result decides."""
         rank = max(len(x.shape) for x in xs)
         hint = self.out.shape if isinstance(self.out, torch.Tensor) and len(self.out.shape) == rank else None
+        if hint is not None and any(self._is_unbound(size) for size in hint):
+            hint = None
         shape = []
         for axis in range(rank):
             own = [x.shape[axis - rank + len(x.shape)] for x in xs if axis >= rank - len(x.shape)]
             shape.append(self._common_size(own, hint[axis] if hint else None))
         return shape
+
+    def _is_unbound(self, size) -> bool:
+        """Whether a size of the framework's is one that the op itself will bind."""
+        symbol = size.node.expr if isinstance(size, torch.SymInt) else None
+        known = self.expressions
+        return isinstance(symbol, sympy.Symbol) and symbol not in known.symbols and symbol not in known.numbers
 
     def common_batch(self, x, y, rank: int) -> list:
         """The broadcast of all axes but the last two."""

@@ -129,6 +129,13 @@ pub(super) struct Merged {
     pub(super) axis: usize,
 }
 
+impl Merged {
+    /// Every dimension of a shape by itself.
+    pub(super) fn each(shape: &[Dim]) -> Vec<Self> {
+        shape.iter().enumerate().map(|(axis, size)| Self { size: size.clone(), axis }).collect()
+    }
+}
+
 pub(super) fn merge(domain: &[Dim], pairs: &[bool]) -> Vec<Merged> {
     let mut runs: Vec<Merged> = Vec::new();
     for (axis, size) in domain.iter().enumerate() {

@@ -1,37 +1,66 @@
 //! Ops with a schedule of their own: those of which no single element can be asked.
 //!
 //! These are plain and scalar: a work unit is what must be done in order (a row of a sort, a whole scatter).
+mod entries;
+mod key;
+mod merge;
 mod nonzero;
 mod random;
 mod scan;
 mod scatter;
 mod sort;
+mod top_k;
 
-use super::{Argument, Group, Launch, Scheduled, scratch_bytes};
-use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::loops::Merged};
+use super::{Argument, Group, Launch, Scheduled, Version, Versioned, scratch_bytes};
+use crate::{
+    build::KernelBuilder,
+    element::Elements,
+    index::Index,
+    schedule::loops::{Merged, place_unit},
+};
 use disc_ir::{DType, Dim, FunctionKind, Inst, OpKind, Type, Value};
 use disc_passes::query::Query;
 
 /// The schedule of a group of one such op; `None` where elements can be computed one by one.
-pub fn schedule(group: &Group<'_>) -> Option<Scheduled> {
+pub fn schedule(group: &Group<'_>) -> Option<Versioned> {
     let ops = group.function.insts(group.function.body).iter().copied();
     for inst in ops {
         match group.function.kind_of(inst) {
-            OpKind::Cumulative => return Some(scan::schedule(group, inst)),
-            OpKind::Sort | OpKind::TopK => return Some(sort::schedule(group, inst)),
-            OpKind::Scatter => return Some(scatter::schedule(group, inst)),
-            OpKind::Nonzero => return Some(nonzero::schedule(group, inst)),
-            OpKind::RngBitGenerator => return Some(random::schedule(group, inst)),
+            OpKind::Cumulative => return Some(scan::schedule(group, inst).into()),
+            OpKind::Sort | OpKind::TopK => return Some(ordered(group, inst)),
+            OpKind::Scatter => return Some(scatter::schedule(group, inst).into()),
+            OpKind::Nonzero => return Some(nonzero::schedule(group, inst).into()),
+            OpKind::RngBitGenerator => return Some(random::schedule(group, inst).into()),
             _ => {}
         }
     }
     None
 }
 
+/// Lines longer than this have positions that entries have no bits for.
+const LONGEST: i64 = i32::MAX as i64;
+
+/// A sort or the start of one: by keys where the order is a plain one, else by its comparator.
+fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
+    let Some(order) = sort::order_of(group, inst) else { return merge::schedule(group, inst, &group.name).into() };
+    let tensor = group.tensor(group.function.operands(inst)[0]);
+    let is_sort = group.function.kind_of(inst) == OpKind::Sort;
+    let axis = if is_sort { group.function.int(inst, "dimension") as usize } else { tensor.rank() - 1 };
+    let code = if is_sort { sort::schedule(group, inst, order) } else { top_k::schedule(group, inst, order) };
+    if group.solver.less_equal(&tensor.dims[axis], &Dim::constant(LONGEST)) {
+        return code.into();
+    }
+    let guard = vec![(tensor.dims[axis].clone(), Dim::constant(LONGEST))];
+    let by_comparator = merge::schedule(group, inst, &format!("{}_long", group.name));
+    Versioned { versions: vec![Version { guard, code, workspaces: Vec::new() }], otherwise: by_comparator }
+}
+
 /// A kernel in the making, with all of the group's memory bound.
 struct Draft<'g> {
     kb: KernelBuilder,
     elements: Elements<'g>,
+    /// Memory by value, for the inputs.
+    sources: Vec<(Value, Value)>,
     /// Memory by value, for the outputs.
     targets: Vec<(Value, Value)>,
     arguments: Vec<Argument>,
@@ -44,10 +73,11 @@ impl<'g> Draft<'g> {
         let mut kb = KernelBuilder::new(name, FunctionKind::Kernel);
         let mut elements = Elements::new(group.function, group.solver.clone(), 1, group.target);
         elements.first_site = group.first_site;
-        let mut arguments = Vec::new();
+        let (mut arguments, mut sources) = (Vec::new(), Vec::new());
         for (i, &input) in group.inputs().iter().enumerate() {
             let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
             elements.bind(input, buffer);
+            sources.push((input, buffer));
             arguments.push(Argument::Input(i));
         }
         let mut targets = Vec::new();
@@ -57,12 +87,17 @@ impl<'g> Draft<'g> {
         }
         let begin = kb.parameter("begin", Type::scalar(DType::I64));
         let end = kb.parameter("end", Type::scalar(DType::I64));
-        Self { kb, elements, targets, arguments, begin, end }
+        Self { kb, elements, sources, targets, arguments, begin, end }
     }
 
     /// The memory of a result, if anybody wants it.
     fn target(&self, value: Value) -> Option<Value> {
         self.targets.iter().find(|(output, _)| *output == value).map(|(_, buffer)| *buffer)
+    }
+
+    /// The memory of an input of the group.
+    fn source(&self, value: Value) -> Option<Value> {
+        self.sources.iter().find(|(input, _)| *input == value).map(|(_, buffer)| *buffer)
     }
 
     /// Stores an element of a result, if anybody wants it.
@@ -83,6 +118,33 @@ impl<'g> Draft<'g> {
         let launch =
             Launch { kernel: kernel.name.clone(), arguments: self.arguments, units, cost, scratch: scratch_bytes(&kernel) };
         Scheduled { kernels: vec![kernel], launches: vec![launch], sites: self.elements.sites }
+    }
+}
+
+/// A line that is cut into chunks, and the dimensions around it: a work unit is a chunk.
+struct Chunks {
+    outer: Vec<Merged>,
+    size: Dim,
+    chunk: i64,
+}
+
+impl Chunks {
+    fn units(&self) -> Dim {
+        Dim::product(self.outer.iter().map(|run| run.size.clone())) * self.size.ceil_div(&Dim::constant(self.chunk))
+    }
+
+    /// Places a unit along the outer dimensions; from where to where it goes along the line.
+    fn place(&self, kb: &mut KernelBuilder, unit: Value, at: &mut [Index]) -> [Value; 2] {
+        let (size, chunk) = (kb.dim(&self.size), kb.int(self.chunk));
+        let parts = kb.dim(&self.size.ceil_div(&Dim::constant(self.chunk)));
+        let (line, part) = match self.outer.is_empty() {
+            true => (unit, unit),
+            false => (kb.div(unit, parts), kb.rem(unit, parts)),
+        };
+        place_unit(kb, line, &self.outer, at);
+        let low = kb.mul(part, chunk);
+        let high = kb.add(low, chunk);
+        [low, kb.map(OpKind::Minimum, &[high, size])]
     }
 }
 

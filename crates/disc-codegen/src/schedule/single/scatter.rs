@@ -1,10 +1,15 @@
-//! Scatter: the inputs are copied, then the updates are applied one after the other.
-use super::Draft;
+//! Scatter: the inputs are copied, then the updates are applied.
+//!
+//! Where an index names no dimension that updates run along, the elements of an update go to places of their own: these are spread over the
+//! work units, and each unit applies all updates of its places in their order. Otherwise one unit applies all.
+use super::{Chunks, Draft};
 use crate::{
+    build::OpenFor,
+    element::{Elements, compute_dtype},
     index::Index,
     schedule::{
         Group, Scheduled,
-        loops::{Merged, place_unit},
+        loops::{Merged, place_unit, vector_loop},
     },
 };
 use disc_ir::{Code, Dim, Inst, Value};
@@ -12,80 +17,222 @@ use disc_passes::query::Query;
 
 /// Elements of a unit of the copy.
 const CHUNK: i64 = 4096;
+/// Elements of an update that a unit applies.
+const COLUMNS: i64 = 128;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     let mut all = copy(group, inst);
-    let mut applied = apply(group, inst);
+    let draft = Draft::new(group, &group.name);
+    let scatter = Scatter::of(&draft, group, inst);
+    let mut applied = match scatter.places.are_apart() {
+        true => scatter.apply_apart(draft),
+        false => scatter.apply_in_order(draft),
+    };
     all.kernels.append(&mut applied.kernels);
     all.launches.append(&mut applied.launches);
     all.sites.append(&mut applied.sites);
     all
 }
 
+/// Lanes that hold elements of all of these values.
+fn lanes(group: &Group<'_>, values: &[Value]) -> u32 {
+    let sizes = values.iter().map(|&value| compute_dtype(group.tensor(value).dtype).size() as u32);
+    group.target.vector_bytes() / sizes.max().unwrap_or(4).max(4)
+}
+
 fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {
-    let draft = Draft::new(group, &format!("{}_copy", group.name));
+    let mut draft = Draft::new(group, &format!("{}_copy", group.name));
     let results = group.function.results_of(inst).to_vec();
+    let inputs = &group.function.operands(inst)[..results.len()];
     let shape = group.tensor(results[0]).dims.clone();
     let count = Dim::product(shape.iter().cloned());
-    let runs: Vec<Merged> = shape.iter().enumerate().map(|(axis, size)| Merged { size: size.clone(), axis }).collect();
-    draft.units(count.ceil_div(&Dim::constant(CHUNK)), count.clone(), |draft, unit| {
-        let kb = &mut draft.kb;
-        let (chunk, one, total) = (kb.int(CHUNK), kb.int(1), kb.dim(&count));
-        let low = kb.mul(unit, chunk);
-        let high = kb.add(low, chunk);
-        let high = kb.map(disc_ir::OpKind::Minimum, &[high, total]);
-        let each = kb.open_for([low, high, one]);
-        let mut at = vec![Index::uniform(one); shape.len()];
-        place_unit(kb, each.index, &runs, &mut at);
-        for (i, &result) in results.iter().enumerate() {
-            let value = draft.elements.element(&mut draft.kb, group.function.operands(inst)[i], &at);
-            draft.store(group, result, &at, value);
-        }
-        draft.kb.close_for(each);
+    let lanes = lanes(group, inputs);
+    draft.elements.lanes = lanes;
+    let pairs: Vec<(Value, Value)> =
+        results.iter().zip(inputs).filter_map(|(&result, &input)| Some((draft.target(result)?, input))).collect();
+    // What is in memory is one line; else each element is computed at its place.
+    let sources: Option<Vec<Value>> = pairs.iter().map(|&(_, input)| draft.source(input)).collect();
+    let line = match (&sources, shape.split_last()) {
+        (None, Some((last, outer))) => Chunks { outer: Merged::each(outer), size: last.clone(), chunk: CHUNK },
+        _ => Chunks { outer: Vec::new(), size: count.clone(), chunk: CHUNK },
+    };
+    draft.units(line.units(), count.ceil_div(&Dim::constant(8)), |draft, unit| {
+        let zero = draft.kb.int(0);
+        let mut at = vec![Index::uniform(zero); shape.len()];
+        let range = line.place(&mut draft.kb, unit, &mut at);
+        vector_loop(&mut draft.kb, &mut draft.elements, range, false, &mut |kb, elements, index| {
+            let Index::Affine { base, .. } = index else { panic!("a vector loop walks along an axis") };
+            for (i, &(target, input)) in pairs.iter().enumerate() {
+                if let Some(sources) = &sources {
+                    let moved = kb.load(sources[i], base, lanes, elements.mask);
+                    kb.store(target, base, moved, elements.mask);
+                    continue;
+                }
+                if let Some(last) = at.last_mut() {
+                    *last = index;
+                }
+                let value = elements.element(kb, input, &at);
+                elements.store(kb, target, group.tensor(input), &at, value);
+            }
+        });
     })
 }
 
-fn apply(group: &Group<'_>, inst: Inst) -> Scheduled {
-    let draft = Draft::new(group, &group.name);
-    let operands = group.function.operands(inst).to_vec();
-    let n = operands.len() / 2;
-    let (inputs, indices, updates) = (&operands[..n], operands[n], &operands[n + 1..]);
-    let places = Places::of(&draft, inst);
-    let (shape, update_shape) = (group.tensor(inputs[0]).dims.clone(), group.tensor(updates[0]).dims.clone());
-    let index_shape = group.tensor(indices).dims.clone();
-    let results = group.function.results_of(inst).to_vec();
-    let runs: Vec<Merged> = update_shape.iter().enumerate().map(|(axis, size)| Merged { size: size.clone(), axis }).collect();
-    let count = Dim::product(update_shape.iter().cloned());
-    draft.units(Dim::constant(1), count.clone() * 4, |draft, _| {
-        let (zero, one) = (draft.kb.int(0), draft.kb.int(1));
-        let total = draft.kb.dim(&count);
-        let each = draft.kb.open_for([zero, total, one]);
-        let mut at = vec![Index::uniform(zero); update_shape.len()];
-        place_unit(&mut draft.kb, each.index, &runs, &mut at);
-        let (position, inside) = places.position(draft, inst, indices, &index_shape, &shape, &at);
+struct Scatter<'a, 'g> {
+    group: &'a Group<'g>,
+    inst: Inst,
+    inputs: Vec<Value>,
+    indices: Value,
+    updates: Vec<Value>,
+    results: Vec<Value>,
+    shape: Vec<Dim>,
+    update_shape: Vec<Dim>,
+    places: Places,
+}
+
+impl<'a, 'g> Scatter<'a, 'g> {
+    fn of(draft: &Draft<'_>, group: &'a Group<'g>, inst: Inst) -> Self {
+        let operands = group.function.operands(inst);
+        let n = operands.len() / 2;
+        let (inputs, updates) = (operands[..n].to_vec(), operands[n + 1..].to_vec());
+        Self {
+            group,
+            inst,
+            indices: operands[n],
+            results: group.function.results_of(inst).to_vec(),
+            shape: group.tensor(inputs[0]).dims.clone(),
+            update_shape: group.tensor(updates[0]).dims.clone(),
+            places: Places::of(draft, inst),
+            inputs,
+            updates,
+        }
+    }
+
+    /// Each place of an update by itself, all updates in their order.
+    fn apply_apart(&self, mut draft: Draft<'_>) -> Scheduled {
+        let rank = self.update_shape.len();
+        let own: Vec<usize> = (0..rank).filter(|&d| self.places.is_own(d)).collect();
+        // The innermost loop is that over the last dimension of updates, if it is one of places of their own.
+        let inner = own.last().copied().filter(|&d| d + 1 == rank);
+        let runs = |dims: &[usize]| dims.iter().map(|&d| Merged { size: self.update_shape[d].clone(), axis: d }).collect();
+        let outer: Vec<Merged> = runs(&own[..own.len() - usize::from(inner.is_some())]);
+        let ordered: Vec<usize> = (0..rank).filter(|d| !own.contains(d)).collect();
+        let size = inner.map_or(Dim::constant(1), |d| self.update_shape[d].clone());
+        // Along a dimension of windows that is the last one of the inputs too, elements lie side by side.
+        let window = inner.and_then(|d| self.places.axis_of_window(d, self.shape.len()));
+        let is_contiguous = window.is_some_and(|axis| axis + 1 == self.shape.len());
+        if is_contiguous {
+            draft.elements.lanes = lanes(self.group, &[&self.inputs[..], &self.updates].concat());
+        }
+        let line = Chunks { outer, size, chunk: COLUMNS };
+        let each = Dim::product(ordered.iter().map(|&d| self.update_shape[d].clone()));
+        let count = Dim::product(self.update_shape.iter().cloned());
+        let cost = if is_contiguous { count.ceil_div(&Dim::constant(4)) } else { count * 2 } + &line.units() * &each;
+        draft.units(line.units(), cost, |draft, unit| {
+            let (zero, one) = (draft.kb.int(0), draft.kb.int(1));
+            let mut at = vec![Index::uniform(zero); rank];
+            let range = line.place(&mut draft.kb, unit, &mut at);
+            let mut loops: Vec<OpenFor> = Vec::new();
+            for &d in &ordered {
+                let size = draft.kb.dim(&self.update_shape[d]);
+                let open = draft.kb.open_for([zero, size, one]);
+                at[d] = Index::uniform(open.index);
+                loops.push(open);
+                draft.elements.open_scope();
+            }
+            match (inner, window) {
+                (Some(d), Some(axis)) => self.apply_window(draft, [d, axis], range, at),
+                (Some(d), None) => {
+                    let open = draft.kb.open_for([range[0], range[1], one]);
+                    draft.elements.open_scope();
+                    at[d] = Index::uniform(open.index);
+                    self.apply_one(draft, &at);
+                    draft.elements.close_scope();
+                    draft.kb.close_for(open);
+                }
+                (None, _) => self.apply_one(draft, &at),
+            }
+            for open in loops.into_iter().rev() {
+                draft.elements.close_scope();
+                draft.kb.close_for(open);
+            }
+        })
+    }
+
+    /// Applies a part of a window: its place is looked up once.
+    fn apply_window(&self, draft: &mut Draft<'_>, [d, axis]: [usize; 2], range: [Value; 2], mut at: Vec<Index>) {
+        let (mut position, inside) = self.position(draft, &at);
         let branch = draft.kb.open_if(inside);
-        let mut arguments = Vec::new();
-        let mut wanted = Vec::new();
-        for (&result, &input) in results.iter().zip(inputs) {
-            // A result that nobody wants is still needed where the body mixes several: it stays what the input was.
-            let now = match draft.target(result) {
-                Some(buffer) => draft.elements.load(&mut draft.kb, buffer, group.tensor(result), &position),
-                None => draft.elements.element(&mut draft.kb, input, &position),
-            };
-            arguments.push(now);
-            wanted.push(result);
-        }
-        for &update in updates {
-            arguments.push(draft.elements.element(&mut draft.kb, update, &at));
-        }
-        let body = group.function.inst(inst).regions[0];
-        let combined = draft.elements.inline(&mut draft.kb, body, &arguments);
-        for (&result, value) in wanted.iter().zip(combined) {
-            draft.store(group, result, &position, value);
-        }
+        draft.elements.open_scope();
+        let targets: Vec<Option<Value>> = self.results.iter().map(|&result| draft.target(result)).collect();
+        vector_loop(&mut draft.kb, &mut draft.elements, range, false, &mut |kb, elements, index| {
+            (at[d], position[axis]) = (index, index);
+            self.combine(kb, elements, &targets, &at, &position);
+        });
+        draft.elements.close_scope();
         draft.kb.close_if(branch);
-        draft.kb.close_for(each);
-    })
+    }
+
+    /// Applies one element of the updates.
+    fn apply_one(&self, draft: &mut Draft<'_>, at: &[Index]) {
+        let (position, inside) = self.position(draft, at);
+        let branch = draft.kb.open_if(inside);
+        draft.elements.open_scope();
+        let targets: Vec<Option<Value>> = self.results.iter().map(|&result| draft.target(result)).collect();
+        self.combine(&mut draft.kb, &mut draft.elements, &targets, at, &position);
+        draft.elements.close_scope();
+        draft.kb.close_if(branch);
+    }
+
+    fn position(&self, draft: &mut Draft<'_>, at: &[Index]) -> (Vec<Index>, Value) {
+        let index_shape = &self.group.tensor(self.indices).dims;
+        self.places.position(draft, self.inst, self.indices, index_shape, &self.shape, at)
+    }
+
+    fn combine(
+        &self,
+        kb: &mut crate::build::KernelBuilder,
+        elements: &mut Elements<'_>,
+        targets: &[Option<Value>],
+        at: &[Index],
+        position: &[Index],
+    ) {
+        let mut arguments = Vec::new();
+        for ((&target, &result), &input) in targets.iter().zip(&self.results).zip(&self.inputs) {
+            // A result that nobody wants is still needed where the body mixes several: it stays what the input was.
+            arguments.push(match target {
+                Some(buffer) => elements.load(kb, buffer, self.group.tensor(result), position),
+                None => elements.element(kb, input, position),
+            });
+        }
+        for &update in &self.updates {
+            arguments.push(elements.element(kb, update, at));
+        }
+        let body = self.group.function.inst(self.inst).regions[0];
+        let combined = elements.inline(kb, body, &arguments);
+        for ((&target, &result), value) in targets.iter().zip(&self.results).zip(combined) {
+            if let Some(buffer) = target {
+                elements.store(kb, buffer, self.group.tensor(result), position, value);
+            }
+        }
+    }
+
+    /// All elements of all updates, one after the other.
+    fn apply_in_order(&self, draft: Draft<'_>) -> Scheduled {
+        let runs = Merged::each(&self.update_shape);
+        let count = Dim::product(self.update_shape.iter().cloned());
+        draft.units(Dim::constant(1), count.clone() * 4, |draft, _| {
+            let (zero, one) = (draft.kb.int(0), draft.kb.int(1));
+            let total = draft.kb.dim(&count);
+            let each = draft.kb.open_for([zero, total, one]);
+            draft.elements.open_scope();
+            let mut at = vec![Index::uniform(zero); self.update_shape.len()];
+            place_unit(&mut draft.kb, each.index, &runs, &mut at);
+            self.apply_one(draft, &at);
+            draft.elements.close_scope();
+            draft.kb.close_for(each);
+        })
+    }
 }
 
 /// The dimension numbers of a scatter.
@@ -110,6 +257,26 @@ impl Places {
             named: axes("scatter_dims_to_operand_dims"),
             vector_dim: draft.elements.group.int(inst, "index_vector_dim") as usize,
         }
+    }
+
+    /// Whether an index names no dimension that an update runs along: then elements of one update never meet.
+    fn are_apart(&self) -> bool {
+        self.named.iter().all(|axis| self.dropped.contains(axis))
+    }
+
+    /// Whether updates at different positions along this dimension of theirs never go to one place.
+    fn is_own(&self, dim: usize) -> bool {
+        if self.window.contains(&dim) {
+            return true;
+        }
+        let batch = (0..dim).filter(|d| !self.window.contains(d)).count();
+        self.index_batching.contains(&if batch >= self.vector_dim { batch + 1 } else { batch })
+    }
+
+    /// The dimension of the inputs that a dimension of windows is.
+    fn axis_of_window(&self, dim: usize, rank: usize) -> Option<usize> {
+        let number = self.window.iter().position(|&d| d == dim)?;
+        (0..rank).filter(|axis| !self.dropped.contains(axis)).nth(number)
     }
 
     /// Where the update at `at` goes, and whether that is inside of the inputs.
