@@ -187,3 +187,17 @@ def test_a_model_that_branches_on_values_is_unsupported():
 
     with pytest.raises(Error, match="depends on values"):
         capture(Model(), (torch.ones(3),))
+
+
+class Wide(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.shape[1] >= 64 else x - 1
+
+
+def test_a_size_of_our_choice_that_takes_another_branch_than_the_example_is_not_kept():
+    """Two axes of one size: one of them gets another for the trace."""
+    captured = capture(Wide(), (torch.rand(64, 64),))
+    assert captured.attempts == 2
+    assert [str(node.target) for node in captured.graph.nodes if node.op == "call_function"] == [
+        "aten.add.Tensor"
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import model_check
 import pytest
 import torch
@@ -94,6 +96,13 @@ MODELS = {
         lambda: model_of("LlamaModel", num_attention_heads=4, num_key_value_heads=2, use_cache=False),
         MASKED,
     ),
+    "mixtral": (
+        lambda: model_of(
+            "MixtralModel", num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, use_cache=False
+        ),
+        MASKED,
+    ),
+    "falcon": (lambda: model_of("FalconModel", num_attention_heads=4, use_cache=False), MASKED),
     "bart": (
         lambda: transformers.BartModel(
             transformers.BartConfig(
@@ -117,6 +126,55 @@ MODELS = {
 def test_models_of_words(name, compile_module):
     build, make = MODELS[name]
     model_check.one_compile(compile_module, build(), [make(*shape) for shape in SHAPES])
+
+
+def test_many_experts_take_turns_in_a_loop(compile_module):
+    model = model_of(
+        "Qwen3MoeModel",
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=12,
+        num_experts=20,
+        moe_intermediate_size=16,
+        use_cache=False,
+    )
+    model_check.one_compile(compile_module, model, [words()(*shape) for shape in SHAPES])
+
+
+def decoding(model):
+    """A step with a cache, for a batch, a length of the cache and a number of new words."""
+
+    def call(batch, held, new):
+        with torch.no_grad():
+            past = model(input_ids=ids(batch, held), use_cache=True).past_key_values
+        seen = torch.ones(batch, held + new, dtype=torch.long)
+        return (), {"input_ids": ids(batch, new), "past_key_values": past, "attention_mask": seen}
+
+    return call
+
+
+CACHED = {"num_attention_heads": 4, "num_key_value_heads": 2}
+DECODERS = {
+    "llama": lambda: model_of("LlamaModel", **CACHED),
+    "qwen3": lambda: model_of("Qwen3Model", head_dim=12, **CACHED),
+    "mistral, sliding": lambda: model_of("MistralModel", sliding_window=32, **CACHED),
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_step_with_a_cache(name, compile_module):
+    model = DECODERS[name]().eval()
+    compiled = compile_module(model, *decoding(model)(3, 5, 1))
+    for batch, held, new in ((3, 5, 1), (1, 1, 1), (2, 17, 1), (1, 9, 4)):
+        args, kwargs = decoding(model)(batch, held, new)
+        with torch.no_grad():
+            result, expected = compiled(*args, **kwargs), model(*args, **copy.deepcopy(kwargs))
+        assert model_check.error(result.last_hidden_state, expected.last_hidden_state) <= 2e-5
+        ours, theirs = result.past_key_values, expected.past_key_values
+        assert ours.get_seq_length() == theirs.get_seq_length() == held + new
+        for a, e in zip(ours.layers, theirs.layers, strict=True):
+            assert model_check.error(a.keys, e.keys) <= 2e-5
+            assert model_check.error(a.values, e.values) <= 2e-5
 
 
 def images(*shape):

@@ -162,3 +162,42 @@ def test_numbers_computed_from_sizes(compile_module):
             return x / (x.shape[0] ** 0.5) + torch.arange(x.shape[1]) * x.shape[0]
 
     check(compile_module, Model(), (torch.rand(4, 3),), (torch.rand(9, 2),), (torch.rand(1, 1),))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind, **options):
+        super().__init__()
+        self.layers = kind(5, 8, 2, batch_first=True, bidirectional=True, **options)
+
+    def forward(self, x):
+        out, state = self.layers(x)
+        return out[:, -1], state
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_of_any_batch_and_length(kind, compile_module):
+    shapes = ((1, 1, 5), (2, 7, 5), (5, 3, 5), (1, 33, 5))
+    check(compile_module, Recurrent(kind), *[(torch.rand(shape),) for shape in shapes])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_embeddings(mode, compile_module):
+    model = nn.EmbeddingBag(50, 8, mode=mode, padding_idx=3)
+    bags = ((5, torch.tensor([0])), (9, torch.tensor([0, 2, 2, 9])), (1, torch.tensor([0, 1])))
+    check(compile_module, model, *[(torch.randint(0, 50, (n,)), offsets) for n, offsets in bags])
+    same_length = nn.EmbeddingBag(50, 8, mode=mode)
+    check(
+        compile_module, same_length, *[(torch.randint(0, 50, shape),) for shape in ((1, 1), (3, 4), (7, 2))]
+    )
+
+
+class Tail(nn.Module):
+    """As many of the last rows of ``x`` as ``y`` has."""
+
+    def forward(self, x, y):
+        return x[-y.shape[0] :] + y
+
+
+def test_a_slice_that_counts_from_the_end_by_a_size(compile_module):
+    sizes = ((7, 3), (5, 5), (4, 1))
+    check(compile_module, Tail(), *[(torch.rand(n, 4), torch.rand(m, 4)) for n, m in sizes])

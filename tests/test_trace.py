@@ -172,6 +172,27 @@ def test_nothing_stays_behind_after_an_error():
     assert type(torch.rand(2) + 1) is torch.Tensor
 
 
+class AddsInPlace(nn.Module):
+    """Tensors of one kind, one of which is written to; a buffer that is replaced by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.rand(3))
+
+    def forward(self, x):
+        self.scale = self.scale.to(x.device)
+        y = x * self.scale
+        y += x + 1
+        return y.relu_(), x
+
+
+def test_the_quick_tracer_knows_which_tensor_is_written_to():
+    module = AddsInPlace()
+    before = module.scale
+    run(module, torch.rand(2, 3))
+    assert module.scale is before
+
+
 class Item(nn.Module):
     def forward(self, x):
         return x * x.sum().item()

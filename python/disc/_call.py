@@ -13,6 +13,7 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
+from . import _containers
 from ._errors import DimError, Error, ShapeError
 from ._tree import Arguments
 
@@ -35,17 +36,17 @@ class Call:
         self.dtypes = [node.meta["val"].dtype for node in captured.inputs]
         self.training = module.training
         self._read_signature()
-        args, kwargs = pytree.tree_unflatten(list(range(len(self.arguments.names))), self.arguments.spec)
-        slots = [*zip(self._parameters_of(len(args)), args, strict=True), *kwargs.items()]
+        args, kwargs = self.arguments.spec.children()
+        slots = [
+            *zip(self._parameters_of(args.num_children), args.children(), strict=True),
+            *zip(kwargs.context, kwargs.children(), strict=True),
+        ]
         #: One per argument of the example: its name, its structure (None for a leaf), how many leaves it has.
-        self._slots = []
-        for name, held in slots:
-            leaves, spec = pytree.tree_flatten(held)
-            self._slots.append((name, None if spec.is_leaf() else spec, len(leaves)))
+        self._slots = [(name, None if spec.is_leaf() else spec, spec.num_leaves) for name, spec in slots]
         # The example had only tensors, each an argument of its own: such a call needs no look at names or structure.
         plain = not self.arguments.constants and all(spec is None for _, spec, _ in self._slots)
-        self._keywords = tuple(kwargs) if plain else None
-        self._positional = len(args) if plain else -1
+        self._keywords = tuple(kwargs.context) if plain else None
+        self._positional = args.num_children if plain else -1
 
     def _read_signature(self) -> None:
         """Names of the parameters that a position may fill, and the defaults of all that have one."""
@@ -86,10 +87,10 @@ class Call:
             if spec is None:
                 leaves.append(value)
                 continue
-            held, found = pytree.tree_flatten(value)
+            held, found = _containers.flatten(value)
             if found != spec or len(held) != count:
                 raise Error(
-                    f"input {name} is structured as {found}, the example's as {spec}",
+                    f"input {name} is structured as {_short(found)}, the example's as {_short(spec)}",
                     code="E0601",
                     help="call with the structure of the example, or optimize once more with this one",
                 )
@@ -223,6 +224,9 @@ class Call:
 
 
 def _short(value) -> str:
+    text = str(value)
+    if isinstance(value, pytree.TreeSpec):
+        return text if len(text) <= 200 else f"{text[:200]}..."
     text = repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__}"
 

@@ -24,7 +24,7 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
-from . import _guards
+from . import _containers, _guards
 from ._dims import Dim, DimPlan
 from ._dynamic_functions import dynamic_functions
 from ._errors import DimError, Error, UnsupportedOp
@@ -107,7 +107,7 @@ class _Entry(torch.nn.Module):
     def forward(self, *tensors):
         self.seen.shapes = [tuple(t.shape) for t in tensors]
         args, kwargs = self.arguments.rebuild(tensors)
-        leaves, self.seen.out_spec = pytree.tree_flatten(self.module(*args, **kwargs))
+        leaves, self.seen.out_spec = _containers.flatten(self.module(*args, **kwargs))
         return tuple(leaves)
 
 
@@ -164,7 +164,7 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
                 continue
             raise _capture_error(module, error) from error
         captured = _read(traced, entry, arguments, plan)
-        if _repin(captured, sizes) or _pin_squeezed(captured, sizes):
+        if _repin(captured, sizes) or _pin_squeezed(captured, sizes) or _avoid(captured, sizes):
             continue
         captured.attempts = attempt
         _settle_branches(captured, module, tensors, sizes, tracer)
@@ -305,6 +305,16 @@ def _repin(captured: Captured, sizes: Sizes) -> bool:
             if c.changed and not c.fixed and isinstance(captured.input_shape(t)[axis], int):
                 again |= sizes.pin(t, axis)
     return again
+
+
+def _avoid(captured: Captured, sizes: Sizes) -> bool:
+    """A fact that the example itself breaks comes from a size of our choice: capture again with another one."""
+    own = {s: sympy.Integer(sizes.shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
+    broken = [fact for fact in captured.facts if fact.xreplace(own) == sympy.false]
+    if any(len(fact.free_symbols) > 2 for fact in broken) and sizes.add_up():
+        return True
+    places = {captured.symbols[s] for fact in broken for s in fact.free_symbols if s in captured.symbols}
+    return sum(sizes.choose_again(t, axis) for t, axis in sorted(places)) > 0
 
 
 _SQUEEZES = {torch.ops.aten.squeeze.default, torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims}

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ._dims import Dim, DimPlan
 
 #: Sizes that models rarely contain, so that an error message points back to one class.
 _FRESH = (5, 3, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
+
+_MAX_TRIED = 3
 
 
 @dataclass
@@ -30,6 +32,8 @@ class SizeClass:
     size: int = 0
     #: Nobody called the sizes of its tensors equal but the example.
     loose: bool = True
+    #: Sizes that were chosen before, and made the model take another way than for the user's.
+    tried: set[int] = field(default_factory=set)
 
     @property
     def changed(self) -> bool:
@@ -48,7 +52,8 @@ class Sizes:
         self.plan = plan
         self.shapes = [tuple(int(s) for s in shape) for shape in shapes]
         self.classes = self._partition()
-        self._single: int | None = None
+        #: Whether the sizes of our choice add up where those of the example do.
+        self._sums = False
         self._choose()
 
     def _partition(self) -> list[SizeClass]:
@@ -77,6 +82,16 @@ class Sizes:
         for c in sorted(self.classes, key=lambda c: (not c.pinned, c.user < 2)):
             c.size = c.user if c.pinned or (c.user >= 2 and c.user not in taken) else self._fresh(c, taken)
             taken.add(c.size)
+        if self._sums:
+            self._keep_sums()
+
+    def _keep_sums(self) -> None:
+        """Where the example has 1 + n in one place (keys: one new, n held), so have our sizes."""
+        ones = [c for c in self.classes if c.user == 1 and c.changed]
+        for one in ones[-1:]:
+            for held in [c for c in self.classes if c.user >= 1 and c is not one]:
+                for total in [c for c in self.classes if c.user == held.user + 1 and not c.pinned]:
+                    total.size = held.size + one.size
 
     def _fresh(self, c: SizeClass, taken: set[int]) -> int:
         step = c.declared.multiple_of if c.declared else 1
@@ -84,7 +99,8 @@ class Sizes:
         high = c.declared.max if c.declared and c.declared.max is not None else None
         near = [c.user - step, c.user + step, c.user - 2 * step, c.user + 2 * step] if c.user >= 4 else []
         for size in [*near, *(p * step for p in _FRESH), *range(low, low + 64 * step)]:
-            if size >= low and size % step == 0 and size not in taken and (high is None or size <= high):
+            fits = size >= low and size % step == 0 and (high is None or size <= high)
+            if fits and size not in taken and size not in c.tried:
                 return size
         return c.user
 
@@ -137,6 +153,24 @@ class Sizes:
             c.pinned = True
         self._choose()
         return True
+
+    def choose_again(self, t: int, axis: int) -> bool:
+        """Another size of our choice; False if the size is the user's, or several were tried."""
+        c = self.class_of(t, axis)
+        if c is None or c.pinned or not c.changed or c.user < 2 or len(c.tried) >= _MAX_TRIED:
+            return False
+        c.tried.add(c.size)
+        self._choose()
+        return True
+
+    def add_up(self) -> bool:
+        """Chooses sizes that add up where the example's do; False if they do already."""
+        if self._sums:
+            return False
+        self._sums = True
+        before = [c.size for c in self.classes]
+        self._choose()
+        return before != [c.size for c in self.classes]
 
     def _mentioned(self, message: str, symbols: dict[str, tuple[int, int]]) -> list[SizeClass]:
         words = set(re.findall(r"[A-Za-z_]\w*|\d+", message))

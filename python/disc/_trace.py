@@ -25,11 +25,13 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.fx.experimental import _config
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._traceback import CapturedTraceback
 
 from . import _trace_scope as scope
 from ._trace_env import Env
+from ._trace_shapes import SHAPES
 from ._traced import Traced
 
 aten = torch.ops.aten
@@ -46,7 +48,7 @@ def trace(entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivio
     ``dynamic(i, axis)`` says which sizes get a symbol. ``oblivious``: no size is taken to differ from 0 and 1.
     """
     if any(not _is_plain(t) or not t.is_contiguous() for t in examples) or torch.is_autocast_enabled("cpu"):
-        raise NotTraced
+        raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
     env = Env(tracked_fakes=[], trace_asserts=True)
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
     recorder = _Recorder(mode, entry.module)
@@ -63,8 +65,7 @@ def trace(entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivio
             recorder,
         ):
             results = entry(*fakes)
-    if replaced:
-        raise NotTraced
+    recorder.check_replaced(replaced)
     return recorder.finish(results)
 
 
@@ -153,7 +154,7 @@ class _Recorder(SchemaCheckMode):
     def _outsider(self, t: torch.Tensor) -> FakeTensor:
         """A weight or a constant, met for the first time."""
         if not _is_plain(t) or torch._C._functorch.is_functorch_wrapped_tensor(t):
-            raise NotTraced
+            raise NotTraced(f"a tensor of class {type(t).__name__} and type {t.dtype}")
         with torch._C._DisableTorchDispatch():
             meta = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
         fake = FakeTensor(self.mode, meta, t.device)
@@ -169,7 +170,7 @@ class _Recorder(SchemaCheckMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if not isinstance(func, torch._ops.OpOverload) or torch.is_autocast_enabled("cpu"):
-            raise NotTraced
+            raise NotTraced(f"{func} is not an op of ATen, or autocast is on")
         met: list[FakeTensor] = []
         key: list[Any] = [func]
         given = args
@@ -188,7 +189,7 @@ class _Recorder(SchemaCheckMode):
             if found[0] == "same":
                 return met[found[2]]
             return self._build(found, self._node(func, node_args, node_kwargs), met)
-        out = func(*args, **kwargs)
+        out = SHAPES.get(func, func)(*args, **kwargs)
         if torch.Tag.dynamic_output_shape in func.tags and free_unbacked_symbols(out):
             raise NotTraced("a size depends on values")
         if func._schema.is_mutable and func is not aten.detach_.default:
@@ -235,16 +236,13 @@ class _Recorder(SchemaCheckMode):
     def _describe(self, out, node, met: list):
         """Makes ``node`` the origin of what came out; returns what ``_build`` needs to make the same again."""
         if isinstance(out, FakeTensor):
-            shared = [i for i, t in enumerate(met) if _one_storage(t, out)]
-            roots = {met[i].__dict__["_disc"][0].meta["root"] for i in shared}
-            self.ambiguous |= len(roots) > 1
-            source = shared[0] if shared else None
+            source = self._source(out, node, met)
             kind = self._kind(out)
             node.meta["val"], node.meta["root"] = self._like(out, kind), self._root(node, met, source)
             self._track(out, node, kind)
             return "tensor", node.meta["val"], kind, source
         if isinstance(out, torch.Tensor):
-            raise NotTraced
+            raise NotTraced("an op returned a tensor that is not traced")
         if isinstance(out, (list, tuple)):
             node.meta["root"] = node
             parts = [
@@ -256,6 +254,16 @@ class _Recorder(SchemaCheckMode):
         if node is not None:
             node.meta["val"] = out
         return "other", out, None, None
+
+    def _source(self, out: FakeTensor, node, met: list) -> int | None:
+        """Which of the tensors met owns the memory of ``out``: traced tensors of one kind seem to share theirs."""
+        shared = [i for i, t in enumerate(met) if _one_storage(t, out)]
+        if len({met[i].__dict__["_disc"][0].meta["root"] for i in shared}) > 1:
+            call = node.args[0] if node.target is operator.getitem else node
+            declared = _aliased(call)
+            shared = [i for i in shared if declared[i]] or shared
+            self.ambiguous |= len({met[i].__dict__["_disc"][0].meta["root"] for i in shared}) > 1
+        return shared[0] if shared else None
 
     def _build(self, found, node, met: list):
         what, model, detail, source = found
@@ -284,9 +292,16 @@ class _Recorder(SchemaCheckMode):
 
     # The end.
 
+    def check_replaced(self, replaced: list[tuple[str, Any, Any]]) -> None:
+        """A buffer that was replaced by itself, as in ``self.table = self.table.to(x.device)``, was not replaced."""
+        for name, then, now in replaced:
+            stands_for = self.outside.get(id(then), (None, None))[1]
+            if now is not stands_for or now is None:
+                raise NotTraced(f"the module replaces {name}")
+
     def finish(self, results) -> Traced:
         if self.writes and self.ambiguous:
-            raise NotTraced
+            raise NotTraced("it is not known which tensors share their memory with one that is written to")
         _, nodes = self._arguments(tuple(results), [], [])
         self.graph.output(nodes)
         for node in reversed(list(self.graph.nodes)):
@@ -299,6 +314,21 @@ def _has_effect(target) -> bool:
     return isinstance(target, torch._ops.OpOverload) and (
         target._schema.is_mutable or not target._schema.returns
     )
+
+
+def _aliased(call: torch.fx.Node) -> list[bool]:
+    """For each tensor among the arguments: whether the schema says that a result may be a view of it."""
+    arguments = call.target._schema.arguments
+    by_name = {argument.name: argument for argument in arguments}
+    given = [
+        *zip(arguments, call.args, strict=False),
+        *((by_name[name], x) for name, x in call.kwargs.items()),
+    ]
+    declared = []
+    for argument, x in given:
+        nodes = [y for y in pytree.tree_leaves(x) if isinstance(y, torch.fx.Node)]
+        declared += [argument.alias_info is not None] * len(nodes)
+    return declared
 
 
 def _one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:

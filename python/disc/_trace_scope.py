@@ -83,17 +83,17 @@ def _extreme(plain, of_symbols, of_tensors, *args, **kwargs):
 def without_traces(module: torch.nn.Module):
     """Attributes to which the module assigns traced tensors are put back; what else it notes of a call stays.
 
-    The value says at the end which parameters, buffers and submodules were replaced.
+    The value says at the end which parameters, buffers and submodules were replaced: name, before, after.
     """
     before = [(m, dict(m.__dict__), [dict(d) for d in _held(m)]) for m in module.modules()]
-    replaced: list[str] = []
+    replaced: list[tuple[str, object, object]] = []
     try:
         yield replaced
     finally:
         for m, attributes, held in before:
             for now, then in zip(_held(m), held, strict=True):
                 if changed := _changed(now, then):
-                    replaced += changed
+                    replaced += [(name, then.get(name), now.get(name)) for name in changed]
                     now.clear()
                     now.update(then)
             for name in _changed(m.__dict__, attributes):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from . import _containers
 from ._errors import Error
 
 _CONSTANTS = (
@@ -52,6 +53,7 @@ def flatten_arguments(
     module: torch.nn.Module, args: tuple, kwargs: dict
 ) -> tuple[Arguments, list[torch.Tensor]]:
     """Flattens an example call and names its leaves after the parameters of ``module.forward``."""
+    _containers.flatten((args, kwargs))
     paths, spec = pytree.tree_flatten_with_path((args, kwargs))
     tops = _parameter_names(module, len(args))
     names, tensors, constants = [], [], {}

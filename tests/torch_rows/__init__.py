@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from . import contraction, elementwise, index, reduce, shape, sizes
+from . import contraction, elementwise, index, recurrent, reduce, shape, sizes
 
-ROWS = [*elementwise.ROWS, *shape.ROWS, *reduce.ROWS, *contraction.ROWS, *index.ROWS, *sizes.ROWS]
+ROWS = [
+    *elementwise.ROWS,
+    *shape.ROWS,
+    *reduce.ROWS,
+    *contraction.ROWS,
+    *index.ROWS,
+    *recurrent.ROWS,
+    *sizes.ROWS,
+]

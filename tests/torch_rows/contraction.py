@@ -42,6 +42,11 @@ ROWS = [
             ("bn->b", ("B N",)),
             ("bn,bm,nm->b", ("B N", "B M", "N M")),
             ("ij,jk", ("B N", "N M")),
+            ("...qd,...kd->...qk", ("B 2 N 3", "2 M 3")),
+            ("b...n,nm", ("B K N", "N M")),
+            ("nnb->bn", ("N N B",)),
+            ("ii", ("N N",)),
+            ("bn,bn->bn", ("B N", "1 N")),
         )
     ],
     row("bilinear.default", T("B N"), T("B M"), T("K N M"), T("K"), dtypes=WIDE, bindings=FIXED),
@@ -295,6 +300,9 @@ ROWS = [
     row("upsample_nearest1d.vec", T("B 2 W"), [7], None, dtypes=WIDE),
     row("upsample_bilinear2d.vec", IMAGE, None, False, [2.0, 1.5], dtypes=WIDE, special=False),
     row("upsample_bilinear2d.vec", IMAGE, [5, 7], True, None, dtypes=WIDE, note="corners", special=False),
+    row("upsample_bicubic2d.vec", IMAGE, [5, 7], False, None, dtypes=FLOATS, special=False),
+    row("upsample_bicubic2d.vec", IMAGE, [5, 7], True, None, dtypes=WIDE, note="corners", special=False),
+    row("upsample_bicubic2d.vec", IMAGE, None, False, [2.0, 1.5], dtypes=WIDE, note="scales", special=False),
     row("upsample_linear1d.vec", T("B 2 W"), [7], False, None, dtypes=WIDE, special=False),
     row(
         "grid_sampler_2d.default",

@@ -57,5 +57,6 @@ ROWS = [
     row("slice_scatter.default", T("B 9"), T("B 4"), 1, 1, 9, 2, dtypes=ONE, note="step"),
     row("masked_scatter.default", T("B N"), T("B N", dtype="bool"), T("B N"), dtypes=ALL),
     row("one_hot.default", T("B N", kind="index", below=5, dtype="i64"), 5, dtypes=("i64",)),
+    row("histc.default", T("B N"), 5, -3, 2, dtypes=WIDE),
     row("bucketize.Tensor", T("B N"), T("4", kind="sorted"), dtypes=WIDE, special=False),
 ]

@@ -107,6 +107,8 @@ ROWS = [
     row("new_full.default", T(), [2, 3], 1, dtypes=ONE),
     row("fill.Scalar", T(), 3, dtypes=ALL),
     row("copy.default", T(), T("N", dtype="f32"), dtypes=NUMBERS, special=False),
+    row("meshgrid.default", [T("N"), T("B"), T("M")], dtypes=ONE),
+    row("meshgrid.indexing", [T("N"), T("B"), T("M")], indexing="xy", dtypes=ONE),
     row("scalar_tensor.default", 1.5, dtypes=("f32",)),
     row("arange.start_step", 1, 9, 2, dtypes=("i64",)),
     row("arange.start_step", 0.5, 4.0, 0.3, dtypes=("f32",), note="floats"),

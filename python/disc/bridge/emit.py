@@ -381,6 +381,14 @@ class Emitter:
         body = ([scalar, scalar], lambda a, c: [c if how == "overwrite" else self.op(how, a, c)])
         return self.builder.op(name, [*xs, *inits], regions=[body], **attrs)
 
+    def loop(self, count, inits: list, step):
+        """``values = step(i, *values)`` for each ``i`` below the size ``count``; the types of the values stay."""
+        types_ = [((), "i64"), *((list(x.shape), x.dtype) for x in inits)]
+        last, one = self.lift(count, "i64"), self.lift(1, "i64")
+        more = types_, lambda i, *_: [self.compare("LT", i, last)]
+        body = types_, lambda i, *values: [self.add(i, one), *step(i, *values)]
+        return self.builder.op("while", [self.lift(0, "i64"), *inits], regions=[more, body])[1:]
+
     def reduce(self, x, axes, how: str, keepdim: bool = False):
         """``how``: add, multiply, maximum, minimum, and, or."""
         axes = sorted(axis % len(x.shape) for axis in axes)

@@ -98,22 +98,35 @@ class Expressions:
             return self.symbols[e]
         if isinstance(e, (tsf.TruncToInt, tsf.FloorToInt)):
             return self._floor(e.args[0])
+        if isinstance(e, tsf.CeilToInt):
+            above, below = self._quotient(e.args[0])
+            return (above + (below - 1)) // below
         for kind, build in _FORMS:
             if isinstance(e, kind):
                 return build([self._translate(arg) for arg in e.args])
         raise UnsupportedOp(f"the size expression {e} is not supported")
 
     def _floor(self, e):
-        """Rounds a number down that is a size times a fraction, as ``x.shape[0] * 1.5`` or ``x.shape[0] / 2``."""
+        """Rounds a number down that is computed from sizes, as ``x.shape[0] * 1.5`` or ``x.shape[0] / 2``."""
+        above, below = self._quotient(e)
+        return above // below
+
+    def _quotient(self, e):
+        """A number that is computed from sizes, as a size over a size."""
+        if e.is_number:
+            exact = _exact(e)
+            return exact.numerator, exact.denominator
+        if isinstance(e, (tsf.ToFloat, tsf.Identity)):
+            return self._quotient(e.args[0])
         if isinstance(e, (tsf.IntTrueDiv, tsf.FloatTrueDiv)):
-            return self._translate(e.args[0]) // self._translate(e.args[1])
-        factor, rest = Fraction(1), []
-        for part in e.args if isinstance(e, sympy.Mul) else (e,):
-            if part.is_number:
-                factor *= _exact(part)
-            else:
-                rest.append(self._translate(part))
-        return product([*rest, factor.numerator]) // factor.denominator
+            (a, b), (c, d) = map(self._quotient, e.args)
+            return a * d, b * c
+        if isinstance(e, (sympy.Add, sympy.Mul)) and not e.is_integer:
+            a, b = self._quotient(e.args[0])
+            for c, d in map(self._quotient, e.args[1:]):
+                (a, b) = (a * d + c * b, b * d) if isinstance(e, sympy.Add) else (a * c, b * d)
+            return a, b
+        return self._translate(e), 1
 
 
 def _exact(number) -> Fraction:
@@ -150,5 +163,5 @@ _FORMS = (
     (tsf.ModularIndexing, lambda a: (a[0] // a[1]) % a[2]),
     ((tsf.Min, sympy.Min), _fold(least)),
     ((tsf.Max, sympy.Max), _fold(greatest)),
-    ((tsf.Identity, tsf.CeilToInt, tsf.ToFloat), lambda a: a[0]),
+    ((tsf.Identity, tsf.ToFloat), lambda a: a[0]),
 )

@@ -32,10 +32,12 @@ from . import (
     torch_activation,
     torch_create,
     torch_elementwise,
+    torch_experts,
     torch_index,
     torch_loss,
     torch_matmul,
     torch_norm,
+    torch_recurrent,
     torch_reduce,
     torch_shape,
     torch_sizes,
@@ -56,6 +58,8 @@ FAMILIES = (
     torch_loss,
     torch_window,
     torch_index,
+    torch_recurrent,
+    torch_experts,
     torch_sizes,
 )
 #: Overload -> function of the emitter and the overload's arguments.
@@ -530,9 +534,15 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
             values.append(value.value)
         elif isinstance(value, (int, float, bool, str, type(None))):
             program.outputs.append(("constant", value))
-        else:
+        elif isinstance(result, (torch.fx.Node, *_SYMBOLIC)):
             program.outputs.append(("number", len(values)))
             values.append(builder.dim(value))
+        else:
+            raise Error(
+                f"the module returns a {type(value).__name__}: neither a tensor nor a number nor a container that torch knows",
+                code="E0404",
+                help="register the type with torch.utils._pytree (dataclasses: register_dataclass)",
+            )
     if not values and not program.outputs:
         raise Error("the module returns nothing", code="E0404")
     builder.output(values)

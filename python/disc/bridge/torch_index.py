@@ -273,7 +273,7 @@ def select_scatter(b, x, source, dim, index):
 
 def slice_scatter(b, x, source, dim=0, start=None, end=None, step=1):
     axis = axis_of(x, dim)
-    low, high = bounds(x.shape[axis], start, end)
+    low, high = bounds(b, x.shape[axis], start, end)
     if step == 1:
         return _write(b, x, source, axis, low, low + source.shape[axis])
     return _write_strided(b, x, source, axis, low, greatest(low, high), step)
@@ -331,7 +331,78 @@ def bucketize(right_default=False):
     return entry
 
 
+def histc(b, x, bins=100, min=0, max=0):
+    """How many elements each of the bins between ``min`` and ``max`` has; ``max`` itself belongs to the last one."""
+    if not min < max:
+        raise b.unsupported("histc over the range of the data is not supported", help="give it min and max")
+    flat = b.reshape(x, [product(x.shape)])
+    dtype = flat.dtype if flat.dtype in ("f32", "f64") else "f64"
+    flat = b.convert(flat, dtype)
+    place = b.op("floor", b.div(b.mul(b.sub(flat, min), bins), float(max - min)))
+    inside = b.op("and", b.compare("GE", flat, b.lift(min, dtype)), b.compare("LE", flat, b.lift(max, dtype)))
+    # What lies outside is left out, and so is NaN.
+    place = b.select(inside, b.minimum(place, bins - 1), b.lift(bins, dtype))
+    return _added_rows(
+        b, b.full(0, [bins], b.dtype), b.convert(place, "i64"), b.full(1, flat.shape, b.dtype), "add"
+    )
+
+
+def _added_rows(b, x, index, rows, how):
+    """``x`` with the rows combined into those that ``index`` names; a row beyond the last one is left out."""
+    return b.scatter(
+        x,
+        b.unsqueeze(index, 1),
+        rows,
+        window_dims=list(range(1, len(rows.shape))),
+        inserted=[0],
+        index_map=[0],
+        vector_dim=1,
+        how=how,
+        bounds="skip",
+    )
+
+
+def embedding_bag(
+    b,
+    weight,
+    index,
+    offsets,
+    scale_grad_by_freq=False,
+    mode=0,
+    sparse=False,
+    factors=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """Sums (0), means (1) or maxima (2) of the rows of each bag; the other results serve training and are not computed."""
+    index, offsets = b.convert(index, "i64"), b.convert(offsets, "i64")
+    (count,), bags = index.shape, offsets.shape[0] - (1 if include_last_offset else 0)
+    starts = b.slice(offsets, 0, 0, bags)
+    ones = _added_rows(b, b.full(0, [count + 1], "i64"), starts, b.full(1, [bags], "i64"), "add")
+    bag = b.sub(b.slice(b.cumulative(ones, 0, "add"), 0, 0, count), 1)
+    rows = b.take(weight, 0, wrapped(b, index, weight.shape[0]))
+    if factors is not None:
+        rows = b.mul(rows, b.unsqueeze(factors, 1))
+    if padding_idx is not None and padding_idx >= 0:
+        bag = b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(bags, "i64"), bag)
+    sizes = _added_rows(b, b.full(0, [bags], "i64"), bag, b.full(1, [count], "i64"), "add")
+    how, dtype = (
+        ("maximum", rows.dtype) if mode == 2 else ("add", rows.dtype if rows.dtype == "f64" else "f32")
+    )
+    start = b.full(neutral(how, dtype), [bags, weight.shape[1]], dtype)
+    out = _added_rows(b, start, bag, b.convert(rows, dtype), how)
+    sizes = b.unsqueeze(sizes, 1)
+    if mode == 1:
+        out = b.div(out, b.convert(b.maximum(sizes, 1), dtype))
+    if mode == 2:
+        out = b.select(b.compare("GT", sizes, b.lift(0, "i64")), out, b.lift(0, dtype))
+    return [b.convert(out, rows.dtype), None, None, None]
+
+
 TABLE = {
+    "aten.histc.default": histc,
+    "aten.embedding_bag.default": embedding_bag,
+    "aten.embedding_bag.padding_idx": embedding_bag,
     "aten.embedding.default": embedding,
     "aten.index_select.default": index_select,
     "aten.take.default": take_flat,

@@ -66,16 +66,11 @@ def outer(b, x, y):
 
 def einsum(b, equation, operands, path=None):
     """Pairs from the left; a label that no later operand and no output has is contracted with its last use."""
-    equation = equation.replace(" ", "")
-    left, _, right = equation.partition("->")
-    terms = left.split(",")
-    if "..." in left or any(len(set(t)) != len(t) for t in terms):
-        raise b.unsupported(
-            f'einsum "{equation}": ellipses and repeated labels in one operand are not supported'
-        )
-    if "->" not in equation:
-        right = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
     operands = b.promote(*operands)
+    terms, right = _labels(equation.replace(" ", ""), [len(x.shape) for x in operands])
+    operands, terms = zip(
+        *(_diagonals(b, x, term) for x, term in zip(operands, terms, strict=True)), strict=True
+    )
     term, x = terms[0], operands[0]
     for i in range(1, len(operands)):
         needed = set(right).union(*terms[i + 1 :])
@@ -86,14 +81,44 @@ def einsum(b, equation, operands, path=None):
     return b.transpose(x, [term.index(c) for c in right])
 
 
+def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """The labels of each operand and of the result; axes under an ellipsis get capital Greek letters, from the last one on."""
+    left, arrow, right = equation.partition("->")
+    terms, greek = left.split(","), "".join(chr(0x391 + i) for i in range(17))
+    hidden = max(rank - len(t) + 3 if "..." in t else 0 for t, rank in zip(terms, ranks, strict=True))
+
+    def spelled(term: str, count: int) -> str:
+        return term.replace("...", greek[17 - count :])
+
+    terms = [spelled(t, rank - len(t) + 3) for t, rank in zip(terms, ranks, strict=True)]
+    if not arrow:
+        once = sorted(c for c in set("".join(terms)) - set(greek) if "".join(terms).count(c) == 1)
+        right = "..." + "".join(once)
+    return terms, spelled(right, hidden)
+
+
+def _diagonals(b, x, term: str):
+    """A label that an operand has twice: its diagonal."""
+    for label in dict.fromkeys(term):
+        while term.count(label) > 1:
+            i = term.index(label)
+            j = term.index(label, i + 1)
+            same_index = b.compare("EQ", b.iota(x.shape, i, "i64"), b.iota(x.shape, j, "i64"))
+            b.require(x.shape[i], "==", x.shape[j])
+            # One element of each sum is not zero.
+            x = b.sum(b.select(same_index, x, b.lift(0, x.dtype)), [j])
+            term = term[:j] + term[j + 1 :]
+    return x, term
+
+
 def _contract_pair(b, s, x, t, y, needed):
     """Labels of one operand alone that nobody needs are summed first; shared labels are batch or contracted."""
     x, s = _sum_out(b, x, s, set(t) | needed)
     y, t = _sum_out(b, y, t, set(s) | needed)
     shared = [c for c in s if c in t]
     batch, contracted = [c for c in shared if c in needed], [c for c in shared if c not in needed]
-    if any(not same(x.shape[s.index(c)], y.shape[t.index(c)]) for c in shared):
-        raise b.unsupported("einsum with a size of 1 that is repeated is not supported")
+    # A size of 1 is repeated.
+    x, y = _repeated(b, x, s, y, t), _repeated(b, y, t, x, s)
     z = b.dot(
         x,
         y,
@@ -102,6 +127,13 @@ def _contract_pair(b, s, x, t, y, needed):
     )
     free = [c for c in s if c not in shared] + [c for c in t if c not in shared]
     return "".join([*batch, *free]), z
+
+
+def _repeated(b, x, s, y, t):
+    sizes = [
+        y.shape[t.index(c)] if c in t and same(size, 1) else size for c, size in zip(s, x.shape, strict=True)
+    ]
+    return b.expand(x, sizes)
 
 
 def _sum_out(b, x, term, kept):

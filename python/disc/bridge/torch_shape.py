@@ -22,12 +22,12 @@ def as_stated(b, x, *args, **kwargs):
     return b.reshape(x, b.shape)
 
 
-def bounds(size, start, end):
+def bounds(b, size, start, end):
     """Python's slice bounds on an axis of ``size``: negative ones count from the end, all are clipped."""
-    return _bound(size, start, 0), _bound(size, end, size)
+    return _bound(b, size, start, 0), _bound(b, size, end, size)
 
 
-def _bound(size, where, default):
+def _bound(b, size, where, default):
     if where is None:
         return default
     if is_int(where):
@@ -36,6 +36,11 @@ def _bound(size, where, default):
         if where < 0:
             return greatest(size + where, 0) if where > -END else 0
         return least(where, size) if where else 0
+    if b.builder.less_equal(where, 0):
+        # ``x[-n:]``: for n = 0 this is all of x, which is empty where n is the size.
+        if not b.equal(size + where, 0):
+            b.require(where, "<=", -1)
+        return greatest(size + where, 0)
     return least(where, size)
 
 
@@ -44,7 +49,7 @@ def slice_(b, x, dim=0, start=None, end=None, step=1):
     size = x.shape[axis]
     if isinstance(start, Number) or isinstance(end, Number):
         return _slice_by_data(b, x, axis, start, end, step)
-    low, high = bounds(size, start, end)
+    low, high = bounds(b, size, start, end)
     if not _ordered(low, high, start, end, size):
         high = greatest(low, high)
     if step == 1 and b.equal(high - low, b.shape[axis]):
@@ -239,6 +244,15 @@ def diagonal(b, x, offset=0, dim1=0, dim2=1):
     start = offset if offset >= 0 else columns * -offset
     index = b.add(b.mul(b.iota([length], 0, "i64"), b.lift(columns + 1, "i64")), b.lift(start, "i64"))
     return b.take(flat, len(rest), index, bounds="clamp")
+
+
+def meshgrid(b, xs, indexing="ij"):
+    shape = b.shape
+    order = [1, 0, *range(2, len(xs))] if indexing == "xy" and len(xs) > 1 else range(len(xs))
+    return [
+        b.broadcast(b.reshape(x, [s]), shape, [axis])
+        for x, s, axis in zip(xs, (shape[a] for a in order), order, strict=True)
+    ]
 
 
 def triangle(keep):
@@ -456,6 +470,8 @@ TABLE = {
     "aten.fliplr.default": lambda b, x: flip(b, x, [1]),
     "aten.flipud.default": lambda b, x: flip(b, x, [0]),
     "aten.roll.default": roll,
+    "aten.meshgrid.default": meshgrid,
+    "aten.meshgrid.indexing": lambda b, xs, *, indexing: meshgrid(b, xs, indexing),
     "aten.diagonal.default": diagonal,
     "aten.diagonal_copy.default": diagonal,
     "aten.tril.default": triangle("GE"),

@@ -300,17 +300,20 @@ def upsample_linear(n: int):
     return entry
 
 
-def _linear_axis(b, x, axis, out, align_corners, scale):
-    size, dtype = x.shape[axis], "f64" if x.dtype == "f64" else "f32"
+def _places(b, size, out, align_corners, scale, dtype):
+    """Where along an axis of ``size`` the cells of the result lie."""
     cell = b.iota([out], 0, dtype)
     if align_corners:
         spans = b.maximum(b.lift(out - 1, dtype), 1.0)
         many = b.compare("GT", b.lift(out, "i64"), b.lift(1, "i64"))
-        step = b.select(many, b.div(b.lift(size - 1, dtype), spans), b.lift(0, dtype))
-        place = b.mul(cell, step)
-    else:
-        step = b.lift(1.0 / scale, dtype) if scale else b.div(b.lift(size, dtype), b.lift(out, dtype))
-        place = b.maximum(b.sub(b.mul(b.add(cell, 0.5), step), 0.5), 0.0)
+        return b.mul(cell, b.select(many, b.div(b.lift(size - 1, dtype), spans), b.lift(0, dtype)))
+    step = b.lift(1.0 / scale, dtype) if scale else b.div(b.lift(size, dtype), b.lift(out, dtype))
+    return b.sub(b.mul(b.add(cell, 0.5), step), 0.5)
+
+
+def _linear_axis(b, x, axis, out, align_corners, scale):
+    size, dtype = x.shape[axis], "f64" if x.dtype == "f64" else "f32"
+    place = b.maximum(_places(b, size, out, align_corners, scale, dtype), 0.0)
     low = b.minimum(b.convert(b.op("floor", place), "i64"), b.lift(size - 1, "i64"))
     high = b.minimum(b.add(low, 1), b.lift(size - 1, "i64"))
     weight = b.convert(b.minimum(b.sub(place, b.convert(low, dtype)), 1.0), x.dtype)
@@ -318,6 +321,43 @@ def _linear_axis(b, x, axis, out, align_corners, scale):
     weight = b.broadcast(weight, shape, [axis])
     first, second = (b.take(x, axis, place, bounds="clamp") for place in (low, high))
     return b.add(b.mul(first, b.sub(b.lift(1, x.dtype), weight)), b.mul(second, weight))
+
+
+def upsample_cubic(b, x, size, align_corners, scales=None, *more):
+    """Bicubic: four cells of each axis, by the polynomials of Keys with A = -0.75; beyond an end lies the last cell."""
+    scales, result = _scales(scales, more, 2), x.dtype
+    x = b.wide(x)
+    for i in range(2):
+        x = _cubic_axis(b, x, len(x.shape) - 2 + i, b.shape[2 + i], align_corners, scales[i])
+    return b.convert(x, result)
+
+
+def _cubic_axis(b, x, axis, out, align_corners, scale):
+    size, dtype = x.shape[axis], "f64" if x.dtype == "f64" else "f32"
+    place = _places(b, size, out, align_corners, scale, dtype)
+    low = b.op("floor", place)
+    t = b.sub(place, low)
+    low, last = b.convert(low, "i64"), b.lift(size - 1, "i64")
+    shape = [out if i == axis else s for i, s in enumerate(x.shape)]
+    total = None
+    for tap, weight in zip(range(-1, 3), _cubic_weights(b, t), strict=True):
+        cell = b.minimum(b.maximum(b.add(low, tap), 0), last)
+        part = b.mul(b.take(x, axis, cell, bounds="clamp"), b.broadcast(weight, shape, [axis]))
+        total = part if total is None else b.add(total, part)
+    return total
+
+
+def _cubic_weights(b, t, a=-0.75):
+    """Of the cells at distance t + 1, t, 1 - t and 2 - t."""
+
+    def near(x):
+        return b.add(b.mul(b.mul(b.sub(b.mul(x, a + 2), a + 3), x), x), 1.0)
+
+    def far(x):
+        return b.sub(b.mul(b.add(b.mul(b.sub(b.mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
+
+    one = b.lift(1.0, t.dtype)
+    return far(b.add(t, one)), near(t), near(b.sub(one, t)), far(b.sub(b.lift(2.0, t.dtype), t))
 
 
 def grid_sample(b, x, grid, mode=0, padding=0, align_corners=False):
@@ -456,6 +496,8 @@ TABLE = {
     "aten.upsample_bilinear2d.vec": upsample_linear(2),
     "aten.upsample_bilinear2d.default": upsample_linear(2),
     "aten.upsample_trilinear3d.vec": upsample_linear(3),
+    "aten.upsample_bicubic2d.vec": upsample_cubic,
+    "aten.upsample_bicubic2d.default": upsample_cubic,
     "aten.grid_sampler_2d.default": grid_sample,
     "aten.grid_sampler.default": grid_sample,
     "aten.col2im.default": columns_to_image,

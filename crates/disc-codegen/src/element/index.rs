@@ -144,7 +144,13 @@ impl Elements<'_> {
         let starts = self.starts(kb, inst, starts, shape, extent);
         let mut inside: Option<Value> = None;
         let mut from = Vec::with_capacity(at.len());
-        for ((index, start), size) in at.iter().zip(starts).zip(extent) {
+        for (axis, (index, start)) in at.iter().zip(starts).enumerate() {
+            let size = &extent[axis];
+            // Nothing moves where all is replaced. The index may count a joined dimension there: it is not compared with one size.
+            if self.solver.equal(size, &shape[axis]) {
+                from.push(*index);
+                continue;
+            }
             let start = start.as_uniform().expect("a start position is a scalar");
             let zero = kb.int(0);
             let back = kb.sub(zero, start);
