@@ -201,3 +201,28 @@ def test_a_size_of_our_choice_that_takes_another_branch_than_the_example_is_not_
     assert [str(node.target) for node in captured.graph.nodes if node.op == "call_function"] == [
         "aten.add.Tensor"
     ]
+
+
+class Square(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.shape[0] == x.shape[1] else x - 1
+
+
+def test_a_branch_that_the_example_takes_for_its_own_sizes_alone_is_taken():
+    captured = capture(Square(), (torch.rand(8, 8),))
+    assert [str(node.target) for node in captured.graph.nodes if node.op == "call_function"] == [
+        "aten.add.Tensor"
+    ]
+
+
+class Branches(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+
+def test_a_branch_on_data_is_refused_with_its_line():
+    with pytest.raises(Error, match=r"test_capture.py:\d+: `if x.sum\(\) > 0:`") as raised:
+        capture(Branches(), (torch.rand(3),))
+    assert raised.value.code == "E0402"

@@ -102,6 +102,29 @@ MODELS = {
         ),
         MASKED,
     ),
+    "bloom": (
+        lambda: transformers.BloomModel(
+            transformers.BloomConfig(vocab_size=100, n_layer=2, hidden_size=48, n_head=4, use_cache=False)
+        ),
+        MASKED,
+    ),
+    "deepseek": (
+        lambda: model_of(
+            "DeepseekV2Model",
+            num_attention_heads=4,
+            q_lora_rank=16,
+            kv_lora_rank=16,
+            qk_rope_head_dim=4,
+            qk_nope_head_dim=8,
+            v_head_dim=12,
+            n_routed_experts=4,
+            num_experts_per_tok=2,
+            moe_intermediate_size=16,
+            first_k_dense_replace=1,
+            use_cache=False,
+        ),
+        MASKED,
+    ),
     "falcon": (lambda: model_of("FalconModel", num_attention_heads=4, use_cache=False), MASKED),
     "bart": (
         lambda: transformers.BartModel(
@@ -184,6 +207,15 @@ def images(*shape):
 def test_vit(compile_module):
     model = transformers.ViTModel(transformers.ViTConfig(image_size=32, patch_size=8, **SMALL))
     model_check.one_compile(compile_module, model, [images(b, 3, 32, 32) for b in (1, 3, 2)])
+
+
+def test_vit_of_any_image(compile_module):
+    """Embeddings of positions are resampled to the size of the image; DINOv3 rotates by its coordinates."""
+    config = transformers.DINOv3ViTConfig(image_size=32, patch_size=8, **SMALL)
+    shapes = [(1, 3, 40, 48), (2, 3, 32, 32), (3, 3, 64, 8)]
+    model_check.one_compile(
+        compile_module, transformers.DINOv3ViTModel(config), [images(*shape) for shape in shapes]
+    )
 
 
 def test_resnet(compile_module):

@@ -201,3 +201,38 @@ class Tail(nn.Module):
 def test_a_slice_that_counts_from_the_end_by_a_size(compile_module):
     sizes = ((7, 3), (5, 5), (4, 1))
     check(compile_module, Tail(), *[(torch.rand(n, 4), torch.rand(m, 4)) for n, m in sizes])
+
+
+class Rotary(nn.Module):
+    """Rotary embeddings by complex numbers, with a table that is a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        angle = torch.outer(torch.arange(64.0), 1 / (100 ** (torch.arange(0, 8, 2) / 8)))
+        self.register_buffer("table", torch.polar(torch.ones_like(angle), angle), persistent=False)
+
+    def forward(self, x, angle):
+        z = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        fixed = z * self.table[: x.shape[1]][None, :, None]
+        given = torch.cat([z.conj(), z], 1).transpose(1, 2) * torch.polar(
+            torch.ones_like(angle), angle
+        ).repeat(2, 1)
+        return torch.view_as_real(fixed).flatten(3), torch.view_as_real(given * 2.0), z.sum(1).imag, z.abs()
+
+
+def test_rotary_embeddings_of_complex_numbers(compile_module):
+    shapes = ((1, 1), (2, 7), (3, 16))
+    calls = [(torch.randn(b, t, 2, 8), torch.rand(t, 4)) for b, t in shapes]
+    check(compile_module, Rotary(), *calls)
+
+
+def test_the_absolute_value_of_complex_numbers_neither_overflows_nor_loses_small_ones(compile_module):
+    class Length(nn.Module):
+        def forward(self, x):
+            return torch.view_as_complex(x).abs()
+
+    x = torch.tensor(
+        [[0.0, 0.0], [3e30, 4e30], [3e-30, 4e-30], [float("inf"), 1.0], [float("nan"), 1.0], [-3.0, 4.0]]
+    )
+    compiled = compile_module(Length(), (x,))
+    torch.testing.assert_close(compiled(x), Length()(x), equal_nan=True)

@@ -14,9 +14,11 @@ import contextlib
 import gc
 import io
 import logging
+import os
 import sys
 import threading
 import time
+import traceback
 import warnings
 from dataclasses import dataclass, field
 
@@ -261,20 +263,28 @@ def _is_shape_failure(error: Exception) -> bool:
 def _capture_error(module, error: Exception) -> Error:
     text = str(error).strip().splitlines()
     first = text[0] if text else type(error).__name__
-    name = type(module).__name__
+    name, at = type(module).__name__, _model_line(error)
     if isinstance(error, _data_dependent()):
         op = str(getattr(error, "func", "") or "")
         return UnsupportedOp(
-            f"{name} depends on values of its inputs: {op or first}",
+            f"{name} depends on values of its inputs{at}: {op or first}",
             op=op or None,
             code="E0402",
-            help="branches that depend on data are not compiled yet",
+            help="branches that depend on data are not compiled yet; torch.where computes both sides",
         )
     return Error(
-        f"{name} could not be captured: {type(error).__name__}: {first}",
+        f"{name} could not be captured{at}: {type(error).__name__}: {first}",
         code="E0404",
         help="the module must run eagerly on the example; the original error is the cause of this one",
     )
+
+
+def _model_line(error: Exception) -> str:
+    """The innermost line of the model that led to the error, as `` (file:line: code)``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith((_guards.TORCH, _guards.DISC))]
+    last = own[-1] if own else None
+    return f" ({os.path.basename(last.filename)}:{last.lineno}: `{last.line}`)" if last else ""
 
 
 def _symbol_places(shapes) -> dict[str, tuple[int, int]]:

@@ -21,11 +21,11 @@ import sympy
 import torch
 from torch.utils._sympy import functions as tsf
 
-_TORCH = os.path.dirname(torch.__file__) + os.sep
+TORCH = os.path.dirname(torch.__file__) + os.sep
 #: Python code inside torch that branches like a model does.
 #: Our own tracer stands between the model and torch.
-_DISC = os.path.dirname(__file__) + os.sep
-_MODEL_LIKE = (os.path.join(_TORCH, "nn") + os.sep,)
+DISC = os.path.dirname(__file__) + os.sep
+_MODEL_LIKE = (os.path.join(TORCH, "nn") + os.sep,)
 
 
 @dataclass
@@ -71,7 +71,7 @@ def conjuncts(expr):
 
 
 def _asked_by_torch(filename: str) -> bool:
-    return filename.startswith((_TORCH, _DISC)) and not filename.startswith(_MODEL_LIKE)
+    return filename.startswith((TORCH, DISC)) and not filename.startswith(_MODEL_LIKE)
 
 
 def _sort(expr, filename: str, line: int, out: Conditions) -> None:

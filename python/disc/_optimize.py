@@ -159,7 +159,8 @@ def _threads(options: Options) -> int | None:
 
 def _find_weight(module: torch.nn.Module, name: str) -> torch.Tensor:
     owner, _, leaf = name.rpartition(".")
-    return getattr(module.get_submodule(owner), leaf)
+    found = getattr(module.get_submodule(owner), leaf)
+    return torch.view_as_real(found) if found.is_complex() else found
 
 
 class _Result:

@@ -34,6 +34,8 @@ class SizeClass:
     loose: bool = True
     #: Sizes that were chosen before, and made the model take another way than for the user's.
     tried: set[int] = field(default_factory=set)
+    #: No other size than the user's takes the user's way, even if it is another class's size too.
+    own: bool = False
 
     @property
     def changed(self) -> bool:
@@ -79,8 +81,12 @@ class Sizes:
             if isinstance(what, int)
         }
         # The user's own sizes go first: a fresh size never takes one of them away.
-        for c in sorted(self.classes, key=lambda c: (not c.pinned, c.user < 2)):
-            c.size = c.user if c.pinned or (c.user >= 2 and c.user not in taken) else self._fresh(c, taken)
+        for c in sorted(self.classes, key=lambda c: (not (c.pinned or c.own), c.user < 2)):
+            c.size = (
+                c.user
+                if c.pinned or c.own or (c.user >= 2 and c.user not in taken)
+                else self._fresh(c, taken)
+            )
             taken.add(c.size)
         if self._sums:
             self._keep_sums()
@@ -155,11 +161,12 @@ class Sizes:
         return True
 
     def choose_again(self, t: int, axis: int) -> bool:
-        """Another size of our choice; False if the size is the user's, or several were tried."""
+        """Another size of our choice, at last the user's; False if it is the user's."""
         c = self.class_of(t, axis)
-        if c is None or c.pinned or not c.changed or c.user < 2 or len(c.tried) >= _MAX_TRIED:
+        if c is None or c.pinned or not c.changed or c.user < 2:
             return False
         c.tried.add(c.size)
+        c.own = len(c.tried) > _MAX_TRIED
         self._choose()
         return True
 

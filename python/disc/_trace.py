@@ -47,7 +47,9 @@ def trace(entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivio
 
     ``dynamic(i, axis)`` says which sizes get a symbol. ``oblivious``: no size is taken to differ from 0 and 1.
     """
-    if any(not _is_plain(t) or not t.is_contiguous() for t in examples) or torch.is_autocast_enabled("cpu"):
+    if any(
+        not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
+    ) or torch.is_autocast_enabled("cpu"):
         raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
     env = Env(tracked_fakes=[], trace_asserts=True)
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
@@ -70,10 +72,10 @@ def trace(entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivio
 
 
 def _is_plain(t: torch.Tensor) -> bool:
-    """Dense, of a class without behaviour of its own, and of a type that disc has."""
+    """Dense, and of a class without behaviour of its own."""
     if type(t) not in _PLAIN or t.layout is not torch.strided or t.device.type != "cpu":
         return False
-    return not (t.is_quantized or t.is_neg() or t.is_complex())
+    return not (t.is_quantized or t.is_neg() or t.is_conj())
 
 
 class _Recorder(SchemaCheckMode):

@@ -263,7 +263,9 @@ class Emitter:
         """Whether a size of the framework's is one that the op itself will bind."""
         symbol = size.node.expr if isinstance(size, torch.SymInt) else None
         known = self.expressions
-        return isinstance(symbol, sympy.Symbol) and symbol not in known.symbols and symbol not in known.numbers
+        return (
+            isinstance(symbol, sympy.Symbol) and symbol not in known.symbols and symbol not in known.numbers
+        )
 
     def common_batch(self, x, y, rank: int) -> list:
         """The broadcast of all axes but the last two."""

@@ -101,6 +101,8 @@ class Expressions:
         if isinstance(e, tsf.CeilToInt):
             above, below = self._quotient(e.args[0])
             return (above + (below - 1)) // below
+        if isinstance(e, tsf.FloorDiv) and (exact := _exact_quotient(*e.args)) is not None:
+            return self._translate(exact)
         for kind, build in _FORMS:
             if isinstance(e, kind):
                 return build([self._translate(arg) for arg in e.args])
@@ -119,6 +121,8 @@ class Expressions:
         if isinstance(e, (tsf.ToFloat, tsf.Identity)):
             return self._quotient(e.args[0])
         if isinstance(e, (tsf.IntTrueDiv, tsf.FloatTrueDiv)):
+            if (exact := _exact_quotient(*e.args)) is not None:
+                return self._quotient(exact)
             (a, b), (c, d) = map(self._quotient, e.args)
             return a * d, b * c
         if isinstance(e, (sympy.Add, sympy.Mul)) and not e.is_integer:
@@ -127,6 +131,19 @@ class Expressions:
                 (a, b) = (a * d + c * b, b * d) if isinstance(e, sympy.Add) else (a * c, b * d)
             return a, b
         return self._translate(e), 1
+
+
+def _exact_quotient(a, b):
+    """``a / b``, if it is a polynomial of sizes whatever they are: dividing by 0 is an error where the model runs.
+
+    >>> s = sympy.Symbol("s", integer=True)
+    >>> _exact_quotient(3 * s * s, s)
+    3*s
+    """
+    if not b.free_symbols or b.has(sympy.Float) or a.has(sympy.Float):
+        return None
+    quotient, divisor = sympy.fraction(sympy.cancel(a / b))
+    return quotient if divisor == 1 and all(c.is_integer for c in sympy.Add.make_args(quotient)) else None
 
 
 def _exact(number) -> Fraction:

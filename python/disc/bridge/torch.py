@@ -30,6 +30,7 @@ from .._errors import Error, UnsupportedOp
 from . import (
     sizes,
     torch_activation,
+    torch_complex,
     torch_create,
     torch_elementwise,
     torch_experts,
@@ -227,13 +228,16 @@ def _bind_weights(captured, emitter: Emitter, walk: _Walk, program: Program) -> 
         if not node.users:
             continue
         if id(tensor) not in made:
-            made[id(tensor)] = emitter.builder.weight(name, list(tensor.shape), types.name_of(tensor.dtype))
-            program.weights.append((name, tensor))
+            held = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+            value = emitter.builder.weight(name, list(held.shape), types.name_of(held.dtype))
+            made[id(tensor)] = torch_complex.joined(emitter, value) if tensor.is_complex() else value
+            program.weights.append((name, held))
         walk.values[node] = made[id(tensor)]
         walk.weight_names[node] = name
     for node, tensor in captured.traced.constants:
         if node.users:
-            walk.values[node] = emitter.tensor(tensor)
+            held = emitter.tensor(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
+            walk.values[node] = torch_complex.joined(emitter, held) if tensor.is_complex() else held
 
 
 # The walk.
@@ -388,6 +392,7 @@ class _Walk:
     def _convert(self, node, name: str) -> None:
         entry, write = self.aliases.entry(name, node, TABLE)
         args, kwargs = self.resolve(node.args), self.resolve(node.kwargs)
+        entry = torch_complex.entry(name, node, (args, list(kwargs.values())), entry)
         if entry is None:
             self._lack(name, "no entry in the table", node)
             result = MISSING
@@ -532,6 +537,8 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
         elif isinstance(value, Number):
             program.outputs.append(("number", len(values)))
             values.append(value.value)
+        elif isinstance(value, torch_complex.Complex):
+            raise UnsupportedOp("the module returns a complex tensor", help="return torch.view_as_real of it")
         elif isinstance(value, (int, float, bool, str, type(None))):
             program.outputs.append(("constant", value))
         elif isinstance(result, (torch.fx.Node, *_SYMBOLIC)):

@@ -1,0 +1,132 @@
+"""Complex tensors, as rotary embeddings use them: a pair of values, the real and the imaginary part.
+
+Ops that only move elements, and linear ones, work on both parts alone. What is not named here is not supported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from .._errors import UnsupportedOp
+
+_PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+
+@dataclass(frozen=True)
+class Complex:
+    re: Any
+    im: Any
+
+    def map(self, f) -> Complex:
+        return Complex(f(self.re), f(self.im))
+
+
+def joined(b, x) -> Complex:
+    """Out of the layout that torch gives complex numbers: the last axis has both parts."""
+    axis = len(x.shape) - 1
+    return Complex(*(b.squeeze(b.slice(x, axis, i, i + 1), axis) for i in range(2)))
+
+
+def _apart(b, z: Complex):
+    return b.concatenate([b.unsqueeze(z.re, -1), b.unsqueeze(z.im, -1)], len(z.re.shape))
+
+
+def _polar(b, radius, angle):
+    return Complex(b.mul(radius, b.op("cosine", angle)), b.mul(radius, b.op("sine", angle)))
+
+
+def _mul(b, x, y):
+    if not isinstance(x, Complex):
+        x, y = y, x
+    if not isinstance(y, Complex):
+        y = b.lift(y, x.re.dtype)
+        return x.map(lambda part: b.mul(part, y))
+    return Complex(b.sub(b.mul(x.re, y.re), b.mul(x.im, y.im)), b.add(b.mul(x.re, y.im), b.mul(x.im, y.re)))
+
+
+def _abs(b, z: Complex):
+    """Scaled by the greater part, so that no square overflows."""
+    re, im = b.op("abs", z.re), b.op("abs", z.im)
+    most, least = b.maximum(re, im), b.minimum(re, im)
+    ratio = b.div(least, most)
+    length = b.mul(most, b.op("sqrt", b.add(b.mul(ratio, ratio), 1.0)))
+    plain = b.op("and", b.op("is_finite", most), b.compare("GT", most, b.lift(0, most.dtype)))
+    return b.select(plain, length, b.add(most, least))
+
+
+TABLE = {
+    "aten.view_as_complex.default": joined,
+    "aten.view_as_real.default": _apart,
+    "aten.complex.default": lambda b, re, im: Complex(*b.together(re, im)),
+    "aten.polar.default": lambda b, radius, angle: _polar(b, *b.together(radius, angle)),
+    "aten.real.default": lambda b, z: z.re,
+    "aten.imag.default": lambda b, z: z.im,
+    "aten.abs.default": _abs,
+    "aten.angle.default": lambda b, z: b.map("atan2", z.im, z.re),
+    "aten.conj.default": lambda b, z: Complex(z.re, b.neg(z.im)),
+    "aten._conj.default": lambda b, z: Complex(z.re, b.neg(z.im)),
+    "aten.conj_physical.default": lambda b, z: Complex(z.re, b.neg(z.im)),
+    "aten.resolve_conj.default": lambda b, z: z,
+    "aten.mul.Tensor": _mul,
+    "aten.mul.Scalar": _mul,
+}
+#: Ops that do to each part what they do to a real tensor.
+_BY_PARTS = """
+    alias.default cat.default chunk.default clone.default contiguous.default detach.default expand.default flatten.using_ints
+    index.Tensor index_select.default mean.dim movedim.int neg.default permute.default repeat.default reshape.default select.int
+    slice.Tensor split.Tensor squeeze.default squeeze.dim stack.default sum.default sum.dim_IntList t.default transpose.int
+    unflatten.int unsqueeze.default view.default
+"""
+BY_PARTS = frozenset(f"aten.{name}" for name in _BY_PARTS.split())
+
+
+def entry(name: str, node, args, real):
+    """What serves an op with complex tensors: ``real``, the entry of real ones, if none is among them."""
+    if not (_holds(args) or _is_complex(node.meta.get("val"))):
+        return real
+    if name in TABLE:
+        return TABLE[name]
+    if name in BY_PARTS and real is not None:
+        return lambda b, *args, **kwargs: _by_parts(b, real, args, kwargs)
+    return _unsupported
+
+
+def _unsupported(b, *args, **kwargs):
+    raise UnsupportedOp("not supported for complex tensors")
+
+
+def _holds(x) -> bool:
+    return any(map(_holds, x)) if isinstance(x, (list, tuple)) else isinstance(x, Complex)
+
+
+def _is_complex(val) -> bool:
+    if isinstance(val, (list, tuple)):
+        return any(map(_is_complex, val))
+    return isinstance(val, torch.Tensor) and val.dtype in _PARTS
+
+
+def _by_parts(b, real, args, kwargs):
+    b.meta = _real_meta(b.meta)
+    re, im = (real(b, *_part(args, name), **kwargs) for name in ("re", "im"))
+    return (
+        [Complex(*pair) for pair in zip(re, im, strict=True)]
+        if isinstance(re, (list, tuple))
+        else Complex(re, im)
+    )
+
+
+def _part(x, name: str):
+    if isinstance(x, (list, tuple)):
+        return type(x)(_part(y, name) for y in x)
+    return getattr(x, name) if isinstance(x, Complex) else x
+
+
+def _real_meta(val):
+    """How torch describes the result, were it real."""
+    if isinstance(val, (list, tuple)):
+        return [_real_meta(x) for x in val]
+    return SimpleNamespace(shape=val.shape, dtype=_PARTS.get(val.dtype, val.dtype))
