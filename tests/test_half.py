@@ -68,3 +68,32 @@ def test_half_precision(name, dtype, compile_module):
     for shape in shapes:
         ours, eager = model_check.half_errors(compiled, model, exact, *call(*shape))
         assert ours <= 4 * eager + 2e-5, shape
+
+
+class Autocast(torch.nn.Module):
+    """Products are computed in bf16; a sum of their result and an input in f32; a part of it all in f32."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+        self.norm = torch.nn.LayerNorm(16)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.b(torch.nn.functional.gelu(self.norm(self.a(x))))
+            with torch.autocast("cpu", enabled=False):
+                z = self.b(self.a(x))
+            pairs = torch.einsum("bi,ci->bc", x, x)
+            return y, y + x, z, torch.cat([y, x], 1), pairs, torch.softmax(x, -1)
+
+
+def test_autocast_converts_what_torch_converts(compile_module):
+    torch.manual_seed(0)
+    module = Autocast().eval()
+    calls = [torch.rand(n, 8) for n in (3, 1, 9)]
+    compiled = compile_module(module, (calls[0],))
+    for x in calls:
+        with torch.no_grad():
+            for ours, theirs in zip(compiled(x), module(x), strict=True):
+                assert ours.dtype == theirs.dtype
+                torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)

@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._traceback import CapturedTraceback
 
+from . import _trace_autocast as autocast
 from . import _trace_scope as scope
 from ._trace_env import Env
 from ._trace_shapes import SHAPES
@@ -171,8 +172,11 @@ class _Recorder(SchemaCheckMode):
     # Ops.
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if not isinstance(func, torch._ops.OpOverload) or torch.is_autocast_enabled("cpu"):
-            raise NotTraced(f"{func} is not an op of ATen, or autocast is on")
+        if not isinstance(func, torch._ops.OpOverload):
+            raise NotTraced(f"{func} is not an op")
+        if torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):
+                return self.__torch_dispatch__(func, types, *self._converted(func, args, kwargs or {}))
         met: list[FakeTensor] = []
         key: list[Any] = [func]
         given = args
@@ -209,6 +213,17 @@ class _Recorder(SchemaCheckMode):
         if not constant and func is not aten.lift_fresh_copy.default:
             self.known[key] = found
         return out
+
+    def _converted(self, func, args, kwargs):
+        """The arguments as autocast converts them; it was on, and is off now."""
+        target = autocast.target_of(func, pytree.tree_leaves((args, kwargs)))
+
+        def convert(x):
+            if target is None or not autocast.converts(x) or x.dtype == target:
+                return x
+            return self.__torch_dispatch__(aten.to.dtype, (), (x, target))
+
+        return pytree.tree_map(convert, (args, kwargs))
 
     def _node(self, func, args, kwargs) -> torch.fx.Node:
         node = self.graph.create_node("call_function", func, args, kwargs)

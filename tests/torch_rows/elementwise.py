@@ -87,6 +87,7 @@ ROWS = [
     # bits
     *[row(f"bitwise_{n}.Tensor", T(), T("N"), dtypes=BITS) for n in ("and", "or", "xor")],
     *[row(f"bitwise_{n}.Scalar", T(), 5, dtypes=INTS) for n in ("and", "or", "xor")],
+    *[row(f"__{n}__.Scalar", T(), 5, dtypes=INTS) for n in ("and", "or", "xor")],
     row("bitwise_left_shift.Tensor", T(), T("N", kind="shift"), dtypes=INTS),
     row("bitwise_right_shift.Tensor", T(kind="spread"), T("N", kind="shift"), dtypes=INTS),
     row("bitwise_left_shift.Tensor_Scalar", T(), 2, dtypes=INTS),

@@ -48,6 +48,8 @@ ROWS = [
     row("nansum.default", T(), [1], dtypes=WIDE),
     row("cumsum.default", FULL, 1, dtypes=ALL),
     row("cumprod.default", T(), -1, dtypes=NUMBERS),
+    row("cummax.default", T(kind="ties"), 1, dtypes=NUMBERS),
+    row("cummin.default", FULL, 0, dtypes=NUMBERS),
     row("logcumsumexp.default", T(), 1, dtypes=WIDE, special=False),
     row("diff.default", T(), dtypes=ALL),
     row("diff.default", T("B W"), 2, 1, dtypes=INTS, note="twice"),

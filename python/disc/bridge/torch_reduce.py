@@ -199,6 +199,21 @@ def scan(how):
     return entry
 
 
+def scan_extreme(how):
+    """cummax and cummin: of equal elements the last one counts, and a NaN is passed by a NaN alone."""
+
+    def entry(b, x, dim):
+        if not x.shape:
+            return [x, b.lift(0, "i64")]
+        axis = axis_of(x, dim)
+        top = b.cumulative(x, axis, how)
+        here = b.map("or", b.compare("EQ", x, top), b.is_nan(x))
+        place = b.select(here, b.iota(x.shape, axis, "i64"), b.lift(0, "i64"))
+        return [top, b.cumulative(place, axis, "maximum")]
+
+    return entry
+
+
 def logcumsumexp(b, x, dim):
     """Relative to the greatest of the axis: exact enough where the axis spans a moderate range, and never overflows."""
 
@@ -307,6 +322,8 @@ TABLE = {
     "aten.cumsum.default": scan("add"),
     "aten.cumprod.default": scan("multiply"),
     "aten.logcumsumexp.default": logcumsumexp,
+    "aten.cummax.default": scan_extreme("maximum"),
+    "aten.cummin.default": scan_extreme("minimum"),
     "aten.diff.default": diff,
     "aten.sort.default": sort,
     "aten.sort.stable": sort_stable,

@@ -44,6 +44,9 @@ def convolution(b, x, weight, bias, stride, padding, dilation, transposed, outpu
 
 def _transposed(b, x, weight, stride, padding, dilation, output_padding, groups):
     """A convolution of the input, spread by ``stride``, with the weight turned round."""
+    for size in x.shape[2:]:
+        # torch refuses an empty input too, and what a window leaves of it has no simple form.
+        b.require(size, ">=", 1)
     channels, out, *kernel = weight.shape
     w = b.reshape(weight, [groups, channels // groups, out, *kernel])
     w = b.reshape(
@@ -360,6 +363,22 @@ def _cubic_weights(b, t, a=-0.75):
     return far(b.add(t, one)), near(t), near(b.sub(one, t)), far(b.sub(b.lift(2.0, t.dtype), t))
 
 
+def affine_grid(b, theta, size, align_corners):
+    """The cells of an image of this size, as coordinates from -1 to 1, under an affine map."""
+    spatial, dtype = b.shape[1:-1], theta.dtype
+
+    def coordinates(axis):
+        count = spatial[axis]
+        place = b.iota(spatial, axis, dtype)
+        spans = b.maximum(b.lift(count - 1, dtype), 1.0) if align_corners else b.lift(count, dtype)
+        place = b.sub(b.add(place, place), b.lift(count - 1, dtype))
+        return b.unsqueeze(b.div(place, spans), -1)
+
+    last = len(spatial)
+    cells = b.concatenate([*map(coordinates, reversed(range(last))), b.full(1, [*spatial, 1], dtype)], last)
+    return b.move(b.dot(cells, theta, contracting=([last], [2])), last, 0)
+
+
 def grid_sample(b, x, grid, mode=0, padding=0, align_corners=False):
     """Bilinear (0) and nearest (1) sampling with zeros (0) or border (1) padding, two spatial axes."""
     if mode > 1 or padding > 1:
@@ -498,6 +517,7 @@ TABLE = {
     "aten.upsample_trilinear3d.vec": upsample_linear(3),
     "aten.upsample_bicubic2d.vec": upsample_cubic,
     "aten.upsample_bicubic2d.default": upsample_cubic,
+    "aten.affine_grid_generator.default": affine_grid,
     "aten.grid_sampler_2d.default": grid_sample,
     "aten.grid_sampler.default": grid_sample,
     "aten.col2im.default": columns_to_image,
