@@ -2,7 +2,7 @@
 use super::{Elements, Site};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Code, DType, Dim, Inst, Literal, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::{fusion::space::counted_place, query::Query};
 
 impl Elements<'_> {
     pub(super) fn indexed(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
@@ -53,6 +53,10 @@ impl Elements<'_> {
             let mut from = batch.to_vec();
             if vector_dim < self.tensor(indices).rank() {
                 from.insert(vector_dim, Index::uniform(kb.int(k as i64)));
+            }
+            if let Some(position) = counted_place(self.group, &self.solver, inst, k) {
+                found.push((axis, batch[position]));
+                continue;
             }
             let start = self.element(kb, indices, &from);
             let room = &shape[axis] - &slice_sizes[axis];

@@ -119,6 +119,19 @@ impl<'g> Elements<'g> {
         self.buffers.insert(value, buffer);
     }
 
+    /// The buffer of a value in memory.
+    pub fn buffer(&self, value: Value) -> Value {
+        self.buffers[&value]
+    }
+
+    /// Where a vector starts that lies along memory.
+    pub fn start_of(&self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Value {
+        match self.place(kb, self.buffers[&value], self.tensor(value), at) {
+            Index::Affine { base, stride: 1 } => base,
+            _ => panic!("a vector does not lie along the last dimension"),
+        }
+    }
+
     /// Says that a buffer does not hold a whole tensor, but rows along its last dimension but one.
     pub fn hold_rows(&mut self, buffer: Value, block: RowBlock) {
         self.blocks.insert(buffer, block);

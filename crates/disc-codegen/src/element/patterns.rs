@@ -2,6 +2,7 @@
 //!
 //! - `y / sum(exp(x - max(x)))`: the divisor is at least 1, so that its reciprocal is exact enough, and computed once a row.
 //! - `x * 0.5 * (1 + erf(x / sqrt 2))` is one function.
+//! - `tanh(log1p(exp x))`, the factor of mish, is `m / (m + 2)` with `m = n (n + 2)`, `n = exp x`: `tanh(log t) = (t^2 - 1) / (t^2 + 1)`.
 //!
 //! Invariant: a pattern is a proof, for all values and sizes; what is not recognised is computed as written.
 use super::{Elements, compute_dtype};
@@ -32,9 +33,34 @@ impl Elements<'_> {
                 let x = self.element(kb, x, at);
                 expand::function(kb, MathFn::GeluErf, &[x], self.fused)
             }
+            OpKind::Tanh => {
+                let x = softplus_operand(self.group, operands[0])?;
+                let x = self.element(kb, x, at);
+                self.tanh_of_softplus(kb, x)
+            }
             _ => None,
         }
     }
+
+    fn tanh_of_softplus(&mut self, kb: &mut KernelBuilder, x: Value) -> Option<Value> {
+        // From here on the result is 1, in f64 too; NaN stays.
+        let dtype = kb.dtype(x);
+        let (most, two) = (kb.float(dtype, 20.0, 1), kb.float(dtype, 2.0, 1));
+        let above = kb.compare("LT", most, x);
+        let x = kb.select(above, most, x);
+        let n = expand::function(kb, MathFn::Exp, &[x], self.fused)?;
+        let more = kb.map(OpKind::Add, &[n, two]);
+        let m = kb.map(OpKind::Multiply, &[n, more]);
+        let bottom = kb.map(OpKind::Add, &[m, two]);
+        Some(kb.map(OpKind::Divide, &[m, bottom]))
+    }
+}
+
+/// `x` where `value` is `log1p(exp x)`.
+fn softplus_operand(group: &Function, value: Value) -> Option<Value> {
+    let power = made_by(group, value, OpKind::LogPlusOne)?[0];
+    let x = made_by(group, power, OpKind::Exponential)?[0];
+    matches!(compute_dtype(group.ty(x).dtype()), DType::F32 | DType::F64).then_some(x)
 }
 
 fn made_by(group: &Function, value: Value, kind: OpKind) -> Option<&[Value]> {

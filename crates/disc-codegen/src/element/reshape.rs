@@ -1,13 +1,14 @@
 //! Reshapes: the same elements, counted by other dimensions.
 //!
 //! A position that was joined from several dimensions remembers them, so that taking it apart again costs nothing. Only where dimensions of
-//! both sides have no common refinement are positions divided.
-use super::{Elements, Part};
+//! both sides have no common refinement are positions divided, and not even there if only element-wise ops lie between the reshape and
+//! memory: these compute the element of a row-major position.
+use super::{Elements, Part, elementwise};
 use crate::{
     build::KernelBuilder,
     index::{Index, linear},
 };
-use disc_ir::{DType, Dim, Inst, Solver, Value};
+use disc_ir::{DType, Dim, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 
 impl Elements<'_> {
     /// A reshape of memory is the same memory; elsewhere dimensions are split and joined.
@@ -18,11 +19,68 @@ impl Elements<'_> {
             return self.load(kb, buffer, to, at);
         }
         let parts: Vec<Part> = at.iter().copied().zip(to.dims.iter().cloned()).collect();
-        let position = match self.regrouped(kb, &parts, &from.dims) {
-            Some(position) => position,
-            None => self.divided(kb, at, &to.dims, &from.dims),
-        };
+        if let Some(position) = self.regrouped(kb, &parts, &from.dims) {
+            return self.element(kb, operand, &position);
+        }
+        if self.is_flat(operand) {
+            let joined = self.join(kb, &parts);
+            return self.flat_element(kb, operand, joined);
+        }
+        let position = self.divided(kb, at, &to.dims, &from.dims);
         self.element(kb, operand, &position)
+    }
+
+    /// Whether a row-major position is all that is needed to compute an element.
+    fn is_flat(&self, value: Value) -> bool {
+        if let Some(buffer) = self.buffers.get(&value) {
+            return !self.blocks.contains_key(buffer);
+        }
+        let Some(inst) = self.group.defining(value) else { return false };
+        let mut operands = self.group.operands(inst).iter();
+        match self.group.kind_of(inst) {
+            OpKind::Constant => true,
+            OpKind::BroadcastInDim => operands.all(|&operand| self.tensor(operand).rank() == 0),
+            OpKind::Reshape => operands.all(|&operand| self.is_flat(operand)),
+            kind if kind.def().has(Trait::Elementwise) => {
+                operands.all(|&operand| self.tensor(operand).rank() == 0 || self.is_flat(operand))
+            }
+            _ => false,
+        }
+    }
+
+    /// The element of a row-major position. It is remembered by that alone: no other value of more dimensions has a position of one.
+    fn flat_element(&mut self, kb: &mut KernelBuilder, value: Value, at: Index) -> Value {
+        let key = (value, vec![at]);
+        if let Some(known) = self.scopes.iter().rev().find_map(|scope| scope.elements.get(&key)) {
+            return known[0];
+        }
+        let tensor = self.tensor(value);
+        if tensor.rank() == 0 {
+            return self.element(kb, value, &[]);
+        }
+        let found = match (self.buffers.get(&value).copied(), self.group.defining(value)) {
+            (Some(buffer), _) => {
+                let flat = TensorType::new([tensor.element_count()], tensor.dtype);
+                self.load(kb, buffer, &flat, &[at])
+            }
+            (None, Some(inst)) => self.flat_result(kb, inst, at),
+            (None, None) => panic!("an argument of a group is bound to a buffer"),
+        };
+        self.scope().elements.insert(key, vec![found]);
+        found
+    }
+
+    fn flat_result(&mut self, kb: &mut KernelBuilder, inst: Inst, at: Index) -> Value {
+        let operands: Vec<Value> = self.group.operands(inst).to_vec();
+        match self.group.kind_of(inst) {
+            OpKind::Constant => self.movement(kb, inst, &[at]),
+            OpKind::BroadcastInDim => self.element(kb, operands[0], &[]),
+            OpKind::Reshape => self.flat_element(kb, operands[0], at),
+            _ => {
+                let computed: Vec<Value> = operands.iter().map(|&operand| self.flat_element(kb, operand, at)).collect();
+                elementwise::apply(kb, self.group, inst, &computed, self.fused)
+            }
+        }
     }
 
     /// The position in a shape whose dimensions are these axes of a space each, at a position of the space.

@@ -2,7 +2,11 @@
 //!
 //! Two neighbouring dimensions can be merged when every access of the group touches them as one contiguous dimension: then fewer, longer
 //! loops do, down to a single one for purely element-wise groups. This asks the structure of the group, so it holds for all sizes.
-use crate::{build::KernelBuilder, element::Elements, index::Index};
+use crate::{
+    build::{KernelBuilder, OpenFor},
+    element::Elements,
+    index::Index,
+};
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::fusion::space::{Follows, Map, map_of, reads};
 use disc_passes::query::Query;
@@ -16,8 +20,8 @@ pub(super) fn mergeable(group: &Function, solver: &Solver, roots: &[Value]) -> V
     mergeable_in(group, solver, &tensor.dims, &roots, false)
 }
 
-/// Which pairs of the dimensions of a space can be merged, the roots following it by these maps. `seeded`: reductions are known where they
-/// are read.
+/// Which pairs of the dimensions of a space can be merged, the roots following it by these maps. `seeded`: reductions and
+/// running combinations are known where they are read.
 pub(super) fn mergeable_in(group: &Function, solver: &Solver, space: &[Dim], roots: &[(Value, Map)], seeded: bool) -> Vec<bool> {
     let pairs = vec![true; space.len().saturating_sub(1)];
     let mut walk = Walk { group, solver, space, pairs, seen: HashSet::new(), seeded };
@@ -43,7 +47,7 @@ impl Walk<'_> {
         }
         self.separate(map);
         let Some(inst) = self.group.defining(value) else { return };
-        if self.seeded && self.group.kind_of(inst) == OpKind::Reduce {
+        if self.seeded && matches!(self.group.kind_of(inst), OpKind::Reduce | OpKind::Cumulative) {
             return;
         }
         if self.group.kind_of(inst) == OpKind::Patches {
@@ -147,10 +151,91 @@ pub(super) fn merge(domain: &[Dim], pairs: &[bool]) -> Vec<Merged> {
     runs
 }
 
+/// The positions along some runs that number `number` of their product stands for.
+pub(super) fn positions_of(kb: &mut KernelBuilder, number: Value, runs: &[Merged]) -> Vec<Value> {
+    let mut rest = number;
+    let mut found = Vec::with_capacity(runs.len());
+    for (i, run) in runs.iter().enumerate().rev() {
+        let size = kb.dim(&run.size);
+        found.push(if i == 0 { rest } else { kb.rem(rest, size) });
+        rest = kb.div(rest, size);
+    }
+    found.reverse();
+    found
+}
+
+/// A loop over numbers of units that counts their positions along some runs: found by division once, then counted on.
+pub(super) struct CountedUnits {
+    open: OpenFor,
+    pub(super) positions: Vec<Value>,
+}
+
+impl CountedUnits {
+    pub(super) fn open(kb: &mut KernelBuilder, [begin, end]: [Value; 2], runs: &[Merged]) -> Self {
+        let first = if runs.len() > 1 { positions_of(kb, begin, runs) } else { Vec::new() };
+        let one = kb.int(1);
+        let open = kb.open_for_carrying([begin, end, one], &first);
+        let positions = if runs.len() == 1 { vec![open.index] } else { open.carried.clone() };
+        Self { open, positions }
+    }
+
+    pub(super) fn close(mut self, kb: &mut KernelBuilder, runs: &[Merged]) {
+        self.open.next = next_positions(kb, &self.open.carried, runs);
+        kb.close_for(self.open);
+    }
+}
+
+/// Runs `body` for the units from `begin` to below `end`, with their positions along some runs.
+pub(super) fn each_unit(
+    kb: &mut KernelBuilder,
+    range: [Value; 2],
+    runs: &[Merged],
+    body: impl FnOnce(&mut KernelBuilder, Value, &[Value]),
+) {
+    let units = CountedUnits::open(kb, range, runs);
+    body(kb, units.open.index, &units.positions);
+    units.close(kb, runs);
+}
+
+/// The positions after these, in row-major order.
+fn next_positions(kb: &mut KernelBuilder, positions: &[Value], runs: &[Merged]) -> Vec<Value> {
+    let (zero, one) = (kb.int(0), kb.int(1));
+    let mut moves: Option<Value> = None;
+    let mut next = positions.to_vec();
+    for (i, &position) in positions.iter().enumerate().rev() {
+        let size = kb.dim(&runs[i].size);
+        let further = kb.add(position, one);
+        let further = moves.map_or(further, |moves| kb.select(moves, further, position));
+        if i == 0 {
+            next[i] = further;
+            continue;
+        }
+        let full = kb.compare("EQ", further, size);
+        next[i] = kb.select(full, zero, further);
+        moves = Some(full);
+    }
+    next
+}
+
 /// The map of an output: all axes of the space, or those that are kept.
 pub(super) fn output_map(solver: &Solver, space: &[Dim], kept: &[usize], tensor: &TensorType) -> Option<Map> {
     let all: Vec<usize> = (0..space.len()).collect();
     map_of(solver, space, &all, &tensor.dims).or_else(|| map_of(solver, space, kept, &tensor.dims))
+}
+
+/// The inputs that a group reads, with how their dimensions follow the space; an input that is read in several ways is there several times.
+pub(super) fn mapped_inputs(group: &Function, solver: &Solver, space: &[Dim], roots: &[(Value, Map)]) -> Vec<(Value, Map)> {
+    let (mut stack, mut seen, mut found) = (roots.to_vec(), HashSet::new(), Vec::new());
+    while let Some((value, map)) = stack.pop() {
+        if !seen.insert((value, map.clone())) {
+            continue;
+        }
+        match group.defining(value) {
+            Some(inst) => stack.extend(reads(group, solver, space, inst, &map).operands),
+            None => found.push((value, map)),
+        }
+    }
+    found
 }
 
 /// A gather whose index vectors depend on outer dimensions of a space alone, and the space's axes of its batch dimensions.

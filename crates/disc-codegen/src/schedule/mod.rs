@@ -11,6 +11,7 @@ mod domain;
 mod loops;
 mod rows;
 mod single;
+mod turned;
 
 use crate::{element::Site, target::Target};
 use disc_ir::{Dim, Function, Solver, TensorType, Value};

@@ -256,16 +256,25 @@ fn gathered(function: &Function, solver: &Solver, inst: Inst, map: &[Follows]) -
         inner[axis] = batch[if from > vector { from - 1 } else { from }].clone();
     }
     for (part, &axis) in indexed.iter().enumerate().filter(|&(_, axis)| collapsed.contains(axis)) {
-        if let Some(position) = counted(function, indices, vector, part)
-            && solver.equal(
-                &function.shape(operand)[axis],
-                &function.shape(function.result(inst))[position_in_result(position, &offset)],
-            )
-        {
+        if let Some(position) = counted_place(function, solver, inst, part) {
             inner[axis] = batch[position].clone();
         }
     }
     Reads { operands: vec![(operand, inner), (indices, places)], looked_at: Vec::new() }
+}
+
+/// The batch dimension of a gather whose position is entry `part` of its index vectors, counted from 0 over all of the dimension that the entry
+/// is for: then it is in range, and the operand is read at that position.
+pub fn counted_place(function: &Function, solver: &Solver, inst: Inst, part: usize) -> Option<usize> {
+    let &[operand, indices] = function.operands(inst) else { return None };
+    let axis = *function.axes(inst, "start_index_map").get(part)?;
+    let vector = function.int(inst, "index_vector_dim") as usize;
+    let position = counted(function, indices, vector, part)?;
+    let size = &function.shape(function.result(inst))[position_in_result(position, &function.axes(inst, "offset_dims"))];
+    let one = function.dims(inst, "slice_sizes")[axis].is_const(1);
+    // Counting in fewer bits wraps.
+    let wide = function.ty(indices).dtype().size() >= 4;
+    (one && wide && solver.equal(&function.shape(operand)[axis], size)).then_some(position)
 }
 
 /// The dimension of a gather's result that is its batch dimension number `batch`.

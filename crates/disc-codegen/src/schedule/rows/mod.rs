@@ -10,7 +10,11 @@ mod plan;
 mod split;
 mod unit;
 
-use super::{Argument, Group, Launch, Scheduled, Version, Versioned, domain::Merged, loops::place_unit, scratch_bytes};
+use super::{
+    Argument, Group, Launch, Scheduled, Version, Versioned,
+    domain::{Merged, each_unit},
+    scratch_bytes,
+};
 use crate::{
     build::KernelBuilder,
     cost,
@@ -78,26 +82,30 @@ impl Shape {
         if self.along == Along::Kept { i64::from(self.copies) * i64::from(self.lanes) } else { 1 }
     }
 
-    /// How many units there are.
-    fn units(&self) -> Dim {
-        match (self.along, self.kept.split_last()) {
-            (Along::Kept, Some((last, others))) => {
-                Dim::product(others.iter().map(|run| run.size.clone())) * last.size.ceil_div(&Dim::constant(self.width()))
-            }
-            _ => Dim::product(self.kept.iter().map(|run| run.size.clone())),
+    /// What units are counted along: rows, or tiles of them.
+    fn counted(&self) -> Vec<Merged> {
+        let mut runs = self.kept.clone();
+        if let (Along::Kept, Some(last)) = (self.along, runs.last_mut()) {
+            last.size = last.size.ceil_div(&Dim::constant(self.width()));
         }
+        runs
     }
 
-    /// Computes unit `number`.
-    fn run(&self, unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, number: Value) {
+    /// How many units there are.
+    fn units(&self) -> Dim {
+        Dim::product(self.counted().into_iter().map(|run| run.size))
+    }
+
+    /// Computes the unit at these positions along what units are counted along.
+    fn run(&self, unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, positions: &[Value]) {
         let zero = kb.int(0);
         let mut at = vec![Index::uniform(zero); unit.plan.layout.space.len()];
+        self.kept.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
         match self.along {
-            Along::Reduced => {
-                place_unit(kb, number, &self.kept, &mut at);
-                unit.run(kb, elements, vec![at]);
+            Along::Reduced => unit.run(kb, elements, vec![at]),
+            Along::Kept => {
+                side_by_side(unit, kb, elements, self.kept.last().expect("rows side by side have a kept dimension"), at)
             }
-            Along::Kept => side_by_side(unit, kb, elements, number, &self.kept, at),
         }
     }
 
@@ -187,10 +195,8 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
     let end = kb.parameter("end", Type::scalar(DType::I64));
 
     let mut unit = shape.unit(&mut kb, group, plan, targets);
-    let one = kb.int(1);
-    kb.for_([begin, end, one], &[], |kb, number, _| {
-        elements.scoped(|elements| shape.run(&mut unit, kb, elements, number));
-        Vec::new()
+    each_unit(&mut kb, [begin, end], &shape.counted(), |kb, _, positions| {
+        elements.scoped(|elements| shape.run(&mut unit, kb, elements, positions));
     });
     let kernel = kb.finish();
     let (units, cost) = (shape.units(), cost(group, plan, shape));
@@ -223,24 +229,11 @@ fn own_weight(group: &Group<'_>, inst: disc_ir::Inst) -> i64 {
     }
 }
 
-/// A unit of rows side by side: all its vectors at once where they are full, else one after the other with a mask.
-fn side_by_side(
-    unit: &mut Unit<'_>,
-    kb: &mut KernelBuilder,
-    elements: &mut Elements<'_>,
-    number: Value,
-    kept: &[Merged],
-    mut at: Vec<Index>,
-) {
-    let (last, others) = kept.split_last().expect("rows side by side have a kept dimension");
+/// A unit of rows side by side, `at` having the number of its tile: all its vectors at once where they are full, else one after the other with a mask.
+fn side_by_side(unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, last: &Merged, at: Vec<Index>) {
     let lanes = i64::from(elements.lanes);
     let wide = lanes * i64::from(unit.copies);
-    let tiles = kb.dim(&last.size.ceil_div(&Dim::constant(wide)));
-    let (rest, tile) = match others {
-        [] => (kb.int(0), number),
-        _ => (kb.div(number, tiles), kb.rem(number, tiles)),
-    };
-    place_unit(kb, rest, others, &mut at);
+    let tile = at[last.axis].as_uniform().expect("a unit has one position along each kept dimension");
     let (size, step) = (kb.dim(&last.size), kb.int(wide));
     let base = kb.mul(tile, step);
     let stride = i64::from(lanes > 1);

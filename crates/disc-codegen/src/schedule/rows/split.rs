@@ -9,7 +9,7 @@ use super::{
 use crate::{
     build::KernelBuilder,
     element::{Elements, compute_dtype},
-    schedule::{Argument, Launch, Scheduled, Version, Workspace, aligned_bytes, scratch_bytes},
+    schedule::{Argument, Launch, Scheduled, Version, Workspace, aligned_bytes, domain::positions_of, scratch_bytes},
 };
 use disc_ir::{Attr, Builder, DType, Dim, Function, FunctionKind, Inst, OpKind, TensorType, Type, Value};
 use std::{collections::HashMap, sync::Arc};
@@ -85,7 +85,8 @@ fn parts(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, workspace
             let high = kb.map(OpKind::Minimum, &[high, size]);
             let offset = kb.mul(part, rows);
             unit.part = Some(Part { range: [low, high], offset, buffers: buffers.clone() });
-            shape.run(&mut unit, kb, elements, number);
+            let positions = positions_of(kb, number, &shape.counted());
+            shape.run(&mut unit, kb, elements, &positions);
         });
         Vec::new()
     });

@@ -1,6 +1,6 @@
 //! Ops with a schedule of their own: those of which no single element can be asked.
 //!
-//! These are plain and scalar: a work unit is what must be done in order (a row of a sort, a whole scatter).
+//! All but scans are plain and scalar: a work unit is what must be done in order (a row of a sort, a whole scatter).
 mod entries;
 mod key;
 mod merge;
@@ -11,13 +11,12 @@ mod scatter;
 mod sort;
 mod top_k;
 
-use super::{Argument, Group, Launch, Scheduled, Version, Versioned, scratch_bytes};
-use crate::{
-    build::KernelBuilder,
-    element::Elements,
-    index::Index,
-    schedule::loops::{Merged, place_unit},
+use super::{
+    Argument, Group, Launch, Scheduled, Version, Versioned,
+    domain::{CountedUnits, Merged},
+    scratch_bytes,
 };
+use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::loops::place_unit};
 use disc_ir::{DType, Dim, FunctionKind, Inst, OpKind, Type, Value};
 use disc_passes::query::Query;
 
@@ -26,7 +25,7 @@ pub fn schedule(group: &Group<'_>) -> Option<Versioned> {
     let ops = group.function.insts(group.function.body).iter().copied();
     for inst in ops {
         match group.function.kind_of(inst) {
-            OpKind::Cumulative => return Some(scan::schedule(group, inst).into()),
+            OpKind::Cumulative => return Some(scan::schedule(group, inst)),
             OpKind::Sort | OpKind::TopK => return Some(ordered(group, inst)),
             OpKind::Scatter => return Some(scatter::schedule(group, inst).into()),
             OpKind::Nonzero => return Some(nonzero::schedule(group, inst).into()),
@@ -114,6 +113,22 @@ impl<'g> Draft<'g> {
         let block = self.kb.open_for([begin, end, one]);
         body(&mut self, block.index);
         self.kb.close_for(block);
+        self.finish(units, cost)
+    }
+
+    /// The kernel: `body` for every position along some runs.
+    fn counted(mut self, runs: &[Merged], cost: Dim, body: impl FnOnce(&mut Self, &[Value])) -> Scheduled {
+        let units = Dim::product(runs.iter().map(|run| run.size.clone()));
+        let range = [self.begin, self.end];
+        let open = CountedUnits::open(&mut self.kb, range, runs);
+        self.elements.open_scope();
+        body(&mut self, &open.positions);
+        self.elements.close_scope();
+        open.close(&mut self.kb, runs);
+        self.finish(units, cost)
+    }
+
+    fn finish(self, units: Dim, cost: Dim) -> Scheduled {
         let kernel = self.kb.finish();
         let launch =
             Launch { kernel: kernel.name.clone(), arguments: self.arguments, units, cost, scratch: scratch_bytes(&kernel) };

@@ -1,0 +1,172 @@
+//! Inputs that lie in memory along an outer dimension of the space, so that a vector along the inner one would touch a cache line per lane.
+//!
+//! Such inputs are read in square blocks, by vectors that lie as the memory does, and turned in registers; the loops then find them in a tile
+//! of task memory. What is computed from them stays as it is: a tile is only another place where an input's elements are.
+//!
+//! Invariant: a tile holds [`TILE`] positions of the outer dimension for one vector of the inner one; nothing outside of an input is read.
+use super::{
+    Group,
+    domain::{Merged, mapped_inputs},
+};
+use crate::{build::KernelBuilder, element::Elements, index::Index};
+use disc_ir::{DType, Dim, OpKind, TensorType, Value};
+use disc_passes::fusion::space::{Map, axes_of, regroup};
+
+/// Positions of a tile: elements of a cache line, or some lines of them.
+pub(super) const TILE: i64 = 16;
+
+/// Smaller squares are not worth the shuffles.
+const LEAST: u32 = 4;
+
+/// An input with the axes of the space that each of its dimensions stands for, and the tile that holds a part of it.
+struct Turned {
+    input: Value,
+    shape: Vec<Vec<usize>>,
+    tile: Value,
+    /// Rows and columns of a square.
+    square: u32,
+}
+
+/// The inputs of a group that lie along one outer dimension.
+pub(super) struct TurnedInputs {
+    /// The outer dimension, with all its positions.
+    pub(super) run: Merged,
+    inner: Merged,
+    inputs: Vec<Turned>,
+}
+
+/// The outer run that inputs lie along while they also have the inner dimension, by its place among the runs.
+pub(super) fn turned_run(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Option<usize> {
+    let (inner, outer) = runs.split_last()?;
+    let inputs = mapped_inputs(group.function, &group.solver, space, roots);
+    let along = |axes: Vec<usize>| outer.iter().position(|run| Some(&run.axis) == axes.last() && axes.contains(&inner.axis));
+    inputs.iter().filter_map(|(_, map)| axes_of(map)).find_map(along)
+}
+
+impl TurnedInputs {
+    /// The inputs that lie along `run`; asks for task memory for their tiles.
+    pub(super) fn new(
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        (space, roots): (&[Dim], &[(Value, Map)]),
+        [run, inner]: [Merged; 2],
+        lanes: u32,
+    ) -> Self {
+        let mut inputs: Vec<Turned> = Vec::new();
+        for (input, map) in mapped_inputs(group.function, &group.solver, space, roots) {
+            let tensor = group.tensor(input);
+            let square = (group.target.vector_bytes() / tensor.dtype.size() as u32).min(lanes).min(TILE as u32);
+            let axes = axes_of(&map).filter(|axes| axes.last() == Some(&run.axis) && axes.contains(&inner.axis));
+            let shape = axes.and_then(|axes| regroup(&group.solver, space, &axes, &tensor.dims));
+            let known = inputs.iter().any(|other| other.input == input && Some(&other.shape) == shape.as_ref());
+            let Some(shape) = shape.filter(|_| square >= LEAST && tensor.dtype != DType::I1 && !known) else { continue };
+            let tile = kb.scratch(TensorType::new([Dim::constant(TILE * i64::from(lanes))], tensor.dtype));
+            inputs.push(Turned { input, shape, tile, square });
+        }
+        Self { run, inner, inputs }
+    }
+
+    /// Reads the tiles for the positions from `first` to below `stop` of the run, and the vector of the inner dimension that `at` has.
+    pub(super) fn fill(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        space: &[Dim],
+        [first, stop]: [Value; 2],
+        at: &[Index],
+    ) {
+        for turned in &self.inputs {
+            let square = kb.int(i64::from(turned.square));
+            kb.for_([first, stop, square], &[], |kb, from, _| {
+                let offset = kb.sub(from, first);
+                for column in (0..elements.lanes).step_by(turned.square as usize) {
+                    let rows = self.rows(kb, elements, turned, space, ([from, stop], column), at);
+                    store_columns(kb, turned, &rows, offset, (column, elements.lanes));
+                }
+                Vec::new()
+            });
+        }
+    }
+
+    /// The vectors of a square: along the run, at `square` positions of the inner dimension from lane `column` on.
+    fn rows(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        turned: &Turned,
+        space: &[Dim],
+        ([from, stop], column): ([Value; 2], u32),
+        at: &[Index],
+    ) -> Vec<Value> {
+        let Index::Affine { base, .. } = at[self.inner.axis] else { panic!("the inner dimension is walked in order") };
+        let last = kb.dim(&(&self.inner.size - 1));
+        let mut places = Vec::new();
+        for row in 0..turned.square {
+            let step = kb.int(i64::from(column + row));
+            let mut position = kb.add(base, step);
+            // What is beyond the end is read from the last row, and not used.
+            if elements.mask.is_some() {
+                position = kb.map(OpKind::Minimum, &[position, last]);
+            }
+            let mut here = at.to_vec();
+            here[self.inner.axis] = Index::uniform(position);
+            here[self.run.axis] = Index::Affine { base: from, stride: 1 };
+            places.push(elements.scoped(|elements| {
+                let place = elements.position(kb, space, &turned.shape, &here);
+                elements.start_of(kb, turned.input, &place)
+            }));
+        }
+        let lanes = turned.square;
+        let (buffer, full) = (elements.buffer(turned.input), kb.int(i64::from(lanes)));
+        let left = kb.sub(stop, from);
+        let whole = kb.compare("GE", left, full);
+        let all = |kb: &mut KernelBuilder| places.iter().map(|&place| kb.load(buffer, place, lanes, None)).collect();
+        let some = |kb: &mut KernelBuilder| {
+            let mask = kb.lane_mask(left, lanes);
+            places.iter().map(|&place| kb.load(buffer, place, lanes, Some(mask))).collect()
+        };
+        kb.if_(whole, all, some)
+    }
+
+    /// Makes the elements at position `position` of the run known, of which the first one in the tiles is `first`.
+    pub(super) fn recall(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        space: &[Dim],
+        [first, position]: [Value; 2],
+        at: &[Index],
+    ) {
+        for turned in &self.inputs {
+            let (row, lanes) = (kb.sub(position, first), kb.int(i64::from(elements.lanes)));
+            let index = kb.mul(row, lanes);
+            let found = kb.load(turned.tile, index, elements.lanes, None);
+            let computed = kb.convert(found, crate::element::compute_dtype(kb.dtype(found)));
+            let place = elements.position(kb, space, &turned.shape, at);
+            elements.seed(turned.input, &place, computed);
+        }
+    }
+}
+
+/// Stores a square, its rows and columns exchanged, from a position of the run on.
+fn store_columns(kb: &mut KernelBuilder, turned: &Turned, rows: &[Value], offset: Value, (column, lanes): (u32, u32)) {
+    let dtype = kb.dtype(rows[0]);
+    // Halves are moved as the bits that they are.
+    let bits = match dtype {
+        DType::F16 | DType::BF16 => DType::I16,
+        other => other,
+    };
+    let as_type = |kb: &mut KernelBuilder, value: Value, to: DType| match kb.dtype(value) == to {
+        true => value,
+        false => kb.emit_all(OpKind::BitcastConvert, &[value], &[("dtype", to.into())], None)[0],
+    };
+    let rows: Vec<Value> = rows.iter().map(|&row| as_type(kb, row, bits)).collect();
+    let (length, shift) = (kb.int(i64::from(lanes)), i64::from(column));
+    let start = kb.mul(offset, length);
+    for (number, turned_row) in kb.transpose_lanes(&rows).into_iter().enumerate() {
+        let step = kb.int(number as i64 * i64::from(lanes) + shift);
+        let index = kb.add(start, step);
+        let value = as_type(kb, turned_row, dtype);
+        kb.store(turned.tile, index, value, None);
+    }
+}
