@@ -3,12 +3,21 @@ use crate::{element::compute_dtype, target::Target};
 use disc_ir::{Dim, Function, OpKind, Solver, ops::Trait};
 
 /// Lanes for a loop along `inner`: as many as fit the widest type in which the group computes most (4-byte lanes unless everything is
-/// wider), but not more than a loop that is known, or likely, to be short can fill.
+/// wider), but not more than a loop that is known, or likely, to be short can fill. Long computations fill several registers.
 pub fn lanes(group: &Function, target: &Target, solver: &Solver, inner: &Dim) -> u32 {
+    lanes_of(group, target, solver, inner, true)
+}
+
+/// As [`lanes`], but of one register, where other vectors are computed at the same time.
+pub fn lanes_of_register(group: &Function, target: &Target, solver: &Solver, inner: &Dim) -> u32 {
+    lanes_of(group, target, solver, inner, false)
+}
+
+fn lanes_of(group: &Function, target: &Target, solver: &Solver, inner: &Dim, interleaved: bool) -> u32 {
     let widths = group.walk(group.body).into_iter().flat_map(|inst| group.results_of(inst).to_vec());
     let wide = widths.map(|v| compute_dtype(group.ty(v).dtype()).size()).filter(|&size| size >= 4);
     let fitting = target.vector_bytes() / wide.min().unwrap_or(4) as u32;
-    let fitting = if is_long(group) { fitting * INTERLEAVED } else { fitting };
+    let fitting = if interleaved && is_long(group) { fitting * INTERLEAVED } else { fitting };
     let longest = [solver.range(inner).hi, solver.likely(inner).into_iter().max()].into_iter().flatten().min();
     match longest.and_then(|size| u32::try_from(size.max(1)).ok()) {
         Some(size) => fitting.min(size.checked_next_power_of_two().unwrap_or(fitting)),

@@ -2,6 +2,7 @@
 //!
 //! - `y / sum(exp(x - max(x)))`: the divisor is at least 1, so that its reciprocal is exact enough, and computed once a row.
 //! - `x * 0.5 * (1 + erf(x / sqrt 2))` is one function.
+//! - `sum(exp(x - max(x)))`, where nothing else reads the powers: the sum is at least 1, to which denormal ones add nothing.
 //! - `tanh(log1p(exp x))`, the factor of mish, is `m / (m + 2)` with `m = n (n + 2)`, `n = exp x`: `tanh(log t) = (t^2 - 1) / (t^2 + 1)`.
 //!
 //! Invariant: a pattern is a proof, for all values and sizes; what is not recognised is computed as written.
@@ -32,6 +33,10 @@ impl Elements<'_> {
                 let x = gelu_operand(self.group, inst)?;
                 let x = self.element(kb, x, at);
                 expand::function(kb, MathFn::GeluErf, &[x], self.fused)
+            }
+            OpKind::Exponential if is_summed_alone(self.group, inst) => {
+                let x = self.element(kb, operands[0], at);
+                expand::function(kb, MathFn::SoftmaxExp, &[x], self.fused)
             }
             OpKind::Tanh => {
                 let x = softplus_operand(self.group, operands[0])?;
@@ -102,6 +107,21 @@ fn is_softmax_sum(group: &Function, value: Value) -> bool {
         },
         _ => false,
     }
+}
+
+/// Whether `exp(x - max(x))` is read by sums over the dimensions of the maximum alone.
+fn is_summed_alone(group: &Function, inst: Inst) -> bool {
+    let (x, powers) = (group.operands(inst)[0], group.result(inst));
+    if !is_distance_to_maximum(group, x) || !matches!(compute_dtype(group.ty(x).dtype()), DType::F32 | DType::F64) {
+        return false;
+    }
+    let top = made_by(group, x, OpKind::Subtract).and_then(|operands| made_by(group, operands[1], OpKind::BroadcastInDim));
+    let Some(maximum) = top.and_then(|operands| group.defining(operands[0])) else { return false };
+    let mut users = group.walk(group.body).into_iter().filter(|&user| group.operands(user).contains(&powers));
+    users.all(|user| {
+        let sums = group.kind_of(user) == OpKind::Reduce && monoid_of(group, user) == Some(Monoid::Add);
+        sums && group.operands(user).len() == 2 && group.axes(user, "dims") == group.axes(maximum, "dims")
+    })
 }
 
 /// The splat float that a value is.

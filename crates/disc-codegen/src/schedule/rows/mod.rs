@@ -33,6 +33,15 @@ const CHEAP: i64 = 24;
 /// More rows than this fill vectors side by side.
 const MANY_ROWS: i64 = 64;
 
+/// Rows up to this length are computed some at once...
+const SOME_LENGTH: i64 = 1024;
+
+/// ... where fewer elements than this are near: memory further away is read faster in one stream.
+const NEAR: i64 = 1 << 19;
+
+/// As many rows fill a unit of some.
+const SOME_ROWS: i64 = 4;
+
 /// How a group's rows are computed: where vectors lie, how long they are, how many of them at once.
 struct Shape {
     kept: Vec<Merged>,
@@ -40,6 +49,8 @@ struct Shape {
     along: Along,
     copies: u32,
     lanes: u32,
+    /// Rows that are computed at once, where vectors lie along them.
+    rows: u32,
 }
 
 impl Shape {
@@ -74,18 +85,30 @@ impl Shape {
             Along::Kept => kept.last(),
         };
         let lanes = vector.map_or(1, |run| cost::lanes(group.function, group.target, &group.solver, &run.size));
-        Self { kept, reduced, along, copies, lanes }
+        Self { kept, reduced, along, copies, lanes, rows: 1 }
     }
 
-    /// Elements of a kept dimension in a unit.
+    /// For some rows at a time: while one waits for its total, others work.
+    fn several(&self, group: &Group<'_>) -> Self {
+        let last = &self.reduced.last().expect("vectors lie along a reduced dimension").size;
+        let lanes = cost::lanes_of_register(group.function, group.target, &group.solver, last);
+        // Of long computations, as many as registers hold.
+        let rows = if cost::is_long(group.function) && group.target.vector_bytes() < 64 { 2 } else { 4 };
+        Self { kept: self.kept.clone(), reduced: self.reduced.clone(), along: self.along, copies: 1, lanes, rows }
+    }
+
+    /// Elements of the last kept dimension in a unit.
     fn width(&self) -> i64 {
-        if self.along == Along::Kept { i64::from(self.copies) * i64::from(self.lanes) } else { 1 }
+        match self.along {
+            Along::Kept => i64::from(self.copies) * i64::from(self.lanes),
+            Along::Reduced => i64::from(self.rows),
+        }
     }
 
     /// What units are counted along: rows, or tiles of them.
     fn counted(&self) -> Vec<Merged> {
         let mut runs = self.kept.clone();
-        if let (Along::Kept, Some(last)) = (self.along, runs.last_mut()) {
+        if let Some(last) = runs.last_mut() {
             last.size = last.size.ceil_div(&Dim::constant(self.width()));
         }
         runs
@@ -101,12 +124,57 @@ impl Shape {
         let zero = kb.int(0);
         let mut at = vec![Index::uniform(zero); unit.plan.layout.space.len()];
         self.kept.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
-        match self.along {
-            Along::Reduced => unit.run(kb, elements, vec![at]),
-            Along::Kept => {
-                side_by_side(unit, kb, elements, self.kept.last().expect("rows side by side have a kept dimension"), at)
-            }
+        match self.kept.last() {
+            Some(last) if self.width() > 1 => self.beside(unit, kb, elements, last, at),
+            _ => unit.run(kb, elements, vec![at]),
         }
+    }
+
+    /// A unit of rows beside one another, `at` having the number of its tile: all its columns at once where they are full, else one after the
+    /// other, with a mask where each is a vector.
+    fn beside(&self, unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, last: &Merged, at: Vec<Index>) {
+        // Lanes are rows, or each column is one.
+        let lanes = if self.along == Along::Kept { i64::from(self.lanes) } else { 1 };
+        let (wide, count) = (self.width(), self.width() / lanes);
+        let tile = at[last.axis].as_uniform().expect("a unit has one position along each kept dimension");
+        let (size, step) = (kb.dim(&last.size), kb.int(wide));
+        let base = kb.mul(tile, step);
+        let stride = i64::from(lanes > 1);
+        let columns = |kb: &mut KernelBuilder, count: i64, from: Value| -> Vec<Vec<Index>> {
+            let column = |n: i64| {
+                let offset = kb.int(n * lanes);
+                let mut at = at.clone();
+                at[last.axis] = Index::Affine { base: kb.add(from, offset), stride };
+                at
+            };
+            (0..count).map(column).collect()
+        };
+        if unit.group.solver.divisible(&last.size, wide) {
+            let all = columns(kb, count, base);
+            return unit.run(kb, elements, all);
+        }
+        let end = kb.add(base, step);
+        let full = kb.compare("LE", end, size);
+        let shared = std::cell::RefCell::new((unit, elements));
+        let at_once = |kb: &mut KernelBuilder| {
+            let (unit, elements) = &mut *shared.borrow_mut();
+            let all = columns(kb, count, base);
+            elements.scoped(|elements| unit.run(kb, elements, all));
+            Vec::new()
+        };
+        let one_by_one = |kb: &mut KernelBuilder| {
+            let (unit, elements) = &mut *shared.borrow_mut();
+            let one_column = kb.int(lanes);
+            kb.for_([base, size, one_column], &[], |kb, from, _| {
+                let only = columns(kb, 1, from);
+                let left = kb.sub(size, from);
+                let mask = (lanes > 1).then(|| kb.lane_mask(left, lanes as u32));
+                elements.masked(mask, |elements| unit.run(kb, elements, only));
+                Vec::new()
+            });
+            Vec::new()
+        };
+        kb.if_(full, at_once, one_by_one);
     }
 
     fn unit<'g>(&self, kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Unit<'g> {
@@ -167,7 +235,42 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     }
     let mut rest = group.clone();
     rest.first_site += sites(&versions);
-    Versioned { versions, otherwise: whole(&rest, plan, &shape) }
+    match some_at_once(group, plan, &shape) {
+        AtOnce::Never => Versioned { versions, otherwise: whole(&rest, plan, &shape) },
+        AtOnce::Always => Versioned { versions, otherwise: whole(&rest, plan, &shape.several(group)) },
+        AtOnce::Where(guard) => {
+            let some = Group { name: format!("{}_some", group.name).into(), ..rest.clone() };
+            let code = whole(&some, plan, &shape.several(group));
+            rest.first_site += code.sites.len() as i64;
+            versions.push(Version { guard, code, workspaces: Vec::new() });
+            Versioned { versions, otherwise: whole(&rest, plan, &shape) }
+        }
+    }
+}
+
+/// When some rows are computed at once.
+enum AtOnce {
+    Never,
+    Always,
+    Where(Vec<(Dim, Dim)>),
+}
+
+/// Rows so short that their latencies count are computed some at once, where there are some.
+fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
+    let Some(last) = shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order()) else {
+        return AtOnce::Never;
+    };
+    let (length, count) = (plan.row_length(), Dim::product(plan.layout.space.iter().cloned()));
+    let range = |dim: &Dim| group.solver.range(dim);
+    let few = range(&last.size).hi.is_some_and(|hi| hi < SOME_ROWS);
+    let much = range(&length).lo.is_some_and(|lo| lo > SOME_LENGTH) || range(&count).lo.is_some_and(|lo| lo >= NEAR);
+    if few || much || shape.reduced.is_empty() {
+        return AtOnce::Never;
+    }
+    if range(&length).hi.is_some_and(|hi| hi <= SOME_LENGTH) && range(&count).hi.is_some_and(|hi| hi < NEAR) {
+        return AtOnce::Always;
+    }
+    AtOnce::Where(vec![(length, Dim::constant(SOME_LENGTH + 1)), (count, Dim::constant(NEAR))])
 }
 
 /// When rows that may be longer are side by side.
@@ -227,49 +330,4 @@ fn own_weight(group: &Group<'_>, inst: disc_ir::Inst) -> i64 {
         OpKind::Reduce => 1,
         _ => cost::weight(group.function, inst),
     }
-}
-
-/// A unit of rows side by side, `at` having the number of its tile: all its vectors at once where they are full, else one after the other with a mask.
-fn side_by_side(unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, last: &Merged, at: Vec<Index>) {
-    let lanes = i64::from(elements.lanes);
-    let wide = lanes * i64::from(unit.copies);
-    let tile = at[last.axis].as_uniform().expect("a unit has one position along each kept dimension");
-    let (size, step) = (kb.dim(&last.size), kb.int(wide));
-    let base = kb.mul(tile, step);
-    let stride = i64::from(lanes > 1);
-    let columns = |kb: &mut KernelBuilder, count: u32, from: Value| -> Vec<Vec<Index>> {
-        let column = |n: u32| {
-            let offset = kb.int(i64::from(n) * lanes);
-            let mut at = at.clone();
-            at[last.axis] = Index::Affine { base: kb.add(from, offset), stride };
-            at
-        };
-        (0..count).map(column).collect()
-    };
-    if unit.group.solver.divisible(&last.size, wide) {
-        let all = columns(kb, unit.copies, base);
-        return unit.run(kb, elements, all);
-    }
-    let end = kb.add(base, step);
-    let full = kb.compare("LE", end, size);
-    let shared = std::cell::RefCell::new((unit, elements));
-    let at_once = |kb: &mut KernelBuilder| {
-        let (unit, elements) = &mut *shared.borrow_mut();
-        let all = columns(kb, unit.copies, base);
-        elements.scoped(|elements| unit.run(kb, elements, all));
-        Vec::new()
-    };
-    let one_by_one = |kb: &mut KernelBuilder| {
-        let (unit, elements) = &mut *shared.borrow_mut();
-        let one_vector = kb.int(lanes);
-        kb.for_([base, size, one_vector], &[], |kb, from, _| {
-            let only = columns(kb, 1, from);
-            let left = kb.sub(size, from);
-            let mask = (lanes > 1).then(|| kb.lane_mask(left, lanes as u32));
-            elements.masked(mask, |elements| unit.run(kb, elements, only));
-            Vec::new()
-        });
-        Vec::new()
-    };
-    kb.if_(full, at_once, one_by_one);
 }

@@ -1,4 +1,4 @@
-//! The code of one unit of the row schedule: a row, or vectors of rows side by side (its *columns*), phase by phase.
+//! The code of one unit of the row schedule: some rows at once, or vectors of rows side by side (its *columns*), phase by phase.
 //!
 //! Sums are never one long chain: a row has several accumulators, and after a block of elements these are added to a total.
 use super::{
@@ -13,6 +13,7 @@ use crate::{
     build::KernelBuilder,
     element::{Elements, compute_dtype},
     index::Index,
+    reducer::Monoid,
 };
 use disc_ir::{Dim, TensorType, Value};
 
@@ -27,7 +28,7 @@ pub(super) struct Unit<'g> {
     pub(super) plan: &'g RowPlan,
     pub(super) reduced: Vec<Merged>,
     pub(super) along: Along,
-    /// Independent accumulators of a row, or columns of a unit.
+    /// Independent accumulators of a row, or columns of a unit of rows side by side.
     pub(super) copies: u32,
     pub(super) targets: Vec<Value>,
     /// Values that are kept, with the task memory of their rows.
@@ -67,7 +68,7 @@ impl Unit<'_> {
 
     fn reduce(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns, phase: usize, due: &[Reduction]) {
         let identities = self.identities(kb, elements, due);
-        let copies = if self.along == Along::Kept { columns.len() } else { self.copies as usize };
+        let copies = if self.along == Along::Kept { columns.len() } else { columns.len() * self.copies as usize };
         let start: Vec<Value> = identities.iter().flat_map(|&identity| std::iter::repeat_n(identity, copies)).collect();
         let mut body = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, from: Value, to: Value| {
             self.walk(kb, elements, columns, &self.reduced, Some([from, to]), &start, &mut |kb, elements, columns, carried| {
@@ -161,8 +162,12 @@ impl Unit<'_> {
         let lanes = elements.lanes;
         let copies = carried.len() / identities.len();
         let mut next = carried.to_vec();
-        for (copy, at) in columns.iter().enumerate() {
-            self.recall(kb, elements, at, copy, phase);
+        // Behind the whole steps of a row, its first accumulator alone goes on.
+        let each = copies / columns.len();
+        for (column, at) in columns.iter().enumerate() {
+            let copy = column * each;
+            let number = if self.along == Along::Kept { copy } else { copy / self.copies as usize };
+            self.recall(kb, elements, at, number, phase);
             let mut first = 0;
             for reduction in due {
                 let operands = self.group.function.operands(reduction.inst);
@@ -216,17 +221,8 @@ impl Unit<'_> {
                 let mut found: Vec<Value> = totals.by_ref().take(copies).collect();
                 if let Combine::Plain(monoid) = reduction.combine {
                     if self.along == Along::Reduced {
-                        while found.len() > 1 {
-                            let pairs: Vec<Value> = found
-                                .chunks(2)
-                                .map(|pair| match pair {
-                                    &[a, b] => monoid.apply(kb, a, b),
-                                    _ => pair[0],
-                                })
-                                .collect();
-                            found = pairs;
-                        }
-                        found[0] = kb.reduce_lanes(found[0], monoid.lane_reducer());
+                        let rows = found.chunks(copies / columns.len());
+                        found = rows.map(|row| total(kb, monoid, row)).collect();
                     }
                     if let Some(part) = &self.part {
                         self.store_part(kb, elements, columns, part, number, &found);
@@ -291,14 +287,16 @@ impl Unit<'_> {
         }
     }
 
-    /// Where a vector is in the memory of a kept value.
+    /// Where a vector is in the memory of a kept value; `copy` is the number of its row, or of its column.
     fn cache_index(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize) -> Value {
         let layout = &self.plan.layout;
         let parts: Vec<(Index, Dim)> = layout.reduced.iter().map(|&axis| (at[axis], layout.space[axis].clone())).collect();
         let joined = elements.join(kb, &parts);
         let Index::Affine { base, .. } = joined else { panic!("reduced dimensions are walked in order") };
         if self.along == Along::Reduced {
-            return base;
+            let (row, length) = (kb.int(copy as i64), kb.dim(&self.plan.row_length()));
+            let start = kb.mul(length, row);
+            return kb.add(start, base);
         }
         let (width, offset) = (i64::from(self.copies) * i64::from(elements.lanes), copy as i64 * i64::from(elements.lanes));
         let (width, offset) = (kb.int(width), kb.int(offset));
@@ -336,7 +334,7 @@ impl Unit<'_> {
         })
     }
 
-    /// The vectors of a row: as many at once as there are copies, then one after the other, the last one with a mask.
+    /// The vectors of rows: of each as many at once as there are copies, then one after the other, the last one with a mask.
     #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
     fn along_row<'e>(
         &self,
@@ -351,9 +349,9 @@ impl Unit<'_> {
         let (lanes, copies) = (i64::from(elements.lanes), i64::from(self.copies));
         let stride = i64::from(lanes > 1);
         let [low, high] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&run.size)]);
-        let at = |kb: &mut KernelBuilder, from: Value, n: i64| {
+        let at = |kb: &mut KernelBuilder, row: &[Index], from: Value, n: i64| {
             let offset = kb.int(n * lanes);
-            let mut at = columns[0].clone();
+            let mut at = row.to_vec();
             at[run.axis] = Index::Affine { base: kb.add(from, offset), stride };
             at
         };
@@ -364,7 +362,8 @@ impl Unit<'_> {
         let full = kb.add(low, whole);
         let carried = kb.for_([low, full, step], carried, |kb, from, carried| {
             elements.scoped(|elements| {
-                let several: Columns = (0..copies).map(|n| at(kb, from, n)).collect();
+                let places = columns.iter().flat_map(|row| (0..copies).map(move |n| (row, n)));
+                let several: Columns = places.map(|(row, n)| at(kb, row, from, n)).collect();
                 body(kb, elements, &several, carried)
             })
         });
@@ -378,7 +377,7 @@ impl Unit<'_> {
                 kb.lane_mask(left, lanes as u32)
             });
             elements.masked(mask, |elements| {
-                let only = vec![at(kb, from, 0)];
+                let only: Columns = columns.iter().map(|row| at(kb, row, from, 0)).collect();
                 body(kb, elements, &only, carried)
             })
         })
@@ -440,7 +439,7 @@ impl Unit<'_> {
         if self.along == Along::Reduced && others.is_empty() {
             let exact = self.group.solver.divisible(&first.size, i64::from(elements.lanes));
             return vector_loop(kb, elements, [zero, size], exact, &mut |kb, elements, index| {
-                columns[0][first.axis] = index;
+                columns.iter_mut().for_each(|row| row[first.axis] = index);
                 body(kb, elements, &columns);
             });
         }
@@ -452,4 +451,17 @@ impl Unit<'_> {
             Vec::new()
         });
     }
+}
+
+/// The total of a row from its accumulators, added pairwise.
+fn total(kb: &mut KernelBuilder, monoid: Monoid, accumulators: &[Value]) -> Value {
+    let mut found = accumulators.to_vec();
+    while found.len() > 1 {
+        let pair = |kb: &mut KernelBuilder, pair: &[Value]| match pair {
+            &[a, b] => monoid.apply(kb, a, b),
+            _ => pair[0],
+        };
+        found = found.chunks(2).map(|values| pair(kb, values)).collect();
+    }
+    kb.reduce_lanes(found[0], monoid.lane_reducer())
 }
