@@ -49,6 +49,8 @@ pub struct Elements<'g> {
     buffers: HashMap<Value, Value>,
     /// Buffers that hold a block of rows only.
     blocks: HashMap<Value, RowBlock>,
+    /// Bounds that a position is known to be below, or not: sizes by the position.
+    bounds: HashMap<Index, Vec<(Dim, bool)>>,
     /// What positions were joined from: dimensions that a reshape takes apart again.
     parts: HashMap<Index, Vec<Vec<Part>>>,
     /// What was computed already, by block nesting: an inner block's values die with it.
@@ -107,6 +109,7 @@ impl<'g> Elements<'g> {
             mask: None,
             buffers: HashMap::new(),
             blocks: HashMap::new(),
+            bounds: HashMap::new(),
             parts: HashMap::new(),
             scopes,
             sites: Vec::new(),
@@ -135,6 +138,17 @@ impl<'g> Elements<'g> {
     /// Says that a buffer does not hold a whole tensor, but rows along its last dimension but one.
     pub fn hold_rows(&mut self, buffer: Value, block: RowBlock) {
         self.blocks.insert(buffer, block);
+    }
+
+    /// Says that every active lane of a position is below a size, or that none is.
+    pub fn bound(&mut self, at: Index, size: Dim, below: bool) {
+        self.bounds.entry(at).or_default().push((size, below));
+    }
+
+    /// Whether a position is known to be below a size, or not to be.
+    fn known_below(&self, at: Index, size: &Dim) -> Option<bool> {
+        let known = self.bounds.get(&at)?;
+        known.iter().find(|(bound, _)| self.solver.equal(bound, size)).map(|&(_, below)| below)
     }
 
     /// Says that an element is known: `computed` is in the compute type.

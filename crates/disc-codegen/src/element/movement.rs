@@ -108,6 +108,11 @@ impl Elements<'_> {
             return self.element(kb, *input, &here);
         }
         let end = offset + &self.tensor(*input).dims[axis];
+        match self.known_below(at[axis], &end) {
+            Some(true) => return self.element(kb, *input, &here),
+            Some(false) => return self.concatenate_from(kb, rest, axis, &end, at),
+            None => {}
+        }
         let (position, limit) = (at[axis].value(kb, self.lanes), kb.dim(&end));
         let inside = kb.compare("LT", position, limit);
         self.either(

@@ -238,6 +238,26 @@ pub(super) fn mapped_inputs(group: &Function, solver: &Solver, space: &[Dim], ro
     found
 }
 
+/// Where the operands of a concatenation along an axis of the space end, but for the last one: of the first that a group has.
+pub(super) fn joints(group: &Function, solver: &Solver, space: &[Dim], roots: &[(Value, Map)], axis: usize) -> Vec<Dim> {
+    let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());
+    while let Some((value, map)) = stack.pop() {
+        let Some(inst) = group.defining(value).filter(|_| seen.insert((value, map.clone()))) else { continue };
+        if group.kind_of(inst) == OpKind::Concatenate && map[group.int(inst, "dim") as usize] == Follows::Axes(vec![axis]) {
+            let dim = group.int(inst, "dim") as usize;
+            let (_, operands) = group.operands(inst).split_last().expect("a concatenation has operands");
+            let mut end = Dim::constant(0);
+            let ends = operands.iter().map(|&operand| {
+                end = &end + &group.ty(operand).shaped().expect("a tensor").dims[dim];
+                end.clone()
+            });
+            return ends.collect();
+        }
+        stack.extend(reads(group, solver, space, inst, &map).operands);
+    }
+    Vec::new()
+}
+
 /// A gather whose index vectors depend on outer dimensions of a space alone, and the space's axes of its batch dimensions.
 pub(super) type OuterGather = (Inst, Vec<Vec<usize>>);
 

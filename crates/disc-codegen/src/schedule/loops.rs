@@ -6,7 +6,7 @@
 pub(super) use super::domain::Merged;
 use super::{
     Argument, Group, Launch, Scheduled,
-    domain::{each_unit, merge, mergeable_in, outer_gathers, positions_of, read_places},
+    domain::{each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
     scratch_bytes,
     turned::{TILE, TurnedInputs, turned_run},
 };
@@ -16,6 +16,9 @@ use disc_passes::fusion::space::{Follows, Map, refine, regroup};
 
 /// Elements of a work unit where all dimensions are one.
 const CHUNK: i64 = 4096;
+
+/// Concatenations of more operands than this decide lane by lane.
+const MOST_SEGMENTS: usize = 6;
 
 /// Schedules a group whose outputs have one space.
 ///
@@ -100,10 +103,8 @@ impl<'g> Nest<'g> {
             elements.scoped(|elements| {
                 outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
                 read_places(kb, elements, &self.space, &gathers, &at);
-                let (low, high) = (kb.int(0), kb.dim(&inner.size));
-                let exact = self.group.solver.divisible(&inner.size, i64::from(self.lanes));
                 let tile = turned.as_ref().map(|turned| (turned, tile_range(kb, &turned.run, at[turned.run.axis])));
-                vector_loop(kb, elements, [low, high], exact, &mut |kb, elements, index| {
+                self.segments(kb, elements, inner, &mut |kb, elements, index| {
                     at[inner.axis] = index;
                     match tile {
                         Some((turned, range)) => self.write_tile(kb, elements, targets, (turned, range), &at),
@@ -113,6 +114,34 @@ impl<'g> Nest<'g> {
             });
         });
         Dim::product(outer.iter().map(|m| m.size.clone()))
+    }
+
+    /// The inner loop: one for each operand of a concatenation along it, if there is one, so that each reads nothing but its own.
+    fn segments<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        inner: &Merged,
+        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Index),
+    ) {
+        let (group, solver) = (self.group.function, &self.group.solver);
+        let mut joints = joints(group, solver, &self.space, &self.roots, inner.axis);
+        if joints.len() >= MOST_SEGMENTS {
+            joints.clear();
+        }
+        let ends: Vec<Dim> = joints.iter().cloned().chain([inner.size.clone()]).collect();
+        let mut start = Dim::constant(0);
+        for (number, end) in ends.iter().enumerate() {
+            let range = [kb.dim(&start), kb.dim(end)];
+            let exact = solver.divisible(&(end - &start), i64::from(self.lanes));
+            vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
+                for (joint, place) in joints.iter().enumerate() {
+                    elements.bound(index, place.clone(), number <= joint);
+                }
+                body(kb, elements, index);
+            });
+            start = end.clone();
+        }
     }
 
     /// One long loop, cut into chunks.

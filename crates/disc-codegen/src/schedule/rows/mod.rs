@@ -186,7 +186,8 @@ impl Shape {
         let caches = plan.keep(group).into_iter().map(cached).collect();
         let gathers = if self.along == Along::Reduced { plan.row_gathers(group) } else { Vec::new() };
         let (reduced, along, copies) = (self.reduced.clone(), self.along, self.copies);
-        Unit { group, plan, reduced, along, copies, targets, caches, gathers, part: None }
+        let row_values = plan.row_values(group);
+        Unit { group, plan, reduced, along, copies, targets, caches, gathers, row_values, part: None }
     }
 }
 

@@ -7,13 +7,13 @@ use crate::{
         domain::{Merged, OuterGather, merge, mergeable_in, outer_gathers, output_map},
     },
 };
-use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 use disc_passes::fusion::{
     Layout, layout_of,
-    space::{Follows, Map, map_of},
+    space::{Follows, Map, axes_of, map_of, reads},
 };
 use disc_passes::query::Query;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Quarter nanoseconds of a vector above which a value is kept rather than computed again.
 const KEEP_COST: i64 = 12;
@@ -148,6 +148,30 @@ impl RowPlan {
         roots
     }
 
+    /// Values that are the same all over a row, where what differs along it reads them: a row computes each once, in the first phase that needs it.
+    pub(super) fn row_values(&self, group: &Group<'_>) -> Vec<Placed> {
+        let (function, space) = (group.function, &self.layout.space);
+        let of_row = |map: &Map| axes_of(map).is_some_and(|axes| axes.iter().all(|axis| self.layout.kept.contains(axis)));
+        let mut stack = self.roots(group);
+        let (mut seen, mut found) = (HashSet::new(), Vec::new());
+        while let Some((value, map)) = stack.pop() {
+            if !seen.insert((value, map.clone())) {
+                continue;
+            }
+            let inst = function.defining(value);
+            let kind = inst.map(|inst| function.kind_of(inst));
+            if of_row(&map) {
+                let known = matches!(kind, Some(OpKind::Reduce | OpKind::Constant | OpKind::DimValue));
+                if !known && self.phases.contains_key(&value) && !may_fail(function, value) {
+                    found.extend(axes(map).map(|shape| Placed { value, shape }));
+                }
+            } else if let Some(inst) = inst {
+                stack.extend(reads(function, &group.solver, space, inst, &map).operands);
+            }
+        }
+        found
+    }
+
     /// The gathers that take one slice for each row.
     pub(super) fn row_gathers(&self, group: &Group<'_>) -> Vec<OuterGather> {
         outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &self.layout.kept)
@@ -226,6 +250,19 @@ fn domain(group: &Function, reduction: Inst) -> (Vec<Dim>, usize) {
     let kept = group.ty(group.results_of(reduction)[0]).shaped().expect("a tensor").dims.len();
     let last = group.axes(reduction, "dims").iter().all(|&d| d >= kept);
     (shape, if last { kept } else { 0 })
+}
+
+/// Whether computing a value, down to reductions, may fail: then it is left to where it is needed.
+fn may_fail(group: &Function, value: Value) -> bool {
+    let (mut stack, mut seen) = (vec![value], HashSet::new());
+    while let Some(inst) = stack.pop().and_then(|value| Some(group.defining(value))) {
+        let Some(inst) = inst.filter(|&inst| seen.insert(inst) && group.kind_of(inst) != OpKind::Reduce) else { continue };
+        if group.def(inst).has(Trait::MayFail) {
+            return true;
+        }
+        stack.extend(group.operands(inst));
+    }
+    false
 }
 
 fn axes(map: Map) -> Option<Vec<Vec<usize>>> {

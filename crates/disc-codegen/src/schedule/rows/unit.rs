@@ -35,6 +35,8 @@ pub(super) struct Unit<'g> {
     pub(super) caches: Vec<(Placed, Value)>,
     /// Gathers that take one slice for each row.
     pub(super) gathers: Vec<OuterGather>,
+    /// What is the same all over a row, where it is read.
+    pub(super) row_values: Vec<Placed>,
     pub(super) part: Option<Part>,
 }
 
@@ -56,6 +58,7 @@ impl Unit<'_> {
             read_places(kb, elements, &self.plan.layout.space, &self.gathers, at);
         }
         for phase in 0..=self.plan.last {
+            self.know_row_values(kb, elements, &columns, phase);
             let due: Vec<Reduction> = self.plan.reductions.iter().copied().filter(|r| r.phase == phase).collect();
             if !due.is_empty() {
                 self.reduce(kb, elements, &columns, phase, &due);
@@ -63,6 +66,16 @@ impl Unit<'_> {
         }
         if self.part.is_none() {
             self.write(kb, elements, &columns);
+        }
+    }
+
+    /// Computes what is the same all over a row and first needed in this phase, in front of its loops: these find it.
+    fn know_row_values(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns, phase: usize) {
+        for placed in self.row_values.iter().filter(|placed| self.plan.first_phase(placed.value) == phase) {
+            for at in columns {
+                let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+                elements.element(kb, placed.value, &place);
+            }
         }
     }
 
