@@ -273,11 +273,126 @@ def rows_and_ids(b: int, s: int):
     return torch.randn(1000, ODD), torch.randint(0, 1000, (b * s,))
 
 
+def joined(b: int, s: int):
+    return torch.randn(b, s, ODD), torch.randn(b, s, ODD), torch.randn(2 * ODD)
+
+
+def lookup_ids(b: int, s: int):
+    return torch.randint(0, 300, (b, s)), torch.randn(300, 64)
+
+
 def lstm_inputs(b: int, s: int):
     return torch.randn(b, s, 4 * 192), torch.randn(b, s, 192)
 
 
+# What else models are made of.
+
+
+def group_norm(x, weight, bias):
+    return F.group_norm(x, 8, weight, bias)
+
+
+def instance_norm(x, weight, bias):
+    return F.instance_norm(x, weight=weight, bias=bias)
+
+
+def batch_norm_relu(x, weight, bias):
+    return F.relu(F.batch_norm(x, bias, weight, weight, bias))
+
+
+def rms_norm_residual(x, y, weight):
+    total = x + y
+    return total, total * torch.rsqrt(total.square().mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def silu_gradient(dy, x):
+    s = torch.sigmoid(x)
+    return dy * s * (1 + x * (1 - s)), s * x
+
+
+def glu(x):
+    return F.glu(x, -1)
+
+
+def split_gate(x):
+    a, b, c = x.split((192, 192, 384), -1)
+    return torch.sigmoid(a) * torch.tanh(b), c * 0.5
+
+
+def alibi_softmax(x, mask):
+    n = x.shape[-1]
+    place = torch.arange(n)
+    slopes = torch.exp2(-torch.arange(1, HEADS + 1) * (8.0 / HEADS))
+    bias = slopes[:, None, None] * (place[None] - place[:, None])
+    return torch.softmax(x * 0.125 + bias + mask, -1)
+
+
+def kl_divergence(x, y):
+    return F.kl_div(F.log_softmax(x, -1), F.softmax(y, -1), reduction="batchmean")
+
+
+def focal_loss(x, target):
+    p = torch.log_softmax(x, -1).gather(1, target[:, None])[:, 0]
+    return -((1 - p.exp()) ** 2 * p).mean()
+
+
+def odd_moments(x):
+    return x.mean(0), x.var((0, 2), unbiased=False), x.var(1, unbiased=False)
+
+
+def join_and_norm(x, y, weight):
+    return F.layer_norm(torch.cat([x, y], -1), (2 * ODD,), weight)
+
+
+def one_hot(ids, table):
+    return F.one_hot(ids, 300).float() * 0.9 + 0.1 / 300
+
+
+def roll_and_flip(x):
+    return torch.roll(x, 1, 1) - x, x.flip(-1) * 2
+
+
+def triangle(x, _):
+    return torch.tril(x), torch.triu(x, 1) * 0.5
+
+
+def merge_heads(x):
+    b, s, w = x.shape
+    y = torch.tanh(x).view(b, HEADS, s, w // HEADS)
+    return y.transpose(1, 2).reshape(b, s, w)
+
+
+def channels_last(x, weight, bias):
+    return (x * weight[:, None, None] + bias[:, None, None]).permute(0, 2, 3, 1).contiguous()
+
+
+def pairwise_distances(x):
+    y = x[..., :8]
+    return (y[:, :, None] - y[:, None]).square().sum(-1).sqrt()
+
+
+def short_rows(x):
+    y = x.view(-1, 3)
+    z = x.view(-1, 4)
+    return torch.softmax(y, -1), z.sum(-1), y.amax(-1)
+
+
+def long_rows(x):
+    y = x.reshape(3, -1)
+    return torch.softmax(y, -1), y.mean(-1)
+
+
+def position_ids(ids, table):
+    kept = (ids != 1).int()
+    return kept.cumsum(1) * kept + 1
+
+
+def running_products(x):
+    return x.cumsum(-1), (x * 0.1 + 1).cumprod(1)
+
+
 FEW = SIZES[:5]
+MORE = SIZES[1:5]
 GRAPHS: tuple[tuple[Callable, Maker, tuple], ...] = (
     (layer_norm, with_vectors(WIDTH, 2), SIZES),
     (residual_norm, with_vectors(WIDTH, 2, 2), SIZES),
@@ -320,6 +435,28 @@ GRAPHS: tuple[tuple[Callable, Maker, tuple], ...] = (
     (join, tokens(ODD, 2), SIZES),
     (shift, tokens(WIDTH), SIZES),
     (running_sum, tokens(WIDTH), SIZES),
+    (group_norm, images, IMAGES),
+    (instance_norm, images, IMAGES),
+    (batch_norm_relu, images, IMAGES),
+    (rms_norm_residual, with_vectors(WIDTH, 1, 2), SIZES),
+    (silu_gradient, tokens(WIDTH, 2), SIZES),
+    (glu, tokens(2 * ODD), SIZES),
+    (split_gate, tokens(WIDTH), SIZES),
+    (alibi_softmax, scores, FEW),
+    (kl_divergence, tokens(ODD, 2), SIZES),
+    (focal_loss, classes, SIZES),
+    (odd_moments, tokens(ODD), MORE),
+    (join_and_norm, joined, SIZES),
+    (one_hot, lookup_ids, SIZES),
+    (roll_and_flip, tokens(WIDTH), SIZES),
+    (triangle, scores, FEW),
+    (merge_heads, tokens(WIDTH), SIZES),
+    (channels_last, images, IMAGES),
+    (pairwise_distances, tokens(16), FEW),
+    (short_rows, tokens(WIDTH), SIZES),
+    (long_rows, tokens(WIDTH), SIZES),
+    (position_ids, lookup_ids, SIZES),
+    (running_products, tokens(WIDTH), SIZES),
 )
 
 

@@ -34,11 +34,33 @@ def eager(module, examples, threads: int) -> Call:
     return lambda inputs: pytree.tree_leaves(module(*inputs))
 
 
+def named(examples) -> dict[int, dict[int, str | int]]:
+    """The sizes that differ between examples as dims, equal ones by one name; the others are fixed, as in what other peers are given."""
+    names: dict[tuple[int, ...], str] = {}
+    dims: dict[int, dict[int, str | int]] = {}
+    for position, tensor in enumerate(examples[0]):
+        for axis in range(tensor.dim()):
+            sizes = tuple(example[position].shape[axis] for example in examples)
+            name = sizes[0] if len(set(sizes)) == 1 else names.setdefault(sizes, f"D{len(names)}")
+            dims.setdefault(position, {})[axis] = name
+    return dims
+
+
 def disc(module, examples, threads: int) -> Call:
     import disc
 
-    fast = disc.optimize(module, typical(examples), options=disc.Options(threads=threads))
+    options = disc.Options(threads=threads)
+    fast = disc.optimize(module, typical(examples), dims=named(examples), options=options)
     return lambda inputs: pytree.tree_leaves(fast(*inputs))
+
+
+def static(module, examples, threads: int) -> Call:
+    """disc with every size fixed: a module for each example."""
+    import disc
+
+    options = disc.Options(threads=threads)
+    built = {id(x): disc.optimize(module, x, dims="static", options=options) for x in examples}
+    return lambda inputs: pytree.tree_leaves(built[id(inputs)](*inputs))
 
 
 def inductor(module, examples, threads: int) -> Call:
@@ -144,6 +166,7 @@ def _dynamic(module, examples) -> tuple:
 
 PEERS: dict[str, tuple[Callable[..., Call], tuple[str, ...]]] = {
     "disc": (disc, ("disc",)),
+    "static": (static, ("disc",)),
     "eager": (eager, ()),
     "inductor": (inductor, ()),
     "aotinductor": (aotinductor, ()),

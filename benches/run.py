@@ -32,12 +32,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--suite", default=",".join(SUITES), help=f"of {', '.join(SUITES)}; default: all")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--peers", default="eager,inductor,ort,openvino", help="default: %(default)s")
+    parser.add_argument(
+        "--against-static",
+        action="store_true",
+        help="only beside disc with every size fixed; nothing is specialised meanwhile",
+    )
     parser.add_argument("--case", default="", help="only cases whose name contains this")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--sizes", type=int, default=0, help="at most this many sizes of a case")
     parser.add_argument("--no-record", action="store_true", help="print only")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.against_static:
+        options.peers = "static"
+        os.environ["DISC_SPECIALIZE"] = "0"
+    return options
 
 
 # One process measures one suite at one number of threads: pools and their sizes are made once per process.

@@ -390,3 +390,125 @@ fn a_size_from_data_has_a_frame_of_its_own_unless_a_slot_is_known_to_hold_it() {
     assert_eq!(frames(&program("")), ["64*((N+15)/16)", "64*((K+15)/16)"]);
     assert_eq!(frames(&program(" where K <= N")), ["64*((N+15)/16)"]);
 }
+
+/// The text of all kernels.
+fn kernels(program: &Program) -> String {
+    let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
+    kernels.map(|kernel| kernel.to_string()).collect()
+}
+
+/// Whether some access has an address for each lane.
+fn gathers(text: &str) -> bool {
+    text.lines().any(|line| (line.contains("= load ") || line.contains(" store ")) && line.contains("xi64>)"))
+}
+
+#[test]
+fn an_input_that_lies_across_the_loops_is_turned_in_registers() {
+    for (shape, dims, turned) in [
+        ("[A]x[B]x[C]", [0, 2, 1], "[A]x[C]x[B]"),
+        ("[A]x[B]x[C]", [2, 0, 1], "[C]x[A]x[B]"),
+        ("[A]x[B]x[C]", [2, 1, 0], "[C]x[B]x[A]"),
+    ] {
+        let program = compile(&format!(
+            "func @main(%x: tensor<{shape}xf32>) -> tensor<{turned}xf32> {{
+  %a = transpose %x, dims = {dims:?} : (tensor<{shape}xf32>) -> tensor<{turned}xf32>
+  %b = add %a, %a : tensor<{turned}xf32>
+  return %b : tensor<{turned}xf32>
+}}"
+        ));
+        let text = kernels(&program);
+        assert!(text.contains("transpose_lanes") && !gathers(&text), "{text}");
+    }
+    let program = compile(
+        "func @main(%x: tensor<[A]x[B]x[C]x64xf32>) -> tensor<[A]x[C]x[B]x64xf32> {
+  %a = transpose %x, dims = [0, 2, 1, 3] : (tensor<[A]x[B]x[C]x64xf32>) -> tensor<[A]x[C]x[B]x64xf32>
+  return %a : tensor<[A]x[C]x[B]x64xf32>
+}",
+    );
+    let text = kernels(&program);
+    assert!(!text.contains("transpose_lanes") && !gathers(&text), "blocks are copied as they are:\n{text}");
+}
+
+#[test]
+fn a_view_by_other_sizes_divides_no_positions() {
+    let program = compile(
+        "func @main(%x: tensor<[A]x[B]xf32>, %y: tensor<[C]x[D]xf32>) -> (tensor<[B]x[A]xf32>, tensor<[B]x[A]xf32>) where A*B == C*D {
+  %r = add %y, %y : tensor<[C]x[D]xf32>
+  %v = reshape %r : (tensor<[C]x[D]xf32>) -> tensor<[A]x[B]xf32>
+  %a = add %v, %x : tensor<[A]x[B]xf32>
+  %t = transpose %a, dims = [1, 0] : (tensor<[A]x[B]xf32>) -> tensor<[B]x[A]xf32>
+  %u = transpose %x, dims = [1, 0] : (tensor<[A]x[B]xf32>) -> tensor<[B]x[A]xf32>
+  return %t, %u : (tensor<[B]x[A]xf32>, tensor<[B]x[A]xf32>)
+}",
+    );
+    let text = kernels(&program);
+    assert!(!text.lines().any(|line| line.contains("= remainder") && line.contains("vector")), "{text}");
+}
+
+#[test]
+fn joined_operands_are_walked_one_by_one() {
+    let program = compile(
+        "func @main(%x: tensor<[B]x[S]xf32>, %y: tensor<[B]x[T]xf32>) -> tensor<[B]x[S+T]xf32> {
+  %a = concatenate %x, %y, dim = 1 : (tensor<[B]x[S]xf32>, tensor<[B]x[T]xf32>) -> tensor<[B]x[S+T]xf32>
+  %b = add %a, %a : tensor<[B]x[S+T]xf32>
+  return %b : tensor<[B]x[S+T]xf32>
+}",
+    );
+    assert!(!kernel_ops(&program.module).contains(&OpKind::Select), "no lane is in doubt:\n{}", program.module);
+}
+
+#[test]
+fn what_a_row_has_once_is_computed_in_front_of_its_loops() {
+    let program = compile(
+        "func @main(%x: tensor<[B]x[S]xf32>, %w: tensor<[B]xf32>) -> tensor<[B]x[S]xf32> where S >= 2000 {
+  %z = constant dense<0.0> : tensor<f32>
+  %s = reduce %x, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %q = divide %s, %w : tensor<[B]xf32>
+  %b = broadcast_in_dim %q, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
+  %o = multiply %x, %b : tensor<[B]x[S]xf32>
+  return %o : tensor<[B]x[S]xf32>
+}",
+    );
+    let text = kernels(&program);
+    let quotients = text.lines().filter(|line| line.contains("= divide ") && line.contains("f32"));
+    let depths: Vec<usize> = quotients.map(|line| line.len() - line.trim_start().len()).collect();
+    assert_eq!(depths, [4], "in the loop over rows, not in one along a row:\n{text}");
+}
+
+#[test]
+fn the_label_of_a_row_is_picked_from_that_row() {
+    let program = compile(
+        "func @main(%x: tensor<[B]x[S]xf32>, %y: tensor<[B]xi64>) -> tensor<[B]x1xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %s = reduce %x, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %b = broadcast_in_dim %s, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
+  %d = subtract %x, %b : tensor<[B]x[S]xf32>
+  %i = iota dim = 0 : tensor<[B]x1xi64>
+  %j = reshape %i : (tensor<[B]x1xi64>) -> tensor<[B]x1x1xi64>
+  %k = reshape %y : (tensor<[B]xi64>) -> tensor<[B]x1x1xi64>
+  %c = concatenate %j, %k, dim = 2 : (tensor<[B]x1x1xi64>, tensor<[B]x1x1xi64>) -> tensor<[B]x1x2xi64>
+  %g = gather %d, %c, offset_dims = [], collapsed_slice_dims = [0, 1], start_index_map = [0, 1], index_vector_dim = 2, slice_sizes = [1, 1], bounds = check : (tensor<[B]x[S]xf32>, tensor<[B]x1x2xi64>) -> tensor<[B]x1xf32>
+  return %g : tensor<[B]x1xf32>
+}",
+    );
+    assert_eq!(launches(&program), 1, "{}", program.module);
+    let row = program.module.functions.iter().find(|f| &*f.name == "k0_row").expect("rows one by one");
+    let asserts = row.walk(row.body).into_iter().filter(|&inst| row.kind_of(inst) == OpKind::Assert).count();
+    assert_eq!(asserts, 1, "the number of the row needs no check:\n{row}");
+    // Each version sums in its loops alone: nothing adds element by element again where the label is picked.
+    assert!(!kernels(&program).contains("(f32, f32) -> f32 do"), "{}", program.module);
+}
+
+#[test]
+fn the_factor_of_mish_is_a_quotient() {
+    let program = compile(
+        "func @main(%x: tensor<[B]xf32>) -> tensor<[B]xf32> {
+  %e = exponential %x : tensor<[B]xf32>
+  %l = log_plus_one %e : tensor<[B]xf32>
+  %t = tanh %l : tensor<[B]xf32>
+  return %t : tensor<[B]xf32>
+}",
+    );
+    let ops = kernel_ops(&program.module);
+    assert!(ops.iter().filter(|&&kind| kind == OpKind::Fma).count() < 30, "one exponential, no logarithm:\n{}", program.module);
+}

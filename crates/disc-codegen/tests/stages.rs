@@ -265,3 +265,55 @@ fn many_rows_of_few_elements_are_computed_side_by_side() {
         close(&expected[0], &got[0]).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
     }
 }
+
+/// Runs a program for sizes, each time without a kernel that these sizes do not need.
+fn runs_without(text: &str, target: &str, cases: &[(&[usize], &str)]) {
+    let tensors = disc_ir::text::parse(text).expect("a program");
+    let program = Lowered::of(&tensors, &target.parse().expect("a target")).program;
+    for (sizes, unused) in cases {
+        let inputs = [Numbers(7).tensor(DType::F32, sizes)];
+        let expected = run_with(&tensors, "main", &inputs, &|_| None, Limits::default()).expect("a run");
+        let got = run_without(&program, &[unused], &inputs).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
+        for (a, b) in expected.iter().zip(&got) {
+            close(a, b).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
+        }
+    }
+}
+
+#[test]
+fn short_rows_are_computed_some_at_once() {
+    let programs = programs(include_str!("stages/reductions.disc"));
+    let (_, text) = programs.iter().find(|(name, _)| name == "softmax").expect("softmax");
+    // Four rows or fewer, and what is left of them; longer rows one by one.
+    let cases: &[(&[usize], &str)] =
+        &[(&[4, 9], "k0_row"), (&[7, 33], "k0_row"), (&[1, 20], "k0_row"), (&[5, 1024], "k0_row"), (&[2, 1025], "k0_row_some")];
+    for target in ["x86-64-v3", "x86-64-v4"] {
+        runs_without(text, target, cases);
+    }
+}
+
+#[test]
+fn running_sums_of_many_lines_are_turned() {
+    for reverse in ["", ", reverse = true"] {
+        let text = format!(
+            "func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {{
+  %z = constant dense<0.0> : tensor<f32>
+  %a = cumulative %x, %z, dim = 1{reverse} : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
+  return %a : tensor<[B]x[S]xf32>
+}}"
+        );
+        let few: &[(&[usize], &str)] =
+            &[(&[1, 40], "k0_single_squares"), (&[3, 17], "k0_single_squares"), (&[3, 0], "k0_single_squares")];
+        let many: &[(&[usize], &str)] = &[
+            (&[4, 16], "k0_single"),
+            (&[17, 33], "k0_single"),
+            (&[16, 1], "k0_single"),
+            (&[33, 15], "k0_single"),
+            (&[9, 0], "k0_single"),
+        ];
+        for target in ["x86-64-v3", "x86-64-v4"] {
+            runs_without(&text, target, few);
+            runs_without(&text, target, many);
+        }
+    }
+}

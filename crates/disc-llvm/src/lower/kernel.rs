@@ -11,7 +11,7 @@ use disc_ir::{DType, Dim, Inst, Value};
 use inkwell::{
     IntPredicate,
     attributes::{Attribute, AttributeLoc},
-    types::VectorType,
+    types::{BasicTypeEnum, VectorType},
     values::{BasicValue, CallSiteValue, InstructionValue, PointerValue},
 };
 
@@ -30,27 +30,9 @@ impl<'c> Lowering<'_, 'c> {
         let operands = self.function.operands(inst);
         let (dtype, lanes) = self.vector_type(self.function.result(inst))?;
         let mask = operands.get(2).map(|&m| self.value(m)).transpose()?;
-        let memory = self.emit.memory_ty(dtype, lanes);
-        let value = match (self.address(operands[0], operands[1])?, mask) {
-            (Val::PointerValue(at), None) => {
-                let load = self.emit.builder.build_load(memory, at, "")?;
-                align(load.as_instruction_value().expect("a load is an instruction"), dtype)?;
-                load
-            }
-            (Val::PointerValue(at), Some(mask)) if lanes == 1 => self.load_if(mask, at, dtype)?,
-            (Val::PointerValue(at), Some(mask)) => {
-                let arguments = [at.into(), mask, memory.const_zero()];
-                let call = self.emit.call_intrinsic("llvm.masked.load", &[memory, at.get_type().into()], &arguments)?;
-                self.align_argument(call, 0, dtype);
-                call.try_as_basic_value().expect_basic("a load has a value")
-            }
-            (addresses, mask) => {
-                let mask = mask.unwrap_or_else(|| self.emit.const_int(1, lanes, 1));
-                let arguments = [addresses, mask, memory.const_zero()];
-                let call = self.emit.call_intrinsic("llvm.masked.gather", &[memory, addresses.get_type()], &arguments)?;
-                self.align_argument(call, 0, dtype);
-                call.try_as_basic_value().expect_basic("a load has a value")
-            }
+        let value = match self.strided(operands[1], dtype) {
+            Some(places) => self.load_strided(operands[0], &places, lanes, mask)?,
+            None => self.load_any(operands[0], operands[1], lanes, mask)?,
         };
         let value = match dtype {
             DType::I1 => self.emit.icmp(IntPredicate::NE, value, self.emit.const_int(8, lanes, 0))?,
@@ -58,6 +40,36 @@ impl<'c> Lowering<'_, 'c> {
         };
         self.define(inst, value);
         Ok(())
+    }
+
+    /// Consecutive elements from an index on, or the elements that indices name.
+    fn load_any(&mut self, buffer: Value, index: Value, lanes: u32, mask: Option<Val<'c>>) -> Emitted<'c> {
+        let dtype = self.function.ty(buffer).dtype();
+        let memory = self.emit.memory_ty(dtype, lanes);
+        match (self.address(buffer, index)?, mask) {
+            (Val::PointerValue(at), Some(mask)) if lanes == 1 => self.load_if(mask, at, dtype),
+            (at @ Val::PointerValue(_), mask) => self.load_wide(memory, at, mask, dtype),
+            (addresses, mask) => {
+                let mask = mask.unwrap_or_else(|| self.emit.const_int(1, lanes, 1));
+                let arguments = [addresses, mask, memory.const_zero()];
+                let call = self.emit.call_intrinsic("llvm.masked.gather", &[memory, addresses.get_type()], &arguments)?;
+                self.align_argument(call, 0, dtype);
+                Ok(call.try_as_basic_value().expect_basic("a load has a value"))
+            }
+        }
+    }
+
+    /// Consecutive elements; of a vector, those that a mask names.
+    pub(super) fn load_wide(&self, memory: BasicTypeEnum<'c>, at: Val<'c>, mask: Option<Val<'c>>, dtype: DType) -> Emitted<'c> {
+        let Some(mask) = mask else {
+            let load = self.emit.builder.build_load(memory, at.into_pointer_value(), "")?;
+            align(load.as_instruction_value().expect("a load is an instruction"), dtype)?;
+            return Ok(load);
+        };
+        let arguments = [at, mask, memory.const_zero()];
+        let call = self.emit.call_intrinsic("llvm.masked.load", &[memory, at.get_type()], &arguments)?;
+        self.align_argument(call, 0, dtype);
+        Ok(call.try_as_basic_value().expect_basic("a load has a value"))
     }
 
     /// A scalar that is read if `mask` holds, else 0.

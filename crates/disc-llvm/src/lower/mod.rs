@@ -14,6 +14,7 @@ mod integer;
 mod kernel;
 mod movement;
 mod runtime;
+mod strided;
 mod transpose;
 
 pub use entry::entry_symbol;

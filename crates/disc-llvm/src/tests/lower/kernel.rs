@@ -48,6 +48,48 @@ fn masked_accesses_touch_nothing_else() {
     }
 }
 
+#[test]
+fn loads_a_step_apart_read_nothing_else() {
+    let kernel = |name: &str, step: i64, size: &str| {
+        format!(
+            "kernel @{name}(%a: buffer<32x{size}>, %b: buffer<8x{size}>, %from: i64, %n: i64, %begin: i64, %end: i64) {{
+          %zero = constant dense<0> : i64
+          %steps = constant dense<{step}> : vector<8xi64>
+          %numbers = lanes : vector<8xi64>
+          %many = multiply %numbers, %steps : vector<8xi64>
+          %first = splat %from : (i64) -> vector<8xi64>
+          %at = add %first, %many : vector<8xi64>
+          %m = lane_mask %n : (i64) -> vector<8xi1>
+          %x = load %a[%at], %m : (buffer<32x{size}>, vector<8xi64>, vector<8xi1>) -> vector<8x{size}>
+          store %b[%zero], %x : (buffer<8x{size}>, i64, vector<8x{size}>)
+          return
+        }}\n"
+        )
+    };
+    let source: String =
+        [("back", -1, "i16"), ("two", 2, "i32"), ("three", 3, "i32")].map(|(n, step, size)| kernel(n, step, size)).concat();
+    let page = GuardedPage::new();
+    (1..=200).for_each(|i| page.write(i, i as u8));
+    for target in targets() {
+        let program = Program::new(&source, &target);
+        for count in [0_i64, 1, 3, 7, 8] {
+            // The last element that is asked for ends where the page does.
+            for (name, step) in [("two", 2), ("three", 3)] {
+                let elements = ((count - 1) * step + 1).max(0);
+                let mut found = [-1_i32; 8];
+                program.run(name, &[page.end() - 4 * elements as u64, address_mut(&mut found), 0, count as u64]);
+                let at = |i: i64| (page.read((4 * (elements - i * step)) as usize), found[i as usize].to_le_bytes()[0]);
+                assert!((0..count).map(at).all(|(a, b)| a == b), "{target}: {name} of {count}: {found:?}");
+                assert!(found[count as usize..].iter().all(|&x| x == 0), "{target}: {name} of {count}: {found:?}");
+            }
+            let mut found = [-1_i16; 8];
+            program.run("back", &[page.end() - 16, address_mut(&mut found), 7, count as u64]);
+            let at = |i: i64| (page.read((2 * (i + 1)) as usize), found[i as usize].to_le_bytes()[0]);
+            assert!((0..count).map(at).all(|(a, b)| a == b), "{target}: backwards, {count}: {found:?}");
+        }
+    }
+}
+
 /// A page that is followed by one that cannot be accessed.
 struct GuardedPage(*mut u8);
 

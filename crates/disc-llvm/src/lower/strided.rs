@@ -1,0 +1,90 @@
+//! Loads whose lanes are a known distance apart: one wide load and a shuffle, where a gather would read lane by lane.
+//!
+//! A step of -1 is a vector read backwards. Small steps read what lies between as well, but for what mask and lanes do not cover: like every
+//! load, these touch no memory outside of the elements that they are asked for.
+use super::Lowering;
+use crate::{
+    Error,
+    emit::{Emitted, Val},
+};
+use disc_ir::{Attr, DType, OpKind, Value};
+use inkwell::types::VectorType;
+
+/// Steps beyond this leave most of what a wide load reads unused.
+const LARGEST_STEP: i64 = 4;
+
+/// The places of a strided access: `first + lane * step`.
+pub(super) struct Strided {
+    first: Value,
+    step: i64,
+}
+
+impl<'c> Lowering<'_, 'c> {
+    /// The places that a vector of indices names, if it is written as a scalar plus multiples of the lanes' numbers.
+    pub(super) fn strided(&self, index: Value, dtype: DType) -> Option<Strided> {
+        let made_by = |value: Value, kind: OpKind| {
+            let inst = self.function.defining(value)?;
+            (self.function.kind_of(inst) == kind).then(|| self.function.operands(inst).to_vec())
+        };
+        let sum = made_by(index, OpKind::Add)?;
+        let steps = |value: Value| {
+            let factors = made_by(value, OpKind::Multiply)?;
+            let numbers = factors.iter().position(|&factor| made_by(factor, OpKind::Lanes).is_some())?;
+            self.splat_constant(factors[1 - numbers])
+        };
+        let of = |first: Value, other: Value| Some(Strided { first: made_by(first, OpKind::Splat)?[0], step: steps(other)? });
+        let found = of(sum[0], sum[1]).or_else(|| of(sum[1], sum[0]))?;
+        let wide = (2..=LARGEST_STEP).contains(&found.step) && dtype.size() >= 4;
+        (found.step == -1 || wide).then_some(found)
+    }
+
+    /// The integer that all lanes of a constant are.
+    fn splat_constant(&self, value: Value) -> Option<i64> {
+        let inst = self.function.defining(value).filter(|&inst| self.function.kind_of(inst) == OpKind::Constant)?;
+        match &self.function.inst(inst).attrs[..] {
+            [Some(Attr::Literal(literal))] if literal.splat || literal.stored_len() == 1 => Some(literal.i64_at(0)),
+            _ => None,
+        }
+    }
+
+    /// Reads lanes that are a step apart, as they are in memory.
+    pub(super) fn load_strided(&mut self, buffer: Value, places: &Strided, lanes: u32, mask: Option<Val<'c>>) -> Emitted<'c> {
+        let dtype = self.function.ty(buffer).dtype();
+        let base = self.value(buffer)?.into_pointer_value();
+        let first = self.value(places.first)?;
+        let backwards = places.step < 0;
+        let (start, count) = match backwards {
+            true => (self.emit.sub(first, self.emit.i64(i64::from(lanes) - 1).into())?, lanes),
+            false => (first, lanes * places.step as u32),
+        };
+        let at = self.emit.element_address(dtype, base, start)?;
+        let read = match (backwards, mask) {
+            (true, None) => None,
+            (true, Some(mask)) => Some(self.picked(mask, None, (0..lanes).rev())?),
+            (false, mask) => Some(self.spread(mask, lanes, places.step as u32)?),
+        };
+        let memory = self.emit.memory_ty(dtype, count);
+        let wide = self.load_wide(memory, at, read, dtype)?;
+        match backwards {
+            true => self.picked(wide, None, (0..lanes).rev()),
+            false => self.picked(wide, None, (0..lanes).map(|lane| lane * places.step as u32)),
+        }
+    }
+
+    /// A mask for each lane, and none for what lies between them.
+    fn spread(&self, mask: Option<Val<'c>>, lanes: u32, step: u32) -> Emitted<'c> {
+        let mask = mask.unwrap_or_else(|| self.emit.const_int(1, lanes, 1));
+        let nothing = self.emit.const_int(1, lanes, 0);
+        self.picked(mask, Some(nothing), (0..lanes * step).map(|place| if place % step == 0 { place / step } else { lanes }))
+    }
+
+    /// Lanes of a vector, or of two one after the other.
+    fn picked(&self, value: Val<'c>, other: Option<Val<'c>>, lanes: impl Iterator<Item = u32>) -> Emitted<'c> {
+        let vector = value.into_vector_value();
+        let i32t = self.emit.context.i32_type();
+        let lanes: Vec<_> = lanes.map(|lane| i32t.const_int(u64::from(lane), false)).collect();
+        let other = other.map_or_else(|| vector.get_type().get_poison(), Val::into_vector_value);
+        let shuffled = self.emit.builder.build_shuffle_vector(vector, other, VectorType::const_vector(&lanes), "");
+        Ok(shuffled.map_err(Error::from)?.into())
+    }
+}
