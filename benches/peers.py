@@ -35,7 +35,7 @@ def eager(module, examples, threads: int) -> Call:
 
 
 def named(examples) -> dict[int, dict[int, str | int]]:
-    """The sizes that differ between examples as dims, equal ones by one name; the others are fixed, as in what other peers are given."""
+    """The sizes that differ between examples as dims, equal ones by one name; the others are fixed, as for other peers."""
     names: dict[tuple[int, ...], str] = {}
     dims: dict[int, dict[int, str | int]] = {}
     for position, tensor in enumerate(examples[0]):

@@ -40,6 +40,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--case", default="", help="only cases whose name contains this")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--sizes", type=int, default=0, help="at most this many sizes of a case")
+    parser.add_argument("--parts", type=int, default=1, help="processes that a suite's cases are dealt to")
+    parser.add_argument(
+        "--under", default="", help="a command that runs each part, such as one that keeps others away"
+    )
+    parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--no-record", action="store_true", help="print only")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -61,8 +66,8 @@ def worker(options: argparse.Namespace) -> None:
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     suite = importlib.import_module(options.suite)
-    for case in suite.cases():
-        if options.case not in case.name:
+    for number, case in enumerate(suite.cases()):
+        if options.case not in case.name or number % options.parts != options.part:
             continue
         sizes = list(getattr(case, "sizes", None) or suite.ROWS)
         if options.sizes:
@@ -250,13 +255,15 @@ def run_suite(suite: str, threads: int, options: argparse.Namespace, say) -> lis
     command += ["--rounds", str(options.rounds), "--sizes", str(options.sizes)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "DISC_PROGRESS": "0", "HF_HUB_OFFLINE": "1"}
     results = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        for text in process.stdout:
-            if text.startswith("{"):
-                results.append({**json.loads(text), "fma_peak_gflops": peak})
-                say(line(results[-1], names, peak))
-    if process.returncode:
-        say(f"  the worker ended with status {process.returncode}")
+    for part in range(options.parts):
+        numbered = [*shlex.split(options.under), *command, "--parts", str(options.parts), "--part", str(part)]
+        with subprocess.Popen(numbered, stdout=subprocess.PIPE, text=True, env=environment) as process:
+            for text in process.stdout:
+                if text.startswith("{"):
+                    results.append(json.loads(text))
+                    say(line(results[-1], names))
+        if process.returncode:
+            say(f"  the worker ended with status {process.returncode}")
     for text in summary(results, names):
         say(text)
     return results

@@ -267,7 +267,7 @@ fn many_rows_of_few_elements_are_computed_side_by_side() {
 }
 
 /// Runs a program for sizes, each time without a kernel that these sizes do not need.
-fn runs_without(text: &str, target: &str, cases: &[(&[usize], &str)]) {
+fn runs_without(text: &str, target: &str, cases: &[(&[i64], &str)]) {
     let tensors = disc_ir::text::parse(text).expect("a program");
     let program = Lowered::of(&tensors, &target.parse().expect("a target")).program;
     for (sizes, unused) in cases {
@@ -285,7 +285,7 @@ fn short_rows_are_computed_some_at_once() {
     let programs = programs(include_str!("stages/reductions.disc"));
     let (_, text) = programs.iter().find(|(name, _)| name == "softmax").expect("softmax");
     // Four rows or fewer, and what is left of them; longer rows one by one.
-    let cases: &[(&[usize], &str)] =
+    let cases: &[(&[i64], &str)] =
         &[(&[4, 9], "k0_row"), (&[7, 33], "k0_row"), (&[1, 20], "k0_row"), (&[5, 1024], "k0_row"), (&[2, 1025], "k0_row_some")];
     for target in ["x86-64-v3", "x86-64-v4"] {
         runs_without(text, target, cases);
@@ -302,9 +302,9 @@ fn running_sums_of_many_lines_are_turned() {
   return %a : tensor<[B]x[S]xf32>
 }}"
         );
-        let few: &[(&[usize], &str)] =
+        let few: &[(&[i64], &str)] =
             &[(&[1, 40], "k0_single_squares"), (&[3, 17], "k0_single_squares"), (&[3, 0], "k0_single_squares")];
-        let many: &[(&[usize], &str)] = &[
+        let many: &[(&[i64], &str)] = &[
             (&[4, 16], "k0_single"),
             (&[17, 33], "k0_single"),
             (&[16, 1], "k0_single"),
