@@ -255,8 +255,10 @@ fn domain(group: &Function, reduction: Inst) -> (Vec<Dim>, usize) {
 /// Whether computing a value, down to reductions, may fail: then it is left to where it is needed.
 fn may_fail(group: &Function, value: Value) -> bool {
     let (mut stack, mut seen) = (vec![value], HashSet::new());
-    while let Some(inst) = stack.pop().and_then(|value| Some(group.defining(value))) {
-        let Some(inst) = inst.filter(|&inst| seen.insert(inst) && group.kind_of(inst) != OpKind::Reduce) else { continue };
+    while let Some(value) = stack.pop() {
+        let Some(inst) = group.defining(value).filter(|&inst| seen.insert(inst) && group.kind_of(inst) != OpKind::Reduce) else {
+            continue;
+        };
         if group.def(inst).has(Trait::MayFail) {
             return true;
         }
