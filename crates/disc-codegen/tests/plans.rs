@@ -394,7 +394,7 @@ fn a_size_from_data_has_a_frame_of_its_own_unless_a_slot_is_known_to_hold_it() {
 /// The text of all kernels.
 fn kernels(program: &Program) -> String {
     let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
-    kernels.map(|kernel| kernel.to_string()).collect()
+    kernels.map(ToString::to_string).collect()
 }
 
 /// Whether some access has an address for each lane.
