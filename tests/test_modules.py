@@ -236,3 +236,14 @@ def test_the_absolute_value_of_complex_numbers_neither_overflows_nor_loses_small
     )
     compiled = compile_module(Length(), (x,))
     torch.testing.assert_close(compiled(x), Length()(x), equal_nan=True)
+
+
+def test_as_many_queries_as_keys_in_the_example_are_no_law(compile_module):
+    lengths = ((2, 7, 7), (1, 1, 3), (3, 9, 4))
+    calls = [(torch.rand(b, 2, q, 8), torch.rand(b, 2, k, 8), torch.rand(b, 2, k, 8)) for b, q, k in lengths]
+
+    class Attention(nn.Module):
+        def forward(self, q, k, v):
+            return F.scaled_dot_product_attention(q, k, v), (q @ k.mT).softmax(-1) @ v
+
+    check(compile_module, Attention(), *calls)

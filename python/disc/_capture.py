@@ -5,7 +5,9 @@ Invariants of a ``Captured``:
 
 - every axis of every tensor input is dynamic unless the user fixed it or the model did; what the model fixed is in ``fixed``;
 - ``facts`` hold for every call that eager would accept, or were implied by a branch that the model took for the example;
-- no fact comes from two example sizes being equal, or from an example size being 0 or 1.
+- no fact comes from an example size being 0 or 1, and none from two example sizes being equal, unless the model compares them
+  itself and would refuse the example otherwise;
+- the example satisfies all facts, as long as some choice of sizes brings that about.
 """
 
 from __future__ import annotations
