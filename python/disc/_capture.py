@@ -40,6 +40,8 @@ from ._tree import Arguments, flatten_arguments
 #: torch.export swaps global state while it runs.
 _LOCK = threading.RLock()
 _MAX_ATTEMPTS = 24
+#: After so many attempts a fact that the example breaks stays: a graph for other sizes is better than none.
+_MAX_CHOICES = 16
 #: They report what an attempt with other sizes cures.
 _NOISY = (
     "torch.fx.experimental.symbolic_shapes",
@@ -168,7 +170,9 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
                 continue
             raise _capture_error(module, error) from error
         captured = _read(traced, entry, arguments, plan)
-        if _repin(captured, sizes) or _pin_squeezed(captured, sizes) or _avoid(captured, sizes):
+        if _repin(captured, sizes) or _pin_squeezed(captured, sizes):
+            continue
+        if attempt <= _MAX_CHOICES and _avoid(captured, sizes):
             continue
         captured.attempts = attempt
         _settle_branches(captured, module, tensors, sizes, tracer)
