@@ -61,13 +61,36 @@ impl Search<'_> {
             return Answer::new(format!("the results stay the same with all {} rewrites\n", all.spent), Value::Null);
         };
         let none = self.attempt(Some(0));
-        if let Some(wrong) = none.wrong {
-            let text = format!(
-                "the results differ before the first rewrite: a step that fuel does not leave out changes them\n{wrong}\n"
-            );
-            return Answer { is_negative: true, ..Answer::new(text, Value::Null) };
+        if none.wrong.is_some() {
+            return self.step();
         }
         self.halve(none, Attempt { wrong: Some(wrong), ..all })
+    }
+
+    /// The first step that changes the results without a rewrite.
+    fn step(&self) -> Answer {
+        let mut manager = self.steps.manager(Some(0));
+        let (mut before, mut found) = (self.module.to_string(), None);
+        let mut look = |step, module: &Module, _: Option<&PassRecord>| {
+            if found.is_some() {
+                return;
+            }
+            let outcome = catch_unwind(AssertUnwindSafe(|| run::run(module, self.entry, self.data, self.on, self.steps.options())));
+            let after = module.to_string();
+            if let Some(wrong) = self.compared(&outcome.unwrap_or_else(|_| panicked())) {
+                found = Some((step, wrong, diff::unified(&before, &after, ("before", "after"))));
+            }
+            before = after;
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.steps.apply(self.module.clone(), &mut manager, &mut look)));
+        let text = match (found, outcome.unwrap_or_else(|_| panicked())) {
+            (Some((step, wrong, diff)), _) => {
+                format!("pass `{step}` changes the results, with work that fuel does not leave out\n{wrong}\n{diff}")
+            }
+            (None, Err(errors)) => format!("a step fails without any rewrite\n{}\n", errors[0]),
+            (None, Ok(_)) => "the results differ without any rewrite, and after each step they do not\n".into(),
+        };
+        Answer { is_negative: true, ..Answer::new(text, Value::Null) }
     }
 
     fn attempt(&self, fuel: Option<u64>) -> Attempt {
@@ -79,8 +102,7 @@ impl Search<'_> {
             let module = self.steps.apply(self.module.clone(), &mut manager, &mut look)?;
             run::run(&module, self.entry, self.data, self.on, self.steps.options())
         }));
-        let outcome =
-            outcome.unwrap_or_else(|_| Err(vec![Diagnostic::new(Code::E0211, "the compiler panicked, see the message above")]));
+        let outcome = outcome.unwrap_or_else(|_| panicked());
         let wrong = self.compared(&outcome);
         Attempt { spent: manager.cx.spent(), last: manager.cx.last, wrong, texts }
     }
@@ -120,6 +142,10 @@ impl Search<'_> {
         text += &format!("to see it: --fuel {} and --fuel {}\n", right.spent, wrong.spent);
         Answer { is_negative: true, ..Answer::new(text, Value::Null) }
     }
+}
+
+fn panicked<T>() -> Result<T, Vec<Diagnostic>> {
+    Err(vec![Diagnostic::new(Code::E0211, "the compiler panicked, see the message above")])
 }
 
 #[cfg(test)]
@@ -167,5 +193,28 @@ mod tests {
             answer.text
         );
         assert!(answer.text.ends_with("to see it: --fuel 1 and --fuel 2\n"), "{}", answer.text);
+    }
+
+    #[test]
+    fn a_pass_whose_work_is_no_rewrite_is_found_as_a_whole() {
+        static WHOLE: PassDef = PassDef {
+            name: "whole",
+            doc: "",
+            stages: (Stage::Tensor, Stage::Tensor),
+            run: |module, _| {
+                let body = module.functions[0].body;
+                let first = module.functions[0].insts(body)[1];
+                module.functions[0].inst_mut(first).kind = OpKind::Subtract;
+                Ok(1)
+            },
+        };
+        let module = disc_ir::parse(PROGRAM).unwrap();
+        let inputs = vec![Tensor::from_slice(&[2], &[1f32, 2.0]).unwrap()];
+        let data = Data { inputs, ..Data::default() };
+        let steps = Steps::of_passes(vec![&BROKEN, &WHOLE]);
+        let expected = run::run(&module, "main", &data, On::Interpreter, steps.options());
+        let answer = Search { module: &module, entry: "main", data: &data, on: On::Interpreter, steps, expected }.find();
+        let start = "pass `whole` changes the results, with work that fuel does not leave out\nresult 0: element [0] is 3.0, expected 4.0\n";
+        assert!(answer.is_negative && answer.text.starts_with(start), "{}", answer.text);
     }
 }

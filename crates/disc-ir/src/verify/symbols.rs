@@ -75,6 +75,7 @@ impl Seen {
     fn inst(&mut self, cx: &mut Check<'_>, inst: Inst) {
         let function = cx.function;
         let data = function.inst(inst);
+        self.check_region_sizes(cx, inst);
         for attr in data.attrs.iter().flatten() {
             match attr {
                 Attr::Dim(dim) => self.check_dim(cx, dim, data.span),
@@ -88,6 +89,29 @@ impl Seen {
             self.block(cx, region);
         }
         data.results.iter().for_each(|&value| self.check_type(cx, function.ty(value), data.span));
+    }
+
+    /// A result of an op with regions has a size that is known before the op, not one that a region binds.
+    fn check_region_sizes(&mut self, cx: &mut Check<'_>, inst: Inst) {
+        let function = cx.function;
+        let regions = &function.inst(inst).regions;
+        let inside: Vec<Symbol> = regions
+            .iter()
+            .flat_map(|&region| function.walk(region))
+            .filter_map(|inner| function.bound_by(inner).cloned())
+            .collect();
+        let types = function.results_of(inst).iter().filter_map(|&value| function.ty(value).shaped());
+        let sizes: Vec<Symbol> = types.flat_map(|tensor| &tensor.dims).flat_map(Dim::symbols).collect();
+        let name = function.def(inst).name;
+        for symbol in sizes.into_iter().filter(|symbol| inside.contains(symbol)) {
+            if self.reported.insert(symbol.clone()) {
+                let message = format!("a result of `{name}` has the size {symbol}, which is bound inside of a region of it");
+                let help = format!(
+                    "give the result a size that is known before, and the count beside it; bind {symbol} behind the `{name}`, and slice"
+                );
+                cx.report(crate::Diagnostic::new(Code::E0103, message).at(function.inst(inst).span).help(help));
+            }
+        }
     }
 
     fn check_type(&mut self, cx: &mut Check<'_>, ty: &Type, place: Option<Span>) {
