@@ -44,7 +44,13 @@ def compile_function(built, options: Options, threads: int | None):
         raise Error(
             f'Options.weights = "{options.weights}" is not available yet', code="E0801", help='use "exact"'
         )
-    chosen = {"target": options.target, "threads": threads, "release_weights": options.release_weights}
+    chosen = {
+        "target": options.target,
+        "threads": threads,
+        "release_weights": options.release_weights,
+        "pin_threads": options.pin_threads,
+        "specialize": {True: "auto", False: "off", None: None}.get(options.specialize, options.specialize),
+    }
     return _extension().compile(built, chosen)
 
 

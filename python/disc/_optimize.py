@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from . import _native, _options
+from . import _environment, _native, _options
 from ._call import Call
 from ._capture import capture
 from ._errors import CompileError, Error
 from ._options import Options
+from ._progress import Progress
 from .bridge.torch import convert
 
 
@@ -44,8 +45,8 @@ def optimize(
             help="wrap a function in a module",
         )
     chosen = _options.effective(options)
-    if chosen.fallback == "framework":
-        raise Error('Options.fallback = "framework" is not available yet', code="E0801", help='use "error"')
+    _options.refuse_plug_in(chosen)
+    _environment.check()
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     return OptimizedModule(module, args, kwargs or {}, dims, chosen)
 
@@ -59,16 +60,20 @@ class OptimizedModule(torch.nn.Module):
         object.__setattr__(self, "original", module)
         self.training = module.training
         self.options = options
-        captured = capture(module, args, kwargs, dims)
-        start = time.perf_counter()
-        built = _native.builder()
-        self._program = convert(captured, built)
-        converted = time.perf_counter()
-        self._weights = [(name, tensor.detach()) for name, tensor in self._program.weights]
-        artifact = _native.compile_function(built, options, _threads(options))
-        compiled = time.perf_counter()
-        self._executable = _native.load(artifact, self._weights)
-        loaded = time.perf_counter()
+        with Progress(options, type(module).__name__) as stage:
+            stage("capture")
+            captured = capture(module, args, kwargs, dims)
+            start = time.perf_counter()
+            built = _native.builder()
+            self._program = convert(captured, built)
+            converted = time.perf_counter()
+            self._weights = [(name, tensor.detach()) for name, tensor in self._program.weights]
+            stage("compile")
+            artifact = _native.compile_function(built, options, _threads(options))
+            compiled = time.perf_counter()
+            stage("prepare weights")
+            self._executable = _native.load(artifact, self._weights)
+            loaded = time.perf_counter()
         self._call = Call(module, captured, self._program)
         self._result = _Result(self._program.outputs, captured.out_spec)
         self._capture_facts = {"fixed": captured.fixed, "attempts": captured.attempts}

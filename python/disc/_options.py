@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,6 +15,11 @@ _CHOICES = {
     "weights": ("exact", "bf16", "int8", "int4"),
     "library": ("auto", "off"),
 }
+
+_FLAGS = ("allow_tracing", "cache", "winograd", "release_weights", "pin_threads", "progress")
+
+#: What these ask for exists in plug-in mode only: a value that changes nothing is accepted.
+_PLUG_IN = ("min_cluster_size", "allow_ops", "block_ops", "allow_tracing", "fallback")
 
 _active = threading.local()
 
@@ -34,7 +41,8 @@ class Options:
     block_ops: Sequence[str] | None = None
     allow_tracing: bool | None = None
     fallback: str | None = None
-    specialize: bool | None = None
+    #: True: versions for sizes that come often, kept where a trial finds them faster; "always": for all sizes that come twice.
+    specialize: bool | str | None = None
     cache: bool | None = None
     winograd: bool | None = None
     weights: str | None = None
@@ -48,8 +56,21 @@ class Options:
             value = getattr(self, name)
             if value is not None and value not in allowed:
                 raise Error(f"Options.{name} = {value!r}: expected one of {', '.join(map(repr, allowed))}")
-        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
-            raise Error(f"Options.threads = {self.threads!r}: expected a positive int")
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), (bool, type(None))):
+                raise Error(f"Options.{name} = {getattr(self, name)!r}: expected True or False")
+        for name in ("threads", "min_cluster_size"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise Error(f"Options.{name} = {value!r}: expected a positive int")
+        if not isinstance(self.specialize, (bool, type(None))) and self.specialize != "always":
+            raise Error(f'Options.specialize = {self.specialize!r}: expected True, False or "always"')
+        if not isinstance(self.target, (str, type(None))):
+            raise Error(f"Options.target = {self.target!r}: expected a name such as 'x86-64-v3'")
+        for name in ("allow_ops", "block_ops"):
+            value = getattr(self, name)
+            if isinstance(value, str) or (value is not None and not all(isinstance(op, str) for op in value)):
+                raise Error(f"Options.{name} = {value!r}: expected names such as ['aten.gelu.default']")
 
     def over(self, outer: Options) -> Options:
         """These options, with what they leave open taken from ``outer``."""
@@ -64,6 +85,24 @@ class Options:
     def __exit__(self, *exc) -> None:
         _stack().pop()
 
+
+def _refuse_unknown(init):
+    names = [f.name for f in fields(Options)]
+
+    @functools.wraps(init)
+    def checked(self, *args, **given):
+        for name in given.keys() - set(names):
+            near = difflib.get_close_matches(name, names, 1)
+            raise Error(
+                f"there is no option {name!r}",
+                help=f"is {near[0]!r} meant?" if near else f"the options are {', '.join(names)}",
+            )
+        init(self, *args, **given)
+
+    return checked
+
+
+Options.__init__ = _refuse_unknown(Options.__init__)
 
 DEFAULTS = Options(
     min_cluster_size=1,
@@ -98,3 +137,16 @@ def effective(options: Options | None) -> Options:
     if options is not None and not isinstance(options, Options):
         raise Error(f"options: expected disc.Options or None, got {type(options).__name__}")
     return options.over(current()) if options is not None else current()
+
+
+def refuse_plug_in(options: Options) -> None:
+    """Raises for an option that has no meaning before plug-in mode exists."""
+    for name in _PLUG_IN:
+        value, default = getattr(options, name), getattr(DEFAULTS, name)
+        changed = tuple(value) != tuple(default) if isinstance(default, tuple) else value != default
+        if changed:
+            raise Error(
+                f"Options.{name} = {value!r} is not available yet: it belongs to plug-in mode",
+                code="E0801",
+                help=f"leave it out, or use {default!r}",
+            )

@@ -81,6 +81,11 @@ class Report:
             lines.append(f"kernels     {v['kernels']}{f' ({kinds})' if kinds else ''}")
         stages = ", ".join(f"{name} {ms:.0f}" for name, ms in v["stages_ms"].items())
         lines.append(f"stages, ms  {stages}")
+        special = v.get("specialized", {})
+        if versions := special.get("versions"):
+            made = ", ".join(f"({one['dims']}) {one['hits']} calls" for one in versions)
+            size = f"{special['code_bytes'] / 1024:.0f} KiB"
+            lines.append(f"specialised {made}; {size}, compiled in {special['compile_ms']:.0f} ms")
         lines.append(f"calls       {v['calls']}")
         return "\n".join(lines)
 

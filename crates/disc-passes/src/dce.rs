@@ -13,29 +13,34 @@ pub static PASS: PassDef = PassDef {
     run,
 };
 
-fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let functions = module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func);
-    let removed = functions.map(remove_dead).sum::<usize>();
-    Ok(removed + remove_constants(module))
+    let removed = functions.map(|function| remove_while(function, &mut || cx.spend())).sum::<usize>();
+    Ok(removed + remove_constants(module, cx))
 }
 
 /// Removes dead ops from a function; gives their number.
 pub(crate) fn remove_dead(function: &mut Function) -> usize {
-    let mut uses = function.use_counts();
-    sweep(function, function.body, &mut uses)
+    remove_while(function, &mut || true)
 }
 
-fn sweep(function: &mut Function, block: Block, uses: &mut [u32]) -> usize {
+/// Removes dead ops from a function as long as `may` says so.
+fn remove_while(function: &mut Function, may: &mut dyn FnMut() -> bool) -> usize {
+    let mut uses = function.use_counts();
+    sweep(function, function.body, &mut uses, may)
+}
+
+fn sweep(function: &mut Function, block: Block, uses: &mut [u32], may: &mut dyn FnMut() -> bool) -> usize {
     let mut removed = 0;
     let mut kept = Vec::with_capacity(function.insts(block).len());
     for inst in function.insts(block).to_vec().into_iter().rev() {
         let unused = function.results_of(inst).iter().all(|result| uses[result.index()] == 0);
-        if unused && is_removable(function, inst) {
+        if unused && is_removable(function, inst) && may() {
             removed += 1;
             forget(function, inst, uses);
         } else {
             for region in function.inst(inst).regions.clone() {
-                removed += sweep(function, region, uses);
+                removed += sweep(function, region, uses, may);
             }
             kept.push(inst);
         }
@@ -68,10 +73,10 @@ pub(crate) fn is_removable(function: &Function, inst: Inst) -> bool {
 }
 
 /// Constants of the program have no meaning but their uses; weights of the model are its interface, and stay.
-fn remove_constants(module: &mut Module) -> usize {
+fn remove_constants(module: &mut Module, cx: &mut PassCx) -> usize {
     let used: HashSet<Arc<str>> = module.functions.iter().flat_map(weight_names).collect();
     let before = module.weights.len();
-    module.weights.retain(|weight| weight.data.is_none() || used.contains(&weight.name));
+    module.weights.retain(|weight| weight.data.is_none() || used.contains(&weight.name) || !cx.spend());
     before - module.weights.len()
 }
 

@@ -12,10 +12,10 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    /// Looks at the body; what regions compute inside is theirs.
+    /// Looks at the body and at all regions: what a region computes from weights alone is the same whenever it runs.
     pub(crate) fn of(function: &Function) -> Self {
         let mut fixed = Self { values: HashSet::new(), from_weights: HashSet::new() };
-        for &inst in function.insts(function.body) {
+        for inst in function.walk(function.body) {
             if fixed.admits(function, inst) {
                 let results = function.results_of(inst).iter().copied();
                 let from_weight = function.kind_of(inst) == OpKind::Weight;

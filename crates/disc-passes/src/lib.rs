@@ -23,6 +23,7 @@ pub mod registry;
 pub mod rewrite;
 pub mod rules;
 pub mod shapes;
+pub mod specialize;
 #[cfg(test)]
 mod testing;
 

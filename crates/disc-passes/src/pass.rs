@@ -6,7 +6,8 @@
 //! - After every pass the module is well formed at the stage the pass ends in; the manager checks that in debug builds and where asked to.
 use disc_ir::{Diagnostic, Module, ops::Stage, verify::verify};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -29,6 +30,8 @@ pub struct Options {
     pub panel_columns: i64,
     /// How many rewrites may be made in all: for finding the one that breaks a program.
     pub fuel: Option<u64>,
+    /// Weights that are there in prepared form already, by how they are made: see [`PassCx::recipes`].
+    pub ready: Arc<HashMap<String, Arc<str>>>,
 }
 
 /// What a pass may ask for, besides the module.
@@ -39,6 +42,8 @@ pub struct PassCx {
     pub hits: BTreeMap<&'static str, usize>,
     /// The rewrite that was made last.
     pub last: Option<Rewrite>,
+    /// How each prepared weight is made, as text, and its name. Two programs that make one alike may share it.
+    pub recipes: HashMap<String, Arc<str>>,
     /// The pass that runs.
     pass: &'static str,
     spent: u64,

@@ -6,6 +6,7 @@
 //! Invariants:
 //! - What moves depends on a weight (the rest is folded when compiling), and takes not much more memory than the weights it is made from.
 //! - What costs nothing where it is used stays there: broadcasts, reshapes, constants.
+//! - What a region computes moves too; the region may run never or often.
 //! - Entries that need the same thing share it.
 use crate::{
     cse, dce,
@@ -14,13 +15,14 @@ use crate::{
     query::Query,
 };
 use disc_ir::{
-    Attr, Code, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, TensorType, Type, Value,
+    Attr, Code, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Type, Value,
     graph::{InstData, PREPARE, Weight},
     ops::Stage,
 };
 use smallvec::{SmallVec, smallvec};
 use std::{
     collections::{HashMap, HashSet},
+    fmt::Write,
     sync::Arc,
 };
 
@@ -69,7 +71,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     for one in &mut moved {
         one.prepared = same.get(&one.prepared).copied().unwrap_or(one.prepared);
     }
-    let names = finish(module, prepare, &moved);
+    let names = finish(module, prepare, &moved, cx);
     for (index, function) in module.functions.iter_mut().enumerate() {
         let here = moved.iter().filter(|one| one.function == index).map(|one| (one.value, &names[&one.prepared]));
         read_weights(function, &here.collect::<Vec<_>>());
@@ -81,7 +83,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
 fn frontier(function: &Function, fixed: &Fixed, sources: &Sources) -> Vec<Value> {
     let mut needed: HashSet<Value> = HashSet::new();
     let mut found = Vec::new();
-    for &inst in function.insts(function.body).iter().rev() {
+    for inst in function.walk(function.body).into_iter().rev() {
         let results = function.results_of(inst);
         let is_fixed = !results.is_empty() && results.iter().all(|&value| fixed.contains(value));
         let wanted: Vec<Value> = results.iter().copied().filter(|value| needed.contains(value)).collect();
@@ -91,7 +93,8 @@ fn frontier(function: &Function, fixed: &Fixed, sources: &Sources) -> Vec<Value>
         if is_fixed && fixed.depends_on_weights(results[0]) && is_worth(function, inst, sources) {
             found.extend(wanted);
         } else {
-            needed.extend(uses(function, inst));
+            // What its regions use is needed by the ops in them, each by itself.
+            needed.extend(function.operands(inst));
         }
     }
     found.reverse();
@@ -105,7 +108,7 @@ impl Sources {
     /// A weight that is used twice counts twice: this is a bound for what may be kept, not an account.
     fn of(function: &Function, fixed: &Fixed) -> Self {
         let mut sources: HashMap<Value, (u128, Arc<str>)> = HashMap::new();
-        for &inst in function.insts(function.body) {
+        for inst in function.walk(function.body) {
             let Some(&result) = function.results_of(inst).first().filter(|&&value| fixed.depends_on_weights(value)) else {
                 continue;
             };
@@ -155,9 +158,8 @@ fn is_worth(function: &Function, inst: Inst, sources: &Sources) -> bool {
 /// Copies the computation of `values` to the end of `prepare`.
 fn copy(function: &Function, values: &[Value], prepare: &mut Function, map: &mut HashMap<Value, Value>) {
     let mut needed: HashSet<Value> = values.iter().copied().collect();
-    let insts = function.insts(function.body);
     let mut wanted: Vec<Inst> = Vec::new();
-    for &inst in insts.iter().rev() {
+    for inst in function.walk(function.body).into_iter().rev() {
         if function.results_of(inst).iter().any(|value| needed.contains(value)) {
             wanted.push(inst);
             needed.extend(uses(function, inst));
@@ -169,14 +171,24 @@ fn copy(function: &Function, values: &[Value], prepare: &mut Function, map: &mut
     }
 }
 
-/// Ends `@prepare`, and adds it and the weights that it makes to the module; gives their names.
-fn finish(module: &mut Module, mut prepare: Function, moved: &[Moved]) -> HashMap<Value, Arc<str>> {
+/// Ends `@prepare`, and adds it and the weights that it makes to the module; gives their names. What is ready already is a plain weight.
+fn finish(module: &mut Module, mut prepare: Function, moved: &[Moved], cx: &mut PassCx) -> HashMap<Value, Arc<str>> {
     let mut names = HashMap::new();
     let mut results: SmallVec<[Value; 3]> = SmallVec::new();
+    let recipes: HashMap<Value, String> = moved.iter().map(|one| (one.prepared, recipe(&prepare, one.prepared))).collect();
+    let tensor = |prepare: &Function, value: Value| prepare.ty(value).as_tensor().expect("a tensor function").clone();
+    for one in moved {
+        let Some(name) = cx.options.ready.get(&recipes[&one.prepared]) else { continue };
+        if names.insert(one.prepared, Arc::clone(name)).is_none() {
+            let ty = tensor(&prepare, one.prepared);
+            module.weights.push(Weight { name: Arc::clone(name), ty, data: None, prepared: None });
+        }
+    }
     for one in moved {
         names.entry(one.prepared).or_insert_with(|| {
             let name = unused_name(module, &one.source);
-            let ty: TensorType = prepare.ty(one.prepared).as_tensor().expect("a tensor function").clone();
+            cx.recipes.insert(recipes[&one.prepared].clone(), Arc::clone(&name));
+            let ty = tensor(&prepare, one.prepared);
             prepare.results.push(Type::Tensor(ty.clone()));
             let prepared = u32::try_from(results.len()).ok();
             module.weights.push(Weight { name: Arc::clone(&name), ty, data: None, prepared });
@@ -184,10 +196,55 @@ fn finish(module: &mut Module, mut prepare: Function, moved: &[Moved]) -> HashMa
             name
         });
     }
+    if results.is_empty() {
+        return names;
+    }
     let end = prepare.add_inst(InstData { operands: results, ..plain(OpKind::Return) }, []);
     prepare.append(prepare.body, end);
+    dce::remove_dead(&mut prepare);
     module.functions.push(prepare);
     names
+}
+
+/// How a value is made from weights: the ops that it needs with their attributes and types, in order, without the names of values.
+fn recipe(prepare: &Function, value: Value) -> String {
+    let mut needed: HashSet<Value> = HashSet::from([value]);
+    let mut wanted: Vec<Inst> = Vec::new();
+    for &inst in prepare.insts(prepare.body).iter().rev() {
+        if prepare.results_of(inst).iter().any(|result| needed.contains(result)) {
+            wanted.push(inst);
+            needed.extend(uses(prepare, inst));
+        }
+    }
+    let (mut text, mut numbers) = (String::new(), HashMap::new());
+    wanted.iter().rev().for_each(|&inst| write_recipe(prepare, inst, &mut numbers, &mut text));
+    let _ = write!(text, "-> {}", numbers[&value]);
+    text
+}
+
+fn write_recipe(prepare: &Function, inst: Inst, numbers: &mut HashMap<Value, usize>, text: &mut String) {
+    let data = prepare.inst(inst);
+    let _ = write!(text, "{}{:?}", data.kind.name(), data.attrs);
+    write_values(prepare, data.operands.iter().chain(&data.results), numbers, text);
+    for &region in &data.regions {
+        text.push('{');
+        write_values(prepare, prepare.arguments(region), numbers, text);
+        prepare.insts(region).iter().for_each(|&inner| write_recipe(prepare, inner, numbers, text));
+        text.push('}');
+    }
+    text.push(';');
+}
+
+fn write_values<'v>(
+    prepare: &Function,
+    values: impl IntoIterator<Item = &'v Value>,
+    numbers: &mut HashMap<Value, usize>,
+    text: &mut String,
+) {
+    for &value in values {
+        let next = numbers.len();
+        let _ = write!(text, ",{}:{}", numbers.entry(value).or_insert(next), prepare.ty(value));
+    }
 }
 
 fn unused_name(module: &Module, source: &str) -> Arc<str> {
@@ -210,12 +267,16 @@ fn read_weights(function: &mut Function, values: &[(Value, &Arc<str>)]) {
         replaced.insert(value, result);
         in_front.entry(inst).or_default().push(weight);
     }
-    let insts = function.insts(function.body).iter().flat_map(|inst| {
-        let mut here = in_front.get(inst).cloned().unwrap_or_default();
-        here.push(*inst);
-        here
-    });
-    function.set_insts(function.body, insts.collect());
+    let regions = function.walk(function.body).into_iter().flat_map(|inst| function.inst(inst).regions.to_vec());
+    for block in regions.chain([function.body]).collect::<Vec<_>>() {
+        let insts = function.insts(block).iter().flat_map(|inst| {
+            let mut here = in_front.get(inst).cloned().unwrap_or_default();
+            here.push(*inst);
+            here
+        });
+        let insts = insts.collect();
+        function.set_insts(block, insts);
+    }
     function.replace_uses(&replaced);
     dce::remove_dead(function);
 }
@@ -223,4 +284,55 @@ fn read_weights(function: &mut Function, values: &[(Value, &Arc<str>)]) {
 /// An op of this kind with nothing.
 fn plain(kind: OpKind) -> InstData {
     InstData { kind, operands: smallvec![], results: smallvec![], attrs: smallvec![], regions: smallvec![], span: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        pass::{Options, PassManager},
+        prepare,
+        testing::parse,
+    };
+    use std::{collections::HashMap, sync::Arc};
+
+    fn program(size: &str, more: &str) -> String {
+        format!(
+            "weight @w : tensor<8xf32>
+            func @main(%x: tensor<{size}x8xf32>) -> tensor<{size}x8xf32> {{
+              %w = weight @w : tensor<8xf32>
+              %e = exponential %w : tensor<8xf32>
+              %t = {more} %w : tensor<8xf32>
+              %s = broadcast_in_dim %e, dims = [1] : (tensor<8xf32>) -> tensor<{size}x8xf32>
+              %u = broadcast_in_dim %t, dims = [1] : (tensor<8xf32>) -> tensor<{size}x8xf32>
+              %a = multiply %x, %s : tensor<{size}x8xf32>
+              %y = add %a, %u : tensor<{size}x8xf32>
+              return %y : tensor<{size}x8xf32>
+            }}"
+        )
+    }
+
+    fn prepared(text: &str, ready: HashMap<String, Arc<str>>) -> (disc_ir::Module, HashMap<String, Arc<str>>) {
+        let mut module = parse(text);
+        let mut manager = PassManager::new(Options { ready: Arc::new(ready), ..Options::default() });
+        manager.run(&mut module, &prepare::PASS).unwrap_or_else(|error| panic!("{module}\n{error}"));
+        (module, manager.cx.recipes)
+    }
+
+    #[test]
+    fn what_is_ready_is_a_plain_weight_and_the_rest_is_prepared() {
+        let (first, recipes) = prepared(&program("[B]", "tanh"), HashMap::new());
+        assert_eq!((recipes.len(), first.weights.iter().filter(|w| w.prepared.is_some()).count()), (2, 2));
+
+        let (same, own) = prepared(&program("3", "tanh"), recipes.clone());
+        assert!(own.is_empty() && same.function("prepare").is_none(), "{same}");
+        assert_eq!(same.weights.iter().filter(|w| w.prepared.is_none()).count(), 3, "{same}");
+
+        let (other, own) = prepared(&program("3", "sine"), recipes.clone());
+        assert_eq!(own.len(), 1, "{other}");
+        let prepare = other.function("prepare").unwrap().to_string();
+        assert!(prepare.contains("sine") && !prepare.contains("exponential"), "{prepare}");
+        let plain: Vec<&str> = other.weights.iter().filter(|w| w.prepared.is_none()).map(|w| &*w.name).collect();
+        let ready = recipes.iter().find(|(recipe, _)| recipe.contains("exponential")).unwrap().1;
+        assert_eq!(plain, ["w", &**ready], "{other}");
+    }
 }

@@ -24,7 +24,7 @@ pub static PASS: PassDef = PassDef {
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let functions = module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func);
-    Ok(functions.map(|function| learn(function, cx) + learn_bound(function, cx) + unify(function)).sum())
+    Ok(functions.map(|function| learn(function, cx) + learn_bound(function, cx) + unify(function, cx)).sum())
 }
 
 /// What the ops that bind dims say about them: a size that is a dim already, and that a count is at most what is counted.
@@ -103,14 +103,14 @@ fn asserted(function: &Function, inst: Inst) -> Option<Fact> {
 ///
 /// Symbols are replaced, each wherever it occurs, and nothing else: what an op infers from its operands then changes as its type does.
 /// (A canonical form of each whole size would be shorter, but what an op infers from such forms may be hard to prove equal to them.)
-fn unify(function: &mut Function) -> usize {
+fn unify(function: &mut Function, cx: &mut PassCx) -> usize {
     // A dim that an op binds is never written where it has no value yet.
     let inner: HashMap<Symbol, u32> = function.data_dims().into_iter().zip(1..).collect();
     let solver = Solver::with_ranks(&function.facts, &|symbol| inner.get(symbol).copied().unwrap_or(0));
     let known: HashMap<Symbol, Dim> = symbols(function)
         .into_iter()
         .map(|symbol| (symbol.clone(), solver.canonical(&Dim::symbol(&symbol))))
-        .filter(|(symbol, dim)| dim.as_symbol() != Some(symbol))
+        .filter(|(symbol, dim)| dim.as_symbol() != Some(symbol) && cx.spend())
         .collect();
     if known.is_empty() {
         return 0;

@@ -5,13 +5,13 @@
 use crate::{
     call::{PyExecutable, read_weights},
     errors::{Failure, guarded},
-    facade::{self, Artifact, Options, Report, Runner},
+    facade::{self, Artifact, Options, Report, Runner, Specializations, Specialize, background},
     ir::PyBuilder,
 };
 use disc_ir::text::closest;
 use pyo3::{
     prelude::*,
-    types::{PyBytes, PyDict, PyString},
+    types::{PyBytes, PyDict, PyList, PyString},
 };
 use std::{
     path::PathBuf,
@@ -34,7 +34,8 @@ pub(crate) struct PyArtifact {
     options: Options,
 }
 
-/// Compiles what a builder holds, or a module as IR text. Options: `target`, `threads`, `release_weights`, `dump`.
+/// Compiles what a builder holds, or a module as IR text. Options: `target`, `threads`, `release_weights`, `dump`, `pin_threads`, and
+/// `specialize` ("off", "auto" or "always").
 #[pyfunction]
 #[pyo3(signature = (source, options = None))]
 pub(crate) fn compile(py: Python<'_>, source: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyArtifact> {
@@ -105,7 +106,7 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
 }
 
 fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    const NAMES: [&str; 4] = ["target", "threads", "release_weights", "dump"];
+    const NAMES: [&str; 6] = ["target", "threads", "release_weights", "dump", "pin_threads", "specialize"];
     let mut options = Options::default();
     for (name, value) in given {
         let name = name.cast::<PyString>()?.to_cow()?.into_owned();
@@ -116,15 +117,67 @@ fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
         if value.is_none() {
             continue;
         }
-        let wrong = |_: PyErr| Failure::argument(format!("the option `{name}` cannot be {value}"));
+        let cannot_be = || Failure::argument(format!("the option `{name}` cannot be {value}"));
+        let wrong = |_: PyErr| cannot_be();
         match &*name {
             "target" => options.target = Some(value.extract().map_err(wrong)?),
             "threads" => options.threads = Some(value.extract().map_err(wrong)?),
             "release_weights" => options.release_weights = value.extract().map_err(wrong)?,
+            "pin_threads" => options.pin_threads = value.extract().map_err(wrong)?,
+            "specialize" => options.specialize = specialize(&value).ok_or_else(cannot_be)?,
             _ => options.dump = Some(value.extract::<PathBuf>().map_err(wrong)?),
         }
     }
     Ok(options)
+}
+
+fn specialize(value: &Bound<'_, PyAny>) -> Option<Specialize> {
+    match value.cast::<PyString>().ok()?.to_cow().ok()?.as_ref() {
+        "off" => Some(Specialize::Off),
+        "auto" => Some(Specialize::Auto),
+        "always" => Some(Specialize::Always),
+        _ => None,
+    }
+}
+
+/// What was compiled in the background.
+pub(crate) fn specializations_dict<'py>(py: Python<'py>, found: &Specializations) -> PyResult<Bound<'py, PyDict>> {
+    let versions = PyList::empty(py);
+    for version in &found.versions {
+        let one = PyDict::new(py);
+        one.set_item("dims", &version.dims)?;
+        one.set_item("hits", version.hits)?;
+        one.set_item("code_bytes", version.code_bytes)?;
+        one.set_item("weight_bytes", version.weight_bytes)?;
+        one.set_item("compile_ms", version.compile_ms)?;
+        one.set_item("ratio", version.ratio)?;
+        versions.append(one)?;
+    }
+    let reasons = |pairs: &[(String, String)]| {
+        let list = PyList::empty(py);
+        for (dims, reason) in pairs {
+            let one = PyDict::new(py);
+            one.set_item("dims", dims)?;
+            one.set_item("reason", reason)?;
+            list.append(one)?;
+        }
+        Ok::<_, PyErr>(list)
+    };
+    let dict = PyDict::new(py);
+    dict.set_item("versions", versions)?;
+    dict.set_item("hits", found.versions.iter().map(|version| version.hits).sum::<u64>())?;
+    dict.set_item("code_bytes", found.versions.iter().map(|version| version.code_bytes).sum::<usize>())?;
+    dict.set_item("compile_ms", found.compile_ms)?;
+    dict.set_item("pending", found.pending)?;
+    dict.set_item("rejected", reasons(&found.rejected)?)?;
+    dict.set_item("failed", reasons(&found.failed)?)?;
+    Ok(dict)
+}
+
+/// Waits until the background has compiled what it was asked for: for tests and measurements.
+#[pyfunction]
+pub(crate) fn await_specializations(py: Python<'_>) {
+    py.detach(background::wait);
 }
 
 /// Runs the compiler on another thread and waits for it; an exception of a signal handler ends the wait.
@@ -154,7 +207,7 @@ fn apart<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> Result<T, fac
     }
 }
 
-/// Awaits compilations that were given up; registered to run when the process exits.
+/// Awaits compilations that were given up, and ends those of the background; registered to run when the process exits.
 #[pyfunction]
 pub(crate) fn finish_abandoned(py: Python<'_>) {
     let threads = std::mem::take(&mut *ABANDONED.lock().unwrap_or_else(PoisonError::into_inner));
@@ -163,5 +216,6 @@ pub(crate) fn finish_abandoned(py: Python<'_>) {
             // It has reported its panic itself.
             let _ = thread.join();
         }
+        background::stop();
     });
 }

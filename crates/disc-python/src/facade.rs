@@ -3,7 +3,7 @@ use crate::errors::Failure;
 use disc_ral::{Cpu, Library, ModuleMeta, OutputAllocator, Session, TensorRef, Weight};
 use std::{collections::HashMap, sync::Arc};
 
-pub(crate) use disc::{Artifact, Error, Options, Report, compile, parse};
+pub(crate) use disc::{Artifact, Error, Options, Report, Specializations, Specialize, background, compile, parse};
 
 /// What runs: a module that was compiled here, or code and metadata from elsewhere.
 pub(crate) enum Runner {
@@ -63,6 +63,14 @@ impl Runner {
     pub(crate) fn report(&self) -> Option<&Report> {
         match self {
             Runner::Compiled(executable) => Some(&executable.artifact().report),
+            Runner::Loaded(_) => None,
+        }
+    }
+
+    /// What was compiled in the background; none for code from elsewhere.
+    pub(crate) fn specializations(&self) -> Option<Specializations> {
+        match self {
+            Runner::Compiled(executable) => Some(executable.specializations()),
             Runner::Loaded(_) => None,
         }
     }

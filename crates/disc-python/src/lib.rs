@@ -33,6 +33,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(call::load_code, module)?)?;
     module.add_function(wrap_pyfunction!(cli::main_disc, module)?)?;
     module.add_function(wrap_pyfunction!(cli::main_disc_opt, module)?)?;
+    module.add_function(wrap_pyfunction!(compile::await_specializations, module)?)?;
     let finish = wrap_pyfunction!(compile::finish_abandoned, module)?;
     module.py().import("atexit")?.call_method1("register", (finish,))?;
     Ok(())

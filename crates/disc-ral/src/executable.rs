@@ -13,7 +13,7 @@ use crate::{
     meta::{EntryMeta, ModuleMeta},
     session::Session,
     tensor::{OutputAllocator, OutputError, TensorRef},
-    weights::{Weight, WeightSet},
+    weights::{Weight, WeightSet, WeightState},
 };
 use arc_swap::ArcSwap;
 use disc_abi::{DType, EntryFn, FLAG_ALIAS, FLAG_WRITTEN, STATUS_OK, Tensor};
@@ -105,6 +105,18 @@ impl Executable {
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), RunError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.run_uncounted(entry, session, inputs, outputs)
+    }
+
+    /// As [`Executable::run`], for a call that nobody made: a measurement.
+    pub fn run_uncounted(
+        &self,
+        entry: usize,
+        session: &mut Session,
+        inputs: &[TensorRef<'_>],
+        outputs: &mut dyn OutputAllocator,
+    ) -> Result<(), RunError> {
         let (Some(&function), Some(meta)) = (self.code.entries.get(entry), self.meta.entries.get(entry)) else {
             let message = format!("the module has {} entries, no number {entry}", self.meta.entries.len());
             return Err(RunError::internal(message));
@@ -116,7 +128,6 @@ impl Executable {
                 self.device.name()
             )));
         }
-        self.calls.fetch_add(1, Ordering::Relaxed);
         let result = bind(&mut session.descriptors, meta, inputs, self.device.kind())
             .and_then(|()| call(function, session, &self.weights.load(), &self.meta, meta, outputs))
             .and_then(|()| finish_outputs(meta, &session.descriptors.outputs, outputs));
@@ -131,6 +142,16 @@ impl Executable {
         let weights = prepare(&self.device, &self.code, &self.meta, weights, self.options)?;
         self.weights.store(Arc::new(weights));
         Ok(())
+    }
+
+    /// The weights that calls read now.
+    pub fn weight_state(&self) -> WeightState {
+        WeightState { set: self.weights.load_full(), meta: self.meta.clone() }
+    }
+
+    /// Whether calls still read these weights.
+    pub fn reads(&self, state: &WeightState) -> bool {
+        Arc::ptr_eq(&self.weights.load(), &state.set)
     }
 
     /// A session for this executable.

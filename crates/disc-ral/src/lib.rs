@@ -34,4 +34,4 @@ pub use pool::{MAX_THREADS, default_threads, pin_workers, started_workers};
 pub use profile::LaunchRecord;
 pub use session::Session;
 pub use tensor::{OutputAllocator, OutputError, TensorRef, bytes_of};
-pub use weights::Weight;
+pub use weights::{Weight, WeightState};

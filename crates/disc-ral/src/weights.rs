@@ -115,6 +115,32 @@ impl WeightSet {
     }
 }
 
+/// The weights that an executable's calls read at one moment, for another executable of the same model to read.
+#[derive(Clone)]
+pub struct WeightState {
+    pub(crate) set: Arc<WeightSet>,
+    pub(crate) meta: Arc<ModuleMeta>,
+}
+
+impl WeightState {
+    /// A weight by its name, plain or prepared, without a copy; none if there is no such weight, if it was given up, or if these are not its
+    /// type and sizes.
+    pub fn weight(&self, name: &str, dtype: DType, sizes: &[i64]) -> Option<Weight> {
+        let plain = &self.meta.weights;
+        let position = match plain.iter().position(|weight| weight.name == name) {
+            Some(i) => ((plain[i].dtype, &plain[i].sizes[..]) == (dtype, sizes)).then_some(i)?,
+            None => {
+                let i = self.meta.blobs.iter().position(|blob| blob.name == name)?;
+                let bytes = crate::tensor::bytes_of(dtype, sizes)?;
+                (self.meta.blobs[i].bytes == bytes as u64).then_some(plain.len() + i)?
+            }
+        };
+        let data = *self.set.addresses.get(position)?;
+        // SAFETY: the address is of this many bytes, which the set owns or keeps alive and nobody writes to once it is shared.
+        (!data.is_null()).then(|| unsafe { Weight::borrowed(data, dtype, sizes.to_vec(), self.set.clone()) })
+    }
+}
+
 fn check(meta: &WeightMeta, weight: &Weight) -> Result<usize, RunError> {
     let error = |message| RunError::new(code::WEIGHTS, &meta.name, format!("weight `{}` {message}", meta.name));
     if (weight.dtype, &weight.sizes) != (meta.dtype, &meta.sizes) {

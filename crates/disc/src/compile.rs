@@ -1,14 +1,17 @@
 //! From a module to machine code.
 use crate::{
-    Error, Executable, Options, Report,
+    Error, Executable, Options, Report, Specialize,
     dump::Dump,
-    meta::describe,
+    meta::{describe, drop_unread},
     stages::{pass_options, program, start, target},
 };
 use disc_codegen::{lower::Program, target::Target};
 use disc_ir::{FunctionKind, Literal, Module, graph::PREPARE, ops::Stage};
-use disc_passes::{pass::PassManager, pipeline};
-use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Weight};
+use disc_passes::{
+    pass::{self, PassManager},
+    pipeline,
+};
+use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Weight, WeightState};
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -27,8 +30,20 @@ pub struct Artifact {
     constants: Arc<HashMap<String, Literal>>,
     /// The kernels that the code has by name.
     names: Vec<Arc<str>>,
-    target: Target,
+    pub(crate) target: Target,
+    /// What specialised versions are made of; none where there will be none.
+    pub(crate) source: Option<Source>,
 }
+
+/// A program as it came, and how its prepared weights are made.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) module: Arc<Module>,
+    pub(crate) recipes: Recipes,
+}
+
+/// Names of prepared weights by how they are made.
+pub(crate) type Recipes = Arc<HashMap<String, Arc<str>>>;
 
 /// Reads a module from text, and checks it.
 ///
@@ -45,7 +60,19 @@ pub fn parse(text: &str) -> Result<Module, Error> {
 /// # Errors
 /// A program that is not well formed, a target that does not exist, or a failure of the compiler.
 pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
-    guarded(|| compile_inner(module, options))
+    guarded(|| {
+        options.check_threads()?;
+        let keep = start(&module)? == Stage::Tensor && options.specialization()? != Specialize::Off;
+        let source = keep.then(|| Arc::new(module.clone()));
+        let (mut artifact, recipes) = compile_inner(module, options, None)?;
+        artifact.source = source.map(|module| Source { module, recipes });
+        Ok(artifact)
+    })
+}
+
+/// Compiles a module whose prepared weights are ready where they are made as these recipes say.
+pub(crate) fn compile_sharing(module: Module, ready: Recipes, options: &Options) -> Result<Artifact, Error> {
+    Ok(compile_inner(module, options, Some(ready))?.0)
 }
 
 /// Runs compiler code: a panic in it is a failure of the compiler, not of the process.
@@ -56,12 +83,16 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Er
     })
 }
 
-fn compile_inner(mut module: Module, options: &Options) -> Result<Artifact, Error> {
+fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) -> Result<(Artifact, Recipes), Error> {
     let target = target(options)?;
     let mut dump = Dump::new(options)?;
     let mut report = Report { target: target.to_string(), dims: signature(&module), ..Report::default() };
     dump.write("input.disc", || module.to_string())?;
-    run_passes(&mut module, options, &mut dump, &mut report)?;
+    let is_shared = ready.is_some();
+    let recipes = run_passes(&mut module, options, ready.unwrap_or_default(), &mut dump, &mut report)?;
+    if is_shared {
+        drop_unread(&mut module);
+    }
     let time = Instant::now();
     let program = program(module, &target)?;
     let lowered = time.elapsed();
@@ -75,22 +106,30 @@ fn compile_inner(mut module: Module, options: &Options) -> Result<Artifact, Erro
     count_kernels(&program, &mut report);
     let constants = program.module.weights.iter().filter_map(|w| w.data.clone().map(|data| (w.name.to_string(), data))).collect();
     let kernels = program.module.functions.iter().filter(|f| options.keep_names && f.kind == FunctionKind::Kernel);
-    Ok(Artifact {
+    let artifact = Artifact {
         code: compiled.bytes.into(),
         meta: Arc::new(describe(&program)),
         report,
         constants: Arc::new(constants),
         names: kernels.map(|kernel| kernel.name.clone()).collect(),
         target,
-    })
+        source: None,
+    };
+    Ok((artifact, recipes))
 }
 
-/// The passes from the module's stage to buffers.
-fn run_passes(module: &mut Module, options: &Options, dump: &mut Dump, report: &mut Report) -> Result<(), Error> {
+/// The passes from the module's stage to buffers; gives how prepared weights are made.
+fn run_passes(
+    module: &mut Module,
+    options: &Options,
+    ready: Recipes,
+    dump: &mut Dump,
+    report: &mut Report,
+) -> Result<Recipes, Error> {
     let time = Instant::now();
     let stage = start(module)?;
     disc_ir::verify::verify(module, stage)?;
-    let mut manager = PassManager::new(pass_options(options)?);
+    let mut manager = PassManager::new(pass::Options { ready, ..pass_options(options)? });
     manager.dump = dump.is_wanted().then_some(ToString::to_string as fn(&Module) -> String);
     pipeline::run(module, stage, Stage::Buffer, &mut manager)?;
     report.passes_ms = manager.records.iter().map(|r| (r.name.to_owned(), r.time.as_secs_f64() * 1e3)).collect();
@@ -98,7 +137,7 @@ fn run_passes(module: &mut Module, options: &Options, dump: &mut Dump, report: &
     for record in manager.records {
         dump.write(&format!("{}.disc", record.name), || record.dump.unwrap_or_default())?;
     }
-    Ok(())
+    Ok(Arc::new(manager.cx.recipes))
 }
 
 /// What one call launches, and how many kernels there are for it; what runs once per load is no part of a call.
@@ -138,16 +177,41 @@ impl Artifact {
     /// A weight that is missing or of another type or shape, a CPU that cannot run the code, or no memory for packed weights.
     pub fn load(&self, weights: Vec<(String, Weight)>, options: &Options) -> Result<Executable, Error> {
         guarded(|| {
-            self.target.check_host().map_err(|e| Error::target(e.to_string()))?;
-            // SAFETY: the code was made by this compiler for this metadata, and nobody can change it.
-            let library = Arc::new(unsafe { Library::load(&self.code)? });
+            options.check_threads()?;
+            if options.pin_threads {
+                disc_ral::pin_workers();
+            }
+            let library = self.library()?;
             let names = self.names.iter().filter_map(|name| Some((library.address(name)?, name.clone()))).collect();
-            let code = disc_ral::Code::from_library(library, &self.meta)?;
-            let ordered = self.order(weights)?;
-            let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads };
-            let inner = disc_ral::Executable::new(Cpu::device(), code, self.meta.clone(), ordered, settings)?;
-            Ok(Executable::new(inner, self.clone(), names))
+            let inner = self.executable(library, self.order(weights)?, options)?;
+            Executable::new(inner, self.clone(), names, options)
         })
+    }
+
+    /// Loads the code of a specialised version, with the weights that the general code reads.
+    pub(crate) fn load_sharing(&self, state: &WeightState, options: &Options) -> Result<disc_ral::Executable, Error> {
+        self.executable(self.library()?, self.shared(state)?, options)
+    }
+
+    fn library(&self) -> Result<Arc<Library>, Error> {
+        self.target.check_host().map_err(|e| Error::target(e.to_string()))?;
+        // SAFETY: the code was made by this compiler for this metadata, and nobody can change it.
+        Ok(Arc::new(unsafe { Library::load(&self.code)? }))
+    }
+
+    fn executable(&self, library: Arc<Library>, weights: Vec<Weight>, options: &Options) -> Result<disc_ral::Executable, Error> {
+        let code = disc_ral::Code::from_library(library, &self.meta)?;
+        let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads };
+        Ok(disc_ral::Executable::new(Cpu::device(), code, self.meta.clone(), weights, settings)?)
+    }
+
+    /// The weights in the order of the metadata, out of those of the general code.
+    pub(crate) fn shared(&self, state: &WeightState) -> Result<Vec<Weight>, Error> {
+        let find = |meta: &disc_ral::WeightMeta| match self.constants.contains_key(&meta.name) {
+            true => self.constant(meta),
+            false => state.weight(&meta.name, meta.dtype, &meta.sizes).ok_or_else(|| no_value(meta)),
+        };
+        self.meta.weights.iter().map(find).collect()
     }
 
     /// The weights in the order of the metadata.
@@ -161,13 +225,15 @@ impl Artifact {
     }
 
     fn constant(&self, meta: &disc_ral::WeightMeta) -> Result<Weight, Error> {
-        let Some(literal) = self.constants.get(&meta.name) else {
-            return Err(Error::Compile { code: "E0608", message: format!("no value for weight `{}`", meta.name) });
-        };
+        let literal = self.constants.get(&meta.name).ok_or_else(|| no_value(meta))?;
         let mut tensor = HostTensor::zeros(meta.dtype, &meta.sizes)?;
         for chunk in tensor.bytes_mut().chunks_mut(literal.bytes.len().max(1)) {
             chunk.copy_from_slice(&literal.bytes[..chunk.len()]);
         }
         Ok(Weight::from(tensor))
     }
+}
+
+fn no_value(meta: &disc_ral::WeightMeta) -> Error {
+    Error::Compile { code: "E0608", message: format!("no value for weight `{}`", meta.name) }
 }

@@ -1,19 +1,28 @@
 //! A loaded module, and calls of it with tensors as they come.
-use crate::{Artifact, Error, compile::guarded};
+use crate::{Artifact, Error, Options, Specializations, compile::guarded, tier::Tier};
 use disc_ral::{HostTensor, ModuleMeta, OutputAllocator, Session, TensorRef, Weight};
 use std::{collections::HashMap, sync::Arc};
 
 /// A compiled and loaded module: any number of threads may run it at once, each with a session of its own.
 pub struct Executable {
-    inner: disc_ral::Executable,
+    inner: Arc<disc_ral::Executable>,
     artifact: Artifact,
     /// Kernels by their addresses.
     names: HashMap<usize, Arc<str>>,
+    /// Versions for constant sizes; none where there is nothing to specialise, or nothing shall be.
+    tier: Option<Arc<Tier>>,
 }
 
 impl Executable {
-    pub(crate) fn new(inner: disc_ral::Executable, artifact: Artifact, names: HashMap<usize, Arc<str>>) -> Self {
-        Self { inner, artifact, names }
+    pub(crate) fn new(
+        inner: disc_ral::Executable,
+        artifact: Artifact,
+        names: HashMap<usize, Arc<str>>,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let inner = Arc::new(inner);
+        let tier = Tier::new(&inner, &artifact, options)?.map(Arc::new);
+        Ok(Self { inner, artifact, names, tier })
     }
 
     /// Runs entry number `entry`. An input that is not contiguous is copied first.
@@ -28,13 +37,31 @@ impl Executable {
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
         if inputs.iter().all(|input| is_contiguous(input)) {
-            return Ok(self.inner.run(entry, session, inputs, outputs)?);
+            return self.run_dense(entry, session, inputs, outputs);
         }
         let copies = inputs.iter().map(|input| if is_contiguous(input) { Ok(None) } else { contiguous(input).map(Some) });
         let copies = copies.collect::<Result<Vec<_>, Error>>()?;
         let dense: Vec<TensorRef<'_>> =
             inputs.iter().zip(&copies).map(|(input, copy)| copy.as_ref().map_or(*input, HostTensor::as_input)).collect();
-        Ok(self.inner.run(entry, session, &dense, outputs)?)
+        self.run_dense(entry, session, &dense, outputs)
+    }
+
+    fn run_dense(
+        &self,
+        entry: usize,
+        session: &mut Session,
+        inputs: &[TensorRef<'_>],
+        outputs: &mut dyn OutputAllocator,
+    ) -> Result<(), Error> {
+        match &self.tier {
+            None => Ok(self.inner.run(entry, session, inputs, outputs)?),
+            Some(tier) => tier.run(entry, session, inputs, outputs),
+        }
+    }
+
+    /// What was compiled in the background so far; nothing where there are no dims to make constants of.
+    pub fn specializations(&self) -> Specializations {
+        self.tier.as_ref().map_or_else(Specializations::default, |tier| tier.report())
     }
 
     /// Runs `body` with a session from the executable's list of idle ones.
@@ -47,7 +74,13 @@ impl Executable {
     /// # Errors
     /// As [`Artifact::load`]; the old weights stay then.
     pub fn refresh(&self, weights: Vec<(String, Weight)>) -> Result<(), Error> {
-        guarded(|| Ok(self.inner.refresh(self.artifact.order(weights)?)?))
+        guarded(|| {
+            let weights = self.artifact.order(weights)?;
+            match &self.tier {
+                None => Ok(self.inner.refresh(weights)?),
+                Some(tier) => tier.refresh(weights),
+            }
+        })
     }
 
     pub fn meta(&self) -> &Arc<ModuleMeta> {
@@ -64,11 +97,11 @@ impl Executable {
     }
 
     pub fn calls(&self) -> u64 {
-        self.inner.calls()
+        self.inner.calls() + self.tier.as_ref().map_or(0, |tier| tier.hits())
     }
 
     pub fn peak_arena_bytes(&self) -> usize {
-        self.inner.peak_arena_bytes()
+        self.inner.peak_arena_bytes().max(self.tier.as_ref().map_or(0, |tier| tier.peak_arena_bytes()))
     }
 
     /// Bytes of plain weights and of prepared ones.

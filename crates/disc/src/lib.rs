@@ -20,6 +20,7 @@ mod meta;
 mod options;
 mod report;
 pub mod stages;
+mod tier;
 
 pub use compile::{Artifact, compile, parse};
 pub use disc_codegen::target::Target;
@@ -28,8 +29,9 @@ pub use disc_passes as passes;
 pub use disc_ral as ral;
 pub use error::Error;
 pub use executable::Executable;
-pub use options::Options;
-pub use report::Report;
+pub use options::{Options, Specialize};
+pub use report::{Report, Specializations, Specialized};
+pub use tier::background;
 
 /// The version of the compiler.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -12,6 +12,12 @@ pub(crate) fn order_weights(module: &mut Module) {
     module.weights.sort_by_key(|weight| weight.prepared.map_or(0, |result| u64::from(result) + 1));
 }
 
+/// Removes the plain weights that no function reads.
+pub(crate) fn drop_unread(module: &mut Module) {
+    let used: HashSet<String> = module.functions.iter().flat_map(weights_of).map(str::to_owned).collect();
+    module.weights.retain(|weight| weight.prepared.is_some() || used.contains(&*weight.name));
+}
+
 /// The metadata of a program whose weights are in order.
 pub(crate) fn describe(program: &Program) -> ModuleMeta {
     let module = &program.module;
@@ -27,7 +33,7 @@ pub(crate) fn describe(program: &Program) -> ModuleMeta {
     }
 }
 
-/// The weights that a host program reads.
+/// The weights that a function reads.
 fn weights_of(function: &Function) -> Vec<&str> {
     let insts = function.walk(function.body);
     let names =

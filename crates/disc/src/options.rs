@@ -1,4 +1,5 @@
 //! What a user may choose.
+use crate::Error;
 use std::path::PathBuf;
 
 /// Choices for compiling and running; the default is right for most.
@@ -16,9 +17,46 @@ pub struct Options {
     pub fuel: Option<u64>,
     /// Kernels keep their names in the code, so that [`crate::Executable::kernel_name`] knows them.
     pub keep_names: bool,
+    /// Workers of the process's pool stay each on one CPU, from the first module on that asks for it.
+    pub pin_threads: bool,
+    /// Code for sizes that come again and again; `DISC_SPECIALIZE=0` turns it off whatever this says.
+    pub specialize: Specialize,
+}
+
+/// Whether code for sizes that come again and again is made in the background (docs/guide/specialisation.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Specialize {
+    /// The code of the first compilation runs for all sizes.
+    #[default]
+    Off,
+    /// For sizes that much time was spent on; kept where a trial finds it faster.
+    Auto,
+    /// For all sizes that come twice; kept however fast it is: for tests and measurements.
+    Always,
 }
 
 impl Options {
+    /// What `specialize` comes to with the environment.
+    pub(crate) fn specialization(&self) -> Result<Specialize, Error> {
+        let Some(text) = std::env::var_os("DISC_SPECIALIZE").filter(|text| !text.is_empty()) else { return Ok(self.specialize) };
+        match text.to_str() {
+            Some("0") => Ok(Specialize::Off),
+            Some("1") => Ok(self.specialize),
+            _ => Err(Error::argument(format!("DISC_SPECIALIZE is `{}`, expected 0 or 1", text.display()))),
+        }
+    }
+
+    /// Refuses a `DISC_NUM_THREADS` that would count and is no number of threads.
+    pub(crate) fn check_threads(&self) -> Result<(), Error> {
+        let wish = std::env::var_os("DISC_NUM_THREADS").filter(|text| self.threads.is_none() && !text.is_empty());
+        let is_count =
+            |text: &std::ffi::OsString| text.to_str().is_some_and(|text| text.trim().parse().is_ok_and(|n: usize| n > 0));
+        match wish.filter(|text| !is_count(text)) {
+            Some(text) => Err(Error::argument(format!("DISC_NUM_THREADS is `{}`, expected a positive number", text.display()))),
+            None => Ok(()),
+        }
+    }
+
     /// The name of the target asked for, if any.
     pub(crate) fn wanted_target(&self) -> Option<String> {
         self.target.clone().or_else(|| std::env::var("DISC_TARGET").ok().filter(|name| !name.is_empty()))

@@ -27,3 +27,36 @@ impl Report {
         self.stages_ms.push((name.into(), time.as_secs_f64() * 1e3));
     }
 }
+
+/// What was compiled in the background for sizes that came again and again.
+#[derive(Clone, Debug, Default)]
+pub struct Specializations {
+    /// Compilations that ended, whatever came of them.
+    pub compiled: usize,
+    /// Compilations that wait or run.
+    pub pending: usize,
+    /// Versions that calls run now.
+    pub versions: Vec<Specialized>,
+    /// Sizes that are left to the general code, and why: text of the dims, then the reason.
+    pub rejected: Vec<(String, String)>,
+    /// Sizes whose compilation failed, and how.
+    pub failed: Vec<(String, String)>,
+    /// Milliseconds that the background thread compiled and tried.
+    pub compile_ms: f64,
+}
+
+/// One version for constant sizes.
+#[derive(Clone, Debug)]
+pub struct Specialized {
+    /// The dims that are constants: `B = 2, S = 128`.
+    pub dims: String,
+    /// Calls that ran it.
+    pub hits: u64,
+    pub code_bytes: usize,
+    /// Milliseconds to compile it.
+    pub compile_ms: f64,
+    /// The general code's time over its own, in the trial.
+    pub ratio: f64,
+    /// Bytes of weights that are prepared for it alone; it shares all others.
+    pub weight_bytes: usize,
+}

@@ -2,7 +2,7 @@
 mod native;
 
 use disc::{
-    Options,
+    Options, Specialize, background,
     ral::{DType, HostTensor, OutputAllocator, OutputError, TensorRef},
 };
 use std::{
@@ -88,27 +88,52 @@ fn run(executable: &disc::Executable, session: &mut disc::ral::Session, given: &
     ALLOCATIONS.get() - before
 }
 
-#[test]
-fn ten_thousand_shapes_take_one_compile_and_bounded_memory() {
-    let Some(&level) = native::levels().last() else { return };
-    let options = Options { target: Some(level.name().into()), threads: Some(1), ..Options::default() };
+fn load(specialize: Specialize) -> Option<disc::Executable> {
+    let level = native::levels().last()?;
+    let options = Options { target: Some(level.name().into()), threads: Some(1), specialize, ..Options::default() };
     let module = disc::parse(PROGRAM).expect("a program");
     let artifact = disc::compile(module, &options).unwrap_or_else(|error| panic!("{error}"));
-    let executable = artifact.load(Vec::new(), &options).expect("no weights");
+    Some(artifact.load(Vec::new(), &options).expect("no weights"))
+}
+
+#[test]
+fn ten_thousand_shapes_take_one_compile_and_bounded_memory() {
+    for specialize in [Specialize::Off, Specialize::Auto] {
+        let Some(executable) = load(specialize) else { return };
+        many_shapes(&executable);
+        assert_eq!(executable.specializations().compiled, 0, "no shape of so many is hot");
+    }
+}
+
+#[test]
+fn a_version_allocates_nothing_after_its_first_calls() {
+    let Some(executable) = load(Specialize::Always) else { return };
+    let mut outputs = Ready([vec![0; 1 << 14], vec![0; 1 << 14]]);
+    let given = inputs(&mut 7, [33, 65]);
+    executable.with_session(|session| {
+        (0..2).for_each(|_| drop(run(&executable, session, &given, &mut outputs)));
+        background::wait();
+        let warm: Vec<u64> = (0..40).map(|_| run(&executable, session, &given, &mut outputs)).collect();
+        assert!(warm[2..].iter().all(|&count| count == 0), "{warm:?}");
+    });
+    assert_eq!(executable.specializations().versions.first().map(|version| version.hits), Some(40));
+}
+
+fn many_shapes(executable: &disc::Executable) {
     let mut state = 7;
     let mut outputs = Ready([vec![0; 1 << 14], vec![0; 1 << 14]]);
     executable.with_session(|session| {
         for _ in 0..10_000 {
             let sizes = [random(&mut state, 40) as i64, random(&mut state, 120) as i64];
             let given = inputs(&mut state, sizes);
-            run(&executable, session, &given, &mut outputs);
+            run(executable, session, &given, &mut outputs);
             let (held, peak) = (session.held_bytes(), session.peak_arena_bytes());
             assert!(held <= peak + peak / 2 + (64 << 10), "{held} bytes are held, {peak} were needed at most");
         }
         assert_eq!(executable.calls(), 10_000);
 
         let given = inputs(&mut state, [33, 65]);
-        let warm: Vec<u64> = (0..40).map(|_| run(&executable, session, &given, &mut outputs)).collect();
+        let warm: Vec<u64> = (0..40).map(|_| run(executable, session, &given, &mut outputs)).collect();
         assert!(warm[2..].iter().all(|&count| count == 0), "{warm:?}");
     });
 }

@@ -6,7 +6,7 @@ use super::{
     weights,
 };
 use crate::{
-    compile::report_dict,
+    compile::{report_dict, specializations_dict},
     errors::{Failure, guarded},
     facade::Runner,
 };
@@ -77,6 +77,10 @@ impl PyExecutable {
             Some(report) => report_dict(py, report)?,
             None => PyDict::new(py),
         };
+        if let Some(found) = self.runner.specializations() {
+            dict.set_item("specializations", found.compiled)?;
+            dict.set_item("specialized", specializations_dict(py, &found)?)?;
+        }
         dict.set_item("calls", self.calls())?;
         dict.set_item("peak_arena_bytes", self.peak_arena_bytes())?;
         dict.set_item("weight_bytes", self.weight_bytes().0)?;

@@ -29,9 +29,9 @@ use worker::Worker;
 /// The most threads of one launch, the caller included.
 pub const MAX_THREADS: usize = 256;
 
-/// Workers started from now on stay each on one CPU of the process's affinity mask. Callers are never moved.
-pub fn pin_workers(pin: bool) {
-    PIN.store(pin, Ordering::Relaxed);
+/// From its next job on, each worker stays on one CPU of the process's affinity mask. Callers are never moved.
+pub fn pin_workers() {
+    PIN.store(true, Ordering::Relaxed);
 }
 
 /// How many workers this process has started.

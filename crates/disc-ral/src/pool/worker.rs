@@ -71,13 +71,9 @@ impl Worker {
     fn start(&'static self, index: usize) -> bool {
         // Before the thread exists: once it runs, the worker may be idle again and the next offer must not start another.
         self.state.store(STARTED, Ordering::Relaxed);
-        let pin = PIN.load(Ordering::Relaxed);
         let body = move || {
             prepare_thread();
-            if pin {
-                pin_thread(index + 1);
-            }
-            self.serve();
+            self.serve(index + 1);
         };
         let started = thread::Builder::new().name(format!("disc-{}", index + 1)).stack_size(STACK_BYTES).spawn(body);
         if let Err(error) = &started {
@@ -87,9 +83,14 @@ impl Worker {
         started.is_ok()
     }
 
-    fn serve(&self) {
+    fn serve(&self, number: usize) {
+        let mut is_pinned = false;
         loop {
             let (job, slot) = Job::from_address(self.next());
+            if !is_pinned && PIN.load(Ordering::Relaxed) {
+                is_pinned = true;
+                pin_thread(number);
+            }
             // SAFETY: a taken job lives until it is finished, and its slot is this worker's; its caller vouches for the kernel.
             unsafe { (*job).work(slot) };
             self.mailbox.store(IDLE, Ordering::Release);

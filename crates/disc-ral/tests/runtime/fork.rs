@@ -185,7 +185,7 @@ unsafe extern "C" fn pinned(ctx: *mut Context, _: *const Tensor, _: *mut Tensor)
 fn workers_are_pinned_on_request_and_callers_never() {
     assert!(passes_in_child(|| {
         let before = cpus_of_this_thread();
-        pin_workers(true);
+        pin_workers();
         two_threads(pinned);
         assert_eq!(cpus_of_this_thread(), before);
     }));

@@ -114,6 +114,25 @@ fn released_weights_are_given_up() {
 }
 
 #[test]
+fn what_one_executable_reads_serves_another() {
+    let (first, sizes) = (load(weights(1.0), true).unwrap(), [N as i64]);
+    let state = first.weight_state();
+    assert!(state.weight("w", DType::F32, &sizes).is_none(), "it was given up");
+    assert!(state.weight("packed w", DType::F64, &sizes).is_none() && state.weight("other", DType::F32, &[]).is_none());
+    assert!(state.weight("bias", DType::F32, &[1]).is_none());
+    let shared = |state: &WeightState| {
+        vec![state.weight("packed w", DType::F32, &sizes).unwrap(), state.weight("bias", DType::F32, &[]).unwrap()]
+    };
+    let second = load(shared(&state), false).unwrap();
+    assert_eq!(values(&second)[..3], [100.0, 100.0, 1.0]);
+    assert!(first.reads(&state));
+    first.refresh(weights(2.0)).unwrap();
+    assert!(!first.reads(&state));
+    drop((first, state));
+    assert_eq!(values(&second)[..3], [100.0, 100.0, 1.0], "the memory is kept for who reads it");
+}
+
+#[test]
 fn weights_at_odd_addresses_are_copied() {
     let bytes: Arc<Vec<u8>> = Arc::new([0].into_iter().chain((0..N).flat_map(|_| 4.0_f32.to_le_bytes())).collect());
     // One of the two is not aligned, wherever the vector lies.

@@ -1,0 +1,117 @@
+//! The one thread of this process that compiles in the background.
+//!
+//! Invariants:
+//! - who submits a job never waits: neither for the thread, nor for the lock of the queue;
+//! - the thread is there only while there are jobs, and yields to everything else that wants the CPU;
+//! - before the process exits, jobs that were not begun are dropped and the one that runs is awaited: LLVM must not be torn down under it;
+//! - a forked child starts a thread of its own, unless it was forked while this one compiled: then it never does.
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process,
+    sync::{
+        Condvar, Mutex, MutexGuard, Once, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    thread,
+};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Jobs that may wait.
+const MOST_JOBS: usize = 16;
+/// Deep enough for the recursion of LLVM's passes.
+const STACK: usize = 64 << 20;
+
+struct Queue {
+    jobs: VecDeque<Job>,
+    running: bool,
+    stopped: bool,
+}
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), running: false, stopped: false });
+static IDLE: Condvar = Condvar::new();
+/// The process that the thread lives in; 0 before the first job.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Hands a job to the thread; says whether it was taken.
+pub(super) fn submit(job: Job) -> bool {
+    // `try_lock`: in a forked child another thread may hold the lock for ever.
+    let Ok(mut queue) = QUEUE.try_lock() else { return false };
+    if PROCESS.load(Relaxed) != process::id() {
+        // The parent's thread was inside of LLVM, whose locks nobody releases here.
+        if queue.running {
+            return false;
+        }
+        PROCESS.store(process::id(), Relaxed);
+    }
+    if queue.stopped || queue.jobs.len() >= MOST_JOBS {
+        return false;
+    }
+    static AT_EXIT: Once = Once::new();
+    // Without it (out of memory) the process may end while LLVM works.
+    // SAFETY: a function without arguments, of a library that is not unloaded.
+    AT_EXIT.call_once(|| _ = unsafe { libc::atexit(stop_at_exit) });
+    queue.jobs.push_back(job);
+    if !queue.running {
+        queue.running = thread::Builder::new().name("disc-specialize".into()).stack_size(STACK).spawn(work).is_ok();
+    }
+    if !queue.running {
+        queue.jobs.pop_back();
+    }
+    queue.running
+}
+
+/// Waits until there is no job: for tests and for measurements.
+pub fn wait() {
+    if PROCESS.load(Relaxed) != process::id() {
+        return;
+    }
+    let mut queue = lock();
+    while queue.running {
+        queue = IDLE.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Drops the jobs that wait, awaits the one that runs, and takes no more: before the process exits.
+pub fn stop() {
+    if PROCESS.load(Relaxed) != process::id() {
+        return;
+    }
+    let dropped = {
+        let mut queue = lock();
+        queue.stopped = true;
+        std::mem::take(&mut queue.jobs)
+    };
+    // What they hold may want locks of its own.
+    drop(dropped);
+    wait();
+}
+
+extern "C" fn stop_at_exit() {
+    stop();
+}
+
+fn lock() -> MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn work() {
+    // SAFETY: a plain system call; on Linux it is about this thread alone. If it fails the thread is as urgent as others.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
+    loop {
+        let job = {
+            let mut queue = lock();
+            match queue.jobs.pop_front() {
+                Some(job) => job,
+                None => {
+                    queue.running = false;
+                    IDLE.notify_all();
+                    return;
+                }
+            }
+        };
+        // A job counts its own panics; here nothing may end the thread.
+        let _ = catch_unwind(AssertUnwindSafe(job));
+    }
+}

@@ -1,0 +1,143 @@
+"""Options and environment variables do what they say, or raise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import disc
+
+
+def optimized(**options):
+    with torch.no_grad():
+        return disc.optimize(nn.Linear(4, 4).eval(), torch.randn(2, 4), options=disc.Options(**options))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"min_cluster_size": 2},
+        {"allow_ops": ["aten.relu.default"]},
+        {"block_ops": ("aten.relu.default",)},
+        {"allow_tracing": True},
+        {"fallback": "framework"},
+    ],
+)
+def test_what_belongs_to_plug_in_mode_is_refused_until_there_is_one(given):
+    with pytest.raises(disc.Error, match=f"Options.{next(iter(given))} = .*plug-in mode") as caught:
+        optimized(**given)
+    assert caught.value.code == "E0801"
+
+
+def test_the_defaults_of_plug_in_mode_are_accepted():
+    fast = optimized(min_cluster_size=1, allow_ops=[], block_ops=(), allow_tracing=False, fallback="error")
+    assert fast(torch.randn(3, 4)).shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"threads": True},
+        {"threads": -1},
+        {"min_cluster_size": 0},
+        {"specialize": "sometimes"},
+        {"specialize": 1.0},
+        {"pin_threads": "yes"},
+        {"progress": 1},
+        {"target": 3},
+        {"block_ops": "aten.relu.default"},
+    ],
+)
+def test_values_of_the_wrong_kind_are_errors(bad):
+    with pytest.raises(disc.Error, match=f"Options.{next(iter(bad))} = "):
+        disc.Options(**bad)
+
+
+def test_an_unknown_option_is_an_error_that_names_the_nearest():
+    with pytest.raises(disc.Error, match="there is no option 'thread'") as caught:
+        disc.Options(thread=1)
+    assert "'threads'" in caught.value.help
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DISC_NUM_THREADS", "many"),
+        ("DISC_NUM_THREADS", "0"),
+        ("DISC_SPECIALIZE", "no"),
+        ("DISC_PROGRESS", "off"),
+        ("DISC_TARGET", "pentium"),
+    ],
+)
+def test_a_bad_environment_variable_is_an_error(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(disc.Error, match=name if name != "DISC_TARGET" else value) as caught:
+        optimized()
+    assert value in str(caught.value)
+
+
+class Terminal:
+    def __init__(self):
+        self.text = ""
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+
+def test_progress_is_shown_on_a_terminal_and_goes_away(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    optimized()
+    shown = terminal.text.split("\r\x1b[K")
+    stages = [line.split(" (")[0] for line in shown if line]
+    assert stages == ["disc: Linear: capture", "disc: Linear: compile", "disc: Linear: prepare weights"]
+    assert shown[-1] == ""
+    terminal.text = ""
+    optimized(progress=False)
+    monkeypatch.setenv("DISC_PROGRESS", "0")
+    optimized()
+    monkeypatch.delenv("DISC_PROGRESS")
+    monkeypatch.setattr(Terminal, "isatty", lambda self: False)
+    optimized()
+    assert terminal.text == ""
+
+
+WORKERS = """
+import pathlib, sys, torch, disc
+with torch.no_grad():
+    options = [disc.Options(threads=int(n), pin_threads=pin == "pin") for n, pin in (a.split(":") for a in sys.argv[1:])]
+    x = torch.randn(2000, 2000)
+    for one in options:
+        fast = disc.optimize(torch.nn.GELU(), torch.randn(3, 5), options=one)
+        for _ in range(20):
+            fast(x)
+tasks = [t for t in pathlib.Path("/proc/self/task").iterdir() if (t / "comm").read_text().startswith("disc-")]
+lists = [l.split()[1] for t in tasks for l in (t / "status").read_text().splitlines() if l.startswith("Cpus_allowed_list")]
+print(len(lists), all(text.isdigit() for text in lists))
+"""
+
+
+def workers(*modules: str) -> list[str]:
+    env = {**os.environ, "DISC_SPECIALIZE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", WORKERS, *modules], capture_output=True, text=True, env=env, check=True
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="pinning shows where there are two CPUs")
+def test_threads_and_pinning_are_those_of_the_module():
+    assert workers("1:free")[0] == "0"
+    assert workers("2:free") == ["1", "False"]
+    assert workers("2:free", "2:pin") == ["1", "True"]
