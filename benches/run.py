@@ -261,7 +261,7 @@ def run_suite(suite: str, threads: int, options: argparse.Namespace, say) -> lis
             for text in process.stdout:
                 if text.startswith("{"):
                     results.append(json.loads(text))
-                    say(line(results[-1], names))
+                    say(line(results[-1], names, peak))
         if process.returncode:
             say(f"  the worker ended with status {process.returncode}")
     for text in summary(results, names):
