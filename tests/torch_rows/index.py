@@ -59,4 +59,7 @@ ROWS = [
     row("one_hot.default", T("B N", kind="index", below=5, dtype="i64"), 5, dtypes=("i64",)),
     row("histc.default", T("B N"), 5, -3, 2, dtypes=WIDE),
     row("bucketize.Tensor", T("B N"), T("4", kind="sorted"), dtypes=WIDE, special=False),
+    row("bucketize.Tensor", T("B N"), T("K", kind="sorted"), right=True, dtypes=WIDE, note="right", special=False),
+    row("searchsorted.Tensor", T("K", kind="sorted"), T("B N"), dtypes=NUMBERS, special=False),
+    row("searchsorted.Tensor", T("B K", kind="sorted"), T("B M"), side="right", dtypes=WIDE, note="rows", special=False),
 ]

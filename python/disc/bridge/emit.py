@@ -54,6 +54,8 @@ class Emitter:
         self.expressions.bind_number = lambda symbol, value: self.bind(value, symbol)
         #: By the mask: its places, as long as nothing else has them.
         self._places: dict[int, tuple] = {}
+        #: By a vector that counts from 0: itself, and its step.
+        self.steps: dict[int, tuple] = {}
         self._bound = 0
 
     # What the framework says about the result of the node.
@@ -488,8 +490,12 @@ class Emitter:
         vector_dim: int,
         how: str,
         bounds: str = "check",
+        batching=(),
     ):
-        """``how``: overwrite, add, multiply, maximum, minimum. An index out of range fails the call, or is left out ("skip")."""
+        """``how``: overwrite, add, multiply, maximum, minimum. An index out of range fails the call, or is left out ("skip").
+
+        ``batching``: axes that x and the index have in common.
+        """
         how = "or" if how == "add" and x.dtype == "i1" else how
         attrs = {
             "update_window_dims": list(window_dims),
@@ -498,6 +504,8 @@ class Emitter:
             "index_vector_dim": vector_dim,
             "bounds": bounds,
         }
+        if batching:
+            attrs |= {"input_batching_dims": list(batching), "scatter_indices_batching_dims": list(batching)}
         return self.combine("scatter", [x, index, updates], how, x.dtype, **attrs)
 
     def sort(self, xs, axis: int, descending: bool = False):

@@ -211,8 +211,22 @@ def scatter(b, x, dim, index, source, how="overwrite"):
         for axis in range(len(source.shape)):
             source = b.slice(source, axis, 0, index.shape[axis])
     source = b.expand(b.lift(source, x.dtype), index.shape)
-    rank = len(x.shape)
-    places = coordinates_along(b, index, axis_of(x, dim))
+    rank, axis = len(x.shape), axis_of(x, dim)
+    others = [i for i in range(rank) if i != axis]
+    if all(same(x.shape[i], index.shape[i]) for i in others):
+        # Each line along the axis by itself.
+        return b.scatter(
+            x,
+            b.convert(index, "i64"),
+            source,
+            window_dims=[],
+            inserted=[axis],
+            index_map=[axis],
+            vector_dim=rank,
+            batching=others,
+            how=how,
+        )
+    places = coordinates_along(b, index, axis)
     return b.scatter(
         x,
         places,
@@ -320,15 +334,143 @@ def one_hot(b, x, num_classes=-1):
     return b.convert(b.compare("EQ", b.unsqueeze(x, -1), classes), "i64")
 
 
-def bucketize(right_default=False):
-    def entry(b, x, boundaries, *, out_int32=False, right=right_default):
-        edges = b.convert(boundaries, b.promoted_type(x, boundaries))
-        x = b.unsqueeze(b.convert(x, edges.dtype), -1)
-        passed = b.compare("LE" if right else "LT", edges, x)
-        passed = b.map("or", passed, b.is_nan(x))
-        return b.convert(b.sum(b.convert(passed, "i64"), [len(x.shape) - 1]), b.dtype)
+# Places in sorted elements, by halving.
 
-    return entry
+
+def _first_place(b, count, element, is_before, shape):
+    """For each position of ``shape`` how many of ``count`` sorted elements are before what is searched there."""
+    place = b.full(0, shape, "i64")
+    if is_int(count):
+        while count > 0:
+            half = (count + 1) // 2
+            place, count = _step(b, place, half, element, is_before), count - half
+        return place
+    arguments = [(shape, "i64"), ([], "i64")]
+
+    def halve(place, left):
+        half = b.div(b.add(left, 1), 2)
+        return [_step(b, place, half, element, is_before), b.sub(left, half)]
+
+    regions = [(arguments, lambda _, left: [b.compare("GT", left, b.lift(0, "i64"))]), (arguments, halve)]
+    return b.builder.op("while", [place, b.lift(count, "i64")], regions=regions)[0]
+
+
+def _step(b, place, half, element, is_before):
+    """Passes ``half`` elements where the last of them is before what is searched."""
+    further = b.add(place, half)
+    return b.select(is_before(element(b.sub(further, 1))), further, place)
+
+
+def _searched(b, edges, x, right, element):
+    is_nan = b.is_nan(x)
+    before = "LE" if right else "LT"
+    found = _first_place(
+        b,
+        edges.shape[-1],
+        element,
+        lambda edge: b.map("or", b.compare(before, edge, x), is_nan),
+        x.shape,
+    )
+    return b.convert(found, b.dtype)
+
+
+def bucketize(b, x, boundaries, *, out_int32=False, right=False):
+    edges = b.convert(boundaries, b.promoted_type(x, boundaries))
+    return _searched(b, edges, b.convert(x, edges.dtype), right, lambda at: b.take(edges, 0, at, "clamp"))
+
+
+def searchsorted(b, edges, x, *, out_int32=False, right=False, side=None, sorter=None):
+    if sorter is not None:
+        raise b.unsupported("searchsorted with `sorter` is not supported")
+    right = right or side == "right"
+    if len(edges.shape) == 1:
+        return _searched(b, edges, x, right, lambda at: b.take(edges, 0, at, "clamp"))
+    for size, other in zip(edges.shape[:-1], x.shape[:-1], strict=True):
+        b.require(size, "==", other)
+    last = len(edges.shape) - 1
+    return _searched(b, edges, x, right, lambda at: elements_along(b, edges, last, at))
+
+
+# Bags of rows.
+
+
+def embedding_bag(
+    b,
+    weight,
+    index,
+    offsets,
+    scale_grad_by_freq=False,
+    mode=0,
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """The sum (mode 0), mean (1) or greatest (2) of the rows of each bag; the other results are for training."""
+    padding_idx = None if padding_idx is None or padding_idx < 0 else padding_idx
+    index = b.convert(index, "i64")
+    length = b.steps.get(id(offsets), (None, None))[1]
+    plain = padding_idx is None and per_sample_weights is None and not include_last_offset
+    if plain and length is not None and b.equal(length * offsets.shape[0], index.shape[0]):
+        result = _even_bags(b, weight, b.reshape(index, [offsets.shape[0], length]), mode)
+    else:
+        bag = _bag_of(b, index, offsets, include_last_offset, padding_idx)
+        result = _bags(b, weight, index, bag, b.shape[0], mode, per_sample_weights)
+    return [result, None, None, None]
+
+
+def _even_bags(b, weight, index, mode):
+    """All bags have as many rows."""
+    rows = b.wide(b.take(weight, 0, index))
+    if mode == 2:
+        return b.convert(b.reduce(rows, [1], "maximum"), weight.dtype)
+    total = b.sum(rows, [1])
+    total = b.div(total, b.lift(index.shape[1], total.dtype)) if mode == 1 else total
+    return b.convert(total, weight.dtype)
+
+
+def _bag_of(b, index, offsets, include_last_offset, padding_idx):
+    """The bag of each look-up; -1 for one that counts for none."""
+    offsets = b.convert(offsets, "i64")
+    if include_last_offset:
+        offsets = b.slice(offsets, 0, 0, offsets.shape[0] - 1)
+    marks = _added(b, b.full(0, index.shape, "i64"), offsets, b.full(1, offsets.shape, "i64"), "add")
+    bag = b.sub(b.cumulative(marks, 0, "add"), 1)
+    if padding_idx is None:
+        return bag
+    return b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(-1, "i64"), bag)
+
+
+def _bags(b, weight, index, bag, count, mode, scales):
+    rows = b.wide(b.take(weight, 0, index))
+    if scales is not None:
+        rows = b.mul(rows, b.unsqueeze(b.convert(scales, rows.dtype), 1))
+    shape, how = [count, weight.shape[1]], "maximum" if mode == 2 else "add"
+    total = _added(b, b.full(neutral(how, rows.dtype), shape, rows.dtype), bag, rows, how)
+    if mode:
+        held = _added(b, b.full(0, [count], rows.dtype), bag, b.full(1, bag.shape, rows.dtype), "add")
+        held = b.broadcast(b.maximum(held, 1) if mode == 1 else held, shape, [0])
+        nothing = b.full(0, shape, rows.dtype)
+        total = (
+            b.div(total, held) if mode == 1 else b.select(b.compare("GT", held, nothing), total, nothing)
+        )
+    return b.convert(total, weight.dtype)
+
+
+def _added(b, x, places, rows, how):
+    """Rows combined into the first axis of ``x``; what has no place is left out."""
+    window = list(range(1, len(rows.shape)))
+    return b.scatter(
+        x,
+        b.unsqueeze(places, 1),
+        rows,
+        window_dims=window,
+        inserted=[0],
+        index_map=[0],
+        vector_dim=1,
+        how=how,
+        bounds="skip",
+    )
 
 
 def histc(b, x, bins=100, min=0, max=0):
@@ -426,5 +568,9 @@ TABLE = {
     "aten.slice_scatter.default": slice_scatter,
     "aten.masked_scatter.default": masked_scatter,
     "aten.one_hot.default": one_hot,
-    "aten.bucketize.Tensor": bucketize(),
+    "aten.bucketize.Tensor": bucketize,
+    "aten.searchsorted.Tensor": searchsorted,
+    "aten.embedding_bag.padding_idx": embedding_bag,
+    "aten._embedding_bag.default": embedding_bag,
+    "aten._embedding_bag_forward_only.default": embedding_bag,
 }
