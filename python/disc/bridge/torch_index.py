@@ -410,32 +410,26 @@ def embedding_bag(
     padding_idx = None if padding_idx is None or padding_idx < 0 else padding_idx
     index = b.convert(index, "i64")
     length = b.steps.get(id(offsets), (None, None))[1]
-    plain = padding_idx is None and per_sample_weights is None and not include_last_offset
-    if plain and length is not None and b.equal(length * offsets.shape[0], index.shape[0]):
-        result = _even_bags(b, weight, b.reshape(index, [offsets.shape[0], length]), mode)
+    count = b.shape[0]
+    if length is not None and not include_last_offset and b.equal(length * count, index.shape[0]):
+        bag = b.div(b.iota(index.shape, 0, "i64"), b.lift(length, "i64"))
+        bag = _without(b, bag, index, padding_idx)
     else:
-        bag = _bag_of(b, index, offsets, include_last_offset, padding_idx)
-        result = _bags(b, weight, index, bag, b.shape[0], mode, per_sample_weights)
-    return [result, None, None, None]
+        bag = _without(b, _bag_of(b, index, offsets, include_last_offset), index, padding_idx)
+    return [_bags(b, weight, index, bag, count, mode, per_sample_weights), None, None, None]
 
 
-def _even_bags(b, weight, index, mode):
-    """All bags have as many rows."""
-    rows = b.wide(b.take(weight, 0, index))
-    if mode == 2:
-        return b.convert(b.reduce(rows, [1], "maximum"), weight.dtype)
-    total = b.sum(rows, [1])
-    total = b.div(total, b.lift(index.shape[1], total.dtype)) if mode == 1 else total
-    return b.convert(total, weight.dtype)
-
-
-def _bag_of(b, index, offsets, include_last_offset, padding_idx):
-    """The bag of each look-up; -1 for one that counts for none."""
+def _bag_of(b, index, offsets, include_last_offset):
+    """The bag of each look-up: how many begin up to there."""
     offsets = b.convert(offsets, "i64")
     if include_last_offset:
         offsets = b.slice(offsets, 0, 0, offsets.shape[0] - 1)
     marks = _added(b, b.full(0, index.shape, "i64"), offsets, b.full(1, offsets.shape, "i64"), "add")
-    bag = b.sub(b.cumulative(marks, 0, "add"), 1)
+    return b.sub(b.cumulative(marks, 0, "add"), 1)
+
+
+def _without(b, bag, index, padding_idx):
+    """No bag for look-ups that count for none."""
     if padding_idx is None:
         return bag
     return b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(-1, "i64"), bag)

@@ -44,6 +44,16 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
             found.insert(inst, Role::Free);
         }
     }
+    // Slices that are scattered at once are read where they are applied.
+    for &inst in insts {
+        let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
+        let users: Vec<Inst> = users.copied().collect();
+        if let (OpKind::Gather, Role::Loop, [user]) = (function.kind_of(inst), found[&inst], &users[..])
+            && is_update(function, *user, function.result(inst))
+        {
+            found.insert(inst, Role::Free);
+        }
+    }
     // What is returned goes to memory: better by the group that computes it than by a copy.
     for &inst in insts {
         let returned = |user: &Inst| function.kind_of(*user) == OpKind::Return;
@@ -57,6 +67,18 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
         }
     }
     found
+}
+
+/// Whether a value is what a scatter applies, row by row, and nothing else to it.
+fn is_update(function: &Function, scatter: Inst, value: Value) -> bool {
+    if function.kind_of(scatter) != OpKind::Scatter {
+        return false;
+    }
+    let operands = function.operands(scatter);
+    let (others, updates) = operands.split_at(operands.len() / 2 + 1);
+    let rows =
+        function.ints(scatter, "update_window_dims").last().is_some_and(|&last| last as usize + 1 == function.shape(value).len());
+    rows && updates.contains(&value) && !others.contains(&value)
 }
 
 /// Masks and positions that more ops than this lead to are written to memory.

@@ -29,6 +29,24 @@ pub(super) struct Entries {
     pub(super) lanes: u32,
 }
 
+/// A vector of entries that are counted for.
+struct Counted {
+    key: Value,
+    place: Option<Value>,
+    /// The numbers of the entries.
+    number: Value,
+}
+
+/// Which of the entries with an equal key come before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ties {
+    /// None: there are none, or they have higher numbers.
+    None,
+    /// All: they have lower numbers.
+    Before,
+    ByNumber,
+}
+
 impl Entries {
     pub(super) fn new(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
         let kb = &mut draft.kb;
@@ -176,8 +194,8 @@ impl Entries {
         });
     }
 
+    /// Counts for some vectors of entries from `base` on how many come before each, and writes them there.
     fn rank(&self, kb: &mut KernelBuilder, count: Value, base: Value, vectors: i64, mask: Option<Value>) {
-        let (zero, one) = (kb.int(0), kb.int(1));
         let mut mine = Vec::new();
         for vector in 0..vectors {
             let step = kb.int(vector * i64::from(self.lanes));
@@ -185,18 +203,47 @@ impl Entries {
             let key = kb.load(self.keys, at, self.lanes, mask);
             let place = self.places.map(|places| kb.load(places, at, self.lanes, mask));
             let numbers = kb.lane_numbers(self.lanes);
-            let number = kb.add(at, numbers);
-            mine.push((key, place, number));
+            mine.push(Counted { key, place, number: kb.add(at, numbers) });
         }
-        let none = kb.zero(DType::I64, self.lanes);
-        let ranks = kb.for_([zero, count, one], &vec![none; mine.len()], |kb, j, ranks| {
+        let (zero, none) = (kb.int(0), kb.zero(DType::I64, self.lanes));
+        let mut ranks = vec![none; mine.len()];
+        if self.places.is_none() {
+            // Keys of 32 bits carry their position: no two are equal.
+            ranks = self.count(kb, [zero, count], &mine, ranks, Ties::None);
+        } else {
+            let length = kb.int(vectors * i64::from(self.lanes));
+            let end = kb.add(base, length);
+            let end = kb.map(OpKind::Minimum, &[end, count]);
+            ranks = self.count(kb, [zero, base], &mine, ranks, Ties::Before);
+            ranks = self.count(kb, [base, end], &mine, ranks, Ties::ByNumber);
+            ranks = self.count(kb, [end, count], &mine, ranks, Ties::None);
+        }
+        for (Counted { key, place, .. }, rank) in mine.into_iter().zip(ranks) {
+            let at = kb.add(rank, self.room);
+            kb.store(self.keys, at, key, mask);
+            if let (Some(places), Some(place)) = (self.places, place) {
+                kb.store(places, at, place, mask);
+            }
+        }
+    }
+
+    /// Adds to `ranks` how many of the entries in a range come before each of `mine`.
+    fn count(
+        &self,
+        kb: &mut KernelBuilder,
+        [low, high]: [Value; 2],
+        mine: &[Counted],
+        ranks: Vec<Value>,
+        ties: Ties,
+    ) -> Vec<Value> {
+        let one = kb.int(1);
+        kb.for_([low, high, one], &ranks, |kb, j, ranks| {
             let other = kb.load(self.keys, j, 1, None);
             let mut next = Vec::new();
-            for (&(key, place, number), &rank) in mine.iter().zip(ranks) {
-                let mut before = kb.compare("LT", other, key);
-                // Keys of 32 bits carry their position: no two are equal.
-                if place.is_some() {
-                    let (equal, earlier) = (kb.compare("EQ", other, key), kb.compare("LT", j, number));
+            for (entry, &rank) in mine.iter().zip(ranks) {
+                let mut before = kb.compare(if ties == Ties::Before { "LE" } else { "LT" }, other, entry.key);
+                if ties == Ties::ByNumber {
+                    let (equal, earlier) = (kb.compare("EQ", other, entry.key), kb.compare("LT", j, entry.number));
                     let tie = kb.and(equal, earlier);
                     before = kb.map(OpKind::Or, &[before, tie]);
                 }
@@ -204,14 +251,7 @@ impl Entries {
                 next.push(kb.add(rank, step));
             }
             next
-        });
-        for ((key, place, _), rank) in mine.into_iter().zip(ranks) {
-            let at = kb.add(rank, self.room);
-            kb.store(self.keys, at, key, mask);
-            if let (Some(places), Some(place)) = (self.places, place) {
-                kb.store(places, at, place, mask);
-            }
-        }
+        })
     }
 
     /// A digit of an entry: its position among the counts of all digits' bins. `last`: the digit with the sign, which counts the other way.

@@ -12,17 +12,18 @@ use crate::{
         loops::{Merged, place_unit, vector_loop},
     },
 };
-use disc_ir::{Code, Dim, Inst, Value};
+use disc_ir::{Code, Dim, Inst, OpKind, Value};
 use disc_passes::query::Query;
 
 /// Elements of a unit of the copy.
 const CHUNK: i64 = 4096;
-/// Elements of an update that a unit applies.
-const COLUMNS: i64 = 128;
+/// Elements of an update that a unit applies: where they lie side by side, and where each has a place of its own.
+const COLUMNS: (i64, i64) = (128, 8);
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     let mut all = copy(group, inst);
-    let draft = Draft::new(group, &group.name);
+    let mut draft = Draft::new(group, &group.name);
+    draft.elements.first_site += all.sites.len() as i64;
     let scatter = Scatter::of(&draft, group, inst);
     let mut applied = match scatter.places.are_apart() {
         true => scatter.apply_apart(draft),
@@ -124,7 +125,7 @@ impl<'a, 'g> Scatter<'a, 'g> {
         if is_contiguous {
             draft.elements.lanes = lanes(self.group, &[&self.inputs[..], &self.updates].concat());
         }
-        let line = Chunks { outer, size, chunk: COLUMNS };
+        let line = Chunks { outer, size, chunk: if is_contiguous { COLUMNS.0 } else { COLUMNS.1 } };
         let each = Dim::product(ordered.iter().map(|&d| self.update_shape[d].clone()));
         let count = Dim::product(self.update_shape.iter().cloned());
         let cost = if is_contiguous { count.ceil_div(&Dim::constant(4)) } else { count * 2 } + &line.units() * &each;
@@ -162,6 +163,7 @@ impl<'a, 'g> Scatter<'a, 'g> {
     /// Applies a part of a window: its place is looked up once.
     fn apply_window(&self, draft: &mut Draft<'_>, [d, axis]: [usize; 2], range: [Value; 2], mut at: Vec<Index>) {
         let (mut position, inside) = self.position(draft, &at);
+        self.look_up_slices(draft, &at);
         let branch = draft.kb.open_if(inside);
         draft.elements.open_scope();
         let targets: Vec<Option<Value>> = self.results.iter().map(|&result| draft.target(result)).collect();
@@ -176,12 +178,29 @@ impl<'a, 'g> Scatter<'a, 'g> {
     /// Applies one element of the updates.
     fn apply_one(&self, draft: &mut Draft<'_>, at: &[Index]) {
         let (position, inside) = self.position(draft, at);
+        // Read whether or not it has a place: reading may be what checks an index.
+        for &update in &self.updates {
+            draft.elements.element(&mut draft.kb, update, at);
+        }
         let branch = draft.kb.open_if(inside);
         draft.elements.open_scope();
         let targets: Vec<Option<Value>> = self.results.iter().map(|&result| draft.target(result)).collect();
         self.combine(&mut draft.kb, &mut draft.elements, &targets, at, &position);
         draft.elements.close_scope();
         draft.kb.close_if(branch);
+    }
+
+    /// Looks up where updates that are gathered come from: once, and checked even for an update without a place.
+    fn look_up_slices(&self, draft: &mut Draft<'_>, at: &[Index]) {
+        let function = draft.elements.group;
+        for &update in &self.updates {
+            let Some(gather) = function.defining(update).filter(|&inst| function.kind_of(inst) == OpKind::Gather) else {
+                continue;
+            };
+            let offsets = function.axes(gather, "offset_dims");
+            let batch: Vec<Index> = (0..at.len()).filter(|d| !offsets.contains(d)).map(|d| at[d]).collect();
+            draft.elements.slice_starts(&mut draft.kb, gather, &batch);
+        }
     }
 
     fn position(&self, draft: &mut Draft<'_>, at: &[Index]) -> (Vec<Index>, Value) {
@@ -319,10 +338,12 @@ impl Places {
                 let site = draft.elements.site(inst, Code::E0603, "index {0} is out of range for a size of {1}");
                 draft.kb.assert(fits, &[here, limit], site);
             }
-            inside = Some(match inside {
-                Some(others) => draft.kb.and(others, fits),
-                None => fits,
-            });
+            // What is checked is inside.
+            inside = match inside {
+                _ if checked => None,
+                Some(others) => Some(draft.kb.and(others, fits)),
+                None => Some(fits),
+            };
         }
         let always = draft.kb.constant(disc_ir::Literal::splat_i64(disc_ir::DType::I1, 1), 1);
         (position, inside.unwrap_or(always))
