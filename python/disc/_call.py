@@ -1,7 +1,7 @@
 """What a call must look like: how arguments become the flat tensors of the compiled function, and what is wrong with them if not.
 
 ``Call.tensors`` is on the path of every call and looks at little: the structure, the constants, and what the extension cannot see
-(gradients, subclasses). ``Call.explain`` looks at everything and runs when the extension refused a call.
+(subclasses, and negated views of any strides). ``Call.explain`` looks at everything and runs when the extension refused a call.
 """
 
 from __future__ import annotations
@@ -72,9 +72,8 @@ class Call:
             leaves = [*args, *kwargs.values()]
         else:
             leaves = self._flatten(args, kwargs)
-        graded = torch.is_grad_enabled()
         for t in leaves:
-            if type(t) not in _PLAIN or t.is_neg() or (graded and t.requires_grad):
+            if type(t) not in _PLAIN or t.is_neg():
                 self.explain(leaves)
         if self.checks:
             self._check_conditions(leaves)

@@ -41,7 +41,7 @@ def _collect(module) -> dict[str, Any]:
         "fixed": list(module._capture_facts["fixed"]),
         "operations": program.operations,
         "weight_bytes": sum(t.numel() * t.element_size() for _, t in module._weights),
-        "calls": module._count["calls"],
+        "calls": module._executable.calls,
     }
 
 
