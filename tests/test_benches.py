@@ -1,4 +1,4 @@
-"""The suites of `make bench`: well-formed, and right: every graph of the memory suite against eager, at sizes 0 and 1 too."""
+"""The suites of `make bench`: well-formed, and right: every graph of two suites against eager, at sizes 0 and 1 too."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def suite(name: str):
 
 
 MEMORY = {case.name: case for case in suite("memory").cases()}
+INDEX = {case.name: case for case in suite("index").cases()}
 
 
 def test_the_memory_suite_is_broad():
@@ -39,12 +40,12 @@ def test_the_memory_suite_is_broad():
     assert several >= len(MEMORY) // 3
 
 
-@pytest.mark.parametrize("name", ["memory", "attention", "conv"])
+@pytest.mark.parametrize("name", ["memory", "attention", "conv", "index"])
 def test_sizes_of_a_case_are_distinct(name):
     names = []
     for case in suite(name).cases():
         names.append(case.name)
-        assert len(set(case.sizes)) == len(case.sizes) >= 3, case.name
+        assert len(set(case.sizes)) == len(case.sizes) >= (2 if name == "index" else 3), case.name
     assert len(set(names)) == len(names)
 
 
@@ -71,6 +72,37 @@ def test_graphs_of_the_memory_suite_are_right(name, compile_module):
             torch.testing.assert_close(
                 got, wanted, rtol=1e-4, atol=1e-4, equal_nan=True, msg=lambda m, s=size: f"{s}: {m}"
             )
+
+
+def inputs_of(case, size):
+    try:
+        return case.inputs(size)
+    except (RuntimeError, ValueError):
+        return None
+
+
+@pytest.mark.parametrize("name", INDEX)
+def test_graphs_of_the_index_suite_are_right(name, compile_module):
+    case = INDEX[name]
+    torch.manual_seed(0)
+    two = ((40, 7), (8, 1), (1, 1), (3, 0), (0, 5), (2, 1100))
+    sizes = two if len(case.sizes[0]) == 2 else ((300,), (1,), (0,))
+    compiled = compile_module(case.module, case.inputs(case.sizes[0]))
+    tried = 0
+    for size in sizes:
+        if (inputs := inputs_of(case, size)) is None:
+            continue
+        with torch.no_grad():
+            try:
+                expected = pytree.tree_leaves(case.module(*inputs))
+            except (RuntimeError, IndexError, ValueError):
+                continue
+        tried += 1
+        for got, wanted in zip(pytree.tree_leaves(compiled(*inputs)), expected, strict=True):
+            torch.testing.assert_close(
+                got, wanted, rtol=1e-4, atol=1e-4, equal_nan=True, msg=lambda m, s=size: f"{s}: {m}"
+            )
+    assert tried
 
 
 def test_a_worker_measures_and_names_what_it_skips(compile_module):

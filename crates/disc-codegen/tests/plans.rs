@@ -511,4 +511,56 @@ fn the_factor_of_mish_is_a_quotient() {
     );
     let ops = kernel_ops(&program.module);
     assert!(ops.iter().filter(|&&kind| kind == OpKind::Fma).count() < 30, "one exponential, no logarithm:\n{}", program.module);
+fn sorted(facts: &str, direction: &str) -> Program {
+    compile(&format!(
+        "func @main(%x: tensor<[B]x[S]xi32>, %y: tensor<[B]x[S]xi64>) -> (tensor<[B]x[S]xi32>, tensor<[B]x[S]xi64>) {facts} {{
+  %a, %p = sort %x, %y, dimension = 1, is_stable = true : (tensor<[B]x[S]xi32>, tensor<[B]x[S]xi64>) -> (tensor<[B]x[S]xi32>, tensor<[B]x[S]xi64>) comparator(%l: tensor<i32>, %r: tensor<i32>, %i: tensor<i64>, %j: tensor<i64>) {{
+    %c = compare {direction}, %l, %r : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    return %c : tensor<i1>
+  }}
+  return %a, %p : tensor<[B]x[S]xi32>, tensor<[B]x[S]xi64>
+}}"
+    ))
+}
+
+/// The types of the task memory that kernels ask for.
+fn task_memory(program: &Program) -> Vec<String> {
+    let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
+    let scratch = kernels.flat_map(|f| {
+        let found = f.walk(f.body).into_iter().filter(|&inst| f.kind_of(inst) == OpKind::Scratch);
+        found.map(|inst| f.ty(f.result(inst)).to_string()).collect::<Vec<_>>()
+    });
+    scratch.collect()
+}
+
+#[test]
+fn a_plain_order_sorts_keys_by_their_digits() {
+    let counts = |program: &Program| task_memory(program).iter().filter(|ty| ty.contains("1024xi32")).count();
+    assert_eq!(counts(&sorted("", "GT")), 1, "the counts of four digits");
+    assert_eq!(counts(&sorted("", "EQ")), 0, "a comparator that is no order is asked");
+}
+
+#[test]
+fn a_bound_of_a_line_leaves_one_way_to_sort_it() {
+    let kernels = |program: &Program| program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel).count();
+    assert_eq!(kernels(&sorted("", "LT")), 2, "positions of a very long line need more bits");
+    assert_eq!(kernels(&sorted("where S <= 100000", "LT")), 1);
+}
+
+/// Rows of a table, and what is made of them, added to rows of another one.
+fn scattered(between: &str, made: &str) -> Program {
+    compile(&format!(
+        "func @main(%x: tensor<[N]x[W]xf32>, %t: tensor<[M]x[W]xf32>, %r: tensor<[K]x1xi64>, %i: tensor<[K]x1xi64>) -> tensor<[N]x[W]xf32> {{
+  %g = gather %t, %r, offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1, slice_sizes = [1, W], bounds = check : (tensor<[M]x[W]xf32>, tensor<[K]x1xi64>) -> tensor<[K]x[W]xf32>
+  {between}
+  %y = scatter %x, %i, {made}, update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1 : (tensor<[N]x[W]xf32>, tensor<[K]x1xi64>, tensor<[K]x[W]xf32>) -> tensor<[N]x[W]xf32> applies add
+  return %y : tensor<[N]x[W]xf32>
+}}"
+    ))
+}
+
+#[test]
+fn rows_that_are_gathered_and_added_are_read_where_they_are_added() {
+    assert_eq!(launches(&scattered("%m = multiply %g, %g : tensor<[K]x[W]xf32>", "%m")), 3, "the squares, a copy, the sums");
+    assert_eq!(launches(&scattered("", "%g")), 2, "a copy, the sums");
 }

@@ -463,9 +463,23 @@ class Emitter:
         )
 
     def gather(
-        self, x, index, *, offset_dims, collapsed, index_map, vector_dim: int, window, bounds: str = "check"
+        self,
+        x,
+        index,
+        *,
+        offset_dims,
+        collapsed,
+        index_map,
+        vector_dim: int,
+        window,
+        bounds: str = "check",
+        batching=(),
     ):
-        """The general form: an index vector lies along ``vector_dim`` of ``index`` and addresses the axes ``index_map`` of x."""
+        """The general form: an index vector lies along ``vector_dim`` of ``index`` and addresses the axes ``index_map`` of x.
+
+        ``batching``: axes that x and the index have in common.
+        """
+        lines = {"operand_batching_dims": list(batching), "start_indices_batching_dims": list(batching)}
         return self.op(
             "gather",
             x,
@@ -476,6 +490,7 @@ class Emitter:
             index_vector_dim=vector_dim,
             slice_sizes=list(window),
             bounds=bounds,
+            **(lines if batching else {}),
         )
 
     def scatter(

@@ -39,6 +39,18 @@ def gather(b, x, dim, index, sparse_grad=False):
 
 def elements_along(b, x, axis: int, index):
     """The elements of ``x`` whose place on ``axis`` is given by ``index`` of the same rank, on other axes by the place in it."""
+    others = [i for i in range(len(x.shape)) if i != axis]
+    if all(same(x.shape[i], index.shape[i]) for i in others):
+        return b.gather(
+            x,
+            b.convert(index, "i64"),
+            offset_dims=[],
+            collapsed=[axis],
+            index_map=[axis],
+            vector_dim=len(index.shape),
+            window=[1] * len(x.shape),
+            batching=others,
+        )
     coordinates = coordinates_along(b, index, axis)
     return b.gather(
         x,
