@@ -113,6 +113,12 @@ impl Elements<'_> {
             Some(false) => return self.concatenate_from(kb, rest, axis, &end, at),
             None => {}
         }
+        if let (Some(known), Some(limit)) = (at[axis].as_uniform().and_then(|value| kb.known_int(value)), end.as_const()) {
+            return match known < limit {
+                true => self.element(kb, *input, &here),
+                false => self.concatenate_from(kb, rest, axis, &end, at),
+            };
+        }
         let (position, limit) = (at[axis].value(kb, self.lanes), kb.dim(&end));
         let inside = kb.compare("LT", position, limit);
         self.either(

@@ -44,12 +44,12 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
             found.insert(inst, Role::Free);
         }
     }
-    // Slices that are scattered at once are read where they are applied.
-    for &inst in insts {
+    // What is read for a scatter alone is read where it is applied.
+    for &inst in insts.iter().rev() {
         let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
         let users: Vec<Inst> = users.copied().collect();
-        if let (OpKind::Gather, Role::Loop, [user]) = (function.kind_of(inst), found[&inst], &users[..])
-            && is_update(function, *user, function.result(inst))
+        if let (Role::Loop, [user]) = (found[&inst], &users[..])
+            && is_read_by_scatter(function, *user, inst)
         {
             found.insert(inst, Role::Free);
         }
@@ -69,16 +69,24 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
     found
 }
 
-/// Whether a value is what a scatter applies, row by row, and nothing else to it.
-fn is_update(function: &Function, scatter: Inst, value: Value) -> bool {
+/// Whether an op's result is one operand of a scatter that can be computed there: rows that are gathered or a slice, as updates; places that
+/// are put together, as indices.
+fn is_read_by_scatter(function: &Function, scatter: Inst, inst: Inst) -> bool {
     if function.kind_of(scatter) != OpKind::Scatter {
         return false;
     }
-    let operands = function.operands(scatter);
-    let (others, updates) = operands.split_at(operands.len() / 2 + 1);
-    let rows =
-        function.ints(scatter, "update_window_dims").last().is_some_and(|&last| last as usize + 1 == function.shape(value).len());
-    rows && updates.contains(&value) && !others.contains(&value)
+    let (value, operands) = (function.result(inst), function.operands(scatter));
+    let number = operands.len() / 2;
+    let reads: Vec<usize> = (0..operands.len()).filter(|&i| operands[i] == value).collect();
+    let [position] = reads[..] else { return false };
+    let last = function.shape(value).len();
+    let by_rows = function.ints(scatter, "update_window_dims").last().is_some_and(|&d| d as usize + 1 == last);
+    match function.kind_of(inst) {
+        OpKind::Gather => position > number && by_rows,
+        OpKind::Slice => position > number,
+        OpKind::Concatenate => position == number,
+        _ => false,
+    }
 }
 
 /// Masks and positions that more ops than this lead to are written to memory.

@@ -205,7 +205,7 @@ impl<'a, 'g> Scatter<'a, 'g> {
 
     fn position(&self, draft: &mut Draft<'_>, at: &[Index]) -> (Vec<Index>, Value) {
         let index_shape = &self.group.tensor(self.indices).dims;
-        self.places.position(draft, self.inst, self.indices, index_shape, &self.shape, at)
+        self.places.position(draft, self.inst, self.indices, [index_shape, &self.update_shape, &self.shape], at)
     }
 
     fn combine(
@@ -261,6 +261,8 @@ struct Places {
     batching: Vec<usize>,
     index_batching: Vec<usize>,
     named: Vec<usize>,
+    /// For each entry of an index vector that only counts: the dimension of the updates along which it does.
+    counted: Vec<Option<usize>>,
     vector_dim: usize,
 }
 
@@ -268,8 +270,10 @@ impl Places {
     fn of(draft: &Draft<'_>, inst: Inst) -> Self {
         let axes = |name| draft.elements.group.axes(inst, name);
         let batching = axes("input_batching_dims");
+        let window = axes("update_window_dims");
         Self {
-            window: axes("update_window_dims"),
+            counted: counted(draft.elements.group, inst, &window),
+            window,
             dropped: axes("inserted_window_dims").into_iter().chain(batching.iter().copied()).collect(),
             batching,
             index_batching: axes("scatter_indices_batching_dims"),
@@ -288,6 +292,9 @@ impl Places {
         if self.window.contains(&dim) {
             return true;
         }
+        if self.counted.contains(&Some(dim)) {
+            return true;
+        }
         let batch = (0..dim).filter(|d| !self.window.contains(d)).count();
         self.index_batching.contains(&if batch >= self.vector_dim { batch + 1 } else { batch })
     }
@@ -304,8 +311,7 @@ impl Places {
         draft: &mut Draft<'_>,
         inst: Inst,
         indices: Value,
-        index_shape: &[Dim],
-        shape: &[Dim],
+        [index_shape, update_shape, shape]: [&[Dim]; 3],
         at: &[Index],
     ) -> (Vec<Index>, Value) {
         let zero = draft.kb.int(0);
@@ -325,10 +331,22 @@ impl Places {
             if self.vector_dim < index_shape.len() {
                 from.insert(self.vector_dim, Index::uniform(draft.kb.int(k as i64)));
             }
-            let start = draft.elements.element(&mut draft.kb, indices, &from);
-            let start = crate::element::signed_index(&mut draft.kb, start);
-            let start = Index::from_value(&mut draft.kb, start);
+            let start = match self.counted[k] {
+                Some(d) => at[d],
+                None => {
+                    let start = draft.elements.element(&mut draft.kb, indices, &from);
+                    let start = crate::element::signed_index(&mut draft.kb, start);
+                    Index::from_value(&mut draft.kb, start)
+                }
+            };
             position[axis] = position[axis].add(&mut draft.kb, 1, start);
+            // Counting stays inside where there is nothing more to count.
+            if let Some(d) = self.counted[k]
+                && self.dropped.contains(&axis)
+                && draft.elements.solver.less_equal(&update_shape[d], &shape[axis])
+            {
+                continue;
+            }
             let kb = &mut draft.kb;
             let here = position[axis].value(kb, 1);
             let limit = kb.dim(&shape[axis]);
@@ -348,4 +366,35 @@ impl Places {
         let always = draft.kb.constant(disc_ir::Literal::splat_i64(disc_ir::DType::I1, 1), 1);
         (position, inside.unwrap_or(always))
     }
+}
+
+/// For each entry of the index vectors of a scatter, the dimension of the updates along which it counts, if it does nothing else.
+fn counted(group: &disc_ir::Function, inst: Inst, window: &[usize]) -> Vec<Option<usize>> {
+    let operands = group.operands(inst);
+    let (indices, updates) = (operands[operands.len() / 2], operands[operands.len() - 1]);
+    let named = group.ints(inst, "scatter_dims_to_operand_dims").len();
+    let vector_dim = group.int(inst, "index_vector_dim") as usize;
+    let batch: Vec<usize> = (0..group.shape(updates).len()).filter(|d| !window.contains(d)).collect();
+    let none = vec![None; named];
+    let Some(joined) = group.defining(indices).filter(|&i| group.kind_of(i) == OpKind::Concatenate) else { return none };
+    let parts = group.operands(joined);
+    let single = parts.iter().all(|&part| group.shape(part).get(vector_dim).is_some_and(|size| size.is_const(1)));
+    if parts.len() != named || group.int(joined, "dim") as usize != vector_dim || !single {
+        return none;
+    }
+    parts.iter().map(|&part| batch.get(count_of(group, part, vector_dim)?).copied()).collect()
+}
+
+/// The dimension along which a part of index vectors counts, without the one of the vectors.
+fn count_of(group: &disc_ir::Function, part: Value, vector_dim: usize) -> Option<usize> {
+    let inst = group.defining(part)?;
+    if group.kind_of(inst) == OpKind::Iota {
+        let dim = group.int(inst, "dim") as usize;
+        return (dim != vector_dim).then(|| dim - usize::from(dim > vector_dim));
+    }
+    let source = (group.kind_of(inst) == OpKind::Reshape).then(|| group.operands(inst)[0])?;
+    let mut shape = group.shape(part).to_vec();
+    shape.remove(vector_dim);
+    let iota = group.defining(source).filter(|&i| group.kind_of(i) == OpKind::Iota)?;
+    (group.shape(source) == shape).then(|| group.int(iota, "dim") as usize)
 }
