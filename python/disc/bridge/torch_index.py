@@ -436,7 +436,7 @@ def _bag_of(b, index, offsets, include_last_offset):
     offsets = b.convert(offsets, "i64")
     if include_last_offset:
         offsets = b.slice(offsets, 0, 0, offsets.shape[0] - 1)
-    marks = _added(b, b.full(0, index.shape, "i64"), offsets, b.full(1, offsets.shape, "i64"), "add")
+    marks = _added_rows(b, b.full(0, index.shape, "i64"), offsets, b.full(1, offsets.shape, "i64"), "add")
     return b.sub(b.cumulative(marks, 0, "add"), 1)
 
 
@@ -452,31 +452,15 @@ def _bags(b, weight, index, bag, count, mode, scales):
     if scales is not None:
         rows = b.mul(rows, b.unsqueeze(b.convert(scales, rows.dtype), 1))
     shape, how = [count, weight.shape[1]], "maximum" if mode == 2 else "add"
-    total = _added(b, b.full(neutral(how, rows.dtype), shape, rows.dtype), bag, rows, how)
+    total = _added_rows(b, b.full(neutral(how, rows.dtype), shape, rows.dtype), bag, rows, how)
     if mode:
-        held = _added(b, b.full(0, [count], rows.dtype), bag, b.full(1, bag.shape, rows.dtype), "add")
+        held = _added_rows(b, b.full(0, [count], rows.dtype), bag, b.full(1, bag.shape, rows.dtype), "add")
         held = b.broadcast(b.maximum(held, 1) if mode == 1 else held, shape, [0])
         nothing = b.full(0, shape, rows.dtype)
         total = (
             b.div(total, held) if mode == 1 else b.select(b.compare("GT", held, nothing), total, nothing)
         )
     return b.convert(total, weight.dtype)
-
-
-def _added(b, x, places, rows, how):
-    """Rows combined into the first axis of ``x``; what has no place is left out."""
-    window = list(range(1, len(rows.shape)))
-    return b.scatter(
-        x,
-        b.unsqueeze(places, 1),
-        rows,
-        window_dims=window,
-        inserted=[0],
-        index_map=[0],
-        vector_dim=1,
-        how=how,
-        bounds="skip",
-    )
 
 
 def histc(b, x, bins=100, min=0, max=0):
@@ -510,47 +494,9 @@ def _added_rows(b, x, index, rows, how):
     )
 
 
-def embedding_bag(
-    b,
-    weight,
-    index,
-    offsets,
-    scale_grad_by_freq=False,
-    mode=0,
-    sparse=False,
-    factors=None,
-    include_last_offset=False,
-    padding_idx=None,
-):
-    """Sums (0), means (1) or maxima (2) of the rows of each bag; the other results serve training and are not computed."""
-    index, offsets = b.convert(index, "i64"), b.convert(offsets, "i64")
-    (count,), bags = index.shape, offsets.shape[0] - (1 if include_last_offset else 0)
-    starts = b.slice(offsets, 0, 0, bags)
-    ones = _added_rows(b, b.full(0, [count + 1], "i64"), starts, b.full(1, [bags], "i64"), "add")
-    bag = b.sub(b.slice(b.cumulative(ones, 0, "add"), 0, 0, count), 1)
-    rows = b.take(weight, 0, wrapped(b, index, weight.shape[0]))
-    if factors is not None:
-        rows = b.mul(rows, b.unsqueeze(factors, 1))
-    if padding_idx is not None and padding_idx >= 0:
-        bag = b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(bags, "i64"), bag)
-    sizes = _added_rows(b, b.full(0, [bags], "i64"), bag, b.full(1, [count], "i64"), "add")
-    how, dtype = (
-        ("maximum", rows.dtype) if mode == 2 else ("add", rows.dtype if rows.dtype == "f64" else "f32")
-    )
-    start = b.full(neutral(how, dtype), [bags, weight.shape[1]], dtype)
-    out = _added_rows(b, start, bag, b.convert(rows, dtype), how)
-    sizes = b.unsqueeze(sizes, 1)
-    if mode == 1:
-        out = b.div(out, b.convert(b.maximum(sizes, 1), dtype))
-    if mode == 2:
-        out = b.select(b.compare("GT", sizes, b.lift(0, "i64")), out, b.lift(0, dtype))
-    return [b.convert(out, rows.dtype), None, None, None]
-
-
 TABLE = {
     "aten.histc.default": histc,
     "aten.embedding_bag.default": embedding_bag,
-    "aten.embedding_bag.padding_idx": embedding_bag,
     "aten.embedding.default": embedding,
     "aten.index_select.default": index_select,
     "aten.take.default": take_flat,
