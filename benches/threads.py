@@ -1,4 +1,4 @@
-"""How disc's threads get along with those of others: microseconds of a call beside torch, in several threads, and on a busy machine.
+"""How disc's threads get along with others: microseconds of a call beside torch, in several threads, on a busy machine.
 
     benches/threads.py [--threads 2]
 
@@ -13,6 +13,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import disc
 import torch
@@ -92,24 +93,27 @@ def beside_a_process(calls: dict[str, Callable]) -> dict[str, float]:
         other.join()
 
 
+def measure(module: torch.nn.Module, x: torch.Tensor, threads: int) -> None:
+    shape = "x".join(map(str, x.shape))
+    eager = partial(module, x)
+    for count in (1, threads):
+        call = partial(disc.optimize(module, x, options=disc.Options(threads=count)), x)
+        print(f"{shape}, {count} threads:", say(beside_torch(call, eager)))
+    print(f"{shape}, calls a second:", say({f"{n} callers": in_threads(call, n) for n in (1, 2, 4)}))
+    print(
+        f"{shape}, a busy process beside:", say(beside_a_process({"disc": call, "torch": eager})), flush=True
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
     threads = parser.parse_args().threads
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    for width, rows in ((64, 8), (256, 64), (512, 256)):
-        module, x = Block(width).eval(), torch.randn(rows, width)
-        with torch.no_grad():
-            calls = {n: disc.optimize(module, x, options=disc.Options(threads=n)) for n in (1, threads)}
-            for n, fast in calls.items():
-                alone = beside_torch(lambda fast=fast: fast(x), lambda: module(x))
-                print(f"{rows}x{width}, {n} threads:", say(alone))
-            fast = calls[threads]
-            rates = {f"{n} callers": in_threads(lambda: fast(x), n) for n in (1, 2, 4)}
-            print(f"{rows}x{width}, calls a second:", say(rates))
-            busy = beside_a_process({"disc": lambda: fast(x), "torch": lambda: module(x)})
-            print(f"{rows}x{width}, a busy process beside:", say(busy), flush=True)
+    with torch.no_grad():
+        for width, rows in ((64, 8), (256, 64), (512, 256)):
+            measure(Block(width).eval(), torch.randn(rows, width), threads)
 
 
 def say(numbers: dict[str, float]) -> str:

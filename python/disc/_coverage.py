@@ -29,7 +29,6 @@ REASONS = {
     "rand": "random numbers",
     "as_strided": "memory layout is not part of a program",
     "resize_": "memory layout is not part of a program",
-    "_embedding_bag": "written as aten.embedding_bag.padding_idx",
     "atan2.out": "written as aten.atan2.default",
 }
 

@@ -457,9 +457,7 @@ def _bags(b, weight, index, bag, count, mode, scales):
         held = _added_rows(b, b.full(0, [count], rows.dtype), bag, b.full(1, bag.shape, rows.dtype), "add")
         held = b.broadcast(b.maximum(held, 1) if mode == 1 else held, shape, [0])
         nothing = b.full(0, shape, rows.dtype)
-        total = (
-            b.div(total, held) if mode == 1 else b.select(b.compare("GT", held, nothing), total, nothing)
-        )
+        total = b.div(total, held) if mode == 1 else b.select(b.compare("GT", held, nothing), total, nothing)
     return b.convert(total, weight.dtype)
 
 
