@@ -511,6 +511,8 @@ fn the_factor_of_mish_is_a_quotient() {
     );
     let ops = kernel_ops(&program.module);
     assert!(ops.iter().filter(|&&kind| kind == OpKind::Fma).count() < 30, "one exponential, no logarithm:\n{}", program.module);
+}
+
 fn sorted(facts: &str, direction: &str) -> Program {
     compile(&format!(
         "func @main(%x: tensor<[B]x[S]xi32>, %y: tensor<[B]x[S]xi64>) -> (tensor<[B]x[S]xi32>, tensor<[B]x[S]xi64>) {facts} {{
