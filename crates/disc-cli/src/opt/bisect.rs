@@ -75,7 +75,8 @@ impl Search<'_> {
             if found.is_some() {
                 return;
             }
-            let outcome = catch_unwind(AssertUnwindSafe(|| run::run(module, self.entry, self.data, self.on, self.steps.options())));
+            let outcome =
+                catch_unwind(AssertUnwindSafe(|| run::run(module, self.entry, self.data, self.on, self.steps.options())));
             let after = module.to_string();
             if let Some(wrong) = self.compared(&outcome.unwrap_or_else(|_| panicked())) {
                 found = Some((step, wrong, diff::unified(&before, &after, ("before", "after"))));
