@@ -50,6 +50,7 @@ def compile_function(built, options: Options, threads: int | None):
         "release_weights": options.release_weights,
         "pin_threads": options.pin_threads,
         "specialize": {True: "auto", False: "off", None: None}.get(options.specialize, options.specialize),
+        "winograd": options.winograd,
     }
     return _extension().compile(built, chosen)
 

@@ -360,6 +360,18 @@ impl KernelBuilder {
         self.emit_all(OpKind::TransposeLanes, rows, &[], None)
     }
 
+    /// The even lanes of two vectors as if they were one, and the odd ones.
+    pub fn unzip_lanes(&mut self, a: Value, b: Value) -> [Value; 2] {
+        let made = self.emit_all(OpKind::UnzipLanes, &[a, b], &[], None);
+        [made[0], made[1]]
+    }
+
+    /// The lanes of two vectors by turns, as two vectors.
+    pub fn zip_lanes(&mut self, a: Value, b: Value) -> [Value; 2] {
+        let made = self.emit_all(OpKind::ZipLanes, &[a, b], &[], None);
+        [made[0], made[1]]
+    }
+
     pub fn call(&mut self, callee: &str, arguments: &[Value]) {
         self.emit_all(OpKind::Call, arguments, &[("callee", Attr::Symbol(callee.into()))], Some(Vec::new()));
     }

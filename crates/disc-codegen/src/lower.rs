@@ -196,7 +196,16 @@ impl Lowering<'_> {
                 Ok(plan) => return schedule::rows(&whole, &plan),
                 Err(reason) => Some(reason),
             },
-            "contraction" => match schedule::contraction(&whole) {
+            "contraction" => {
+                let versions: Vec<Version> = schedule::winograd(&whole).into_iter().collect();
+                let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
+                let rest = Group { first_site: whole.first_site + sites as i64, ..whole.clone() };
+                match schedule::contraction(&rest) {
+                    Ok(otherwise) => return Versioned { versions, otherwise },
+                    Err(reason) => Some(reason),
+                }
+            }
+            "convolution" | "pooling" => match schedule::windows(&whole) {
                 Ok(scheduled) => return scheduled.into(),
                 Err(reason) => Some(reason),
             },

@@ -4,7 +4,10 @@
 //! where a product would have a row or two, and layouts with features last.
 //!
 //! Invariant: padding takes part as zeros, as in the convolution; sums are in another order.
+mod winograd;
+
 use crate::{
+    fixed::Fixed,
     pass::{PassCx, PassDef},
     query::Query,
     rewrite::{Rewriter, visit},
@@ -20,15 +23,22 @@ pub static PASS: PassDef = PassDef {
     run,
 };
 
-/// Output features of a group below which the convolution stays as it is.
-const FEW_FEATURES: i64 = 4;
+/// Output features of a group below which the convolution stays as it is, and input features up to which.
+const FEW_FEATURES: i64 = 8;
+const FEW_CHANNELS: i64 = 16;
+/// Output features that are always enough for a product.
+const ENOUGH_FEATURES: i64 = 4;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut made = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        let solver = Arc::new(Solver::new(&function.facts));
+        let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
         made += visit(function, &solver, &mut |rw, inst| {
-            let product = Convolution::of(rw, inst).filter(|_| cx.spend()).and_then(|c| c.product(rw, inst));
+            let Some(convolution) = Convolution::of(rw, inst).filter(|_| cx.spend()) else { return Ok(None) };
+            let mut product = convolution.product(rw, inst);
+            if cx.options.winograd && fixed.contains(convolution.kernel) && fixed.depends_on_weights(convolution.kernel) {
+                product = product.and_then(|product| convolution.winograd(rw, inst, product, cx));
+            }
             rw.take_error().map(|()| product)
         })?;
     }
@@ -67,7 +77,10 @@ impl Convolution {
             .collect();
         let features = rw.f.shape(kernel)[kernel_axes[0]].as_const()?;
         let straight = kernel_axes.is_sorted();
-        let few = features / groups < FEW_FEATURES || features % groups != 0;
+        let channels = rw.f.shape(kernel)[kernel_axes[1]].as_const();
+        let direct = groups > 1 && channels.is_some_and(|channels| channels <= FEW_CHANNELS);
+        let enough = if direct { FEW_FEATURES } else { ENOUGH_FEATURES };
+        let few = features / groups < enough || features % groups != 0;
         let float = rw.f.ty(input).dtype().is_float();
         if !plain || !float || few || rw.f.int(inst, "batch_group_count") > 1 || (groups > 1 && !straight) {
             return None;

@@ -28,6 +28,10 @@ pub struct PassDef {
 pub struct Options {
     /// Columns of a weight panel of the target: 0 leaves weights as they are.
     pub panel_columns: i64,
+    /// Rows of a register block of the target.
+    pub block_rows: i64,
+    /// Whether convolutions may be computed by Winograd's method.
+    pub winograd: bool,
     /// How many rewrites may be made in all: for finding the one that breaks a program.
     pub fuel: Option<u64>,
     /// Weights that are there in prepared form already, by how they are made: see [`PassCx::recipes`].

@@ -143,6 +143,12 @@ fn size(function: &Function, value: Value) -> u128 {
     count.fold(tensor.dtype.size() as u128, u128::saturating_mul)
 }
 
+/// Whether a value is a kernel transformed for Winograd's method, four times as large as it was and made to be prepared.
+fn is_transformed_kernel(function: &Function, value: Value) -> bool {
+    let reads = |&&inst: &&Inst| function.kind_of(inst) == OpKind::Winograd && function.operands(inst)[2] == value;
+    function.insts(function.body).iter().any(|inst| reads(&inst))
+}
+
 fn is_worth(function: &Function, inst: Inst, sources: &Sources) -> bool {
     let is_free = matches!(
         function.kind_of(inst),
@@ -150,7 +156,7 @@ fn is_worth(function: &Function, inst: Inst, sources: &Sources) -> bool {
     );
     let is_modest = |&value: &Value| {
         let bytes = size(function, value);
-        bytes <= SMALL || bytes < 2 * sources.bytes(value)
+        bytes <= SMALL || bytes < 2 * sources.bytes(value) || is_transformed_kernel(function, value)
     };
     !is_free && function.results_of(inst).iter().all(is_modest)
 }

@@ -34,8 +34,8 @@ pub(crate) struct PyArtifact {
     options: Options,
 }
 
-/// Compiles what a builder holds, or a module as IR text. Options: `target`, `threads`, `release_weights`, `dump`, `pin_threads`, and
-/// `specialize` ("off", "auto" or "always").
+/// Compiles what a builder holds, or a module as IR text. Options: `target`, `threads`, `release_weights`, `dump`, `pin_threads`, `winograd`,
+/// and `specialize` ("off", "auto" or "always").
 #[pyfunction]
 #[pyo3(signature = (source, options = None))]
 pub(crate) fn compile(py: Python<'_>, source: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyArtifact> {
@@ -106,7 +106,7 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
 }
 
 fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    const NAMES: [&str; 6] = ["target", "threads", "release_weights", "dump", "pin_threads", "specialize"];
+    const NAMES: [&str; 7] = ["target", "threads", "release_weights", "dump", "pin_threads", "specialize", "winograd"];
     let mut options = Options::default();
     for (name, value) in given {
         let name = name.cast::<PyString>()?.to_cow()?.into_owned();
@@ -125,6 +125,7 @@ fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
             "release_weights" => options.release_weights = value.extract().map_err(wrong)?,
             "pin_threads" => options.pin_threads = value.extract().map_err(wrong)?,
             "specialize" => options.specialize = specialize(&value).ok_or_else(cannot_be)?,
+            "winograd" => options.winograd = Some(value.extract().map_err(wrong)?),
             _ => options.dump = Some(value.extract::<PathBuf>().map_err(wrong)?),
         }
     }

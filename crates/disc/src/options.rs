@@ -13,6 +13,8 @@ pub struct Options {
     pub release_weights: bool,
     /// A directory for the IR after each pass, LLVM IR and assembly; absent, `DISC_DUMP`.
     pub dump: Option<PathBuf>,
+    /// Whether convolutions may be computed by Winograd's method, which rounds more; absent, they may.
+    pub winograd: Option<bool>,
     /// How many rewrites the passes may make in all: for finding the one that breaks a program.
     pub fuel: Option<u64>,
     /// Kernels keep their names in the code, so that [`crate::Executable::kernel_name`] knows them.

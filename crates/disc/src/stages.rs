@@ -14,8 +14,14 @@ use disc_passes::pass;
 /// A target that does not exist.
 pub fn pass_options(options: &Options) -> Result<pass::Options, Error> {
     let target = target(options)?;
-    let panel_columns = i64::from(tile(&target, DType::F32).columns);
-    Ok(pass::Options { panel_columns, fuel: options.fuel, ..pass::Options::default() })
+    let tile = tile(&target, DType::F32);
+    Ok(pass::Options {
+        panel_columns: i64::from(tile.columns),
+        block_rows: i64::from(tile.rows),
+        winograd: options.winograd.unwrap_or(true),
+        fuel: options.fuel,
+        ..pass::Options::default()
+    })
 }
 
 /// The kernels and host programs of a module at the buffer stage: the last stage that is text.

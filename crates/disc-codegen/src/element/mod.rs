@@ -275,6 +275,7 @@ impl<'g> Elements<'g> {
             | OpKind::Transpose => vec![self.movement(kb, inst, at)],
             OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Gather => vec![self.indexed(kb, inst, at)],
             OpKind::Reduce => self.reduce(kb, inst, at),
+            OpKind::Winograd => vec![self.element(kb, self.group.operands(inst)[0], at)],
             OpKind::Patches => vec![self.patches(kb, inst, at)],
             OpKind::ReduceWindow => self.reduce_window(kb, inst, at),
             OpKind::DotGeneral => vec![self.dot_general(kb, inst, at)],

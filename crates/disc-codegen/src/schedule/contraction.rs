@@ -89,6 +89,12 @@ fn plans(group: &Group<'_>) -> Result<Vec<ContractionPlan>, String> {
     made.map(|(&dot, outputs)| ContractionPlan::of_product(function, &group.solver, group.target, dot, outputs)).collect()
 }
 
+/// Whether an output is element-wise in the one compute-intensive result of a group, and in its order.
+pub(super) fn check_elementwise(group: &Group<'_>, result: Value, output: Value) -> Result<(), String> {
+    let order = epilogue::order(group.function, &group.solver, result, output)?;
+    if order.is_sorted() { Ok(()) } else { Err("an output is transposed".into()) }
+}
+
 /// Adds where routines can fail: each is numbered as in the first of them.
 pub(super) fn merge_sites(sites: &mut Vec<Site>, routines: &[(Function, Vec<Site>)]) {
     for site in routines.iter().flat_map(|(_, more)| more) {

@@ -12,6 +12,8 @@ mod loops;
 mod rows;
 mod single;
 mod turned;
+mod windows;
+mod winograd;
 
 use crate::{element::Site, target::Target};
 use disc_ir::{Dim, Function, Solver, TensorType, Value};
@@ -131,3 +133,5 @@ pub use contraction::{Tile, schedule as contraction, tile};
 pub use loops::{schedule as loops, space_of};
 pub use rows::{RowPlan, schedule as rows};
 pub use single::schedule as single;
+pub use windows::schedule as windows;
+pub use winograd::schedule as winograd;

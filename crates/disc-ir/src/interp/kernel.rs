@@ -105,6 +105,24 @@ pub(super) fn transpose_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated
     Ok((0..rows.len()).map(column).collect())
 }
 
+pub(super) fn unzip_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let both = call.tensors(0..2)?;
+    let count = both[0].len();
+    let lanes = |first: usize| {
+        let from = move |lane: usize| (2 * lane + first) % count;
+        Tensor::from_fn(call.dtype(), call.shape(), |lane| both[(2 * lane + first) / count].at(from(lane))).into()
+    };
+    Ok(vec![lanes(0), lanes(1)])
+}
+
+pub(super) fn zip_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let both = call.tensors(0..2)?;
+    let count = both[0].len();
+    let lanes =
+        |first: usize| Tensor::from_fn(call.dtype(), call.shape(), |lane| both[(first + lane) % 2].at((first + lane) / 2)).into();
+    Ok(vec![lanes(0), lanes(count)])
+}
+
 pub(super) fn fma(_: &Call<'_>, dtype: DType) -> Function {
     Box::new(move |x| match (x[0], x[1], x[2]) {
         (Scalar::Int(a), Scalar::Int(b), Scalar::Int(c)) => Scalar::Int(a.wrapping_mul(b).wrapping_add(c)),

@@ -138,6 +138,9 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::Splat => Op(kernel::splat),
         K::Store => Op(kernel::store),
         K::TransposeLanes => Op(kernel::transpose_lanes),
+        K::Winograd => Op(window::winograd),
+        K::ZipLanes => Op(kernel::zip_lanes),
+        K::UnzipLanes => Op(kernel::unzip_lanes),
         K::View => Op(kernel::view),
 
         K::Alloc => Op(host::alloc),

@@ -82,6 +82,10 @@ pub(super) fn patches<'a>(_: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
     Ok(vec![result?.into()])
 }
 
+pub(super) fn winograd<'a>(_: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
+    Ok(vec![call.args[0].clone()])
+}
+
 /// A tensor with its strides.
 pub(super) struct Strided<'c> {
     pub(super) tensor: &'c Tensor,

@@ -14,7 +14,7 @@ use crate::{
 const ANY: DTypeClass = DTypeClass::ANY;
 
 /// The schedules that a group can have.
-pub(crate) const FUSION_KINDS: &[&str] = &["loop", "row", "contraction", "attention", "single"];
+pub(crate) const FUSION_KINDS: &[&str] = &["loop", "row", "contraction", "attention", "convolution", "pooling", "single"];
 
 op! {
     /// A fusion group: ops that become one kernel. At the buffer stage it has no results: its last operands are the buffers it writes.

@@ -105,6 +105,21 @@ op! {
 }
 
 op! {
+    /// The lanes with even numbers of `a` followed by `b`, then those with odd numbers.
+    ///
+    /// (C1) The operands are vectors of one type.
+    UnzipLanes = "unzip_lanes"(a: one(ANY), b: one(ANY)) -> (even: one(ANY), odd: one(ANY))
+        traits [Pure] stages Stages::Kernel, infer unzip_lanes;
+}
+
+op! {
+    /// The lanes of `a` and `b` by turns: a vector of those of their lower halves, and one of their upper halves.
+    ///
+    /// (C1) The operands are vectors of one type, of one lane or an even number of them.
+    ZipLanes = "zip_lanes"(a: one(ANY), b: one(ANY)) -> (low: one(ANY), high: one(ANY)) traits [Pure] stages Stages::Kernel, infer zip_lanes;
+}
+
+op! {
     /// `a * b + c`, rounded once where the target can, else twice.
     ///
     /// (C1) All types are equal.
@@ -234,6 +249,21 @@ fn transpose_lanes(cx: &InferCx<'_>) -> Inferred {
         return Err(cx.error(Code::E0204, 1, format!("{} operands of type {}", cx.operands.len(), cx.ty(0))));
     }
     (1..count).try_for_each(|i| cx.equal_types(1, ("the first operand", cx.ty(0)), ("another", cx.ty(i))))?;
+    Ok(cx.operands.to_vec())
+}
+
+fn unzip_lanes(cx: &InferCx<'_>) -> Inferred {
+    lanes(cx, 0)?;
+    cx.equal_types(1, ("a", cx.ty(0)), ("b", cx.ty(1)))?;
+    Ok(cx.operands.to_vec())
+}
+
+fn zip_lanes(cx: &InferCx<'_>) -> Inferred {
+    let count = lanes(cx, 0)?;
+    cx.equal_types(1, ("a", cx.ty(0)), ("b", cx.ty(1)))?;
+    if count > 1 && count % 2 == 1 {
+        return Err(cx.error(Code::E0204, 1, format!("{count} lanes have no halves")));
+    }
     Ok(cx.operands.to_vec())
 }
 

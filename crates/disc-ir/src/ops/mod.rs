@@ -49,7 +49,7 @@ op_table! {
     },
     index::{DynamicSlice, DynamicUpdateSlice, Gather, Scatter},
     reduce::{Cumulative, Reduce},
-    window::{Patches, ReduceWindow},
+    window::{Patches, ReduceWindow, Winograd},
     contraction::{Convolution, DotGeneral},
     sort::{Sort, TopK},
     sizes::{BindDim, Nonzero},
@@ -58,7 +58,7 @@ op_table! {
     fused::{Fusion},
     kernel::{
         ExtractLane, Fma, For, LaneMask, Lanes, Load, Prefetch, ReduceLanes, Scratch, Splat, Store,
-        TransposeLanes, View,
+        TransposeLanes, UnzipLanes, View, ZipLanes,
     },
     host::{Alloc, AllocOutput, Arena, Launch, Mark, Release},
 }

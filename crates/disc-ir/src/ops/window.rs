@@ -12,10 +12,11 @@ use crate::{
     diag::{Code, Diagnostic},
     dim::{Dim, Solver},
     infer::{InferCx, Inferred},
-    types::Type,
+    types::{DType, Type},
 };
 
 const ANY: DTypeClass = DTypeClass::ANY;
+const F32: DTypeClass = DTypeClass::of(&[DType::F32]);
 
 op! {
     /// Combines the elements of each window by `body`, starting from `inits`. The windows slide over the inputs, whose elements are first
@@ -48,6 +49,20 @@ op! {
             window_dimensions: required(AttrKind::Dims), window_strides: optional(AttrKind::Ints), base_dilations: optional(AttrKind::Ints),
             window_dilations: optional(AttrKind::Ints), padding_low: optional(AttrKind::Dims), padding_high: optional(AttrKind::Dims)
         } -> (result: one(ANY)) traits [Pure] stages Stages::Tensor, infer patches;
+}
+
+op! {
+    /// `product`, which is the product of a kernel and the patches of `input` whose windows have 3 times 3 elements and are 1 apart, or what an
+    /// element-wise op makes of it; a kernel may compute it by Winograd's method F(4x4, 3x3) instead, with rounding of its own.
+    /// `kernel` is the transformed kernel: blocks of output features, the 36 places of a transformed window, input features, and the output
+    /// features of a block. Features behind the last one are zeros. Not for other types
+    /// than f32.
+    ///
+    /// (C1) `product` and `input` have rank 4 and one batch, and the result has the type of `product`.
+    /// (C2) `kernel` has rank 4, with 36 places and the features of `input`.
+    /// (C3) `padding_low` has one entry for each of the last two dimensions.
+    Winograd = "winograd"(product: one(F32), input: one(F32), kernel: one(F32)) { padding_low: required(AttrKind::Dims) }
+        -> (result: one(F32)) traits [Pure] stages Stages::Tensor, infer winograd;
 }
 
 /// How windows slide along one dimension.
@@ -110,6 +125,26 @@ fn patches(cx: &InferCx<'_>) -> Inferred {
     let counts = counts(cx, [1, 2], &operand.dims[others..])?;
     let dims = operand.dims[..others].iter().chain(windows).cloned().chain(counts);
     Ok(vec![Type::tensor(dims, operand.dtype)])
+}
+
+fn winograd(cx: &InferCx<'_>) -> Inferred {
+    let [product, input, kernel] = [cx.tensor(0)?, cx.tensor(1)?, cx.tensor(2)?];
+    for (name, tensor) in [("product", product), ("input", input)] {
+        if tensor.rank() != 4 {
+            return Err(cx.error(Code::E0204, 1, format!("`{name}` has type {}, expected rank 4", Type::Tensor(tensor.clone()))));
+        }
+    }
+    if !cx.solver.equal(&product.dims[0], &input.dims[0]) {
+        return Err(cx.error(Code::E0207, 1, format!("batches of [{}] and [{}]", product.dims[0], input.dims[0])));
+    }
+    let fits = kernel.rank() == 4 && kernel.dims[1].is_const(36) && cx.solver.equal(&kernel.dims[2], &input.dims[1]);
+    if !fits {
+        return Err(cx.error(Code::E0207, 2, format!("`kernel` has type {}", cx.ty(2))));
+    }
+    match cx.dims("padding_low").len() {
+        2 => Ok(vec![cx.ty(0).clone()]),
+        count => Err(cx.error(Code::E0207, 3, format!("`padding_low` has {count} entries, expected 2"))),
+    }
 }
 
 /// How many windows fit into dimensions of these sizes; `numbers` are those of the constraints on the length of lists, and on their entries.

@@ -263,13 +263,15 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Splat => self.splat(inst),
             Store => self.store(inst),
             TransposeLanes => self.transpose_lanes(inst),
+            UnzipLanes => self.unzip_lanes(inst),
+            ZipLanes => self.zip_lanes(inst),
             View => self.view(inst),
             Acos | Acosh | Asin | Asinh | Atan | Atan2 | Atanh | BesselI1e | Cbrt | Cosh | Cosine | Digamma | Erf | ErfInv
             | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Sine
             | Sinh | Tan | Tanh | Zeta => Err(self.error(inst, "must be expanded to arithmetic before".to_owned())),
             BroadcastInDim | Concatenate | Convolution | Cumulative | DotGeneral | DynamicSlice | DynamicUpdateSlice | Fusion
             | Gather | GetDimensionSize | Iota | Nonzero | Pad | Patches | Reduce | ReduceWindow | Reshape | Reverse
-            | RngBitGenerator | Scatter | Slice | Sort | TopK | Transpose => {
+            | RngBitGenerator | Scatter | Slice | Sort | TopK | Transpose | Winograd => {
                 Err(self.error(inst, "works on tensors, which no kernel has".to_owned()))
             }
             Return => Err(self.error(inst, "does not end its block".to_owned())),

@@ -27,6 +27,35 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
+    /// The even lanes of two vectors, then the odd ones.
+    pub(super) fn unzip_lanes(&mut self, inst: Inst) -> Result<(), Error> {
+        let both = self.operands(inst)?;
+        let (_, lanes) = self.vector_type(self.function.operands(inst)[0])?;
+        for (first, &result) in self.function.results_of(inst).iter().enumerate() {
+            let picked = match lanes {
+                1 => both[first],
+                _ => self.shuffled(both[0], both[1], (0..lanes as usize).map(|lane| 2 * lane + first))?,
+            };
+            self.bind(result, picked);
+        }
+        Ok(())
+    }
+
+    /// The lanes of two vectors by turns.
+    pub(super) fn zip_lanes(&mut self, inst: Inst) -> Result<(), Error> {
+        let both = self.operands(inst)?;
+        let (_, lanes) = self.vector_type(self.function.operands(inst)[0])?;
+        let lanes = lanes as usize;
+        for (half, &result) in self.function.results_of(inst).iter().enumerate() {
+            let picked = match lanes {
+                1 => both[half],
+                _ => self.shuffled(both[0], both[1], (0..lanes).map(|lane| half * lanes / 2 + lane / 2 + lane % 2 * lanes))?,
+            };
+            self.bind(result, picked);
+        }
+        Ok(())
+    }
+
     /// The columns of a square, whose parts hold `part` elements.
     fn transposed(&self, rows: &[Val<'c>], part: usize) -> Result<Vec<Val<'c>>, Error> {
         let mut columns = rows.to_vec();

@@ -41,7 +41,7 @@ impl Grouping<'_> {
     /// Takes element-wise users into the groups of products.
     pub(super) fn absorb_epilogues(&mut self, cx: &mut PassCx) {
         for i in 0..self.insts.len() {
-            if self.roles[i] == Role::Contraction && self.group(i).insts.len() == 1 {
+            if matches!(self.roles[i], Role::Contraction | Role::Window) && self.group(i).insts.len() == 1 {
                 let taken = self.epilogue(i);
                 if !taken.is_empty() && !cx.spend_on("fuse-epilogue") {
                     return;
@@ -49,6 +49,9 @@ impl Grouping<'_> {
                 for &op in &taken {
                     let (from, to) = (self.group_of[op], self.group_of[i]);
                     self.merge(from, to);
+                }
+                if self.roles[i] == Role::Window {
+                    continue;
                 }
                 if let Some(end) = self.final_transpose(i, &taken).filter(|_| cx.spend_on("fuse-final-transpose")) {
                     let (from, to) = (self.group_of[end], self.group_of[i]);
@@ -91,7 +94,8 @@ impl Grouping<'_> {
             }
             reached.insert(i);
             let direct = self.sources[i].iter().all(|&s| !self.leads_from(s, &reached) || s == dot || taken.contains(&s));
-            let elementwise = self.function.def(self.insts[i]).has(Trait::Elementwise);
+            let names_product = self.function.kind_of(self.insts[i]) == OpKind::Winograd;
+            let elementwise = self.function.def(self.insts[i]).has(Trait::Elementwise) || names_product;
             let alone = self.group(i).insts.len() == 1;
             if direct
                 && elementwise

@@ -210,6 +210,9 @@ impl Explaining<'_> {
             };
             return Reason::Schedule(what.into());
         }
+        if matches!(second, "convolution" | "pooling") {
+            return Reason::Schedule(format!("a {second} reads its operands from memory"));
+        }
         Reason::Schedule(format!("no schedule computes this {first} and this {second} together"))
     }
 

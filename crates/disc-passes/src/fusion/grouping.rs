@@ -3,7 +3,7 @@ use super::{
     binders::Binders,
     legality::{Role, roles},
 };
-use disc_ir::{Block, Function, Inst, Solver, Value, ops::Trait};
+use disc_ir::{Block, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// A finished group.
@@ -187,6 +187,10 @@ impl<'f> Grouping<'f> {
                 Role::Loop => "loop",
                 Role::Row => "row",
                 Role::Contraction => "contraction",
+                Role::Window if members.insts.iter().any(|&i| self.function.kind_of(self.insts[i]) == OpKind::Convolution) => {
+                    "convolution"
+                }
+                Role::Window => "pooling",
                 Role::Single => "single",
                 Role::Free | Role::View | Role::Outside => continue,
             };

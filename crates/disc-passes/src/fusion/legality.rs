@@ -16,6 +16,8 @@ pub(super) enum Role {
     Row,
     /// A product of tensors.
     Contraction,
+    /// Slides windows: a convolution in groups, or pooling.
+    Window,
     /// Has a schedule of its own; never fused.
     Single,
     /// Not computed by a kernel: control flow, weights, the end of the block.
@@ -124,6 +126,9 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         OpKind::Reshape => Role::View,
         OpKind::Reduce => Role::Row,
         OpKind::DotGeneral => Role::Contraction,
+        OpKind::Convolution | OpKind::ReduceWindow if function.results_of(inst).len() == 1 => Role::Window,
+        // Another name of its first operand.
+        OpKind::Winograd => Role::Loop,
         OpKind::Concatenate
         | OpKind::DynamicSlice
         | OpKind::DynamicUpdateSlice

@@ -141,6 +141,7 @@ pub fn reads(function: &Function, solver: &Solver, space: &[Dim], inst: Inst, ma
             let same = |&o: &Value| (o, if rank(o) == map.len() { map.to_vec() } else { nowhere(o) });
             Reads { operands: operands.iter().map(same).collect(), looked_at: Vec::new() }
         }
+        OpKind::Winograd => one(operands[0], map.to_vec(), Vec::new()),
         OpKind::BroadcastInDim => {
             let axes = function.axes(inst, "dims");
             let follow = |(size, axis): (&Dim, usize)| match is_one(solver, size) {

@@ -33,6 +33,9 @@ fn depends_elementwise(group: &Function, product: Value, value: Value) -> bool {
         return true;
     }
     let Some(inst) = group.defining(value) else { return true };
+    if group.kind_of(inst) == OpKind::Winograd {
+        return depends_elementwise(group, product, group.operands(inst)[0]);
+    }
     match group.def(inst).has(Trait::Elementwise) {
         true => group.operands(inst).iter().all(|&o| depends_elementwise(group, product, o)),
         false => !depends(group, product, value),

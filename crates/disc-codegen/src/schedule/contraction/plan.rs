@@ -302,10 +302,22 @@ fn operands(group: &Function, solver: &Solver, dot: Inst) -> Result<[Operand; 2]
         operand.free = (0..operand.dims.len()).filter(|d| !operand.batch.contains(d) && !operand.sum.contains(d)).collect();
         operand
     });
+    drop_ones(solver, &mut left, &mut right);
     left.first = left.batch.len();
     right.first = left.first + left.free.len();
     let swap = right.free.is_empty() && left.free.last().is_some_and(|&d| left.is_contiguous(d));
     Ok(if swap { [right, left] } else { [left, right] })
+}
+
+/// Leaves sums over one element out: an operand has no stride along such a dimension, and the others can be one without it.
+fn drop_ones(solver: &Solver, left: &mut Operand, right: &mut Operand) {
+    let one = Dim::constant(1);
+    let kept: Vec<usize> = (0..left.sum.len()).filter(|&i| !solver.equal(&left.dims[left.sum[i]], &one)).collect();
+    if !kept.is_empty() {
+        for side in [left, right] {
+            side.sum = kept.iter().map(|&i| side.sum[i]).collect();
+        }
+    }
 }
 
 /// The inputs of a group that outputs are computed from, in order.

@@ -208,6 +208,7 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         K::Cumulative => (combine::cumulative, Sum),
         K::Reduce => (combine::reduce, Sum),
         K::Patches => (movement::patches, Exact),
+        K::Winograd => (combine::winograd, Exact),
         K::ReduceWindow => (combine::window, Sum),
         K::Convolution => (combine::convolution, Sum),
         K::DotGeneral => (combine::dot_general, Sum),
@@ -234,6 +235,8 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::Splat
         | K::Store
         | K::TransposeLanes
+        | K::UnzipLanes
+        | K::ZipLanes
         | K::View
         | K::Alloc
         | K::AllocOutput

@@ -89,12 +89,20 @@ fn program(name: &str, text: String, inputs: &[Data], outputs: &[Data]) -> Case 
 }
 
 pub(super) fn cases() -> Vec<Case> {
+    // The numbers from 0 on in two vectors of four.
+    let pairs = |op: &str, wanted: [f64; 8]| {
+        let (wide, twice) = (SQUARE.replace("<2xi32>", "<4xi32>"), [("buffer<4x", "buffer<8x"), ("dense<2>", "dense<4>")]);
+        let text = twice.iter().fold(wide, |text, (from, to)| text.replace(from, to)).replace("transpose_lanes", op);
+        program(op, text, &[("8xi32", (0..8).map(f64::from).collect())], &[("8xi32", wanted.to_vec())])
+    };
     let affine = |ty, x: Vec<f64>| {
         let wanted = x.iter().map(|x| 2.0 * x + 1.0).collect();
         program("affine", format!("{AFFINE}{AFFINE_HOST}"), &[(ty, x)], &[(ty, wanted)])
     };
     vec![
         program("square", SQUARE.into(), &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
+        pairs("unzip_lanes", [0.0, 2.0, 4.0, 6.0, 1.0, 3.0, 5.0, 7.0]),
+        pairs("zip_lanes", [0.0, 4.0, 1.0, 5.0, 2.0, 6.0, 3.0, 7.0]),
         affine("0xf32", vec![]),
         affine("1xf32", vec![5.0]),
         affine("9xf32", (0..9).map(f64::from).collect()),

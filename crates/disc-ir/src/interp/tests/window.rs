@@ -56,6 +56,15 @@ pub(super) fn cases() -> Vec<Case> {
             ("2x1xf32", &[3.0, NAN]),
         ),
         case(
+            "what Winograd's method computes is the product",
+            "(%p: tensor<1x1x1x2xf32>, %x: tensor<1x1x1x2xf32>, %k: tensor<0x36x1x1xf32>) -> tensor<1x1x1x2xf32>",
+            "%r = winograd %p, %x, %k, padding_low = [1, 1]
+                 : (tensor<1x1x1x2xf32>, tensor<1x1x1x2xf32>, tensor<0x36x1x1xf32>) -> tensor<1x1x1x2xf32>
+             return %r : tensor<1x1x1x2xf32>",
+            &[("1x1x1x2xf32", &[1.0, NAN]), ("1x1x1x2xf32", &[3.0, 4.0]), ("0x36x1x1xf32", &[])],
+            &[("1x1x1x2xf32", &[1.0, NAN])],
+        ),
+        case(
             "patches of two dimensions",
             "(%x: tensor<1x2x2xf32>) -> tensor<1x2x1x1x3xf32>",
             "%r = patches %x, window_dimensions = [2, 1], padding_low = [0, 1] : (tensor<1x2x2xf32>) -> tensor<1x2x1x1x3xf32>

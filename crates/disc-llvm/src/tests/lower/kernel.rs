@@ -324,3 +324,29 @@ fn squares_are_transposed() {
         }
     }
 }
+
+#[test]
+fn lanes_are_parted_and_joined() {
+    let kernel = |lanes: usize, op: &str| {
+        let (v, buffer) = (format!("vector<{lanes}xf32>"), format!("buffer<{}xf32>", 2 * lanes));
+        format!(
+            "kernel @k(%a: {buffer}, %b: {buffer}, %begin: i64, %end: i64) {{
+              %0 = constant dense<0> : i64
+              %1 = constant dense<{lanes}> : i64
+              %x = load %a[%0] : ({buffer}, i64) -> {v}
+              %y = load %a[%1] : ({buffer}, i64) -> {v}
+              %p, %q = {op} %x, %y : {v}
+              store %b[%0], %p : ({buffer}, i64, {v})
+              store %b[%1], %q : ({buffer}, i64, {v})
+              return
+            }}"
+        )
+    };
+    for (lanes, target) in [2, 4, 8, 16].into_iter().flat_map(|lanes| targets().into_iter().map(move |target| (lanes, target))) {
+        let (a, mut b): (Vec<f32>, _) = ((0..2 * lanes).map(|i| i as f32).collect(), vec![0.0_f32; 2 * lanes]);
+        Program::new(&kernel(lanes, "unzip_lanes"), &target).run("k", &[address(&a), address_mut(&mut b)]);
+        assert!((0..2 * lanes).all(|i| b[i] == a[i % lanes * 2 + i / lanes]), "{target}, {lanes} lanes: {b:?}");
+        Program::new(&kernel(lanes, "zip_lanes"), &target).run("k", &[address(&a), address_mut(&mut b)]);
+        assert!((0..2 * lanes).all(|i| b[i] == a[i % 2 * lanes + i / 2]), "{target}, {lanes} lanes: {b:?}");
+    }
+}

@@ -1,0 +1,228 @@
+//! Convolutions of three times three windows by Winograd's method F(4x4, 3x3): a version of a product's group, for sizes with enough tiles.
+//!
+//! Results are cut into tiles of four times four, numbered along rows, images and batches. A unit is a block of neighbouring tiles, one or two
+//! vectors of them, and some blocks of output features. It transforms the six times six elements that each tile reads, for all input features,
+//! into task memory `[36][features][tiles]`; then, block after block of output features, come 36 small products with the transformed kernel,
+//! and the transformation of these to results, which takes the rest of the group along.
+//!
+//! Invariant: what is computed for lanes and rows behind the last tile and feature is never stored.
+mod plan;
+mod products;
+mod results;
+mod tiles;
+
+use super::{Argument, Group, Launch, Scheduled, Version, scratch_bytes};
+use crate::{build::KernelBuilder, element::Elements, index::Index};
+use disc_ir::{DType, Dim, FunctionKind, TensorType, Type, Value};
+use plan::{PLACES, WinogradPlan};
+
+/// Tiles from which on the method pays, and results along each dimension.
+const FEWEST_TILES: i64 = 12;
+const FEWEST_RESULTS: i64 = 6;
+
+/// The version of a group that uses the method, if the group allows it.
+pub fn schedule(group: &Group<'_>) -> Option<Version> {
+    let plan = WinogradPlan::of(group)?;
+    let least = |count: i64| Dim::constant(count - 1);
+    let tiles = &plan.batch * &plan.tile_rows() * plan.tile_columns();
+    let guard = vec![
+        (least(FEWEST_TILES), tiles),
+        (least(FEWEST_RESULTS), plan.height.clone()),
+        (least(FEWEST_RESULTS), plan.width.clone()),
+    ];
+    Some(Version { guard, code: launch(group, &plan), workspaces: Vec::new() })
+}
+
+fn launch(group: &Group<'_>, plan: &WinogradPlan) -> Scheduled {
+    let name = format!("{}.winograd", group.name);
+    let mut kb = KernelBuilder::new(&name, FunctionKind::Kernel);
+    let mut elements = Elements::new(group.function, group.solver.clone(), plan.lanes, group.target);
+    elements.first_site = group.first_site;
+    let (mut arguments, mut inputs) = (Vec::new(), Vec::new());
+    for (i, &input) in group.inputs().iter().enumerate() {
+        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
+        elements.bind(input, buffer);
+        inputs.push((input, buffer));
+        arguments.push(Argument::Input(i));
+    }
+    let outputs = group.outputs();
+    let mut targets = Vec::new();
+    for (i, &output) in outputs.iter().enumerate() {
+        targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
+        arguments.push(Argument::Output(group.wanted[i]));
+    }
+    let begin = kb.parameter("begin", Type::scalar(DType::I64));
+    let end = kb.parameter("end", Type::scalar(DType::I64));
+    let mut scratch = |elements: i64| kb.scratch(TensorType::new([Dim::constant(elements)], DType::F32));
+    let slack = i64::from(plan.lanes);
+    let held = scratch(PLACES * plan.tiles_pitch() + slack);
+    let made = scratch(PLACES * plan.products_pitch() + slack);
+    let of = |value: Value| inputs.iter().find(|(input, _)| *input == value).expect("the group reads it").1;
+    let (input, kernel) = (of(plan.input), of(plan.kernel));
+    let mut emitter = Emitter { group, plan, elements, outputs, targets, input, kernel, held, made, name };
+    let one = kb.int(1);
+    let unit = kb.open_for([begin, end, one]);
+    emitter.elements.open_scope();
+    emitter.unit(&mut kb, unit.index);
+    emitter.elements.close_scope();
+    kb.close_for(unit);
+    let kernel = kb.finish();
+    let launch = Launch {
+        kernel: kernel.name.clone(),
+        arguments,
+        units: plan.tile_blocks() * plan.chunks(),
+        cost: plan.cost(),
+        scratch: scratch_bytes(&kernel),
+    };
+    let sites = emitter.elements.sites;
+    let kernels = [kernel, products::emit(group, plan, &emitter.name, 1), products::emit(group, plan, &emitter.name, 2)];
+    Scheduled { kernels: kernels.into(), launches: vec![launch], sites }
+}
+
+struct Emitter<'e, 'g> {
+    group: &'e Group<'g>,
+    plan: &'e WinogradPlan,
+    elements: Elements<'g>,
+    outputs: Vec<Value>,
+    targets: Vec<Value>,
+    input: Value,
+    kernel: Value,
+    /// Transformed tiles, and products of them.
+    held: Value,
+    made: Value,
+    name: String,
+}
+
+/// Neighbouring tiles of one row of tiles.
+struct Segment {
+    /// The image, and the row and first column of tiles.
+    batch: Value,
+    row: Value,
+    column: Value,
+    /// The number of the first tile within the unit's block, and how many there are: at most `lanes`.
+    first: Value,
+    count: Value,
+    lanes: u32,
+}
+
+impl Emitter<'_, '_> {
+    fn unit(&mut self, kb: &mut KernelBuilder, unit: Value) {
+        let plan = self.plan;
+        let (one, chunks) = (kb.int(1), kb.int(plan.chunks()));
+        let (chunk, block) = (kb.rem(unit, chunks), kb.div(unit, chunks));
+        let most = kb.int(plan.block_tiles());
+        let first = kb.mul(block, most);
+        let tiles = kb.dim(&plan.tiles());
+        let end = kb.add(first, most);
+        let end = kb.map(disc_ir::OpKind::Minimum, &[end, tiles]);
+        self.segments(kb, [first, end], &mut |emitter, kb, segment| emitter.transform(kb, segment));
+        let per_chunk = kb.int(plan.chunk_blocks());
+        let low = kb.mul(chunk, per_chunk);
+        let high = kb.add(low, per_chunk);
+        let blocks = kb.int(plan.blocks);
+        let high = kb.map(disc_ir::OpKind::Minimum, &[high, blocks]);
+        let features = kb.open_for([low, high, one]);
+        self.elements.open_scope();
+        let count = kb.sub(end, first);
+        self.multiply(kb, features.index, count);
+        let block = features.index;
+        self.segments(kb, [first, end], &mut |emitter, kb, segment| emitter.finish(kb, segment, block));
+        self.elements.close_scope();
+        kb.close_for(features);
+    }
+
+    /// Runs `body` for the tiles from `first` to below `end`, row by row and a vector at a time. Short rows take vectors of half as many lanes.
+    fn segments(
+        &mut self,
+        kb: &mut KernelBuilder,
+        [first, end]: [Value; 2],
+        body: &mut dyn FnMut(&mut Self, &mut KernelBuilder, &Segment),
+    ) {
+        let plan = self.plan;
+        let half = plan.lanes / 2;
+        let (columns, limit) = (kb.dim(&plan.tile_columns()), kb.int(i64::from(half)));
+        let is_short = kb.compare("LE", columns, limit);
+        let short = kb.open_if(is_short);
+        self.rows_of_tiles(kb, [first, end], half, body);
+        kb.close_if(short);
+        let is_long = kb.emit(disc_ir::OpKind::Not, &[is_short]);
+        let long = kb.open_if(is_long);
+        self.rows_of_tiles(kb, [first, end], plan.lanes, body);
+        kb.close_if(long);
+    }
+
+    fn rows_of_tiles(
+        &mut self,
+        kb: &mut KernelBuilder,
+        [first, end]: [Value; 2],
+        lanes: u32,
+        body: &mut dyn FnMut(&mut Self, &mut KernelBuilder, &Segment),
+    ) {
+        let plan = self.plan;
+        let (zero, vector) = (kb.int(0), kb.int(i64::from(lanes)));
+        let (columns, rows) = (kb.dim(&plan.tile_columns()), kb.dim(&plan.tile_rows()));
+        let mut walk = kb.open_while(&[first], |kb, carried| kb.compare("LT", carried[0], end));
+        self.elements.open_scope();
+        let tile = walk.carried[0];
+        let (number, column) = (kb.div(tile, columns), kb.rem(tile, columns));
+        let (batch, row) = (kb.div(number, rows), kb.rem(number, rows));
+        let (room, left) = (kb.sub(columns, column), kb.sub(end, tile));
+        let length = kb.map(disc_ir::OpKind::Minimum, &[room, left]);
+        let pieces = kb.open_for([zero, length, vector]);
+        self.elements.open_scope();
+        let here = kb.add(tile, pieces.index);
+        let segment = Segment {
+            batch,
+            row,
+            column: kb.add(column, pieces.index),
+            first: kb.sub(here, first),
+            count: kb.sub(length, pieces.index),
+            lanes,
+        };
+        let wide = std::mem::replace(&mut self.elements.lanes, lanes);
+        body(self, kb, &segment);
+        self.elements.lanes = wide;
+        self.elements.close_scope();
+        kb.close_for(pieces);
+        self.elements.close_scope();
+        walk.next = vec![kb.add(tile, length)];
+        kb.close_while(walk);
+    }
+
+    /// The 36 products of a block of output features with `count` tiles.
+    fn multiply(&mut self, kb: &mut KernelBuilder, block: Value, count: Value) {
+        let plan = self.plan;
+        let (zero, one, places) = (kb.int(0), kb.int(1), kb.int(PLACES));
+        let limit = kb.int(i64::from(plan.lanes));
+        let is_narrow = kb.compare("LE", count, limit);
+        let place = kb.open_for([zero, places, one]);
+        let before = kb.mul(block, places);
+        let number = kb.add(before, place.index);
+        let size = kb.int(plan.channels * plan.rows);
+        let left = kb.mul(number, size);
+        let (right, to) = (kb.int(plan.tiles_pitch()), kb.int(plan.products_pitch()));
+        let (right, to) = (kb.mul(place.index, right), kb.mul(place.index, to));
+        let arguments = [self.kernel, self.held, self.made, left, right, to];
+        let call = |vectors: i64| {
+            let name = products::name(&self.name, vectors);
+            move |kb: &mut KernelBuilder| {
+                kb.call(&name, &arguments);
+                Vec::new()
+            }
+        };
+        kb.if_(is_narrow, call(1), call(2));
+        kb.close_for(place);
+    }
+
+    /// Stores a vector of results at a position.
+    fn store(&mut self, kb: &mut KernelBuilder, at: &[Index], mask: Option<Value>, result: Value) {
+        let (plan, outputs, targets, group) = (self.plan, &self.outputs, &self.targets, self.group);
+        self.elements.masked(mask, |elements| {
+            elements.seed(plan.product, at, result);
+            let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, at)).collect();
+            for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
+                elements.store(kb, target, group.tensor(output), at, value);
+            }
+        });
+    }
+}

@@ -1,0 +1,128 @@
+//! Sizes of a convolution by Winograd's method, and how its work is cut.
+use crate::schedule::{Group, contraction::check_elementwise, tile};
+use disc_ir::{DType, Dim, OpKind, Value};
+use disc_passes::query::Query;
+
+/// Places of a transformed window: six times six.
+pub(super) const PLACES: i64 = 36;
+/// Results along a side of a tile, and elements that it reads.
+pub(super) const SIDE: i64 = 4;
+pub(super) const READ: i64 = 6;
+/// Blocks of output features of a unit: tiles are transformed anew for each unit.
+const CHUNK_BLOCKS: i64 = 11;
+
+pub(super) struct WinogradPlan {
+    /// The product that the method computes.
+    pub(super) product: Value,
+    pub(super) input: Value,
+    /// The transformed kernel.
+    pub(super) kernel: Value,
+    pub(super) low: [Dim; 2],
+    pub(super) batch: Dim,
+    /// Results along the two dimensions, and elements of the input.
+    pub(super) height: Dim,
+    pub(super) width: Dim,
+    pub(super) size: [Dim; 2],
+    pub(super) channels: i64,
+    pub(super) features: i64,
+    /// Blocks of output features, and features of one.
+    pub(super) blocks: i64,
+    pub(super) rows: i64,
+    pub(super) lanes: u32,
+    /// Whether a store with a mask costs no more than another one.
+    pub(super) has_masks: bool,
+}
+
+impl WinogradPlan {
+    /// `None` for a group without such a convolution, or with something else.
+    pub(super) fn of(group: &Group<'_>) -> Option<Self> {
+        let function = group.function;
+        let insts = || function.insts(function.body).iter().copied();
+        let mut found = insts().filter(|&inst| function.kind_of(inst) == OpKind::Winograd);
+        let (Some(inst), None) = (found.next(), found.next()) else { return None };
+        let dots = insts().filter(|&inst| function.kind_of(inst) == OpKind::DotGeneral).count();
+        let [product, input, kernel] = function.operands(inst)[..] else { return None };
+        let is_input = |value: Value| group.inputs().contains(&value);
+        let plain = group.outputs().iter().all(|&output| check_elementwise(group, product, output).is_ok());
+        if dots != 1 || !is_input(input) || !is_input(kernel) || !plain {
+            return None;
+        }
+        let (dims, shape) = (&group.tensor(product).dims, &group.tensor(input).dims);
+        let packed: Vec<i64> = group.tensor(kernel).dims.iter().map(Dim::as_const).collect::<Option<_>>()?;
+        let tile = tile(group.target, DType::F32);
+        // Blocks for another target need not fit the registers.
+        let fits = packed[3] <= i64::from(tile.rows) && tile.lanes >= 4;
+        let low = function.dims(inst, "padding_low");
+        fits.then_some(Self {
+            product,
+            input,
+            kernel,
+            low: [low[0].clone(), low[1].clone()],
+            batch: dims[0].clone(),
+            height: dims[2].clone(),
+            width: dims[3].clone(),
+            size: [shape[2].clone(), shape[3].clone()],
+            channels: packed[2],
+            features: dims[1].as_const()?,
+            blocks: packed[0],
+            rows: packed[3],
+            lanes: tile.lanes,
+            has_masks: group.target.has_mask_registers(),
+        })
+    }
+
+    pub(super) fn tile_rows(&self) -> Dim {
+        self.height.ceil_div(&Dim::constant(SIDE))
+    }
+
+    pub(super) fn tile_columns(&self) -> Dim {
+        self.width.ceil_div(&Dim::constant(SIDE))
+    }
+
+    pub(super) fn tiles(&self) -> Dim {
+        &self.batch * &self.tile_rows() * self.tile_columns()
+    }
+
+    /// Tiles of a unit.
+    pub(super) fn block_tiles(&self) -> i64 {
+        2 * i64::from(self.lanes)
+    }
+
+    pub(super) fn tile_blocks(&self) -> Dim {
+        self.tiles().ceil_div(&Dim::constant(self.block_tiles()))
+    }
+
+    pub(super) fn chunks(&self) -> i64 {
+        (self.blocks + CHUNK_BLOCKS - 1) / CHUNK_BLOCKS
+    }
+
+    /// Blocks of output features of a chunk: chunks are as even as can be.
+    pub(super) fn chunk_blocks(&self) -> i64 {
+        (self.blocks + self.chunks() - 1) / self.chunks()
+    }
+
+    /// Elements from one input feature's tiles to the next one's, and from one place to the next. Without cheap masks a vector of tiles is written
+    /// as a whole, behind the last tile. Places are not a multiple of a page apart, which would share lines of the cache.
+    pub(super) fn tiles_row(&self) -> i64 {
+        self.block_tiles() + if self.has_masks { 0 } else { i64::from(self.lanes) }
+    }
+
+    pub(super) fn tiles_pitch(&self) -> i64 {
+        self.channels * self.tiles_row() + 16
+    }
+
+    /// Elements from one output feature's products to the next one's, and from one place to the next.
+    pub(super) fn products_row(&self) -> i64 {
+        self.block_tiles()
+    }
+
+    pub(super) fn products_pitch(&self) -> i64 {
+        self.rows * self.products_row() + 16
+    }
+
+    /// Estimated nanoseconds: the products, and a quarter of them again for transformations.
+    pub(super) fn cost(&self) -> Dim {
+        let products = self.tiles() * (PLACES * self.channels * self.blocks * self.rows * 5 / 2);
+        products.ceil_div(&Dim::constant(i64::from(self.lanes) * 5))
+    }
+}

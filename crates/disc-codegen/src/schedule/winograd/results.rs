@@ -1,0 +1,123 @@
+//! The transformation of products to results: from the 36 places to four times four results of each tile, for neighbouring tiles at once.
+use super::{
+    Emitter, Segment,
+    plan::{READ, SIDE},
+};
+use crate::{build::KernelBuilder, index::Index};
+use disc_ir::{DType, Value};
+
+/// Where the results of a segment go: the place of the first one, and how many there are in a row.
+struct Corner {
+    batch: Value,
+    row: Value,
+    column: Value,
+    count: Value,
+}
+
+impl Emitter<'_, '_> {
+    /// Computes and stores the results of a segment for one block of output features.
+    pub(super) fn finish(&mut self, kb: &mut KernelBuilder, segment: &Segment, block: Value) {
+        let plan = self.plan;
+        let (zero, one, side) = (kb.int(0), kb.int(1), kb.int(SIDE));
+        let (rows, features, width) = (kb.int(plan.rows), kb.int(plan.features), kb.dim(&plan.width));
+        let (row, column) = (kb.mul(segment.row, side), kb.mul(segment.column, side));
+        let (tiles, room) = (kb.mul(segment.count, side), kb.sub(width, column));
+        let count = kb.map(disc_ir::OpKind::Minimum, &[tiles, room]);
+        let corner = Corner { batch: segment.batch, row, column, count };
+        let first = kb.mul(block, rows);
+        let left = kb.sub(features, first);
+        let height = kb.map(disc_ir::OpKind::Minimum, &[rows, left]);
+        let feature = kb.open_for([zero, height, one]);
+        self.elements.open_scope();
+        let pitch = kb.int(plan.products_row());
+        let from = kb.mul(feature.index, pitch);
+        let from = kb.add(from, segment.first);
+        let results = self.results(kb, segment, from);
+        let number = kb.add(first, feature.index);
+        for (down, columns) in results.into_iter().enumerate() {
+            self.row(kb, &corner, number, down as i64, columns, segment.lanes);
+        }
+        self.elements.close_scope();
+        kb.close_for(feature);
+    }
+
+    /// For each row of the tiles, its four columns.
+    fn results(&self, kb: &mut KernelBuilder, segment: &Segment, from: Value) -> Vec<Vec<Value>> {
+        let mut rows = vec![Vec::new(); SIDE as usize];
+        for across in 0..READ {
+            let column: Vec<Value> = (0..READ)
+                .map(|down| {
+                    let shift = kb.int((down * READ + across) * self.plan.products_pitch());
+                    let at = kb.add(from, shift);
+                    kb.load(self.made, at, segment.lanes, None)
+                })
+                .collect();
+            for (row, value) in rows.iter_mut().zip(along(kb, &column)) {
+                row.push(value);
+            }
+        }
+        rows.iter().map(|row| along(kb, row)).collect()
+    }
+
+    /// Stores row `down` of the tiles: its columns by turns are what lies side by side.
+    fn row(&mut self, kb: &mut KernelBuilder, corner: &Corner, feature: Value, down: i64, columns: Vec<Value>, lanes: u32) {
+        let (shift, height) = (kb.int(down), kb.dim(&self.plan.height));
+        let y = kb.add(corner.row, shift);
+        let exists = kb.compare("LT", y, height);
+        let guard = kb.open_if(exists);
+        self.elements.open_scope();
+        let [even_low, even_high] = kb.zip_lanes(columns[0], columns[2]);
+        let [odd_low, odd_high] = kb.zip_lanes(columns[1], columns[3]);
+        let low = kb.zip_lanes(even_low, odd_low);
+        let high = kb.zip_lanes(even_high, odd_high);
+        for (number, vector) in low.into_iter().chain(high).enumerate() {
+            let done = kb.int(number as i64 * i64::from(lanes));
+            let (left, x) = (kb.sub(corner.count, done), kb.add(corner.column, done));
+            let at =
+                [Index::uniform(corner.batch), Index::uniform(feature), Index::uniform(y), Index::Affine { base: x, stride: 1 }];
+            let zero = kb.int(0);
+            let any = kb.compare("GT", left, zero);
+            let some = kb.open_if(any);
+            if self.plan.has_masks {
+                let mask = kb.lane_mask(left, lanes);
+                self.store(kb, &at, Some(mask), vector);
+            } else {
+                let whole = kb.int(i64::from(lanes));
+                let is_whole = kb.compare("GE", left, whole);
+                let all = kb.open_if(is_whole);
+                self.store(kb, &at, None, vector);
+                kb.close_if(all);
+                let is_cut = kb.emit(disc_ir::OpKind::Not, &[is_whole]);
+                let cut = kb.open_if(is_cut);
+                let mask = kb.lane_mask(left, lanes);
+                self.store(kb, &at, Some(mask), vector);
+                kb.close_if(cut);
+            }
+            kb.close_if(some);
+        }
+        self.elements.close_scope();
+        kb.close_if(guard);
+    }
+}
+
+/// The transformation along one dimension:
+///
+/// ```text
+///  1  1  1  1  1  0
+///  0  1 -1  2 -2  0
+///  0  1  1  4  4  0
+///  0  1 -1  8 -8  1
+/// ```
+fn along(kb: &mut KernelBuilder, m: &[Value]) -> Vec<Value> {
+    let lanes = kb.lanes(m[0]);
+    let times = |kb: &mut KernelBuilder, factor: f64, value: Value, sum: Value| {
+        let factor = kb.float(DType::F32, factor, lanes);
+        kb.fma(factor, value, sum)
+    };
+    let (ones, ones_less) = (kb.add(m[1], m[2]), kb.sub(m[1], m[2]));
+    let (twos, twos_less) = (kb.add(m[3], m[4]), kb.sub(m[3], m[4]));
+    let first = kb.add(m[0], ones);
+    let first = kb.add(first, twos);
+    let last = kb.add(ones_less, m[5]);
+    vec![first, times(kb, 2.0, twos_less, ones_less), times(kb, 4.0, twos, ones), times(kb, 8.0, twos_less, last)]
+}

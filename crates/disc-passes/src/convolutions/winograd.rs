@@ -1,0 +1,121 @@
+//! The transformed kernel of a convolution that Winograd's method F(4x4, 3x3) can compute.
+//!
+//! Four times four results of windows of three times three elements take 36 products for each input feature instead of 144: the kernel and the
+//! input are transformed to sums of their elements, and so are the products. The kernel is transformed once, when weights are loaded. Which sizes
+//! gain is decided when kernels run.
+use super::Convolution;
+use crate::{pass::PassCx, query::Query, rewrite::Rewriter};
+use disc_ir::{DType, Dim, Inst, Literal, OpKind, Type, Value};
+
+/// Features below which transforming costs more than it saves, and input features whose transformed tiles outgrow the cache.
+const FEW: i64 = 16;
+const MANY: i64 = 512;
+
+/// The transformation of a kernel along one dimension.
+const KERNEL: [[f64; 3]; 6] = [
+    [1.0 / 4.0, 0.0, 0.0],
+    [-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
+    [-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
+    [1.0 / 24.0, 1.0 / 12.0, 1.0 / 6.0],
+    [1.0 / 24.0, -1.0 / 12.0, 1.0 / 6.0],
+    [0.0, 0.0, 1.0],
+];
+
+impl Convolution {
+    /// The product, said to be one that Winograd's method can compute; the product itself where it cannot.
+    pub(super) fn winograd(&self, rw: &mut Rewriter<'_>, inst: Inst, product: Value, cx: &mut PassCx) -> Option<Value> {
+        let rows = cx.options.block_rows;
+        let Some([features, channels]) = self.small_windows(rw, inst).filter(|_| rows > 0 && cx.spend_on("winograd")) else {
+            return Some(product);
+        };
+        let kernel = self.reversed(rw, inst)?;
+        let kernel = rw.reshape(kernel, [features, channels, 9].map(Dim::constant))?;
+        let table = rw.build(|b| {
+            let literal = Literal::from_f64s(DType::F32, &both_ways());
+            b.op(OpKind::Constant).attr("value", literal).result(Type::tensor([36, 9].map(Dim::constant), DType::F32)).value()
+        })?;
+        let transformed = rw.build(|b| {
+            let product = b.op(OpKind::DotGeneral).operands(&[table, kernel]);
+            product.attr("lhs_contracting_dims", vec![1_i64]).attr("rhs_contracting_dims", vec![2_i64]).value()
+        })?;
+        let blocks = (features + rows - 1) / rows;
+        let rows = (features + blocks - 1) / blocks;
+        let padded = pad(rw, transformed, blocks * rows - features)?;
+        let split = rw.reshape(padded, [36, blocks, rows, channels].map(Dim::constant))?;
+        let packed = rw.transpose(split, &[1, 0, 3, 2])?;
+        let (input, low) = (self.input, rw.f.dims(inst, "padding_low").to_vec());
+        let low = if low.is_empty() { vec![Dim::constant(0); 2] } else { low };
+        rw.build(|b| b.op(OpKind::Winograd).operands(&[product, input, packed]).attr("padding_low", low).value())
+    }
+
+    /// The output and input features, if windows are those of the method.
+    fn small_windows(&self, rw: &Rewriter<'_>, inst: Inst) -> Option<[i64; 2]> {
+        let ones = |name: &str| rw.f.ints(inst, name).iter().all(|&factor| factor == 1);
+        let plain = ones("window_strides") && ones("lhs_dilation") && ones("rhs_dilation") && self.groups == 1;
+        let small = self.windows.len() == 2 && self.windows.iter().all(|window| window.is_const(3));
+        let f32s = [self.input, self.kernel, rw.f.result(inst)].iter().all(|&value| rw.f.ty(value).dtype() == DType::F32);
+        let shape = rw.f.shape(self.kernel);
+        let (features, channels) = (shape[self.kernel_axes[0]].as_const()?, shape[self.kernel_axes[1]].as_const()?);
+        let fits = features >= FEW && (FEW..=MANY).contains(&channels);
+        (plain && small && f32s && fits && self.kernel_axes.is_sorted()).then_some([features, channels])
+    }
+}
+
+/// The transformation along both dimensions: for each of the 36 places, the share of each of the 9 elements.
+fn both_ways() -> Vec<f64> {
+    let mut table = Vec::with_capacity(36 * 9);
+    for (down, across) in KERNEL.iter().flat_map(|down| KERNEL.iter().map(move |across| (down, across))) {
+        table.extend(down.iter().flat_map(|y| across.iter().map(move |x| y * x)));
+    }
+    table
+}
+
+/// Adds zeros behind the features, the second dimension.
+fn pad(rw: &mut Rewriter<'_>, value: Value, count: i64) -> Option<Value> {
+    if count == 0 {
+        return Some(value);
+    }
+    let zero = rw.build(|b| {
+        let literal = Literal::splat_i64(DType::F32, 0);
+        b.op(OpKind::Constant).attr("value", literal).result(Type::tensor([], DType::F32)).value()
+    })?;
+    let (low, high) = ([0; 3].map(Dim::constant).to_vec(), [0, count, 0].map(Dim::constant).to_vec());
+    rw.build(|b| b.op(OpKind::Pad).operands(&[value, zero]).attr("low", low).attr("high", high).value())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{convolutions, pass::Options, prepare, testing::after_all};
+
+    const CONVOLUTION: &str = "weight @w : tensor<20x16x3x3xf32>
+        func @f(%x: tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x20x[H]x[W]xf32> where 1 <= H, 1 <= W {
+          %w = weight @w : tensor<20x16x3x3xf32>
+          %y = convolution %x, %w, input_batch_dimension = 0, input_feature_dimension = 1, input_spatial_dimensions = [2, 3], kernel_input_feature_dimension = 1, kernel_output_feature_dimension = 0, kernel_spatial_dimensions = [2, 3], output_batch_dimension = 0, output_feature_dimension = 1, output_spatial_dimensions = [2, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>, tensor<20x16x3x3xf32>) -> tensor<[B]x20x[H]x[W]xf32>
+          return %y : tensor<[B]x20x[H]x[W]xf32>
+        }";
+
+    fn options(winograd: bool) -> Options {
+        Options { winograd, block_rows: 12, ..Options::default() }
+    }
+
+    #[test]
+    fn kernels_are_transformed_once_in_even_blocks() {
+        let text = after_all(&[&convolutions::PASS, &prepare::PASS], CONVOLUTION, options(true));
+        let (entry, prepared) = text.split_once("func @prepare").expect("what is prepared");
+        assert!(entry.contains("winograd %") && prepared.contains("tensor<2x36x16x10xf32>"), "{text}");
+    }
+
+    #[test]
+    fn an_option_forbids_it() {
+        let text = after_all(&[&convolutions::PASS], CONVOLUTION, options(false));
+        assert!(text.contains("dot_general") && !text.contains("winograd"), "{text}");
+    }
+
+    #[test]
+    fn windows_that_are_apart_are_left_alone() {
+        let apart = CONVOLUTION.replace("padding_low = [1, 1]", "window_strides = [1, 2], padding_low = [1, 1]");
+        let apart = apart.replace("x20x[H]x[W]xf32>", "x20x[H]x[(W+1)/2]xf32>");
+        let text = after_all(&[&convolutions::PASS], &apart, options(true));
+        assert!(text.contains("dot_general") && !text.contains("winograd"), "{text}");
+    }
+}

@@ -1,0 +1,142 @@
+"""Convolutions and pooling at sizes that one compilation has not seen, against float64, for both levels of vectors.
+
+Each case has its own schedule: groups of few features and pooling are computed on planes in cache, windows that are two apart
+are read in pairs, and Winograd's method takes windows of three by three where there are enough tiles.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import disc
+
+TARGETS = [None, "x86-64-v3"]
+#: Of the largest magnitude of a result; Winograd's method alone needs as much (docs/numerics.md).
+BOUND = 2e-5
+
+
+def images(channels: int, *sizes):
+    return [(batch, channels, *side) for batch, side in zip((2, 1, 3, 1, 2, 1), sizes, strict=False)]
+
+
+def planes(channels: int):
+    return images(channels, (20, 24), (1, 1), (7, 7), (13, 31), (5, 64), (33, 17))
+
+
+def lines(channels: int):
+    return images(channels, (40,), (1,), (7,), (131,), (1100,), (64,))
+
+
+def volumes(channels: int):
+    return images(channels, (6, 8, 9), (1, 1, 1), (3, 5, 17), (2, 2, 33))
+
+
+def depthwise(kind, channels: int, k, stride=1, dilation=1, multiplier: int = 1):
+    sides = [k] * {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}[kind] if isinstance(k, int) else list(k)
+    padding = [dilation * (side - 1) for side in sides]
+    return kind(
+        channels, channels * multiplier, k, stride, padding=padding, dilation=dilation, groups=channels
+    )
+
+
+def causal(channels: int, dilation: int):
+    return nn.Sequential(
+        nn.ConstantPad1d((2 * dilation, 0), 0.0), nn.Conv1d(channels, channels, 3, dilation=dilation), nn.Tanh()
+    )
+
+
+CASES = {
+    "depthwise 3x3": (depthwise(nn.Conv2d, 5, 3), planes(5)),
+    "depthwise 5x5 stride 2": (depthwise(nn.Conv2d, 3, 5, 2), planes(3)),
+    "depthwise 7x7": (depthwise(nn.Conv2d, 3, 7), planes(3)),
+    "depthwise 3x3 stride 3": (depthwise(nn.Conv2d, 3, 3, 3), planes(3)),
+    "depthwise 31": (depthwise(nn.Conv1d, 6, 31), lines(6)),
+    "depthwise dilated by 9, two for each": (depthwise(nn.Conv1d, 4, 3, 1, 9, 2), lines(4)),
+    "depthwise 3x3x3": (depthwise(nn.Conv3d, 3, 3), volumes(3)),
+    "depthwise 1x3x3 stride 2": (depthwise(nn.Conv3d, 3, (1, 3, 3), 2), volumes(3)),
+    "groups of four": (nn.Sequential(nn.Conv2d(16, 16, 3, padding=1, groups=4), nn.ReLU()), planes(16)),
+    "norm and activation behind": (
+        nn.Sequential(depthwise(nn.Conv2d, 8, 3), nn.BatchNorm2d(8), nn.Hardswish()),
+        planes(8),
+    ),
+    "3x3 stride 2": (nn.Conv2d(6, 24, 3, 2, 1), planes(6)),
+    "1x1 stride 2": (nn.Conv2d(32, 24, 1, 2), planes(32)),
+    "7x7 stride 2": (nn.Conv2d(3, 16, 7, 2, 3), planes(3)),
+    "9 wide stride 2": (nn.Conv1d(4, 16, 9, 2, 4), lines(4)),
+    "few features of many": (nn.Conv2d(40, 4, 3, padding=1), planes(40)),
+    "transposed": (nn.ConvTranspose2d(6, 8, 3, 2, 1, output_padding=1), planes(6)),
+    "transposed in groups": (nn.ConvTranspose2d(6, 6, 4, 2, 1, groups=6), planes(6)[2:]),
+    "dilated and causal": (causal(16, 8), lines(16)),
+    "3x3 of many features": (
+        nn.Sequential(nn.Conv2d(20, 30, 3, padding=1), nn.BatchNorm2d(30), nn.ReLU()),
+        planes(20),
+    ),
+    "3x3 with uneven padding": (
+        nn.Sequential(nn.ZeroPad2d((2, 0, 1, 0)), nn.Conv2d(16, 17, 3)),
+        images(16, (20, 24), (28, 28), (14, 57)),
+    ),
+    "largest of 3x3": (nn.MaxPool2d(3, 2, 1), planes(3)),
+    "largest of 2x2 dilated": (nn.MaxPool2d(2, 1, dilation=3), images(3, (20, 24), (4, 9), (33, 5))),
+    "mean of 3x3": (nn.AvgPool2d(3, 2, 1), planes(3)),
+    "mean of 5, then activation": (nn.Sequential(nn.AvgPool1d(5, 1, 2), nn.SiLU()), lines(3)),
+}
+
+
+def compiled(module, example, target, **options):
+    return disc.optimize(module, example, options=disc.Options(target=target, threads=2, **options))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", CASES)
+def test_equals_float64(name, target):
+    torch.manual_seed(0)
+    module, shapes = CASES[name]
+    module = module.eval()
+    exact = copy.deepcopy(module).double()
+    with torch.no_grad():
+        fast = compiled(module, torch.randn(shapes[0]), target)
+        for shape in shapes:
+            x = torch.randn(shape)
+            wanted, got = exact(x.double()), fast(x)
+            assert got.shape == wanted.shape
+            error = (got - wanted).abs().max() / wanted.abs().max()
+            assert error <= BOUND, (shape, float(error))
+
+
+def kinds(fast):
+    return disc.report(fast).to_dict()["kernels_by_kind"]
+
+
+def test_groups_and_pooling_have_kernels_of_their_own():
+    x = torch.randn(2, 8, 9, 9)
+    block = nn.Sequential(depthwise(nn.Conv2d, 8, 3), nn.ReLU(), nn.MaxPool2d(2)).eval()
+    assert kinds(compiled(block, x, None)) == {"convolution": 1, "pooling": 1}
+
+
+def test_winograd_is_a_version_that_an_option_forbids():
+    torch.manual_seed(0)
+    module, x = nn.Conv2d(32, 32, 3, padding=1).eval(), torch.randn(1, 32, 30, 30)
+    with torch.no_grad():
+        with_it, without = (compiled(module, x, None, winograd=allowed) for allowed in (True, False))
+        assert kinds(with_it) == kinds(without) == {"contraction": 1}
+        wanted = copy.deepcopy(module).double()(x.double())
+        errors = [(fast(x) - wanted).abs().max().item() for fast in (with_it, without)]
+        # The version rounds differently, so that results tell which one ran.
+        assert errors[0] != errors[1] and errors[1] < 2e-6
+        small = torch.randn(1, 32, 5, 5)
+        assert torch.equal(with_it(small), without(small))
+
+
+def test_padding_is_zero_and_not_a_number_stays_in_its_windows():
+    module = depthwise(nn.Conv2d, 2, 3).eval()
+    x = torch.randn(1, 2, 20, 20)
+    x[0, 1, 4, 5], x[0, 0, 19, 0] = torch.nan, torch.inf
+    with torch.no_grad():
+        wanted, got = module(x), compiled(module, x, None)(x)
+        assert torch.equal(got.isnan(), wanted.isnan()) and torch.equal(got.isinf(), wanted.isinf())
+        pool = nn.MaxPool2d(3, 1, 1)
+        assert torch.equal(compiled(pool, x, None)(x).isnan(), pool(x).isnan())
