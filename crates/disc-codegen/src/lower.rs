@@ -210,7 +210,7 @@ impl Lowering<'_> {
                 Err(reason) => Some(reason),
             },
             "attention" => match AttentionPlan::of(function, solver, self.target) {
-                Ok(plan) => return schedule::attention(&whole, &plan).into(),
+                Ok(plan) => return schedule::attention(&whole, &plan),
                 Err(reason) => Some(reason),
             },
             "single" => match schedule::single(&whole) {

@@ -60,11 +60,13 @@ pub struct Elements<'g> {
     pub first_site: i64,
 }
 
-/// Some rows of a tensor, one after another: positions along the last dimension, for one position along all dimensions before the row's.
+/// Some rows of a tensor, and some columns of these: positions along the last two dimensions, for one position along those before.
 #[derive(Clone, Copy, Debug)]
 pub struct RowBlock {
     /// The first row.
     pub first: Value,
+    /// The first column.
+    pub column: Value,
     /// Elements from one row to the next.
     pub stride: Value,
 }
@@ -228,7 +230,9 @@ impl<'g> Elements<'g> {
         let (zero, one) = (kb.int(0), kb.int(1));
         let back = kb.sub(zero, block.first);
         let row = row.add_scalar(kb, back);
-        linear(kb, self.lanes, &[row, *column], &[block.stride, one])
+        let back = kb.sub(zero, block.column);
+        let column = column.add_scalar(kb, back);
+        linear(kb, self.lanes, &[row, column], &[block.stride, one])
     }
 
     fn load_at(&mut self, kb: &mut KernelBuilder, buffer: Value, index: Index) -> Value {

@@ -1,13 +1,18 @@
 //! The attention schedule: rows of a product, a softmax of them and a product with them, block by block in task memory.
 //!
-//! A work unit is a chunk of rows at one position along the batch dimensions: it packs the operands that need it once, then, for each block
-//! of as many rows as a tile has, computes the scores, their softmax in place, and the second product. So the memory for scores grows with
-//! the number of columns alone.
+//! Where the rows are a softmax, they are computed some columns after the others: see [`flash`]. For any other function of rows, a work unit
+//! packs the operands that need it once, then, for each block of as many rows as a tile has, computes the scores, their function in place, and
+//! the second product; the memory for scores grows with the number of columns then.
 //!
 //! The group holds three groups (contraction, rows, contraction), each with a schedule of its own; this one decides where their values live.
+mod few;
+mod flash;
+mod softmax;
+mod visible;
+
 use super::{
-    Argument, Group, Launch, RowPlan, Scheduled,
-    contraction::{BlockProduct, ContractionPlan, merge_sites},
+    Argument, Group, Launch, RowPlan, Scheduled, Versioned,
+    contraction::{BlockProduct, ContractionPlan, Held, Role, RowsOf, merge_sites},
     loops::place_unit,
     rows::{self, Rows},
     scratch_bytes,
@@ -20,6 +25,7 @@ use crate::{
     target::Target,
 };
 use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Solver, Type, Value};
+use softmax::Softmax;
 use std::{collections::HashMap, sync::Arc};
 
 /// The parts of an attention group, and their plans.
@@ -32,6 +38,10 @@ pub struct AttentionPlan {
     scores: ContractionPlan,
     rows: RowPlan,
     weighted: ContractionPlan,
+    /// What the rows are, if some columns of them can be computed after the others.
+    softmax: Option<Softmax>,
+    /// Where heads that share their keys are rows: the dimension of these, and that of the queries.
+    shared: Option<[usize; 2]>,
 }
 
 impl AttentionPlan {
@@ -42,14 +52,21 @@ impl AttentionPlan {
         let parts = [first, second, third];
         let functions = parts.map(|part| crate::lower::extract(group, part));
         let product = |function: &Function| ContractionPlan::of(function, solver, target, &returned(function));
-        let scores = product(&functions[0])?.in_blocks(returned(&functions[0])[0]);
-        let weighted = product(&functions[2])?;
+        let (scores, weighted) = (product(&functions[0])?, product(&functions[2])?);
         let weights = weighted.left_input().ok_or("the second product reads no rows of memory")?;
-        let weighted = weighted.in_blocks(weights);
         let rows = RowPlan::of(&functions[1], solver, &returned(&functions[1]))?;
+        let softmax = Softmax::of(&functions[1], &rows, returned(&functions[1])[0]).filter(|_| weighted.takes_parts());
+        let columns = scores.n.size.clone();
+        let (columns, role) = match softmax {
+            Some(_) => (Dim::min(&columns, &Dim::constant(flash::KEYS)), Role::Parts),
+            None => (columns, Role::Rows),
+        };
+        let room = scores.room(columns);
+        let scores = scores.in_blocks(Held { value: returned(&functions[0])[0], role: Role::Result, room: room.clone() });
+        let weighted = weighted.in_blocks(Held { value: weights, role, room });
         let reads = parts.map(|part| group.operands(part).to_vec());
         let made = parts.map(|part| group.result(part));
-        let plan = Self { functions, reads, made, scores, rows, weighted };
+        let plan = Self { functions, reads, made, scores, rows, weighted, softmax, shared: None };
         plan.check(group, solver)?;
         Ok(plan)
     }
@@ -92,34 +109,81 @@ fn returned(function: &Function) -> Vec<Value> {
 }
 
 /// Schedules a group that has a plan.
-pub fn schedule(group: &Group<'_>, plan: &AttentionPlan) -> Scheduled {
+pub fn schedule(group: &Group<'_>, plan: &AttentionPlan) -> Versioned {
+    match &plan.softmax {
+        Some(softmax) => flash::schedule(group, plan, softmax),
+        None => of_whole_rows(group, plan).into(),
+    }
+}
+
+/// The schedule for any function of rows.
+fn of_whole_rows(group: &Group<'_>, plan: &AttentionPlan) -> Scheduled {
     let scores = plan.part(group, 0, group.first_site);
-    let mut routines = BlockProduct::routines(&scores, &plan.scores, returned(scores.function)[0]);
+    let mut routines = BlockProduct::routines(&scores, &plan.scores);
     let rows_site = group.first_site + count_sites(&routines);
     let softmax = plan.part(group, 1, rows_site);
     let (kernel, arguments, rows_sites) = kernel(group, plan, &scores, &softmax);
     let weighted = plan.part(group, 2, rows_site + rows_sites.len() as i64);
-    let weights = plan.weighted.left_input().expect("the plan has it");
     let mut sites: Vec<Site> = Vec::new();
     merge_sites(&mut sites, &routines);
     sites.extend(rows_sites);
-    let last = BlockProduct::routines(&weighted, &plan.weighted, weights);
+    let last = BlockProduct::routines(&weighted, &plan.weighted);
     merge_sites(&mut sites, &last);
     routines.extend(last);
-    let elements = Dim::product(plan.rows.domain.iter().cloned());
-    let lanes = rows::lanes(&softmax, &plan.rows);
     let launch = Launch {
         kernel: kernel.name.clone(),
         arguments,
-        units: Dim::product(plan.scores.outer.iter().map(|o| o.run.size.clone())) * plan.scores.chunks(),
-        cost: plan.scores.cost() + plan.weighted.cost() + cost::loops(softmax.function, &elements, lanes),
+        units: plan.units(),
+        cost: plan.cost(&softmax),
         scratch: scratch_bytes(&kernel),
     };
     let kernels = [kernel].into_iter().chain(routines.into_iter().map(|(routine, _)| routine)).collect();
     Scheduled { kernels, launches: vec![launch], sites }
 }
 
-/// The kernel, its arguments, and where its rows can fail.
+impl AttentionPlan {
+    /// Elements between rows of scores.
+    fn stride(&self) -> Dim {
+        self.scores.held.as_ref().expect("the scores are in task memory").room.stride.clone()
+    }
+
+    /// The dimension of the rows.
+    fn row_axis(&self) -> usize {
+        self.scores.m_axis.expect("the parts share rows")
+    }
+
+    /// A unit is a chunk of rows at one position along the batch dimensions.
+    fn units(&self) -> Dim {
+        Dim::product(self.scores.outer.iter().map(|o| o.run.size.clone())) * self.scores.chunks()
+    }
+
+    /// Estimated nanoseconds on one thread.
+    fn cost(&self, rows: &Group<'_>) -> Dim {
+        let elements = Dim::product(self.rows.domain.iter().cloned());
+        let lanes = rows::lanes(rows, &self.rows);
+        self.scores.cost() + self.weighted.cost() + cost::loops(rows.function, &elements, lanes)
+    }
+
+    /// Parameters for the group's inputs and its output, by their values, and what a launch gives for them.
+    fn memory(&self, kb: &mut KernelBuilder, group: &Group<'_>) -> (HashMap<Value, Value>, Vec<Argument>) {
+        let (mut memory, mut arguments) = (HashMap::new(), Vec::new());
+        for (i, &input) in group.inputs().iter().enumerate() {
+            memory.insert(input, kb.buffer(&format!("in{i}"), group.tensor(input).clone()));
+            arguments.push(Argument::Input(i));
+        }
+        let output = group.outputs()[0];
+        memory.insert(output, kb.buffer("out0", group.tensor(output).clone()));
+        arguments.push(Argument::Output(group.wanted[0]));
+        (memory, arguments)
+    }
+
+    /// The memory that a part reads, and then that of what it makes.
+    fn memory_of(&self, part: usize, memory: &HashMap<Value, Value>) -> Vec<Value> {
+        self.reads[part].iter().chain([&self.made[part]]).map(|value| memory[value]).collect()
+    }
+}
+
+/// The kernel of whole rows, its arguments, and where its rows can fail.
 fn kernel(
     group: &Group<'_>,
     plan: &AttentionPlan,
@@ -127,25 +191,16 @@ fn kernel(
     softmax: &Group<'_>,
 ) -> (Function, Vec<Argument>, Vec<Site>) {
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let mut arguments = Vec::new();
-    let mut memory: HashMap<Value, Value> = HashMap::new();
-    for (i, &input) in group.inputs().iter().enumerate() {
-        memory.insert(input, kb.buffer(&format!("in{i}"), group.tensor(input).clone()));
-        arguments.push(Argument::Input(i));
-    }
-    let output = group.outputs()[0];
-    memory.insert(output, kb.buffer("out0", group.tensor(output).clone()));
-    arguments.push(Argument::Output(group.wanted[0]));
+    let (mut memory, arguments) = plan.memory(&mut kb, group);
     let begin = kb.parameter("begin", Type::scalar(DType::I64));
     let end = kb.parameter("end", Type::scalar(DType::I64));
     // One block of memory holds scores, and then what becomes of them.
     let block = kb.scratch(plan.scores.row_block(group.tensor(plan.made[0])));
     memory.extend([(plan.made[0], block), (plan.made[1], block)]);
-    let of_part = |i: usize| plan.reads[i].iter().chain([&plan.made[i]]).map(|value| memory[value]).collect::<Vec<_>>();
 
-    let first = BlockProduct::new(&mut kb, scores, &plan.scores, &of_part(0));
+    let first = BlockProduct::new(&mut kb, scores, &plan.scores, &plan.memory_of(0, &memory));
     let weighted = plan.part(group, 2, 0);
-    let last = BlockProduct::new(&mut kb, &weighted, &plan.weighted, &of_part(2));
+    let last = BlockProduct::new(&mut kb, &weighted, &plan.weighted, &plan.memory_of(2, &memory));
     let mut walk = Rows::new(&mut kb, softmax, &plan.rows, vec![block]);
     let lanes = rows::lanes(softmax, &plan.rows);
     let mut elements = Elements::new(softmax.function, softmax.solver.clone(), lanes, group.target);
@@ -153,23 +208,24 @@ fn kernel(
     for (&parameter, read) in softmax.inputs().iter().zip(&plan.reads[1]) {
         elements.bind(parameter, memory[read]);
     }
-    let one = kb.int(1);
+    let (zero, one) = (kb.int(0), kb.int(1));
     kb.for_([begin, end, one], &[], |kb, unit, _| {
-        let zero = kb.int(0);
         let mut at = vec![Index::uniform(zero); plan.rows.domain.len()];
         let chunks = kb.dim(&plan.scores.chunks());
         let (chunk, batch) = (kb.rem(unit, chunks), kb.div(unit, chunks));
         place_unit(kb, batch, &plan.scores.outer_runs(), &mut at);
-        let [queries, keys] = first.start(kb, &at);
-        let [_, values] = last.start(kb, &at);
-        let [low, high] = plan.scores.chunk_rows(kb, chunk);
-        plan.scores.for_row_blocks(kb, [low, high], |kb, _, [start, height]| {
+        let ([queries, keys], [_, values]) = (first.bases(kb, &at), last.bases(kb, &at));
+        let [score_panels, panels] = [&plan.scores, &plan.weighted].map(|product| kb.dim(&product.panels()));
+        first.pack(kb, &at, keys, [zero, score_panels]);
+        last.pack(kb, &at, values, [zero, panels]);
+        let rows = plan.scores.chunk_rows(kb, chunk);
+        plan.scores.for_row_blocks(kb, rows, |kb, _, [start, height]| {
             let stride = kb.dim(&plan.scores.m.left);
             let offset = kb.mul(start, stride);
             let left = kb.add(queries, offset);
-            first.run(kb, &at, [left, keys], [start, height]);
-            let stride = kb.dim(&plan.scores.n.size);
-            elements.hold_rows(block, RowBlock { first: start, stride });
+            first.run(kb, &at, keys, RowsOf { left, first: start, height }, [zero, score_panels, zero], &[zero]);
+            let stride = kb.dim(&plan.stride());
+            elements.hold_rows(block, RowBlock { first: start, column: zero, stride });
             let stop = kb.add(start, height);
             kb.for_([start, stop, one], &[], |kb, row, _| {
                 elements.scoped(|elements| {
@@ -179,8 +235,7 @@ fn kernel(
                 });
                 Vec::new()
             });
-            let zero = kb.int(0);
-            last.run(kb, &at, [zero, values], [start, height]);
+            last.run(kb, &at, values, RowsOf { left: zero, first: start, height }, [zero, panels, zero], &[]);
         });
         Vec::new()
     });

@@ -13,6 +13,7 @@
 mod block;
 mod dots;
 mod epilogue;
+mod keys;
 mod micro;
 mod operand;
 mod operands;
@@ -22,9 +23,9 @@ mod plan;
 mod routines;
 mod units;
 
-pub(super) use block::BlockProduct;
-pub(super) use plan::ContractionPlan;
+pub(super) use block::{BlockProduct, RowsOf};
 pub(crate) use plan::packed_columns;
+pub(super) use plan::{ContractionPlan, Held, Right, Role};
 pub use plan::{Tile, tile};
 
 use super::{Argument, Group, Launch, Scheduled, loops::place_unit, scratch_bytes};
@@ -36,7 +37,7 @@ use crate::{
 use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Type, Value};
 use micro::Source;
 use operands::Operands;
-use plan::{Left, Right};
+use plan::Left;
 use routines::{Routines, few_rows};
 
 /// Schedules a group of products, or says why it cannot.

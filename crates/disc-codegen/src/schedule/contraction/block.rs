@@ -1,11 +1,17 @@
-//! Products of a few rows with all columns, for schedules that hold rows of an operand or of the result in task memory.
+//! Products of a few rows with some or all columns, for schedules that hold rows of an operand or of the result in task memory.
 use super::{
-    Operands, dispatch,
+    Operands, dispatch, keys,
     micro::{self, Source},
     pack,
-    plan::{ContractionPlan, Left, Right},
+    plan::{ContractionPlan, Held, Left, Outer, Right, Role},
 };
-use crate::{build::KernelBuilder, element::Site, index::Index, schedule::Group, target::Target};
+use crate::{
+    build::KernelBuilder,
+    element::{Elements, Site},
+    index::Index,
+    schedule::{Group, loops::Merged},
+    target::Target,
+};
 use disc_ir::{Dim, Function, OpKind, Solver, TensorType, Value};
 
 /// A product inside of another schedule's kernel.
@@ -13,6 +19,15 @@ pub(in crate::schedule) struct BlockProduct<'g> {
     group: &'g Group<'g>,
     plan: &'g ContractionPlan,
     operands: Operands,
+}
+
+/// A block of rows, at most as many as a tile has.
+#[derive(Clone, Copy)]
+pub(in crate::schedule) struct RowsOf {
+    /// Where the left operand of them starts.
+    pub(in crate::schedule) left: Value,
+    pub(in crate::schedule) first: Value,
+    pub(in crate::schedule) height: Value,
 }
 
 impl ContractionPlan {
@@ -25,20 +40,42 @@ impl ContractionPlan {
         }
     }
 
-    /// The plan for a product of which rows of `in_task` are in task memory.
-    pub(in crate::schedule) fn in_blocks(mut self, in_task: Value) -> Self {
+    /// The plan for a product of which rows of a value are in task memory.
+    pub(in crate::schedule) fn in_blocks(mut self, held: Held) -> Self {
         self.dots_for_few_rows = false;
         self.few_rows_at_once = true;
         if self.right_form == Right::Dots {
             self.right_form = Right::Columns;
         }
         // What is in task memory is in the type of the sums already.
-        if self.left.memory.as_ref().is_some_and(|memory| memory.input == in_task) && self.sums.len() <= 1 {
+        if held.role != Role::Result && self.sums.len() <= 1 {
             self.left_form = Left::InPlace;
-            self.m.left = self.left.free.last().map_or(Dim::constant(0), |&d| self.left.stride(d));
-            self.k.left = self.left.sum.last().map_or(Dim::constant(0), |&d| self.left.stride(d));
+            self.m.left = held.room.stride.clone();
+            self.k.left = Dim::constant(1);
         }
+        self.held = Some(held);
         self
+    }
+
+    /// The plan with the left operand contiguous along the sums, so that columns can be multiplied along them.
+    pub(in crate::schedule) fn walk_along_sums(&mut self) {
+        if !self.k.left.is_const(1) || self.left_form == Left::Packed {
+            self.pack_left();
+        }
+    }
+
+    /// The last batch dimension becomes that of the rows, and these a batch dimension. The right operand must be the same all along it.
+    pub(in crate::schedule) fn exchange_rows(&mut self) {
+        let (Some(outer), Some(axis)) = (self.outer.last_mut(), self.m_axis) else { return };
+        let packed = self.left_form == Left::Packed || self.held.as_ref().is_some_and(|held| held.role != Role::Result);
+        let rows = Merged { size: self.m.size.clone(), axis };
+        let stride = self.left.free.last().map_or(Dim::constant(0), |&dim| self.left.stride(dim));
+        self.m_axis = Some(outer.run.axis);
+        self.m.size = outer.run.size.clone();
+        if !packed {
+            self.m.left = outer.left.clone();
+        }
+        *outer = Outer { run: rows, left: stride, right: Dim::constant(0) };
     }
 
     /// The input of the group that the rows are read from.
@@ -46,12 +83,15 @@ impl ContractionPlan {
         self.left.memory.as_ref().map(|memory| memory.input)
     }
 
-    /// Whether all panels are packed at once, rather than one by one.
-    fn block_source(&self) -> Source {
+    /// Where panels are; of two places the second is for a panel that is not whole.
+    fn block_sources(&self, target: &Target) -> Vec<Source> {
         match self.right_form {
-            Right::Panels => Source::Panels,
-            Right::Rows if self.whole_panels => Source::InPlace,
-            Right::Rows | Right::Columns | Right::Computed | Right::Dots => Source::Task,
+            Right::Panels => vec![Source::Panels],
+            Right::Rows if self.whole_panels => vec![Source::InPlace],
+            // Masks have registers of their own.
+            Right::Rows if target.vector_registers() > 16 => vec![Source::Edge],
+            Right::Rows => vec![Source::InPlace, Source::Edge],
+            Right::Columns | Right::Computed | Right::Dots => vec![Source::Task],
         }
     }
 }
@@ -78,76 +118,159 @@ impl<'g> BlockProduct<'g> {
         Self { group, plan, operands }
     }
 
-    /// Where the operands start for a batch position; packs the right one, if that is needed.
-    pub(in crate::schedule) fn start(&self, kb: &mut KernelBuilder, at: &[Index]) -> [Value; 2] {
-        let (plan, bases) = (self.plan, self.plan.bases(kb, at));
-        if plan.block_source() != Source::Task {
-            return bases;
+    /// Where the operands start for a batch position.
+    pub(in crate::schedule) fn bases(&self, kb: &mut KernelBuilder, at: &[Index]) -> [Value; 2] {
+        self.plan.bases(kb, at)
+    }
+
+    /// Elements of the group's values, by vectors.
+    pub(in crate::schedule) fn elements(&self) -> Elements<'g> {
+        self.operands.elements(self.group, self.plan, self.plan.tile.lanes)
+    }
+
+    /// Where the right operand starts in memory, and what it is read from.
+    pub(in crate::schedule) fn right(&self) -> Value {
+        self.operands.right()
+    }
+
+    /// Computes the outputs at a position from the sum of products there, and stores them.
+    pub(in crate::schedule) fn store(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], sum: Value) {
+        micro::store(kb, self.group, self.plan, &self.operands, elements, at, sum);
+    }
+
+    /// Packs panels of the right operand, from `low` to below `high`, where that is needed.
+    pub(in crate::schedule) fn pack(&self, kb: &mut KernelBuilder, at: &[Index], right: Value, [low, high]: [Value; 2]) {
+        let plan = self.plan;
+        if !plan.is_packed_right() {
+            return;
         }
-        let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.columns)));
-        let panels = kb.dim(&plan.panels());
-        let mut elements = self.operands.elements(self.group, plan, plan.tile.lanes);
-        let panel_loop = kb.open_for([zero, panels, one]);
+        let (one, width) = (kb.int(1), kb.int(i64::from(plan.tile.columns)));
+        let mut elements = self.elements();
+        let panel_loop = kb.open_for([low, high, one]);
         let column = kb.mul(panel_loop.index, width);
-        let whole = self.operands.panel();
-        let offset = self.panel_offset(kb, panel_loop.index);
-        let panel = kb.view(whole, offset, TensorType::new([pack::panel_elements(plan)], plan.compute));
+        let offset = self.panel_offset(kb, panel_loop.index, low);
+        let panel = kb.view(self.operands.panel(), offset, TensorType::new([pack::panel_elements(plan)], plan.compute));
         let operands = self.operands.with_panel(panel);
         match plan.right_form {
             Right::Computed => pack::compute_panel(kb, plan, &operands, &mut elements, at, column),
-            Right::Rows => pack::copy_panel(kb, plan, &operands, bases[1], column),
-            _ => pack::transpose_panel(kb, plan, &operands, bases[1], column),
+            Right::Rows => pack::copy_panel(kb, plan, &operands, right, column),
+            _ => pack::transpose_panel(kb, plan, &operands, right, column),
         }
         kb.close_for(panel_loop);
-        bases
     }
 
-    fn panel_offset(&self, kb: &mut KernelBuilder, panel: Value) -> Value {
-        let size = match self.plan.block_source() {
-            Source::Task => pack::panel_elements(self.plan),
-            _ => &self.plan.k.size * i64::from(self.plan.tile.columns),
-        };
-        let size = kb.dim(&size);
-        kb.mul(panel, size)
+    /// Where a panel is among those that were packed from `low` on.
+    fn panel_offset(&self, kb: &mut KernelBuilder, panel: Value, low: Value) -> Value {
+        let size = kb.dim(&pack::panel_elements(self.plan));
+        let number = kb.sub(panel, low);
+        kb.mul(number, size)
     }
 
-    /// Computes `height` rows from row `first` on, at most as many as a tile has; the left operand of them starts at `left`.
+    /// Makes ready the left operand of a block.
+    fn left(&self, kb: &mut KernelBuilder, at: &[Index], block: RowsOf) -> Value {
+        if self.plan.left_form == Left::InPlace {
+            return block.left;
+        }
+        let mut elements = self.elements();
+        let last = kb.add(block.first, block.height);
+        pack::compute_rows(kb, self.plan, &self.operands, &mut elements, at, [block.first, last]);
+        kb.int(0)
+    }
+
+    /// Computes rows of the panels from `low` to below `high`: those that were packed together start at panel `packed`. The routines take
+    /// `more` besides what all take.
     pub(in crate::schedule) fn run(
         &self,
         kb: &mut KernelBuilder,
         at: &[Index],
-        [left, right]: [Value; 2],
-        [first, height]: [Value; 2],
+        right: Value,
+        block: RowsOf,
+        [low, high, packed]: [Value; 3],
+        more: &[Value],
     ) {
-        let (plan, mut left) = (self.plan, left);
-        if plan.left_form == Left::Packed {
-            let mut elements = self.operands.elements(self.group, plan, plan.tile.lanes);
-            let last = kb.add(first, height);
-            pack::compute_rows(kb, plan, &self.operands, &mut elements, at, [first, last]);
-            left = kb.int(0);
-        }
+        let (plan, left) = (self.plan, self.left(kb, at, block));
         let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.columns)));
-        let panels = kb.dim(&plan.panels());
-        kb.for_([zero, panels, one], &[], |kb, panel, _| {
+        let outer: Vec<Value> =
+            plan.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect();
+        kb.for_([low, high, one], &[], |kb, panel, _| {
             let column = kb.mul(panel, width);
-            let base = match plan.block_source() {
-                Source::InPlace | Source::Wide => kb.add(right, column),
-                Source::Panels => {
-                    let offset = self.panel_offset(kb, panel);
+            let base = match plan.right_form {
+                Right::Rows => kb.add(right, column),
+                Right::Panels => {
+                    let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
+                    let offset = kb.mul(panel, size);
                     kb.add(right, offset)
                 }
-                Source::Task => self.panel_offset(kb, panel),
+                Right::Columns | Right::Computed | Right::Dots => self.panel_offset(kb, panel, packed),
             };
             let mut arguments = self.operands.arguments();
-            arguments.extend([left, base, first, column, zero, zero]);
-            arguments.extend(plan.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")));
-            dispatch(kb, &self.group.name, plan.block_source(), &arguments, height, [1, plan.tile.rows]);
+            arguments.extend([left, base, block.first, column, zero, zero]);
+            arguments.extend(outer.iter().chain(more));
+            self.call(kb, &arguments, column, block.height);
             Vec::new()
         });
     }
 
-    /// The routines that [`BlockProduct::run`] calls. Of the value `in_task`, an operand or an output, only a block of rows is in memory.
-    pub(in crate::schedule) fn routines(group: &Group<'_>, plan: &ContractionPlan, in_task: Value) -> Vec<(Function, Vec<Site>)> {
-        (1..=plan.tile.rows).map(|rows| micro::emit(group, plan, &group.name, plan.block_source(), rows, Some(in_task))).collect()
+    /// Computes rows of the columns from `low` to below `high` by sums along memory. Column `start` is the first that is in task memory.
+    pub(in crate::schedule) fn run_along_sums(
+        &self,
+        kb: &mut KernelBuilder,
+        at: &[Index],
+        right: Value,
+        block: RowsOf,
+        [low, high]: [Value; 2],
+        start: Value,
+    ) {
+        let (plan, left) = (self.plan, self.left(kb, at, block));
+        let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.lanes)));
+        let stride = kb.dim(&plan.m.left);
+        let outer: Vec<Value> =
+            plan.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect();
+        kb.for_([low, high, step], &[], |kb, column, _| {
+            kb.for_([zero, block.height, one], &[], |kb, number, _| {
+                let offset = kb.mul(number, stride);
+                let (left, row) = (kb.add(left, offset), kb.add(block.first, number));
+                let mut arguments = self.operands.arguments();
+                arguments.extend([left, right, row, column, block.first, zero]);
+                arguments.extend(outer.iter().chain([&start]));
+                kb.call(&keys::name(&self.group.name), &arguments);
+                Vec::new()
+            });
+            Vec::new()
+        });
+    }
+
+    /// The routine that [`BlockProduct::run_along_sums`] calls.
+    pub(in crate::schedule) fn keys_routine(group: &Group<'_>, plan: &ContractionPlan) -> (Function, Vec<Site>) {
+        keys::emit(group, plan)
+    }
+
+    /// Calls the routine for a panel.
+    fn call(&self, kb: &mut KernelBuilder, arguments: &[Value], column: Value, height: Value) {
+        let (plan, name) = (self.plan, &self.group.name);
+        let heights = [1, plan.tile.rows];
+        match plan.block_sources(self.group.target)[..] {
+            [whole, edge] => {
+                let (width, columns) = (kb.int(i64::from(plan.tile.columns)), kb.dim(&plan.n.size));
+                let end = kb.add(column, width);
+                let is_whole = kb.compare("LE", end, columns);
+                let run = |source| {
+                    move |kb: &mut KernelBuilder| {
+                        dispatch(kb, name, source, arguments, height, heights);
+                        Vec::new()
+                    }
+                };
+                let (then, otherwise) = (run(whole), run(edge));
+                kb.if_(is_whole, then, otherwise);
+            }
+            ref sources => dispatch(kb, name, sources[0], arguments, height, heights),
+        }
+    }
+
+    /// The routines that [`BlockProduct::run`] calls.
+    pub(in crate::schedule) fn routines(group: &Group<'_>, plan: &ContractionPlan) -> Vec<(Function, Vec<Site>)> {
+        let sources = plan.block_sources(group.target);
+        let heights = |source| (1..=plan.tile.rows).map(move |rows| micro::emit(group, plan, &group.name, source, rows));
+        sources.into_iter().flat_map(heights).collect()
     }
 }

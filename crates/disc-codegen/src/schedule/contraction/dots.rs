@@ -33,7 +33,7 @@ pub(super) fn name(part: &str, rows: u32, columns: u32) -> String {
 /// The routine for a block.
 pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, rows: u32, columns: u32) -> (Function, Vec<Site>) {
     let mut kb = KernelBuilder::new(&name(part, rows, columns), FunctionKind::Routine);
-    let operands = Operands::parameters(&mut kb, group, plan, None);
+    let operands = Operands::parameters(&mut kb, group, plan);
     let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
     let [left, right, row, column] = ["left", "right", "row", "column"].map(&mut scalar);
     let outer: Vec<Value> = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();

@@ -2,7 +2,7 @@
 use super::{
     Operands,
     epilogue::before_transpose,
-    plan::{ContractionPlan, Left},
+    plan::{ContractionPlan, Left, Role},
     units,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     index::Index,
     schedule::Group,
 };
-use disc_ir::{Attr, Dim, Function, FunctionKind, OpKind, Type, Value};
+use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorType, Type, Value};
 
 /// Elements of one vector's width that a round of steps along the sums passes, between two rounds of prefetches. The steps of a round are a
 /// loop of their own and not unrolled: LLVM would gather the loads of several steps and spill the sums.
@@ -35,6 +35,8 @@ pub(super) enum Source {
     Panels,
     /// In the right operand as it lies, where the panel is whole.
     InPlace,
+    /// There, where the panel may end after the last column.
+    Edge,
     /// There, for a span of whole panels at once.
     Wide,
     /// In task memory.
@@ -45,53 +47,127 @@ pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
     match source {
         Source::Panels => format!("{part}.rows{rows}"),
         Source::InPlace => format!("{part}.inplace{rows}"),
+        Source::Edge => format!("{part}.edge{rows}"),
         Source::Wide => format!("{part}.wide{rows}"),
         Source::Task => format!("{part}.task{rows}"),
     }
 }
 
 /// The arguments of a micro-kernel.
-struct Parameters {
-    operands: Operands,
-    left: Value,
-    right: Value,
-    row: Value,
-    column: Value,
-    block: Value,
+pub(super) struct Parameters {
+    pub(super) operands: Operands,
+    pub(super) left: Value,
+    pub(super) right: Value,
+    pub(super) row: Value,
+    pub(super) column: Value,
+    pub(super) block: Value,
     fetches: Value,
-    outer: Vec<Value>,
+    pub(super) outer: Vec<Value>,
+    pub(super) held: HeldParameters,
 }
 
-/// The micro-kernel for `rows` rows and one panel, and where it can fail. Of the value `in_task` only the rows of the block are in memory.
-pub(super) fn emit(
-    group: &Group<'_>,
-    plan: &ContractionPlan,
-    part: &str,
-    source: Source,
-    rows: u32,
-    in_task: Option<Value>,
-) -> (Function, Vec<Site>) {
+/// What a routine has to know of rows in task memory.
+pub(super) enum HeldParameters {
+    None,
+    /// The column of the result that is the first there.
+    Result {
+        start: Value,
+    },
+    /// How many columns of the left operand are there, and the totals: rows of whole panels, each of which is scaled by its factor first.
+    Parts {
+        depth: Value,
+        totals: Value,
+        factors: Value,
+    },
+}
+
+impl Parameters {
+    pub(super) fn declare(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan) -> Self {
+        let operands = Operands::parameters(kb, group, plan);
+        let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
+        let [left, right, row, column, block, fetches] = ["left", "right", "row", "column", "block", "fetches"].map(&mut scalar);
+        let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
+        let task = |count: Dim| Type::Buffer { tensor: TensorType::new([count], plan.compute), space: Space::Task };
+        let held = match plan.held.as_ref().map(|held| held.role) {
+            None | Some(Role::Rows) => HeldParameters::None,
+            Some(Role::Result) => HeldParameters::Result { start: scalar("start") },
+            Some(Role::Parts) => HeldParameters::Parts {
+                depth: scalar("depth"),
+                totals: kb.parameter("totals", task(plan.total_columns() * plan.most_rows())),
+                factors: kb.parameter("factors", task(Dim::constant(plan.most_rows()))),
+            },
+        };
+        Self { operands, left, right, row, column, block, fetches, outer, held }
+    }
+
+    /// Elements of the group's values; of a result in task memory, row `first` is the first there.
+    pub(super) fn elements<'g>(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &Group<'g>,
+        plan: &ContractionPlan,
+        first: Value,
+    ) -> Elements<'g> {
+        let mut elements = self.operands.elements(group, plan, plan.tile.lanes);
+        if let (HeldParameters::Result { start }, Some(held)) = (&self.held, &plan.held) {
+            let output = plan.outputs.iter().position(|&o| o == held.value).expect("the plan makes the value");
+            let stride = kb.dim(&held.room.stride);
+            elements.hold_rows(self.operands.outputs[output], RowBlock { first, column: *start, stride });
+        }
+        elements
+    }
+}
+
+/// The micro-kernel for `rows` rows and one panel, and where it can fail.
+pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source: Source, rows: u32) -> (Function, Vec<Site>) {
     let mut kb = KernelBuilder::new(&name(part, source, rows), FunctionKind::Routine);
-    let operands = Operands::parameters(&mut kb, group, plan, in_task);
-    let mut scalar = |name: &str| kb.parameter(name, Type::scalar(disc_ir::DType::I64));
-    let [left, right, row, column, block, fetches] = ["left", "right", "row", "column", "block", "fetches"].map(&mut scalar);
-    let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
-    let parameters = Parameters { operands, left, right, row, column, block, fetches, outer };
+    let parameters = Parameters::declare(&mut kb, group, plan);
     let vectors = (plan.tile.columns / plan.tile.lanes) as usize;
     let vectors = if source == Source::Wide { vectors * units::SPAN as usize } else { vectors };
-    let sums = accumulate(&mut kb, plan, &parameters, source, rows, vectors);
+    let edges = match source {
+        Source::Edge => column_masks(&mut kb, plan, parameters.column),
+        _ => vec![None; vectors],
+    };
+    let sums = accumulate(&mut kb, plan, &parameters, source, rows, &edges);
+    if let HeldParameters::Parts { totals, factors, .. } = parameters.held {
+        add_to_totals(&mut kb, plan, &parameters, [totals, factors], &sums, vectors);
+        return (kb.finish(), Vec::new());
+    }
     // After the loop, which needs all registers.
     let masks = match source {
-        Source::InPlace | Source::Wide => vec![None; vectors],
-        Source::Panels | Source::Task => column_masks(&mut kb, plan, column),
+        Source::InPlace | Source::Wide | Source::Edge => edges,
+        Source::Panels | Source::Task => column_masks(&mut kb, plan, parameters.column),
     };
-    let mut elements = parameters.operands.elements(group, plan, plan.tile.lanes);
-    if let Some(output) = plan.outputs.iter().position(|&o| Some(o) == in_task) {
-        let stride = kb.dim(&plan.n.size);
-        elements.hold_rows(parameters.operands.outputs[output], RowBlock { first: row, stride });
-    }
+    let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
     write(&mut kb, group, plan, &parameters, &mut elements, &sums, &masks);
     (kb.finish(), elements.sites)
+}
+
+/// `totals = totals * factor + sums`, with a factor for each row. The rows of totals are whole panels.
+fn add_to_totals(
+    kb: &mut KernelBuilder,
+    plan: &ContractionPlan,
+    parameters: &Parameters,
+    [totals, factors]: [Value; 2],
+    sums: &[Value],
+    vectors: usize,
+) {
+    let (lanes, stride) = (plan.tile.lanes, kb.dim(&plan.total_columns()));
+    for (row, sums) in sums.chunks(vectors).enumerate() {
+        let number = kb.int(row as i64);
+        let row = kb.add(parameters.row, number);
+        let factor = kb.load(factors, row, 1, None);
+        let factor = kb.widen(factor, lanes);
+        let start = kb.mul(row, stride);
+        let start = kb.add(start, parameters.column);
+        for (v, &sum) in sums.iter().enumerate() {
+            let shift = kb.int(v as i64 * i64::from(lanes));
+            let place = kb.add(start, shift);
+            let before = kb.load(totals, place, lanes, None);
+            let after = kb.fma(before, factor, sum);
+            kb.store(totals, place, after, None);
+        }
+    }
 }
 
 /// For each vector of the panel, which lanes are columns; `None` where all of them always are.
@@ -119,8 +195,8 @@ struct Step<'p> {
     b_step: Value,
     b_base: Value,
     starts: Vec<Value>,
-    /// Of a row of the panel: it is padded, or whole.
-    vectors: usize,
+    /// The lanes of each vector of the panel; none, where it is padded or whole.
+    masks: &'p [Option<Value>],
 }
 
 impl Step<'_> {
@@ -128,11 +204,11 @@ impl Step<'_> {
         let (plan, lanes) = (self.plan, self.plan.tile.lanes);
         let from = kb.mul(k, self.b_step);
         let from = kb.add(from, self.b_base);
-        let mut panel = Vec::with_capacity(self.vectors);
-        for v in 0..self.vectors {
+        let mut panel = Vec::with_capacity(self.masks.len());
+        for (v, &mask) in self.masks.iter().enumerate() {
             let shift = kb.int(v as i64 * i64::from(lanes));
             let here = kb.add(from, shift);
-            let loaded = kb.load(self.b, here, lanes, None);
+            let loaded = kb.load(self.b, here, lanes, mask);
             panel.push(kb.convert(loaded, plan.compute));
         }
         let along = kb.mul(k, self.a_step);
@@ -157,13 +233,14 @@ fn accumulate(
     parameters: &Parameters,
     source: Source,
     rows: u32,
-    vectors: usize,
+    masks: &[Option<Value>],
 ) -> Vec<Value> {
+    let vectors = masks.len();
     let operands = &parameters.operands;
     let width = Dim::constant(i64::from(plan.tile.columns));
     let (b, b_step) = match source {
         Source::Panels => (operands.right(), width),
-        Source::InPlace | Source::Wide => (operands.right(), plan.k.right.clone()),
+        Source::InPlace | Source::Edge | Source::Wide => (operands.right(), plan.k.right.clone()),
         Source::Task => (operands.panel(), width),
     };
     let row_stride = kb.dim(&plan.m.left);
@@ -177,13 +254,17 @@ fn accumulate(
         Left::Packed => operands.rows(),
     };
     let (a_step, b_step) = (kb.dim(&plan.k.left), kb.dim(&b_step));
-    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, vectors };
+    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, masks };
 
     let zero = kb.zero(plan.compute, plan.tile.lanes);
     let count = rows as usize * vectors;
     let chains = CHAINS.div_ceil(count).next_power_of_two().min(round_steps(plan) as usize);
     let sums = vec![zero; count * chains];
-    let (start, size) = (kb.int(0), kb.dim(&plan.k.size));
+    let start = kb.int(0);
+    let size = match parameters.held {
+        HeldParameters::Parts { depth, .. } => depth,
+        _ => kb.dim(&plan.k.size),
+    };
     let (round, one) = (kb.int(round_steps(plan)), kb.int(1));
     let sums = match source {
         Source::Panels => {

@@ -30,15 +30,15 @@ impl Operands {
         let (left, right) = (buffer(&plan.left), buffer(&plan.right));
         let tensor = |count: Dim| TensorType::new([count], plan.compute);
         let rows = (plan.left_form == Left::Packed).then(|| scratch(kb, "rows", tensor(&plan.m.left * plan.packed_rows())));
-        let panels = if plan.few_rows_at_once { plan.panels() } else { Dim::constant(1) };
-        let panel = plan.is_packed_right().then(|| scratch(kb, "panel", tensor(super::pack::panel_elements(plan) * panels)));
+        let panels = super::pack::panel_elements(plan) * plan.packed_panels();
+        let panel = plan.is_packed_right().then(|| scratch(kb, "panel", tensor(panels)));
         Self { inputs, outputs, left, right, rows, panel }
     }
 
-    /// As the parameters of a routine. Of the value `in_task`, an operand or an output, only the rows of a block are in memory, that of the task.
-    pub(super) fn parameters(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan, in_task: Option<Value>) -> Self {
-        let mut declare = |name: String, value: Value| match in_task {
-            Some(held) if held == value => {
+    /// As the parameters of a routine.
+    pub(super) fn parameters(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan) -> Self {
+        let mut declare = |name: String, value: Value| match &plan.held {
+            Some(held) if held.value == value => {
                 kb.parameter(&name, Type::Buffer { tensor: plan.row_block(group.tensor(value)), space: Space::Task })
             }
             _ => kb.buffer(&name, group.tensor(value).clone()),

@@ -34,7 +34,7 @@ pub fn tile(target: &Target, dtype: DType) -> Tile {
 
 /// How the left operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(in crate::schedule) enum Left {
     /// As it lies.
     InPlace,
     /// From rows that each unit makes in task memory.
@@ -43,7 +43,7 @@ pub(super) enum Left {
 
 /// How the right operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Right {
+pub(in crate::schedule) enum Right {
     /// From panels made when the weights were loaded.
     Panels,
     /// Its columns are contiguous: as it lies for few rows, else from a panel that the unit copies.
@@ -61,7 +61,7 @@ pub(super) enum Right {
 pub(in crate::schedule) struct Axis {
     pub(in crate::schedule) size: Dim,
     pub(in crate::schedule) left: Dim,
-    pub(super) right: Dim,
+    pub(in crate::schedule) right: Dim,
 }
 
 /// A dimension that units are spread over.
@@ -69,7 +69,34 @@ pub(in crate::schedule) struct Axis {
 pub(in crate::schedule) struct Outer {
     pub(in crate::schedule) run: Merged,
     pub(in crate::schedule) left: Dim,
-    pub(super) right: Dim,
+    pub(in crate::schedule) right: Dim,
+}
+
+/// An operand or result of which some rows are in task memory: as many as a tile has.
+#[derive(Clone, Debug)]
+pub(in crate::schedule) struct Held {
+    pub(in crate::schedule) value: Value,
+    pub(in crate::schedule) role: Role,
+    pub(in crate::schedule) room: Room,
+}
+
+/// What a value in task memory is to the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::schedule) enum Role {
+    Result,
+    /// The left operand.
+    Rows,
+    /// Some columns of the left operand at a time: sums are added to totals, which are in task memory as well.
+    Parts,
+}
+
+/// Room for rows in task memory.
+#[derive(Clone, Debug)]
+pub(in crate::schedule) struct Room {
+    /// The most columns that are there at once.
+    pub(in crate::schedule) columns: Dim,
+    /// Elements from one row to the next.
+    pub(in crate::schedule) stride: Dim,
 }
 
 /// A dimension of the product, and how an operand steps along it.
@@ -81,44 +108,53 @@ struct Stepped {
 
 /// One product of a group, taken apart.
 pub(in crate::schedule) struct ContractionPlan {
-    pub(super) dot: Inst,
+    pub(in crate::schedule) dot: Inst,
     /// The inputs of the group that this product and its outputs read, and these outputs.
     pub(super) inputs: Vec<Value>,
     pub(super) outputs: Vec<Value>,
     pub(in crate::schedule) tile: Tile,
-    pub(super) compute: DType,
+    pub(in crate::schedule) compute: DType,
     /// The operand whose dimensions are rows: the left one, unless the product has no other than its rows.
     pub(super) left: Operand,
     pub(super) right: Operand,
-    pub(super) left_form: Left,
-    pub(super) right_form: Right,
+    pub(in crate::schedule) left_form: Left,
+    pub(in crate::schedule) right_form: Right,
     /// Whether a few rows are multiplied along the sums, rather than packing a panel for them.
     pub(super) dots_for_few_rows: bool,
     /// Whether all panels of the right operand are packed at once, and then one block of rows comes after the other.
     pub(super) few_rows_at_once: bool,
+    /// What of an operand or of the result is in task memory, where only a part of its rows is.
+    pub(in crate::schedule) held: Option<Held>,
     /// Whether the columns always fill their panels, and these the spans of panels that a unit has.
-    pub(super) whole_panels: bool,
+    pub(in crate::schedule) whole_panels: bool,
     pub(super) whole_spans: bool,
-    pub(super) rank: usize,
+    pub(in crate::schedule) rank: usize,
     pub(in crate::schedule) m: Axis,
     /// The dimension of the product that carries the row; none for a product without rows.
     pub(in crate::schedule) m_axis: Option<usize>,
     pub(in crate::schedule) n: Axis,
-    pub(super) n_axis: Option<usize>,
-    pub(super) k: Axis,
+    pub(in crate::schedule) n_axis: Option<usize>,
+    pub(in crate::schedule) k: Axis,
     /// The summed dimensions, where they have to be told apart.
-    pub(super) sums: Vec<Dim>,
+    pub(in crate::schedule) sums: Vec<Dim>,
     pub(in crate::schedule) outer: Vec<Outer>,
     /// For each output: how the product's dimensions are ordered in it.
     pub(super) orders: Vec<Vec<usize>>,
 }
 
 impl ContractionPlan {
-    /// Elements between rows in task memory: an odd number of cache lines.
-    fn row_stride(&self) -> Dim {
+    /// Elements between rows of this many elements in task memory: an odd number of cache lines.
+    fn row_stride(&self, elements: &Dim) -> Dim {
         let line = 64 / self.compute.size() as i64;
-        let pairs = self.k.size.ceil_div(&Dim::constant(line)).floor_div(&Dim::constant(2));
+        let pairs = elements.ceil_div(&Dim::constant(line)).floor_div(&Dim::constant(2));
         (pairs * 2 + 1) * line
+    }
+
+    /// Room in task memory for rows of at most `columns` columns, in whole panels.
+    pub(in crate::schedule) fn room(&self, columns: Dim) -> Room {
+        let width = i64::from(self.tile.columns);
+        let stride = self.row_stride(&(columns.ceil_div(&Dim::constant(width)) * width));
+        Room { columns, stride }
     }
 
     /// The plan of the product `dot` with the outputs that depend on it, or why it has none.
@@ -146,6 +182,7 @@ impl ContractionPlan {
             right_form: Right::Computed,
             dots_for_few_rows: false,
             few_rows_at_once: false,
+            held: None,
             whole_panels: false,
             whole_spans: false,
             rank: dims(product).len(),
@@ -270,10 +307,15 @@ impl ContractionPlan {
             many && self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * self.compute.size() as i64 % PAGE == 0);
         let packs = converts || (collides && !self.m.size.is_const(1));
         if stored.is_none() || self.sums.len() > 1 || (packs && self.right_form != Right::Dots) {
-            self.left_form = Left::Packed;
-            self.m.left = self.row_stride();
-            self.k.left = Dim::constant(1);
+            self.pack_left();
         }
+    }
+
+    /// The left operand is read from rows in task memory.
+    pub(super) fn pack_left(&mut self) {
+        self.left_form = Left::Packed;
+        self.m.left = self.row_stride(&self.k.size);
+        self.k.left = Dim::constant(1);
     }
 
     /// Where the operands start for a batch position.

@@ -70,7 +70,7 @@ impl Routines {
         let mut made = Vec::new();
         for source in plan.sources(group.target) {
             let [low, high] = plan.heights(group.target, source);
-            made.extend((low..=high).map(|rows| micro::emit(group, plan, &part, source, rows, None)));
+            made.extend((low..=high).map(|rows| micro::emit(group, plan, &part, source, rows)));
         }
         if plan.right_form == Right::Dots || plan.dots_for_few_rows {
             let [tall, wide] = dots::blocks(group, plan);

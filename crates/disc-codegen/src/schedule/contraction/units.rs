@@ -1,5 +1,5 @@
 //! How the work of a product is cut: units, chunks of rows, and even blocks of them.
-use super::plan::{ContractionPlan, Left, Right};
+use super::plan::{ContractionPlan, Left, Right, Role};
 use crate::{build::KernelBuilder, element::compute_dtype, schedule::loops::Merged, target::Target};
 use disc_ir::{Dim, TensorType, Value};
 
@@ -8,18 +8,34 @@ const CHUNK_BYTES: i64 = 384 << 10;
 /// The most row blocks of a chunk where panels are ready, and where a unit may have to pack its panel first.
 const CHUNK_BLOCKS: i64 = 8;
 const PACKING_CHUNK_BLOCKS: i64 = 32;
+/// The most rows of a chunk whose blocks share panels that the unit packs for all columns.
+const SHARED_ROWS: i64 = 192;
 /// Panels of a unit that packs its rows first, or that reads several panels at once.
 pub(super) const SPAN: i64 = 4;
 impl ContractionPlan {
     pub(super) fn is_packed_right(&self) -> bool {
         match self.right_form {
             Right::Columns | Right::Computed => true,
-            Right::Rows => !(self.few_rows_at_once && self.whole_panels),
+            Right::Rows => !self.few_rows_at_once,
             Right::Panels | Right::Dots => false,
         }
     }
 
-    pub(super) fn panels(&self) -> Dim {
+    /// Columns of whole panels.
+    pub(in crate::schedule) fn total_columns(&self) -> Dim {
+        self.panels() * i64::from(self.tile.columns)
+    }
+
+    /// Panels that are packed at once.
+    pub(super) fn packed_panels(&self) -> Dim {
+        match &self.held {
+            _ if !self.few_rows_at_once => Dim::constant(1),
+            Some(held) if held.role == Role::Result => held.room.columns.ceil_div(&Dim::constant(i64::from(self.tile.columns))),
+            _ => self.panels(),
+        }
+    }
+
+    pub(in crate::schedule) fn panels(&self) -> Dim {
         self.n.size.ceil_div(&Dim::constant(i64::from(self.tile.columns)))
     }
 
@@ -49,9 +65,12 @@ impl ContractionPlan {
     }
 
     /// The most rows of a unit.
-    pub(super) fn most_rows(&self) -> i64 {
+    pub(in crate::schedule) fn most_rows(&self) -> i64 {
         let rows = i64::from(self.tile.rows);
-        if self.few_rows_at_once || (self.is_packed_right() && self.left_form == Left::InPlace) {
+        if self.few_rows_at_once {
+            return SHARED_ROWS / rows * rows;
+        }
+        if self.is_packed_right() && self.left_form == Left::InPlace {
             return PACKING_CHUNK_BLOCKS * rows;
         }
         let depth = self.k.size.as_const().unwrap_or(768).max(1);
@@ -88,8 +107,8 @@ impl ContractionPlan {
 
     /// Task memory for the rows of a tensor that a micro-kernel works on at once.
     pub(in crate::schedule) fn row_block(&self, tensor: &TensorType) -> TensorType {
-        let columns = tensor.dims.last().cloned().unwrap_or(Dim::constant(1));
-        TensorType::new([Dim::constant(i64::from(self.tile.rows)), columns], compute_dtype(tensor.dtype))
+        let held = self.held.as_ref().expect("the plan is for blocks");
+        TensorType::new([Dim::constant(i64::from(self.tile.rows)), held.room.stride.clone()], compute_dtype(tensor.dtype))
     }
 
     /// The first row of a chunk and the end of it: chunks are as even as can be.

@@ -209,17 +209,37 @@ impl<'g> Rows<'g> {
 
     /// Computes one row; `at` has its position in the plan's domain, with the columns at 0.
     pub(super) fn run(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
-        let (plan, solver) = (self.unit.plan, &self.unit.group.solver);
-        let all: Vec<usize> = (0..plan.layout.space.len()).collect();
-        let shape = regroup(solver, &plan.layout.space, &all, &plan.domain).expect("the domain is of the space");
-        let mut here = vec![Index::uniform(kb.int(0)); all.len()];
-        for (axes, index) in shape.iter().zip(at) {
-            if let [axis] = axes[..] {
-                here[axis] = *index;
-            }
-        }
+        let here = in_space(kb, self.unit.group, self.unit.plan, at);
         self.unit.run(kb, elements, vec![here]);
     }
+}
+
+/// A position of the plan's domain in its space.
+fn in_space(kb: &mut KernelBuilder, group: &Group<'_>, plan: &RowPlan, at: &[Index]) -> Vec<Index> {
+    let all: Vec<usize> = (0..plan.layout.space.len()).collect();
+    let shape = regroup(&group.solver, &plan.layout.space, &all, &plan.domain).expect("the domain is of the space");
+    let mut here = vec![Index::uniform(kb.int(0)); all.len()];
+    for (axes, index) in shape.iter().zip(at) {
+        if let [axis] = axes[..] {
+            here[axis] = *index;
+        }
+    }
+    here
+}
+
+/// Where a value of the group has its element for a position of the plan's domain: one for each position, or one for each row.
+pub(super) fn place(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'_>,
+    group: &Group<'_>,
+    plan: &RowPlan,
+    value: Value,
+    at: &[Index],
+) -> Vec<Index> {
+    let (solver, tensor) = (&group.solver, group.tensor(value));
+    let shape = plan.whole(solver, tensor).or_else(|| plan.kept(solver, tensor)).expect("a value of the domain or of its rows");
+    let here = in_space(kb, group, plan, at);
+    elements.position(kb, &plan.layout.space, &shape, &here)
 }
 
 /// Schedules a group that has a plan: row by row; where there are few rows of many elements, in parts that are added up; many rows of few

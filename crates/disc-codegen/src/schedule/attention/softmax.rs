@@ -1,0 +1,68 @@
+//! What a softmax of rows is made of, so that its parts can be computed for some columns after the others.
+//!
+//! `exp(logits - shift) / divisor`, where `shift` depends on the maximum of the row, and `divisor` on that and the sum of the powers. How they
+//! depend on them is the group's: a row without any finite logit gives zeros in some programs and NaN in others.
+use super::super::RowPlan;
+use crate::reducer::{Monoid, monoid_of};
+use disc_ir::{Function, Inst, OpKind, Value};
+use disc_passes::query::Query;
+use std::collections::HashSet;
+
+/// The values of a group of rows that is a softmax.
+pub(super) struct Softmax {
+    pub(super) logits: Value,
+    /// The maximum of the logits of a row.
+    pub(super) top: Inst,
+    /// What is subtracted from the logits: of the domain's shape, and the same along a row.
+    pub(super) shift: Value,
+    /// The sum of the powers of a row.
+    pub(super) total: Inst,
+    /// What the powers are divided by.
+    pub(super) divisor: Value,
+}
+
+impl Softmax {
+    /// The parts of a group with one output, if that is a softmax.
+    pub(super) fn of(function: &Function, plan: &RowPlan, output: Value) -> Option<Self> {
+        let float = |value: Value| function.ty(value).dtype().is_float();
+        // Weights of a narrower type are not rounded to it: they stay in the type of the sums.
+        let exact = match function.made_by(output, OpKind::Convert) {
+            Some(inst) if float(output) => function.operands(inst)[0],
+            _ => output,
+        };
+        let quotient = function.made_by(exact, OpKind::Divide)?;
+        let &[powers, divisor] = function.operands(quotient) else { return None };
+        let &[difference] = function.operands(function.made_by(powers, OpKind::Exponential)?) else { return None };
+        let &[logits, shift] = function.operands(function.made_by(difference, OpKind::Subtract)?) else { return None };
+        let reductions: Vec<Inst> =
+            function.insts(function.body).iter().copied().filter(|&i| function.kind_of(i) == OpKind::Reduce).collect();
+        let &[top, total] = &reductions[..] else { return None };
+        let columns = plan.domain.len() as i64 - 1;
+        let reduces = |inst: Inst, value: Value, monoid: Monoid, init: f64| {
+            let operands = function.operands(inst);
+            let start = function.splat(*operands.get(1)?).filter(|literal| literal.dtype.is_float())?.f64_at(0);
+            let fits = operands[0] == value && monoid_of(function, inst) == Some(monoid) && start == init;
+            (fits && function.ints(inst, "dims") == [columns]).then_some(())
+        };
+        reduces(top, logits, Monoid::Maximum, f64::NEG_INFINITY)?;
+        reduces(total, powers, Monoid::Add, 0.0)?;
+        let top_alone = !depends(function, shift, &[logits, function.result(total)]);
+        let sums_alone = !depends(function, divisor, &[logits, powers]);
+        (top_alone && sums_alone && float(logits)).then_some(Self { logits, top, shift, total, divisor })
+    }
+}
+
+/// Whether a value is computed from one of `sources`, other than by a reduction of them.
+fn depends(function: &Function, value: Value, sources: &[Value]) -> bool {
+    let (mut stack, mut seen) = (vec![value], HashSet::new());
+    while let Some(value) = stack.pop() {
+        if sources.contains(&value) {
+            return true;
+        }
+        let Some(inst) = function.defining(value).filter(|_| seen.insert(value)) else { continue };
+        if function.kind_of(inst) != OpKind::Reduce {
+            stack.extend(function.operands(inst));
+        }
+    }
+    false
+}
