@@ -187,10 +187,48 @@ fn attention_kernels(name: &str) -> Vec<(&'static str, usize)> {
 
 #[test]
 fn attention_is_one_kernel() {
-    for name in ["self attention", "cross attention", "heads first", "one query", "half precision"] {
+    let shared = ["heads that share keys, one query", "heads that share keys\n"];
+    for name in
+        ["self attention", "cross attention", "heads first", "one query", "half precision", "causal"].iter().chain(&shared)
+    {
         assert_eq!(attention_kernels(name), [("attention", 1)], "{name}");
     }
     assert_eq!(attention_kernels("scores that others need"), [("contraction", 2), ("row", 1)]);
+}
+
+/// The kernels of a program of `stages/attention.disc`, as text by name.
+fn kernels_of(name: &str) -> Vec<(String, String)> {
+    let text = include_str!("stages/attention.disc");
+    let program = text.split("// ").find(|part| part.starts_with(name)).expect("a program of this name");
+    let module = compile(program.split_once('\n').expect("a name").1).module;
+    module.functions.iter().map(|function| (function.name.to_string(), function.to_string())).collect()
+}
+
+#[test]
+fn a_few_queries_over_a_long_cache_have_a_version_of_their_own() {
+    let reads_in_parts = |name| kernels_of(name).iter().any(|(kernel, _)| kernel.ends_with("_few_parts"));
+    assert!(reads_in_parts("one query over a long cache"));
+    assert!(reads_in_parts("heads that share keys, one query"));
+    // Never long enough, and never few enough.
+    assert!(!reads_in_parts("long rows, causal"));
+    // Heads that share keys are rows of the product: one load of the keys serves them all.
+    let (_, keys) =
+        kernels_of("heads that share keys, one query").into_iter().find(|(name, _)| name.ends_with(".keys")).expect("keys");
+    assert!(keys.contains("outer2"), "{keys}");
+}
+
+#[test]
+fn what_a_mask_hides_is_looked_for() {
+    let any = |text: &str| {
+        text.lines().any(|line| line.contains("reduce_lanes or") || (line.contains("reduce_lanes") && line.contains("= or")))
+    };
+    let looks = |name| kernels_of(name).iter().any(|(_, text)| any(text));
+    for name in ["causal attention\n", "a window of the last keys", "a mask that is given, and causal"] {
+        assert!(looks(name), "{name}");
+    }
+    for name in ["self attention", "cross attention", "long rows\n"] {
+        assert!(!looks(name), "{name}");
+    }
 }
 
 #[test]

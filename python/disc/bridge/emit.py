@@ -56,6 +56,8 @@ class Emitter:
         self._places: dict[int, tuple] = {}
         #: By a vector that counts from 0: itself, and its step.
         self.steps: dict[int, tuple] = {}
+        #: By what was repeated along an axis of size 1: itself, what is repeated, and the axis.
+        self._repeats: dict[int, tuple] = {}
         self._bound = 0
 
     # What the framework says about the result of the node.
@@ -300,13 +302,32 @@ class Emitter:
         for axis, size in zip(dims, x.shape, strict=True):
             if not same(size, 1):
                 self.require(size, "==", shape[axis])
-        return self.op("broadcast_in_dim", x, result=(shape, x.dtype), dims=list(dims))
+        result = self.op("broadcast_in_dim", x, result=(shape, x.dtype), dims=list(dims))
+        if len(x.shape) == len(shape):
+            longer = [i for i, (a, b) in enumerate(zip(x.shape, shape, strict=True)) if not same(a, b)]
+            if len(longer) == 1:
+                self._repeats[id(result)] = (result, x, longer[0])
+        return result
 
     def reshape(self, x, shape):
         shape = list(shape)
         if len(shape) == len(x.shape) and all(same(a, b) for a, b in zip(x.shape, shape, strict=True)):
             return x
-        return self.op("reshape", x, result=(shape, x.dtype))
+        result = self.op("reshape", x, result=(shape, x.dtype))
+        repeated = self._repeats.get(id(x))
+        if repeated is not None and len(shape) == len(x.shape) - 1:
+            axis = repeated[2]
+            kept = [*x.shape[: axis - 1], *x.shape[axis + 1 :]] if axis else []
+            rest = [*shape[: axis - 1], *shape[axis:]]
+            if len(kept) == len(rest) and all(same(a, b) for a, b in zip(kept, rest, strict=True)):
+                self._repeats[id(result)] = (result, repeated[1], axis)
+        return result
+
+    def before_repeats(self, x):
+        """``[..., heads, 1, rows, columns]`` for an ``x`` whose heads are those, each several times in a row; else nothing."""
+        _, source, axis = self._repeats.get(id(x), (None, None, None))
+        joined = source is not None and len(source.shape) == len(x.shape) + 1
+        return source if joined and axis == len(source.shape) - 3 else None
 
     def unsqueeze(self, x, *axes: int):
         """New axes of size 1 at these places of the result."""

@@ -155,8 +155,9 @@ def attention(b, query, key, value, mask=None, dropout=0.0, causal=False, *, sca
     if dropout != 0.0:
         raise b.unsupported("attention with dropout needs random numbers", help="call module.eval() first")
     dtype = query.dtype
-    if enable_gqa:
-        key, value = _repeat_heads(b, query, key), _repeat_heads(b, query, value)
+    grouped = _grouped_heads(b, query, key, value, mask, enable_gqa)
+    if grouped is not None:
+        query, key, value, mask = grouped
     scores = _scores(b, query, key, scale)
     if causal:
         scores = b.select(_causal(b, scores), scores, b.lift(-INF, scores.dtype))
@@ -168,7 +169,11 @@ def attention(b, query, key, value, mask=None, dropout=0.0, causal=False, *, sca
             else b.add(scores, b.convert(mask, scores.dtype))
         )
     weights = safe_softmax(b, scores, can_be_empty=mask is not None or causal)
-    return _batched(b, b.convert(weights, dtype), value)
+    result = _batched(b, b.convert(weights, dtype), value)
+    if grouped is None:
+        return result
+    *lead, heads, times, rows, columns = result.shape
+    return b.reshape(result, [*lead, heads * times, rows, columns])
 
 
 def _scores(b, query, key, scale):
@@ -187,16 +192,27 @@ def _scale(b, depth, dtype):
     return b.op("rsqrt", b.lift(depth, dtype))
 
 
-def _repeat_heads(b, query, x):
-    heads, own = query.shape[-3], x.shape[-3]
-    if same(heads, own):
-        return x
-    lead, times = x.shape[:-3], heads // own
+def _grouped_heads(b, query, key, value, mask, enable_gqa: bool):
+    """With an axis for the heads that share their keys, so that these are read in place, and not repeated."""
+    if enable_gqa:
+        if same(query.shape[-3], key.shape[-3]) and same(query.shape[-3], value.shape[-3]):
+            return None
+        key, value = (b.unsqueeze(t, -3) for t in (key, value))
+    else:
+        key, value = b.before_repeats(key), b.before_repeats(value)
+        if key is None or value is None or not same(key.shape[-4], value.shape[-4]):
+            return None
+    *lead, heads, rows, depth = query.shape
+    own = key.shape[-4]
+    times = heads // own
     b.require(times * own, "==", heads)
-    wide = b.broadcast(
-        x, [*lead, own, times, *x.shape[-2:]], [*range(len(lead) + 1), len(lead) + 2, len(lead) + 3]
-    )
-    return b.reshape(wide, [*lead, heads, *x.shape[-2:]])
+    if not same(own, value.shape[-4]):
+        b.require(value.shape[-4], "==", own)
+    if mask is not None and len(mask.shape) > 2:
+        *outer, each, down, across = mask.shape
+        shared = same(each, 1)
+        mask = b.reshape(mask, [*outer, 1 if shared else own, 1 if shared else times, down, across])
+    return b.reshape(query, [*lead, own, times, rows, depth]), key, value, mask
 
 
 def _causal(b, scores):

@@ -60,9 +60,11 @@ pub struct Elements<'g> {
     pub first_site: i64,
 }
 
-/// Some rows of a tensor, and some columns of these: positions along the last two dimensions, for one position along those before.
+/// Some rows of a tensor, and some columns of these: positions along one dimension and along the last one, for one position along the others.
 #[derive(Clone, Copy, Debug)]
 pub struct RowBlock {
+    /// The dimension of the rows.
+    pub axis: usize,
     /// The first row.
     pub first: Value,
     /// The first column.
@@ -137,7 +139,7 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// Says that a buffer does not hold a whole tensor, but rows along its last dimension but one.
+    /// Says that a buffer does not hold a whole tensor, but some of its rows.
     pub fn hold_rows(&mut self, buffer: Value, block: RowBlock) {
         self.blocks.insert(buffer, block);
     }
@@ -226,7 +228,7 @@ impl<'g> Elements<'g> {
             let strides = strides(kb, &tensor.dims);
             return linear(kb, self.lanes, at, &strides);
         };
-        let [.., row, column] = at else { panic!("rows have a dimension for their number and one along them") };
+        let (row, column) = (at[block.axis], at.last().expect("rows have columns"));
         let (zero, one) = (kb.int(0), kb.int(1));
         let back = kb.sub(zero, block.first);
         let row = row.add_scalar(kb, back);

@@ -7,6 +7,7 @@
 //! The group holds three groups (contraction, rows, contraction), each with a schedule of its own; this one decides where their values live.
 mod few;
 mod flash;
+mod powers;
 mod softmax;
 mod visible;
 
@@ -225,7 +226,7 @@ fn kernel(
             let left = kb.add(queries, offset);
             first.run(kb, &at, keys, RowsOf { left, first: start, height }, [zero, score_panels, zero], &[zero]);
             let stride = kb.dim(&plan.stride());
-            elements.hold_rows(block, RowBlock { first: start, column: zero, stride });
+            elements.hold_rows(block, RowBlock { axis: plan.row_axis(), first: start, column: zero, stride });
             let stop = kb.add(start, height);
             kb.for_([start, stop, one], &[], |kb, row, _| {
                 elements.scoped(|elements| {

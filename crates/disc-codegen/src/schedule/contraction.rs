@@ -214,6 +214,18 @@ fn choose_part(kb: &mut KernelBuilder, group: &Group<'_>, parts: &mut [Part<'_>]
     kb.if_(less, here, there);
 }
 
+/// What the panels of a unit have in common.
+#[derive(Clone, Copy)]
+struct Chunk<'a> {
+    group: &'a Group<'a>,
+    /// The position along the batch dimensions.
+    at: &'a [Index],
+    /// Where the operands start there.
+    bases: [Value; 2],
+    /// From the first row to below the last.
+    rows: [Value; 2],
+}
+
 /// The panels of a column unit.
 fn panels(kb: &mut KernelBuilder, group: &Group<'_>, part: &mut Part<'_>, at: &[Index], rows: [Value; 2], unit: Value) {
     let plan = part.plan;
@@ -225,14 +237,15 @@ fn panels(kb: &mut KernelBuilder, group: &Group<'_>, part: &mut Part<'_>, at: &[
         let before = kb.mul(rows[0], stride);
         bases[0] = kb.sub(zero, before);
     }
+    let chunk = Chunk { group, at, bases, rows };
     let span = kb.dim(&plan.span(group.target));
     let first = kb.mul(unit, span);
     let Some(few) = plan.wide_rows(group.target) else {
-        return span_of_panels(kb, group, part, at, bases, rows, [first, span]);
+        return chunk.span(kb, part, [first, span]);
     };
     let width = kb.int(i64::from(plan.tile.columns));
     let column = kb.mul(first, width);
-    let block = Blocks::new(plan, at, bases[0], rows, column);
+    let block = chunk.blocks(plan, column);
     let is_few = block.has_at_most(kb, few);
     let is_few = block.is_whole(kb, plan.whole_spans, units::SPAN, is_few);
     let wide = kb.open_if(is_few);
@@ -241,98 +254,84 @@ fn panels(kb: &mut KernelBuilder, group: &Group<'_>, part: &mut Part<'_>, at: &[
     kb.close_if(wide);
     let is_more = kb.emit(OpKind::Not, &[is_few]);
     let narrow = kb.open_if(is_more);
-    span_of_panels(kb, group, part, at, bases, rows, [first, span]);
+    chunk.span(kb, part, [first, span]);
     kb.close_if(narrow);
 }
 
-/// As many panels as a unit has, from the first of them on.
-fn span_of_panels(
-    kb: &mut KernelBuilder,
-    group: &Group<'_>,
-    part: &mut Part<'_>,
-    at: &[Index],
-    bases: [Value; 2],
-    rows: [Value; 2],
-    [first, span]: [Value; 2],
-) {
-    let (one, count) = (kb.int(1), kb.dim(&part.plan.panels()));
-    if kb.known_int(span) == Some(1) {
-        return panel(kb, group, part, at, bases, rows, first);
+impl<'a> Chunk<'a> {
+    fn blocks(&self, plan: &ContractionPlan, column: Value) -> Blocks<'a> {
+        Blocks::new(plan, self.at, self.bases[0], self.rows, column)
     }
-    let last = kb.add(first, span);
-    let last = kb.map(OpKind::Minimum, &[last, count]);
-    let panel_loop = kb.open_for([first, last, one]);
-    panel(kb, group, part, at, bases, rows, panel_loop.index);
-    kb.close_for(panel_loop);
-}
 
-/// One panel: packs it where that pays, and multiplies.
-fn panel(
-    kb: &mut KernelBuilder,
-    group: &Group<'_>,
-    part: &mut Part<'_>,
-    at: &[Index],
-    bases: [Value; 2],
-    rows: [Value; 2],
-    panel: Value,
-) {
-    let plan = part.plan;
-    let width = kb.int(i64::from(plan.tile.columns));
-    let column = kb.mul(panel, width);
-    let block = Blocks::new(plan, at, bases[0], rows, column);
-    let zero = kb.int(0);
-    match plan.right_form {
-        Right::Panels => {
-            let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
-            let offset = kb.mul(panel, size);
-            let right = kb.add(bases[1], offset);
-            block.call(kb, group, part, Source::Panels, right);
+    /// As many panels as a unit has, from the first of them on.
+    fn span(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, [first, span]: [Value; 2]) {
+        let (one, count) = (kb.int(1), kb.dim(&part.plan.panels()));
+        if kb.known_int(span) == Some(1) {
+            return self.panel(kb, part, first);
         }
-        Right::Dots => block.call_dots(kb, group, part, bases[1]),
-        Right::Computed => {
-            pack::compute_panel(kb, plan, &part.operands, &mut part.elements, at, column);
-            block.call(kb, group, part, Source::Task, zero);
-        }
-        Right::Columns if !plan.dots_for_few_rows => {
-            pack::transpose_panel(kb, plan, &part.operands, bases[1], column);
-            block.call(kb, group, part, Source::Task, zero);
-        }
-        Right::Columns => {
-            let few = block.has_at_most(kb, few_rows(group.target));
-            let dots = |kb: &mut KernelBuilder| {
-                block.call_dots(kb, group, part, bases[1]);
-                Vec::new()
-            };
-            let packed = |kb: &mut KernelBuilder| {
-                pack::transpose_panel(kb, plan, &part.operands, bases[1], column);
-                block.call(kb, group, part, Source::Task, zero);
-                Vec::new()
-            };
-            kb.if_(few, dots, packed);
-        }
-        Right::Rows => {
-            let few = block.has_at_most(kb, plan.rows_in_place());
-            let few = block.is_whole(kb, plan.whole_panels, 1, few);
-            let few = match plan.wide_rows(group.target) {
-                Some(rows) => {
-                    let fewer = block.has_at_most(kb, rows);
-                    let more = kb.emit(OpKind::Not, &[fewer]);
-                    kb.and(few, more)
-                }
-                None => few,
-            };
-            let in_place = |kb: &mut KernelBuilder| {
-                let right = kb.add(bases[1], column);
+        let last = kb.add(first, span);
+        let last = kb.map(OpKind::Minimum, &[last, count]);
+        let panel_loop = kb.open_for([first, last, one]);
+        self.panel(kb, part, panel_loop.index);
+        kb.close_for(panel_loop);
+    }
+
+    /// One panel: packs it where that pays, and multiplies.
+    fn panel(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, panel: Value) {
+        let (plan, group) = (part.plan, self.group);
+        let width = kb.int(i64::from(plan.tile.columns));
+        let column = kb.mul(panel, width);
+        let block = self.blocks(plan, column);
+        let few = match plan.right_form {
+            Right::Panels => {
+                let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
+                let offset = kb.mul(panel, size);
+                let right = kb.add(self.bases[1], offset);
+                return block.call(kb, group, part, Source::Panels, right);
+            }
+            Right::Dots => return block.call_dots(kb, group, part, self.bases[1]),
+            Right::Columns if plan.dots_for_few_rows => block.has_at_most(kb, few_rows(group.target)),
+            Right::Computed | Right::Columns => return self.packed(kb, part, &block),
+            Right::Rows => self.stays_in_place(kb, plan, &block),
+        };
+        let open = kb.open_if(few);
+        match plan.right_form {
+            Right::Rows => {
+                let right = kb.add(self.bases[1], column);
                 block.call(kb, group, part, Source::InPlace, right);
-                Vec::new()
-            };
-            let packed = |kb: &mut KernelBuilder| {
-                pack::copy_panel(kb, plan, &part.operands, bases[1], column);
-                block.call(kb, group, part, Source::Task, zero);
-                Vec::new()
-            };
-            kb.if_(few, in_place, packed);
+            }
+            _ => block.call_dots(kb, group, part, self.bases[1]),
         }
+        kb.close_if(open);
+        let many = kb.emit(OpKind::Not, &[few]);
+        let open = kb.open_if(many);
+        self.packed(kb, part, &block);
+        kb.close_if(open);
+    }
+
+    /// Whether a panel of columns that are contiguous is read as it lies.
+    fn stays_in_place(&self, kb: &mut KernelBuilder, plan: &ContractionPlan, block: &Blocks<'_>) -> Value {
+        let few = block.has_at_most(kb, plan.rows_in_place());
+        let few = block.is_whole(kb, plan.whole_panels, 1, few);
+        match plan.wide_rows(self.group.target) {
+            Some(rows) => {
+                let fewer = block.has_at_most(kb, rows);
+                let more = kb.emit(OpKind::Not, &[fewer]);
+                kb.and(few, more)
+            }
+            None => few,
+        }
+    }
+
+    /// Packs a panel into task memory, and multiplies by it.
+    fn packed(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, block: &Blocks<'_>) {
+        let (plan, zero) = (part.plan, kb.int(0));
+        match plan.right_form {
+            Right::Rows => pack::copy_panel(kb, plan, &part.operands, self.bases[1], block.column),
+            Right::Columns => pack::transpose_panel(kb, plan, &part.operands, self.bases[1], block.column),
+            _ => pack::compute_panel(kb, plan, &part.operands, &mut part.elements, self.at, block.column),
+        }
+        block.call(kb, self.group, part, Source::Task, zero);
     }
 }
 

@@ -89,7 +89,7 @@ fn single_result(function: &Function, value: Value, kind: &str) -> Option<Inst> 
 
 /// What matters of the product of a contraction group with one result, one summed dimension, one row and one column dimension.
 struct Product {
-    /// The operands, as positions among the group's inputs.
+    /// The operands, as positions among the group's inputs; the right one may be repeated.
     left: Option<usize>,
     right: Option<usize>,
     batch: usize,
@@ -122,13 +122,20 @@ impl Product {
         let input = |value: Value| function.arguments(region).iter().position(|&a| a == value);
         Some(Self {
             left: input(left),
-            right: input(right),
+            right: input(stored(function, right)),
             batch: batching.len(),
             left_sum: left_sum.to_vec(),
             left_axes_in_order: batching.iter().zip(0..).all(|(&axis, i)| axis == i),
             transposed,
         })
     }
+}
+
+/// What a value is a broadcast, a reshape or a conversion of: another way to read the same memory.
+fn stored(function: &Function, value: Value) -> Value {
+    let kinds = [OpKind::BroadcastInDim, OpKind::Reshape, OpKind::Convert];
+    let made = function.defining(value).filter(|&inst| kinds.contains(&function.kind_of(inst)));
+    made.map_or(value, |inst| stored(function, function.operands(inst)[0]))
 }
 
 /// Whether a row of the group's result needs, of input `position`, only the same row.

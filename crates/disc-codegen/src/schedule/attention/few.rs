@@ -7,7 +7,8 @@
 //! Heads that share their keys are rows of one product here.
 use super::{
     AttentionPlan,
-    flash::{KEYS, Place, Unit, over_columns, with_column},
+    flash::{KEYS, Place, Unit},
+    powers::{over_columns, with_column},
     softmax::Softmax,
 };
 use crate::{

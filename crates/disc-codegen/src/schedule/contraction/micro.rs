@@ -112,7 +112,8 @@ impl Parameters {
         if let (HeldParameters::Result { start }, Some(held)) = (&self.held, &plan.held) {
             let output = plan.outputs.iter().position(|&o| o == held.value).expect("the plan makes the value");
             let stride = kb.dim(&held.room.stride);
-            elements.hold_rows(self.operands.outputs[output], RowBlock { first, column: *start, stride });
+            let axis = plan.m_axis.expect("a product with rows");
+            elements.hold_rows(self.operands.outputs[output], RowBlock { axis, first, column: *start, stride });
         }
         elements
     }
