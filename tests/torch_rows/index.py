@@ -17,6 +17,22 @@ FILLED = tuple(b for b in BINDINGS if b["N"])
 ROWS = [
     row("embedding.default", T("N M"), at("B K"), dtypes=FLOATS),
     row("embedding.default", T("N M"), at("B", dtype="i32"), dtypes=("f32",), note="i32"),
+    *(
+        row(
+            f"{name}.default",
+            T("N M"),
+            at("K"),
+            T("B", kind="starts", dtype="i64", below="K"),
+            False,
+            mode,
+            dtypes=WIDE,
+            results=1,
+            strided=False,
+            note=note,
+        )
+        for name in ("_embedding_bag", "_embedding_bag_forward_only")
+        for mode, note in ((0, "sum"), (1, "mean"), (2, "max"))
+    ),
     row("index_select.default", T("B N M"), 1, at("K"), dtypes=ALL),
     row("gather.default", T("B N M"), 1, at("B K M"), dtypes=ALL),
     row("take.default", T("N M"), at("B"), dtypes=ONE),

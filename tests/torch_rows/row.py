@@ -46,7 +46,7 @@ class T:
     dims: str = "B N"
     kind: str = "any"
     dtype: str | None = None
-    #: For kind "index": the name or size that bounds it.
+    #: For the kinds "index" and "starts" (of parts, in order, the first at 0): the name or size that bounds it.
     below: str | int = "N"
 
     def shape(self, sizes: dict[str, int]) -> list[int]:
@@ -64,6 +64,10 @@ class Row:
     note: str = ""
     tolerance: float | None = None
     bindings: tuple[dict[str, int], ...] = BINDINGS
+    #: How many of the op's results the module returns: the others are for training alone. All where it is None.
+    results: int | None = None
+    #: Whether torch itself reads strided inputs right.
+    strided: bool = True
 
     @property
     def id(self) -> str:
@@ -77,9 +81,18 @@ class Row:
 
 
 def row(
-    overload: str, *args, dtypes=FLOATS, special=True, note="", tolerance=None, bindings=BINDINGS, **kwargs
+    overload: str,
+    *args,
+    dtypes=FLOATS,
+    special=True,
+    note="",
+    tolerance=None,
+    bindings=BINDINGS,
+    results=None,
+    strided=True,
+    **kwargs,
 ) -> Row:
-    return Row(f"aten.{overload}", args, kwargs, dtypes, special, note, tolerance, bindings)
+    return Row(f"aten.{overload}", args, kwargs, dtypes, special, note, tolerance, bindings, results, strided)
 
 
 def unary(names: str, kind="any", dtypes=FLOATS, **options) -> list[Row]:
@@ -94,6 +107,11 @@ def make(spec: T, sizes: dict[str, int], dtype: str, seed: int, special: bool = 
     if spec.kind == "index":
         bound = spec.below if isinstance(spec.below, int) else sizes[spec.below]
         return torch.randint(0, max(bound, 1), shape, generator=generator, dtype=TORCH[dtype])
+    if spec.kind == "starts":
+        bound = spec.below if isinstance(spec.below, int) else sizes[spec.below]
+        starts = torch.randint(0, bound + 1, shape, generator=generator, dtype=TORCH[dtype]).sort().values
+        starts[:1] = 0
+        return starts
     if spec.kind == "permutation":
         order = torch.rand(shape, generator=generator).argsort(-1)
         return order.to(TORCH[dtype])
