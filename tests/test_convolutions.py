@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import copy
 
+import disc
 import pytest
 import torch
 from torch import nn
-
-import disc
 
 TARGETS = [None, "x86-64-v3"]
 #: Of the largest magnitude of a result; Winograd's method alone needs as much (docs/numerics.md).
@@ -45,7 +44,9 @@ def depthwise(kind, channels: int, k, stride=1, dilation=1, multiplier: int = 1)
 
 def causal(channels: int, dilation: int):
     return nn.Sequential(
-        nn.ConstantPad1d((2 * dilation, 0), 0.0), nn.Conv1d(channels, channels, 3, dilation=dilation), nn.Tanh()
+        nn.ConstantPad1d((2 * dilation, 0), 0.0),
+        nn.Conv1d(channels, channels, 3, dilation=dilation),
+        nn.Tanh(),
     )
 
 
@@ -126,7 +127,8 @@ def test_winograd_is_a_version_that_an_option_forbids():
         wanted = copy.deepcopy(module).double()(x.double())
         errors = [(fast(x) - wanted).abs().max().item() for fast in (with_it, without)]
         # The version rounds differently, so that results tell which one ran.
-        assert errors[0] != errors[1] and errors[1] < 2e-6
+        assert errors[0] != errors[1]
+        assert errors[1] < 2e-6
         small = torch.randn(1, 32, 5, 5)
         assert torch.equal(with_it(small), without(small))
 
@@ -137,6 +139,7 @@ def test_padding_is_zero_and_not_a_number_stays_in_its_windows():
     x[0, 1, 4, 5], x[0, 0, 19, 0] = torch.nan, torch.inf
     with torch.no_grad():
         wanted, got = module(x), compiled(module, x, None)(x)
-        assert torch.equal(got.isnan(), wanted.isnan()) and torch.equal(got.isinf(), wanted.isinf())
+        assert torch.equal(got.isnan(), wanted.isnan())
+        assert torch.equal(got.isinf(), wanted.isinf())
         pool = nn.MaxPool2d(3, 1, 1)
         assert torch.equal(compiled(pool, x, None)(x).isnan(), pool(x).isnan())

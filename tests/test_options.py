@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 
+import disc
 import pytest
 import torch
 from torch import nn
-
-import disc
 
 
 def optimized(**options):

@@ -6,12 +6,11 @@ import os
 import subprocess
 import sys
 
+import disc
 import pytest
 import torch
-from torch import nn
-
-import disc
 from disc import _disc
+from torch import nn
 
 
 class Block(nn.Module):
@@ -27,7 +26,9 @@ class Block(nn.Module):
 def optimized(module=None, *, dims=None, **options):
     module = Block().eval() if module is None else module
     with torch.no_grad():
-        return disc.optimize(module, torch.randn(2, 3, 24), dims=dims, options=disc.Options(threads=1, **options))
+        return disc.optimize(
+            module, torch.randn(2, 3, 24), dims=dims, options=disc.Options(threads=1, **options)
+        )
 
 
 def report(fast):

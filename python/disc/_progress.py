@@ -27,7 +27,9 @@ class Progress:
 
     def _stage(self, text: str) -> None:
         if self._shown:
-            self._stream.write(f"\r\x1b[Kdisc: {self._name}: {text} ({time.perf_counter() - self._start:.1f} s)")
+            self._stream.write(
+                f"\r\x1b[Kdisc: {self._name}: {text} ({time.perf_counter() - self._start:.1f} s)"
+            )
             self._stream.flush()
 
     def __exit__(self, *exc) -> None:

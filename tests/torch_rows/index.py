@@ -11,6 +11,9 @@ def at(dims, below="N", dtype="i64"):
     return T(dims, kind="index", below=below, dtype=dtype)
 
 
+#: torch itself crashes without a bag or without a row.
+BAGS = tuple(b for b in BINDINGS if b["N"] and b["B"])
+
 #: torch does not look at indices where there is nothing to write.
 FILLED = tuple(b for b in BINDINGS if b["N"])
 
@@ -26,8 +29,11 @@ ROWS = [
             False,
             mode,
             dtypes=WIDE,
+            # torch keeps a NaN that comes first, and passes over a later one
+            special=mode != 2,
             results=1,
             strided=False,
+            bindings=BAGS,
             note=note,
         )
         for name in ("_embedding_bag", "_embedding_bag_forward_only")
