@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SUITES = ("bert", "streams", "memory", "matmul", "attention", "conv")
+SUITES = ("bert", "streams", "memory", "matmul", "attention", "conv", "index")
 
 
 def arguments() -> argparse.Namespace:

@@ -118,7 +118,7 @@ def test_groups_and_pooling_have_kernels_of_their_own():
     assert kinds(compiled(block, x, None)) == {"convolution": 1, "pooling": 1}
 
 
-def test_winograd_is_a_version_that_an_option_forbids():
+def test_winograd_is_a_version_that_an_option_allows():
     torch.manual_seed(0)
     module, x = nn.Conv2d(32, 32, 3, padding=1).eval(), torch.randn(1, 32, 30, 30)
     with torch.no_grad():
@@ -131,6 +131,15 @@ def test_winograd_is_a_version_that_an_option_forbids():
         assert errors[1] < 2e-6
         small = torch.randn(1, 32, 5, 5)
         assert torch.equal(with_it(small), without(small))
+
+
+def test_not_a_number_stays_in_its_windows_unless_winograd_is_asked_for():
+    module, x = nn.Conv2d(32, 32, 3, padding=1).eval(), torch.randn(1, 32, 30, 30)
+    x[0, 3, 8, 9], x[0, 30, 20, 0] = torch.nan, torch.inf
+    with torch.no_grad():
+        wanted = module(x).isfinite()
+        assert torch.equal(compiled(module, x, None)(x).isfinite(), wanted)
+        assert not torch.equal(compiled(module, x, None, winograd=True)(x).isfinite(), wanted)
 
 
 def test_padding_is_zero_and_not_a_number_stays_in_its_windows():
