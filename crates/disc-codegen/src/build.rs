@@ -44,6 +44,11 @@ impl KernelBuilder {
         self.parameter(name, Type::Buffer { tensor, space: Space::Global })
     }
 
+    /// The parameters that a launch's units are given by, the last ones of a kernel: the first unit, and below which the last one is.
+    pub fn units(&mut self) -> [Value; 2] {
+        ["begin", "end"].map(|name| self.parameter(name, Type::scalar(DType::I64)))
+    }
+
     /// Ends the body and puts the prologue before it.
     pub fn finish(mut self) -> Function {
         self.emit_all(OpKind::Return, &[], &[], None);

@@ -14,9 +14,9 @@ mod visible;
 use super::{
     Argument, Group, Launch, RowPlan, Scheduled, Versioned,
     contraction::{BlockProduct, ContractionPlan, Held, Role, RowsOf, merge_sites},
+    draft::GroupMemory,
     loops::place_unit,
     rows::{self, Rows},
-    scratch_bytes,
 };
 use crate::{
     build::KernelBuilder,
@@ -25,7 +25,7 @@ use crate::{
     index::Index,
     target::Target,
 };
-use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Solver, Type, Value};
+use disc_ir::{Dim, Function, FunctionKind, Inst, OpKind, Solver, Value};
 use softmax::Softmax;
 use std::{collections::HashMap, sync::Arc};
 
@@ -131,13 +131,7 @@ fn of_whole_rows(group: &Group<'_>, plan: &AttentionPlan) -> Scheduled {
     let last = BlockProduct::routines(&weighted, &plan.weighted);
     merge_sites(&mut sites, &last);
     routines.extend(last);
-    let launch = Launch {
-        kernel: kernel.name.clone(),
-        arguments,
-        units: plan.units(),
-        cost: plan.cost(&softmax),
-        scratch: scratch_bytes(&kernel),
-    };
+    let launch = Launch::new(&kernel, arguments, plan.units(), plan.cost(&softmax));
     let kernels = [kernel].into_iter().chain(routines.into_iter().map(|(routine, _)| routine)).collect();
     Scheduled { kernels, launches: vec![launch], sites }
 }
@@ -165,19 +159,6 @@ impl AttentionPlan {
         self.scores.cost() + self.weighted.cost() + cost::loops(rows.function, &elements, lanes)
     }
 
-    /// Parameters for the group's inputs and its output, by their values, and what a launch gives for them.
-    fn memory(&self, kb: &mut KernelBuilder, group: &Group<'_>) -> (HashMap<Value, Value>, Vec<Argument>) {
-        let (mut memory, mut arguments) = (HashMap::new(), Vec::new());
-        for (i, &input) in group.inputs().iter().enumerate() {
-            memory.insert(input, kb.buffer(&format!("in{i}"), group.tensor(input).clone()));
-            arguments.push(Argument::Input(i));
-        }
-        let output = group.outputs()[0];
-        memory.insert(output, kb.buffer("out0", group.tensor(output).clone()));
-        arguments.push(Argument::Output(group.wanted[0]));
-        (memory, arguments)
-    }
-
     /// The memory that a part reads, and then that of what it makes.
     fn memory_of(&self, part: usize, memory: &HashMap<Value, Value>) -> Vec<Value> {
         self.reads[part].iter().chain([&self.made[part]]).map(|value| memory[value]).collect()
@@ -192,9 +173,9 @@ fn kernel(
     softmax: &Group<'_>,
 ) -> (Function, Vec<Argument>, Vec<Site>) {
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let (mut memory, arguments) = plan.memory(&mut kb, group);
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
+    let GroupMemory { sources, targets, arguments } = GroupMemory::of(&mut kb, group);
+    let mut memory: HashMap<Value, Value> = sources.into_iter().chain(targets).collect();
+    let [begin, end] = kb.units();
     // One block of memory holds scores, and then what becomes of them.
     let block = kb.scratch(plan.scores.row_block(group.tensor(plan.made[0])));
     memory.extend([(plan.made[0], block), (plan.made[1], block)]);

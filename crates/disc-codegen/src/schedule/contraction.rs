@@ -28,13 +28,13 @@ pub(crate) use plan::packed_columns;
 pub(super) use plan::{ContractionPlan, Held, Right, Role};
 pub use plan::{Tile, tile};
 
-use super::{Argument, Group, Launch, Scheduled, loops::place_unit, scratch_bytes};
+use super::{Group, Launch, Scheduled, draft::GroupMemory, loops::place_unit};
 use crate::{
     build::KernelBuilder,
     element::{Elements, Site},
     index::Index,
 };
-use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Type, Value};
+use disc_ir::{Dim, Function, FunctionKind, Inst, OpKind, Value};
 use micro::Source;
 use operands::Operands;
 use plan::Left;
@@ -124,16 +124,16 @@ fn are_siblings(group: &Group<'_>, a: &ContractionPlan, b: &ContractionPlan) -> 
 fn launch(group: &Group<'_>, plans: &[ContractionPlan]) -> Scheduled {
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
     let mut routines = Routines::default();
-    let (inputs, arguments) = memory(&mut kb, group, plans);
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
+    let mut memory = GroupMemory::of_inputs(&mut kb, group, |input| plans.iter().any(|plan| plan.inputs.contains(&input)));
+    memory.add_outputs(&mut kb, group);
+    let [begin, end] = kb.units();
     let mut parts: Vec<Part<'_>> = Vec::new();
     // Products of the same rows pack them in the same memory.
     let mut task: Option<Value> = None;
     let share = plans.len() > 1;
     for plan in plans {
-        let of = |value: &Value| inputs.iter().find(|(known, _)| known == value).expect("a part reads the group's memory").1;
-        let (ins, outs) = (plan.inputs.iter().map(of).collect(), plan.outputs.iter().map(of).collect());
+        let of = |values: &[Value]| values.iter().map(|&value| memory.at(value)).collect();
+        let (ins, outs) = (of(&plan.inputs), of(&plan.outputs));
         let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, _, tensor| match share {
             true => *task.get_or_insert_with(|| kb.scratch(tensor)),
             false => kb.scratch(tensor),
@@ -155,33 +155,12 @@ fn launch(group: &Group<'_>, plans: &[ContractionPlan]) -> Scheduled {
     choose_part(&mut kb, group, &mut parts, &at, rows, column);
     kb.close_for(unit_loop);
     let kernel = kb.finish();
-    let launch = Launch {
-        kernel: kernel.name.clone(),
-        arguments,
-        units: plans[0].row_units() * columns,
-        cost: Dim::sum(plans.iter().map(ContractionPlan::cost)),
-        scratch: scratch_bytes(&kernel),
-    };
+    let cost = Dim::sum(plans.iter().map(ContractionPlan::cost));
+    let launch = Launch::new(&kernel, memory.arguments, plans[0].row_units() * columns, cost);
     let mut sites = routines.sites;
     parts.into_iter().for_each(|part| sites.extend(part.elements.sites));
     let kernels = [kernel].into_iter().chain(routines.functions).collect();
     Scheduled { kernels, launches: vec![launch], sites }
-}
-
-/// Parameters for the memory that the plans use, and what a launch gives for them.
-fn memory(kb: &mut KernelBuilder, group: &Group<'_>, plans: &[ContractionPlan]) -> (Vec<(Value, Value)>, Vec<Argument>) {
-    let (mut known, mut arguments) = (Vec::new(), Vec::new());
-    for (i, &input) in group.inputs().iter().enumerate() {
-        if plans.iter().any(|plan| plan.inputs.contains(&input)) {
-            known.push((input, kb.buffer(&format!("in{i}"), group.tensor(input).clone())));
-            arguments.push(Argument::Input(i));
-        }
-    }
-    for (i, &output) in group.outputs().iter().enumerate() {
-        known.push((output, kb.buffer(&format!("out{i}"), group.tensor(output).clone())));
-        arguments.push(Argument::Output(group.wanted[i]));
-    }
-    (known, arguments)
 }
 
 /// A product within the kernel.

@@ -5,13 +5,14 @@
 //! what is left. Where an input lies along an outer dimension, a unit has a tile of its positions: see [`super::turned`].
 pub(super) use super::domain::Merged;
 use super::{
-    Argument, Group, Launch, Scheduled,
+    Group, Scheduled,
     domain::{each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
-    scratch_bytes,
+    draft::Draft,
     turned::{TILE, TurnedInputs, turned_run},
+    vectors::vector_loop,
 };
 use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
-use disc_ir::{DType, Dim, FunctionKind, OpKind, Type, Value};
+use disc_ir::{Dim, OpKind, Value};
 use disc_passes::fusion::space::{Follows, Map, refine, regroup};
 
 /// Elements of a work unit where all dimensions are one.
@@ -26,27 +27,10 @@ const MOST_SEGMENTS: usize = 6;
 /// If they have not.
 pub fn schedule(group: &Group<'_>) -> Scheduled {
     let nest = Nest::of(group);
-    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let mut elements = Elements::new(group.function, group.solver.clone(), nest.lanes, group.target);
-    elements.first_site = group.first_site;
-    let mut arguments = Vec::new();
-    for (i, &input) in group.inputs().iter().enumerate() {
-        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
-        elements.bind(input, buffer);
-        arguments.push(Argument::Input(i));
-    }
-    let mut targets = Vec::new();
-    for (i, &output) in group.outputs().iter().enumerate() {
-        targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
-        arguments.push(Argument::Output(group.wanted[i]));
-    }
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
-    let units = nest.emit(&mut kb, &mut elements, &targets, [begin, end]);
-    let kernel = kb.finish();
-    let cost = cost::loops(group.function, &Dim::product(nest.space.iter().cloned()), nest.lanes);
-    let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
-    Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
+    let mut draft = Draft::new(group, &group.name, nest.lanes);
+    let (targets, range) = (draft.memory.outputs(), draft.range);
+    let units = nest.emit(&mut draft.kb, &mut draft.elements, &targets, range);
+    draft.finish(units, cost::loops(group.function, &Dim::product(nest.space.iter().cloned()), nest.lanes))
 }
 
 /// The loops of a group.
@@ -211,39 +195,6 @@ fn tile_range(kb: &mut KernelBuilder, run: &Merged, tile: Index) -> [Value; 2] {
 pub(super) fn place_unit(kb: &mut KernelBuilder, unit: Value, outer: &[Merged], at: &mut [Index]) {
     let positions = positions_of(kb, unit, outer);
     outer.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
-}
-
-/// Runs `body` for all positions from `low` to below `high`, `lanes` at a time, then with a mask for the rest unless there is none.
-pub(super) fn vector_loop<'e>(
-    kb: &mut KernelBuilder,
-    elements: &mut Elements<'e>,
-    [low, high]: [Value; 2],
-    exact: bool,
-    body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Index),
-) {
-    let lanes = elements.lanes;
-    let step = kb.int(i64::from(lanes));
-    let stride = i64::from(lanes > 1);
-    let length = kb.sub(high, low);
-    let whole = kb.div(length, step);
-    let whole = kb.mul(whole, step);
-    let full = kb.add(low, whole);
-    kb.for_([low, full, step], &[], |kb, base, _| {
-        elements.scoped(|elements| body(kb, elements, Index::Affine { base, stride }));
-        Vec::new()
-    });
-    if exact || lanes == 1 {
-        return;
-    }
-    let left = kb.sub(high, full);
-    let zero = kb.int(0);
-    let any = kb.compare("GT", left, zero);
-    let masked = |kb: &mut KernelBuilder| {
-        let mask = kb.lane_mask(left, lanes);
-        elements.masked(Some(mask), |elements| body(kb, elements, Index::Affine { base: full, stride }));
-        Vec::new()
-    };
-    kb.if_(any, masked, |_| Vec::new());
 }
 
 /// The space of outputs that have one: as many elements, counted alike; fine enough for the group's reshapes, where that is possible.

@@ -8,10 +8,12 @@
 mod attention;
 mod contraction;
 mod domain;
+mod draft;
 mod loops;
 mod rows;
 mod single;
 mod turned;
+mod vectors;
 mod windows;
 mod winograd;
 
@@ -74,6 +76,12 @@ pub struct Launch {
     pub cost: Dim,
     /// Bytes of memory per task.
     pub scratch: Dim,
+}
+
+impl Launch {
+    fn new(kernel: &Function, arguments: Vec<Argument>, units: Dim, cost: Dim) -> Self {
+        Self { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(kernel) }
+    }
 }
 
 /// The code of a group.

@@ -16,13 +16,13 @@ use crate::{
     element::{Elements, Site},
     index::Index,
     schedule::{
-        Argument, Group, Launch, Scheduled, Version, Workspace, aligned_bytes,
+        Group, Launch, Scheduled, Version, Workspace, aligned_bytes,
         contraction::{BlockProduct, ContractionPlan, Right, RowsOf},
+        draft::GroupMemory,
         loops::place_unit,
-        scratch_bytes,
     },
 };
-use disc_ir::{DType, Dim, Function, FunctionKind, OpKind, Solver, TensorType, Type, Value};
+use disc_ir::{Dim, Function, FunctionKind, OpKind, Solver, TensorType, Value};
 
 /// The most rows that are few.
 const FEW: i64 = 8;
@@ -104,61 +104,68 @@ fn parts(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax, workspaces:
     let parts = [0, 1, 2].map(|i| plan.part(if i == 2 { group } else { &named }, i, group.first_site));
     let groups = [&parts[0], &parts[1], &parts[2]];
     let (keys, mut sites) = BlockProduct::keys_routine(groups[0], &plan.scores);
-    let tensors: Vec<&TensorType> = workspaces.iter().map(|workspace| &workspace.tensor).collect();
     let first_site = group.first_site + sites.len() as i64;
-    let (first, arguments, more) = first_kernel(&named, plan, softmax, groups, first_site, &tensors);
-    sites.extend(more);
+    let kernels = Kernels { group: &named, plan, softmax, groups, workspaces };
     let units = plan.batch() * plan.parts();
-    let launch = Launch {
-        kernel: first.name.clone(),
-        arguments,
-        units: units.clone(),
-        cost: plan.cost(groups[1]),
-        scratch: scratch_bytes(&first),
-    };
-    let first_site = group.first_site + sites.len() as i64;
-    let (second, arguments, more) = second_kernel(&named, plan, softmax, groups, first_site, &tensors);
+    let (first, launch, more) = kernels.parts(first_site, units.clone(), plan.cost(groups[1]));
     sites.extend(more);
-    let combine = Launch {
-        kernel: second.name.clone(),
-        arguments,
-        units: plan.batch(),
-        cost: (units * plan.weighted.total_columns()).ceil_div(&Dim::constant(8)),
-        scratch: scratch_bytes(&second),
-    };
+    let first_site = group.first_site + sites.len() as i64;
+    let cost = (units * plan.weighted.total_columns()).ceil_div(&Dim::constant(8));
+    let (second, combine, more) = kernels.sums(first_site, plan.batch(), cost);
+    sites.extend(more);
     Scheduled { kernels: vec![first, second, keys], launches: vec![launch, combine], sites }
 }
 
-/// Parameters for workspaces.
-fn left_behind(kb: &mut KernelBuilder, tensors: &[&TensorType], arguments: &mut Vec<Argument>) -> Left {
-    let mut buffers = Vec::new();
-    for (i, (name, &tensor)) in ["tops", "sums", "totals"].into_iter().zip(tensors).enumerate() {
-        buffers.push(kb.buffer(name, tensor.clone()));
-        arguments.push(Argument::Workspace(i));
-    }
-    Left { tops: buffers[0], sums: buffers[1], totals: buffers[2] }
-}
-
-fn first_kernel<'a>(
-    group: &Group<'_>,
+/// What the two kernels are made of.
+struct Kernels<'a> {
+    group: &'a Group<'a>,
     plan: &'a AttentionPlan,
     softmax: &'a Softmax,
     groups: [&'a Group<'a>; 3],
-    first_site: i64,
-    tensors: &[&TensorType],
-) -> (Function, Vec<Argument>, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&format!("{}_parts", group.name), FunctionKind::Kernel);
-    let (memory, mut arguments) = plan.memory(&mut kb, group);
-    let left = left_behind(&mut kb, tensors, &mut arguments);
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
-    let mut unit = Unit::new(&mut kb, group, plan, softmax, groups, memory, first_site);
-    let one = kb.int(1);
-    kb.for_([begin, end, one], &[], |kb, number, _| {
-        unit.part(kb, number, &left);
-        Vec::new()
-    });
-    (kb.finish(), arguments, unit.sites)
+    workspaces: &'a [Workspace],
+}
+
+impl<'a> Kernels<'a> {
+    /// The kernel that leaves behind what parts of rows give.
+    fn parts(&self, first_site: i64, units: Dim, cost: Dim) -> (Function, Launch, Vec<Site>) {
+        self.kernel("parts", first_site, [units, cost], |_| (), |unit, kb, number, left, ()| unit.part(kb, number, left))
+    }
+
+    /// The kernel that adds up what parts have left.
+    fn sums(&self, first_site: i64, units: Dim, cost: Dim) -> (Function, Launch, Vec<Site>) {
+        let factors = |kb: &mut KernelBuilder| kb.scratch(TensorType::new([self.plan.parts()], self.plan.scores.compute));
+        self.kernel("sum", first_site, [units, cost], factors, |unit, kb, batch, left, &factors| {
+            unit.combine(kb, batch, left, factors)
+        })
+    }
+
+    /// `body` for each unit, with the task memory that `scratch` asks for.
+    fn kernel<T>(
+        &self,
+        name: &str,
+        first_site: i64,
+        [units, cost]: [Dim; 2],
+        scratch: impl FnOnce(&mut KernelBuilder) -> T,
+        body: impl FnOnce(&mut Unit<'a>, &mut KernelBuilder, Value, &Left, &T),
+    ) -> (Function, Launch, Vec<Site>) {
+        let Self { group, plan, softmax, groups, .. } = *self;
+        let mut kb = KernelBuilder::new(&format!("{}_{name}", group.name), FunctionKind::Kernel);
+        let mut memory = GroupMemory::of(&mut kb, group);
+        let [tops, sums, totals] = [(0, "tops"), (1, "sums"), (2, "totals")]
+            .map(|(i, name)| memory.add_workspace(&mut kb, name, i, self.workspaces[i].tensor.clone()));
+        let left = Left { tops, sums, totals };
+        let [begin, end] = kb.units();
+        let held = scratch(&mut kb);
+        let mut unit = Unit::new(&mut kb, group, plan, softmax, groups, &memory, first_site);
+        let one = kb.int(1);
+        kb.for_([begin, end, one], &[], |kb, number, _| {
+            body(&mut unit, kb, number, &left, &held);
+            Vec::new()
+        });
+        let kernel = kb.finish();
+        let launch = Launch::new(&kernel, memory.arguments, units, cost);
+        (kernel, launch, unit.sites)
+    }
 }
 
 impl<'a> Unit<'a> {
@@ -280,27 +287,4 @@ impl<'a> Unit<'a> {
         })[0];
         [top, sum]
     }
-}
-
-fn second_kernel<'a>(
-    group: &Group<'_>,
-    plan: &'a AttentionPlan,
-    softmax: &'a Softmax,
-    groups: [&'a Group<'a>; 3],
-    first_site: i64,
-    tensors: &[&TensorType],
-) -> (Function, Vec<Argument>, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&format!("{}_sum", group.name), FunctionKind::Kernel);
-    let (memory, mut arguments) = plan.memory(&mut kb, group);
-    let left = left_behind(&mut kb, tensors, &mut arguments);
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
-    let factors = kb.scratch(TensorType::new([plan.parts()], plan.scores.compute));
-    let mut unit = Unit::new(&mut kb, group, plan, softmax, groups, memory, first_site);
-    let one = kb.int(1);
-    kb.for_([begin, end, one], &[], |kb, batch, _| {
-        unit.combine(kb, batch, &left, factors);
-        Vec::new()
-    });
-    (kb.finish(), arguments, unit.sites)
 }

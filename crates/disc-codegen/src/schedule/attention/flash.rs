@@ -22,11 +22,11 @@ use crate::{
     schedule::{
         Argument, Group, Launch, Scheduled, Versioned,
         contraction::{BlockProduct, ContractionPlan, Right, RowsOf, merge_sites},
+        draft::GroupMemory,
         loops::place_unit,
-        scratch_bytes,
     },
 };
-use disc_ir::{DType, Dim, Function, FunctionKind, OpKind, TensorType, Type, Value};
+use disc_ir::{Dim, Function, FunctionKind, OpKind, TensorType, Value};
 use std::collections::HashMap;
 
 /// Columns that are worked on at a time: with values as long as heads are, they and the scores of a block stay in cache.
@@ -85,13 +85,7 @@ fn of_many_rows(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax) -> S
     routines.extend(BlockProduct::routines(groups[2], &plan.weighted));
     let (kernel, arguments, more) = kernel(group, plan, softmax, groups, first_site);
     sites.extend(more);
-    let launch = Launch {
-        kernel: kernel.name.clone(),
-        arguments,
-        units: plan.units(),
-        cost: plan.cost(groups[1]),
-        scratch: scratch_bytes(&kernel),
-    };
+    let launch = Launch::new(&kernel, arguments, plan.units(), plan.cost(groups[1]));
     let kernels = [kernel].into_iter().chain(routines.into_iter().map(|(routine, _)| routine)).collect();
     Scheduled { kernels, launches: vec![launch], sites }
 }
@@ -104,17 +98,16 @@ fn kernel<'a>(
     first_site: i64,
 ) -> (Function, Vec<Argument>, Vec<Site>) {
     let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let (memory, arguments) = plan.memory(&mut kb, group);
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
-    let mut unit = Unit::new(&mut kb, group, plan, softmax, groups, memory, first_site);
+    let memory = GroupMemory::of(&mut kb, group);
+    let [begin, end] = kb.units();
+    let mut unit = Unit::new(&mut kb, group, plan, softmax, groups, &memory, first_site);
     unit.masks = plan.masks();
     let one = kb.int(1);
     kb.for_([begin, end, one], &[], |kb, number, _| {
         unit.emit(kb, number);
         Vec::new()
     });
-    (kb.finish(), arguments, unit.sites)
+    (kb.finish(), memory.arguments, unit.sites)
 }
 
 impl State {
@@ -136,10 +129,11 @@ impl<'a> Unit<'a> {
         plan: &'a AttentionPlan,
         softmax: &'a Softmax,
         groups: [&'a Group<'a>; 3],
-        mut memory: HashMap<Value, Value>,
+        memory: &GroupMemory,
         first_site: i64,
     ) -> Self {
         let state = State::new(kb, plan, group);
+        let mut memory: HashMap<Value, Value> = memory.pairs().collect();
         memory.extend([(plan.made[0], state.block), (plan.made[1], state.block)]);
         let scores = BlockProduct::new(kb, groups[0], &plan.scores, &plan.memory_of(0, &memory));
         let weighted = BlockProduct::new(kb, groups[2], &plan.weighted, &plan.memory_of(2, &memory));

@@ -7,7 +7,7 @@ use crate::{
     element::{Elements, RowBlock},
     expand,
     index::Index,
-    schedule::rows,
+    schedule::{rows, vectors::carrying},
 };
 use disc_ir::{Inst, OpKind, Value};
 
@@ -173,28 +173,9 @@ pub(super) fn with_column(at: &[Index], column: Index) -> Vec<Index> {
 pub(super) fn over_columns<'e>(
     kb: &mut KernelBuilder,
     elements: &mut Elements<'e>,
-    [low, high]: [Value; 2],
+    range: [Value; 2],
     init: Value,
     body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Index, Value) -> Value,
 ) -> Value {
-    let lanes = elements.lanes;
-    let step = kb.int(i64::from(lanes));
-    let stride = i64::from(lanes > 1);
-    let length = kb.sub(high, low);
-    let whole = kb.div(length, step);
-    let whole = kb.mul(whole, step);
-    let full = kb.add(low, whole);
-    let carried = kb.for_([low, full, step], &[init], |kb, base, carried| {
-        vec![elements.scoped(|elements| body(kb, elements, Index::Affine { base, stride }, carried[0]))]
-    });
-    if lanes == 1 {
-        return carried[0];
-    }
-    let left = kb.sub(high, full);
-    let zero = kb.int(0);
-    let any = kb.compare("GT", left, zero);
-    let open = kb.open_if(any);
-    let mask = kb.lane_mask(left, lanes);
-    let last = elements.masked(Some(mask), |elements| body(kb, elements, Index::Affine { base: full, stride }, carried[0]));
-    kb.close_if_giving(open, &[last], &carried)[0]
+    carrying(kb, elements, range, false, &[init], |kb, elements, column, carried| vec![body(kb, elements, column, carried[0])])[0]
 }

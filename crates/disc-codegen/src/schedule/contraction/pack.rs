@@ -1,6 +1,6 @@
 //! Packing into task memory: panels of the right operand `[k][NR]`, and rows of the left one `[row][k]`, both in the type of the sums.
 use super::{Operands, micro::column_masks, patches::Patches, plan::ContractionPlan};
-use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::loops::vector_loop};
+use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::vectors::vector_loop};
 use disc_ir::{Dim, OpKind, Value};
 
 /// Elements of a panel in task memory: whole squares of rows.

@@ -11,9 +11,9 @@ mod split;
 mod unit;
 
 use super::{
-    Argument, Group, Launch, Scheduled, Version, Versioned,
+    Group, Scheduled, Version, Versioned,
     domain::{Merged, each_unit},
-    scratch_bytes,
+    draft::Draft,
 };
 use crate::{
     build::KernelBuilder,
@@ -21,7 +21,7 @@ use crate::{
     element::{Elements, compute_dtype},
     index::Index,
 };
-use disc_ir::{DType, Dim, FunctionKind, OpKind, TensorType, Type, Value};
+use disc_ir::{Dim, OpKind, TensorType, Value};
 use disc_passes::fusion::space::regroup;
 pub use plan::RowPlan;
 use plan::{Along, Placed};
@@ -306,36 +306,14 @@ fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<(D
 
 /// The kernel that computes whole rows.
 fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
-    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let mut elements = Elements::new(group.function, group.solver.clone(), shape.lanes, group.target);
-    elements.first_site = group.first_site;
-    let mut arguments = bind_inputs(&mut kb, &mut elements, group);
-    let mut targets = Vec::new();
-    for (i, &output) in group.outputs().iter().enumerate() {
-        targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
-        arguments.push(Argument::Output(group.wanted[i]));
-    }
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
-
-    let mut unit = shape.unit(&mut kb, group, plan, targets);
-    each_unit(&mut kb, [begin, end], &shape.counted(), |kb, _, positions| {
+    let mut draft = Draft::new(group, &group.name, shape.lanes);
+    let targets = draft.memory.outputs();
+    let Draft { kb, elements, range, .. } = &mut draft;
+    let mut unit = shape.unit(kb, group, plan, targets);
+    each_unit(kb, *range, &shape.counted(), |kb, _, positions| {
         elements.scoped(|elements| shape.run(&mut unit, kb, elements, positions));
     });
-    let kernel = kb.finish();
-    let (units, cost) = (shape.units(), cost(group, plan, shape));
-    let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
-    Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
-}
-
-fn bind_inputs(kb: &mut KernelBuilder, elements: &mut Elements<'_>, group: &Group<'_>) -> Vec<Argument> {
-    let mut arguments = Vec::new();
-    for (i, &input) in group.inputs().iter().enumerate() {
-        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
-        elements.bind(input, buffer);
-        arguments.push(Argument::Input(i));
-    }
-    arguments
+    draft.finish(shape.units(), cost(group, plan, shape))
 }
 
 /// Nanoseconds on one thread.

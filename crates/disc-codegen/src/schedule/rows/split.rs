@@ -2,16 +2,15 @@
 //!
 //! The parts are a matter of sizes alone, so that the result is, too: not of threads, nor of time.
 use super::{
-    Group, RowPlan, Shape, bind_inputs, cost,
+    Group, RowPlan, Shape, cost,
     plan::{Along, Combine, Reduction},
     unit::Part,
 };
 use crate::{
-    build::KernelBuilder,
-    element::{Elements, compute_dtype},
-    schedule::{Argument, Launch, Scheduled, Version, Workspace, aligned_bytes, domain::positions_of, scratch_bytes},
+    element::compute_dtype,
+    schedule::{Argument, Scheduled, Version, Workspace, aligned_bytes, domain::positions_of, draft::Draft},
 };
-use disc_ir::{Attr, Builder, DType, Dim, Function, FunctionKind, Inst, OpKind, TensorType, Type, Value};
+use disc_ir::{Attr, Builder, Dim, Function, FunctionKind, Inst, OpKind, TensorType, Type, Value};
 use std::{collections::HashMap, sync::Arc};
 
 /// The parts of a row.
@@ -57,25 +56,21 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
 
 /// The kernel that reduces parts.
 fn parts(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, workspaces: &[Workspace]) -> Scheduled {
-    let mut kb = KernelBuilder::new(&format!("{}_parts", group.name), FunctionKind::Kernel);
-    let mut elements = Elements::new(group.function, group.solver.clone(), shape.lanes, group.target);
-    elements.first_site = group.first_site;
-    let mut arguments = bind_inputs(&mut kb, &mut elements, group);
     let mut buffers = Vec::new();
-    for (i, workspace) in workspaces.iter().enumerate() {
-        let flat = TensorType::new([kept * PARTS], workspace.tensor.dtype);
-        buffers.push((kb.buffer(&format!("parts{i}"), workspace.tensor.clone()), flat));
-        arguments.push(Argument::Workspace(i));
-    }
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
-    let mut unit = shape.unit(&mut kb, group, plan, Vec::new());
+    let mut draft = Draft::with(group, &format!("{}_parts", group.name), shape.lanes, |kb, memory| {
+        for (i, workspace) in workspaces.iter().enumerate() {
+            let flat = TensorType::new([kept * PARTS], workspace.tensor.dtype);
+            buffers.push((memory.add_workspace(kb, &format!("parts{i}"), i, workspace.tensor.clone()), flat));
+        }
+    });
+    let Draft { kb, elements, range: [begin, end], .. } = &mut draft;
+    let mut unit = shape.unit(kb, group, plan, Vec::new());
     // Parts of whole vectors, so that only the last one has a rest.
     let step = if shape.along == Along::Reduced && shape.reduced.len() == 1 { i64::from(shape.lanes * shape.copies) } else { 1 };
     let run = &shape.reduced[0].size;
     let length = run.ceil_div(&Dim::constant(PARTS * step)) * step;
     let one = kb.int(1);
-    kb.for_([begin, end, one], &[], |kb, number, _| {
+    kb.for_([*begin, *end, one], &[], |kb, number, _| {
         elements.scoped(|elements| {
             let (units, size, length, rows) = (kb.dim(&shape.units()), kb.dim(run), kb.dim(&length), kb.dim(kept));
             let (part, number) = (kb.div(number, units), kb.rem(number, units));
@@ -90,10 +85,7 @@ fn parts(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, workspace
         });
         Vec::new()
     });
-    let kernel = kb.finish();
-    let (units, cost) = (shape.units() * PARTS, cost(group, plan, shape));
-    let launch = Launch { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(&kernel) };
-    Scheduled { kernels: vec![kernel], launches: vec![launch], sites: elements.sites }
+    draft.finish(shape.units() * PARTS, cost(group, plan, shape))
 }
 
 /// The kernel that adds the parts up and computes what depends on the sums: a row group of its own.

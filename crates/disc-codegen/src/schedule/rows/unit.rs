@@ -5,7 +5,7 @@ use super::{
     super::{
         Group,
         domain::{Merged, OuterGather, read_places},
-        loops::vector_loop,
+        vectors::vector_loop,
     },
     plan::{Along, Combine, Placed, Reduction, RowPlan},
 };

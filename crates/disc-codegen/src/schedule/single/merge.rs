@@ -8,7 +8,7 @@ use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value};
 use disc_passes::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, name: &str) -> Scheduled {
-    let mut draft = Draft::new(group, name);
+    let mut draft = Draft::new(group, name, 1);
     let inputs = group.function.operands(inst).to_vec();
     let shape = group.tensor(inputs[0]).dims.clone();
     let is_sort = group.function.kind_of(inst) == OpKind::Sort;

@@ -11,13 +11,9 @@ mod scatter;
 mod sort;
 mod top_k;
 
-use super::{
-    Argument, Group, Launch, Scheduled, Version, Versioned,
-    domain::{CountedUnits, Merged},
-    scratch_bytes,
-};
-use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::loops::place_unit};
-use disc_ir::{DType, Dim, FunctionKind, Inst, OpKind, Type, Value};
+use super::{Group, Version, Versioned, domain::Merged, draft::Draft, loops::place_unit};
+use crate::{build::KernelBuilder, element::Elements, index::Index};
+use disc_ir::{Dim, Inst, OpKind, Value};
 use disc_passes::query::Query;
 
 /// The schedule of a group of one such op; `None` where elements can be computed one by one.
@@ -52,88 +48,6 @@ fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
     let guard = vec![(tensor.dims[axis].clone(), Dim::constant(LONGEST))];
     let by_comparator = merge::schedule(group, inst, &format!("{}_long", group.name));
     Versioned { versions: vec![Version { guard, code, workspaces: Vec::new() }], otherwise: by_comparator }
-}
-
-/// A kernel in the making, with all of the group's memory bound.
-struct Draft<'g> {
-    kb: KernelBuilder,
-    elements: Elements<'g>,
-    /// Memory by value, for the inputs.
-    sources: Vec<(Value, Value)>,
-    /// Memory by value, for the outputs.
-    targets: Vec<(Value, Value)>,
-    arguments: Vec<Argument>,
-    begin: Value,
-    end: Value,
-}
-
-impl<'g> Draft<'g> {
-    fn new(group: &Group<'g>, name: &str) -> Self {
-        let mut kb = KernelBuilder::new(name, FunctionKind::Kernel);
-        let mut elements = Elements::new(group.function, group.solver.clone(), 1, group.target);
-        elements.first_site = group.first_site;
-        let (mut arguments, mut sources) = (Vec::new(), Vec::new());
-        for (i, &input) in group.inputs().iter().enumerate() {
-            let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
-            elements.bind(input, buffer);
-            sources.push((input, buffer));
-            arguments.push(Argument::Input(i));
-        }
-        let mut targets = Vec::new();
-        for (i, output) in group.outputs().into_iter().enumerate() {
-            targets.push((output, kb.buffer(&format!("out{i}"), group.tensor(output).clone())));
-            arguments.push(Argument::Output(group.wanted[i]));
-        }
-        let begin = kb.parameter("begin", Type::scalar(DType::I64));
-        let end = kb.parameter("end", Type::scalar(DType::I64));
-        Self { kb, elements, sources, targets, arguments, begin, end }
-    }
-
-    /// The memory of a result, if anybody wants it.
-    fn target(&self, value: Value) -> Option<Value> {
-        self.targets.iter().find(|(output, _)| *output == value).map(|(_, buffer)| *buffer)
-    }
-
-    /// The memory of an input of the group.
-    fn source(&self, value: Value) -> Option<Value> {
-        self.sources.iter().find(|(input, _)| *input == value).map(|(_, buffer)| *buffer)
-    }
-
-    /// Stores an element of a result, if anybody wants it.
-    fn store(&mut self, group: &Group<'_>, value: Value, at: &[Index], computed: Value) {
-        if let Some(buffer) = self.target(value) {
-            self.elements.store(&mut self.kb, buffer, group.tensor(value), at, computed);
-        }
-    }
-
-    /// The kernel: `body` for every unit.
-    fn units(mut self, units: Dim, cost: Dim, body: impl FnOnce(&mut Self, Value)) -> Scheduled {
-        let one = self.kb.int(1);
-        let (begin, end) = (self.begin, self.end);
-        let block = self.kb.open_for([begin, end, one]);
-        body(&mut self, block.index);
-        self.kb.close_for(block);
-        self.finish(units, cost)
-    }
-
-    /// The kernel: `body` for every position along some runs.
-    fn counted(mut self, runs: &[Merged], cost: Dim, body: impl FnOnce(&mut Self, &[Value])) -> Scheduled {
-        let units = Dim::product(runs.iter().map(|run| run.size.clone()));
-        let range = [self.begin, self.end];
-        let open = CountedUnits::open(&mut self.kb, range, runs);
-        self.elements.open_scope();
-        body(&mut self, &open.positions);
-        self.elements.close_scope();
-        open.close(&mut self.kb, runs);
-        self.finish(units, cost)
-    }
-
-    fn finish(self, units: Dim, cost: Dim) -> Scheduled {
-        let kernel = self.kb.finish();
-        let launch =
-            Launch { kernel: kernel.name.clone(), arguments: self.arguments, units, cost, scratch: scratch_bytes(&kernel) };
-        Scheduled { kernels: vec![kernel], launches: vec![launch], sites: self.elements.sites }
-    }
 }
 
 /// A line that is cut into chunks, and the dimensions around it: a work unit is a chunk.

@@ -8,7 +8,7 @@ use crate::{
 use disc_ir::{Dim, Inst};
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
-    let draft = Draft::new(group, &group.name);
+    let draft = Draft::new(group, &group.name, 1);
     let (mask, positions) = (group.function.operands(inst)[0], group.function.result(inst));
     let (size, room) = (group.tensor(mask).dims[0].clone(), group.tensor(positions).dims[0].clone());
     let cost = size.clone() + &room;

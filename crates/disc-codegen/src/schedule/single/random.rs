@@ -12,7 +12,7 @@ const MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
-    let draft = Draft::new(group, &group.name);
+    let draft = Draft::new(group, &group.name, 1);
     let [state, bits] = group.function.results_of(inst)[..] else { panic!("`rng_bit_generator` has two results") };
     let input = group.function.operands(inst)[0];
     let tensor = group.tensor(bits).clone();

@@ -128,7 +128,7 @@ impl<'g> Scan<'g> {
         let results = self.group.function.results_of(self.inst);
         results.iter().zip(combined).for_each(|(&result, &value)| draft.elements.seed(result, at, value));
         // All are computed before any is stored: an output may share memory with an input that another output reads.
-        let targets = draft.targets.clone();
+        let targets = draft.memory.targets.clone();
         let computed: Vec<Value> = targets.iter().map(|(output, _)| draft.elements.element(&mut draft.kb, *output, at)).collect();
         for ((output, buffer), value) in targets.into_iter().zip(computed) {
             draft.elements.store(&mut draft.kb, buffer, self.group.tensor(output), at, value);
@@ -153,7 +153,7 @@ impl<'g> Scan<'g> {
 
     /// Each line by itself.
     fn one_by_one(&self, group: &Group<'g>) -> Scheduled {
-        let draft = Draft::new(group, &group.name);
+        let draft = Draft::new(group, &group.name, 1);
         draft.counted(&self.outer, self.cost(1), |draft, positions| {
             let mut at = vec![Index::uniform(draft.kb.int(0)); self.shape.len()];
             self.outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
@@ -170,7 +170,7 @@ impl<'g> Scan<'g> {
 
     /// Lines that lie side by side in memory: a unit is a few vectors of them.
     fn side_by_side(&self, group: &Group<'g>) -> Scheduled {
-        let mut draft = Draft::new(group, &group.name);
+        let mut draft = Draft::new(group, &group.name, 1);
         let last = self.inner.last().expect("there are dimensions behind");
         draft.elements.lanes = self.lanes(&last.size);
         let lanes = i64::from(draft.elements.lanes);
@@ -237,7 +237,7 @@ impl<'g> Scan<'g> {
 
     /// Lines along the last dimension: a unit is as many of them as a vector has lanes. A unit with fewer has its last one several times.
     fn squares(&self, group: &Group<'g>, lanes: u32) -> Scheduled {
-        let mut draft = Draft::new(group, &group.name);
+        let mut draft = Draft::new(group, &group.name, 1);
         draft.elements.lanes = lanes;
         let lines = self.lines();
         let axis = self.outer.last().map_or(0, |run| run.axis);

@@ -9,7 +9,8 @@ use crate::{
     index::Index,
     schedule::{
         Group, Scheduled,
-        loops::{Merged, place_unit, vector_loop},
+        loops::{Merged, place_unit},
+        vectors::vector_loop,
     },
 };
 use disc_ir::{Code, Dim, Inst, OpKind, Value};
@@ -22,7 +23,7 @@ const COLUMNS: (i64, i64) = (128, 8);
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     let mut all = copy(group, inst);
-    let mut draft = Draft::new(group, &group.name);
+    let mut draft = Draft::new(group, &group.name, 1);
     draft.elements.first_site += all.sites.len() as i64;
     let scatter = Scatter::of(&draft, group, inst);
     let mut applied = match scatter.places.are_apart() {
@@ -42,7 +43,7 @@ fn lanes(group: &Group<'_>, values: &[Value]) -> u32 {
 }
 
 fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {
-    let mut draft = Draft::new(group, &format!("{}_copy", group.name));
+    let mut draft = Draft::new(group, &format!("{}_copy", group.name), 1);
     let results = group.function.results_of(inst).to_vec();
     let inputs = &group.function.operands(inst)[..results.len()];
     let shape = group.tensor(results[0]).dims.clone();

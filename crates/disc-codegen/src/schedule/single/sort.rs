@@ -2,16 +2,13 @@
 use super::{Draft, entries::Entries, key, lines};
 use crate::{
     index::Index,
-    schedule::{
-        Group, Scheduled,
-        loops::{place_unit, vector_loop},
-    },
+    schedule::{Group, Scheduled, loops::place_unit, vectors::vector_loop},
 };
 use disc_ir::{Dim, Inst, OpKind, Value, ops::body::Order};
 use disc_passes::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled {
-    let mut draft = Draft::new(group, &group.name);
+    let mut draft = Draft::new(group, &group.name, 1);
     let inputs = group.function.operands(inst).to_vec();
     let results = group.function.results_of(inst).to_vec();
     let tensor = group.tensor(inputs[0]);

@@ -16,7 +16,7 @@ const GROUP: u32 = 4;
 const ROOM: (i64, i64) = (4, 128);
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled {
-    let mut draft = Draft::new(group, &group.name);
+    let mut draft = Draft::new(group, &group.name, 1);
     let value = group.function.operands(inst)[0];
     let results = group.function.results_of(inst).to_vec();
     let tensor = group.tensor(value);

@@ -11,14 +11,13 @@
 mod pack;
 mod plan;
 
-use super::{Argument, Group, Scheduled, scratch_bytes};
+use super::{Group, Scheduled, draft::Draft};
 use crate::{
     build::{KernelBuilder, OpenFor},
     element::{Elements, compute_dtype, contraction::multiply_add},
     index::Index,
-    schedule::Launch,
 };
-use disc_ir::{DType, Dim, FunctionKind, OpKind, TensorType, Type, Value};
+use disc_ir::{Dim, OpKind, TensorType, Value};
 use pack::{Packing, Place};
 use plan::{Form, UNIT_COLUMNS, UNIT_ROWS, WindowPlan, rows_read};
 
@@ -33,41 +32,14 @@ pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
     for &output in &outputs {
         super::contraction::check_elementwise(group, result, output)?;
     }
-    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
-    let mut elements = Elements::new(group.function, group.solver.clone(), plan.lanes, group.target);
-    elements.first_site = group.first_site;
-    let mut arguments = Vec::new();
-    for (i, &input) in group.inputs().iter().enumerate() {
-        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
-        elements.bind(input, buffer);
-        arguments.push(Argument::Input(i));
-    }
-    let mut targets = Vec::new();
-    for (i, &output) in outputs.iter().enumerate() {
-        targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
-        arguments.push(Argument::Output(group.wanted[i]));
-    }
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
+    let mut draft = Draft::new(group, &group.name, plan.lanes);
     let held = TensorType::new([plan.phase() * plan.columns().step * plan.held_rows() * plan.held_planes()], plan.compute);
-    let held = kb.scratch(held);
-    let mut emitter = Emitter { group, plan: &plan, elements, targets, outputs, held };
-    let one = kb.int(1);
-    let unit = kb.open_for([begin, end, one]);
-    emitter.elements.open_scope();
-    emitter.unit(&mut kb, unit.index);
-    emitter.elements.close_scope();
-    kb.close_for(unit);
-    let sites = emitter.elements.sites;
-    let kernel = kb.finish();
-    let launch = Launch {
-        kernel: kernel.name.clone(),
-        arguments,
-        units: plan.units(group),
-        cost: plan.cost(group),
-        scratch: scratch_bytes(&kernel),
-    };
-    Ok(Scheduled { kernels: vec![kernel], launches: vec![launch], sites })
+    let held = draft.kb.scratch(held);
+    let targets = draft.memory.outputs();
+    Ok(draft.units(plan.units(group), plan.cost(group), |draft, unit| {
+        let mut emitter = Emitter { group, plan: &plan, elements: &mut draft.elements, targets, outputs, held };
+        emitter.unit(&mut draft.kb, unit);
+    }))
 }
 
 impl WindowPlan {
@@ -112,7 +84,7 @@ struct Block {
 struct Emitter<'e, 'g> {
     group: &'e Group<'g>,
     plan: &'e WindowPlan,
-    elements: Elements<'g>,
+    elements: &'e mut Elements<'g>,
     targets: Vec<Value>,
     outputs: Vec<Value>,
     /// Task memory for the input.
@@ -176,7 +148,7 @@ impl<'g> Emitter<'_, 'g> {
         };
         let fills_itself = matches!(plan.form, Form::Products { .. }) && self.group.inputs().contains(&plan.input);
         let packing = Packing { plan, held: self.held, fill: start, fills_itself };
-        packing.pack(kb, &mut self.elements, &place, [read, columns]);
+        packing.pack(kb, self.elements, &place, [read, columns]);
         let lead = place.lead.iter().map(|&value| Index::uniform(value)).collect();
         let mut unit = Unit { place, rows, columns, kernel: Vec::new(), start, lead };
         let Form::Products { features, .. } = &plan.form else { return self.plane(kb, &unit) };

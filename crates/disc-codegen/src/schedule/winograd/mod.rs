@@ -11,9 +11,9 @@ mod products;
 mod results;
 mod tiles;
 
-use super::{Argument, Group, Launch, Scheduled, Version, scratch_bytes};
+use super::{Group, Scheduled, Version, draft::Draft};
 use crate::{build::KernelBuilder, element::Elements, index::Index};
-use disc_ir::{DType, Dim, FunctionKind, TensorType, Type, Value};
+use disc_ir::{DType, Dim, TensorType, Value};
 use plan::{PLACES, WinogradPlan};
 
 /// Tiles from which on the method pays, and results along each dimension.
@@ -35,54 +35,26 @@ pub fn schedule(group: &Group<'_>) -> Option<Version> {
 
 fn launch(group: &Group<'_>, plan: &WinogradPlan) -> Scheduled {
     let name = format!("{}.winograd", group.name);
-    let mut kb = KernelBuilder::new(&name, FunctionKind::Kernel);
-    let mut elements = Elements::new(group.function, group.solver.clone(), plan.lanes, group.target);
-    elements.first_site = group.first_site;
-    let (mut arguments, mut inputs) = (Vec::new(), Vec::new());
-    for (i, &input) in group.inputs().iter().enumerate() {
-        let buffer = kb.buffer(&format!("in{i}"), group.tensor(input).clone());
-        elements.bind(input, buffer);
-        inputs.push((input, buffer));
-        arguments.push(Argument::Input(i));
-    }
-    let outputs = group.outputs();
-    let mut targets = Vec::new();
-    for (i, &output) in outputs.iter().enumerate() {
-        targets.push(kb.buffer(&format!("out{i}"), group.tensor(output).clone()));
-        arguments.push(Argument::Output(group.wanted[i]));
-    }
-    let begin = kb.parameter("begin", Type::scalar(DType::I64));
-    let end = kb.parameter("end", Type::scalar(DType::I64));
-    let mut scratch = |elements: i64| kb.scratch(TensorType::new([Dim::constant(elements)], DType::F32));
+    let mut draft = Draft::new(group, &name, plan.lanes);
+    let mut scratch = |elements: i64| draft.kb.scratch(TensorType::new([Dim::constant(elements)], DType::F32));
     let slack = i64::from(plan.lanes);
     let held = scratch(PLACES * plan.tiles_pitch() + slack);
     let made = scratch(PLACES * plan.products_pitch() + slack);
-    let of = |value: Value| inputs.iter().find(|(input, _)| *input == value).expect("the group reads it").1;
-    let (input, kernel) = (of(plan.input), of(plan.kernel));
-    let mut emitter = Emitter { group, plan, elements, outputs, targets, input, kernel, held, made, name };
-    let one = kb.int(1);
-    let unit = kb.open_for([begin, end, one]);
-    emitter.elements.open_scope();
-    emitter.unit(&mut kb, unit.index);
-    emitter.elements.close_scope();
-    kb.close_for(unit);
-    let kernel = kb.finish();
-    let launch = Launch {
-        kernel: kernel.name.clone(),
-        arguments,
-        units: plan.tile_blocks() * plan.chunks(),
-        cost: plan.cost(),
-        scratch: scratch_bytes(&kernel),
-    };
-    let sites = emitter.elements.sites;
-    let kernels = [kernel, products::emit(group, plan, &emitter.name, 1), products::emit(group, plan, &emitter.name, 2)];
-    Scheduled { kernels: kernels.into(), launches: vec![launch], sites }
+    let (input, kernel) = (draft.memory.at(plan.input), draft.memory.at(plan.kernel));
+    let (outputs, targets) = (group.outputs(), draft.memory.outputs());
+    let mut code = draft.units(plan.tile_blocks() * plan.chunks(), plan.cost(), |draft, unit| {
+        let elements = &mut draft.elements;
+        let mut emitter = Emitter { group, plan, elements, outputs, targets, input, kernel, held, made, name: &name };
+        emitter.unit(&mut draft.kb, unit);
+    });
+    code.kernels.extend([1, 2].map(|segments| products::emit(group, plan, &name, segments)));
+    code
 }
 
 struct Emitter<'e, 'g> {
     group: &'e Group<'g>,
     plan: &'e WinogradPlan,
-    elements: Elements<'g>,
+    elements: &'e mut Elements<'g>,
     outputs: Vec<Value>,
     targets: Vec<Value>,
     input: Value,
@@ -90,7 +62,7 @@ struct Emitter<'e, 'g> {
     /// Transformed tiles, and products of them.
     held: Value,
     made: Value,
-    name: String,
+    name: &'e str,
 }
 
 /// Neighbouring tiles of one row of tiles.
@@ -204,7 +176,7 @@ impl Emitter<'_, '_> {
         let (right, to) = (kb.mul(place.index, right), kb.mul(place.index, to));
         let arguments = [self.kernel, self.held, self.made, left, right, to];
         let call = |vectors: i64| {
-            let name = products::name(&self.name, vectors);
+            let name = products::name(self.name, vectors);
             move |kb: &mut KernelBuilder| {
                 kb.call(&name, &arguments);
                 Vec::new()

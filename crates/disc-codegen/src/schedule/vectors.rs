@@ -1,0 +1,48 @@
+//! Loops over vectors of positions: whole vectors, then a masked one for what is left.
+use crate::{build::KernelBuilder, element::Elements, index::Index};
+use disc_ir::Value;
+
+/// Runs `body` for all positions from `low` to below `high`, `lanes` at a time, then with a mask for the rest unless there is none.
+pub(super) fn vector_loop<'e>(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'e>,
+    range: [Value; 2],
+    exact: bool,
+    body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Index),
+) {
+    carrying(kb, elements, range, exact, &[], |kb, elements, index, _| {
+        body(kb, elements, index);
+        Vec::new()
+    });
+}
+
+/// The same, with values that each run gets from the one before; gives the last ones.
+pub(super) fn carrying<'e>(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'e>,
+    [low, high]: [Value; 2],
+    exact: bool,
+    inits: &[Value],
+    mut body: impl FnMut(&mut KernelBuilder, &mut Elements<'e>, Index, &[Value]) -> Vec<Value>,
+) -> Vec<Value> {
+    let lanes = elements.lanes;
+    let step = kb.int(i64::from(lanes));
+    let stride = i64::from(lanes > 1);
+    let length = kb.sub(high, low);
+    let whole = kb.div(length, step);
+    let whole = kb.mul(whole, step);
+    let full = kb.add(low, whole);
+    let carried = kb.for_([low, full, step], inits, |kb, base, carried| {
+        elements.scoped(|elements| body(kb, elements, Index::Affine { base, stride }, carried))
+    });
+    if exact || lanes == 1 {
+        return carried;
+    }
+    let left = kb.sub(high, full);
+    let zero = kb.int(0);
+    let any = kb.compare("GT", left, zero);
+    let rest = kb.open_if(any);
+    let mask = kb.lane_mask(left, lanes);
+    let last = elements.masked(Some(mask), |elements| body(kb, elements, Index::Affine { base: full, stride }, &carried));
+    kb.close_if_giving(rest, &last, &carried)
+}
