@@ -118,11 +118,11 @@ def test_groups_and_pooling_have_kernels_of_their_own():
     assert kinds(compiled(block, x, None)) == {"convolution": 1, "pooling": 1}
 
 
-def test_winograd_is_a_version_that_an_option_allows():
+def test_winograd_is_a_version_that_an_option_forbids():
     torch.manual_seed(0)
     module, x = nn.Conv2d(32, 32, 3, padding=1).eval(), torch.randn(1, 32, 30, 30)
     with torch.no_grad():
-        with_it, without = (compiled(module, x, None, winograd=allowed) for allowed in (True, False))
+        with_it, without = compiled(module, x, None), compiled(module, x, None, winograd=False)
         assert kinds(with_it) == kinds(without) == {"contraction": 1}
         wanted = copy.deepcopy(module).double()(x.double())
         errors = [(fast(x) - wanted).abs().max().item() for fast in (with_it, without)]
@@ -133,13 +133,61 @@ def test_winograd_is_a_version_that_an_option_allows():
         assert torch.equal(with_it(small), without(small))
 
 
-def test_not_a_number_stays_in_its_windows_unless_winograd_is_asked_for():
-    module, x = nn.Conv2d(32, 32, 3, padding=1).eval(), torch.randn(1, 32, 30, 30)
-    x[0, 3, 8, 9], x[0, 30, 20, 0] = torch.nan, torch.inf
+def special(shape, *elements):
+    x = torch.randn(shape)
+    for position, value in elements:
+        x[position] = value
+    return x
+
+
+NAN, INF, LARGE = torch.nan, torch.inf, 1e37
+#: Inputs whose results are not all finite, or come from numbers that a sum of a whole tile cannot hold.
+SPECIALS = {
+    "NaN within": special((1, 24, 30, 30), ((0, 3, 8, 9), NAN)),
+    "NaN in corners": special((2, 24, 29, 31), ((0, 0, 0, 0), NAN), ((1, 23, 28, 30), NAN), ((1, 5, 0, 30), NAN)),
+    "infinities of both signs": special((1, 24, 30, 30), ((0, 3, 8, 9), INF), ((0, 9, 9, 9), -INF), ((0, 9, 29, 3), -INF)),
+    "in one of several images": special((3, 24, 14, 14), ((1, 7, 13, 13), INF), ((2, 7, 3, 4), NAN)),
+    "a row of them": special((1, 24, 17, 70), ((0, 2, 4), NAN)),
+    "a feature of them": special((2, 24, 22, 18), ((1, 11), INF)),
+    "nothing else": torch.full((1, 24, 24, 24), INF),
+    "all large": torch.full((1, 24, 24, 24), LARGE) * torch.randn(1, 24, 24, 24).sign(),
+    "one large": special((1, 24, 24, 24), ((0, 0, 11, 12), 3e38)),
+    "sums that overflow": torch.full((1, 24, 20, 20), 2e38),
+    "in the last tile": special((1, 24, 33, 65), ((0, 0, 32, 64), NAN)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_winograd_keeps_what_is_not_finite_where_a_sum_has_it(target):
+    torch.manual_seed(0)
+    for features, behind in ((17, nn.Identity()), (40, nn.Sequential(nn.BatchNorm2d(40), nn.ReLU()))):
+        module = nn.Sequential(nn.Conv2d(24, features, 3, padding=1), behind).eval()
+        with torch.no_grad():
+            module[0].weight[1, 2, 0, 1] = 0.0
+            x = torch.randn(1, 24, 30, 30)
+            fast, plain = compiled(module, x, target), compiled(module, x, target, winograd=False)
+            exact = copy.deepcopy(module).double()
+            ordinary = fast(x)
+            for name, x in SPECIALS.items():
+                wanted, got = plain(x), fast(x)
+                for same in (torch.isnan, torch.isposinf, torch.isneginf):
+                    assert torch.equal(same(got), same(wanted)), name
+                finite = wanted.isfinite()
+                wanted, largest = exact(x.double())[finite], x[x.isfinite()].abs().max() if x.isfinite().any() else 0
+                assert ((got[finite] - wanted).abs() <= 3e-5 * max(largest, 1)).all(), name
+            assert torch.equal(fast(torch.randn(1, 24, 30, 30)).isfinite(), torch.ones_like(ordinary, dtype=torch.bool))
+
+
+def test_winograd_keeps_weights_that_are_not_finite():
+    torch.manual_seed(0)
+    module, x = nn.Conv2d(16, 20, 3, padding=1).eval(), torch.randn(2, 16, 21, 21)
     with torch.no_grad():
-        wanted = module(x).isfinite()
-        assert torch.equal(compiled(module, x, None)(x).isfinite(), wanted)
-        assert not torch.equal(compiled(module, x, None, winograd=True)(x).isfinite(), wanted)
+        module.weight[3, 5, 1, 1], module.weight[19, 0, 0, 2] = torch.nan, torch.inf
+        wanted = compiled(module, x, None, winograd=False)(x)
+        got = compiled(module, x, None)(x)
+        assert torch.equal(got.isnan(), wanted.isnan())
+        assert torch.equal(got.isinf(), wanted.isinf())
+        torch.testing.assert_close(got[:, :3], module(x)[:, :3])
 
 
 def test_padding_is_zero_and_not_a_number_stays_in_its_windows():

@@ -13,7 +13,7 @@ pub struct Options {
     pub release_weights: bool,
     /// A directory for the IR after each pass, LLVM IR and assembly; absent, `DISC_DUMP`.
     pub dump: Option<PathBuf>,
-    /// Whether convolutions may be computed by Winograd's method, which rounds more and spreads NaN and infinities; absent, they may not.
+    /// Whether convolutions may be computed by Winograd's method, which rounds more; absent, they may.
     pub winograd: Option<bool>,
     /// How many rewrites the passes may make in all: for finding the one that breaks a program.
     pub fuel: Option<u64>,

@@ -5,7 +5,13 @@
 //! into task memory `[36][features][tiles]`; then, block after block of output features, come 36 small products with the transformed kernel,
 //! and the transformation of these to results, which takes the rest of the group along.
 //!
-//! Invariant: what is computed for lanes and rows behind the last tile and feature is never stored.
+//! Sums of a tile's elements make all its results of a NaN, an infinity or a number near the largest one what only some of them are. Where a result
+//! of a vector of tiles is not finite, [`again`] computes these tiles as sums of products.
+//!
+//! Invariants:
+//! - What is computed for lanes and rows behind the last tile and feature is never stored.
+//! - A result is finite exactly where a sum of products is, but for the rounding of those next to the largest number.
+mod again;
 mod plan;
 mod products;
 mod results;
@@ -41,13 +47,16 @@ fn launch(group: &Group<'_>, plan: &WinogradPlan) -> Scheduled {
     let held = scratch(PLACES * plan.tiles_pitch() + slack);
     let made = scratch(PLACES * plan.products_pitch() + slack);
     let (input, kernel) = (draft.memory.at(plan.input), draft.memory.at(plan.kernel));
-    let (outputs, targets) = (group.outputs(), draft.memory.outputs());
+    let (buffers, targets) = (draft.memory.pairs().map(|(_, buffer)| buffer).collect(), draft.memory.outputs());
     let mut code = draft.units(plan.tile_blocks() * plan.chunks(), plan.cost(), |draft, unit| {
         let elements = &mut draft.elements;
-        let mut emitter = Emitter { group, plan, elements, outputs, targets, input, kernel, held, made, name: &name };
+        let mut emitter = Emitter { group, plan, elements, targets, buffers, input, kernel, held, made, name: &name };
         emitter.unit(&mut draft.kb, unit);
     });
     code.kernels.extend([1, 2].map(|segments| products::emit(group, plan, &name, segments)));
+    let (again, sites) = again::emit(group, plan, &name, group.first_site + code.sites.len() as i64);
+    code.kernels.push(again);
+    code.sites.extend(sites);
     code
 }
 
@@ -55,8 +64,9 @@ struct Emitter<'e, 'g> {
     group: &'e Group<'g>,
     plan: &'e WinogradPlan,
     elements: &'e mut Elements<'g>,
-    outputs: Vec<Value>,
     targets: Vec<Value>,
+    /// All memory of the launch, for routines.
+    buffers: Vec<Value>,
     input: Value,
     kernel: Value,
     /// Transformed tiles, and products of them.
@@ -185,16 +195,24 @@ impl Emitter<'_, '_> {
         kb.if_(is_narrow, call(1), call(2));
         kb.close_for(place);
     }
+}
 
-    /// Stores a vector of results at a position.
-    fn store(&mut self, kb: &mut KernelBuilder, at: &[Index], mask: Option<Value>, result: Value) {
-        let (plan, outputs, targets, group) = (self.plan, &self.outputs, &self.targets, self.group);
-        self.elements.masked(mask, |elements| {
-            elements.seed(plan.product, at, result);
-            let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, at)).collect();
-            for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
-                elements.store(kb, target, group.tensor(output), at, value);
-            }
-        });
-    }
+/// Stores a vector of results at a position, with what the rest of the group makes of it.
+fn store(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    plan: &WinogradPlan,
+    elements: &mut Elements<'_>,
+    targets: &[Value],
+    at: &[Index],
+    (result, mask): (Value, Option<Value>),
+) {
+    let outputs = group.outputs();
+    elements.masked(mask, |elements| {
+        elements.seed(plan.product, at, result);
+        let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, at)).collect();
+        for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
+            elements.store(kb, target, group.tensor(output), at, value);
+        }
+    });
 }

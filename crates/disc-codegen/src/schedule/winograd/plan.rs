@@ -1,6 +1,7 @@
 //! Sizes of a convolution by Winograd's method, and how its work is cut.
+use super::again::Weights;
 use crate::schedule::{Group, contraction::check_elementwise, tile};
-use disc_ir::{DType, Dim, OpKind, Value};
+use disc_ir::{DType, Dim, Inst, OpKind, Value};
 use disc_passes::query::Query;
 
 /// Places of a transformed window: six times six.
@@ -15,8 +16,9 @@ pub(super) struct WinogradPlan {
     /// The product that the method computes.
     pub(super) product: Value,
     pub(super) input: Value,
-    /// The transformed kernel.
+    /// The transformed kernel, and the original one.
     pub(super) kernel: Value,
+    pub(super) weights: Weights,
     pub(super) low: [Dim; 2],
     pub(super) batch: Dim,
     /// Results along the two dimensions, and elements of the input.
@@ -40,11 +42,12 @@ impl WinogradPlan {
         let insts = || function.insts(function.body).iter().copied();
         let mut found = insts().filter(|&inst| function.kind_of(inst) == OpKind::Winograd);
         let (Some(inst), None) = (found.next(), found.next()) else { return None };
-        let dots = insts().filter(|&inst| function.kind_of(inst) == OpKind::DotGeneral).count();
+        let dots: Vec<Inst> = insts().filter(|&inst| function.kind_of(inst) == OpKind::DotGeneral).collect();
         let [product, input, kernel] = function.operands(inst)[..] else { return None };
         let is_input = |value: Value| group.inputs().contains(&value);
         let plain = group.outputs().iter().all(|&output| check_elementwise(group, product, output).is_ok());
-        if dots != 1 || !is_input(input) || !is_input(kernel) || !plain {
+        let [dot] = dots[..] else { return None };
+        if !is_input(input) || !is_input(kernel) || !plain {
             return None;
         }
         let (dims, shape) = (&group.tensor(product).dims, &group.tensor(input).dims);
@@ -57,6 +60,7 @@ impl WinogradPlan {
             product,
             input,
             kernel,
+            weights: Weights::of(group, dot)?,
             low: [low[0].clone(), low[1].clone()],
             batch: dims[0].clone(),
             height: dims[2].clone(),

@@ -7,15 +7,15 @@ use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{DType, Value};
 
 /// Where the results of a segment go: the place of the first one, and how many there are in a row.
-struct Corner {
-    batch: Value,
-    row: Value,
-    column: Value,
-    count: Value,
+pub(super) struct Corner {
+    pub(super) batch: Value,
+    pub(super) row: Value,
+    pub(super) column: Value,
+    pub(super) count: Value,
 }
 
 impl Emitter<'_, '_> {
-    /// Computes and stores the results of a segment for one block of output features.
+    /// Computes and stores the results of a segment for one block of output features; once more where one of them is not finite.
     pub(super) fn finish(&mut self, kb: &mut KernelBuilder, segment: &Segment, block: Value) {
         let plan = self.plan;
         let (zero, one, side) = (kb.int(0), kb.int(1), kb.int(SIDE));
@@ -27,18 +27,28 @@ impl Emitter<'_, '_> {
         let first = kb.mul(block, rows);
         let left = kb.sub(features, first);
         let height = kb.map(disc_ir::OpKind::Minimum, &[rows, left]);
-        let feature = kb.open_for([zero, height, one]);
+        let none = kb.zero(DType::F32, segment.lanes);
+        let mut feature = kb.open_for_carrying([zero, height, one], &[none]);
         self.elements.open_scope();
         let pitch = kb.int(plan.products_row());
         let from = kb.mul(feature.index, pitch);
         let from = kb.add(from, segment.first);
         let results = self.results(kb, segment, from);
+        feature.next = vec![not_finite(kb, &results, feature.carried[0])];
         let number = kb.add(first, feature.index);
         for (down, columns) in results.into_iter().enumerate() {
             self.row(kb, &corner, number, down as i64, columns, segment.lanes);
         }
         self.elements.close_scope();
-        kb.close_for(feature);
+        let odd = kb.close_for(feature)[0];
+        // Lanes without a tile hold anything.
+        let tiles = kb.lane_mask(segment.count, segment.lanes);
+        let odd = kb.select(tiles, odd, none);
+        let (odd, zero) = (kb.reduce_lanes(odd, "add"), kb.float(DType::F32, 0.0, 1));
+        let is_odd = kb.compare("NE", odd, zero);
+        let again = kb.open_if(is_odd);
+        self.call_again(kb, &corner, [first, height]);
+        kb.close_if(again);
     }
 
     /// For each row of the tiles, its four columns.
@@ -80,17 +90,17 @@ impl Emitter<'_, '_> {
             let some = kb.open_if(any);
             if self.plan.has_masks {
                 let mask = kb.lane_mask(left, lanes);
-                self.store(kb, &at, Some(mask), vector);
+                self.store(kb, &at, (vector, Some(mask)));
             } else {
                 let whole = kb.int(i64::from(lanes));
                 let is_whole = kb.compare("GE", left, whole);
                 let all = kb.open_if(is_whole);
-                self.store(kb, &at, None, vector);
+                self.store(kb, &at, (vector, None));
                 kb.close_if(all);
                 let is_cut = kb.emit(disc_ir::OpKind::Not, &[is_whole]);
                 let cut = kb.open_if(is_cut);
                 let mask = kb.lane_mask(left, lanes);
-                self.store(kb, &at, Some(mask), vector);
+                self.store(kb, &at, (vector, Some(mask)));
                 kb.close_if(cut);
             }
             kb.close_if(some);
@@ -98,6 +108,19 @@ impl Emitter<'_, '_> {
         self.elements.close_scope();
         kb.close_if(guard);
     }
+
+    fn store(&mut self, kb: &mut KernelBuilder, at: &[Index], result: (Value, Option<Value>)) {
+        super::store(kb, self.group, self.plan, self.elements, &self.targets, at, result);
+    }
+}
+
+/// `before` in lanes whose results are all finite, and NaN in the others. A sum that overflows counts as not finite: it costs time alone.
+fn not_finite(kb: &mut KernelBuilder, results: &[Vec<Value>], before: Value) -> Value {
+    let add =
+        |kb: &mut KernelBuilder, values: Vec<Value>| values.into_iter().reduce(|a, b| kb.add(a, b)).expect("tiles have sides");
+    let rows: Vec<Value> = results.iter().map(|row| add(kb, row.clone())).collect();
+    let (sum, zero) = (add(kb, rows), kb.float(DType::F32, 0.0, kb.lanes(before)));
+    kb.fma(sum, zero, before)
 }
 
 /// The transformation along one dimension:
