@@ -13,6 +13,7 @@ Invariants of a ``Captured``:
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import io
 import logging
@@ -117,19 +118,28 @@ class _Entry(torch.nn.Module):
         return tuple(leaves)
 
 
-def capture(module: torch.nn.Module, args: tuple, kwargs: dict | None = None, dims=None) -> Captured:
-    """Captures ``module(*args, **kwargs)``; the parameters and buffers become inputs of the graph."""
+def capture(
+    module: torch.nn.Module,
+    args: tuple,
+    kwargs: dict | None = None,
+    dims=None,
+    serves=lambda op, complex: True,
+) -> Captured:
+    """Captures ``module(*args, **kwargs)``; the parameters and buffers become inputs of the graph.
+
+    Ops that ``serves`` does not name are captured as the steps that torch makes of them.
+    """
     start = time.perf_counter()
     arguments, tensors = flatten_arguments(module, args, kwargs or {})
     _check_examples(arguments, tensors)
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     with _LOCK, _quiet(), dynamic_functions(), torch.no_grad():
-        captured = _first_success(module, arguments, tensors, plan)
+        captured = _first_success(module, arguments, tensors, plan, functools.partial(quick, serves=serves))
     captured.milliseconds = (time.perf_counter() - start) * 1e3
     return captured
 
 
-def _first_success(module, arguments: Arguments, tensors, plan: DimPlan) -> Captured:
+def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, quick) -> Captured:
     try:
         return _attempts(module, arguments, tensors, plan, quick)
     except Exception as error:
@@ -189,11 +199,12 @@ def _examples(tensors, shapes) -> list[torch.Tensor]:
     ]
 
 
-def quick(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool) -> Traced:
+def quick(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool, serves) -> Traced:
     """Traces by the tracer of disc."""
     from ._trace import trace
 
-    return trace(entry, examples, sizes.dynamic if sizes is not None else lambda i, axis: False, oblivious)
+    dynamic = sizes.dynamic if sizes is not None else lambda i, axis: False
+    return trace(entry, examples, dynamic, oblivious, serves)
 
 
 def exported(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool) -> Traced:

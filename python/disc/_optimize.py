@@ -19,7 +19,7 @@ from ._capture import capture
 from ._errors import CompileError, Error
 from ._options import Options
 from ._progress import Progress
-from .bridge.torch import convert
+from .bridge.torch import convert, serves
 
 
 def optimize(
@@ -63,7 +63,7 @@ class OptimizedModule(torch.nn.Module):
         self.options = options
         with Progress(options, type(module).__name__) as stage:
             stage("capture")
-            captured = capture(module, args, kwargs, dims)
+            captured = capture(module, args, kwargs, dims, serves)
             start = time.perf_counter()
             built = _native.builder()
             self._program = convert(captured, built)

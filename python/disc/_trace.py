@@ -16,12 +16,13 @@ Invariants:
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch._dispatch.python
 from torch._guards import TracingContext, tracing
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.fx.experimental import _config
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -29,6 +30,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._traceback import CapturedTraceback
 
+from . import _decompose
 from . import _trace_autocast as autocast
 from . import _trace_scope as scope
 from ._trace_env import Env
@@ -39,14 +41,21 @@ aten = torch.ops.aten
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
+#: Of an op, and whether a tensor of complex numbers is among its arguments.
+Serves = Callable[[torch._ops.OpOverload, bool], bool]
+
+
 class NotTraced(Exception):
     """The module does something that is left to ``torch.export``."""
 
 
-def trace(entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivious: bool) -> Traced:
+def trace(
+    entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivious: bool, serves: Serves
+) -> Traced:
     """Traces ``entry(*examples)``, which returns a flat tuple; ``entry.module`` holds the weights.
 
     ``dynamic(i, axis)`` says which sizes get a symbol. ``oblivious``: no size is taken to differ from 0 and 1.
+    ``serves(op, complex)`` says which ops are recorded whole; others are recorded as the steps that torch makes of them.
     """
     if any(
         not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
@@ -54,7 +63,7 @@ def trace(entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivio
         raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
     env = Env(tracked_fakes=[], trace_asserts=True)
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
-    recorder = _Recorder(mode, entry.module)
+    recorder = _Recorder(mode, entry.module, serves)
     with _config.patch(backed_size_oblivious=oblivious):
         fakes = [recorder.input(t, i, dynamic, oblivious) for i, t in enumerate(examples)]
         with (
@@ -85,9 +94,10 @@ class _Recorder(SchemaCheckMode):
     It derives from ``SchemaCheckMode`` for its place alone: above autograd and all decompositions.
     """
 
-    def __init__(self, mode: FakeTensorMode, module: torch.nn.Module):
+    def __init__(self, mode: FakeTensorMode, module: torch.nn.Module, serves: Serves):
         TorchDispatchMode.__init__(self, torch._C.DispatchKey.PreDispatch)
         self.mode = mode
+        self.serves = serves
         self.graph = torch.fx.Graph()
         self.traced = Traced(self.graph, shape_env=mode.shape_env)
         #: Both by the identity of a real tensor.
@@ -195,6 +205,10 @@ class _Recorder(SchemaCheckMode):
             if found[0] == "same":
                 return met[found[2]]
             return self._build(found, self._node(func, node_args, node_kwargs), met)
+        if not self.serves(func, any(t.is_complex() for t in met)):
+            steps = self._steps(func, args, kwargs, met)
+            if steps is not None:
+                return steps
         out = SHAPES.get(func, func)(*args, **kwargs)
         if torch.Tag.dynamic_output_shape in func.tags and free_unbacked_symbols(out):
             raise NotTraced("a size depends on values")
@@ -213,6 +227,26 @@ class _Recorder(SchemaCheckMode):
         if not constant and func is not aten.lift_fresh_copy.default:
             self.known[key] = found
         return out
+
+    def _steps(self, func, args, kwargs, met: list):
+        """What an op gives that is recorded as others; nothing, if torch does not say how."""
+        if (
+            not met
+            and _decompose.is_constant(func)
+            and not any(_is_symbolic(x) for x in (*args, *kwargs.values()))
+        ):
+            with unset_fake_temporarily(), torch._C._DisableTorchDispatch():
+                return func(*args, **kwargs)
+        steps = _decompose.steps(func)
+        if steps is None:
+            return None
+        try:
+            with self:
+                out = steps(*args, **kwargs)
+        except (NotTraced, NotImplementedError):
+            return None
+        tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+        return out if tensors and all("_disc" in t.__dict__ for t in tensors) else None
 
     def _converted(self, func, args, kwargs):
         """The arguments as autocast converts them; it was on, and is off now."""
@@ -350,6 +384,10 @@ def _aliased(call: torch.fx.Node) -> list[bool]:
 
 def _one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
+def _is_symbolic(x) -> bool:
+    return any(isinstance(y, scope.SYMBOLIC) for y in pytree.tree_leaves(x))
 
 
 def _key(x):

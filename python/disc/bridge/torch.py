@@ -46,7 +46,7 @@ from . import (
     types,
 )
 from .emit import Emitter, Number, is_value
-from .torch_alias import Aliases
+from .torch_alias import Aliases, functional_name
 
 FAMILIES = (
     torch_elementwise,
@@ -65,6 +65,15 @@ FAMILIES = (
 )
 #: Overload -> function of the emitter and the overload's arguments.
 TABLE = {name: entry for family in FAMILIES for name, entry in family.TABLE.items()}
+
+
+def serves(op: torch._ops.OpOverload, is_complex: bool) -> bool:
+    """Whether an op is converted as a whole; ``is_complex``: with complex tensors among its arguments."""
+    name = str(op)
+    if name in TABLE or functional_name(name) in TABLE:
+        return not is_complex or torch_complex.serves(name)
+    return name in torch_complex.TABLE or name in _CHECKS or name in _ITEMS or "assert" in name
+
 
 #: Ops without a result that anyone reads: conditions that capture has already proved or turned into facts.
 _CHECKS = (

@@ -42,6 +42,8 @@ def _polar(b, radius, angle):
 def _mul(b, x, y):
     if not isinstance(x, Complex):
         x, y = y, x
+    if isinstance(y, complex):
+        y = Complex(*(b.lift(part, x.re.dtype) for part in (y.real, y.imag)))
     if not isinstance(y, Complex):
         y = b.lift(y, x.re.dtype)
         return x.map(lambda part: b.mul(part, y))
@@ -93,6 +95,11 @@ def entry(name: str, node, args, real):
     if name in BY_PARTS and real is not None:
         return lambda b, *args, **kwargs: _by_parts(b, real, args, kwargs)
     return _unsupported
+
+
+def serves(name: str) -> bool:
+    """Whether there is an entry for complex tensors."""
+    return name in TABLE or name in BY_PARTS
 
 
 def _unsupported(b, *args, **kwargs):

@@ -1,0 +1,30 @@
+"""Ops that the bridge has no entry for, in terms of others: torch's own decompositions, looked up when such an op is met.
+
+Not here: decompositions of ops that the bridge serves; theirs would hide what is computed from the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch._C import DispatchKey
+
+
+def steps(func: torch._ops.OpOverload) -> Callable | None:
+    """What computes ``func`` out of other ops, if torch has that."""
+    if func._schema.is_mutable:
+        return None
+    if func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd):
+        return func.decompose
+    if func.namespace == "prims":
+        return getattr(func, "impl_aten", None)
+    import torch._decomp.decompositions
+    import torch._refs
+
+    return torch._decomp.decomposition_table.get(func)
+
+
+def is_constant(func: torch._ops.OpOverload) -> bool:
+    """Whether an op without tensors among its arguments gives the same each time."""
+    return torch.Tag.nondeterministic_seeded not in func.tags and not func._schema.is_mutable
