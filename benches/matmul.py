@@ -100,7 +100,7 @@ def measure(case: Case, threads: int, rows: tuple[int, ...], rounds: int) -> Ite
     import disc
 
     torch.set_num_threads(threads)
-    fast = disc.optimize(case.module, case.inputs(5))
+    fast = disc.optimize(case.module, case.inputs(5), options=disc.Options(cache=False))
     for count in rows:
         inputs = case.inputs(count)
         got, expected = fast(*inputs), case.module(*inputs)

@@ -49,7 +49,7 @@ def named(examples) -> dict[int, dict[int, str | int]]:
 def disc(module, examples, threads: int) -> Call:
     import disc
 
-    options = disc.Options(threads=threads)
+    options = disc.Options(threads=threads, cache=False)
     fast = disc.optimize(module, typical(examples), dims=named(examples), options=options)
     return lambda inputs: pytree.tree_leaves(fast(*inputs))
 

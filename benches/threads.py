@@ -97,7 +97,7 @@ def measure(module: torch.nn.Module, x: torch.Tensor, threads: int) -> None:
     shape = "x".join(map(str, x.shape))
     eager = partial(module, x)
     for count in (1, threads):
-        call = partial(disc.optimize(module, x, options=disc.Options(threads=count)), x)
+        call = partial(disc.optimize(module, x, options=disc.Options(threads=count, cache=False)), x)
         print(f"{shape}, {count} threads:", say(beside_torch(call, eager)))
     print(f"{shape}, calls a second:", say({f"{n} callers": in_threads(call, n) for n in (1, 2, 4)}))
     print(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
 torch.manual_seed(0)
+# A test sees what it compiled itself; tests of the cache give it a folder of their own.
+os.environ["DISC_CACHE"] = "0"
 
 
 def pytest_addoption(parser):

@@ -144,8 +144,12 @@ NAN, INF, LARGE = torch.nan, torch.inf, 1e37
 #: Inputs whose results are not all finite, or come from numbers that a sum of a whole tile cannot hold.
 SPECIALS = {
     "NaN within": special((1, 24, 30, 30), ((0, 3, 8, 9), NAN)),
-    "NaN in corners": special((2, 24, 29, 31), ((0, 0, 0, 0), NAN), ((1, 23, 28, 30), NAN), ((1, 5, 0, 30), NAN)),
-    "infinities of both signs": special((1, 24, 30, 30), ((0, 3, 8, 9), INF), ((0, 9, 9, 9), -INF), ((0, 9, 29, 3), -INF)),
+    "NaN in corners": special(
+        (2, 24, 29, 31), ((0, 0, 0, 0), NAN), ((1, 23, 28, 30), NAN), ((1, 5, 0, 30), NAN)
+    ),
+    "infinities of both signs": special(
+        (1, 24, 30, 30), ((0, 3, 8, 9), INF), ((0, 9, 9, 9), -INF), ((0, 9, 29, 3), -INF)
+    ),
     "in one of several images": special((3, 24, 14, 14), ((1, 7, 13, 13), INF), ((2, 7, 3, 4), NAN)),
     "a row of them": special((1, 24, 17, 70), ((0, 2, 4), NAN)),
     "a feature of them": special((2, 24, 22, 18), ((1, 11), INF)),
@@ -173,9 +177,14 @@ def test_winograd_keeps_what_is_not_finite_where_a_sum_has_it(target):
                 for same in (torch.isnan, torch.isposinf, torch.isneginf):
                     assert torch.equal(same(got), same(wanted)), name
                 finite = wanted.isfinite()
-                wanted, largest = exact(x.double())[finite], x[x.isfinite()].abs().max() if x.isfinite().any() else 0
+                wanted, largest = (
+                    exact(x.double())[finite],
+                    x[x.isfinite()].abs().max() if x.isfinite().any() else 0,
+                )
                 assert ((got[finite] - wanted).abs() <= 3e-5 * max(largest, 1)).all(), name
-            assert torch.equal(fast(torch.randn(1, 24, 30, 30)).isfinite(), torch.ones_like(ordinary, dtype=torch.bool))
+            assert torch.equal(
+                fast(torch.randn(1, 24, 30, 30)).isfinite(), torch.ones_like(ordinary, dtype=torch.bool)
+            )
 
 
 def test_winograd_keeps_weights_that_are_not_finite():

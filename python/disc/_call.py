@@ -25,7 +25,7 @@ class Call:
     """The signature of one compiled module."""
 
     def __init__(self, module: torch.nn.Module, captured, program):
-        self.module = module
+        """``captured`` is a ``Captured``, or what the cache kept of one."""
         self.arguments: Arguments = captured.arguments
         self.dims = program.dims
         self.facts = program.facts
@@ -33,9 +33,9 @@ class Call:
         self.symbols = captured.symbols
         self.plan = captured.plan
         self.fixed_by_model = captured.fixed
-        self.dtypes = [node.meta["val"].dtype for node in captured.inputs]
+        self.dtypes = captured.dtypes
         self.training = module.training
-        self._read_signature()
+        self._read_signature(module)
         args, kwargs = self.arguments.spec.children()
         slots = [
             *zip(self._parameters_of(args.num_children), args.children(), strict=True),
@@ -48,12 +48,12 @@ class Call:
         self._keywords = tuple(kwargs.context) if plain else None
         self._positional = args.num_children if plain else -1
 
-    def _read_signature(self) -> None:
+    def _read_signature(self, module: torch.nn.Module) -> None:
         """Names of the parameters that a position may fill, and the defaults of all that have one."""
         self._parameters: list[str] = []
         self._defaults: dict[Any, Any] = {}
         try:
-            parameters = inspect.signature(self.module.forward).parameters.values()
+            parameters = inspect.signature(module.forward).parameters.values()
         except (TypeError, ValueError):
             parameters = ()
         for p in parameters:

@@ -24,6 +24,7 @@ import time
 import traceback
 import warnings
 from dataclasses import dataclass, field
+from typing import Any
 
 import sympy
 import torch
@@ -64,6 +65,8 @@ class Captured:
     fixed: list[str] = field(default_factory=list)
     attempts: int = 1
     milliseconds: float = 0.0
+    #: What the bridge makes of it.
+    program: Any = None
 
     @property
     def graph(self) -> torch.fx.Graph:
@@ -76,6 +79,10 @@ class Captured:
     @property
     def facts(self) -> list[sympy.Basic]:
         return self.conditions.facts
+
+    @property
+    def dtypes(self) -> list[torch.dtype]:
+        return [node.meta["val"].dtype for node in self.inputs]
 
     def input_shape(self, i: int) -> tuple:
         """The sizes of input ``i`` as torch sees them: ints and sympy expressions."""

@@ -38,21 +38,52 @@ def dim(name: str):
     return _extension().Dim(name)
 
 
-def compile_function(built, options: Options, threads: int | None):
-    """Compiles what a builder holds; ``load`` makes the result callable. Without ``threads`` the runtime decides."""
-    if options.weights != "exact":
+def compile_function(source, options: Options, threads: int | None, cache: str | None = None):
+    """Compiles what a builder holds, or a module as text; ``load`` makes the result callable.
+
+    Without ``threads`` the runtime decides. ``cache`` is the folder of the cache on disk, if it may be asked.
+    """
+    if options.weights == "int4":
         raise Error(
-            f'Options.weights = "{options.weights}" is not available yet', code="E0801", help='use "exact"'
+            'Options.weights = "int4" is not available yet', code="E0801", help='use "int8" or "bf16"'
         )
     chosen = {
         "target": options.target,
         "threads": threads,
         "release_weights": options.release_weights,
+        "weights": options.weights,
+        "cache": cache,
         "pin_threads": options.pin_threads,
         "specialize": {True: "auto", False: "off", None: None}.get(options.specialize, options.specialize),
         "winograd": options.winograd,
     }
-    return _extension().compile(built, chosen)
+    return _extension().compile(source, chosen)
+
+
+def cache_directory() -> str | None:
+    """Where the cache on disk lies; None where there is none, or DISC_CACHE=0."""
+    found = _extension().cache_directory()
+    return None if found is None else str(found)
+
+
+def cache_get(directory: str, key: bytes) -> bytes | None:
+    """The capture that an earlier process stored."""
+    return _extension().cache_get(directory, key)
+
+
+def cache_put(directory: str, key: bytes, payload: bytes) -> None:
+    """Stores a capture."""
+    _extension().cache_put(directory, key, payload)
+
+
+def cache_clear(directory: str) -> int:
+    """Removes all entries; how many there were."""
+    return _extension().cache_clear(directory)
+
+
+def cache_counts() -> dict[str, dict[str, int]]:
+    """What the cache did in this process, for each level."""
+    return _extension().cache_counts()
 
 
 def load(artifact, weights: Sequence[tuple[str, Any]]):

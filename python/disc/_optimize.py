@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from torch.nn.modules import module as _modules
 from torch.utils import _pytree as pytree
 
-from . import _environment, _native, _options
+from . import _capture_cache, _environment, _native, _options
 from ._call import Call
 from ._capture import capture
 from ._errors import CompileError, Error
@@ -58,31 +59,33 @@ class OptimizedModule(torch.nn.Module):
     def __init__(self, module: torch.nn.Module, args: tuple, kwargs: dict, dims, options: Options):
         super().__init__()
         # Not a submodule: names of parameters and of the state dict stay those of the original.
-        object.__setattr__(self, "original", module)
+        object.__setattr__(
+            self, "_original", weakref.ref(module) if options.release_weights else lambda: module
+        )
+        object.__setattr__(self, "_kind", type(module).__name__)
         self.training = module.training
         self.options = options
+        directory = _native.cache_directory() if options.cache else None
         with Progress(options, type(module).__name__) as stage:
             stage("capture")
-            captured = capture(module, args, kwargs, dims, serves)
-            start = time.perf_counter()
-            built = _native.builder()
-            self._program = convert(captured, built)
-            converted = time.perf_counter()
+            asked = _capture_cache.look_up(module, args, kwargs, dims, directory)
+            captured, source, milliseconds = _captured(asked, module, args, kwargs, dims)
+            self._program = captured.program
             self._weights = [(name, tensor.detach()) for name, tensor in self._program.weights]
             stage("compile")
-            artifact = _native.compile_function(built, options, _threads(options))
+            artifact = _native.compile_function(source, options, _threads(options), directory)
             compiled = time.perf_counter()
             stage("prepare weights")
             self._executable = _native.load(artifact, self._weights)
             loaded = time.perf_counter()
         self._call = Call(module, captured, self._program)
+        self._weight_bytes = sum(t.numel() * t.element_size() for _, t in self._weights)
+        if options.release_weights:
+            self._weights = self._program.weights = []
         self._result = _Result(self._program.outputs, captured.out_spec)
         self._capture_facts = {"fixed": captured.fixed, "attempts": captured.attempts}
-        self._stages = {
-            "capture": captured.milliseconds,
-            "convert": (converted - start) * 1e3,
-            "pack": (loaded - compiled) * 1e3,
-        }
+        self._capture_cache = asked.state
+        self._stages = {**milliseconds, "pack": (loaded - compiled) * 1e3}
 
     def __call__(self, *args, **kwargs):
         """``forward``, by the way of ``torch.nn.Module`` only where there are hooks: that costs a quarter of a small call."""
@@ -120,8 +123,24 @@ class OptimizedModule(torch.nn.Module):
             raise CompileError(f"the compiled module failed: {error}") from error
         return self._result.build(outputs, tensors)
 
+    @property
+    def original(self) -> torch.nn.Module:
+        """The module that this one was made from. With ``release_weights`` it lives only as long as somebody else holds it."""
+        module = self._original()
+        if module is None:
+            raise Error(
+                "the original module is gone: with release_weights nothing here holds it",
+                help="keep it, or compile without release_weights",
+            )
+        return module
+
     def refresh(self) -> None:
         """Reads the weights of the original again and prepares them for the compiled code."""
+        if self.options.release_weights:
+            raise Error(
+                "the weights were released and cannot be refreshed",
+                help="compile without release_weights",
+            )
         fresh = []
         for name, old in self._weights:
             now = _find_weight(self.original, name).detach()
@@ -166,7 +185,22 @@ class OptimizedModule(torch.nn.Module):
             f"{name}: [{', '.join(row)}]"
             for name, row in zip(self._call.arguments.tensor_names, self._program.dims, strict=True)
         )
-        return f"{type(self.original).__name__}({inputs})"
+        return f"{self._kind}({inputs})"
+
+
+def _captured(asked: _capture_cache.Lookup, module, args: tuple, kwargs: dict, dims):
+    """The capture, what to compile, and milliseconds: from the cache, or by tracing."""
+    if asked.found is not None:
+        return asked.found, asked.found.text, {"capture": asked.milliseconds, "convert": 0.0}
+    with _capture_cache.watching(asked):
+        captured = capture(module, args, kwargs, dims, serves)
+    start = time.perf_counter()
+    built = _native.builder()
+    captured.program = convert(captured, built)
+    if asked.state == "miss":
+        _capture_cache.keep(asked, captured, captured.program, built.as_text())
+    converted = (time.perf_counter() - start) * 1e3
+    return captured, built, {"capture": captured.milliseconds + asked.milliseconds, "convert": converted}
 
 
 def _threads(options: Options) -> int | None:

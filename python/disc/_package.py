@@ -1,4 +1,4 @@
-"""Packages and the on-disk cache. Neither exists yet: each function says so, and does nothing else."""
+"""Packages, which do not exist yet (each function says so, and does nothing else), and the cache on disk."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def save(module, path):
 
 
 def clear_cache() -> int:
-    """Removes what earlier compilations left on disk, and returns how many entries went.
+    """Removes what earlier compilations left on disk (in ``DISC_CACHE_DIR``), and returns how many entries went."""
+    from . import _native
 
-    Nothing is cached on disk yet, so there is nothing to remove.
-    """
-    return 0
+    directory = _native.cache_directory()
+    return 0 if directory is None else _native.cache_clear(directory)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from . import _native
 from ._errors import Error
 
 
@@ -21,15 +22,20 @@ def report(module) -> Report:
 
 def _collect(module) -> dict[str, Any]:
     native = dict(module._executable.report())
-    stages = {**module._stages, **native.pop("stages_ms", {})}
+    # Of code that came from the cache, nothing was compiled.
+    ours = {"passes": 0.0, "codegen": 0.0, "link": 0.0}
+    stages = {**module._stages, **ours, **native.pop("stages_ms", {})}
     stages.pop("total", None)
     stages["pack"] = stages.pop("pack", 0.0)  # the last one: the order is that of time
     stages["total"] = sum(stages.values())
+    cache = {"capture": module._capture_cache, "code": native.pop("code_cache", "off")}
+    from_disk = cache["code"] == "hit"
     names = module._call.arguments.tensor_names
     program = module._program
     return {
-        "compiles": 1,
-        "cache_hits": 0,
+        "compiles": 0 if from_disk else 1,
+        "cache_hits": 1 if from_disk else 0,
+        "cache": {**cache, "counts": _native.cache_counts()},
         "specializations": 0,
         "clusters": 1,
         "coverage": 1.0,
@@ -40,8 +46,23 @@ def _collect(module) -> dict[str, Any]:
         "facts": list(program.facts) + [text for _, text in program.checks],
         "fixed": list(module._capture_facts["fixed"]),
         "operations": program.operations,
-        "weight_bytes": sum(t.numel() * t.element_size() for _, t in module._weights),
+        **_weights(module, native),
         "calls": module._executable.calls,
+    }
+
+
+def _weights(module, native: dict[str, Any]) -> dict[str, int]:
+    """Bytes of the model's weights, of those in a prepared form, and what is held with and without ``release_weights``."""
+    plain, kept, prepared = (
+        module._weight_bytes,
+        native.get("weight_bytes", 0),
+        native["prepared_weight_bytes"],
+    )
+    return {
+        "weight_bytes": plain,
+        "prepared_weight_bytes": prepared,
+        "held_weight_bytes": kept + prepared,
+        "unreleased_weight_bytes": plain + prepared,
     }
 
 
@@ -86,6 +107,9 @@ class Report:
             made = ", ".join(f"({one['dims']}) {one['hits']} calls" for one in versions)
             size = f"{special['code_bytes'] / 1024:.0f} KiB"
             lines.append(f"specialised {made}; {size}, compiled in {special['compile_ms']:.0f} ms")
+        lines.append(f"cache       capture {v['cache']['capture']}, code {v['cache']['code']}")
+        held, unreleased = v["held_weight_bytes"] / 2**20, v["unreleased_weight_bytes"] / 2**20
+        lines.append(f"weights     {held:.1f} MiB held ({unreleased:.1f} MiB without release_weights)")
         lines.append(f"calls       {v['calls']}")
         return "\n".join(lines)
 

@@ -23,5 +23,11 @@ pub use link::link;
 pub use lower::entry_symbol;
 pub use machine::{Codegen, Object, Passes};
 
+/// The version of the LLVM that is linked in.
+pub fn llvm_version() -> String {
+    let (major, minor, patch) = inkwell::support::get_llvm_version();
+    format!("{major}.{minor}.{patch}")
+}
+
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ mod fixed;
 pub mod fold;
 pub mod fusion;
 pub mod inline;
+pub mod narrow;
 pub mod order;
 pub mod outline;
 pub mod pack;

@@ -48,15 +48,16 @@ const FEW_COLUMNS: i64 = 8;
 
 /// A right operand that can be packed.
 #[derive(Clone, Copy)]
-struct Matrix {
-    value: Value,
+pub(crate) struct Matrix {
+    pub(crate) value: Value,
     /// The axis that is summed over: 0 or 1.
-    sum_axis: usize,
-    rows: i64,
-    columns: i64,
+    pub(crate) sum_axis: usize,
+    pub(crate) rows: i64,
+    pub(crate) columns: i64,
 }
 
-fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Matrix> {
+/// The right operand of a product, if it can be packed.
+pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Matrix> {
     if rw.f.kind_of(inst) != OpKind::DotGeneral || rw.f.attr(inst, "packed_columns").is_some() {
         return None;
     }
@@ -77,7 +78,7 @@ fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Matrix> {
 }
 
 /// What a matrix is converted from without loss: it is packed as it is stored, and the product converts what it reads.
-fn stored(rw: &Rewriter<'_>, value: Value) -> Value {
+pub(crate) fn stored(rw: &Rewriter<'_>, value: Value) -> Value {
     let dtype = |value: Value| rw.f.ty(value).dtype();
     let from = rw.f.made_by(value, OpKind::Convert).map(|convert| rw.f.operands(convert)[0]);
     from.filter(|&from| dtype(from) != DType::I1 && dtype(value).holds(dtype(from))).unwrap_or(value)

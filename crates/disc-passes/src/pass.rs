@@ -4,6 +4,7 @@
 //! - A pass changes a module and says how many changes it made; it never prints and never times itself.
 //! - A pass asks [`PassCx::spend`] before each rewrite that it could leave out, so that fuel finds the one that breaks a program.
 //! - After every pass the module is well formed at the stage the pass ends in; the manager checks that in debug builds and where asked to.
+use crate::narrow::WeightForm;
 use disc_ir::{Diagnostic, Module, ops::Stage, verify::verify};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,6 +33,8 @@ pub struct Options {
     pub block_rows: i64,
     /// Whether convolutions may be computed by Winograd's method.
     pub winograd: bool,
+    /// How the matrices of products are stored.
+    pub weights: WeightForm,
     /// How many rewrites may be made in all: for finding the one that breaks a program.
     pub fuel: Option<u64>,
     /// Weights that are there in prepared form already, by how they are made: see [`PassCx::recipes`].

@@ -2,7 +2,7 @@
 //!
 //! A comment says why a step is where it is, as an invariant that the next ones need; what a step does is with the step.
 use crate::{
-    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, order, outline, pack,
+    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline, pack,
     pass::{PassDef, PassManager},
     placement, prepare, shapes,
 };
@@ -26,6 +26,8 @@ pub static STEPS: &[&PassDef] = &[
     &canonicalize::PASS,
     // No table is left in the program: what is prepared may depend on one.
     &outline::PASS,
+    // What is packed is the form that is stored.
+    &narrow::PASS,
     // Transposes of weights are part of the numbering of a product by now, so that a weight is packed as the model has it.
     &pack::PASS,
     &prepare::PASS,

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - What moves depends on a weight (the rest is folded when compiling), and takes not much more memory than the weights it is made from.
-//! - What costs nothing where it is used stays there: broadcasts, reshapes, constants.
+//! - What costs nothing where it is used stays there: broadcasts, reshapes, constants, conversions of what products read in panels.
 //! - What a region computes moves too; the region may run never or often.
 //! - Entries that need the same thing share it.
 use crate::{
@@ -83,6 +83,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
 fn frontier(function: &Function, fixed: &Fixed, sources: &Sources) -> Vec<Value> {
     let mut needed: HashSet<Value> = HashSet::new();
     let mut found = Vec::new();
+    let read = read_in_panels(function);
     for inst in function.walk(function.body).into_iter().rev() {
         let results = function.results_of(inst);
         let is_fixed = !results.is_empty() && results.iter().all(|&value| fixed.contains(value));
@@ -90,7 +91,11 @@ fn frontier(function: &Function, fixed: &Fixed, sources: &Sources) -> Vec<Value>
         if is_fixed && wanted.is_empty() {
             continue;
         }
-        if is_fixed && fixed.depends_on_weights(results[0]) && is_worth(function, inst, sources) {
+        if is_fixed
+            && fixed.depends_on_weights(results[0])
+            && is_worth(function, inst, sources)
+            && !is_read(function, inst, &read)
+        {
             found.extend(wanted);
         } else {
             // What its regions use is needed by the ops in them, each by itself.
@@ -147,6 +152,30 @@ fn size(function: &Function, value: Value) -> u128 {
 fn is_transformed_kernel(function: &Function, value: Value) -> bool {
     let reads = |&&inst: &&Inst| function.kind_of(inst) == OpKind::Winograd && function.operands(inst)[2] == value;
     function.insts(function.body).iter().any(|inst| reads(&inst))
+}
+
+/// Values that nothing but products reads, as panels: those convert what they read.
+fn read_in_panels(function: &Function) -> HashSet<Value> {
+    let (mut read, mut others) = (HashSet::new(), HashSet::new());
+    for inst in function.walk(function.body) {
+        let is_panels = function.kind_of(inst) == OpKind::DotGeneral && function.attr(inst, "packed_columns").is_some();
+        for (position, &operand) in function.operands(inst).iter().enumerate() {
+            if is_panels && position == 1 {
+                read.insert(operand)
+            } else {
+                others.insert(operand)
+            };
+        }
+    }
+    read.retain(|value| !others.contains(value));
+    read
+}
+
+/// Whether an op is a conversion to a wider type in front of products alone.
+fn is_read(function: &Function, inst: Inst, read: &HashSet<Value>) -> bool {
+    let dtype = |value: Value| function.ty(value).dtype();
+    let widens = |result: Value| dtype(result).holds(dtype(function.operands(inst)[0]));
+    function.kind_of(inst) == OpKind::Convert && function.results_of(inst).iter().all(|&v| read.contains(&v) && widens(v))
 }
 
 fn is_worth(function: &Function, inst: Inst, sources: &Sources) -> bool {

@@ -1,7 +1,7 @@
 //! Every pass by name, for command lines, tests and docs.
 use crate::{
-    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, order, outline, pack, pass::PassDef,
-    pipeline, placement, prepare, rules, shapes,
+    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline, pack,
+    pass::PassDef, pipeline, placement, prepare, rules, shapes,
 };
 use std::fmt::Write;
 
@@ -17,6 +17,7 @@ pub static PASSES: &[&PassDef] = &[
     &fusion::PASS,
     &fusion::attention::PASS,
     &inline::PASS,
+    &narrow::PASS,
     &order::PASS,
     &outline::PASS,
     &pack::PASS,

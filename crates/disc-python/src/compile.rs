@@ -34,8 +34,8 @@ pub(crate) struct PyArtifact {
     options: Options,
 }
 
-/// Compiles what a builder holds, or a module as IR text. Options: `target`, `threads`, `release_weights`, `dump`, `pin_threads`, `winograd`,
-/// and `specialize` ("off", "auto" or "always").
+/// Compiles what a builder holds, or a module as IR text. Options: `target`, `threads`, `release_weights`, `weights`, `dump`,
+/// `pin_threads`, `winograd`, `specialize` ("off", "auto" or "always"), and `cache`, the folder of the cache on disk.
 #[pyfunction]
 #[pyo3(signature = (source, options = None))]
 pub(crate) fn compile(py: Python<'_>, source: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyArtifact> {
@@ -46,7 +46,7 @@ pub(crate) fn compile(py: Python<'_>, source: &Bound<'_, PyAny>, options: Option
             apart(py, move || facade::compile(module, &options))?
         } else if let Ok(text) = source.extract::<String>() {
             let options = options.clone();
-            apart(py, move || facade::parse(&text).and_then(|module| facade::compile(module, &options)))?
+            apart(py, move || facade::compile_text(&text, &options))?
         } else {
             let came = crate::describe(source);
             return Err(Failure::argument(format!("the module is {came}, expected a Builder or IR text")).into());
@@ -102,11 +102,13 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
     dict.set_item("signature", &report.dims)?;
     dict.set_item("notes", &report.notes)?;
     dict.set_item("code_bytes", report.code_bytes)?;
+    dict.set_item("code_cache", report.cache.name())?;
     Ok(dict)
 }
 
 fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    const NAMES: [&str; 7] = ["target", "threads", "release_weights", "dump", "pin_threads", "specialize", "winograd"];
+    const NAMES: [&str; 9] =
+        ["target", "threads", "release_weights", "weights", "dump", "pin_threads", "specialize", "winograd", "cache"];
     let mut options = Options::default();
     for (name, value) in given {
         let name = name.cast::<PyString>()?.to_cow()?.into_owned();
@@ -126,6 +128,11 @@ fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
             "pin_threads" => options.pin_threads = value.extract().map_err(wrong)?,
             "specialize" => options.specialize = specialize(&value).ok_or_else(cannot_be)?,
             "winograd" => options.winograd = Some(value.extract().map_err(wrong)?),
+            "weights" => {
+                let form = value.extract::<String>().ok().and_then(|form| form.parse().ok());
+                options.weights = form.ok_or_else(cannot_be)?;
+            }
+            "cache" => options.cache = Some(value.extract::<PathBuf>().map_err(wrong)?),
             _ => options.dump = Some(value.extract::<PathBuf>().map_err(wrong)?),
         }
     }

@@ -3,6 +3,7 @@
 //! What it is not: the package's interface. That is `disc`, written in Python; what is here may change with it.
 //!
 //! Invariant: an op of the IR never needs a change here, everything is generic over the op table.
+mod cache;
 mod call;
 mod cli;
 mod compile;
@@ -31,6 +32,11 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
     module.add_function(wrap_pyfunction!(call::load_code, module)?)?;
+    module.add_function(wrap_pyfunction!(cache::cache_directory, module)?)?;
+    module.add_function(wrap_pyfunction!(cache::cache_get, module)?)?;
+    module.add_function(wrap_pyfunction!(cache::cache_put, module)?)?;
+    module.add_function(wrap_pyfunction!(cache::cache_clear, module)?)?;
+    module.add_function(wrap_pyfunction!(cache::cache_counts, module)?)?;
     module.add_function(wrap_pyfunction!(cli::main_disc, module)?)?;
     module.add_function(wrap_pyfunction!(cli::main_disc_opt, module)?)?;
     module.add_function(wrap_pyfunction!(compile::await_specializations, module)?)?;

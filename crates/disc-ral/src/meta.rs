@@ -4,9 +4,10 @@
 //! memory against this; sizes against dims and facts are checked by the entry, whose messages are the `sites`.
 
 use disc_abi::DType;
+use serde::{Deserialize, Serialize};
 
 /// A compiled module.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleMeta {
     pub entries: Vec<EntryMeta>,
     /// The plain weights: the first part of the weight table.
@@ -20,7 +21,7 @@ pub struct ModuleMeta {
 }
 
 /// A named entry.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryMeta {
     /// The user's name for it.
     pub name: String,
@@ -33,9 +34,10 @@ pub struct EntryMeta {
 }
 
 /// An input. Its rank is the number of its dims.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputMeta {
     pub name: String,
+    #[serde(with = "dtype_code")]
     pub dtype: DType,
     /// Each dim as text: `B`, `2*B`, `768`.
     pub dims: Vec<String>,
@@ -46,9 +48,10 @@ pub struct InputMeta {
 }
 
 /// An output. Its rank is the number of its dims.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputMeta {
     pub name: String,
+    #[serde(with = "dtype_code")]
     pub dtype: DType,
     pub dims: Vec<String>,
     pub host: bool,
@@ -57,9 +60,10 @@ pub struct OutputMeta {
 }
 
 /// A plain weight: contiguous, of fixed sizes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightMeta {
     pub name: String,
+    #[serde(with = "dtype_code")]
     pub dtype: DType,
     pub sizes: Vec<i64>,
     /// Only `prepare` entries read it, so it may be given up when they have run.
@@ -67,7 +71,7 @@ pub struct WeightMeta {
 }
 
 /// A prepared blob: a packed, scaled or folded form of weights.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobMeta {
     pub name: String,
     pub bytes: u64,
@@ -76,7 +80,7 @@ pub struct BlobMeta {
 }
 
 /// A place in the source program that can fail at run time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
     /// `E0123`.
     pub code: String,
@@ -132,6 +136,21 @@ impl Site {
         }
         text.push_str(rest);
         text
+    }
+}
+
+/// An element type is stored as its code in descriptors, which is never renumbered.
+mod dtype_code {
+    use disc_abi::DType;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
+        dtype.code().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DType, D::Error> {
+        let code = u8::deserialize(from)?;
+        DType::from_code(code).ok_or_else(|| D::Error::custom(format!("no element type has the code {code}")))
     }
 }
 

@@ -1,12 +1,12 @@
 //! From a module to machine code.
 use crate::{
-    Error, Executable, Options, Report, Specialize,
+    Error, Executable, Options, Report, Specialize, cache,
     dump::Dump,
     meta::{describe, drop_unread},
     stages::{pass_options, program, start, target},
 };
 use disc_codegen::{lower::Program, target::Target};
-use disc_ir::{FunctionKind, Literal, Module, graph::PREPARE, ops::Stage};
+use disc_ir::{FunctionKind, Module, graph::PREPARE, ops::Stage};
 use disc_passes::{
     pass::{self, PassManager},
     pipeline,
@@ -26,10 +26,9 @@ pub struct Artifact {
     pub code: Arc<[u8]>,
     pub meta: Arc<ModuleMeta>,
     pub report: Report,
-    /// The values of the program's own constants, by name.
-    constants: Arc<HashMap<String, Literal>>,
+    pub(crate) constants: Arc<Constants>,
     /// The kernels that the code has by name.
-    names: Vec<Arc<str>>,
+    pub(crate) names: Vec<Arc<str>>,
     pub(crate) target: Target,
     /// What specialised versions are made of; none where there will be none.
     pub(crate) source: Option<Source>,
@@ -40,10 +39,18 @@ pub struct Artifact {
 pub(crate) struct Source {
     pub(crate) module: Arc<Module>,
     pub(crate) recipes: Recipes,
+    /// Milliseconds that the compilation took, in whichever process: a version is worth about as much.
+    pub(crate) spent_ms: f64,
 }
 
 /// Names of prepared weights by how they are made.
 pub(crate) type Recipes = Arc<HashMap<String, Arc<str>>>;
+
+/// What is known of a compilation besides its code: how prepared weights are made, and the milliseconds that it took.
+pub(crate) type Made = (Recipes, f64);
+
+/// The values of the program's own constants, by name: all elements, or one that stands for all.
+pub(crate) type Constants = HashMap<String, Arc<[u8]>>;
 
 /// Reads a module from text, and checks it.
 ///
@@ -62,12 +69,51 @@ pub fn parse(text: &str) -> Result<Module, Error> {
 pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
     guarded(|| {
         options.check_threads()?;
-        let keep = start(&module)? == Stage::Tensor && options.specialization()? != Specialize::Off;
-        let source = keep.then(|| Arc::new(module.clone()));
-        let (mut artifact, recipes) = compile_inner(module, options, None)?;
-        artifact.source = source.map(|module| Source { module, recipes });
-        Ok(artifact)
+        // The text is only made for the cache.
+        let text = if options.cache.is_some() { module.to_string() } else { String::new() };
+        match cache::find(&text, options, &target(options)?) {
+            Ok((artifact, made)) => with_source(artifact, made, keeps_source(&module, options)?.then_some(module)),
+            Err(asked) => compile_as(module, &text, asked, options),
+        }
     })
+}
+
+/// Compiles a module from its text, which need not be read if the cache knows it.
+///
+/// # Errors
+/// As [`parse`] and [`compile`].
+pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
+    let asks = options.cache.is_some() && options.specialization()? == Specialize::Off;
+    // The cache knows the text that a module prints as.
+    match asks.then(|| guarded(|| Ok(cache::find(text, options, &target(options)?)))).transpose()? {
+        Some(Ok((artifact, _))) => {
+            options.check_threads()?;
+            Ok(artifact)
+        }
+        _ => compile(parse(text)?, options),
+    }
+}
+
+/// Whether versions for shapes will be made of the module later.
+fn keeps_source(module: &Module, options: &Options) -> Result<bool, Error> {
+    Ok(start(module)? == Stage::Tensor && options.specialization()? != Specialize::Off)
+}
+
+fn with_source(mut artifact: Artifact, (recipes, spent_ms): Made, module: Option<Module>) -> Result<Artifact, Error> {
+    artifact.source = module.map(|module| Source { module: Arc::new(module), recipes, spent_ms });
+    Ok(artifact)
+}
+
+/// Compiles a module that the cache does not have, and stores the code if it was `asked`.
+fn compile_as(module: Module, text: &str, asked: cache::Use, options: &Options) -> Result<Artifact, Error> {
+    let source = keeps_source(&module, options)?.then(|| module.clone());
+    let (mut artifact, recipes) = compile_inner(module, options, None)?;
+    artifact.report.cache = asked;
+    let made = (recipes, artifact.report.stages_ms.iter().map(|(_, ms)| ms).sum());
+    if asked == cache::Use::Miss {
+        cache::keep(text, options, &artifact, &made);
+    }
+    with_source(artifact, made, source)
 }
 
 /// Compiles a module whose prepared weights are ready where they are made as these recipes say.
@@ -104,13 +150,14 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
     report.stage("link", compiled.timings.link);
     report.code_bytes = compiled.bytes.len();
     count_kernels(&program, &mut report);
-    let constants = program.module.weights.iter().filter_map(|w| w.data.clone().map(|data| (w.name.to_string(), data))).collect();
+    let constants =
+        program.module.weights.iter().filter_map(|w| w.data.as_ref().map(|data| (w.name.to_string(), data.bytes.clone())));
     let kernels = program.module.functions.iter().filter(|f| options.keep_names && f.kind == FunctionKind::Kernel);
     let artifact = Artifact {
         code: compiled.bytes.into(),
         meta: Arc::new(describe(&program)),
         report,
-        constants: Arc::new(constants),
+        constants: Arc::new(constants.collect()),
         names: kernels.map(|kernel| kernel.name.clone()).collect(),
         target,
         source: None,
@@ -225,10 +272,10 @@ impl Artifact {
     }
 
     fn constant(&self, meta: &disc_ral::WeightMeta) -> Result<Weight, Error> {
-        let literal = self.constants.get(&meta.name).ok_or_else(|| no_value(meta))?;
+        let value = self.constants.get(&meta.name).ok_or_else(|| no_value(meta))?;
         let mut tensor = HostTensor::zeros(meta.dtype, &meta.sizes)?;
-        for chunk in tensor.bytes_mut().chunks_mut(literal.bytes.len().max(1)) {
-            chunk.copy_from_slice(&literal.bytes[..chunk.len()]);
+        for chunk in tensor.bytes_mut().chunks_mut(value.len().max(1)) {
+            chunk.copy_from_slice(&value[..chunk.len()]);
         }
         Ok(Weight::from(tensor))
     }

@@ -11,6 +11,7 @@
 //!
 //! Invariants: nothing here panics or ends the process, whatever it is given: a panic of the compiler becomes [`Error::Compile`], and the next
 //! call works.
+pub mod cache;
 mod compile;
 mod dump;
 mod error;
@@ -22,10 +23,11 @@ mod report;
 pub mod stages;
 mod tier;
 
-pub use compile::{Artifact, compile, parse};
+pub use compile::{Artifact, compile, compile_text, parse};
 pub use disc_codegen::target::Target;
 pub use disc_ir as ir;
 pub use disc_passes as passes;
+pub use disc_passes::narrow::WeightForm;
 pub use disc_ral as ral;
 pub use error::Error;
 pub use executable::Executable;

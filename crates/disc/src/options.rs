@@ -1,5 +1,6 @@
 //! What a user may choose.
 use crate::Error;
+use disc_passes::narrow::WeightForm;
 use std::path::PathBuf;
 
 /// Choices for compiling and running; the default is right for most.
@@ -17,6 +18,10 @@ pub struct Options {
     pub winograd: Option<bool>,
     /// How many rewrites the passes may make in all: for finding the one that breaks a program.
     pub fuel: Option<u64>,
+    /// How the matrices of products are stored: narrower forms are smaller and less exact (docs/numerics.md).
+    pub weights: WeightForm,
+    /// The folder of a cache of compiled code ([`crate::cache::directory`]); absent, nothing is read from disk or left there.
+    pub cache: Option<PathBuf>,
     /// Kernels keep their names in the code, so that [`crate::Executable::kernel_name`] knows them.
     pub keep_names: bool,
     /// Workers of the process's pool stay each on one CPU, from the first module on that asks for it.
@@ -62,6 +67,11 @@ impl Options {
     /// The name of the target asked for, if any.
     pub(crate) fn wanted_target(&self) -> Option<String> {
         self.target.clone().or_else(|| std::env::var("DISC_TARGET").ok().filter(|name| !name.is_empty()))
+    }
+
+    /// What `winograd` comes to where nobody chose.
+    pub(crate) fn allows_winograd(&self) -> bool {
+        self.winograd.unwrap_or(true)
     }
 
     /// Where dumps go, if anywhere.

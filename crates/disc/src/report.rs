@@ -1,4 +1,5 @@
 //! What a compilation did.
+use crate::cache::Use;
 use std::{collections::BTreeMap, time::Duration};
 
 /// Times, kernels and the target of one compilation.
@@ -20,6 +21,8 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Bytes of machine code and its tables.
     pub code_bytes: usize,
+    /// Whether the code came from the cache on disk; then nothing was compiled, and there are no stages.
+    pub cache: Use,
 }
 
 impl Report {

@@ -18,7 +18,8 @@ pub fn pass_options(options: &Options) -> Result<pass::Options, Error> {
     Ok(pass::Options {
         panel_columns: i64::from(tile.columns),
         block_rows: i64::from(tile.rows),
-        winograd: options.winograd.unwrap_or(true),
+        winograd: options.allows_winograd(),
+        weights: options.weights,
         fuel: options.fuel,
         ..pass::Options::default()
     })

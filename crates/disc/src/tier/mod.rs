@@ -93,8 +93,8 @@ impl Tier {
         if signatures.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let spent: f64 = artifact.report.stages_ms.iter().map(|(_, ms)| ms).sum();
         let target = Some(artifact.target.to_string());
+        let hot = ((source.spent_ms * 1e6) as u64).max(LEAST_HEAT.as_nanos() as u64);
         Ok(Some(Self {
             general: Arc::clone(general),
             source,
@@ -104,7 +104,7 @@ impl Tier {
             signatures,
             versions: ArcSwap::default(),
             heat: Heat::default(),
-            hot: ((spent * 1e6) as u64).max(LEAST_HEAT.as_nanos() as u64),
+            hot,
             open: AtomicBool::new(true),
             ledger: Mutex::default(),
         }))

@@ -1,0 +1,129 @@
+//! Code in the cache: an artifact as bytes.
+//!
+//! An entry is the length of a JSON text, the text, the code, and the program's constants one after the other.
+use super::{Cache, Key, Level, Use};
+use crate::{
+    Artifact, Options, Report,
+    compile::{Constants, Made},
+};
+use disc_codegen::target::Target;
+use disc_ral::ModuleMeta;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What describes the rest of an entry.
+#[derive(Serialize, Deserialize)]
+struct Description {
+    meta: ModuleMeta,
+    kernels_by_kind: BTreeMap<String, usize>,
+    versions: usize,
+    dims: String,
+    notes: Vec<String>,
+    names: Vec<String>,
+    target: String,
+    code: usize,
+    constants: Vec<(String, usize)>,
+    recipes: BTreeMap<String, String>,
+    spent_ms: f64,
+}
+
+/// Where the code of a module is found, if the cache may be asked: dumps and `fuel` are for looking at the compiler at work.
+fn place(text: &str, options: &Options, target: &Target) -> Option<(Cache, Key)> {
+    let is_plain = options.fuel.is_none() && options.dump_directory().is_none();
+    let cache = Cache::new(options.cache.clone().filter(|_| is_plain)?);
+    let (target, choices, llvm) = (target.to_string(), choices(options), disc_llvm::llvm_version());
+    Some((cache, Key::of(&[b"code", llvm.as_bytes(), target.as_bytes(), choices.as_bytes(), text.as_bytes()])))
+}
+
+/// The options that decide what code is made. All are named, so that a new one has to be put in its place.
+fn choices(options: &Options) -> String {
+    // `target` is a part of its own, nothing is cached with `fuel` or `dump`, and the others are for running.
+    let Options {
+        target: _,
+        fuel: _,
+        dump: _,
+        cache: _,
+        threads: _,
+        release_weights: _,
+        pin_threads: _,
+        specialize: _,
+        winograd: _,
+        weights,
+        keep_names,
+    } = options;
+    format!("winograd={} weights={} keep_names={keep_names}", options.allows_winograd(), weights.name())
+}
+
+/// The code of a module that was compiled before and what is known of that, or what the cache did instead.
+pub(crate) fn find(text: &str, options: &Options, target: &Target) -> Result<(Artifact, Made), Use> {
+    let (cache, key) = place(text, options, target).ok_or(Use::Off)?;
+    cache.get_as(Level::Code, &key, |bytes| decode(&bytes, target)).ok_or(Use::Miss)
+}
+
+/// Stores the code of a module.
+pub(crate) fn keep(text: &str, options: &Options, artifact: &Artifact, made: &Made) {
+    if let Some((cache, key)) = place(text, options, &artifact.target)
+        && let Some(bytes) = encode(artifact, made)
+    {
+        cache.put(Level::Code, &key, &bytes);
+    }
+}
+
+fn encode(artifact: &Artifact, (recipes, spent_ms): &Made) -> Option<Vec<u8>> {
+    let constants: BTreeMap<&String, &Arc<[u8]>> = artifact.constants.iter().collect();
+    let description = Description {
+        meta: ModuleMeta::clone(&artifact.meta),
+        kernels_by_kind: artifact.report.kernels_by_kind.clone(),
+        versions: artifact.report.versions,
+        dims: artifact.report.dims.clone(),
+        notes: artifact.report.notes.clone(),
+        names: artifact.names.iter().map(ToString::to_string).collect(),
+        target: artifact.target.to_string(),
+        code: artifact.code.len(),
+        spent_ms: *spent_ms,
+        recipes: recipes.iter().map(|(recipe, name)| (recipe.clone(), name.to_string())).collect(),
+        constants: constants.iter().map(|(name, bytes)| ((*name).clone(), bytes.len())).collect(),
+    };
+    let text = serde_json::to_vec(&description).ok()?;
+    let mut bytes = [&(text.len() as u64).to_le_bytes()[..], &text, &artifact.code].concat();
+    constants.values().for_each(|constant| bytes.extend_from_slice(constant));
+    Some(bytes)
+}
+
+fn decode(bytes: &[u8], target: &Target) -> Option<(Artifact, Made)> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let (text, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    let description: Description = serde_json::from_slice(text).ok()?;
+    if description.target != target.to_string() {
+        return None;
+    }
+    let (code, mut rest) = rest.split_at_checked(description.code)?;
+    let mut constants = Constants::default();
+    for (name, length) in description.constants {
+        let (constant, after) = rest.split_at_checked(length)?;
+        constants.insert(name, constant.into());
+        rest = after;
+    }
+    let report = Report {
+        kernels: description.kernels_by_kind.values().sum(),
+        kernels_by_kind: description.kernels_by_kind,
+        versions: description.versions,
+        target: description.target,
+        dims: description.dims,
+        notes: description.notes,
+        code_bytes: code.len(),
+        cache: Use::Hit,
+        ..Report::default()
+    };
+    let recipes = description.recipes.into_iter().map(|(recipe, name)| (recipe, name.into())).collect();
+    let artifact = Artifact {
+        code: code.into(),
+        meta: Arc::new(description.meta),
+        report,
+        constants: Arc::new(constants),
+        names: description.names.into_iter().map(Into::into).collect(),
+        target: target.clone(),
+        source: None,
+    };
+    rest.is_empty().then(|| (artifact, (Arc::new(recipes), description.spent_ms)))
+}

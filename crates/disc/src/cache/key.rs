@@ -1,0 +1,44 @@
+//! The name of an entry: a hash of all that it was made from, and of the build that made it.
+use sha2::{Digest, Sha256};
+
+/// Which build of the compiler this is: a hash of its sources.
+const BUILD: &str = env!("DISC_BUILD_ID");
+
+/// A hash of 256 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(pub(super) [u8; 32]);
+
+impl Key {
+    /// Of a list of parts; where one ends and the next begins counts.
+    pub fn of(parts: &[&[u8]]) -> Self {
+        let mut hash = Sha256::new();
+        for part in [BUILD.as_bytes()].iter().chain(parts) {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+
+    /// As a name of a file.
+    pub fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+pub(super) fn checksum(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_parts_end_counts() {
+        let keys = [Key::of(&[b"ab", b"c"]), Key::of(&[b"a", b"bc"]), Key::of(&[b"abc"]), Key::of(&[b"abc", b""])];
+        for (i, key) in keys.iter().enumerate() {
+            assert!(!keys[..i].contains(key));
+        }
+        assert_eq!(Key::of(&[b"abc"]).hex(), keys[2].hex());
+    }
+}

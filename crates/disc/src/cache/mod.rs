@@ -1,0 +1,72 @@
+//! What earlier compilations left on disk: a folder of entries, each found by a hash of everything that it was made from.
+//!
+//! There are two levels. *Code* is what the compiler makes of a module's text; *capture* is what a bridge makes of a framework's module: the
+//! text, and what the bridge has to remember with it. Weight values are in neither.
+//!
+//! Invariants: a cache only saves time: whatever is wrong with the folder, an entry or the disk is a miss and a count, never an error; an entry
+//! is used only if it is whole (a checksum) and was stored for that key; entries appear at once (a rename), so that any number of processes
+//! may share the folder.
+mod code;
+mod counts;
+mod key;
+mod store;
+
+pub(crate) use code::{find, keep};
+pub use counts::{Counts, counts};
+pub use key::Key;
+pub use store::{Cache, LIMIT};
+
+use std::path::PathBuf;
+
+/// What an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Code,
+    Capture,
+}
+
+impl Level {
+    pub const ALL: [Self; 2] = [Self::Code, Self::Capture];
+
+    /// Also the name of its folder.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Capture => "capture",
+        }
+    }
+}
+
+/// What the cache did for a compilation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Use {
+    /// It was not asked.
+    #[default]
+    Off,
+    Miss,
+    Hit,
+}
+
+impl Use {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Miss => "miss",
+            Self::Hit => "hit",
+        }
+    }
+}
+
+/// Where the cache lies: `DISC_CACHE_DIR`, else the user's folder for caches. None with `DISC_CACHE=0`, and where there is no such folder.
+pub fn directory() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if variable("DISC_CACHE").is_some_and(|value| value == "0") {
+        return None;
+    }
+    if let Some(directory) = variable("DISC_CACHE_DIR") {
+        return Some(directory.into());
+    }
+    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let caches = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
+    Some(caches.join("disc"))
+}

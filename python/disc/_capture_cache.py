@@ -1,0 +1,217 @@
+"""The capture cache: what capture and conversion made of a module, kept on disk for the next process.
+
+An entry holds the program as IR text, and what calls need of the capture, in Python's own format: the folder is the
+user's, as is the code in it. Weights are found again by name in the module at hand.
+
+Invariant: whatever is wrong is a miss; the module is captured then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pickle
+import sys
+import threading
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.overrides
+from torch.utils import _pytree as pytree
+
+from . import _native
+from ._dims import DimPlan
+from ._fingerprint import Unsure, fingerprint
+from ._tree import Arguments, flatten_arguments
+
+_FORMAT = 1
+_MOST_BYTES = 64 << 20
+
+
+@dataclass
+class Recalled:
+    """What ``Call`` and ``OptimizedModule`` read of a capture; ``program.weights`` has the tensors of the module at hand."""
+
+    arguments: Arguments
+    plan: DimPlan
+    out_spec: pytree.TreeSpec
+    symbols: dict
+    dtypes: list[torch.dtype]
+    fixed: list[str]
+    attempts: int
+    program: Any
+    text: str
+    milliseconds: float = 0.0
+
+
+@dataclass
+class Lookup:
+    """One question to the cache. ``state`` is "hit", "miss", "off", or "unsure: " and the reason."""
+
+    directory: str | None
+    key: bytes | None = None
+    state: str = "off"
+    found: Recalled | None = None
+    #: Milliseconds that the key took.
+    milliseconds: float = field(default=0.0)
+
+
+def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory: str | None) -> Lookup:
+    """Finds what an earlier process made of ``module`` with such an example."""
+    asked = Lookup(directory)
+    if directory is None:
+        return asked
+    start = time.perf_counter()
+    try:
+        asked.key = _key(module, args, kwargs, dims)
+    except Unsure as error:
+        asked.state = f"unsure: {error}"
+    except Exception as error:
+        asked.state = f"unsure: {type(error).__name__}: {error}"
+    else:
+        stored = _native.cache_get(directory, asked.key)
+        asked.found = _recalled(stored, module) if stored is not None else None
+        asked.state = "miss" if asked.found is None else "hit"
+    asked.milliseconds = (time.perf_counter() - start) * 1e3
+    if asked.found is not None:
+        asked.found.milliseconds = asked.milliseconds
+    return asked
+
+
+def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims) -> bytes:
+    arguments, tensors = flatten_arguments(module, args, kwargs)
+    plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
+    rows = []
+    for t in tensors:
+        if (
+            type(t) not in (torch.Tensor, torch.nn.Parameter)
+            or t.device.type != "cpu"
+            or t.layout is not torch.strided
+        ):
+            raise Unsure("an input is no plain tensor")
+        rows.append(
+            (
+                t.dtype,
+                tuple(t.shape),
+                t.stride(),
+                t.storage_offset(),
+                t.is_conj(),
+                t.is_neg(),
+                t.requires_grad,
+            )
+        )
+    # Inputs that share memory with each other or with weights may be written through.
+    shared = [[t.untyped_storage()._cdata == u.untyped_storage()._cdata for u in tensors] for t in tensors]
+    own = {t.untyped_storage()._cdata for t in (*module.parameters(), *module.buffers())}
+    if any(t.untyped_storage()._cdata in own for t in tensors):
+        raise Unsure("an input shares memory with a weight")
+    leaves = sorted(arguments.constants.items())
+    axes = [[repr(axis) for axis in row] for row in plan.axes]
+    names = tuple(arguments.names)
+    return fingerprint(
+        _FORMAT, repr(arguments.spec), names, arguments.tensors, leaves, rows, shared, axes, module=module
+    )
+
+
+def _recalled(stored: bytes, module: torch.nn.Module) -> Recalled | None:
+    try:
+        with warnings.catch_warnings():
+            # Its own classes warn torch about themselves.
+            warnings.simplefilter("ignore")
+            found: Recalled = pickle.loads(stored)
+        found.program.weights = [(name, _weight(module, name)) for name in found.program.weights]
+    except Exception:
+        return None
+    return found
+
+
+_watched = threading.local()
+_CODE_FILES = (".py", ".pyc", ".so", ".pyd")
+
+
+def _audit(event: str, args: tuple) -> None:
+    if event not in ("open", "import") or (files := getattr(_watched, "files", None)) is None or _is_known():
+        return
+    if event == "import":
+        files.append(f"the module {args[0]}")
+        return
+    path, mode = args[0], args[1]
+    if (
+        isinstance(path, (str, bytes))
+        and not (mode and "w" in mode)
+        and not os.fsdecode(path).endswith(_CODE_FILES)
+    ):
+        files.append(os.fsdecode(path))
+
+
+def _is_known() -> bool:
+    """Whether a module is being imported, whose code does not depend on the moment, or torch or Python asks for themselves."""
+    frame = sys._getframe(2)
+    asks = frame.f_globals.get("__name__")
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen "):
+            return True
+        frame = frame.f_back
+    return asks is not None and asks.partition(".")[0] in ("torch", "disc", "sympy", "numpy")
+
+
+_VALUES = (torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__)
+
+
+class _Values(torch.overrides.TorchFunctionMode):
+    """Notes what reads values of tensors behind the back of the tracer: those of weights are not in the key."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in _VALUES:
+            _watched.files.append("values of a tensor")
+        return func(*args, **(kwargs or {}))
+
+
+@functools.cache
+def _start_audit() -> None:
+    sys.addaudithook(_audit)
+
+
+@contextlib.contextmanager
+def watching(asked: Lookup):
+    """While it is captured: a module whose code reads a file or imports something is captured each time: that may change."""
+    if asked.state != "miss":
+        yield
+        return
+    _start_audit()
+    _watched.files = []
+    try:
+        with _Values():
+            yield
+    finally:
+        files, _watched.files = _watched.files, None
+        if files:
+            asked.state = f"unsure: its code reads {files[0]}"
+
+
+def keep(asked: Lookup, captured, program, text: str) -> None:
+    """Stores a capture for next time; what cannot be stored is captured again then."""
+    if asked.key is None or asked.directory is None or len(text) > _MOST_BYTES:
+        return
+    weights, program.weights = program.weights, [name for name, _ in program.weights]
+    try:
+        kept = Recalled(
+            captured.arguments, captured.plan, captured.out_spec, captured.symbols, captured.dtypes, captured.fixed,
+            captured.attempts, program, text,
+        )  # fmt: skip
+        payload = pickle.dumps(kept, protocol=5)
+    except Exception as error:
+        asked.state = f"unsure: {type(error).__name__}: {error}"
+        return
+    finally:
+        program.weights = weights
+    _native.cache_put(asked.directory, asked.key, payload)
+
+
+def _weight(module: torch.nn.Module, name: str) -> torch.Tensor:
+    owner, _, leaf = name.rpartition(".")
+    return getattr(module.get_submodule(owner), leaf)

@@ -1,0 +1,286 @@
+"""The cache on disk: what a second process finds, what is never used, and that doubt means capturing again."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import disc
+import pytest
+import torch
+from disc._fingerprint import Unsure, fingerprint
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("DISC_CACHE", "1")
+    monkeypatch.setenv("DISC_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+class Net(torch.nn.Module):
+    def __init__(self, act=torch.relu, scale=2.0):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 3)
+        self.act = act
+        self.scale = scale
+        self.register_buffer("shift", torch.ones(3))
+
+    def forward(self, x):
+        return {"y": self.act(self.inner(x)) * self.scale + self.shift}
+
+
+def used(module, *inputs, **kwargs):
+    """What both levels did, and the compiled module, which was compared with the original."""
+    fast = disc.optimize(module, inputs, **kwargs)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(*inputs), module(*inputs))
+    values = disc.report(fast).to_dict()
+    return (values["cache"]["capture"], values["cache"]["code"]), fast
+
+
+def entries(folder) -> list[pathlib.Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_second_time_nothing_is_traced_or_compiled(folder):
+    x = torch.rand(5, 4)
+    assert used(Net().eval(), x)[0] == ("miss", "miss")
+    again, fast = used(Net().eval(), x)
+    assert again == ("hit", "hit")
+    values = disc.report(fast).to_dict()
+    assert (values["compiles"], values["cache_hits"]) == (0, 1)
+    assert "cache       capture hit, code hit" in str(disc.report(fast))
+    for size in (0, 1, 9):
+        x = torch.rand(size, 4)
+        torch.testing.assert_close(fast(x), fast.original(x), check_stride=False)
+    with pytest.raises(disc.Error, match="rank"):
+        fast(torch.rand(4))
+    with torch.no_grad():
+        fast.original.inner.weight.mul_(3)
+    fast.refresh()
+    x = torch.rand(2, 4)
+    torch.testing.assert_close(fast(x), fast.original(x), check_stride=False)
+
+
+def _patched(f):
+    return lambda *args: f(*args) + 1
+
+
+def test_what_decides_the_program_is_in_the_key():
+    x = torch.rand(5, 4)
+
+    def key(module, *parts):
+        return fingerprint(*parts, module=module)
+
+    base = key(Net())
+    assert key(Net()) == base, "values of weights are not in the key"
+    other = Net()
+    other.inner = torch.nn.Linear(4, 3, bias=False)
+    hooked = Net()
+    hooked.register_forward_hook(lambda module, args, out: out)
+    tied = Net()
+    tied.shift = tied.inner.bias
+    half = Net()
+    half.shift = torch.ones(3, dtype=torch.float16)
+    strided = Net()
+    strided.inner.weight = torch.nn.Parameter(torch.rand(4, 3).t())
+    renamed = type("Net", (Net,), {"forward": lambda self, x: self.inner(x)})()
+    variants = [
+        Net().eval(), Net(act=torch.sigmoid), Net(scale=3.0), Net(act=lambda x: x), Net(act=lambda x: x + 1), other, hooked,
+        tied, half, strided, renamed, Net(act=_patched(torch.relu)), Net(act=_patched(torch.sigmoid)),
+    ]  # fmt: skip
+    keys = [base, key(Net(), x.shape), *(key(variant) for variant in variants)]
+    assert len(set(keys)) == len(keys)
+
+
+FLAG = 1.0
+
+
+def _reached(x):
+    return x * FLAG
+
+
+class Reaching(torch.nn.Module):
+    def forward(self, x):
+        return self.step(x)
+
+    def step(self, x):
+        return _reached(x)
+
+
+def test_globals_and_replaced_functions_are_in_the_key(monkeypatch):
+    module = Reaching()
+    keys = [fingerprint(module=module)]
+    monkeypatch.setitem(globals(), "FLAG", 2.0)
+    keys.append(fingerprint(module=module))
+    monkeypatch.setitem(globals(), "_reached", lambda x: x)
+    keys.append(fingerprint(module=module))
+    monkeypatch.setattr(Reaching, "step", lambda self, x: -x)
+    keys.append(fingerprint(module=module))
+    module = Net()
+    keys.append(fingerprint(module=module))
+    monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: x)
+    keys.append(fingerprint(module=module))
+    with torch._C._DisableTorchDispatch():
+        torch.set_default_dtype(torch.float64)
+        keys.append(fingerprint(module=module))
+        torch.set_default_dtype(torch.float32)
+    assert len(set(keys)) == len(keys)
+
+
+class Moody(torch.nn.Module):
+    def __init__(self, held=None):
+        super().__init__()
+        self.held = held
+
+    def forward(self, x):
+        return x + 1
+
+
+class Clock(torch.nn.Module):
+    def forward(self, x):
+        import time
+
+        return x + len(globals()) + time.time()
+
+
+class Foreign(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.quantized.linear(x, x)
+
+
+def test_doubt_is_a_miss_and_says_why(folder):
+    for module in (
+        Foreign(),
+        Moody(iter([1])),
+        Moody(torch.Generator()),
+        Moody(torch.zeros(1 << 20)),
+        Clock(),
+    ):
+        with pytest.raises(Unsure):
+            fingerprint(module=module)
+    x = torch.rand(3)
+    state, _ = used(Moody(iter([1])), x)
+    assert state[0].startswith("unsure: ")
+    assert state[1] == "miss"
+    state, _ = used(Moody(iter([1])), x)
+    assert state[0].startswith("unsure: ")
+    assert state[1] == "hit"
+
+
+def test_it_can_be_switched_off_and_cleared(folder, monkeypatch):
+    x = torch.rand(5, 4)
+    off, _ = used(Net(), x, options=disc.Options(cache=False))
+    assert off == ("off", "off")
+    assert not folder.exists()
+    used(Net(), x)
+    assert len(entries(folder)) == 2
+    assert disc.clear_cache() == 2
+    assert entries(folder) == []
+    assert used(Net(), x)[0] == ("miss", "miss")
+    monkeypatch.setenv("DISC_CACHE", "0")
+    assert used(Net(), x)[0] == ("off", "off")
+    assert disc.clear_cache() == 0
+
+
+def test_what_is_broken_is_made_again(folder):
+    x = torch.rand(5, 4)
+    used(Net(), x)
+    good = {path: path.read_bytes() for path in entries(folder)}
+    for spoil in (lambda b: b"", lambda b: b[:60], lambda b: b[:-1], lambda b: b[:-9] + b"x" + b[-8:]):
+        for path, content in good.items():
+            path.write_bytes(spoil(content))
+        before = disc._native.cache_counts()
+        assert used(Net(), x)[0] == ("miss", "miss")
+        after = disc._native.cache_counts()
+        assert all(after[level]["rejected"] == before[level]["rejected"] + 1 for level in ("capture", "code"))
+        assert used(Net(), x)[0] == ("hit", "hit")
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DISC_CACHE", "1")
+    monkeypatch.setenv("DISC_CACHE_DIR", str(tmp_path / "file"))
+    assert used(Net(), torch.rand(5, 4))[0] == ("miss", "miss")
+
+
+def test_dims_and_examples_are_in_the_key(folder):
+    model = Net().eval()
+    used(model, torch.rand(5, 4))
+    assert used(model, torch.rand(5, 4), dims={"x": {0: "B"}})[0][0] == "miss"
+    assert used(model, torch.rand(5, 4), dims="static")[0][0] == "miss"
+    again, fast = used(model, torch.rand(5, 4), dims={"x": {0: disc.Dim("B", max=8)}})
+    assert again[0] == "miss"
+    again, fast = used(model, torch.rand(5, 4), dims={"x": {0: disc.Dim("B", max=8)}})
+    assert again == ("hit", "hit")
+    with pytest.raises(disc.Error, match="B <= 8"):
+        fast(torch.rand(9, 4))
+
+
+SCRIPT = """
+    import json, sys, torch, disc
+    torch.manual_seed(0)
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(64, 64)
+        def forward(self, x):
+            return BODY
+    model = Net()
+    x = torch.rand(3, 64)
+    with torch.no_grad():
+        fast = disc.optimize(model, x)
+        same = torch.allclose(fast(x), model(x), atol=1e-5)
+    print(json.dumps({"same": same, **disc.report(fast).to_dict()["cache"]}))
+"""
+
+
+def _run(path: pathlib.Path, folder, body: str):
+    path.write_text(textwrap.dedent(SCRIPT).replace("BODY", body))
+    env = {**os.environ, "DISC_CACHE": "1", "DISC_CACHE_DIR": str(folder)}
+    return subprocess.Popen([sys.executable, str(path)], env=env, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_share_it_at_once_and_a_change_of_the_code_is_seen(tmp_path):
+    folder, script = tmp_path / "cache", tmp_path / "program.py"
+    first = [_run(script, folder, "self.inner(x) + 1") for _ in range(2)]
+    for one in first:
+        assert json.loads(one.communicate(timeout=280)[0])["same"]
+    again = json.loads(_run(script, folder, "self.inner(x) + 1").communicate(timeout=280)[0])
+    assert (again["same"], again["capture"], again["code"]) == (True, "hit", "hit")
+    changed = json.loads(_run(script, folder, "self.inner(x) - 1").communicate(timeout=280)[0])
+    assert (changed["same"], changed["capture"], changed["code"]) == (True, "miss", "miss")
+
+
+def test_released_weights_leave_one_copy(folder):
+    import gc
+    import weakref
+
+    def build():
+        return torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 64)).eval()
+
+    model, x = build(), torch.rand(3, 64)
+    kept = disc.report(disc.optimize(model, x)).to_dict()
+    fast = disc.optimize(model, x, options=disc.Options(release_weights=True))
+    values = disc.report(fast).to_dict()
+    matrices, biases = 2 * 64 * 512 * 4, (512 + 64) * 4
+    assert values["weight_bytes"] == matrices + biases
+    assert values["prepared_weight_bytes"] >= matrices
+    assert values["held_weight_bytes"] == values["prepared_weight_bytes"] + biases
+    assert kept["held_weight_bytes"] == kept["unreleased_weight_bytes"] == values["unreleased_weight_bytes"]
+    assert values["unreleased_weight_bytes"] == values["weight_bytes"] + values["prepared_weight_bytes"]
+    with torch.no_grad():
+        wanted = model(x)
+    alive = weakref.ref(model[0].weight)
+    del model
+    gc.collect()
+    assert alive() is None, "nothing holds the plain matrix"
+    torch.testing.assert_close(fast(x), wanted)
+    for call in (fast.refresh, lambda: fast.original):
+        with pytest.raises(disc.Error, match="release_weights"):
+            call()
