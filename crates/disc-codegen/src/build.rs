@@ -18,6 +18,8 @@ pub struct KernelBuilder {
     prologue: Block,
     constants: HashMap<(DType, Vec<u8>, u32), Value>,
     dims: HashMap<Dim, Value>,
+    /// Which dims those values are.
+    dims_of: HashMap<Value, Dim>,
     solver: Arc<Solver>,
 }
 
@@ -30,7 +32,7 @@ impl KernelBuilder {
         let mut function = Function::new(name, kind);
         let (block, prologue) = (function.body, function.add_block());
         let solver = Arc::new(Solver::new(&function.facts));
-        Self { function, block, prologue, constants: HashMap::new(), dims: HashMap::new(), solver }
+        Self { function, block, prologue, constants: HashMap::new(), dims: HashMap::new(), dims_of: HashMap::new(), solver }
     }
 
     pub fn parameter(&mut self, name: &str, ty: Type) -> Value {
@@ -157,7 +159,24 @@ impl KernelBuilder {
         let attrs = [("value", dim.clone().into())];
         let value = self.emit_in(self.prologue, OpKind::DimValue, &[], &attrs, &[], Some(vec![Type::scalar(DType::I64)]))[0];
         self.dims.insert(dim.clone(), value);
+        self.dims_of.insert(value, dim.clone());
         value
+    }
+
+    /// The dim that `value` is known to be: a constant, or what [`KernelBuilder::dim`] gave.
+    fn known_dim(&self, value: Value) -> Option<Dim> {
+        match self.dims_of.get(&value) {
+            Some(dim) => Some(dim.clone()),
+            None if self.lanes(value) == 1 && self.dtype(value) == DType::I64 => self.known_int(value).map(Dim::constant),
+            None => None,
+        }
+    }
+
+    /// The value and the dim that a scalar was made a sum of by [`KernelBuilder::add`].
+    fn offset_sum(&self, sum: Value) -> Option<(Value, Dim)> {
+        let inst = self.function.defining(sum).filter(|&inst| self.function.kind_of(inst) == OpKind::Add)?;
+        let &[from, offset] = self.function.operands(inst) else { return None };
+        Some((from, self.known_dim(offset)?))
     }
 
     /// The integer that `value` is known to be.
@@ -201,8 +220,20 @@ impl KernelBuilder {
             (Some(0), _) if self.lanes(a) == 1 => b,
             (_, Some(0)) if self.lanes(b) == 1 => a,
             (Some(x), Some(y)) if self.lanes(a) == 1 && self.lanes(b) == 1 => self.int(x.wrapping_add(y)),
-            _ => self.map(OpKind::Add, &[a, b]),
+            _ => self.add_offset(a, b).unwrap_or_else(|| self.map(OpKind::Add, &[a, b])),
         }
+    }
+
+    /// `(from + m) + n` as `from + (m + n)` for dims `m` and `n`: positions that are moved forth and back are the same value again.
+    fn add_offset(&mut self, a: Value, b: Value) -> Option<Value> {
+        let second = self.known_dim(b)?;
+        let (from, first) = self.offset_sum(a)?;
+        let offset = first + &second;
+        if offset.defect().is_some() {
+            return None;
+        }
+        let offset = self.dim(&offset);
+        Some(self.add(from, offset))
     }
 
     pub fn sub(&mut self, a: Value, b: Value) -> Value {

@@ -22,6 +22,7 @@ pub(crate) use index::signed as signed_index;
 use crate::{
     build::KernelBuilder,
     index::{Index, linear},
+    schedule::weave,
     target::Target,
 };
 use disc_ir::{DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
@@ -261,6 +262,32 @@ impl<'g> Elements<'g> {
                 let (wide, positions) = (kb.widen(rounded, self.lanes), index.value(kb, self.lanes));
                 kb.store(buffer, positions, wide, self.mask);
             }
+        }
+    }
+
+    /// Writes the elements of a short innermost dimension, a vector for each, from position `first` on: woven as they lie in memory.
+    pub fn store_woven(
+        &mut self,
+        kb: &mut KernelBuilder,
+        buffer: Value,
+        tensor: &TensorType,
+        first: &[Index],
+        computed: &[Value],
+    ) {
+        let (dtype, lanes) = (kb.dtype(buffer), self.lanes);
+        let rounded = |&value: &Value| {
+            let rounded = kb.convert(value, dtype);
+            kb.widen(rounded, lanes)
+        };
+        let vectors: Vec<Value> = computed.iter().map(rounded).collect();
+        let Index::Affine { base, .. } = self.place(kb, buffer, tensor, first) else {
+            panic!("a vector lies along the dimension in front of a woven one")
+        };
+        let masks = self.mask.map(|mask| weave(kb, &vec![mask; vectors.len()]));
+        for (number, vector) in weave(kb, &vectors).into_iter().enumerate() {
+            let offset = kb.int(number as i64 * i64::from(lanes));
+            let start = kb.add(base, offset);
+            kb.store(buffer, start, vector, masks.as_ref().map(|masks| masks[number]));
         }
     }
 

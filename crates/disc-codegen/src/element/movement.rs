@@ -1,7 +1,7 @@
 //! Ops that rearrange elements: they change the position, not the value.
 use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
-use disc_ir::{Attr, Dim, Inst, OpKind, Value};
+use disc_ir::{Attr, Dim, Inst, OpKind, Value, dim::DimView};
 use disc_passes::query::Query;
 
 impl Elements<'_> {
@@ -73,10 +73,11 @@ impl Elements<'_> {
     }
 
     fn slice(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
-        let (start, steps) = (self.group.dims(inst, "start"), self.group.ints(inst, "strides"));
+        let (start, limit) = (self.group.dims(inst, "start"), self.group.dims(inst, "limit"));
+        let steps = self.group.ints(inst, "strides");
         let mut from = Vec::with_capacity(at.len());
         for (i, index) in at.iter().enumerate() {
-            let (first, step) = (kb.dim(&start[i]), kb.int(steps.get(i).copied().unwrap_or(1)));
+            let (first, step) = (kb.dim(&unclamped(&start[i], &limit[i])), kb.int(steps.get(i).copied().unwrap_or(1)));
             from.push(index.scale(kb, self.lanes, step).add_scalar(kb, first));
         }
         self.element(kb, self.group.operands(inst)[0], &from)
@@ -199,5 +200,17 @@ impl Elements<'_> {
             Some(inside) => self.either(kb, inside, at, |cx, kb| cx.element(kb, operand, &from), |_, _| fill),
             None => self.element(kb, operand, &from),
         }
+    }
+}
+
+/// The start of a slice without the bound that keeps an empty one in range: `min(c, limit)` is `c` wherever an element lies between it and
+/// `limit`, and whoever asks for an element knows that there is one.
+fn unclamped(start: &Dim, limit: &Dim) -> Dim {
+    match start.view() {
+        DimView::Min(bounds) if bounds.contains(limit) => {
+            let others = bounds.iter().filter(|&bound| bound != limit).cloned();
+            Dim::min_of(others).unwrap_or_else(|| start.clone())
+        }
+        _ => start.clone(),
     }
 }

@@ -10,6 +10,7 @@ use super::{
     draft::Draft,
     turned::{TILE, TurnedInputs, turned_run},
     vectors::vector_loop,
+    woven::Woven,
 };
 use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
 use disc_ir::{Dim, OpKind, Value};
@@ -40,7 +41,10 @@ struct Nest<'g> {
     /// The axes of the space that each dimension of each output stands for.
     shapes: Vec<Vec<Vec<usize>>>,
     roots: Vec<(Value, Map)>,
+    /// What is walked; vectors lie along the last.
     runs: Vec<Merged>,
+    /// The innermost run, where it is too short to be walked.
+    woven: Option<Woven>,
     lanes: u32,
 }
 
@@ -55,9 +59,13 @@ impl<'g> Nest<'g> {
         let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
         let follows = |shape: &Vec<Vec<usize>>| shape.iter().cloned().map(Follows::Axes).collect();
         let roots: Vec<(Value, Map)> = outputs.iter().copied().zip(shapes.iter().map(follows)).collect();
-        let runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, false));
+        let mut runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, false));
+        let woven = Woven::of(group, &space, &roots, &runs);
+        if woven.is_some() {
+            runs.pop();
+        }
         let lanes = runs.last().map_or(1, |inner| cost::lanes(group.function, group.target, &group.solver, &inner.size));
-        Self { group, space, shapes, roots, runs, lanes }
+        Self { group, space, shapes, roots, runs, woven, lanes }
     }
 
     /// Writes the loops; gives the number of units.
@@ -65,15 +73,18 @@ impl<'g> Nest<'g> {
         let zero = Index::uniform(kb.int(0));
         let mut at = vec![zero; self.space.len()];
         let Some((inner, outer)) = self.runs.split_last() else {
-            each_unit(kb, range, &[], |kb, _, _| elements.scoped(|elements| self.write(kb, elements, targets, &at)));
+            each_unit(kb, range, &[], |kb, _, _| elements.scoped(|elements| self.write(kb, elements, targets, &[at])));
             return Dim::constant(1);
         };
         if outer.is_empty() {
-            self.chunks(kb, elements, targets, range, inner);
-            return inner.size.ceil_div(&Dim::constant(CHUNK));
+            let chunk = CHUNK / self.woven.as_ref().map_or(1, |woven| woven.size);
+            self.chunks(kb, elements, targets, range, (inner, chunk));
+            return inner.size.ceil_div(&Dim::constant(chunk));
         }
         let mut outer = outer.to_vec();
-        let tiled = turned_run(self.group, &self.space, &self.roots, &self.runs).map(|run| {
+        let turned = || turned_run(self.group, &self.space, &self.roots, &self.runs);
+        let run = if self.woven.is_some() { None } else { turned() };
+        let tiled = run.map(|run| {
             let tiles = outer[run].size.ceil_div(&Dim::constant(TILE));
             Merged { size: std::mem::replace(&mut outer[run].size, tiles), axis: outer[run].axis }
         });
@@ -88,10 +99,15 @@ impl<'g> Nest<'g> {
                 outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
                 read_places(kb, elements, &self.space, &gathers, &at);
                 let tile = turned.as_ref().map(|turned| (turned, tile_range(kb, &turned.run, at[turned.run.axis])));
-                self.segments(kb, elements, inner, &mut |kb, elements, index| {
-                    at[inner.axis] = index;
-                    match tile {
-                        Some((turned, range)) => self.write_tile(kb, elements, targets, (turned, range), &at),
+                self.segments(kb, elements, (inner, tile.is_none()), &mut |kb, elements, indices| {
+                    let along = |&index: &Index| {
+                        let mut at = at.clone();
+                        at[inner.axis] = index;
+                        at
+                    };
+                    let at: Vec<Vec<Index>> = indices.iter().map(along).collect();
+                    match &tile {
+                        Some((turned, range)) => self.write_tile(kb, elements, targets, (turned, *range), &at[0]),
                         None => self.write(kb, elements, targets, &at),
                     }
                 });
@@ -100,48 +116,73 @@ impl<'g> Nest<'g> {
         Dim::product(outer.iter().map(|m| m.size.clone()))
     }
 
-    /// The inner loop: one for each operand of a concatenation along it, if there is one, so that each reads nothing but its own.
+    /// The inner loop: one for each operand of a concatenation along it, if there is one, so that each reads nothing but its own. Operands
+    /// of one length are walked together where `joint`: what several of them are computed from is read once.
     fn segments<'e>(
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'e>,
-        inner: &Merged,
-        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Index),
+        (inner, joint): (&Merged, bool),
+        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
     ) {
         let (group, solver) = (self.group.function, &self.group.solver);
         let mut joints = joints(group, solver, &self.space, &self.roots, inner.axis);
         if joints.len() >= MOST_SEGMENTS {
             joints.clear();
         }
+        let mut starts = vec![Dim::constant(0)];
+        starts.extend(joints.iter().cloned());
         let ends: Vec<Dim> = joints.iter().cloned().chain([inner.size.clone()]).collect();
-        let mut start = Dim::constant(0);
-        for (number, end) in ends.iter().enumerate() {
-            let range = [kb.dim(&start), kb.dim(end)];
-            let exact = solver.divisible(&(end - &start), i64::from(self.lanes));
-            vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
-                for (joint, place) in joints.iter().enumerate() {
-                    elements.bound(index, place.clone(), number <= joint);
-                }
-                body(kb, elements, index);
+        let bound = |elements: &mut Elements<'e>, index: Index, number: usize| {
+            joints.iter().enumerate().for_each(|(joint, place)| elements.bound(index, place.clone(), number <= joint));
+        };
+        let length = &ends[0];
+        if joint && starts.len() > 1 && starts.iter().zip(&ends).all(|(start, end)| solver.equal(&(end - start), length)) {
+            let range = [kb.int(0), kb.dim(length)];
+            let exact = solver.divisible(length, i64::from(self.lanes));
+            return vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
+                let indices: Vec<Index> = starts
+                    .iter()
+                    .map(|start| {
+                        let start = kb.dim(start);
+                        index.add_scalar(kb, start)
+                    })
+                    .collect();
+                indices.iter().enumerate().for_each(|(number, &index)| bound(elements, index, number));
+                body(kb, elements, &indices);
             });
-            start = end.clone();
+        }
+        for (number, (start, end)) in starts.iter().zip(&ends).enumerate() {
+            let range = [kb.dim(start), kb.dim(end)];
+            let exact = solver.divisible(&(end - start), i64::from(self.lanes));
+            vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
+                bound(elements, index, number);
+                body(kb, elements, &[index]);
+            });
         }
     }
 
     /// One long loop, cut into chunks.
-    fn chunks(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, targets: &[Value], range: [Value; 2], inner: &Merged) {
+    fn chunks(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        targets: &[Value],
+        range: [Value; 2],
+        (inner, chunk): (&Merged, i64),
+    ) {
         let zero = Index::uniform(kb.int(0));
         let mut at = vec![zero; self.space.len()];
         each_unit(kb, range, &[], |kb, unit, _| {
             elements.scoped(|elements| {
-                let (size, chunk) = (kb.dim(&inner.size), kb.int(CHUNK));
+                let (size, chunk) = (kb.dim(&inner.size), kb.int(chunk));
                 let low = kb.mul(unit, chunk);
                 let stop = kb.add(low, chunk);
                 let high = kb.map(OpKind::Minimum, &[stop, size]);
                 let exact = self.group.solver.divisible(&inner.size, i64::from(self.lanes));
                 vector_loop(kb, elements, [low, high], exact, &mut |kb, elements, index| {
                     at[inner.axis] = index;
-                    self.write(kb, elements, targets, &at);
+                    self.write(kb, elements, targets, std::slice::from_ref(&at));
                 });
             });
         });
@@ -163,21 +204,33 @@ impl<'g> Nest<'g> {
                 let mut at = at.to_vec();
                 at[turned.run.axis] = Index::uniform(position);
                 turned.recall(kb, elements, &self.space, [first, position], &at);
-                self.write(kb, elements, targets, &at);
+                self.write(kb, elements, targets, &[at]);
             });
             Vec::new()
         });
     }
 
-    /// Computes and stores an element of each output.
-    fn write(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, targets: &[Value], at: &[Index]) {
-        // All are computed before any is stored: an output may share memory with an input that another output reads.
+    /// Computes and stores an element of each output at some positions.
+    fn write(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, targets: &[Value], at: &[Vec<Index>]) {
         let outputs = self.group.outputs();
-        let places: Vec<Vec<Index>> = self.shapes.iter().map(|shape| elements.position(kb, &self.space, shape, at)).collect();
-        let computed: Vec<Value> =
-            outputs.iter().zip(&places).map(|(&output, place)| elements.element(kb, output, place)).collect();
-        for (((&output, &target), place), value) in outputs.iter().zip(targets).zip(&places).zip(computed) {
-            elements.store(kb, target, self.group.tensor(output), place, value);
+        let alone = |at: &Vec<Index>| vec![at.clone()];
+        let groups: Vec<Vec<Vec<Index>>> =
+            at.iter().map(|at| self.woven.as_ref().map_or_else(|| alone(at), |woven| woven.positions(kb, at))).collect();
+        // All are computed before any is stored: an output may share memory with an input that another output reads.
+        let mut computed: Vec<(usize, Vec<Vec<Index>>, Vec<Value>)> = Vec::new();
+        for group in &groups {
+            for (number, (&output, shape)) in outputs.iter().zip(&self.shapes).enumerate() {
+                let places: Vec<Vec<Index>> = group.iter().map(|at| elements.position(kb, &self.space, shape, at)).collect();
+                let values = places.iter().map(|place| elements.element(kb, output, place)).collect();
+                computed.push((number, places, values));
+            }
+        }
+        for (number, places, values) in computed {
+            let (target, tensor) = (targets[number], self.group.tensor(outputs[number]));
+            match &places[..] {
+                [place] => elements.store(kb, target, tensor, place, values[0]),
+                _ => elements.store_woven(kb, target, tensor, &places[0], &values),
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ mod turned;
 mod vectors;
 mod windows;
 mod winograd;
+mod woven;
 
 use crate::{element::Site, target::Target};
 use disc_ir::{Dim, Function, Solver, TensorType, Value};
@@ -143,3 +144,4 @@ pub use rows::{RowPlan, schedule as rows};
 pub use single::schedule as single;
 pub use windows::schedule as windows;
 pub use winograd::schedule as winograd;
+pub(crate) use woven::weave;
