@@ -69,6 +69,7 @@ def trace(
         with (
             scope.as_exporting(),
             scope.symbolic_builtins(),
+            scope.symbolic_pooling(),
             scope.without_traces(entry.module) as replaced,
             tracing(TracingContext(mode)),
             torch._dispatch.python.enable_python_dispatcher(),

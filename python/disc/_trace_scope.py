@@ -11,6 +11,7 @@ import functools
 import math
 
 import torch
+import torch._meta_registrations
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -59,6 +60,27 @@ def symbolic_builtins():
         yield
     finally:
         builtins.max, builtins.min, math.pow = before
+
+
+@contextlib.contextmanager
+def symbolic_pooling():
+    """How many windows ``ceil_mode`` gives is an expression, where torch asks whether the last one begins behind the input."""
+    meta = torch._meta_registrations
+    before = meta.pooling_output_shape_pad_lr
+    meta.pooling_output_shape_pad_lr = _windows
+    try:
+        yield
+    finally:
+        meta.pooling_output_shape_pad_lr = before
+
+
+def _windows(size, kernel, low, high, stride, dilation, ceil_mode):
+    reach = dilation * (kernel - 1) + 1
+    count = (size + low + high - reach + (stride - 1 if ceil_mode else 0)) // stride + 1
+    # A window ends in the padding at most: it begins there only where padding and stride leave it room.
+    if not ceil_mode or high - reach <= -stride:
+        return count
+    return torch.sym_min(count, (size + low + stride - 1) // stride)
 
 
 def _extreme(plain, of_symbols, of_tensors, *args, **kwargs):

@@ -7,8 +7,6 @@ from .row import BINDINGS, CAPTURE, FLOATS, INTS, WIDE, T, row
 IMAGE = T("B 4 H W")
 #: One binding: torch fixes the sizes of these while it traces.
 FIXED = (CAPTURE,)
-#: ceil_mode gives torch one shape formula for odd sizes and one for even ones.
-ODD = tuple({**b, "H": b["H"] | 1, "W": b["W"] | 1} for b in BINDINGS)
 
 ROWS = [
     row("mm.default", T("B N"), T("N M"), dtypes=(*FLOATS, *INTS)),
@@ -266,7 +264,6 @@ ROWS = [
         True,
         dtypes=WIDE,
         note="ceil",
-        bindings=ODD,
     ),
     row(
         "max_pool2d_with_indices.default", T("B 2 H W", kind="distinct"), [3, 2], [2, 2], [1, 0], dtypes=WIDE
@@ -284,7 +281,6 @@ ROWS = [
         True,
         dtypes=WIDE,
         note="ceil",
-        bindings=ODD,
     ),
     row("avg_pool2d.default", IMAGE, [3, 2], [2, 2], [1, 1], False, False, dtypes=WIDE, note="inner"),
     row("avg_pool2d.default", IMAGE, [2, 2], [2, 2], [0, 0], False, True, 3, dtypes=WIDE, note="divisor"),
@@ -294,6 +290,10 @@ ROWS = [
     row("_adaptive_avg_pool3d.default", T("B 2 H W D"), [2, 3, 1], dtypes=("f32",)),
     row("adaptive_avg_pool1d.default", T("B 2 W"), [3], dtypes=WIDE),
     row("adaptive_avg_pool2d.default", IMAGE, [2, 5], dtypes=WIDE),
+    row("adaptive_max_pool1d.default", T("B 2 W"), [3], dtypes=WIDE),
+    row("adaptive_max_pool2d.default", IMAGE, [3, 2], dtypes=FLOATS),
+    row("adaptive_max_pool2d.default", T("B 2 H W", kind="distinct"), [1, 4], dtypes=WIDE, note="global"),
+    row("adaptive_max_pool3d.default", T("B 2 H W D"), [2, 3, 1], dtypes=("f32",)),
     # resampling
     row("upsample_nearest2d.vec", IMAGE, None, [2.0, 3.0], dtypes=FLOATS),
     row("upsample_nearest2d.vec", IMAGE, [5, 7], None, dtypes=WIDE, note="size"),

@@ -236,6 +236,17 @@ def _adaptive_axis(b, x, axis, out, how):
     if is_int(out) and out == 1:
         whole = b.reduce(x, [axis], how, True)
         return b.div(whole, b.lift(size, x.dtype)) if how == "add" else whole
+    picked, _ = _adaptive_parts(b, x, axis, out, how)
+    whole = b.reduce(picked, [axis + 1], how)
+    if how != "add":
+        return whole
+    start, end = _adaptive_bounds(b, out, size)
+    return b.div(whole, b.broadcast(b.convert(b.sub(end, start), x.dtype), whole.shape, [axis]))
+
+
+def _adaptive_parts(b, x, axis, out, how):
+    """The axis once for each cell of the result, in a new one behind those, and which elements are of the cell."""
+    size = x.shape[axis]
     start, end = _adaptive_bounds(b, out, size)
     place = b.iota([out, size], 1, "i64")
     inside = b.map(
@@ -244,11 +255,48 @@ def _adaptive_axis(b, x, axis, out, how):
     wide = b.unsqueeze(x, axis)
     shape = [out if i == axis else s for i, s in enumerate(wide.shape)]
     inside = b.broadcast(inside, shape, [axis, axis + 1])
-    picked = b.select(inside, b.expand(wide, shape), b.lift(0 if how == "add" else lowest(x.dtype), x.dtype))
-    whole = b.reduce(picked, [axis + 1], how)
-    if how != "add":
-        return whole
-    return b.div(whole, b.broadcast(b.convert(b.sub(end, start), x.dtype), whole.shape, [axis]))
+    rest = b.lift(0 if how == "add" else lowest(x.dtype), x.dtype)
+    return b.select(inside, b.expand(wide, shape), rest), inside
+
+
+def adaptive_max_pool(n: int):
+    """Values and flat places in the plane, of the first largest element; of the last NaN, where there are some."""
+
+    def entry(b, x, size):
+        out, lead, places, step = b.shape[-n:], len(x.shape) - n, None, 1
+        for i in reversed(range(n)):
+            here = _adaptive_places(b, x, lead + i, out[i], places, step)
+            step, x = step * x.shape[lead + i], _adaptive_axis(b, x, lead + i, out[i], "maximum")
+            places = here
+        return x, places
+
+    return entry
+
+
+def _adaptive_places(b, x, axis, out, places, step):
+    """Where the largest elements of an axis's parts lie; ``places``: where those of ``x`` come from along later axes."""
+    picked, inside = _adaptive_parts(b, x, axis, out, "maximum")
+    shape = picked.shape
+    cell = b.broadcast(b.iota([x.shape[axis]], 0, "i64"), shape, [axis + 1])
+
+    def spread(part):
+        return b.expand(b.unsqueeze(part, axis + 1), shape)
+
+    def last(chosen, value):
+        return b.reduce(
+            b.select(b.map("and", inside, chosen), value, b.lift(-1, "i64")), [axis + 1], "maximum"
+        )
+
+    largest = b.compare("EQ", picked, spread(b.reduce(picked, [axis + 1], "maximum")))
+    first = b.select(b.map("and", inside, largest), cell, b.lift(x.shape[axis], "i64"))
+    where = b.reduce(first, [axis + 1], "minimum")
+    if x.dtype in types.FLOATS:
+        odd = last(b.is_nan(picked), cell)
+        where = b.select(b.compare("GE", odd, b.lift(0, "i64")), odd, where)
+    if places is None:
+        return where
+    flat = b.add(b.mul(cell, b.lift(step, "i64")), b.expand(b.unsqueeze(places, axis), shape))
+    return last(b.compare("EQ", cell, spread(where)), flat)
 
 
 def _adaptive_bounds(b, out, size):
@@ -504,6 +552,7 @@ TABLE = {
     **{f"aten.adaptive_avg_pool{n}d.default": adaptive_pool(n, "add") for n in (1, 2, 3)},
     "aten._adaptive_avg_pool2d.default": adaptive_pool(2, "add"),
     "aten._adaptive_avg_pool3d.default": adaptive_pool(3, "add"),
+    **{f"aten.adaptive_max_pool{n}d.default": adaptive_max_pool(n) for n in (1, 2, 3)},
     "aten.upsample_nearest1d.default": upsample_nearest(1),
     "aten.upsample_nearest1d.vec": upsample_nearest(1),
     "aten.upsample_nearest2d.default": upsample_nearest(2),

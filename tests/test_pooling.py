@@ -1,0 +1,91 @@
+"""Pooling at sizes that one compilation has not seen, beside torch: windows that end behind the input, or in its padding."""
+
+from __future__ import annotations
+
+import disc
+import pytest
+import torch
+from torch import nn
+
+SIZES = {
+    1: [(20,), (7,), (33,), (12,), (11,), (64,), (4,), (5,), (6,)],
+    2: [(20, 24), (7, 9), (33, 12), (11, 10), (14, 15), (4, 5), (6, 31)],
+    3: [(8, 9, 10), (7, 7, 7), (11, 6, 13), (5, 12, 4)],
+}
+#: Window, stride, padding. Between padding and stride, a last window may begin behind the input or not, as the size has it.
+FORMS = ((3, 2, 1), (2, 2, 0), (3, 2, 0), (3, 3, 1), (2, 3, 1), (4, 3, 2), (4, 1, 2))
+
+
+def of(name: str, n: int):
+    return getattr(nn, f"{name}{n}d")
+
+
+def pools(n: int):
+    for form in FORMS:
+        for ceil in (False, True):
+            yield of("MaxPool", n)(*form, ceil_mode=ceil)
+            yield of("AvgPool", n)(*form, ceil_mode=ceil, count_include_pad=ceil)
+        yield of("AvgPool", n)(*form, ceil_mode=True, count_include_pad=False)
+    yield of("LPPool", n)(2, 3, 2)
+    yield of("LPPool", n)(1, 3, 2, ceil_mode=True)
+    yield of("MaxPool", n)(2, 3, 1, dilation=3, ceil_mode=True)
+    for out in (1, 3):
+        yield of("AdaptiveAvgPool", n)(out)
+        yield of("AdaptiveMaxPool", n)(out)
+
+
+def uneven():
+    yield nn.AvgPool2d((1, 3), stride=(2, 1), padding=(0, 1))
+    yield nn.AvgPool2d((3, 2), stride=(1, 3), padding=(1, 1), divisor_override=5, ceil_mode=True)
+    yield nn.MaxPool2d((2, 3), stride=(3, 1), padding=(1, 0), ceil_mode=True)
+    yield nn.AdaptiveAvgPool2d((None, 2))
+    yield nn.AdaptiveMaxPool2d((3, 2))
+
+
+class Together(nn.Module):
+    """All pools of one rank: one compilation."""
+
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x):
+        return tuple(part(x) for part in self.parts)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_equals_torch_at_all_sizes(n):
+    module = Together([*pools(n), *(uneven() if n == 2 else ())])
+    check(module, SIZES[n])
+
+
+def test_places_equal_torch_at_all_sizes():
+    parts = [nn.MaxPool2d(*form, ceil_mode=True, return_indices=True) for form in FORMS[:5]]
+    parts += [nn.AdaptiveMaxPool2d(out, return_indices=True) for out in (1, 3, (2, 4))]
+    check(Together(parts), SIZES[2])
+
+
+def check(module, sizes):
+    torch.manual_seed(0)
+    fast = disc.optimize(module, torch.randn(2, 3, *sizes[0]), options=disc.Options(threads=2))
+    for batch, size in enumerate(sizes):
+        x = torch.randn(batch % 3 + 1, 3, *size)
+        # The first feature stays as it is.
+        x[0, 1].view(-1)[3::7], x[0, 2].view(-1)[0] = torch.nan, -torch.inf
+        wanted, got = module(x), fast(x)
+        for part, (a, b) in zip(module.parts, zip(got, wanted, strict=True), strict=True):
+            pairs = zip(a, b, strict=True) if isinstance(b, tuple) else [(a, b)]
+            for one, other in pairs:
+                assert one.shape == other.shape, (part, size)
+                torch.testing.assert_close(
+                    one, other, equal_nan=True, msg=lambda m, p=part, s=size: f"{p} {s}: {m}"
+                )
+
+
+def test_a_size_too_small_for_a_window_is_refused_as_torch_does():
+    module = nn.MaxPool1d(4, 2)
+    fast = disc.optimize(module, torch.randn(1, 2, 9))
+    with pytest.raises(RuntimeError):
+        module(torch.randn(1, 2, 3))
+    with pytest.raises(disc.Error):
+        fast(torch.randn(1, 2, 3))
