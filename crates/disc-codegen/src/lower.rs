@@ -150,6 +150,9 @@ impl Lowering<'_> {
         let inputs = function.parameters().len();
         for position in 0..self.known[&key].versions.len() {
             let version = self.known[&key].versions[position].clone();
+            if !Workspace::has_room(host, &version.workspaces) {
+                continue;
+            }
             let holds = guard(host, target, &version.guard, solver)?;
             let [then, otherwise] = [host.add_block(), host.add_block()];
             Builder::at(host, target, solver.clone()).op(OpKind::If).operands(&[holds]).region(then).region(otherwise).build()?;

@@ -80,6 +80,18 @@ impl Workspace {
         }
     }
 
+    /// Whether the memory of a version has a size, or a bound, that is known when a call begins.
+    pub(crate) fn has_room(host: &Function, workspaces: &[schedule::Workspace]) -> bool {
+        workspaces.iter().all(|workspace| Self::bytes(host, workspace).is_some())
+    }
+
+    /// What to set aside: the bytes, or a bound where they depend on what data binds later.
+    fn bytes(host: &Function, workspace: &schedule::Workspace) -> Option<Dim> {
+        let later = host.data_dims();
+        let is_known = |bytes: &&Dim| !bytes.symbols().iter().any(|symbol| later.contains(symbol));
+        [Some(&workspace.bytes), workspace.most.as_ref()].into_iter().flatten().find(is_known).cloned()
+    }
+
     /// Memory for the launches of one version.
     pub(crate) fn take(
         &mut self,
@@ -90,11 +102,12 @@ impl Workspace {
     ) -> Result<Vec<Value>, Diagnostic> {
         let (mut offset, mut found) = (self.start.clone(), Vec::new());
         for workspace in workspaces {
+            let bytes = Self::bytes(host, workspace).expect("a version is taken where its memory is bounded");
             let ty = Type::Buffer { tensor: workspace.tensor.clone(), space: Space::Global };
             let mut builder = Builder::at(host, block, solver.clone());
             let op = builder.op(OpKind::Alloc).operands(&[self.arena]).result(ty);
-            found.push(op.attr("offset", offset.clone()).attr("bytes", workspace.bytes.clone()).value()?);
-            offset += &workspace.bytes;
+            found.push(op.attr("offset", offset.clone()).attr("bytes", bytes.clone()).value()?);
+            offset += &bytes;
         }
         let need = offset - &self.start;
         if !self.needs.contains(&need) {

@@ -109,6 +109,8 @@ pub struct Workspace {
     pub tensor: TensorType,
     /// No less than the tensor needs where the guard holds.
     pub bytes: Dim,
+    /// No less than `bytes`, by fewer dims: for those that are not known where memory is allocated.
+    pub most: Option<Dim>,
 }
 
 /// The ways to compute a group: the first version whose guard holds, else `otherwise`.

@@ -91,7 +91,7 @@ impl AttentionPlan {
         let memory = |width: Dim| {
             let rows = Dim::min(&self.scores.m.size, &Dim::constant(most));
             let count = |rows: &Dim| TensorType::new([&units * rows * &width], dtype);
-            Workspace { tensor: count(&self.scores.m.size), bytes: aligned_bytes(&count(&rows)) }
+            Workspace { tensor: count(&self.scores.m.size), bytes: aligned_bytes(&count(&rows)), most: None }
         };
         let one = || Dim::constant(1);
         vec![memory(one()), memory(one()), memory(self.weighted.total_columns())]

@@ -6,6 +6,7 @@
 //! reduced, a unit of work is a row; where it is kept, a unit is a few vectors of rows side by side.
 //!
 //! The group has to be one that [`RowPlan::of`] accepts.
+mod phases;
 mod plan;
 mod split;
 mod unit;
@@ -178,12 +179,24 @@ impl Shape {
     }
 
     fn unit<'g>(&self, kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Unit<'g> {
+        self.unit_keeping(kb, group, plan, targets, plan.keep(group))
+    }
+
+    /// A unit that keeps these values in task memory.
+    fn unit_keeping<'g>(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &'g Group<'g>,
+        plan: &'g RowPlan,
+        targets: Vec<Value>,
+        kept: Vec<Placed>,
+    ) -> Unit<'g> {
         let cached = |placed: Placed| {
             let dtype = compute_dtype(group.tensor(placed.value).dtype);
             let buffer = kb.scratch(TensorType::new([plan.row_length() * self.width()], dtype));
             (placed, buffer)
         };
-        let caches = plan.keep(group).into_iter().map(cached).collect();
+        let caches = kept.into_iter().map(cached).collect();
         let gathers = if self.along == Along::Reduced { plan.row_gathers(group) } else { Vec::new() };
         let (reduced, along, copies) = (self.reduced.clone(), self.along, self.copies);
         let row_values = plan.row_values(group);
@@ -246,7 +259,8 @@ pub(super) fn place(
 /// elements side by side.
 pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     let shape = Shape::of(group, plan);
-    let mut versions: Vec<Version> = split::version(group, plan, &shape).into_iter().collect();
+    let split = split::version(group, plan, &shape).or_else(|| phases::version(group, plan, &shape));
+    let mut versions: Vec<Version> = split.into_iter().collect();
     let sites = |versions: &[Version]| -> i64 { versions.iter().map(|version| version.code.sites.len() as i64).sum() };
     if let Some(guard) = short_rows(group, plan, &shape) {
         let mut side_by_side = Group { name: format!("{}_short", group.name).into(), ..group.clone() };

@@ -238,6 +238,11 @@ impl RowPlan {
         self.phases.get(&value).map_or(0, |bits| bits.trailing_zeros() as usize)
     }
 
+    /// Whether a phase needs elements of a value.
+    pub(super) fn is_needed(&self, value: Value, phase: usize) -> bool {
+        self.phases.get(&value).is_some_and(|bits| bits & (1 << phase) != 0)
+    }
+
     /// How many positions one row has.
     pub(super) fn row_length(&self) -> Dim {
         Dim::product(self.layout.reduced.iter().map(|&axis| self.layout.space[axis].clone()))

@@ -3,18 +3,18 @@
 //! The parts are a matter of sizes alone, so that the result is, too: not of threads, nor of time.
 use super::{
     Group, RowPlan, Shape, cost,
-    plan::{Along, Combine, Reduction},
+    plan::{Along, Combine, Placed, Reduction},
     unit::Part,
 };
 use crate::{
     element::compute_dtype,
     schedule::{Argument, Scheduled, Version, Workspace, aligned_bytes, domain::positions_of, draft::Draft},
 };
-use disc_ir::{Attr, Builder, Dim, Function, FunctionKind, Inst, OpKind, TensorType, Type, Value};
+use disc_ir::{Attr, Builder, Dim, Function, FunctionKind, Inst, OpKind, Solver, TensorType, Type, Value};
 use std::{collections::HashMap, sync::Arc};
 
 /// The parts of a row.
-const PARTS: i64 = 32;
+pub(super) const PARTS: i64 = 32;
 /// With so many units there is work for every thread without parts.
 const FEW_UNITS: i64 = 32;
 /// Elements from which parts pay for a second launch.
@@ -32,21 +32,21 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     let small = group.outputs().iter().all(|&output| plan.whole(solver, tensor(output)).is_none());
     let count = Dim::product(plan.layout.space.iter().cloned());
     let (units, kept) = (shape.units(), Dim::product(shape.kept.iter().map(|run| run.size.clone())));
-    let never = solver.range(&units).lo.is_some_and(|lo| lo >= FEW_UNITS) || solver.range(&count).hi.is_some_and(|hi| hi <= MANY);
-    if !simple || !in_place || !small || never || shape.reduced.is_empty() {
+    if !simple || !in_place || !small || !may_be_few(solver, plan, shape, FEW_UNITS, MANY) {
         return None;
     }
     // Where the guard holds, there are no more rows than this.
-    let rows = Dim::min_of([kept.clone(), Dim::constant(FEW_UNITS * shape.width())]).expect("two dims");
-    let workspace = |r: &Reduction| {
-        let total = tensor(group.function.result(r.inst));
-        let dims = [Dim::constant(PARTS)].into_iter().chain(total.dims.iter().cloned());
-        let bytes = aligned_bytes(&TensorType::new([&rows * PARTS], total.dtype));
-        Workspace { tensor: TensorType::new(dims, total.dtype), bytes }
-    };
+    let most = FEW_UNITS * shape.width();
+    let workspace =
+        |r: &Reduction| workspace(parts_of(tensor(group.function.result(r.inst))), &Dim::constant(PARTS), &kept, most);
     let workspaces: Vec<Workspace> = plan.reductions.iter().map(workspace).collect();
-    let mut code = parts(group, plan, shape, &kept, &workspaces);
-    let sums = sums(group, plan, code.sites.len() as i64)?;
+    let due: Vec<(Reduction, usize)> = plan.reductions.iter().copied().zip(0..).collect();
+    let step = Step { suffix: "parts".into(), known: &[], kept: &[], due: &due, is_last: false };
+    let mut code = part_kernel(group, plan, shape, &kept, &step);
+    let rest = Group { first_site: group.first_site + code.sites.len() as i64, ..group.clone() };
+    let (function, inputs) = of_parts(group, &due, &group.outputs(), &[]);
+    let targets: Vec<Argument> = group.wanted.iter().map(|&position| Argument::Output(position)).collect();
+    let sums = sum_kernels(&rest, &function, &inputs, &targets, "sums")?;
     code.kernels.extend(sums.kernels);
     code.launches.extend(sums.launches);
     code.sites.extend(sums.sites);
@@ -54,21 +54,77 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     Some(Version { guard, code, workspaces })
 }
 
-/// The kernel that reduces parts.
-fn parts(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, workspaces: &[Workspace]) -> Scheduled {
-    let mut buffers = Vec::new();
-    let mut draft = Draft::with(group, &format!("{}_parts", group.name), shape.lanes, |kb, memory| {
-        for (i, workspace) in workspaces.iter().enumerate() {
-            let flat = TensorType::new([kept * PARTS], workspace.tensor.dtype);
-            buffers.push((memory.add_workspace(kb, &format!("parts{i}"), i, workspace.tensor.clone()), flat));
+/// Whether some sizes make fewer units than `few` with more elements than `many`.
+pub(super) fn may_be_few(solver: &Solver, plan: &RowPlan, shape: &Shape, few: i64, many: i64) -> bool {
+    let range = |dim: &Dim| solver.range(dim);
+    let all = Dim::product(plan.layout.space.iter().cloned());
+    let is_more = |count: &Dim| range(count).hi.is_none_or(|hi| hi > many);
+    let most = plan.row_length() * (shape.width() * (few - 1));
+    !shape.reduced.is_empty() && range(&shape.units()).lo.is_none_or(|lo| lo < few) && is_more(&all) && is_more(&most)
+}
+
+/// What one kernel of parts does.
+pub(super) struct Step<'a> {
+    /// What the kernel is called, behind the name of the group.
+    pub(super) suffix: String,
+    /// Totals and elements that are in memory.
+    pub(super) known: &'a [Known],
+    /// Elements to keep in memory.
+    pub(super) kept: &'a [(Placed, usize)],
+    /// Reductions of one phase, and the workspaces of their parts.
+    pub(super) due: &'a [(Reduction, usize)],
+    /// It writes the outputs; all totals are known.
+    pub(super) is_last: bool,
+}
+
+/// A value that is in a workspace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) value: Value,
+    pub(super) workspace: usize,
+}
+
+/// Memory for a tensor of `times` elements for each row, of which there are at most `most`.
+pub(super) fn workspace(tensor: TensorType, times: &Dim, rows: &Dim, most: i64) -> Workspace {
+    let bytes = |rows: &Dim| aligned_bytes(&TensorType::new([rows * times], tensor.dtype));
+    let most = Dim::constant(most);
+    Workspace { bytes: bytes(&Dim::min(rows, &most)), most: Some(bytes(&most)), tensor }
+}
+
+/// The tensor of the parts of a total.
+pub(super) fn parts_of(total: &TensorType) -> TensorType {
+    TensorType::new([Dim::constant(PARTS)].into_iter().chain(total.dims.iter().cloned()), total.dtype)
+}
+
+/// The kernel that works on parts of rows.
+pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, step: &Step<'_>) -> Scheduled {
+    let (mut kept_in, mut buffers, mut known) = (Vec::new(), Vec::new(), Vec::new());
+    let mut draft = Draft::with(group, &format!("{}_{}", group.name, step.suffix), shape.lanes, |kb, memory| {
+        for &Known { value, workspace } in step.known {
+            known.push((value, memory.add_workspace(kb, &format!("known{workspace}"), workspace, group.tensor(value).clone())));
+        }
+        for (placed, workspace) in step.kept {
+            let tensor = group.tensor(placed.value).clone();
+            kept_in.push((placed.clone(), memory.add_workspace(kb, &format!("kept{workspace}"), *workspace, tensor)));
+        }
+        for (reduction, workspace) in step.due {
+            let parts = parts_of(group.tensor(group.function.result(reduction.inst)));
+            let flat = TensorType::new([kept * PARTS], parts.dtype);
+            buffers.push((memory.add_workspace(kb, &format!("parts{workspace}"), *workspace, parts), flat));
+        }
+        if step.is_last {
+            memory.add_outputs(kb, group);
         }
     });
+    let targets = draft.memory.outputs();
     let Draft { kb, elements, range: [begin, end], .. } = &mut draft;
-    let mut unit = shape.unit(kb, group, plan, Vec::new());
+    known.into_iter().for_each(|(value, buffer)| elements.bind(value, buffer));
+    let mut unit = shape.unit_keeping(kb, group, plan, targets, Vec::new());
     // Parts of whole vectors, so that only the last one has a rest.
-    let step = if shape.along == Along::Reduced && shape.reduced.len() == 1 { i64::from(shape.lanes * shape.copies) } else { 1 };
+    let width = if shape.along == Along::Reduced && shape.reduced.len() == 1 { i64::from(shape.lanes * shape.copies) } else { 1 };
     let run = &shape.reduced[0].size;
-    let length = run.ceil_div(&Dim::constant(PARTS * step)) * step;
+    let length = run.ceil_div(&Dim::constant(PARTS * width)) * width;
+    let phase = step.due.first().map(|(reduction, _)| reduction.phase);
     let one = kb.int(1);
     kb.for_([*begin, *end, one], &[], |kb, number, _| {
         elements.scoped(|elements| {
@@ -79,7 +135,7 @@ fn parts(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, workspace
             let high = kb.add(low, length);
             let high = kb.map(OpKind::Minimum, &[high, size]);
             let offset = kb.mul(part, rows);
-            unit.part = Some(Part { range: [low, high], offset, buffers: buffers.clone() });
+            unit.part = Some(Part { range: [low, high], offset, phase, buffers: buffers.clone(), kept: kept_in.clone() });
             let positions = positions_of(kb, number, &shape.counted());
             shape.run(&mut unit, kb, elements, &positions);
         });
@@ -88,44 +144,51 @@ fn parts(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, workspace
     draft.finish(shape.units() * PARTS, cost(group, plan, shape))
 }
 
-/// The kernel that adds the parts up and computes what depends on the sums: a row group of its own.
-fn sums(group: &Group<'_>, plan: &RowPlan, sites: i64) -> Option<Scheduled> {
-    let (function, inputs) = of_parts(group, plan);
+/// The kernel that adds parts up and computes what depends on the sums: a row group of its own, `function`, whose inputs and outputs are these.
+pub(super) fn sum_kernels(
+    group: &Group<'_>,
+    function: &Function,
+    inputs: &[Argument],
+    targets: &[Argument],
+    suffix: &str,
+) -> Option<Scheduled> {
     let end = function.terminator(function.body).expect("a function ends in `return`");
     let outputs = function.operands(end).to_vec();
-    let plan = RowPlan::of(&function, &group.solver, &outputs).ok()?;
-    let sums = Group {
-        function: &function,
-        wanted: (0..outputs.len()).collect(),
-        solver: group.solver.clone(),
-        name: Arc::from(format!("{}_sums", group.name)),
-        target: group.target,
-        first_site: group.first_site + sites,
-    };
+    let plan = RowPlan::of(function, &group.solver, &outputs).ok()?;
+    let name = Arc::from(format!("{}_{suffix}", group.name));
+    let sums = Group { function, wanted: (0..outputs.len()).collect(), name, ..group.clone() };
     let mut code = super::whole(&sums, &plan, &Shape::of(&sums, &plan));
     for argument in code.launches.iter_mut().flat_map(|launch| &mut launch.arguments) {
         *argument = match *argument {
             Argument::Input(i) => inputs[i],
-            Argument::Output(i) => Argument::Output(group.wanted[i]),
+            Argument::Output(i) => targets[i],
             other => other,
         };
     }
     Some(code)
 }
 
-/// The group with the parts in place of what is reduced, and what its inputs are.
-fn of_parts(group: &Group<'_>, plan: &RowPlan) -> (Function, Vec<Argument>) {
+/// The group from some reductions on, with the parts in place of what is reduced, and what its inputs are.
+pub(super) fn of_parts(
+    group: &Group<'_>,
+    due: &[(Reduction, usize)],
+    outputs: &[Value],
+    known: &[Known],
+) -> (Function, Vec<Argument>) {
     let source = group.function;
     let mut function = Function::new("sums", FunctionKind::Func);
     function.facts = source.facts.clone();
     let (mut map, mut inputs): (HashMap<Value, Value>, Vec<Argument>) = (HashMap::new(), Vec::new());
+    for one in known {
+        map.insert(one.value, function.add_argument(function.body, source.ty(one.value).clone()));
+        inputs.push(Argument::Workspace(one.workspace));
+    }
     let mut needed = Needed { source, function: &mut function, map: &mut map, inputs: &mut inputs, group };
-    for (i, reduction) in plan.reductions.iter().enumerate() {
+    for &(reduction, workspace) in due {
         let &[input, init] = source.operands(reduction.inst) else { unreachable!("plain reductions have one input") };
-        let total = group.tensor(source.result(reduction.inst));
-        let dims = [Dim::constant(PARTS)].into_iter().chain(total.dims.iter().cloned());
-        let parts = needed.function.add_argument(needed.function.body, Type::tensor(dims, total.dtype));
-        needed.inputs.push(Argument::Workspace(i));
+        let parts = parts_of(group.tensor(source.result(reduction.inst)));
+        let parts = needed.function.add_argument(needed.function.body, Type::Tensor(parts));
+        needed.inputs.push(Argument::Workspace(workspace));
         needed.visit(init);
         needed.map.insert(input, parts);
         let made = needed.function.import(source, reduction.inst, needed.map);
@@ -134,7 +197,6 @@ fn of_parts(group: &Group<'_>, plan: &RowPlan) -> (Function, Vec<Argument>) {
         needed.function.inst_mut(made).attrs[position] = Some(Attr::Ints(vec![0]));
         needed.function.append(needed.function.body, made);
     }
-    let outputs = group.outputs();
     outputs.iter().for_each(|&output| needed.visit(output));
     let returned: Vec<Value> = outputs.iter().map(|output| map[output]).collect();
     let body = function.body;

@@ -45,10 +45,14 @@ pub(super) struct Unit<'g> {
 pub(super) struct Part {
     /// The positions of the first reduced run.
     pub(super) range: [Value; 2],
+    /// The phase whose reductions are computed; none where the outputs are written.
+    pub(super) phase: Option<usize>,
     /// Where the part starts in the buffers.
     pub(super) offset: Value,
     /// Memory for each reduction.
     pub(super) buffers: Vec<(Value, TensorType)>,
+    /// Elements that later kernels need, with the memory where they go.
+    pub(super) kept: Vec<(Placed, Value)>,
 }
 
 impl Unit<'_> {
@@ -57,21 +61,31 @@ impl Unit<'_> {
         for at in columns.iter().filter(|_| !self.gathers.is_empty()) {
             read_places(kb, elements, &self.plan.layout.space, &self.gathers, at);
         }
-        for phase in 0..=self.plan.last {
-            self.know_row_values(kb, elements, &columns, phase);
+        // A part is of one phase: what other kernels do is in memory.
+        let only = self.part.as_ref().map(|part| part.phase.unwrap_or(self.plan.last));
+        for phase in only.map_or(0..=self.plan.last, |phase| phase..=phase) {
+            let is_due =
+                |value| if only.is_some() { self.plan.is_needed(value, phase) } else { self.plan.first_phase(value) == phase };
+            self.know_row_values(kb, elements, &columns, &is_due);
             let due: Vec<Reduction> = self.plan.reductions.iter().copied().filter(|r| r.phase == phase).collect();
             if !due.is_empty() {
                 self.reduce(kb, elements, &columns, phase, &due);
             }
         }
-        if self.part.is_none() {
+        if self.part.as_ref().is_none_or(|part| part.phase.is_none()) {
             self.write(kb, elements, &columns);
         }
     }
 
-    /// Computes what is the same all over a row and first needed in this phase, in front of its loops: these find it.
-    fn know_row_values(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns, phase: usize) {
-        for placed in self.row_values.iter().filter(|placed| self.plan.first_phase(placed.value) == phase) {
+    /// Computes what is the same all over a row and due in a phase, in front of its loops: these find it.
+    fn know_row_values(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        columns: &Columns,
+        is_due: &dyn Fn(Value) -> bool,
+    ) {
+        for placed in self.row_values.iter().filter(|placed| is_due(placed.value)) {
             for at in columns {
                 let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
                 elements.element(kb, placed.value, &place);
@@ -281,6 +295,11 @@ impl Unit<'_> {
 
     /// Makes kept values known at a position, and keeps those whose first phase it is.
     fn recall(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize, phase: usize) {
+        for (placed, buffer) in self.part.iter().flat_map(|part| &part.kept) {
+            let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+            let computed = elements.element(kb, placed.value, &place);
+            elements.store(kb, *buffer, self.group.tensor(placed.value), &place, computed);
+        }
         for (placed, cache) in &self.caches {
             let first = self.plan.first_phase(placed.value);
             if first > phase {
@@ -423,43 +442,56 @@ impl Unit<'_> {
             }
         };
         if !whole.is_empty() {
-            self.each(kb, elements, columns, &self.reduced, &mut |kb, elements, columns| {
+            let range = self.part.as_ref().map(|part| part.range);
+            self.each(kb, elements, columns, &self.reduced, range, &mut |kb, elements, columns| {
                 for (copy, at) in columns.iter().enumerate() {
                     self.recall(kb, elements, at, copy, self.plan.last);
                     store(kb, elements, &whole, at);
                 }
             });
         }
-        for at in columns.iter().filter(|_| !single.is_empty()) {
-            store(kb, elements, &single, at);
+        if single.is_empty() {
+            return;
         }
+        let mut store_single = |kb: &mut KernelBuilder| columns.iter().for_each(|at| store(kb, elements, &single, at));
+        let Some(part) = &self.part else { return store_single(kb) };
+        // One part of each row does it.
+        let zero = kb.int(0);
+        let is_first = kb.compare("EQ", part.range[0], zero);
+        let first = |kb: &mut KernelBuilder| {
+            store_single(kb);
+            Vec::new()
+        };
+        kb.if_(is_first, first, |_| Vec::new());
     }
 
-    /// Loops over the reduced positions, one vector of each column at a time.
+    /// Loops over the reduced positions, one vector of each column at a time; over a range of the first run, where there is one.
     fn each<'e>(
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'e>,
         columns: &Columns,
         runs: &[Merged],
+        range: Option<[Value; 2]>,
         body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &Columns),
     ) {
         let Some((first, others)) = runs.split_first() else {
             return elements.scoped(|elements| body(kb, elements, columns));
         };
-        let (zero, size, one) = (kb.int(0), kb.dim(&first.size), kb.int(1));
+        let [low, high] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&first.size)]);
+        let one = kb.int(1);
         let mut columns = columns.clone();
         if self.along == Along::Reduced && others.is_empty() {
             let exact = self.group.solver.divisible(&first.size, i64::from(elements.lanes));
-            return vector_loop(kb, elements, [zero, size], exact, &mut |kb, elements, index| {
+            return vector_loop(kb, elements, [low, high], exact, &mut |kb, elements, index| {
                 columns.iter_mut().for_each(|row| row[first.axis] = index);
                 body(kb, elements, &columns);
             });
         }
-        kb.for_([zero, size, one], &[], |kb, index, _| {
+        kb.for_([low, high, one], &[], |kb, index, _| {
             elements.scoped(|elements| {
                 columns.iter_mut().for_each(|at| at[first.axis] = Index::uniform(index));
-                self.each(kb, elements, &columns, others, body);
+                self.each(kb, elements, &columns, others, None, body);
             });
             Vec::new()
         });

@@ -1,0 +1,222 @@
+//! Which version of a group runs, by the names of the kernels that a call launches: one compilation serves all sizes.
+use disc::{
+    Executable, Options, compile, parse,
+    ral::{HostOutput, HostOutputs, HostTensor},
+};
+
+const SOFTMAX: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %l = constant dense<-inf> : tensor<f32>
+  %t = reduce %x, %l, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies maximum
+  %tb = broadcast_in_dim %t, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
+  %d = subtract %x, %tb : tensor<[B]x[S]xf32>
+  %e = exponential %d : tensor<[B]x[S]xf32>
+  %s = reduce %e, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %sb = broadcast_in_dim %s, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
+  %o = divide %e, %sb : tensor<[B]x[S]xf32>
+  return %o : tensor<[B]x[S]xf32>
+}";
+
+const SUMS: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %s = reduce %x, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %t = tanh %s : tensor<[B]xf32>
+  return %t : tensor<[B]xf32>
+}";
+
+const COLUMNS: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %a = abs %x : tensor<[B]x[S]xf32>
+  %s = reduce %a, %z, dims = [0] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[S]xf32> applies add
+  %sb = broadcast_in_dim %s, dims = [1] : (tensor<[S]xf32>) -> tensor<[B]x[S]xf32>
+  %o = divide %x, %sb : tensor<[B]x[S]xf32>
+  return %o : tensor<[B]x[S]xf32>
+}";
+
+fn load(program: &str, threads: usize) -> Executable {
+    let options = Options { keep_names: true, threads: Some(threads), ..Options::default() };
+    compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap()
+}
+
+/// The kernels that a call launches, its input and its results.
+fn run(executable: &Executable, [rows, columns]: [i64; 2]) -> (Vec<String>, Vec<f32>, Vec<Vec<f32>>) {
+    let values: Vec<f32> = (0..rows * columns).map(|i| ((i * 7919 % 997) as f32 - 400.5) / 250.0).collect();
+    let input = HostTensor::new(&[rows, columns], &values).unwrap();
+    let mut outputs = HostOutputs::new();
+    let launches = executable.with_session(|session| {
+        session.start_profile();
+        executable.run(0, session, &[input.as_input()], &mut outputs).unwrap();
+        session.take_profile()
+    });
+    let name = |address| executable.kernel_name(address).expect("names are kept").to_owned();
+    let names = launches.iter().map(|launch| name(launch.kernel)).collect();
+    let tensors = outputs.take().into_iter().map(|output| match output {
+        Some(HostOutput::Fresh(tensor)) => tensor.elements().unwrap().to_vec(),
+        _ => panic!("an output has memory of its own"),
+    });
+    (names, values, tensors.collect())
+}
+
+fn close(found: &[f32], expected: impl Iterator<Item = f64>, what: &str) {
+    let mut count = 0;
+    for (i, (&a, b)) in found.iter().zip(expected).enumerate() {
+        assert!((f64::from(a) - b).abs() <= 1e-7 + 2e-5 * b.abs(), "{what}: element {i} is {a}, expected {b}");
+        count += 1;
+    }
+    assert_eq!(count, found.len(), "{what}");
+}
+
+fn softmax(values: &[f32], columns: usize) -> impl Iterator<Item = f64> + '_ {
+    values.chunks(columns.max(1)).flat_map(|row| {
+        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let powers: Vec<f64> = row.iter().map(|&x| f64::from(x - most).exp()).collect();
+        let sum: f64 = powers.iter().sum();
+        powers.into_iter().map(move |p| p / sum)
+    })
+}
+
+#[test]
+fn rows_are_whole_side_by_side_or_split_by_their_sizes() {
+    let split: &[&str] = &["k0_row_parts0", "k0_row_sums0", "k0_row_parts1", "k0_row_sums1", "k0_row_ends"];
+    let executables = [load(SOFTMAX, 1), load(SOFTMAX, 2)];
+    for ([rows, columns], expected) in [
+        ([3, 100], &["k0_row_some"][..]),
+        ([65, 8], &["k0_row_short"]),
+        ([65, 9], &["k0_row_some"]),
+        ([2, 1025], &["k0_row"]),
+        ([1, 262_144], &["k0_row"]),
+        ([1, 262_145], split),
+        ([7, 40_001], split),
+        ([8, 40_001], &["k0_row"]),
+        ([0, 5], &["k0_row"]),
+        ([1, 1], &["k0_row_some"]),
+    ] {
+        let [one, two] = executables.each_ref().map(|executable| run(executable, [rows, columns]));
+        let launched: Vec<&str> = one.0.iter().map(String::as_str).collect();
+        let expected = if rows == 0 { &[][..] } else { expected };
+        assert!(rows == 0 || launched == expected, "{rows} x {columns}: {launched:?}");
+        close(&one.2[0], softmax(&one.1, columns as usize), &format!("{rows} x {columns}"));
+        assert!(one.2[0].iter().zip(&two.2[0]).all(|(a, b)| a.to_bits() == b.to_bits()), "threads do not change bits");
+    }
+    assert_eq!(executables[0].artifact().report.kernels, 1, "one launch of the general version");
+}
+
+/// A norm that returns the mean of each row, and scales what differs from it by a value that is the same all over a row.
+const MEANS: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]xf32>) {
+  %z = constant dense<0.0> : tensor<f32>
+  %h = constant dense<0.5> : tensor<[B]xf32>
+  %n = dim value = [S] : tensor<i64>
+  %ns = convert %n : (tensor<i64>) -> tensor<f32>
+  %s = reduce %x, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %nb = broadcast_in_dim %ns, dims = [] : (tensor<f32>) -> tensor<[B]xf32>
+  %m = divide %s, %nb : tensor<[B]xf32>
+  %mb = broadcast_in_dim %m, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
+  %d = subtract %x, %mb : tensor<[B]x[S]xf32>
+  %q = multiply %d, %d : tensor<[B]x[S]xf32>
+  %v = reduce %q, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %w = divide %v, %nb : tensor<[B]xf32>
+  %wh = add %w, %h : tensor<[B]xf32>
+  %r = rsqrt %wh : tensor<[B]xf32>
+  %rb = broadcast_in_dim %r, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
+  %o = multiply %d, %rb : tensor<[B]x[S]xf32>
+  return %o, %m : (tensor<[B]x[S]xf32>, tensor<[B]xf32>)
+}";
+
+#[test]
+fn values_of_rows_are_computed_in_each_phase_and_written_once() {
+    let executable = load(MEANS, 2);
+    let split: &[&str] = &["k0_row_parts0", "k0_row_sums0", "k0_row_parts1", "k0_row_sums1", "k0_row_ends"];
+    for ([rows, columns], expected) in [([3, 100], &["k0_row_some"][..]), ([5, 60_001], split), ([1, 300_007], split)] {
+        let (launched, values, outputs) = run(&executable, [rows, columns]);
+        assert_eq!(launched, expected, "{rows} x {columns}");
+        let of_row = |row: &[f32]| {
+            let mean = row.iter().map(|&x| f64::from(x)).sum::<f64>() / row.len() as f64;
+            let variance = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / row.len() as f64;
+            (mean, (variance + 0.5).sqrt())
+        };
+        let moments: Vec<(f64, f64)> = values.chunks(columns as usize).map(of_row).collect();
+        close(&outputs[1], moments.iter().map(|m| m.0), &format!("means of {rows} x {columns}"));
+        let of = |(i, &x): (usize, &f32)| {
+            let (mean, scale) = moments[i / columns as usize];
+            (f64::from(x) - mean) / scale
+        };
+        close(&outputs[0], values.iter().enumerate().map(of), &format!("{rows} x {columns}"));
+    }
+}
+
+#[test]
+fn sums_of_few_long_rows_are_split() {
+    let executable = load(SUMS, 2);
+    for ([rows, columns], expected) in [
+        ([40, 10], &["k0_row_some"][..]),
+        ([3, 2000], &["k0_row"]),
+        ([1, 200_000], &["k0_row_parts", "k0_row_sums"]),
+        ([100, 4], &["k0_row_short"]),
+    ] {
+        let (launched, values, found) = run(&executable, [rows, columns]);
+        assert_eq!(launched, expected, "{rows} x {columns}");
+        let sums = values.chunks(columns as usize).map(|row| row.iter().copied().map(f64::from).sum::<f64>().tanh());
+        close(&found[0], sums, &format!("{rows} x {columns}"));
+    }
+}
+
+#[test]
+fn long_columns_of_several_phases_are_split() {
+    let executable = load(COLUMNS, 2);
+    let split: &[&str] = &["k0_row_parts0", "k0_row_sums0", "k0_row_ends"];
+    for ([rows, columns], expected) in [([50, 1000], &["k0_row"][..]), ([90_001, 3], split), ([20_011, 30], split)] {
+        let (launched, values, found) = run(&executable, [rows, columns]);
+        assert_eq!(launched, expected, "{rows} x {columns}");
+        let columns = columns as usize;
+        let sum = |c: usize| values.iter().skip(c).step_by(columns).map(|x| f64::from(x.abs())).sum::<f64>();
+        let sums: Vec<f64> = (0..columns).map(sum).collect();
+        close(
+            &found[0],
+            values.iter().enumerate().map(|(i, &x)| f64::from(x) / sums[i % columns]),
+            &format!("{rows} x {columns}"),
+        );
+    }
+}
+
+/// Rows that data counts: their number is not known where the arena is sized.
+const COUNTED: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[K]x[S]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %zero = constant dense<0> : tensor<i64>
+  %c = constant dense<0> : tensor<i64>
+  %cb = broadcast_in_dim %c, dims = [] : (tensor<i64>) -> tensor<1xi64>
+  %first = gather %x, %cb, offset_dims = [0], collapsed_slice_dims = [1], start_index_map = [1], index_vector_dim = 0, slice_sizes = [B, 1], bounds = check : (tensor<[B]x[S]xf32>, tensor<1xi64>) -> tensor<[B]xf32>
+  %none = constant dense<0.0> : tensor<[B]xf32>
+  %mask = compare %first, %none, direction = LT : (tensor<[B]xf32>, tensor<[B]xf32>) -> tensor<[B]xi1>
+  %ones = convert %mask : (tensor<[B]xi1>) -> tensor<[B]xi64>
+  %n = reduce %ones, %zero, dims = [0] : (tensor<[B]xi64>, tensor<i64>) -> tensor<i64> applies add
+  bind_dim %n, dim = [K] : tensor<i64>
+  %p = nonzero %mask : (tensor<[B]xi1>) -> tensor<[K]xi64>
+  %y = gather %x, %p, offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1, slice_sizes = [1, S], bounds = check : (tensor<[B]x[S]xf32>, tensor<[K]xi64>) -> tensor<[K]x[S]xf32>
+  %a = abs %y : tensor<[K]x[S]xf32>
+  %s = reduce %a, %z, dims = [1] : (tensor<[K]x[S]xf32>, tensor<f32>) -> tensor<[K]xf32> applies add
+  %sb = broadcast_in_dim %s, dims = [0] : (tensor<[K]xf32>) -> tensor<[K]x[S]xf32>
+  %o = divide %y, %sb : tensor<[K]x[S]xf32>
+  return %o : tensor<[K]x[S]xf32>
+}";
+
+#[test]
+fn rows_that_data_counts_are_split_too() {
+    let executable = load(COUNTED, 2);
+    for ([rows, columns], is_split) in [([6, 100], false), ([6, 120_011], true), ([7, 90_001], true)] {
+        let (launched, values, found) = run(&executable, [rows, columns]);
+        let what = format!("{rows} x {columns}: {launched:?}");
+        assert_eq!(launched.iter().any(|name| name.ends_with("_ends")), is_split, "{what}");
+        let taken: Vec<&[f32]> = values.chunks(columns as usize).filter(|row| row[0] < 0.0).collect();
+        assert!(taken.len() > 1 && taken.len() < rows as usize, "{what}: some rows are taken");
+        let of = |row: &[f32]| {
+            let sum: f64 = row.iter().map(|x| f64::from(x.abs())).sum();
+            row.iter().map(|&x| f64::from(x) / sum).collect::<Vec<_>>()
+        };
+        close(&found[0], taken.into_iter().flat_map(of), &what);
+    }
+}
