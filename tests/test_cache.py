@@ -149,14 +149,19 @@ class Clock(torch.nn.Module):
         return x + len(globals()) + time.time()
 
 
-class Foreign(torch.nn.Module):
+_library = torch.library.Library("disc_cache_test", "DEF")
+_library.define("twice(Tensor x) -> Tensor")
+_library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
+
+
+class Composed(torch.nn.Module):
     def forward(self, x):
-        return torch.ops.quantized.linear(x, x)
+        return torch.ops.disc_cache_test.twice(x)
 
 
 def test_doubt_is_a_miss_and_says_why(folder):
     for module in (
-        Foreign(),
+        Composed(),
         Moody(iter([1])),
         Moody(torch.Generator()),
         Moody(torch.zeros(1 << 20)),
@@ -171,6 +176,21 @@ def test_doubt_is_a_miss_and_says_why(folder):
     state, _ = used(Moody(iter([1])), x)
     assert state[0].startswith("unsure: ")
     assert state[1] == "hit"
+
+
+def test_a_model_of_transformers_is_found(folder):
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=50, num_hidden_layers=1, hidden_size=32, num_attention_heads=2, intermediate_size=64
+    )
+    ids = torch.randint(0, 50, (2, 7))
+    for expected in ("miss", "hit"):
+        model = BertModel(config, add_pooling_layer=False).eval()
+        fast = disc.optimize(model, ids)
+        with torch.no_grad():
+            torch.testing.assert_close(fast(ids)[0], model(ids)[0], rtol=1e-4, atol=1e-5)
+        assert disc.report(fast).to_dict()["cache"]["capture"] == expected
 
 
 def test_it_can_be_switched_off_and_cleared(folder, monkeypatch):

@@ -339,8 +339,8 @@ class _Walk:
             raise Unsure(f"{module}.{f.__qualname__} uses {min(blind)}")
         if names.keys() & {"environ", "getenv"}:
             self.environment()
-        if "ops" in names and (foreign := _foreign_ops() & names.keys()):
-            raise Unsure(f"{module}.{f.__qualname__} uses operations of {min(foreign)}")
+        if "ops" in names and (composed := _composed(names.keys())):
+            raise Unsure(f"{module}.{f.__qualname__} uses {composed}, whose steps are not known by version")
         if "globals" in names:
             names = {**names, **dict.fromkeys(f.__globals__)}
         self.names |= names.keys()
@@ -414,10 +414,14 @@ class _Walk:
         ]
 
 
-def _foreign_ops() -> set[str]:
-    """Namespaces of operations that are not torch's own: what they do may be defined anywhere."""
-    names = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
-    return names - {"aten", "prim", "prims"}
+def _composed(names: typing.Collection[str]) -> str | None:
+    """An operation of somebody else's that torch takes apart; others stay whole, and disc has none of them."""
+    for name in torch._C._dispatch_get_all_op_names():
+        space = name.partition("::")[0]
+        foreign = space in names and space not in ("aten", "prim", "prims")
+        if foreign and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
+            return name
+    return None
 
 
 def _has_content(cell: types.CellType) -> bool:
