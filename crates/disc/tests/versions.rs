@@ -91,6 +91,9 @@ fn rows_are_whole_side_by_side_or_split_by_their_sizes() {
         ([1, 262_145], split),
         ([7, 40_001], split),
         ([8, 40_001], &["k0_row"]),
+        ([2100, 256], &["k0_row_some"]),
+        ([2100, 257], &["k0_row"]),
+        ([2000, 257], &["k0_row_some"]),
         ([0, 5], &["k0_row"]),
         ([1, 1], &["k0_row_some"]),
     ] {

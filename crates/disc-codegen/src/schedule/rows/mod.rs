@@ -37,8 +37,11 @@ const MANY_ROWS: i64 = 64;
 /// Rows up to this length are computed some at once...
 const SOME_LENGTH: i64 = 1024;
 
-/// ... where fewer elements than this are near: memory further away is read faster in one stream.
+/// ... where fewer elements than this are near: memory further away is read faster in one stream...
 const NEAR: i64 = 1 << 19;
+
+/// ... but for rows of up to so few elements, which lie beside one another and end before a stream is under way.
+const FEW_ELEMENTS: i64 = 256;
 
 /// As many rows fill a unit of some.
 const SOME_ROWS: i64 = 4;
@@ -298,14 +301,21 @@ fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
     let (length, count) = (plan.row_length(), Dim::product(plan.layout.space.iter().cloned()));
     let range = |dim: &Dim| group.solver.range(dim);
     let few = range(&last.size).hi.is_some_and(|hi| hi < SOME_ROWS);
-    let much = range(&length).lo.is_some_and(|lo| lo > SOME_LENGTH) || range(&count).lo.is_some_and(|lo| lo >= NEAR);
+    // Elements, where rows have more than a few: their number is 0 else.
+    let excess = Dim::min(&(&length - 1).floor_div(&Dim::constant(FEW_ELEMENTS)), &Dim::constant(1));
+    let far = match range(&length) {
+        known if known.hi.is_some_and(|hi| hi <= FEW_ELEMENTS) => Dim::constant(0),
+        known if known.lo.is_some_and(|lo| lo > FEW_ELEMENTS) => count,
+        _ => count * excess,
+    };
+    let much = range(&length).lo.is_some_and(|lo| lo > SOME_LENGTH) || range(&far).lo.is_some_and(|lo| lo >= NEAR);
     if few || much || shape.reduced.is_empty() {
         return AtOnce::Never;
     }
-    if range(&length).hi.is_some_and(|hi| hi <= SOME_LENGTH) && range(&count).hi.is_some_and(|hi| hi < NEAR) {
+    if range(&length).hi.is_some_and(|hi| hi <= SOME_LENGTH) && range(&far).hi.is_some_and(|hi| hi < NEAR) {
         return AtOnce::Always;
     }
-    AtOnce::Where(vec![(length, Dim::constant(SOME_LENGTH + 1)), (count, Dim::constant(NEAR))])
+    AtOnce::Where(vec![(length, Dim::constant(SOME_LENGTH + 1)), (far, Dim::constant(NEAR))])
 }
 
 /// When rows that may be longer are side by side.
