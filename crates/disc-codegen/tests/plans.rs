@@ -1,5 +1,7 @@
 //! What fusion, the arena and the schedules make of programs: kernel counts, and that each kind of fact is used.
 mod lowered;
+#[path = "plans/convolutions.rs"]
+mod of_convolutions;
 
 use disc_codegen::lower::Program;
 use disc_ir::{Attr, FunctionKind, Module, OpKind};
@@ -604,24 +606,4 @@ fn scattered(between: &str, made: &str) -> Program {
 fn rows_that_are_gathered_and_added_are_read_where_they_are_added() {
     assert_eq!(launches(&scattered("%m = multiply %g, %g : tensor<[K]x[W]xf32>", "%m")), 3, "the squares, a copy, the sums");
     assert_eq!(launches(&scattered("", "%g")), 2, "a copy, the sums");
-}
-
-/// A convolution of 16 features to 16, said to be one for Winograd's method.
-const WINOGRAD: &str = "func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
-  %k = broadcast_in_dim %w, dims = [1, 2, 3, 4] : (tensor<16x16x3x3xf32>) -> tensor<[B]x16x16x3x3xf32>
-  %p = patches %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
-  %d = dot_general %k, %p, batching_dims = [0] x [0], contracting_dims = [2, 3, 4] x [1, 2, 3] : (tensor<[B]x16x16x3x3xf32>, tensor<[B]x16x3x3x[H]x[W]xf32>) -> tensor<[B]x16x[H]x[W]xf32>
-  %y = winograd %d, %x, %t, padding_low = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>, tensor<[B]x16x[H]x[W]xf32>, tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32>
-  %r = negate %y : tensor<[B]x16x[H]x[W]xf32>
-  return %r : tensor<[B]x16x[H]x[W]xf32>
-}";
-
-#[test]
-fn winograds_method_is_a_version_for_sizes_with_enough_tiles() {
-    let program = compile(WINOGRAD);
-    let names: Vec<&str> = program.module.functions.iter().map(|function| &*function.name).collect();
-    assert!(names.contains(&"k0_contraction") && names.contains(&"k0_contraction.winograd"), "{names:?}");
-    let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
-    let guards = host.insts(host.body).iter().filter(|&&inst| host.kind_of(inst) == OpKind::If).count();
-    assert_eq!((guards, launches(&program)), (1, 1), "{}", program.module);
 }

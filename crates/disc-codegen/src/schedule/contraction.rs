@@ -304,13 +304,36 @@ impl<'a> Chunk<'a> {
 
     /// Packs a panel into task memory, and multiplies by it.
     fn packed(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, block: &Blocks<'_>) {
-        let (plan, zero) = (part.plan, kb.int(0));
+        let plan = part.plan;
         match plan.right_form {
             Right::Rows => pack::copy_panel(kb, plan, &part.operands, self.bases[1], block.column),
             Right::Columns => pack::transpose_panel(kb, plan, &part.operands, self.bases[1], block.column),
             _ => pack::compute_panel(kb, plan, &part.operands, &mut part.elements, self.at, block.column),
         }
-        block.call(kb, self.group, part, Source::Task, zero);
+        let (width, columns) = (kb.int(i64::from(plan.narrow())), kb.dim(&plan.n.size));
+        let left = kb.sub(columns, block.column);
+        let tails: Vec<(u32, Value)> = plan.tails().into_iter().map(|tail| (tail, kb.int(i64::from(tail)))).collect();
+        let tails = tails.into_iter().map(|(tail, count)| (tail, kb.mul(count, width))).collect();
+        self.tailed(kb, part, block, left, tails);
+    }
+
+    /// Multiplies by a panel in task memory of which `left` columns are left: as narrow ones as do, of those with these most columns.
+    fn tailed(&self, kb: &mut KernelBuilder, part: &Part<'_>, block: &Blocks<'_>, left: Value, mut tails: Vec<(u32, Value)>) {
+        let zero = kb.int(0);
+        if tails.is_empty() {
+            return block.call(kb, self.group, part, Source::Task, zero);
+        }
+        let (tail, most) = tails.remove(0);
+        let fits = kb.compare("LE", left, most);
+        let here = |kb: &mut KernelBuilder| {
+            block.call(kb, self.group, part, Source::Tail(tail), zero);
+            Vec::new()
+        };
+        let there = |kb: &mut KernelBuilder| {
+            self.tailed(kb, part, block, left, tails);
+            Vec::new()
+        };
+        kb.if_(fits, here, there);
     }
 }
 

@@ -41,6 +41,39 @@ pub(super) enum Source {
     Wide,
     /// In task memory.
     Task,
+    /// There, where the last panel has columns for so many narrow vectors only.
+    Tail(u32),
+}
+
+/// Bytes of a narrow vector: what CPUs whose units are half as wide as their registers compute at once.
+const NARROW: u32 = 32;
+
+/// A vector of a panel: the number of its first column there, and its lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    shift: i64,
+    lanes: u32,
+}
+
+impl ContractionPlan {
+    /// Columns of a narrow vector.
+    pub(super) fn narrow(&self) -> u32 {
+        self.tile.lanes.min(NARROW / self.compute.size() as u32)
+    }
+
+    /// The vectors of what a micro-kernel computes.
+    fn pieces(&self, source: Source) -> Vec<Piece> {
+        let columns = match source {
+            Source::Tail(narrow) => narrow * self.narrow(),
+            Source::Wide => self.tile.columns * units::SPAN as u32,
+            _ => self.tile.columns,
+        };
+        let whole =
+            (0..columns / self.tile.lanes).map(|v| Piece { shift: i64::from(v * self.tile.lanes), lanes: self.tile.lanes });
+        let rest = columns % self.tile.lanes;
+        let rest = (rest > 0).then(|| Piece { shift: i64::from(columns - rest), lanes: rest });
+        whole.chain(rest).collect()
+    }
 }
 
 pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
@@ -50,6 +83,7 @@ pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
         Source::Edge => format!("{part}.edge{rows}"),
         Source::Wide => format!("{part}.wide{rows}"),
         Source::Task => format!("{part}.task{rows}"),
+        Source::Tail(narrow) => format!("{part}.tail{narrow}x{rows}"),
     }
 }
 
@@ -123,24 +157,25 @@ impl Parameters {
 pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source: Source, rows: u32) -> (Function, Vec<Site>) {
     let mut kb = KernelBuilder::new(&name(part, source, rows), FunctionKind::Routine);
     let parameters = Parameters::declare(&mut kb, group, plan);
-    let vectors = (plan.tile.columns / plan.tile.lanes) as usize;
-    let vectors = if source == Source::Wide { vectors * units::SPAN as usize } else { vectors };
+    let pieces = plan.pieces(source);
     let edges = match source {
         Source::Edge => column_masks(&mut kb, plan, parameters.column),
-        _ => vec![None; vectors],
+        _ => vec![None; pieces.len()],
     };
     let sums = accumulate(&mut kb, plan, &parameters, source, rows, &edges);
     if let HeldParameters::Parts { totals, factors, .. } = parameters.held {
-        add_to_totals(&mut kb, plan, &parameters, [totals, factors], &sums, vectors);
+        add_to_totals(&mut kb, plan, &parameters, [totals, factors], &sums, pieces.len());
         return (kb.finish(), Vec::new());
     }
     // After the loop, which needs all registers.
     let masks = match source {
         Source::InPlace | Source::Wide | Source::Edge => edges,
         Source::Panels | Source::Task => column_masks(&mut kb, plan, parameters.column),
+        Source::Tail(_) => tail_masks(&mut kb, plan, parameters.column, &pieces),
     };
     let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
-    write(&mut kb, group, plan, &parameters, &mut elements, &sums, &masks);
+    let vectors: Vec<_> = pieces.into_iter().zip(masks).collect();
+    write(&mut kb, group, plan, &parameters, &mut elements, &sums, &vectors);
     (kb.finish(), elements.sites)
 }
 
@@ -187,6 +222,16 @@ pub(super) fn column_masks(kb: &mut KernelBuilder, plan: &ContractionPlan, colum
     masks.collect()
 }
 
+/// The same, for the vectors of a last panel, of which the last one alone may have lanes behind the columns.
+fn tail_masks(kb: &mut KernelBuilder, plan: &ContractionPlan, column: Value, pieces: &[Piece]) -> Vec<Option<Value>> {
+    let Some((last, whole)) = pieces.split_last() else { return Vec::new() };
+    let (size, shift) = (kb.dim(&plan.n.size), kb.int(last.shift));
+    let left = kb.sub(size, column);
+    let left = kb.sub(left, shift);
+    let mask = kb.lane_mask(left, last.lanes);
+    whole.iter().map(|_| None).chain([Some(mask)]).collect()
+}
+
 /// One step along the sums: adds the products of a column of the left block and a row of the panel.
 struct Step<'p> {
     plan: &'p ContractionPlan,
@@ -196,20 +241,21 @@ struct Step<'p> {
     b_step: Value,
     b_base: Value,
     starts: Vec<Value>,
+    pieces: Vec<Piece>,
     /// The lanes of each vector of the panel; none, where it is padded or whole.
     masks: &'p [Option<Value>],
 }
 
 impl Step<'_> {
     fn emit(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value]) -> Vec<Value> {
-        let (plan, lanes) = (self.plan, self.plan.tile.lanes);
+        let plan = self.plan;
         let from = kb.mul(k, self.b_step);
         let from = kb.add(from, self.b_base);
         let mut panel = Vec::with_capacity(self.masks.len());
-        for (v, &mask) in self.masks.iter().enumerate() {
-            let shift = kb.int(v as i64 * i64::from(lanes));
+        for (piece, &mask) in self.pieces.iter().zip(self.masks) {
+            let shift = kb.int(piece.shift);
             let here = kb.add(from, shift);
-            let loaded = kb.load(self.b, here, lanes, mask);
+            let loaded = kb.load(self.b, here, piece.lanes, mask);
             panel.push(kb.convert(loaded, plan.compute));
         }
         let along = kb.mul(k, self.a_step);
@@ -218,8 +264,8 @@ impl Step<'_> {
             let here = kb.add(start, along);
             let element = kb.load(self.a, here, 1, None);
             let element = kb.convert(element, plan.compute);
-            let element = kb.widen(element, lanes);
             for (v, &column) in panel.iter().enumerate() {
+                let element = kb.widen(element, self.pieces[v].lanes);
                 next.push(multiply_add(kb, plan.compute, element, column, sums[row * panel.len() + v]));
             }
         }
@@ -242,7 +288,7 @@ fn accumulate(
     let (b, b_step) = match source {
         Source::Panels => (operands.right(), width),
         Source::InPlace | Source::Edge | Source::Wide => (operands.right(), plan.k.right.clone()),
-        Source::Task => (operands.panel(), width),
+        Source::Task | Source::Tail(_) => (operands.panel(), width),
     };
     let row_stride = kb.dim(&plan.m.left);
     let mut starts = vec![parameters.left];
@@ -255,12 +301,12 @@ fn accumulate(
         Left::Packed => operands.rows(),
     };
     let (a_step, b_step) = (kb.dim(&plan.k.left), kb.dim(&b_step));
-    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, masks };
-
-    let zero = kb.zero(plan.compute, plan.tile.lanes);
+    let pieces = plan.pieces(source);
+    let zeros: Vec<Value> = pieces.iter().map(|piece| kb.zero(plan.compute, piece.lanes)).collect();
+    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, pieces, masks };
     let count = rows as usize * vectors;
     let chains = CHAINS.div_ceil(count).next_power_of_two().min(round_steps(plan) as usize);
-    let sums = vec![zero; count * chains];
+    let sums: Vec<Value> = zeros.iter().copied().cycle().take(count * chains).collect();
     let start = kb.int(0);
     let size = match parameters.held {
         HeldParameters::Parts { depth, .. } => depth,
@@ -344,11 +390,12 @@ fn write(
     parameters: &Parameters,
     elements: &mut Elements<'_>,
     sums: &[Value],
-    masks: &[Option<Value>],
+    vectors: &[(Piece, Option<Value>)],
 ) {
+    let lanes = elements.lanes;
     let zero = Index::uniform(kb.int(0));
     for (i, &sum) in sums.iter().enumerate() {
-        let (row, v) = (i / masks.len(), i % masks.len());
+        let (row, (piece, mask)) = (i / vectors.len(), vectors[i % vectors.len()]);
         let mut at = vec![zero; plan.rank];
         for (outer, &position) in plan.outer.iter().zip(&parameters.outer) {
             at[outer.run.axis] = Index::uniform(position);
@@ -358,11 +405,13 @@ fn write(
             at[axis] = Index::uniform(kb.add(parameters.row, offset));
         }
         if let Some(axis) = plan.n_axis {
-            let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
+            let shift = kb.int(piece.shift);
             at[axis] = Index::Affine { base: kb.add(parameters.column, shift), stride: 1 };
         }
-        elements.masked(masks[v], |elements| store(kb, group, plan, &parameters.operands, elements, &at, sum));
+        elements.lanes = piece.lanes;
+        elements.masked(mask, |elements| store(kb, group, plan, &parameters.operands, elements, &at, sum));
     }
+    elements.lanes = lanes;
 }
 
 /// Computes the outputs at a position from the sum of products there, and stores them.

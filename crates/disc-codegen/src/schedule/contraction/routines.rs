@@ -34,9 +34,39 @@ impl ContractionPlan {
         heights.min().expect("some chunk has more rows")
     }
 
+    /// The heights of even blocks of the chunks of a known number of rows.
+    fn known_heights(&self) -> Option<[u32; 2]> {
+        let rows = u32::try_from(self.m.size.as_const()?).ok().filter(|&rows| rows > 0)?;
+        let chunks = rows.div_ceil(u32::try_from(self.most_rows()).ok()?);
+        let blocks = |rows: u32| rows.div_ceil(self.tile.rows);
+        let (few, many) = (rows / chunks, rows.div_ceil(chunks));
+        let low = (few / blocks(few)).min(many / blocks(many));
+        Some([low, few.div_ceil(blocks(few)).max(many.div_ceil(blocks(many)))])
+    }
+
+    /// For a last panel that need not be full, how many narrow vectors it may have instead. Where rows are not known there would be too many
+    /// micro-kernels.
+    pub(super) fn tails(&self) -> Vec<u32> {
+        let packs = matches!(self.right_form, Right::Computed | Right::Rows) && self.held.is_none() && !self.few_rows_at_once;
+        let most = self.tile.columns / self.narrow();
+        if !packs || self.whole_panels || self.known_heights().is_none() {
+            return Vec::new();
+        }
+        match self.n.size.as_const() {
+            Some(columns) => {
+                let rest = (columns % i64::from(self.tile.columns)) as u32;
+                [rest.div_ceil(self.narrow())].into_iter().filter(|&tail| (1..most).contains(&tail)).collect()
+            }
+            None => (1..most).collect(),
+        }
+    }
+
     /// The heights that even blocks of a chunk can have.
     pub(super) fn heights(&self, target: &Target, source: Source) -> [u32; 2] {
         let wide = self.wide_rows(target);
+        if let (Some(known), Source::Task | Source::Tail(_) | Source::Panels) = (self.known_heights(), source) {
+            return known;
+        }
         let low = match (source, self.right_form) {
             (Source::InPlace, _) => wide.map_or(1, |rows| self.least_height(rows)),
             // Every whole panel of few rows is read in place.
@@ -53,13 +83,15 @@ impl ContractionPlan {
     }
 
     fn sources(&self, target: &Target) -> Vec<Source> {
-        match self.right_form {
+        let mut sources = match self.right_form {
             Right::Panels => vec![Source::Panels],
             Right::Dots => Vec::new(),
             Right::Columns | Right::Computed => vec![Source::Task],
             Right::Rows if self.wide_rows(target).is_none() => vec![Source::InPlace, Source::Task],
             Right::Rows => vec![Source::Wide, Source::InPlace, Source::Task],
-        }
+        };
+        sources.extend(self.tails().into_iter().map(Source::Tail));
+        sources
     }
 }
 

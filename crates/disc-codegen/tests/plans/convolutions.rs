@@ -1,0 +1,48 @@
+//! Which kernels convolutions have.
+use super::{compile, launches};
+use disc_ir::{FunctionKind, OpKind};
+
+/// A convolution of 16 features to 16, said to be one for Winograd's method.
+const WINOGRAD: &str = "func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
+  %k = broadcast_in_dim %w, dims = [1, 2, 3, 4] : (tensor<16x16x3x3xf32>) -> tensor<[B]x16x16x3x3xf32>
+  %p = patches %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
+  %d = dot_general %k, %p, batching_dims = [0] x [0], contracting_dims = [2, 3, 4] x [1, 2, 3] : (tensor<[B]x16x16x3x3xf32>, tensor<[B]x16x3x3x[H]x[W]xf32>) -> tensor<[B]x16x[H]x[W]xf32>
+  %y = winograd %d, %x, %t, padding_low = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>, tensor<[B]x16x[H]x[W]xf32>, tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32>
+  %r = negate %y : tensor<[B]x16x[H]x[W]xf32>
+  return %r : tensor<[B]x16x[H]x[W]xf32>
+}";
+
+#[test]
+fn winograds_method_is_a_version_for_sizes_with_enough_tiles() {
+    let program = compile(WINOGRAD);
+    let names: Vec<&str> = program.module.functions.iter().map(|function| &*function.name).collect();
+    assert!(names.contains(&"k0_contraction") && names.contains(&"k0_contraction.winograd"), "{names:?}");
+    let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
+    let guards = host.insts(host.body).iter().filter(|&&inst| host.kind_of(inst) == OpKind::If).count();
+    assert_eq!((guards, launches(&program)), (1, 1), "{}", program.module);
+}
+
+/// The micro-kernels of a convolution of 24 features to 20, with windows of one element, on a plane of these sizes.
+fn micro_kernels(sizes: &str) -> Vec<String> {
+    let program = compile(&format!(
+        "func @main(%x: tensor<[B]x24x{sizes}xf32>, %w: tensor<20x24xf32>) -> tensor<[B]x20x{sizes}xf32> {{
+  %k = broadcast_in_dim %w, dims = [1, 2] : (tensor<20x24xf32>) -> tensor<[B]x20x24xf32>
+  %y = dot_general %k, %x, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<[B]x20x24xf32>, tensor<[B]x24x{sizes}xf32>) -> tensor<[B]x20x{sizes}xf32>
+  return %y : tensor<[B]x20x{sizes}xf32>
+}}"
+    ));
+    let names = program.module.functions.iter().filter_map(|f| f.name.strip_prefix("k0_contraction.0."));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn last_panels_are_as_narrow_as_their_columns() {
+    let of = |sizes: &str| -> Vec<String> { micro_kernels(sizes).into_iter().filter(|name| name.starts_with("tail")).collect() };
+    assert_eq!(of("[H]x[W]"), ["tail1x10", "tail2x10", "tail3x10"], "20 rows are two blocks of 10");
+    assert_eq!(of("7x7"), ["tail3x10"], "17 of 32 columns are left");
+    assert_eq!(of("14x14"), ["tail1x10"]);
+    assert_eq!(of("8x4"), <[&str; 0]>::default());
+    assert_eq!(of("5x6"), <[&str; 0]>::default(), "a panel has 30 of its columns");
+    let whole = micro_kernels("[H]x[W]").into_iter().filter(|name| name.starts_with("task")).count();
+    assert_eq!(whole, 1);
+}
