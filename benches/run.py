@@ -35,7 +35,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--against-static",
         action="store_true",
-        help="only beside disc with every size fixed; nothing is specialised meanwhile",
+        help="only beside disc with every size fixed; nothing is specialised; with one thread, least processor times",
+    )
+    parser.add_argument(
+        "--all-dims",
+        action="store_true",
+        help="every size of disc's inputs is dynamic, each by itself; else those that differ, equal ones by one name",
     )
     parser.add_argument("--case", default="", help="only cases whose name contains this")
     parser.add_argument("--rounds", type=int, default=7)
@@ -62,6 +67,7 @@ def worker(options: argparse.Namespace) -> None:
     import peers
     import torch
 
+    peers.ALL_DIMS = options.all_dims
     threads = int(options.threads)
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -84,7 +90,7 @@ def measure(case, sizes: list, options: argparse.Namespace, threads: int, peers)
     largest_error = errors(built, case.module, examples, skipped)
     rows = []
     for size, inputs in zip(sizes, examples, strict=True):
-        us = timed(built, inputs, options.rounds, threads)
+        us = timed(built, inputs, options, threads)
         rows.append({"size": size, "gflop": operations(case, size, inputs), "us": us})
     return {
         "case": case.name,
@@ -131,11 +137,15 @@ def build(case, examples, names, threads: int, peers):
     return built, first, skipped
 
 
-def timed(built: dict, inputs, rounds: int, threads: int) -> dict[str, float]:
-    from timing import interleaved
+def timed(built: dict, inputs, options: argparse.Namespace, threads: int) -> dict[str, float]:
+    from timing import interleaved, least_of_processor
 
     calls = [lambda call=call: call(inputs) for call in built.values()]
-    return {n: round(s * 1e6, 2) for n, s in zip(built, interleaved(calls, rounds, threads), strict=True)}
+    if options.against_static and threads == 1:
+        times = least_of_processor(calls, options.rounds)
+    else:
+        times = interleaved(calls, options.rounds, threads)
+    return {n: round(s * 1e6, 2) for n, s in zip(built, times, strict=True)}
 
 
 def errors(built: dict, module, examples, skipped: dict) -> dict[str, float]:
@@ -253,6 +263,8 @@ def run_suite(suite: str, threads: int, options: argparse.Namespace, say) -> lis
     command = [sys.executable, __file__, "--worker", "--suite", suite, "--threads", str(threads)]
     command += ["--peers", options.peers, "--case", options.case]
     command += ["--rounds", str(options.rounds), "--sizes", str(options.sizes)]
+    command += ["--against-static"] if options.against_static else []
+    command += ["--all-dims"] if options.all_dims else []
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "DISC_PROGRESS": "0", "HF_HUB_OFFLINE": "1"}
     results = []
     for part in range(options.parts):

@@ -23,6 +23,20 @@ def interleaved(calls: Sequence[Callable[[], object]], rounds: int, threads: int
     return [statistics.median(record) for record in times]
 
 
+def least_of_processor(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
+    """Least processor seconds of one run of each call, which run on this thread alone: right while other programs run, too."""
+    repeats = [max(1, _repeats(call) // 2) for call in calls]
+    least = [float("inf")] * len(calls)
+    for turn in range(4 * rounds):
+        for i in (*range(turn % len(calls), len(calls)), *range(turn % len(calls))):
+            calls[i]()
+            start = time.thread_time()
+            for _ in range(repeats[i]):
+                calls[i]()
+            least[i] = min(least[i], (time.thread_time() - start) / repeats[i])
+    return least
+
+
 def _repeats(call: Callable[[], object]) -> int:
     call()
     start = time.perf_counter()

@@ -51,3 +51,27 @@ fn parts_of_one_length_are_one_loop() {
     assert_eq!(loops("K"), 2, "rows, and both parts");
     assert_eq!(loops("M"), 3, "each part has its own loop");
 }
+
+/// Rows of a tensor to which a matrix is added, so that not all dimensions are one.
+fn planes(rows: &str) -> String {
+    let ty = format!("tensor<[B]x[C]x{rows}x[K]xf32>");
+    format!(
+        "func @main(%x: {ty}, %y: tensor<{rows}x[K]xf32>, %z: tensor<[B]x[C]xf32>) -> {ty} {{
+  %a = broadcast_in_dim %z, dims = [0, 1] : (tensor<[B]x[C]xf32>) -> {ty}
+  %b = slice %y [0:{0}:1, 0:K:1] : (tensor<{rows}x[K]xf32>) -> tensor<{rows}x[K]xf32>
+  %c = reverse %b, dims = [1] : tensor<{rows}x[K]xf32>
+  %d = broadcast_in_dim %c, dims = [2, 3] : (tensor<{rows}x[K]xf32>) -> {ty}
+  %e = add %a, %d : {ty}
+  %r = multiply %x, %e : {ty}
+  return %r : {ty}
+}}",
+        rows.trim_matches(['[', ']'])
+    )
+}
+
+#[test]
+fn the_last_run_of_units_is_a_loop_of_its_own() {
+    let nested = |rows: &str| count(&kernels(&planes(rows))[0], OpKind::While);
+    assert_eq!(nested("[R]"), 1, "planes, then rows");
+    assert_eq!(nested("3"), 0, "three rows are counted along");
+}

@@ -3,7 +3,7 @@
 //! Two neighbouring dimensions can be merged when every access of the group touches them as one contiguous dimension: then fewer, longer
 //! loops do, down to a single one for purely element-wise groups. This asks the structure of the group, so it holds for all sizes.
 use crate::{
-    build::{KernelBuilder, OpenFor},
+    build::{KernelBuilder, OpenFor, OpenWhile},
     element::Elements,
     index::Index,
 };
@@ -164,24 +164,52 @@ pub(super) fn positions_of(kb: &mut KernelBuilder, number: Value, runs: &[Merged
     found
 }
 
-/// A loop over numbers of units that counts their positions along some runs: found by division once, then counted on.
+/// A last run that is known to be shorter is counted along with the others: a loop of its own would cost more than it saves.
+const SHORT_RUN: i64 = 8;
+
+/// Loops over numbers of units that count their positions along some runs: found by division once, then counted on. The last run has a loop
+/// of its own, in which whatever depends on the others does not change, and whatever follows the last one grows by constants.
 pub(super) struct CountedUnits {
+    /// The loop around that of the last run, and how many units that one does.
+    around: Option<(OpenWhile, Value)>,
     open: OpenFor,
     pub(super) positions: Vec<Value>,
 }
 
 impl CountedUnits {
     pub(super) fn open(kb: &mut KernelBuilder, [begin, end]: [Value; 2], runs: &[Merged]) -> Self {
-        let first = if runs.len() > 1 { positions_of(kb, begin, runs) } else { Vec::new() };
         let one = kb.int(1);
-        let open = kb.open_for_carrying([begin, end, one], &first);
-        let positions = if runs.len() == 1 { vec![open.index] } else { open.carried.clone() };
-        Self { open, positions }
+        let Some(last) = runs.last().filter(|_| runs.len() > 1) else {
+            let open = kb.open_for([begin, end, one]);
+            return Self { around: None, positions: vec![open.index; runs.len()], open };
+        };
+        let first = positions_of(kb, begin, runs);
+        if last.size.as_const().is_some_and(|size| size < SHORT_RUN) {
+            let open = kb.open_for_carrying([begin, end, one], &first);
+            return Self { around: None, positions: open.carried.clone(), open };
+        }
+        let inits = [&[begin][..], &first].concat();
+        let around = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], end));
+        let (unit, mut positions) = (around.carried[0], around.carried[1..].to_vec());
+        let from = positions.pop().expect("there are several runs");
+        let size = kb.dim(&last.size);
+        let (left, room) = (kb.sub(end, unit), kb.sub(size, from));
+        let count = kb.map(OpKind::Minimum, &[left, room]);
+        let stop = kb.add(from, count);
+        let open = kb.open_for([from, stop, one]);
+        positions.push(open.index);
+        Self { around: Some((around, count)), open, positions }
     }
 
     pub(super) fn close(mut self, kb: &mut KernelBuilder, runs: &[Merged]) {
         self.open.next = next_positions(kb, &self.open.carried, runs);
         kb.close_for(self.open);
+        let Some((mut around, count)) = self.around else { return };
+        let (outer, zero) = (runs.len() - 1, kb.int(0));
+        around.next = vec![kb.add(around.carried[0], count)];
+        around.next.extend(next_positions(kb, &around.carried[1..=outer], &runs[..outer]));
+        around.next.push(zero);
+        kb.close_while(around);
     }
 }
 
@@ -190,10 +218,10 @@ pub(super) fn each_unit(
     kb: &mut KernelBuilder,
     range: [Value; 2],
     runs: &[Merged],
-    body: impl FnOnce(&mut KernelBuilder, Value, &[Value]),
+    body: impl FnOnce(&mut KernelBuilder, &[Value]),
 ) {
     let units = CountedUnits::open(kb, range, runs);
-    body(kb, units.open.index, &units.positions);
+    body(kb, &units.positions);
     units.close(kb, runs);
 }
 

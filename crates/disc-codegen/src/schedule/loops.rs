@@ -73,7 +73,7 @@ impl<'g> Nest<'g> {
         let zero = Index::uniform(kb.int(0));
         let mut at = vec![zero; self.space.len()];
         let Some((inner, outer)) = self.runs.split_last() else {
-            each_unit(kb, range, &[], |kb, _, _| elements.scoped(|elements| self.write(kb, elements, targets, &[at])));
+            each_unit(kb, range, &[], |kb, _| elements.scoped(|elements| self.write(kb, elements, targets, &[at])));
             return Dim::constant(1);
         };
         if outer.is_empty() {
@@ -94,7 +94,7 @@ impl<'g> Nest<'g> {
         let inner_from = outer.last().map_or(0, |run| run.axis + 1);
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
         let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &outer_axes);
-        each_unit(kb, range, &outer, |kb, _, positions| {
+        each_unit(kb, range, &outer, |kb, positions| {
             elements.scoped(|elements| {
                 outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
                 read_places(kb, elements, &self.space, &gathers, &at);
@@ -173,10 +173,11 @@ impl<'g> Nest<'g> {
     ) {
         let zero = Index::uniform(kb.int(0));
         let mut at = vec![zero; self.space.len()];
-        each_unit(kb, range, &[], |kb, unit, _| {
+        let units = Merged { size: inner.size.ceil_div(&Dim::constant(chunk)), axis: inner.axis };
+        each_unit(kb, range, &[units], |kb, unit| {
             elements.scoped(|elements| {
                 let (size, chunk) = (kb.dim(&inner.size), kb.int(chunk));
-                let low = kb.mul(unit, chunk);
+                let low = kb.mul(unit[0], chunk);
                 let stop = kb.add(low, chunk);
                 let high = kb.map(OpKind::Minimum, &[stop, size]);
                 let exact = self.group.solver.divisible(&inner.size, i64::from(self.lanes));

@@ -334,7 +334,7 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
     let targets = draft.memory.outputs();
     let Draft { kb, elements, range, .. } = &mut draft;
     let mut unit = shape.unit(kb, group, plan, targets);
-    each_unit(kb, *range, &shape.counted(), |kb, _, positions| {
+    each_unit(kb, *range, &shape.counted(), |kb, positions| {
         elements.scoped(|elements| shape.run(&mut unit, kb, elements, positions));
     });
     draft.finish(shape.units(), cost(group, plan, shape))
