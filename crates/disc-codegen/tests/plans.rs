@@ -607,3 +607,25 @@ fn rows_that_are_gathered_and_added_are_read_where_they_are_added() {
     assert_eq!(launches(&scattered("%m = multiply %g, %g : tensor<[K]x[W]xf32>", "%m")), 3, "the squares, a copy, the sums");
     assert_eq!(launches(&scattered("", "%g")), 2, "a copy, the sums");
 }
+
+
+#[test]
+fn rows_are_written_over_an_input_that_dies() {
+    let rows = |about: &str| {
+        between(&format!(
+            "  %t = reduce %a, %z, dims = [0] : (tensor<[B]xf32>, tensor<f32>) -> tensor<f32> applies add
+  %m = broadcast_in_dim %t, dims = [] : (tensor<f32>) -> tensor<[B]xf32>
+{about}"
+        ))
+    };
+    let once = "64*((B+15)/16)";
+    assert_eq!(arena(&rows("  %e = subtract %a, %m : tensor<[B]xf32>")), once);
+    // The row is read at another position than where it is written.
+    let turned = rows("  %v = reverse %a, dims = [0] : tensor<[B]xf32>\n  %e = subtract %v, %m : tensor<[B]xf32>");
+    assert_eq!(arena(&turned), "128*((B+15)/16)");
+}
+
+#[test]
+fn sizes_that_nothing_orders_share_memory_of_the_larger_one() {
+    assert_eq!(arena(&compile(&two_sorts(""))), "max(64*((B+15)/16), 64*((N+15)/16))");
+}

@@ -1,14 +1,19 @@
 //! The layout of the arena.
 //!
 //! Parts are placed in the order of their first use. A part takes over the place of an input that dies where the part is made, if the group
-//! writes each position where it has read it; else a slot that is free by then, if the facts prove that one of the two sizes covers the
-//! other; otherwise it gets a new slot. Slots of a frame follow one another.
+//! writes each position where it has read it; else a slot that is free by then, best one of which the facts prove that one of the two sizes
+//! covers the other, else one that becomes as large as the larger size; otherwise it gets a new slot. Slots of a frame follow one another.
 use super::{
     frames::Frames,
     in_place::takers,
     liveness::{Range, ranges},
 };
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type};
+
+/// The largest expression that the size of a slot may become.
+const MOST_NODES: usize = 48;
+/// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else.
+const TYPICAL: i64 = 64;
 
 struct Slot {
     frame: usize,
@@ -41,6 +46,16 @@ impl Size {
 
     fn fits(&self, other: &Size, solver: &Solver) -> bool {
         solver.less_equal(&self.exact, &other.exact) || solver.less_equal(&self.bytes, &other.bytes)
+    }
+
+    /// The larger of two sizes, whichever that is, unless it takes too much to say.
+    fn larger(&self, other: &Size) -> Option<Size> {
+        let larger = Self { bytes: Dim::max(&self.bytes, &other.bytes), exact: Dim::max(&self.exact, &other.exact) };
+        (larger.bytes.nodes() <= MOST_NODES).then_some(larger)
+    }
+
+    fn typical(&self) -> i64 {
+        self.bytes.eval(&|_| Some(TYPICAL)).unwrap_or(0)
     }
 }
 
@@ -133,7 +148,8 @@ fn take_over(slots: &[Slot], part: &Part, inputs: &[Inst], frames: &Frames) -> O
     Some((position, slots[position].size.clone()))
 }
 
-/// The free slot to use, and its size then: an equal one, else one that is large enough, else one that can grow.
+/// The free slot to use, and its size then: an equal one, else one that is large enough, else one that grows to what is wanted, else the
+/// largest of those that may have to grow.
 fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Option<(usize, Size)> {
     let size = &part.size;
     let is_free = |slot: &Slot| slot.busy_until < part.range.first && frames.surrounds(slot.frame, part.inner);
@@ -147,6 +163,10 @@ fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Opti
         .or_else(larger)
         .map(|(position, slot)| (position, slot.size.clone()))
         .or_else(|| smaller().map(|(position, _)| (position, size.clone())))
+        .or_else(|| {
+            let (position, slot) = free().filter(|(_, slot)| known(slot)).max_by_key(|(_, slot)| slot.size.typical())?;
+            Some((position, slot.size.larger(size)?))
+        })
 }
 
 fn position(name: &str) -> usize {

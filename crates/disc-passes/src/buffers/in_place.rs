@@ -1,15 +1,16 @@
 //! Groups that may write over an input: those that read each position of it where they write that position, and nowhere else.
 //!
-//! Such a group is a loop over one shape: all that it writes at a position is computed before it is written.
+//! Such a group is a loop over one shape, which computes all that it writes at a position before it writes it; or one of rows, which moreover
+//! reduces a row before it writes any of its positions.
 use super::liveness::{Range, root};
-use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
+use disc_ir::{Attr, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 use std::collections::HashMap;
 
 /// For each part of the arena that a group makes, the parts whose memory it may take over: inputs that die there, as large.
 pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>) -> HashMap<Inst, Vec<Inst>> {
     let mut found = HashMap::new();
     for inst in host.walk(host.body) {
-        if host.kind_of(inst) == OpKind::Fusion && is_loop(host, inst) {
+        if host.kind_of(inst) == OpKind::Fusion && (is(host, inst, "loop") || is(host, inst, "row")) {
             takers_of(host, solver, ranges, inst, &mut found);
         }
     }
@@ -31,7 +32,7 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
         let whole =
             solver.equal(&tensor.element_count(), &host.ty(host.result(input)).shaped().expect("a buffer").element_count());
         let alike = whole && tensor.dtype.size() == domain.dtype.size() && same_shape(solver, tensor, domain);
-        if only && alike && in_step(host, region, host.arguments(region)[position]) {
+        if only && alike && in_step(host, group, host.arguments(region)[position]) {
             free.push(input);
         }
     }
@@ -46,8 +47,8 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
     }
 }
 
-fn is_loop(host: &Function, group: Inst) -> bool {
-    matches!(&host.inst(group).attrs[0], Some(Attr::Enum("loop")))
+fn is(host: &Function, group: Inst, kind: &str) -> bool {
+    matches!(&host.inst(group).attrs[0], Some(Attr::Enum(word)) if *word == kind)
 }
 
 /// The type that all of these buffers have, but for what their elements are.
@@ -61,8 +62,9 @@ fn same_shape(solver: &Solver, a: &TensorType, b: &TensorType) -> bool {
     a.rank() == b.rank() && a.dims.iter().zip(&b.dims).all(|(x, y)| solver.equal(x, y))
 }
 
-/// Whether everything that uses a value, directly or not, computes an element from the element of the same position.
-fn in_step(host: &Function, region: Block, value: Value) -> bool {
+/// Whether everything in a group that uses a value, directly or not, computes an element from the element of the same position, or reduces it.
+fn in_step(host: &Function, group: Inst, value: Value) -> bool {
+    let (region, rows) = (host.inst(group).regions[0], is(host, group, "row"));
     let mut reached = vec![value];
     for &inst in host.insts(region) {
         if !host.operands(inst).iter().any(|operand| reached.contains(operand)) {
@@ -70,6 +72,7 @@ fn in_step(host: &Function, region: Block, value: Value) -> bool {
         }
         match host.kind_of(inst) {
             OpKind::Return => {}
+            OpKind::Reduce if rows => {}
             kind if kind.def().has(Trait::Elementwise) => reached.extend(host.results_of(inst)),
             _ => return false,
         }
