@@ -1,10 +1,12 @@
-//! What fusion, the arena and the schedules make of programs: kernel counts, and that each kind of fact is used.
+//! What fusion, the arena and the schedules make of programs: kernel counts, and what facts change.
 mod lowered;
+#[path = "plans/memory.rs"]
+mod memory;
 #[path = "plans/convolutions.rs"]
 mod of_convolutions;
 
 use disc_codegen::lower::Program;
-use disc_ir::{Attr, FunctionKind, Module, OpKind};
+use disc_ir::{FunctionKind, Module, OpKind};
 use lowered::Lowered;
 
 fn compile(text: &str) -> Program {
@@ -20,15 +22,6 @@ fn launches(program: &Program) -> usize {
 fn kernel_ops(module: &Module) -> Vec<OpKind> {
     let kernels = module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
     kernels.flat_map(|f| f.walk(f.body).into_iter().map(|inst| f.kind_of(inst))).collect()
-}
-
-fn arena(program: &Program) -> String {
-    let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
-    let arena = host.walk(host.body).into_iter().find(|&inst| host.kind_of(inst) == OpKind::Arena).expect("an arena");
-    match &host.inst(arena).attrs[0] {
-        Some(Attr::Dim(bytes)) => bytes.to_string(),
-        other => panic!("the arena has size {other:?}"),
-    }
 }
 
 #[test]
@@ -101,51 +94,6 @@ fn equal_layers_share_their_kernels() {
     ));
     let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel).count();
     assert_eq!((launches(&program), kernels), (6, 1));
-}
-
-/// Two pairs of sorts, one after the other: is the memory between the first pair used for that between the second?
-fn two_sorts(facts: &str) -> String {
-    let sort = |to: &str, from: &str, ty: &str| {
-        format!(
-            "  {to}, {to}i = top_k {from}, k = [{}] : (tensor<{ty}xf32>) -> (tensor<{ty}xf32>, tensor<{ty}xi32>)\n",
-            &ty[1..2]
-        )
-    };
-    let body = [sort("%a", "%x", "[B]"), sort("%b", "%a", "[B]"), sort("%c", "%y", "[N]"), sort("%d", "%c", "[N]")].concat();
-    format!(
-        "func @main(%x: tensor<[B]xf32>, %y: tensor<[N]xf32>) -> (tensor<[B]xf32>, tensor<[N]xf32>){facts} {{\n{body}  return %b, %d : (tensor<[B]xf32>, tensor<[N]xf32>)\n}}"
-    )
-}
-
-#[test]
-fn equality_lets_memory_be_used_again() {
-    let (without, with) = (arena(&compile(&two_sorts(""))), arena(&compile(&two_sorts(" where B == N"))));
-    assert!(without.contains('B') && without.contains('N'), "{without}");
-    assert_eq!(with, "64*((B+15)/16)", "one part serves both");
-}
-
-#[test]
-fn ranges_let_memory_be_used_again() {
-    let with = arena(&compile(&two_sorts(" where B >= 1024, N <= 1024")));
-    assert_eq!(with, "64*((B+15)/16)", "what holds B elements holds N");
-}
-
-#[test]
-fn product_equality_lets_memory_be_used_again() {
-    let program = |facts: &str| {
-        compile(&format!(
-            "func @main(%x: tensor<[B]x[S]xf32>, %y: tensor<[N]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[N]xf32>){facts} {{
-  %a, %ai = top_k %x, k = [S] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
-  %b, %bi = top_k %a, k = [S] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
-  %c, %ci = top_k %y, k = [N] : (tensor<[N]xf32>) -> (tensor<[N]xf32>, tensor<[N]xi32>)
-  %d, %di = top_k %c, k = [N] : (tensor<[N]xf32>) -> (tensor<[N]xf32>, tensor<[N]xi32>)
-  return %b, %d : (tensor<[B]x[S]xf32>, tensor<[N]xf32>)
-}}"
-        ))
-    };
-    let (without, with) = (arena(&program("")), arena(&program(" where B*S == N")));
-    assert!(without.contains("B*S") && without.contains('N'), "{without}");
-    assert!(!(with.contains("B*S") && with.contains('N')), "{with}");
 }
 
 fn doubled(facts: &str) -> Program {
@@ -339,99 +287,6 @@ fn products_read_weights_as_they_are_stored() {
     assert_eq!(program.launches[0].1.iter().collect::<Vec<_>>(), [(&"contraction", &2)]);
 }
 
-/// The sizes of all frames of the arena, and how often memory is asked for or copied.
-fn frames(program: &Program) -> Vec<String> {
-    let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
-    let arenas = host.walk(host.body).into_iter().filter(|&inst| host.kind_of(inst) == OpKind::Arena);
-    let bytes = arenas.map(|inst| match &host.inst(inst).attrs[0] {
-        Some(Attr::Dim(bytes)) => bytes.to_string(),
-        other => panic!("the arena has size {other:?}"),
-    });
-    bytes.collect()
-}
-
-/// Two scans, which nothing fuses, with something between them.
-fn between(ops: &str) -> Program {
-    compile(&format!(
-        "func @main(%x: tensor<[B]xf32>) -> tensor<[B]xf32> {{
-  %z = constant dense<0.0> : tensor<f32>
-  %a = cumulative %x, %z, dim = 0 : (tensor<[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
-{ops}
-  %r = cumulative %e, %z, dim = 0 : (tensor<[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
-  return %r : tensor<[B]xf32>
-}}"
-    ))
-}
-
-#[test]
-fn a_loop_writes_over_an_input_that_dies() {
-    let once = "64*((B+15)/16)";
-    assert_eq!(arena(&between("  %e = exponential %a : tensor<[B]xf32>")), once);
-    // Two inputs of another position each: the memory of neither can be used.
-    let turned = between("  %t = reverse %a, dims = [0] : tensor<[B]xf32>\n  %e = add %t, %a : tensor<[B]xf32>");
-    assert_eq!(arena(&turned), "128*((B+15)/16)");
-    // Elements of another size are not where they were.
-    let narrow = between(
-        "  %h = convert %a : (tensor<[B]xf32>) -> tensor<[B]xf16>
-  %hz = constant dense<0.0> : tensor<f16>
-  %c = cumulative %h, %hz, dim = 0 : (tensor<[B]xf16>, tensor<f16>) -> tensor<[B]xf16> applies add
-  %e = convert %c : (tensor<[B]xf16>) -> tensor<[B]xf32>",
-    );
-    assert_eq!(arena(&narrow), "128*((B+15)/16)", "{}", narrow.module);
-}
-
-#[test]
-fn a_chain_of_loops_and_scans_takes_two_buffers() {
-    let chain = between(
-        "  %b = exponential %a : tensor<[B]xf32>
-  %c = cumulative %b, %z, dim = 0 : (tensor<[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
-  %d = tanh %c : tensor<[B]xf32>
-  %f = cumulative %d, %z, dim = 0 : (tensor<[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
-  %e = negate %f : tensor<[B]xf32>",
-    );
-    assert_eq!(arena(&chain), "128*((B+15)/16)", "{}", chain.module);
-}
-
-#[test]
-fn what_is_returned_as_a_view_or_from_a_branch_is_made_in_place() {
-    let program = compile(
-        "func @main(%x: tensor<[B]x8xf32>, %p: tensor<i1>) -> (tensor<[8*B]xf32>, tensor<[B]x8xf32>) {
-  %a = exponential %x : tensor<[B]x8xf32>
-  %v = reshape %a : (tensor<[B]x8xf32>) -> tensor<[8*B]xf32>
-  %r = if %p : (tensor<i1>) -> tensor<[B]x8xf32> then {
-    %t = tanh %x : tensor<[B]x8xf32>
-    return %t : tensor<[B]x8xf32>
-  } else {
-    %n = negate %x : tensor<[B]x8xf32>
-    return %n : tensor<[B]x8xf32>
-  }
-  return %v, %r : (tensor<[8*B]xf32>, tensor<[B]x8xf32>)
-}",
-    );
-    assert_eq!(arena(&program), "0", "{}", program.module);
-    assert_eq!(launches(&program), 3, "{}", program.module);
-}
-
-#[test]
-fn a_size_from_data_has_a_frame_of_its_own_unless_a_slot_is_known_to_hold_it() {
-    let program = |facts: &str| {
-        compile(&format!(
-            "func @main(%x: tensor<[N]xf32>, %n: tensor<i64>) -> (tensor<[K]xf32>, tensor<[N]xf32>){facts} {{
-  %z = constant dense<0.0> : tensor<f32>
-  %a = cumulative %x, %z, dim = 0 : (tensor<[N]xf32>, tensor<f32>) -> tensor<[N]xf32> applies add
-  %b = cumulative %a, %z, dim = 0 : (tensor<[N]xf32>, tensor<f32>) -> tensor<[N]xf32> applies add
-  bind_dim %n, dim = [K] : tensor<i64>
-  %i = iota dim = 0 : tensor<[K]xf32>
-  %c = cumulative %i, %z, dim = 0 : (tensor<[K]xf32>, tensor<f32>) -> tensor<[K]xf32> applies add
-  %d = cumulative %c, %z, dim = 0 : (tensor<[K]xf32>, tensor<f32>) -> tensor<[K]xf32> applies add
-  return %d, %b : (tensor<[K]xf32>, tensor<[N]xf32>)
-}}"
-        ))
-    };
-    assert_eq!(frames(&program("")), ["64*((N+15)/16)", "64*((K+15)/16)"]);
-    assert_eq!(frames(&program(" where K <= N")), ["64*((N+15)/16)"]);
-}
-
 /// The text of all kernels.
 fn kernels(program: &Program) -> String {
     let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
@@ -606,27 +461,4 @@ fn scattered(between: &str, made: &str) -> Program {
 fn rows_that_are_gathered_and_added_are_read_where_they_are_added() {
     assert_eq!(launches(&scattered("%m = multiply %g, %g : tensor<[K]x[W]xf32>", "%m")), 3, "the squares, a copy, the sums");
     assert_eq!(launches(&scattered("", "%g")), 2, "a copy, the sums");
-}
-
-
-#[test]
-fn rows_are_written_over_an_input_that_dies() {
-    let rows = |about: &str| {
-        between(&format!(
-            "  %t = reduce %a, %z, dims = [0] : (tensor<[B]xf32>, tensor<f32>) -> tensor<f32> applies add
-  %m = broadcast_in_dim %t, dims = [] : (tensor<f32>) -> tensor<[B]xf32>
-{about}"
-        ))
-    };
-    // Besides, there is what the parts of a long row leave.
-    let over = arena(&rows("  %e = subtract %a, %m : tensor<[B]xf32>"));
-    assert!(over.starts_with("64*((B+15)/16)"), "{over}");
-    // The row is read at another position than where it is written.
-    let turned = rows("  %v = reverse %a, dims = [0] : tensor<[B]xf32>\n  %e = subtract %v, %m : tensor<[B]xf32>");
-    assert!(arena(&turned).starts_with("128*((B+15)/16)"));
-}
-
-#[test]
-fn sizes_that_nothing_orders_share_memory_of_the_larger_one() {
-    assert_eq!(arena(&compile(&two_sorts(""))), "max(64*((B+15)/16), 64*((N+15)/16))");
 }
