@@ -22,6 +22,8 @@ Call = Callable[[tuple[torch.Tensor, ...]], list]
 
 #: Whether disc is told nothing about sizes; else it is told which of them differ, and which are equal.
 ALL_DIMS = False
+#: How disc stores matrices of weights; the others keep what the model has.
+WEIGHTS = "exact"
 
 
 class Skipped(Exception):
@@ -52,7 +54,7 @@ def named(examples) -> dict[int, dict[int, str | int]]:
 def disc(module, examples, threads: int) -> Call:
     import disc
 
-    options = disc.Options(threads=threads, cache=False)
+    options = disc.Options(threads=threads, cache=False, weights=WEIGHTS)
     dims = None if ALL_DIMS else named(examples)
     fast = disc.optimize(module, typical(examples), dims=dims, options=options)
     return lambda inputs: pytree.tree_leaves(fast(*inputs))
@@ -62,7 +64,7 @@ def static(module, examples, threads: int) -> Call:
     """disc with every size fixed: a module for each example."""
     import disc
 
-    options = disc.Options(threads=threads)
+    options = disc.Options(threads=threads, cache=False, weights=WEIGHTS)
     built = {id(x): disc.optimize(module, x, dims="static", options=options) for x in examples}
     return lambda inputs: pytree.tree_leaves(built[id(inputs)](*inputs))
 

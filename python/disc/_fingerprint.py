@@ -64,6 +64,8 @@ _BLIND = frozenset(("eval", "exec", "__import__"))
 _MOVING = frozenset(("random", "time", "datetime", "secrets", "uuid", "socket", "subprocess", "numpy.random"))
 #: Of the environment, what differs from one call of a program to the next.
 _FLEETING = frozenset(("_", "SHLVL", "PYTEST_CURRENT_TEST"))
+#: Where torch notes the address of a function that it wrapped: another in each process.
+_IDENTITY = "_torchdynamo_wrapper_id"
 _MOST_BYTES = 1 << 20
 _MOST_VISITS = 200_000
 
@@ -79,7 +81,8 @@ def fingerprint(*parts: Any, module: torch.nn.Module) -> bytes:
         walk.put(part)
     walk.put(module)
     walk.close()
-    return walk.hash.digest()
+    text = "\0".join(walk.said).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=32).digest()
 
 
 @functools.cache
@@ -110,7 +113,8 @@ def _is_known(name: str | None) -> bool:
 
 class _Walk:
     def __init__(self, module: torch.nn.Module):
-        self.hash = hashlib.blake2b(digest_size=32)
+        #: What the hash is of. Each is a ``repr`` or begins with a name and ends with one, so that no NUL is in them.
+        self.said: list[str] = []
         #: Every object that was met, by identity: its number. Kept alive, so that no identity comes twice.
         self.met: dict[int, int] = {}
         self.kept: list[Any] = []
@@ -126,6 +130,8 @@ class _Walk:
         self.names: set[str] = {"forward"}
         self.classes: list[type] = []
         self.members: dict[type, dict[str, Any]] = {}
+        #: Members of each class that no reached code has named yet.
+        self.left: dict[type, dict[str, None]] = {}
         self.done: set[Any] = set()
         #: Classes that reached code names: it may make objects of them.
         self.made: set[type] = set()
@@ -133,12 +139,12 @@ class _Walk:
     # Words of the hash.
 
     def word(self, *words) -> None:
-        self.hash.update(repr(words).encode("utf-8", "surrogatepass"))
+        self.said.append(repr(words))
 
     def put(self, x: Any) -> None:
         kind = type(x)
         if kind in _PLAIN:
-            self.word(kind.__name__, x if kind is bytes else repr(x))
+            self.said.append(f"{kind.__name__} {x!r}")
             return
         if (number := self.met.get(id(x))) is not None:
             self.word("again", number)
@@ -330,7 +336,10 @@ class _Walk:
         self.word("function", module, f.__qualname__)
         self.code(f.__code__)
         # A decorator of torch or Python holds the function that it was put on.
-        for part in (f.__defaults__, f.__kwdefaults__, f.__dict__, f.__closure__):
+        held = f.__dict__
+        if _IDENTITY in held:
+            held = {name: value for name, value in held.items() if name != _IDENTITY}
+        for part in (f.__defaults__, f.__kwdefaults__, held, f.__closure__):
             self.put(part)
         if _is_known(module):
             return
@@ -395,31 +404,37 @@ class _Walk:
             seen, start = len(self.classes), len(self.names)
             for number, kind in enumerate(self.classes[:seen]):
                 for name in self.reached(kind):
-                    if (number, name) not in self.done:
-                        self.done.add((number, name))
-                        self.word("member", number, name)
-                        self.put(self.members[kind][name])
+                    self.word("member", number, name)
+                    self.put(self.members[kind][name])
 
     def reached(self, kind: type) -> list[str]:
-        """Members of a class that reached code may use."""
-        special = not _is_known(kind.__module__)
+        """Members of a class that reached code may use, and that were not met before; in an order that is always the same."""
+        members = self.members[kind]
+        if kind not in self.left:
+            self.left[kind] = dict.fromkeys(members)
+            special = not _is_known(kind.__module__)
+            found = [
+                n for n in members if special and _SPECIAL.fullmatch(n) and isinstance(members[n], _CODE)
+            ]
+        else:
+            found = []
+        left = self.left[kind]
+        for name in found:
+            del left[name]
+        named = left.keys() & self.names
         # Modules exist before they are called: their constructors have run.
-        making = kind in self.made and not issubclass(kind, torch.nn.Module)
-        return [
-            name
-            for name in self.members[kind]
-            if name in self.names
-            or (special and _SPECIAL.fullmatch(name) and isinstance(self.members[kind][name], _CODE))
-            or (making and name in _MAKING)
-        ]
+        if kind in self.made and not issubclass(kind, torch.nn.Module):
+            named |= left.keys() & _MAKING
+        for name in named:
+            del left[name]
+        return found + sorted(named)
 
 
 def _composed(names: typing.Collection[str]) -> str | None:
     """An operation of somebody else's that torch takes apart; others stay whole, and disc has none of them."""
-    for name in torch._C._dispatch_get_all_op_names():
+    for name in torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"):
         space = name.partition("::")[0]
-        foreign = space in names and space not in ("aten", "prim", "prims")
-        if foreign and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
+        if space in names and space not in ("aten", "prim", "prims"):
             return name
     return None
 
