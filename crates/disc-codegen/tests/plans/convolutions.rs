@@ -46,3 +46,23 @@ fn last_panels_are_as_narrow_as_their_columns() {
     let whole = micro_kernels("[H]x[W]").into_iter().filter(|name| name.starts_with("task")).count();
     assert_eq!(whole, 1);
 }
+
+/// Loads of a depthwise convolution of 3 by 3 windows on planes of this width.
+fn loads(width: &str) -> usize {
+    let facts = if width == "[W]" { ", 1 <= W" } else { "" };
+    let program = compile(&format!(
+        "func @main(%x: tensor<[B]x8x[H]x{width}xf32>, %w: tensor<8x1x3x3xf32>) -> tensor<[B]x8x[H]x{width}xf32> where 1 <= H{facts} {{
+  %y = convolution %x, %w, input_batch_dimension = 0, input_feature_dimension = 1, input_spatial_dimensions = [2, 3], kernel_input_feature_dimension = 1, kernel_output_feature_dimension = 0, kernel_spatial_dimensions = [2, 3], output_batch_dimension = 0, output_feature_dimension = 1, output_spatial_dimensions = [2, 3], padding_low = [1, 1], padding_high = [1, 1], feature_group_count = 8 : (tensor<[B]x8x[H]x{width}xf32>, tensor<8x1x3x3xf32>) -> tensor<[B]x8x[H]x{width}xf32>
+  return %y : tensor<[B]x8x[H]x{width}xf32>
+}}"
+    ));
+    let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
+    kernels.flat_map(|f| f.walk(f.body).into_iter().filter(|&inst| f.kind_of(inst) == OpKind::Load)).count()
+}
+
+#[test]
+fn rows_that_fit_a_vector_are_read_where_they_lie() {
+    let read = 6 * 3 + 9;
+    assert_eq!(loads("[W]"), loads("40") + read, "six rows for three columns, and the kernel");
+    assert_eq!(loads("16"), loads("[W]"));
+}

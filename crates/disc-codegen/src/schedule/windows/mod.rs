@@ -4,10 +4,13 @@
 //! memory, with the padding around it ([`pack`]), so that no window is cut; then it computes a few rows of a few vectors at once, with one
 //! sum for each in a register, and applies the rest of the group to them.
 //!
+//! Where a vector holds a row of results, and masks cost nothing, rows are read where they lie ([`lying`]): the copy would take as long as the rest.
+//!
 //! Small kernels stay in registers, and each vector of the input is read once for all rows that need it. Of larger ones each element is read in
 //! turn, for all sums.
 //!
 //! Invariant: the elements of a window are taken in their order, whatever is computed at once.
+mod lying;
 mod pack;
 mod plan;
 
@@ -18,6 +21,7 @@ use crate::{
     index::Index,
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
+use lying::Lying;
 use pack::{Packing, Place};
 use plan::{Form, UNIT_COLUMNS, UNIT_ROWS, WindowPlan, rows_read};
 
@@ -103,6 +107,8 @@ struct Unit {
     start: Value,
     /// The plane of the result: the output feature of a convolution.
     lead: Vec<Index>,
+    /// Where the input is read as it lies.
+    lying: Option<Lying>,
 }
 
 impl<'g> Emitter<'_, 'g> {
@@ -133,9 +139,34 @@ impl<'g> Emitter<'_, 'g> {
         };
         let place = Place { lead: lead.to_vec(), first };
         let start = self.start(kb);
+        let lead = place.lead.iter().map(|&value| Index::uniform(value)).collect();
+        let mut unit = Unit { place, rows, columns, kernel: Vec::new(), start, lead, lying: None };
+        let Some(is_narrow) = self.is_narrow(kb) else {
+            self.pack(kb, &unit);
+            return self.planes(kb, &mut unit);
+        };
+        let narrow = kb.open_if(is_narrow);
+        self.elements.open_scope();
+        unit.lying = Some(self.lying(kb, &unit.place));
+        self.planes(kb, &mut unit);
+        self.elements.close_scope();
+        kb.close_if(narrow);
+        let is_wide = kb.emit(OpKind::Not, &[is_narrow]);
+        let wide = kb.open_if(is_wide);
+        self.elements.open_scope();
+        unit.lying = None;
+        self.pack(kb, &unit);
+        self.planes(kb, &mut unit);
+        self.elements.close_scope();
+        kb.close_if(wide);
+    }
+
+    /// Copies what the windows of a unit read.
+    fn pack(&mut self, kb: &mut KernelBuilder, unit: &Unit) {
+        let plan = self.plan;
         let block_rows = kb.int(plan.block[0]);
         let up = kb.int(plan.block[0] - 1);
-        let padded = kb.add(rows, up);
+        let padded = kb.add(unit.rows, up);
         let padded = kb.div(padded, block_rows);
         let padded = kb.mul(padded, block_rows);
         let read = match plan.rows() {
@@ -144,14 +175,18 @@ impl<'g> Emitter<'_, 'g> {
                 let read = kb.mul(padded, step);
                 kb.add(read, more)
             }
-            None => one,
+            None => kb.int(1),
         };
         let fills_itself = matches!(plan.form, Form::Products { .. }) && self.group.inputs().contains(&plan.input);
-        let packing = Packing { plan, held: self.held, fill: start, fills_itself };
-        packing.pack(kb, self.elements, &place, [read, columns]);
-        let lead = place.lead.iter().map(|&value| Index::uniform(value)).collect();
-        let mut unit = Unit { place, rows, columns, kernel: Vec::new(), start, lead };
-        let Form::Products { features, .. } = &plan.form else { return self.plane(kb, &unit) };
+        let packing = Packing { plan, held: self.held, fill: unit.start, fills_itself };
+        packing.pack(kb, self.elements, &unit.place, [read, unit.columns]);
+    }
+
+    /// All results of a unit.
+    fn planes(&mut self, kb: &mut KernelBuilder, unit: &mut Unit) {
+        let plan = self.plan;
+        let (zero, one) = (kb.int(0), kb.int(1));
+        let Form::Products { features, .. } = &plan.form else { return self.plane(kb, unit) };
         let features = kb.dim(features);
         let feature = kb.open_for([zero, features, one]);
         self.elements.open_scope();
@@ -159,9 +194,9 @@ impl<'g> Emitter<'_, 'g> {
         let number = kb.add(number, feature.index);
         unit.lead[1] = Index::uniform(number);
         if plan.holds_kernel {
-            unit.kernel = (0..self.taps().len()).map(|tap| self.weight(kb, &unit, zero, tap)).collect();
+            unit.kernel = (0..self.taps().len()).map(|tap| self.weight(kb, unit, zero, tap)).collect();
         }
-        self.plane(kb, &unit);
+        self.plane(kb, unit);
         self.elements.close_scope();
         kb.close_for(feature);
     }
@@ -218,6 +253,9 @@ impl<'g> Emitter<'_, 'g> {
         let mut widths = vec![(wide, plan.block[1])];
         if plan.block[1] > 1 {
             widths.push((narrow, 1));
+        }
+        if unit.lying.is_some() {
+            widths.clear();
         }
         for (width, vectors) in widths {
             let left = kb.sub(unit.columns, done);
@@ -290,9 +328,13 @@ impl<'g> Emitter<'_, 'g> {
             if users.is_empty() {
                 continue;
             }
+            let lying = unit.lying.as_ref().map(|lying| lying.row(kb, plan, &unit.place, block.row, row));
             let from = self.row_at(kb, block, zero, layer, row);
             for (column, vector) in (0..plan.columns().taps).flat_map(|c| (0..block.vectors).map(move |v| (c, v))) {
-                let loaded = self.read(kb, block, from, column, vector);
+                let loaded = match &lying {
+                    Some(row) => row.read(kb, plan, column),
+                    None => self.read(kb, block, from, column, vector),
+                };
                 for &(result, tap) in &users {
                     let number = ((layer * taps + tap) * plan.columns().taps + column) as usize;
                     let sum = &mut sums[(result * block.vectors + vector) as usize];
