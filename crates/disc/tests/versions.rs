@@ -3,6 +3,7 @@ use disc::{
     Executable, Options, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor},
 };
+use disc_codegen::schedule::VersionKind;
 
 const SOFTMAX: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
@@ -221,5 +222,95 @@ fn rows_that_data_counts_are_split_too() {
             row.iter().map(|&x| f64::from(x) / sum).collect::<Vec<_>>()
         };
         close(&found[0], taken.into_iter().flat_map(of), &what);
+    }
+}
+
+/// Attention of `S` queries over `T` keys.
+const ATTENTION: &str = "
+func @main(%q: tensor<[B]x[S]x2x8xf32>, %k: tensor<[B]x[T]x2x8xf32>, %v: tensor<[B]x[T]x2x8xf32>) -> tensor<[B]x2x[S]x8xf32> {
+  %s = dot_general %q, %k, lhs_batching_dims = [0, 2], rhs_batching_dims = [0, 2], lhs_contracting_dims = [3], rhs_contracting_dims = [3] : (tensor<[B]x[S]x2x8xf32>, tensor<[B]x[T]x2x8xf32>) -> tensor<[B]x2x[S]x[T]xf32>
+  %l = constant dense<-inf> : tensor<f32>
+  %z = constant dense<0.0> : tensor<f32>
+  %t = reduce %s, %l, dims = [3] : (tensor<[B]x2x[S]x[T]xf32>, tensor<f32>) -> tensor<[B]x2x[S]xf32> applies maximum
+  %tb = broadcast_in_dim %t, dims = [0, 1, 2] : (tensor<[B]x2x[S]xf32>) -> tensor<[B]x2x[S]x[T]xf32>
+  %d = subtract %s, %tb : tensor<[B]x2x[S]x[T]xf32>
+  %e = exponential %d : tensor<[B]x2x[S]x[T]xf32>
+  %r = reduce %e, %z, dims = [3] : (tensor<[B]x2x[S]x[T]xf32>, tensor<f32>) -> tensor<[B]x2x[S]xf32> applies add
+  %rb = broadcast_in_dim %r, dims = [0, 1, 2] : (tensor<[B]x2x[S]xf32>) -> tensor<[B]x2x[S]x[T]xf32>
+  %p = divide %e, %rb : tensor<[B]x2x[S]x[T]xf32>
+  %o = dot_general %p, %v, lhs_batching_dims = [0, 1], rhs_batching_dims = [0, 2], lhs_contracting_dims = [3], rhs_contracting_dims = [1] : (tensor<[B]x2x[S]x[T]xf32>, tensor<[B]x[T]x2x8xf32>) -> tensor<[B]x2x[S]x8xf32>
+  return %o : tensor<[B]x2x[S]x8xf32>
+}";
+
+/// A convolution of 16 features to 16, with the filters as Winograd's method reads them.
+const WINOGRAD: &str = "
+func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
+  %k = broadcast_in_dim %w, dims = [1, 2, 3, 4] : (tensor<16x16x3x3xf32>) -> tensor<[B]x16x16x3x3xf32>
+  %p = patches %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
+  %d = dot_general %k, %p, batching_dims = [0] x [0], contracting_dims = [2, 3, 4] x [1, 2, 3] : (tensor<[B]x16x16x3x3xf32>, tensor<[B]x16x3x3x[H]x[W]xf32>) -> tensor<[B]x16x[H]x[W]xf32>
+  %y = winograd %d, %x, %t, padding_low = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>, tensor<[B]x16x[H]x[W]xf32>, tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32>
+  return %y : tensor<[B]x16x[H]x[W]xf32>
+}";
+
+const SORT: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>) {
+  %y, %i = top_k %x, k = [S] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
+  return %y, %i : (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
+}";
+
+const SCAN: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %y = cumulative %x, %z, dim = 1 : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
+  return %y : tensor<[B]x[S]xf32>
+}";
+
+/// A program, the sizes of its inputs for which a version runs, and how the name of a kernel of it ends.
+struct Case {
+    program: &'static str,
+    inputs: Vec<Vec<i64>>,
+    ends: &'static str,
+}
+
+/// The case of a version: one that is added needs another.
+fn case(kind: VersionKind) -> Case {
+    let matrix = |program, rows, columns, ends| Case { program, inputs: vec![vec![rows, columns]], ends };
+    match kind {
+        VersionKind::RowParts => matrix(SUMS, 1, 200_000, "_parts"),
+        VersionKind::RowPhases => matrix(SOFTMAX, 1, 262_145, "_ends"),
+        VersionKind::ShortRows => matrix(SOFTMAX, 65, 8, "_short"),
+        VersionKind::SomeRows => matrix(SOFTMAX, 3, 100, "_some"),
+        VersionKind::FewQueries => {
+            Case { program: ATTENTION, inputs: vec![vec![1, 1, 2, 8], vec![1, 300, 2, 8], vec![1, 300, 2, 8]], ends: "_few_sum" }
+        }
+        VersionKind::Winograd => Case {
+            program: WINOGRAD,
+            inputs: vec![vec![1, 16, 20, 24], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
+            ends: ".winograd",
+        },
+        VersionKind::Keys => matrix(SORT, 3, 100, "_single"),
+        VersionKind::Squares => matrix(SCAN, 40, 100, "_squares"),
+    }
+}
+
+#[test]
+fn each_version_runs_for_some_sizes() {
+    for kind in VersionKind::ALL {
+        let Case { program, inputs, ends } = case(kind);
+        let executable = load(program, 1);
+        let tensor = |sizes: &Vec<i64>| {
+            let count: i64 = sizes.iter().product();
+            HostTensor::new(sizes, &vec![0.5_f32; count as usize]).unwrap()
+        };
+        let tensors: Vec<HostTensor> = inputs.iter().map(tensor).collect();
+        let inputs: Vec<_> = tensors.iter().map(HostTensor::as_input).collect();
+        let launches = executable.with_session(|session| {
+            session.start_profile();
+            executable.run(0, session, &inputs, &mut HostOutputs::new()).unwrap();
+            session.take_profile()
+        });
+        let names: Vec<&str> =
+            launches.iter().map(|launch| executable.kernel_name(launch.kernel).expect("names are kept")).collect();
+        assert!(names.iter().any(|name| name.ends_with(ends)), "{kind:?}: {names:?}");
     }
 }

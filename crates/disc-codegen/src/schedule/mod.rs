@@ -94,9 +94,44 @@ pub struct Scheduled {
     pub sites: Vec<Site>,
 }
 
+/// What a version is. crates/disc/tests/versions.rs runs each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionKind {
+    /// Few long rows, in parts that are added up.
+    RowParts,
+    /// The same for several phases, or for results as long as rows.
+    RowPhases,
+    /// Very short rows, side by side.
+    ShortRows,
+    /// Short rows, some at once.
+    SomeRows,
+    /// Attention of a few queries.
+    FewQueries,
+    /// A convolution by Winograd's method.
+    Winograd,
+    /// A sort by keys, of lines whose positions have 31 bits.
+    Keys,
+    /// A scan of some lines at once.
+    Squares,
+}
+
+impl VersionKind {
+    pub const ALL: [Self; 8] = [
+        Self::RowParts,
+        Self::RowPhases,
+        Self::ShortRows,
+        Self::SomeRows,
+        Self::FewQueries,
+        Self::Winograd,
+        Self::Keys,
+        Self::Squares,
+    ];
+}
+
 /// One of several ways to compute a group, for some sizes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Version {
+    pub kind: VersionKind,
     /// Holds for the sizes that this version is for: each first dim is less than the second.
     pub guard: Vec<(Dim, Dim)>,
     pub code: Scheduled,

@@ -76,13 +76,21 @@ impl TurnedInputs {
         at: &[Index],
     ) {
         for turned in &self.inputs {
-            let square = kb.int(i64::from(turned.square));
-            kb.for_([first, stop, square], &[], |kb, from, _| {
+            let mut fill = |kb: &mut KernelBuilder, from: Value| {
                 let offset = kb.sub(from, first);
                 for column in (0..elements.lanes).step_by(turned.square as usize) {
                     let rows = self.rows(kb, elements, turned, space, ([from, stop], column), at);
                     store_columns(kb, turned, &rows, offset, (column, elements.lanes));
                 }
+            };
+            // A unit has a position at least.
+            if i64::from(turned.square) == TILE {
+                fill(kb, first);
+                continue;
+            }
+            let square = kb.int(i64::from(turned.square));
+            kb.for_([first, stop, square], &[], |kb, from, _| {
+                fill(kb, from);
                 Vec::new()
             });
         }
@@ -98,24 +106,7 @@ impl TurnedInputs {
         ([from, stop], column): ([Value; 2], u32),
         at: &[Index],
     ) -> Vec<Value> {
-        let Index::Affine { base, .. } = at[self.inner.axis] else { panic!("the inner dimension is walked in order") };
-        let last = kb.dim(&(&self.inner.size - 1));
-        let mut places = Vec::new();
-        for row in 0..turned.square {
-            let step = kb.int(i64::from(column + row));
-            let mut position = kb.add(base, step);
-            // What is beyond the end is read from the last row, and not used.
-            if elements.mask.is_some() {
-                position = kb.map(OpKind::Minimum, &[position, last]);
-            }
-            let mut here = at.to_vec();
-            here[self.inner.axis] = Index::uniform(position);
-            here[self.run.axis] = Index::Affine { base: from, stride: 1 };
-            places.push(elements.scoped(|elements| {
-                let place = elements.position(kb, space, &turned.shape, &here);
-                elements.start_of(kb, turned.input, &place)
-            }));
-        }
+        let places = self.places(kb, elements, turned, space, (from, column), at);
         let lanes = turned.square;
         let (buffer, full) = (elements.buffer(turned.input), kb.int(i64::from(lanes)));
         let left = kb.sub(stop, from);
@@ -126,6 +117,47 @@ impl TurnedInputs {
             places.iter().map(|&place| kb.load(buffer, place, lanes, Some(mask))).collect()
         };
         kb.if_(whole, all, some)
+    }
+
+    /// Where the vectors of a square start.
+    fn places(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        turned: &Turned,
+        space: &[Dim],
+        (from, column): (Value, u32),
+        at: &[Index],
+    ) -> Vec<Value> {
+        let Index::Affine { base, .. } = at[self.inner.axis] else { panic!("the inner dimension is walked in order") };
+        let shift = kb.int(i64::from(column));
+        let (row, whole) = (kb.add(base, shift), elements.mask.is_none());
+        let mut start_of = |kb: &mut KernelBuilder, row: Value, from: Value, at: &[Index]| {
+            let mut here = at.to_vec();
+            here[self.inner.axis] = Index::uniform(row);
+            here[self.run.axis] = Index::Affine { base: from, stride: 1 };
+            elements.scoped(|elements| {
+                let place = elements.position(kb, space, &turned.shape, &here);
+                elements.start_of(kb, turned.input, &place)
+            })
+        };
+        let (zero, one) = (kb.int(0), kb.int(1));
+        let step = start_of(kb, one, zero, &vec![Index::uniform(zero); at.len()]);
+        let last = kb.dim(&(&self.inner.size - 1));
+        if whole {
+            let start = start_of(kb, row, from, at);
+            return rows_from(kb, start, step, turned.square);
+        }
+        // What is beyond the end is read from the last row, and not used.
+        let row = kb.map(OpKind::Minimum, &[row, last]);
+        let (start, most) = (start_of(kb, row, from, at), kb.sub(last, row));
+        let place = |number: u32| {
+            let number = kb.int(i64::from(number));
+            let number = kb.map(OpKind::Minimum, &[number, most]);
+            let offset = kb.mul(number, step);
+            kb.add(start, offset)
+        };
+        (0..turned.square).map(place).collect()
     }
 
     /// Makes the elements at position `position` of the run known, of which the first one in the tiles is `first`.
@@ -146,6 +178,32 @@ impl TurnedInputs {
             elements.seed(turned.input, &place, computed);
         }
     }
+}
+
+/// Places `step` apart, four by four, so that few values stand for all of them. That the first one is not negative is said again for LLVM,
+/// which would otherwise carry each place through all loops around it: more than there are registers.
+fn rows_from(kb: &mut KernelBuilder, start: Value, step: Value, count: u32) -> Vec<Value> {
+    if let Some(step) = kb.known_int(step) {
+        // Offsets that loads have room for.
+        let place = |number: u32| {
+            let offset = kb.int(i64::from(number) * step);
+            kb.add(start, offset)
+        };
+        return (0..count).map(place).collect();
+    }
+    let zero = kb.int(0);
+    let mut four = kb.map(OpKind::Maximum, &[start, zero]);
+    let multiples = [2, 3, 4].map(|factor| {
+        let factor = kb.int(factor);
+        kb.mul(step, factor)
+    });
+    let mut places = Vec::with_capacity(count as usize);
+    for _ in 0..count / 4 {
+        places.push(four);
+        places.extend([step, multiples[0], multiples[1]].map(|offset| kb.map(OpKind::Add, &[four, offset])));
+        four = kb.map(OpKind::Add, &[four, multiples[2]]);
+    }
+    places
 }
 
 /// Stores a square, its rows and columns exchanged, from a position of the run on.

@@ -16,7 +16,7 @@ use crate::{
     element::{Elements, Site},
     index::Index,
     schedule::{
-        Group, Launch, Scheduled, Version, Workspace, aligned_bytes,
+        Group, Launch, Scheduled, Version, VersionKind, Workspace, aligned_bytes,
         contraction::{BlockProduct, ContractionPlan, Right, RowsOf},
         draft::GroupMemory,
         loops::place_unit,
@@ -53,7 +53,7 @@ pub(super) fn version(group: &Group<'_>, softmax: &Softmax) -> Option<Version> {
     let guard = few.chain([(Dim::constant(SHORT), columns.clone())]).collect();
     let workspaces = plan.workspaces(most);
     let code = parts(group, &plan, softmax, &workspaces);
-    Some(Version { guard, code, workspaces })
+    Some(Version { kind: VersionKind::FewQueries, guard, code, workspaces })
 }
 
 impl AttentionPlan {

@@ -12,7 +12,7 @@ mod split;
 mod unit;
 
 use super::{
-    Group, Scheduled, Version, Versioned,
+    Group, Scheduled, Version, VersionKind, Versioned,
     domain::{Merged, each_unit},
     draft::Draft,
 };
@@ -269,7 +269,7 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
         let mut side_by_side = Group { name: format!("{}_short", group.name).into(), ..group.clone() };
         side_by_side.first_site += sites(&versions);
         let code = whole(&side_by_side, plan, &Shape::side_by_side(group, plan));
-        versions.push(Version { guard, code, workspaces: Vec::new() });
+        versions.push(Version { kind: VersionKind::ShortRows, guard, code, workspaces: Vec::new() });
     }
     let mut rest = group.clone();
     rest.first_site += sites(&versions);
@@ -280,7 +280,7 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
             let some = Group { name: format!("{}_some", group.name).into(), ..rest.clone() };
             let code = whole(&some, plan, &shape.several(group));
             rest.first_site += code.sites.len() as i64;
-            versions.push(Version { guard, code, workspaces: Vec::new() });
+            versions.push(Version { kind: VersionKind::SomeRows, guard, code, workspaces: Vec::new() });
             Versioned { versions, otherwise: whole(&rest, plan, &shape) }
         }
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     element::compute_dtype,
-    schedule::{Argument, Scheduled, Version, Workspace},
+    schedule::{Argument, Scheduled, Version, VersionKind, Workspace},
 };
 use disc_ir::Dim;
 
@@ -45,7 +45,8 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
         elements.iter().map(|(placed, _)| workspace(group.tensor(placed.value).clone(), &plan.row_length(), &kept, most)),
     );
     let code = kernels(group, plan, shape, &kept, &elements)?;
-    Some(Version { guard: vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(MANY), count)], code, workspaces })
+    let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(MANY), count)];
+    Some(Version { kind: VersionKind::RowPhases, guard, code, workspaces })
 }
 
 /// The kernels in their order: for each phase its parts and their sums, then the outputs.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     element::compute_dtype,
-    schedule::{Argument, Scheduled, Version, Workspace, aligned_bytes, domain::positions_of, draft::Draft},
+    schedule::{Argument, Scheduled, Version, VersionKind, Workspace, aligned_bytes, domain::positions_of, draft::Draft},
 };
 use disc_ir::{Attr, Builder, Dim, Function, FunctionKind, Inst, OpKind, Solver, TensorType, Type, Value};
 use std::{collections::HashMap, sync::Arc};
@@ -51,7 +51,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     code.launches.extend(sums.launches);
     code.sites.extend(sums.sites);
     let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(MANY), count)];
-    Some(Version { guard, code, workspaces })
+    Some(Version { kind: VersionKind::RowParts, guard, code, workspaces })
 }
 
 /// Whether some sizes make fewer units than `few` with more elements than `many`.

@@ -11,7 +11,7 @@ mod scatter;
 mod sort;
 mod top_k;
 
-use super::{Group, Version, Versioned, domain::Merged, draft::Draft, loops::place_unit};
+use super::{Group, Version, VersionKind, Versioned, domain::Merged, draft::Draft, loops::place_unit};
 use crate::{build::KernelBuilder, element::Elements, index::Index};
 use disc_ir::{Dim, Inst, OpKind, Value};
 use disc_passes::query::Query;
@@ -47,7 +47,8 @@ fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
     }
     let guard = vec![(tensor.dims[axis].clone(), Dim::constant(LONGEST))];
     let by_comparator = merge::schedule(group, inst, &format!("{}_long", group.name));
-    Versioned { versions: vec![Version { guard, code, workspaces: Vec::new() }], otherwise: by_comparator }
+    let by_keys = Version { kind: VersionKind::Keys, guard, code, workspaces: Vec::new() };
+    Versioned { versions: vec![by_keys], otherwise: by_comparator }
 }
 
 /// A line that is cut into chunks, and the dimensions around it: a work unit is a chunk.

@@ -8,7 +8,7 @@ use crate::{
     cost,
     index::Index,
     schedule::{
-        Group, Scheduled, Version, Versioned,
+        Group, Scheduled, Version, VersionKind, Versioned,
         domain::{Merged, merge, mergeable_in, positions_of},
     },
 };
@@ -38,7 +38,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
     let mut rest = group.clone();
     rest.first_site += code.sites.len() as i64;
     let guard = vec![(Dim::constant(FEW_LINES - 1), scan.lines())];
-    let version = Version { guard, code, workspaces: Vec::new() };
+    let version = Version { kind: VersionKind::Squares, guard, code, workspaces: Vec::new() };
     Versioned { versions: vec![version], otherwise: scan.one_by_one(&rest) }
 }
 

@@ -17,7 +17,7 @@ mod products;
 mod results;
 mod tiles;
 
-use super::{Group, Scheduled, Version, draft::Draft};
+use super::{Group, Scheduled, Version, VersionKind, draft::Draft};
 use crate::{build::KernelBuilder, element::Elements, index::Index};
 use disc_ir::{DType, Dim, TensorType, Value};
 use plan::{PLACES, WinogradPlan};
@@ -36,7 +36,7 @@ pub fn schedule(group: &Group<'_>) -> Option<Version> {
         (least(FEWEST_RESULTS), plan.height.clone()),
         (least(FEWEST_RESULTS), plan.width.clone()),
     ];
-    Some(Version { guard, code: launch(group, &plan), workspaces: Vec::new() })
+    Some(Version { kind: VersionKind::Winograd, guard, code: launch(group, &plan), workspaces: Vec::new() })
 }
 
 fn launch(group: &Group<'_>, plan: &WinogradPlan) -> Scheduled {
