@@ -137,17 +137,20 @@ impl Lowering<'_> {
             _ => "loop",
         };
         let function = extract(host, inst);
-        let key = structure(&function, kind);
+        let memory = host.operands(inst).to_vec();
+        let inputs = function.parameters().len();
+        // A group that writes over an input updates a part of it.
+        let is_update = kind == "loop" && memory[inputs..].iter().any(|output| memory[..inputs].contains(output));
+        let form = if is_update { "update" } else { kind };
+        let key = structure(&function, form);
         if !self.known.contains_key(&key) {
-            let name = format!("k{}_{kind}", self.known.len());
-            let scheduled = self.schedule(&function, solver, &name, kind);
+            let name = format!("k{}_{form}", self.known.len());
+            let scheduled = self.schedule(&function, solver, &name, form);
             let known = self.keep(scheduled);
             self.known.insert(key.clone(), known);
         }
         *counts.entry(kind).or_default() += self.known[&key].otherwise.len();
-        let memory = host.operands(inst).to_vec();
         let (mut target, mut branches) = (block, Vec::new());
-        let inputs = function.parameters().len();
         for position in 0..self.known[&key].versions.len() {
             let version = self.known[&key].versions[position].clone();
             if !Workspace::has_room(host, &version.workspaces) {
@@ -215,6 +218,10 @@ impl Lowering<'_> {
             "attention" => match AttentionPlan::of(function, solver, self.target) {
                 Ok(plan) => return schedule::attention(&whole, &plan),
                 Err(reason) => Some(reason),
+            },
+            "update" => match schedule::update(&whole) {
+                Some(scheduled) => return scheduled.into(),
+                None => None,
             },
             "single" => match schedule::single(&whole) {
                 Some(scheduled) => return scheduled,

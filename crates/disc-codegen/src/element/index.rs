@@ -133,6 +133,13 @@ impl Elements<'_> {
         found
     }
 
+    /// Where the slice begins that a `dynamic_update_slice` writes.
+    pub(crate) fn starts_of_update(&mut self, kb: &mut KernelBuilder, inst: Inst) -> Vec<Index> {
+        let operands: Vec<Value> = self.group.operands(inst).to_vec();
+        let (shape, extent) = (&self.tensor(operands[0]).dims, &self.tensor(operands[1]).dims);
+        self.starts(kb, inst, &operands[2..], shape, extent)
+    }
+
     fn dynamic_slice(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let operands: Vec<Value> = self.group.operands(inst).to_vec();
         let (shape, extent) = (&self.tensor(operands[0]).dims, &self.tensor(self.group.result(inst)).dims);

@@ -77,11 +77,13 @@ pub struct Launch {
     pub cost: Dim,
     /// Bytes of memory per task.
     pub scratch: Dim,
+    /// What it copies, if that is all: nothing is left to do where each pair is one memory.
+    pub copies: Vec<(Argument, Argument)>,
 }
 
 impl Launch {
     fn new(kernel: &Function, arguments: Vec<Argument>, units: Dim, cost: Dim) -> Self {
-        Self { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(kernel) }
+        Self { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(kernel), copies: Vec::new() }
     }
 }
 
@@ -178,7 +180,7 @@ pub(crate) use contraction::packed_columns;
 pub use contraction::{Tile, schedule as contraction, tile};
 pub use loops::{schedule as loops, space_of};
 pub use rows::{RowPlan, schedule as rows};
-pub use single::schedule as single;
+pub use single::{schedule as single, update};
 pub use windows::schedule as windows;
 pub use winograd::schedule as winograd;
 pub(crate) use woven::weave;

@@ -95,7 +95,7 @@ impl Planner<'_> {
     }
 
     /// The carried values live in the memory of the results. An iteration copies its results there at its end, by way of memory of their
-    /// own, since one of them may be made from another.
+    /// own, since one of them may be made from another; what it updates where it is needs no copy.
     pub(super) fn while_(&mut self, inst: Inst, to: Block, homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
         let carried = self.results(inst, to, homes)?;
         for (&init, &buffer) in self.source.operands(inst).iter().zip(&carried) {
@@ -113,7 +113,8 @@ impl Planner<'_> {
             Ok(vec![planner.scalar(block, planner.source.operands(end)[0], DType::I1)?])
         })?;
         let step = self.within(body, |planner, block| {
-            planner.block(body, block, &HashMap::new())?;
+            let homes = planner.homes_of_updates(body, &carried);
+            planner.block(body, block, &homes)?;
             planner.carry(body, block, &carried)?;
             Ok(Vec::new())
         })?;

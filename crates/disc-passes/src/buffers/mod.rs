@@ -10,6 +10,7 @@
 //! - What a loop body allocates is allocated once, outside of time: each iteration uses the same memory. What has a size that the body binds
 //!   is in a frame that ends with the iteration.
 mod arena;
+mod carried;
 mod control;
 mod frames;
 mod in_place;

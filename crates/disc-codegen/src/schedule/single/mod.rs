@@ -10,6 +10,7 @@ mod scan;
 mod scatter;
 mod sort;
 mod top_k;
+mod update;
 
 use super::{Group, Version, VersionKind, Versioned, domain::Merged, draft::Draft, loops::place_unit};
 use crate::{build::KernelBuilder, element::Elements, index::Index};
@@ -31,6 +32,8 @@ pub fn schedule(group: &Group<'_>) -> Option<Versioned> {
     }
     None
 }
+
+pub use update::schedule as update;
 
 /// Lines longer than this have positions that entries have no bits for.
 const LONGEST: i64 = i32::MAX as i64;

@@ -58,7 +58,13 @@ fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {
         (None, Some((last, outer))) => Chunks { outer: Merged::each(outer), size: last.clone(), chunk: CHUNK },
         _ => Chunks { outer: Vec::new(), size: count.clone(), chunk: CHUNK },
     };
-    draft.units(line.units(), count.ceil_div(&Dim::constant(8)), |draft, unit| {
+    let argument = |buffer: Value| {
+        let position = draft.memory.pairs().position(|(_, known)| known == buffer).expect("memory of the kernel");
+        draft.memory.arguments[position]
+    };
+    let copied = sources.iter().flatten().zip(&pairs);
+    let copies = copied.map(|(&from, &(to, _))| (argument(from), argument(to))).collect();
+    let mut code = draft.units(line.units(), count.ceil_div(&Dim::constant(8)), |draft, unit| {
         let zero = draft.kb.int(0);
         let mut at = vec![Index::uniform(zero); shape.len()];
         let range = line.place(&mut draft.kb, unit, &mut at);
@@ -77,7 +83,9 @@ fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {
                 elements.store(kb, target, group.tensor(input), &at, value);
             }
         });
-    })
+    });
+    code.launches[0].copies = copies;
+    code
 }
 
 struct Scatter<'a, 'g> {

@@ -1,0 +1,63 @@
+//! Loops that update what they carry: where that is in place, an iteration writes the update and no more.
+mod lowered;
+
+use disc_codegen::lower::Program;
+use disc_ir::{Attr, Function, FunctionKind, Inst, OpKind};
+use lowered::Lowered;
+
+/// The program of this name.
+fn program(name: &str) -> Program {
+    let all = include_str!("stages/control.disc");
+    let (_, rest) = all.split_once(&format!("// {name}\n")).unwrap_or_else(|| panic!("there is no program `{name}`"));
+    let text = rest.split("// ").next().expect("a program follows its name");
+    let module = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+    Lowered::of(&module, &"x86-64-v4".parse().expect("a target")).program
+}
+
+/// The kernels that an iteration launches, and for how many units each.
+fn launches_of_iteration(program: &Program) -> Vec<(String, String)> {
+    let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
+    let inside = host.walk(host.body).into_iter().find(|&inst| host.kind_of(inst) == OpKind::While).expect("a loop");
+    let body = host.walk(host.inst(inside).regions[1]);
+    body.into_iter().filter(|&inst| host.kind_of(inst) == OpKind::Launch).map(|inst| named(host, inst)).collect()
+}
+
+fn named(host: &Function, launch: Inst) -> (String, String) {
+    match &host.inst(launch).attrs[..] {
+        [Some(Attr::Symbol(kernel)), Some(Attr::Dim(units)), ..] => (kernel.to_string(), units.to_string()),
+        other => panic!("a launch has a kernel and units: {other:?}"),
+    }
+}
+
+/// No launch of an iteration walks over all five rows of the result.
+fn walks_over_no_more_than_a_row(launches: &[(String, String)]) {
+    assert!(launches.iter().all(|(_, units)| !units.contains("5*B")), "{launches:?}");
+}
+
+#[test]
+fn an_iteration_writes_the_slice_that_it_updates_and_no_more() {
+    let launches = launches_of_iteration(&program("a loop that fills a result"));
+    let updates: Vec<_> = launches.iter().filter(|(kernel, _)| kernel.ends_with("_update")).collect();
+    assert_eq!(updates.len(), 1, "{launches:?}");
+    walks_over_no_more_than_a_row(&launches);
+}
+
+#[test]
+fn a_scatter_into_what_a_loop_carries_copies_nothing() {
+    let launches = launches_of_iteration(&program("a loop that adds to places of a result"));
+    assert!(launches.iter().any(|(kernel, _)| kernel.ends_with("_single")), "{launches:?}");
+    assert!(!launches.iter().any(|(kernel, _)| kernel.ends_with("_copy")), "{launches:?}");
+    walks_over_no_more_than_a_row(&launches);
+}
+
+#[test]
+fn what_is_still_read_is_copied() {
+    for name in
+        ["a loop that reads what it has replaced", "a loop that moves parts of a result", "a loop that fills results in turn"]
+    {
+        let program = program(name);
+        let launches = launches_of_iteration(&program);
+        assert!(!launches.iter().any(|(kernel, _)| kernel.ends_with("_update")), "{name}: {launches:?}");
+        assert!(launches.iter().any(|(_, units)| units.contains("5*B")), "{name}: {launches:?}");
+    }
+}
