@@ -38,6 +38,8 @@ from ._trace_shapes import SHAPES
 from ._traced import Traced
 
 aten = torch.ops.aten
+#: A constant that is larger is no constant of the program.
+_MOST_BYTES = 1 << 20
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -237,17 +239,37 @@ class _Recorder(SchemaCheckMode):
             and not any(_is_symbolic(x) for x in (*args, *kwargs.values()))
         ):
             with unset_fake_temporarily(), torch._C._DisableTorchDispatch():
-                return func(*args, **kwargs)
+                made = func(*args, **kwargs)
+            small = (
+                sum(t.nbytes for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor)) <= _MOST_BYTES
+            )
+            return made if small else None
         steps = _decompose.steps(func)
         if steps is None:
             return None
+        # What an attempt that fails has recorded goes again, and so do conditions: torch.export is left with the op.
+        last, conditions, writes = next(reversed(self.graph.nodes), None), self._conditions(), self.writes
         try:
             with self:
                 out = steps(*args, **kwargs)
+            tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+            if tensors and all("_disc" in t.__dict__ for t in tensors):
+                return out
         except (NotTraced, NotImplementedError):
-            return None
-        tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
-        return out if tensors and all("_disc" in t.__dict__ for t in tensors) else None
+            pass
+        if self._conditions() != conditions:
+            raise NotTraced(f"{func} could not be taken apart")
+        for node in reversed(list(self.graph.nodes)):
+            if node is last:
+                break
+            if node.op == "call_function":
+                self.graph.erase_node(node)
+        self.writes = writes
+        return None
+
+    def _conditions(self) -> tuple[int, int]:
+        env = self.mode.shape_env
+        return len(env.guards), sum(map(len, env.deferred_runtime_asserts.values()))
 
     def _converted(self, func, args, kwargs):
         """The arguments as autocast converts them; it was on, and is off now."""

@@ -51,7 +51,7 @@ impl Size {
     /// The larger of two sizes, whichever that is, unless it takes too much to say.
     fn larger(&self, other: &Size) -> Option<Size> {
         let larger = Self { bytes: Dim::max(&self.bytes, &other.bytes), exact: Dim::max(&self.exact, &other.exact) };
-        (larger.bytes.nodes() <= MOST_NODES).then_some(larger)
+        (larger.bytes.nodes().max(larger.exact.nodes()) <= MOST_NODES).then_some(larger)
     }
 
     fn typical(&self) -> i64 {
@@ -164,8 +164,9 @@ fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Opti
         .map(|(position, slot)| (position, slot.size.clone()))
         .or_else(|| smaller().map(|(position, _)| (position, size.clone())))
         .or_else(|| {
-            let (position, slot) = free().filter(|(_, slot)| known(slot)).max_by_key(|(_, slot)| slot.size.typical())?;
-            Some((position, slot.size.larger(size)?))
+            let grown = |(position, slot): (usize, &Slot)| Some((position, slot.size.typical(), slot.size.larger(size)?));
+            let slots = free().filter(|(_, slot)| known(slot)).filter_map(grown);
+            slots.max_by_key(|&(_, typical, _)| typical).map(|(position, _, size)| (position, size))
         })
 }
 

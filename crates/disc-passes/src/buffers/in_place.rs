@@ -1,16 +1,22 @@
 //! Groups that may write over an input: those that read each position of it where they write that position, and nowhere else.
 //!
 //! Such a group is a loop over one shape, which computes all that it writes at a position before it writes it; or one of rows, which moreover
-//! reduces a row before it writes any of its positions.
+//! reduces a row before it writes any of its positions. Products, and what else takes other ops along, are not among them: they may compute
+//! a result, and what follows it, twice.
+//!
+//! Invariant: a group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
 use super::liveness::{Range, root};
 use disc_ir::{Attr, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 use std::collections::HashMap;
+
+/// So many reductions have a plan of the row schedule, however they depend on one another.
+const MOST_REDUCTIONS: usize = 63;
 
 /// For each part of the arena that a group makes, the parts whose memory it may take over: inputs that die there, as large.
 pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>) -> HashMap<Inst, Vec<Inst>> {
     let mut found = HashMap::new();
     for inst in host.walk(host.body) {
-        if host.kind_of(inst) == OpKind::Fusion && (is(host, inst, "loop") || is(host, inst, "row")) {
+        if host.kind_of(inst) == OpKind::Fusion && is_walked(host, inst) {
             takers_of(host, solver, ranges, inst, &mut found);
         }
     }
@@ -45,6 +51,12 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
             found.insert(output, over);
         }
     }
+}
+
+/// Whether a group is one of loops, or of rows that have a plan.
+fn is_walked(host: &Function, group: Inst) -> bool {
+    let reductions = |block| host.insts(block).iter().filter(|&&inst| host.kind_of(inst) == OpKind::Reduce).count();
+    is(host, group, "loop") || is(host, group, "row") && reductions(host.inst(group).regions[0]) <= MOST_REDUCTIONS
 }
 
 fn is(host: &Function, group: Inst, kind: &str) -> bool {

@@ -10,6 +10,7 @@
 //!
 //! Invariants:
 //! - What is computed for lanes and rows behind the last tile and feature is never stored.
+//! - Outputs are apart from inputs: a tile may be written twice, with what follows the product.
 //! - A result is finite exactly where a sum of products is, but for the rounding of those next to the largest number.
 mod again;
 mod plan;
