@@ -31,6 +31,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import _containers, _guards
+from ._decompose import Serves, serves_all
 from ._dims import Dim, DimPlan
 from ._dynamic_functions import dynamic_functions
 from ._errors import DimError, Error, UnsupportedOp
@@ -130,7 +131,7 @@ def capture(
     args: tuple,
     kwargs: dict | None = None,
     dims=None,
-    serves=lambda op, complex: True,
+    serves: Serves = serves_all,
 ) -> Captured:
     """Captures ``module(*args, **kwargs)``; the parameters and buffers become inputs of the graph.
 
@@ -206,7 +207,9 @@ def _examples(tensors, shapes) -> list[torch.Tensor]:
     ]
 
 
-def quick(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool, serves) -> Traced:
+def quick(
+    entry: _Entry, examples, sizes: Sizes | None, oblivious: bool, serves: Serves = serves_all
+) -> Traced:
     """Traces by the tracer of disc."""
     from ._trace import trace
 

@@ -10,6 +10,13 @@ from collections.abc import Callable
 import torch
 from torch._C import DispatchKey
 
+#: Of an op, and whether a tensor of complex numbers is among its arguments: whether it stays whole.
+Serves = Callable[[torch._ops.OpOverload, bool], bool]
+
+
+def serves_all(op: torch._ops.OpOverload, is_complex: bool) -> bool:
+    return True
+
 
 def steps(func: torch._ops.OpOverload) -> Callable | None:
     """What computes ``func`` out of other ops, if torch has that."""

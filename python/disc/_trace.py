@@ -16,7 +16,6 @@ Invariants:
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,6 +32,7 @@ from torch.utils._traceback import CapturedTraceback
 from . import _decompose
 from . import _trace_autocast as autocast
 from . import _trace_scope as scope
+from ._decompose import Serves, serves_all
 from ._trace_env import Env
 from ._trace_shapes import SHAPES
 from ._traced import Traced
@@ -43,16 +43,16 @@ _MOST_BYTES = 1 << 20
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-#: Of an op, and whether a tensor of complex numbers is among its arguments.
-Serves = Callable[[torch._ops.OpOverload, bool], bool]
-
-
 class NotTraced(Exception):
     """The module does something that is left to ``torch.export``."""
 
 
 def trace(
-    entry: torch.nn.Module, examples: list[torch.Tensor], dynamic, oblivious: bool, serves: Serves
+    entry: torch.nn.Module,
+    examples: list[torch.Tensor],
+    dynamic,
+    oblivious: bool,
+    serves: Serves = serves_all,
 ) -> Traced:
     """Traces ``entry(*examples)``, which returns a flat tuple; ``entry.module`` holds the weights.
 
