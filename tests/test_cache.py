@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import pathlib
 import subprocess
 import sys
 import textwrap
+import types
 
 import disc
 import pytest
@@ -98,6 +100,130 @@ def test_what_decides_the_program_is_in_the_key():
     assert len(set(keys)) == len(keys)
 
 
+def test_the_surroundings_are_in_the_key_or_doubt():
+    def key():
+        return fingerprint(module=module)
+
+    module, frozen = Net(), Net()
+    frozen.inner.weight.requires_grad_(False)
+    keys = [key(), fingerprint(module=frozen)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        keys.append(key())
+    with torch.autocast("cpu", dtype=torch.float16):
+        keys.append(key())
+    with torch.device("cpu"):
+        assert key() == keys[0]
+    assert len(set(keys)) == len(keys)
+
+    class Function(torch.overrides.TorchFunctionMode):
+        pass
+
+    class Dispatch(torch.utils._python_dispatch.TorchDispatchMode):
+        pass
+
+    hook = torch.nn.modules.module.register_module_forward_hook
+    for mode in (Function(), Dispatch(), hook(lambda module, args, out: out)):
+        with mode, pytest.raises(Unsure):
+            key()
+    assert key() == keys[0]
+
+
+def _space(value: float) -> types.ModuleType:
+    """A module of Python with one function."""
+    made = types.ModuleType("somewhere")
+    exec(f"def f(x):\n    return x + {value}", made.__dict__)
+    return made
+
+
+helpers = _space(0.0)
+
+
+def _pick():
+    return helpers
+
+
+class Held(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.F = helpers
+
+    def forward(self, x):
+        return self.F.f(x)
+
+
+class Enclosed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        space = helpers
+        self.call = lambda x: space.f(x)
+
+    def forward(self, x):
+        return self.call(x)
+
+
+class Picking(torch.nn.Module):
+    def forward(self, x):
+        return _pick().f(x)
+
+
+@pytest.mark.parametrize("kind", [Held, Enclosed, Picking])
+def test_functions_of_a_module_that_is_a_value_are_in_the_key(kind, monkeypatch):
+    module = kind()
+    keys = [fingerprint(module=module)]
+    for value in (1.0, 2.0):
+        monkeypatch.setattr(helpers, "f", _space(value).f)
+        keys.append(fingerprint(module=module))
+    assert len(set(keys)) == len(keys)
+
+
+class Stepping(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kind, self.steps = "a", ["step_a"]
+
+    def step_a(self, x):
+        return x
+
+
+class ByFormat(Stepping):
+    def forward(self, x):
+        return getattr(self, f"step_{self.kind}")(x)
+
+
+class BySum(Stepping):
+    def forward(self, x):
+        name = "step_" + self.kind
+        return getattr(self, name, None)(x)
+
+
+class ByTemplate(Stepping):
+    def forward(self, x):
+        return getattr(self, "step_%s" % self.kind)(x)  # noqa: UP031
+
+
+class ByItem(Stepping):
+    def forward(self, x):
+        return getattr(self, self.steps[0])(x)
+
+
+class ByCaller(Stepping):
+    def forward(self, x):
+        return operator.methodcaller(f"step_{self.kind}", x)(self)
+
+
+class ByConstantCaller(Stepping):
+    def forward(self, x):
+        return operator.methodcaller("step_a", x)(self)
+
+
+@pytest.mark.parametrize("kind", [ByFormat, BySum, ByTemplate, ByItem, ByCaller, ByConstantCaller])
+def test_methods_that_are_found_by_text_are_in_the_key(kind, monkeypatch):
+    module = kind()
+    before = fingerprint(module=module)
+    monkeypatch.setattr(Stepping, "step_a", lambda self, x: -x)
+    assert fingerprint(module=module) != before
+
+
 FLAG = 1.0
 
 
@@ -126,9 +252,10 @@ def test_globals_and_replaced_functions_are_in_the_key(monkeypatch):
     keys.append(fingerprint(module=module))
     monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: x)
     keys.append(fingerprint(module=module))
-    with torch._C._DisableTorchDispatch():
+    try:
         torch.set_default_dtype(torch.float64)
         keys.append(fingerprint(module=module))
+    finally:
         torch.set_default_dtype(torch.float32)
     assert len(set(keys)) == len(keys)
 
@@ -154,14 +281,40 @@ _library.define("twice(Tensor x) -> Tensor")
 _library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
 
 
+_twice = torch.ops.disc_cache_test.twice
+_library.define("thrice(Tensor x) -> Tensor")
+_thrice = torch.ops.disc_cache_test.thrice
+
+
 class Composed(torch.nn.Module):
     def forward(self, x):
         return torch.ops.disc_cache_test.twice(x)
 
 
+class Named(torch.nn.Module):
+    def forward(self, x):
+        return _twice(x)
+
+
+class Thrice(torch.nn.Module):
+    def forward(self, x):
+        return _thrice(x)
+
+
+def test_an_operation_with_a_decomposition_of_the_users_is_doubt(monkeypatch):
+    monkeypatch.setattr(
+        disc._fingerprint.torch._C, "_dispatch_get_registrations_for_dispatch_key", lambda key: []
+    )
+    fingerprint(module=Thrice())
+    monkeypatch.setitem(torch._decomp.decomposition_table, _thrice.default, lambda x: x * 3)
+    with pytest.raises(Unsure, match="thrice"):
+        fingerprint(module=Thrice())
+
+
 def test_doubt_is_a_miss_and_says_why(folder):
     for module in (
         Composed(),
+        Named(),
         Moody(iter([1])),
         Moody(torch.Generator()),
         Moody(torch.zeros(1 << 20)),

@@ -16,7 +16,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import dis
 import enum
 import functools
 import hashlib
@@ -28,9 +27,16 @@ import sys
 import threading
 import types
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+import torch.nn.modules.module as _modules
+from torch import overrides
+from torch.utils import _python_dispatch
+from torch.utils._device import DeviceContext
+
+from . import _bytecode
 
 #: Followed no further: their version, and that of this package's files, are in the key.
 _KNOWN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "sympy", "disc", "typing_extensions"}
@@ -40,13 +46,17 @@ _PLAIN = (
 )  # fmt: skip
 #: Without a state that could decide what is computed.
 _OPAQUE = (
-    logging.Logger, logging.LoggerAdapter, type(threading.Lock()), type(threading.RLock()), typing.TypeVar, torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket, type(dataclasses.MISSING), type(typing.Union), type(typing.Literal), logging.Filterer,
+    logging.Logger, logging.LoggerAdapter, type(threading.Lock()), type(threading.RLock()), typing.TypeVar,
+    type(dataclasses.MISSING), type(typing.Union), type(typing.Literal), logging.Filterer,
 )  # fmt: skip
 _BUILTIN = (
     types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
+#: What a named tuple has for each of its fields.
+_FIELD = type(collections.namedtuple("Pair", "first").first)
+#: Of operations whose steps are known by torch's version.
+_SPACES = frozenset(("aten", "prim", "prims"))
 _GENERIC = (types.GenericAlias, types.UnionType, type(typing.Optional[int]), type(typing.List[int]))  # noqa: UP006, UP045
 #: What classes written in Python may derive from.
 _HOLDERS = frozenset((object, dict, list, tuple, int, float, str, bytes, collections.OrderedDict))
@@ -97,10 +107,20 @@ def _environment() -> tuple:
     import numpy
     import sympy
 
+    for name, hooks in vars(_modules).items():
+        if name.startswith("_global_") and name.endswith("_hooks") and hooks:
+            raise Unsure(f"all modules have hooks (torch.nn.modules.module.{name})")
+    modes = [
+        *overrides._get_current_function_mode_stack(),
+        *_python_dispatch._get_current_dispatch_mode_stack(),
+    ]
+    if unknown := [mode for mode in modes if type(mode) is not DeviceContext]:
+        raise Unsure(f"the mode {type(unknown[0]).__qualname__} is active")
     return (
         sys.version, str(torch.__version__), torch.version.git_version, numpy.__version__, sympy.__version__, _own_files(),
         torch.get_default_dtype(), torch.get_default_device(), torch.are_deterministic_algorithms_enabled(),
-        torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), torch.get_float32_matmul_precision(),
+        torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"),
+        torch.get_float32_matmul_precision(),
         torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled(),
         torch.backends.cuda.math_sdp_enabled(), torch.backends.mkldnn.enabled, sys.flags.optimize,
     )  # fmt: skip
@@ -133,6 +153,15 @@ class _Walk:
         #: Members of each class that no reached code has named yet.
         self.left: dict[type, dict[str, None]] = {}
         self.done: set[Any] = set()
+        #: Those of the names whose values are passed on.
+        self.values: set[str] = set()
+        #: Names that reached code computes, as regular expressions.
+        self.patterns: set[str] = set()
+        #: Texts that were met: names, as soon as any code looks up one that it does not spell itself.
+        self.texts: set[str] = set()
+        self.by_value = False
+        #: Modules of Python that are values: names are looked up in them as in classes, in others those of who names the module.
+        self.modules: list[types.ModuleType] = []
         #: Classes that reached code names: it may make objects of them.
         self.made: set[type] = set()
 
@@ -145,7 +174,11 @@ class _Walk:
         kind = type(x)
         if kind in _PLAIN:
             self.said.append(f"{kind.__name__} {x!r}")
+            if kind is str:
+                self.texts.update(_bytecode.parts(x))
             return
+        if isinstance(x, types.ModuleType) and x not in self.modules:
+            self.modules.append(x)
         if (number := self.met.get(id(x))) is not None:
             self.word("again", number)
             return
@@ -177,16 +210,28 @@ class _Walk:
             self.set(x)
         elif kind in (dict, types.MappingProxyType, collections.OrderedDict):
             self.mapping(x)
+        elif isinstance(x, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+            self.operation(x)
         elif isinstance(x, _OPAQUE) or kind in _BUILTIN or kind is object:
             self.word(
                 kind.__name__, getattr(x, "__qualname__", None) or getattr(x, "name", None) or kind.__name__
             )
         elif kind is types.ModuleType or isinstance(x, types.ModuleType):
-            self.word("module", x.__name__, getattr(x, "__version__", ""))
+            self.word("module", x.__name__, vars(x).get("__version__", ""))
         elif kind in _GENERIC:
             self.word("generic", repr(x))
+        elif kind in (type(sys.version_info), type(sys.flags)):
+            self.word(repr(x))
+        elif kind is _FIELD:
+            self.word("field", x.__reduce__()[1][0])
         elif not self.wrapper(x, kind):
             self.object(x, kind)
+
+    def operation(self, x) -> None:
+        name = x.name() if isinstance(x, torch._ops.OpOverload) else x._qualified_op_name
+        self.word("operation", name)
+        if composed := _composed((name.partition("::")[0],)):
+            raise Unsure(f"it uses {composed}, whose steps are not known by version")
 
     def set(self, x) -> None:
         if not all(type(y) in _PLAIN or isinstance(y, type) for y in x):
@@ -307,7 +352,7 @@ class _Walk:
         self.word(
             "tensor", type(t).__qualname__, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), number
         )
-        self.word(t.is_conj(), t.is_neg(), t.is_quantized, t.is_inference())
+        self.word(t.is_conj(), t.is_neg(), t.is_quantized, t.is_inference(), t.requires_grad)
         if id(t) in self.weights:
             return
         if t.numel() * t.element_size() > _MOST_BYTES or t.is_quantized:
@@ -343,7 +388,7 @@ class _Walk:
             self.put(part)
         if _is_known(module):
             return
-        names = _names(f.__code__)
+        names = _bytecode.names(f.__code__)
         if blind := _BLIND & names.keys():
             raise Unsure(f"{module}.{f.__qualname__} uses {min(blind)}")
         if names.keys() & {"environ", "getenv"}:
@@ -353,19 +398,28 @@ class _Walk:
         if "globals" in names:
             names = {**names, **dict.fromkeys(f.__globals__)}
         self.names |= names.keys()
+        values = _bytecode.values(f.__code__)
+        self.values |= values
+        self.look_up(_bytecode.lookups(f.__code__))
         space = f.__globals__
-        for name in _imports(f.__code__):
+        for name in _bytecode.imports(f.__code__):
             self.word("import", name)
-            self.inside(sys.modules.get(_absolute(name, space)), names)
+            self.inside(sys.modules.get(_bytecode.absolute(name, space)), names, values)
         for name in names:
             if name in space:
                 self.word("global", name)
                 if isinstance(space[name], type):
                     self.made.add(space[name])
-                self.put(space[name])
-                self.inside(space[name], names)
+                self.named(space[name], name in values)
+                self.inside(space[name], names, values)
 
-    def inside(self, value, names, depth: int = 0) -> None:
+    def named(self, x: Any, is_value: bool) -> None:
+        if isinstance(x, types.ModuleType) and not is_value:
+            self.word("module", x.__name__, vars(x).get("__version__", ""))
+        else:
+            self.put(x)
+
+    def inside(self, value, names, values, depth: int = 0) -> None:
         """What code that names ``value``, a module of Python, may take from it."""
         if not isinstance(value, types.ModuleType) or depth > 6:
             return
@@ -373,12 +427,15 @@ class _Walk:
             raise Unsure(f"its code uses {value.__name__}")
         held = vars(value)
         for name in names:
-            if name in held and (id(value), name) not in self.done:
-                self.done.add((id(value), name))
+            asked = id(value), name, name in values
+            if name in held and asked not in self.done:
+                self.done.add(asked)
                 self.word("in", value.__name__, name)
-                if not _is_known(value.__name__) or isinstance(held[name], types.FunctionType):
-                    self.put(held[name])
-                self.inside(held[name], names, depth + 1)
+                if not _is_known(value.__name__) or isinstance(
+                    held[name], (types.FunctionType, types.ModuleType)
+                ):
+                    self.named(held[name], name in values)
+                self.inside(held[name], names, values, depth + 1)
 
     def environment(self) -> None:
         if "environ" not in self.done:
@@ -399,13 +456,41 @@ class _Walk:
 
     def close(self) -> None:
         """Follows names through classes until nothing new is reached."""
-        seen, start = 0, 0
-        while seen < len(self.classes) or start < len(self.names):
-            seen, start = len(self.classes), len(self.names)
-            for number, kind in enumerate(self.classes[:seen]):
+        before: tuple = ()
+        while (now := self.reach()) != before:
+            before = now
+            for number, kind in enumerate(self.classes[: now[0]]):
                 for name in self.reached(kind):
                     self.word("member", number, name)
                     self.put(self.members[kind][name])
+            for module in self.modules[: now[-1]]:
+                names = sorted(self.asked(vars(module), _is_known(module.__name__)))
+                self.inside(module, names, self.values)
+
+    def reach(self) -> tuple[int, ...]:
+        texts = len(self.texts) if self.by_value else -1
+        sizes = len(self.names), len(self.values), len(self.patterns), texts, len(self.made)
+        return len(self.classes), *sizes, len(self.modules)
+
+    def look_up(self, lookups: _bytecode.Lookups) -> None:
+        self.patterns |= lookups.direct
+        self.texts |= lookups.texts
+        self.by_value |= lookups.by_value
+
+    def asked(self, held: Mapping[str, Any], is_known: bool, of_module: bool = False) -> set[str]:
+        """Which of these names reached code may use; it names those of torch and Python in full.
+
+        Texts from elsewhere are for what a ``torch.nn.Module`` has: as names of all that is met they reach nearly everything.
+        """
+        found = held.keys() & self.names
+        if is_known:
+            return found
+        if self.by_value and of_module:
+            found |= held.keys() & self.texts
+        if self.patterns:
+            whole = _either(frozenset(self.patterns))
+            found |= {name for name in held if whole.fullmatch(name)}
+        return found
 
     def reached(self, kind: type) -> list[str]:
         """Members of a class that reached code may use, and that were not met before; in an order that is always the same."""
@@ -421,7 +506,7 @@ class _Walk:
         left = self.left[kind]
         for name in found:
             del left[name]
-        named = left.keys() & self.names
+        named = self.asked(left, _is_known(kind.__module__), issubclass(kind, torch.nn.Module))
         # Modules exist before they are called: their constructors have run.
         if kind in self.made and not issubclass(kind, torch.nn.Module):
             named |= left.keys() & _MAKING
@@ -431,12 +516,24 @@ class _Walk:
 
 
 def _composed(names: typing.Collection[str]) -> str | None:
-    """An operation of somebody else's that torch takes apart; others stay whole, and disc has none of them."""
-    for name in torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"):
+    """An operation of somebody else's that is captured as its steps: torch takes it apart, or there is a decomposition of it.
+
+    Others stay whole, and disc has none of them.
+    """
+    import torch._decomp.decompositions
+
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+    decomposed = (str(op.name()) for op in torch._decomp.decomposition_table)
+    for name in (*registered, *decomposed):
         space = name.partition("::")[0]
-        if space in names and space not in ("aten", "prim", "prims"):
+        if space in names and space not in _SPACES:
             return name
     return None
+
+
+@functools.lru_cache(maxsize=16)
+def _either(patterns: frozenset[str]) -> re.Pattern:
+    return re.compile("|".join(sorted(patterns)))
 
 
 def _has_content(cell: types.CellType) -> bool:
@@ -454,37 +551,3 @@ def _slots(kind: type):
 def _is_python(kind: type) -> bool:
     """Whether what objects of a class hold is in their dict, slots and items alone."""
     return all(base.__flags__ & (1 << 9) for base in kind.__mro__ if base not in _HOLDERS)
-
-
-@functools.lru_cache(maxsize=100_000)
-def _names(code: types.CodeType) -> dict[str, None]:
-    """Names that a function uses, those of functions inside it too; and texts, where it looks attributes up by text."""
-    names = dict.fromkeys(code.co_names)
-    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    for one in inner:
-        names |= _names(one)
-    if names.keys() & {"getattr", "hasattr", "attrgetter", "setattr"}:
-        names |= dict.fromkeys(c for c in code.co_consts if isinstance(c, str) and c.isidentifier())
-    return names
-
-
-@functools.lru_cache(maxsize=100_000)
-def _imports(code: types.CodeType) -> tuple[str, ...]:
-    """Modules that a function imports, functions inside it too; with a dot for each level of a relative one."""
-    found = [name for c in code.co_consts if isinstance(c, types.CodeType) for name in _imports(c)]
-    if dis.opmap["IMPORT_NAME"] in code.co_code[::2]:
-        before: list = [None, None]
-        for step in dis.get_instructions(code):
-            if step.opname == "IMPORT_NAME":
-                level = before[0].argval if before[0] is not None else 0
-                found.append("." * (level if isinstance(level, int) else 0) + step.argval)
-            before = [before[1], step]
-    return tuple(found)
-
-
-def _absolute(name: str, space: dict) -> str:
-    level = len(name) - len(name.lstrip("."))
-    if not level:
-        return name
-    package = (space.get("__package__") or "").split(".")
-    return ".".join([*package[: len(package) - level + 1], *filter(None, [name[level:]])])

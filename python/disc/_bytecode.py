@@ -1,0 +1,179 @@
+"""What the code of a function asks for by name: globals, attributes, imports, and attributes that it looks up by text.
+
+Nothing is run. A name that a function computes and uses itself is a pattern which matches all that it may be. A computed name
+that comes from another function is not seen: that one's constants are (``texts``), what it joins is not.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import itertools
+import re
+import types
+from dataclasses import dataclass
+
+#: What looks attributes up by text, and which argument the text is.
+_LOOKUPS = {"getattr": 1, "hasattr": 1, "attrgetter": 0, "methodcaller": 0}
+#: Steps that may join texts.
+_OPERATORS = frozenset(("BINARY_OP", "BINARY_ADD", "BINARY_MODULO"))
+_ANY = ".*"
+_CONSTANT, _VALUE = "constant", "value"
+
+
+@functools.lru_cache(maxsize=100_000)
+def names(code: types.CodeType) -> dict[str, None]:
+    """Names that a function uses, those of functions inside it too; and texts, where it looks attributes up by text."""
+    found = dict.fromkeys(code.co_names)
+    for one in _inner(code):
+        found |= names(one)
+    if found.keys() & {*_LOOKUPS, "setattr"}:
+        found |= dict.fromkeys(text for c in code.co_consts if isinstance(c, str) for text in parts(c))
+    return found
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """Attributes that a function, with those inside it, looks up by texts that it does not spell."""
+
+    #: Regular expressions for those that are made of pieces in the same function.
+    direct: frozenset[str]
+    #: Whether a text comes from elsewhere: a variable, an item, an attribute.
+    by_value: bool
+    #: Its constants that may be names.
+    texts: frozenset[str]
+
+
+@functools.lru_cache(maxsize=100_000)
+def lookups(code: types.CodeType) -> Lookups:
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+    found = []
+    for at, step in enumerate(steps):
+        if step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST" and step.argval in _LOOKUPS:
+            found.append(_argument(steps[at + 1 :], _LOOKUPS[step.argval]))
+    by_value = _VALUE in found
+    if by_value:
+        # It may be a text that was made here.
+        made = [_built(steps[: at + 1]) for at, step in enumerate(steps) if step.opname == "BUILD_STRING"]
+        # A sentence is no name.
+        found += [pattern for pattern in (*made, *_joined(steps)) if re.fullmatch(r"(\w|\.\*)*", pattern)]
+    texts = {t for c in code.co_consts if isinstance(c, str) for t in parts(c)}
+    inner = [lookups(one) for one in _inner(code)]
+    return Lookups(
+        frozenset(found).union(*(one.direct for one in inner)) - {_CONSTANT, _VALUE},
+        by_value or any(one.by_value for one in inner),
+        frozenset(texts).union(*(one.texts for one in inner)),
+    )
+
+
+def parts(text: str) -> list[str]:
+    """The names in a text that may be one, or a path of attributes; none in a sentence."""
+    names = text.split(".") if len(text) < 200 else []
+    return names if all(name.isidentifier() for name in names) else []
+
+
+def _inner(code: types.CodeType) -> list[types.CodeType]:
+    return [c for c in code.co_consts if isinstance(c, types.CodeType)]
+
+
+def _joined(steps: list[dis.Instruction]) -> list[str]:
+    """Patterns for the texts that it makes by operators and methods of texts."""
+    found = []
+    for at, step in enumerate(steps):
+        near = [(back, s.argval) for back in (1, 2) if back <= at and _is_text(s := steps[at - back])]
+        for back, text in near:
+            if step.opname in _OPERATORS:
+                # After the other operand, or before it; as a template, if it has places.
+                filled = re.sub(r"%\w", _ANY, text)
+                found.append(filled if filled != text else _ANY + text if back == 1 else text + _ANY)
+            elif step.argval in ("format", "join") and back == 1:
+                found.append(_ANY if step.argval == "join" else re.sub(r"\{.*?\}", _ANY, text))
+                if step.argval == "join" and text and not text.isidentifier():
+                    found.pop()
+    return found
+
+
+def _is_text(step: dis.Instruction) -> bool:
+    return step.opname == "LOAD_CONST" and isinstance(step.argval, str)
+
+
+def _argument(steps: list[dis.Instruction], argument: int) -> str:
+    """What an argument may be, of a call whose arguments begin here."""
+    depth, starts = 0, {0: 0}
+    for at, step in enumerate(steps):
+        if step.opname in ("PRECALL", "CALL", "CALL_FUNCTION", "CALL_METHOD") and step.arg == depth:
+            end = starts.get(argument + 1, at) if depth > argument + 1 else at
+            return _text(steps[starts[argument] : end]) if depth > argument and argument in starts else _VALUE
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            return _VALUE
+        depth += dis.stack_effect(
+            step.opcode, step.arg if step.opcode >= dis.HAVE_ARGUMENT else None, jump=False
+        )
+        if depth < 0:
+            return _VALUE
+        # The argument after this many others begins after the last step that leaves this many.
+        starts[depth] = at + 1
+    return _VALUE
+
+
+def _text(steps: list[dis.Instruction]) -> str:
+    if len(steps) == 1 and _is_text(steps[0]):
+        return _CONSTANT
+    if steps and steps[-1].opname == "BUILD_STRING":
+        return _built(steps)
+    return _VALUE
+
+
+def _built(steps: list[dis.Instruction]) -> str:
+    """The pattern of a format, whose last step is this one; what lies between its constants may be anything."""
+    left, pieces = steps[-1].arg or 0, []
+    after = steps[-1]
+    for step in reversed(steps[:-1]):
+        if not left:
+            break
+        # The last step of a piece comes before the first one of the next.
+        if _is_text(step) and (after.opname == "BUILD_STRING" or pieces):
+            pieces.append(re.escape(step.argval))
+            left -= 1
+        elif step.opname.startswith("FORMAT_"):
+            pieces.append(_ANY)
+            left -= 1
+        after = step
+    return re.sub(r"(\.\*)+", _ANY, "".join(reversed(pieces)))
+
+
+@functools.lru_cache(maxsize=100_000)
+def values(code: types.CodeType) -> frozenset[str]:
+    """Names whose values are taken as such, not only for an attribute of theirs."""
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL")]
+    found = {
+        step.argval
+        for step, after in itertools.pairwise(steps)
+        if step.opname.startswith("LOAD_")
+        and isinstance(step.argval, str)
+        and after.opname not in ("LOAD_ATTR", "LOAD_METHOD")
+    }
+    return frozenset(found).union(*(values(one) for one in _inner(code)))
+
+
+@functools.lru_cache(maxsize=100_000)
+def imports(code: types.CodeType) -> tuple[str, ...]:
+    """Modules that a function imports, functions inside it too; with a dot for each level of a relative one."""
+    found = [name for one in _inner(code) for name in imports(one)]
+    if dis.opmap["IMPORT_NAME"] in code.co_code[::2]:
+        before: list = [None, None]
+        for step in dis.get_instructions(code):
+            if step.opname == "IMPORT_NAME":
+                level = before[0].argval if before[0] is not None else 0
+                found.append("." * (level if isinstance(level, int) else 0) + step.argval)
+            before = [before[1], step]
+    return tuple(found)
+
+
+def absolute(name: str, space: dict) -> str:
+    """The whole name of a module that code with these globals imports."""
+    level = len(name) - len(name.lstrip("."))
+    if not level:
+        return name
+    package = (space.get("__package__") or "").split(".")
+    return ".".join([*package[: len(package) - level + 1], *filter(None, [name[level:]])])
