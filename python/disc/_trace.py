@@ -255,7 +255,8 @@ class _Recorder(SchemaCheckMode):
             tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
             if tensors and all("_disc" in t.__dict__ for t in tensors):
                 return out
-        except (NotTraced, NotImplementedError):
+        except Exception:
+            # If sizes or types are wrong, the op itself will say so.
             pass
         if self._conditions() != conditions:
             raise NotTraced(f"{func} could not be taken apart")
