@@ -12,8 +12,10 @@ import textwrap
 import types
 
 import disc
+import numpy
 import pytest
 import torch
+from disc._capture_cache import Lookup, watching
 from disc._fingerprint import Unsure, fingerprint
 
 
@@ -260,6 +262,12 @@ def test_globals_and_replaced_functions_are_in_the_key(monkeypatch):
     assert len(set(keys)) == len(keys)
 
 
+def test_a_package_that_changed_under_the_process_is_doubt(monkeypatch):
+    monkeypatch.setattr(disc._fingerprint, "_LOADED_NS", 0)
+    with pytest.raises(Unsure, match=r"changed after it was loaded: .*\.py"):
+        fingerprint(module=Net())
+
+
 class Moody(torch.nn.Module):
     def __init__(self, held=None):
         super().__init__()
@@ -350,6 +358,70 @@ def test_a_model_of_transformers_has_the_same_key_in_each_process():
     assert first == second
 
 
+def test_a_small_transformer_is_found_again(folder):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=50, num_hidden_layers=1, hidden_size=32, num_attention_heads=2, intermediate_size=64
+    )
+
+    def build():
+        torch.manual_seed(0)
+        return transformers.BertModel(config, add_pooling_layer=False).eval()
+
+    x = torch.arange(14).reshape(2, 7)
+    for expected in ("miss", "hit"):
+        model = build()
+        fast = disc.optimize(model, x)
+        assert disc.report(fast).to_dict()["cache"]["capture"] == expected
+        for ids in (x, torch.ones(3, 5, dtype=torch.long)):
+            with torch.no_grad():
+                wanted = model(ids).last_hidden_state
+            torch.testing.assert_close(fast(ids).last_hidden_state, wanted, atol=1e-4, rtol=1e-4)
+
+
+class Reading(torch.nn.Module):
+    def __init__(self, path, read):
+        super().__init__()
+        self.path, self.read = path, read
+
+    def forward(self, x):
+        if self.read == "torch":
+            return x + torch.load(self.path)
+        if self.read == "fromfile":
+            return x + float(numpy.fromfile(self.path)[0])
+        return x + float(numpy.load(self.path))
+
+
+@pytest.mark.parametrize("read", ["torch", "fromfile", "numpy"])
+def test_files_that_torch_and_numpy_read_for_the_user_are_noticed(read, tmp_path):
+    path = str(tmp_path / "value.npy")
+    torch.save(2.0, path) if read == "torch" else numpy.save(path, numpy.full((), 2.0))
+    asked = Lookup(str(tmp_path), state="miss")
+    with watching(asked), torch.no_grad():
+        Reading(path, read)(torch.ones(2))
+    assert asked.state == f"unsure: its code reads {path}"
+
+
+def test_what_a_capture_within_another_reads_is_read_by_both(tmp_path):
+    path = tmp_path / "value.txt"
+    path.write_text("1")
+    outer, inner, later = (Lookup(str(tmp_path), state="miss") for _ in range(3))
+    with watching(outer):
+        with watching(inner):
+            path.read_text()
+        with watching(later):
+            pass
+    assert [one.state.partition(":")[0] for one in (outer, inner, later)] == ["unsure", "unsure", "miss"]
+
+
+def test_a_folder_that_others_may_write_to_is_off(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+    state, _ = used(Net(), torch.rand(5, 4))
+    assert state == ("off: others may write to it", "off: others may write to it")
+    assert entries(folder) == []
+
+
 def test_it_can_be_switched_off_and_cleared(folder, monkeypatch):
     x = torch.rand(5, 4)
     off, _ = used(Net(), x, options=disc.Options(cache=False))
@@ -432,32 +504,3 @@ def test_processes_share_it_at_once_and_a_change_of_the_code_is_seen(tmp_path):
     assert (again["same"], again["capture"], again["code"]) == (True, "hit", "hit")
     changed = json.loads(_run(script, folder, "self.inner(x) - 1").communicate(timeout=280)[0])
     assert (changed["same"], changed["capture"], changed["code"]) == (True, "miss", "miss")
-
-
-def test_released_weights_leave_one_copy(folder):
-    import gc
-    import weakref
-
-    def build():
-        return torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 64)).eval()
-
-    model, x = build(), torch.rand(3, 64)
-    kept = disc.report(disc.optimize(model, x)).to_dict()
-    fast = disc.optimize(model, x, options=disc.Options(release_weights=True))
-    values = disc.report(fast).to_dict()
-    matrices, biases = 2 * 64 * 512 * 4, (512 + 64) * 4
-    assert values["weight_bytes"] == matrices + biases
-    assert values["prepared_weight_bytes"] >= matrices
-    assert values["held_weight_bytes"] == values["prepared_weight_bytes"] + biases
-    assert kept["held_weight_bytes"] == kept["unreleased_weight_bytes"] == values["unreleased_weight_bytes"]
-    assert values["unreleased_weight_bytes"] == values["weight_bytes"] + values["prepared_weight_bytes"]
-    with torch.no_grad():
-        wanted = model(x)
-    alive = weakref.ref(model[0].weight)
-    del model
-    gc.collect()
-    assert alive() is None, "nothing holds the plain matrix"
-    torch.testing.assert_close(fast(x), wanted)
-    for call in (fast.refresh, lambda: fast.original):
-        with pytest.raises(disc.Error, match="release_weights"):
-            call()

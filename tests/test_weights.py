@@ -66,3 +66,32 @@ def test_a_form_that_does_not_exist_yet_says_so():
     with pytest.raises(disc.Error, match="not available") as caught:
         disc.optimize(_model(), torch.rand(2, 96), options=disc.Options(weights="int4"))
     assert caught.value.code == "E0801"
+
+
+def test_released_weights_leave_one_copy():
+    import gc
+    import weakref
+
+    def build():
+        return torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 64)).eval()
+
+    model, x = build(), torch.rand(3, 64)
+    kept = disc.report(disc.optimize(model, x)).to_dict()
+    fast = disc.optimize(model, x, options=disc.Options(release_weights=True))
+    values = disc.report(fast).to_dict()
+    matrices, biases = 2 * 64 * 512 * 4, (512 + 64) * 4
+    assert values["weight_bytes"] == matrices + biases
+    assert values["prepared_weight_bytes"] >= matrices
+    assert values["held_weight_bytes"] == values["prepared_weight_bytes"] + biases
+    assert kept["held_weight_bytes"] == kept["unreleased_weight_bytes"] == values["unreleased_weight_bytes"]
+    assert values["unreleased_weight_bytes"] == values["weight_bytes"] + values["prepared_weight_bytes"]
+    with torch.no_grad():
+        wanted = model(x)
+    alive = weakref.ref(model[0].weight)
+    del model
+    gc.collect()
+    assert alive() is None, "nothing holds the plain matrix"
+    torch.testing.assert_close(fast(x), wanted)
+    for call in (fast.refresh, lambda: fast.original):
+        with pytest.raises(disc.Error, match="release_weights"):
+            call()

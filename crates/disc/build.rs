@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What decides generated code, and the form in which it is stored.
-const SOURCES: [&str; 9] = [
+/// What decides generated code, the form in which it is stored, and the text that captures hold.
+const SOURCES: [&str; 10] = [
     "disc/src",
     "disc-abi/src",
     "disc-codegen/src",
@@ -15,17 +15,22 @@ const SOURCES: [&str; 9] = [
     "disc-llvm/shim",
     "disc-llvm/src",
     "disc-passes/src",
+    "disc-python/src",
     "disc-ral/src",
 ];
 
 fn main() {
     let crates = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..");
     let mut files = Vec::new();
-    for source in SOURCES.map(|source| crates.join(source)).into_iter().chain([crates.join("../Cargo.lock")]) {
+    let manifests =
+        SOURCES.iter().filter_map(|source| source.split_once('/')).map(|(name, _)| crates.join(name).join("Cargo.toml"));
+    let shared = ["../Cargo.toml", "../Cargo.lock"].map(|name| crates.join(name));
+    for source in SOURCES.iter().map(|source| crates.join(source)).chain(manifests).chain(shared) {
         println!("cargo::rerun-if-changed={}", source.display());
         collect(&source, &mut files);
     }
     files.sort();
+    files.dedup();
     let mut hash = Sha256::new();
     for name in ["CARGO_PKG_VERSION", "PROFILE", "OPT_LEVEL", "TARGET"] {
         hash.update(env::var(name).unwrap_or_default());

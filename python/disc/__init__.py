@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from ._dims import Dim
@@ -38,6 +39,9 @@ __all__ = [
     "report",
     "save",
 ]
+
+#: When this package was loaded: files of it that are newer are not what runs.
+_LOADED_NS = time.time_ns()
 
 #: Where the functions live: torch is imported by the first one that needs it, not by ``import disc``.
 _LAZY = {

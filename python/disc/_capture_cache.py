@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -50,20 +50,23 @@ class Recalled:
 
 @dataclass
 class Lookup:
-    """One question to the cache. ``state`` is "hit", "miss", "off", or "unsure: " and the reason."""
+    """One question to the cache. ``state`` is "hit", "miss", "off", or "off: " or "unsure: " and the reason."""
 
     directory: str | None
     key: bytes | None = None
     state: str = "off"
     found: Recalled | None = None
     #: Milliseconds that the key took.
-    milliseconds: float = field(default=0.0)
+    milliseconds: float = 0.0
 
 
 def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory: str | None) -> Lookup:
     """Finds what an earlier process made of ``module`` with such an example."""
     asked = Lookup(directory)
     if directory is None:
+        return asked
+    if _native.cache_is_shared(directory):
+        asked.state = "off: others may write to it"
         return asked
     start = time.perf_counter()
     try:
@@ -134,32 +137,58 @@ _CODE_FILES = (".py", ".pyc", ".so", ".pyd")
 
 
 def _audit(event: str, args: tuple) -> None:
-    if event not in ("open", "import") or (files := getattr(_watched, "files", None)) is None or _is_known():
+    if (
+        event not in ("open", "import")
+        or (files := getattr(_watched, "files", None)) is None
+        or _is_importing()
+    ):
         return
     if event == "import":
-        files.append(f"the module {args[0]}")
+        if not _is_known():
+            files.append(f"the module {args[0]}")
         return
     path, mode = args[0], args[1]
-    if (
-        isinstance(path, (str, bytes))
-        and not (mode and "w" in mode)
-        and not os.fsdecode(path).endswith(_CODE_FILES)
-    ):
+    if isinstance(path, (str, bytes)) and not (mode and "w" in mode) and not _is_ours(os.fsdecode(path)):
         files.append(os.fsdecode(path))
 
 
-def _is_known() -> bool:
-    """Whether a module is being imported, whose code does not depend on the moment, or torch or Python asks for themselves."""
+def _is_importing() -> bool:
+    """Whether a module is being imported, whose code does not depend on the moment."""
     frame = sys._getframe(2)
-    asks = frame.f_globals.get("__name__")
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen "):
+        # Not `<frozen runpy>`, which is below all that `python -m` runs.
+        if frame.f_code.co_filename.startswith(("<frozen importlib", "<frozen zipimport")):
             return True
         frame = frame.f_back
+    return False
+
+
+def _is_known() -> bool:
+    """Whether torch or this package asks for itself."""
+    asks = sys._getframe(2).f_globals.get("__name__")
     return asks is not None and asks.partition(".")[0] in ("torch", "disc", "sympy", "numpy")
 
 
-_VALUES = (torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__)
+@functools.cache
+def _own_folders() -> tuple[str, ...]:
+    """Of Python, and of packages that are known by version."""
+    import numpy
+    import sympy
+
+    packages = (os.path.dirname(os.path.abspath(m.__file__)) for m in (torch, numpy, sympy, _native))
+    folders = (*packages, sys.prefix, sys.base_prefix, "/proc", "/sys")
+    return tuple(os.path.join(folder, "") for folder in folders if folder != os.sep)
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a file holds code, or belongs to what is known by version; whoever opens it: torch opens what its user names."""
+    return path.endswith(_CODE_FILES) or os.path.abspath(path).startswith(_own_folders())
+
+
+_VALUES = (
+    torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.Tensor.__dlpack__, torch.Tensor.untyped_storage,
+    torch.Tensor.storage,
+)  # fmt: skip
 
 
 class _Values(torch.overrides.TorchFunctionMode):
@@ -183,12 +212,16 @@ def watching(asked: Lookup):
         yield
         return
     _start_audit()
-    _watched.files = []
+    _own_folders()
+    # An own capture may begin within another one: what it reads, that one reads too.
+    outer, _watched.files = getattr(_watched, "files", None), []
     try:
         with _Values():
             yield
     finally:
-        files, _watched.files = _watched.files, None
+        files, _watched.files = _watched.files, outer
+        if outer is not None:
+            outer.extend(files)
         if files:
             asked.state = f"unsure: its code reads {files[0]}"
 

@@ -36,7 +36,7 @@ from torch import overrides
 from torch.utils import _python_dispatch
 from torch.utils._device import DeviceContext
 
-from . import _bytecode
+from . import _LOADED_NS, _bytecode
 
 #: Followed no further: their version, and that of this package's files, are in the key.
 _KNOWN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "sympy", "disc", "typing_extensions"}
@@ -95,11 +95,13 @@ def fingerprint(*parts: Any, module: torch.nn.Module) -> bytes:
     return hashlib.blake2b(text, digest_size=32).digest()
 
 
-@functools.cache
 def _own_files() -> tuple:
-    """This package as it lies on disk."""
+    """This package as it lies on disk, which has to be as it was loaded."""
     here = pathlib.Path(__file__).parent
-    stats = ((str(path.relative_to(here)), path.stat()) for path in sorted(here.rglob("*.py")))
+    stats = [(str(path.relative_to(here)), path.stat()) for path in sorted(here.rglob("*.py"))]
+    for name, stat in stats:
+        if max(stat.st_mtime_ns, stat.st_ctime_ns) > _LOADED_NS:
+            raise Unsure(f"disc itself was changed after it was loaded: {name}")
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 

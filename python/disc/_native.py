@@ -71,6 +71,11 @@ def cache_get(directory: str, key: bytes) -> bytes | None:
     return _extension().cache_get(directory, key)
 
 
+def cache_is_shared(directory: str) -> bool:
+    """Whether the folder is not used, since others may write to it."""
+    return _extension().cache_is_shared(directory)
+
+
 def cache_put(directory: str, key: bytes, payload: bytes) -> None:
     """Stores a capture."""
     _extension().cache_put(directory, key, payload)

@@ -22,7 +22,14 @@ pub(crate) fn cache_directory() -> Option<PathBuf> {
 /// The capture that was stored for a key, if any.
 #[pyfunction]
 pub(crate) fn cache_get<'py>(py: Python<'py>, directory: PathBuf, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    guarded(|| Ok(Cache::new(directory).get(Level::Capture, &self::key(key)).map(|found| PyBytes::new(py, &found))))
+    let found = guarded(|| Ok(py.detach(|| Cache::new(directory).get(Level::Capture, &self::key(key)))))?;
+    Ok(found.map(|found| PyBytes::new(py, &found)))
+}
+
+/// Whether the folder is not used, since others may write to it.
+#[pyfunction]
+pub(crate) fn cache_is_shared(directory: PathBuf) -> bool {
+    Cache::new(directory).is_shared()
 }
 
 /// Stores a capture.

@@ -46,8 +46,14 @@ pub(crate) struct Source {
 /// Names of prepared weights by how they are made.
 pub(crate) type Recipes = Arc<HashMap<String, Arc<str>>>;
 
-/// What is known of a compilation besides its code: how prepared weights are made, and the milliseconds that it took.
-pub(crate) type Made = (Recipes, f64);
+/// What is known of a compilation besides its code.
+#[derive(Debug)]
+pub(crate) struct Made {
+    /// How prepared weights are made.
+    pub(crate) recipes: Recipes,
+    /// The milliseconds that it took.
+    pub(crate) spent_ms: f64,
+}
 
 /// The values of the program's own constants, by name: all elements, or one that stands for all.
 pub(crate) type Constants = HashMap<String, Arc<[u8]>>;
@@ -72,7 +78,7 @@ pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
         // The text is only made for the cache.
         let text = if options.cache.is_some() { module.to_string() } else { String::new() };
         match cache::find(&text, options, &target(options)?) {
-            Ok((artifact, made)) => with_source(artifact, made, keeps_source(&module, options)?.then_some(module)),
+            Ok((artifact, made)) => Ok(with_source(artifact, made, keeps_source(&module, options)?.then_some(module))),
             Err(asked) => compile_as(module, &text, asked, options),
         }
     })
@@ -83,15 +89,24 @@ pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
 /// # Errors
 /// As [`parse`] and [`compile`].
 pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
-    let asks = options.cache.is_some() && options.specialization()? == Specialize::Off;
-    // The cache knows the text that a module prints as.
-    match asks.then(|| guarded(|| Ok(cache::find(text, options, &target(options)?)))).transpose()? {
-        Some(Ok((artifact, _))) => {
-            options.check_threads()?;
-            Ok(artifact)
+    guarded(|| {
+        options.check_threads()?;
+        let asks = options.cache.is_some() && options.specialization()? == Specialize::Off;
+        // The cache knows the text that a module prints as.
+        match asks.then(|| Ok::<_, Error>(cache::find(text, options, &target(options)?))).transpose()? {
+            Some(Ok((artifact, _))) => Ok(artifact),
+            Some(Err(asked)) => compile_asked(parse(text)?, text, asked, options),
+            None => compile(parse(text)?, options),
         }
-        _ => compile(parse(text)?, options),
+    })
+}
+
+/// Compiles a module whose text the cache was asked for: it is asked again only where the module prints as another one.
+fn compile_asked(module: Module, asked_for: &str, asked: cache::Outcome, options: &Options) -> Result<Artifact, Error> {
+    if asked == cache::Outcome::Miss && module.to_string() != asked_for {
+        return compile(module, options);
     }
+    compile_as(module, asked_for, asked, options)
 }
 
 /// Whether versions for shapes will be made of the module later.
@@ -99,21 +114,22 @@ fn keeps_source(module: &Module, options: &Options) -> Result<bool, Error> {
     Ok(start(module)? == Stage::Tensor && options.specialization()? != Specialize::Off)
 }
 
-fn with_source(mut artifact: Artifact, (recipes, spent_ms): Made, module: Option<Module>) -> Result<Artifact, Error> {
+fn with_source(mut artifact: Artifact, made: Made, module: Option<Module>) -> Artifact {
+    let Made { recipes, spent_ms } = made;
     artifact.source = module.map(|module| Source { module: Arc::new(module), recipes, spent_ms });
-    Ok(artifact)
+    artifact
 }
 
 /// Compiles a module that the cache does not have, and stores the code if it was `asked`.
-fn compile_as(module: Module, text: &str, asked: cache::Use, options: &Options) -> Result<Artifact, Error> {
+fn compile_as(module: Module, text: &str, asked: cache::Outcome, options: &Options) -> Result<Artifact, Error> {
     let source = keeps_source(&module, options)?.then(|| module.clone());
     let (mut artifact, recipes) = compile_inner(module, options, None)?;
     artifact.report.cache = asked;
-    let made = (recipes, artifact.report.stages_ms.iter().map(|(_, ms)| ms).sum());
-    if asked == cache::Use::Miss {
+    let made = Made { recipes, spent_ms: artifact.report.stages_ms.iter().map(|(_, ms)| ms).sum() };
+    if asked == cache::Outcome::Miss {
         cache::keep(text, options, &artifact, &made);
     }
-    with_source(artifact, made, source)
+    Ok(with_source(artifact, made, source))
 }
 
 /// Compiles a module whose prepared weights are ready where they are made as these recipes say.

@@ -1,5 +1,5 @@
 //! What a compilation did.
-use crate::cache::Use;
+use crate::cache::Outcome;
 use std::{collections::BTreeMap, time::Duration};
 
 /// Times, kernels and the target of one compilation.
@@ -22,7 +22,7 @@ pub struct Report {
     /// Bytes of machine code and its tables.
     pub code_bytes: usize,
     /// Whether the code came from the cache on disk; then nothing was compiled, and there are no stages.
-    pub cache: Use,
+    pub cache: Outcome,
 }
 
 impl Report {

@@ -1,7 +1,7 @@
 //! The cache on disk: what a second compilation finds there, and what it must not use.
 use disc::{
     Options,
-    cache::{Cache, Key, Level, Use, counts},
+    cache::{Cache, Key, Level, Outcome, counts},
 };
 use disc_ral::{HostOutputs, HostTensor};
 use std::{
@@ -60,15 +60,15 @@ fn run(artifact: &disc::Artifact) -> Vec<u8> {
 fn a_second_compilation_finds_the_code_of_the_first() {
     let folder = Folder::new("second");
     let first = disc::compile_text(TEXT, &folder.options()).unwrap();
-    assert_eq!(first.report.cache, Use::Miss);
+    assert_eq!(first.report.cache, Outcome::Miss);
     let second = disc::compile_text(TEXT, &folder.options()).unwrap();
-    assert_eq!((second.report.cache, second.report.kernels), (Use::Hit, first.report.kernels));
+    assert_eq!((second.report.cache, second.report.kernels), (Outcome::Hit, first.report.kernels));
     assert_eq!((&second.code, &second.meta), (&first.code, &first.meta));
     assert!(second.report.stages_ms.is_empty() && !first.report.stages_ms.is_empty());
     let module = disc::parse(TEXT).unwrap();
-    assert_eq!(disc::compile(module, &folder.options()).unwrap().report.cache, Use::Hit);
+    assert_eq!(disc::compile(module, &folder.options()).unwrap().report.cache, Outcome::Hit);
     let loose = TEXT.replace("  %y", "     %y");
-    assert_eq!(disc::compile_text(&loose, &folder.options()).unwrap().report.cache, Use::Hit);
+    assert_eq!(disc::compile_text(&loose, &folder.options()).unwrap().report.cache, Outcome::Hit);
     assert_eq!(run(&first), run(&second));
 }
 
@@ -76,24 +76,24 @@ fn a_second_compilation_finds_the_code_of_the_first() {
 fn other_programs_targets_and_options_are_other_entries() {
     let folder = Folder::new("others");
     let used = |text: &str, options: &Options| disc::compile_text(text, options).unwrap().report.cache;
-    assert_eq!(used(TEXT, &folder.options()), Use::Miss);
-    assert_eq!(used(&TEXT.replace("multiply", "add"), &folder.options()), Use::Miss);
-    assert_eq!(used(&TEXT.replace("[1, 2, 3]", "[1, 2, 4]"), &folder.options()), Use::Miss);
-    assert_eq!(used(TEXT, &Options { target: Some("x86-64-v3".into()), ..folder.options() }), Use::Miss);
-    assert_eq!(used(TEXT, &Options { keep_names: true, ..folder.options() }), Use::Miss);
-    assert_eq!(used(TEXT, &Options { weights: disc::WeightForm::Int8, ..folder.options() }), Use::Miss);
-    assert_eq!(used(TEXT, &Options { winograd: Some(false), ..folder.options() }), Use::Miss);
-    assert_eq!(used(TEXT, &Options { winograd: Some(true), ..folder.options() }), Use::Hit);
-    assert_eq!(used(TEXT, &Options { release_weights: true, ..folder.options() }), Use::Hit);
-    assert_eq!(used(TEXT, &Options { fuel: Some(1), ..folder.options() }), Use::Off);
-    assert_eq!(used(TEXT, &Options { cache: None, ..folder.options() }), Use::Off);
+    assert_eq!(used(TEXT, &folder.options()), Outcome::Miss);
+    assert_eq!(used(&TEXT.replace("multiply", "add"), &folder.options()), Outcome::Miss);
+    assert_eq!(used(&TEXT.replace("[1, 2, 3]", "[1, 2, 4]"), &folder.options()), Outcome::Miss);
+    assert_eq!(used(TEXT, &Options { target: Some("x86-64-v3".into()), ..folder.options() }), Outcome::Miss);
+    assert_eq!(used(TEXT, &Options { keep_names: true, ..folder.options() }), Outcome::Miss);
+    assert_eq!(used(TEXT, &Options { weights: disc::WeightForm::Int8, ..folder.options() }), Outcome::Miss);
+    assert_eq!(used(TEXT, &Options { winograd: Some(false), ..folder.options() }), Outcome::Miss);
+    assert_eq!(used(TEXT, &Options { winograd: Some(true), ..folder.options() }), Outcome::Hit);
+    assert_eq!(used(TEXT, &Options { release_weights: true, ..folder.options() }), Outcome::Hit);
+    assert_eq!(used(TEXT, &Options { fuel: Some(1), ..folder.options() }), Outcome::Off);
+    assert_eq!(used(TEXT, &Options { cache: None, ..folder.options() }), Outcome::Off);
 }
 
 #[test]
 fn code_that_was_found_is_specialised_as_its_first_compilation_was() {
     let folder = Folder::new("tier");
     let options = Options { specialize: disc::Specialize::Always, ..folder.options() };
-    for expected in [Use::Miss, Use::Hit] {
+    for expected in [Outcome::Miss, Outcome::Hit] {
         let artifact = disc::compile_text(TEXT, &options).unwrap();
         assert_eq!(artifact.report.cache, expected);
         let executable = artifact.load(Vec::new(), &options).unwrap();
@@ -125,10 +125,10 @@ fn an_entry_that_is_not_whole_is_counted_and_replaced() {
         fs::write(&path, &bytes).unwrap();
         let before = counts(Level::Code);
         let again = disc::compile_text(TEXT, &folder.options()).unwrap();
-        assert_eq!(again.report.cache, Use::Miss, "{} bytes", bytes.len());
+        assert_eq!(again.report.cache, Outcome::Miss, "{} bytes", bytes.len());
         assert_eq!(counts(Level::Code).rejected, before.rejected + 1);
         assert_eq!(again.code, good.code);
-        assert_eq!(disc::compile_text(TEXT, &folder.options()).unwrap().report.cache, Use::Hit);
+        assert_eq!(disc::compile_text(TEXT, &folder.options()).unwrap().report.cache, Outcome::Hit);
     }
 }
 
@@ -153,7 +153,7 @@ fn an_entry_under_anothers_name_or_of_another_form_is_not_used() {
     }
     fs::write(&path, bytes).unwrap();
     let before = counts(Level::Code).rejected;
-    assert_eq!(disc::compile_text(TEXT, &folder.options()).unwrap().report.cache, Use::Miss);
+    assert_eq!(disc::compile_text(TEXT, &folder.options()).unwrap().report.cache, Outcome::Miss);
     assert_eq!(counts(Level::Code).rejected, before + 1);
 }
 
@@ -190,7 +190,10 @@ fn a_folder_that_others_may_write_to_is_not_used() {
     cache.put(Level::Code, &key, b"something");
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
     assert_eq!(cache.get(Level::Code, &key), None);
+    assert_eq!(disc::compile_text(TEXT, &folder.options()).unwrap().report.cache, Outcome::Shared);
+    assert!(cache.is_shared());
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(!cache.is_shared());
     assert!(cache.get(Level::Code, &key).is_some());
 }
 

@@ -1,7 +1,7 @@
 //! Code in the cache: an artifact as bytes.
 //!
 //! An entry is the length of a JSON text, the text, the code, and the program's constants one after the other.
-use super::{Cache, Key, Level, Use};
+use super::{Cache, Key, Level, Outcome};
 use crate::{
     Artifact, Options, Report,
     compile::{Constants, Made},
@@ -55,9 +55,9 @@ fn choices(options: &Options) -> String {
 }
 
 /// The code of a module that was compiled before and what is known of that, or what the cache did instead.
-pub(crate) fn find(text: &str, options: &Options, target: &Target) -> Result<(Artifact, Made), Use> {
-    let (cache, key) = place(text, options, target).ok_or(Use::Off)?;
-    cache.get_as(Level::Code, &key, |bytes| decode(&bytes, target)).ok_or(Use::Miss)
+pub(crate) fn find(text: &str, options: &Options, target: &Target) -> Result<(Artifact, Made), Outcome> {
+    let (cache, key) = place(text, options, target).ok_or(Outcome::Off)?;
+    cache.get_as(Level::Code, &key, |bytes| decode(&bytes, target)).ok_or(cache.missed())
 }
 
 /// Stores the code of a module.
@@ -69,7 +69,7 @@ pub(crate) fn keep(text: &str, options: &Options, artifact: &Artifact, made: &Ma
     }
 }
 
-fn encode(artifact: &Artifact, (recipes, spent_ms): &Made) -> Option<Vec<u8>> {
+fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
     let constants: BTreeMap<&String, &Arc<[u8]>> = artifact.constants.iter().collect();
     let description = Description {
         meta: ModuleMeta::clone(&artifact.meta),
@@ -80,8 +80,8 @@ fn encode(artifact: &Artifact, (recipes, spent_ms): &Made) -> Option<Vec<u8>> {
         names: artifact.names.iter().map(ToString::to_string).collect(),
         target: artifact.target.to_string(),
         code: artifact.code.len(),
-        spent_ms: *spent_ms,
-        recipes: recipes.iter().map(|(recipe, name)| (recipe.clone(), name.to_string())).collect(),
+        spent_ms: made.spent_ms,
+        recipes: made.recipes.iter().map(|(recipe, name)| (recipe.clone(), name.to_string())).collect(),
         constants: constants.iter().map(|(name, bytes)| ((*name).clone(), bytes.len())).collect(),
     };
     let text = serde_json::to_vec(&description).ok()?;
@@ -112,7 +112,7 @@ fn decode(bytes: &[u8], target: &Target) -> Option<(Artifact, Made)> {
         dims: description.dims,
         notes: description.notes,
         code_bytes: code.len(),
-        cache: Use::Hit,
+        cache: Outcome::Hit,
         ..Report::default()
     };
     let recipes = description.recipes.into_iter().map(|(recipe, name)| (recipe, name.into())).collect();
@@ -125,5 +125,5 @@ fn decode(bytes: &[u8], target: &Target) -> Option<(Artifact, Made)> {
         target: target.clone(),
         source: None,
     };
-    rest.is_empty().then(|| (artifact, (Arc::new(recipes), description.spent_ms)))
+    rest.is_empty().then(|| (artifact, Made { recipes: Arc::new(recipes), spent_ms: description.spent_ms }))
 }

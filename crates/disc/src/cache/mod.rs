@@ -39,18 +39,21 @@ impl Level {
 
 /// What the cache did for a compilation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Use {
+pub enum Outcome {
     /// It was not asked.
     #[default]
     Off,
+    /// It was not asked: others may write to the folder.
+    Shared,
     Miss,
     Hit,
 }
 
-impl Use {
+impl Outcome {
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
+            Self::Shared => "off: others may write to it",
             Self::Miss => "miss",
             Self::Hit => "hit",
         }

@@ -2,12 +2,14 @@
 //!
 //! A file is a header (magic, key, length, checksum) and the payload. The folder belongs to this user alone: what is in it will run.
 use super::{
-    Key, Level,
+    Key, Level, Outcome,
     counts::{Event, count},
     key::checksum,
 };
 use std::{
+    collections::hash_map::RandomState,
     fs::{self, DirBuilder, File, OpenOptions},
+    hash::{BuildHasher, Hasher},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -54,6 +56,16 @@ impl Cache {
         &self.directory
     }
 
+    /// Whether the folder is there, and is not used since others may write to it.
+    pub fn is_shared(&self) -> bool {
+        self.directory.is_dir() && !is_private(&self.directory)
+    }
+
+    /// Why nothing was found.
+    pub(super) fn missed(&self) -> Outcome {
+        if self.is_shared() { Outcome::Shared } else { Outcome::Miss }
+    }
+
     /// What was stored for a key.
     pub fn get(&self, level: Level, key: &Key) -> Option<Vec<u8>> {
         self.get_as(level, key, Some)
@@ -93,7 +105,6 @@ impl Cache {
     }
 
     fn write(&self, level: Level, key: &Key, payload: &[u8]) -> io::Result<()> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
         if payload.len() as u64 > self.limit / 2 {
             return Err(io::Error::other("the entry is too large"));
         }
@@ -102,16 +113,13 @@ impl Cache {
         if !is_private(&self.directory) {
             return Err(io::Error::other("others may write to the folder"));
         }
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let temporary = folder.join(format!(".{}-{number}.tmp", process::id()));
-        let written = (|| {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-            file.write_all(&header(key, payload))?;
-            file.write_all(payload)?;
-            fs::rename(&temporary, self.path(level, key))
-        })();
+        let temporary = folder.join(temporary_name());
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        let written = file
+            .write_all(&header(key, payload))
+            .and_then(|()| file.write_all(payload))
+            .and_then(|()| fs::rename(&temporary, self.path(level, key)));
         if written.is_err() {
-            // It may not even have been made.
             let _ = fs::remove_file(&temporary);
         }
         self.evict();
@@ -164,6 +172,14 @@ impl Cache {
             }
         }
     }
+}
+
+/// A name that no other process takes, on other machines and in containers too, where process numbers are the same.
+fn temporary_name() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    // The standard library's hashers are seeded by the system, once for each thread.
+    let random = RandomState::new().build_hasher().finish();
+    format!(".{}-{}-{random:016x}.tmp", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Whether a folder is this user's, and nobody else may write to it.
