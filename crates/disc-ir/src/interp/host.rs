@@ -20,7 +20,8 @@ fn fresh(machine: &mut Machine<'_>, call: &Call<'_>) -> Result<Buffer, Diagnosti
 
 pub(super) fn arena(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let (bytes, held) = (call.dim("bytes")?, call.shape());
-    if held.iter().product::<i64>() * call.dtype().size() as i64 != bytes {
+    let needed = count(&held).and_then(|count| count.checked_mul(call.dtype().size()));
+    if needed.is_none() || needed != usize::try_from(bytes).ok() {
         return Err(call.malformed(format!("{bytes} bytes, but the type is {}", call.result_type(0))));
     }
     Ok(vec![Val::Buffer(fresh(machine, call)?)])
@@ -50,7 +51,8 @@ pub(super) fn launch<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluate
     let bound = |value: i64| Tensor::from_i64s(index_type, &[], &[value]).map(Val::from);
     let tasks = TASKS.min(units);
     for task in 0..tasks {
-        let range = [units * task / tasks, units * (task + 1) / tasks];
+        let part = |task: i64| (i128::from(units) * i128::from(task) / i128::from(tasks)) as i64;
+        let range = [part(task), part(task + 1)];
         let range = range.into_iter().map(bound).collect::<Result<Vec<_>, Diagnostic>>()?;
         machine.begin_task(scratch as u64);
         let before = machine.memory.mark();

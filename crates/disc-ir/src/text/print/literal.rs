@@ -15,8 +15,10 @@ pub(super) fn text(literal: &Literal, result: Option<&Type>) -> String {
 
 /// What stands between `dense<` and `>`.
 pub(in crate::text) fn elements(literal: &Literal, result: Option<&Type>) -> String {
-    let sizes = result.and_then(Type::as_tensor).and_then(TensorType::static_dims).unwrap_or_default();
     let count = literal.stored_len();
+    // Elements of a type whose sizes are not known, which the verifier refuses, are one list.
+    let known = result.and_then(Type::as_tensor).map_or(Some(Vec::new()), TensorType::static_dims);
+    let sizes = known.unwrap_or_else(|| vec![count as i64]);
     let fits = sizes.iter().try_fold(1_i64, |product, &size| product.checked_mul(size)) == Some(count as i64);
     let mut out = String::new();
     match () {
