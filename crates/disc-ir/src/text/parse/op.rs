@@ -111,7 +111,13 @@ impl<'s> Parser<'s> {
             self.cursor.expect(">", "after the attributes")?;
         }
         if self.cursor.at("(") {
+            let start = self.cursor.pos;
             head.regions = self.list("(", ")", |parser| parser.unnamed_region(body))?.into();
+            let (found, wanted) = (head.regions.len(), head.def.regions.len());
+            if found != wanted {
+                let message = format!("regions: {found}, expected {wanted}");
+                return Err(error(Code::E0101, span(start, self.cursor.pos), message).in_op(head.def.name));
+            }
         }
         if self.cursor.at("{") { self.dictionary(&mut head.attrs) } else { Ok(()) }
     }
