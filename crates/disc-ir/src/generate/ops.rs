@@ -159,7 +159,11 @@ impl<'f> Generator<'f> {
         if def.kind == OpKind::Select {
             operands[0] = self.like(&tensor.with_dtype(DType::I1))?;
         }
-        let attrs: Vec<(&str, Attr)> = def.attrs.iter().map(|attr| (attr.name, self.word(attr.kind))).collect();
+        let mut attrs: Vec<(&str, Attr)> = def.attrs.iter().map(|attr| (attr.name, self.word(attr.kind))).collect();
+        // Bits are read as numbers, never as truth values.
+        if def.kind == OpKind::BitcastConvert && matches!(attrs[0].1, Attr::DType(DType::I1)) {
+            attrs[0].1 = Attr::DType(tensor.dtype);
+        }
         self.one(def.kind, &operands, &attrs, None)
     }
 
