@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from disc import _decompose
 from disc._capture import capture
 from disc.bridge import torch as bridge
 from torch.nn import functional as F
@@ -69,3 +70,19 @@ def test_what_neither_side_knows_is_named():
 
     with pytest.raises(disc.UnsupportedOp, match="eig"):
         disc.optimize(Eigen(), torch.eye(3))
+
+
+def test_a_constant_is_small_and_the_same_each_time():
+    aten = torch.ops.aten
+    for op in (aten.from_file.default, aten.rand.default, aten.empty.memory_format):
+        assert not _decompose.is_constant(op)
+    assert _decompose.is_constant(aten.tril_indices.default)
+    for size, is_folded in ((4, True), (1000, False)):
+        module = Function(
+            lambda x, size=size: (
+                x + torch.tril_indices(size, size).shape[1] + torch.tril_indices(size, size)[0, -1]
+            )
+        )
+        captured = capture(module, (torch.zeros(2),), serves=bridge.serves)
+        ops = {str(node.target) for node in captured.graph.nodes if node.op == "call_function"}
+        assert ("aten.tril_indices.default" in ops) != is_folded

@@ -147,9 +147,9 @@ def capture(
     return captured
 
 
-def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, quick) -> Captured:
+def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> Captured:
     try:
-        return _attempts(module, arguments, tensors, plan, quick)
+        return _attempts(module, arguments, tensors, plan, tracer)
     except Exception as error:
         # Whatever stopped the quick tracer: torch.export succeeds, or says what is wrong.
         logging.getLogger(__name__).info("traced by torch.export: %s", error.__cause__ or error)

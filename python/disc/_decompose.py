@@ -26,6 +26,7 @@ def steps(func: torch._ops.OpOverload) -> Callable | None:
         return func.decompose
     if func.namespace == "prims":
         return getattr(func, "impl_aten", None)
+    # Both enter their functions in the table.
     import torch._decomp.decompositions
     import torch._refs
 

@@ -240,14 +240,12 @@ class _Recorder(SchemaCheckMode):
         ):
             with unset_fake_temporarily(), torch._C._DisableTorchDispatch():
                 made = func(*args, **kwargs)
-            small = (
-                sum(t.nbytes for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor)) <= _MOST_BYTES
-            )
-            return made if small else None
+            tensors = [t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor)]
+            return made if sum(t.nbytes for t in tensors) <= _MOST_BYTES else None
         steps = _decompose.steps(func)
         if steps is None:
             return None
-        # What an attempt that fails has recorded goes again, and so do conditions: torch.export is left with the op.
+        # What an attempt that fails has recorded goes again. Conditions on sizes cannot go: torch.export begins anew then.
         last, conditions, writes = next(reversed(self.graph.nodes), None), self._conditions(), self.writes
         try:
             with self:
