@@ -100,6 +100,19 @@ install_system_packages() {
     say "Debian packages are installed"
 }
 
+# oneDNN, which tests compare with and nothing needs: its absence is no failure, and is tried once. Its package is named after its major version.
+install_library() {
+    [ ! -e "$STAMPS/library" ] || return 0
+    mkdir -p "$STAMPS"
+    touch "$STAMPS/library"
+    if compgen -G "/usr/lib/*/libdnnl.so.[0-9]" >/dev/null || ! command -v apt-get >/dev/null; then return 0; fi
+    local package
+    for package in libdnnl3 libdnnl2; do
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null 2>&1 && break
+    done
+    compgen -G "/usr/lib/*/libdnnl.so.[0-9]" >/dev/null || say "oneDNN is not there: tests of Options(library=) are skipped"
+}
+
 # --- Python -------------------------------------------------------------------------------------------------------------------
 
 find_python() {
@@ -170,7 +183,10 @@ main() {
     find_uv
     make_venv
     local group
-    for group in "$@"; do install_group "$group"; done
+    for group in "$@"; do
+        [ "$group" != test ] || install_library
+        install_group "$group"
+    done
     [ "$SECONDS" -lt 2 ] || say "ready"
 }
 

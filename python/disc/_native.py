@@ -56,6 +56,7 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
         "pin_threads": options.pin_threads,
         "specialize": {True: "auto", False: "off", None: None}.get(options.specialize, options.specialize),
         "winograd": options.winograd,
+        "library": options.library,
     }
     return _extension().compile(source, chosen)
 

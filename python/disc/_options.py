@@ -13,7 +13,6 @@ from ._errors import Error
 _CHOICES = {
     "fallback": ("error", "framework"),
     "weights": ("exact", "bf16", "int8", "int4"),
-    "library": ("auto", "off"),
 }
 
 _FLAGS = ("allow_tracing", "cache", "winograd", "release_weights", "pin_threads", "progress")
@@ -48,6 +47,7 @@ class Options:
     weights: str | None = None
     release_weights: bool | None = None
     pin_threads: bool | None = None
+    #: Who computes products of matrices: "off" (generated kernels), "auto" (whichever was measured to be faster), "onednn" or "onednn:PATH".
     library: str | None = None
     progress: bool | None = None
 
@@ -65,6 +65,9 @@ class Options:
                 raise Error(f"Options.{name} = {value!r}: expected a positive int")
         if not isinstance(self.specialize, (bool, type(None))) and self.specialize != "always":
             raise Error(f'Options.specialize = {self.specialize!r}: expected True, False or "always"')
+        if self.library is not None and not _is_library(self.library):
+            expected = "expected 'off', 'auto', 'onednn' or 'onednn:' with the path of the library"
+            raise Error(f"Options.library = {self.library!r}: {expected}")
         if not isinstance(self.target, (str, type(None))):
             raise Error(f"Options.target = {self.target!r}: expected a name such as 'x86-64-v3'")
         for name in ("allow_ops", "block_ops"):
@@ -84,6 +87,11 @@ class Options:
 
     def __exit__(self, *exc) -> None:
         _stack().pop()
+
+
+def _is_library(value) -> bool:
+    name, colon, path = value.partition(":") if isinstance(value, str) else (None, "", "")
+    return name in ("off", "auto", "onednn") and (not colon or (name == "onednn" and path != ""))
 
 
 def _refuse_unknown(init):
@@ -116,7 +124,7 @@ DEFAULTS = Options(
     weights="exact",
     release_weights=False,
     pin_threads=False,
-    library="auto",
+    library="off",
     progress=True,
 )
 

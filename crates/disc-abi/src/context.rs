@@ -100,8 +100,52 @@ pub struct Runtime {
     /// Copies `bytes` bytes between memory of the entry's device, which must not overlap, perhaps with several threads.
     pub copy: unsafe extern "C" fn(ctx: *mut Context, to: *mut u8, from: *const u8, bytes: i64) -> i32,
 
-    /// Null in this version: library calls.
-    pub reserved: [*const c_void; 8],
+    /// Runs a product: by its kernel, or by a library that computes the same and the rest after it, whichever the session's choice is. Both
+    /// leave the same values up to rounding. The status is that of `launch`. For entries only, not for kernels.
+    pub product: unsafe extern "C" fn(ctx: *mut Context, product: *const Product) -> i32,
+
+    /// Null in this version.
+    pub reserved: [*const c_void; 7],
+}
+
+/// A product of two matrices that a kernel computes and a library may compute instead: `result[i, j] = sum over l of left[i, l] * right[l, j]`.
+/// Every field is a word, so that generated code writes it as an array.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Product {
+    /// Code of the [`crate::DType`] of operands, sums and result.
+    pub dtype: u64,
+    /// Rows, columns, and how many products each sum has.
+    pub sizes: [i64; 3],
+    /// Elements between rows of `left`, between its columns, between rows of `right`, between its columns.
+    pub strides: [i64; 4],
+    /// 0, or the width of the panels `[panel][l][j]` that `right` is in, zeros behind its last column; the strides of `right` say nothing then.
+    pub panel: i64,
+    pub left: *const u8,
+    pub right: *const u8,
+    /// Contiguous. Null where there is a `rest`, which then reads the result in memory of the runtime.
+    pub result: *mut u8,
+    /// The kernel that computes everything, and its launch: see [`Runtime::launch`].
+    pub kernel: KernelFn,
+    pub args: *const u64,
+    pub units: i64,
+    pub cost: i64,
+    pub scratch_bytes: i64,
+    /// The kernel that computes what follows the product, if anything does, and its launch. The runtime writes the address of the result into
+    /// word `rest_slot` of `rest_args`.
+    pub rest: Option<KernelFn>,
+    pub rest_args: *mut u64,
+    pub rest_slot: i64,
+    pub rest_units: i64,
+    pub rest_cost: i64,
+    pub rest_scratch_bytes: i64,
+}
+
+const _: () = assert!(size_of::<Product>() == Product::WORDS * 8, "generated code writes words");
+
+impl Product {
+    /// How many words a product is.
+    pub const WORDS: usize = 23;
 }
 
 // SAFETY: the table is constant data and code addresses.

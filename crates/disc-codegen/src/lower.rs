@@ -35,8 +35,31 @@ pub struct Program {
 /// # Errors
 /// None for a module that satisfies the invariants of its stage.
 pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
-    let mut lowering =
-        Lowering { target, kernels: Vec::new(), known: HashMap::new(), sites: Vec::new(), notes: Vec::new(), workspace: None };
+    lower_with(module, target, Offers::Nothing)
+}
+
+/// What launches offer to the runtime besides their kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offers {
+    Nothing,
+    /// Products that a library may compute.
+    Products,
+}
+
+/// As [`lower`], with offers to the runtime.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Program, Diagnostic> {
+    let mut lowering = Lowering {
+        target,
+        offers,
+        kernels: Vec::new(),
+        known: HashMap::new(),
+        sites: Vec::new(),
+        notes: Vec::new(),
+        workspace: None,
+    };
     let mut functions = Vec::new();
     let (mut launches, mut signatures) = (Vec::new(), Vec::new());
     for mut function in module.functions {
@@ -74,6 +97,7 @@ struct Known {
 
 struct Lowering<'t> {
     target: &'t Target,
+    offers: Offers,
     kernels: Vec<Function>,
     /// The launches of group structures that were met already.
     known: HashMap<String, Known>,
@@ -207,7 +231,12 @@ impl Lowering<'_> {
                 let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
                 let rest = Group { first_site: whole.first_site + sites as i64, ..whole.clone() };
                 match schedule::contraction(&rest) {
-                    Ok(otherwise) => return Versioned { versions, otherwise },
+                    Ok(mut otherwise) => {
+                        if self.offers == Offers::Products {
+                            schedule::offer_products(&rest, &mut otherwise);
+                        }
+                        return Versioned { versions, otherwise };
+                    }
                     Err(reason) => Some(reason),
                 }
             }

@@ -48,19 +48,31 @@ pub(crate) fn launch(
             Argument::Input(position) => memory[position],
             Argument::Output(position) => memory[inputs + position],
             Argument::Workspace(position) => workspaces[position],
+            Argument::Product => unreachable!("only the rest of a product reads its result, and that is no launch of its own"),
         };
         if !launch.copies.is_empty() && launch.copies.iter().all(|(from, to)| argument(from) == argument(to)) {
             continue;
         }
         let arguments: Vec<Value> = launch.arguments.iter().map(argument).collect();
-        Builder::at(host, block, solver.clone())
+        let mut builder = Builder::at(host, block, solver.clone());
+        let mut op = builder
             .op(OpKind::Launch)
             .operands(&arguments)
             .attr("kernel", Attr::Symbol(launch.kernel.clone()))
             .attr("units", launch.units.clone())
             .attr("cost", launch.cost.clone())
-            .attr("scratch", launch.scratch.clone())
-            .build()?;
+            .attr("scratch", launch.scratch.clone());
+        if let Some(offer) = &launch.product {
+            let role = |of: &Argument| launch.arguments.iter().position(|known| known == of).map_or(-1, |i| i as i64);
+            let result = offer.result.as_ref().map_or(-1, role);
+            op = op.attr("product", offer.dims.to_vec()).attr("roles", vec![role(&offer.left), role(&offer.right), result]);
+            if let Some(rest) = &offer.rest {
+                let work = vec![rest.units.clone(), rest.cost.clone(), rest.scratch.clone()];
+                let roles: Vec<i64> = rest.arguments.iter().map(role).collect();
+                op = op.attr("rest", Attr::Symbol(rest.kernel.clone())).attr("rest_roles", roles).attr("rest_work", work);
+            }
+        }
+        op.build()?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::{
     ir::PyBuilder,
 };
 use disc_ir::text::closest;
+use disc_ral::{Decision, Policy, Products, Way};
 use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict, PyList, PyString},
@@ -107,8 +108,8 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
 }
 
 fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    const NAMES: [&str; 9] =
-        ["target", "threads", "release_weights", "weights", "dump", "pin_threads", "specialize", "winograd", "cache"];
+    const NAMES: [&str; 10] =
+        ["target", "threads", "release_weights", "weights", "dump", "pin_threads", "specialize", "winograd", "cache", "library"];
     let mut options = Options::default();
     for (name, value) in given {
         let name = name.cast::<PyString>()?.to_cow()?.into_owned();
@@ -132,6 +133,9 @@ fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
                 let form = value.extract::<String>().ok().and_then(|form| form.parse().ok());
                 options.weights = form.ok_or_else(cannot_be)?;
             }
+            "library" => {
+                options.library = value.extract::<String>().ok().and_then(|text| text.parse().ok()).ok_or_else(cannot_be)?
+            }
             "cache" => options.cache = Some(value.extract::<PathBuf>().map_err(wrong)?),
             _ => options.dump = Some(value.extract::<PathBuf>().map_err(wrong)?),
         }
@@ -146,6 +150,32 @@ fn specialize(value: &Bound<'_, PyAny>) -> Option<Specialize> {
         "always" => Some(Specialize::Always),
         _ => None,
     }
+}
+
+/// Who computes products: the library, or none, how that is chosen, how often it was, and the choices.
+pub(crate) fn library_dict<'py>(py: Python<'py>, products: Option<&Products>) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("name", products.map(|products| products.library().name().to_owned()))?;
+    let Some(products) = products else { return Ok(dict) };
+    let [by_library, by_kernel] = products.counts();
+    dict.set_item("policy", if products.policy() == Policy::Measured { "measured" } else { "always" })?;
+    dict.set_item("by_library", by_library)?;
+    dict.set_item("by_kernel", by_kernel)?;
+    let choices = PyList::empty(py);
+    for Decision { key, way, nanoseconds_per_row } in products.decisions() {
+        let one = PyDict::new(py);
+        one.set_item("rows_up_to", key.rows)?;
+        one.set_item("columns", key.columns)?;
+        one.set_item("sums", key.sums)?;
+        one.set_item("dtype", disc_ral::DType::from_code(key.dtype).map(disc_ral::DType::name))?;
+        one.set_item("threads", key.threads)?;
+        one.set_item("choice", if way == Way::Library { "library" } else { "kernel" })?;
+        one.set_item("kernel_ns_per_row", nanoseconds_per_row[0])?;
+        one.set_item("library_ns_per_row", nanoseconds_per_row[1])?;
+        choices.append(one)?;
+    }
+    dict.set_item("choices", choices)?;
+    Ok(dict)
 }
 
 /// What was compiled in the background.

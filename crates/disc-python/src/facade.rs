@@ -1,6 +1,6 @@
 //! The compiler and what it loads: the one place that names the facade's interface, and where its errors become exceptions.
 use crate::errors::Failure;
-use disc_ral::{Cpu, Library, ModuleMeta, OutputAllocator, Session, TensorRef, Weight};
+use disc_ral::{Cpu, Library, ModuleMeta, OutputAllocator, Products, Session, TensorRef, Weight};
 use std::{collections::HashMap, sync::Arc};
 
 pub(crate) use disc::{Artifact, Error, Options, Report, Specializations, Specialize, background, cache, compile, compile_text};
@@ -64,6 +64,14 @@ impl Runner {
         match self {
             Runner::Compiled(executable) => Some(&executable.artifact().report),
             Runner::Loaded(_) => None,
+        }
+    }
+
+    /// The library that products are offered to, if any.
+    pub(crate) fn products(&self) -> Option<&Arc<Products>> {
+        match self {
+            Runner::Compiled(executable) => executable.products(),
+            Runner::Loaded(executable) => executable.products(),
         }
     }
 

@@ -8,18 +8,23 @@
 use crate::{
     arena::Arena,
     cpu,
-    device::{Launch, LaunchFailure, Queue},
+    device::{Device, Launch, LaunchFailure, Queue},
     failure::Failure,
     meta::EntryMeta,
+    products::{ProductKey, ProductMatrices, Products, Way, key},
     profile::LaunchRecord,
     tensor::{OutputAllocator, bytes_of},
+    weights::WeightSet,
 };
-use disc_abi::{ABI_VERSION, Context, DType, FLAG_WRITTEN, KernelFn, Runtime, STATUS_FAILED, STATUS_OK, Tensor};
+use disc_abi::{ABI_VERSION, Context, DType, FLAG_WRITTEN, KernelFn, Product, Runtime, STATUS_FAILED, STATUS_OK, Tensor};
 use std::{
     cell::UnsafeCell,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr, slice,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
@@ -32,6 +37,10 @@ pub(crate) struct Call<'a> {
     pub(crate) queue: &'a mut dyn Queue,
     pub(crate) profile: &'a mut Option<Vec<LaunchRecord>>,
     pub(crate) entry: &'a EntryMeta,
+    pub(crate) device: &'a Arc<dyn Device>,
+    pub(crate) weights: &'a WeightSet,
+    /// The library that products are offered to; without one, kernels compute all.
+    pub(crate) products: Option<&'a Products>,
     pub(crate) allocator: &'a mut dyn OutputAllocator,
     /// The descriptors that the entry gets as `outputs`, one per output of `entry`.
     pub(crate) outputs: *mut Tensor,
@@ -79,6 +88,79 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// Runs a product as its key says.
+    fn product(&mut self, product: &Product) -> Result<(), Failure> {
+        let generated = generated(product);
+        let Some(products) = self.products else { return self.launch(&generated).map_err(Failure::Launch) };
+        let key = key(product, self.queue.thread_limit());
+        let (way, timed) = products.choose(&key);
+        if way == Way::Library {
+            if self.by_library(products, product, timed.then_some(&key))? {
+                products.count(Way::Library);
+                return Ok(());
+            }
+            products.refuse(&key);
+        }
+        products.count(Way::Kernel);
+        let start = timed.then(Instant::now);
+        self.launch(&generated).map_err(Failure::Launch)?;
+        if let Some(start) = start {
+            self.queue.sync().map_err(Failure::Launch)?;
+            self.measured(products, (&key, Way::Kernel), product, nanoseconds(start));
+        }
+        Ok(())
+    }
+
+    /// Runs a product by the library and the rest of its group; false, with nothing written that the kernel would not write, if the library
+    /// cannot.
+    fn by_library(&mut self, products: &Products, product: &Product, timed: Option<&ProductKey>) -> Result<bool, Failure> {
+        // Kept until the product is computed.
+        let plain = match product.panel {
+            0 => None,
+            _ => match self.weights.plain_form(self.device, product) {
+                Some(block) => Some(block),
+                None => return Ok(false),
+            },
+        };
+        let Some(mut matrices) = ProductMatrices::of(product, plain.as_ref().map(|block| block.at().cast_const())) else {
+            return Ok(false);
+        };
+        let mark = self.arena.mark();
+        if product.rest.is_some() {
+            let bytes = bytes_of(matrices.dtype, &[matrices.rows, matrices.columns]).and_then(|bytes| i64::try_from(bytes).ok());
+            let Some(Ok(memory)) = bytes.map(|bytes| self.arena.alloc(bytes)) else { return Ok(false) };
+            matrices.result = memory;
+        }
+        let start = Instant::now();
+        // SAFETY: generated code offers valid matrices; the result is an output or memory of its own.
+        let done = unsafe { products.library().multiply(self.queue, &matrices) };
+        let done = done.map_err(Failure::Launch)?;
+        if done && let Some(kernel) = product.rest {
+            // SAFETY: generated code has this slot for the address.
+            unsafe { *product.rest_args.offset(product.rest_slot as isize) = matrices.result.expose_provenance() as u64 };
+            let (units, cost, scratch_bytes) = (product.rest_units, product.rest_cost, product.rest_scratch_bytes);
+            let rest = Launch { kernel, args: product.rest_args, units, cost, scratch_bytes };
+            self.launch(&rest).map_err(Failure::Launch)?;
+        }
+        self.queue.sync().map_err(Failure::Launch)?;
+        self.arena.release(mark);
+        if done && let Some(key) = timed {
+            self.measured(products, (key, Way::Library), product, nanoseconds(start));
+        }
+        if done && let Some(records) = self.profile {
+            records.push(LaunchRecord::new(&generated(product), self.queue.thread_limit() as u32, start.elapsed()));
+        }
+        Ok(done)
+    }
+
+    /// Takes note of a time, and gives up copies of weights that it shows to be of no use.
+    fn measured(&self, products: &Products, (key, way): (&ProductKey, Way), product: &Product, nanoseconds: u64) {
+        let [rows, columns, sums] = product.sizes;
+        if products.measured(key, way, rows, nanoseconds) {
+            self.weights.release_plain_forms([columns, sums]);
+        }
+    }
+
     fn output(&mut self, index: u32, dtype: u32, sizes: &[i64]) -> Result<*mut u8, Failure> {
         let index = index as usize;
         let output = |message: String| Failure::Output { index, message };
@@ -124,8 +206,19 @@ static RUNTIME: Runtime = Runtime {
     launch,
     fail,
     copy,
-    reserved: [ptr::null(); 8],
+    product,
+    reserved: [ptr::null(); 7],
 };
+
+/// The launch of a product by its kernel.
+fn generated(product: &Product) -> Launch {
+    let Product { args, units, cost, scratch_bytes, .. } = *product;
+    Launch { kernel: product.kernel, args, units, cost, scratch_bytes }
+}
+
+fn nanoseconds(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Runs `body` on the call; `failed` if it panics, records a failure, or is called by a kernel.
 ///
@@ -211,8 +304,7 @@ unsafe extern "C" fn launch(
     // SAFETY: as above.
     unsafe {
         on_call(ctx, STATUS_FAILED, |call| {
-            state.launching.store(true, Ordering::Relaxed);
-            let ended = Ending(&state.launching);
+            let ended = Ending::begin(state);
             let result = call.launch(&launch);
             drop(ended);
             result.map(|()| STATUS_OK).map_err(Failure::Launch)
@@ -220,8 +312,29 @@ unsafe extern "C" fn launch(
     }
 }
 
+unsafe extern "C" fn product(ctx: *mut Context, product: *const Product) -> i32 {
+    // SAFETY: generated code passes a product that it wrote.
+    let product = unsafe { &*product };
+    // SAFETY: generated code passes its context.
+    unsafe {
+        on_call(ctx, STATUS_FAILED, |call| {
+            let ended = Ending::begin(state_of(ctx));
+            let result = call.product(product);
+            drop(ended);
+            result.map(|()| STATUS_OK)
+        })
+    }
+}
+
 /// Ends a launch, also when the device panics.
 struct Ending<'s>(&'s AtomicBool);
+
+impl<'s> Ending<'s> {
+    fn begin(state: &'s CallState<'_>) -> Self {
+        state.launching.store(true, Ordering::Relaxed);
+        Self(&state.launching)
+    }
+}
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {

@@ -11,6 +11,7 @@ use crate::{
     failure::Failure,
     library::Library,
     meta::{EntryMeta, ModuleMeta},
+    products::Products,
     session::Session,
     tensor::{OutputAllocator, OutputError, TensorRef},
     weights::{Weight, WeightSet, WeightState},
@@ -54,12 +55,14 @@ impl Code {
 }
 
 /// How an executable holds its weights and threads.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ExecutableOptions {
     /// Give up the plain weights that only `prepare` entries read, once they have run.
     pub release_weights: bool,
     /// Limit for new sessions; `None`: the device's default.
     pub threads: Option<usize>,
+    /// The library that products are offered to.
+    pub products: Option<Arc<Products>>,
 }
 
 /// A compiled module, ready to run.
@@ -84,7 +87,7 @@ impl Executable {
         options: ExecutableOptions,
     ) -> Result<Self, RunError> {
         check_meta(&code, &meta)?;
-        let weights = prepare(&device, &code, &meta, weights, options)?;
+        let weights = prepare(&device, &code, &meta, weights, &options)?;
         Ok(Self {
             device,
             code,
@@ -129,7 +132,10 @@ impl Executable {
             )));
         }
         let result = bind(&mut session.descriptors, meta, inputs, self.device.kind())
-            .and_then(|()| call(function, session, &self.weights.load(), &self.meta, meta, outputs))
+            .and_then(|()| {
+                let products = self.options.products.as_deref();
+                call(function, session, (&self.weights.load(), products), &self.meta, meta, outputs)
+            })
             .and_then(|()| finish_outputs(meta, &session.descriptors.outputs, outputs));
         session.descriptors.clear();
         self.peak_arena.fetch_max(session.arena.peak(), Ordering::Relaxed);
@@ -139,7 +145,7 @@ impl Executable {
     /// Replaces all weights: checks them, runs the `prepare` entries on them, then swaps. Calls that are running keep the old
     /// ones; on an error the old ones stay.
     pub fn refresh(&self, weights: Vec<Weight>) -> Result<(), RunError> {
-        let weights = prepare(&self.device, &self.code, &self.meta, weights, self.options)?;
+        let weights = prepare(&self.device, &self.code, &self.meta, weights, &self.options)?;
         self.weights.store(Arc::new(weights));
         Ok(())
     }
@@ -175,6 +181,11 @@ impl Executable {
             idle.push(session);
         }
         result
+    }
+
+    /// The library that products are offered to, if any.
+    pub fn products(&self) -> Option<&Arc<Products>> {
+        self.options.products.as_ref()
     }
 
     pub fn meta(&self) -> &Arc<ModuleMeta> {
@@ -225,7 +236,7 @@ fn prepare(
     code: &Code,
     meta: &ModuleMeta,
     weights: Vec<Weight>,
-    options: ExecutableOptions,
+    options: &ExecutableOptions,
 ) -> Result<WeightSet, RunError> {
     let mut set = WeightSet::new(device, meta, weights)?;
     let mut session = Session::new(device);
@@ -234,7 +245,7 @@ fn prepare(
     }
     for (&function, symbol) in code.prepare.iter().zip(&meta.prepare) {
         let entry = EntryMeta { name: symbol.clone(), symbol: symbol.clone(), ..EntryMeta::default() };
-        call(function, &mut session, &set, meta, &entry, &mut NoOutputs)?;
+        call(function, &mut session, (&set, None), meta, &entry, &mut NoOutputs)?;
     }
     if options.release_weights {
         set.release(meta);
@@ -246,15 +257,17 @@ fn prepare(
 fn call(
     function: EntryFn,
     session: &mut Session,
-    weights: &WeightSet,
+    (weights, products): (&WeightSet, Option<&Products>),
     meta: &ModuleMeta,
     entry: &EntryMeta,
     allocator: &mut dyn OutputAllocator,
 ) -> Result<(), RunError> {
-    let Session { arena, queue, profile, descriptors, .. } = session;
+    let Session { arena, queue, profile, descriptors, device } = session;
     let inputs = if descriptors.inputs.is_empty() { ptr::null() } else { descriptors.inputs.as_ptr() };
     let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
-    let state = CallState::new(Call { arena, queue: queue.as_mut(), profile, entry, allocator, outputs, failure: None });
+    let queue = queue.as_mut();
+    let state =
+        CallState::new(Call { arena, queue, profile, entry, device, weights, products, allocator, outputs, failure: None });
     let mut context = state.context(weights.table());
     // SAFETY: the code keeps its contract for this metadata (promised when it was loaded), and `bind` made the descriptors
     // that it expects.

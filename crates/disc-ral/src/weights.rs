@@ -8,8 +8,9 @@ use crate::{
     error::{AllocError, RunError, code},
     host::HostTensor,
     meta::{ModuleMeta, WeightMeta},
+    products::PlainForms,
 };
-use disc_abi::{ALIGN, DType};
+use disc_abi::{ALIGN, DType, Product};
 use std::{any::Any, ptr, sync::Arc};
 
 /// A plain weight: contiguous memory of the executable's device that stays as it is while an executable has it.
@@ -51,6 +52,8 @@ pub(crate) struct WeightSet {
     plain: Vec<Option<Weight>>,
     blobs: Option<Block>,
     plain_bytes: usize,
+    /// Panels as a library reads them.
+    forms: PlainForms,
 }
 
 // SAFETY: the addresses are of memory that the set owns or keeps alive, and that is only read once the set is shared.
@@ -65,7 +68,8 @@ impl WeightSet {
             let message = format!("the module has {} weights, {} came", meta.weights.len(), weights.len());
             return Err(RunError::new(code::WEIGHTS, "weights", message));
         }
-        let mut set = Self { addresses: Vec::new(), plain: Vec::new(), blobs: None, plain_bytes: 0 };
+        let mut set =
+            Self { addresses: Vec::new(), plain: Vec::new(), blobs: None, plain_bytes: 0, forms: PlainForms::default() };
         for (meta, weight) in meta.weights.iter().zip(weights) {
             let bytes = check(meta, &weight)?;
             let weight = if is_aligned(&weight) { weight } else { copied(meta, &weight, bytes)? };
@@ -91,9 +95,19 @@ impl WeightSet {
         }
     }
 
-    /// Bytes of plain weights that are kept alive, and of prepared blobs.
+    /// Bytes of plain weights that are kept alive, and of prepared forms.
     pub(crate) fn bytes(&self) -> (usize, usize) {
-        (self.plain_bytes, self.blobs.as_ref().map_or(0, Block::bytes))
+        (self.plain_bytes, self.blobs.as_ref().map_or(0, Block::bytes) + self.forms.bytes())
+    }
+
+    /// The right operand of a product as a plain matrix, if it is panels of this set.
+    pub(crate) fn plain_form(&self, device: &Arc<dyn Device>, product: &Product) -> Option<Arc<Block>> {
+        self.forms.of(device, product, |address| self.addresses.contains(&address))
+    }
+
+    /// Gives up what [`WeightSet::plain_form`] made for products of these columns and sums.
+    pub(crate) fn release_plain_forms(&self, sizes: [i64; 2]) {
+        self.forms.release(sizes);
     }
 
     fn allocate_blobs(&mut self, device: &Arc<dyn Device>, meta: &ModuleMeta) -> Result<(), RunError> {

@@ -2,6 +2,7 @@
 use crate::{
     Error, Executable, Options, Report, Specialize, cache,
     dump::Dump,
+    library,
     meta::{describe, drop_unread},
     stages::{pass_options, program, start, target},
 };
@@ -156,7 +157,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
         drop_unread(&mut module);
     }
     let time = Instant::now();
-    let program = program(module, &target)?;
+    let program = program(module, &target, options)?;
     let lowered = time.elapsed();
     dump.program(&program, &target)?;
     let time = Instant::now();
@@ -264,7 +265,9 @@ impl Artifact {
 
     fn executable(&self, library: Arc<Library>, weights: Vec<Weight>, options: &Options) -> Result<disc_ral::Executable, Error> {
         let code = disc_ral::Code::from_library(library, &self.meta)?;
-        let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads };
+        let products = library::products(options)?;
+        let settings =
+            disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads, products };
         Ok(disc_ral::Executable::new(Cpu::device(), code, self.meta.clone(), weights, settings)?)
     }
 

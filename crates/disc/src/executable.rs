@@ -1,6 +1,6 @@
 //! A loaded module, and calls of it with tensors as they come.
 use crate::{Artifact, Error, Options, Specializations, compile::guarded, tier::Tier};
-use disc_ral::{HostTensor, ModuleMeta, OutputAllocator, Session, TensorRef, Weight};
+use disc_ral::{HostTensor, ModuleMeta, OutputAllocator, Products, Session, TensorRef, Weight};
 use std::{collections::HashMap, sync::Arc};
 
 /// A compiled and loaded module: any number of threads may run it at once, each with a session of its own.
@@ -81,6 +81,11 @@ impl Executable {
                 Some(tier) => tier.refresh(weights),
             }
         })
+    }
+
+    /// The library that products are offered to, with the choices so far; none where kernels compute all.
+    pub fn products(&self) -> Option<&Arc<Products>> {
+        self.inner.products()
     }
 
     pub fn meta(&self) -> &Arc<ModuleMeta> {

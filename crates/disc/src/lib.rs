@@ -16,6 +16,7 @@ mod compile;
 mod dump;
 mod error;
 mod executable;
+mod library;
 pub mod log;
 mod meta;
 mod options;
@@ -31,7 +32,7 @@ pub use disc_passes::narrow::WeightForm;
 pub use disc_ral as ral;
 pub use error::Error;
 pub use executable::Executable;
-pub use options::{Options, Specialize};
+pub use options::{LibraryChoice, Options, Specialize};
 pub use report::{Report, Specializations, Specialized};
 pub use tier::background;
 

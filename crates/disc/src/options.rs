@@ -28,6 +28,35 @@ pub struct Options {
     pub pin_threads: bool,
     /// Code for sizes that come again and again; `DISC_SPECIALIZE=0` turns it off whatever this says.
     pub specialize: Specialize,
+    /// Who computes products of matrices (docs/guide/library.md).
+    pub library: LibraryChoice,
+}
+
+/// Whether products may be computed by a library of this machine rather than by generated kernels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LibraryChoice {
+    /// By generated kernels.
+    #[default]
+    Off,
+    /// By whichever was faster when both were measured; by kernels where there is no library.
+    Auto,
+    /// By oneDNN wherever it can, loaded from a file, or from where the system has it.
+    OneDnn(Option<PathBuf>),
+}
+
+impl std::str::FromStr for LibraryChoice {
+    type Err = ();
+
+    /// `off`, `auto`, `onednn` or `onednn:PATH`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match (text, text.strip_prefix("onednn:")) {
+            ("off", _) => Ok(Self::Off),
+            ("auto", _) => Ok(Self::Auto),
+            ("onednn", _) => Ok(Self::OneDnn(None)),
+            (_, Some(path)) if !path.is_empty() => Ok(Self::OneDnn(Some(path.into()))),
+            _ => Err(()),
+        }
+    }
 }
 
 /// Whether code for sizes that come again and again is made in the background (docs/guide/specialisation.md).

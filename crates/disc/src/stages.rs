@@ -1,7 +1,7 @@
 //! The steps of compiling one by one, for tools that look between them; [`crate::compile`] takes the same ones.
-use crate::{Error, Options, compile::guarded, meta::order_weights};
+use crate::{Error, LibraryChoice, Options, compile::guarded, meta::order_weights};
 use disc_codegen::{
-    lower::{Program, lower},
+    lower::{Offers, Program, lower_with},
     schedule::tile,
     target::Target,
 };
@@ -30,7 +30,7 @@ pub fn pass_options(options: &Options) -> Result<pass::Options, Error> {
 /// # Errors
 /// A target that does not exist, or a failure of the compiler.
 pub fn kernels(module: Module, options: &Options) -> Result<Module, Error> {
-    guarded(|| Ok(program(module, &target(options)?)?.module))
+    guarded(|| Ok(program(module, &target(options)?, options)?.module))
 }
 
 /// The stage that a module is compiled from.
@@ -44,9 +44,10 @@ pub(crate) fn start(module: &Module) -> Result<Stage, Error> {
     Err(Diagnostic::new(Code::E0208, message).into())
 }
 
-pub(crate) fn program(mut module: Module, target: &Target) -> Result<Program, Error> {
+pub(crate) fn program(mut module: Module, target: &Target, options: &Options) -> Result<Program, Error> {
     order_weights(&mut module);
-    Ok(lower(module, target)?)
+    let offers = if options.library == LibraryChoice::Off { Offers::Nothing } else { Offers::Products };
+    Ok(lower_with(module, target, offers)?)
 }
 
 pub(crate) fn target(options: &Options) -> Result<Target, Error> {

@@ -14,6 +14,7 @@ mod block;
 mod dots;
 mod epilogue;
 mod keys;
+mod library;
 mod micro;
 mod operand;
 mod operands;
@@ -24,6 +25,7 @@ mod routines;
 mod units;
 
 pub(super) use block::{BlockProduct, RowsOf};
+pub use library::offer_products;
 pub(crate) use plan::packed_columns;
 pub(super) use plan::{ContractionPlan, Held, Right, Role};
 pub use plan::{Tile, tile};

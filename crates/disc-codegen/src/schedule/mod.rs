@@ -65,6 +65,8 @@ pub enum Argument {
     Output(usize),
     /// Memory that lasts from launch to launch of one version: see [`Version::workspaces`].
     Workspace(usize),
+    /// The result of a library's product: see [`ProductOffer`].
+    Product,
 }
 
 /// One launch of a group.
@@ -79,11 +81,33 @@ pub struct Launch {
     pub scratch: Dim,
     /// What it copies, if that is all: nothing is left to do where each pair is one memory.
     pub copies: Vec<(Argument, Argument)>,
+    /// The product that it computes, if a library may compute that instead.
+    pub product: Option<Box<ProductOffer>>,
+}
+
+/// A product as a library may compute it, and the launch that computes the rest of its group then.
+#[derive(Clone, Debug)]
+pub struct ProductOffer {
+    /// As attribute `product` of a launch.
+    pub dims: [Dim; 8],
+    pub left: Argument,
+    pub right: Argument,
+    /// None where the rest reads the result in memory of the runtime: its [`Argument::Product`].
+    pub result: Option<Argument>,
+    pub rest: Option<Launch>,
 }
 
 impl Launch {
     fn new(kernel: &Function, arguments: Vec<Argument>, units: Dim, cost: Dim) -> Self {
-        Self { kernel: kernel.name.clone(), arguments, units, cost, scratch: scratch_bytes(kernel), copies: Vec::new() }
+        Self {
+            kernel: kernel.name.clone(),
+            arguments,
+            units,
+            cost,
+            scratch: scratch_bytes(kernel),
+            copies: Vec::new(),
+            product: None,
+        }
     }
 }
 
@@ -177,7 +201,7 @@ pub fn aligned_bytes(tensor: &TensorType) -> Dim {
 
 pub use attention::{AttentionPlan, schedule as attention};
 pub(crate) use contraction::packed_columns;
-pub use contraction::{Tile, schedule as contraction, tile};
+pub use contraction::{Tile, offer_products, schedule as contraction, tile};
 pub use loops::{schedule as loops, space_of};
 pub use rows::{RowPlan, schedule as rows};
 pub use single::{schedule as single, update};

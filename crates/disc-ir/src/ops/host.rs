@@ -4,7 +4,7 @@
 //! the descriptors at entry. Scalars are computed with the element-wise ops and `dim`.
 use super::{
     class::DTypeClass,
-    declare::{Stage, Stages, many, one, required},
+    declare::{Stage, Stages, many, one, optional, required},
 };
 use crate::{
     attr::AttrKind,
@@ -43,9 +43,18 @@ op! {
     /// Runs a kernel over `units` work units. `cost` estimates the nanoseconds of the whole launch on one thread; each task gets `scratch`
     /// bytes. The kernel's parameters are the operands, in order, then the range of units.
     ///
+    /// With `product`, a library may be called instead, followed by the kernel `rest` if there is one: the kernel computes a product of matrices
+    /// and what `rest` makes of it. `product` is rows, columns, sums, the elements between rows and columns of `lhs` and of `rhs`, and the width
+    /// of the panels that `rhs` is in, or 0; `roles` are the operands that are `lhs`, `rhs` and the result, -1 where `rest` reads it. `rest`
+    /// takes the operands `rest_roles`, -1 for the result; `rest_work` is its units, cost and scratch.
+    ///
     /// (C1) The module has a kernel of this name, with parameters of these types.
+    /// (C2) `product` has 8 entries, `roles` 3, `rest_work` 3; there is a `rest` where the result is no operand, and a kernel of that name with as
+    /// many parameters as `rest_roles`, which names operands and the result once.
     Launch = "launch"(arguments: many(ANY)) {
-            kernel: required(AttrKind::Symbol), units: required(AttrKind::Dim), cost: required(AttrKind::Dim), scratch: required(AttrKind::Dim)
+            kernel: required(AttrKind::Symbol), units: required(AttrKind::Dim), cost: required(AttrKind::Dim), scratch: required(AttrKind::Dim),
+            product: optional(AttrKind::Dims), roles: optional(AttrKind::Ints), rest: optional(AttrKind::Symbol),
+            rest_roles: optional(AttrKind::Ints), rest_work: optional(AttrKind::Dims)
         } -> () traits [Writes] stages HOST, infer nothing;
 }
 

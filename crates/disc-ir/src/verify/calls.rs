@@ -136,7 +136,56 @@ fn check_launch(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
     let Some(kernel) = callee(cx, inst, FunctionKind::Kernel)? else { return Ok(()) };
     let mut parameters = types(kernel, kernel.parameters());
     parameters.truncate(parameters.len().saturating_sub(2));
-    match_arguments(cx, kernel, &parameters, &types(cx.function, cx.function.operands(inst))).map(|_| ())
+    match_arguments(cx, kernel, &parameters, &types(cx.function, cx.function.operands(inst)))?;
+    check_product(cx, inst)
+}
+
+/// What a launch says of the product that it computes.
+fn check_product(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
+    let attr = |name| {
+        let position = OpKind::Launch.def().attr_position(name)?;
+        cx.function.inst(inst).attrs[position].as_ref()
+    };
+    let dims = |name| match attr(name) {
+        Some(Attr::Dims(dims)) => dims.len(),
+        _ => 0,
+    };
+    let ints = |name| match attr(name) {
+        Some(Attr::Ints(values)) => values.to_vec(),
+        _ => Vec::new(),
+    };
+    let (roles, rest_roles, count) = (ints("roles"), ints("rest_roles"), cx.function.operands(inst).len() as i64);
+    let wrong = |message: String| Err(Diagnostic::new(Code::E0209, format!("(C2) {message}")));
+    if dims("product") == 0 {
+        let names = ["product", "roles", "rest", "rest_roles", "rest_work"];
+        return match names.into_iter().find(|name| attr(name).is_some()) {
+            Some(name) => wrong(format!("`{name}` without a product")),
+            None => Ok(()),
+        };
+    }
+    let has_rest = attr("rest").is_some();
+    if dims("product") != 8 || roles.len() != 3 || dims("rest_work") != if has_rest { 3 } else { 0 } {
+        return wrong("`product` has 8 entries, `roles` and `rest_work` have 3".into());
+    }
+    if has_rest != (roles[2] == -1) || !has_rest && !rest_roles.is_empty() {
+        return wrong("the result is an operand where there is no `rest`, and -1 where there is".into());
+    }
+    let operands = roles[..2].iter().chain(roles[2..].iter().chain(&rest_roles).filter(|&&role| role != -1));
+    if let Some(role) = operands.into_iter().find(|role| !(0..count).contains(*role)) {
+        return wrong(format!("there is no operand {role}"));
+    }
+    if !has_rest {
+        return Ok(());
+    }
+    let Some(Attr::Symbol(name)) = attr("rest") else { return Ok(()) };
+    let Some(rest) = cx.module.function(name).filter(|function| function.kind == FunctionKind::Kernel) else {
+        return wrong(format!("there is no kernel @{name}"));
+    };
+    let results = rest_roles.iter().filter(|&&role| role == -1).count();
+    if results != 1 || rest_roles.len() + 2 != rest.parameters().len() {
+        return wrong(format!("`rest_roles` names the result once, and something for each parameter of @{name}"));
+    }
+    Ok(())
 }
 
 fn check_weight(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {

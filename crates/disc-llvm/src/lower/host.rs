@@ -5,6 +5,7 @@
 //! - a failure ends the entry, however deep it is nested.
 use super::{Lowering, declare, symbols_of};
 use crate::{Error, emit::Val};
+use disc_abi::Product;
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type, graph::PREPARE};
 use inkwell::values::PointerValue;
 
@@ -22,13 +23,7 @@ pub(super) struct Host<'c> {
 pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
     let insts = function.walk(function.body);
     let needed = insts.iter().map(|&inst| match function.kind_of(inst) {
-        OpKind::Launch => {
-            let kernel = match function.inst(inst).attrs.first() {
-                Some(Some(Attr::Symbol(name))) => program.function(name),
-                _ => None,
-            };
-            function.operands(inst).len() + kernel.map_or(0, |kernel| symbols_of(program, kernel).len())
-        }
+        OpKind::Launch => launch_words(program, function, inst),
         OpKind::AllocOutput => function.ty(function.result(inst)).shaped().map_or(0, |tensor| tensor.dims.len()),
         OpKind::Assert => function.operands(inst).len(),
         _ => 0,
@@ -37,7 +32,22 @@ pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
     needed.max().unwrap_or(0).max(2) as u32
 }
 
-impl<'c> Lowering<'_, 'c> {
+/// The words of a launch: the arguments of its kernel; with a product, that and the arguments of what follows it as well.
+fn launch_words(program: &Module, function: &Function, inst: Inst) -> usize {
+    let attr = |name| OpKind::Launch.def().attr_position(name).and_then(|at| function.inst(inst).attrs[at].as_ref());
+    let symbols = |name| match attr(name) {
+        Some(Attr::Symbol(name)) => program.function(name).map_or(0, |kernel| symbols_of(program, kernel).len()),
+        _ => 0,
+    };
+    let arguments = function.operands(inst).len() + symbols("kernel");
+    match (attr("product"), attr("rest_roles")) {
+        (None, _) => arguments,
+        (Some(_), Some(Attr::Ints(roles))) => Product::WORDS + arguments + roles.len() + symbols("rest"),
+        (Some(_), _) => Product::WORDS + arguments,
+    }
+}
+
+impl<'e, 'c> Lowering<'e, 'c> {
     pub(super) fn arena(&mut self, inst: Inst) -> Result<(), Error> {
         self.host(inst)?;
         let bytes = self.dim_attr(inst, "bytes")?;
@@ -101,28 +111,90 @@ impl<'c> Lowering<'_, 'c> {
 
     pub(super) fn launch(&mut self, inst: Inst) -> Result<(), Error> {
         self.host(inst)?;
-        let kernel = match self.attr(inst, "kernel") {
-            Some(Attr::Symbol(name)) => self.program.function(name).filter(|f| f.kind == FunctionKind::Kernel),
-            _ => None,
-        };
-        let Some(kernel) = kernel else { return Err(self.error(inst, "launches what is no kernel of the program".to_owned())) };
+        let kernel = self.launched(inst, "kernel")?;
         let operands = self.function.operands(inst);
         if operands.len() + 2 != kernel.parameters().len() {
             let message = format!("gives {} arguments to `{}`, which has other parameters", operands.len(), kernel.name);
             return Err(self.error(inst, message));
         }
-        let mut arguments = Vec::new();
-        for &operand in operands {
-            arguments.push(self.argument(inst, operand)?);
+        let mut arguments = operands.iter().map(|&operand| self.argument(inst, operand)).collect::<Result<Vec<_>, _>>()?;
+        self.add_symbols(kernel, &mut arguments)?;
+        let [units, cost, scratch] = ["units", "cost", "scratch"].map(|name| self.dim_attr(inst, name));
+        let work = self.work([units?, cost?, scratch?])?;
+        let address = declare(self.emit, self.program, kernel)?.as_global_value().as_pointer_value();
+        if self.attr(inst, "product").is_some() {
+            return self.launch_product(inst, address, arguments, work);
         }
+        let words = self.write_words(&arguments)?;
+        let [units, cost, scratch] = work;
+        self.call_launch([address.into(), words.into(), units, cost, scratch])
+    }
+
+    /// A launch that a library may stand in for: see [`Product`], whose words come first, then the arguments of both kernels.
+    fn launch_product(
+        &mut self,
+        inst: Inst,
+        kernel: PointerValue<'c>,
+        arguments: Vec<Val<'c>>,
+        work: [Val<'c>; 3],
+    ) -> Result<(), Error> {
+        let null: Val<'c> = self.emit.pointer().const_null().into();
+        let (Some(Attr::Dims(dims)), Some(Attr::Ints(roles))) = (self.attr(inst, "product"), self.attr(inst, "roles")) else {
+            return Err(self.error(inst, "needs `product` and `roles`".to_owned()));
+        };
+        let dims = dims.iter().map(|dim| self.dim_value(dim)).collect::<Result<Vec<_>, _>>()?;
+        let at = |position: usize| roles.get(position).and_then(|&role| usize::try_from(role).ok());
+        let [left, right, result] = [0, 1, 2].map(|position| at(position).map_or(null, |role| arguments[role]));
+        let host = self.host(inst)?;
+        let (first, second) = (Product::WORDS as i64, (Product::WORDS + arguments.len()) as i64);
+        let [own, rest_args] = [self.emit.slot(host.words, first)?, self.emit.slot(host.words, second)?];
+        let mut rest: Vec<Val<'c>> = vec![null, null];
+        rest.resize(6, self.emit.i64(0).into());
+        let mut all = Vec::new();
+        if self.attr(inst, "rest").is_some() {
+            let rest_kernel = self.launched(inst, "rest")?;
+            let rest_roles = match self.attr(inst, "rest_roles") {
+                Some(Attr::Ints(roles)) => roles,
+                _ => return Err(self.error(inst, "needs `rest_roles`".to_owned())),
+            };
+            let Some(Attr::Dims(dims)) = self.attr(inst, "rest_work") else {
+                return Err(self.error(inst, "needs `rest_work`".to_owned()));
+            };
+            let [units, cost, scratch] = self.work([&dims[0], &dims[1], &dims[2]])?;
+            let slot = rest_roles.iter().position(|&role| role < 0).unwrap_or(0) as i64;
+            all = rest_roles.iter().map(|&role| usize::try_from(role).map_or(null, |role| arguments[role])).collect();
+            self.add_symbols(rest_kernel, &mut all)?;
+            let address = declare(self.emit, self.program, rest_kernel)?.as_global_value().as_pointer_value();
+            rest = vec![address.into(), rest_args.into(), self.emit.i64(slot).into(), units, cost, scratch];
+        }
+        let mut words: Vec<Val<'c>> = vec![self.emit.i64(disc_abi::DType::F32.code().into()).into()];
+        words.extend(dims);
+        words.extend([left, right, result, kernel.into(), own.into()]);
+        words.extend(work.into_iter().chain(rest).chain(arguments).chain(all));
+        let address = self.write_words(&words)?;
+        self.call_product(address)
+    }
+
+    /// The kernel that an attribute of a launch names.
+    fn launched(&self, inst: Inst, attr: &str) -> Result<&'e Function, Error> {
+        let kernel = match self.attr(inst, attr) {
+            Some(Attr::Symbol(name)) => self.program.function(name).filter(|f| f.kind == FunctionKind::Kernel),
+            _ => None,
+        };
+        kernel.ok_or_else(|| self.error(inst, "launches what is no kernel of the program".to_owned()))
+    }
+
+    /// The sizes that a kernel takes behind its arguments.
+    fn add_symbols(&mut self, kernel: &Function, arguments: &mut Vec<Val<'c>>) -> Result<(), Error> {
         for symbol in symbols_of(self.program, kernel) {
             arguments.push(self.dim_value(&Dim::symbol(symbol))?);
         }
-        let [units, cost, scratch] = ["units", "cost", "scratch"].map(|name| self.dim_attr(inst, name));
-        let (units, cost, scratch) = (self.dim_value(units?)?, self.dim_value(cost?)?, self.bounded_value(scratch?)?);
-        let words = self.write_words(&arguments)?;
-        let address = declare(self.emit, self.program, kernel)?.as_global_value().as_pointer_value();
-        self.call_launch([address.into(), words.into(), units, cost, scratch])
+        Ok(())
+    }
+
+    /// Units, cost and scratch of a launch.
+    fn work(&mut self, [units, cost, scratch]: [&Dim; 3]) -> Result<[Val<'c>; 3], Error> {
+        Ok([self.dim_value(units)?, self.dim_value(cost)?, self.bounded_value(scratch)?])
     }
 
     /// An argument of a launch as its slot holds it.

@@ -90,6 +90,12 @@ impl<'c> Lowering<'_, 'c> {
         self.return_failure(status)
     }
 
+    /// Runs a product whose words are written.
+    pub(super) fn call_product(&mut self, product: PointerValue<'c>) -> Result<(), Error> {
+        let status = self.call_runtime(offset_of!(Runtime, product), self.status(), &[product.into()])?;
+        self.return_failure(status)
+    }
+
     /// Ends the entry at a site, with these values, unless `pred` holds.
     pub(super) fn fail_unless(&mut self, pred: Val<'c>, site: i64, values: &[Val<'c>]) -> Result<(), Error> {
         let [fails, holds] = [self.append_block(), self.append_block()];

@@ -6,7 +6,7 @@ use super::{
     weights,
 };
 use crate::{
-    compile::{report_dict, specializations_dict},
+    compile::{library_dict, report_dict, specializations_dict},
     errors::{Failure, guarded},
     facade::Runner,
 };
@@ -81,6 +81,7 @@ impl PyExecutable {
             dict.set_item("specializations", found.compiled)?;
             dict.set_item("specialized", specializations_dict(py, &found)?)?;
         }
+        dict.set_item("library", library_dict(py, self.runner.products().map(|products| &**products))?)?;
         dict.set_item("calls", self.calls())?;
         dict.set_item("peak_arena_bytes", self.peak_arena_bytes())?;
         dict.set_item("weight_bytes", self.weight_bytes().0)?;

@@ -67,7 +67,13 @@ fn weights(value: f32) -> Vec<Weight> {
 fn load(weights: Vec<Weight>, release_weights: bool) -> Result<Executable, RunError> {
     // SAFETY: the functions belong to this metadata.
     let code = unsafe { Code::from_functions(vec![read as EntryFn], vec![pack as EntryFn]) };
-    Executable::new(Cpu::device(), code, meta(), weights, ExecutableOptions { release_weights, threads: Some(2) })
+    Executable::new(
+        Cpu::device(),
+        code,
+        meta(),
+        weights,
+        ExecutableOptions { release_weights, threads: Some(2), ..Default::default() },
+    )
 }
 
 fn values(executable: &Executable) -> Vec<f32> {

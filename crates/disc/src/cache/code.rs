@@ -3,7 +3,7 @@
 //! An entry is the length of a JSON text, the text, the code, and the program's constants one after the other.
 use super::{Cache, Key, Level, Outcome};
 use crate::{
-    Artifact, Options, Report,
+    Artifact, LibraryChoice, Options, Report,
     compile::{Constants, Made},
 };
 use disc_codegen::target::Target;
@@ -50,8 +50,10 @@ fn choices(options: &Options) -> String {
         winograd: _,
         weights,
         keep_names,
+        library,
     } = options;
-    format!("winograd={} weights={} keep_names={keep_names}", options.allows_winograd(), weights.name())
+    let offers = *library != LibraryChoice::Off;
+    format!("winograd={} weights={} keep_names={keep_names} offers={offers}", options.allows_winograd(), weights.name())
 }
 
 /// The code of a module that was compiled before and what is known of that, or what the cache did instead.

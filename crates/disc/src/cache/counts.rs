@@ -24,7 +24,7 @@ pub(super) enum Event {
     Evicted,
 }
 
-static COUNTS: [[AtomicU64; 5]; 2] = [const { [const { AtomicU64::new(0) }; 5] }; 2];
+static COUNTS: [[AtomicU64; 5]; Level::ALL.len()] = [const { [const { AtomicU64::new(0) }; 5] }; Level::ALL.len()];
 
 pub(super) fn count(level: Level, event: Event) {
     COUNTS[level as usize][event as usize].fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,189 @@
+//! Which of two ways is faster for a class of products: measured in the calls themselves, each of which goes one way.
+//!
+//! The ways take turns until each has [`RUNS`] times; the first of a way does not count, it warms up. A class holds the row counts from one power
+//! of two to the next, so times are compared per row.
+//!
+//! Invariant: a choice that was made stays.
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::OnDecision;
+
+/// Times of a way that are looked at, the first included.
+const RUNS: u32 = 4;
+/// The library has to be so much faster: a kernel has no copy of the weights, and rounds as other shapes do.
+const MARGIN: f64 = 0.97;
+
+/// Who computes a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    Kernel,
+    Library,
+}
+
+/// What products must have in common to be computed the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProductKey {
+    /// The most rows of the class, a power of two.
+    pub rows: i64,
+    pub columns: i64,
+    /// Products in each sum.
+    pub sums: i64,
+    /// Code of the element type.
+    pub dtype: u8,
+    pub threads: u32,
+    /// Operands that are read along the sums or not, and what follows the product, make other kernels.
+    pub form: u8,
+}
+
+/// A choice, and the best times that it was made from.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    pub key: ProductKey,
+    pub way: Way,
+    /// Nanoseconds per row: the kernel's, and the library's; infinite where it could not.
+    pub nanoseconds_per_row: [Option<f64>; 2],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Trial {
+    runs: [u32; 2],
+    best: [Option<f64>; 2],
+    decided: Option<Way>,
+}
+
+pub(super) struct Choices {
+    trials: Mutex<HashMap<ProductKey, Trial>>,
+    on_decision: Option<OnDecision>,
+}
+
+impl Choices {
+    pub(super) fn new(known: Vec<Decision>, on_decision: Option<OnDecision>) -> Self {
+        let trial = |decision: Decision| {
+            let trial = Trial { runs: [RUNS; 2], best: decision.nanoseconds_per_row, decided: Some(decision.way) };
+            (decision.key, trial)
+        };
+        Self { trials: Mutex::new(known.into_iter().map(trial).collect()), on_decision }
+    }
+
+    /// The way that a product goes now, and whether its time is wanted.
+    pub(super) fn next(&self, key: &ProductKey) -> (Way, bool) {
+        let mut trials = self.lock();
+        let trial = trials.entry(*key).or_default();
+        match trial.decided {
+            Some(way) => (way, false),
+            None => (if trial.runs[1] < trial.runs[0] { Way::Library } else { Way::Kernel }, true),
+        }
+    }
+
+    /// Takes note of a time; whether it led to a choice after which no matrix of this size is the library's.
+    pub(super) fn measured(&self, key: &ProductKey, way: Way, rows: i64, nanoseconds: u64) -> bool {
+        let mut trials = self.lock();
+        let trial = trials.entry(*key).or_default();
+        if trial.decided.is_some() {
+            return false;
+        }
+        let at = way as usize;
+        trial.runs[at] += 1;
+        if trial.runs[at] > 1 {
+            let time = nanoseconds as f64 / rows.max(1) as f64;
+            trial.best[at] = Some(trial.best[at].map_or(time, |best| best.min(time)));
+        }
+        if trial.runs.iter().all(|&runs| runs >= RUNS)
+            && let [Some(kernel), Some(library)] = trial.best
+        {
+            trial.decided = Some(if library < MARGIN * kernel { Way::Library } else { Way::Kernel });
+            let same = |other: &ProductKey| (other.columns, other.sums) == (key.columns, key.sums);
+            let unused = trials.iter().all(|(other, trial)| !same(other) || trial.decided == Some(Way::Kernel));
+            self.tell(trials);
+            return unused;
+        }
+        false
+    }
+
+    pub(super) fn refuse(&self, key: &ProductKey) {
+        let mut trials = self.lock();
+        let trial = trials.entry(*key).or_default();
+        trial.best[1] = None;
+        trial.decided = Some(Way::Kernel);
+        self.tell(trials);
+    }
+
+    pub(super) fn decisions(&self) -> Vec<Decision> {
+        sorted(&self.lock())
+    }
+
+    fn tell(&self, trials: MutexGuard<'_, HashMap<ProductKey, Trial>>) {
+        let all = sorted(&trials);
+        drop(trials);
+        if let Some(on_decision) = &self.on_decision {
+            on_decision(&all);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ProductKey, Trial>> {
+        self.trials.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn sorted(trials: &HashMap<ProductKey, Trial>) -> Vec<Decision> {
+    let decided =
+        |(&key, trial): (&ProductKey, &Trial)| trial.decided.map(|way| Decision { key, way, nanoseconds_per_row: trial.best });
+    let mut all: Vec<Decision> = trials.iter().filter_map(decided).collect();
+    all.sort_by_key(|decision| decision.key);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    const KEY: ProductKey = ProductKey { rows: 8, columns: 64, sums: 32, dtype: 3, threads: 1, form: 0 };
+
+    fn try_both(choices: &Choices, kernel: u64, library: u64) -> usize {
+        for calls in 0.. {
+            match choices.next(&KEY) {
+                (_, false) => return calls,
+                (Way::Kernel, true) => _ = choices.measured(&KEY, Way::Kernel, 8, kernel),
+                (Way::Library, true) => _ = choices.measured(&KEY, Way::Library, 8, library),
+            }
+        }
+        unreachable!("a choice is made")
+    }
+
+    #[test]
+    fn the_faster_way_is_chosen_and_ties_are_the_kernels() {
+        for (kernel, library, way) in [(900, 800, Way::Library), (800, 900, Way::Kernel), (800, 790, Way::Kernel)] {
+            let choices = Choices::new(Vec::new(), None);
+            assert_eq!(try_both(&choices, kernel, library), 2 * RUNS as usize);
+            let [decision] = choices.decisions()[..] else { panic!("one choice") };
+            assert_eq!((decision.key, decision.way), (KEY, way));
+            assert_eq!(decision.nanoseconds_per_row, [Some(kernel as f64 / 8.0), Some(library as f64 / 8.0)]);
+        }
+    }
+
+    #[test]
+    fn choices_are_told_and_not_made_again() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let keep = told.clone();
+        let choices = Choices::new(Vec::new(), Some(Box::new(move |all| *keep.lock().unwrap() = all.to_vec())));
+        try_both(&choices, 10_000, 100);
+        let known = told.lock().unwrap().clone();
+        assert_eq!(known, choices.decisions());
+        let next = Choices::new(known, None);
+        assert_eq!(next.next(&KEY), (Way::Library, false));
+        assert!(!next.measured(&KEY, Way::Kernel, 8, 1));
+        assert_eq!(next.next(&KEY), (Way::Library, false));
+    }
+
+    #[test]
+    fn what_a_library_cannot_do_is_the_kernels() {
+        let choices = Choices::new(Vec::new(), None);
+        choices.refuse(&KEY);
+        assert_eq!(choices.next(&KEY), (Way::Kernel, false));
+    }
+}

@@ -1,0 +1,82 @@
+//! The matrices of a product, as libraries of linear algebra take them.
+use super::ProductKey;
+use disc_abi::{DType, Product};
+
+/// A matrix in memory: `data[row * stride + column]`, or with rows and columns exchanged where it is transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    pub data: *const u8,
+    pub transposed: bool,
+    /// Elements between rows, or between columns where it is transposed; no fewer than a row, or a column, has.
+    pub stride: i64,
+}
+
+/// `result = left * right`, with sizes of at least 1.
+#[derive(Clone, Copy, Debug)]
+pub struct ProductMatrices {
+    pub dtype: DType,
+    pub rows: i64,
+    pub columns: i64,
+    pub sums: i64,
+    pub left: Matrix,
+    pub right: Matrix,
+    /// Row by row without gaps.
+    pub result: *mut u8,
+}
+
+impl ProductMatrices {
+    /// The matrices of an offer, with the right one where `plain_right` says if it was in panels; none for what no library takes.
+    pub(crate) fn of(product: &Product, plain_right: Option<*const u8>) -> Option<Self> {
+        let [rows, columns, sums] = product.sizes;
+        let dtype = DType::from_code(u8::try_from(product.dtype).ok()?)?;
+        let [left_row, left_column, right_row, right_column] = product.strides;
+        let right = match plain_right {
+            Some(data) => Matrix { data, transposed: false, stride: columns },
+            None => matrix(product.right, [sums, columns], [right_row, right_column])?,
+        };
+        let left = matrix(product.left, [rows, sums], [left_row, left_column])?;
+        let positive = rows > 0 && columns > 0 && sums > 0;
+        positive.then_some(Self { dtype, rows, columns, sums, left, right, result: product.result })
+    }
+}
+
+/// The class of a product for this many threads.
+pub(crate) fn key(product: &Product, threads: usize) -> ProductKey {
+    let [rows, columns, sums] = product.sizes;
+    let flag = |of: bool, bit: u8| u8::from(of) << bit;
+    let along = flag(product.strides[1] == 1, 0) | flag(product.strides[3] == 1, 1);
+    let form = along | flag(product.panel > 0, 2) | flag(product.rest.is_some(), 3);
+    // Sizes that are no sizes are left to the kernel; the largest power of two has to be one.
+    let rows = rows.clamp(1, 1 << 62) as u64;
+    let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+    ProductKey { rows: rows.next_power_of_two() as i64, columns, sums, dtype: product.dtype as u8, threads, form }
+}
+
+/// A matrix of these sizes and strides, if its rows or its columns are contiguous and do not overlap.
+fn matrix(data: *const u8, [rows, columns]: [i64; 2], [row, column]: [i64; 2]) -> Option<Matrix> {
+    let lies = |count: i64, stride: i64, length: i64, step: i64| (length <= 1 || step == 1) && (count <= 1 || stride >= length);
+    if lies(rows, row, columns, column) {
+        return Some(Matrix { data, transposed: false, stride: row.max(columns) });
+    }
+    lies(columns, column, rows, row).then_some(Matrix { data, transposed: true, stride: column.max(rows) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_or_columns_have_to_be_contiguous() {
+        let of = |sizes, strides| matrix(std::ptr::null(), sizes, strides).map(|m| (m.transposed, m.stride));
+        assert_eq!(of([3, 4], [4, 1]), Some((false, 4)));
+        assert_eq!(of([3, 4], [9, 1]), Some((false, 9)));
+        assert_eq!(of([3, 4], [1, 3]), Some((true, 3)));
+        assert_eq!(of([3, 4], [8, 2]), None);
+        // A row that is repeated.
+        assert_eq!(of([3, 4], [0, 1]), None);
+        assert_eq!(of([1, 4], [0, 1]), Some((false, 4)));
+        assert_eq!(of([1, 1], [0, 0]), Some((false, 1)));
+        assert_eq!(of([5, 1], [1, 0]), Some((false, 1)));
+        assert_eq!(of([1, 5], [0, 7]), Some((true, 7)));
+    }
+}

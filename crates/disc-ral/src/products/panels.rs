@@ -1,0 +1,67 @@
+//! Weights in panels, laid out plainly for a library.
+//!
+//! Made when a library first needs them, kept with the set of weights: what never goes to a library costs no memory.
+use crate::device::{Block, Device};
+use disc_abi::Product;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The plain forms of a set of weights, by the address of the panels.
+#[derive(Default)]
+pub(crate) struct PlainForms(Mutex<HashMap<usize, Form>>);
+
+struct Form {
+    columns: i64,
+    sums: i64,
+    block: Arc<Block>,
+}
+
+impl PlainForms {
+    /// The matrix `[l][j]` of a product's panels of f32; none without memory for it. `is_weight` says whether an address is a weight's: other
+    /// panels may change from call to call.
+    pub(crate) fn of(
+        &self,
+        device: &Arc<dyn Device>,
+        product: &Product,
+        is_weight: impl Fn(*const u8) -> bool,
+    ) -> Option<Arc<Block>> {
+        let address = product.right.addr();
+        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = forms.get(&address) {
+            return Some(Arc::clone(&known.block));
+        }
+        let [_, columns, sums] = product.sizes.map(|size| usize::try_from(size).unwrap_or(0));
+        let (width, bytes) = (usize::try_from(product.panel).ok()?, columns.checked_mul(sums)?.checked_mul(size_of::<f32>())?);
+        if width == 0 || !is_weight(product.right) {
+            return None;
+        }
+        let block = Arc::new(Block::new(device, bytes).ok()?);
+        let (from, to) = (product.right.cast::<f32>(), block.at().cast::<f32>());
+        for (panel, first) in (0..columns).step_by(width).enumerate() {
+            for sum in 0..sums {
+                let count = width.min(columns - first);
+                // SAFETY: the panels have `sums` rows of `width` elements each, and the block `sums` rows of `columns` elements.
+                unsafe {
+                    let row = from.add((panel * sums + sum) * width);
+                    to.add(sum * columns + first).copy_from_nonoverlapping(row, count);
+                }
+            }
+        }
+        let [_, columns, sums] = product.sizes;
+        forms.insert(address, Form { columns, sums, block: Arc::clone(&block) });
+        Some(block)
+    }
+
+    /// Bytes that are held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().map(|form| form.block.bytes()).sum()
+    }
+
+    /// Gives up all matrices of a size: the library is not taken for them.
+    pub(crate) fn release(&self, [columns, sums]: [i64; 2]) {
+        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        forms.retain(|_, form| (form.columns, form.sums) != (columns, sums));
+    }
+}
