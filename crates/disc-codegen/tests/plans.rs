@@ -462,3 +462,38 @@ fn rows_that_are_gathered_and_added_are_read_where_they_are_added() {
     assert_eq!(launches(&scattered("%m = multiply %g, %g : tensor<[K]x[W]xf32>", "%m")), 3, "the squares, a copy, the sums");
     assert_eq!(launches(&scattered("", "%g")), 2, "a copy, the sums");
 }
+
+/// Kernels of a program that combines what `front` computes from `%x` as `%e`, and goes on from the sums `%a` with `behind`.
+fn around_a_scan(front: &str, behind: &str) -> usize {
+    let program = compile(&format!(
+        "func @main(%x: tensor<[B]x[S]x8xf32>) -> tensor<[B]x[S]x8xf32> {{
+  %z = constant dense<0.0> : tensor<f32>
+{front}
+  %a = cumulative %e, %z, dim = 1 : (tensor<[B]x[S]x8xf32>, tensor<f32>) -> tensor<[B]x[S]x8xf32> applies add
+{behind}
+  return %r : tensor<[B]x[S]x8xf32>
+}}"
+    ));
+    launches(&program)
+}
+
+#[test]
+fn a_scan_takes_in_what_feeds_it_and_what_follows() {
+    let exponential = "  %e = exponential %x : tensor<[B]x[S]x8xf32>";
+    let mean = "  %i = iota dim = 1 : tensor<[B]x[S]x8xf32>
+  %one = constant dense<1.0> : tensor<[B]x[S]x8xf32>
+  %n = add %i, %one : tensor<[B]x[S]x8xf32>
+  %r = divide %a, %n : tensor<[B]x[S]x8xf32>";
+    assert_eq!(around_a_scan(exponential, mean), 1);
+    // What feeds it is read behind it as well.
+    assert_eq!(around_a_scan(exponential, "  %r = divide %e, %a : tensor<[B]x[S]x8xf32>"), 1);
+    // Read at other places, or combined once more.
+    assert_eq!(around_a_scan(exponential, "  %r = reverse %a, dims = [1] : tensor<[B]x[S]x8xf32>"), 2);
+    let again =
+        "  %r = cumulative %a, %z, dim = 2 : (tensor<[B]x[S]x8xf32>, tensor<f32>) -> tensor<[B]x[S]x8xf32> applies maximum";
+    assert_eq!(around_a_scan(exponential, again), 2);
+    // Vectors lie along memory.
+    let turned = "  %t = reshape %x : (tensor<[B]x[S]x8xf32>) -> tensor<[B]x8x[S]xf32>
+  %e = transpose %t, dims = [0, 2, 1] : (tensor<[B]x8x[S]xf32>) -> tensor<[B]x[S]x8xf32>";
+    assert_eq!(around_a_scan(turned, "  %r = negate %a : tensor<[B]x[S]x8xf32>"), 2);
+}

@@ -68,14 +68,14 @@ fn frames(program: &Program) -> Vec<String> {
     bytes.collect()
 }
 
-/// Two scans, which nothing fuses, with something between them.
+/// Two sorts, which nothing fuses, with something between them.
 fn between(ops: &str) -> Program {
     compile(&format!(
         "func @main(%x: tensor<[B]xf32>) -> tensor<[B]xf32> {{
   %z = constant dense<0.0> : tensor<f32>
-  %a = cumulative %x, %z, dim = 0 : (tensor<[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %a, %ai = top_k %x, k = [B] : (tensor<[B]xf32>) -> (tensor<[B]xf32>, tensor<[B]xi32>)
 {ops}
-  %r = cumulative %e, %z, dim = 0 : (tensor<[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %r, %ri = top_k %e, k = [B] : (tensor<[B]xf32>) -> (tensor<[B]xf32>, tensor<[B]xi32>)
   return %r : tensor<[B]xf32>
 }}"
     ))
@@ -91,20 +91,19 @@ fn a_loop_writes_over_an_input_that_dies() {
     // Elements of another size are not where they were.
     let narrow = between(
         "  %h = convert %a : (tensor<[B]xf32>) -> tensor<[B]xf16>
-  %hz = constant dense<0.0> : tensor<f16>
-  %c = cumulative %h, %hz, dim = 0 : (tensor<[B]xf16>, tensor<f16>) -> tensor<[B]xf16> applies add
+  %c, %ci = top_k %h, k = [B] : (tensor<[B]xf16>) -> (tensor<[B]xf16>, tensor<[B]xi32>)
   %e = convert %c : (tensor<[B]xf16>) -> tensor<[B]xf32>",
     );
     assert_eq!(arena(&narrow), "128*((B+15)/16)", "{}", narrow.module);
 }
 
 #[test]
-fn a_chain_of_loops_and_scans_takes_two_buffers() {
+fn a_chain_of_loops_and_sorts_takes_two_buffers() {
     let chain = between(
         "  %b = exponential %a : tensor<[B]xf32>
-  %c = cumulative %b, %z, dim = 0 : (tensor<[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %c, %ci = top_k %b, k = [B] : (tensor<[B]xf32>) -> (tensor<[B]xf32>, tensor<[B]xi32>)
   %d = tanh %c : tensor<[B]xf32>
-  %f = cumulative %d, %z, dim = 0 : (tensor<[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %f, %fi = top_k %d, k = [B] : (tensor<[B]xf32>) -> (tensor<[B]xf32>, tensor<[B]xi32>)
   %e = negate %f : tensor<[B]xf32>",
     );
     assert_eq!(arena(&chain), "128*((B+15)/16)", "{}", chain.module);

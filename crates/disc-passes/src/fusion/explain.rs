@@ -189,7 +189,8 @@ impl Explaining<'_> {
 
     /// Why two groups of a block are not one, where nothing lies between them but perhaps a view.
     fn apart(&self, maker: Inst, user: Inst, view: Option<&str>) -> Reason {
-        let is_walked = |inst: Inst| matches!(kind(self.function, inst), "loop" | "row");
+        let is_scan = |inst: Inst| members(self.function, inst).iter().any(|&i| self.function.kind_of(i) == OpKind::Cumulative);
+        let is_walked = |inst: Inst| matches!(kind(self.function, inst), "loop" | "row") || is_scan(inst);
         match view {
             _ if is_walked(maker) && is_walked(user) => self.refused(maker, user),
             Some(view) => Reason::Schedule(format!("{view} is another view of memory that has to be written first")),
@@ -230,7 +231,7 @@ impl Explaining<'_> {
                     _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
                 }
             }
-            Err(why @ (Why::Again(_) | Why::Large)) => Reason::Cost(why.to_string()),
+            Err(why @ (Why::Again(_) | Why::Large | Why::Scans)) => Reason::Cost(why.to_string()),
             Err(why) => Reason::Schedule(why.to_string()),
             Ok(_) => Reason::Cost("they could be one, but each was joined with others first".into()),
         }
@@ -249,7 +250,7 @@ impl Explaining<'_> {
 
     fn main_op(&self, inst: Inst) -> &'static str {
         let inner = members(self.function, inst);
-        let single = inner.iter().find(|&&i| role(self.function, &self.solver, i) == Role::Single);
+        let single = inner.iter().find(|&&i| matches!(role(self.function, &self.solver, i), Role::Single | Role::Scan));
         single.map_or("fusion", |&i| self.function.def(i).name)
     }
 

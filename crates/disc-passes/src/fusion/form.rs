@@ -1,12 +1,12 @@
 //! Whether a set of ops is one kernel, and of which form: the one place that decides it.
 //!
-//! Two forms: a *loop* computes values of one space, element by element; a *row* group has reductions over the same axes of one space, and
+//! Three forms: a *loop* computes values of one space, element by element; a *row* group has reductions over the same axes of one space, and
 //! computes whole values, and values with the axes that are kept. What is read on the way may have any shape: it is computed where it is
-//! used, if that repeats no costly work.
+//! used, if that repeats no costly work. A *scan* group is a loop over the shape of the one scan in it.
 //!
 //! Invariant: the answer asks types and facts alone, and depends on the set, not on how it came about.
 use super::{
-    legality::{Role, costly},
+    legality::{Role, costly, only_ones_differ, same_shape},
     space::{Follows, Map, axes_of, map_of, reads, refine, regroup},
 };
 use crate::query::Query;
@@ -17,6 +17,10 @@ use std::collections::{HashMap, HashSet};
 const MOST_OPS: usize = 160;
 /// More tensors than this outrun the streams that a core prefetches.
 const MOST_TENSORS: usize = 24;
+/// The same for scans along the last axis, whose code has every op once for each line of a square, and for others. Costly ops count
+/// [`COSTLY`] times.
+const MOST_SCANNED: (usize, usize) = (24, 64);
+const COSTLY: usize = 8;
 
 /// What a group walks: the sizes of its space, and which axes its reductions reduce; none, for a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +41,10 @@ pub(super) enum Why {
     Axes,
     /// A reduction would be read by elements of other rows.
     OtherRows,
+    /// A scan would be read at other places than where it is.
+    OtherPlaces,
+    /// Besides a scan there is another one, or a reduction.
+    Scans,
     /// This op would be computed again and again.
     Again(&'static str),
     /// What checks indices would not see all of them.
@@ -74,7 +82,29 @@ impl Candidate<'_> {
         self.members.iter().copied().filter(|&i| self.function.kind_of(i) == OpKind::Reduce).collect()
     }
 
+    /// The scan among the members, if there is one.
+    fn scan(&self) -> Result<Option<Inst>, Why> {
+        let mut scans = self.members.iter().copied().filter(|&i| self.function.kind_of(i) == OpKind::Cumulative);
+        let Some(scan) = scans.next() else { return Ok(None) };
+        if scans.next().is_some() || !self.reductions().is_empty() {
+            return Err(Why::Scans);
+        }
+        let one = Dim::constant(1);
+        let behind = &self.function.shape(self.function.result(scan))[self.function.int(scan, "dim") as usize + 1..];
+        let most = if behind.iter().all(|d| self.solver.equal(d, &one)) { MOST_SCANNED.0 } else { MOST_SCANNED.1 };
+        let weight = |&i: &Inst| if costly(self.function.kind_of(i)) { COSTLY } else { 1 };
+        match self.members.iter().map(weight).sum::<usize>() > most {
+            true => Err(Why::Large),
+            false => Ok(Some(scan)),
+        }
+    }
+
     fn layout(&self) -> Result<Layout, Why> {
+        if let Some(scan) = self.scan()? {
+            let space = self.function.shape(self.function.operands(scan)[0]).to_vec();
+            let kept = (0..space.len()).collect();
+            return Ok(Layout { space, reduced: Vec::new(), kept, reduces: false });
+        }
         let reductions = self.reductions();
         let space = self.space(&reductions)?;
         let reduced = self.reduced(&space, &reductions)?;
@@ -87,13 +117,18 @@ impl Candidate<'_> {
         let all: Vec<usize> = (0..layout.space.len()).collect();
         let map = |value: Value, axes: &[usize]| map_of(self.solver, &layout.space, axes, self.function.shape(value));
         let mut roots: Vec<Visit> = Vec::new();
+        let scan = self.scan()?;
         for &output in self.outputs {
+            let shape = self.function.shape(output);
+            if scan.is_some() && !same_shape(self.solver, shape, &layout.space) {
+                return Err(Why::Shapes(layout.space.clone(), shape.to_vec()));
+            }
             let kept = || layout.reduces.then(|| map(output, &layout.kept)).flatten();
             let found = map(output, &all).or_else(kept);
             let found = found.ok_or_else(|| Why::Shapes(layout.space.clone(), self.function.shape(output).to_vec()))?;
             roots.push((output, found, false));
         }
-        for inst in self.reductions() {
+        for inst in self.reductions().into_iter().chain(scan) {
             let operands = self.function.operands(inst);
             for &input in &operands[..operands.len() / 2] {
                 roots.push((input, map(input, &all).ok_or(Why::Axes)?, false));
@@ -151,6 +186,7 @@ impl Candidate<'_> {
         let mut seen: HashSet<Visit> = HashSet::new();
         let mut maps: HashMap<Inst, Map> = HashMap::new();
         let mut tensors: HashSet<Value> = self.outputs.iter().copied().collect();
+        let scan = self.scan()?;
         while let Some((value, map, shared)) = stack.pop() {
             if !seen.insert((value, map.clone(), shared)) {
                 continue;
@@ -163,13 +199,16 @@ impl Candidate<'_> {
                 }
                 continue;
             };
-            if self.function.kind_of(inst) == OpKind::Reduce {
+            if matches!(self.function.kind_of(inst), OpKind::Reduce | OpKind::Cumulative) {
                 if map_of(self.solver, space, &layout.kept, self.function.shape(value)).as_ref() != Some(&map) {
-                    return Err(Why::OtherRows);
+                    return Err(if scan.is_some() { Why::OtherPlaces } else { Why::OtherRows });
                 }
                 let operands = self.function.operands(inst);
                 stack.extend(operands[operands.len() / 2..].iter().map(|&init| (init, Map::new(), false)));
                 continue;
+            }
+            if scan.is_some() && self.is_reordered(inst) {
+                return Err(Why::Shapes(layout.space.clone(), self.function.shape(self.function.operands(inst)[0]).to_vec()));
             }
             self.check_cost(layout, inst, &map, shared, &mut maps)?;
             if self.function.def(inst).has(Trait::MayFail) && map.contains(&Follows::Other) {
@@ -182,6 +221,18 @@ impl Candidate<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether neighbours in an op's result are not neighbours in its operand: vectors of a scan lie along memory.
+    fn is_reordered(&self, inst: Inst) -> bool {
+        match self.function.kind_of(inst) {
+            OpKind::Reshape => !only_ones_differ(self.function, self.solver, inst),
+            OpKind::Transpose => {
+                let from = self.function.axes(inst, "dims");
+                from.last().is_some_and(|&last| last + 1 != from.len())
+            }
+            _ => false,
+        }
     }
 
     /// Whether an op is computed inside: a member, what is free, or another view of what a member computes.
@@ -261,6 +312,8 @@ impl std::fmt::Display for Why {
             Why::Shapes(a, b) => write!(f, "{} and {} are not counted alike", shown(a), shown(b)),
             Why::Axes => f.write_str("reductions are over different axes"),
             Why::OtherRows => f.write_str("a reduction would be read by elements of other rows"),
+            Why::OtherPlaces => f.write_str("a scan would be read at other places than where it is"),
+            Why::Scans => f.write_str("a kernel computes one scan, and no reduction besides"),
             Why::Again(op) => write!(f, "`{op}` would be computed again for each use"),
             Why::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
             Why::Large => f.write_str("the kernel would have too many ops or tensors"),

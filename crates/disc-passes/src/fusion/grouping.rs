@@ -191,7 +191,7 @@ impl<'f> Grouping<'f> {
                     "convolution"
                 }
                 Role::Window => "pooling",
-                Role::Single => "single",
+                Role::Scan | Role::Single => "single",
                 Role::Free | Role::View | Role::Outside => continue,
             };
             found.push(Group { kind, insts: members.insts.iter().map(|&i| self.insts[i]).collect() });

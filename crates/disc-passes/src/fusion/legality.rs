@@ -14,6 +14,8 @@ pub(super) enum Role {
     Loop,
     /// A reduction.
     Row,
+    /// Running combinations: takes in what is computed element by element in front of it and behind.
+    Scan,
     /// A product of tensors.
     Contraction,
     /// Slides windows: a convolution in groups, or pooling.
@@ -38,7 +40,7 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
     // Users first: what is copied into all users may be copied further.
     let in_groups = |found: &HashMap<Inst, Role>, inst: Inst| {
         let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
-        users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Loop | Role::Row)))
+        users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Loop | Role::Row | Role::Scan)))
     };
     for &inst in insts.iter().rev() {
         let copied = function.kind_of(inst) == OpKind::Slice || is_counted(function, &found, inst, MOST_COUNTED).is_some();
@@ -125,6 +127,7 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         OpKind::Reshape if only_ones_differ(function, solver, inst) => Role::Free,
         OpKind::Reshape => Role::View,
         OpKind::Reduce => Role::Row,
+        OpKind::Cumulative => Role::Scan,
         OpKind::DotGeneral => Role::Contraction,
         OpKind::Convolution | OpKind::ReduceWindow if function.results_of(inst).len() == 1 => Role::Window,
         // Another name of its first operand.
@@ -190,7 +193,7 @@ pub(super) fn costly(kind: OpKind) -> bool {
 }
 
 /// Whether a reshape only adds or drops dimensions of size 1.
-fn only_ones_differ(function: &Function, solver: &Solver, inst: Inst) -> bool {
+pub(super) fn only_ones_differ(function: &Function, solver: &Solver, inst: Inst) -> bool {
     let one = Dim::constant(1);
     let others = |value: Value| function.shape(value).iter().filter(|&d| !solver.equal(d, &one)).cloned().collect::<Vec<_>>();
     same_shape(solver, &others(function.operands(inst)[0]), &others(function.result(inst)))

@@ -15,7 +15,17 @@ const MOST_BESIDE: usize = 10;
 impl Grouping<'_> {
     /// Merges reductions with each other and with loops around them.
     pub(super) fn merge_rows(&mut self, cx: &mut PassCx) {
-        self.merge_edges(&mut || cx.spend_on("fuse-rows"), |a, b| a == Role::Row || b == Role::Row);
+        self.merge_edges(&mut || cx.spend_on("fuse-rows"), |a, b| {
+            let fusible = |role| matches!(role, Role::Loop | Role::Row);
+            fusible(a) && fusible(b) && (a == Role::Row || b == Role::Row)
+        });
+    }
+
+    /// Merges scans with loops in front of them and behind.
+    pub(super) fn merge_scans(&mut self, cx: &mut PassCx) {
+        self.merge_edges(&mut || cx.spend_on("fuse-scans"), |a, b| {
+            matches!((a, b), (Role::Scan, Role::Loop) | (Role::Loop, Role::Scan))
+        });
     }
 
     pub(super) fn merge_loops(&mut self, cx: &mut PassCx) {
@@ -32,9 +42,8 @@ impl Grouping<'_> {
                 for user in self.flow_users[i].clone() {
                     let (from, to) = (self.group_of[i], self.group_of[user]);
                     let (a, b) = (self.group(i), self.group(user));
-                    let fusible = [a.role, b.role].iter().all(|role| matches!(role, Role::Loop | Role::Row));
-                    let versions = (a.version, b.version);
-                    if from == to || !fusible || !wanted(a.role, b.role) || refused.get(&(from, to)) == Some(&versions) {
+                    let (versions, is_scan) = ((a.version, b.version), a.role == Role::Scan || b.role == Role::Scan);
+                    if from == to || !wanted(a.role, b.role) || refused.get(&(from, to)) == Some(&versions) {
                         continue;
                     }
                     if self.has_detour(from, to) {
@@ -44,7 +53,8 @@ impl Grouping<'_> {
                         Ok(_) if !spend() => return,
                         Ok(form) => {
                             self.merge(from, to);
-                            self.groups[to].as_mut().expect("a live group").role = role_of(&form);
+                            self.groups[to].as_mut().expect("a live group").role =
+                                if is_scan { Role::Scan } else { role_of(&form) };
                             changed = true;
                         }
                         Err(_) => {

@@ -2,10 +2,12 @@
 //!
 //! Every op starts as a group of its own; groups that are joined by an edge are merged where one schedule can compute both, and no other
 //! path connects them. What is free to compute again (constants, broadcasts, counting, slices) is copied into each group that needs it; a
-//! reshape of memory is no work at all and stays outside, one between ops of a group lies inside. Three kinds of groups are built, in this
+//! reshape of memory is no work at all and stays outside, one between ops of a group lies inside. These kinds of groups are built, in this
 //! order:
 //! - *contraction*: a product and what is element-wise in its result, conversions of its operands, and others of the same rows;
 //! - *row*: reductions over the same axes of one space, what feeds them and what depends on them;
+//! - *single*, of a scan: what feeds it and what is computed from it, element by element over its shape; other ops with a schedule of their
+//!   own stay alone;
 //! - *loop*: element-wise and rearranging ops over one space.
 //!
 //! [`form`] decides whether a set of ops is a loop or a row group, and its cost model is: costly ops are computed once for each of their
@@ -71,6 +73,7 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     grouping.absorb_conversions(cx);
     grouping.merge_siblings(cx);
     grouping.merge_rows(cx);
+    grouping.merge_scans(cx);
     grouping.merge_loops(cx);
     grouping.merge_beside(cx);
     let plan = grouping.finish();

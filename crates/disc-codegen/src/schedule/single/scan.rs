@@ -2,7 +2,9 @@
 //!
 //! Every line is combined in order, by whatever body the op has; lanes are lines of their own. Where dimensions follow the one that is
 //! walked, lines lie side by side in memory. Where it is the last one, squares of lines and positions are turned in registers, combined, and
-//! turned back; few lines are walked one by one.
+//! turned back; few lines are walked one by one, in chunks ([`chunks`]) where more than the scan is computed along them.
+mod chunks;
+
 use super::Draft;
 use crate::{
     cost,
@@ -31,7 +33,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
     }
     let lanes = scan.lanes(&scan.lines());
     if lanes < 4 {
-        return scan.one_by_one(group).into();
+        return scan.few_lines(group).into();
     }
     let squares = Group { name: format!("{}_squares", group.name).into(), ..group.clone() };
     let code = scan.squares(&squares, lanes);
@@ -39,7 +41,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
     rest.first_site += code.sites.len() as i64;
     let guard = vec![(Dim::constant(FEW_LINES - 1), scan.lines())];
     let version = Version { kind: VersionKind::Squares, guard, code, workspaces: Vec::new() };
-    Versioned { versions: vec![version], otherwise: scan.one_by_one(&rest) }
+    Versioned { versions: vec![version], otherwise: scan.few_lines(&rest) }
 }
 
 struct Scan<'g> {
@@ -149,6 +151,11 @@ impl<'g> Scan<'g> {
         open.next = step(draft, position, &carried);
         draft.elements.close_scope();
         draft.kb.close_for(open);
+    }
+
+    /// Lines that are too few for a square.
+    fn few_lines(&self, group: &Group<'g>) -> Scheduled {
+        if self.is_alone() { self.one_by_one(group) } else { self.by_chunks(group) }
     }
 
     /// Each line by itself.
