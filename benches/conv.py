@@ -1,4 +1,4 @@
-"""Convolutions of ResNet-50, MobileNet, conformers and WaveNet-like networks at several sizes of image or length."""
+"""Convolutions of ResNet-50, MobileNet, conformers, WaveNet-like networks, U-Nets and vocoders at several sizes of image or length."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ LINES = (
     ("WaveNet: 3 dilated by 4, 64 to 128", {"i": 64, "o": 128, "k": 3, "dilation": 4}),
     ("WaveNet: 3 dilated by 32, 64 to 128", {"i": 64, "o": 128, "k": 3, "dilation": 32}),
 )
+#: Transposed ones: output features, width and step, and what is cut off at both ends.
+VOCODERS = (
+    ("HiFi-GAN: transposed 16 by 8, 512 to 256", {"i": 512, "o": 256, "k": 16, "stride": 8}, (50, 127, 200)),
+    ("HiFi-GAN: transposed 4 by 2, 128 to 64", {"i": 128, "o": 64, "k": 4, "stride": 2}, (3200, 1111, 6400)),
+    ("Encodec: transposed 10 by 5, 256 to 128", {"i": 256, "o": 128, "k": 10, "stride": 5}, (300, 127, 800)),
+)
+UNETS = (
+    ("U-Net: transposed 2x2 by 2, 256 to 128", {"i": 256, "o": 128, "k": 2, "stride": 2}, (28, 25, 56)),
+    ("U-Net: transposed 4x4 by 2, 128 to 64", {"i": 128, "o": 64, "k": 4, "stride": 2}, (32, 29, 56)),
+)
 
 
 def layer(kind, i: int, o: int, k: int, stride: int = 1, groups: int = 1, dilation: int = 1) -> nn.Module:
@@ -48,6 +58,16 @@ def layer(kind, i: int, o: int, k: int, stride: int = 1, groups: int = 1, dilati
 
 def flops(axes: int, i: int, o: int, k: int, stride: int = 1, groups: int = 1, dilation: int = 1):
     return lambda side: 2 * o * (i // groups) * k**axes * (-(-side // stride)) ** axes
+
+
+def transposed(kind, i: int, o: int, k: int, stride: int) -> nn.Module:
+    """As many results for each element as they are apart."""
+    extra = (k - stride) % 2
+    return kind(i, o, k, stride, (k - stride + 1) // 2, output_padding=extra).eval()
+
+
+def transposed_flops(axes: int, i: int, o: int, k: int, stride: int):
+    return lambda side: 2 * o * i * k**axes * side**axes
 
 
 def cases() -> Iterator[Case]:
@@ -66,3 +86,11 @@ def cases() -> Iterator[Case]:
 
         sizes = tuple((length,) for length in LENGTHS)
         yield Case(name, layer(nn.Conv1d, **shape), sizes, line, flops(1, **shape))
+    for rows, kind, axes in ((VOCODERS, nn.ConvTranspose1d, 1), (UNETS, nn.ConvTranspose2d, 2)):
+        for name, shape, sides in rows:
+
+            def spread(side: int, channels=shape["i"], axes=axes):
+                return (torch.randn(1, channels, *[side] * axes),)
+
+            sizes = tuple((side,) for side in sides)
+            yield Case(name, transposed(kind, **shape), sizes, spread, transposed_flops(axes, **shape))

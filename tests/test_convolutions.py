@@ -74,6 +74,21 @@ CASES = {
     "few features of many": (nn.Conv2d(40, 4, 3, padding=1), planes(40)),
     "transposed": (nn.ConvTranspose2d(6, 8, 3, 2, 1, output_padding=1), planes(6)),
     "transposed in groups": (nn.ConvTranspose2d(6, 6, 4, 2, 1, groups=6), planes(6)[2:]),
+    "transposed, 8 apart": (nn.ConvTranspose1d(12, 6, 16, 8, 4), lines(12)),
+    "transposed, 5 apart": (nn.ConvTranspose1d(4, 6, 11, 5, 3), lines(4)),
+    "transposed, 2 apart, cut": (nn.ConvTranspose1d(4, 8, 3, 2, 1), lines(4)),
+    "transposed, wider apart than its kernel": (nn.ConvTranspose1d(4, 8, 2, 5, output_padding=3), lines(4)),
+    "transposed, dilated": (nn.ConvTranspose1d(4, 8, 3, 2, 1, 1, dilation=3), lines(4)),
+    "transposed, dilated by what it is apart": (
+        nn.ConvTranspose2d(5, 6, 3, 2, 2, dilation=2),
+        planes(5)[:1] + planes(5)[2:],
+    ),
+    "transposed by halves, 2x2": (nn.Sequential(nn.ConvTranspose2d(6, 5, 2, 2), nn.GELU()), planes(6)),
+    "transposed one way, in groups": (
+        nn.ConvTranspose2d(8, 12, (4, 3), (2, 1), (1, 1), groups=2, bias=False),
+        planes(8),
+    ),
+    "transposed 3x3x3": (nn.ConvTranspose3d(4, 5, 3, 2, 1, 1), volumes(4)),
     "dilated and causal": (causal(16, 8), lines(16)),
     "3x3 of many features": (
         nn.Sequential(nn.Conv2d(20, 30, 3, padding=1), nn.BatchNorm2d(30), nn.ReLU()),
@@ -197,6 +212,33 @@ def test_winograd_keeps_weights_that_are_not_finite():
         assert torch.equal(got.isnan(), wanted.isnan())
         assert torch.equal(got.isinf(), wanted.isinf())
         torch.testing.assert_close(got[:, :3], module(x)[:, :3])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_transposed_convolutions_multiply_nothing_between_elements(target):
+    torch.manual_seed(0)
+    for module in (nn.ConvTranspose1d(6, 8, 3, 2, 1), nn.ConvTranspose1d(6, 8, 16, 8, 4)):
+        module, x = module.eval(), torch.randn(2, 6, 37)
+        x[0, 3, 4], x[1, 0, 36], x[1, 5, 0] = torch.nan, torch.inf, -torch.inf
+        with torch.no_grad():
+            fast = compiled(module, x, target)
+            for line in (x, x[:, :, :5].contiguous(), torch.randn(0, 6, 9)):
+                wanted, got = module(line), fast(line)
+                for same in (torch.isnan, torch.isposinf, torch.isneginf):
+                    assert torch.equal(same(got), same(wanted))
+
+
+def test_transposed_convolutions_of_a_fixed_size():
+    module, x = nn.ConvTranspose1d(8, 16, 4, 2, 1).eval(), torch.randn(1, 8, 20)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            disc.optimize(module, x, dims="static")(x), module(x), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_phases_of_transposed_convolutions_are_products():
+    module, x = nn.ConvTranspose1d(8, 16, 4, 2, 1).eval(), torch.randn(1, 8, 20)
+    assert kinds(compiled(module, x, None)) == {"contraction": 2, "loop": 1}
 
 
 def test_padding_is_zero_and_not_a_number_stays_in_its_windows():

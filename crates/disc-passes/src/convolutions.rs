@@ -3,7 +3,10 @@
 //! Where windows have one element and lie side by side, the input is its own patches. What is left are convolutions of few features per group,
 //! where a product would have a row or two, and layouts with features last.
 //!
+//! Inputs that are spread, as those of transposed convolutions are, come first: [`phases`].
+//!
 //! Invariant: padding takes part as zeros, as in the convolution; sums are in another order.
+mod phases;
 mod winograd;
 
 use crate::{
@@ -32,7 +35,12 @@ const ENOUGH_FEATURES: i64 = 4;
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut made = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
+        let solver = Arc::new(Solver::new(&function.facts));
+        made += visit(function, &solver, &mut |rw, inst| {
+            let whole = phases::phases(rw, inst).filter(|_| cx.spend_on("phases"));
+            rw.take_error().map(|()| whole)
+        })?;
+        let fixed = Fixed::of(function);
         made += visit(function, &solver, &mut |rw, inst| {
             let Some(convolution) = Convolution::of(rw, inst).filter(|_| cx.spend()) else { return Ok(None) };
             let mut product = convolution.product(rw, inst);
@@ -62,19 +70,8 @@ impl Convolution {
             return None;
         }
         let [input, kernel] = rw.f.operands(inst)[..] else { return None };
-        let rank = rw.f.shape(input).len();
-        let first = |what: &str| {
-            let number = |role: &str| rw.f.int(inst, &format!("{what}_{role}_dimension")) as usize;
-            [number("batch"), number("feature")].into_iter().chain(rw.f.axes(inst, &format!("{what}_spatial_dimensions")))
-        };
-        let in_order: Vec<usize> = (0..rank).collect();
-        let plain = first("input").eq(in_order.iter().copied()) && first("output").eq(in_order);
         let groups = rw.f.int(inst, "feature_group_count").max(1);
-        let kernel_axes: Vec<usize> = ["output", "input"]
-            .iter()
-            .map(|side| rw.f.int(inst, &format!("kernel_{side}_feature_dimension")) as usize)
-            .chain(rw.f.axes(inst, "kernel_spatial_dimensions"))
-            .collect();
+        let kernel_axes = kernel_axes(rw, inst);
         let features = rw.f.shape(kernel)[kernel_axes[0]].as_const()?;
         let straight = kernel_axes.is_sorted();
         let channels = rw.f.shape(kernel)[kernel_axes[1]].as_const();
@@ -82,7 +79,9 @@ impl Convolution {
         let enough = if direct { FEW_FEATURES } else { ENOUGH_FEATURES };
         let few = features / groups < enough || features % groups != 0;
         let float = rw.f.ty(input).dtype().is_float();
-        if !plain || !float || few || rw.f.int(inst, "batch_group_count") > 1 || (groups > 1 && !straight) {
+        let spread = rw.f.ints(inst, "lhs_dilation").iter().any(|&apart| apart > 1);
+        if spread || !is_plain(rw, inst) || !float || few || rw.f.int(inst, "batch_group_count") > 1 || (groups > 1 && !straight)
+        {
             return None;
         }
         let windows = kernel_axes[2..].iter().map(|&axis| rw.f.shape(kernel)[axis].clone()).collect();
@@ -92,7 +91,7 @@ impl Convolution {
     fn product(&self, rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
         let batch = rw.f.shape(self.input)[0].clone();
         let (result, spatial) = (rw.f.ty(rw.f.result(inst)).clone(), self.windows.len());
-        let mut kernel = self.reversed(rw, inst)?;
+        let mut kernel = reversed(rw, inst, self.kernel, &self.kernel_axes)?;
         let mut input = self.input;
         let mut axes = self.kernel_axes.clone();
         // The dimensions that count batches and groups.
@@ -142,25 +141,12 @@ impl Convolution {
         rw.reshape(product, result.dims.iter().cloned())
     }
 
-    /// The kernel, turned around where it runs backwards.
-    fn reversed(&self, rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
-        let flags = rw.f.ints(inst, "window_reversal").to_vec();
-        let turned = flags.iter().zip(&self.kernel_axes[2..]).filter(|(flag, _)| **flag != 0);
-        let dims: Vec<i64> = turned.map(|(_, &axis)| axis as i64).collect();
-        if dims.is_empty() {
-            return Some(self.kernel);
-        }
-        let kernel = self.kernel;
-        rw.build(|b| b.op(OpKind::Reverse).operands(&[kernel]).attr("dims", dims).value())
-    }
-
     /// Whether every window is one element, and there is one for each element of the input.
     fn is_own_patches(&self, rw: &Rewriter<'_>, inst: Inst) -> bool {
         let ones = |name: &str| rw.f.ints(inst, name).iter().all(|&factor| factor == 1);
         let none = |name: &str| rw.f.dims(inst, name).iter().all(|padding| padding.is_const(0));
         self.windows.iter().all(|window| window.is_const(1))
             && ones("window_strides")
-            && ones("lhs_dilation")
             && none("padding_low")
             && none("padding_high")
     }
@@ -168,7 +154,6 @@ impl Convolution {
     fn patches(&self, rw: &mut Rewriter<'_>, inst: Inst, input: Value) -> Option<Value> {
         let names = [
             ("window_strides", "window_strides"),
-            ("lhs_dilation", "base_dilations"),
             ("rhs_dilation", "window_dilations"),
             ("padding_low", "padding_low"),
             ("padding_high", "padding_high"),
@@ -183,6 +168,34 @@ impl Convolution {
             }
             request.value()
         })
+    }
+}
+
+/// Whether input and output have batch and features first.
+fn is_plain(rw: &Rewriter<'_>, inst: Inst) -> bool {
+    let in_order = |side: &str| {
+        let number = |role: &str| rw.f.int(inst, &format!("{side}_{role}_dimension")) as usize;
+        let first = [number("batch"), number("feature")];
+        let all = first.into_iter().chain(rw.f.axes(inst, &format!("{side}_spatial_dimensions")));
+        all.enumerate().all(|(place, axis)| place == axis)
+    };
+    in_order("input") && in_order("output")
+}
+
+/// The kernel's axes: output features, input features, then the spatial ones.
+fn kernel_axes(rw: &Rewriter<'_>, inst: Inst) -> Vec<usize> {
+    let features = ["output", "input"].map(|side| rw.f.int(inst, &format!("kernel_{side}_feature_dimension")) as usize);
+    features.into_iter().chain(rw.f.axes(inst, "kernel_spatial_dimensions")).collect()
+}
+
+/// The kernel, turned around where it runs backwards.
+fn reversed(rw: &mut Rewriter<'_>, inst: Inst, kernel: Value, axes: &[usize]) -> Option<Value> {
+    let flags = rw.f.ints(inst, "window_reversal").to_vec();
+    let turned = flags.iter().zip(&axes[2..]).filter(|(flag, _)| **flag != 0);
+    let dims: Vec<i64> = turned.map(|(_, &axis)| axis as i64).collect();
+    match dims[..] {
+        [] => Some(kernel),
+        _ => rw.build(|b| b.op(OpKind::Reverse).operands(&[kernel]).attr("dims", dims).value()),
     }
 }
 

@@ -9,6 +9,7 @@ Conventions: ``x, y`` are values (they have ``shape`` and ``dtype``); a *scalar*
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ _NUMPY = {
     "i1": np.bool_,
     "bf16": np.float32,
 }
+_RELATIONS = {"==": operator.eq, "<=": operator.le, ">=": operator.ge}
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Emitter:
         if sign == "==" and self.equal(left, right):
             return
         if sizes.is_int(left) and sizes.is_int(right):
+            if _RELATIONS[sign](left, right):
+                return
             raise ShapeError(f"sizes {left} and {right} do not fit: expected {left} {sign} {right}")
         self.state(f"{left} {sign} {right}")
 

@@ -67,7 +67,7 @@ impl Elements<'_> {
             let (&channel, taps) = loops.split_last().expect("the input features come last");
             let zero = Index::uniform(kb.int(0));
             let (mut from, mut weight) = (vec![zero; input_dims.len()], vec![zero; kernel_dims.len()]);
-            let mut inside: Option<Value> = None;
+            let (mut inside, mut counts): (Option<Value>, Option<Value>) = (None, None);
             for (i, &tap) in taps.iter().enumerate() {
                 weight[kernel_spatial[i]] = cx.tap(kb, inst, i, tap, &kernel_dims[kernel_spatial[i]]);
                 let out = at[out_spatial[i]];
@@ -77,6 +77,11 @@ impl Elements<'_> {
                     Some(others) => kb.and(others, valid),
                     None => valid,
                 });
+                let here = cx.lies_on_grid(kb, inst, i, out, Index::uniform(tap));
+                counts = match (counts, here) {
+                    (Some(others), Some(here)) => Some(kb.and(others, here)),
+                    (others, here) => others.or(here),
+                };
             }
             let channel = Index::uniform(channel);
             weight[kernel_in] = channel;
@@ -101,6 +106,7 @@ impl Elements<'_> {
             };
             let w = cx.element(kb, kernel, &weight);
             let sum = multiply_add(kb, dtype, x, w, old);
+            let sum = counts.map_or(sum, |counts| kb.select(counts, sum, old));
             vec![kb.widen(sum, lanes)]
         })[0]
     }

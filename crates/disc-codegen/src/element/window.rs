@@ -56,6 +56,22 @@ impl Elements<'_> {
         (Index::from_value(kb, quotient), kb.and(valid, exact))
     }
 
+    /// Whether there is no place between elements that are apart at tap `tap` of the window at `out`; `None` where they lie side by side.
+    pub(super) fn lies_on_grid(&mut self, kb: &mut KernelBuilder, inst: Inst, i: usize, out: Index, tap: Index) -> Option<Value> {
+        let apart = self.listed(inst, "lhs_dilation", i, 1);
+        if apart == 1 {
+            return None;
+        }
+        let numbers = [("window_strides", 1), ("rhs_dilation", 1)].map(|(name, default)| self.listed(inst, name, i, default));
+        let [stride, dilation, apart, zero] = [numbers[0], numbers[1], apart, 0].map(|number| kb.int(number));
+        let low = self.group.dims(inst, "padding_low").get(i).cloned().unwrap_or(Dim::constant(0));
+        let shift = kb.dim(&(Dim::constant(0) - low));
+        let offset = tap.scale(kb, self.lanes, dilation).add_scalar(kb, shift);
+        let position = out.scale(kb, self.lanes, stride).add(kb, self.lanes, offset).value(kb, self.lanes);
+        let rest = kb.rem(position, apart);
+        Some(kb.compare("EQ", rest, zero))
+    }
+
     /// What a window covers. Positions along the windows' counts, and along a window and the dimension before it, may be those of the
     /// dimensions walked as one: what is too much along a dimension counts for the one before.
     pub(super) fn patches(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {

@@ -106,6 +106,9 @@ pub(super) fn convolution(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
         let mut sum = Sum::ZERO;
         for_each(&windows.sizes, |_, within| {
             machine.charge(1 + features as u64)?;
+            if (0..n).any(|axis| windows.is_between(axis, index[output.spatial[axis]], within[axis])) {
+                return Ok(());
+            }
             let mut a = batch * lhs.steps[input.batch];
             let mut b = feature * rhs.steps[out_features];
             let mut inside = true;

@@ -26,6 +26,12 @@ impl Windows {
         let is_element = padded.rem_euclid(self.base_dilations[axis]) == 0 && (0..size).contains(&index);
         is_element.then_some(index)
     }
+
+    /// Whether what is at `within` of the window `window` lies between two elements that are apart, or where one would.
+    pub(super) fn is_between(&self, axis: usize, window: i64, within: i64) -> bool {
+        let padded = window * self.strides[axis] + within * self.dilations[axis] - self.low[axis];
+        padded.rem_euclid(self.base_dilations[axis]) != 0
+    }
 }
 
 pub(super) fn reduce_window<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {

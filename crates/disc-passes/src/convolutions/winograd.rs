@@ -28,7 +28,7 @@ impl Convolution {
         let Some([features, channels]) = self.small_windows(rw, inst).filter(|_| rows > 0 && cx.spend_on("winograd")) else {
             return Some(product);
         };
-        let kernel = self.reversed(rw, inst)?;
+        let kernel = super::reversed(rw, inst, self.kernel, &self.kernel_axes)?;
         let kernel = rw.reshape(kernel, [features, channels, 9].map(Dim::constant))?;
         let table = rw.build(|b| {
             let literal = Literal::from_f64s(DType::F32, &both_ways());
@@ -40,7 +40,7 @@ impl Convolution {
         })?;
         let blocks = (features + rows - 1) / rows;
         let rows = (features + blocks - 1) / blocks;
-        let padded = pad(rw, transformed, blocks * rows - features)?;
+        let padded = pad(rw, transformed, 1, blocks * rows - features)?;
         let split = rw.reshape(padded, [36, blocks, rows, channels].map(Dim::constant))?;
         let packed = rw.transpose(split, &[1, 0, 3, 2])?;
         let (input, low) = (self.input, rw.f.dims(inst, "padding_low").to_vec());
@@ -51,7 +51,7 @@ impl Convolution {
     /// The output and input features, if windows are those of the method.
     fn small_windows(&self, rw: &Rewriter<'_>, inst: Inst) -> Option<[i64; 2]> {
         let ones = |name: &str| rw.f.ints(inst, name).iter().all(|&factor| factor == 1);
-        let plain = ones("window_strides") && ones("lhs_dilation") && ones("rhs_dilation") && self.groups == 1;
+        let plain = ones("window_strides") && ones("rhs_dilation") && self.groups == 1;
         let small = self.windows.len() == 2 && self.windows.iter().all(|window| window.is_const(3));
         let f32s = [self.input, self.kernel, rw.f.result(inst)].iter().all(|&value| rw.f.ty(value).dtype() == DType::F32);
         let shape = rw.f.shape(self.kernel);
@@ -70,16 +70,19 @@ fn both_ways() -> Vec<f64> {
     table
 }
 
-/// Adds zeros behind the features, the second dimension.
-fn pad(rw: &mut Rewriter<'_>, value: Value, count: i64) -> Option<Value> {
+/// Adds zeros behind dimension `axis`.
+pub(super) fn pad(rw: &mut Rewriter<'_>, value: Value, axis: usize, count: i64) -> Option<Value> {
     if count == 0 {
         return Some(value);
     }
+    let dtype = rw.f.ty(value).dtype();
     let zero = rw.build(|b| {
-        let literal = Literal::splat_i64(DType::F32, 0);
-        b.op(OpKind::Constant).attr("value", literal).result(Type::tensor([], DType::F32)).value()
+        let literal = Literal::splat_i64(dtype, 0);
+        b.op(OpKind::Constant).attr("value", literal).result(Type::tensor([], dtype)).value()
     })?;
-    let (low, high) = ([0; 3].map(Dim::constant).to_vec(), [0, count, 0].map(Dim::constant).to_vec());
+    let low = vec![Dim::constant(0); rw.f.shape(value).len()];
+    let mut high = low.clone();
+    high[axis] = Dim::constant(count);
     rw.build(|b| b.op(OpKind::Pad).operands(&[value, zero]).attr("low", low).attr("high", high).value())
 }
 
