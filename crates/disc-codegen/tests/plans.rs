@@ -368,7 +368,22 @@ fn what_a_row_has_once_is_computed_in_front_of_its_loops() {
     let text = kernels(&program);
     let quotients = text.lines().filter(|line| line.contains("= divide ") && line.contains("f32"));
     let depths: Vec<usize> = quotients.map(|line| line.len() - line.trim_start().len()).collect();
-    assert_eq!(depths, [4, 4], "in the loop over rows of whole rows and of parts, not in one along a row:\n{text}");
+    assert_eq!(depths, [6, 4], "in the loops over rows of whole rows and of parts, not in one along a row:\n{text}");
+}
+
+#[test]
+fn what_a_guard_says_is_a_fact_in_its_version() {
+    let program = compile(
+        "func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %s = reduce %x, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  return %s : tensor<[B]xf32>
+}",
+    );
+    let text = kernels(&program);
+    let kernel = |name: &str| text.split("kernel @").find(|kernel| kernel.starts_with(&format!("{name}("))).expect(name);
+    // Sums of long rows go to a total after so many elements.
+    assert!(kernel("k0_row").contains("16384") && !kernel("k0_row_some").contains("16384"), "{text}");
 }
 
 #[test]

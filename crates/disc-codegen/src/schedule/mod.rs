@@ -19,7 +19,10 @@ mod winograd;
 mod woven;
 
 use crate::{element::Site, target::Target};
-use disc_ir::{Dim, Function, Solver, TensorType, Value};
+use disc_ir::{
+    Dim, Function, Solver, TensorType, Value,
+    dim::{Fact, Range},
+};
 use std::sync::Arc;
 
 /// A group to be scheduled.
@@ -55,6 +58,16 @@ impl Group<'_> {
 
     pub fn tensor(&self, value: Value) -> &TensorType {
         self.function.ty(value).shaped().expect("a group's values are tensors")
+    }
+
+    /// The group where a guard holds, under a name of its own: what the guard says is a fact there.
+    pub fn guarded(&self, name: String, guard: &[(Dim, Dim)]) -> Self {
+        let mut facts = self.function.facts.clone();
+        let below = |(smaller, larger): &(Dim, Dim)| Fact::Range(smaller - larger, Range { lo: None, hi: Some(-1) });
+        // Where a guard cannot hold, its version never runs.
+        let holds = guard.iter().try_for_each(|condition| facts.add(below(condition)));
+        let solver = if holds.is_ok() { Arc::new(Solver::new(&facts)) } else { self.solver.clone() };
+        Self { name: name.into(), solver, ..self.clone() }
     }
 }
 

@@ -106,58 +106,65 @@ impl TurnedInputs {
         ([from, stop], column): ([Value; 2], u32),
         at: &[Index],
     ) -> Vec<Value> {
-        let places = self.places(kb, elements, turned, space, (from, column), at);
-        let lanes = turned.square;
-        let (buffer, full) = (elements.buffer(turned.input), kb.int(i64::from(lanes)));
-        let left = kb.sub(stop, from);
+        let Index::Affine { base, .. } = at[self.inner.axis] else { panic!("the inner dimension is walked in order") };
+        let (shift, zero, one) = (kb.int(i64::from(column)), kb.int(0), kb.int(1));
+        let mut row = kb.add(base, shift);
+        let step = self.start_of(kb, elements, turned, space, [one, zero], &vec![Index::uniform(zero); at.len()]);
+        // What is beyond the end is read from the last row, and not used.
+        let most = elements.mask.map(|_| {
+            let last = kb.dim(&(&self.inner.size - 1));
+            row = kb.map(OpKind::Minimum, &[row, last]);
+            kb.sub(last, row)
+        });
+        let start = self.start_of(kb, elements, turned, space, [row, from], at);
+        let (lanes, buffer) = (turned.square, elements.buffer(turned.input));
+        let places = |kb: &mut KernelBuilder| -> Vec<Value> {
+            let place = |number: u32| {
+                let number = kb.int(i64::from(number));
+                let number = most.map_or(number, |most| kb.map(OpKind::Minimum, &[number, most]));
+                let offset = kb.mul(number, step);
+                kb.add(start, offset)
+            };
+            (0..lanes).map(place).collect()
+        };
+        let (full, left) = (kb.int(i64::from(lanes)), kb.sub(stop, from));
         let whole = kb.compare("GE", left, full);
-        let all = |kb: &mut KernelBuilder| places.iter().map(|&place| kb.load(buffer, place, lanes, None)).collect();
+        let all = |kb: &mut KernelBuilder| {
+            if most.is_none() && kb.known_int(step).is_none() {
+                return load_rows(kb, buffer, start, (step, &self.step(turned, space)), lanes);
+            }
+            places(kb).into_iter().map(|place| kb.load(buffer, place, lanes, None)).collect()
+        };
         let some = |kb: &mut KernelBuilder| {
             let mask = kb.lane_mask(left, lanes);
-            places.iter().map(|&place| kb.load(buffer, place, lanes, Some(mask))).collect()
+            places(kb).into_iter().map(|place| kb.load(buffer, place, lanes, Some(mask))).collect()
         };
         kb.if_(whole, all, some)
     }
 
-    /// Where the vectors of a square start.
-    fn places(
+    /// Where the element of an input is at a position of the inner dimension and one of the run, with the others as `at` has them.
+    fn start_of(
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
         turned: &Turned,
         space: &[Dim],
-        (from, column): (Value, u32),
+        [row, from]: [Value; 2],
         at: &[Index],
-    ) -> Vec<Value> {
-        let Index::Affine { base, .. } = at[self.inner.axis] else { panic!("the inner dimension is walked in order") };
-        let shift = kb.int(i64::from(column));
-        let (row, whole) = (kb.add(base, shift), elements.mask.is_none());
-        let mut start_of = |kb: &mut KernelBuilder, row: Value, from: Value, at: &[Index]| {
-            let mut here = at.to_vec();
-            here[self.inner.axis] = Index::uniform(row);
-            here[self.run.axis] = Index::Affine { base: from, stride: 1 };
-            elements.scoped(|elements| {
-                let place = elements.position(kb, space, &turned.shape, &here);
-                elements.start_of(kb, turned.input, &place)
-            })
-        };
-        let (zero, one) = (kb.int(0), kb.int(1));
-        let step = start_of(kb, one, zero, &vec![Index::uniform(zero); at.len()]);
-        let last = kb.dim(&(&self.inner.size - 1));
-        if whole {
-            let start = start_of(kb, row, from, at);
-            return rows_from(kb, start, step, turned.square);
-        }
-        // What is beyond the end is read from the last row, and not used.
-        let row = kb.map(OpKind::Minimum, &[row, last]);
-        let (start, most) = (start_of(kb, row, from, at), kb.sub(last, row));
-        let place = |number: u32| {
-            let number = kb.int(i64::from(number));
-            let number = kb.map(OpKind::Minimum, &[number, most]);
-            let offset = kb.mul(number, step);
-            kb.add(start, offset)
-        };
-        (0..turned.square).map(place).collect()
+    ) -> Value {
+        let mut here = at.to_vec();
+        here[self.inner.axis] = Index::uniform(row);
+        here[self.run.axis] = Index::Affine { base: from, stride: 1 };
+        elements.scoped(|elements| {
+            let place = elements.position(kb, space, &turned.shape, &here);
+            elements.start_of(kb, turned.input, &place)
+        })
+    }
+
+    /// How far apart the rows of an input are: positions next to one another along the inner dimension.
+    fn step(&self, turned: &Turned, space: &[Dim]) -> Dim {
+        let behind = turned.shape.iter().flatten().skip_while(|&&axis| axis != self.inner.axis).skip(1);
+        Dim::product(behind.map(|&axis| space[axis].clone()))
     }
 
     /// Makes the elements at position `position` of the run known, of which the first one in the tiles is `first`.
@@ -180,30 +187,24 @@ impl TurnedInputs {
     }
 }
 
-/// Places `step` apart, four by four, so that few values stand for all of them. That the first one is not negative is said again for LLVM,
-/// which would otherwise carry each place through all loops around it: more than there are registers.
-fn rows_from(kb: &mut KernelBuilder, start: Value, step: Value, count: u32) -> Vec<Value> {
-    if let Some(step) = kb.known_int(step) {
-        // Offsets that loads have room for.
-        let place = |number: u32| {
-            let offset = kb.int(i64::from(number) * step);
-            kb.add(start, offset)
-        };
-        return (0..count).map(place).collect();
-    }
+/// Vectors `step` apart from `start` on, four by four: from the first of four, loads reach the others by multiples of the step, which all fours
+/// share. That the first place is not negative is said again for LLVM, which would otherwise carry each place through all loops around
+/// it: more than there are registers.
+fn load_rows(kb: &mut KernelBuilder, buffer: Value, start: Value, (step, apart): (Value, &Dim), count: u32) -> Vec<Value> {
     let zero = kb.int(0);
-    let mut four = kb.map(OpKind::Maximum, &[start, zero]);
-    let multiples = [2, 3, 4].map(|factor| {
+    let [two, three, four] = [2, 3, 4].map(|factor| {
         let factor = kb.int(factor);
         kb.mul(step, factor)
     });
-    let mut places = Vec::with_capacity(count as usize);
-    for _ in 0..count / 4 {
-        places.push(four);
-        places.extend([step, multiples[0], multiples[1]].map(|offset| kb.map(OpKind::Add, &[four, offset])));
-        four = kb.map(OpKind::Add, &[four, multiples[2]]);
+    let mut from = kb.map(OpKind::Maximum, &[start, zero]);
+    let (mut part, mut found) = (buffer, Vec::with_capacity(count as usize));
+    for number in (0..count).step_by(4) {
+        let elements = apart * i64::from(count - number - 1) + i64::from(count);
+        part = kb.view(part, from, TensorType::new([elements], kb.dtype(buffer)));
+        found.extend([zero, step, two, three].map(|offset| kb.load(part, offset, count, None)));
+        from = four;
     }
-    places
+    found
 }
 
 /// Stores a square, its rows and columns exchanged, from a position of the run on.

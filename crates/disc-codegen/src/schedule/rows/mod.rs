@@ -266,9 +266,9 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     let mut versions: Vec<Version> = split.into_iter().collect();
     let sites = |versions: &[Version]| -> i64 { versions.iter().map(|version| version.code.sites.len() as i64).sum() };
     if let Some(guard) = short_rows(group, plan, &shape) {
-        let mut side_by_side = Group { name: format!("{}_short", group.name).into(), ..group.clone() };
+        let mut side_by_side = group.guarded(format!("{}_short", group.name), &guard[..1]);
         side_by_side.first_site += sites(&versions);
-        let code = whole(&side_by_side, plan, &Shape::side_by_side(group, plan));
+        let code = whole(&side_by_side, plan, &Shape::side_by_side(&side_by_side, plan));
         versions.push(Version { kind: VersionKind::ShortRows, guard, code, workspaces: Vec::new() });
     }
     let mut rest = group.clone();
@@ -277,8 +277,8 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
         AtOnce::Never => Versioned { versions, otherwise: whole(&rest, plan, &shape) },
         AtOnce::Always => Versioned { versions, otherwise: whole(&rest, plan, &shape.several(group)) },
         AtOnce::Where(guard) => {
-            let some = Group { name: format!("{}_some", group.name).into(), ..rest.clone() };
-            let code = whole(&some, plan, &shape.several(group));
+            let some = rest.guarded(format!("{}_some", group.name), &guard[..1]);
+            let code = whole(&some, plan, &shape.several(&some));
             rest.first_site += code.sites.len() as i64;
             versions.push(Version { kind: VersionKind::SomeRows, guard, code, workspaces: Vec::new() });
             Versioned { versions, otherwise: whole(&rest, plan, &shape) }

@@ -8,7 +8,11 @@ use super::{
 };
 use crate::{
     element::compute_dtype,
-    schedule::{Argument, Scheduled, Version, VersionKind, Workspace, aligned_bytes, domain::positions_of, draft::Draft},
+    schedule::{
+        Argument, Scheduled, Version, VersionKind, Workspace, aligned_bytes,
+        domain::{Merged, each_unit},
+        draft::Draft,
+    },
 };
 use disc_ir::{Attr, Builder, Dim, Function, FunctionKind, Inst, OpKind, Solver, TensorType, Type, Value};
 use std::{collections::HashMap, sync::Arc};
@@ -117,7 +121,7 @@ pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept
         }
     });
     let targets = draft.memory.outputs();
-    let Draft { kb, elements, range: [begin, end], .. } = &mut draft;
+    let Draft { kb, elements, range, .. } = &mut draft;
     known.into_iter().for_each(|(value, buffer)| elements.bind(value, buffer));
     let mut unit = shape.unit_keeping(kb, group, plan, targets, Vec::new());
     // Parts of whole vectors, so that only the last one has a rest.
@@ -125,21 +129,21 @@ pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept
     let run = &shape.reduced[0].size;
     let length = run.ceil_div(&Dim::constant(PARTS * width)) * width;
     let phase = step.due.first().map(|(reduction, _)| reduction.phase);
-    let one = kb.int(1);
-    kb.for_([*begin, *end, one], &[], |kb, number, _| {
+    // Units are counted along parts, then as those of whole rows are.
+    let parts = Merged { size: Dim::constant(PARTS), axis: shape.reduced[0].axis };
+    let counted: Vec<Merged> = [parts].into_iter().chain(shape.counted()).collect();
+    each_unit(kb, *range, &counted, |kb, positions| {
+        let [part, positions @ ..] = positions else { unreachable!("a unit has a part") };
         elements.scoped(|elements| {
-            let (units, size, length, rows) = (kb.dim(&shape.units()), kb.dim(run), kb.dim(&length), kb.dim(kept));
-            let (part, number) = (kb.div(number, units), kb.rem(number, units));
-            let low = kb.mul(part, length);
+            let (size, length, rows) = (kb.dim(run), kb.dim(&length), kb.dim(kept));
+            let low = kb.mul(*part, length);
             let low = kb.map(OpKind::Minimum, &[low, size]);
             let high = kb.add(low, length);
             let high = kb.map(OpKind::Minimum, &[high, size]);
-            let offset = kb.mul(part, rows);
+            let offset = kb.mul(*part, rows);
             unit.part = Some(Part { range: [low, high], offset, phase, buffers: buffers.clone(), kept: kept_in.clone() });
-            let positions = positions_of(kb, number, &shape.counted());
-            shape.run(&mut unit, kb, elements, &positions);
+            shape.run(&mut unit, kb, elements, positions);
         });
-        Vec::new()
     });
     draft.finish(shape.units() * PARTS, cost(group, plan, shape))
 }

@@ -5,7 +5,7 @@ use super::{
     super::{
         Group,
         domain::{Merged, OuterGather, read_places},
-        vectors::vector_loop,
+        vectors::{carrying, vector_loop},
     },
     plan::{Along, Combine, Placed, Reduction, RowPlan},
 };
@@ -135,8 +135,10 @@ impl Unit<'_> {
             ([_], Along::Kept) => 1 << 10,
             _ => 1 << 6,
         };
-        let longest = self.group.solver.range(&self.reduced[0].size).hi;
-        longest.is_none_or(|size| size > block).then_some(block)
+        let most = |dim: &Dim| self.group.solver.range(dim).hi.unwrap_or(i64::MAX);
+        // Sums are as long as a row, or shorter.
+        let all = if self.along == Along::Reduced { 1 << 14 } else { 1 << 10 };
+        (most(&self.reduced[0].size) > block && most(&self.plan.row_length()) > all).then_some(block)
     }
 
     /// Runs `body` for blocks of the first reduced run, and combines what the blocks give; sums of floats only need that.
@@ -387,6 +389,14 @@ impl Unit<'_> {
             at[run.axis] = Index::Affine { base: kb.add(from, offset), stride };
             at
         };
+        if copies == 1 {
+            let exact = self.group.solver.divisible(&run.size, lanes);
+            return carrying(kb, elements, [low, high], exact, carried, |kb, elements, index, carried| {
+                let mut columns = columns.clone();
+                columns.iter_mut().for_each(|row| row[run.axis] = index);
+                body(kb, elements, &columns, carried)
+            });
+        }
         let (step, vector) = (kb.int(lanes * copies), kb.int(lanes));
         let length = kb.sub(high, low);
         let whole = kb.div(length, step);
@@ -399,7 +409,7 @@ impl Unit<'_> {
                 body(kb, elements, &several, carried)
             })
         });
-        if lanes * copies == 1 || self.group.solver.divisible(&run.size, lanes * copies) {
+        if self.group.solver.divisible(&run.size, lanes * copies) {
             return carried;
         }
         let exact = lanes == 1 || self.group.solver.divisible(&run.size, lanes);

@@ -11,7 +11,7 @@ use crate::dim::arith::gcd;
 use crate::dim::bounds;
 use crate::dim::facts::reduced_divisibility;
 use crate::dim::interval::Interval;
-use crate::dim::node::{Dim, Term};
+use crate::dim::node::{Dim, Kind, Term};
 use crate::dim::{Fact, Facts, Symbol};
 
 /// Nodes of expressions that may be visited while equations are solved.
@@ -121,14 +121,17 @@ impl Builder<'_> {
         if let Some((symbol, value)) = self.solution(&equation) {
             return if self.replace(symbol, value) { None } else { Some(equation) };
         }
-        match proportion(&equation) {
-            // 2*x == 3*y: both are multiples of x/3.
-            Some(([x, y], [a, b])) => {
-                self.add_quotient(&[(x, b), (y, a)]);
-                None
-            }
-            None => Some(equation),
+        // 2*x == 3*y: both are multiples of x/3.
+        if let Some(([x, y], [a, b])) = proportion(&equation) {
+            self.add_quotient(&[(x, b), (y, a)]);
+            return None;
         }
+        // Two halves are equal: what was cut is even.
+        if let Some(whole) = exact_quotient(&equation) {
+            self.add_quotient(&[whole]);
+            return None;
+        }
+        Some(equation)
     }
 
     /// Whether the equation holds anyway or cannot hold (which is noted).
@@ -255,6 +258,19 @@ fn proportion(equation: &Dim) -> Option<([Dim; 2], [i64; 2])> {
     let opposite = (x.coefficient < 0) != (y.coefficient < 0);
     let coprime = gcd(a.unsigned_abs(), b.unsigned_abs()) == 1;
     (opposite && coprime && a > 1 && b > 1).then_some(([symbol(x)?, symbol(y)?], [a, b]))
+}
+
+/// `(x, n)` where the equation is `x == n*((x+c)/n)` for a number `c` of at least 0 and less than `n`: it says that `n` divides `x`, no more.
+fn exact_quotient(equation: &Dim) -> Option<(Dim, i64)> {
+    equation.to_terms().into_iter().find_map(|term| {
+        let [(quotient, 1)] = term.factors.as_slice() else { return None };
+        let Some(Kind::FloorDiv(rounded, by)) = quotient.kind() else { return None };
+        let by = by.as_const().filter(|&by| by > 1 && term.coefficient.checked_abs() == Some(by))?;
+        let others = equation - &Dim::from_terms(vec![term.clone()]);
+        let whole = Dim::constant(0).plus_scaled(-term.coefficient.signum(), &others);
+        let added = (rounded - &whole).as_const()?;
+        (0..by).contains(&added).then_some((whole, by))
+    })
 }
 
 /// `4*x + 6*y + 1` is odd, whatever `x` and `y` are.

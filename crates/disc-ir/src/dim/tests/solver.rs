@@ -58,6 +58,21 @@ fn equal_dims_have_one_representative() {
 }
 
 #[test]
+fn what_is_cut_into_equal_pieces_is_a_multiple() {
+    // The pieces of `chunk`: as long as rounding up makes them, and what is left.
+    canonical("D-(D+1)/2 == (D+1)/2", "(D+1)/2", "D/2");
+    canonical("D-(D+1)/2 == (D+1)/2", "D%2", "0");
+    canonical("D == 3*((D+2)/3)", "(D+1)/3", "D/3");
+    canonical("A*B == 4*((A*B+1)/4)", "A*B%4", "0");
+    let halves = "H == D-(D+1)/2, H == (D+1)/2, H == E-(E+1)/2, H == (E+1)/2";
+    equal(halves, "D", "E");
+    equal(halves, "D", "2*H");
+    equal(halves, "E-(D+1)/2", "H");
+    // Rounded to what need not be a piece.
+    unproved("D == 2*((D+2)/2)-1", "D%2", "0", "D%2 and 0 are never equal");
+}
+
+#[test]
 fn ranks_choose_the_representative() {
     let facts = Facts::parse("A == B").unwrap();
     let solver = Solver::with_ranks(&facts, &|s: &Symbol| u32::from(s.name() == "A"));
