@@ -170,3 +170,47 @@ fn rows_are_written_over_an_input_that_dies() {
 fn sizes_that_nothing_orders_share_memory_of_the_larger_one() {
     assert_eq!(arena(&compile(&two_sorts(""))), "max(64*((B+15)/16), 64*((N+15)/16))");
 }
+
+/// The launches of a program that updates `%a`, sorted lines, and then has `rest`; `%s` is one of their lines, `%t` its number.
+fn updated(rest: &str) -> Vec<String> {
+    let program = compile(&format!(
+        "func @main(%x: tensor<[B]x[S]xf32>, %s: tensor<1x[S]xf32>, %i: tensor<[N]x1xi64>, %u: tensor<[N]x[S]xf32>, %t: tensor<i64>) -> tensor<[B]x[S]xf32> {{
+  %z = constant dense<0> : tensor<i64>
+  %a, %ai = top_k %x, k = [S] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
+{rest}
+  return %r : tensor<[B]x[S]xf32>
+}}"
+    ));
+    let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
+    let launches = host.walk(host.body).into_iter().filter(|&inst| host.kind_of(inst) == OpKind::Launch);
+    let kernels = launches.map(|inst| match &host.inst(inst).attrs[0] {
+        Some(Attr::Symbol(kernel)) => kernel.to_string(),
+        other => panic!("a launch has a kernel: {other:?}"),
+    });
+    // Versions for other sizes launch kernels of their own.
+    kernels.filter(|kernel| !kernel.contains("k0_")).collect()
+}
+
+fn scatter(to: &str, from: &str) -> String {
+    format!(
+        "  {to} = scatter {from}, %i, %u, update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1 : (tensor<[B]x[S]xf32>, tensor<[N]x1xi64>, tensor<[N]x[S]xf32>) -> tensor<[B]x[S]xf32> applies add"
+    )
+}
+
+#[test]
+fn what_dies_where_a_part_of_it_is_updated_is_not_copied() {
+    let replace = |to: &str, from: &str| {
+        format!(
+            "  {to} = dynamic_update_slice {from}, %s, %t, %z : (tensor<[B]x[S]xf32>, tensor<1x[S]xf32>, tensor<i64>, tensor<i64>) -> tensor<[B]x[S]xf32>"
+        )
+    };
+    assert_eq!(updated(&scatter("%r", "%a")), ["k1_single"]);
+    assert_eq!(updated(&replace("%r", "%a")), ["k1_update"]);
+    let several = [replace("%b", "%a"), scatter("%c", "%b"), scatter("%r", "%c")].join("\n");
+    assert_eq!(updated(&several), ["k1_update", "k2_single", "k2_single"]);
+    // What an input holds, and what is read afterwards, stays.
+    for from in ["%x", "%a"] {
+        let kept = updated(&format!("{}\n  %r = subtract %b, %a : tensor<[B]x[S]xf32>", scatter("%b", from)));
+        assert_eq!(kept.iter().filter(|kernel| kernel.ends_with("_copy")).count(), 1, "{from}: {kept:?}");
+    }
+}

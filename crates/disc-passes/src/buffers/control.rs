@@ -94,12 +94,16 @@ impl Planner<'_> {
         results.into_iter().map(|result| self.place(to, result, homes)).collect()
     }
 
-    /// The carried values live in the memory of the results. An iteration copies its results there at its end, by way of memory of their
+    /// The carried values live in the memory of the results, which is that of what the loop begins with where that is needed no more. An iteration copies its results there at its end, by way of memory of their
     /// own, since one of them may be made from another; what it updates where it is needs no copy.
-    pub(super) fn while_(&mut self, inst: Inst, to: Block, homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
-        let carried = self.results(inst, to, homes)?;
+    pub(super) fn while_(&mut self, inst: Inst, [from, to]: [Block; 2], homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
+        let results = self.source.results_of(inst).to_vec();
+        let carried: Vec<Value> =
+            results.into_iter().map(|result| self.place_or_update([from, to], result, homes)).collect::<Result<_, _>>()?;
         for (&init, &buffer) in self.source.operands(inst).iter().zip(&carried) {
-            self.copy(to, self.memory[&init], buffer)?;
+            if self.memory[&init] != buffer {
+                self.copy(to, self.memory[&init], buffer)?;
+            }
         }
         let [cond, body] = self.source.inst(inst).regions[..] else { panic!("`while` has two regions") };
         for region in [cond, body] {

@@ -6,15 +6,16 @@
 //! a nested frame begins, for what has that size.
 //!
 //! Invariants:
-//! - Two values that are alive at the same time share no memory, except a view and what it looks at.
+//! - Two values that are alive at the same time share no memory, except a view and what it looks at. An update of a part of a value that dies
+//!   there is made where the value is.
 //! - What a loop body allocates is allocated once, outside of time: each iteration uses the same memory. What has a size that the body binds
 //!   is in a frame that ends with the iteration.
 mod arena;
-mod carried;
 mod control;
 mod frames;
 mod in_place;
 mod liveness;
+mod updates;
 
 use crate::pass::{PassCx, PassDef};
 use disc_ir::{
@@ -129,15 +130,16 @@ impl<'f> Planner<'f> {
         symbols(value).iter().all(|symbol| known.contains(symbol) || !late.contains(symbol))
     }
 
-    /// What a value is a view of, within a block.
+    /// What a value is a view or an update in place of, within a block.
     fn looked_at(&self, block: Block, mut value: Value) -> Value {
-        while let Some(inst) = self.source.defining(value)
-            && self.source.kind_of(inst) == OpKind::Reshape
-            && self.source.insts(block).contains(&inst)
-        {
-            value = self.source.operands(inst)[0];
+        loop {
+            let inst = self.source.defining(value).filter(|inst| self.source.insts(block).contains(inst));
+            let view = inst.filter(|&inst| self.source.kind_of(inst) == OpKind::Reshape);
+            match view.map(|inst| self.source.operands(inst)[0]).or_else(|| self.updated_in_place(block, value)) {
+                Some(next) => value = next,
+                None => return value,
+            }
         }
-        value
     }
 
     fn builder(&mut self, block: Block) -> Builder<'_> {
@@ -158,6 +160,19 @@ impl<'f> Planner<'f> {
         };
         self.named(value, buffer);
         Ok(buffer)
+    }
+
+    /// Memory for a value that may be an update in place.
+    fn place_or_update(
+        &mut self,
+        [from, to]: [Block; 2],
+        value: Value,
+        homes: &HashMap<Value, Home>,
+    ) -> Result<Value, Diagnostic> {
+        let updated = if homes.contains_key(&value) { None } else { self.updated_in_place(from, value) };
+        let Some(input) = updated else { return self.place(to, value, homes) };
+        self.memory.insert(value, self.memory[&input]);
+        Ok(self.memory[&input])
     }
 
     fn allocate(&mut self, block: Block, tensor: &TensorType) -> Result<Value, Diagnostic> {
@@ -199,7 +214,7 @@ impl<'f> Planner<'f> {
     fn block(&mut self, from: Block, to: Block, homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
         for &inst in self.source.insts(from) {
             match self.source.kind_of(inst) {
-                OpKind::Fusion => self.fusion(inst, to, homes)?,
+                OpKind::Fusion => self.fusion(inst, [from, to], homes)?,
                 OpKind::Weight => {
                     let result = self.source.result(inst);
                     let ty = global(self.tensor(result));
@@ -213,7 +228,7 @@ impl<'f> Planner<'f> {
                     self.named(result, view);
                 }
                 OpKind::If => self.if_(inst, to, homes)?,
-                OpKind::While => self.while_(inst, to, homes)?,
+                OpKind::While => self.while_(inst, [from, to], homes)?,
                 OpKind::BindDim => self.bind_dim(inst, to)?,
                 OpKind::Assert => self.assert(inst, to)?,
                 OpKind::Return => {}
@@ -228,10 +243,10 @@ impl<'f> Planner<'f> {
         Ok(())
     }
 
-    fn fusion(&mut self, inst: Inst, to: Block, homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
+    fn fusion(&mut self, inst: Inst, [from, to]: [Block; 2], homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
         let mut operands: Vec<Value> = self.source.operands(inst).iter().map(|v| self.memory[v]).collect();
         for &result in self.source.results_of(inst) {
-            operands.push(self.place(to, result, homes)?);
+            operands.push(self.place_or_update([from, to], result, homes)?);
         }
         let data = self.source.inst(inst);
         let region = self.host.import_block(self.source, data.regions[0], &mut HashMap::new());
