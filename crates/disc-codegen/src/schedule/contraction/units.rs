@@ -12,6 +12,9 @@ const PACKING_CHUNK_BLOCKS: i64 = 32;
 const SHARED_ROWS: i64 = 192;
 /// Panels of a unit that packs its rows first, or that reads several panels at once.
 pub(super) const SPAN: i64 = 4;
+/// Units that are enough for all threads, where each packs its rows first.
+const UNITS: i64 = 32;
+
 impl ContractionPlan {
     pub(super) fn is_packed_right(&self) -> bool {
         match self.right_form {
@@ -49,7 +52,8 @@ impl ContractionPlan {
     pub(super) fn span(&self, target: &Target) -> Dim {
         let (one, span) = (Dim::constant(1), Dim::constant(SPAN));
         match (self.left_form, self.wide_rows(target)) {
-            (Left::Packed, _) => span,
+            // Rows are packed anew for each unit: where there are many units, each has more panels.
+            (Left::Packed, _) => Dim::max(&span, &(self.row_units() * self.panels()).floor_div(&Dim::constant(UNITS))),
             // `most / rows` is 0 for more rows than that.
             (Left::InPlace, Some(most)) => {
                 let few = Dim::min(&Dim::constant(i64::from(most)).floor_div(&Dim::max(&self.m.size, &one)), &one);
