@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import nullcontext
 
 import disc
 import pytest
@@ -87,8 +88,12 @@ def ordered():
     return Ordered(), lambda n: torch.randn(64, n + 3)
 
 
+def lstm():
+    return nn.LSTM(32, 64, 2, batch_first=True), lambda n: torch.randn(4, n, 32)
+
+
 @pytest.mark.parametrize(
-    "make", [bert, t5, perceptron, convolutions, ordered], ids=lambda make: make.__name__
+    "make", [bert, t5, perceptron, convolutions, ordered, lstm], ids=lambda make: make.__name__
 )
 def test_a_call_needs_no_more_memory_than_eager(make):
     torch.manual_seed(0)
@@ -97,7 +102,9 @@ def test_a_call_needs_no_more_memory_than_eager(make):
     compiled = disc.optimize(module, example(7))
     for size in (100, 200):
         inputs = example(size)
-        with torch.no_grad(), Peak() as eager:
+        # oneDNN's layers keep the gates of all steps, as eager does, but not in tensors that can be seen.
+        seen = torch.backends.mkldnn.flags(enabled=False) if make is lstm else nullcontext()
+        with torch.no_grad(), seen, Peak() as eager:
             module(inputs)
         outputs = sum(t.nbytes for t in _tensors(compiled(inputs)))
         # The peak is that of all calls so far: sizes grow.

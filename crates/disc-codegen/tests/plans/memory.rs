@@ -167,6 +167,32 @@ fn rows_are_written_over_an_input_that_dies() {
 }
 
 #[test]
+fn branches_run_one_after_the_other() {
+    // In the order of the program all sorted lines would be alive when the first ones are added up.
+    let names = ["x", "y", "z", "w"];
+    let parameters = names.map(|name| format!("%{name}: tensor<[B]x[S]xf32>")).join(", ");
+    let sort = |name: &str| {
+        format!(
+            "  %{name}s, %{name}i = top_k %{name}, k = [S] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)\n"
+        )
+    };
+    let sum = |name: &str| {
+        format!(
+            "  %{name}r = reduce %{name}s, %n, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add\n"
+        )
+    };
+    let body = names.map(sort).concat() + &names.map(sum).concat();
+    let program = compile(&format!(
+        "func @main({parameters}) -> (tensor<[B]xf32>, tensor<[B]xf32>, tensor<[B]xf32>, tensor<[B]xf32>) {{
+  %n = constant dense<0.0> : tensor<f32>
+{body}  return %xr, %yr, %zr, %wr : (tensor<[B]xf32>, tensor<[B]xf32>, tensor<[B]xf32>, tensor<[B]xf32>)
+}}"
+    ));
+    // Besides, there is what the parts of a long row leave.
+    assert!(arena(&program).starts_with("64*((B*S+15)/16)"), "{}", arena(&program));
+}
+
+#[test]
 fn sizes_that_nothing_orders_share_memory_of_the_larger_one() {
     assert_eq!(arena(&compile(&two_sorts(""))), "max(64*((B+15)/16), 64*((N+15)/16))");
 }
