@@ -1,4 +1,4 @@
-"""Convolutions of ResNet-50, MobileNet, conformers, WaveNet-like networks, U-Nets and vocoders at several sizes of image or length."""
+"""Convolutions of ResNet-50, MobileNet, conformers, WaveNet-like networks, U-Nets and vocoders at several sizes."""
 
 from __future__ import annotations
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+
+import numpy as np
 
 from . import types
 from .emit import lowest, neutral
@@ -307,7 +310,40 @@ def _adaptive_bounds(b, out, size):
     return start, end
 
 
-# Resampling: every output cell reads at a computed place of each axis.
+# Resampling: every output cell reads at a computed place of each axis. Where a cell of the input becomes some cells of the
+# result, these are computed side by side, so that nothing is gathered.
+
+#: How many, where their weights are exact and vectors of them can be interleaved.
+PHASES = (2, 4)
+#: Cells for which the repetition of cells is compared with the rounding of torch.
+CHECKED = 1 << 20
+
+
+def _factor(b, size, out, scale):
+    """Cells of the result for each cell, where that is one number for all sizes; else None."""
+    known = [int(scale)] if scale and float(scale).is_integer() else []
+    if not known and is_int(size) and is_int(out):
+        known = [out // size] if size and out % size == 0 else []
+    candidates = known or ([] if scale else [2, 3, 4, 8, 16])
+    return next((k for k in candidates if k >= 1 and b.equal(out, size * k)), None)
+
+
+@functools.cache
+def _repeats_cells(factor: int, exact: bool) -> bool:
+    """Whether torch reads each cell this many times, with its rounding."""
+    cell = np.arange(CHECKED, dtype=np.float32)
+    place = (cell + np.float32(0.5 if exact else 0)) * np.float32(1 / factor)
+    return bool((np.floor(place) == np.arange(CHECKED) // factor).all())
+
+
+def _repeat_cells(b, x, axis: int, factor: int):
+    shape = list(x.shape)
+    wide = b.broadcast(
+        x,
+        [*shape[: axis + 1], factor, *shape[axis + 1 :]],
+        [*range(axis + 1), *range(axis + 2, len(shape) + 1)],
+    )
+    return b.reshape(wide, [*shape[:axis], shape[axis] * factor, *shape[axis + 1 :]])
 
 
 def upsample_nearest(n: int, exact: bool = False):
@@ -315,6 +351,10 @@ def upsample_nearest(n: int, exact: bool = False):
         scales = _scales(scales, more, n)
         for i in range(n):
             axis, out = len(x.shape) - n + i, b.shape[2 + i]
+            factor = _factor(b, x.shape[axis], out, scales[i])
+            if factor and _repeats_cells(factor, exact):
+                x = _repeat_cells(b, x, axis, factor)
+                continue
             step = _step(b, x.shape[axis], out, scales[i])
             cell = b.iota([out], 0, "f32")
             place = b.mul(b.add(cell, 0.5) if exact else cell, step)
@@ -362,7 +402,35 @@ def _places(b, size, out, align_corners, scale, dtype):
     return b.sub(b.mul(b.add(cell, 0.5), step), 0.5)
 
 
+def _linear_phases(b, x, axis, factor):
+    """The last axis with ``factor`` cells for each one; in front of the first cell torch reads two, one with weight 0."""
+    size, parts = x.shape[axis], []
+    cell, zero = b.iota([size], 0, "i64"), b.lift(0, x.dtype)
+    is_first, is_last = (b.compare("EQ", cell, b.lift(edge, "i64")) for edge in (0, size - 1))
+    first, last = (b.broadcast(mask, x.shape, [axis]) for mask in (is_first, is_last))
+    before, after = b.select(first, x, _shifted(b, x, axis, -1)), b.select(last, x, _shifted(b, x, axis, 1))
+    for phase in range(factor):
+        place = (phase + 0.5) / factor - 0.5
+        low, high, weight = x, after, b.lift(place, x.dtype)
+        if place < 0:
+            low, high = before, b.select(first, after, x)
+            weight = b.broadcast(b.select(is_first, zero, b.lift(place + 1, x.dtype)), x.shape, [axis])
+        part = b.add(b.mul(low, b.sub(b.lift(1, x.dtype), weight)), b.mul(high, weight))
+        parts.append(b.unsqueeze(part, axis + 1))
+    return b.reshape(b.concatenate(parts, axis + 1), [*x.shape[:axis], size * factor])
+
+
+def _shifted(b, x, axis, by):
+    """The element ``by`` further on; zeros where there is none."""
+    low, high = [0] * len(x.shape), [0] * len(x.shape)
+    low[axis], high[axis] = -by, by
+    return b.pad(x, b.lift(0, x.dtype), low, high)
+
+
 def _linear_axis(b, x, axis, out, align_corners, scale):
+    factor = _factor(b, x.shape[axis], out, scale)
+    if axis == len(x.shape) - 1 and factor in PHASES and not align_corners:
+        return _linear_phases(b, x, axis, factor)
     size, dtype = x.shape[axis], "f64" if x.dtype == "f64" else "f32"
     place = b.maximum(_places(b, size, out, align_corners, scale, dtype), 0.0)
     low = b.minimum(b.convert(b.op("floor", place), "i64"), b.lift(size - 1, "i64"))

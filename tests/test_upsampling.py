@@ -1,0 +1,68 @@
+"""Upsampling at sizes that one compilation has not seen, against eager: by whole factors, by others, and to a size."""
+
+from __future__ import annotations
+
+import disc
+import pytest
+import torch
+from torch import nn
+
+TARGETS = [None, "x86-64-v3"]
+LINES = ((2, 3, 9), (1, 3, 1), (3, 3, 67), (1, 3, 7), (0, 3, 5))
+PLANES = ((2, 3, 9, 12), (1, 3, 1, 1), (3, 3, 5, 67), (1, 3, 13, 2), (0, 3, 4, 6))
+VOLUMES = ((2, 3, 4, 5, 6), (1, 3, 1, 2, 1), (1, 3, 3, 2, 35))
+
+CASES = {
+    **{f"nearest by {k}": (nn.Upsample(scale_factor=k), PLANES) for k in (2, 3, 4, 8, 7)},
+    "nearest in one dimension": (nn.Upsample(scale_factor=2), LINES),
+    "nearest in three dimensions": (nn.Upsample(scale_factor=2), VOLUMES),
+    "nearest by different factors": (nn.Upsample(scale_factor=(1, 4)), PLANES),
+    "nearest by a fraction": (nn.Upsample(scale_factor=1.5), PLANES),
+    "nearest, exact": (nn.Upsample(scale_factor=2, mode="nearest-exact"), PLANES),
+    "nearest to a size": (nn.Upsample(size=(10, 24)), PLANES),
+    **{f"bilinear by {k}": (nn.Upsample(scale_factor=k, mode="bilinear"), PLANES) for k in (2, 3, 4, 8)},
+    "linear": (nn.Upsample(scale_factor=2, mode="linear"), LINES),
+    "trilinear": (nn.Upsample(scale_factor=2, mode="trilinear"), VOLUMES),
+    "bilinear between corners": (
+        nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True),
+        PLANES,
+    ),
+    "bilinear by a fraction": (nn.Upsample(scale_factor=1.5, mode="bilinear"), PLANES),
+    "bicubic": (nn.Upsample(scale_factor=2, mode="bicubic"), PLANES),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", CASES)
+def test_equals_eager(name, target):
+    torch.manual_seed(0)
+    module, shapes = CASES[name]
+    fast = disc.optimize(module, torch.randn(shapes[0]), options=disc.Options(target=target, threads=2))
+    for shape in shapes:
+        x = torch.randn(shape)
+        wanted, got = module(x), fast(x)
+        assert got.shape == wanted.shape
+        if "nearest" in name:
+            assert torch.equal(got, wanted), shape
+        else:
+            torch.testing.assert_close(got, wanted, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_not_a_number_goes_where_torch_has_it(mode):
+    module = nn.Upsample(scale_factor=2, mode=mode)
+    fast = disc.optimize(module, torch.randn(1, 2, 9, 8))
+    for place in ((0, 0), (1, 1), (0, 1), (8, 19), (7, 18), (4, 5)):
+        for value in (torch.nan, torch.inf):
+            x = torch.randn(1, 2, 9, 20)
+            x[0, 1][place] = value
+            wanted, got = module(x), fast(x)
+            for same in (torch.isnan, torch.isposinf):
+                assert torch.equal(same(got), same(wanted)), (place, value)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_types(dtype):
+    for mode in ("nearest", "bilinear"):
+        module, x = nn.Upsample(scale_factor=2, mode=mode), torch.randn(2, 3, 5, 11).to(dtype)
+        torch.testing.assert_close(disc.optimize(module, x)(x), module(x))
