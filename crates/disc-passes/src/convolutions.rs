@@ -1,11 +1,12 @@
 //! Convolutions as products with patches, which the schedules of products compute.
 //!
 //! Where windows have one element and lie side by side, the input is its own patches. What is left are convolutions of few features per group,
-//! where a product would have a row or two, and layouts with features last.
+//! where a product would have a row or two.
 //!
-//! Inputs that are spread, as those of transposed convolutions are, come first: [`phases`].
+//! Other layouts than features first come first: [`layouts`]; then inputs that are spread, as those of transposed convolutions are: [`phases`].
 //!
 //! Invariant: padding takes part as zeros, as in the convolution; sums are in another order.
+mod layouts;
 mod phases;
 mod winograd;
 
@@ -36,6 +37,11 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut made = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let solver = Arc::new(Solver::new(&function.facts));
+        let mut turned = layouts::Turned::default();
+        made += visit(function, &solver, &mut |rw, inst| {
+            let value = turned.rewrite(rw, inst).filter(|_| cx.spend_on("features-first"));
+            rw.take_error().map(|()| value)
+        })?;
         made += visit(function, &solver, &mut |rw, inst| {
             let whole = phases::phases(rw, inst).filter(|_| cx.spend_on("phases"));
             rw.take_error().map(|()| whole)
@@ -109,7 +115,8 @@ impl Convolution {
         let repeated = Type::tensor(shape, dtype);
         let kernel =
             rw.build(|b| b.op(OpKind::BroadcastInDim).operands(&[kernel]).attr("dims", dims).result(repeated).value())?;
-        let (patches, taps) = if self.is_own_patches(rw, inst) { (input, 0) } else { (self.patches(rw, inst, input)?, spatial) };
+        let (patches, taps) =
+            if are_own_patches(rw, inst, &self.windows) { (input, 0) } else { (self.patches(rw, inst, input)?, spatial) };
         let numbers = |range: std::ops::Range<usize>| range.map(|axis| axis as i64).collect::<Vec<_>>();
         axes.iter_mut().for_each(|axis| *axis += 1);
         let mut kernel = kernel;
@@ -141,16 +148,6 @@ impl Convolution {
         rw.reshape(product, result.dims.iter().cloned())
     }
 
-    /// Whether every window is one element, and there is one for each element of the input.
-    fn is_own_patches(&self, rw: &Rewriter<'_>, inst: Inst) -> bool {
-        let ones = |name: &str| rw.f.ints(inst, name).iter().all(|&factor| factor == 1);
-        let none = |name: &str| rw.f.dims(inst, name).iter().all(|padding| padding.is_const(0));
-        self.windows.iter().all(|window| window.is_const(1))
-            && ones("window_strides")
-            && none("padding_low")
-            && none("padding_high")
-    }
-
     fn patches(&self, rw: &mut Rewriter<'_>, inst: Inst, input: Value) -> Option<Value> {
         let names = [
             ("window_strides", "window_strides"),
@@ -171,15 +168,26 @@ impl Convolution {
     }
 }
 
+/// The axes of the input or the output: batch, features, then the spatial ones.
+fn order(rw: &Rewriter<'_>, inst: Inst, side: &str) -> Vec<usize> {
+    let first = ["batch", "feature"].map(|role| rw.f.int(inst, &format!("{side}_{role}_dimension")) as usize);
+    first.into_iter().chain(rw.f.axes(inst, &format!("{side}_spatial_dimensions"))).collect()
+}
+
 /// Whether input and output have batch and features first.
 fn is_plain(rw: &Rewriter<'_>, inst: Inst) -> bool {
-    let in_order = |side: &str| {
-        let number = |role: &str| rw.f.int(inst, &format!("{side}_{role}_dimension")) as usize;
-        let first = [number("batch"), number("feature")];
-        let all = first.into_iter().chain(rw.f.axes(inst, &format!("{side}_spatial_dimensions")));
-        all.enumerate().all(|(place, axis)| place == axis)
-    };
-    in_order("input") && in_order("output")
+    ["input", "output"].iter().all(|side| order(rw, inst, side).is_sorted())
+}
+
+/// Whether every window is one element, and there is one for each element of the input.
+fn are_own_patches(rw: &Rewriter<'_>, inst: Inst, windows: &[Dim]) -> bool {
+    let ones = |name: &str| rw.f.ints(inst, name).iter().all(|&factor| factor == 1);
+    let none = |name: &str| rw.f.dims(inst, name).iter().all(|padding| padding.is_const(0));
+    windows.iter().all(|window| window.is_const(1))
+        && ones("window_strides")
+        && ones("lhs_dilation")
+        && none("padding_low")
+        && none("padding_high")
 }
 
 /// The kernel's axes: output features, input features, then the spatial ones.
