@@ -91,7 +91,11 @@ impl Call<'_> {
     /// Runs a product as its key says.
     fn product(&mut self, product: &Product) -> Result<(), Failure> {
         let generated = generated(product);
-        let Some(products) = self.products else { return self.launch(&generated).map_err(Failure::Launch) };
+        // What has no elements, or nothing to sum, says nothing about its class.
+        let is_empty = product.sizes.iter().any(|&size| size <= 0);
+        let Some(products) = self.products.filter(|_| !is_empty) else {
+            return self.launch(&generated).map_err(Failure::Launch);
+        };
         let key = key(product, self.queue.thread_limit());
         let (way, timed) = products.choose(&key);
         if way == Way::Library {

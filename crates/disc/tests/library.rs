@@ -171,6 +171,10 @@ fn choices_are_measured_and_kept() {
     let executable = load(PLAIN, &options).unwrap();
     let products = executable.products().unwrap();
     assert_eq!(products.policy(), Policy::Measured);
+    for rows in [0, 0] {
+        run(&executable, &[tensor(&[rows, 64], 1), tensor(&[64, 96], 2)]);
+    }
+    assert_eq!(products.counts(), [0, 0], "nothing is learnt from no rows");
     let inputs = [tensor(&[24, 64], 1), tensor(&[64, 96], 2)];
     for _ in 0..8 {
         assert_eq!(products.decisions().len(), 0);
