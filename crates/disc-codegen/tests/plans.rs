@@ -372,6 +372,26 @@ fn what_a_row_has_once_is_computed_in_front_of_its_loops() {
 }
 
 #[test]
+fn sizes_whose_halves_are_one_size_are_walked_together() {
+    let count = |facts: &str| {
+        let program = compile(&format!(
+            "func @main(%x: tensor<[B]x[D]xf32>, %y: tensor<[B]x[E]xf32>, %w: tensor<[B]x[H]xf32>) -> (tensor<[B]x[D]xf32>, tensor<[B]x[E]xf32>) {facts} {{
+  %z = constant dense<0.0> : tensor<f32>
+  %s = reduce %w, %z, dims = [1] : (tensor<[B]x[H]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %a = broadcast_in_dim %s, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[D]xf32>
+  %b = broadcast_in_dim %s, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[E]xf32>
+  %p = multiply %x, %a : tensor<[B]x[D]xf32>
+  %q = multiply %y, %b : tensor<[B]x[E]xf32>
+  return %p, %q : (tensor<[B]x[D]xf32>, tensor<[B]x[E]xf32>)
+}}"
+        ));
+        program.launches.iter().flat_map(|(_, counts)| counts.values()).sum::<usize>()
+    };
+    let halves = "where H == (D+1)/2, H == D-(D+1)/2, H == (E+1)/2, H == E-(E+1)/2";
+    assert!(count(halves) < count(""), "{} kernels, {} where nothing is known", count(halves), count(""));
+}
+
+#[test]
 fn what_a_guard_says_is_a_fact_in_its_version() {
     let program = compile(
         "func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]xf32> {

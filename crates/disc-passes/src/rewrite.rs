@@ -40,7 +40,8 @@ pub(crate) struct Rewriter<'f> {
     pub(crate) solver: Arc<Solver>,
     uses: Vec<u32>,
     replaced: Vec<Option<Value>>,
-    block: Block,
+    /// Where new ops go; it has the ops in front of the one at hand.
+    pub(crate) block: Block,
     span: Option<Span>,
     error: Option<Diagnostic>,
     changes: usize,

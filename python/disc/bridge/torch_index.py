@@ -40,7 +40,12 @@ def gather(b, x, dim, index, sparse_grad=False):
 def elements_along(b, x, axis: int, index):
     """The elements of ``x`` whose place on ``axis`` is given by ``index`` of the same rank, on other axes by the place in it."""
     others = [i for i in range(len(x.shape)) if i != axis]
-    if all(same(x.shape[i], index.shape[i]) for i in others):
+    shorter = [i for i in others if not same(x.shape[i], index.shape[i])]
+    counts = [n for i, n in enumerate(index.shape) if i not in shorter]
+    # Lines beyond the index are not read. (An index of no elements may be longer than x, but not along its only unknown axis.)
+    if len(shorter) == 1 and all(is_int(n) and n > 0 for n in counts):
+        x, shorter = b.slice(x, shorter[0], 0, index.shape[shorter[0]]), []
+    if not shorter:
         return b.gather(
             x,
             b.convert(index, "i64"),

@@ -13,6 +13,7 @@ mod movement;
 mod pieces;
 mod reduce;
 mod sizes;
+mod slices;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ static FAMILIES: &[&[Rule]] = &[
     pieces::RULES,
     reduce::RULES,
     sizes::RULES,
+    slices::RULES,
 ];
 
 /// Every rule.
