@@ -1,6 +1,7 @@
 //! Moves what does not change in a loop in front of it.
 //!
-//! Only pure ops move: they neither fail nor touch memory, so they may run where the loop would not.
+//! Only pure ops move: they neither fail nor touch memory, so they may run where the loop would not. A view stays: its place is checked, and may
+//! lie outside where the loop would not run.
 use disc_ir::{Block, Function, Inst, OpKind, Value, ops::Trait};
 use std::collections::HashSet;
 
@@ -35,6 +36,7 @@ fn leaving(kernel: &mut Function, region: Block) -> Vec<Inst> {
     let (mut out, mut stay) = (Vec::new(), Vec::new());
     for &inst in kernel.insts(region) {
         let pure = kernel.def(inst).has(Trait::Pure) && kernel.inst(inst).regions.is_empty();
+        let pure = pure && kernel.kind_of(inst) != OpKind::View;
         if pure && kernel.operands(inst).iter().all(|v| !inside.contains(v)) {
             out.push(inst);
         } else {

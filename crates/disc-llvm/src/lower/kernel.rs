@@ -9,7 +9,7 @@ use crate::{
 };
 use disc_ir::{DType, Dim, Inst, Value};
 use inkwell::{
-    IntPredicate,
+    FloatPredicate, IntPredicate,
     attributes::{Attribute, AttributeLoc},
     types::{BasicTypeEnum, VectorType},
     values::{BasicValue, CallSiteValue, InstructionValue, PointerValue},
@@ -216,15 +216,36 @@ impl<'c> Lowering<'_, 'c> {
             return Err(self.error(inst, format!("has {lanes} lanes, expected a power of two")));
         }
         let reducer = self.word(inst, "applies")?;
-        let mut value = self.value(self.function.operands(inst)[0])?;
+        let value = self.value(self.function.operands(inst)[0])?;
+        let reduced = match (reducer, dtype) {
+            ("maximum", DType::F32 | DType::F64) if lanes > 1 => self.extreme_lane(value, dtype, FloatPredicate::OGT)?,
+            ("minimum", DType::F32 | DType::F64) if lanes > 1 => self.extreme_lane(value, dtype, FloatPredicate::OLT)?,
+            _ => self.halved(value, |this, low, high| {
+                let combined = this.emit.combine(reducer, dtype, low, high)?;
+                combined.ok_or_else(|| this.error(inst, format!("cannot apply `{reducer}` to {dtype}")))
+            })?,
+        };
+        self.define(inst, reduced);
+        Ok(())
+    }
+
+    fn halved(&self, mut value: Val<'c>, combine: impl Fn(&Self, Val<'c>, Val<'c>) -> Emitted<'c>) -> Emitted<'c> {
         while lanes_of(value) > 1 {
             let half = lanes_of(value) / 2;
-            let (low, high) = (self.part(value, 0, half)?, self.part(value, half, half)?);
-            let combined = self.emit.combine(reducer, dtype, low, high)?;
-            value = combined.ok_or_else(|| self.error(inst, format!("cannot apply `{reducer}` to {dtype}")))?;
+            value = combine(self, self.part(value, 0, half)?, self.part(value, half, half)?)?;
         }
-        self.define(inst, value);
-        Ok(())
+        Ok(value)
+    }
+
+    /// The greatest or least lane, NaN if there is one: that is asked once, beside the comparisons, which wait for each other.
+    fn extreme_lane(&self, value: Val<'c>, dtype: DType, predicate: FloatPredicate) -> Emitted<'c> {
+        let emit = &self.emit;
+        let extreme = self.halved(value, |_, low, high| emit.select(emit.fcmp(predicate, low, high)?, low, high))?;
+        let mask = emit.fcmp(FloatPredicate::UNO, value, value)?;
+        let bits = emit.int(lanes_of(value));
+        let mask = emit.bitcast(mask, bits.into())?;
+        let any = emit.icmp(IntPredicate::NE, mask, bits.const_zero().into())?;
+        emit.select(any, emit.const_float(dtype, 1, f64::NAN), extreme)
     }
 
     /// `count` lanes from `first` on; one is a scalar.

@@ -7,6 +7,7 @@ use crate::{
     element::{Elements, RowBlock},
     expand,
     index::Index,
+    math::MathFn,
     schedule::{rows, vectors::carrying},
 };
 use disc_ir::{Inst, OpKind, Value};
@@ -62,7 +63,9 @@ impl<'a> Unit<'a> {
                 elements.store(kb, state.block, &logits, &at, logit);
             }
             let logit = elements.mask.map_or(logit, |mask| kb.select(mask, logit, start));
-            kb.map(OpKind::Maximum, &[top, logit])
+            // A NaN is left out here: it makes the sum NaN.
+            let above = kb.compare("GT", logit, top);
+            kb.select(above, logit, top)
         });
         let top = kb.reduce_lanes(top, "maximum");
         let top = kb.map(OpKind::Maximum, &[top, old_top]);
@@ -125,7 +128,9 @@ impl<'a> Unit<'a> {
     }
 
     fn exponential(&self, kb: &mut KernelBuilder, x: Value) -> Value {
-        expand::math(kb, OpKind::Exponential, &[x], self.groups[1].target.has_fma()).expect("rows of a softmax are floats")
+        // Denormal powers add nothing to a sum of which one is 1.
+        let function = if self.softmax.from_top { MathFn::SoftmaxExp } else { MathFn::Exp };
+        expand::function(kb, function, &[x], self.groups[1].target.has_fma()).expect("rows of a softmax are floats")
     }
 
     /// Says what reductions of a row give.

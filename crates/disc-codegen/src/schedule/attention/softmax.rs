@@ -19,6 +19,8 @@ pub(super) struct Softmax {
     pub(super) total: Inst,
     /// What the powers are divided by.
     pub(super) divisor: Value,
+    /// Whether `shift` is the maximum itself, or 0 where that is minus infinity: no power is above 1 then.
+    pub(super) from_top: bool,
 }
 
 impl Softmax {
@@ -48,7 +50,40 @@ impl Softmax {
         reduces(total, powers, Monoid::Add, 0.0)?;
         let top_alone = !depends(function, shift, &[logits, function.result(total)]);
         let sums_alone = !depends(function, divisor, &[logits, powers]);
-        (top_alone && sums_alone && float(logits)).then_some(Self { logits, top, shift, total, divisor })
+        let from_top = is_top(function, shift, function.result(top));
+        (top_alone && sums_alone && float(logits)).then_some(Self { logits, top, shift, total, divisor, from_top })
+    }
+}
+
+/// Whether a value is `top`, of the same row, or 0 where that is minus infinity.
+fn is_top(function: &Function, value: Value, top: Value) -> bool {
+    if value == top {
+        return true;
+    }
+    let Some(inst) = function.defining(value) else { return false };
+    let operands = function.operands(inst);
+    match function.kind_of(inst) {
+        OpKind::Reshape => {
+            let rows = |v: Value| function.ty(v).shaped().map(|tensor| tensor.dims.clone());
+            let one_more = rows(operands[0])
+                .zip(rows(value))
+                .is_some_and(|(from, to)| to.split_last().is_some_and(|(last, rest)| last.is_const(1) && *rest == *from));
+            one_more && is_top(function, operands[0], top)
+        }
+        OpKind::BroadcastInDim => {
+            let dims = function.axes(inst, "dims");
+            dims.iter().enumerate().all(|(i, &dim)| i == dim) && is_top(function, operands[0], top)
+        }
+        OpKind::Select => {
+            let splat = |v: Value| function.splat(v).filter(|literal| literal.dtype.is_float()).map(|literal| literal.f64_at(0));
+            let lowest = function.made_by(operands[0], OpKind::Compare).is_some_and(|compare| {
+                let sides = function.operands(compare);
+                let equal = function.word(compare, "direction") == "EQ";
+                equal && is_top(function, sides[0], top) && splat(sides[1]) == Some(f64::NEG_INFINITY)
+            });
+            lowest && splat(operands[1]) == Some(0.0) && is_top(function, operands[2], top)
+        }
+        _ => false,
     }
 }
 

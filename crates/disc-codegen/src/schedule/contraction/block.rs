@@ -94,6 +94,21 @@ impl ContractionPlan {
             Right::Columns | Right::Computed | Right::Dots => vec![Source::Task],
         }
     }
+
+    /// Where a last panel with columns for half of its vectors is read, if there may be one, and these columns.
+    pub(super) fn half_panel(&self) -> Option<(Source, u32)> {
+        let (half, narrow) = (self.tile.columns / 2, self.narrow());
+        let rest = self.n.size.as_const().map(|columns| columns % i64::from(self.tile.columns));
+        let may_be = rest.is_none_or(|rest| (1..=i64::from(half)).contains(&rest)) && !self.whole_panels;
+        if !may_be || self.held.is_none() || half % self.tile.lanes != 0 {
+            return None;
+        }
+        match self.right_form {
+            Right::Rows => Some((Source::EdgeTail(half / narrow), half)),
+            Right::Columns | Right::Dots => Some((Source::Tail(half / narrow), half)),
+            Right::Panels | Right::Computed => None,
+        }
+    }
 }
 
 impl Operands {
@@ -248,6 +263,24 @@ impl<'g> BlockProduct<'g> {
     /// Calls the routine for a panel.
     fn call(&self, kb: &mut KernelBuilder, arguments: &[Value], column: Value, height: Value) {
         let (plan, name) = (self.plan, &self.group.name);
+        let Some((source, most)) = plan.half_panel() else { return self.call_whole(kb, arguments, column, height) };
+        let (columns, most) = (kb.dim(&plan.n.size), kb.int(i64::from(most)));
+        let left = kb.sub(columns, column);
+        let fits = kb.compare("LE", left, most);
+        let half = |kb: &mut KernelBuilder| {
+            dispatch(kb, name, source, arguments, height, [1, plan.tile.rows]);
+            Vec::new()
+        };
+        let whole = |kb: &mut KernelBuilder| {
+            self.call_whole(kb, arguments, column, height);
+            Vec::new()
+        };
+        kb.if_(fits, half, whole);
+    }
+
+    /// The same, whether or not the panel has columns for all of its vectors.
+    fn call_whole(&self, kb: &mut KernelBuilder, arguments: &[Value], column: Value, height: Value) {
+        let (plan, name) = (self.plan, &self.group.name);
         let heights = [1, plan.tile.rows];
         match plan.block_sources(self.group.target)[..] {
             [whole, edge] => {
@@ -269,7 +302,8 @@ impl<'g> BlockProduct<'g> {
 
     /// The routines that [`BlockProduct::run`] calls.
     pub(in crate::schedule) fn routines(group: &Group<'_>, plan: &ContractionPlan) -> Vec<(Function, Vec<Site>)> {
-        let sources = plan.block_sources(group.target);
+        let mut sources = plan.block_sources(group.target);
+        sources.extend(plan.half_panel().map(|(source, _)| source));
         let heights = |source| (1..=plan.tile.rows).map(move |rows| micro::emit(group, plan, &group.name, source, rows));
         sources.into_iter().flat_map(heights).collect()
     }

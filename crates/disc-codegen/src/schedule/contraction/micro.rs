@@ -43,6 +43,8 @@ pub(super) enum Source {
     Task,
     /// There, where the last panel has columns for so many narrow vectors only.
     Tail(u32),
+    /// In the right operand as it lies, where the last panel has columns for so many narrow vectors only.
+    EdgeTail(u32),
 }
 
 /// Bytes of a narrow vector: what CPUs whose units are half as wide as their registers compute at once.
@@ -64,7 +66,7 @@ impl ContractionPlan {
     /// The vectors of what a micro-kernel computes.
     fn pieces(&self, source: Source) -> Vec<Piece> {
         let columns = match source {
-            Source::Tail(narrow) => narrow * self.narrow(),
+            Source::Tail(narrow) | Source::EdgeTail(narrow) => narrow * self.narrow(),
             Source::Wide => self.tile.columns * units::SPAN as u32,
             _ => self.tile.columns,
         };
@@ -84,6 +86,7 @@ pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
         Source::Wide => format!("{part}.wide{rows}"),
         Source::Task => format!("{part}.task{rows}"),
         Source::Tail(narrow) => format!("{part}.tail{narrow}x{rows}"),
+        Source::EdgeTail(narrow) => format!("{part}.edge{narrow}x{rows}"),
     }
 }
 
@@ -160,6 +163,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
     let pieces = plan.pieces(source);
     let edges = match source {
         Source::Edge => column_masks(&mut kb, plan, parameters.column),
+        Source::EdgeTail(_) => tail_masks(&mut kb, plan, parameters.column, &pieces),
         _ => vec![None; pieces.len()],
     };
     let sums = accumulate(&mut kb, plan, &parameters, source, rows, &edges);
@@ -169,7 +173,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
     }
     // After the loop, which needs all registers.
     let masks = match source {
-        Source::InPlace | Source::Wide | Source::Edge => edges,
+        Source::InPlace | Source::Wide | Source::Edge | Source::EdgeTail(_) => edges,
         Source::Panels | Source::Task => column_masks(&mut kb, plan, parameters.column),
         Source::Tail(_) => tail_masks(&mut kb, plan, parameters.column, &pieces),
     };
@@ -287,7 +291,7 @@ fn accumulate(
     let width = Dim::constant(i64::from(plan.tile.columns));
     let (b, b_step) = match source {
         Source::Panels => (operands.right(), width),
-        Source::InPlace | Source::Edge | Source::Wide => (operands.right(), plan.k.right.clone()),
+        Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide => (operands.right(), plan.k.right.clone()),
         Source::Task | Source::Tail(_) => (operands.panel(), width),
     };
     let row_stride = kb.dim(&plan.m.left);

@@ -42,6 +42,10 @@ pub(super) fn transpose_panel(kb: &mut KernelBuilder, plan: &ContractionPlan, op
         let shift = kb.int(i64::from(v) * lanes);
         let first = kb.add(column, shift);
         let across = kb.sub(columns, first);
+        // The micro-kernel of half a panel does not read what is behind it.
+        let unread = plan.half_panel().is_some_and(|(_, half)| v * plan.tile.lanes >= half);
+        let none = kb.compare("LE", across, zero);
+        let depth = if unread { kb.select(none, zero, depth) } else { depth };
         kb.for_([zero, depth, side], &[], |kb, k, _| {
             let along = kb.sub(depth, k);
             let less = kb.map(OpKind::Minimum, &[across, along]);
