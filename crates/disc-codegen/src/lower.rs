@@ -227,7 +227,8 @@ impl Lowering<'_> {
                 Err(reason) => Some(reason),
             },
             "contraction" => {
-                let versions: Vec<Version> = schedule::winograd(&whole).into_iter().collect();
+                let versions = schedule::winograd(&whole).or_else(|| schedule::split_sums(&whole));
+                let versions: Vec<Version> = versions.into_iter().collect();
                 let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
                 let rest = Group { first_site: whole.first_site + sites as i64, ..whole.clone() };
                 match schedule::contraction(&rest) {

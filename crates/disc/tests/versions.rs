@@ -252,6 +252,13 @@ func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor
   return %y : tensor<[B]x16x[H]x[W]xf32>
 }";
 
+const PRODUCT: &str = "
+func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[K]x20xf32>) -> tensor<[B]x20xf32> {
+  %z = dot_general %x, %y, lhs_contracting_dims = [1], rhs_contracting_dims = [0] : (tensor<[B]x[K]xf32>, tensor<[K]x20xf32>) -> tensor<[B]x20xf32>
+  %t = tanh %z : tensor<[B]x20xf32>
+  return %t : tensor<[B]x20xf32>
+}";
+
 const SORT: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>) {
   %y, %i = top_k %x, k = [S] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
@@ -288,6 +295,7 @@ fn case(kind: VersionKind) -> Case {
             inputs: vec![vec![1, 16, 20, 24], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
             ends: ".winograd",
         },
+        VersionKind::SumParts => Case { program: PRODUCT, inputs: vec![vec![2, 8192], vec![8192, 20]], ends: "_sums" },
         VersionKind::Keys => matrix(SORT, 3, 100, "_single"),
         VersionKind::Squares => matrix(SCAN, 40, 100, "_squares"),
     }

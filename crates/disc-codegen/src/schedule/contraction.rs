@@ -22,6 +22,7 @@ mod pack;
 mod patches;
 mod plan;
 mod routines;
+mod split;
 mod units;
 
 pub(super) use block::{BlockProduct, RowsOf};
@@ -29,6 +30,7 @@ pub use library::offer_products;
 pub(crate) use plan::packed_columns;
 pub(super) use plan::{ContractionPlan, Held, Right, Role};
 pub use plan::{Tile, tile};
+pub use split::split_sums;
 
 use super::{Group, Launch, Scheduled, draft::GroupMemory, loops::place_unit};
 use crate::{

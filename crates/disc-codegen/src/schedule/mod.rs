@@ -148,6 +148,8 @@ pub enum VersionKind {
     FewQueries,
     /// A convolution by Winograd's method.
     Winograd,
+    /// A product of few rows and columns, its sums in parts.
+    SumParts,
     /// A sort by keys, of lines whose positions have 31 bits.
     Keys,
     /// A scan of some lines at once.
@@ -155,13 +157,14 @@ pub enum VersionKind {
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::RowParts,
         Self::RowPhases,
         Self::ShortRows,
         Self::SomeRows,
         Self::FewQueries,
         Self::Winograd,
+        Self::SumParts,
         Self::Keys,
         Self::Squares,
     ];
@@ -214,7 +217,7 @@ pub fn aligned_bytes(tensor: &TensorType) -> Dim {
 
 pub use attention::{AttentionPlan, schedule as attention};
 pub(crate) use contraction::packed_columns;
-pub use contraction::{Tile, offer_products, schedule as contraction, tile};
+pub use contraction::{Tile, offer_products, schedule as contraction, split_sums, tile};
 pub use loops::{schedule as loops, space_of};
 pub use rows::{RowPlan, schedule as rows};
 pub use single::{schedule as single, update};

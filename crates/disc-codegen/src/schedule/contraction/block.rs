@@ -84,7 +84,7 @@ impl ContractionPlan {
     }
 
     /// Where panels are; of two places the second is for a panel that is not whole.
-    fn block_sources(&self, target: &Target) -> Vec<Source> {
+    pub(super) fn block_sources(&self, target: &Target) -> Vec<Source> {
         match self.right_form {
             Right::Panels => vec![Source::Panels],
             Right::Rows if self.whole_panels => vec![Source::InPlace],

@@ -3,6 +3,7 @@ use super::{
     Operands,
     epilogue::before_transpose,
     plan::{ContractionPlan, Left, Role},
+    split::PARTS,
     units,
 };
 use crate::{
@@ -116,6 +117,12 @@ pub(super) enum HeldParameters {
         totals: Value,
         factors: Value,
     },
+    /// How many products the sums have here, and where they are left: `[m, n]` from an element on.
+    Split {
+        depth: Value,
+        parts: Value,
+        from: Value,
+    },
 }
 
 impl Parameters {
@@ -126,6 +133,11 @@ impl Parameters {
         let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
         let task = |count: Dim| Type::Buffer { tensor: TensorType::new([count], plan.compute), space: Space::Task };
         let held = match plan.held.as_ref().map(|held| held.role) {
+            None if plan.split => HeldParameters::Split {
+                depth: scalar("depth"),
+                parts: kb.buffer("parts", TensorType::new([&plan.m.size * &plan.n.size * PARTS], plan.compute)),
+                from: kb.parameter("from", Type::scalar(DType::I64)),
+            },
             None | Some(Role::Rows) => HeldParameters::None,
             Some(Role::Result) => HeldParameters::Result { start: scalar("start") },
             Some(Role::Parts) => HeldParameters::Parts {
@@ -177,8 +189,12 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
         Source::Panels | Source::Task => column_masks(&mut kb, plan, parameters.column),
         Source::Tail(_) => tail_masks(&mut kb, plan, parameters.column, &pieces),
     };
-    let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
     let vectors: Vec<_> = pieces.into_iter().zip(masks).collect();
+    if let HeldParameters::Split { parts, from, .. } = parameters.held {
+        leave(&mut kb, plan, &parameters, [parts, from], &sums, &vectors);
+        return (kb.finish(), Vec::new());
+    }
+    let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
     write(&mut kb, group, plan, &parameters, &mut elements, &sums, &vectors);
     (kb.finish(), elements.sites)
 }
@@ -206,6 +222,30 @@ fn add_to_totals(
             let before = kb.load(totals, place, lanes, None);
             let after = kb.fma(before, factor, sum);
             kb.store(totals, place, after, None);
+        }
+    }
+}
+
+/// Leaves sums as they are, in rows of all columns from an element on.
+fn leave(
+    kb: &mut KernelBuilder,
+    plan: &ContractionPlan,
+    parameters: &Parameters,
+    [parts, from]: [Value; 2],
+    sums: &[Value],
+    vectors: &[(Piece, Option<Value>)],
+) {
+    let stride = kb.dim(&plan.n.size);
+    for (row, sums) in sums.chunks(vectors.len()).enumerate() {
+        let number = kb.int(row as i64);
+        let row = kb.add(parameters.row, number);
+        let start = kb.mul(row, stride);
+        let start = kb.add(start, parameters.column);
+        let start = kb.add(start, from);
+        for (&sum, &(piece, mask)) in sums.iter().zip(vectors) {
+            let shift = kb.int(piece.shift);
+            let place = kb.add(start, shift);
+            kb.store(parts, place, sum, mask);
         }
     }
 }
@@ -313,7 +353,7 @@ fn accumulate(
     let sums: Vec<Value> = zeros.iter().copied().cycle().take(count * chains).collect();
     let start = kb.int(0);
     let size = match parameters.held {
-        HeldParameters::Parts { depth, .. } => depth,
+        HeldParameters::Parts { depth, .. } | HeldParameters::Split { depth, .. } => depth,
         _ => kb.dim(&plan.k.size),
     };
     let (round, one) = (kb.int(round_steps(plan)), kb.int(1));

@@ -125,6 +125,8 @@ pub(in crate::schedule) struct ContractionPlan {
     pub(super) few_rows_at_once: bool,
     /// What of an operand or of the result is in task memory, where only a part of its rows is.
     pub(in crate::schedule) held: Option<Held>,
+    /// Whether a part of the sums is computed at a time, and left to be added up.
+    pub(super) split: bool,
     /// Whether the columns always fill their panels, and these the spans of panels that a unit has.
     pub(in crate::schedule) whole_panels: bool,
     pub(super) whole_spans: bool,
@@ -183,6 +185,7 @@ impl ContractionPlan {
             dots_for_few_rows: false,
             few_rows_at_once: false,
             held: None,
+            split: false,
             whole_panels: false,
             whole_spans: false,
             rank: dims(product).len(),
