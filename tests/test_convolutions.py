@@ -228,6 +228,20 @@ def test_transposed_convolutions_multiply_nothing_between_elements(target):
                     assert torch.equal(same(got), same(wanted))
 
 
+def test_a_weight_that_is_no_number_stays_where_it_is_used(target):
+    torch.manual_seed(0)
+    module = nn.ConvTranspose1d(6, 8, 4, 2, 1).eval()
+    with torch.no_grad():
+        module.weight[2, 3, 1] = torch.nan
+        x = torch.randn(2, 6, 37)
+        wanted, got = module(x), compiled(module, x, target)(x)
+    # Away from the ends, where zeros of the padding are multiplied, every second result of one feature has met it.
+    inside = slice(2, -2)
+    assert wanted[:, 3, inside].isnan().any()
+    assert not wanted[:, 3, inside].isnan().all()
+    assert torch.equal(got[..., inside].isnan(), wanted[..., inside].isnan())
+
+
 def test_transposed_convolutions_of_a_fixed_size():
     module, x = nn.ConvTranspose1d(8, 16, 4, 2, 1).eval(), torch.randn(1, 8, 20)
     with torch.no_grad():

@@ -38,7 +38,8 @@ op! {
 
 op! {
     /// Dot products of windows of `lhs` with the kernels of `rhs`. The windows slide over the spatial dimensions of `lhs`, whose elements
-    /// are first put `lhs_dilation` apart, with nothing between them that would be multiplied, and padded by zeros; windows are `window_strides` apart, and their elements `rhs_dilation`.
+    /// are first put `lhs_dilation` apart, with nothing between them that would be multiplied, and padded by zeros; windows are
+    /// `window_strides` apart, and their elements `rhs_dilation`.
     /// Features, with `feature_group_count`, or batches, with `batch_group_count`, are split into groups that are convolved on their own, each
     /// with its part of the kernels. `window_reversal` has 1 for a spatial dimension where kernels run backwards. Lists that are
     /// absent stand for ones, for no padding, or for no reversal; counts that are absent stand for 1.

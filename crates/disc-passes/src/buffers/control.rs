@@ -94,8 +94,9 @@ impl Planner<'_> {
         results.into_iter().map(|result| self.place(to, result, homes)).collect()
     }
 
-    /// The carried values live in the memory of the results, which is that of what the loop begins with where that is needed no more. An iteration copies its results there at its end, by way of memory of their
-    /// own, since one of them may be made from another; what it updates where it is needs no copy.
+    /// The carried values live in the memory of the results, which is that of what the loop begins with where that is needed no more. An
+    /// iteration copies its results there at its end, by way of memory of their own, since one of them may be made from another; what it
+    /// updates where it is needs no copy.
     pub(super) fn while_(&mut self, inst: Inst, [from, to]: [Block; 2], homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
         let results = self.source.results_of(inst).to_vec();
         let carried: Vec<Value> =

@@ -1,8 +1,8 @@
 //! Groups that update a part of a tensor: such a group writes where the tensor is, and nothing copies the rest.
 //!
-//! A loop does so with what it begins with. The tensor is one that a loop carries, or one that an op of the same block has made and that is needed no more. The proof: nobody but the
-//! group reads the value, the group reads it only to update it, and what the update gives leaves the group at once. So no element is read
-//! after it was written, other than by the update itself, which writes where it reads.
+//! A loop does so with what it begins with. The tensor is one that a loop carries, or one that an op of the same block has made and that is
+//! needed no more. The proof: nobody but the group reads the value, the group reads it only to update it, and what the update gives leaves the
+//! group at once. So no element is read after it was written, other than by the update itself, which writes where it reads.
 use super::{Home, Planner};
 use disc_ir::{Attr, Block, Inst, OpKind, Value};
 use std::collections::HashMap;

@@ -266,6 +266,7 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     let mut versions: Vec<Version> = split.into_iter().collect();
     let sites = |versions: &[Version]| -> i64 { versions.iter().map(|version| version.code.sites.len() as i64).sum() };
     if let Some(guard) = short_rows(group, plan, &shape) {
+        // Of the guard, their code can use the length of rows alone.
         let mut side_by_side = group.guarded(format!("{}_short", group.name), &guard[..1]);
         side_by_side.first_site += sites(&versions);
         let code = whole(&side_by_side, plan, &Shape::side_by_side(&side_by_side, plan));
