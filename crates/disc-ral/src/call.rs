@@ -11,7 +11,7 @@ use crate::{
     device::{Device, Launch, LaunchFailure, Queue},
     failure::Failure,
     meta::EntryMeta,
-    products::{ProductKey, ProductMatrices, Products, Way, key},
+    products::{Products, run_product},
     profile::LaunchRecord,
     tensor::{OutputAllocator, bytes_of},
     weights::WeightSet,
@@ -75,7 +75,7 @@ impl Call<'_> {
         self.failure.get_or_insert(failure);
     }
 
-    fn launch(&mut self, launch: &Launch) -> Result<(), LaunchFailure> {
+    pub(crate) fn launch(&mut self, launch: &Launch) -> Result<(), LaunchFailure> {
         let Some(records) = self.profile else {
             // SAFETY: generated code keeps the contract of kernels.
             return unsafe { self.queue.launch(launch) }.map(|_| ());
@@ -86,83 +86,6 @@ impl Call<'_> {
         self.queue.sync()?;
         records.push(LaunchRecord::new(launch, threads, start.elapsed()));
         Ok(())
-    }
-
-    /// Runs a product as its key says.
-    fn product(&mut self, product: &Product) -> Result<(), Failure> {
-        let generated = generated(product);
-        // What has no elements, or nothing to sum, says nothing about its class.
-        let is_empty = product.sizes.iter().any(|&size| size <= 0);
-        let Some(products) = self.products.filter(|_| !is_empty) else {
-            return self.launch(&generated).map_err(Failure::Launch);
-        };
-        let key = key(product, self.queue.thread_limit());
-        let (way, timed) = products.choose(&key);
-        if way == Way::Library {
-            if self.by_library(products, product, timed.then_some(&key))? {
-                products.count(Way::Library);
-                return Ok(());
-            }
-            products.refuse(&key);
-        }
-        products.count(Way::Kernel);
-        let start = timed.then(Instant::now);
-        self.launch(&generated).map_err(Failure::Launch)?;
-        if let Some(start) = start {
-            self.queue.sync().map_err(Failure::Launch)?;
-            self.measured(products, (&key, Way::Kernel), product, nanoseconds(start));
-        }
-        Ok(())
-    }
-
-    /// Runs a product by the library and the rest of its group; false, with nothing written that the kernel would not write, if the library
-    /// cannot.
-    fn by_library(&mut self, products: &Products, product: &Product, timed: Option<&ProductKey>) -> Result<bool, Failure> {
-        // Kept until the product is computed.
-        let plain = match product.panel {
-            0 => None,
-            _ => match self.weights.plain_form(self.device, product) {
-                Some(block) => Some(block),
-                None => return Ok(false),
-            },
-        };
-        let Some(mut matrices) = ProductMatrices::of(product, plain.as_ref().map(|block| block.at().cast_const())) else {
-            return Ok(false);
-        };
-        let mark = self.arena.mark();
-        if product.rest.is_some() {
-            let bytes = bytes_of(matrices.dtype, &[matrices.rows, matrices.columns]).and_then(|bytes| i64::try_from(bytes).ok());
-            let Some(Ok(memory)) = bytes.map(|bytes| self.arena.alloc(bytes)) else { return Ok(false) };
-            matrices.result = memory;
-        }
-        let start = Instant::now();
-        // SAFETY: generated code offers valid matrices; the result is an output or memory of its own.
-        let done = unsafe { products.library().multiply(self.queue, &matrices) };
-        let done = done.map_err(Failure::Launch)?;
-        if done && let Some(kernel) = product.rest {
-            // SAFETY: generated code has this slot for the address.
-            unsafe { *product.rest_args.offset(product.rest_slot as isize) = matrices.result.expose_provenance() as u64 };
-            let (units, cost, scratch_bytes) = (product.rest_units, product.rest_cost, product.rest_scratch_bytes);
-            let rest = Launch { kernel, args: product.rest_args, units, cost, scratch_bytes };
-            self.launch(&rest).map_err(Failure::Launch)?;
-        }
-        self.queue.sync().map_err(Failure::Launch)?;
-        self.arena.release(mark);
-        if done && let Some(key) = timed {
-            self.measured(products, (key, Way::Library), product, nanoseconds(start));
-        }
-        if done && let Some(records) = self.profile {
-            records.push(LaunchRecord::new(&generated(product), self.queue.thread_limit() as u32, start.elapsed()));
-        }
-        Ok(done)
-    }
-
-    /// Takes note of a time, and gives up copies of weights that it shows to be of no use.
-    fn measured(&self, products: &Products, (key, way): (&ProductKey, Way), product: &Product, nanoseconds: u64) {
-        let [rows, columns, sums] = product.sizes;
-        if products.measured(key, way, rows, nanoseconds) {
-            self.weights.release_plain_forms([columns, sums]);
-        }
     }
 
     fn output(&mut self, index: u32, dtype: u32, sizes: &[i64]) -> Result<*mut u8, Failure> {
@@ -213,16 +136,6 @@ static RUNTIME: Runtime = Runtime {
     product,
     reserved: [ptr::null(); 7],
 };
-
-/// The launch of a product by its kernel.
-fn generated(product: &Product) -> Launch {
-    let Product { args, units, cost, scratch_bytes, .. } = *product;
-    Launch { kernel: product.kernel, args, units, cost, scratch_bytes }
-}
-
-fn nanoseconds(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
 
 /// Runs `body` on the call; `failed` if it panics, records a failure, or is called by a kernel.
 ///
@@ -323,7 +236,7 @@ unsafe extern "C" fn product(ctx: *mut Context, product: *const Product) -> i32 
     unsafe {
         on_call(ctx, STATUS_FAILED, |call| {
             let ended = Ending::begin(state_of(ctx));
-            let result = call.product(product);
+            let result = run_product(call, product);
             drop(ended);
             result.map(|()| STATUS_OK)
         })

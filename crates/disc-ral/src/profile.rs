@@ -13,11 +13,13 @@ pub struct LaunchRecord {
     /// Threads that took part.
     pub threads: u32,
     pub nanoseconds: u64,
+    /// A library computed the product of this kernel; what follows it has a record of its own.
+    pub by_library: bool,
 }
 
 impl LaunchRecord {
     pub(crate) fn new(launch: &Launch, threads: u32, elapsed: std::time::Duration) -> Self {
         let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        Self { kernel: launch.kernel as usize, units: launch.units, cost: launch.cost, threads, nanoseconds }
+        Self { kernel: launch.kernel as usize, units: launch.units, cost: launch.cost, threads, nanoseconds, by_library: false }
     }
 }

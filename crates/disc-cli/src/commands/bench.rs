@@ -55,30 +55,31 @@ struct Kernel {
     microseconds: f64,
 }
 
-/// The kernels of the calls, in the order of their first launch.
+/// The kernels of the calls, in the order of their first launch; a product that a library computes is apart from its kernel.
 fn kernels(profiles: &[Vec<LaunchRecord>], name: impl Fn(usize) -> String) -> Vec<Kernel> {
     let Some(first) = profiles.first() else { return Vec::new() };
-    let mut addresses: Vec<usize> = Vec::new();
+    let place = |launch: &LaunchRecord| (launch.kernel, launch.by_library);
+    let mut places: Vec<(usize, bool)> = Vec::new();
     first.iter().for_each(|launch| {
-        if !addresses.contains(&launch.kernel) {
-            addresses.push(launch.kernel)
+        if !places.contains(&place(launch)) {
+            places.push(place(launch))
         }
     });
-    let of = |address: usize| {
+    let of = |at: (usize, bool)| {
         let launches =
-            |call: &Vec<LaunchRecord>| -> Vec<LaunchRecord> { call.iter().filter(|l| l.kernel == address).copied().collect() };
+            |call: &Vec<LaunchRecord>| -> Vec<LaunchRecord> { call.iter().filter(|l| place(l) == at).copied().collect() };
         let mut times: Vec<u64> = profiles.iter().map(|call| launches(call).iter().map(|l| l.nanoseconds).sum()).collect();
         times.sort_unstable();
         let own = launches(first);
         Kernel {
-            name: name(address),
+            name: if at.1 { format!("{} by the library", name(at.0)) } else { name(at.0) },
             launches: own.len(),
             units: own.iter().map(|l| l.units).sum(),
             threads: own.iter().map(|l| l.threads).max().unwrap_or(0),
             microseconds: times[times.len() / 2] as f64 / 1e3,
         }
     };
-    addresses.into_iter().map(of).collect()
+    places.into_iter().map(of).collect()
 }
 
 fn answer(entry: &str, calls: Calls, kernels: &[Kernel], peak: usize) -> Answer {

@@ -25,14 +25,15 @@ pub struct ProductMatrices {
 }
 
 impl ProductMatrices {
-    /// The matrices of an offer, with the right one where `plain_right` says if it was in panels; none for what no library takes.
-    pub(crate) fn of(product: &Product, plain_right: Option<*const u8>) -> Option<Self> {
+    /// The matrices of an offer; none for what no library takes. What is not in memory yet is null: a right operand that is in panels, and a
+    /// result that is read by what follows.
+    pub(super) fn of(product: &Product) -> Option<Self> {
         let [rows, columns, sums] = product.sizes;
         let dtype = DType::from_code(u8::try_from(product.dtype).ok()?)?;
         let [left_row, left_column, right_row, right_column] = product.strides;
-        let right = match plain_right {
-            Some(data) => Matrix { data, transposed: false, stride: columns },
-            None => matrix(product.right, [sums, columns], [right_row, right_column])?,
+        let right = match product.panel {
+            0 => matrix(product.right, [sums, columns], [right_row, right_column])?,
+            _ => Matrix { data: std::ptr::null(), transposed: false, stride: columns },
         };
         let left = matrix(product.left, [rows, sums], [left_row, left_column])?;
         let positive = rows > 0 && columns > 0 && sums > 0;
@@ -41,12 +42,12 @@ impl ProductMatrices {
 }
 
 /// The class of a product for this many threads.
-pub(crate) fn key(product: &Product, threads: usize) -> ProductKey {
+pub(super) fn key(product: &Product, threads: usize) -> ProductKey {
     let [rows, columns, sums] = product.sizes;
     let flag = |of: bool, bit: u8| u8::from(of) << bit;
     let along = flag(product.strides[1] == 1, 0) | flag(product.strides[3] == 1, 1);
     let form = along | flag(product.panel > 0, 2) | flag(product.rest.is_some(), 3);
-    // Sizes that are no sizes are left to the kernel; the largest power of two has to be one.
+    // The largest power of two has to be one.
     let rows = rows.clamp(1, 1 << 62) as u64;
     let threads = u32::try_from(threads).unwrap_or(u32::MAX);
     ProductKey { rows: rows.next_power_of_two() as i64, columns, sums, dtype: product.dtype as u8, threads, form }

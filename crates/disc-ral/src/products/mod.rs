@@ -9,12 +9,13 @@
 //! - nothing is measured, and nothing depends on time, unless the policy is [`Policy::Measured`].
 mod choices;
 mod matrices;
+mod offer;
 mod onednn;
 mod panels;
 
 pub use choices::{Decision, ProductKey, Way};
-pub(crate) use matrices::key;
 pub use matrices::{Matrix, ProductMatrices};
+pub(crate) use offer::run_product;
 pub use onednn::OneDnn;
 pub(crate) use panels::PlainForms;
 
@@ -84,7 +85,7 @@ impl Products {
     }
 
     /// Who computes a product of this key now, and whether the time is wanted.
-    pub(crate) fn choose(&self, key: &ProductKey) -> (Way, bool) {
+    fn choose(&self, key: &ProductKey) -> (Way, bool) {
         match self.policy {
             Policy::Always => (Way::Library, false),
             Policy::Measured => self.choices.next(key),
@@ -93,18 +94,18 @@ impl Products {
 
     /// Takes note of a time, of all that the group computes; whether it is known now that no product of these columns and sums goes to the
     /// library.
-    pub(crate) fn measured(&self, key: &ProductKey, way: Way, rows: i64, nanoseconds: u64) -> bool {
+    fn measured(&self, key: &ProductKey, way: Way, rows: i64, nanoseconds: u64) -> bool {
         self.choices.measured(key, way, rows, nanoseconds)
     }
 
     /// The library could not: it is not asked again for this key.
-    pub(crate) fn refuse(&self, key: &ProductKey) {
+    fn refuse(&self, key: &ProductKey) {
         if self.policy == Policy::Measured {
             self.choices.refuse(key);
         }
     }
 
-    pub(crate) fn count(&self, way: Way) {
+    fn count(&self, way: Way) {
         let count = if way == Way::Library { &self.by_library } else { &self.by_kernel };
         count.fetch_add(1, Ordering::Relaxed);
     }

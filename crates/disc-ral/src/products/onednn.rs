@@ -9,7 +9,8 @@ use crate::device::{Launch, LaunchFailure, Queue};
 use disc_abi::{DType, STATUS_OK};
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
-    path::Path,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
     ptr::NonNull,
 };
 
@@ -52,17 +53,17 @@ pub struct OneDnn {
 }
 
 impl OneDnn {
-    /// Loads the library from a file, or from where the system has it.
+    /// Loads the library from a file, or from where the system has it: the first of its names that can be used.
     ///
     /// # Errors
     /// Why there is none that can be used.
     pub fn load(path: Option<&Path>) -> Result<Self, String> {
-        let given = path.map(|path| path.to_string_lossy().into_owned());
-        let names: Vec<&str> = given.as_deref().map_or(NAMES.to_vec(), |path| vec![path]);
+        // The loader searches for what has no slash.
+        let names = path.map_or_else(|| NAMES.map(PathBuf::from).to_vec(), |path| vec![Path::new(".").join(path)]);
         let mut reasons = Vec::new();
         for name in names {
-            match open(name) {
-                Ok(library) => return Self::of(library),
+            match open(&name).and_then(Self::of) {
+                Ok(library) => return Ok(library),
                 Err(reason) => reasons.push(reason),
             }
         }
@@ -80,10 +81,10 @@ impl OneDnn {
                 RUNTIME_SEQUENTIAL => None,
                 RUNTIME_OPENMP => Some(OpenMp {
                     threads: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(
-                        symbol(library, c"omp_get_max_threads")?.as_ptr(),
+                        bound_symbol(library, c"omp_get_max_threads")?.as_ptr(),
                     ),
                     set_threads: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(
-                        symbol(library, c"omp_set_num_threads")?.as_ptr(),
+                        bound_symbol(library, c"omp_set_num_threads")?.as_ptr(),
                     ),
                 }),
                 other => return Err(format!("oneDNN was built for threads of kind {other}, which cannot be limited")),
@@ -223,8 +224,8 @@ impl Drop for OneThread {
     }
 }
 
-fn open(name: &str) -> Result<NonNull<c_void>, String> {
-    let path = CString::new(name).map_err(|_| format!("the name {name:?} holds a NUL"))?;
+fn open(name: &Path) -> Result<NonNull<c_void>, String> {
+    let path = CString::new(name.as_os_str().as_bytes()).map_err(|_| format!("the name {name:?} holds a NUL"))?;
     // SAFETY: a NUL-terminated name; the library's constructors run, as for any program that uses it. It is never closed: its threads and
     // thread-local memory may outlive every executable.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -233,7 +234,7 @@ fn open(name: &str) -> Result<NonNull<c_void>, String> {
         let text = unsafe { libc::dlerror() };
         // SAFETY: as above, NUL-terminated.
         if text.is_null() {
-            format!("{name} cannot be loaded")
+            format!("{} cannot be loaded", name.display())
         } else {
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         }
@@ -244,6 +245,14 @@ fn symbol(library: NonNull<c_void>, name: &CStr) -> Result<NonNull<c_void>, Stri
     // SAFETY: a live handle and a NUL-terminated name.
     let address = unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) };
     NonNull::new(address).ok_or_else(|| format!("the library has no function {}", name.to_string_lossy()))
+}
+
+/// The function that the library's own calls of another library reach: the loader binds them to the first one in the process's global scope, and
+/// only then looks at what the library was loaded with.
+fn bound_symbol(library: NonNull<c_void>, name: &CStr) -> Result<NonNull<c_void>, String> {
+    // SAFETY: a NUL-terminated name.
+    let global = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    NonNull::new(global).map_or_else(|| symbol(library, name), Ok)
 }
 
 #[cfg(test)]
@@ -268,6 +277,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_file_without_a_slash_is_not_searched_for() {
+        let reason = OneDnn::load(Some(Path::new("libc.so.6"))).err().unwrap();
+        assert!(reason.contains("./libc.so.6") && reason.contains("No such file"), "{reason}");
     }
 
     #[test]

@@ -15,11 +15,12 @@ pub(crate) struct PlainForms(Mutex<HashMap<usize, Form>>);
 struct Form {
     columns: i64,
     sums: i64,
+    panel: i64,
     block: Arc<Block>,
 }
 
 impl PlainForms {
-    /// The matrix `[l][j]` of a product's panels of f32; none without memory for it. `is_weight` says whether an address is a weight's: other
+    /// The matrix `[l][j]` of a product's panels of f32; none without memory for it, nor where the same panels were another matrix. `is_weight` says whether an address is a weight's: other
     /// panels may change from call to call.
     pub(crate) fn of(
         &self,
@@ -30,7 +31,9 @@ impl PlainForms {
         let address = product.right.addr();
         let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = forms.get(&address) {
-            return Some(Arc::clone(&known.block));
+            let [_, columns, sums] = product.sizes;
+            let is_same = [known.columns, known.sums, known.panel] == [columns, sums, product.panel];
+            return is_same.then(|| Arc::clone(&known.block));
         }
         let [_, columns, sums] = product.sizes.map(|size| usize::try_from(size).unwrap_or(0));
         let (width, bytes) = (usize::try_from(product.panel).ok()?, columns.checked_mul(sums)?.checked_mul(size_of::<f32>())?);
@@ -50,7 +53,7 @@ impl PlainForms {
             }
         }
         let [_, columns, sums] = product.sizes;
-        forms.insert(address, Form { columns, sums, block: Arc::clone(&block) });
+        forms.insert(address, Form { columns, sums, panel: product.panel, block: Arc::clone(&block) });
         Some(block)
     }
 

@@ -7,4 +7,5 @@ mod harness;
 mod launches;
 mod library;
 mod outputs;
+mod products;
 mod weights;

@@ -10,7 +10,7 @@ use super::{
     plans,
 };
 use crate::schedule::{Argument, Group, ProductOffer, Scheduled, loops, space_of};
-use disc_ir::{DType, Dim, Function, OpKind, Value};
+use disc_ir::{DType, Dim, Function, Value};
 use std::sync::Arc;
 
 /// Adds offers to the launches of a scheduled group: to that of its product, if it has one alone.
@@ -85,7 +85,7 @@ fn without_product(group: &Function, plan: &ContractionPlan, product: Value) -> 
     let body = function.body;
     let result = function.add_argument(body, group.ty(product).clone());
     function.replace_uses(&[(product, result)].into_iter().collect());
-    let kept = group.insts(body).iter().copied().filter(|&inst| inst != plan.dot && group.kind_of(inst) != OpKind::DotGeneral);
+    let kept = group.insts(body).iter().copied().filter(|&inst| inst != plan.dot);
     function.set_insts(body, kept.collect());
     function
 }
