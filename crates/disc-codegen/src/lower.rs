@@ -42,8 +42,10 @@ pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offers {
     Nothing,
-    /// Products that a library may compute.
+    /// Products that a library may compute, where no version of a kernel is for their sizes.
     Products,
+    /// Products that a library may compute, of all sizes.
+    AllProducts,
 }
 
 /// As [`lower`], with offers to the runtime.
@@ -227,13 +229,18 @@ impl Lowering<'_> {
                 Err(reason) => Some(reason),
             },
             "contraction" => {
+                if self.offers == Offers::AllProducts
+                    && let Some(offered) = schedule::offered(&whole)
+                {
+                    return offered.into();
+                }
                 let versions = schedule::winograd(&whole).or_else(|| schedule::split_sums(&whole));
                 let versions: Vec<Version> = versions.into_iter().collect();
                 let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
                 let rest = Group { first_site: whole.first_site + sites as i64, ..whole.clone() };
                 match schedule::contraction(&rest) {
                     Ok(mut otherwise) => {
-                        if self.offers == Offers::Products {
+                        if self.offers != Offers::Nothing {
                             schedule::offer_products(&rest, &mut otherwise);
                         }
                         return Versioned { versions, otherwise };

@@ -148,6 +148,8 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Er
 
 fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) -> Result<(Artifact, Recipes), Error> {
     let target = target(options)?;
+    // A library that is not there is found out before there is work in vain.
+    let offers = library::offers(options, &target)?;
     let mut dump = Dump::new(options)?;
     let mut report = Report { target: target.to_string(), dims: signature(&module), ..Report::default() };
     dump.write("input.disc", || module.to_string())?;
@@ -157,7 +159,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
         drop_unread(&mut module);
     }
     let time = Instant::now();
-    let program = program(module, &target, options)?;
+    let program = program(module, &target, offers)?;
     let lowered = time.elapsed();
     dump.program(&program, &target)?;
     let time = Instant::now();
@@ -265,7 +267,7 @@ impl Artifact {
 
     fn executable(&self, library: Arc<Library>, weights: Vec<Weight>, options: &Options) -> Result<disc_ral::Executable, Error> {
         let code = disc_ral::Code::from_library(library, &self.meta)?;
-        let products = library::products(options)?;
+        let products = library::products(options, &self.target)?;
         let settings =
             disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads, products };
         Ok(disc_ral::Executable::new(Cpu::device(), code, self.meta.clone(), weights, settings)?)

@@ -1,73 +1,105 @@
 //! The library that products are offered to: loaded once a process, with the choices that earlier processes made.
 //!
-//! Choices are an entry of the cache on disk, of the level `choices`, for this CPU and release of the library. Without a cache they are this
-//! process's alone.
+//! Choices are an entry of the cache on disk, of the level `choices`, for this CPU, target of the code and release of the library. Without a
+//! cache they are this process's alone.
+//!
+//! Invariant: a choice that is stored stays there, whichever process made it, until the cache is cleared.
 use crate::{
     Error, LibraryChoice, Options,
     cache::{Cache, Key, Level},
 };
+use disc_codegen::{lower::Offers, target::Target};
 use disc_ral::{Decision, OnDecision, OneDnn, Policy, ProductLibrary, Products};
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
 /// What decides whether two modules share choices.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Asked {
-    path: Option<PathBuf>,
-    is_measured: bool,
-    cache: Option<PathBuf>,
+enum Asked {
+    /// Whatever the system has, with choices for the code of a target.
+    Measured { cache: Option<PathBuf>, target: String },
+    /// From a file, by the name that the system has for it, or whatever the system has.
+    Always(Option<PathBuf>),
 }
 
 /// Those that were asked for in this process; none where there is no library.
 static KNOWN: Mutex<Option<HashMap<Asked, Option<Arc<Products>>>>> = Mutex::new(None);
 
-/// The library that a module's products are offered to, if its options ask for one and there is one.
-pub(crate) fn products(options: &Options) -> Result<Option<Arc<Products>>, Error> {
-    let (path, is_measured) = match &options.library {
+/// The library that the products of code for a target are offered to, if the options ask for one and there is one.
+pub(crate) fn products(options: &Options, target: &Target) -> Result<Option<Arc<Products>>, Error> {
+    let unusable = |reason: String| Error::argument(format!("the library oneDNN was asked for, and cannot be used: {reason}"));
+    let asked = match &options.library {
         LibraryChoice::Off => return Ok(None),
-        LibraryChoice::Auto => (None, true),
-        LibraryChoice::OneDnn(path) => (path.clone(), false),
+        LibraryChoice::Auto => Asked::Measured { cache: options.cache.clone(), target: target.to_string() },
+        LibraryChoice::OneDnn(None) => Asked::Always(None),
+        LibraryChoice::OneDnn(Some(path)) => {
+            let file = path.canonicalize().map_err(|error| unusable(format!("{}: {error}", path.display())))?;
+            Asked::Always(Some(file))
+        }
     };
-    let asked = Asked { path, is_measured, cache: options.cache.clone().filter(|_| is_measured) };
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_default();
     if let Some(found) = known.get(&asked) {
         return Ok(found.clone());
     }
-    let found = match load(&asked) {
-        Ok(products) => Some(Arc::new(products)),
-        Err(reason) if is_measured => {
+    let found = match (load(&asked), &asked) {
+        (Ok(products), _) => Some(Arc::new(products)),
+        (Err(reason), Asked::Measured { .. }) => {
             tracing::info!("no library for products: {reason}");
             None
         }
-        Err(reason) => return Err(Error::argument(format!("the library oneDNN was asked for, and cannot be used: {reason}"))),
+        (Err(reason), Asked::Always(_)) => return Err(unusable(reason)),
     };
     known.insert(asked, found.clone());
     Ok(found)
 }
 
-fn load(asked: &Asked) -> Result<Products, String> {
-    let library = OneDnn::load(asked.path.as_deref())?;
-    if !asked.is_measured {
-        return Ok(Products::new(Box::new(library), Policy::Always, Vec::new(), None));
-    }
-    let key = Key::of(&[b"choices", cpu().as_bytes(), library.name().as_bytes()]);
-    let stored = asked.cache.as_deref().and_then(|directory| Cache::new(directory).get(Level::Choices, &key));
-    let known: Vec<Decision> = stored.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-    let store = |directory: &PathBuf| {
-        let directory = directory.clone();
-        Box::new(move |all: &[Decision]| keep(&directory, &key, all)) as OnDecision
-    };
-    Ok(Products::new(Box::new(library), Policy::Measured, known, asked.cache.as_ref().map(store)))
+/// What code offers to the library that it will be loaded with.
+pub(crate) fn offers(options: &Options, target: &Target) -> Result<Offers, Error> {
+    let products = products(options, target)?;
+    Ok(match products.map(|products| products.policy()) {
+        None => Offers::Nothing,
+        Some(Policy::Measured) => Offers::Products,
+        Some(Policy::Always) => Offers::AllProducts,
+    })
 }
 
-fn keep(directory: &Path, key: &Key, all: &[Decision]) {
+fn load(asked: &Asked) -> Result<Products, String> {
+    let (cache, target) = match asked {
+        Asked::Measured { cache, target } => (cache.as_deref().map(Cache::new), target),
+        Asked::Always(path) => {
+            let library = OneDnn::load(path.as_deref())?;
+            return Ok(Products::new(Box::new(library), Policy::Always, Vec::new(), None));
+        }
+    };
+    let library = OneDnn::load(None)?;
+    let key = Key::of(&[b"choices", cpu().as_bytes(), target.as_bytes(), library.name().as_bytes()]);
+    let known = cache.as_ref().map_or_else(Vec::new, |cache| stored(cache, &key));
+    let store = cache.map(|cache| Box::new(move |made: &Decision| keep(&cache, &key, made)) as OnDecision);
+    Ok(Products::new(Box::new(library), Policy::Measured, known, store))
+}
+
+fn stored(cache: &Cache, key: &Key) -> Vec<Decision> {
+    let bytes = cache.get(Level::Choices, key);
+    bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}
+
+/// Adds a choice to what is stored, which other processes may have added to. Of two processes that add at the same moment one adds in vain: a
+/// later process measures that class again.
+fn keep(cache: &Cache, key: &Key, made: &Decision) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = stored(cache, key);
+    if all.iter().any(|known| known.key == made.key) {
+        return;
+    }
+    all.push(*made);
     // A choice has numbers and names alone, which JSON can always say.
-    if let Ok(bytes) = serde_json::to_vec(all) {
-        Cache::new(directory).put(Level::Choices, key, &bytes);
+    if let Ok(bytes) = serde_json::to_vec(&all) {
+        cache.put(Level::Choices, key, &bytes);
     }
 }
 
@@ -76,4 +108,30 @@ fn cpu() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
     line.and_then(|line| line.split_once(':')).map_or_else(String::new, |(_, name)| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use disc_ral::{ProductKey, Way};
+
+    #[test]
+    fn choices_of_several_processes_are_stored_together() {
+        let folder = std::env::temp_dir().join(format!("disc-stored-choices-{}", std::process::id()));
+        let (cache, key) = (Cache::new(&folder), Key::of(&[b"some"]));
+        let made = |rows: i64, way: Way| {
+            let key = ProductKey { rows, columns: 64, sums: 32, dtype: 3, threads: 1, form: 0 };
+            Decision { key, way, nanoseconds_per_row: [Some(2.0), Some(1.5)] }
+        };
+        let [mine, theirs] = [made(8, Way::Library), made(16, Way::Kernel)];
+        keep(&cache, &key, &mine);
+        keep(&cache, &key, &theirs);
+        assert_eq!(stored(&cache, &key), [mine, theirs]);
+        keep(&cache, &key, &made(8, Way::Kernel));
+        assert_eq!(stored(&cache, &key), [mine, theirs], "the choice that was made first stays");
+        cache.clear();
+        keep(&cache, &key, &theirs);
+        assert_eq!(stored(&cache, &key), [theirs], "what was cleared does not come back");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -1,5 +1,5 @@
 //! The steps of compiling one by one, for tools that look between them; [`crate::compile`] takes the same ones.
-use crate::{Error, LibraryChoice, Options, compile::guarded, meta::order_weights};
+use crate::{Error, Options, compile::guarded, library::offers, meta::order_weights};
 use disc_codegen::{
     lower::{Offers, Program, lower_with},
     schedule::tile,
@@ -30,7 +30,10 @@ pub fn pass_options(options: &Options) -> Result<pass::Options, Error> {
 /// # Errors
 /// A target that does not exist, or a failure of the compiler.
 pub fn kernels(module: Module, options: &Options) -> Result<Module, Error> {
-    guarded(|| Ok(program(module, &target(options)?, options)?.module))
+    guarded(|| {
+        let target = target(options)?;
+        Ok(program(module, &target, offers(options, &target)?)?.module)
+    })
 }
 
 /// The stage that a module is compiled from.
@@ -44,9 +47,8 @@ pub(crate) fn start(module: &Module) -> Result<Stage, Error> {
     Err(Diagnostic::new(Code::E0208, message).into())
 }
 
-pub(crate) fn program(mut module: Module, target: &Target, options: &Options) -> Result<Program, Error> {
+pub(crate) fn program(mut module: Module, target: &Target, offers: Offers) -> Result<Program, Error> {
     order_weights(&mut module);
-    let offers = if options.library == LibraryChoice::Off { Offers::Nothing } else { Offers::Products };
     Ok(lower_with(module, target, offers)?)
 }
 

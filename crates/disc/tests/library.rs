@@ -1,11 +1,20 @@
 //! Products by oneDNN where it is installed, beside generated kernels: the same results, whoever computes them; and what is chosen and kept.
+//!
+//! Without the library all but one are ignored. They run one by one: what a library computed is counted for the whole process.
+mod native;
+
 use disc::{
     Error, Executable, LibraryChoice, Options,
     cache::{Cache, Level},
     compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor, OneDnn, Policy, Weight},
 };
-use std::path::{Path, PathBuf};
+use libtest_mimic::{Arguments, Trial};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 const PLAIN: &str = "
 func @main(%x: tensor<[M]x[K]xf32>, %y: tensor<[K]x[N]xf32>) -> tensor<[M]x[N]xf32> {
@@ -33,15 +42,39 @@ func @main(%x: tensor<[B]x[S]x37xf32>, %r: tensor<[B]x[S]x83xf32>) -> tensor<[B]
   return %m : tensor<[B]x[S]x83xf32>
 }";
 
-/// Whether the library is there: without it these tests have nothing to compare.
-fn is_installed() -> bool {
-    match OneDnn::load(None) {
-        Ok(_) => true,
-        Err(reason) => {
-            eprintln!("skipped: {reason}");
-            false
-        }
+/// Few columns with long sums: a kernel has a version for these.
+const LONG_SUMS: &str = "
+func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[K]x20xf32>) -> tensor<[B]x20xf32> {
+  %z = dot_general %x, %y, lhs_contracting_dims = [1], rhs_contracting_dims = [0] : (tensor<[B]x[K]xf32>, tensor<[K]x20xf32>) -> tensor<[B]x20xf32>
+  return %z : tensor<[B]x20xf32>
+}";
+
+fn main() -> ExitCode {
+    let of_library: [(&str, fn()); 8] = [
+        ("matrices_of_all_sizes", matrices_of_all_sizes),
+        ("packed_weights_with_what_follows_them", packed_weights_with_what_follows_them),
+        ("few_columns_with_long_sums", few_columns_with_long_sums),
+        ("refreshed_weights_are_read", refreshed_weights_are_read),
+        ("a_thread_limit_of_one_starts_no_thread", a_thread_limit_of_one_starts_no_thread),
+        ("a_file_is_one_library_however_it_is_named", a_file_is_one_library_however_it_is_named),
+        ("choices_are_measured_and_kept", choices_are_measured_and_kept),
+        ("choices_are_for_the_target_of_the_code", choices_are_for_the_target_of_the_code),
+    ];
+    let missing = OneDnn::load(None).err();
+    if let Some(reason) = &missing {
+        println!("ignored without oneDNN: {reason}");
     }
+    let trial = |name: &str, test: fn()| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    let mut trials: Vec<Trial> =
+        of_library.iter().map(|&(name, test)| trial(name, test).with_ignored_flag(missing.is_some())).collect();
+    trials.push(trial("a_library_asked_for_by_name_has_to_be_there", a_library_asked_for_by_name_has_to_be_there));
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 fn options(library: LibraryChoice, threads: usize) -> Options {
@@ -91,42 +124,39 @@ fn compare(program: &str, threads: usize, inputs: &[Vec<HostTensor>]) -> u64 {
     computed
 }
 
-/// Other tests of this process use the same library, so what it is counted to have computed is at least what was asked here.
-fn expect_most(computed: u64, of: usize) {
-    assert!(computed >= of as u64, "the library computed {computed} of at least {of} products");
-}
-
-#[test]
 fn matrices_of_all_sizes() {
-    if !is_installed() {
-        return;
-    }
     let sizes = [[0, 3, 4], [3, 0, 4], [3, 4, 0], [1, 1, 1], [1, 64, 100], [2, 3, 5], [7, 129, 31], [97, 1, 13], [200, 130, 64]];
     for threads in [1, 2] {
         let plain = sizes.map(|[m, n, k]| vec![tensor(&[m, k], 1), tensor(&[k, n], 2)]);
-        expect_most(compare(PLAIN, threads, &plain), 2 * 6);
+        assert_eq!(compare(PLAIN, threads, &plain), 2 * 6);
         let columns = sizes.map(|[m, n, k]| vec![tensor(&[k, m], 1), tensor(&[n, k], 2), tensor(&[n], 5)]);
-        expect_most(compare(COLUMNS, threads, &columns), 2 * 6);
+        assert_eq!(compare(COLUMNS, threads, &columns), 2 * 6);
     }
 }
 
-#[test]
 fn packed_weights_with_what_follows_them() {
-    if !is_installed() {
-        return;
-    }
     let sizes = [[0, 5], [1, 0], [1, 1], [1, 13], [3, 7], [2, 100], [1, 211]];
     for threads in [1, 2] {
         let inputs = sizes.map(|[b, s]| vec![tensor(&[b, s, 37], 1), tensor(&[b, s, 83], 2)]);
-        expect_most(compare(LINEAR, threads, &inputs), 2 * 5);
+        assert_eq!(compare(LINEAR, threads, &inputs), 2 * 5);
     }
 }
 
-#[test]
+fn few_columns_with_long_sums() {
+    let inputs = [[1, 600], [6, 9000], [8, 2048], [300, 2048]].map(|[b, k]| vec![tensor(&[b, k], 1), tensor(&[k, 20], 2)]);
+    assert_eq!(compare(LONG_SUMS, 2, &inputs), 2 * 4);
+    // A kernel with a version for these sizes is not compared with the library.
+    let measured = load(LONG_SUMS, &options(LibraryChoice::Auto, 2)).unwrap();
+    let products = measured.products().unwrap();
+    let offered = || products.counts().iter().sum::<u64>();
+    let before = offered();
+    run(&measured, &inputs[1]);
+    assert_eq!(offered(), before);
+    run(&measured, &inputs[3]);
+    assert_eq!(offered(), before + 1);
+}
+
 fn refreshed_weights_are_read() {
-    if !is_installed() {
-        return;
-    }
     let executable = load(LINEAR, &options(LibraryChoice::OneDnn(None), 1)).unwrap();
     let inputs = [tensor(&[1, 4, 37], 1), tensor(&[1, 4, 83], 2)];
     let before = run(&executable, &inputs);
@@ -136,11 +166,7 @@ fn refreshed_weights_are_read() {
     assert_ne!(run(&executable, &inputs), before);
 }
 
-#[test]
 fn a_thread_limit_of_one_starts_no_thread() {
-    if !is_installed() {
-        return;
-    }
     let executable = load(PLAIN, &options(LibraryChoice::OneDnn(None), 1)).unwrap();
     let inputs = [tensor(&[300, 200], 1), tensor(&[200, 300], 2)];
     // What the test harness has started is there before the first product, and ends at any time.
@@ -154,18 +180,43 @@ fn a_thread_limit_of_one_starts_no_thread() {
     assert_eq!(threads(), before, "threads that a library starts have the name of their maker");
 }
 
-#[test]
 fn a_library_asked_for_by_name_has_to_be_there() {
     let path = LibraryChoice::OneDnn(Some(PathBuf::from("/nowhere/libdnnl.so")));
-    let error = load(PLAIN, &options(path, 1)).err().unwrap().to_string();
+    let error = compile(parse(PLAIN).unwrap(), &options(path, 1)).err().unwrap().to_string();
     assert!(error.contains("oneDNN") && error.contains("/nowhere/libdnnl.so"), "{error}");
 }
 
-#[test]
-fn choices_are_measured_and_kept() {
-    if !is_installed() {
-        return;
+fn a_file_is_one_library_however_it_is_named() {
+    // Any product loads the library.
+    load(PLAIN, &options(LibraryChoice::OneDnn(None), 1)).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mapped = maps.lines().filter_map(|line| line.split_once('/')).map(|(_, path)| PathBuf::from(format!("/{path}")));
+    let file = mapped.into_iter().find(|path| path.to_string_lossy().contains("libdnnl.so")).unwrap();
+    let folder = std::env::temp_dir().join(format!("disc-library-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let link = folder.join("another name");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let products = |path: PathBuf| {
+        let executable = load(PLAIN, &options(LibraryChoice::OneDnn(Some(path)), 1)).unwrap();
+        Arc::clone(executable.products().unwrap())
+    };
+    assert!(Arc::ptr_eq(&products(file), &products(link)));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn choices_are_for_the_target_of_the_code() {
+    let products = |target: &str| {
+        let options = Options { target: Some(target.to_owned()), ..options(LibraryChoice::Auto, 1) };
+        Arc::clone(load(PLAIN, &options).unwrap().products().unwrap())
+    };
+    let all: Vec<_> = native::levels().iter().map(|level| products(level.name())).collect();
+    for (level, known) in native::levels().iter().zip(&all) {
+        let sharing = all.iter().filter(|other| Arc::ptr_eq(other, known)).count();
+        assert!(sharing == 1 && Arc::ptr_eq(known, &products(level.name())), "{}", level.name());
     }
+}
+
+fn choices_are_measured_and_kept() {
     let folder = std::env::temp_dir().join(format!("disc-choices-{}", std::process::id()));
     let options = Options { cache: Some(folder.clone()), ..options(LibraryChoice::Auto, 1) };
     let executable = load(PLAIN, &options).unwrap();

@@ -26,7 +26,7 @@ mod split;
 mod units;
 
 pub(super) use block::{BlockProduct, RowsOf};
-pub use library::offer_products;
+pub use library::{offer_products, offered};
 pub(crate) use plan::packed_columns;
 pub(super) use plan::{ContractionPlan, Held, Right, Role};
 pub use plan::{Tile, tile};

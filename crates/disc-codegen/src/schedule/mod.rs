@@ -217,7 +217,7 @@ pub fn aligned_bytes(tensor: &TensorType) -> Dim {
 
 pub use attention::{AttentionPlan, schedule as attention};
 pub(crate) use contraction::packed_columns;
-pub use contraction::{Tile, offer_products, schedule as contraction, split_sums, tile};
+pub use contraction::{Tile, offer_products, offered, schedule as contraction, split_sums, tile};
 pub use loops::{schedule as loops, space_of};
 pub use rows::{RowPlan, schedule as rows};
 pub use single::{schedule as single, update};

@@ -55,6 +55,12 @@ struct Trial {
     decided: Option<Way>,
 }
 
+impl Trial {
+    fn decision(&self, key: ProductKey) -> Option<Decision> {
+        Some(Decision { key, way: self.decided?, nanoseconds_per_row: self.best })
+    }
+}
+
 pub(super) struct Choices {
     trials: Mutex<HashMap<ProductKey, Trial>>,
     on_decision: Option<OnDecision>,
@@ -98,7 +104,7 @@ impl Choices {
             trial.decided = Some(if library < MARGIN * kernel { Way::Library } else { Way::Kernel });
             let same = |other: &ProductKey| (other.columns, other.sums) == (key.columns, key.sums);
             let unused = trials.iter().all(|(other, trial)| !same(other) || trial.decided == Some(Way::Kernel));
-            self.tell(trials);
+            self.tell(trials, key);
             return unused;
         }
         false
@@ -108,19 +114,22 @@ impl Choices {
         let mut trials = self.lock();
         let trial = trials.entry(*key).or_default();
         trial.best[1] = None;
+        if trial.decided == Some(Way::Kernel) {
+            return;
+        }
         trial.decided = Some(Way::Kernel);
-        self.tell(trials);
+        self.tell(trials, key);
     }
 
     pub(super) fn decisions(&self) -> Vec<Decision> {
         sorted(&self.lock())
     }
 
-    fn tell(&self, trials: MutexGuard<'_, HashMap<ProductKey, Trial>>) {
-        let all = sorted(&trials);
+    fn tell(&self, trials: MutexGuard<'_, HashMap<ProductKey, Trial>>, key: &ProductKey) {
+        let made = trials.get(key).and_then(|trial| trial.decision(*key));
         drop(trials);
-        if let Some(on_decision) = &self.on_decision {
-            on_decision(&all);
+        if let (Some(on_decision), Some(made)) = (&self.on_decision, made) {
+            on_decision(&made);
         }
     }
 
@@ -130,9 +139,7 @@ impl Choices {
 }
 
 fn sorted(trials: &HashMap<ProductKey, Trial>) -> Vec<Decision> {
-    let decided =
-        |(&key, trial): (&ProductKey, &Trial)| trial.decided.map(|way| Decision { key, way, nanoseconds_per_row: trial.best });
-    let mut all: Vec<Decision> = trials.iter().filter_map(decided).collect();
+    let mut all: Vec<Decision> = trials.iter().filter_map(|(&key, trial)| trial.decision(key)).collect();
     all.sort_by_key(|decision| decision.key);
     all
 }
@@ -170,7 +177,7 @@ mod tests {
     fn choices_are_told_and_not_made_again() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let keep = told.clone();
-        let choices = Choices::new(Vec::new(), Some(Box::new(move |all| *keep.lock().unwrap() = all.to_vec())));
+        let choices = Choices::new(Vec::new(), Some(Box::new(move |made| keep.lock().unwrap().push(*made))));
         try_both(&choices, 10_000, 100);
         let known = told.lock().unwrap().clone();
         assert_eq!(known, choices.decisions());

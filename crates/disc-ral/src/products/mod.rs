@@ -47,8 +47,8 @@ pub enum Policy {
     Measured,
 }
 
-/// What is called when a choice was made, with all choices so far.
-pub type OnDecision = Box<dyn Fn(&[Decision]) + Send + Sync>;
+/// What is called with a choice when it was made.
+pub type OnDecision = Box<dyn Fn(&Decision) + Send + Sync>;
 
 /// A library, and for which products it is taken.
 pub struct Products {

@@ -3,10 +3,11 @@
 //! An entry is the length of a JSON text, the text, the code, and the program's constants one after the other.
 use super::{Cache, Key, Level, Outcome};
 use crate::{
-    Artifact, LibraryChoice, Options, Report,
+    Artifact, Options, Report,
     compile::{Constants, Made},
+    library,
 };
-use disc_codegen::target::Target;
+use disc_codegen::{lower::Offers, target::Target};
 use disc_ral::ModuleMeta;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
@@ -31,13 +32,15 @@ struct Description {
 fn place(text: &str, options: &Options, target: &Target) -> Option<(Cache, Key)> {
     let is_plain = options.fuel.is_none() && options.dump_directory().is_none();
     let cache = Cache::new(options.cache.clone().filter(|_| is_plain)?);
-    let (target, choices, llvm) = (target.to_string(), choices(options), disc_llvm::llvm_version());
+    // Where the library that is asked for cannot be used, there is no code to be found.
+    let choices = choices(options, library::offers(options, target).ok()?);
+    let (target, llvm) = (target.to_string(), disc_llvm::llvm_version());
     Some((cache, Key::of(&[b"code", llvm.as_bytes(), target.as_bytes(), choices.as_bytes(), text.as_bytes()])))
 }
 
 /// The options that decide what code is made. All are named, so that a new one has to be put in its place.
-fn choices(options: &Options) -> String {
-    // `target` is a part of its own, nothing is cached with `fuel` or `dump`, and the others are for running.
+fn choices(options: &Options, offers: Offers) -> String {
+    // `target` is a part of its own, of `library` the offers count, nothing is cached with `fuel` or `dump`, and the others are for running.
     let Options {
         target: _,
         fuel: _,
@@ -50,10 +53,9 @@ fn choices(options: &Options) -> String {
         winograd: _,
         weights,
         keep_names,
-        library,
+        library: _,
     } = options;
-    let offers = *library != LibraryChoice::Off;
-    format!("winograd={} weights={} keep_names={keep_names} offers={offers}", options.allows_winograd(), weights.name())
+    format!("winograd={} weights={} keep_names={keep_names} offers={offers:?}", options.allows_winograd(), weights.name())
 }
 
 /// The code of a module that was compiled before and what is known of that, or what the cache did instead.

@@ -30,6 +30,13 @@ pub fn offer_products(group: &Group<'_>, scheduled: &mut Scheduled) {
     }
 }
 
+/// A group whose product is offered whatever its sizes, if it can be offered: versions for some sizes are none of it.
+pub fn offered(group: &Group<'_>) -> Option<Scheduled> {
+    let mut scheduled = super::schedule(group).ok()?;
+    offer_products(group, &mut scheduled);
+    scheduled.launches.iter().any(|launch| launch.product.is_some()).then_some(scheduled)
+}
+
 /// The sizes and strides of a product of two matrices of f32 in memory, and where these are.
 fn matrices(group: &Group<'_>, plan: &ContractionPlan) -> Option<([Dim; 8], [Argument; 2])> {
     let product = group.tensor(group.function.result(plan.dot)).dtype;
