@@ -228,6 +228,7 @@ def test_transposed_convolutions_multiply_nothing_between_elements(target):
                     assert torch.equal(same(got), same(wanted))
 
 
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_weight_that_is_no_number_stays_where_it_is_used(target):
     torch.manual_seed(0)
     module = nn.ConvTranspose1d(6, 8, 4, 2, 1).eval()

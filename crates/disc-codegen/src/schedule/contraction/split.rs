@@ -40,10 +40,11 @@ pub fn split_sums(group: &Group<'_>) -> Option<Version> {
         (Dim::constant(LONG_SUM - 1), plan.k.size.clone()),
         (Dim::constant(LEAST_COST), plan.cost()),
     ];
-    let tensor = TensorType::new([Dim::constant(PARTS), plan.m.size.clone(), plan.n.size.clone()], plan.compute);
+    let left_behind = |rows: &Dim| TensorType::new([Dim::constant(PARTS), rows.clone(), plan.n.size.clone()], plan.compute);
     // The guard bounds the rows.
+    let bytes = aligned_bytes(&left_behind(&Dim::min(&plan.m.size, &Dim::constant(most_rows))));
     let most = Dim::constant(PARTS * most_rows * plan.compute.size() as i64) * &plan.n.size + 64;
-    let workspace = Workspace { bytes: aligned_bytes(&tensor), tensor, most: Some(most) };
+    let workspace = Workspace { bytes, tensor: left_behind(&plan.m.size), most: Some(most) };
     let mut code = add_parts(group, &parts, &workspace);
     let (kernel, launch, sites) = sums(group, plan, &workspace);
     code.kernels.insert(1, kernel);
