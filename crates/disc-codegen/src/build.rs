@@ -396,6 +396,19 @@ impl KernelBuilder {
         self.emit_all(OpKind::TransposeLanes, rows, &[], None)
     }
 
+    /// The bits of a value as lanes of `dtype`.
+    pub fn recast(&mut self, value: Value, dtype: DType) -> Value {
+        let lanes = self.lanes(value) * self.dtype(value).size() as u32 / dtype.size() as u32;
+        self.emit_as(OpKind::RecastLanes, &[value], &[], Type::Vector { lanes, dtype })
+    }
+
+    /// `sum`, and the products of the elements that the lanes of `a` and `b` hold.
+    pub fn dot_lanes(&mut self, elements: DType, a: Value, b: Value, sum: Value) -> Value {
+        let lanes = self.lanes(sum);
+        let (a, b) = (self.widen(a, lanes), self.widen(b, lanes));
+        self.emit_all(OpKind::DotLanes, &[a, b, sum], &[("elements", elements.into())], None)[0]
+    }
+
     /// The even lanes of two vectors as if they were one, and the odd ones.
     pub fn unzip_lanes(&mut self, a: Value, b: Value) -> [Value; 2] {
         let made = self.emit_all(OpKind::UnzipLanes, &[a, b], &[], None);

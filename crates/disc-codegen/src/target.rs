@@ -6,6 +6,7 @@
 //! - code for a target runs wherever [`Target::check_host`] says so, whatever machine compiled it.
 mod host;
 
+use disc_ir::DType;
 use std::{fmt, str::FromStr};
 
 /// A level of the x86-64 psABI.
@@ -196,6 +197,21 @@ impl Target {
         self.level() == Some(X86Level::V4)
     }
 
+    /// What elements of `dtype` are in words of 32 bits that one instruction multiplies and adds up, if the target has such: `I8` for four
+    /// products of unsigned and signed ones, `I16` and `BF16` for two.
+    ///
+    /// Extensions alone give the first and the last: code for a level runs on CPUs that lack them.
+    pub fn word_elements(&self, dtype: DType) -> Option<DType> {
+        let Self::X86(x86) = self else { return None };
+        let dots = if x86.level < X86Level::V4 { X86Extension::AvxVnni } else { X86Extension::Avx512Vnni };
+        match dtype {
+            DType::I8 if x86.level > X86Level::V2 && x86.has(dots) => Some(DType::I8),
+            DType::I8 | DType::U8 => Some(DType::I16),
+            DType::BF16 if x86.has(X86Extension::Avx512Bf16) => Some(DType::BF16),
+            _ => None,
+        }
+    }
+
     /// The x86-64 level, where there is one.
     pub fn level(&self) -> Option<X86Level> {
         match self {
@@ -326,6 +342,17 @@ mod tests {
         assert_eq!(facts("x86-64-v3"), (8, 4, 32, 16, true, true, false));
         assert_eq!(facts("x86-64-v4"), (16, 8, 64, 32, true, true, true));
         assert_eq!(facts("aarch64"), (4, 2, 16, 32, true, true, false));
+    }
+
+    #[test]
+    fn words_of_products_come_with_extensions() {
+        let facts =
+            |text: &str| [DType::I8, DType::U8, DType::BF16, DType::F16].map(|dtype| parse(text).unwrap().word_elements(dtype));
+        let plain = [Some(DType::I16), Some(DType::I16), None, None];
+        assert!(["x86-64-v2", "x86-64-v3", "x86-64-v4"].iter().all(|level| facts(level) == plain));
+        assert_eq!(facts("x86-64-v3+avxvnni"), [Some(DType::I8), Some(DType::I16), None, None]);
+        assert_eq!(facts("x86-64-v4+avx512bf16+avx512vnni"), [Some(DType::I8), Some(DType::I16), Some(DType::BF16), None]);
+        assert_eq!(facts("aarch64"), [None; 4]);
     }
 
     #[test]

@@ -252,6 +252,33 @@ fn three_products(key: &str, key_type: &str) -> String {
 }
 
 #[test]
+fn products_of_narrow_elements_take_words_where_the_target_has_them() {
+    let text = |dtype: &str, to: &str| {
+        let (x, w, y) = (format!("tensor<[M]x[K]x{dtype}>"), format!("tensor<[N]x[K]x{dtype}>"), format!("tensor<[M]x[N]x{to}>"));
+        let attrs = format!("lhs_contracting_dims = [1], rhs_contracting_dims = [1], dtype = {to}");
+        format!(
+            "func @main(%x: {x}, %w: {w}) -> {y} {{ %y = dot_general %x, %w, {attrs} : ({x}, {w}) -> {y}\n return %y : {y} }}"
+        )
+    };
+    let elements = |target: &str, dtype: &str, to: &str| {
+        let module = disc_ir::text::parse(&text(dtype, to)).expect("a program");
+        let program = Lowered::of(&module, &target.parse().expect("a target")).program.module.to_string();
+        ["i8", "i16", "bf16"].into_iter().find(|name| program.contains(&format!("elements = {name}")))
+    };
+    for level in ["x86-64-v2", "x86-64-v3", "x86-64-v4"] {
+        assert_eq!(elements(level, "i8", "i32"), Some("i16"), "{level}");
+        assert_eq!(elements(level, "bf16", "f32"), None, "{level}");
+    }
+    let more = "x86-64-v4+avx512bf16+avx512vnni";
+    assert_eq!(elements(more, "i8", "i32"), Some("i8"));
+    assert_eq!(elements("x86-64-v3+avxvnni", "i8", "i32"), Some("i8"));
+    assert_eq!(elements(more, "u8", "i32"), Some("i16"), "there is no instruction for two unsigned operands");
+    assert_eq!(elements(more, "bf16", "bf16"), Some("bf16"));
+    assert_eq!(elements(more, "i8", "i64"), None, "sums of another type");
+    assert_eq!(elements("aarch64", "i8", "i32"), None);
+}
+
+#[test]
 fn products_of_the_same_rows_are_one_launch() {
     let routines = |program: &Program| program.module.functions.iter().filter(|f| f.kind == FunctionKind::Routine).count();
     let ty = "tensor<[B]x[S]x64xf32>";

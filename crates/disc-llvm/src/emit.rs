@@ -187,6 +187,20 @@ impl<'c> Emit<'c> {
         Ok(call.try_as_basic_value().expect_basic("an intrinsic with a value"))
     }
 
+    /// The value of an intrinsic of one target, whose types are fixed: arguments are taken as the bits that they are.
+    pub(crate) fn target_intrinsic(&self, name: &str, arguments: &[Val<'c>]) -> Emitted<'c> {
+        let declared = Intrinsic::find(name).and_then(|intrinsic| intrinsic.get_declaration(&self.module, &[]));
+        let function = declared.ok_or_else(|| Error::Emit(format!("LLVM has no intrinsic {name}")))?;
+        let taken = function.get_type().get_param_types();
+        let arguments = arguments.iter().zip(taken).map(|(&argument, ty)| {
+            let ty = BasicTypeEnum::try_from(ty).map_err(|()| Error::Emit(format!("{name} takes what is no value")))?;
+            Ok(self.bitcast(argument, ty)?.into())
+        });
+        let arguments = arguments.collect::<Result<Vec<BasicMetadataValueEnum<'c>>, Error>>()?;
+        let call = self.builder.build_call(function, &arguments, "")?;
+        Ok(call.try_as_basic_value().expect_basic("an intrinsic with a value"))
+    }
+
     /// A scalar in all lanes.
     pub(crate) fn splat(&self, scalar: Val<'c>, lanes: u32) -> Emitted<'c> {
         if lanes == 1 {

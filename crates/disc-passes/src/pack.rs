@@ -3,6 +3,8 @@
 //! A matrix `[K, N]` becomes `[P, K, NR]` with `P = ceil(N / NR)`, zeros behind the last column: each panel is read front to back. Only
 //! operands that no call changes are packed; the pass `prepare` then moves the packing out of the entry.
 //!
+//! Where the target multiplies words of several narrow elements, W rows lie together: `[P, ceil(K / W), NR, W]`, zeros behind the last row.
+//!
 //! Invariant: the product keeps its shape: users see `[.., N]`, never panels.
 use crate::{
     dce,
@@ -34,8 +36,12 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
         packed += visit(function, &solver, &mut |rw, inst| {
             let Some(matrix) = matrix(rw, inst, &fixed) else { return Ok(None) };
             // A vector of f64 holds half as many elements as one of f32.
+            let word = word(rw, inst, matrix, &cx.options.words);
+            if !rw.f.ty(matrix.value).dtype().is_float() && word.is_none() {
+                return Ok(None);
+            }
             let width = if rw.f.ty(rw.f.result(inst)).dtype() == DType::F64 { width / 2 } else { width };
-            let product = if cx.spend() { pack(rw, inst, matrix, width) } else { None };
+            let product = if cx.spend() { pack(rw, inst, matrix, width, word.unwrap_or(1)) } else { None };
             rw.take_error().map(|()| product)
         })?;
         dce::remove_dead(function);
@@ -63,7 +69,6 @@ pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Mat
     }
     let value = rw.f.operands(inst)[1];
     let ty = rw.f.ty(value).as_tensor()?;
-    let has_panels = ty.dtype.is_float();
     let ([sum_axis], [_]) = (&rw.f.axes(inst, "rhs_contracting_dims")[..], rw.f.ints(inst, "lhs_contracting_dims")) else {
         return None;
     };
@@ -73,7 +78,7 @@ pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Mat
     let batched = !rw.f.ints(inst, "rhs_batching_dims").is_empty();
     // A few columns would be panels of zeros: those are read along the sums.
     let along_sums = columns <= FEW_COLUMNS && *sum_axis == 1;
-    (has_panels && !batched && !along_sums && rows > 0 && columns > 0 && fixed.contains(value) && fixed.depends_on_weights(value))
+    (!batched && !along_sums && rows > 0 && columns > 0 && fixed.contains(value) && fixed.depends_on_weights(value))
         .then_some(matrix)
 }
 
@@ -84,28 +89,43 @@ pub(crate) fn stored(rw: &Rewriter<'_>, value: Value) -> Value {
     from.filter(|&from| dtype(from) != DType::I1 && dtype(value).holds(dtype(from))).unwrap_or(value)
 }
 
-fn pack(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64) -> Option<Value> {
+/// How many rows lie together, where the product is computed from words of both operands.
+fn word(rw: &Rewriter<'_>, inst: Inst, matrix: Matrix, words: &[(DType, i64)]) -> Option<i64> {
+    let (dtype, sums) = (rw.f.ty(matrix.value).dtype(), rw.f.ty(rw.f.result(inst)).dtype());
+    let suits = match dtype.is_float() {
+        true => matches!(sums, DType::BF16 | DType::F32),
+        false => matches!(sums, DType::I8 | DType::I16 | DType::I32),
+    };
+    let known = words.iter().find(|(of, _)| *of == dtype).map(|&(_, count)| count);
+    known.filter(|_| suits && rw.f.ty(stored(rw, matrix.value)).dtype() == dtype)
+}
+
+fn pack(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64, word: i64) -> Option<Value> {
     let Matrix { value, sum_axis, rows, columns } = matrix;
     let dtype = rw.f.ty(value).dtype();
     let value = stored(rw, value);
     let panels = (columns + width - 1) / width;
     let column_axis = 1 - sum_axis;
+    let groups = (rows + word - 1) / word;
     let mut whole = value;
-    if panels * width > columns {
+    if panels * width > columns || groups * word > rows {
         let dtype = rw.f.ty(value).dtype();
         let zero = rw.build(|b| {
             b.op(OpKind::Constant).attr("value", Literal::splat_i64(dtype, 0)).result(Type::tensor([], dtype)).value()
         })?;
         let (low, mut high) = (vec![Dim::constant(0); 2], vec![Dim::constant(0); 2]);
         high[column_axis] = Dim::constant(panels * width - columns);
+        high[sum_axis] = Dim::constant(groups * word - rows);
         whole = rw.build(|b| b.op(OpKind::Pad).operands(&[value, zero]).attr("low", low).attr("high", high).value())?;
     }
-    let (split, order) = match column_axis {
-        1 => ([rows, panels, width], [1, 0, 2]),
-        _ => ([panels, width, rows], [0, 2, 1]),
+    let (split, order): (&[i64], &[usize]) = match (column_axis, word) {
+        (1, 1) => (&[rows, panels, width], &[1, 0, 2]),
+        (_, 1) => (&[panels, width, rows], &[0, 2, 1]),
+        (1, _) => (&[groups, word, panels, width], &[2, 0, 3, 1]),
+        _ => (&[panels, width, groups, word], &[0, 2, 1, 3]),
     };
-    let split = rw.reshape(whole, split.map(Dim::constant))?;
-    let mut packed = rw.transpose(split, &order)?;
+    let split = rw.reshape(whole, split.iter().map(|&size| Dim::constant(size)).collect::<Vec<_>>())?;
+    let mut packed = rw.transpose(split, order)?;
     if rw.f.ty(packed).dtype() != dtype {
         packed = rw.build(|b| b.op(OpKind::Convert).operands(&[packed]).attr("dtype", dtype).value())?;
     }
@@ -125,6 +145,7 @@ mod tests {
         pass::Options,
         testing::{after, after_all},
     };
+    use disc_ir::DType;
 
     const LINEAR: &str = "weight @w : tensor<40x8xf32>
         func @f(%x: tensor<[B]x[S]x8xf32>) -> tensor<[B]x[S]x40xf32> {
@@ -147,6 +168,20 @@ mod tests {
         assert!(!text.contains("packed"), "{text}");
         let text = after_all(&[&pack::PASS], &stored, Options { panel_columns: 16, ..Options::default() });
         assert!(text.contains("-> tensor<3x8x16xi8>") && text.contains("(tensor<3x8x16xi8>) -> tensor<3x8x16xf32>"), "{text}");
+    }
+
+    #[test]
+    fn elements_that_the_target_multiplies_in_words_lie_together() {
+        let narrow = LINEAR.replace("xf32>", "xi8>").replace("rhs_contracting", "dtype = i32, rhs_contracting");
+        let narrow = narrow.replace("tensor<[B]x[S]x40xi8>", "tensor<[B]x[S]x40xi32>").replace("40x8xi8", "40x7xi8");
+        let narrow = narrow.replace("[S]x8xi8", "[S]x7xi8");
+        let options = |words: &[(DType, i64)]| Options { panel_columns: 16, words: words.to_vec(), ..Options::default() };
+        let text = after_all(&[&pack::PASS], &narrow, options(&[(DType::I8, 4)]));
+        assert!(text.contains("tensor<3x2x16x4xi8>) -> tensor<[B]x[S]x40xi32>"), "{text}");
+        assert!(!after_all(&[&pack::PASS], &narrow, options(&[])).contains("packed"));
+        // Sums of another type are not made of words.
+        let wide = narrow.replace("40xi32>", "40xi64>").replace("dtype = i32", "dtype = i64");
+        assert!(!after_all(&[&pack::PASS], &wide, options(&[(DType::I8, 4)])).contains("packed"));
     }
 
     #[test]

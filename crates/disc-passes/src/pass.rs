@@ -5,7 +5,7 @@
 //! - A pass asks [`PassCx::spend`] before each rewrite that it could leave out, so that fuel finds the one that breaks a program.
 //! - After every pass the module is well formed at the stage the pass ends in; the manager checks that in debug builds and where asked to.
 use crate::narrow::WeightForm;
-use disc_ir::{Diagnostic, Module, ops::Stage, verify::verify};
+use disc_ir::{DType, Diagnostic, Module, ops::Stage, verify::verify};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -29,6 +29,8 @@ pub struct PassDef {
 pub struct Options {
     /// Columns of a weight panel of the target: 0 leaves weights as they are.
     pub panel_columns: i64,
+    /// For element types that the target multiplies in words: how many rows of a panel of them lie together.
+    pub words: Vec<(DType, i64)>,
     /// Rows of a register block of the target.
     pub block_rows: i64,
     /// Whether convolutions may be computed by Winograd's method.

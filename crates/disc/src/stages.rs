@@ -17,12 +17,21 @@ pub fn pass_options(options: &Options) -> Result<pass::Options, Error> {
     let tile = tile(&target, DType::F32);
     Ok(pass::Options {
         panel_columns: i64::from(tile.columns),
+        words: [DType::I8, DType::U8, DType::BF16]
+            .into_iter()
+            .filter_map(|dtype| Some((dtype, words(&target, dtype)?)))
+            .collect(),
         block_rows: i64::from(tile.rows),
         winograd: options.allows_winograd(),
         weights: options.weights,
         fuel: options.fuel,
         ..pass::Options::default()
     })
+}
+
+/// How many elements of a type lie together in panels.
+fn words(target: &Target, dtype: DType) -> Option<i64> {
+    target.word_elements(dtype).map(|elements| (DType::I32.size() / elements.size()) as i64)
 }
 
 /// The kernels and host programs of a module at the buffer stage: the last stage that is text.

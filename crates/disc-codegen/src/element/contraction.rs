@@ -38,6 +38,10 @@ impl Elements<'_> {
             let (mut lhs_at, mut rhs_at) = (lhs_at.clone(), rhs_at.clone());
             for ((&l, &r), &index) in lhs_sum.iter().zip(&rhs_sum).zip(loops) {
                 (lhs_at[l], rhs_at[r]) = (Index::uniform(index), Index::uniform(index));
+                if let (true, Some(size)) = (panels, cx.tensor(rhs).dims.get(3)) {
+                    let size = kb.dim(size);
+                    (rhs_at[r], rhs_at[3]) = (Index::uniform(kb.div(index, size)), Index::uniform(kb.rem(index, size)));
+                }
             }
             let (x, y) = (cx.element(kb, lhs, &lhs_at), cx.element(kb, rhs, &rhs_at));
             vec![multiply_add(kb, dtype, x, y, carried[0])]

@@ -24,6 +24,7 @@ mod plan;
 mod routines;
 mod split;
 mod units;
+mod words;
 
 pub(super) use block::{BlockProduct, RowsOf};
 pub use library::{offer_products, offered};
@@ -91,7 +92,7 @@ fn plans(group: &Group<'_>) -> Result<Vec<ContractionPlan>, String> {
         return Err("the group's outputs do not each come from one product".into());
     }
     let made = dots.iter().zip(&parts).filter(|(_, outputs)| !outputs.is_empty());
-    made.map(|(&dot, outputs)| ContractionPlan::of_product(function, &group.solver, group.target, dot, outputs)).collect()
+    made.map(|(&dot, outputs)| ContractionPlan::of_product(function, &group.solver, group.target, dot, outputs, true)).collect()
 }
 
 /// Whether an output is element-wise in the one compute-intensive result of a group, and in its order.
@@ -118,6 +119,7 @@ fn are_siblings(group: &Group<'_>, a: &ContractionPlan, b: &ContractionPlan) -> 
         && a.left_form == b.left_form
         && a.left.value == b.left.value
         && a.tile == b.tile
+        && a.word == b.word
         && same(&a.m.size, &b.m.size)
         && a.most_rows() == b.most_rows()
         && a.outer.len() == b.outer.len()
@@ -267,7 +269,7 @@ impl<'a> Chunk<'a> {
         let block = self.blocks(plan, column);
         let few = match plan.right_form {
             Right::Panels => {
-                let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
+                let size = kb.dim(&plan.panel_size());
                 let offset = kb.mul(panel, size);
                 let right = kb.add(self.bases[1], offset);
                 return block.call(kb, group, part, Source::Panels, right);
@@ -275,6 +277,7 @@ impl<'a> Chunk<'a> {
             Right::Dots => return block.call_dots(kb, group, part, self.bases[1]),
             Right::Columns if plan.dots_for_few_rows => block.has_at_most(kb, few_rows(group.target)),
             Right::Computed | Right::Columns => return self.packed(kb, part, &block),
+            Right::Rows if plan.word.is_some() => return self.packed(kb, part, &block),
             Right::Rows => self.stays_in_place(kb, plan, &block),
         };
         let open = kb.open_if(few);
@@ -310,6 +313,9 @@ impl<'a> Chunk<'a> {
     fn packed(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, block: &Blocks<'_>) {
         let plan = part.plan;
         match plan.right_form {
+            Right::Rows if let Some(word) = plan.word => {
+                words::weave_panel(kb, plan, word, &part.operands, self.bases[1], block.column)
+            }
             Right::Rows => pack::copy_panel(kb, plan, &part.operands, self.bases[1], block.column),
             Right::Columns => pack::transpose_panel(kb, plan, &part.operands, self.bases[1], block.column),
             _ => pack::compute_panel(kb, plan, &part.operands, &mut part.elements, self.at, block.column),
@@ -398,7 +404,8 @@ impl<'a> Blocks<'a> {
     fn fetches(&self, kb: &mut KernelBuilder, part: &Part<'_>) -> Value {
         let blocks = part.plan.row_blocks(kb, self.rows);
         let bytes = kb.dtype(part.operands.right()).size() as i64;
-        let lines = kb.int(i64::from(part.plan.tile.columns) * bytes * micro::round_steps(part.plan) / micro::LINE);
+        let step = i64::from(part.plan.tile.columns) * part.plan.word_size() * bytes;
+        let lines = kb.int(step * micro::round_steps(part.plan) / micro::LINE);
         let (one, spread) = (kb.int(1), kb.add(lines, blocks));
         let spread = kb.sub(spread, one);
         kb.div(spread, blocks)

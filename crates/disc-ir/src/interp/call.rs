@@ -119,6 +119,13 @@ impl<'a> Call<'a> {
         }
     }
 
+    pub(super) fn attr_dtype(&self, name: &str) -> Result<DType, Diagnostic> {
+        match self.attr(name) {
+            Some(Attr::DType(dtype)) => Ok(*dtype),
+            _ => Err(self.malformed(format!("no type `{name}`"))),
+        }
+    }
+
     pub(super) fn string(&self, name: &str) -> Option<&'a str> {
         if let Some(Attr::Str(text)) = self.attr(name) { Some(text) } else { None }
     }

@@ -42,6 +42,8 @@ pub(super) fn dot_general(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
     let (lhs_steps, rhs_steps) = (select(&lhs.steps, &lhs_summed), select(&rhs.steps, &rhs_summed));
     let (dtype, shape) = (call.dtype(), call.shape());
     let packed = call.has("packed_columns");
+    // Of panels of words, one more step leads to the elements of a word.
+    let word = rhs.tensor.dims().get(3).copied().filter(|_| packed);
     let mut result = Tensor::zeros(dtype, shape.clone());
     for_each(&shape, |i, index| {
         let (batch, rest) = index.split_at(lhs_batch.len());
@@ -57,7 +59,11 @@ pub(super) fn dot_general(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
         let mut sum = Sum::ZERO;
         for_each(&summed, |_, k| {
             machine.charge(1)?;
-            sum.add(lhs.tensor.at(a + offset(k, &lhs_steps)), rhs.tensor.at(b + offset(k, &rhs_steps)), dtype);
+            let there = match word {
+                Some(width) => k[0] / width * rhs_steps[0] + k[0] % width,
+                None => offset(k, &rhs_steps) as i64,
+            };
+            sum.add(lhs.tensor.at(a + offset(k, &lhs_steps)), rhs.tensor.at(b + there as usize), dtype);
             Ok::<(), Diagnostic>(())
         })?;
         result.set(i, sum.value(dtype));

@@ -123,6 +123,28 @@ pub(super) fn zip_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     Ok(vec![lanes(0), lanes(count)])
 }
 
+pub(super) fn recast_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    Ok(vec![Tensor::new(call.dtype(), call.shape(), call.tensor(0)?.bytes().to_vec())?.into()])
+}
+
+pub(super) fn dot_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (sum, elements) = (call.tensor(2)?, call.attr_dtype("elements")?);
+    let per_lane = DType::I32.size() / elements.size();
+    let held = |tensor: &Tensor, dtype| {
+        let count = (tensor.len() * per_lane) as i64;
+        Tensor::new(dtype, vec![count], tensor.bytes().to_vec())
+    };
+    let unsigned = if elements == DType::I8 { DType::U8 } else { elements };
+    let (a, b) = (held(call.tensor(0)?, unsigned)?, held(call.tensor(1)?, elements)?);
+    let lane = |lane: usize| {
+        (lane * per_lane..(lane + 1) * per_lane).fold(sum.at(lane), |sum, i| match (a.at(i), b.at(i), sum) {
+            (Scalar::Int(a), Scalar::Int(b), Scalar::Int(sum)) => round(DType::I32, Scalar::Int(a * b + sum)),
+            (a, b, sum) => Scalar::Float((a.as_f64() as f32).mul_add(b.as_f64() as f32, sum.as_f64() as f32).into()),
+        })
+    };
+    Ok(vec![Tensor::from_fn(call.dtype(), call.shape(), lane).into()])
+}
+
 pub(super) fn fma(_: &Call<'_>, dtype: DType) -> Function {
     Box::new(move |x| match (x[0], x[1], x[2]) {
         (Scalar::Int(a), Scalar::Int(b), Scalar::Int(c)) => Scalar::Int(a.wrapping_mul(b).wrapping_add(c)),

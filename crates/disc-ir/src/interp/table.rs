@@ -126,6 +126,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::While => Op(control::while_),
         K::Fusion => Op(fused::fusion),
 
+        K::DotLanes => Op(kernel::dot_lanes),
         K::ExtractLane => Op(kernel::extract_lane),
         K::Fma => L(Other(kernel::fma)),
         K::For => Op(kernel::for_),
@@ -133,6 +134,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::Lanes => Op(kernel::lanes),
         K::Load => Op(kernel::load),
         K::Prefetch => Op(kernel::prefetch),
+        K::RecastLanes => Op(kernel::recast_lanes),
         K::ReduceLanes => Op(kernel::reduce_lanes),
         K::Scratch => Op(kernel::scratch),
         K::Splat => Op(kernel::splat),

@@ -29,6 +29,8 @@ op! {
     /// (C6) With `packed_columns`, `rhs` holds a matrix of that many columns as panels `[P, K, NR]`: `rhs[p, k, j]` is its element
     /// `[k, p*NR + j]`, 0 beyond the last column. Then `rhs_contracting_dims = [1]`, there is no batching, `packed_columns <= P*NR`, and the
     /// rest of `rhs` is one dimension of `packed_columns`.
+    /// (C7) In panels `[P, G, NR, W]`, W rows of the matrix lie together: `rhs[p, g, j, w]` is its element `[g*W + w, p*NR + j]`, 0 beyond the
+    /// last row. `lhs` contracts one dimension of at most `G*W`; of its pair (C2) says nothing.
     DotGeneral = "dot_general"(lhs: one(NUMBER), rhs: one(NUMBER)) {
             lhs_batching_dims: optional(AttrKind::Ints), rhs_batching_dims: optional(AttrKind::Ints),
             lhs_contracting_dims: required(AttrKind::Ints), rhs_contracting_dims: required(AttrKind::Ints), dtype: optional(AttrKind::DType),
@@ -103,7 +105,10 @@ fn dot_general(cx: &InferCx<'_>) -> Inferred {
     let (lhs_batching, lhs_contracting) = dims(lhs, "lhs_batching_dims", "lhs_contracting_dims")?;
     let (rhs_batching, rhs_contracting) = dims(rhs, "rhs_batching_dims", "rhs_contracting_dims")?;
     pairs(cx, 1, "batching", (lhs, &lhs_batching), (rhs, &rhs_batching))?;
-    pairs(cx, 2, "contracting", (lhs, &lhs_contracting), (rhs, &rhs_contracting))?;
+    match cx.dim("packed_columns") {
+        Some(_) if rhs.rank() == 4 => check_words(cx, (lhs, &lhs_contracting), rhs)?,
+        _ => pairs(cx, 2, "contracting", (lhs, &lhs_contracting), (rhs, &rhs_contracting))?,
+    }
     if lhs.dtype != rhs.dtype {
         return Err(cx.error(Code::E0204, 4, format!("`lhs` has type {}, `rhs` has type {}", cx.ty(0), cx.ty(1))));
     }
@@ -121,9 +126,21 @@ fn dot_general(cx: &InferCx<'_>) -> Inferred {
     Ok(vec![Type::tensor(sizes, dtype)])
 }
 
+/// The rows of panels of words hold what `lhs` contracts.
+fn check_words(cx: &InferCx<'_>, (lhs, contracting): (&TensorType, &[usize]), rhs: &TensorType) -> Result<(), Diagnostic> {
+    let [axis] = contracting else {
+        return Err(cx.error(Code::E0207, 7, format!("`lhs` contracts {contracting:?}, expected one dimension")));
+    };
+    let (depth, room) = (&lhs.dims[*axis], &rhs.dims[1] * &rhs.dims[3]);
+    match cx.solver.less_equal(&(&room + 1), depth) {
+        true => Err(cx.error(Code::E0209, 7, format!("[{depth}] rows in panels of [{room}]"))),
+        false => Ok(()),
+    }
+}
+
 /// The columns of a matrix in panels.
 fn packed_columns(cx: &InferCx<'_>, columns: &Dim, rhs: &TensorType, contracting: &[usize]) -> Result<Dim, Diagnostic> {
-    if rhs.rank() != 3 || contracting != [1] || !cx.ints("rhs_batching_dims").is_empty() {
+    if !matches!(rhs.rank(), 3 | 4) || contracting != [1] || !cx.ints("rhs_batching_dims").is_empty() {
         let message = format!("`rhs` has type {} and contracts {contracting:?}, expected panels that contract [1]", cx.ty(1));
         return Err(cx.error(Code::E0207, 6, message));
     }

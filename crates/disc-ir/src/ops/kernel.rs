@@ -120,6 +120,24 @@ op! {
 }
 
 op! {
+    /// The bits of the lanes as lanes of another size: the first lane of a wider type has the bits of the first lanes, lowest first.
+    ///
+    /// (C1) The result is a vector of as many bits.
+    RecastLanes = "recast_lanes"(operand: one(NUMBER)) -> (result: one(NUMBER)) traits [Pure] stages Stages::Kernel, infer recast_lanes;
+}
+
+op! {
+    /// Adds to each lane of `sum` the products of the elements that the lane holds in `a` and in `b`: four of 8 bits for `i8`, unsigned in `a`
+    /// and signed in `b`; two for `i16` and `bf16`. Sums of integers wrap. Those of bf16 are rounded as the target does, and denormal numbers
+    /// may count as zeros.
+    ///
+    /// (C1) `a` and `b` are vectors of i32, with as many lanes as `sum`.
+    /// (C2) `elements` is i8 or i16 and `sum` of i32, or bf16 and of f32.
+    DotLanes = "dot_lanes"(a: one(NUMBER), b: one(NUMBER), sum: one(NUMBER)) { elements: required(AttrKind::DType) } -> (result: one(NUMBER))
+        traits [Pure] stages Stages::Kernel, infer dot_lanes;
+}
+
+op! {
     /// `a * b + c`, rounded once where the target can, else twice.
     ///
     /// (C1) All types are equal.
@@ -265,6 +283,27 @@ fn zip_lanes(cx: &InferCx<'_>) -> Inferred {
         return Err(cx.error(Code::E0204, 1, format!("{count} lanes have no halves")));
     }
     Ok(cx.operands.to_vec())
+}
+
+fn recast_lanes(cx: &InferCx<'_>) -> Inferred {
+    let (count, dtype) = declared_vector(cx)?;
+    let (from, to) = (lanes(cx, 0)? * cx.ty(0).dtype().bits(), count * dtype.bits());
+    if from != to {
+        return Err(cx.error(Code::E0204, 1, format!("the operand has {from} bits, the result {to}")));
+    }
+    Ok(vec![Type::Vector { lanes: count, dtype }])
+}
+
+fn dot_lanes(cx: &InferCx<'_>) -> Inferred {
+    let words = Type::Vector { lanes: lanes(cx, 2)?, dtype: DType::I32 };
+    (0..2).try_for_each(|i| cx.equal_types(1, (cx.operand_name(i), cx.ty(i)), ("the lanes of `sum`", &words)))?;
+    match (cx.dtype("elements"), cx.ty(2).dtype()) {
+        (Some(DType::I8 | DType::I16), DType::I32) | (Some(DType::BF16), DType::F32) => Ok(vec![cx.ty(2).clone()]),
+        (elements, sum) => {
+            let elements = elements.map_or("none", DType::name);
+            Err(cx.error(Code::E0204, 2, format!("`elements` is {elements}, `sum` is of {sum}")))
+        }
+    }
 }
 
 fn fma(cx: &InferCx<'_>) -> Inferred {

@@ -7,6 +7,7 @@ mod bind;
 mod bounded;
 mod control;
 mod convert;
+mod dots;
 mod elementwise;
 mod entry;
 mod host;
@@ -253,11 +254,13 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Mark => self.mark(inst),
             Release => self.release(inst),
             Weight => self.weight(inst),
+            DotLanes => self.dot_lanes(inst),
             ExtractLane => self.extract_lane(inst),
             LaneMask => self.lane_mask(inst),
             Lanes => self.lanes(inst),
             Load => self.load(inst),
             Prefetch => self.prefetch(inst),
+            RecastLanes => self.recast_lanes(inst),
             ReduceLanes => self.reduce_lanes(inst),
             Scratch => self.scratch(inst),
             Splat => self.splat(inst),

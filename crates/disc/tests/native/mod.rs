@@ -21,13 +21,19 @@ pub(crate) fn levels() -> &'static [&'static dyn Compiled] {
     &ALL[..ALL.iter().filter(runs).count()]
 }
 
+/// What this machine's CPU has beyond its level too.
+pub(crate) fn this_cpu() -> Native {
+    Native("")
+}
+
 impl Compiled for Native {
     fn name(&self) -> &str {
         self.0
     }
 
     fn compile(&self, module: &Module, weights: Weights<'_>) -> Result<Box<dyn Program>, Diagnostic> {
-        let options = Options { target: Some(self.0.into()), threads: Some(2), ..Options::default() };
+        let target = Some(self.0.to_owned()).filter(|name| !name.is_empty());
+        let options = Options { target, threads: Some(2), ..Options::default() };
         let artifact = disc::compile(module.clone(), &options).map_err(diagnostic)?;
         let given = artifact.meta.weights.iter().filter_map(|weight| Some((weight.name.clone(), weights(&weight.name)?)));
         let given = given.map(|(name, tensor)| Ok((name, Weight::from(host(&tensor)?)))).collect::<Result<_, Diagnostic>>()?;

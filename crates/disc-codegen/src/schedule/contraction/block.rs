@@ -35,7 +35,7 @@ impl ContractionPlan {
     pub(in crate::schedule) fn of(group: &Function, solver: &Solver, target: &Target, outputs: &[Value]) -> Result<Self, String> {
         let mut dots = group.insts(group.body).iter().copied().filter(|&inst| group.kind_of(inst) == OpKind::DotGeneral);
         match (dots.next(), dots.next()) {
-            (Some(dot), None) => Self::of_product(group, solver, target, dot, outputs),
+            (Some(dot), None) => Self::of_product(group, solver, target, dot, outputs, false),
             _ => Err("the group does not hold exactly one product".into()),
         }
     }

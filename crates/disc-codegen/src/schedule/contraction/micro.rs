@@ -5,6 +5,7 @@ use super::{
     plan::{ContractionPlan, Left, Role},
     split::PARTS,
     units,
+    words::Word,
 };
 use crate::{
     build::KernelBuilder,
@@ -288,6 +289,8 @@ struct Step<'p> {
     pieces: Vec<Piece>,
     /// The lanes of each vector of the panel; none, where it is padded or whole.
     masks: &'p [Option<Value>],
+    /// Elements of the panel's buffer that make one of its columns.
+    spread: i64,
 }
 
 impl Step<'_> {
@@ -297,23 +300,61 @@ impl Step<'_> {
         let from = kb.add(from, self.b_base);
         let mut panel = Vec::with_capacity(self.masks.len());
         for (piece, &mask) in self.pieces.iter().zip(self.masks) {
-            let shift = kb.int(piece.shift);
+            let shift = kb.int(piece.shift * self.spread);
             let here = kb.add(from, shift);
-            let loaded = kb.load(self.b, here, piece.lanes, mask);
-            panel.push(kb.convert(loaded, plan.compute));
+            panel.push(self.column(kb, here, piece, mask));
         }
         let along = kb.mul(k, self.a_step);
         let mut next = Vec::with_capacity(sums.len());
         for (row, &start) in self.starts.iter().enumerate() {
             let here = kb.add(start, along);
-            let element = kb.load(self.a, here, 1, None);
-            let element = kb.convert(element, plan.compute);
+            let element = match plan.word {
+                Some(word) => word.load(kb, self.a, here, 1),
+                None => {
+                    let element = kb.load(self.a, here, 1, None);
+                    kb.convert(element, plan.compute)
+                }
+            };
             for (v, &column) in panel.iter().enumerate() {
                 let element = kb.widen(element, self.pieces[v].lanes);
-                next.push(multiply_add(kb, plan.compute, element, column, sums[row * panel.len() + v]));
+                let sum = sums[row * panel.len() + v];
+                next.push(match plan.word {
+                    Some(word) => kb.dot_lanes(word.elements, column, element, sum),
+                    None => multiply_add(kb, plan.compute, element, column, sum),
+                });
             }
         }
         next
+    }
+
+    /// A vector of the panel.
+    fn column(&self, kb: &mut KernelBuilder, here: Value, piece: &Piece, mask: Option<Value>) -> Value {
+        let word = match self.plan.word {
+            // Panels of weights are as they are stored, those in task memory are words already.
+            Some(word) if self.spread > 1 => (word, word.load(kb, self.b, here, piece.lanes)),
+            Some(word) => (word, kb.load(self.b, here, piece.lanes, None)),
+            None => {
+                let loaded = kb.load(self.b, here, piece.lanes, mask);
+                return kb.convert(loaded, self.plan.compute);
+            }
+        };
+        word.0.columns(kb, word.1)
+    }
+
+    /// What the sums start with, for `size` elements of each row.
+    fn start(&self, kb: &mut KernelBuilder, word: Option<Word>) -> Vec<Value> {
+        let size = kb.dim(&(self.plan.steps() * self.plan.word_size()));
+        let mut sums = Vec::new();
+        for &start in &self.starts {
+            let first = word.and_then(|word| word.start(kb, self.plan, [self.a, start, size]));
+            for piece in &self.pieces {
+                sums.push(match first {
+                    Some(first) => kb.widen(first, piece.lanes),
+                    None => kb.zero(self.plan.compute, piece.lanes),
+                });
+            }
+        }
+        sums
     }
 }
 
@@ -328,7 +369,8 @@ fn accumulate(
 ) -> Vec<Value> {
     let vectors = masks.len();
     let operands = &parameters.operands;
-    let width = Dim::constant(i64::from(plan.tile.columns));
+    let spread = if source == Source::Panels { plan.word_size() } else { 1 };
+    let width = Dim::constant(i64::from(plan.tile.columns) * spread);
     let (b, b_step) = match source {
         Source::Panels => (operands.right(), width),
         Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide => (operands.right(), plan.k.right.clone()),
@@ -344,17 +386,17 @@ fn accumulate(
         Left::InPlace => operands.left(),
         Left::Packed => operands.rows(),
     };
-    let (a_step, b_step) = (kb.dim(&plan.k.left), kb.dim(&b_step));
+    let (a_step, b_step) = (kb.dim(&(&plan.k.left * plan.word_size())), kb.dim(&b_step));
     let pieces = plan.pieces(source);
-    let zeros: Vec<Value> = pieces.iter().map(|piece| kb.zero(plan.compute, piece.lanes)).collect();
-    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, pieces, masks };
+    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, pieces, masks, spread };
     let count = rows as usize * vectors;
     let chains = CHAINS.div_ceil(count).next_power_of_two().min(round_steps(plan) as usize);
-    let sums: Vec<Value> = zeros.iter().copied().cycle().take(count * chains).collect();
+    let mut sums = step.start(kb, plan.word);
+    (1..chains).for_each(|_| sums.extend(step.start(kb, None)));
     let start = kb.int(0);
     let size = match parameters.held {
         HeldParameters::Parts { depth, .. } | HeldParameters::Split { depth, .. } => depth,
-        _ => kb.dim(&plan.k.size),
+        _ => kb.dim(&plan.steps()),
     };
     let (round, one) = (kb.int(round_steps(plan)), kb.int(1));
     let sums = match source {
@@ -408,9 +450,9 @@ fn finish(kb: &mut KernelBuilder, step: &Step<'_>, count: usize, [low, high]: [V
 /// Fetches this block's share of the next panel: `fetches` lines per round, the share of block `b` after those of the blocks before.
 fn prefetch(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Parameters, b: Value, k: Value) {
     let elements = LINE / kb.dtype(b).size() as i64;
-    let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
+    let size = kb.dim(&plan.panel_size());
     let next = kb.add(parameters.right, size);
-    let share = kb.dim(&plan.k.size);
+    let share = kb.dim(&plan.steps());
     let before = kb.mul(parameters.block, share);
     let done = kb.add(before, k);
     let round = kb.int(round_steps(plan));

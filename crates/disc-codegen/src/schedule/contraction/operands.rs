@@ -1,7 +1,7 @@
 //! The memory that a product works on, as the kernel and its routines name it.
 use super::plan::{ContractionPlan, Left};
 use crate::{build::KernelBuilder, element::Elements, schedule::Group};
-use disc_ir::{Dim, Space, TensorType, Type, Value};
+use disc_ir::{Space, TensorType, Type, Value};
 
 /// Inputs and outputs of one product, and the task memory that it packs into.
 pub(super) struct Operands {
@@ -28,10 +28,10 @@ impl Operands {
             plan.inputs.iter().position(|&input| input == memory.input).map(|i| inputs[i])
         };
         let (left, right) = (buffer(&plan.left), buffer(&plan.right));
-        let tensor = |count: Dim| TensorType::new([count], plan.compute);
-        let rows = (plan.left_form == Left::Packed).then(|| scratch(kb, "rows", tensor(&plan.m.left * plan.packed_rows())));
+        let rows = (plan.left_form == Left::Packed)
+            .then(|| scratch(kb, "rows", TensorType::new([&plan.m.left * plan.packed_rows()], plan.rows_dtype())));
         let panels = super::pack::panel_elements(plan) * plan.packed_panels();
-        let panel = plan.is_packed_right().then(|| scratch(kb, "panel", tensor(panels)));
+        let panel = plan.is_packed_right().then(|| scratch(kb, "panel", TensorType::new([panels], plan.panel_dtype())));
         Self { inputs, outputs, left, right, rows, panel }
     }
 

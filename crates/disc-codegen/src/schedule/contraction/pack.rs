@@ -1,12 +1,12 @@
 //! Packing into task memory: panels of the right operand `[k][NR]`, and rows of the left one `[row][k]`, both in the type of the sums.
-use super::{Operands, micro::column_masks, patches::Patches, plan::ContractionPlan};
+use super::{Operands, micro::column_masks, patches::Patches, plan::ContractionPlan, words};
 use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::vectors::vector_loop};
-use disc_ir::{Dim, OpKind, Value};
+use disc_ir::{DType, Dim, OpKind, Value};
 
 /// Elements of a panel in task memory: whole squares of rows.
 pub(super) fn panel_elements(plan: &ContractionPlan) -> Dim {
     let lanes = i64::from(plan.tile.lanes);
-    plan.k.size.ceil_div(&Dim::constant(lanes)) * lanes * i64::from(plan.tile.columns)
+    plan.steps().ceil_div(&Dim::constant(lanes)) * lanes * i64::from(plan.tile.columns)
 }
 
 /// Copies a panel whose columns are contiguous.
@@ -34,8 +34,9 @@ pub(super) fn copy_panel(kb: &mut KernelBuilder, plan: &ContractionPlan, operand
 /// Transposes a panel that is contiguous along the sums, square by square.
 pub(super) fn transpose_panel(kb: &mut KernelBuilder, plan: &ContractionPlan, operands: &Operands, base: Value, column: Value) {
     let panel = operands.panel();
-    let lanes = i64::from(plan.tile.lanes);
-    let (zero, side) = (kb.int(0), kb.int(lanes));
+    let (lanes, size) = (i64::from(plan.tile.lanes), plan.word_size());
+    let (zero, side, wide) = (kb.int(0), kb.int(lanes), kb.int(lanes * size));
+    let per_word = kb.int(size);
     let (depth, columns) = (kb.dim(&plan.k.size), kb.dim(&plan.n.size));
     let (stride, width) = (kb.dim(&plan.n.right), kb.int(i64::from(plan.tile.columns)));
     for v in 0..plan.tile.columns / plan.tile.lanes {
@@ -46,10 +47,10 @@ pub(super) fn transpose_panel(kb: &mut KernelBuilder, plan: &ContractionPlan, op
         let unread = plan.half_panel().is_some_and(|(_, half)| v * plan.tile.lanes >= half);
         let none = kb.compare("LE", across, zero);
         let depth = if unread { kb.select(none, zero, depth) } else { depth };
-        kb.for_([zero, depth, side], &[], |kb, k, _| {
+        kb.for_([zero, depth, wide], &[], |kb, k, _| {
             let along = kb.sub(depth, k);
-            let less = kb.map(OpKind::Minimum, &[across, along]);
-            let is_whole = kb.compare("GE", less, side);
+            let (is_tall, is_wide) = (kb.compare("GE", along, wide), kb.compare("GE", across, side));
+            let is_whole = kb.and(is_tall, is_wide);
             let square = |kb: &mut KernelBuilder, whole: bool| {
                 let mut rows = Vec::new();
                 for i in 0..lanes {
@@ -62,14 +63,16 @@ pub(super) fn transpose_panel(kb: &mut KernelBuilder, plan: &ContractionPlan, op
                     let mask = (!whole).then(|| {
                         let exists = kb.compare("LT", number, across);
                         let count = kb.select(exists, along, zero);
-                        kb.lane_mask(count, plan.tile.lanes)
+                        kb.lane_mask(count, (lanes * size) as u32)
                     });
-                    let loaded = kb.load(operands.right(), at, plan.tile.lanes, mask);
-                    rows.push(kb.convert(loaded, plan.compute));
+                    let loaded = kb.load(operands.right(), at, (lanes * size) as u32, mask);
+                    let loaded = kb.convert(loaded, plan.rows_dtype());
+                    rows.push(if plan.word.is_some() { kb.recast(loaded, DType::I32) } else { loaded });
                 }
+                let first = kb.div(k, per_word);
                 for (i, row) in kb.transpose_lanes(&rows).into_iter().enumerate() {
                     let number = kb.int(i as i64);
-                    let to = kb.add(k, number);
+                    let to = kb.add(first, number);
                     let to = kb.mul(to, width);
                     let to = kb.add(to, shift);
                     kb.store(panel, to, row, None);
@@ -135,10 +138,11 @@ pub(super) fn compute_rows(
     }
     let number = kb.sub(row, first);
     let to = kb.mul(number, stride);
+    words::end_row(kb, plan, rows, to);
     elements.scoped(|elements| {
         let Some((last_sum, others)) = plan.sums.split_last() else {
             let value = plan.left.element(kb, elements, &at, &[]);
-            let value = kb.convert(value, plan.compute);
+            let value = kb.convert(value, plan.rows_dtype());
             let value = first_lane(kb, value);
             return kb.store(rows, to, value, None);
         };
@@ -147,7 +151,7 @@ pub(super) fn compute_rows(
             vector_loop(kb, elements, [zero, size], false, &mut |kb, elements, index| {
                 let sums: Vec<Index> = outer.iter().copied().chain([index]).collect();
                 let value = plan.left.element(kb, elements, &at, &sums);
-                let value = kb.convert(value, plan.compute);
+                let value = kb.convert(value, plan.rows_dtype());
                 let value = kb.widen(value, plan.tile.lanes);
                 let Index::Affine { base, .. } = index else { panic!("a loop counts in steps of one") };
                 let mut start = sums.clone();

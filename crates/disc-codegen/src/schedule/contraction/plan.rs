@@ -1,5 +1,5 @@
 //! What the contraction schedule decides about a product, from its shapes and facts.
-use super::{epilogue, operand::Operand, units};
+use super::{epilogue, operand::Operand, units, words::Word};
 use crate::{build::KernelBuilder, element::accumulator_dtype, index::Index, schedule::loops::Merged, target::Target};
 use disc_ir::{Attr, DType, Dim, Function, Inst, Solver, Value};
 use disc_passes::query::Query;
@@ -114,6 +114,8 @@ pub(in crate::schedule) struct ContractionPlan {
     pub(super) outputs: Vec<Value>,
     pub(in crate::schedule) tile: Tile,
     pub(in crate::schedule) compute: DType,
+    /// Where both operands are read in words: what they are made of.
+    pub(super) word: Option<Word>,
     /// The operand whose dimensions are rows: the left one, unless the product has no other than its rows.
     pub(super) left: Operand,
     pub(super) right: Operand,
@@ -147,7 +149,7 @@ pub(in crate::schedule) struct ContractionPlan {
 impl ContractionPlan {
     /// Elements between rows of this many elements in task memory: an odd number of cache lines.
     fn row_stride(&self, elements: &Dim) -> Dim {
-        let line = 64 / self.compute.size() as i64;
+        let line = 64 / self.rows_dtype().size() as i64;
         let pairs = elements.ceil_div(&Dim::constant(line)).floor_div(&Dim::constant(2));
         (pairs * 2 + 1) * line
     }
@@ -159,13 +161,15 @@ impl ContractionPlan {
         Room { columns, stride }
     }
 
-    /// The plan of the product `dot` with the outputs that depend on it, or why it has none.
+    /// The plan of the product `dot` with the outputs that depend on it, or why it has none. Schedules that hold rows in task memory take
+    /// no `words`.
     pub(super) fn of_product(
         group: &Function,
         solver: &Solver,
         target: &Target,
         dot: Inst,
         outputs: &[Value],
+        words: bool,
     ) -> Result<Self, String> {
         let product = group.result(dot);
         let dims = |v: Value| &group.ty(v).shaped().expect("a tensor").dims;
@@ -180,6 +184,7 @@ impl ContractionPlan {
             outputs: outputs.to_vec(),
             tile: tile(target, compute),
             compute,
+            word: None,
             left_form: Left::InPlace,
             right_form: Right::Computed,
             dots_for_few_rows: false,
@@ -209,13 +214,16 @@ impl ContractionPlan {
         let pairs = epilogue::merged(group, solver, &roots, product);
         plan.walk_rows(solver, &pairs);
         match packed_columns(group, dot) {
-            Some(columns) => plan.read_panels(solver, columns)?,
+            Some(columns) => plan.read_panels(group, solver, target, columns)?,
             None => {
                 plan.walk_columns(solver, &pairs);
                 plan.choose_right(group)?;
+                if words {
+                    plan.choose_words(group, target);
+                }
             }
         }
-        plan.choose_left(group);
+        plan.choose_left(group, solver);
         plan.whole_panels = solver.divisible(&plan.n.size, i64::from(plan.tile.columns));
         plan.whole_spans = solver.divisible(&plan.n.size, i64::from(plan.tile.columns) * units::SPAN);
         let along = plan.left.sum.last().is_some_and(|&d| plan.left.is_contiguous(d));
@@ -274,8 +282,17 @@ impl ContractionPlan {
         }
     }
 
-    fn read_panels(&mut self, solver: &Solver, columns: &Dim) -> Result<(), String> {
-        let fits = self.right.memory.is_some() && solver.equal(&self.right.dims[2], &Dim::constant(i64::from(self.tile.columns)));
+    fn read_panels(&mut self, group: &Function, solver: &Solver, target: &Target, columns: &Dim) -> Result<(), String> {
+        let sized = match self.right.dims.get(3) {
+            Some(size) => {
+                self.word = Word::of(target, group.ty(self.right.value).dtype(), self.compute);
+                self.word.is_some_and(|word| size.is_const(word.count()))
+            }
+            None => true,
+        };
+        let fits = sized
+            && self.right.memory.is_some()
+            && solver.equal(&self.right.dims[2], &Dim::constant(i64::from(self.tile.columns)));
         if !fits || self.sums.len() > 1 {
             return Err("the panels are of another target".into());
         }
@@ -300,14 +317,17 @@ impl ContractionPlan {
         Ok(())
     }
 
-    fn choose_left(&mut self, group: &Function) {
+    fn choose_left(&mut self, group: &Function, solver: &Solver) {
         let stored = self.left.memory.as_ref().map(|memory| group.ty(memory.input).dtype());
         // Converting each element for each panel anew would cost as much as the products.
-        let converts = stored.is_some_and(|dtype| dtype != self.compute);
+        let converts = match self.word {
+            Some(word) => !self.has_words_in_place(group, solver, word),
+            None => stored.is_some_and(|dtype| dtype != self.compute),
+        };
         // Rows that are pages apart take turns in the same few lines of the first-level cache.
         let many = self.tile.rows > CACHE_WAYS;
-        let collides =
-            many && self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * self.compute.size() as i64 % PAGE == 0);
+        let size = self.rows_dtype().size() as i64;
+        let collides = many && self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * size % PAGE == 0);
         let packs = converts || (collides && !self.m.size.is_const(1));
         if stored.is_none() || self.sums.len() > 1 || (packs && self.right_form != Right::Dots) {
             self.pack_left();
@@ -317,7 +337,8 @@ impl ContractionPlan {
     /// The left operand is read from rows in task memory.
     pub(super) fn pack_left(&mut self) {
         self.left_form = Left::Packed;
-        self.m.left = self.row_stride(&self.k.size);
+        // A row may end in zeros.
+        self.m.left = self.row_stride(&(&self.k.size + (self.word_size() - 1)));
         self.k.left = Dim::constant(1);
     }
 

@@ -70,7 +70,7 @@ impl ContractionPlan {
         let low = match (source, self.right_form) {
             (Source::InPlace, _) => wide.map_or(1, |rows| self.least_height(rows)),
             // Every whole panel of few rows is read in place.
-            (Source::Task, Right::Rows) if self.whole_panels && (wide.is_none() || self.whole_spans) => {
+            (Source::Task, Right::Rows) if self.word.is_none() && self.whole_panels && (wide.is_none() || self.whole_spans) => {
                 self.least_height(self.rows_in_place())
             }
             (Source::Task, Right::Columns) if self.dots_for_few_rows => self.least_height(few_rows(target)),
@@ -87,6 +87,7 @@ impl ContractionPlan {
             Right::Panels => vec![Source::Panels],
             Right::Dots => Vec::new(),
             Right::Columns | Right::Computed => vec![Source::Task],
+            Right::Rows if self.word.is_some() => vec![Source::Task],
             Right::Rows if self.wide_rows(target).is_none() => vec![Source::InPlace, Source::Task],
             Right::Rows => vec![Source::Wide, Source::InPlace, Source::Task],
         };

@@ -45,7 +45,8 @@ impl ContractionPlan {
     /// Rows up to which a right operand that is read in place is read several panels at once: its rows are pages apart.
     pub(super) fn wide_rows(&self, target: &Target) -> Option<u32> {
         let most = if target.vector_registers() > 16 { 2 } else { 1 };
-        (self.right_form == Right::Rows && self.left_form == Left::InPlace && !self.few_rows_at_once).then_some(most)
+        (self.right_form == Right::Rows && self.word.is_none() && self.left_form == Left::InPlace && !self.few_rows_at_once)
+            .then_some(most)
     }
 
     /// Panels of one unit.
@@ -99,7 +100,8 @@ impl ContractionPlan {
     pub(in crate::schedule) fn cost(&self) -> Dim {
         let outer = Dim::product(self.outer.iter().map(|o| o.run.size.clone()));
         let matrix = &self.n.size * &self.k.size;
-        let products = (&matrix * &self.m.size * 2).ceil_div(&Dim::constant(i64::from(self.tile.lanes) * 5));
+        let at_once = i64::from(self.tile.lanes) * self.word_size();
+        let products = (&matrix * &self.m.size * 2).ceil_div(&Dim::constant(at_once * 5));
         let reading = (matrix * self.compute.size() as i64).ceil_div(&Dim::constant(32));
         outer * (products + reading)
     }

@@ -223,6 +223,7 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         K::Return => (control::ret, Exact),
         K::While => (control::while_, Exact),
         K::Fusion
+        | K::DotLanes
         | K::ExtractLane
         | K::Fma
         | K::For
@@ -230,6 +231,7 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::Lanes
         | K::Load
         | K::Prefetch
+        | K::RecastLanes
         | K::ReduceLanes
         | K::Scratch
         | K::Splat

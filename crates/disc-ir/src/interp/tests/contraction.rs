@@ -37,6 +37,13 @@ fn products() -> Vec<Case> {
             [a, ("2x2x2xf32", &[1., 2., 3., 4., 5., NAN, 6., NAN])],
             ("2x3xf32", &[7., 10., 17., 15., 22., 39.]),
         ),
+        // Three rows, two to a word.
+        dot(
+            "lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [2], dtype = i32",
+            ["[M]x3xi8", "1x2x2x2xi8", "[M]x2xi32"],
+            [("1x3xi8", &[1., 2., 3.]), ("1x2x2x2xi8", &[1., 2., 3., 4., 5., 100., 6., 100.])],
+            ("1x2xi32", &[20., 29.]),
+        ),
         matrices("i8", "i8", "", [("1x2xi8", &[100.0, 100.0]), ("2x1xi8", &[100.0, 100.0])], ("1x1xi8", &[32.0])),
         matrices("f16", "f16", "", [("1x3xf16", &[2048.0, 1.0, 1.0]), ("3x1xf16", &[1.0; 3])], ("1x1xf16", &[2050.0])),
         dot(

@@ -95,6 +95,30 @@ pub(super) fn cases() -> Vec<Case> {
         let text = twice.iter().fold(wide, |text, (from, to)| text.replace(from, to)).replace("transpose_lanes", op);
         program(op, text, &[("8xi32", (0..8).map(f64::from).collect())], &[("8xi32", wanted.to_vec())])
     };
+    // Eight lanes of 8 bits as words, multiplied by themselves and added to them.
+    let dots = |elements: &str, x: [f64; 8], wanted: [f64; 2]| {
+        let from = SQUARE.replace("buffer<4xi32>", "buffer<8xi8>").replacen("%y: buffer<8xi8>", "%y: buffer<2xi32>", 1);
+        let (kernel, host) = from.split_once("host").expect("a host program");
+        let (head, _) = kernel.split_once("%two").expect("its ops");
+        let body = format!(
+            "%a = load %x[%zero] : (buffer<8xi8>, i64) -> vector<8xi8>
+    %w = recast_lanes %a : (vector<8xi8>) -> vector<2xi32>
+    %s = constant dense<1> : vector<2xi32>
+    %p = dot_lanes %w, %w, %s, elements = {elements} : vector<2xi32>
+    store %y[%zero], %p : (buffer<2xi32>, i64, vector<2xi32>)
+    return
+}}
+"
+        );
+        let host = host.replace("%y = alloc_output index = 0 : buffer<8xi8>", "%y = alloc_output index = 0 : buffer<2xi32>");
+        let host = host.replace("(buffer<8xi8>, buffer<8xi8>)", "(buffer<8xi8>, buffer<2xi32>)");
+        program(
+            &format!("dot_lanes of {elements}"),
+            format!("{head}{body}host{host}"),
+            &[("8xi8", x.to_vec())],
+            &[("2xi32", wanted.to_vec())],
+        )
+    };
     let affine = |ty, x: Vec<f64>| {
         let wanted = x.iter().map(|x| 2.0 * x + 1.0).collect();
         program("affine", format!("{AFFINE}{AFFINE_HOST}"), &[(ty, x)], &[(ty, wanted)])
@@ -103,6 +127,8 @@ pub(super) fn cases() -> Vec<Case> {
         program("square", SQUARE.into(), &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
         pairs("unzip_lanes", [0.0, 2.0, 4.0, 6.0, 1.0, 3.0, 5.0, 7.0]),
         pairs("zip_lanes", [0.0, 4.0, 1.0, 5.0, 2.0, 6.0, 3.0, 7.0]),
+        dots("i8", [1.0, 2.0, 3.0, -4.0, 127.0, -1.0, 0.0, 0.0], [15.0 - 252.0 * 4.0, 127.0 * 127.0 - 255.0 + 1.0]),
+        dots("i16", [1.0, 1.0, 2.0, 0.0, -1.0, -1.0, -2.0, 0.0], [257.0 * 257.0 + 5.0, 2.0 + 254.0 * 254.0]),
         affine("0xf32", vec![]),
         affine("1xf32", vec![5.0]),
         affine("9xf32", (0..9).map(f64::from).collect()),

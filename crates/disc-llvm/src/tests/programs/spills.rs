@@ -42,6 +42,34 @@ fn hot_loops(function: &str) -> Vec<&str> {
 }
 
 #[test]
+fn products_of_words_are_one_instruction() {
+    let product = |dtype: &str, sum: &str, word: u32| {
+        let (w, y) = (format!("tensor<1x{}x32x{word}x{dtype}>", 64 / word), format!("tensor<[B]x32x{sum}>"));
+        let attrs = format!("lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [32], dtype = {sum}");
+        format!(
+            "weight @w : {w}
+            func @main(%x: tensor<[B]x64x{dtype}>) -> {y} {{
+              %w = weight @w : {w}
+              %y = dot_general %x, %w, {attrs} : (tensor<[B]x64x{dtype}>, {w}) -> {y}
+              return %y : {y}
+            }}"
+        )
+    };
+    let target: Target = "x86-64-v4+avx512bf16+avx512vnni".parse().unwrap();
+    for (dtype, sum, word, name) in [("i8", "i32", 4, "vpdpbusd"), ("bf16", "f32", 2, "vdpbf16ps"), ("u8", "i32", 2, "vpdpwssd")]
+    {
+        let text = assembly(&lowered(parse(&product(dtype, sum, word)), &target), &target).unwrap();
+        // The tallest micro-kernel reads each row's words once for both vectors, and keeps all sums in registers.
+        let rows = tile(&target, DType::F32).rows as usize;
+        let function = functions(&text).into_iter().find(|(name, _)| name.ends_with(&format!(".rows{rows}")));
+        let (_, body) = function.expect("the tallest micro-kernel");
+        let block = body.split("\n.LBB").max_by_key(|block| block.matches(name).count()).unwrap();
+        assert_eq!(block.matches(name).count(), 2 * rows, "{dtype}: {block}");
+        assert!(!block.lines().any(|line| line.trim().starts_with('v') && line.contains("rsp")), "{dtype}: {block}");
+    }
+}
+
+#[test]
 fn micro_kernels_are_free_of_spills() {
     for level in ["x86-64-v3", "x86-64-v4"] {
         let target = target(level);

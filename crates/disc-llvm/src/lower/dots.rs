@@ -1,0 +1,42 @@
+//! Products of elements that share a lane: one instruction each on x86-64, where the target has it.
+//!
+//! Which forms a target has is `Target::word`; schedules ask for no other.
+use super::Lowering;
+use crate::{Error, emit::lanes_of};
+use disc_ir::{Attr, DType, Inst};
+
+impl Lowering<'_, '_> {
+    /// The bits of the lanes as lanes of another size.
+    pub(super) fn recast_lanes(&mut self, inst: Inst) -> Result<(), Error> {
+        let value = self.value(self.function.operands(inst)[0])?;
+        let (dtype, lanes) = self.vector_type(self.function.result(inst))?;
+        let value = self.emit.bitcast(value, self.emit.ty(dtype, lanes))?;
+        self.define(inst, value);
+        Ok(())
+    }
+
+    pub(super) fn dot_lanes(&mut self, inst: Inst) -> Result<(), Error> {
+        let operands = self.operands(inst)?;
+        let &[a, b, sum] = &operands[..] else { return Err(self.error(inst, "needs three operands".to_owned())) };
+        let Some(&Attr::DType(elements)) = self.attr(inst, "elements") else {
+            return Err(self.error(inst, "needs the type `elements`".to_owned()));
+        };
+        let bits = 32 * lanes_of(sum);
+        let value = match (elements, bits) {
+            (DType::I8, 128 | 256 | 512) => {
+                self.emit.target_intrinsic(&format!("llvm.x86.avx512.vpdpbusd.{bits}"), &[sum, a, b])?
+            }
+            (DType::BF16, 128 | 256 | 512) => {
+                self.emit.target_intrinsic(&format!("llvm.x86.avx512bf16.dpbf16ps.{bits}"), &[sum, a, b])?
+            }
+            (DType::I16, 128 | 256 | 512) => {
+                let names = ["llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd", "llvm.x86.avx512.pmaddw.d.512"];
+                let products = self.emit.target_intrinsic(names[(bits / 256) as usize], &[a, b])?;
+                self.emit.add(sum, products)?
+            }
+            _ => return Err(self.error(inst, format!("has no instruction for {elements} in {bits} bits"))),
+        };
+        self.define(inst, value);
+        Ok(())
+    }
+}
