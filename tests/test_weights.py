@@ -16,11 +16,14 @@ def _stored(weight: torch.Tensor, form: str) -> torch.Tensor:
     """A matrix [out, in] as the option stores it, in f32."""
     if form == "bf16":
         return weight.bfloat16().float()
-    step = (weight.abs().amax(1, keepdim=True) / 127).clamp_min(torch.finfo(torch.float32).tiny)
-    return (weight / step).round() * step
+    steps = {"int8": 127, "int4": 7}[form]
+    blocks = [weight] if form == "int8" else weight.split(32, 1)
+    tiny = torch.finfo(torch.float32).tiny
+    scales = [(block.abs().amax(1, keepdim=True) / steps).clamp_min(tiny) for block in blocks]
+    return torch.cat([(block / step).round() * step for block, step in zip(blocks, scales, strict=True)], 1)
 
 
-@pytest.mark.parametrize(("form", "size"), [("bf16", 2), ("int8", 1)])
+@pytest.mark.parametrize(("form", "size"), [("bf16", 2), ("int8", 1), ("int4", 0.5 + 4 / 32)])
 def test_products_read_what_is_stored(form, size):
     model = _model()
     fast = disc.optimize(model, torch.rand(5, 96), options=disc.Options(weights=form))
@@ -52,7 +55,7 @@ def test_special_values_stay_special():
         model[2].weight[1, 3] = float("nan")
         model[2].weight[2, 3] = float("inf")
     x = torch.rand(3, 96)
-    for form in ("bf16", "int8"):
+    for form in ("bf16", "int8", "int4"):
         fast = disc.optimize(model, x, options=disc.Options(weights=form))
         with torch.no_grad():
             y = fast(x)
@@ -62,10 +65,26 @@ def test_special_values_stay_special():
         assert y[:, 3:].isfinite().all()
 
 
-def test_a_form_that_does_not_exist_yet_says_so():
-    with pytest.raises(disc.Error, match="not available") as caught:
-        disc.optimize(_model(), torch.rand(2, 96), options=disc.Options(weights="int4"))
-    assert caught.value.code == "E0801"
+@pytest.mark.parametrize("depth", [1, 31, 32, 33, 70, 128])
+@pytest.mark.parametrize("target", [None, "x86-64-v3", "x86-64-v2"])
+def test_steps_of_4_bits_at_any_depth(depth, target):
+    torch.manual_seed(depth)
+    model, stored = (torch.nn.Linear(depth, 1100).eval() for _ in range(2))
+    with torch.no_grad():
+        stored.weight.copy_(_stored(model.weight, "int4"))
+        stored.bias.copy_(model.bias)
+        fast = disc.optimize(model, torch.rand(5, depth), options=disc.Options(weights="int4", target=target))
+        for rows in (0, 1, 2, 3, 4, 5, 14, 15, 40):
+            x = torch.randn(rows, depth)
+            got = fast(x)
+            torch.testing.assert_close(got, stored(x), rtol=2e-5, atol=2e-5)
+            bound = x.abs() @ (model.weight.abs().amax(1) / 14).expand(depth, -1) + 1e-4
+            assert ((got - model(x)).abs() <= bound).all()
+
+
+def test_a_form_that_does_not_exist_says_so():
+    with pytest.raises(disc.Error, match="int3"):
+        disc.optimize(_model(), torch.rand(2, 96), options=disc.Options(weights="int3"))
 
 
 def test_released_weights_leave_one_copy():
@@ -95,3 +114,27 @@ def test_released_weights_leave_one_copy():
     for call in (fast.refresh, lambda: fast.original):
         with pytest.raises(disc.Error, match="release_weights"):
             call()
+
+
+class _Quantized(torch.nn.Module):
+    """A layer as quantised models write it: integers and their scales, multiplied where they are used."""
+
+    def __init__(self, sizes, scale_dims):
+        super().__init__()
+        self.register_buffer("q", torch.randint(-127, 128, sizes, dtype=torch.int8))
+        self.register_buffer("scale", torch.rand(scale_dims) / 64)
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.q.float() * self.scale)
+
+
+@pytest.mark.parametrize("scale_dims", [(48, 1), (1, 1), ()])
+def test_scales_of_integers_are_applied_to_sums(scale_dims):
+    torch.manual_seed(1)
+    model = _Quantized((48, 70), scale_dims).eval()
+    fast = disc.optimize(model, torch.rand(5, 70))
+    for rows in (0, 1, 3, 17):
+        x = torch.randn(rows, 70)
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
+    # The panels of integers: 48 columns in whole vectors, and no matrix of f32.
+    assert disc.report(fast).to_dict()["prepared_weight_bytes"] <= 70 * 64 + 256

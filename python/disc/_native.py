@@ -43,10 +43,6 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
 
     Without ``threads`` the runtime decides. ``cache`` is the folder of the cache on disk, if it may be asked.
     """
-    if options.weights == "int4":
-        raise Error(
-            'Options.weights = "int4" is not available yet', code="E0801", help='use "int8" or "bf16"'
-        )
     chosen = {
         "target": options.target,
         "threads": threads,

@@ -10,6 +10,7 @@ FIXED = (CAPTURE,)
 
 ROWS = [
     row("mm.default", T("B N"), T("N M"), dtypes=(*FLOATS, *INTS)),
+    row("_int_mm.default", T("B N"), T("N M"), dtypes=("i8",)),
     row("bmm.default", T("B N M"), T("B M K"), dtypes=(*FLOATS, *INTS)),
     *[
         row("matmul.default", T(x), T(y), dtypes=WIDE, note=f"{x}x{y}".replace(" ", ""))

@@ -23,6 +23,7 @@ pub mod query;
 pub mod registry;
 pub mod rewrite;
 pub mod rules;
+mod scales;
 pub mod shapes;
 pub mod specialize;
 #[cfg(test)]

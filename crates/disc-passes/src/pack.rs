@@ -101,9 +101,18 @@ fn word(rw: &Rewriter<'_>, inst: Inst, matrix: Matrix, words: &[(DType, i64)]) -
 }
 
 fn pack(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64, word: i64) -> Option<Value> {
+    let dtype = rw.f.ty(matrix.value).dtype();
+    let value = stored(rw, matrix.value);
+    let mut packed = panels(rw, Matrix { value, ..matrix }, width, word)?;
+    if rw.f.ty(packed).dtype() != dtype {
+        packed = rw.build(|b| b.op(OpKind::Convert).operands(&[packed]).attr("dtype", dtype).value())?;
+    }
+    product(rw, inst, packed, matrix.columns)
+}
+
+/// A matrix as panels `[P, K, width]`, or with a `word` other than 1 as `[P, ceil(K / word), width, word]`.
+pub(crate) fn panels(rw: &mut Rewriter<'_>, matrix: Matrix, width: i64, word: i64) -> Option<Value> {
     let Matrix { value, sum_axis, rows, columns } = matrix;
-    let dtype = rw.f.ty(value).dtype();
-    let value = stored(rw, value);
     let panels = (columns + width - 1) / width;
     let column_axis = 1 - sum_axis;
     let groups = (rows + word - 1) / word;
@@ -125,17 +134,18 @@ fn pack(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64, word: i64
         _ => (&[panels, width, groups, word], &[0, 2, 1, 3]),
     };
     let split = rw.reshape(whole, split.iter().map(|&size| Dim::constant(size)).collect::<Vec<_>>())?;
-    let mut packed = rw.transpose(split, order)?;
-    if rw.f.ty(packed).dtype() != dtype {
-        packed = rw.build(|b| b.op(OpKind::Convert).operands(&[packed]).attr("dtype", dtype).value())?;
-    }
+    rw.transpose(split, order)
+}
+
+/// The product with panels of so many columns.
+pub(crate) fn product(rw: &mut Rewriter<'_>, inst: Inst, panels: Value, columns: i64) -> Option<Value> {
     let left = rw.f.operands(inst)[0];
     let def = rw.f.def(inst);
     let mut attrs = rw.f.inst(inst).attrs.clone();
     for (name, attr) in [("rhs_contracting_dims", vec![1_i64].into()), ("packed_columns", Dim::constant(columns).into())] {
         attrs[def.attr_position(name).expect("an attribute of the op")] = Some(attr);
     }
-    rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, packed]).attrs(attrs).value())
+    rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, panels]).attrs(attrs).value())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::{
     branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline, pack,
     pass::{PassDef, PassManager},
-    placement, prepare, shapes,
+    placement, prepare, scales, shapes,
 };
 use disc_ir::{Diagnostic, Module, ops::Stage};
 
@@ -26,6 +26,8 @@ pub static STEPS: &[&PassDef] = &[
     &canonicalize::PASS,
     // No table is left in the program: what is prepared may depend on one.
     &outline::PASS,
+    // Matrices of integers are read as they are stored.
+    &scales::PASS,
     // What is packed is the form that is stored.
     &narrow::PASS,
     // Transposes of weights are part of the numbering of a product by now, so that a weight is packed as the model has it.

@@ -171,11 +171,16 @@ fn read_in_panels(function: &Function) -> HashSet<Value> {
     read
 }
 
-/// Whether an op is a conversion to a wider type in front of products alone.
+/// Whether an op is a conversion to a wider type, or from steps, in front of products alone.
 fn is_read(function: &Function, inst: Inst, read: &HashSet<Value>) -> bool {
     let dtype = |value: Value| function.ty(value).dtype();
     let widens = |result: Value| dtype(result).holds(dtype(function.operands(inst)[0]));
-    function.kind_of(inst) == OpKind::Convert && function.results_of(inst).iter().all(|&v| read.contains(&v) && widens(v))
+    let unpacks = |value: Value| match function.kind_of(inst) {
+        OpKind::UnpackSteps => true,
+        OpKind::Convert => widens(value),
+        _ => false,
+    };
+    function.results_of(inst).iter().all(|&value| read.contains(&value) && unpacks(value))
 }
 
 fn is_worth(function: &Function, inst: Inst, sources: &Sources) -> bool {

@@ -39,6 +39,11 @@ def _batched(b, x, y):
     return b.dot(x, y, batching=(axes, axes), contracting=([rank - 1], [rank - 2]))
 
 
+def int_mm(b, x, y):
+    """Sums of int8 by int8 in int32."""
+    return b.dot(x, y, contracting=([1], [0]), dtype="i32")
+
+
 def linear(b, x, weight, bias=None):
     if len(weight.shape) == 1:
         y = b.dot(x, weight, contracting=([len(x.shape) - 1], [0]))
@@ -305,6 +310,7 @@ def kron(b, x, y):
 TABLE = {
     "aten.matmul.default": matmul,
     "aten.mm.default": matmul,
+    "aten._int_mm.default": int_mm,
     "aten.bmm.default": matmul,
     "aten.mv.default": matmul,
     "aten.dot.default": matmul,

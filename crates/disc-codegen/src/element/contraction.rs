@@ -1,7 +1,7 @@
 //! Products of tensors, one result element at a time: loops over what is summed. The contraction schedule is the fast way.
 use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
-use disc_ir::{DType, Dim, Inst, OpKind, Value};
+use disc_ir::{DType, Dim, Inst, Literal, OpKind, Value};
 use disc_passes::query::Query;
 
 impl Elements<'_> {
@@ -46,6 +46,25 @@ impl Elements<'_> {
             let (x, y) = (cx.element(kb, lhs, &lhs_at), cx.element(kb, rhs, &rhs_at));
             vec![multiply_add(kb, dtype, x, y, carried[0])]
         })[0]
+    }
+
+    /// A weight that is stored as a step of 4 bits.
+    pub(super) fn unpack_steps(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let [words, scales] = self.group.operands(inst)[..] else { panic!("`unpack_steps` has two operands") };
+        let (eight, four) = (kb.int(8), kb.int(4));
+        let number = at[3].value(kb, self.lanes);
+        let (word, place) = (kb.div(number, eight), kb.rem(number, eight));
+        let word = Index::from_value(kb, word);
+        let word = self.element(kb, words, &[at[0], at[1], word, at[2]]);
+        let place = kb.mul(place, four);
+        let place = kb.convert(place, DType::I32);
+        let top = kb.constant(Literal::splat_i64(DType::I32, 28), 1);
+        let above = kb.map(OpKind::Subtract, &[top, place]);
+        let shifted = kb.map(OpKind::ShiftLeft, &[word, above]);
+        let step = kb.map(OpKind::ShiftRightArithmetic, &[shifted, top]);
+        let step = kb.convert(step, DType::F32);
+        let scale = self.element(kb, scales, &at[..3]);
+        kb.map(OpKind::Multiply, &[step, scale])
     }
 
     /// Sums over the window and the input features of one group. Positions outside the input, and between dilated elements, hold zeros.

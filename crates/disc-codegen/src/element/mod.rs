@@ -312,6 +312,7 @@ impl<'g> Elements<'g> {
             OpKind::Patches => vec![self.patches(kb, inst, at)],
             OpKind::ReduceWindow => self.reduce_window(kb, inst, at),
             OpKind::DotGeneral => vec![self.dot_general(kb, inst, at)],
+            OpKind::UnpackSteps => vec![self.unpack_steps(kb, inst, at)],
             OpKind::Convolution => vec![self.convolution(kb, inst, at)],
             _ if self.group.def(inst).has(disc_ir::ops::Trait::Elementwise) => {
                 if let Some(value) = self.pattern(kb, inst, at) {

@@ -23,6 +23,7 @@ mod patches;
 mod plan;
 mod routines;
 mod split;
+mod steps;
 mod units;
 mod words;
 
@@ -279,6 +280,7 @@ impl<'a> Chunk<'a> {
             Right::Computed | Right::Columns => return self.packed(kb, part, &block),
             Right::Rows if plan.word.is_some() => return self.packed(kb, part, &block),
             Right::Rows => self.stays_in_place(kb, plan, &block),
+            Right::Steps => block.has_at_most(kb, plan.rows_by_steps(group.target)),
         };
         let open = kb.open_if(few);
         match plan.right_form {
@@ -286,12 +288,20 @@ impl<'a> Chunk<'a> {
                 let right = kb.add(self.bases[1], column);
                 block.call(kb, group, part, Source::InPlace, right);
             }
+            Right::Steps => block.call(kb, group, part, Source::Steps, panel),
             _ => block.call_dots(kb, group, part, self.bases[1]),
         }
         kb.close_if(open);
         let many = kb.emit(OpKind::Not, &[few]);
         let open = kb.open_if(many);
-        self.packed(kb, part, &block);
+        match &plan.steps {
+            Some(steps) => {
+                steps::unpack_panel(kb, plan, steps, &part.operands, panel);
+                let zero = kb.int(0);
+                block.call(kb, group, part, Source::Task, zero);
+            }
+            None => self.packed(kb, part, &block),
+        }
         kb.close_if(open);
     }
 

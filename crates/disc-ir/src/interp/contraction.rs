@@ -72,6 +72,21 @@ pub(super) fn dot_general(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
     Ok(vec![result.into()])
 }
 
+pub(super) fn unpack_steps(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (words, scales, shape) = (Strided::new(call.tensor(0)?), Strided::new(call.tensor(1)?), call.shape());
+    let mut result = Tensor::zeros(call.dtype(), shape.clone());
+    for_each(&shape, |i, at| {
+        machine.charge(1)?;
+        let word = words.tensor.at(offset(&[at[0], at[1], at[3] / 8, at[2]], &words.steps)).as_int();
+        // The four bits, and their sign.
+        let step = ((word >> (4 * (at[3] % 8))) & 15) ^ 8;
+        let scale = scales.tensor.at(offset(&at[..3], &scales.steps)).as_f64();
+        result.set(i, Scalar::Float((step - 8) as f64 * scale));
+        Ok::<(), Diagnostic>(())
+    })?;
+    Ok(vec![result.into()])
+}
+
 /// Which axis of a tensor of a convolution is what.
 struct Layout {
     batch: usize,

@@ -112,6 +112,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::Patches => Op(window::patches),
         K::ReduceWindow => Op(window::reduce_window),
         K::Convolution => Op(contraction::convolution),
+        K::UnpackSteps => Op(contraction::unpack_steps),
         K::DotGeneral => Op(contraction::dot_general),
         K::Sort => Op(sort::sort),
         K::TopK => Op(sort::top_k),

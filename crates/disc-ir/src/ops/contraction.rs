@@ -16,6 +16,10 @@ use crate::{
 };
 
 const NUMBER: DTypeClass = DTypeClass::NUMBER;
+const WORD: DTypeClass = DTypeClass::of(&[DType::I32]);
+const SCALE: DTypeClass = DTypeClass::of(&[DType::F32]);
+/// Steps in a word.
+const STEPS: i64 = 8;
 
 op! {
     /// Sums products over the contracting dimensions, for each index of the batching ones and of the rest. The result's dimensions are the
@@ -65,6 +69,15 @@ op! {
             rhs_dilation: optional(AttrKind::Ints), window_reversal: optional(AttrKind::Ints),
             feature_group_count: optional(AttrKind::Int), batch_group_count: optional(AttrKind::Int), dtype: optional(AttrKind::DType)
         } -> (result: one(NUMBER)) traits [Pure] stages Stages::Tensor, infer convolution;
+}
+
+op! {
+    /// Matrices that are stored in steps of 4 bits: `result[p, g, j, w]` is `scales[p, g, j]` times a step, from -8 to 7, the one with number
+    /// `w % 8`, lowest first, of `words[p, g, w / 8, j]`. Products read them as panels, (C7) of `dot_general`.
+    ///
+    /// (C1) `words` has rank 4 and `scales` rank 3: without the third dimension of `words`.
+    UnpackSteps = "unpack_steps"(words: one(WORD), scales: one(SCALE)) -> (result: one(SCALE)) traits [Pure] stages Stages::Tensor,
+        infer unpack_steps;
 }
 
 /// The element type of the result: as stated, or that of the operands.
@@ -124,6 +137,19 @@ fn dot_general(cx: &InferCx<'_>) -> Inferred {
         Some(columns) => sizes.push(packed_columns(cx, columns, rhs, &rhs_contracting)?),
     }
     Ok(vec![Type::tensor(sizes, dtype)])
+}
+
+fn unpack_steps(cx: &InferCx<'_>) -> Inferred {
+    let (words, scales) = (cx.tensor(0)?, cx.tensor(1)?);
+    if words.rank() != 4 || scales.rank() != 3 {
+        return Err(cx.error(Code::E0207, 1, format!("`words` has type {}, `scales` has type {}", cx.ty(0), cx.ty(1))));
+    }
+    for (a, b) in [(0, 0), (1, 1), (3, 2)] {
+        let message = || format!("dimension {a} of `words` and {b} of `scales` differ");
+        cx.equal(1, &words.dims[a], &scales.dims[b], message)?;
+    }
+    let [panels, groups, height, columns] = [0, 1, 2, 3].map(|axis: usize| words.dims[axis].clone());
+    Ok(vec![Type::tensor([panels, groups, columns, height * STEPS], DType::F32)])
 }
 
 /// The rows of panels of words hold what `lhs` contracts.

@@ -50,7 +50,7 @@ op_table! {
     index::{DynamicSlice, DynamicUpdateSlice, Gather, Scatter},
     reduce::{Cumulative, Reduce},
     window::{Patches, ReduceWindow, Winograd},
-    contraction::{Convolution, DotGeneral},
+    contraction::{Convolution, DotGeneral, UnpackSteps},
     sort::{Sort, TopK},
     sizes::{BindDim, Nonzero},
     random::{RngBitGenerator},

@@ -274,7 +274,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             | Sinh | Tan | Tanh | Zeta => Err(self.error(inst, "must be expanded to arithmetic before".to_owned())),
             BroadcastInDim | Concatenate | Convolution | Cumulative | DotGeneral | DynamicSlice | DynamicUpdateSlice | Fusion
             | Gather | GetDimensionSize | Iota | Nonzero | Pad | Patches | Reduce | ReduceWindow | Reshape | Reverse
-            | RngBitGenerator | Scatter | Slice | Sort | TopK | Transpose | Winograd => {
+            | RngBitGenerator | Scatter | Slice | Sort | TopK | Transpose | UnpackSteps | Winograd => {
                 Err(self.error(inst, "works on tensors, which no kernel has".to_owned()))
             }
             Return => Err(self.error(inst, "does not end its block".to_owned())),

@@ -124,6 +124,8 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         OpKind::BroadcastInDim | OpKind::DimValue | OpKind::GetDimensionSize | OpKind::Iota => Role::Free,
         // Computed where a product packs it: in memory, each element would be there once for each window that covers it.
         OpKind::Patches => Role::Free,
+        // Computed where a product reads it: in memory it would be several times as large.
+        OpKind::UnpackSteps => Role::Free,
         OpKind::Reshape if only_ones_differ(function, solver, inst) => Role::Free,
         OpKind::Reshape => Role::View,
         OpKind::Reduce => Role::Row,

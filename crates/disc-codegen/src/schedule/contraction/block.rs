@@ -91,7 +91,7 @@ impl ContractionPlan {
             // Masks have registers of their own.
             Right::Rows if target.vector_registers() > 16 => vec![Source::Edge],
             Right::Rows => vec![Source::InPlace, Source::Edge],
-            Right::Columns | Right::Computed | Right::Dots => vec![Source::Task],
+            Right::Columns | Right::Computed | Right::Dots | Right::Steps => vec![Source::Task],
         }
     }
 
@@ -106,7 +106,7 @@ impl ContractionPlan {
         match self.right_form {
             Right::Rows => Some((Source::EdgeTail(half / narrow), half)),
             Right::Columns | Right::Dots => Some((Source::Tail(half / narrow), half)),
-            Right::Panels | Right::Computed => None,
+            Right::Panels | Right::Computed | Right::Steps => None,
         }
     }
 }
@@ -216,7 +216,7 @@ impl<'g> BlockProduct<'g> {
                     let offset = kb.mul(panel, size);
                     kb.add(right, offset)
                 }
-                Right::Columns | Right::Computed | Right::Dots => self.panel_offset(kb, panel, packed),
+                Right::Columns | Right::Computed | Right::Dots | Right::Steps => self.panel_offset(kb, panel, packed),
             };
             let mut arguments = self.operands.arguments();
             arguments.extend([left, base, block.first, column, zero, zero]);

@@ -2,7 +2,11 @@
 //!
 //! For products of few columns or few rows, where packing panels, or filling them with zeros, would cost more than the products. Each block's
 //! sums are vectors, which are added up at the end.
-use super::{Operands, micro::store, plan::ContractionPlan};
+use super::{
+    Operands,
+    micro::{starts, store},
+    plan::ContractionPlan,
+};
 use crate::{
     build::KernelBuilder,
     element::{Site, contraction::multiply_add},
@@ -57,16 +61,6 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, rows: 
 }
 
 /// The starts of neighbours that are `stride` apart.
-fn starts(kb: &mut KernelBuilder, first: Value, stride: &disc_ir::Dim, count: u32) -> Vec<Value> {
-    let stride = kb.dim(stride);
-    let mut starts = vec![first];
-    for _ in 1..count {
-        let next = kb.add(*starts.last().expect("there is one"), stride);
-        starts.push(next);
-    }
-    starts
-}
-
 fn accumulate(
     kb: &mut KernelBuilder,
     group: &Group<'_>,

@@ -4,7 +4,7 @@ use super::{
     epilogue::before_transpose,
     plan::{ContractionPlan, Left, Role},
     split::PARTS,
-    units,
+    steps, units,
     words::Word,
 };
 use crate::{
@@ -23,7 +23,7 @@ pub(super) const LINE: i64 = 64;
 /// Up to this many rows, panels pass by so fast that the hardware's own fetching is better.
 const FETCHED_ROWS: u32 = 4;
 /// Sums that are added to in turn, so that none waits for its last addition.
-const CHAINS: usize = 8;
+pub(super) const CHAINS: usize = 8;
 
 /// Steps of a round.
 pub(super) fn round_steps(plan: &ContractionPlan) -> i64 {
@@ -43,7 +43,9 @@ pub(super) enum Source {
     Wide,
     /// In task memory.
     Task,
-    /// There, where the last panel has columns for so many narrow vectors only.
+    /// In panels of steps.
+    Steps,
+    /// In task memory, where the last panel has columns for so many narrow vectors only.
     Tail(u32),
     /// In the right operand as it lies, where the last panel has columns for so many narrow vectors only.
     EdgeTail(u32),
@@ -87,6 +89,7 @@ pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
         Source::Edge => format!("{part}.edge{rows}"),
         Source::Wide => format!("{part}.wide{rows}"),
         Source::Task => format!("{part}.task{rows}"),
+        Source::Steps => format!("{part}.steps{rows}"),
         Source::Tail(narrow) => format!("{part}.tail{narrow}x{rows}"),
         Source::EdgeTail(narrow) => format!("{part}.edge{narrow}x{rows}"),
     }
@@ -179,7 +182,10 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
         Source::EdgeTail(_) => tail_masks(&mut kb, plan, parameters.column, &pieces),
         _ => vec![None; pieces.len()],
     };
-    let sums = accumulate(&mut kb, plan, &parameters, source, rows, &edges);
+    let sums = match (&plan.steps, source) {
+        (Some(steps), Source::Steps) => steps::accumulate(&mut kb, plan, steps, &parameters, rows),
+        _ => accumulate(&mut kb, plan, &parameters, source, rows, &edges),
+    };
     if let HeldParameters::Parts { totals, factors, .. } = parameters.held {
         add_to_totals(&mut kb, plan, &parameters, [totals, factors], &sums, pieces.len());
         return (kb.finish(), Vec::new());
@@ -187,7 +193,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
     // After the loop, which needs all registers.
     let masks = match source {
         Source::InPlace | Source::Wide | Source::Edge | Source::EdgeTail(_) => edges,
-        Source::Panels | Source::Task => column_masks(&mut kb, plan, parameters.column),
+        Source::Panels | Source::Steps | Source::Task => column_masks(&mut kb, plan, parameters.column),
         Source::Tail(_) => tail_masks(&mut kb, plan, parameters.column, &pieces),
     };
     let vectors: Vec<_> = pieces.into_iter().zip(masks).collect();
@@ -343,7 +349,7 @@ impl Step<'_> {
 
     /// What the sums start with, for `size` elements of each row.
     fn start(&self, kb: &mut KernelBuilder, word: Option<Word>) -> Vec<Value> {
-        let size = kb.dim(&(self.plan.steps() * self.plan.word_size()));
+        let size = kb.dim(&(self.plan.word_steps() * self.plan.word_size()));
         let mut sums = Vec::new();
         for &start in &self.starts {
             let first = word.and_then(|word| word.start(kb, self.plan, [self.a, start, size]));
@@ -356,6 +362,17 @@ impl Step<'_> {
         }
         sums
     }
+}
+
+/// Where rows start.
+pub(super) fn starts(kb: &mut KernelBuilder, first: Value, stride: &Dim, rows: u32) -> Vec<Value> {
+    let stride = kb.dim(stride);
+    let mut starts = vec![first];
+    for _ in 1..rows {
+        let next = kb.add(*starts.last().expect("there is a row"), stride);
+        starts.push(next);
+    }
+    starts
 }
 
 /// The sums of products: `rows` times the panel's vectors, row by row.
@@ -374,14 +391,9 @@ fn accumulate(
     let (b, b_step) = match source {
         Source::Panels => (operands.right(), width),
         Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide => (operands.right(), plan.k.right.clone()),
-        Source::Task | Source::Tail(_) => (operands.panel(), width),
+        Source::Steps | Source::Task | Source::Tail(_) => (operands.panel(), width),
     };
-    let row_stride = kb.dim(&plan.m.left);
-    let mut starts = vec![parameters.left];
-    for _ in 1..rows {
-        let next = kb.add(*starts.last().expect("there is a row"), row_stride);
-        starts.push(next);
-    }
+    let starts = starts(kb, parameters.left, &plan.m.left, rows);
     let a = match plan.left_form {
         Left::InPlace => operands.left(),
         Left::Packed => operands.rows(),
@@ -396,7 +408,7 @@ fn accumulate(
     let start = kb.int(0);
     let size = match parameters.held {
         HeldParameters::Parts { depth, .. } | HeldParameters::Split { depth, .. } => depth,
-        _ => kb.dim(&plan.steps()),
+        _ => kb.dim(&plan.word_steps()),
     };
     let (round, one) = (kb.int(round_steps(plan)), kb.int(1));
     let sums = match source {
@@ -452,7 +464,7 @@ fn prefetch(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Paramet
     let elements = LINE / kb.dtype(b).size() as i64;
     let size = kb.dim(&plan.panel_size());
     let next = kb.add(parameters.right, size);
-    let share = kb.dim(&plan.steps());
+    let share = kb.dim(&plan.word_steps());
     let before = kb.mul(parameters.block, share);
     let done = kb.add(before, k);
     let round = kb.int(round_steps(plan));

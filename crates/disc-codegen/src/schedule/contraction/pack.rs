@@ -6,7 +6,8 @@ use disc_ir::{DType, Dim, OpKind, Value};
 /// Elements of a panel in task memory: whole squares of rows.
 pub(super) fn panel_elements(plan: &ContractionPlan) -> Dim {
     let lanes = i64::from(plan.tile.lanes);
-    plan.steps().ceil_div(&Dim::constant(lanes)) * lanes * i64::from(plan.tile.columns)
+    let rows = plan.steps.as_ref().map_or_else(|| plan.word_steps(), super::steps::Steps::rows);
+    rows.ceil_div(&Dim::constant(lanes)) * lanes * i64::from(plan.tile.columns)
 }
 
 /// Copies a panel whose columns are contiguous.

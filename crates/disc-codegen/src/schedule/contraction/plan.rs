@@ -1,5 +1,5 @@
 //! What the contraction schedule decides about a product, from its shapes and facts.
-use super::{epilogue, operand::Operand, units, words::Word};
+use super::{epilogue, operand::Operand, steps::Steps, units, words::Word};
 use crate::{build::KernelBuilder, element::accumulator_dtype, index::Index, schedule::loops::Merged, target::Target};
 use disc_ir::{Attr, DType, Dim, Function, Inst, Solver, Value};
 use disc_passes::query::Query;
@@ -54,6 +54,8 @@ pub(in crate::schedule) enum Right {
     Dots,
     /// From a panel that the unit computes.
     Computed,
+    /// From panels of steps that were made when the weights were loaded: see [`super::steps`].
+    Steps,
 }
 
 /// A dimension of the product and how the operands step along it, in elements.
@@ -116,6 +118,8 @@ pub(in crate::schedule) struct ContractionPlan {
     pub(in crate::schedule) compute: DType,
     /// Where both operands are read in words: what they are made of.
     pub(super) word: Option<Word>,
+    /// What is stored in place of the right operand, where it is in steps.
+    pub(super) steps: Option<Steps>,
     /// The operand whose dimensions are rows: the left one, unless the product has no other than its rows.
     pub(super) left: Operand,
     pub(super) right: Operand,
@@ -185,6 +189,7 @@ impl ContractionPlan {
             tile: tile(target, compute),
             compute,
             word: None,
+            steps: None,
             left_form: Left::InPlace,
             right_form: Right::Computed,
             dots_for_few_rows: false,
@@ -283,7 +288,9 @@ impl ContractionPlan {
     }
 
     fn read_panels(&mut self, group: &Function, solver: &Solver, target: &Target, columns: &Dim) -> Result<(), String> {
+        self.steps = Steps::of(group, self.right.value);
         let sized = match self.right.dims.get(3) {
+            Some(size) if let Some(steps) = &self.steps => size.is_const(steps.group_rows()),
             Some(size) => {
                 self.word = Word::of(target, group.ty(self.right.value).dtype(), self.compute);
                 self.word.is_some_and(|word| size.is_const(word.count()))
@@ -291,12 +298,12 @@ impl ContractionPlan {
             None => true,
         };
         let fits = sized
-            && self.right.memory.is_some()
+            && (self.right.memory.is_some() || self.steps.is_some())
             && solver.equal(&self.right.dims[2], &Dim::constant(i64::from(self.tile.columns)));
         if !fits || self.sums.len() > 1 {
             return Err("the panels are of another target".into());
         }
-        self.right_form = Right::Panels;
+        self.right_form = if self.steps.is_some() { Right::Steps } else { Right::Panels };
         self.n = Axis { size: columns.clone(), left: Dim::constant(0), right: Dim::constant(1) };
         self.n_axis = Some(self.rank - 1);
         Ok(())
@@ -322,7 +329,9 @@ impl ContractionPlan {
         // Converting each element for each panel anew would cost as much as the products.
         let converts = match self.word {
             Some(word) => !self.has_words_in_place(group, solver, word),
-            None => stored.is_some_and(|dtype| dtype != self.compute),
+            None if stored.is_some_and(|dtype| dtype != self.compute) => true,
+            // Groups of steps are read as a whole: rows must not end before.
+            None => !solver.divisible(&self.k.size, self.row_unit()),
         };
         // Rows that are pages apart take turns in the same few lines of the first-level cache.
         let many = self.tile.rows > CACHE_WAYS;
@@ -338,7 +347,7 @@ impl ContractionPlan {
     pub(super) fn pack_left(&mut self) {
         self.left_form = Left::Packed;
         // A row may end in zeros.
-        self.m.left = self.row_stride(&(&self.k.size + (self.word_size() - 1)));
+        self.m.left = self.row_stride(&(&self.k.size + (self.row_unit() - 1)));
         self.k.left = Dim::constant(1);
     }
 

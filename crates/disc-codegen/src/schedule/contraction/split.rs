@@ -62,7 +62,8 @@ impl ContractionPlan {
 
 /// The plan for a part of the sums of a product, if a product may be split: a matrix in panels or contiguous along its few columns.
 fn parts_plan(group: &Group<'_>, plan: &ContractionPlan) -> Option<ContractionPlan> {
-    let in_memory = plan.left_form == Left::InPlace && plan.word.is_none() && matches!(plan.right_form, Right::Panels | Right::Rows);
+    let in_memory =
+        plan.left_form == Left::InPlace && plan.word.is_none() && matches!(plan.right_form, Right::Panels | Right::Rows);
     let few = plan.panels().as_const().is_some_and(|panels| panels < FEW_UNITS);
     let short = plan.k.size.as_const().is_some_and(|sums| sums < LONG_SUM);
     let many = plan.m.size.as_const().is_some_and(|rows| rows > plan.most_split_rows());

@@ -18,7 +18,7 @@ const UNITS: i64 = 32;
 impl ContractionPlan {
     pub(super) fn is_packed_right(&self) -> bool {
         match self.right_form {
-            Right::Columns | Right::Computed => true,
+            Right::Columns | Right::Computed | Right::Steps => true,
             Right::Rows => !self.few_rows_at_once,
             Right::Panels | Right::Dots => false,
         }

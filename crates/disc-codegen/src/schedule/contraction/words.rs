@@ -113,8 +113,13 @@ impl ContractionPlan {
         self.word.map_or(1, Word::count)
     }
 
+    /// Rows in task memory end in zeros up to a multiple of this.
+    pub(super) fn row_unit(&self) -> i64 {
+        self.steps.as_ref().map_or(self.word_size(), super::steps::Steps::group_rows)
+    }
+
     /// Steps along the sums.
-    pub(super) fn steps(&self) -> Dim {
+    pub(super) fn word_steps(&self) -> Dim {
         match self.word {
             Some(word) => self.k.size.ceil_div(&Dim::constant(word.count())),
             None => self.k.size.clone(),
@@ -123,7 +128,7 @@ impl ContractionPlan {
 
     /// Elements of a panel of weights.
     pub(super) fn panel_size(&self) -> Dim {
-        self.steps() * (self.word_size() * i64::from(self.tile.columns))
+        self.word_steps() * (self.word_size() * i64::from(self.tile.columns))
     }
 
     /// The types of rows and of panels in task memory.
@@ -136,9 +141,9 @@ impl ContractionPlan {
     }
 }
 
-/// Zeros behind a row in task memory that starts at `to`, up to a whole word. The next row is written later.
+/// Zeros behind a row in task memory that starts at `to`, up to a whole word or group. The next row is written later.
 pub(super) fn end_row(kb: &mut KernelBuilder, plan: &ContractionPlan, rows: Value, to: Value) {
-    let size = plan.word_size();
+    let size = plan.row_unit();
     if plan.k.size.as_const().is_some_and(|depth| depth % size == 0) {
         return;
     }

@@ -178,6 +178,13 @@ pub(super) fn convolution(s: &mut Sketch) -> Made<Vec<Value>> {
     ])
 }
 
+pub(super) fn unpack_steps(s: &mut Sketch) -> Made<Vec<Value>> {
+    let ([a, b], three) = (s.plane(), Dim::constant(3));
+    let words = s.input(Draw::Any, &[a.clone(), b.clone(), Dim::constant(2), three.clone()], DType::I32);
+    let scales = s.input(Draw::Any, &[a, b, three], DType::F32);
+    Ok(vec![s.op(OpKind::UnpackSteps, &[words, scales], &[])?])
+}
+
 /// What stands for a product, which is what comes out.
 pub(super) fn winograd(s: &mut Sketch) -> Made<Vec<Value>> {
     let ([a, b], two) = (s.plane(), Dim::constant(2));

@@ -211,6 +211,7 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         K::Winograd => (combine::winograd, Exact),
         K::ReduceWindow => (combine::window, Sum),
         K::Convolution => (combine::convolution, Sum),
+        K::UnpackSteps => (combine::unpack_steps, Exact),
         K::DotGeneral => (combine::dot_general, Sum),
         K::Sort => (control::sort, Exact),
         K::TopK => (control::top_k, Exact),

@@ -44,6 +44,14 @@ fn products() -> Vec<Case> {
             [("1x3xi8", &[1., 2., 3.]), ("1x2x2x2xi8", &[1., 2., 3., 4., 5., 100., 6., 100.])],
             ("1x2xi32", &[20., 29.]),
         ),
+        // 0x...8_7F1: steps 1, -1, 7 and -8, then zeros.
+        case(
+            "unpack_steps",
+            "(%w: tensor<1x1x1x2xi32>, %s: tensor<1x1x2xf32>) -> tensor<1x1x2x8xf32>",
+            "%r = unpack_steps %w, %s : (tensor<1x1x1x2xi32>, tensor<1x1x2xf32>) -> tensor<1x1x2x8xf32>\nreturn %r : tensor<1x1x2x8xf32>",
+            &[("1x1x1x2xi32", &[f64::from(0x87F1), -1.0]), ("1x1x2xf32", &[0.5, 2.0])],
+            &[("1x1x2x8xf32", &[0.5, -0.5, 3.5, -4., 0., 0., 0., 0., -2., -2., -2., -2., -2., -2., -2., -2.])],
+        ),
         matrices("i8", "i8", "", [("1x2xi8", &[100.0, 100.0]), ("2x1xi8", &[100.0, 100.0])], ("1x1xi8", &[32.0])),
         matrices("f16", "f16", "", [("1x3xf16", &[2048.0, 1.0, 1.0]), ("3x1xf16", &[1.0; 3])], ("1x1xf16", &[2050.0])),
         dot(

@@ -1,0 +1,207 @@
+//! Weights in steps of 4 bits: panels `[groups][height][NR]` of words that hold eight steps each, and a scale for each group and column.
+//!
+//! For a few rows the steps are multiplied as they are, and the sums of a group by its scale; for more, a unit unpacks its panel to task
+//! memory, where micro-kernels read it for block after block.
+use super::{
+    Operands,
+    micro::{CHAINS, Parameters, starts},
+    plan::{ContractionPlan, Left},
+};
+use crate::{build::KernelBuilder, element::contraction::multiply_add, target::Target};
+use disc_ir::{DType, Dim, Function, Literal, OpKind, Value};
+use disc_passes::query::Query;
+
+/// Steps in a word, and the bits of one.
+const IN_WORD: i64 = 8;
+const BITS: i64 = 4;
+
+/// What is stored in place of a right operand.
+#[derive(Clone, Debug)]
+pub(in crate::schedule) struct Steps {
+    words: Value,
+    scales: Value,
+    groups: Dim,
+    /// Words of a group, in each column.
+    height: i64,
+}
+
+impl Steps {
+    /// Of a right operand that is unpacked from two inputs of the group.
+    pub(super) fn of(group: &Function, right: Value) -> Option<Self> {
+        let unpack = group.made_by(right, OpKind::UnpackSteps)?;
+        let [words, scales] = group.operands(unpack)[..] else { return None };
+        let inputs = group.parameters();
+        let dims = &group.ty(words).shaped()?.dims;
+        let (groups, height) = (dims[1].clone(), dims[2].as_const()?);
+        (inputs.contains(&words) && inputs.contains(&scales)).then_some(Self { words, scales, groups, height })
+    }
+
+    /// Rows of a group.
+    pub(super) fn group_rows(&self) -> i64 {
+        self.height * IN_WORD
+    }
+
+    /// Rows of a panel.
+    pub(super) fn rows(&self) -> Dim {
+        &self.groups * self.group_rows()
+    }
+
+    fn buffers(&self, plan: &ContractionPlan, operands: &Operands) -> [Value; 2] {
+        let position = |value| plan.inputs.iter().position(|&input| input == value).expect("an input of the product");
+        [self.words, self.scales].map(|value| operands.inputs[position(value)])
+    }
+}
+
+impl ContractionPlan {
+    /// The most rows that are multiplied by steps as they are stored.
+    pub(super) fn rows_by_steps(&self, target: &Target) -> u32 {
+        if target.vector_registers() > 16 { 4 } else { 2 }
+    }
+}
+
+/// The vectors of a group of a panel: where it starts, in groups, and how its words and scales are read.
+struct Group<'p> {
+    plan: &'p ContractionPlan,
+    steps: &'p Steps,
+    words: Value,
+    scales: Value,
+    number: Value,
+}
+
+impl Group<'_> {
+    fn vectors(&self) -> i64 {
+        i64::from(self.plan.tile.columns / self.plan.tile.lanes)
+    }
+
+    /// A row of the panel, from row `row` of `buffer` on.
+    fn read(&self, kb: &mut KernelBuilder, buffer: Value, row: Value) -> Vec<Value> {
+        let (lanes, width) = (self.plan.tile.lanes, kb.int(i64::from(self.plan.tile.columns)));
+        let start = kb.mul(row, width);
+        let at = |v: i64| v * i64::from(lanes);
+        let mut read = Vec::new();
+        for v in 0..self.vectors() {
+            let shift = kb.int(at(v));
+            let here = kb.add(start, shift);
+            read.push(kb.load(buffer, here, lanes, None));
+        }
+        read
+    }
+
+    fn scales(&self, kb: &mut KernelBuilder) -> Vec<Value> {
+        self.read(kb, self.scales, self.number)
+    }
+
+    /// The words of eight rows.
+    fn words(&self, kb: &mut KernelBuilder, height: Value) -> Vec<Value> {
+        let rows = kb.int(self.steps.height);
+        let first = kb.mul(self.number, rows);
+        let row = kb.add(first, height);
+        self.read(kb, self.words, row)
+    }
+}
+
+/// Step number `place` of each word, as a number.
+fn step(kb: &mut KernelBuilder, word: Value, place: i64) -> Value {
+    let lanes = kb.lanes(word);
+    let top = (IN_WORD - 1) * BITS;
+    let mut shifted = word;
+    if place < IN_WORD - 1 {
+        let above = kb.constant(Literal::splat_i64(DType::I32, top - place * BITS), lanes);
+        shifted = kb.map(OpKind::ShiftLeft, &[word, above]);
+    }
+    let top = kb.constant(Literal::splat_i64(DType::I32, top), lanes);
+    let step = kb.map(OpKind::ShiftRightArithmetic, &[shifted, top]);
+    kb.convert(step, DType::F32)
+}
+
+/// The sums of `rows` rows: `right` is the number of the panel.
+pub(super) fn accumulate(
+    kb: &mut KernelBuilder,
+    plan: &ContractionPlan,
+    steps: &Steps,
+    parameters: &Parameters,
+    rows: u32,
+) -> Vec<Value> {
+    let operands = &parameters.operands;
+    let left = match plan.left_form {
+        Left::InPlace => operands.left(),
+        Left::Packed => operands.rows(),
+    };
+    let starts = starts(kb, parameters.left, &plan.m.left, rows);
+    let along = kb.dim(&plan.k.left);
+    let (lanes, count) = (plan.tile.lanes, rows as usize * (plan.tile.columns / plan.tile.lanes) as usize);
+    let chains = CHAINS.div_ceil(count).min(IN_WORD as usize);
+    let none = kb.zero(plan.compute, lanes);
+    let [words, scales] = steps.buffers(plan, operands);
+    let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&steps.groups));
+    let (height, depth, in_word) = (kb.int(steps.height), kb.int(steps.group_rows()), kb.int(IN_WORD));
+    let first = kb.mul(parameters.right, groups);
+    kb.for_([zero, groups, one], &vec![none; count], |kb, number, sums| {
+        let group = Group { plan, steps, words, scales, number: kb.add(first, number) };
+        let start = kb.mul(number, depth);
+        let partial = kb.for_([zero, height, one], &vec![none; count * chains], |kb, h, carried| {
+            let words = group.words(kb, h);
+            let before = kb.mul(h, in_word);
+            let k = kb.add(start, before);
+            let mut next = carried.to_vec();
+            for place in 0..IN_WORD {
+                let columns: Vec<Value> = words.iter().map(|&word| step(kb, word, place)).collect();
+                let chain = place as usize % chains * count;
+                let here = kb.int(place);
+                let k = kb.add(k, here);
+                let offset = kb.mul(k, along);
+                for (row, &start) in starts.iter().enumerate() {
+                    let at = kb.add(start, offset);
+                    let element = kb.load(left, at, 1, None);
+                    let element = kb.convert(element, plan.compute);
+                    for (v, &column) in columns.iter().enumerate() {
+                        let sum = &mut next[chain + row * columns.len() + v];
+                        *sum = multiply_add(kb, plan.compute, element, column, *sum);
+                    }
+                }
+            }
+            next
+        });
+        let scales = group.scales(kb);
+        let mut all = Vec::with_capacity(count);
+        for (i, &sum) in sums.iter().enumerate() {
+            let parts: Vec<Value> = (0..chains).map(|chain| partial[chain * count + i]).collect();
+            let part = parts[1..].iter().fold(parts[0], |a, &b| kb.map(OpKind::Add, &[a, b]));
+            all.push(kb.fma(part, scales[i % scales.len()], sum));
+        }
+        all
+    })
+}
+
+/// Unpacks panel number `panel` to task memory.
+pub(super) fn unpack_panel(kb: &mut KernelBuilder, plan: &ContractionPlan, steps: &Steps, operands: &Operands, panel: Value) {
+    let [words, scales] = steps.buffers(plan, operands);
+    let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&steps.groups));
+    let (height, depth, in_word) = (kb.int(steps.height), kb.int(steps.group_rows()), kb.int(IN_WORD));
+    let width = kb.int(i64::from(plan.tile.columns));
+    let first = kb.mul(panel, groups);
+    kb.for_([zero, groups, one], &[], |kb, number, _| {
+        let group = Group { plan, steps, words, scales, number: kb.add(first, number) };
+        let scales = group.scales(kb);
+        let start = kb.mul(number, depth);
+        kb.for_([zero, height, one], &[], |kb, h, _| {
+            let words = group.words(kb, h);
+            let before = kb.mul(h, in_word);
+            let k = kb.add(start, before);
+            for place in 0..IN_WORD {
+                let here = kb.int(place);
+                let row = kb.add(k, here);
+                let to = kb.mul(row, width);
+                for (v, (&word, &scale)) in words.iter().zip(&scales).enumerate() {
+                    let number = step(kb, word, place);
+                    let weight = kb.map(OpKind::Multiply, &[number, scale]);
+                    let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
+                    let at = kb.add(to, shift);
+                    kb.store(operands.panel(), at, weight, None);
+                }
+            }
+            Vec::new()
+        });
+        Vec::new()
+    });
+}
