@@ -60,7 +60,6 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, rows: 
     (kb.finish(), elements.sites)
 }
 
-/// The starts of neighbours that are `stride` apart.
 fn accumulate(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
