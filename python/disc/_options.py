@@ -47,7 +47,8 @@ class Options:
     weights: str | None = None
     release_weights: bool | None = None
     pin_threads: bool | None = None
-    #: Who computes products of matrices: "off" (generated kernels), "auto" (whichever was measured to be faster), "onednn" or "onednn:PATH".
+    #: Who computes products of matrices: "off" (generated kernels), "auto" (what was measured to be faster), "onednn" or
+    #: "onednn:PATH".
     library: str | None = None
     progress: bool | None = None
 
