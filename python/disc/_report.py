@@ -110,7 +110,9 @@ class Report:
         library = v.get("library", {})
         if library.get("name"):
             ways = f"{library['by_library']} products, kernels {library['by_kernel']}"
-            lines.append(f"library     {library['name']} ({library['policy']}): {ways}, {len(library['choices'])} choices")
+            lines.append(
+                f"library     {library['name']} ({library['policy']}): {ways}, {len(library['choices'])} choices"
+            )
         lines.append(f"cache       capture {v['cache']['capture']}, code {v['cache']['code']}")
         held, unreleased = v["held_weight_bytes"] / 2**20, v["unreleased_weight_bytes"] / 2**20
         lines.append(f"weights     {held:.1f} MiB held ({unreleased:.1f} MiB without release_weights)")
