@@ -74,6 +74,7 @@ op! {
 op! {
     /// Matrices that are stored in steps of 4 bits: `result[p, g, j, w]` is `scales[p, g, j]` times a step, from -8 to 7, the one with number
     /// `w % 8`, lowest first, of `words[p, g, w / 8, j]`. Products read them as panels, (C7) of `dot_general`.
+    /// Not for other types: words hold eight steps of 4 bits, and scales are of the type that products sum in.
     ///
     /// (C1) `words` has rank 4 and `scales` rank 3: without the third dimension of `words`.
     UnpackSteps = "unpack_steps"(words: one(WORD), scales: one(SCALE)) -> (result: one(SCALE)) traits [Pure] stages Stages::Tensor,
