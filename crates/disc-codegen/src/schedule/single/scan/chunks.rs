@@ -4,8 +4,9 @@
 //! vectors again. A costly op that both the scan and what follows it read is computed twice.
 use super::{Draft, Scan};
 use crate::{
+    build::KernelBuilder,
     cost,
-    element::compute_dtype,
+    element::{Elements, compute_dtype},
     index::Index,
     schedule::{Group, Scheduled, vectors::vector_loop},
 };
@@ -59,16 +60,29 @@ impl<'g> Scan<'g> {
         })
     }
 
-    /// Puts what is combined into task memory.
-    fn fill(&self, draft: &mut Draft<'g>, held: &[Value], at: &[Index], [low, high]: [Value; 2]) {
-        let lanes = draft.elements.lanes;
+    /// `body` for the vectors of a chunk: with the position of each, and its place in task memory.
+    fn over_chunk(
+        &self,
+        draft: &mut Draft<'g>,
+        at: &[Index],
+        [low, high]: [Value; 2],
+        mut body: impl FnMut(&mut KernelBuilder, &mut Elements<'g>, &[Index], Value),
+    ) {
         vector_loop(&mut draft.kb, &mut draft.elements, [low, high], false, &mut |kb, elements, index| {
             let Index::Affine { base, .. } = index else { panic!("a vector loop walks along an axis") };
             let mut at = at.to_vec();
             at[self.axis] = index;
             let place = kb.sub(base, low);
+            body(kb, elements, &at, place);
+        });
+    }
+
+    /// Puts what is combined into task memory.
+    fn fill(&self, draft: &mut Draft<'g>, held: &[Value], at: &[Index], range: [Value; 2]) {
+        let lanes = draft.elements.lanes;
+        self.over_chunk(draft, at, range, |kb, elements, at, place| {
             for (&input, &buffer) in self.inputs.iter().zip(held) {
-                let value = elements.element(kb, input, &at);
+                let value = elements.element(kb, input, at);
                 let value = kb.widen(value, lanes);
                 kb.store(buffer, place, value, elements.mask);
             }
@@ -99,22 +113,18 @@ impl<'g> Scan<'g> {
     }
 
     /// Computes and stores the outputs of a chunk.
-    fn write_held(&self, draft: &mut Draft<'g>, held: &[Value], at: &[Index], [low, high]: [Value; 2]) {
+    fn write_held(&self, draft: &mut Draft<'g>, held: &[Value], at: &[Index], range: [Value; 2]) {
         let targets = draft.memory.targets.clone();
         let results = self.group.function.results_of(self.inst);
         let lanes = draft.elements.lanes;
-        vector_loop(&mut draft.kb, &mut draft.elements, [low, high], false, &mut |kb, elements, index| {
-            let Index::Affine { base, .. } = index else { panic!("a vector loop walks along an axis") };
-            let mut at = at.to_vec();
-            at[self.axis] = index;
-            let place = kb.sub(base, low);
+        self.over_chunk(draft, at, range, |kb, elements, at, place| {
             for (&result, &buffer) in results.iter().zip(held) {
                 let combined = kb.load(buffer, place, lanes, elements.mask);
-                elements.seed(result, &at, combined);
+                elements.seed(result, at, combined);
             }
-            let computed: Vec<Value> = targets.iter().map(|(output, _)| elements.element(kb, *output, &at)).collect();
+            let computed: Vec<Value> = targets.iter().map(|(output, _)| elements.element(kb, *output, at)).collect();
             for (&(output, buffer), value) in targets.iter().zip(computed) {
-                elements.store(kb, buffer, self.group.tensor(output), &at, value);
+                elements.store(kb, buffer, self.group.tensor(output), at, value);
             }
         });
     }
