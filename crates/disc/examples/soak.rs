@@ -100,6 +100,8 @@ fn check(path: &Path, arguments: &Arguments, levels: &[&'static dyn Compiled]) -
 
 /// The child: says where it is, once a second to the reader, and always in the file.
 fn work(arguments: &Arguments, levels: &[&'static dyn Compiled], progress: &Path) -> ExitCode {
+    // A panic of the compiler is an error that the failure tells; reducing a program meets the same one hundreds of times.
+    std::panic::set_hook(Box::new(|_| {}));
     let file = match File::options().write(true).open(progress) {
         Ok(file) => file,
         Err(error) => {

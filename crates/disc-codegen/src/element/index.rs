@@ -144,7 +144,11 @@ impl Elements<'_> {
         let operands: Vec<Value> = self.group.operands(inst).to_vec();
         let (shape, extent) = (&self.tensor(operands[0]).dims, &self.tensor(self.group.result(inst)).dims);
         let starts = self.starts(kb, inst, &operands[1..], shape, extent);
-        let from: Vec<Index> = at.iter().zip(starts).map(|(index, start)| index.add(kb, self.lanes, start)).collect();
+        let moved = |(axis, (index, start)): (usize, (&Index, Index))| match self.keeps_all(inst, axis) {
+            true => *index,
+            false => index.add(kb, self.lanes, start),
+        };
+        let from: Vec<Index> = at.iter().zip(starts).enumerate().map(moved).collect();
         self.element(kb, operands[0], &from)
     }
 

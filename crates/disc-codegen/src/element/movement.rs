@@ -77,10 +77,20 @@ impl Elements<'_> {
         let steps = self.group.ints(inst, "strides");
         let mut from = Vec::with_capacity(at.len());
         for (i, index) in at.iter().enumerate() {
+            if self.keeps_all(inst, i) {
+                from.push(*index);
+                continue;
+            }
             let (first, step) = (kb.dim(&unclamped(&start[i], &limit[i])), kb.int(steps.get(i).copied().unwrap_or(1)));
             from.push(index.scale(kb, self.lanes, step).add_scalar(kb, first));
         }
         self.element(kb, self.group.operands(inst)[0], &from)
+    }
+
+    /// Whether a slice leaves a dimension as it is. Fusion counts on it: positions there are those of the operand.
+    pub(super) fn keeps_all(&self, slice: Inst, axis: usize) -> bool {
+        let (operand, result) = (self.group.operands(slice)[0], self.group.result(slice));
+        self.solver.equal(&self.tensor(operand).dims[axis], &self.tensor(result).dims[axis])
     }
 
     fn reverse(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {

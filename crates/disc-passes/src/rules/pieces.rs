@@ -35,11 +35,10 @@ fn has_unit_strides(rw: &Rewriter<'_>, inst: Inst) -> bool {
     rw.f.ints(inst, "strides").iter().all(|&stride| stride == 1)
 }
 
+/// As many elements as there are leave no room to start later or to leave any out, whatever the stride.
 fn slice_all(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [x] = operands(rw, inst);
-    let starts_at_zero = rw.f.dims(inst, "start").iter().all(|start| rw.solver.equal(start, &Dim::constant(0)));
-    let all = starts_at_zero && has_unit_strides(rw, inst) && rw.same_shape(rw.f.dims(inst, "limit"), rw.f.shape(x));
-    all.then_some(x)
+    rw.same_shape(&result_dims(rw, inst), rw.f.shape(x)).then_some(x)
 }
 
 fn slice_slice(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
