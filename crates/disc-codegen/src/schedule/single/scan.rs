@@ -32,7 +32,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
         return scan.side_by_side(group).into();
     }
     let lanes = scan.lanes(&scan.lines());
-    if lanes < 4 {
+    if lanes < 4 || scan.has_one_step() {
         return scan.few_lines(group).into();
     }
     let squares = Group { name: format!("{}_squares", group.name).into(), ..group.clone() };
@@ -97,6 +97,11 @@ impl<'g> Scan<'g> {
         Dim::product(self.outer.iter().map(|run| run.size.clone()))
     }
 
+    /// Whether lines have a single element. Its position is written as 0 then, as in whatever broadcasts along a size of 1.
+    fn has_one_step(&self) -> bool {
+        self.group.solver.equal(&self.shape[self.axis], &Dim::constant(1))
+    }
+
     /// Nanoseconds on one thread.
     fn cost(&self, lanes: i64) -> Dim {
         let count = Dim::product(self.shape.iter().cloned());
@@ -147,6 +152,9 @@ impl<'g> Scan<'g> {
             let last = draft.kb.sub(high, one);
             position = draft.kb.sub(last, position);
         }
+        if self.has_one_step() {
+            position = low;
+        }
         let carried = open.carried.clone();
         open.next = step(draft, position, &carried);
         draft.elements.close_scope();
@@ -155,7 +163,7 @@ impl<'g> Scan<'g> {
 
     /// Lines that are too few for a square.
     fn few_lines(&self, group: &Group<'g>) -> Scheduled {
-        if self.is_alone() { self.one_by_one(group) } else { self.by_chunks(group) }
+        if self.is_alone() || self.has_one_step() { self.one_by_one(group) } else { self.by_chunks(group) }
     }
 
     /// Each line by itself.
