@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import dis
 import functools
-import itertools
 import re
+import sys
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 #: What looks attributes up by text, and which argument the text is.
 _LOOKUPS = {"getattr": 1, "hasattr": 1, "attrgetter": 0, "methodcaller": 0}
 #: Steps that may join texts.
 _OPERATORS = frozenset(("BINARY_OP", "BINARY_ADD", "BINARY_MODULO"))
+#: Steps that read an attribute of what was loaded before.
+_READS_ATTRIBUTE = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
+#: Steps without a meaning of their own.
+_FILLERS = frozenset(dis.opmap[name] for name in ("CACHE", "EXTENDED_ARG", "PRECALL") if name in dis.opmap)
+#: Lower bits of an argument that are flags, in front of the number of a name.
+_FLAGS = {
+    dis.opmap[name]: bits
+    for name, bits, since in (
+        ("LOAD_GLOBAL", 1, (3, 11)),
+        ("LOAD_ATTR", 1, (3, 12)),
+        ("LOAD_SUPER_ATTR", 2, (3, 12)),
+    )
+    if name in dis.opmap and sys.version_info >= since
+}
 _ANY = ".*"
 _CONSTANT, _VALUE = "constant", "value"
 
@@ -46,24 +61,29 @@ class Lookups:
 
 @functools.lru_cache(maxsize=100_000)
 def lookups(code: types.CodeType) -> Lookups:
+    found = [] if _LOOKUPS.keys().isdisjoint((*code.co_names, *_places(code))) else _lookups(code)
+    texts = {t for c in code.co_consts if isinstance(c, str) for t in parts(c)}
+    inner = [lookups(one) for one in _inner(code)]
+    return Lookups(
+        frozenset(found).union(*(one.direct for one in inner)) - {_CONSTANT, _VALUE},
+        _VALUE in found or any(one.by_value for one in inner),
+        frozenset(texts).union(*(one.texts for one in inner)),
+    )
+
+
+def _lookups(code: types.CodeType) -> list[str]:
+    """For each place where it looks something up, and each text that it makes: what the name may be."""
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
     found = []
     for at, step in enumerate(steps):
         if step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST" and step.argval in _LOOKUPS:
             found.append(_argument(steps[at + 1 :], _LOOKUPS[step.argval]))
-    by_value = _VALUE in found
-    if by_value:
+    if _VALUE in found:
         # It may be a text that was made here.
         made = [_built(steps[: at + 1]) for at, step in enumerate(steps) if step.opname == "BUILD_STRING"]
         # A sentence is no name.
         found += [pattern for pattern in (*made, *_joined(steps)) if re.fullmatch(r"(\w|\.\*)*", pattern)]
-    texts = {t for c in code.co_consts if isinstance(c, str) for t in parts(c)}
-    inner = [lookups(one) for one in _inner(code)]
-    return Lookups(
-        frozenset(found).union(*(one.direct for one in inner)) - {_CONSTANT, _VALUE},
-        by_value or any(one.by_value for one in inner),
-        frozenset(texts).union(*(one.texts for one in inner)),
-    )
+    return found
 
 
 def parts(text: str) -> list[str]:
@@ -145,15 +165,57 @@ def _built(steps: list[dis.Instruction]) -> str:
 @functools.lru_cache(maxsize=100_000)
 def values(code: types.CodeType) -> frozenset[str]:
     """Names whose values are taken as such, not only for an attribute of theirs."""
-    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL")]
-    found = {
-        step.argval
-        for step, after in itertools.pairwise(steps)
-        if step.opname.startswith("LOAD_")
-        and isinstance(step.argval, str)
-        and after.opname not in ("LOAD_ATTR", "LOAD_METHOD")
-    }
+    found: set[str] = set()
+    loaded = None
+    for opcode, argument in _steps(code):
+        if loaded is not None and opcode not in _READS_ATTRIBUTE:
+            found.add(loaded)
+        loaded = _loaded(code, opcode, argument)
     return frozenset(found).union(*(values(one) for one in _inner(code)))
+
+
+def _steps(code: types.CodeType) -> Iterator[tuple[int, int]]:
+    """Opcodes and arguments. ``dis`` tells more of each step, and takes ten times as long."""
+    raw, extended = code.co_code, 0
+    for opcode, low in zip(raw[::2], raw[1::2], strict=True):
+        argument = extended | low
+        extended = argument << 8 if opcode == dis.EXTENDED_ARG else 0
+        if opcode not in _FILLERS:
+            yield opcode, argument
+
+
+def _loaded(code: types.CodeType, opcode: int, argument: int) -> str | None:
+    """The name that a step loads the value of; for a constant that is a text, the text."""
+    kind = _LOADS.get(opcode)
+    if kind is None:
+        return None
+    if kind == "name":
+        return code.co_names[argument >> _FLAGS.get(opcode, 0)]
+    if kind == "place":
+        return _places(code)[argument]
+    if kind == "cell":
+        return _places(code)[argument if sys.version_info >= (3, 11) else argument + len(code.co_varnames)]
+    constant = code.co_consts[argument]
+    return constant if isinstance(constant, str) else None
+
+
+def _places(code: types.CodeType) -> tuple[str, ...]:
+    """The variables of a function, as steps number them. Those that inner functions share come once."""
+    names = code.co_varnames
+    shared = tuple(name for name in code.co_cellvars if sys.version_info < (3, 11) or name not in names)
+    return (*names, *shared, *code.co_freevars)
+
+
+def _kind(opcode: int) -> str | None:
+    """Where a step that loads one value has its name."""
+    name = dis.opname[opcode]
+    if not name.startswith("LOAD_") or name.count("LOAD_") > 1:
+        return None
+    kinds = {"name": dis.hasname, "place": dis.haslocal, "cell": dis.hasfree, "constant": dis.hasconst}
+    return next((kind for kind, opcodes in kinds.items() if opcode in opcodes), None)
+
+
+_LOADS = {opcode: kind for opcode in range(256) if (kind := _kind(opcode))}
 
 
 @functools.lru_cache(maxsize=100_000)

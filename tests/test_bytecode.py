@@ -1,0 +1,72 @@
+"""What is read from the code of functions, beside what ``dis`` says of them."""
+
+import argparse
+import dataclasses
+import dis
+import itertools
+import json.decoder
+import types
+
+import pytest
+import torch
+from disc import _bytecode
+
+
+def functions(module: types.ModuleType) -> list[types.CodeType]:
+    """The code of a module's functions, methods, and what they hold."""
+    found, left = [], [getattr(f, "__code__", None) for f in vars(module).values()]
+    for kind in filter(lambda x: isinstance(x, type), vars(module).values()):
+        left += [getattr(f, "__code__", None) for f in vars(kind).values()]
+    while left:
+        if isinstance(code := left.pop(), types.CodeType):
+            found.append(code)
+            left += code.co_consts
+    return found
+
+
+def by_dis(code: types.CodeType) -> set[str]:
+    fillers = ("CACHE", "EXTENDED_ARG", "PRECALL")
+    steps = [step for step in dis.get_instructions(code) if step.opname not in fillers]
+    return {
+        step.argval
+        for step, after in itertools.pairwise(steps)
+        if step.opname.startswith("LOAD_")
+        and isinstance(step.argval, str)
+        and after.opname not in ("LOAD_ATTR", "LOAD_METHOD")
+    }
+
+
+@pytest.mark.parametrize(
+    "module", [argparse, dataclasses, json.decoder, torch.nn.functional, torch.nn.modules.module]
+)
+def test_values_are_those_that_dis_tells(module):
+    codes = functions(module)
+    assert codes
+    for code in codes:
+        wanted = by_dis(code).union(
+            *(_bytecode.values(one) for one in code.co_consts if isinstance(one, types.CodeType))
+        )
+        assert _bytecode.values(code) == wanted, code.co_qualname
+
+
+def test_names_beyond_the_first_256():
+    lines = "\n".join(f"    a{n}.b{n}(c{n})" for n in range(200))
+    space = {}
+    exec(f"def f():\n{lines}\n", space)
+    wanted = {*(f"b{n}" for n in range(200)), *(f"c{n}" for n in range(200))}
+    assert _bytecode.values(space["f"].__code__) == wanted
+
+
+def test_what_looks_nothing_up_is_not_taken_apart():
+    def plain(self):
+        return self.x + 1
+
+    def looks(self, name):
+        return getattr(self, name)
+
+    def by_another_name(getattr, x):
+        return getattr(x, x.name)
+
+    assert not _bytecode.lookups(plain.__code__).by_value
+    assert _bytecode.lookups(looks.__code__).by_value
+    assert _bytecode.lookups(by_another_name.__code__).by_value
