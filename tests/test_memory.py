@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import disc
 import pytest
 import torch
+from disc import _native, _optimize
 from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -112,3 +113,40 @@ def test_a_call_needs_no_more_memory_than_eager(make):
         assert arena + outputs <= eager.most + SLACK, (
             f"{size}: {arena} and {outputs} for outputs, eager {eager.most}"
         )
+
+
+class Tied(nn.Module):
+    """A table that is looked up, and multiplied too; matrices; a kernel."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(1000, 64)
+        self.first = nn.Linear(64, 256)
+        self.second = nn.Linear(256, 64)
+        self.last = nn.Linear(64, 1000, bias=False)
+        self.last.weight = self.table.weight
+
+    def forward(self, ids):
+        x = self.table(ids)
+        return self.last(x + self.second(self.first(x).relu()))
+
+
+@pytest.mark.parametrize(("weights", "share"), [("exact", 4), ("bf16", 2), ("int8", 1), ("int4", 0.5)])
+def test_memory_is_asked_for_by_what_weights_will_take(weights, share):
+    options = disc.Options(weights=weights)
+    assert _optimize._prepared_bytes(Tied(), options) == int(2 * 64 * 256 * share)
+    assert _optimize._prepared_bytes(nn.LazyLinear(5), options) == 0
+
+
+def test_memory_ahead_is_for_one_who_needs_it():
+    """Whatever was asked for and whoever takes it: results are right, and an error in between leaves nothing."""
+    model = nn.Linear(2048, 4096).eval()
+    x = torch.randn(3, 2048)
+    with pytest.raises(disc.Error):
+        disc.optimize(model, torch.randn(3, 5))
+    fast = disc.optimize(model, x)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+    for bytes in (0, 1 << 20, 64 << 20, 1 << 62):
+        ahead = _native.memory_ahead(bytes)
+        with ahead, ahead:
+            pass

@@ -89,6 +89,14 @@ class Builder:
     def verify(self) -> None: ...
 
 @final
+class MemoryAhead:
+    """A context in which the system is asked for a block of memory ahead of its use."""
+
+    def __new__(cls, bytes: int) -> MemoryAhead: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
+
+@final
 class Artifact:
     """A compiled module without weights."""
 

@@ -88,6 +88,11 @@ def cache_counts() -> dict[str, dict[str, int]]:
     return _extension().cache_counts()
 
 
+def memory_ahead(bytes: int):
+    """A context in which the system is asked for memory that prepared weights will need, beside what else is done."""
+    return _extension().MemoryAhead(bytes)
+
+
 def load(artifact, weights: Sequence[tuple[str, Any]]):
     """Prepares the weights for the compiled code, and makes it callable.
 

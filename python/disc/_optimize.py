@@ -53,6 +53,24 @@ def optimize(
     return OptimizedModule(module, args, kwargs or {}, dims, chosen)
 
 
+#: How many bytes a stored weight has, of four.
+_STORED = {"exact": 4, "bf16": 2, "int8": 1, "int4": 0.5}
+
+
+def _prepared_bytes(module: torch.nn.Module, options: Options) -> int:
+    """About how much memory prepared weights will take: those of matrices and kernels, not tables that are looked up."""
+    tables = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    looked_up = {id(m.weight) for m in module.modules() if isinstance(m, tables)}
+    found = {
+        id(p): p.numel() * min(p.element_size(), _STORED[options.weights])
+        for p in module.parameters()
+        if not isinstance(p, torch.nn.parameter.UninitializedTensorMixin)
+        and p.dim() > 1
+        and id(p) not in looked_up
+    }
+    return int(sum(found.values()))
+
+
 class OptimizedModule(torch.nn.Module):
     """A compiled module. It shares the weights of the module that it was made from and shows them under the same names."""
 
@@ -66,7 +84,8 @@ class OptimizedModule(torch.nn.Module):
         self.training = module.training
         self.options = options
         directory = _native.cache_directory() if options.cache else None
-        with Progress(options, type(module).__name__) as stage:
+        ahead = _native.memory_ahead(_prepared_bytes(module, options))
+        with Progress(options, type(module).__name__) as stage, ahead:
             stage("capture")
             asked = _capture_cache.look_up(module, args, kwargs, dims, directory)
             captured, source, milliseconds = _captured(asked, module, args, kwargs, dims)

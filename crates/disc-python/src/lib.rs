@@ -3,6 +3,7 @@
 //! What it is not: the package's interface. That is `disc`, written in Python; what is here may change with it.
 //!
 //! Invariant: an op of the IR never needs a change here, everything is generic over the op table.
+mod ahead;
 mod cache;
 mod call;
 mod cli;
@@ -24,6 +25,7 @@ fn describe(object: &Bound<'_, PyAny>) -> String {
 fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     disc::log::start();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<ahead::MemoryAhead>()?;
     module.add_class::<ir::PyBuilder>()?;
     module.add_class::<ir::PyDim>()?;
     module.add_class::<ir::PyValue>()?;

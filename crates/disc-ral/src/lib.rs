@@ -23,7 +23,7 @@ mod session;
 mod tensor;
 mod weights;
 
-pub use cpu::Cpu;
+pub use cpu::{Ahead, Cpu};
 pub use device::{Device, Fault, Launch, LaunchFailure, Queue, Threads};
 pub use disc_abi::DType;
 pub use error::{AllocError, RunError, code};

@@ -3,7 +3,7 @@
 //! Invariants: a request over the machine's memory, or the process's share of it, is refused before the system is asked (an
 //! overcommitting system would grant it and kill the process later); no failure aborts.
 
-use super::limit::machine_bytes;
+use super::{ahead, limit::machine_bytes};
 use crate::error::AllocError;
 use std::{
     alloc::{Layout, alloc, dealloc},
@@ -11,7 +11,7 @@ use std::{
 };
 
 /// From here on a block is a mapping of its own.
-const LARGE: usize = 4 << 20;
+pub(super) const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
 /// `bytes` is positive.
@@ -19,15 +19,19 @@ pub(super) fn allocate(bytes: usize) -> Result<NonNull<u8>, AllocError> {
     if bytes as u64 > machine_bytes() {
         return Err(AllocError::OverLimit(machine_bytes()));
     }
-    if bytes >= LARGE { map(bytes) } else { small(bytes) }
+    if bytes < LARGE {
+        return small(bytes);
+    }
+    let length = mapped(bytes);
+    ahead::take(length).map_or_else(|| fresh(length), Ok)
 }
 
 /// # Safety
 /// `at` came from `allocate(bytes)` and is not used any more.
 pub(super) unsafe fn free(at: NonNull<u8>, bytes: usize) {
     if bytes >= LARGE {
-        // SAFETY: exactly the mapping that `map` left.
-        unsafe { libc::munmap(at.as_ptr().cast(), mapped(bytes)) };
+        // SAFETY: exactly the mapping that `allocate` got.
+        unsafe { unmap(at, mapped(bytes)) };
     } else {
         // SAFETY: allocated with this layout.
         unsafe { dealloc(at.as_ptr(), layout(bytes)) };
@@ -44,13 +48,21 @@ fn layout(bytes: usize) -> Layout {
 }
 
 /// Length of the mapping for a block: whole pages, whatever the page size of the system is.
-fn mapped(bytes: usize) -> usize {
+pub(super) fn mapped(bytes: usize) -> usize {
     bytes.next_multiple_of(64 << 10)
 }
 
-/// A mapping that starts at a huge page: one page more is mapped, and the ends are given back.
-fn map(bytes: usize) -> Result<NonNull<u8>, AllocError> {
-    let length = mapped(bytes);
+/// Gives a mapping back, or its end.
+///
+/// # Safety
+/// `at` and `length` are a mapping of [`fresh`], or whole pages at its end; nothing uses them any more.
+pub(super) unsafe fn unmap(at: NonNull<u8>, length: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::munmap(at.as_ptr().cast(), length) };
+}
+
+/// A mapping of whole pages that starts at a huge page: one page more is mapped, and the ends are given back.
+pub(super) fn fresh(length: usize) -> Result<NonNull<u8>, AllocError> {
     let whole = length.checked_add(HUGE_PAGE).ok_or(AllocError::Size)?;
     // SAFETY: an anonymous mapping at an address of the system's choice.
     let start = unsafe {

@@ -1,8 +1,11 @@
 //! The CPU device: host memory, and launches on the process's thread pool.
 
+mod ahead;
 mod limit;
 mod memory;
 mod queue;
+
+pub use ahead::Ahead;
 
 use crate::{
     device::{Block, Device, Launch, Queue},
