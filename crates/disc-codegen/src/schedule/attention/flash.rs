@@ -24,6 +24,7 @@ use crate::{
         contraction::{BlockProduct, ContractionPlan, Right, RowsOf, merge_sites},
         draft::GroupMemory,
         loops::place_unit,
+        rows,
     },
 };
 use disc_ir::{Dim, Function, FunctionKind, OpKind, TensorType, Value};
@@ -39,6 +40,9 @@ pub(super) struct State {
     pub(super) factors: Value,
     pub(super) totals: Value,
     pub(super) block: Value,
+    /// Of as many rows as a vector has lanes: a vector of each, before its lanes are combined, and what is subtracted from its logits.
+    pub(super) lanes: Value,
+    pub(super) shifts: Value,
 }
 
 /// What the code of a unit is made from.
@@ -111,14 +115,16 @@ fn kernel<'a>(
 }
 
 impl State {
-    fn new(kb: &mut KernelBuilder, plan: &AttentionPlan, group: &Group<'_>) -> Self {
+    fn new(kb: &mut KernelBuilder, plan: &AttentionPlan, group: &Group<'_>, lanes: u32) -> Self {
         let rows = Dim::constant(plan.scores.most_rows());
         let dtype = plan.scores.compute;
         let mut scratch = |count: Dim| kb.scratch(TensorType::new([count], dtype));
         let [tops, sums, factors] = [(); 3].map(|()| scratch(rows.clone()));
         let totals = scratch(rows * plan.weighted.total_columns());
         let block = kb.scratch(plan.scores.row_block(group.tensor(plan.made[0])));
-        Self { tops, sums, factors, totals, block }
+        let mut scratch = |count: u32| kb.scratch(TensorType::new([Dim::constant(i64::from(count))], dtype));
+        let (lanes, shifts) = (scratch(lanes * plan.scores.tile.lanes), scratch(plan.scores.tile.lanes));
+        Self { tops, sums, factors, totals, block, lanes, shifts }
     }
 }
 
@@ -132,7 +138,7 @@ impl<'a> Unit<'a> {
         memory: &GroupMemory,
         first_site: i64,
     ) -> Self {
-        let state = State::new(kb, plan, group);
+        let state = State::new(kb, plan, group, rows::lanes(groups[1], &plan.rows));
         let mut memory: HashMap<Value, Value> = memory.pairs().collect();
         memory.extend([(plan.made[0], state.block), (plan.made[1], state.block)]);
         let scores = BlockProduct::new(kb, groups[0], &plan.scores, &plan.memory_of(0, &memory));
@@ -178,6 +184,13 @@ impl<'a> Unit<'a> {
         kb.for_([zero, count, one], &[], |kb, row, _| {
             kb.store(self.state.tops, row, lowest, None);
             kb.store(self.state.sums, row, nothing, None);
+            Vec::new()
+        });
+        let side = rows::lanes(self.groups[1], &self.plan.rows);
+        let (kept, step_of_rows) = (kb.int(i64::from(side * self.rows_at_once())), kb.int(i64::from(side)));
+        let none = kb.zero(dtype, side);
+        kb.for_([zero, kept, step_of_rows], &[], |kb, place, _| {
+            kb.store(self.state.lanes, place, none, None);
             Vec::new()
         });
         let width = kb.dim(&self.plan.weighted.total_columns());

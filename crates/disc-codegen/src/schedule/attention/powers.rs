@@ -23,9 +23,11 @@ impl<'a> Unit<'a> {
         seen: [Value; 2],
     ) {
         let mut elements = self.row_elements(kb, first, low);
-        let (one, stop) = (kb.int(1), kb.add(first, height));
-        kb.for_([first, stop, one], &[], |kb, row, _| {
-            elements.scoped(|elements| self.row(kb, elements, place, row, seen));
+        let (step, stop) = (kb.int(i64::from(self.rows_at_once())), kb.add(first, height));
+        kb.for_([first, stop, step], &[], |kb, start, _| {
+            let left = kb.sub(stop, start);
+            let count = kb.map(OpKind::Minimum, &[left, step]);
+            self.few_powers(kb, &mut elements, place, [start, count], seen);
             Vec::new()
         });
         self.sites.extend(elements.sites);
@@ -45,48 +47,156 @@ impl<'a> Unit<'a> {
         elements
     }
 
-    fn row(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, place: &Place, row: Value, seen: [Value; 2]) {
-        let (dtype, lanes, state) = (self.plan.scores.compute, elements.lanes, &self.state);
-        let (group, softmax) = (self.groups[1], self.softmax);
-        let at = self.position(place, row);
-        let own = kb.sub(row, place.rows[0]);
-        let (old_top, old_sum) = (kb.load(state.tops, own, 1, None), kb.load(state.sums, own, 1, None));
-        let lowest = kb.float(dtype, f64::NEG_INFINITY, 1);
+    /// Rows whose lanes are reduced together: each is then a lane of one vector.
+    pub(super) fn rows_at_once(&self) -> u32 {
+        rows::lanes(self.groups[1], &self.plan.rows).min(self.plan.scores.tile.lanes)
+    }
+
+    /// The same for at most as many rows as are reduced together.
+    fn few_powers(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'a>,
+        place: &Place,
+        [first, count]: [Value; 2],
+        seen: [Value; 2],
+    ) {
+        let (lanes, state) = (self.rows_at_once(), &self.state);
+        let inside = Some(kb.lane_mask(count, lanes));
+        let own = kb.sub(first, place.rows[0]);
+        let [old_tops, old_sums] = [state.tops, state.sums].map(|buffer| kb.load(buffer, own, lanes, inside));
+        self.of_each_row(kb, elements, place, [first, count], |kb, elements, at, _| self.top(kb, elements, at, seen));
+        let tops = self.of_rows(kb, elements.lanes, greater);
+        let tops = greater(kb, tops, old_tops);
+        kb.store(state.tops, own, tops, inside);
+        let factors = self.shifts(kb, elements, place, [first, count], [old_tops, tops]);
+        self.of_each_row(kb, elements, place, [first, count], |kb, elements, at, number| {
+            let shift = kb.load(state.shifts, number, 1, None);
+            self.sum(kb, elements, at, seen, shift)
+        });
+        let sums = self.of_rows(kb, elements.lanes, |kb, a, b| kb.map(OpKind::Add, &[a, b]));
+        let sums = kb.fma(old_sums, factors, sums);
+        kb.store(state.sums, own, sums, inside);
+    }
+
+    /// Keeps the vector that `body` makes of each of some rows, from its position and its number among them.
+    fn of_each_row(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'a>,
+        place: &Place,
+        [first, count]: [Value; 2],
+        mut body: impl FnMut(&mut KernelBuilder, &mut Elements<'a>, &[Index], Value) -> Value,
+    ) {
+        let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(elements.lanes)));
+        kb.for_([zero, count, one], &[], |kb, number, _| {
+            let row = kb.add(first, number);
+            let at = self.position(place, row);
+            let lanes = elements.scoped(|elements| body(kb, elements, &at, number));
+            let there = kb.mul(number, width);
+            kb.store(self.state.lanes, there, lanes, None);
+            Vec::new()
+        });
+    }
+
+    /// What combines all the `width` lanes kept of a row, in the lane of the row's number: halves of neighbours are combined until one
+    /// vector is left. Behind the last row are lanes of no meaning.
+    fn of_rows(&self, kb: &mut KernelBuilder, width: u32, combine: impl Fn(&mut KernelBuilder, Value, Value) -> Value) -> Value {
+        let lanes = self.rows_at_once();
+        let mut rows = Vec::new();
+        for row in 0..lanes {
+            let part = |kb: &mut KernelBuilder, start: u32| {
+                let there = kb.int(i64::from(row * width + start));
+                kb.load(self.state.lanes, there, lanes, None)
+            };
+            let mut all = part(kb, 0);
+            for start in (lanes..width).step_by(lanes as usize) {
+                let more = part(kb, start);
+                all = combine(kb, all, more);
+            }
+            rows.push(all);
+        }
+        while rows.len() > 1 {
+            let pairs = rows.chunks(2).map(|pair| {
+                let [even, odd] = kb.unzip_lanes(pair[0], pair[1]);
+                combine(kb, even, odd)
+            });
+            rows = pairs.collect();
+        }
+        rows[0]
+    }
+
+    /// The largest logit of a row in each lane, NaN left out: it makes the sum NaN. Notes the logits, unless the scores are these.
+    fn top(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], seen: [Value; 2]) -> Value {
+        let (group, softmax, lanes) = (self.groups[1], self.softmax, elements.lanes);
         let logits = group.tensor(softmax.logits).clone();
         let keep = !group.inputs().contains(&softmax.logits);
-        let start = kb.widen(lowest, lanes);
-        let top = over_columns(kb, elements, seen, start, &mut |kb, elements, column, top| {
-            let at = self.place(kb, elements, softmax.logits, &with_column(&at, column));
+        let lowest = kb.float(self.plan.scores.compute, f64::NEG_INFINITY, lanes);
+        over_columns(kb, elements, seen, lowest, &mut |kb, elements, column, top| {
+            let at = self.place(kb, elements, softmax.logits, &with_column(at, column));
             let logit = elements.element(kb, softmax.logits, &at);
             let logit = kb.widen(logit, lanes);
             if keep {
-                elements.store(kb, state.block, &logits, &at, logit);
+                elements.store(kb, self.state.block, &logits, &at, logit);
             }
-            let logit = elements.mask.map_or(logit, |mask| kb.select(mask, logit, start));
-            // A NaN is left out here: it makes the sum NaN.
-            let above = kb.compare("GT", logit, top);
-            kb.select(above, logit, top)
-        });
-        let top = kb.reduce_lanes(top, "maximum");
-        let top = kb.map(OpKind::Maximum, &[top, old_top]);
-        kb.store(state.tops, own, top, None);
-        let shift = self.shift(kb, elements, &at, top);
-        let (nothing, wide_shift) = (kb.zero(dtype, lanes), kb.widen(shift, lanes));
-        let sum = over_columns(kb, elements, seen, nothing, &mut |kb, elements, column, sum| {
-            let at = self.place(kb, elements, softmax.logits, &with_column(&at, column));
-            let logit = elements.load(kb, state.block, &logits, &at);
-            let difference = kb.sub(logit, wide_shift);
+            let logit = elements.mask.map_or(logit, |mask| kb.select(mask, logit, lowest));
+            greater(kb, logit, top)
+        })
+    }
+
+    /// Makes powers of the logits of a row; their sum, in lanes.
+    fn sum(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], seen: [Value; 2], shift: Value) -> Value {
+        let (dtype, lanes, softmax) = (self.plan.scores.compute, elements.lanes, self.softmax);
+        let logits = self.groups[1].tensor(softmax.logits).clone();
+        let (nothing, shift) = (kb.zero(dtype, lanes), kb.widen(shift, lanes));
+        over_columns(kb, elements, seen, nothing, &mut |kb, elements, column, sum| {
+            let at = self.place(kb, elements, softmax.logits, &with_column(at, column));
+            let logit = elements.load(kb, self.state.block, &logits, &at);
+            let difference = kb.sub(logit, shift);
             let power = self.exponential(kb, difference);
-            elements.store(kb, state.block, &logits, &at, power);
+            elements.store(kb, self.state.block, &logits, &at, power);
             let power = elements.mask.map_or(power, |mask| kb.select(mask, power, nothing));
             kb.map(OpKind::Add, &[sum, power])
+        })
+    }
+
+    /// Notes what is subtracted from the logits of some rows, and what their totals so far are to be scaled by; gives the latter.
+    fn shifts(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'a>,
+        place: &Place,
+        [first, count]: [Value; 2],
+        [old_tops, tops]: [Value; 2],
+    ) -> Value {
+        let (dtype, lanes, state) = (self.plan.scores.compute, self.rows_at_once(), &self.state);
+        let (zero, one, own) = (kb.int(0), kb.int(1), kb.sub(first, place.rows[0]));
+        let inside = Some(kb.lane_mask(count, lanes));
+        if self.softmax.from_top {
+            let (lowest, nothing) = (kb.float(dtype, f64::NEG_INFINITY, lanes), kb.zero(dtype, lanes));
+            let none = kb.compare("EQ", tops, lowest);
+            let shifts = kb.select(none, nothing, tops);
+            kb.store(state.shifts, zero, shifts, None);
+            // The power of minus infinity is 0: of a row that has seen nothing.
+            let grown = kb.sub(old_tops, shifts);
+            let factors = self.exponential(kb, grown);
+            kb.store(state.factors, own, factors, inside);
+            return factors;
+        }
+        // What was the top is where the shift will be: a lane is read before it is written.
+        kb.store(state.shifts, zero, old_tops, None);
+        kb.for_([zero, count, one], &[], |kb, number, _| {
+            let row = kb.add(first, number);
+            let there = kb.add(own, number);
+            let at = self.position(place, row);
+            let [old_top, top] = [(state.shifts, number), (state.tops, there)].map(|(buffer, i)| kb.load(buffer, i, 1, None));
+            let shift = self.shift(kb, elements, &at, top);
+            let factor = elements.scoped(|elements| self.factor(kb, elements, &at, [old_top, shift]));
+            kb.store(state.shifts, number, shift, None);
+            kb.store(state.factors, there, factor, None);
+            Vec::new()
         });
-        let sum = kb.reduce_lanes(sum, "add");
-        let factor = self.factor(kb, elements, &at, [old_top, shift]);
-        kb.store(state.factors, own, factor, None);
-        let scaled = kb.map(OpKind::Multiply, &[old_sum, factor]);
-        let sum = kb.map(OpKind::Add, &[scaled, sum]);
-        kb.store(state.sums, own, sum, None);
+        kb.load(state.factors, own, lanes, inside)
     }
 
     /// The position of a row in the space of the group of rows, at its first column.
@@ -183,4 +293,10 @@ pub(super) fn over_columns<'e>(
     body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Index, Value) -> Value,
 ) -> Value {
     carrying(kb, elements, range, false, &[init], |kb, elements, column, carried| vec![body(kb, elements, column, carried[0])])[0]
+}
+
+/// The larger of two numbers in each lane; the second, where the first is none.
+fn greater(kb: &mut KernelBuilder, a: Value, b: Value) -> Value {
+    let above = kb.compare("GT", a, b);
+    kb.select(above, a, b)
 }
