@@ -46,3 +46,13 @@ def test_a_key_that_is_no_number_reaches_all_rows(compiled):
         out = compiled(q, k, v)
         assert out[0].isnan().all()
         assert out[1].isfinite().all()
+
+
+def test_a_row_of_minus_infinities_is_zero(compiled):
+    for queries, keys in itertools.product((3, 13), (1, 17, 530)):
+        q, k, v = tensors(queries, keys, 16)
+        q, k = q.abs() + 0.1, k.abs() + 0.1
+        q[0, 0, 1] = -math.inf
+        out = compiled(q, k, v)
+        assert (out[0, 0, 1] == 0).all()
+        torch.testing.assert_close(out, Attention()(q, k, v), rtol=1e-4, atol=1e-5)

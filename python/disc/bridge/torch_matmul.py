@@ -156,7 +156,7 @@ def bilinear(b, x, y, weight, bias=None):
 
 
 def attention(b, query, key, value, mask=None, dropout=0.0, causal=False, *, scale=None, enable_gqa=False):
-    """softmax(query key^T * scale + mask) value; a row without any allowed key gives zeros."""
+    """softmax(query key^T * scale + mask) value; a row without any allowed key, or of which all logits are -inf, gives zeros."""
     if dropout != 0.0:
         raise b.unsupported("attention with dropout needs random numbers", help="call module.eval() first")
     dtype = query.dtype
@@ -173,7 +173,7 @@ def attention(b, query, key, value, mask=None, dropout=0.0, causal=False, *, sca
             if hidden
             else b.add(scores, b.convert(mask, scores.dtype))
         )
-    weights = safe_softmax(b, scores, can_be_empty=mask is not None or causal)
+    weights = safe_softmax(b, scores)
     result = _batched(b, b.convert(weights, dtype), value)
     if grouped is None:
         return result
@@ -225,13 +225,10 @@ def _causal(b, scores):
     return b.compare("GE", b.iota(plane, 0, "i64"), b.iota(plane, 1, "i64"))
 
 
-def safe_softmax(b, x, can_be_empty: bool):
+def safe_softmax(b, x):
     """A row that is all -inf gives zeros, as in torch's attention."""
     axis = len(x.shape) - 1
     top = b.reduce(x, [axis], "maximum", True)
-    if not can_be_empty:
-        powers = b.op("exponential", b.sub(x, top))
-        return b.div(powers, b.sum(powers, [axis], True))
     empty = b.compare("EQ", top, b.lift(-INF, x.dtype))
     powers = b.op("exponential", b.sub(x, b.select(empty, b.lift(0, x.dtype), top)))
     total = b.sum(powers, [axis], True)
