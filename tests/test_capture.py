@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import sympy
 import torch
-from disc import DimError, Error
+from disc import DimError, Error, _guards
 from disc._capture import capture
 from disc._dims import Dim
 from torch import nn
@@ -221,3 +222,58 @@ def test_a_branch_on_data_is_refused_with_its_line():
     with pytest.raises(Error, match=r"test_capture.py:\d+: `if x.sum\(\) > 0:`") as raised:
         capture(Branches(), (torch.rand(3),))
     assert raised.value.code == "E0402"
+
+
+class ByParity(nn.Module):
+    """Pads each axis by whether its size is even: both sizes are asked, and the example has them equal."""
+
+    def forward(self, x):
+        height, width = x.shape[-2:]
+        up = 1 if height % 2 == 0 else 0
+        left = 1 if width % 2 == 0 else 0
+        return nn.functional.pad(x, (left, 0, up, 0))
+
+
+def test_each_of_two_equal_sizes_takes_the_way_of_the_example(compile_module):
+    model = ByParity()
+    even = compile_module(model, (torch.randn(2, 3, 8, 8),))
+    odd = compile_module(model, (torch.randn(2, 3, 7, 7),))
+    for compiled, sizes in ((even, (4, 16)), (odd, (5, 9))):
+        for height in sizes:
+            for width in sizes:
+                x = torch.randn(1, 2, height, width)
+                assert torch.equal(compiled(x), model(x))
+    for compiled, wrong in ((even, (4, 5)), (even, (5, 4)), (odd, (4, 5)), (odd, (5, 4))):
+        with pytest.raises(DimError, match=r"% 2 [!=]= 0|%2 == 0"):
+            compiled(torch.randn(1, 2, *wrong))
+
+
+@pytest.mark.parametrize(
+    ("text", "only_small"),
+    [
+        ("Ne(s, 0)", True),
+        ("Ne(s, 1)", True),
+        ("Ne(s*t, 1)", True),
+        ("s > 1", True),
+        ("Ne(s + t, 0)", True),
+        ("Ne(Mod(s, 2), 0)", False),
+        ("Ne(Mod(s, 2), 1)", False),
+        ("Ne(Mod(s*t, 4), 0)", False),
+        ("Ne(floor(s/4), 0)", False),
+        ("Ne(s, t)", False),
+        ("s > 5", False),
+        ("Eq(s, 1)", False),
+    ],
+)
+def test_what_excludes_small_sizes_only(text, only_small):
+    s, t = sympy.symbols("s t", integer=True, nonnegative=True)
+    assert (
+        _guards.excludes_only_small(sympy.sympify(text, locals={"s": s, "t": t}, evaluate=False))
+        == only_small
+    )
+
+
+def test_facts_are_spelled_as_python():
+    s, t = sympy.symbols("s0 s1", integer=True, nonnegative=True)
+    assert _guards.spelled(sympy.Ne(sympy.Mod(s, 2), 0)) == "s0 % 2 != 0"
+    assert _guards.spelled(sympy.Ne(sympy.Mod(s + t, 4), 1)) == "(s0 + s1) % 4 != 1"

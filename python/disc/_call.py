@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import sympy
@@ -217,9 +218,8 @@ class Call:
                 )
 
     def _named(self, text: str) -> str:
-        for s, (t, axis) in self.symbols.items():
-            text = text.replace(str(s), self.dims[t][axis])
-        return text
+        names = {str(s): self.dims[t][axis] for s, (t, axis) in self.symbols.items()}
+        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
 
 
 def _short(value) -> str:
@@ -231,8 +231,6 @@ def _short(value) -> str:
 
 
 def _names(fact: str, dim: str) -> bool:
-    import re
-
     return re.search(rf"\b{re.escape(dim)}\b", fact) is not None
 
 

@@ -12,6 +12,7 @@ choice between two equal ways of computing it. One that Python code of the model
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import os
 import re
@@ -19,6 +20,8 @@ from dataclasses import dataclass, field
 
 import sympy
 import torch
+from sympy.printing.precedence import PRECEDENCE
+from sympy.printing.str import StrPrinter
 from torch.utils._sympy import functions as tsf
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -142,18 +145,44 @@ def _is_order(expr) -> bool:
 
 
 def excludes_only_small(expr) -> bool:
-    """The condition holds for all sizes of at least 2 and fails for some size 0 or 1."""
+    """The condition holds for all sizes of at least 2 and fails for some size 0 or 1; as far as samples tell."""
     symbols = sorted(expr.free_symbols, key=str)
     if isinstance(expr, sympy.Ne):
         small = expr.rhs if expr.rhs.is_number else expr.lhs
-        return small in (0, 1) and bool(symbols)
-    if not _is_order(expr) or len(symbols) != 1:
+        if small not in (0, 1) or not symbols:
+            return False
+    elif not _is_order(expr) or len(symbols) != 1:
         return False
-    return all(_holds(expr, symbols[0], size) for size in (2, 3, 4, 7, 64, 1 << 20))
+    # Several symbols take different sizes, each of them all.
+    turns = [_SAMPLES[n:] + _SAMPLES[:n] for n in range(len(_SAMPLES))]
+    return all(_holds(expr, zip(symbols, itertools.cycle(turn), strict=False)) for turn in turns)
 
 
-def _holds(expr, symbol, size: int) -> bool:
-    return bool(expr.xreplace({symbol: sympy.Integer(size)}) == sympy.true)
+#: Even and odd sizes, multiples of small numbers and primes.
+_SAMPLES = (2, 3, 4, 5, 7, 12, 64, 1 << 20)
+
+
+def _holds(expr, sizes) -> bool:
+    return bool(expr.xreplace({symbol: sympy.Integer(size) for symbol, size in sizes}) == sympy.true)
+
+
+class _Infix(StrPrinter):
+    """Relations and remainders as Python writes them."""
+
+    def _print_Relational(self, expr):
+        return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
+
+    def _print_Mod(self, expr):
+        low = PRECEDENCE["Mul"]
+        value, by = (self.parenthesize(part, low, strict=True) for part in expr.args)
+        return f"{value} % {by}"
+
+    _print_PythonMod = _print_Mod
+
+
+def spelled(fact) -> str:
+    """A fact as a user would write it: ``s0 % 2 != 0``."""
+    return _Infix().doprint(fact)
 
 
 def harmless_branch(filename: str, line: int, causal_free: bool) -> bool:

@@ -212,7 +212,7 @@ def _declare_facts(captured, builder, expressions, program: Program) -> None:
             continue
         relation = next((sign for kind, sign in _RELATIONS if isinstance(fact, kind)), None)
         if relation is None:
-            program.checks.append((fact, str(fact)))
+            program.checks.append((fact, _guards.spelled(fact)))
             continue
         _relation(expressions, lambda text: _state(builder, program, text), fact, relation)
 
