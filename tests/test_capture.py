@@ -260,6 +260,7 @@ def test_each_of_two_equal_sizes_takes_the_way_of_the_example(compile_module):
         ("Ne(Mod(s, 2), 1)", False),
         ("Ne(Mod(s*t, 4), 0)", False),
         ("Ne(floor(s/4), 0)", False),
+        ("Ne(Mod(s, floor(t/4)), 0)", False),
         ("Ne(s, t)", False),
         ("s > 5", False),
         ("Eq(s, 1)", False),

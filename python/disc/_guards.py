@@ -163,7 +163,10 @@ _SAMPLES = (2, 3, 4, 5, 7, 12, 64, 1 << 20)
 
 
 def _holds(expr, sizes) -> bool:
-    return bool(expr.xreplace({symbol: sympy.Integer(size) for symbol, size in sizes}) == sympy.true)
+    try:
+        return bool(expr.xreplace({symbol: sympy.Integer(size) for symbol, size in sizes}) == sympy.true)
+    except ZeroDivisionError:  # the remainder by a part of a size
+        return False
 
 
 class _Infix(StrPrinter):

@@ -104,7 +104,9 @@ class Sizes:
         low = max(c.declared.min if c.declared else 0, 2)
         high = c.declared.max if c.declared and c.declared.max is not None else None
         near = [c.user - step, c.user + step, c.user - 2 * step, c.user + 2 * step] if c.user >= 4 else []
-        for size in [*near, *(p * step for p in _FRESH), *range(low, low + 64 * step)]:
+        # What a neighbour changed may be whether the size is divisible: a multiple divides as the user's does.
+        alike = [2 * c.user, 3 * c.user] if c.tried else []
+        for size in [*alike, *near, *(p * step for p in _FRESH), *range(low, low + 64 * step)]:
             fits = size >= low and size % step == 0 and (high is None or size <= high)
             if fits and size not in taken and size not in c.tried:
                 return size

@@ -559,3 +559,30 @@ fn a_scan_takes_in_what_feeds_it_and_what_follows() {
   %e = transpose %t, dims = [0, 2, 1] : (tensor<[B]x8x[S]xf32>) -> tensor<[B]x[S]x8xf32>";
     assert_eq!(around_a_scan(turned, "  %r = negate %a : tensor<[B]x[S]x8xf32>"), 2);
 }
+
+/// The routines that have an epilogue, of a product that this is computed from.
+fn finishing(epilogue: &str) -> Vec<String> {
+    let program = compile(&format!(
+        "weight @w : tensor<64x32xf32>
+func @main(%x: tensor<[B]x32xf32>) -> tensor<[B]x64xf32> {{
+  %w = weight @w : tensor<64x32xf32>
+  %z = dot_general %x, %w, contracting_dims = [1] x [1] : (tensor<[B]x32xf32>, tensor<64x32xf32>) -> tensor<[B]x64xf32>
+{epilogue}
+  return %r : tensor<[B]x64xf32>
+}}"
+    ));
+    assert_eq!(launches(&program), 1, "{}", program.module);
+    let names = program.module.functions.iter().map(|f| f.name.to_string());
+    names.filter(|name| name.ends_with(".finish")).collect()
+}
+
+#[test]
+fn a_long_program_behind_a_product_is_written_once() {
+    let sine = "  %s = sine %z : tensor<[B]x64xf32>
+  %c = cosine %z : tensor<[B]x64xf32>
+  %r = multiply %s, %c : tensor<[B]x64xf32>";
+    assert_eq!(finishing(sine), ["k0_contraction.0.task0.finish"]);
+    let gelu = "  %e = erf %z : tensor<[B]x64xf32>
+  %r = multiply %e, %z : tensor<[B]x64xf32>";
+    assert_eq!(finishing(gelu), <[&str; 0]>::default());
+}

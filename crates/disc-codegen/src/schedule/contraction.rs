@@ -13,6 +13,7 @@
 mod block;
 mod dots;
 mod epilogue;
+mod finish;
 mod keys;
 mod library;
 mod micro;
@@ -93,7 +94,12 @@ fn plans(group: &Group<'_>) -> Result<Vec<ContractionPlan>, String> {
         return Err("the group's outputs do not each come from one product".into());
     }
     let made = dots.iter().zip(&parts).filter(|(_, outputs)| !outputs.is_empty());
-    made.map(|(&dot, outputs)| ContractionPlan::of_product(function, &group.solver, group.target, dot, outputs, true)).collect()
+    let plan = |(&dot, outputs): (&Inst, &Vec<Value>)| {
+        let mut plan = ContractionPlan::of_product(function, &group.solver, group.target, dot, outputs, true)?;
+        plan.choose_finish(group);
+        Ok(plan)
+    };
+    made.map(plan).collect()
 }
 
 /// Whether an output is element-wise in the one compute-intensive result of a group, and in its order.
@@ -141,7 +147,7 @@ fn launch(group: &Group<'_>, plans: &[ContractionPlan]) -> Scheduled {
     for plan in plans {
         let of = |values: &[Value]| values.iter().map(|&value| memory.at(value)).collect();
         let (ins, outs) = (of(&plan.inputs), of(&plan.outputs));
-        let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, _, tensor| match share {
+        let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, name, tensor| match share && name == "rows" {
             true => *task.get_or_insert_with(|| kb.scratch(tensor)),
             false => kb.scratch(tensor),
         });

@@ -2,6 +2,7 @@
 use super::{
     Operands,
     epilogue::before_transpose,
+    finish,
     plan::{ContractionPlan, Left, Role},
     split::PARTS,
     steps, units,
@@ -57,8 +58,8 @@ const NARROW: u32 = 32;
 /// A vector of a panel: the number of its first column there, and its lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    shift: i64,
-    lanes: u32,
+    pub(super) shift: i64,
+    pub(super) lanes: u32,
 }
 
 impl ContractionPlan {
@@ -68,7 +69,7 @@ impl ContractionPlan {
     }
 
     /// The vectors of what a micro-kernel computes.
-    fn pieces(&self, source: Source) -> Vec<Piece> {
+    pub(super) fn pieces(&self, source: Source) -> Vec<Piece> {
         let columns = match source {
             Source::Tail(narrow) | Source::EdgeTail(narrow) => narrow * self.narrow(),
             Source::Wide => self.tile.columns * units::SPAN as u32,
@@ -153,6 +154,23 @@ impl Parameters {
         Self { operands, left, right, row, column, block, fetches, outer, held }
     }
 
+    /// As they are passed on to another routine that declares the same ones.
+    pub(super) fn arguments(&self) -> Vec<Value> {
+        let own = [self.left, self.right, self.row, self.column, self.block, self.fetches];
+        self.operands.arguments().into_iter().chain(own).chain(self.outer.iter().copied()).collect()
+    }
+
+    /// The vectors of a panel, each with a mask where the panel may end after the last column.
+    pub(super) fn vectors(&self, kb: &mut KernelBuilder, plan: &ContractionPlan, source: Source) -> Vec<(Piece, Option<Value>)> {
+        let pieces = plan.pieces(source);
+        let masks = match source {
+            Source::InPlace | Source::Wide => vec![None; pieces.len()],
+            Source::Edge | Source::Panels | Source::Steps | Source::Task => column_masks(kb, plan, self.column),
+            Source::Tail(_) | Source::EdgeTail(_) => tail_masks(kb, plan, self.column, &pieces),
+        };
+        pieces.into_iter().zip(masks).collect()
+    }
+
     /// Elements of the group's values; of a result in task memory, row `first` is the first there.
     pub(super) fn elements<'g>(
         &self,
@@ -190,19 +208,18 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
         add_to_totals(&mut kb, plan, &parameters, [totals, factors], &sums, pieces.len());
         return (kb.finish(), Vec::new());
     }
+    if plan.finishes_apart {
+        finish::leave(&mut kb, plan, &parameters, (part, source), &sums, &pieces);
+        return (kb.finish(), Vec::new());
+    }
     // After the loop, which needs all registers.
-    let masks = match source {
-        Source::InPlace | Source::Wide | Source::Edge | Source::EdgeTail(_) => edges,
-        Source::Panels | Source::Steps | Source::Task => column_masks(&mut kb, plan, parameters.column),
-        Source::Tail(_) => tail_masks(&mut kb, plan, parameters.column, &pieces),
-    };
-    let vectors: Vec<_> = pieces.into_iter().zip(masks).collect();
+    let vectors = parameters.vectors(&mut kb, plan, source);
     if let HeldParameters::Split { parts, from, .. } = parameters.held {
         leave(&mut kb, plan, &parameters, [parts, from], &sums, &vectors);
         return (kb.finish(), Vec::new());
     }
     let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
-    write(&mut kb, group, plan, &parameters, &mut elements, &sums, &vectors);
+    write(&mut kb, group, plan, &parameters, &mut elements, parameters.row, &sums, &vectors);
     (kb.finish(), elements.sites)
 }
 
@@ -480,13 +497,15 @@ fn prefetch(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Paramet
     });
 }
 
-/// Applies the epilogue to each vector of results and stores it.
-fn write(
+/// Applies the epilogue to each vector of results, from a row on, and stores it.
+#[expect(clippy::too_many_arguments, reason = "what a micro-kernel knows of its block")]
+pub(super) fn write(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
     plan: &ContractionPlan,
     parameters: &Parameters,
     elements: &mut Elements<'_>,
+    first: Value,
     sums: &[Value],
     vectors: &[(Piece, Option<Value>)],
 ) {
@@ -500,7 +519,7 @@ fn write(
         }
         if let Some(axis) = plan.m_axis {
             let offset = kb.int(row as i64);
-            at[axis] = Index::uniform(kb.add(parameters.row, offset));
+            at[axis] = Index::uniform(kb.add(first, offset));
         }
         if let Some(axis) = plan.n_axis {
             let shift = kb.int(piece.shift);

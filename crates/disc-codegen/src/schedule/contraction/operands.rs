@@ -12,6 +12,8 @@ pub(super) struct Operands {
     pub(super) right: Option<Value>,
     pub(super) rows: Option<Value>,
     pub(super) panel: Option<Value>,
+    /// Where blocks leave sums that are finished apart.
+    pub(super) sums: Option<Value>,
 }
 
 impl Operands {
@@ -32,7 +34,8 @@ impl Operands {
             .then(|| scratch(kb, "rows", TensorType::new([&plan.m.left * plan.packed_rows()], plan.rows_dtype())));
         let panels = super::pack::panel_elements(plan) * plan.packed_panels();
         let panel = plan.is_packed_right().then(|| scratch(kb, "panel", TensorType::new([panels], plan.panel_dtype())));
-        Self { inputs, outputs, left, right, rows, panel }
+        let sums = plan.finishes_apart.then(|| scratch(kb, "sums", super::finish::memory(plan)));
+        Self { inputs, outputs, left, right, rows, panel, sums }
     }
 
     /// As the parameters of a routine.
@@ -52,7 +55,7 @@ impl Operands {
 
     /// The arguments for such parameters.
     pub(super) fn arguments(&self) -> Vec<Value> {
-        self.inputs.iter().chain(&self.outputs).copied().chain(self.rows).chain(self.panel).collect()
+        self.inputs.iter().chain(&self.outputs).copied().chain(self.rows).chain(self.panel).chain(self.sums).collect()
     }
 
     pub(super) fn left(&self) -> Value {
@@ -69,6 +72,10 @@ impl Operands {
 
     pub(super) fn panel(&self) -> Value {
         self.panel.expect("a packed panel has memory")
+    }
+
+    pub(super) fn sums(&self) -> Value {
+        self.sums.expect("sums that are finished apart have memory")
     }
 
     /// Elements of the group's values, with the inputs in memory.

@@ -133,6 +133,8 @@ pub(in crate::schedule) struct ContractionPlan {
     pub(in crate::schedule) held: Option<Held>,
     /// Whether a part of the sums is computed at a time, and left to be added up.
     pub(super) split: bool,
+    /// Whether blocks leave their sums to a routine that has the epilogue.
+    pub(super) finishes_apart: bool,
     /// Whether the columns always fill their panels, and these the spans of panels that a unit has.
     pub(in crate::schedule) whole_panels: bool,
     pub(super) whole_spans: bool,
@@ -196,6 +198,7 @@ impl ContractionPlan {
             few_rows_at_once: false,
             held: None,
             split: false,
+            finishes_apart: false,
             whole_panels: false,
             whole_spans: false,
             rank: dims(product).len(),

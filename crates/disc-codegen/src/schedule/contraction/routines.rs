@@ -1,6 +1,6 @@
 //! The routines of a kernel: which micro-kernels its products need. Products of one structure share theirs.
 use super::{
-    dots,
+    dots, finish,
     micro::{self, Source},
     plan::{ContractionPlan, Right},
 };
@@ -109,6 +109,7 @@ impl Routines {
         for source in plan.sources(group.target) {
             let [low, high] = plan.heights(group.target, source);
             made.extend((low..=high).map(|rows| micro::emit(group, plan, &part, source, rows)));
+            made.extend(plan.finishes_apart.then(|| finish::emit(group, plan, &part, source)));
         }
         if plan.right_form == Right::Dots || plan.dots_for_few_rows {
             let [tall, wide] = dots::blocks(group, plan);

@@ -1,0 +1,81 @@
+//! Epilogues that are long programs, in a routine of their own: blocks leave their sums in task memory, and a loop over rows finishes them.
+//!
+//! A micro-kernel writes its epilogue once for each vector of its block, and there is one for each row count. With a sine in it that is more
+//! code than all the rest of a model, and nothing is gained: a long program takes far longer than to store and load a sum.
+use super::{
+    micro::{self, Parameters, Piece, Source},
+    plan::{ContractionPlan, Right},
+};
+use crate::{build::KernelBuilder, element::Site, schedule::Group};
+use disc_ir::{DType, Dim, Function, FunctionKind, TensorType, Type, Value};
+
+/// Operations for a vector of results from which on an epilogue is a long program. A GELU by the error function has about half as many.
+const LONG: usize = 128;
+
+impl ContractionPlan {
+    /// Has the epilogue finished apart, where that is a long program. Dot products along memory finish theirs themselves.
+    pub(super) fn choose_finish(&mut self, group: &Group<'_>) {
+        if self.right_form == Right::Dots {
+            return;
+        }
+        self.finishes_apart = true;
+        let (routine, _) = emit(group, self, "", Source::Task);
+        self.finishes_apart = routine.walk(routine.body).len() > LONG * self.pieces(Source::Task).len();
+    }
+}
+
+/// The memory that the sums of a block are left in: rows of the widest panel.
+pub(super) fn memory(plan: &ContractionPlan) -> TensorType {
+    TensorType::new([Dim::constant(i64::from(plan.tile.rows) * row_stride(plan))], plan.compute)
+}
+
+fn row_stride(plan: &ContractionPlan) -> i64 {
+    plan.pieces(Source::Wide).iter().map(|piece| i64::from(piece.lanes)).sum()
+}
+
+fn name(part: &str, source: Source) -> String {
+    micro::name(part, source, 0) + ".finish"
+}
+
+/// Ends a micro-kernel: leaves its sums, and has them finished.
+pub(super) fn leave(
+    kb: &mut KernelBuilder,
+    plan: &ContractionPlan,
+    parameters: &Parameters,
+    (part, source): (&str, Source),
+    sums: &[Value],
+    pieces: &[Piece],
+) {
+    for (i, &sum) in sums.iter().enumerate() {
+        let (row, piece) = (i / pieces.len(), pieces[i % pieces.len()]);
+        let place = kb.int(row as i64 * row_stride(plan) + piece.shift);
+        kb.store(parameters.operands.sums(), place, sum, None);
+    }
+    let mut arguments = parameters.arguments();
+    arguments.push(kb.int((sums.len() / pieces.len()) as i64));
+    kb.call(&name(part, source), &arguments);
+}
+
+/// The routine, for any number of rows, and where it can fail.
+pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source: Source) -> (Function, Vec<Site>) {
+    let mut kb = KernelBuilder::new(&name(part, source), FunctionKind::Routine);
+    let parameters = Parameters::declare(&mut kb, group, plan);
+    let height = kb.parameter("height", Type::scalar(DType::I64));
+    let vectors = parameters.vectors(&mut kb, plan, source);
+    let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
+    let (zero, one, stride) = (kb.int(0), kb.int(1), kb.int(row_stride(plan)));
+    let rows = kb.open_for([zero, height, one]);
+    elements.open_scope();
+    let start = kb.mul(rows.index, stride);
+    let load = |(piece, _): &(Piece, Option<Value>)| {
+        let shift = kb.int(piece.shift);
+        let place = kb.add(start, shift);
+        kb.load(parameters.operands.sums(), place, piece.lanes, None)
+    };
+    let sums: Vec<Value> = vectors.iter().map(load).collect();
+    let row = kb.add(parameters.row, rows.index);
+    micro::write(&mut kb, group, plan, &parameters, &mut elements, row, &sums, &vectors);
+    elements.close_scope();
+    kb.close_for(rows);
+    (kb.finish(), elements.sites)
+}
