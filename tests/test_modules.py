@@ -247,3 +247,19 @@ def test_as_many_queries_as_keys_in_the_example_are_no_law(compile_module):
             return F.scaled_dot_product_attention(q, k, v), (q @ k.mT).softmax(-1) @ v
 
     check(compile_module, Attention(), *calls)
+
+
+def test_softmax_computes_denormals_and_knows_no_number(compile_module):
+    """A power of a distance to the maximum is as exact as an exponential: results below 2^-126 too, in rows of any length."""
+    compiled = compile_module(nn.Softmax(-1), (torch.rand(3, 5),))
+    for length in (1, 5, 40, 2000, 50_000):
+        x = torch.linspace(-104.5, 0.0, length).repeat(6, 1).flip(-1)
+        x[1] -= 7.0
+        x[2, length // 2] = float("nan")
+        x[3, length // 2] = float("inf")
+        x[4] = float("-inf")
+        x[5, 1:] = float("-inf")
+        expected = torch.softmax(x.double(), -1)
+        # Half a unit of the least denormal is rounded away.
+        torch.testing.assert_close(compiled(x).double(), expected, rtol=1e-5, atol=1.5e-45, equal_nan=True)
+        assert length < 40 or ((expected > 1e-43) & (expected < 1e-38)).any(), "there are denormals to keep"

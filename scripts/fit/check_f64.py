@@ -70,6 +70,10 @@ def softmax_exp(x):
     return gmpy2.exp(x) if -708 < x <= 0 else None
 
 
+def exp_nonpositive(x):
+    return gmpy2.exp(x) if x <= 0 else None
+
+
 def logistic(x):
     return 1 / (1 + gmpy2.exp(-x))
 
@@ -94,6 +98,7 @@ def bessel_i1e(x):
 
 FUNCTIONS = {
     "exp": gmpy2.exp,
+    "exp_nonpositive": exp_nonpositive,
     "exp2": gmpy2.exp2,
     "expm1": gmpy2.expm1,
     "softmax_exp": softmax_exp,

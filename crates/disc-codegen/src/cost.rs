@@ -1,6 +1,6 @@
 //! Rough costs: how long a launch takes, so that small ones stay on one thread, and how many lanes a group wants.
 use crate::{element::compute_dtype, target::Target};
-use disc_ir::{Dim, Function, OpKind, Solver, ops::Trait};
+use disc_ir::{DType, Dim, Function, OpKind, Solver, ops::Trait};
 
 /// Lanes for a loop along `inner`: as many as fit the widest type in which the group computes most (4-byte lanes unless everything is
 /// wider), but not more than a loop that is known, or likely, to be short can fill. Long computations fill several registers.
@@ -48,7 +48,15 @@ pub(crate) fn weight(group: &Function, inst: disc_ir::Inst) -> i64 {
         Divide | Sqrt | Rsqrt | Remainder => 8,
         Gather | Concatenate | Pad => 16,
         DotGeneral | Convolution | Reduce | ReduceWindow => 256,
+        // Twice as many registers go in as come out, and AVX2 has no instruction for it.
+        Convert if from_long(group, inst) => 8,
         kind if kind.def().has(Trait::Elementwise) => 1,
         _ => 0,
     }
+}
+
+/// Whether integers of 64 bits become floats.
+fn from_long(group: &Function, inst: disc_ir::Inst) -> bool {
+    let dtype = |value| group.ty(value).dtype();
+    dtype(group.operands(inst)[0]) == DType::I64 && dtype(group.result(inst)).is_float()
 }

@@ -2,6 +2,7 @@
 //!
 //! - `y / sum(exp(x - max(x)))`: the divisor is at least 1, so that its reciprocal is exact enough, and computed once a row.
 //! - `x * 0.5 * (1 + erf(x / sqrt 2))` is one function.
+//! - `exp(x - max(x))`, whose operand is not above 0.
 //! - `sum(exp(x - max(x)))`, where nothing else reads the powers: the sum is at least 1, to which denormal ones add nothing.
 //! - `tanh(log1p(exp x))`, the factor of mish, is `m / (m + 2)` with `m = n (n + 2)`, `n = exp x`: `tanh(log t) = (t^2 - 1) / (t^2 + 1)`.
 //!
@@ -34,9 +35,10 @@ impl Elements<'_> {
                 let x = self.element(kb, x, at);
                 expand::function(kb, MathFn::GeluErf, &[x], self.fused)
             }
-            OpKind::Exponential if is_summed_alone(self.group, inst) => {
+            OpKind::Exponential => {
+                let function = power_of_distance(self.group, inst)?;
                 let x = self.element(kb, operands[0], at);
-                expand::function(kb, MathFn::SoftmaxExp, &[x], self.fused)
+                expand::function(kb, function, &[x], self.fused)
             }
             OpKind::Tanh => {
                 let x = softplus_operand(self.group, operands[0])?;
@@ -109,12 +111,21 @@ fn is_softmax_sum(group: &Function, value: Value) -> bool {
     }
 }
 
+/// The function for an exponential of `x - max(x)`. A type that is computed in a wider one is left to the general function where the powers
+/// themselves matter: its maximum may be rounded below an `x` that is not rounded yet.
+fn power_of_distance(group: &Function, inst: Inst) -> Option<MathFn> {
+    let x = group.operands(inst)[0];
+    let dtype = group.ty(x).dtype();
+    match () {
+        () if !is_distance_to_maximum(group, x) || !matches!(compute_dtype(dtype), DType::F32 | DType::F64) => None,
+        () if is_summed_alone(group, inst) => Some(MathFn::SoftmaxExp),
+        () => (compute_dtype(dtype) == dtype).then_some(MathFn::ExpNonpositive),
+    }
+}
+
 /// Whether `exp(x - max(x))` is read by sums over the dimensions of the maximum alone.
 fn is_summed_alone(group: &Function, inst: Inst) -> bool {
     let (x, powers) = (group.operands(inst)[0], group.result(inst));
-    if !is_distance_to_maximum(group, x) || !matches!(compute_dtype(group.ty(x).dtype()), DType::F32 | DType::F64) {
-        return false;
-    }
     let top = made_by(group, x, OpKind::Subtract).and_then(|operands| made_by(group, operands[1], OpKind::BroadcastInDim));
     let Some(maximum) = top.and_then(|operands| group.defining(operands[0])) else { return false };
     let mut users = group.walk(group.body).into_iter().filter(|&user| group.operands(user).contains(&powers));

@@ -107,12 +107,23 @@ pub(super) fn exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     e.scale(p, n.value, n.shifted)
 }
 
-/// e^x for x <= 0 or NaN: no upper clamp.
+/// e^x for x <= 0 or NaN: no upper clamp, and powers of two from 2^-152 (f64: 2^-1077) to 1 alone. With 2^up above them they are normal
+/// numbers, so that one multiplication scales, and rounds once: the polynomial holds 2^-up, which is exact.
 pub(super) fn exp_nonpositive<E: Emitter>(e: &mut E, x: E::F) -> E::F {
-    let x = at_least(e, x, e.format().pick(-104.5, -746.0));
-    let (n, r) = reduce(e, x, e.format().scale_offset());
-    let p = exp_reduced(e, r);
-    e.scale(p, n.value, n.shifted)
+    let format = e.format();
+    let up: f64 = format.pick(64.0, 512.0);
+    let x = at_least(e, x, format.pick(-104.5, -746.0));
+    let (n, r) = reduce(e, x, format.bias() + up as i64);
+    let down = (-up).exp2();
+    let p = match format {
+        Format::F32 => horner(e, r, &EXP_32.map(|c| c * down)),
+        Format::F64 => horner(e, r, &EXP_64.map(|c| c * down)),
+    };
+    let least = e.f(down);
+    let p = e.fma(p, r, least);
+    let p = e.fma(p, r, least);
+    let power = power_of_two(e, n.shifted);
+    e.mul(p, power)
 }
 
 /// 2^x.
@@ -148,7 +159,7 @@ pub(super) fn softmax_exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     e.mul(p, power)
 }
 
-/// 2^n for -bias <= n <= bias, zero at -bias; from n rounded with the offset bias.
+/// 2^n for -bias <= n <= bias, zero at -bias; from n rounded with the offset bias, or 2^(n + k) with the offset bias + k.
 pub(super) fn power_of_two<E: Emitter>(e: &mut E, shifted: E::F) -> E::F {
     let word = e.bits(shifted);
     let word = e.shl(word, e.format().mantissa_bits());

@@ -81,6 +81,8 @@ macro_rules! math_functions {
 math_functions! {
     /// e^x.
     Exp = "exp"(x) ulp(1.0, 1.5, 1.0, 1.5), exp::exp;
+    /// e^x for x <= 0: as e^x, with fewer operations.
+    ExpNonpositive = "exp_nonpositive"(x) ulp(1.0, 1.5, 1.0, 1.5), exp::exp_nonpositive;
     /// 2^x.
     Exp2 = "exp2"(x) ulp(1.0, 1.5, 1.0, 1.5), exp::exp2;
     /// e^x - 1.

@@ -46,7 +46,12 @@ impl GroupMemory {
 
     /// Workspace number `i` of the version.
     pub(super) fn add_workspace(&mut self, kb: &mut KernelBuilder, name: &str, i: usize, tensor: TensorType) -> Value {
-        self.arguments.push(Argument::Workspace(i));
+        self.add(kb, name, Argument::Workspace(i), tensor)
+    }
+
+    /// Any memory that a launch gives, as no input and no output of the kernel.
+    pub(super) fn add(&mut self, kb: &mut KernelBuilder, name: &str, argument: Argument, tensor: TensorType) -> Value {
+        self.arguments.push(argument);
         kb.buffer(name, tensor)
     }
 

@@ -10,7 +10,7 @@ use disc_codegen::math::{MathFn, Scalar64};
 pub(crate) fn reference(function: MathFn, args: &[f64]) -> f64 {
     let x = args[0];
     match function {
-        MathFn::Exp => x.exp(),
+        MathFn::Exp | MathFn::ExpNonpositive => x.exp(),
         MathFn::Exp2 => x.exp2(),
         MathFn::Expm1 => x.exp_m1(),
         MathFn::Logistic if x < 0.0 => x.exp() / (1.0 + x.exp()),
@@ -82,6 +82,7 @@ pub(crate) fn in_domain(function: MathFn, args: &[f64]) -> bool {
         // Terms of both signs cancel for negative operands; the poles there are exact.
         MathFn::Zeta => args[1] > 0.0 || args[1].floor() == args[1],
         MathFn::SoftmaxExp => args[0] <= 0.0 && !(-87.7..=-87.0).contains(&args[0]) || args[0].is_nan(),
+        MathFn::ExpNonpositive => args[0] <= 0.0 || args[0].is_nan(),
         _ => true,
     }
 }

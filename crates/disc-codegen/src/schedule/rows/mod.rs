@@ -6,6 +6,7 @@
 //! reduced, a unit of work is a row; where it is kept, a unit is a few vectors of rows side by side.
 //!
 //! The group has to be one that [`RowPlan::of`] accepts.
+mod lent;
 mod phases;
 mod plan;
 mod split;

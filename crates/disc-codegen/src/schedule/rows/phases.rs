@@ -1,10 +1,12 @@
 //! Few long rows with several phases, such as a softmax over a million elements: each phase is reduced in parts by units of their own, a small
 //! kernel adds the parts up, and a last kernel writes the outputs, in parts too.
 //!
-//! What the schedule of whole rows keeps in task memory is kept in memory that all parts share, for the few rows that there are.
+//! What the schedule of whole rows keeps in task memory is kept in memory that all parts share: where an output will be, if that is possible
+//! ([`super::lent`]), so that no more memory goes through the caches than the outputs have; else in memory of the version.
 //! The parts are a matter of sizes alone, so that the result is, too.
 use super::{
     Group, RowPlan, Shape,
+    lent::lent,
     plan::{Combine, Placed, Reduction},
     split::{Known, PARTS, Step, may_be_few, of_parts, part_kernel, parts_of, sum_kernels, workspace},
 };
@@ -17,7 +19,7 @@ use disc_ir::Dim;
 /// With so many units there is work for most machines' threads without parts.
 const FEW_UNITS: i64 = 8;
 /// Elements from which parts pay for the launches.
-const MANY: i64 = 1 << 18;
+const MANY: i64 = 1 << 17;
 
 /// The version that splits rows of several phases, where that is possible and some sizes may want it.
 pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Version> {
@@ -28,7 +30,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     };
     let whole = group.outputs().iter().any(|&output| plan.whole(solver, group.tensor(output)).is_some());
     let count = Dim::product(plan.layout.space.iter().cloned());
-    let (units, kept) = (shape.units(), Dim::product(shape.kept.iter().map(|run| run.size.clone())));
+    let (units, kept_rows) = (shape.units(), Dim::product(shape.kept.iter().map(|run| run.size.clone())));
     if plan.last == 0 || !whole || !plan.reductions.iter().all(is_plain) || !may_be_few(solver, plan, shape, FEW_UNITS, MANY) {
         return None;
     }
@@ -36,26 +38,35 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     let most = FEW_UNITS * shape.width();
     let memory = |r: &Reduction| {
         let total = group.tensor(group.function.result(r.inst));
-        [workspace(parts_of(total), &Dim::constant(PARTS), &kept, most), workspace(total.clone(), &Dim::constant(1), &kept, most)]
+        [
+            workspace(parts_of(total), &Dim::constant(PARTS), &kept_rows, most),
+            workspace(total.clone(), &Dim::constant(1), &kept_rows, most),
+        ]
     };
     let mut workspaces: Vec<Workspace> = plan.reductions.iter().flat_map(memory).collect();
     let in_place = |placed: &Placed| compute_dtype(group.tensor(placed.value).dtype) == group.tensor(placed.value).dtype;
-    let elements: Vec<(Placed, usize)> = plan.keep(group).into_iter().filter(in_place).zip(workspaces.len()..).collect();
-    workspaces.extend(
-        elements.iter().map(|(placed, _)| workspace(group.tensor(placed.value).clone(), &plan.row_length(), &kept, most)),
-    );
-    let code = kernels(group, plan, shape, &kept, &elements)?;
+    let kept: Vec<Placed> = plan.keep(group).into_iter().filter(in_place).collect();
+    let lent = lent(group, plan, &kept);
+    let mut elements: Vec<(Placed, Argument)> = Vec::new();
+    for (placed, output) in kept.into_iter().zip(lent) {
+        let memory = output.unwrap_or(Argument::Workspace(workspaces.len()));
+        if output.is_none() {
+            workspaces.push(workspace(group.tensor(placed.value).clone(), &plan.row_length(), &kept_rows, most));
+        }
+        elements.push((placed, memory));
+    }
+    let code = kernels(group, plan, shape, &kept_rows, &elements)?;
     let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(MANY), count)];
     Some(Version { kind: VersionKind::RowPhases, guard, code, workspaces })
 }
 
 /// The kernels in their order: for each phase its parts and their sums, then the outputs.
-fn kernels(group: &Group<'_>, plan: &RowPlan, shape: &Shape, rows: &Dim, elements: &[(Placed, usize)]) -> Option<Scheduled> {
+fn kernels(group: &Group<'_>, plan: &RowPlan, shape: &Shape, rows: &Dim, elements: &[(Placed, Argument)]) -> Option<Scheduled> {
     let (mut code, mut sums, mut known) = (Scheduled::default(), Vec::new(), Vec::new());
     for phase in 0..plan.last {
         let due: Vec<(Reduction, usize)> =
             plan.reductions.iter().enumerate().filter(|(_, r)| r.phase == phase).map(|(i, r)| (*r, 2 * i)).collect();
-        let kept: Vec<(Placed, usize)> =
+        let kept: Vec<(Placed, Argument)> =
             elements.iter().filter(|(placed, _)| plan.first_phase(placed.value) == phase).cloned().collect();
         let step = Step { suffix: format!("parts{phase}"), known: &known, kept: &kept, due: &due, is_last: false };
         let made = part_kernel(&from(group, &code), plan, shape, rows, &step);
@@ -65,9 +76,11 @@ fn kernels(group: &Group<'_>, plan: &RowPlan, shape: &Shape, rows: &Dim, element
         let (function, inputs) = of_parts(group, &due, &totals, &sums);
         let made = sum_kernels(&from(group, &code), &function, &inputs, &targets, &format!("sums{phase}"))?;
         append(&mut code, made);
-        sums.extend(totals.into_iter().zip(&due).map(|(value, (_, parts))| Known { value, workspace: parts + 1 }));
+        sums.extend(
+            totals.into_iter().zip(&due).map(|(value, (_, parts))| Known { value, memory: Argument::Workspace(parts + 1) }),
+        );
         known.extend_from_slice(&sums[sums.len() - due.len()..]);
-        known.extend(kept.iter().map(|(placed, workspace)| Known { value: placed.value, workspace: *workspace }));
+        known.extend(kept.iter().map(|(placed, memory)| Known { value: placed.value, memory: *memory }));
     }
     let step = Step { suffix: "ends".into(), known: &known, kept: &[], due: &[], is_last: true };
     let made = part_kernel(&from(group, &code), plan, shape, rows, &step);

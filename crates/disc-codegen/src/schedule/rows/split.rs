@@ -74,18 +74,18 @@ pub(super) struct Step<'a> {
     /// Totals and elements that are in memory.
     pub(super) known: &'a [Known],
     /// Elements to keep in memory.
-    pub(super) kept: &'a [(Placed, usize)],
+    pub(super) kept: &'a [(Placed, Argument)],
     /// Reductions of one phase, and the workspaces of their parts.
     pub(super) due: &'a [(Reduction, usize)],
     /// It writes the outputs; all totals are known.
     pub(super) is_last: bool,
 }
 
-/// A value that is in a workspace.
+/// A value that is in a workspace, or where an output will be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) value: Value,
-    pub(super) workspace: usize,
+    pub(super) memory: Argument,
 }
 
 /// Memory for a tensor of `times` elements for each row, of which there are at most `most`.
@@ -104,12 +104,15 @@ pub(super) fn parts_of(total: &TensorType) -> TensorType {
 pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, step: &Step<'_>) -> Scheduled {
     let (mut kept_in, mut buffers, mut known) = (Vec::new(), Vec::new(), Vec::new());
     let mut draft = Draft::with(group, &format!("{}_{}", group.name, step.suffix), shape.lanes, |kb, memory| {
-        for &Known { value, workspace } in step.known {
-            known.push((value, memory.add_workspace(kb, &format!("known{workspace}"), workspace, group.tensor(value).clone())));
+        // The last kernel has the outputs as such.
+        let is_output = |one: &Known| step.is_last && matches!(one.memory, Argument::Output(_));
+        for (i, one) in step.known.iter().enumerate().filter(|(_, one)| !is_output(one)) {
+            let buffer = memory.add(kb, &format!("known{i}"), one.memory, group.tensor(one.value).clone());
+            known.push((one.value, buffer));
         }
-        for (placed, workspace) in step.kept {
+        for (i, (placed, argument)) in step.kept.iter().enumerate() {
             let tensor = group.tensor(placed.value).clone();
-            kept_in.push((placed.clone(), memory.add_workspace(kb, &format!("kept{workspace}"), *workspace, tensor)));
+            kept_in.push((placed.clone(), memory.add(kb, &format!("kept{i}"), *argument, tensor)));
         }
         for (reduction, workspace) in step.due {
             let parts = parts_of(group.tensor(group.function.result(reduction.inst)));
@@ -118,6 +121,10 @@ pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept
         }
         if step.is_last {
             memory.add_outputs(kb, group);
+        }
+        for one in step.known.iter().filter(|one| is_output(one)) {
+            let position = group.wanted.iter().position(|&wanted| Argument::Output(wanted) == one.memory);
+            known.push((one.value, memory.targets[position.expect("the output is wanted")].1));
         }
     });
     let targets = draft.memory.outputs();
@@ -185,7 +192,7 @@ pub(super) fn of_parts(
     let (mut map, mut inputs): (HashMap<Value, Value>, Vec<Argument>) = (HashMap::new(), Vec::new());
     for one in known {
         map.insert(one.value, function.add_argument(function.body, source.ty(one.value).clone()));
-        inputs.push(Argument::Workspace(one.workspace));
+        inputs.push(one.memory);
     }
     let mut needed = Needed { source, function: &mut function, map: &mut map, inputs: &mut inputs, group };
     for &(reduction, workspace) in due {

@@ -297,10 +297,14 @@ impl Unit<'_> {
 
     /// Makes kept values known at a position, and keeps those whose first phase it is.
     fn recall(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize, phase: usize) {
+        // All are computed before any is stored: the memory of one may be that of an input which another reads.
+        let mut computed = Vec::new();
         for (placed, buffer) in self.part.iter().flat_map(|part| &part.kept) {
             let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
-            let computed = elements.element(kb, placed.value, &place);
-            elements.store(kb, *buffer, self.group.tensor(placed.value), &place, computed);
+            computed.push((placed.value, *buffer, elements.element(kb, placed.value, &place), place));
+        }
+        for (value, buffer, element, place) in computed {
+            elements.store(kb, buffer, self.group.tensor(value), &place, element);
         }
         for (placed, cache) in &self.caches {
             let first = self.plan.first_phase(placed.value);

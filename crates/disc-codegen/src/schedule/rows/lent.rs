@@ -1,0 +1,75 @@
+//! Where outputs lend their memory: what a row keeps from phase to phase lies where an output of the same type will be written.
+//!
+//! Invariants:
+//! - An element of the output is written by who has read the kept element of that position, and nobody else reads it: what uses a kept value is
+//!   computed element by element, or is a reduction.
+//! - An output may share memory with an input that dies in the group. So from the phase on that keeps a value, nothing reads an input with an
+//!   element for each position: what is left comes from kept values and totals.
+use super::{
+    Group, RowPlan,
+    plan::{Placed, Reduction},
+};
+use crate::schedule::Argument;
+use disc_ir::{Dim, OpKind, Value, ops::Trait};
+use std::collections::HashSet;
+
+/// For each kept value the output whose memory it may have; no two share one.
+pub(super) fn lent(group: &Group<'_>, plan: &RowPlan, kept: &[Placed]) -> Vec<Option<Argument>> {
+    let (solver, outputs) = (&group.solver, group.outputs());
+    let mut taken = HashSet::new();
+    let mut found = Vec::new();
+    for placed in kept {
+        let tensor = group.tensor(placed.value);
+        let fits = |&(number, output): &(usize, &Value)| {
+            let own = group.tensor(*output);
+            let alike = own.dtype == tensor.dtype && own.dims.len() == tensor.dims.len();
+            !taken.contains(&number) && alike && own.dims.iter().zip(&tensor.dims).all(|(a, b)| solver.equal(a, b))
+        };
+        let free = is_read_in_place(group, placed.value) && needs_no_input(group, plan, kept, plan.first_phase(placed.value));
+        let output = outputs.iter().enumerate().find(fits).filter(|_| free).map(|(number, _)| number);
+        taken.extend(output);
+        found.push(output.map(|number| Argument::Output(group.wanted[number])));
+    }
+    found
+}
+
+/// Whether everything that reads a value, directly or not, computes an element from the element of the same position, or reduces it.
+fn is_read_in_place(group: &Group<'_>, value: Value) -> bool {
+    let function = group.function;
+    let mut reached = vec![value];
+    for &inst in function.insts(function.body) {
+        if !function.operands(inst).iter().any(|operand| reached.contains(operand)) {
+            continue;
+        }
+        match function.kind_of(inst) {
+            OpKind::Return | OpKind::Reduce => {}
+            kind if kind.def().has(Trait::Elementwise) => reached.extend(function.results_of(inst)),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether what is computed from a phase on reads no input with as many elements as there are positions, but through what is kept by then.
+fn needs_no_input(group: &Group<'_>, plan: &RowPlan, kept: &[Placed], phase: usize) -> bool {
+    let function = group.function;
+    let is_kept = |value: Value| kept.iter().any(|one| one.value == value && plan.first_phase(value) <= phase);
+    let later = |r: &&Reduction| r.phase >= phase;
+    let reduced = plan.reductions.iter().filter(later).flat_map(|r| function.operands(r.inst).to_vec());
+    let mut stack: Vec<Value> = group.outputs().into_iter().chain(reduced).collect();
+    let positions = Dim::product(plan.layout.space.iter().cloned());
+    let mut seen = HashSet::new();
+    while let Some(value) = stack.pop() {
+        if is_kept(value) || !seen.insert(value) {
+            continue;
+        }
+        match function.defining(value) {
+            // A total of a phase that is over is in memory; those of others are asked for themselves.
+            Some(inst) if function.kind_of(inst) == OpKind::Reduce => {}
+            Some(inst) => stack.extend(function.operands(inst)),
+            None if group.solver.equal(&group.tensor(value).element_count(), &positions) => return false,
+            None => {}
+        }
+    }
+    true
+}
