@@ -71,6 +71,12 @@ CASES = {
     "1x1 stride 2": (nn.Conv2d(32, 24, 1, 2), planes(32)),
     "7x7 stride 2": (nn.Conv2d(3, 16, 7, 2, 3), planes(3)),
     "9 wide stride 2": (nn.Conv1d(4, 16, 9, 2, 4), lines(4)),
+    "filters that are pages apart": (
+        nn.Sequential(nn.Conv2d(1024, 20, 1), nn.ReLU(), nn.Conv2d(20, 9, 1)),
+        images(1024, (5, 6), (1, 1), (7, 7)),
+    ),
+    "filters of several taps that are pages apart": (nn.Conv1d(512, 13, 4, padding=2), lines(512)[:3]),
+    "filters in groups that are pages apart": (nn.Conv1d(2048, 32, 1, groups=2), lines(2048)[:2]),
     "few features of many": (nn.Conv2d(40, 4, 3, padding=1), planes(40)),
     "transposed": (nn.ConvTranspose2d(6, 8, 3, 2, 1, output_padding=1), planes(6)),
     "transposed in groups": (nn.ConvTranspose2d(6, 6, 4, 2, 1, groups=6), planes(6)[2:]),

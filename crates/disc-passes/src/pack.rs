@@ -3,9 +3,13 @@
 //! A matrix `[K, N]` becomes `[P, K, NR]` with `P = ceil(N / NR)`, zeros behind the last column: each panel is read front to back. Only
 //! operands that no call changes are packed; the pass `prepare` then moves the packing out of the entry.
 //!
+//! Weights on the left stay as they are, but for rows that would lie pages apart: [`rows`].
+//!
 //! Where the target multiplies words of several narrow elements, W rows lie together: `[P, ceil(K / W), NR, W]`, zeros behind the last row.
 //!
 //! Invariant: the product keeps its shape: users see `[.., N]`, never panels.
+mod rows;
+
 use crate::{
     dce,
     fixed::Fixed,
@@ -20,7 +24,7 @@ use std::sync::Arc;
 pub static PASS: PassDef = PassDef {
     name: "pack-weights",
     doc: "Lays matrices of weights that products read on the right out in panels of `panel_columns` columns, the option that the target sets; \
-          0 leaves them as they are.",
+          0 leaves them as they are. Rows of weights on the left that are pages apart in memory are moved further apart.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
@@ -34,7 +38,10 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
         packed += visit(function, &solver, &mut |rw, inst| {
-            let Some(matrix) = matrix(rw, inst, &fixed) else { return Ok(None) };
+            let Some(matrix) = matrix(rw, inst, &fixed) else {
+                let product = rows::spread(rw, inst, &fixed, cx);
+                return rw.take_error().map(|()| product);
+            };
             // A vector of f64 holds half as many elements as one of f32.
             let word = word(rw, inst, matrix, &cx.options.words);
             if !rw.f.ty(matrix.value).dtype().is_float() && word.is_none() {

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! - What moves depends on a weight (the rest is folded when compiling), and takes not much more memory than the weights it is made from.
-//! - What costs nothing where it is used stays there: broadcasts, reshapes, constants, conversions of what products read in panels.
+//! - What costs nothing where it is used stays there: broadcasts, reshapes, constants, conversions of what products read in panels, fronts of rows that lie
+//!   apart.
 //! - What a region computes moves too; the region may run never or often.
 //! - Entries that need the same thing share it.
 use crate::{
@@ -95,6 +96,7 @@ fn frontier(function: &Function, fixed: &Fixed, sources: &Sources) -> Vec<Value>
             && fixed.depends_on_weights(results[0])
             && is_worth(function, inst, sources)
             && !is_read(function, inst, &read)
+            && !is_front_of_padded(function, inst)
         {
             found.extend(wanted);
         } else {
@@ -181,6 +183,11 @@ fn is_read(function: &Function, inst: Inst, read: &HashSet<Value>) -> bool {
         _ => false,
     };
     function.results_of(inst).iter().all(|&value| read.contains(&value) && unpacks(value))
+}
+
+/// Whether an op reads rows that were moved apart by elements behind them: see `pack::rows`.
+fn is_front_of_padded(function: &Function, inst: Inst) -> bool {
+    function.is_front(inst) && function.made_by(function.operands(inst)[0], OpKind::Pad).is_some()
 }
 
 fn is_worth(function: &Function, inst: Inst, sources: &Sources) -> bool {

@@ -17,6 +17,9 @@ pub trait Query {
     /// A scalar `i32` or `i64` whose value is a dim expression: a `dim`, or a constant.
     fn as_dim(&self, value: Value) -> Option<Dim>;
 
+    /// Whether an op takes the front of its operand along all dimensions: it only is another way to read memory.
+    fn is_front(&self, inst: Inst) -> bool;
+
     fn ints(&self, inst: Inst, name: &str) -> &[i64] {
         match self.attr(inst, name) {
             Some(Attr::Ints(values)) => values,
@@ -51,6 +54,12 @@ pub trait Query {
 }
 
 impl Query for Function {
+    fn is_front(&self, inst: Inst) -> bool {
+        self.kind_of(inst) == OpKind::Slice
+            && self.dims(inst, "start").iter().all(|start| start.is_const(0))
+            && self.ints(inst, "strides").iter().all(|&step| step == 1)
+    }
+
     fn attr(&self, inst: Inst, name: &str) -> Option<&Attr> {
         let position = self.def(inst).attr_position(name)?;
         self.inst(inst).attrs[position].as_ref()

@@ -42,9 +42,16 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
         let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
         users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Loop | Role::Row | Role::Scan)))
     };
+    let in_products = |found: &HashMap<Inst, Role>, inst: Inst| {
+        let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
+        users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Contraction)))
+    };
     for &inst in insts.iter().rev() {
         let copied = function.kind_of(inst) == OpKind::Slice || is_counted(function, &found, inst, MOST_COUNTED).is_some();
-        if copied && found[&inst] == Role::Loop && in_groups(&found, inst) {
+        // Rows of a weight that were moved apart are read by products as they lie.
+        let lies = function.is_front(inst) && function.made_by(function.operands(inst)[0], OpKind::Weight).is_some();
+        let is_read = copied && in_groups(&found, inst) || lies && in_products(&found, inst);
+        if is_read && found[&inst] == Role::Loop {
             found.insert(inst, Role::Free);
         }
     }

@@ -1,6 +1,6 @@
 //! An operand of a product: where it lies in memory, if it does, and what its dimensions are to the product.
 //!
-//! A broadcast, a size of 1 that is added or dropped, and a conversion that loses nothing are only another way to read memory. What is computed
+//! A broadcast, a size of 1 that is added or dropped, the front of a tensor, and a conversion that loses nothing are only another way to read memory. What is computed
 //! otherwise has no memory: the schedule computes it into memory of the task.
 use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::domain::mergeable};
 use disc_ir::{DType, Dim, Function, OpKind, Solver, Value};
@@ -105,6 +105,7 @@ fn memory(group: &Function, solver: &Solver, inputs: &[Value], value: Value) -> 
             old.iter().zip(&new).for_each(|(&a, &b)| strides[b] = inner.strides[a].clone());
             same.then_some(Memory { strides, ..inner })
         }
+        OpKind::Slice if group.is_front(inst) => memory(group, solver, inputs, operand),
         OpKind::Convert if reads_alike(group.ty(operand).dtype(), group.ty(value).dtype()) => {
             memory(group, solver, inputs, operand)
         }
