@@ -41,7 +41,7 @@ use crate::{
     element::{Elements, Site},
     index::Index,
 };
-use disc_ir::{Dim, Function, FunctionKind, Inst, OpKind, Value};
+use disc_ir::{Dim, Function, FunctionKind, Inst, OpKind, TensorType, Value};
 use micro::Source;
 use operands::Operands;
 use plan::Left;
@@ -258,11 +258,14 @@ impl<'a> Chunk<'a> {
     /// As many panels as a unit has, from the first of them on.
     fn span(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, [first, span]: [Value; 2]) {
         let (one, count) = (kb.int(1), kb.dim(&part.plan.panels()));
-        if kb.known_int(span) == Some(1) {
+        if kb.known_int(span) == Some(1) && part.plan.panels_at_once() == 1 {
             return self.panel(kb, part, first);
         }
         let last = kb.add(first, span);
         let last = kb.map(OpKind::Minimum, &[last, count]);
+        if part.plan.panels_at_once() > 1 {
+            return self.at_once(kb, part, [first, last]);
+        }
         let panel_loop = kb.open_for([first, last, one]);
         self.panel(kb, part, panel_loop.index);
         kb.close_for(panel_loop);
@@ -328,39 +331,79 @@ impl<'a> Chunk<'a> {
     /// Packs a panel into task memory, and multiplies by it.
     fn packed(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, block: &Blocks<'_>) {
         let plan = part.plan;
-        match plan.right_form {
-            Right::Rows if let Some(word) = plan.word => {
-                words::weave_panel(kb, plan, word, &part.operands, self.bases[1], block.column)
-            }
-            Right::Rows => pack::copy_panel(kb, plan, &part.operands, self.bases[1], block.column),
-            Right::Columns => pack::transpose_panel(kb, plan, &part.operands, self.bases[1], block.column),
-            _ => pack::compute_panel(kb, plan, &part.operands, &mut part.elements, self.at, block.column),
-        }
-        let (width, columns) = (kb.int(i64::from(plan.narrow())), kb.dim(&plan.n.size));
-        let left = kb.sub(columns, block.column);
-        let tails: Vec<(u32, Value)> = plan.tails().into_iter().map(|tail| (tail, kb.int(i64::from(tail)))).collect();
-        let tails = tails.into_iter().map(|(tail, count)| (tail, kb.mul(count, width))).collect();
-        self.tailed(kb, part, block, left, tails);
+        self.pack(kb, plan, &part.operands, &mut part.elements, block.column);
+        let (part, zero) = (&*part, kb.int(0));
+        by_width(kb, plan, block.column, &|kb, source| block.call(kb, self.group, part, source, zero));
     }
 
-    /// Multiplies by a panel in task memory of which `left` columns are left: as narrow ones as do, of those with these most columns.
-    fn tailed(&self, kb: &mut KernelBuilder, part: &Part<'_>, block: &Blocks<'_>, left: Value, mut tails: Vec<(u32, Value)>) {
-        let zero = kb.int(0);
-        if tails.is_empty() {
-            return block.call(kb, self.group, part, Source::Task, zero);
-        }
-        let (tail, most) = tails.remove(0);
-        let fits = kb.compare("LE", left, most);
-        let here = |kb: &mut KernelBuilder| {
-            block.call(kb, self.group, part, Source::Tail(tail), zero);
-            Vec::new()
+    /// Packs the panels from `first` to below `last`; then each block of rows is multiplied by all of them, so that what it writes lies together.
+    fn at_once(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, [first, last]: [Value; 2]) {
+        let plan = part.plan;
+        let (one, width) = (kb.int(1), kb.int(i64::from(plan.tile.columns)));
+        let elements = pack::panel_elements(plan);
+        let size = kb.dim(&elements);
+        let place = |kb: &mut KernelBuilder, panel: Value| {
+            let number = kb.sub(panel, first);
+            [kb.mul(panel, width), kb.mul(number, size)]
         };
-        let there = |kb: &mut KernelBuilder| {
-            self.tailed(kb, part, block, left, tails);
-            Vec::new()
-        };
-        kb.if_(fits, here, there);
+        let panel_loop = kb.open_for([first, last, one]);
+        let [column, offset] = place(kb, panel_loop.index);
+        let panel = kb.view(part.operands.panel(), offset, TensorType::new([elements], plan.panel_dtype()));
+        let operands = part.operands.with_panel(panel);
+        self.pack(kb, plan, &operands, &mut part.elements, column);
+        kb.close_for(panel_loop);
+        let part = &*part;
+        plan.for_row_blocks(kb, self.rows, |kb, number, rows| {
+            let panel_loop = kb.open_for([first, last, one]);
+            let [column, offset] = place(kb, panel_loop.index);
+            let block = self.blocks(plan, column);
+            let zero = kb.int(0);
+            by_width(kb, plan, column, &|kb, source| {
+                block.call_rows(kb, self.group, part, source, [offset, zero], [number, rows[0], rows[1]])
+            });
+            kb.close_for(panel_loop);
+        });
     }
+
+    /// Packs the panel whose first column is `column` into that of the operands.
+    fn pack(
+        &self,
+        kb: &mut KernelBuilder,
+        plan: &ContractionPlan,
+        operands: &Operands,
+        elements: &mut Elements<'_>,
+        column: Value,
+    ) {
+        match plan.right_form {
+            Right::Rows if let Some(word) = plan.word => words::weave_panel(kb, plan, word, operands, self.bases[1], column),
+            Right::Rows => pack::copy_panel(kb, plan, operands, self.bases[1], column),
+            Right::Columns => pack::transpose_panel(kb, plan, operands, self.bases[1], column),
+            _ => pack::compute_panel(kb, plan, operands, elements, self.at, column),
+        }
+    }
+}
+
+/// Runs `body` with the place of a panel in task memory: with columns for so many narrow vectors only, where that does for those from `column` on.
+fn by_width(kb: &mut KernelBuilder, plan: &ContractionPlan, column: Value, body: &dyn Fn(&mut KernelBuilder, Source)) {
+    let columns = kb.dim(&plan.n.size);
+    let left = kb.sub(columns, column);
+    let tails: Vec<(u32, Value)> = plan.tails().into_iter().map(|tail| (tail, kb.int(i64::from(tail * plan.narrow())))).collect();
+    narrowest(kb, left, &tails, body);
+}
+
+/// The same, for `left` columns and the narrow ones that there are with the most columns of each, narrower ones first.
+fn narrowest(kb: &mut KernelBuilder, left: Value, tails: &[(u32, Value)], body: &dyn Fn(&mut KernelBuilder, Source)) {
+    let Some((&(tail, most), wider)) = tails.split_first() else { return body(kb, Source::Task) };
+    let fits = kb.compare("LE", left, most);
+    let here = |kb: &mut KernelBuilder| {
+        body(kb, Source::Tail(tail));
+        Vec::new()
+    };
+    let there = |kb: &mut KernelBuilder| {
+        narrowest(kb, left, wider, body);
+        Vec::new()
+    };
+    kb.if_(fits, here, there);
 }
 
 /// The row blocks of a chunk, on one panel.
@@ -406,14 +449,28 @@ impl<'a> Blocks<'a> {
         let zero = kb.int(0);
         let fetches = if source == Source::Panels { self.fetches(kb, part) } else { zero };
         plan.for_row_blocks(kb, self.rows, |kb, block, [first, height]| {
-            let row_stride = kb.dim(&plan.m.left);
-            let offset = kb.mul(first, row_stride);
-            let left = kb.add(self.left, offset);
-            let mut arguments = part.operands.arguments();
-            arguments.extend([left, right, first, self.column, block, fetches]);
-            arguments.extend(self.outer(plan));
-            dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
+            self.call_rows(kb, group, part, source, [right, fetches], [block, first, height]);
         });
+    }
+
+    /// Calls the micro-kernel for block number `block`: its first row, and how many it has.
+    fn call_rows(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        part: &Part<'_>,
+        source: Source,
+        [right, fetches]: [Value; 2],
+        [block, first, height]: [Value; 3],
+    ) {
+        let plan = part.plan;
+        let row_stride = kb.dim(&plan.m.left);
+        let offset = kb.mul(first, row_stride);
+        let left = kb.add(self.left, offset);
+        let mut arguments = part.operands.arguments();
+        arguments.extend([left, right, first, self.column, block, fetches]);
+        arguments.extend(self.outer(plan));
+        dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
     }
 
     /// Lines of the next panel to fetch in each round: all of them, spread over the row blocks.

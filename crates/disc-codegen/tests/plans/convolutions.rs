@@ -47,6 +47,55 @@ fn last_panels_are_as_narrow_as_their_columns() {
     assert_eq!(whole, 1);
 }
 
+#[test]
+fn units_of_short_sums_pack_several_panels() {
+    let (scratch, names) = packed("128x100");
+    assert!(scratch.contains("buffer<14336xf32"), "four panels of 112 by 32: {scratch}");
+    assert!(names.iter().all(|name| name.starts_with("task") || name.starts_with("tail")), "{names:?}");
+    // A longer sum, and fewer rows of results.
+    assert!(packed("128x200").0.contains("buffer<6656xf32"), "one of 208 by 32");
+    assert!(packed("64x100").0.contains("buffer<3584xf32"), "one of 112 by 32");
+}
+
+/// The task memory and the micro-kernels of a product of a filter of this shape.
+fn packed(shape: &str) -> (String, Vec<String>) {
+    let (rows, depth) = shape.split_once('x').expect("rows and sums");
+    let program = compile(&format!(
+        "func @main(%x: tensor<[B]x{depth}x[P]xf32>, %w: tensor<{shape}xf32>) -> tensor<[B]x{rows}x[P]xf32> {{
+  %k = broadcast_in_dim %w, dims = [1, 2] : (tensor<{shape}xf32>) -> tensor<[B]x{shape}xf32>
+  %y = dot_general %k, %x, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<[B]x{shape}xf32>, tensor<[B]x{depth}x[P]xf32>) -> tensor<[B]x{rows}x[P]xf32>
+  return %y : tensor<[B]x{rows}x[P]xf32>
+}}"
+    ));
+    let text = program.module.to_string();
+    let scratch = text.lines().filter(|line| line.contains(" = scratch")).collect();
+    let names = program.module.functions.iter().filter_map(|f| f.name.strip_prefix("k0_contraction.0."));
+    (scratch, names.map(str::to_owned).collect())
+}
+
+/// Buffers in task memory of a product of 24 filters of 1024 elements, `apart` from one to the next.
+fn buffers(apart: i64) -> usize {
+    let program = compile(&format!(
+        "weight @w : tensor<24x{apart}xf32>
+func @main(%x: tensor<[B]x1024x[P]xf32>) -> tensor<[B]x24x[P]xf32> {{
+  %w = weight @w : tensor<24x{apart}xf32>
+  %s = slice %w [0:24, 0:1024] : (tensor<24x{apart}xf32>) -> tensor<24x1024xf32>
+  %k = broadcast_in_dim %s, dims = [1, 2] : (tensor<24x1024xf32>) -> tensor<[B]x24x1024xf32>
+  %y = dot_general %k, %x, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<[B]x24x1024xf32>, tensor<[B]x1024x[P]xf32>) -> tensor<[B]x24x[P]xf32>
+  return %y : tensor<[B]x24x[P]xf32>
+}}"
+    ));
+    assert_eq!(launches(&program), 1, "{}", program.module);
+    let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
+    kernels.flat_map(|f| f.walk(f.body).into_iter().filter(|&inst| f.kind_of(inst) == OpKind::Scratch)).count()
+}
+
+#[test]
+fn filters_that_were_moved_apart_are_read_as_they_lie() {
+    assert_eq!(buffers(1040), 1, "a panel");
+    assert_eq!(buffers(2048), 2, "a panel, and rows that are pages apart");
+}
+
 /// Loads of a depthwise convolution of 3 by 3 windows on planes of this width.
 fn loads(width: &str) -> usize {
     let facts = if width == "[W]" { ", 1 <= W" } else { "" };

@@ -92,7 +92,7 @@ impl ContractionPlan {
             Right::Dots => Vec::new(),
             Right::Columns | Right::Computed => vec![Source::Task],
             Right::Steps => vec![Source::Steps, Source::Task],
-            Right::Rows if self.word.is_some() => vec![Source::Task],
+            Right::Rows if self.word.is_some() || self.panels_at_once() > 1 => vec![Source::Task],
             Right::Rows if self.wide_rows(target).is_none() => vec![Source::InPlace, Source::Task],
             Right::Rows => vec![Source::Wide, Source::InPlace, Source::Task],
         };

@@ -14,6 +14,10 @@ const SHARED_ROWS: i64 = 192;
 pub(super) const SPAN: i64 = 4;
 /// Units that are enough for all threads, where each packs its rows first.
 const UNITS: i64 = 32;
+/// Sums of so few products take hardly longer than writing their result: where it has many rows, a unit packs several panels first, and then writes
+/// longer pieces of each row. Units are kept small enough for this many.
+const SHORT_SUM: i64 = 128;
+const SHORT_UNITS: i64 = 12;
 
 impl ContractionPlan {
     pub(super) fn is_packed_right(&self) -> bool {
@@ -29,10 +33,19 @@ impl ContractionPlan {
         self.panels() * i64::from(self.tile.columns)
     }
 
+    /// The most panels that a unit packs before it multiplies by any.
+    pub(super) fn panels_at_once(&self) -> i64 {
+        let packs = matches!(self.right_form, Right::Rows | Right::Computed) && self.word.is_none();
+        let plain = self.left_form == Left::InPlace && self.held.is_none() && !self.few_rows_at_once && !self.split;
+        let short = self.k.size.as_const().is_some_and(|depth| depth <= SHORT_SUM);
+        let many = self.m.size.as_const().is_some_and(|rows| rows > CHUNK_BLOCKS * i64::from(self.tile.rows));
+        if packs && plain && short && many { SPAN } else { 1 }
+    }
+
     /// Panels that are packed at once.
     pub(super) fn packed_panels(&self) -> Dim {
         match &self.held {
-            _ if !self.few_rows_at_once => Dim::constant(1),
+            _ if !self.few_rows_at_once => Dim::constant(self.panels_at_once()),
             Some(held) if held.role == Role::Result => held.room.columns.ceil_div(&Dim::constant(i64::from(self.tile.columns))),
             _ => self.panels(),
         }
@@ -45,8 +58,8 @@ impl ContractionPlan {
     /// Rows up to which a right operand that is read in place is read several panels at once: its rows are pages apart.
     pub(super) fn wide_rows(&self, target: &Target) -> Option<u32> {
         let most = if target.vector_registers() > 16 { 2 } else { 1 };
-        (self.right_form == Right::Rows && self.word.is_none() && self.left_form == Left::InPlace && !self.few_rows_at_once)
-            .then_some(most)
+        let plain = self.right_form == Right::Rows && self.word.is_none() && self.left_form == Left::InPlace;
+        (plain && !self.few_rows_at_once && self.panels_at_once() == 1).then_some(most)
     }
 
     /// Panels of one unit.
@@ -59,6 +72,10 @@ impl ContractionPlan {
             (Left::InPlace, Some(most)) => {
                 let few = Dim::min(&Dim::constant(i64::from(most)).floor_div(&Dim::max(&self.m.size, &one)), &one);
                 few * (SPAN - 1) + 1
+            }
+            (Left::InPlace, None) if self.panels_at_once() > 1 => {
+                let units = (self.row_units() * self.panels()).floor_div(&Dim::constant(SHORT_UNITS));
+                Dim::min(&Dim::constant(self.panels_at_once()), &Dim::max(&one, &units))
             }
             (Left::InPlace, None) => one,
         }
