@@ -82,6 +82,16 @@ def test_steps_of_4_bits_at_any_depth(depth, target):
             assert ((got - model(x)).abs() <= bound).all()
 
 
+def test_steps_of_4_bits_of_large_and_small_rows():
+    torch.manual_seed(5)
+    model = torch.nn.Linear(96, 200, bias=False).eval()
+    fast = disc.optimize(model, torch.rand(5, 96), options=disc.Options(weights="int4"))
+    for rows in (1, 3, 30):
+        x = torch.randn(rows, 96)
+        for factor in (2.0**90, 2.0**-90):
+            assert fast(x * factor).equal(fast(x) * factor), "powers of two are exact"
+
+
 def test_a_form_that_does_not_exist_says_so():
     with pytest.raises(disc.Error, match="int3"):
         disc.optimize(_model(), torch.rand(2, 96), options=disc.Options(weights="int3"))

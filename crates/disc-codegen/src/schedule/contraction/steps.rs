@@ -14,6 +14,9 @@ use disc_passes::query::Query;
 /// Steps in a word, and the bits of one.
 const IN_WORD: i64 = 8;
 const BITS: i64 = 4;
+/// Bits below the uppermost step of a word, and what undoes that a step is read there.
+const TOP: i64 = (IN_WORD - 1) * BITS;
+const UNDO: f64 = 1.0 / (1_i64 << TOP) as f64;
 
 /// What is stored in place of a right operand.
 #[derive(Clone, Debug)]
@@ -87,8 +90,11 @@ impl Group<'_> {
         read
     }
 
+    /// The scales of numbers as [`step`] gives them.
     fn scales(&self, kb: &mut KernelBuilder) -> Vec<Value> {
-        self.read(kb, self.scales, self.number)
+        let scales = self.read(kb, self.scales, self.number);
+        let undo = kb.constant(Literal::splat_f64(DType::F32, UNDO), self.plan.tile.lanes);
+        scales.into_iter().map(|scale| kb.map(OpKind::Multiply, &[scale, undo])).collect()
     }
 
     /// The words of eight rows.
@@ -100,18 +106,40 @@ impl Group<'_> {
     }
 }
 
-/// Step number `place` of each word, as a number.
+/// Step number `place` of each word, as a number times `1 / UNDO`: where the sign of a word is. To shift it down again would cost as much as the
+/// product, and the factor costs nothing, since it is exact and the scale takes it back.
 fn step(kb: &mut KernelBuilder, word: Value, place: i64) -> Value {
     let lanes = kb.lanes(word);
-    let top = (IN_WORD - 1) * BITS;
     let mut shifted = word;
     if place < IN_WORD - 1 {
-        let above = kb.constant(Literal::splat_i64(DType::I32, top - place * BITS), lanes);
+        let above = kb.constant(Literal::splat_i64(DType::I32, TOP - place * BITS), lanes);
         shifted = kb.map(OpKind::ShiftLeft, &[word, above]);
     }
-    let top = kb.constant(Literal::splat_i64(DType::I32, top), lanes);
-    let step = kb.map(OpKind::ShiftRightArithmetic, &[shifted, top]);
+    let top = kb.constant(Literal::splat_i64(DType::I32, -(1 << TOP)), lanes);
+    let step = kb.map(OpKind::And, &[shifted, top]);
     kb.convert(step, DType::F32)
+}
+
+/// Rows of the left operand: where they start, and how far elements along the sums are apart.
+struct Rows {
+    left: Value,
+    starts: Vec<Value>,
+    along: Value,
+}
+
+impl Rows {
+    /// Adds the products of element `k` of each row and the vectors of a row of the panel to the sums, row by row.
+    fn multiply(&self, kb: &mut KernelBuilder, compute: DType, k: Value, columns: &[Value], sums: &mut [Value]) {
+        let offset = kb.mul(k, self.along);
+        for (&start, sums) in self.starts.iter().zip(sums.chunks_mut(columns.len())) {
+            let at = kb.add(start, offset);
+            let element = kb.load(self.left, at, 1, None);
+            let element = kb.convert(element, compute);
+            for (sum, &column) in sums.iter_mut().zip(columns) {
+                *sum = multiply_add(kb, compute, element, column, *sum);
+            }
+        }
+    }
 }
 
 /// The sums of `rows` rows: `right` is the number of the panel.
@@ -127,11 +155,10 @@ pub(super) fn accumulate(
         Left::InPlace => operands.left(),
         Left::Packed => operands.rows(),
     };
-    let starts = starts(kb, parameters.left, &plan.m.left, rows);
-    let along = kb.dim(&plan.k.left);
-    let (lanes, count) = (plan.tile.lanes, rows as usize * (plan.tile.columns / plan.tile.lanes) as usize);
+    let count = rows as usize * (plan.tile.columns / plan.tile.lanes) as usize;
     let chains = CHAINS.div_ceil(count).min(IN_WORD as usize);
-    let none = kb.zero(plan.compute, lanes);
+    let rows = Rows { left, starts: starts(kb, parameters.left, &plan.m.left, rows), along: kb.dim(&plan.k.left) };
+    let none = kb.zero(plan.compute, plan.tile.lanes);
     let [words, scales] = steps.buffers(plan, operands);
     let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&steps.groups));
     let (height, depth, in_word) = (kb.int(steps.height), kb.int(steps.group_rows()), kb.int(IN_WORD));
@@ -146,30 +173,20 @@ pub(super) fn accumulate(
             let mut next = carried.to_vec();
             for place in 0..IN_WORD {
                 let columns: Vec<Value> = words.iter().map(|&word| step(kb, word, place)).collect();
-                let chain = place as usize % chains * count;
                 let here = kb.int(place);
                 let k = kb.add(k, here);
-                let offset = kb.mul(k, along);
-                for (row, &start) in starts.iter().enumerate() {
-                    let at = kb.add(start, offset);
-                    let element = kb.load(left, at, 1, None);
-                    let element = kb.convert(element, plan.compute);
-                    for (v, &column) in columns.iter().enumerate() {
-                        let sum = &mut next[chain + row * columns.len() + v];
-                        *sum = multiply_add(kb, plan.compute, element, column, *sum);
-                    }
-                }
+                let chain = place as usize % chains * count;
+                rows.multiply(kb, plan.compute, k, &columns, &mut next[chain..chain + count]);
             }
             next
         });
         let scales = group.scales(kb);
-        let mut all = Vec::with_capacity(count);
-        for (i, &sum) in sums.iter().enumerate() {
-            let parts: Vec<Value> = (0..chains).map(|chain| partial[chain * count + i]).collect();
-            let part = parts[1..].iter().fold(parts[0], |a, &b| kb.map(OpKind::Add, &[a, b]));
-            all.push(kb.fma(part, scales[i % scales.len()], sum));
-        }
-        all
+        let scaled = sums.iter().enumerate().map(|(i, &sum)| {
+            let parts = (1..chains).map(|chain| partial[chain * count + i]);
+            let part = parts.fold(partial[i], |a, b| kb.map(OpKind::Add, &[a, b]));
+            kb.fma(part, scales[i % scales.len()], sum)
+        });
+        scaled.collect()
     })
 }
 
