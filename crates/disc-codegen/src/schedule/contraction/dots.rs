@@ -60,6 +60,57 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, rows: 
     (kb.finish(), elements.sites)
 }
 
+/// Rows and columns that are multiplied along memory.
+struct Block<'p> {
+    plan: &'p ContractionPlan,
+    operands: &'p Operands,
+    /// Where the rows and the columns start.
+    lefts: Vec<Value>,
+    rights: Vec<Value>,
+}
+
+impl Block<'_> {
+    fn read(&self, kb: &mut KernelBuilder, buffer: Value, at: Value, mask: Option<Value>) -> Value {
+        let loaded = kb.load(buffer, at, self.plan.tile.lanes, mask);
+        kb.convert(loaded, self.plan.compute)
+    }
+
+    /// Adds the products of a vector of each row and each column, from `k` on, to the sums.
+    fn step(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value], mask: Option<Value>) -> Vec<Value> {
+        let mut columns = Vec::with_capacity(self.rights.len());
+        for &start in &self.rights {
+            let here = kb.add(start, k);
+            columns.push(self.read(kb, self.operands.right(), here, mask));
+        }
+        let mut next = Vec::with_capacity(sums.len());
+        for (&start, sums) in self.lefts.iter().zip(sums.chunks(columns.len())) {
+            let here = kb.add(start, k);
+            let row = self.read(kb, self.operands.left(), here, mask);
+            let products = sums.iter().zip(&columns);
+            next.extend(products.map(|(&sum, &column)| multiply_add(kb, self.plan.compute, row, column, sum)));
+        }
+        next
+    }
+
+    /// One sum in `CHAINS` vectors that are added to in turn: what comes of it, and where it ends, with less than a turn left of `size`.
+    fn in_turn(&self, kb: &mut KernelBuilder, none: Value, size: Value) -> (Value, Value) {
+        let lanes = i64::from(self.plan.tile.lanes);
+        let (zero, turn) = (kb.int(0), kb.int(lanes * CHAINS as i64));
+        let whole = kb.div(size, turn);
+        let whole = kb.mul(whole, turn);
+        let sums = kb.for_([zero, whole, turn], &[none; CHAINS], |kb, k, carried| {
+            let mut next = Vec::with_capacity(CHAINS);
+            for (chain, sum) in carried.chunks(1).enumerate() {
+                let shift = kb.int(chain as i64 * lanes);
+                let here = kb.add(k, shift);
+                next.extend(self.step(kb, here, sum, None));
+            }
+            next
+        });
+        (sums[1..].iter().fold(sums[0], |a, &b| kb.map(OpKind::Add, &[a, b])), whole)
+    }
+}
+
 fn accumulate(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
@@ -69,55 +120,27 @@ fn accumulate(
     [rows, columns]: [u32; 2],
 ) -> Vec<Value> {
     let lanes = plan.tile.lanes;
-    let count = (rows * columns) as usize;
-    let chains = if count == 1 { CHAINS } else { 1 };
     let (lefts, rights) = (starts(kb, left, &plan.m.left, rows), starts(kb, right, &plan.n.right, columns));
-    let step = |kb: &mut KernelBuilder, k: Value, sums: &[Value], mask: Option<Value>| -> Vec<Value> {
-        let read = |kb: &mut KernelBuilder, buffer: Value, start: Value| {
-            let here = kb.add(start, k);
-            let loaded = kb.load(buffer, here, lanes, mask);
-            kb.convert(loaded, plan.compute)
-        };
-        let columns: Vec<Value> = rights.iter().map(|&start| read(kb, operands.right(), start)).collect();
-        let mut next = Vec::with_capacity(sums.len());
-        for (i, &start) in lefts.iter().enumerate() {
-            let row = read(kb, operands.left(), start);
-            for (j, &column) in columns.iter().enumerate() {
-                next.push(multiply_add(kb, plan.compute, row, column, sums[i * columns.len() + j]));
-            }
+    let block = Block { plan, operands, lefts, rights };
+    let none = kb.zero(plan.compute, lanes);
+    let (low, size, vector) = (kb.int(0), kb.dim(&plan.k.size), kb.int(i64::from(lanes)));
+    let (sums, low) = match (rows * columns) as usize {
+        1 => {
+            let (sum, low) = block.in_turn(kb, none, size);
+            (vec![sum], low)
         }
-        next
+        count => (vec![none; count], low),
     };
-    let zero = kb.zero(plan.compute, lanes);
-    let mut sums = vec![zero; count * chains];
-    let (mut low, size) = (kb.int(0), kb.dim(&plan.k.size));
-    let vector = kb.int(i64::from(lanes));
-    if chains > 1 {
-        let turn = kb.int(i64::from(lanes) * chains as i64);
-        let whole = kb.div(size, turn);
-        let whole = kb.mul(whole, turn);
-        sums = kb.for_([low, whole, turn], &sums, |kb, k, carried| {
-            let mut next = Vec::with_capacity(carried.len());
-            for (chain, sums) in carried.chunks(count).enumerate() {
-                let shift = kb.int(chain as i64 * i64::from(lanes));
-                let here = kb.add(k, shift);
-                next.extend(step(kb, here, sums, None));
-            }
-            next
-        });
-        low = whole;
-        sums = (0..count).map(|i| (1..chains).fold(sums[i], |s, c| kb.map(OpKind::Add, &[s, sums[c * count + i]]))).collect();
-    }
     let whole = kb.div(size, vector);
     let whole = kb.mul(whole, vector);
-    let sums = kb.for_([low, whole, vector], &sums, |kb, k, carried| step(kb, k, carried, None));
+    let sums = kb.for_([low, whole, vector], &sums, |kb, k, carried| block.step(kb, k, carried, None));
     let sums = match group.solver.divisible(&plan.k.size, i64::from(lanes)) {
         true => sums,
         // At most one turn, for what is left.
         false => kb.for_([whole, size, vector], &sums, |kb, k, carried| {
             let left = kb.sub(size, k);
             let mask = kb.lane_mask(left, lanes);
-            step(kb, k, carried, Some(mask))
+            block.step(kb, k, carried, Some(mask))
         }),
     };
     sums.into_iter().map(|sum| kb.reduce_lanes(sum, "add")).collect()
