@@ -15,11 +15,13 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 ROWS = (1, 2, 4, 7, 8, 16, 17, 32, 33, 64, 128, 256, 512)
+#: Up to so many rows a product is bound by reading its weights, and its bar is another one (ROADMAP.md).
+FEW = 32
 MATRICES = ((768, 768), (768, 3072), (3072, 768), (256, 1024), (512, 2048))
 FORMS = ("linear", "product", "transposed")
 # One timing takes about this long, so that reading the clock does not count.
@@ -49,10 +51,12 @@ class Case:
     depth: int
     columns: int
     module: torch.nn.Module
+    sizes: tuple[int, ...] = ROWS
+    rows: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.form} {self.depth}x{self.columns}"
+        return f"{self.form} {self.depth}x{self.columns}{self.rows}"
 
     def inputs(self, rows: int) -> tuple[torch.Tensor, ...]:
         x = torch.randn(rows, self.depth)
@@ -65,7 +69,15 @@ class Case:
         return 2 * rows * self.depth * self.columns
 
 
-def cases(forms: tuple[str, ...] = ("linear",)) -> Iterator[Case]:
+def cases() -> Iterator[Case]:
+    """For the harness: products of few rows and of more apart, as `--case rows<=32` and `--case rows>32` choose them."""
+    for case in products():
+        few = tuple(rows for rows in ROWS if rows <= FEW)
+        yield replace(case, sizes=few, rows=f", rows<={FEW}")
+        yield replace(case, sizes=ROWS[len(few) :], rows=f", rows>{FEW}")
+
+
+def products(forms: tuple[str, ...] = ("linear",)) -> Iterator[Case]:
     """The products: of weights with a bias, or of two inputs."""
     torch.manual_seed(0)
     for form in forms:
@@ -124,7 +136,7 @@ def geomean(values: list[float]) -> float:
 
 
 def summary(found: list[dict]) -> dict:
-    few = [r["ratio"] for r in found if r["rows"] <= 32]
+    few = [r["ratio"] for r in found if r["rows"] <= FEW]
     return {
         "geomean": round(geomean([r["ratio"] for r in found]), 3),
         "geomean_up_to_32_rows": round(geomean(few), 3) if few else None,
@@ -145,7 +157,7 @@ def main() -> int:
         for threads in arguments.threads:
             print(f"\n{threads} thread(s): GFLOP/s of disc, and how much faster than eager", flush=True)
             print(f"{'M':>18}" + "".join(f"{rows:>11}" for rows in arguments.rows))
-            for case in cases(tuple(arguments.forms)):
+            for case in products(tuple(arguments.forms)):
                 found = list(measure(case, threads, tuple(arguments.rows), arguments.rounds))
                 cells = "".join(f"{r['gflops']:6.0f} {r['ratio']:4.2f}" for r in found)
                 print(f"{case.name:>18}{cells}", flush=True)
