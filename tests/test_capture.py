@@ -278,3 +278,27 @@ def test_facts_are_spelled_as_python():
     s, t = sympy.symbols("s0 s1", integer=True, nonnegative=True)
     assert _guards.spelled(sympy.Ne(sympy.Mod(s, 2), 0)) == "s0 % 2 != 0"
     assert _guards.spelled(sympy.Ne(sympy.Mod(s + t, 4), 1)) == "(s0 + s1) % 4 != 1"
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_batch_of_1_stays_dynamic_beside_the_one_channel_of_a_model(swapped, compile_module):
+    """Both have size 1 in the example: what the weights fix is the channel alone."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv1d(1, 4, 3)
+
+        def forward(self, x):
+            return self.conv(x.transpose(0, 1) if swapped else x)
+
+    model = Model().eval()
+    compiled = compile_module(model, (torch.randn(1, 1, 40),))
+    for batch, length in ((1, 40), (3, 7), (5, 64)):
+        x = torch.randn(batch, 1, length)
+        x = x.transpose(0, 1) if swapped else x
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+    wrong = (2, 1, 40) if swapped else (1, 2, 40)
+    with pytest.raises(DimError):
+        compiled(torch.randn(wrong))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ._dims import Dim, DimPlan
 
@@ -56,6 +56,9 @@ class Sizes:
         self.classes = self._partition()
         #: Whether the sizes of our choice add up where those of the example do.
         self._sums = False
+        #: The axes of the two classes that were merged last, and what to try where that is refused too.
+        self._pair: set[tuple[int, int]] = set()
+        self._instead: list[list[SizeClass]] = []
         self._choose()
 
     def _partition(self) -> list[SizeClass]:
@@ -134,6 +137,8 @@ class Sizes:
         if not changed:
             return False
         named = self._mentioned(message, symbols)
+        if self._gives_up_merge(named):
+            return True
         suspects = [c for c in changed if any(c is n for n in named)]
         mixed = [c for c in suspects if c.loose and not c.declared and len({t for t, _ in c.members}) > 1]
         if mixed:
@@ -195,7 +200,34 @@ class Sizes:
         self.classes = [k for k in self.classes if k is not c]
         self.classes += [SizeClass(c.user, places, loose=False) for places in by_tensor.values()]
 
+    def _gives_up_merge(self, named: list[SizeClass]) -> bool:
+        """Two axes of one tensor that were merged are refused as one: the model fixes the second, the first, or both.
+
+        So it is with a batch of 1 beside the one channel that weights allow.
+        """
+        if not self._instead or not any(self._pair & set(c.members) for c in named):
+            self._instead = []
+            return False
+        self.classes = self._instead.pop(0)
+        self._choose()
+        return True
+
     def _merge(self, a: SizeClass, b: SizeClass) -> None:
+        def with_pinned(*pinned: SizeClass) -> list[SizeClass]:
+            return [
+                replace(
+                    c,
+                    members=list(c.members),
+                    tried=set(c.tried),
+                    pinned=c.pinned or any(c is p for p in pinned),
+                )
+                for c in self.classes
+            ]
+
+        self._pair = {*a.members, *b.members}
+        if {t for t, _ in a.members}.isdisjoint(t for t, _ in b.members):
+            self._pair = set()
+        self._instead = [with_pinned(b), with_pinned(a), with_pinned(a, b)]
         a.members += b.members
         a.declared = a.declared or b.declared
         a.loose = False
