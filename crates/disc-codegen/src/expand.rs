@@ -3,9 +3,25 @@
 //! Nothing is approximated here; this only gives the functions their operations. A value that is the same in every lane stays a scalar.
 use crate::{
     build::KernelBuilder,
-    math::{Emitter, Format, LoopBody, MathFn},
+    math::{Emitter, Format, LoopBody, MathFn, scale_by_products},
+    target::Target,
 };
 use disc_ir::{DType, Literal, OpKind, Value};
+
+/// What a target computes in one instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arithmetic {
+    /// `a * b + c`, rounded once.
+    fused: bool,
+    /// `x * 2^n`.
+    scales: bool,
+}
+
+impl Arithmetic {
+    pub(crate) fn of(target: &Target) -> Self {
+        Self { fused: target.has_fma(), scales: target.scales_by_power() }
+    }
+}
 
 /// The function that an op on floats is, if it is no arithmetic of the target.
 fn function_of(kind: OpKind) -> Option<MathFn> {
@@ -46,27 +62,26 @@ fn function_of(kind: OpKind) -> Option<MathFn> {
     MathFn::from_name(name)
 }
 
-/// The value of a math op, written out; `None` for an op that the target computes, or that is on integers. `fused` says whether the
-/// target's `fma` rounds once.
-pub(crate) fn math(kb: &mut KernelBuilder, kind: OpKind, operands: &[Value], fused: bool) -> Option<Value> {
-    function(kb, function_of(kind)?, operands, fused)
+/// The value of a math op, written out; `None` for an op that the target computes, or that is on integers.
+pub(crate) fn math(kb: &mut KernelBuilder, kind: OpKind, operands: &[Value], arithmetic: Arithmetic) -> Option<Value> {
+    function(kb, function_of(kind)?, operands, arithmetic)
 }
 
 /// The value of a function of floats, written out; `None` for integers.
-pub(crate) fn function(kb: &mut KernelBuilder, function: MathFn, operands: &[Value], fused: bool) -> Option<Value> {
+pub(crate) fn function(kb: &mut KernelBuilder, function: MathFn, operands: &[Value], arithmetic: Arithmetic) -> Option<Value> {
     let format = match kb.dtype(operands[0]) {
         DType::F32 => Format::F32,
         DType::F64 => Format::F64,
         _ => return None,
     };
     let operands = kb.unify(operands);
-    Some(function.emit(&mut Writer { kb, format, fused }, &operands))
+    Some(function.emit(&mut Writer { kb, format, arithmetic }, &operands))
 }
 
 struct Writer<'k> {
     kb: &'k mut KernelBuilder,
     format: Format,
-    fused: bool,
+    arithmetic: Arithmetic,
 }
 
 impl Writer<'_> {
@@ -94,7 +109,7 @@ impl Emitter for Writer<'_> {
     }
 
     fn fused(&self) -> bool {
-        self.fused
+        self.arithmetic.fused
     }
 
     fn f(&mut self, c: f64) -> Value {
@@ -265,5 +280,12 @@ impl Emitter for Writer<'_> {
         let chosen: Vec<Value> = values.iter().zip(usual).map(|(&r, &u)| self.kb.select(mask, r, u)).collect();
         let chosen: Vec<Value> = chosen.into_iter().map(|v| self.kb.widen(v, lanes)).collect();
         self.kb.close_if_giving(open, &chosen, usual)
+    }
+
+    fn scale(&mut self, x: Value, n: Value, shifted: Value) -> Value {
+        if !self.arithmetic.scales {
+            return scale_by_products(self, x, shifted);
+        }
+        self.kb.map(OpKind::ScaleByPower, &[x, n])
     }
 }

@@ -187,6 +187,11 @@ impl Target {
         self.level().is_none_or(|level| level >= X86Level::V3)
     }
 
+    /// A product with a power of two, rounded once, is one instruction (`vscalefps`).
+    pub fn scales_by_power(&self) -> bool {
+        self.level() == Some(X86Level::V4)
+    }
+
     /// Conversion between f16 and f32 is one instruction (F16C).
     pub fn has_f16c(&self) -> bool {
         self.level().is_none_or(|level| level >= X86Level::V3)

@@ -1,10 +1,13 @@
 //! Element-wise ops on vectors in the compute type.
 use super::compute_dtype;
-use crate::{build::KernelBuilder, expand};
+use crate::{
+    build::KernelBuilder,
+    expand::{self, Arithmetic},
+};
 use disc_ir::{Attr, DType, Function, Inst, OpKind, Value};
 
-/// The result of an element-wise op of `group` for computed operands. `fused` says whether `fma` rounds once.
-pub(super) fn apply(kb: &mut KernelBuilder, group: &Function, inst: Inst, operands: &[Value], fused: bool) -> Value {
+/// The result of an element-wise op of `group` for computed operands.
+pub(super) fn apply(kb: &mut KernelBuilder, group: &Function, inst: Inst, operands: &[Value], arithmetic: Arithmetic) -> Value {
     let data = group.inst(inst);
     let attr = data.attrs.first().and_then(Option::as_ref);
     match (data.kind, attr) {
@@ -15,7 +18,7 @@ pub(super) fn apply(kb: &mut KernelBuilder, group: &Function, inst: Inst, operan
             let bits = kb.emit_all(OpKind::BitcastConvert, &[exact], &[("dtype", (*to).into())], None)[0];
             kb.convert(bits, compute_dtype(*to))
         }
-        (kind, _) => expand::math(kb, kind, operands, fused).unwrap_or_else(|| kb.map(kind, operands)),
+        (kind, _) => expand::math(kb, kind, operands, arithmetic).unwrap_or_else(|| kb.map(kind, operands)),
     }
 }
 

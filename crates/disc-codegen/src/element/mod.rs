@@ -21,6 +21,7 @@ pub(crate) use index::signed as signed_index;
 
 use crate::{
     build::KernelBuilder,
+    expand::Arithmetic,
     index::{Index, linear},
     schedule::weave,
     target::Target,
@@ -43,8 +44,8 @@ pub struct Elements<'g> {
     pub solver: Arc<Solver>,
     /// Lanes of a vector; 1 for scalar code.
     pub lanes: u32,
-    /// Whether the target's `fma` rounds once.
-    fused: bool,
+    /// What the target has instructions for.
+    arithmetic: Arithmetic,
     /// The active lanes; all, if absent.
     pub mask: Option<Value>,
     buffers: HashMap<Value, Value>,
@@ -110,7 +111,7 @@ impl<'g> Elements<'g> {
             group,
             solver,
             lanes,
-            fused: target.has_fma(),
+            arithmetic: Arithmetic::of(target),
             mask: None,
             buffers: HashMap::new(),
             blocks: HashMap::new(),
@@ -320,7 +321,7 @@ impl<'g> Elements<'g> {
                 }
                 let operands: Vec<Value> = self.group.operands(inst).to_vec();
                 let computed: Vec<Value> = operands.iter().map(|&o| self.element(kb, o, at)).collect();
-                vec![elementwise::apply(kb, self.group, inst, &computed, self.fused)]
+                vec![elementwise::apply(kb, self.group, inst, &computed, self.arithmetic)]
             }
             _ => panic!("`{}` has no element-wise rule; it needs a schedule of its own", kind.name()),
         }
@@ -351,7 +352,7 @@ impl<'g> Elements<'g> {
                     known.insert(self.group.result(inst), value);
                 }
                 _ => {
-                    let value = elementwise::apply(kb, self.group, inst, &computed, self.fused);
+                    let value = elementwise::apply(kb, self.group, inst, &computed, self.arithmetic);
                     known.insert(self.group.result(inst), value);
                 }
             }

@@ -33,12 +33,12 @@ impl Elements<'_> {
             OpKind::Multiply => {
                 let x = gelu_operand(self.group, inst)?;
                 let x = self.element(kb, x, at);
-                expand::function(kb, MathFn::GeluErf, &[x], self.fused)
+                expand::function(kb, MathFn::GeluErf, &[x], self.arithmetic)
             }
             OpKind::Exponential => {
                 let function = power_of_distance(self.group, inst)?;
                 let x = self.element(kb, operands[0], at);
-                expand::function(kb, function, &[x], self.fused)
+                expand::function(kb, function, &[x], self.arithmetic)
             }
             OpKind::Tanh => {
                 let x = softplus_operand(self.group, operands[0])?;
@@ -55,7 +55,7 @@ impl Elements<'_> {
         let (most, two) = (kb.float(dtype, 20.0, 1), kb.float(dtype, 2.0, 1));
         let above = kb.compare("LT", most, x);
         let x = kb.select(above, most, x);
-        let n = expand::function(kb, MathFn::Exp, &[x], self.fused)?;
+        let n = expand::function(kb, MathFn::Exp, &[x], self.arithmetic)?;
         let more = kb.map(OpKind::Add, &[n, two]);
         let m = kb.map(OpKind::Multiply, &[n, more]);
         let bottom = kb.map(OpKind::Add, &[m, two]);

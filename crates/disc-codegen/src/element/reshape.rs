@@ -78,7 +78,7 @@ impl Elements<'_> {
             OpKind::Reshape => self.flat_element(kb, operands[0], at),
             _ => {
                 let computed: Vec<Value> = operands.iter().map(|&operand| self.flat_element(kb, operand, at)).collect();
-                elementwise::apply(kb, self.group, inst, &computed, self.fused)
+                elementwise::apply(kb, self.group, inst, &computed, self.arithmetic)
             }
         }
     }

@@ -122,18 +122,23 @@ pub trait Emitter: Sized {
     /// A target with an instruction for it (`vscalefps`, `v_ldexp_f32`) overrides it; it must give the same bits.
     fn scale(&mut self, x: Self::F, n: Self::F, shifted: Self::F) -> Self::F {
         let _ = n;
-        let format = self.format();
-        let bits = self.bits(shifted);
-        // 2^n = 2^half * 2^rest: both factors are normal numbers, the first product is exact. The offset holds their two biases.
-        let half = self.shl(bits, format.mantissa_bits() - 1);
-        let exponent_field = self.i(format.inf_bits());
-        let half = self.iand(half, exponent_field);
-        let whole = self.shl(bits, format.mantissa_bits());
-        let rest = self.isub(whole, half);
-        let (half, rest) = (self.with_bits(half), self.with_bits(rest));
-        let x = self.mul(x, half);
-        self.mul(x, rest)
+        scale_by_products(self, x, shifted)
     }
+}
+
+/// [`Emitter::scale`] in two products.
+pub fn scale_by_products<E: Emitter>(e: &mut E, x: E::F, shifted: E::F) -> E::F {
+    let format = e.format();
+    let bits = e.bits(shifted);
+    // 2^n = 2^half * 2^rest: both factors are normal numbers, the first product is exact. The offset holds their two biases.
+    let half = e.shl(bits, format.mantissa_bits() - 1);
+    let exponent_field = e.i(format.inf_bits());
+    let half = e.iand(half, exponent_field);
+    let whole = e.shl(bits, format.mantissa_bits());
+    let rest = e.isub(whole, half);
+    let (half, rest) = (e.with_bits(half), e.with_bits(rest));
+    let x = e.mul(x, half);
+    e.mul(x, rest)
 }
 
 impl Format {

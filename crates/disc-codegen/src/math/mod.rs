@@ -31,6 +31,6 @@ mod trig_reduce;
 mod zeta;
 
 pub use convert::{Narrow, OutOfRange, from_narrow, to_integer, to_narrow, to_unsigned_saturating};
-pub use emitter::{Emitter, Format, LoopBody, LoopStep};
+pub use emitter::{Emitter, Format, LoopBody, LoopStep, scale_by_products};
 pub use functions::{Bound, MathFn};
 pub use scalar::{Scalar, Scalar32, Scalar32NoFma, Scalar64, Scalar64NoFma};

@@ -153,6 +153,15 @@ pub(super) fn fma(_: &Call<'_>, dtype: DType) -> Function {
     })
 }
 
+pub(super) fn scale_by_power(_: &Call<'_>, dtype: DType) -> Function {
+    Box::new(move |x| {
+        let (value, exponent) = (x[0].as_f64(), x[1].as_f64());
+        // In f64 a power of f32 is exact; one of f64 may be none as a whole, and its first half makes no denormal number.
+        let half = if dtype == DType::F32 { exponent } else { (exponent / 2.0).trunc() };
+        Scalar::Float(value * half.exp2() * (exponent - half).exp2())
+    })
+}
+
 pub(super) fn for_<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
     let (lower, upper, step) = (call.int_operand(0)?, call.int_operand(1)?, call.int_operand(2)?);
     let Type::Vector { dtype, .. } = call.function.ty(call.data.operands[0]) else {

@@ -137,6 +137,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::Prefetch => Op(kernel::prefetch),
         K::RecastLanes => Op(kernel::recast_lanes),
         K::ReduceLanes => Op(kernel::reduce_lanes),
+        K::ScaleByPower => L(Other(kernel::scale_by_power)),
         K::Scratch => Op(kernel::scratch),
         K::Splat => Op(kernel::splat),
         K::Store => Op(kernel::store),

@@ -17,6 +17,7 @@ use crate::{
 const ANY: DTypeClass = DTypeClass::ANY;
 const BOOL: DTypeClass = DTypeClass::BOOL;
 const NUMBER: DTypeClass = DTypeClass::NUMBER;
+const SCALED: DTypeClass = DTypeClass::of(&[DType::F32, DType::F64]);
 const INDEX: DTypeClass = DTypeClass::of(&[DType::I32, DType::I64]);
 
 /// How lanes are combined.
@@ -143,6 +144,14 @@ op! {
     /// (C1) All types are equal.
     Fma = "fma"(a: one(NUMBER), b: one(NUMBER), c: one(NUMBER)) -> (result: one(NUMBER))
         traits [Pure] stages Stages::Kernel, infer fma;
+}
+
+op! {
+    /// `operand * 2^exponent`, rounded once, for integral exponents. Only for targets with an instruction for it.
+    ///
+    /// (C1) All types are equal, and of floats.
+    ScaleByPower = "scale_by_power"(operand: one(SCALED), exponent: one(SCALED)) -> (result: one(SCALED))
+        traits [Pure] stages Stages::Kernel, infer scale_by_power;
 }
 
 op! {
@@ -308,6 +317,11 @@ fn dot_lanes(cx: &InferCx<'_>) -> Inferred {
 
 fn fma(cx: &InferCx<'_>) -> Inferred {
     (1..3).try_for_each(|i| cx.equal_types(1, ("a", cx.ty(0)), (cx.operand_name(i), cx.ty(i))))?;
+    Ok(vec![cx.ty(0).clone()])
+}
+
+fn scale_by_power(cx: &InferCx<'_>) -> Inferred {
+    cx.equal_types(1, ("operand", cx.ty(0)), ("exponent", cx.ty(1)))?;
     Ok(vec![cx.ty(0).clone()])
 }
 

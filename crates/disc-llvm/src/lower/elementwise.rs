@@ -158,6 +158,7 @@ impl<'c> Emit<'c> {
                 let product = self.binary(InstructionOpcode::FMul, a, b)?;
                 self.binary(InstructionOpcode::FAdd, product, c)
             }
+            (OpKind::ScaleByPower, &[x, n]) if self.target.scales_by_power() => self.scale_by_power(dtype, x, n),
             _ => return Ok(None),
         };
         value.map(Some)

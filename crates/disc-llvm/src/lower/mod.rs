@@ -15,6 +15,7 @@ mod integer;
 mod kernel;
 mod movement;
 mod runtime;
+mod scale;
 mod strided;
 mod transpose;
 
@@ -230,8 +231,8 @@ impl<'e, 'c> Lowering<'e, 'c> {
         use OpKind::*;
         match self.function.kind_of(inst) {
             Abs | Add | And | Ceil | Clamp | CountLeadingZeros | Divide | Floor | Fma | Maximum | Minimum | Multiply | Negate
-            | Not | Or | Popcnt | Remainder | RoundNearestAfz | RoundNearestEven | ShiftLeft | ShiftRightArithmetic
-            | ShiftRightLogical | Sign | Sqrt | Rsqrt | Subtract | Xor => self.arithmetic(inst),
+            | Not | Or | Popcnt | Remainder | RoundNearestAfz | RoundNearestEven | ScaleByPower | ShiftLeft
+            | ShiftRightArithmetic | ShiftRightLogical | Sign | Sqrt | Rsqrt | Subtract | Xor => self.arithmetic(inst),
             Power => self.power(inst),
             IsFinite | IsInf | IsNan => self.predicate(inst),
             Compare => self.compare(inst),

@@ -4,6 +4,7 @@ mod control;
 mod convert;
 mod elementwise;
 mod kernel;
+mod scale;
 
 use super::library::Library;
 use crate::{Error, Options, compile};

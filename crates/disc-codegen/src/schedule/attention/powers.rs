@@ -5,7 +5,7 @@ use super::flash::{Place, Unit};
 use crate::{
     build::KernelBuilder,
     element::{Elements, RowBlock},
-    expand,
+    expand::{self, Arithmetic},
     index::Index,
     math::MathFn,
     schedule::{rows, vectors::carrying},
@@ -240,7 +240,7 @@ impl<'a> Unit<'a> {
     fn exponential(&self, kb: &mut KernelBuilder, x: Value) -> Value {
         // Denormal powers add nothing to a sum of which one is 1.
         let function = if self.softmax.from_top { MathFn::SoftmaxExp } else { MathFn::Exp };
-        expand::function(kb, function, &[x], self.groups[1].target.has_fma()).expect("rows of a softmax are floats")
+        expand::function(kb, function, &[x], Arithmetic::of(self.groups[1].target)).expect("rows of a softmax are floats")
     }
 
     /// Says what reductions of a row give.

@@ -130,8 +130,7 @@ fn dtypes(def: &OpDef) -> Vec<DType> {
 
 /// How an op is fed, and how near results must be for floats.
 fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
-    use Nearness::{Cancelling, Exact, Function, Sum, Value};
-    use OpKind as K;
+    use {Nearness::*, OpKind as K};
     Some(match kind {
         K::Abs
         | K::Ceil
@@ -234,6 +233,7 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::Prefetch
         | K::RecastLanes
         | K::ReduceLanes
+        | K::ScaleByPower
         | K::Scratch
         | K::Splat
         | K::Store

@@ -129,6 +129,13 @@ pub(super) fn cases() -> Vec<Case> {
         pairs("zip_lanes", [0.0, 4.0, 1.0, 5.0, 2.0, 6.0, 3.0, 7.0]),
         dots("i8", [1.0, 2.0, 3.0, -4.0, 127.0, -1.0, 0.0, 0.0], [15.0 - 252.0 * 4.0, 127.0 * 127.0 - 255.0 + 1.0]),
         dots("i16", [1.0, 1.0, 2.0, 0.0, -1.0, -1.0, -2.0, 0.0], [257.0 * 257.0 + 5.0, 2.0 + 254.0 * 254.0]),
+        // 4 x, rounded once where that is a denormal number.
+        program(
+            "scale_by_power",
+            format!("{}{AFFINE_HOST}", AFFINE.replace("%r = fma %v, %twos, %ones", "%r = scale_by_power %v, %twos")),
+            &[("5xf32", vec![1.5, -0.0, 3e38, 2f64.powi(-149), 0.0])],
+            &[("5xf32", vec![6.0, -0.0, f64::INFINITY, 2f64.powi(-147), 0.0])],
+        ),
         affine("0xf32", vec![]),
         affine("1xf32", vec![5.0]),
         affine("9xf32", (0..9).map(f64::from).collect()),

@@ -1,0 +1,55 @@
+//! `x * 2^n` by AVX-512's instruction for it, register by register.
+//!
+//! Schedules ask for it where `Target::scales_by_power` says so. Vectors of any number of lanes are cut into registers, and padded to one.
+use crate::{
+    Error,
+    emit::{Emit, Emitted, Val, lanes_of},
+};
+use disc_ir::DType;
+use inkwell::types::VectorType;
+
+impl<'c> Emit<'c> {
+    pub(super) fn scale_by_power(&self, dtype: DType, x: Val<'c>, n: Val<'c>) -> Emitted<'c> {
+        let (lanes, bits) = (lanes_of(x), dtype.bits());
+        let register = (lanes * bits).next_power_of_two().clamp(128, 512);
+        let count = register / bits;
+        let suffix = if dtype == DType::F64 { "pd" } else { "ps" };
+        let name = format!("llvm.x86.avx512.mask.scalef.{suffix}.{register}");
+        let (zeros, all) = (self.const_float(dtype, count, 0.0), self.const_int(count.max(8), 1, -1));
+        // The widest form alone says how to round: as the CPU's mode does.
+        let mode = (register == 512).then(|| self.const_int(32, 1, 4));
+        let mut parts = Vec::new();
+        for first in (0..lanes).step_by(count as usize) {
+            let (x, n) = (self.lanes_from(x, first, count)?, self.lanes_from(n, first, count)?);
+            let arguments: Vec<Val<'c>> = [x, n, zeros, all].into_iter().chain(mode).collect();
+            parts.push(self.target_intrinsic(&name, &arguments)?);
+        }
+        while parts.len() > 1 {
+            let pair = |pair: &[Val<'c>]| self.shuffle(pair[0], pair[pair.len() - 1], 0..2 * lanes_of(pair[0]));
+            parts = parts.chunks(2).map(pair).collect::<Result<_, _>>()?;
+        }
+        match lanes {
+            1 => Ok(self.builder.build_extract_element(parts[0].into_vector_value(), self.i64(0), "")?),
+            _ if lanes == lanes_of(parts[0]) => Ok(parts[0]),
+            _ => self.shuffle(parts[0], parts[0], 0..lanes),
+        }
+    }
+
+    /// `count` lanes from `first` on; behind the last lane it is repeated.
+    fn lanes_from(&self, value: Val<'c>, first: u32, count: u32) -> Emitted<'c> {
+        let lanes = lanes_of(value);
+        match lanes {
+            1 => self.splat(value, count),
+            _ if lanes == count => Ok(value),
+            _ => self.shuffle(value, value, (first..first + count).map(|lane| lane.min(lanes - 1))),
+        }
+    }
+
+    /// The lanes of `a` followed by `b` that `sources` name.
+    fn shuffle(&self, a: Val<'c>, b: Val<'c>, sources: impl IntoIterator<Item = u32>) -> Result<Val<'c>, Error> {
+        let i32t = self.context.i32_type();
+        let lanes: Vec<_> = sources.into_iter().map(|lane| i32t.const_int(u64::from(lane), false)).collect();
+        let (a, b) = (a.into_vector_value(), b.into_vector_value());
+        Ok(self.builder.build_shuffle_vector(a, b, VectorType::const_vector(&lanes), "")?.into())
+    }
+}
