@@ -55,8 +55,9 @@ pub(crate) fn weight(group: &Function, inst: disc_ir::Inst) -> i64 {
     }
 }
 
-/// Whether integers of 64 bits become floats.
+/// Whether integers of 64 bits become floats. A single one, as the count that a mean divides by, is converted once.
 fn from_long(group: &Function, inst: disc_ir::Inst) -> bool {
     let dtype = |value| group.ty(value).dtype();
-    dtype(group.operands(inst)[0]) == DType::I64 && dtype(group.result(inst)).is_float()
+    let many = group.ty(group.result(inst)).shaped().is_some_and(|tensor| !tensor.dims.is_empty());
+    many && dtype(group.operands(inst)[0]) == DType::I64 && dtype(group.result(inst)).is_float()
 }
