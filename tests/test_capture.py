@@ -9,6 +9,7 @@ from disc import DimError, Error, _guards
 from disc._capture import capture
 from disc._dims import Dim
 from torch import nn
+from torch.utils._sympy.functions import PythonMod
 
 
 class Add(nn.Module):
@@ -259,6 +260,12 @@ def test_each_of_two_equal_sizes_takes_the_way_of_the_example(compile_module):
         ("Ne(Mod(s, 2), 0)", False),
         ("Ne(Mod(s, 2), 1)", False),
         ("Ne(Mod(s*t, 4), 0)", False),
+        ("Ne(Mod(s, 10), 0)", False),
+        ("Ne(Mod(s, 8), 1)", False),
+        ("Mod(s, 14) > 0", False),
+        ("Ne(PythonMod(s, 10), 0)", False),
+        ("Ne(s - t, 1)", False),
+        ("Ne(s - t, 0)", False),
         ("Ne(floor(s/4), 0)", False),
         ("Ne(Mod(s, floor(t/4)), 0)", False),
         ("Ne(s, t)", False),
@@ -269,7 +276,9 @@ def test_each_of_two_equal_sizes_takes_the_way_of_the_example(compile_module):
 def test_what_excludes_small_sizes_only(text, only_small):
     s, t = sympy.symbols("s t", integer=True, nonnegative=True)
     assert (
-        _guards.excludes_only_small(sympy.sympify(text, locals={"s": s, "t": t}, evaluate=False))
+        _guards.excludes_only_small(
+            sympy.sympify(text, locals={"s": s, "t": t, "PythonMod": PythonMod}, evaluate=False)
+        )
         == only_small
     )
 
@@ -278,6 +287,7 @@ def test_facts_are_spelled_as_python():
     s, t = sympy.symbols("s0 s1", integer=True, nonnegative=True)
     assert _guards.spelled(sympy.Ne(sympy.Mod(s, 2), 0)) == "s0 % 2 != 0"
     assert _guards.spelled(sympy.Ne(sympy.Mod(s + t, 4), 1)) == "(s0 + s1) % 4 != 1"
+    assert _guards.spelled(sympy.Ne(PythonMod(s, 2 * t), 0)) == "s0 % (2*s1) != 0"
 
 
 @pytest.mark.parametrize("swapped", [False, True])

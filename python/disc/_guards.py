@@ -146,6 +146,8 @@ def _is_order(expr) -> bool:
 
 def excludes_only_small(expr) -> bool:
     """The condition holds for all sizes of at least 2 and fails for some size 0 or 1; as far as samples tell."""
+    if expr.has(sympy.Mod, tsf.Mod, tsf.PythonMod):
+        return False  # remainders come back at ever larger sizes: no sample tells
     symbols = sorted(expr.free_symbols, key=str)
     if isinstance(expr, sympy.Ne):
         small = expr.rhs if expr.rhs.is_number else expr.lhs
@@ -153,8 +155,9 @@ def excludes_only_small(expr) -> bool:
             return False
     elif not _is_order(expr) or len(symbols) != 1:
         return False
-    # Several symbols take different sizes, each of them all.
+    # Several symbols take all sizes: different ones in both orders, and equal ones.
     turns = [_SAMPLES[n:] + _SAMPLES[:n] for n in range(len(_SAMPLES))]
+    turns += [turn[::-1] for turn in turns] + [(size,) for size in _SAMPLES]
     return all(_holds(expr, zip(symbols, itertools.cycle(turn), strict=False)) for turn in turns)
 
 
@@ -177,7 +180,8 @@ class _Infix(StrPrinter):
 
     def _print_Mod(self, expr):
         low = PRECEDENCE["Mul"]
-        value, by = (self.parenthesize(part, low, strict=True) for part in expr.args)
+        value = self.parenthesize(expr.args[0], low, strict=True)
+        by = self.parenthesize(expr.args[1], low)
         return f"{value} % {by}"
 
     _print_PythonMod = _print_Mod

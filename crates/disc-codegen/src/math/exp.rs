@@ -151,7 +151,7 @@ pub(super) fn softmax_exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     // The clamp reduces to n = -bias, whose power of two below is the word zero.
     let x = at_least(e, x, e.format().pick(-88.0, -709.0));
     let (n, r) = match (e.format(), e.fused()) {
-        // The f32 next to ln 2 is 1.9e-9 away from it: two units in the last place of the least power, next to nothing of a large one.
+        // The f32 next to ln 2 is 1.9e-9 away from it: two to four units in the last place of the least power, next to nothing of a large one.
         (Format::F32, true) => {
             let n = round_product(e, x, std::f64::consts::LOG2_E, e.format().bias());
             (n, fmac(e, n.value, -std::f64::consts::LN_2, x))

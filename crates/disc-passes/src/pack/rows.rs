@@ -75,6 +75,9 @@ fn depth(rw: &Rewriter<'_>, inst: Inst, left: Value) -> Option<i64> {
 
 /// The axis of a weight to lengthen, and by how much, if its rows are of `depth` elements and lie pages apart.
 fn room(rw: &Rewriter<'_>, weight: Value, depth: i64) -> Option<(usize, i64)> {
+    if depth == 0 {
+        return None;
+    }
     let ty = rw.f.ty(weight).as_tensor()?;
     let (dims, size) = (ty.static_dims()?, ty.dtype.size() as i64);
     let inner = |axis: usize| dims[axis + 1..].iter().product::<i64>();
@@ -137,7 +140,7 @@ mod tests {
     #[test]
     fn other_rows_stay() {
         for (features, taps, rows, block_rows) in
-            [("512", 1, 16, 12), ("1024", 1, 16, 6), ("1024", 1, 4, 12), ("1000", 1, 16, 12)]
+            [("512", 1, 16, 12), ("1024", 1, 16, 6), ("1024", 1, 4, 12), ("1000", 1, 16, 12), ("1024", 0, 16, 12)]
         {
             let text = packed(&filter(features, taps, rows), block_rows);
             assert!(!text.contains("pad"), "{text}");

@@ -52,12 +52,12 @@ fn held() -> MutexGuard<'static, Option<Held>> {
 }
 
 impl Ahead {
-    /// Begins to ask for a block of about `bytes`. None where that is not worth a thread, more than a quarter of the machine's memory, or where
+    /// Begins to ask for a block of about `bytes`. None where that is not worth a thread, more than an eighth of the machine's memory (all of it is touched, needed or not), or where
     /// another one is held.
     pub fn start(bytes: usize) -> Option<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let mut held = held();
-        if held.is_some() || bytes < 4 * LARGE || bytes as u64 > machine_bytes() / 4 {
+        if held.is_some() || bytes < 4 * LARGE || bytes as u64 > machine_bytes() / 8 {
             return None;
         }
         // Panels are padded, and kernels of convolutions become several times as large: addresses cost nothing.
@@ -107,6 +107,8 @@ impl Held {
     /// The block, when its thread has ended.
     fn stop(self) -> Option<NonNull<u8>> {
         if self.process != std::process::id() {
+            // Dropping the handle would detach a thread that is not there.
+            std::mem::forget(self.thread);
             return None;
         }
         self.enough.store(true, Ordering::Relaxed);
@@ -141,6 +143,7 @@ mod tests {
         let kept = held().as_ref().unwrap().at.0;
         let other = memory::allocate(2 * LARGE).unwrap();
         assert_ne!(other, kept, "a small one is not taken from it");
+        // No other test of this crate asks for blocks of 32 MiB or more.
         let taken = memory::allocate(bytes + 12_345).unwrap();
         assert_eq!(taken, kept);
         assert!(held().is_none());
