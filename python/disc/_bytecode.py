@@ -167,10 +167,13 @@ def values(code: types.CodeType) -> frozenset[str]:
     """Names whose values are taken as such, not only for an attribute of theirs."""
     found: set[str] = set()
     loaded = None
+    places = _places(code)
+    cells = places if sys.version_info >= (3, 11) else places[len(code.co_varnames) :]
+    tables = {"name": code.co_names, "constant": code.co_consts, "place": places, "cell": cells}
     for opcode, argument in _steps(code):
         if loaded is not None and opcode not in _READS_ATTRIBUTE:
             found.add(loaded)
-        loaded = _loaded(code, opcode, argument)
+        loaded = _loaded(tables, opcode, argument)
     return frozenset(found).union(*(values(one) for one in _inner(code)))
 
 
@@ -184,19 +187,11 @@ def _steps(code: types.CodeType) -> Iterator[tuple[int, int]]:
             yield opcode, argument
 
 
-def _loaded(code: types.CodeType, opcode: int, argument: int) -> str | None:
-    """The name that a step loads the value of; for a constant that is a text, the text."""
+def _loaded(tables: dict[str, tuple], opcode: int, argument: int) -> str | None:
+    """The name that a step loads the value of; for a constant that is a text, the text. ``tables`` has what arguments number, by kind."""
     kind = _LOADS.get(opcode)
-    if kind is None:
-        return None
-    if kind == "name":
-        return code.co_names[argument >> _FLAGS.get(opcode, 0)]
-    if kind == "place":
-        return _places(code)[argument]
-    if kind == "cell":
-        return _places(code)[argument if sys.version_info >= (3, 11) else argument + len(code.co_varnames)]
-    constant = code.co_consts[argument]
-    return constant if isinstance(constant, str) else None
+    loaded = tables[kind][argument >> _FLAGS.get(opcode, 0)] if kind else None
+    return loaded if isinstance(loaded, str) else None
 
 
 def _places(code: types.CodeType) -> tuple[str, ...]:

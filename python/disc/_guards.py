@@ -25,9 +25,9 @@ from sympy.printing.str import StrPrinter
 from torch.utils._sympy import functions as tsf
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
-#: Python code inside torch that branches like a model does.
 #: Our own tracer stands between the model and torch.
 DISC = os.path.dirname(__file__) + os.sep
+#: Python code inside torch that branches like a model does.
 _MODEL_LIKE = (os.path.join(TORCH, "nn") + os.sep,)
 
 

@@ -88,9 +88,9 @@ def cache_counts() -> dict[str, dict[str, int]]:
     return _extension().cache_counts()
 
 
-def memory_ahead(bytes: int):
-    """A context in which the system is asked for memory that prepared weights will need, beside what else is done."""
-    return _extension().MemoryAhead(bytes)
+def memory_ahead(size: int):
+    """A context in which the system is asked for ``size`` bytes of memory that prepared weights will need, beside what else is done."""
+    return _extension().MemoryAhead(size)
 
 
 def load(artifact, weights: Sequence[tuple[str, Any]]):

@@ -159,6 +159,7 @@ class Sizes:
         c = self.class_of(t, axis)
         if c is None or c.pinned:
             return False
+        self._instead = []
         if len(c.members) > 1 and c.declared is None:
             c.members.remove((t, axis))
             self.classes.append(SizeClass(c.user, [(t, axis)], None, True))
@@ -172,6 +173,7 @@ class Sizes:
         c = self.class_of(t, axis)
         if c is None or c.pinned or not c.changed or c.user < 2:
             return False
+        self._instead = []
         c.tried.add(c.size)
         c.own = len(c.tried) > _MAX_TRIED
         self._choose()
@@ -181,7 +183,7 @@ class Sizes:
         """Chooses sizes that add up where the example's do; False if they do already."""
         if self._sums:
             return False
-        self._sums = True
+        self._sums, self._instead = True, []
         before = [c.size for c in self.classes]
         self._choose()
         return before != [c.size for c in self.classes]
@@ -224,10 +226,9 @@ class Sizes:
                 for c in self.classes
             ]
 
+        shared = {t for t, _ in a.members} & {t for t, _ in b.members}
         self._pair = {*a.members, *b.members}
-        if {t for t, _ in a.members}.isdisjoint(t for t, _ in b.members):
-            self._pair = set()
-        self._instead = [with_pinned(b), with_pinned(a), with_pinned(a, b)]
+        self._instead = [with_pinned(b), with_pinned(a), with_pinned(a, b)] if shared else []
         a.members += b.members
         a.declared = a.declared or b.declared
         a.loose = False

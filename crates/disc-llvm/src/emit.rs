@@ -214,6 +214,15 @@ impl<'c> Emit<'c> {
         Ok(self.builder.build_shuffle_vector(first, vector.get_poison(), zeros, "")?.into())
     }
 
+    /// The lanes that `sources` names of `a`, or of `a` followed by `b`.
+    pub(crate) fn shuffle(&self, a: Val<'c>, b: Option<Val<'c>>, sources: impl IntoIterator<Item = u32>) -> Emitted<'c> {
+        let i32t = self.context.i32_type();
+        let lanes: Vec<_> = sources.into_iter().map(|lane| i32t.const_int(u64::from(lane), false)).collect();
+        let a = a.into_vector_value();
+        let b = b.map_or_else(|| a.get_type().get_poison(), Val::into_vector_value);
+        Ok(self.builder.build_shuffle_vector(a, b, VectorType::const_vector(&lanes), "")?.into())
+    }
+
     /// The address of element `index` of an array of `dtype`; for a vector of indices, the address of each.
     pub(crate) fn element_address(&self, dtype: DType, array: PointerValue<'c>, index: Val<'c>) -> Emitted<'c> {
         let element = self.memory_ty(dtype, 1);

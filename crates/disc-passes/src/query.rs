@@ -1,5 +1,5 @@
 //! Questions that rules, passes and schedules ask about ops and values.
-use disc_ir::{Attr, DType, Dim, Function, Inst, Literal, OpKind, Value};
+use disc_ir::{Attr, Block, DType, Dim, Function, Inst, Literal, OpKind, Value, ops::Trait};
 
 /// A size that programs have: dims in 32 bits have to be in range for it.
 const SIZE: i64 = 1 << 15;
@@ -96,4 +96,22 @@ impl Query for Function {
         let is_in_range = |size: i64| dim.eval(&|_| Some(size)).is_ok_and(|value| i32::try_from(value).is_ok());
         (ty.dtype == DType::I64 || (is_in_range(0) && is_in_range(SIZE))).then(|| dim.clone())
     }
+}
+
+/// Whether everything in a block that uses a value, directly or not, computes an element from the element of the same position, or, where
+/// `reduces` says so, reduces it. What returns it counts as neither.
+pub fn is_used_in_step(function: &Function, block: Block, value: Value, reduces: bool) -> bool {
+    let mut reached = vec![value];
+    for &inst in function.insts(block) {
+        if !function.operands(inst).iter().any(|operand| reached.contains(operand)) {
+            continue;
+        }
+        match function.kind_of(inst) {
+            OpKind::Return => {}
+            OpKind::Reduce if reduces => {}
+            kind if kind.def().has(Trait::Elementwise) => reached.extend(function.results_of(inst)),
+            _ => return false,
+        }
+    }
+    true
 }

@@ -250,14 +250,11 @@ impl<'c> Lowering<'_, 'c> {
 
     /// `count` lanes from `first` on; one is a scalar.
     fn part(&self, value: Val<'c>, first: u32, count: u32) -> Emitted<'c> {
-        let vector = value.into_vector_value();
         if count == 1 {
-            return Ok(self.emit.builder.build_extract_element(vector, self.emit.i64(i64::from(first)), "")?);
+            let lane = self.emit.i64(i64::from(first));
+            return Ok(self.emit.builder.build_extract_element(value.into_vector_value(), lane, "")?);
         }
-        let i32t = self.emit.context.i32_type();
-        let lanes: Vec<_> = (first..first + count).map(|lane| i32t.const_int(u64::from(lane), false)).collect();
-        let poison = vector.get_type().get_poison();
-        Ok(self.emit.builder.build_shuffle_vector(vector, poison, VectorType::const_vector(&lanes), "")?.into())
+        self.emit.shuffle(value, None, first..first + count)
     }
 }
 

@@ -1,12 +1,8 @@
 //! `x * 2^n` by AVX-512's instruction for it, register by register.
 //!
 //! Schedules ask for it where `Target::scales_by_power` says so. Vectors of any number of lanes are cut into registers, and padded to one.
-use crate::{
-    Error,
-    emit::{Emit, Emitted, Val, lanes_of},
-};
+use crate::emit::{Emit, Emitted, Val, lanes_of};
 use disc_ir::DType;
-use inkwell::types::VectorType;
 
 impl<'c> Emit<'c> {
     pub(super) fn scale_by_power(&self, dtype: DType, x: Val<'c>, n: Val<'c>) -> Emitted<'c> {
@@ -25,13 +21,13 @@ impl<'c> Emit<'c> {
             parts.push(self.target_intrinsic(&name, &arguments)?);
         }
         while parts.len() > 1 {
-            let pair = |pair: &[Val<'c>]| self.shuffle(pair[0], pair[pair.len() - 1], 0..2 * lanes_of(pair[0]));
+            let pair = |pair: &[Val<'c>]| self.shuffle(pair[0], pair.last().copied(), 0..2 * lanes_of(pair[0]));
             parts = parts.chunks(2).map(pair).collect::<Result<_, _>>()?;
         }
         match lanes {
             1 => Ok(self.builder.build_extract_element(parts[0].into_vector_value(), self.i64(0), "")?),
             _ if lanes == lanes_of(parts[0]) => Ok(parts[0]),
-            _ => self.shuffle(parts[0], parts[0], 0..lanes),
+            _ => self.shuffle(parts[0], None, 0..lanes),
         }
     }
 
@@ -41,15 +37,7 @@ impl<'c> Emit<'c> {
         match lanes {
             1 => self.splat(value, count),
             _ if lanes == count => Ok(value),
-            _ => self.shuffle(value, value, (first..first + count).map(|lane| lane.min(lanes - 1))),
+            _ => self.shuffle(value, None, (first..first + count).map(|lane| lane.min(lanes - 1))),
         }
-    }
-
-    /// The lanes of `a` followed by `b` that `sources` name.
-    fn shuffle(&self, a: Val<'c>, b: Val<'c>, sources: impl IntoIterator<Item = u32>) -> Result<Val<'c>, Error> {
-        let i32t = self.context.i32_type();
-        let lanes: Vec<_> = sources.into_iter().map(|lane| i32t.const_int(u64::from(lane), false)).collect();
-        let (a, b) = (a.into_vector_value(), b.into_vector_value());
-        Ok(self.builder.build_shuffle_vector(a, b, VectorType::const_vector(&lanes), "")?.into())
     }
 }

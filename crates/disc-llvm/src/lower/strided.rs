@@ -3,12 +3,8 @@
 //! A step of -1 is a vector read backwards. Small steps read what lies between as well, but for what mask and lanes do not cover: like every
 //! load, these touch no memory outside of the elements that they are asked for.
 use super::Lowering;
-use crate::{
-    Error,
-    emit::{Emitted, Val},
-};
+use crate::emit::{Emitted, Val};
 use disc_ir::{Attr, DType, OpKind, Value};
-use inkwell::types::VectorType;
 
 /// Steps beyond this leave most of what a wide load reads unused.
 const LARGEST_STEP: i64 = 4;
@@ -60,14 +56,14 @@ impl<'c> Lowering<'_, 'c> {
         let at = self.emit.element_address(dtype, base, start)?;
         let read = match (backwards, mask) {
             (true, None) => None,
-            (true, Some(mask)) => Some(self.picked(mask, None, (0..lanes).rev())?),
+            (true, Some(mask)) => Some(self.emit.shuffle(mask, None, (0..lanes).rev())?),
             (false, mask) => Some(self.spread(mask, lanes, places.step as u32)?),
         };
         let memory = self.emit.memory_ty(dtype, count);
         let wide = self.load_wide(memory, at, read, dtype)?;
         match backwards {
-            true => self.picked(wide, None, (0..lanes).rev()),
-            false => self.picked(wide, None, (0..lanes).map(|lane| lane * places.step as u32)),
+            true => self.emit.shuffle(wide, None, (0..lanes).rev()),
+            false => self.emit.shuffle(wide, None, (0..lanes).map(|lane| lane * places.step as u32)),
         }
     }
 
@@ -75,16 +71,10 @@ impl<'c> Lowering<'_, 'c> {
     fn spread(&self, mask: Option<Val<'c>>, lanes: u32, step: u32) -> Emitted<'c> {
         let mask = mask.unwrap_or_else(|| self.emit.const_int(1, lanes, 1));
         let nothing = self.emit.const_int(1, lanes, 0);
-        self.picked(mask, Some(nothing), (0..lanes * step).map(|place| if place % step == 0 { place / step } else { lanes }))
-    }
-
-    /// Lanes of a vector, or of two one after the other.
-    fn picked(&self, value: Val<'c>, other: Option<Val<'c>>, lanes: impl Iterator<Item = u32>) -> Emitted<'c> {
-        let vector = value.into_vector_value();
-        let i32t = self.emit.context.i32_type();
-        let lanes: Vec<_> = lanes.map(|lane| i32t.const_int(u64::from(lane), false)).collect();
-        let other = other.map_or_else(|| vector.get_type().get_poison(), Val::into_vector_value);
-        let shuffled = self.emit.builder.build_shuffle_vector(vector, other, VectorType::const_vector(&lanes), "");
-        Ok(shuffled.map_err(Error::from)?.into())
+        self.emit.shuffle(
+            mask,
+            Some(nothing),
+            (0..lanes * step).map(|place| if place % step == 0 { place / step } else { lanes }),
+        )
     }
 }

@@ -8,7 +8,6 @@ use crate::{
     emit::{Emitted, Val, lanes_of},
 };
 use disc_ir::Inst;
-use inkwell::types::VectorType;
 
 /// Bits of the parts in which vectors are shuffled at no extra cost.
 const PART_BITS: u32 = 128;
@@ -117,9 +116,6 @@ impl<'c> Lowering<'_, 'c> {
 
     /// The lanes of `a` followed by `b` that `sources` name.
     fn shuffled(&self, a: Val<'c>, b: Val<'c>, sources: impl Iterator<Item = usize>) -> Emitted<'c> {
-        let i32t = self.emit.context.i32_type();
-        let lanes: Vec<_> = sources.map(|lane| i32t.const_int(lane as u64, false)).collect();
-        let (a, b) = (a.into_vector_value(), b.into_vector_value());
-        Ok(self.emit.builder.build_shuffle_vector(a, b, VectorType::const_vector(&lanes), "")?.into())
+        self.emit.shuffle(a, Some(b), sources.map(|lane| lane as u32))
     }
 }

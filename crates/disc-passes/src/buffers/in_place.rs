@@ -6,7 +6,8 @@
 //!
 //! Invariant: a group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
 use super::liveness::{Range, root};
-use disc_ir::{Attr, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
+use crate::query::is_used_in_step;
+use disc_ir::{Attr, Function, Inst, OpKind, Solver, TensorType, Value};
 use std::collections::HashMap;
 
 /// So many reductions have a plan of the row schedule, however they depend on one another.
@@ -38,7 +39,8 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
         let whole =
             solver.equal(&tensor.element_count(), &host.ty(host.result(input)).shaped().expect("a buffer").element_count());
         let alike = whole && tensor.dtype.size() == domain.dtype.size() && same_shape(solver, tensor, domain);
-        if only && alike && in_step(host, group, host.arguments(region)[position]) {
+        let value = host.arguments(region)[position];
+        if only && alike && is_used_in_step(host, region, value, is(host, group, "row")) {
             free.push(input);
         }
     }
@@ -72,22 +74,4 @@ fn domain<'h>(host: &'h Function, solver: &Solver, written: &[Value]) -> Option<
 
 fn same_shape(solver: &Solver, a: &TensorType, b: &TensorType) -> bool {
     a.rank() == b.rank() && a.dims.iter().zip(&b.dims).all(|(x, y)| solver.equal(x, y))
-}
-
-/// Whether everything in a group that uses a value, directly or not, computes an element from the element of the same position, or reduces it.
-fn in_step(host: &Function, group: Inst, value: Value) -> bool {
-    let (region, rows) = (host.inst(group).regions[0], is(host, group, "row"));
-    let mut reached = vec![value];
-    for &inst in host.insts(region) {
-        if !host.operands(inst).iter().any(|operand| reached.contains(operand)) {
-            continue;
-        }
-        match host.kind_of(inst) {
-            OpKind::Return => {}
-            OpKind::Reduce if rows => {}
-            kind if kind.def().has(Trait::Elementwise) => reached.extend(host.results_of(inst)),
-            _ => return false,
-        }
-    }
-    true
 }

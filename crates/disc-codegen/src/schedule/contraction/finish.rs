@@ -6,7 +6,7 @@ use super::{
     micro::{self, Parameters, Piece, Source},
     plan::{ContractionPlan, Right},
 };
-use crate::{build::KernelBuilder, element::Site, schedule::Group};
+use crate::{build::KernelBuilder, cost, element::Site, schedule::Group};
 use disc_ir::{DType, Dim, Function, FunctionKind, TensorType, Type, Value};
 
 /// Operations for a vector of results from which on an epilogue is a long program. A GELU by the error function has about half as many.
@@ -15,7 +15,8 @@ const LONG: usize = 128;
 impl ContractionPlan {
     /// Has the epilogue finished apart, where that is a long program. Dot products along memory finish theirs themselves.
     pub(super) fn choose_finish(&mut self, group: &Group<'_>) {
-        if self.right_form == Right::Dots {
+        // Most epilogues are seen to be short without writing one.
+        if self.right_form == Right::Dots || !cost::is_long(group.function) {
             return;
         }
         self.finishes_apart = true;
@@ -74,7 +75,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
     };
     let sums: Vec<Value> = vectors.iter().map(load).collect();
     let row = kb.add(parameters.row, rows.index);
-    micro::write(&mut kb, group, plan, &parameters, &mut elements, row, &sums, &vectors);
+    micro::write(&mut kb, group, plan, &Parameters { row, ..parameters }, &mut elements, &sums, &vectors);
     elements.close_scope();
     kb.close_for(rows);
     (kb.finish(), elements.sites)

@@ -104,7 +104,7 @@ pub(super) struct Parameters {
     pub(super) row: Value,
     pub(super) column: Value,
     pub(super) block: Value,
-    fetches: Value,
+    pub(super) fetches: Value,
     pub(super) outer: Vec<Value>,
     pub(super) held: HeldParameters,
 }
@@ -219,7 +219,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
         return (kb.finish(), Vec::new());
     }
     let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
-    write(&mut kb, group, plan, &parameters, &mut elements, parameters.row, &sums, &vectors);
+    write(&mut kb, group, plan, &parameters, &mut elements, &sums, &vectors);
     (kb.finish(), elements.sites)
 }
 
@@ -497,15 +497,13 @@ fn prefetch(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Paramet
     });
 }
 
-/// Applies the epilogue to each vector of results, from a row on, and stores it.
-#[expect(clippy::too_many_arguments, reason = "what a micro-kernel knows of its block")]
+/// Applies the epilogue to each vector of results, from the parameters' row on, and stores it.
 pub(super) fn write(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
     plan: &ContractionPlan,
     parameters: &Parameters,
     elements: &mut Elements<'_>,
-    first: Value,
     sums: &[Value],
     vectors: &[(Piece, Option<Value>)],
 ) {
@@ -519,7 +517,7 @@ pub(super) fn write(
         }
         if let Some(axis) = plan.m_axis {
             let offset = kb.int(row as i64);
-            at[axis] = Index::uniform(kb.add(first, offset));
+            at[axis] = Index::uniform(kb.add(parameters.row, offset));
         }
         if let Some(axis) = plan.n_axis {
             let shift = kb.int(piece.shift);

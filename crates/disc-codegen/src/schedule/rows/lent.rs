@@ -10,7 +10,8 @@ use super::{
     plan::{Placed, Reduction},
 };
 use crate::schedule::Argument;
-use disc_ir::{Dim, OpKind, Value, ops::Trait};
+use disc_ir::{Dim, OpKind, Value};
+use disc_passes::query::is_used_in_step;
 use std::collections::HashSet;
 
 /// For each kept value the output whose memory it may have; no two share one.
@@ -25,29 +26,13 @@ pub(super) fn lent(group: &Group<'_>, plan: &RowPlan, kept: &[Placed]) -> Vec<Op
             let alike = own.dtype == tensor.dtype && own.dims.len() == tensor.dims.len();
             !taken.contains(&number) && alike && own.dims.iter().zip(&tensor.dims).all(|(a, b)| solver.equal(a, b))
         };
-        let free = is_read_in_place(group, placed.value) && needs_no_input(group, plan, kept, plan.first_phase(placed.value));
+        let free = is_used_in_step(group.function, group.function.body, placed.value, true)
+            && needs_no_input(group, plan, kept, plan.first_phase(placed.value));
         let output = outputs.iter().enumerate().find(fits).filter(|_| free).map(|(number, _)| number);
         taken.extend(output);
         found.push(output.map(|number| Argument::Output(group.wanted[number])));
     }
     found
-}
-
-/// Whether everything that reads a value, directly or not, computes an element from the element of the same position, or reduces it.
-fn is_read_in_place(group: &Group<'_>, value: Value) -> bool {
-    let function = group.function;
-    let mut reached = vec![value];
-    for &inst in function.insts(function.body) {
-        if !function.operands(inst).iter().any(|operand| reached.contains(operand)) {
-            continue;
-        }
-        match function.kind_of(inst) {
-            OpKind::Return | OpKind::Reduce => {}
-            kind if kind.def().has(Trait::Elementwise) => reached.extend(function.results_of(inst)),
-            _ => return false,
-        }
-    }
-    true
 }
 
 /// Whether what is computed from a phase on reads no input with as many elements as there are positions, but through what is kept by then.

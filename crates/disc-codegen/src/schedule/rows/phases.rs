@@ -8,7 +8,7 @@ use super::{
     Group, RowPlan, Shape,
     lent::lent,
     plan::{Combine, Placed, Reduction},
-    split::{Known, PARTS, Step, may_be_few, of_parts, part_kernel, parts_of, sum_kernels, workspace},
+    split::{Known, MANY, PARTS, Step, may_be_few, of_parts, part_kernel, parts_of, sum_kernels, workspace},
 };
 use crate::{
     element::compute_dtype,
@@ -18,8 +18,6 @@ use disc_ir::Dim;
 
 /// With so many units there is work for most machines' threads without parts.
 const FEW_UNITS: i64 = 8;
-/// Elements from which parts pay for the launches.
-const MANY: i64 = 1 << 17;
 
 /// The version that splits rows of several phases, where that is possible and some sizes may want it.
 pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Version> {

@@ -21,8 +21,8 @@ use std::{collections::HashMap, sync::Arc};
 pub(super) const PARTS: i64 = 32;
 /// With so many units there is work for every thread without parts.
 const FEW_UNITS: i64 = 32;
-/// Elements from which parts pay for a second launch.
-const MANY: i64 = 1 << 17;
+/// Elements from which parts pay for more launches.
+pub(super) const MANY: i64 = 1 << 17;
 
 /// The version that splits rows, where that is possible and some sizes may want it.
 pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Version> {

@@ -35,6 +35,9 @@ macro_rules! scales {
             let n: [$ty; 8] = [0.0, 1.0, -1.0, $bias, -$bias, 1.0 - $bias, -$bias - 20.0, 2.0 * $bias];
             let a: Vec<$ty> = (0..64).map(|i| x[i / 8]).collect();
             let b: Vec<$ty> = (0..64).map(|i| n[i % 8]).collect();
+            if !targets().iter().any(Target::scales_by_power) {
+                println!("skipped: no level of this CPU scales by powers");
+            }
             for target in targets().into_iter().filter(Target::scales_by_power) {
                 let program = Program::new(&source, &target);
                 for lanes in LANES {
