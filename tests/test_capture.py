@@ -312,3 +312,36 @@ def test_a_batch_of_1_stays_dynamic_beside_the_one_channel_of_a_model(swapped, c
     wrong = (2, 1, 40) if swapped else (1, 2, 40)
     with pytest.raises(DimError):
         compiled(torch.randn(wrong))
+
+
+def test_a_cache_of_many_layers_with_sizes_like_those_of_others(compile_module):
+    """In the example there are as many heads as rows of the batch, and as many features as the mask is long."""
+
+    class Layers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.keys = nn.ModuleList(nn.Linear(4, 16) for _ in range(6))
+
+        def forward(self, x, mask, caches):
+            scores = []
+            if caches[0].shape[2] + x.shape[1] > mask.shape[1]:
+                mask = nn.functional.pad(mask, (0, caches[0].shape[2] + x.shape[1] - mask.shape[1]))
+            for layer, cache in zip(self.keys, caches, strict=True):
+                keys = layer(x).unflatten(-1, (2, 8)).transpose(1, 2)
+                keys = torch.cat([cache, keys], 2)
+                scores.append(keys.sum(-1) * mask[:, None])
+            return scores
+
+    def call(batch, past, new):
+        return (
+            torch.randn(batch, new, 4),
+            torch.rand(batch, past + new),
+            [torch.randn(batch, 2, past, 8) for _ in range(6)],
+        )
+
+    model = Layers().eval()
+    compiled = compile_module(model, call(2, 7, 1))
+    for sizes in ((2, 7, 1), (1, 3, 1), (3, 20, 4), (5, 1, 2)):
+        given = call(*sizes)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(*given), model(*given), rtol=1e-5, atol=1e-5)

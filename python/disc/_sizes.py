@@ -22,6 +22,9 @@ _FRESH = (5, 3, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 7
 
 _MAX_TRIED = 3
 
+#: So many tensors of one shape are alike (the caches of all layers): one after the other would take an attempt each.
+_ALIKE = 4
+
 
 @dataclass
 class SizeClass:
@@ -140,7 +143,7 @@ class Sizes:
         if self._gives_up_merge(named):
             return True
         suspects = [c for c in changed if any(c is n for n in named)]
-        mixed = [c for c in suspects if c.loose and not c.declared and len({t for t, _ in c.members}) > 1]
+        mixed = [c for c in suspects if c.loose and not c.declared and len(self._parts(c)) > 1]
         if mixed:
             for c in mixed:
                 self._split(c)
@@ -195,12 +198,20 @@ class Sizes:
         return list({id(c): c for c in hit}.values())
 
     def _split(self, c: SizeClass) -> None:
-        """One class for each tensor."""
-        by_tensor: dict[int, list[tuple[int, int]]] = {}
-        for place in c.members:
-            by_tensor.setdefault(place[0], []).append(place)
         self.classes = [k for k in self.classes if k is not c]
-        self.classes += [SizeClass(c.user, places, loose=False) for places in by_tensor.values()]
+        self.classes += [SizeClass(c.user, places, loose=False) for places in self._parts(c)]
+
+    def _parts(self, c: SizeClass) -> list[list[tuple[int, int]]]:
+        """The axes of a class for each tensor; many tensors of one shape stay together, unless the size may become fixed."""
+        alike: dict[object, list[tuple[int, int]]] = {}
+        for t, axis in c.members:
+            alike.setdefault((axis, self.shapes[t]), []).append((t, axis))
+        parts: dict[object, list[tuple[int, int]]] = {}
+        for (axis, shape), places in alike.items():
+            together = c.user >= 2 and len(places) >= _ALIKE
+            for t, _ in places:
+                parts.setdefault((axis, shape) if together else t, []).append((t, axis))
+        return list(parts.values())
 
     def _gives_up_merge(self, named: list[SizeClass]) -> bool:
         """Two axes of one tensor that were merged are refused as one: the model fixes the second, the first, or both.
