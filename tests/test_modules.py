@@ -263,3 +263,49 @@ def test_softmax_computes_denormals_and_knows_no_number(compile_module):
         # Half a unit of the least denormal is rounded away.
         torch.testing.assert_close(compiled(x).double(), expected, rtol=1e-5, atol=1.5e-45, equal_nan=True)
         assert length < 40 or ((expected > 1e-43) & (expected < 1e-38)).any(), "there are denormals to keep"
+
+
+class Call(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors):
+        return self.function(*tensors)
+
+
+def unsqueezed(x):
+    y = x * 2
+    y.unsqueeze_(1)
+    y.add_(1)
+    return y, y.sum()
+
+
+def transposed(x):
+    y = x * 2
+    z = y[:, 1:]
+    y.transpose_(0, 1)
+    y.mul_(3)
+    return y, z.exp()
+
+
+def squeezed(x):
+    y = (x * 2).unsqueeze(0)
+    z = y.squeeze_(0)
+    z += 1
+    return y + z, z
+
+
+def turned(x):
+    y = x + 1
+    z = y.t_()
+    z[0] = 5
+    return y @ x, z
+
+
+@pytest.mark.parametrize("function", [unsqueezed, transposed, squeezed, turned])
+def test_shapes_that_change_in_place(function, compile_module):
+    compiled = compile_module(Call(function), (torch.randn(3, 4),))
+    for size in ((3, 4), (5, 6), (1, 4), (4, 2)):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), function(x))

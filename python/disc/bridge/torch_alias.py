@@ -34,7 +34,7 @@ class Aliases:
         self._note_view(node)
         written = written_arguments(node)
         if not written:
-            return table.get(name), None
+            return table.get(functional_name(name) if _is_view_in_place(node) else name), None
         if len(written) > 1:
             return None, None
         return table.get(functional_name(name)), written[0]
@@ -87,11 +87,11 @@ class Aliases:
             return self.read(above)
         from .torch import TABLE
 
-        walk = self.walk
+        walk, name = self.walk, str(node.target)
         return walk.apply(
             node,
-            str(node.target),
-            TABLE[str(node.target)],
+            name,
+            TABLE[functional_name(name) if _is_view_in_place(node) else name],
             walk.resolve(node.args),
             walk.resolve(node.kwargs),
         )
@@ -108,7 +108,7 @@ class Aliases:
             return torch_index.select_scatter(b, whole, value, args[1], args[2])
         if target is aten.slice.Tensor:
             return torch_index.slice_scatter(b, whole, value, *args[1:])
-        if target in (aten.transpose.int, aten.t.default):
+        if target in _TRANSPOSES:
             return torch_shape.transpose(b, value, *(args[1:] or (0, 1))) if len(whole.shape) > 1 else value
         if target is aten.permute.default:
             order = [d % len(whole.shape) for d in args[1]]
@@ -140,6 +140,7 @@ _IDENTITIES = {
     aten.expand.default,
     aten.requires_grad_.default,
 }
+_TRANSPOSES = {aten.transpose.int, aten.t.default, aten.transpose_.default, aten.t_.default}
 _RESHAPES = {
     aten.view.default,
     aten.reshape.default,
@@ -150,6 +151,10 @@ _RESHAPES = {
     aten.squeeze.dims,
     aten.unflatten.int,
     aten.view_as.default,
+    aten.unsqueeze_.default,
+    aten.squeeze_.default,
+    aten.squeeze_.dim,
+    aten.squeeze_.dims,
 }
 #: They write in training mode only, which has no entry.
 _NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default, aten._native_batch_norm_legit.default}
@@ -158,7 +163,7 @@ _NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default, aten._native_b
 def written_arguments(node) -> list[torch.fx.Node]:
     """The tensors that the op of a node writes to."""
     schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.is_mutable or node.target in _NOT_WRITES:
+    if schema is None or not schema.is_mutable or node.target in _NOT_WRITES or _is_view_in_place(node):
         return []
     found = []
     for i, argument in enumerate(schema.arguments):
@@ -169,10 +174,16 @@ def written_arguments(node) -> list[torch.fx.Node]:
     return found
 
 
+def _is_view_in_place(node) -> bool:
+    """``unsqueeze_`` and its kin write no element: what they return is a view, and nobody names their argument afterwards."""
+    return torch.Tag.inplace_view in getattr(node.target, "tags", ())
+
+
 def functional_name(name: str) -> str:
     """``aten.add_.Tensor`` writes what ``aten.add.Tensor`` computes."""
     space, op, overload = name.split(".")
-    return f"{space}.{op.removesuffix('_')}.{overload}"
+    name = f"{space}.{op.removesuffix('_')}.{overload}"
+    return "aten.transpose.int" if name == "aten.transpose.default" else name
 
 
 def shares_memory(a: torch.fx.Node, b: torch.fx.Node) -> bool:
