@@ -309,3 +309,31 @@ def test_shapes_that_change_in_place(function, compile_module):
     for size in ((3, 4), (5, 6), (1, 4), (4, 2)):
         x = torch.randn(size)
         torch.testing.assert_close(compiled(x), function(x))
+
+
+class Relative(nn.Module):
+    """Scores by relative position, from a table that is padded to the length."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(1, 9, 4))
+
+    def forward(self, x):
+        length = x.shape[1]
+        more, first = max(length - 5, 0), max(5 - length, 0)
+        table = self.table
+        if more > 0:
+            table = F.pad(table, [0, 0, more, more, 0, 0])
+        table = table[:, first : first + 2 * length - 1]
+        scores = F.pad(torch.matmul(x, table.transpose(1, 2)), [0, 1, 0, 0])
+        flat = F.pad(scores.view(x.shape[0], length * 2 * length), [0, length - 1])
+        return flat.view(x.shape[0], length + 1, 2 * length - 1)[:, :length, length - 1 :]
+
+
+def test_a_reshape_whose_sizes_are_not_provably_those_of_its_operand(compile_module):
+    model = Relative().eval()
+    compiled = compile_module(model, (torch.randn(2, 9, 4),))
+    for size in ((2, 9), (1, 6), (3, 17), (1, 40)):
+        x = torch.randn(*size, 4)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)

@@ -317,6 +317,8 @@ class Emitter:
         shape = list(shape)
         if len(shape) == len(x.shape) and all(same(a, b) for a, b in zip(x.shape, shape, strict=True)):
             return x
+        # torch has compared them; how it writes its sizes may be beyond what we prove.
+        self.require(sizes.product(x.shape), "==", sizes.product(shape))
         result = self.op("reshape", x, result=(shape, x.dtype))
         repeated = self._repeats.get(id(x))
         if repeated is not None and len(shape) == len(x.shape) - 1:
