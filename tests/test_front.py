@@ -136,11 +136,53 @@ def test_static_refuses_other_sizes():
         ({"x": {0: disc.Dim("B", min=4)}}, "2 in the example, against B >= 4"),
         ({"x": {0: disc.Dim("B", max=4)}, "y": {0: disc.Dim("B", max=5)}}, "declares B twice"),
         ("dynamic", "expected None"),
+        ({"x": None}, "input x: expected a mapping from axes, got None"),
+        ({"x": 3}, "input x: expected a mapping from axes, got 3"),
+        ({"x": "B"}, "input x: expected a mapping from axes, got 'B'"),
+        ({"x": {-2: "B", 0: "C"}}, "x has rank 2: -2 and 0 are one axis"),
+        ({"x": {True: "B"}}, "x has rank 2 and no axis True"),
+        ({"x": {0: "B"}, 0: {1: "C"}}, "the input x twice: as 'x' and as 0"),
+        ({"x": {0: "for"}}, "'for' has a meaning of its own"),
+        ({"x": {0: "a b"}}, "'a b' is not an identifier"),
+        ({"x": {0: "B", 1: "B"}}, "B is 2 on axis 0 of x and 3 on axis 1 of x in the example"),
+        ({"x": {0: "B"}, "y": {1: disc.Dim("B", max=8)}}, "B is 2 on axis 0 of x and 3 on axis 1 of y"),
     ],
 )
 def test_bad_dims_are_errors(dims, message):
     with pytest.raises(disc.Error, match=message):
         scale(dims=dims)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        (3, {}, "expected a str such as 'B', got 3"),
+        ("", {}, "'' is not an identifier"),
+        ("größe", {}, "is not an identifier"),
+        ("lambda", {}, "'lambda' has a meaning of its own"),
+        ("None", {}, "'None' has a meaning of its own"),
+        ("max", {}, "'max' has a meaning of its own"),
+        ("B", {"max": "3"}, "max = '3', expected an int"),
+        ("B", {"max": 2.5}, "max = 2.5, expected an int"),
+        ("B", {"min": None}, "min = None, expected an int"),
+        ("B", {"multiple_of": True}, "multiple_of = True, expected an int"),
+        ("B", {"likely": 128}, "likely = 128, expected sizes"),
+        ("B", {"likely": ["a"]}, "likely = 'a', expected an int"),
+        ("B", {"likely": [-3]}, "likely has -3, against B >= 0"),
+        ("B", {"max": 4, "likely": [8]}, "likely has 8, against B <= 4"),
+    ],
+)
+def test_a_bad_dim_is_an_error(name, given, message):
+    with pytest.raises(disc.Error, match=message):
+        disc.Dim(name, **given)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"), [([1], "kwargs: expected a mapping.*got list"), ({1: 2}, "got the name 1")]
+)
+def test_kwargs_that_are_no_mapping_are_an_error(kwargs, message):
+    with pytest.raises(disc.Error, match=message):
+        scale(torch.rand(2, 3), kwargs=kwargs)
 
 
 def test_load_state_dict_and_refresh_prepare_the_weights_again():
@@ -155,6 +197,9 @@ def test_load_state_dict_and_refresh_prepare_the_weights_again():
     torch.testing.assert_close(fast(x), x * 7)
     model.factor = nn.Parameter(torch.full((4,), 7.0))
     with pytest.raises(disc.Error, match="factor changed"):
+        fast.refresh()
+    del model.factor
+    with pytest.raises(disc.Error, match="weight factor is gone"):
         fast.refresh()
 
 

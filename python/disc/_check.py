@@ -34,14 +34,15 @@ class CheckResult:
 
 def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
     """Runs a module that ``disc.optimize`` returned and its original on ``inputs``, and compares each output."""
-    from ._optimize import OptimizedModule
+    from ._optimize import OptimizedModule, keyword_arguments
 
     if not isinstance(module, OptimizedModule):
         raise Error(f"check: expected a module that disc.optimize returned, got {type(module).__name__}")
     args = inputs if isinstance(inputs, tuple) else (inputs,)
+    kwargs = keyword_arguments(kwargs)
     with torch.no_grad():
-        ours = pytree.tree_leaves(module(*args, **(kwargs or {})))
-        theirs = pytree.tree_leaves(module.original(*args, **(kwargs or {})))
+        ours = pytree.tree_leaves(module(*args, **kwargs))
+        theirs = pytree.tree_leaves(module.original(*args, **kwargs))
     greatest, first = 0.0, None
     for i, (a, e) in enumerate(zip(ours, theirs, strict=True)):
         error, reason = _compare(a, e)

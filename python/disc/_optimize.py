@@ -7,7 +7,7 @@ import os
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -50,7 +50,22 @@ def optimize(
     _options.refuse_plug_in(chosen)
     _environment.check()
     args = inputs if isinstance(inputs, tuple) else (inputs,)
-    return OptimizedModule(module, args, kwargs or {}, dims, chosen)
+    return OptimizedModule(module, args, keyword_arguments(kwargs), dims, chosen)
+
+
+def keyword_arguments(kwargs) -> dict[str, Any]:
+    """``kwargs`` as a user gave them: None, or a mapping from names."""
+    if kwargs is None:
+        return {}
+    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+        raise Error(f"kwargs: expected a mapping from names to arguments, got {_kind_of(kwargs)}")
+    return dict(kwargs)
+
+
+def _kind_of(kwargs) -> str:
+    if not isinstance(kwargs, Mapping):
+        return type(kwargs).__name__
+    return f"the name {next(name for name in kwargs if not isinstance(name, str))!r}"
 
 
 #: How many bytes a stored weight has, of four.
@@ -231,7 +246,12 @@ def _threads(options: Options) -> int | None:
 
 def _find_weight(module: torch.nn.Module, name: str) -> torch.Tensor:
     owner, _, leaf = name.rpartition(".")
-    found = getattr(module.get_submodule(owner), leaf)
+    try:
+        found = getattr(module.get_submodule(owner), leaf)
+    except AttributeError:
+        found = None
+    if not isinstance(found, torch.Tensor):
+        raise Error(f"weight {name} is gone from the module", help="optimize the changed module")
     return torch.view_as_real(found) if found.is_complex() else found
 
 
