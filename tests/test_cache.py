@@ -451,11 +451,14 @@ def test_what_is_broken_is_made_again(folder):
         assert used(Net(), x)[0] == ("hit", "hit")
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("folder", "why"), [("file", "is not a folder"), ("file/in", "cannot be made: ")])
+def test_a_folder_that_cannot_be_made_is_no_error_and_the_report_says_why(folder, why, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DISC_CACHE", "1")
-    monkeypatch.setenv("DISC_CACHE_DIR", str(tmp_path / "file"))
-    assert used(Net(), torch.rand(5, 4))[0] == ("miss", "miss")
+    monkeypatch.setenv("DISC_CACHE_DIR", str(tmp_path / folder))
+    capture, code = used(Net(), torch.rand(5, 4))[0]
+    assert capture.startswith(f"off: {tmp_path / folder} {why}")
+    assert code == "off"
 
 
 def test_dims_and_examples_are_in_the_key(folder):

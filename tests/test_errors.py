@@ -47,7 +47,7 @@ CALLS = {
         "out of range|out of bounds|ids_1 = 7",
     ),
     "too few": (lambda: (IDS,), "scale is missing"),
-    "too many": (lambda: (IDS, SCALE, SCALE), "was not given in the example"),
+    "too many": (lambda: (IDS, SCALE, SCALE), "forward has no parameter for the input number 2"),
     "type": (lambda: (IDS, 2.0), "scale: expected a tensor, got float"),
     "array": (lambda: (IDS.numpy(), SCALE), "ids: expected a tensor, got ndarray"),
     "rank": (lambda: (IDS[0], SCALE), r"ids has rank 1 \(shape \[3\]\), expected 2"),

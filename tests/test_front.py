@@ -63,11 +63,15 @@ def test_kwargs_of_the_example():
 
 
 BAD = {
-    "count": (lambda x: (x, x, x), "was not given in the example"),
+    "count": (lambda x: (x, x, x), "forward has no parameter for the input number 2"),
+    "array": (lambda x: (x.numpy(), x), "expected a tensor, got ndarray\nhelp: torch.from_numpy"),
     "none": (lambda x: (x, None), r"expected a tensor"),
     "type": (lambda x: (x, 3.0), r"expected a tensor"),
     "list": (lambda x: (x, [x]), "y: expected a tensor, got list"),
-    "dtype": (lambda x: (x, x.double()), r"y.*float64, expected torch.float32"),
+    "dtype": (
+        lambda x: (x, x.double()),
+        r"y.*float64, expected torch.float32\nhelp: pass t.to\(torch.float32\)",
+    ),
     "rank": (lambda x: (x, x[0]), r"y has rank 1.*expected 2"),
     "meta": (lambda x: (x, x.to("meta")), r"y.*meta"),
     "sparse": (lambda x: (x, x.to_sparse()), r"y.*sparse"),
@@ -85,6 +89,29 @@ def test_a_wrong_argument_is_an_error_and_the_next_call_works(kind):
         fast(*make(x))
     assert caught.value.code.startswith("E0")
     torch.testing.assert_close(fast(x, x), x * 3)
+
+
+def test_names_that_forward_lacks_are_told_from_those_the_example_lacked():
+    fast, x = scale(torch.rand(2, 3)), torch.rand(4, 3)
+    with pytest.raises(disc.Error, match="forward has no parameter for the input foo"):
+        fast(x, foo=3)
+    with pytest.raises(disc.Error, match="y was not given in the example\nhelp: optimize once more"):
+        fast(x, y=x)
+    torch.testing.assert_close(fast(x, offset=float("0")), x * 2)
+
+
+def test_constants_are_compared_by_what_they_compute():
+    x = torch.zeros(4, 3)
+    fast = scale(torch.rand(2, 3), kwargs={"offset": float("nan")})
+    assert fast(x, offset=-float("inf") + float("inf")).isnan().all()
+    fast = scale(torch.rand(2, 3), kwargs={"offset": 0.0})
+    with pytest.raises(disc.Error, match=r"offset is -0\.0; the module was compiled for 0\.0"):
+        fast(x, offset=-0.0)
+
+
+def test_an_example_of_another_library_says_how_to_make_it_a_tensor():
+    with pytest.raises(disc.Error, match=r"ndarray is neither.*\nhelp: torch.from_numpy"):
+        scale(torch.rand(2, 3).numpy())
 
 
 def test_a_fake_tensor_is_an_error():
@@ -216,8 +243,16 @@ def test_unsupported_ops_are_listed_together():
     assert "test_front.py:" in text
 
 
-@pytest.mark.parametrize("kind", ["input", "buffer"])
-def test_changing_inputs_or_buffers_is_an_error(kind):
+def test_a_forgotten_eval_is_named():
+    with pytest.raises(disc.UnsupportedOp, match="dropout") as caught:
+        disc.optimize(nn.Sequential(nn.Linear(3, 3), nn.Dropout()), torch.rand(2, 3))
+    assert caught.value.help.startswith("call module.eval() first")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("input", "the input x in place"), ("buffer", "buffer seen in place.*")]
+)
+def test_changing_inputs_or_buffers_is_an_error(kind, message):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
@@ -227,9 +262,10 @@ def test_changing_inputs_or_buffers_is_an_error(kind):
             (x if kind == "input" else self.seen).add_(1)
             return x * 2 + self.seen
 
-    with pytest.raises(disc.Error, match="in place") as caught:
+    with pytest.raises(disc.Error, match=message) as caught:
         disc.optimize(Model().eval(), torch.rand(2, 3))
     assert caught.value.code == "E0405"
+    assert ("eval()" in caught.value.help) is (kind == "buffer")
 
 
 def test_options_nest_per_thread():

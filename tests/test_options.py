@@ -9,6 +9,7 @@ import sys
 import disc
 import pytest
 import torch
+from disc import _environment
 from torch import nn
 
 
@@ -70,6 +71,9 @@ def test_an_unknown_option_is_an_error_that_names_the_nearest():
         ("DISC_NUM_THREADS", "0"),
         ("DISC_SPECIALIZE", "no"),
         ("DISC_PROGRESS", "off"),
+        ("DISC_CACHE", "false"),
+        ("DISC_LOG", "bogus"),
+        ("DISC_LOG", "debug,disc_passes"),
         ("DISC_TARGET", "pentium"),
     ],
 )
@@ -78,6 +82,12 @@ def test_a_bad_environment_variable_is_an_error(monkeypatch, name, value):
     with pytest.raises(disc.Error, match=name if name != "DISC_TARGET" else value) as caught:
         optimized()
     assert value in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["debug", "OFF", "warn, disc_passes=error", "disc_llvm::jit=0"])
+def test_logs_have_levels(monkeypatch, value):
+    monkeypatch.setenv("DISC_LOG", value)
+    _environment.check()
 
 
 class Terminal:

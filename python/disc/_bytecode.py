@@ -188,7 +188,10 @@ def _steps(code: types.CodeType) -> Iterator[tuple[int, int]]:
 
 
 def _loaded(tables: dict[str, tuple], opcode: int, argument: int) -> str | None:
-    """The name that a step loads the value of; for a constant that is a text, the text. ``tables`` has what arguments number, by kind."""
+    """The name that a step loads the value of; for a constant that is a text, the text.
+
+    ``tables`` has what arguments number, by kind.
+    """
     kind = _LOADS.get(opcode)
     loaded = tables[kind][argument >> _FLAGS.get(opcode, 0)] if kind else None
     return loaded if isinstance(loaded, str) else None

@@ -10,13 +10,14 @@ import inspect
 import re
 from typing import Any
 
+import numpy as np
 import sympy
 import torch
 from torch.utils import _pytree as pytree
 
 from . import _containers
 from ._errors import DimError, Error, ShapeError
-from ._tree import Arguments
+from ._tree import CONSTANTS, Arguments
 
 #: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...) may be anything.
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
@@ -53,11 +54,18 @@ class Call:
         """Names of the parameters that a position may fill, and the defaults of all that have one."""
         self._parameters: list[str] = []
         self._defaults: dict[Any, Any] = {}
+        #: All parameters, and whether there are ``*args`` and ``**kwargs``.
+        self._names: set[str] = set()
+        self._takes_more = self._takes_any = False
         try:
             parameters = inspect.signature(module.forward).parameters.values()
         except (TypeError, ValueError):
             parameters = ()
+            self._takes_more = self._takes_any = True
         for p in parameters:
+            self._takes_more |= p.kind is p.VAR_POSITIONAL
+            self._takes_any |= p.kind is p.VAR_KEYWORD
+            self._names.add(p.name)
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
                 self._parameters.append(p.name)
             if p.default is not p.empty:
@@ -96,7 +104,7 @@ class Call:
                 )
             leaves += held
         for i, wanted in self.arguments.constants.items():
-            if type(leaves[i]) is not type(wanted) or leaves[i] != wanted:
+            if not _same_constant(leaves[i], wanted):
                 raise Error(
                     f"input {self.arguments.names[i]} is {_short(leaves[i])}; the module was compiled for {wanted!r}",
                     code="E0601",
@@ -116,12 +124,16 @@ class Call:
                 raise Error(f"input {self._called(name)} is missing", code="E0601")
             values.append(given.pop(name) if name in given else self._defaults[name])
         for name, value in given.items():
-            if name not in self._defaults or value is not self._defaults[name]:
-                raise Error(
-                    f"input {self._called(name)} was not given in the example",
-                    code="E0601",
-                    help="optimize once more with it",
-                )
+            if name in self._defaults and _same_constant(value, self._defaults[name]):
+                continue
+            takes = self._takes_more if isinstance(name, int) else self._takes_any or name in self._names
+            if not takes:
+                raise Error(f"forward has no parameter for the input {self._called(name)}", code="E0601")
+            raise Error(
+                f"input {self._called(name)} was not given in the example",
+                code="E0601",
+                help="optimize once more with it",
+            )
         return values
 
     @staticmethod
@@ -145,8 +157,12 @@ class Call:
 
     def _explain_tensor(self, name: str, t: Any, dtype: torch.dtype) -> None:
         if not isinstance(t, torch.Tensor):
-            raise Error(f"input {name}: expected a tensor, got {type(t).__name__}", code="E0601")
-        wrong = None
+            raise Error(
+                f"input {name}: expected a tensor, got {type(t).__name__}",
+                code="E0601",
+                help="torch.from_numpy makes it one" if isinstance(t, np.ndarray) else None,
+            )
+        wrong, cure = None, "pass a dense tensor on cpu (t.contiguous(), t.resolve_neg())"
         if isinstance(t, torch._subclasses.FakeTensor):
             wrong = "a fake tensor, which has no data"
         elif t.is_meta:
@@ -163,12 +179,9 @@ class Call:
             wrong = "a tensor whose conjugation or negation is pending"
         elif t.dtype != dtype:
             wrong = f"dtype {t.dtype}, expected {dtype}"
+            cure = f"pass t.to({dtype}), or optimize once more with an example of {t.dtype}"
         if wrong is not None:
-            raise Error(
-                f"input {name}: got {wrong}",
-                code="E0601",
-                help="pass a dense tensor on cpu (t.contiguous(), t.resolve_neg())",
-            )
+            raise Error(f"input {name}: got {wrong}", code="E0601", help=cure)
         if torch.is_grad_enabled() and t.requires_grad:
             raise Error(
                 f"input {name} requires a gradient, and compiled modules are for inference",
@@ -220,6 +233,15 @@ class Call:
     def _named(self, text: str) -> str:
         names = {str(s): self.dims[t][axis] for s, (t, axis) in self.symbols.items()}
         return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+
+
+def _same_constant(value, wanted) -> bool:
+    """Whether a compiled-in value serves for ``value``: NaN does for NaN, 0.0 does not for -0.0."""
+    if type(value) is not type(wanted):
+        return False
+    if isinstance(wanted, (float, complex)):
+        return repr(value) == repr(wanted)
+    return value is wanted or (isinstance(wanted, CONSTANTS) and value == wanted)
 
 
 def _short(value) -> str:

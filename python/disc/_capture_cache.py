@@ -68,6 +68,9 @@ def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory:
     if _native.cache_is_shared(directory):
         asked.state = "off: others may write to it"
         return asked
+    if (obstacle := _obstacle(directory)) is not None:
+        asked.state, asked.directory = f"off: {obstacle}", None
+        return asked
     start = time.perf_counter()
     try:
         asked.key = _key(module, args, kwargs, dims)
@@ -83,6 +86,17 @@ def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory:
     if asked.found is not None:
         asked.found.milliseconds = asked.milliseconds
     return asked
+
+
+def _obstacle(directory: str) -> str | None:
+    """Why there is no such folder and cannot be one."""
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    except FileExistsError:
+        return f"{directory} is not a folder"
+    except OSError as error:
+        return f"{directory} cannot be made: {error.strerror}"
+    return None
 
 
 def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims) -> bytes:

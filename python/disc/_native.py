@@ -89,7 +89,7 @@ def cache_counts() -> dict[str, dict[str, int]]:
 
 
 def memory_ahead(size: int):
-    """A context in which the system is asked for ``size`` bytes of memory that prepared weights will need, beside what else is done."""
+    """A context in which the system is asked, beside what else is done, for ``size`` bytes that prepared weights will need."""
     return _extension().MemoryAhead(size)
 
 

@@ -107,7 +107,7 @@ class OptimizedModule(torch.nn.Module):
             self._program = captured.program
             self._weights = [(name, tensor.detach()) for name, tensor in self._program.weights]
             stage("compile")
-            artifact = _native.compile_function(source, options, _threads(options), directory)
+            artifact = _native.compile_function(source, options, _threads(options), asked.directory)
             compiled = time.perf_counter()
             stage("prepare weights")
             self._executable = _native.load(artifact, self._weights)

@@ -26,7 +26,8 @@ def save(module, path):
 
 def clear_cache() -> int:
     """Removes what earlier compilations left on disk (in ``DISC_CACHE_DIR``), and returns how many entries went."""
-    from . import _native
+    from . import _environment, _native
 
+    _environment.check()
     directory = _native.cache_directory()
     return 0 if directory is None else _native.cache_clear(directory)

@@ -9,13 +9,14 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 from . import _containers
 from ._errors import Error
 
-_CONSTANTS = (
+CONSTANTS = (
     int,
     float,
     bool,
@@ -61,16 +62,22 @@ def flatten_arguments(
         names.append(_leaf_name(path, tops))
         if isinstance(leaf, torch.Tensor):
             tensors.append(i)
-        elif isinstance(leaf, _CONSTANTS):
+        elif isinstance(leaf, CONSTANTS):
             constants[i] = leaf
         else:
             raise Error(
                 f"input {names[-1]}: {type(leaf).__name__} is neither a tensor nor a constant nor a container that torch knows",
                 code="E0601",
-                help="register the type with torch.utils._pytree (dataclasses: register_dataclass)",
+                help=_cure(leaf),
             )
     call = Arguments(spec, tuple(names), tuple(tensors), constants)
     return call, [paths[i][1] for i in tensors]
+
+
+def _cure(leaf) -> str:
+    if isinstance(leaf, np.ndarray):
+        return "torch.from_numpy makes it a tensor"
+    return "register the type with torch.utils._pytree (dataclasses: register_dataclass)"
 
 
 def _parameter_names(module: torch.nn.Module, count: int) -> list[str]:

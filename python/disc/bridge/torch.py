@@ -261,6 +261,7 @@ class _Walk:
         self.weight_names: dict[torch.fx.Node, str] = {}
         self.missing: Counter[tuple[str, str]] = Counter()
         self.sources: dict[tuple[str, str], list[str]] = {}
+        self.helps: list[str] = []
         self.aliases = Aliases(self)
         #: The node that is being converted.
         self.node: torch.fx.Node | None = None
@@ -420,6 +421,8 @@ class _Walk:
             return entry(self.emitter, *args, **kwargs)
         except UnsupportedOp as error:
             self._lack(name, error.message, node)
+            if error.help and error.help not in self.helps:
+                self.helps.append(error.help)
             return MISSING
 
     def _lack(self, name: str, reason: str, node) -> None:
@@ -442,7 +445,7 @@ class _Walk:
         raise UnsupportedOp(
             f"{total} operations of {len(ops)} kinds are not supported:\n" + "\n".join(lines),
             op=ops[0] if len(ops) == 1 else None,
-            help="docs/coverage-torch.md lists what is",
+            help="; ".join([*self.helps, "docs/coverage-torch.md lists what is supported"]),
         )
 
 

@@ -122,13 +122,12 @@ class Aliases:
     def _refuse_outside(self, node) -> None:
         if node.op != "placeholder" or node not in self.walk.captured.graph.nodes:
             return
-        name = self.walk.weight_names.get(node)
-        what = f"the parameter or buffer {name}" if name else f"the input {node.name}"
-        raise Error(
-            f"the model changes {what} in place, which is not supported yet",
-            code="E0405",
-            help="clone it before writing, or call module.eval()",
-        )
+        what, cure = f"the tensor {node.name}", "clone it before writing"
+        if name := self.walk.weight_names.get(node):
+            what, cure = f"the parameter or buffer {name}", f"{cure}, or call module.eval() if it is training"
+        elif node in (inputs := self.walk.captured.inputs):
+            what = f"the input {self.walk.captured.arguments.tensor_names[inputs.index(node)]}"
+        raise Error(f"the model changes {what} in place, which is not supported yet", code="E0405", help=cure)
 
 
 _IDENTITIES = {
