@@ -123,6 +123,18 @@ fn weights_on_the_right() {
     }
 }
 
+/// Micro-kernels of 8 rows and more copy parts of such rows.
+#[test]
+fn rows_that_are_pages_apart() {
+    for (dtype, to, k) in [(DType::I8, "i32", 4096), (DType::U8, "i32", 2048), (DType::BF16, "f32", 2048)] {
+        for sum_axis in [0, 1] {
+            let right = Right::Given { sum_axis };
+            let sizes = [0, 1, 7, 8, 13, 30].map(|m| [m, k, 35]);
+            check(right, dtype, to, &product(right, dtype.name(), to, [&k.to_string(), "[N]"]), &sizes);
+        }
+    }
+}
+
 #[test]
 fn special_values_of_bf16() {
     let text = product(Right::Given { sum_axis: 1 }, "bf16", "f32", ["[K]", "[N]"]);

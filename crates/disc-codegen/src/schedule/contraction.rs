@@ -24,6 +24,7 @@ mod patches;
 mod plan;
 mod routines;
 mod split;
+mod stage;
 mod steps;
 mod units;
 mod words;
@@ -330,6 +331,43 @@ impl<'a> Chunk<'a> {
 
     /// Packs a panel into task memory, and multiplies by it.
     fn packed(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, block: &Blocks<'_>) {
+        let plan = part.plan;
+        if !plan.copies_panels() {
+            return self.packed_first(kb, part, block);
+        }
+        if plan.whole_panels && (plan.wide_rows(self.group.target).is_none() || plan.whole_spans) {
+            return self.copied(kb, part, block);
+        }
+        let few = block.has_at_most(kb, plan.rows_in_place());
+        let many = kb.emit(OpKind::Not, &[few]);
+        let copies = block.is_whole(kb, plan.whole_panels, 1, many);
+        let open = kb.open_if(copies);
+        self.copied(kb, part, block);
+        kb.close_if(open);
+        let packs = kb.emit(OpKind::Not, &[copies]);
+        let open = kb.open_if(packs);
+        self.packed_first(kb, part, block);
+        kb.close_if(open);
+    }
+
+    /// The first block of rows reads the panel as it lies, and leaves it in task memory for the others: a copy by itself would wait for memory
+    /// without anything to multiply.
+    fn copied(&self, kb: &mut KernelBuilder, part: &Part<'_>, block: &Blocks<'_>) {
+        let zero = kb.int(0);
+        let right = kb.add(self.bases[1], block.column);
+        part.plan.for_row_blocks(kb, self.rows, |kb, number, [first, height]| {
+            let call = |source, right| {
+                move |kb: &mut KernelBuilder| {
+                    block.call_rows(kb, self.group, part, source, [right, zero], [number, first, height]);
+                    Vec::new()
+                }
+            };
+            let is_first = kb.compare("EQ", number, zero);
+            kb.if_(is_first, call(Source::Copied, right), call(Source::Task, zero));
+        });
+    }
+
+    fn packed_first(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, block: &Blocks<'_>) {
         let plan = part.plan;
         self.pack(kb, plan, &part.operands, &mut part.elements, block.column);
         let (part, zero) = (&*part, kb.int(0));

@@ -5,7 +5,7 @@ use super::{
     finish,
     plan::{ContractionPlan, Left, Role},
     split::PARTS,
-    steps, units,
+    stage, steps, units,
     words::Word,
 };
 use crate::{
@@ -23,6 +23,8 @@ const ROUND_ELEMENTS: i64 = 128;
 pub(super) const LINE: i64 = 64;
 /// Up to this many rows, panels pass by so fast that the hardware's own fetching is better.
 const FETCHED_ROWS: u32 = 4;
+/// A right operand that is read as it lies is fetched so many of its rows ahead: they may lie in pages of their own, where nothing else fetches them.
+const ROWS_AHEAD: i64 = 16;
 /// Sums that are added to in turn, so that none waits for its last addition.
 pub(super) const CHAINS: usize = 8;
 
@@ -42,6 +44,8 @@ pub(super) enum Source {
     Edge,
     /// There, for a span of whole panels at once.
     Wide,
+    /// There, where the panel is whole: what is read goes to task memory, too, for the blocks behind the first.
+    Copied,
     /// In task memory.
     Task,
     /// In panels of steps.
@@ -89,6 +93,7 @@ pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
         Source::InPlace => format!("{part}.inplace{rows}"),
         Source::Edge => format!("{part}.edge{rows}"),
         Source::Wide => format!("{part}.wide{rows}"),
+        Source::Copied => format!("{part}.copied{rows}"),
         Source::Task => format!("{part}.task{rows}"),
         Source::Steps => format!("{part}.steps{rows}"),
         Source::Tail(narrow) => format!("{part}.tail{narrow}x{rows}"),
@@ -164,7 +169,7 @@ impl Parameters {
     pub(super) fn vectors(&self, kb: &mut KernelBuilder, plan: &ContractionPlan, source: Source) -> Vec<(Piece, Option<Value>)> {
         let pieces = plan.pieces(source);
         let masks = match source {
-            Source::InPlace | Source::Wide => vec![None; pieces.len()],
+            Source::InPlace | Source::Wide | Source::Copied => vec![None; pieces.len()],
             Source::Edge | Source::Panels | Source::Steps | Source::Task => column_masks(kb, plan, self.column),
             Source::Tail(_) | Source::EdgeTail(_) => tail_masks(kb, plan, self.column, &pieces),
         };
@@ -301,19 +306,26 @@ fn tail_masks(kb: &mut KernelBuilder, plan: &ContractionPlan, column: Value, pie
 }
 
 /// One step along the sums: adds the products of a column of the left block and a row of the panel.
-struct Step<'p> {
-    plan: &'p ContractionPlan,
-    a: Value,
-    b: Value,
-    a_step: Value,
-    b_step: Value,
-    b_base: Value,
-    starts: Vec<Value>,
-    pieces: Vec<Piece>,
+pub(super) struct Step<'p> {
+    pub(super) plan: &'p ContractionPlan,
+    pub(super) a: Value,
+    pub(super) b: Value,
+    pub(super) a_step: Value,
+    /// The step that rows in `a` start with; none, where it is the first.
+    pub(super) a_first: Option<Value>,
+    pub(super) b_step: Value,
+    pub(super) b_base: Value,
+    /// Where rows start in `a`.
+    pub(super) starts: Vec<Value>,
+    pub(super) pieces: Vec<Piece>,
     /// The lanes of each vector of the panel; none, where it is padded or whole.
-    masks: &'p [Option<Value>],
+    pub(super) masks: &'p [Option<Value>],
     /// Elements of the panel's buffer that make one of its columns.
-    spread: i64,
+    pub(super) spread: i64,
+    /// Where the panel is copied to.
+    pub(super) copy: Option<Value>,
+    /// Whether rows of the panel are fetched ahead.
+    pub(super) fetches: bool,
 }
 
 impl Step<'_> {
@@ -327,7 +339,27 @@ impl Step<'_> {
             let here = kb.add(from, shift);
             panel.push(self.column(kb, here, piece, mask));
         }
-        let along = kb.mul(k, self.a_step);
+        if self.fetches {
+            let rows = kb.int(ROWS_AHEAD);
+            let ahead = kb.mul(rows, self.b_step);
+            let ahead = kb.add(from, ahead);
+            for piece in &self.pieces {
+                let shift = kb.int(piece.shift);
+                let line = kb.add(ahead, shift);
+                kb.emit_all(OpKind::Prefetch, &[self.b, line], &[("locality", Attr::Int(2))], None);
+            }
+        }
+        if let Some(copy) = self.copy {
+            let width = kb.int(i64::from(plan.tile.columns));
+            let to = kb.mul(k, width);
+            for (piece, &column) in self.pieces.iter().zip(&panel) {
+                let shift = kb.int(piece.shift);
+                let there = kb.add(to, shift);
+                kb.store(copy, there, column, None);
+            }
+        }
+        let number = self.a_first.map_or(k, |first| kb.sub(k, first));
+        let along = kb.mul(number, self.a_step);
         let mut next = Vec::with_capacity(sums.len());
         for (row, &start) in self.starts.iter().enumerate() {
             let here = kb.add(start, along);
@@ -407,7 +439,9 @@ fn accumulate(
     let width = Dim::constant(i64::from(plan.tile.columns) * spread);
     let (b, b_step) = match source {
         Source::Panels => (operands.right(), width),
-        Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide => (operands.right(), plan.k.right.clone()),
+        Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide | Source::Copied => {
+            (operands.right(), plan.k.right.clone())
+        }
         Source::Steps | Source::Task | Source::Tail(_) => (operands.panel(), width),
     };
     let starts = starts(kb, parameters.left, &plan.m.left, rows);
@@ -417,7 +451,23 @@ fn accumulate(
     };
     let (a_step, b_step) = (kb.dim(&(&plan.k.left * plan.word_size())), kb.dim(&b_step));
     let pieces = plan.pieces(source);
-    let step = Step { plan, a, b, a_step, b_step, b_base: parameters.right, starts, pieces, masks, spread };
+    let copy = (source == Source::Copied).then(|| operands.panel());
+    let fetches = matches!(source, Source::InPlace | Source::Copied) && rows > FETCHED_ROWS;
+    let step = Step {
+        plan,
+        a,
+        b,
+        a_step,
+        a_first: None,
+        b_step,
+        b_base: parameters.right,
+        starts,
+        pieces,
+        masks,
+        spread,
+        copy,
+        fetches,
+    };
     let count = rows as usize * vectors;
     let chains = CHAINS.div_ceil(count).next_power_of_two().min(round_steps(plan) as usize);
     let mut sums = step.start(kb, plan.word);
@@ -428,18 +478,22 @@ fn accumulate(
         _ => kb.dim(&plan.word_steps()),
     };
     let (round, one) = (kb.int(round_steps(plan)), kb.int(1));
+    let staged = plan.stages(rows).then(|| operands.rows());
     let sums = match source {
-        Source::Panels => {
-            let whole = kb.div(size, round);
-            let whole = kb.mul(whole, round);
+        _ if source == Source::Panels || staged.is_some() => {
+            let unit = if staged.is_some() { kb.int(plan.staged_steps()) } else { round };
+            let whole = kb.div(size, unit);
+            let whole = kb.mul(whole, unit);
             let sums = kb.for_([start, whole, round], &sums, |kb, k, carried| {
-                if rows > FETCHED_ROWS {
+                let copied = staged.map(|rows| stage::follow(kb, &step, rows, k));
+                if source == Source::Panels && rows > FETCHED_ROWS {
                     prefetch(kb, plan, parameters, b, k);
                 }
                 let end = kb.add(k, round);
-                in_turn(kb, &step, chains, [k, end], carried)
+                in_turn(kb, copied.as_ref().unwrap_or(&step), chains, [k, end], carried)
             });
-            finish(kb, &step, count, [whole, size], sums)
+            let copied = staged.and_then(|rows| stage::rest(kb, &step, rows, [whole, size]));
+            finish(kb, copied.as_ref().unwrap_or(&step), count, [whole, size], sums)
         }
         _ if chains > 1 => {
             let turn = kb.int(chains as i64);

@@ -1,7 +1,7 @@
 //! The memory that a product works on, as the kernel and its routines name it.
 use super::plan::{ContractionPlan, Left};
 use crate::{build::KernelBuilder, element::Elements, schedule::Group};
-use disc_ir::{Space, TensorType, Type, Value};
+use disc_ir::{Dim, Space, TensorType, Type, Value};
 
 /// Inputs and outputs of one product, and the task memory that it packs into.
 pub(super) struct Operands {
@@ -10,6 +10,7 @@ pub(super) struct Operands {
     pub(super) outputs: Vec<Value>,
     pub(super) left: Option<Value>,
     pub(super) right: Option<Value>,
+    /// Packed rows, or parts of them that a micro-kernel copies.
     pub(super) rows: Option<Value>,
     pub(super) panel: Option<Value>,
     /// Where blocks leave sums that are finished apart.
@@ -30,8 +31,11 @@ impl Operands {
             plan.inputs.iter().position(|&input| input == memory.input).map(|i| inputs[i])
         };
         let (left, right) = (buffer(&plan.left), buffer(&plan.right));
-        let rows = (plan.left_form == Left::Packed)
-            .then(|| scratch(kb, "rows", TensorType::new([&plan.m.left * plan.packed_rows()], plan.rows_dtype())));
+        let elements = match plan.left_form {
+            Left::Packed => Some(&plan.m.left * plan.packed_rows()),
+            Left::InPlace => plan.staged.then(|| Dim::constant(i64::from(plan.tile.rows) * plan.staged_elements())),
+        };
+        let rows = elements.map(|elements| scratch(kb, "rows", TensorType::new([elements], plan.rows_dtype())));
         let panels = super::pack::panel_elements(plan) * plan.packed_panels();
         let panel = plan.is_packed_right().then(|| scratch(kb, "panel", TensorType::new([panels], plan.panel_dtype())));
         let sums = plan.finishes_apart.then(|| scratch(kb, "sums", super::finish::memory(plan)));

@@ -4,10 +4,6 @@ use crate::{build::KernelBuilder, element::accumulator_dtype, index::Index, sche
 use disc_ir::{Attr, DType, Dim, Function, Inst, Solver, Value};
 use disc_passes::query::Query;
 
-/// Rows at this distance in bytes share their lines of the first-level cache.
-const PAGE: i64 = 4096;
-/// As many of them as fit there, next to a line of the panel.
-const CACHE_WAYS: u32 = 7;
 /// Right operands with up to this many columns are read along the sums.
 const FEW_COLUMNS: i64 = 8;
 
@@ -124,6 +120,8 @@ pub(in crate::schedule) struct ContractionPlan {
     pub(super) left: Operand,
     pub(super) right: Operand,
     pub(in crate::schedule) left_form: Left,
+    /// Whether micro-kernels copy parts of rows that are read as they lie: see [`super::stage`].
+    pub(super) staged: bool,
     pub(in crate::schedule) right_form: Right,
     /// Whether a few rows are multiplied along the sums, rather than packing a panel for them.
     pub(super) dots_for_few_rows: bool,
@@ -167,15 +165,15 @@ impl ContractionPlan {
         Room { columns, stride }
     }
 
-    /// The plan of the product `dot` with the outputs that depend on it, or why it has none. Schedules that hold rows in task memory take
-    /// no `words`.
+    /// The plan of the product `dot` with the outputs that depend on it, or why it has none. Schedules that hold rows in task memory are not
+    /// `plain`: they take no words, and pack rows where others copy parts of them.
     pub(super) fn of_product(
         group: &Function,
         solver: &Solver,
         target: &Target,
         dot: Inst,
         outputs: &[Value],
-        words: bool,
+        plain: bool,
     ) -> Result<Self, String> {
         let product = group.result(dot);
         let dims = |v: Value| &group.ty(v).shaped().expect("a tensor").dims;
@@ -193,6 +191,7 @@ impl ContractionPlan {
             word: None,
             steps: None,
             left_form: Left::InPlace,
+            staged: false,
             right_form: Right::Computed,
             dots_for_few_rows: false,
             few_rows_at_once: false,
@@ -226,12 +225,12 @@ impl ContractionPlan {
             None => {
                 plan.walk_columns(solver, &pairs);
                 plan.choose_right(group)?;
-                if words {
+                if plain {
                     plan.choose_words(group, target);
                 }
             }
         }
-        plan.choose_left(group, solver);
+        plan.choose_left(group, solver, plain);
         plan.whole_panels = solver.divisible(&plan.n.size, i64::from(plan.tile.columns));
         plan.whole_spans = solver.divisible(&plan.n.size, i64::from(plan.tile.columns) * units::SPAN);
         let along = plan.left.sum.last().is_some_and(|&d| plan.left.is_contiguous(d));
@@ -327,7 +326,7 @@ impl ContractionPlan {
         Ok(())
     }
 
-    fn choose_left(&mut self, group: &Function, solver: &Solver) {
+    fn choose_left(&mut self, group: &Function, solver: &Solver, plain: bool) {
         let stored = self.left.memory.as_ref().map(|memory| group.ty(memory.input).dtype());
         // Converting each element for each panel anew would cost as much as the products.
         let converts = match self.word {
@@ -336,13 +335,15 @@ impl ContractionPlan {
             // Groups of steps are read as a whole: rows must not end before.
             None => !solver.divisible(&self.k.size, self.row_unit()),
         };
-        // Rows that are pages apart take turns in the same few lines of the first-level cache.
-        let many = self.tile.rows > CACHE_WAYS;
-        let size = self.rows_dtype().size() as i64;
-        let collides = many && self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * size % PAGE == 0);
-        let packs = converts || (collides && !self.m.size.is_const(1));
-        if stored.is_none() || self.sums.len() > 1 || (packs && self.right_form != Right::Dots) {
+        let is_panelled = self.right_form != Right::Dots;
+        let collides = is_panelled && self.rows_collide();
+        // Panels of weights leave a unit time to pack rows, and long rows are faster from there.
+        let can_stage = plain && self.k.left.is_const(1) && !matches!(self.right_form, Right::Panels | Right::Steps);
+        let packs = (converts && is_panelled) || (collides && !can_stage);
+        if stored.is_none() || self.sums.len() > 1 || packs {
             self.pack_left();
+        } else {
+            self.staged = collides;
         }
     }
 

@@ -27,6 +27,13 @@ impl ContractionPlan {
         2 * self.tile.rows
     }
 
+    /// Whether units may have more blocks of rows than read a right operand as it lies: the first of them then copies the panel.
+    pub(super) fn copies_panels(&self) -> bool {
+        let most = i64::from(self.rows_in_place());
+        let may_be_many = self.most_rows() > most && self.m.size.as_const().is_none_or(|rows| rows > most);
+        self.right_form == Right::Rows && self.word.is_none() && self.panels_at_once() == 1 && may_be_many
+    }
+
     /// The least height that even blocks of a chunk of more than `rows` rows have: two blocks of seven rows may have three.
     fn least_height(&self, rows: u32) -> u32 {
         let tallest = self.tile.rows;
@@ -64,7 +71,7 @@ impl ContractionPlan {
     /// The heights that even blocks of a chunk can have.
     pub(super) fn heights(&self, target: &Target, source: Source) -> [u32; 2] {
         let wide = self.wide_rows(target);
-        if let (Some(known), Source::Task | Source::Tail(_) | Source::Panels) = (self.known_heights(), source) {
+        if let (Some(known), Source::Task | Source::Tail(_) | Source::Panels | Source::Copied) = (self.known_heights(), source) {
             return known;
         }
         let low = match (source, self.right_form) {
@@ -74,6 +81,7 @@ impl ContractionPlan {
                 self.least_height(self.rows_in_place())
             }
             (Source::Task, Right::Steps) => self.least_height(self.rows_by_steps(target)),
+            (Source::Copied, _) => self.least_height(self.rows_in_place()),
             (Source::Task, Right::Columns) if self.dots_for_few_rows => self.least_height(few_rows(target)),
             _ => 1,
         };
@@ -97,6 +105,7 @@ impl ContractionPlan {
             Right::Rows => vec![Source::Wide, Source::InPlace, Source::Task],
         };
         sources.extend(self.tails().into_iter().map(Source::Tail));
+        sources.extend(self.copies_panels().then_some(Source::Copied));
         sources
     }
 }

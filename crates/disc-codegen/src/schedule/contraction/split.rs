@@ -68,7 +68,7 @@ fn parts_plan(group: &Group<'_>, plan: &ContractionPlan) -> Option<ContractionPl
     let short = plan.k.size.as_const().is_some_and(|sums| sums < LONG_SUM);
     let many = plan.m.size.as_const().is_some_and(|rows| rows > plan.most_split_rows());
     let outputs = group.outputs();
-    let mut parts = ContractionPlan::of_product(group.function, &group.solver, group.target, plan.dot, &outputs, false).ok()?;
+    let mut parts = ContractionPlan::of_product(group.function, &group.solver, group.target, plan.dot, &outputs, true).ok()?;
     parts.split = true;
     parts.inputs =
         [&plan.left, &plan.right].map(|side| side.memory.as_ref().map(|memory| memory.input)).into_iter().flatten().collect();
