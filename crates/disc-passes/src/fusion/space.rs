@@ -91,22 +91,26 @@ fn without_factors(whole: &Dim, part: &Dim) -> Option<Dim> {
 
 /// Which of the `axes` of a space, in this order, each dimension of a shape with as many elements stands for.
 pub fn regroup(solver: &Solver, space: &[Dim], axes: &[usize], shape: &[Dim]) -> Option<Vec<Vec<usize>>> {
-    let mut left = axes.iter().copied().peekable();
+    // What is known may say that part of the axes of a dimension are all of it (8*a*b <= 8, where neither a nor b is 0), and not
+    // that each of the others is 1: then the sizes as they are written are the guide.
+    regroup_by(&|a, b| solver.equal(a, b), space, axes, shape).or_else(|| regroup_by(&|a, b| a == b, space, axes, shape))
+}
+
+fn regroup_by(equal: &dyn Fn(&Dim, &Dim) -> bool, space: &[Dim], axes: &[usize], shape: &[Dim]) -> Option<Vec<Vec<usize>>> {
+    let one = Dim::constant(1);
+    let mut left = axes.iter().copied();
     let mut found = Vec::with_capacity(shape.len());
     for dim in shape {
-        let mut taken = Vec::new();
-        if !is_one(solver, dim) {
-            let mut size = Dim::constant(1);
-            while !solver.equal(&size, dim) {
-                let axis = left.next()?;
-                size = &size * &space[axis];
-                taken.push(axis);
-            }
+        let (mut taken, mut size) = (Vec::new(), one.clone());
+        while !equal(&size, dim) {
+            let axis = left.next()?;
+            size = &size * &space[axis];
+            taken.push(axis);
         }
         found.push(taken);
     }
     // What is left has size 1.
-    left.all(|axis| is_one(solver, &space[axis])).then_some(found)
+    left.all(|axis| equal(&space[axis], &one)).then_some(found)
 }
 
 /// The map of a value whose elements are those of these axes, in order.
