@@ -230,6 +230,36 @@ def test_load_state_dict_and_refresh_prepare_the_weights_again():
         fast.refresh()
 
 
+def test_a_module_that_holds_a_compiled_one_saves_and_loads_its_weights():
+    inner = nn.Sequential(Scale(), nn.BatchNorm1d(3)).eval()
+    fast, x = disc.optimize(inner, torch.rand(2, 3)), torch.rand(4, 3)
+    outer = nn.Sequential(fast, nn.Linear(3, 3)).eval()
+    state = {name: value.clone() for name, value in outer.state_dict().items()}
+    assert "0.0.factor" in state
+    outer.load_state_dict(state)
+    state["0.0.factor"] *= 3
+    outer.load_state_dict(state)
+    torch.testing.assert_close(fast(x), inner(x))
+    torch.testing.assert_close(inner[0].factor, torch.full((3,), 6.0))
+    with pytest.raises(RuntimeError, match=r'Unexpected key.*"0\.other"'):
+        outer.load_state_dict({**state, "0.other": x})
+    with pytest.raises(RuntimeError, match=r"size mismatch for 0\.factor"):
+        outer.load_state_dict({**state, "0.0.factor": x})
+    del state["0.0.factor"]
+    with pytest.raises(RuntimeError, match=r'Missing key.*"0\.0\.factor"'):
+        outer.load_state_dict(state)
+    torch.testing.assert_close(fast(x), inner(x))
+
+
+def test_a_compiled_module_is_converted_only_to_what_it_is():
+    fast = scale()
+    outer = nn.Sequential(fast, nn.Linear(3, 3))
+    assert outer.to("cpu").float().train().eval()[0] is fast
+    for convert in (fast.half, outer.double, fast.share_memory, lambda: fast.to("meta"), fast.cuda):
+        with pytest.raises(disc.Error, match="cannot be moved or converted"):
+            convert()
+
+
 def test_unsupported_ops_are_listed_together():
     class Model(nn.Module):
         def forward(self, x):

@@ -113,6 +113,8 @@ class OptimizedModule(torch.nn.Module):
             self._executable = _native.load(artifact, self._weights)
             loaded = time.perf_counter()
         self._call = Call(module, captured, self._program)
+        #: What ``.to(...)`` would convert: a type and a rank of each kind of weight.
+        self._weight_kinds = {(tensor.dtype, tensor.dim()) for _, tensor in self._weights}
         self._weight_bytes = sum(t.numel() * t.element_size() for _, t in self._weights)
         if options.release_weights:
             self._weights = self._program.weights = []
@@ -170,11 +172,7 @@ class OptimizedModule(torch.nn.Module):
 
     def refresh(self) -> None:
         """Reads the weights of the original again and prepares them for the compiled code."""
-        if self.options.release_weights:
-            raise Error(
-                "the weights were released and cannot be refreshed",
-                help="compile without release_weights",
-            )
+        self._refuse_released()
         fresh = []
         for name, old in self._weights:
             now = _find_weight(self.original, name).detach()
@@ -187,10 +185,37 @@ class OptimizedModule(torch.nn.Module):
         self._executable.set_weights(fresh)
         self._weights = fresh
 
+    def _refuse_released(self) -> None:
+        if self.options.release_weights:
+            raise Error(
+                "the weights were released and cannot be refreshed",
+                help="compile without release_weights",
+            )
+
     def load_state_dict(self, state_dict, strict: bool = True, assign: bool = False):
+        self._refuse_released()
         result = self.original.load_state_dict(state_dict, strict=strict, assign=assign)
         self.refresh()
         return result
+
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ):
+        """What ``load_state_dict`` of a module that holds this one asks of it: the entries below ``prefix``."""
+        self._refuse_released()
+        own = OrderedDict((k.removeprefix(prefix), v) for k, v in state_dict.items() if k.startswith(prefix))
+        # Versions of entries are known to the whole dict alone: these are taken for today's.
+        own._metadata = {name: {"version": m._version} for name, m in self.original.named_modules()}
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        try:
+            missing, unexpected = self.original.load_state_dict(own, strict=False, assign=assign)
+        except RuntimeError as error:
+            error_msgs.append(str(error))
+            return
+        missing_keys += [prefix + name for name in missing]
+        if strict:
+            unexpected_keys += [prefix + name for name in unexpected]
+        self.refresh()
 
     def state_dict(self, *args, **kwargs):
         return self.original.state_dict(*args, **kwargs)
@@ -201,10 +226,18 @@ class OptimizedModule(torch.nn.Module):
     def named_buffers(self, *args, **kwargs):
         return self.original.named_buffers(*args, **kwargs)
 
-    def _apply(self, *args, **kwargs):
-        raise Error(
-            "a compiled module cannot be moved or converted", help="move the original and optimize it again"
-        )
+    def _apply(self, fn, recurse=True):
+        """``to``, ``float`` and the like, also of a module that holds this one: right where they change nothing."""
+        try:
+            changes = any(_changes(fn, dtype, rank) for dtype, rank in self._weight_kinds)
+        except Exception:
+            changes = True
+        if changes:
+            raise Error(
+                "a compiled module cannot be moved or converted",
+                help="move the original and optimize it again",
+            )
+        return self
 
     def __deepcopy__(self, memo):
         raise Error(
@@ -242,6 +275,12 @@ def _threads(options: Options) -> int | None:
     if options.threads or os.environ.get("DISC_NUM_THREADS"):
         return options.threads
     return torch.get_num_threads()
+
+
+def _changes(fn, dtype: torch.dtype, rank: int) -> bool:
+    """Whether ``fn`` would give a weight another type, device or kind of memory."""
+    weight = torch.empty([1] * rank, dtype=dtype)
+    return fn(weight) is not weight or weight.is_shared()
 
 
 def _find_weight(module: torch.nn.Module, name: str) -> torch.Tensor:
