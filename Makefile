@@ -27,7 +27,7 @@ help: ## say what the targets do
 setup: ## install what is missing: LLVM 22, a virtual environment, Python packages
 	@scripts/setup.sh dev test
 
-demo: setup develop ## compile BERT once, run it at 40 lengths, compare with eager PyTorch
+demo: setup develop ## compile BERT once, run it at 42 lengths, compare with eager PyTorch
 	@$(PYTHON) examples/demo.py
 
 test: setup checks test-rust develop test-python ## every check and test: formatting, clippy, tidy, Rust, Python

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import threading
 
 import conftest
@@ -348,6 +349,11 @@ def test_report_is_json_and_says_what_was_compiled():
     assert "x [B, 3]" in str(report)
     with pytest.raises(disc.Error, match=r"expected a module that disc.optimize returned"):
         disc.report(nn.Linear(2, 2))
+
+
+def test_functions_that_are_loaded_late_are_seen():
+    assert set(disc.__all__) <= set(dir(disc))
+    assert "optimize(module" in pydoc.plain(pydoc.render_doc(disc))
 
 
 def test_check_compares_with_eager():
