@@ -181,6 +181,15 @@ def test_bad_dims_are_errors(dims, message):
         scale(dims=dims)
 
 
+def test_names_of_the_user_are_not_taken_for_others():
+    class Sums(nn.Module):
+        def forward(self, a, b):
+            return a.sum() + b.sum()
+
+    fast = disc.optimize(Sums(), (torch.rand(2), torch.rand(3)), dims={"a": {0: "b_0"}})
+    torch.testing.assert_close(fast(torch.ones(4), torch.ones(9)), torch.tensor(13.0))
+
+
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [

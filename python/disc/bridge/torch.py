@@ -159,18 +159,27 @@ def _declare_inputs(captured, builder, expressions, walk, program: Program) -> N
 def _dim_names(captured, shapes) -> list[list[str]]:
     """A declared name, else one made of the input and the axis; axes with one symbol share one name."""
     by_symbol: dict[Any, str] = {}
-    rows: list[list[str]] = []
+    taken = set(captured.plan.declared())
+
+    def fresh(i: int, axis: int) -> str:
+        name = f"{captured.arguments.tensor_names[i]}_{axis}".replace(".", "_")
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        return name
+
     for wanted in (True, False):
         for i, shape in enumerate(shapes):
             for axis, expr in enumerate(shape):
                 declared = captured.plan.axes[i][axis]
-                if isinstance(declared, Dim) == wanted and isinstance(expr, sympy.Symbol):
-                    fresh = f"{captured.arguments.tensor_names[i]}_{axis}".replace(".", "_")
-                    by_symbol.setdefault(expr, declared.name if isinstance(declared, Dim) else fresh)
-    for i, shape in enumerate(shapes):
-        fresh = captured.arguments.tensor_names[i].replace(".", "_")
-        rows.append([by_symbol.get(expr, f"{fresh}_{axis}") for axis, expr in enumerate(shape)])
-    return rows
+                if not isinstance(expr, sympy.Symbol) or isinstance(declared, Dim) != wanted:
+                    continue
+                if expr not in by_symbol:
+                    by_symbol[expr] = declared.name if isinstance(declared, Dim) else fresh(i, axis)
+    return [
+        [by_symbol[expr] if expr in by_symbol else fresh(i, axis) for axis, expr in enumerate(shape)]
+        for i, shape in enumerate(shapes)
+    ]
 
 
 def _relate(expr, dim, expressions, builder, program: Program) -> None:
