@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import disc
 import model_check
 import pytest
 import torch
@@ -162,6 +165,85 @@ def test_numbers_computed_from_sizes(compile_module):
             return x / (x.shape[0] ** 0.5) + torch.arange(x.shape[1]) * x.shape[0]
 
     check(compile_module, Model(), (torch.rand(4, 3),), (torch.rand(9, 2),), (torch.rand(1, 1),))
+
+
+def test_conditions_on_sizes_are_values(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            odd, long = x.shape[0] % 2 == 1, x.shape[0] > x.shape[1]
+            return {
+                "odd": odd,
+                "both": x * odd,
+                "root": x / math.sqrt(x.shape[0]),
+                "any": (x > 0.9).any().item(),
+            }, long
+
+    check(
+        compile_module,
+        Model(),
+        *[(torch.rand(shape),) for shape in ((4, 3), (9, 2), (1, 1), (2, 50), (0, 3))],
+    )
+
+
+def test_what_is_made_contiguous_is_the_input_only_if_it_lies_so(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.contiguous(), x.contiguous() + 1
+
+    compiled = compile_module(Model(), torch.rand(3, 4))
+    x, turned = torch.rand(2, 5), torch.rand(5, 2).t()
+    assert compiled(x)[0] is x
+    result, more = compiled(turned)
+    assert result.is_contiguous()
+    assert result.data_ptr() != turned.data_ptr()
+    assert torch.equal(result, turned)
+    assert torch.equal(more, turned + 1)
+
+
+@pytest.mark.parametrize("keys", [("a-b", "a_b"), ("a b", ("t", 1)), (1, "1"), ("é", "-1"), ("0", 0)])
+def test_keys_of_any_spelling(keys, compile_module):
+    class Model(nn.Module):
+        def forward(self, given, given_0):
+            return {key: value * 2 for key, value in given.items()}, given_0.sum(0)
+
+    def given(*sizes):
+        return {key: torch.rand(size) for key, size in zip(keys, sizes, strict=True)}, torch.rand(
+            sizes[0] + 1
+        )
+
+    check(compile_module, Model(), given(3, 4), given(5, 2), given(0, 1))
+
+
+def test_dims_of_inputs_keep_their_own_names():
+    class Model(nn.Module):
+        def forward(self, batch, batch_x, b):
+            return batch["x"].sum(0), batch_x.sum(0), b * 2
+
+    example = {"x": torch.rand(3)}, torch.rand(4), torch.rand(5)
+    compiled = disc.optimize(Model(), example, dims={"b": {0: "batch_x_0"}})
+    result = compiled({"x": torch.ones(2)}, torch.ones(7), torch.ones(1))
+    assert [float(part.sum()) for part in result] == [2, 7, 2]
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        lambda x: x.amax(0),
+        lambda x: x.min(),
+        lambda x: x.max(0)[1],
+        lambda x: x.argmin(),
+        lambda x: x.aminmax(dim=0)[0],
+    ],
+)
+def test_nothing_has_no_extreme_value(extreme, compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            return extreme(x)
+
+    compiled = compile_module(Model(), torch.rand(2, 3))
+    assert torch.equal(compiled(torch.ones(1, 3)), extreme(torch.ones(1, 3)))
+    with pytest.raises((disc.Error, IndexError, RuntimeError), match=r">= 1|expected|Expected|non-zero"):
+        compiled(torch.ones(0, 3))
 
 
 class Recurrent(nn.Module):

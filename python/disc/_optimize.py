@@ -317,6 +317,8 @@ class _Result:
             return what
         if kind == "input":
             return tensors[what]
+        if kind == "contiguous":
+            return tensors[what].contiguous()
         value = values[what]
         return value.item() if kind == "number" and isinstance(value, torch.Tensor) else value
 

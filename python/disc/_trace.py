@@ -221,6 +221,9 @@ class _Recorder(SchemaCheckMode):
                 raise NotTraced(f"{func} changes the shape of a tensor in place")
             self._describe(out, self._node(func, node_args, node_kwargs), met)
             return out
+        if func is aten.contiguous.default and any(t is out for t in met):
+            # As the example lies; an input may lie otherwise.
+            out = aten.alias.default(out)
         # A conversion to the type that a tensor has, and its kin.
         same = next((i for i, t in enumerate(met) if t is out), None)
         if same is None:

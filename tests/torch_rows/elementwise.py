@@ -89,9 +89,9 @@ ROWS = [
     *[row(f"bitwise_{n}.Scalar", T(), 5, dtypes=INTS) for n in ("and", "or", "xor")],
     *[row(f"__{n}__.Scalar", T(), 5, dtypes=INTS) for n in ("and", "or", "xor")],
     row("bitwise_left_shift.Tensor", T(), T("N", kind="shift"), dtypes=INTS),
-    row("bitwise_right_shift.Tensor", T(kind="spread"), T("N", kind="shift"), dtypes=INTS),
+    row("bitwise_right_shift.Tensor", T(kind="spread"), T("N", kind="shift"), dtypes=(*INTS, "u8")),
     row("bitwise_left_shift.Tensor_Scalar", T(), 2, dtypes=INTS),
-    row("bitwise_right_shift.Tensor_Scalar", T(), 2, dtypes=INTS),
+    row("bitwise_right_shift.Tensor_Scalar", T(kind="spread"), 2, dtypes=(*INTS, "u8")),
     # comparison and logic
     *[
         row(f"{n}.Tensor", T(kind="ties"), T("N", kind="ties"), dtypes=ALL)

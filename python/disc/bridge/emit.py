@@ -39,7 +39,7 @@ _RELATIONS = {"==": operator.eq, "<=": operator.le, ">=": operator.ge}
 
 @dataclass(frozen=True)
 class Number:
-    """A number of Python that depends on sizes, such as ``math.sqrt(x.shape[0])``: a value of rank 0 and type f64 or i64."""
+    """A number of Python that depends on sizes, such as ``math.sqrt(x.shape[0])``: a value of rank 0 and type f64, i64 or i1."""
 
     value: Any
 
@@ -138,7 +138,8 @@ class Emitter:
         groups: tuple[list, list, list] = ([], [], [])
         for x in xs:
             if isinstance(x, Number):
-                groups[2].append(types.default_float() if x.value.dtype in types.FLOATS else "i64")
+                floating = x.value.dtype in types.FLOATS
+                groups[2].append(types.default_float() if floating else x.value.dtype)
             elif is_value(x):
                 groups[0 if len(x.shape) else 1].append(x.dtype)
             else:

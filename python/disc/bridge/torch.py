@@ -13,6 +13,8 @@ Invariants:
 
 from __future__ import annotations
 
+import functools
+import itertools
 import operator
 import os
 import re
@@ -140,11 +142,12 @@ def convert(captured, builder) -> Program:
 def _declare_inputs(captured, builder, expressions, walk, program: Program) -> None:
     shapes = [captured.input_shape(i) for i in range(len(captured.inputs))]
     names = _dim_names(captured, shapes)
+    inputs = _Names()
     deferred = []
     for i, (node, shape) in enumerate(zip(captured.inputs, shapes, strict=True)):
         row = [size if isinstance(size, int) else names[i][axis] for axis, size in enumerate(shape)]
         dtype = types.name_of(node.meta["val"].dtype)
-        value = builder.input(captured.arguments.tensor_names[i], row, dtype)
+        value = builder.input(inputs.fresh(captured.arguments.tensor_names[i]), row, dtype)
         program.dims.append([str(d) for d in row])
         walk.values[node] = value
         for axis, expr in enumerate(shape):
@@ -159,27 +162,38 @@ def _declare_inputs(captured, builder, expressions, walk, program: Program) -> N
 def _dim_names(captured, shapes) -> list[list[str]]:
     """A declared name, else one made of the input and the axis; axes with one symbol share one name."""
     by_symbol: dict[Any, str] = {}
-    taken = set(captured.plan.declared())
+    axes = [(i, axis, expr) for i, shape in enumerate(shapes) for axis, expr in enumerate(shape)]
+    for i, axis, expr in axes:
+        declared = captured.plan.axes[i][axis]
+        if isinstance(declared, Dim) and isinstance(expr, sympy.Symbol):
+            by_symbol.setdefault(expr, declared.name)
+    names = _Names(captured.plan.declared())
+    rows: list[list[str]] = [[] for _ in shapes]
+    for i, axis, expr in axes:
+        name = by_symbol.get(expr)
+        if name is None:
+            name = names.fresh(f"{captured.arguments.tensor_names[i]}_{axis}".replace(".", "_"))
+            if isinstance(expr, sympy.Symbol):
+                by_symbol[expr] = name
+        rows[i].append(name)
+    return rows
 
-    def fresh(i: int, axis: int) -> str:
-        name = f"{captured.arguments.tensor_names[i]}_{axis}".replace(".", "_")
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        return name
 
-    for wanted in (True, False):
-        for i, shape in enumerate(shapes):
-            for axis, expr in enumerate(shape):
-                declared = captured.plan.axes[i][axis]
-                if not isinstance(expr, sympy.Symbol) or isinstance(declared, Dim) != wanted:
-                    continue
-                if expr not in by_symbol:
-                    by_symbol[expr] = declared.name if isinstance(declared, Dim) else fresh(i, axis)
-    return [
-        [by_symbol[expr] if expr in by_symbol else fresh(i, axis) for axis, expr in enumerate(shape)]
-        for i, shape in enumerate(shapes)
-    ]
+class _Names:
+    """Names that the compiler can read, no two of them equal: keys of dicts are any text, and ``a_b`` may be beside ``a.b``."""
+
+    def __init__(self, taken=()):
+        self.taken = set(taken)
+
+    def fresh(self, wanted: str) -> str:
+        name = re.sub(r"[^A-Za-z0-9_.]", "_", wanted)
+        name = name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"
+        numbers = itertools.count(1)
+        unique = name
+        while unique in self.taken:
+            unique = f"{name}_{next(numbers)}"
+        self.taken.add(unique)
+        return unique
 
 
 def _relate(expr, dim, expressions, builder, program: Program) -> None:
@@ -202,6 +216,14 @@ def _state(builder, program: Program, fact: str) -> None:
         program.facts.append(fact)
 
 
+_COMPARISONS = (
+    (sympy.Eq, "EQ"),
+    (sympy.Ne, "NE"),
+    (sympy.Le, "LE"),
+    (sympy.Ge, "GE"),
+    (sympy.Lt, "LT"),
+    (sympy.Gt, "GT"),
+)
 _RELATIONS = ((sympy.Eq, "=="), (sympy.Le, "<="), (sympy.Ge, ">="), (sympy.Lt, "<"), (sympy.Gt, ">"))
 
 
@@ -359,10 +381,12 @@ class _Walk:
                 return self.emitter.expressions.size(val)
             if isinstance(val, torch.SymFloat):
                 return _float(self.emitter, self.captured.simplify(val.node.expr))
+            if isinstance(val, torch.SymBool):
+                return _truth(self.emitter, self.captured.simplify(val.node.expr))
         except UnsupportedOp as error:
             self._lack(str(node.target), error.message, node)
             return MISSING
-        return val if not isinstance(val, torch.SymBool) else None
+        return val
 
     def _item(self, node):
         """A number out of a tensor: a dim, if it is known to be no less than 0, since it is then most likely a size."""
@@ -371,6 +395,8 @@ class _Walk:
         if value is MISSING:
             return MISSING
         value = b.reshape(value, [])
+        if value.dtype == "i1":
+            return Number(value)
         if not isinstance(val, torch.SymInt):
             value = Number(b.convert(value, "f64"))
             if isinstance(val, torch.SymFloat):
@@ -490,6 +516,17 @@ def _has_missing(args) -> bool:
     return any(a is MISSING or (isinstance(a, (list, tuple)) and _has_missing(a)) for a in args)
 
 
+def _made_contiguous(result, inputs) -> int | None:
+    """Which input a result is, copied where it does not lie in row-major order."""
+    if not isinstance(result, torch.fx.Node) or result.target is not torch.ops.aten.contiguous.default:
+        return None
+    return (
+        inputs.index(result.args[0])
+        if len(result.args) == 1 and not result.kwargs and result.args[0] in inputs
+        else None
+    )
+
+
 def _lowest(val: torch.SymInt):
     """The least value of a size or number, as far as capture knows."""
     return val.node.shape_env.bound_sympy(val.node.expr).lower
@@ -541,6 +578,24 @@ def _float(b: Emitter, e) -> Number | float:
     raise UnsupportedOp(f"the number {e} is computed from sizes in a way that is not supported")
 
 
+def _truth(b: Emitter, e) -> Number | bool:
+    """A condition on sizes whose outcome is used as a value."""
+    if e in (sympy.true, sympy.false):
+        return bool(e)
+    if isinstance(e, (sympy.And, sympy.Or, sympy.Not)):
+        parts = [b.lift(_truth(b, arg), "i1") for arg in e.args]
+        name = {sympy.And: "and", sympy.Or: "or", sympy.Not: "not"}[e.func]
+        return Number(
+            b.op("not", *parts) if name == "not" else functools.reduce(functools.partial(b.map, name), parts)
+        )
+    direction = next((word for kind, word in _COMPARISONS if isinstance(e, kind)), None)
+    if direction is None:
+        raise UnsupportedOp(f"the condition {e} on sizes is computed in a way that is not supported")
+    number = _integer if all(arg.is_integer for arg in e.args) else _float
+    dtype = "i64" if number is _integer else "f64"
+    return Number(b.compare(direction, *(b.lift(number(b, arg), dtype) for arg in e.args)))
+
+
 def _finish(captured, walk: _Walk, builder, program: Program) -> None:
     """Declares the outputs; a constant or an input that the module hands back as it is stays on the Python side."""
     values: list[Any] = []
@@ -548,7 +603,9 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
     made: dict[torch.fx.Node, int] = {}
     for result in captured.traced.results:
         value = walk.read(result) if isinstance(result, torch.fx.Node) else walk.resolve(result)
-        if isinstance(result, torch.fx.Node) and result in captured.inputs:
+        if (held := _made_contiguous(result, captured.inputs)) is not None:
+            program.outputs.append(("contiguous", held))
+        elif isinstance(result, torch.fx.Node) and result in captured.inputs:
             program.outputs.append(("input", captured.inputs.index(result)))
         elif is_value(value):
             place = made.setdefault(result, len(values)) if isinstance(result, torch.fx.Node) else len(values)

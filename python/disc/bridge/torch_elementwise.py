@@ -207,8 +207,14 @@ def bitwise(name):
     return binary(name)
 
 
-def shift(name):
-    return lambda b, x, y: b.map(name, *b.promote(x, y))
+def shift_left(b, x, y):
+    return b.map("shift_left", *b.promote(x, y))
+
+
+def shift_right(b, x, y):
+    """Unsigned integers get zeros from the left, others their sign."""
+    x, y = b.promote(x, y)
+    return b.map("shift_right_logical" if x.dtype.startswith("u") else "shift_right_arithmetic", x, y)
 
 
 # Choices.
@@ -435,12 +441,12 @@ TABLE = {
     "aten.pow.Tensor_Scalar": power,
     "aten.pow.Scalar": power,
     "aten.floor_divide.default": floor_divide,
-    "aten.bitwise_left_shift.Tensor": shift("shift_left"),
-    "aten.bitwise_right_shift.Tensor": shift("shift_right_arithmetic"),
-    "aten.bitwise_left_shift.Tensor_Scalar": shift("shift_left"),
-    "aten.bitwise_right_shift.Tensor_Scalar": shift("shift_right_arithmetic"),
-    "aten.__lshift__.Scalar": shift("shift_left"),
-    "aten.__rshift__.Scalar": shift("shift_right_arithmetic"),
+    "aten.bitwise_left_shift.Tensor": shift_left,
+    "aten.bitwise_right_shift.Tensor": shift_right,
+    "aten.bitwise_left_shift.Tensor_Scalar": shift_left,
+    "aten.bitwise_right_shift.Tensor_Scalar": shift_right,
+    "aten.__lshift__.Scalar": shift_left,
+    "aten.__rshift__.Scalar": shift_right,
     "aten.__and__.Scalar": bitwise("and"),
     "aten.__or__.Scalar": bitwise("or"),
     "aten.__xor__.Scalar": bitwise("xor"),

@@ -46,12 +46,19 @@ def product_of(b, x, dims=None, keepdim=False, dtype=None):
     return b.convert(b.reduce(x, axes_of(x, dims), "multiply", keepdim), out)
 
 
+def some(b, x, axes) -> None:
+    """Nothing has no extreme value."""
+    for axis in axes:
+        b.require(x.shape[axis], ">=", 1)
+
+
 def extreme(how):
-    return lambda b, x, dims=(), keepdim=False: b.reduce(x, axes_of(x, dims), how, keepdim)
+    def entry(b, x, dims=(), keepdim=False):
+        axes = axes_of(x, dims)
+        some(b, x, axes)
+        return b.reduce(x, axes, how, keepdim)
 
-
-def extreme_all(how):
-    return lambda b, x: b.reduce(x, axes_of(x, None), how)
+    return entry
 
 
 def truth_over(how):
@@ -79,6 +86,7 @@ def extreme_and_place(how):
         if not x.shape:
             return x, b.full(0, [], "i64")
         axis = axis_of(x, dim)
+        some(b, x, [axis])
         return b.reduce(x, [axis], how, keepdim), first_place(b, x, axis, how, keepdim)
 
     return entry
@@ -88,6 +96,7 @@ def place(how):
     def entry(b, x, dim=None, keepdim=False):
         if not x.shape:
             return b.full(0, [], "i64")
+        some(b, x, range(len(x.shape)) if dim is None else [axis_of(x, dim)])
         if dim is None:
             flat = first_place(b, b.reshape(x, [product(x.shape)]), 0, how)
             return b.reshape(flat, b.shape)
@@ -98,6 +107,7 @@ def place(how):
 
 def aminmax(b, x, dim=None, keepdim=False):
     axes = axes_of(x, dim)
+    some(b, x, axes)
     return tuple(b.reduce(x, axes, how, keepdim) for how in ("minimum", "maximum"))
 
 
@@ -290,8 +300,8 @@ TABLE = {
     "aten.prod.dim_int": product_of,
     "aten.amax.default": extreme("maximum"),
     "aten.amin.default": extreme("minimum"),
-    "aten.max.default": extreme_all("maximum"),
-    "aten.min.default": extreme_all("minimum"),
+    "aten.max.default": extreme("maximum"),
+    "aten.min.default": extreme("minimum"),
     "aten.max.dim": extreme_and_place("maximum"),
     "aten.min.dim": extreme_and_place("minimum"),
     "aten.argmax.default": place("maximum"),

@@ -18,6 +18,7 @@ impl Elements<'_> {
         if let Some(&buffer) = self.buffers.get(&operand) {
             return self.load(kb, buffer, to, at);
         }
+        let at = &self.carried_on(kb, at, &to.dims);
         let parts: Vec<Part> = at.iter().copied().zip(to.dims.iter().cloned()).collect();
         if let Some(position) = self.regrouped(kb, &parts, &from.dims) {
             return self.element(kb, operand, &position);
@@ -28,6 +29,19 @@ impl Elements<'_> {
         }
         let position = self.divided(kb, at, &to.dims, &from.dims);
         self.element(kb, operand, &position)
+    }
+
+    /// The same position with 0 along each size of 1: the last dimension of a merged run carries the position along all of it, and where that one
+    /// has a size of 1, the dimension before has it as well.
+    fn carried_on(&self, kb: &mut KernelBuilder, at: &[Index], dims: &[Dim]) -> Vec<Index> {
+        let (mut at, zero) = (at.to_vec(), Index::uniform(kb.int(0)));
+        for axis in (1..at.len()).rev() {
+            if at[axis] != zero && self.is_one(&dims[axis]) {
+                at[axis - 1] = if at[axis - 1] == zero { at[axis] } else { at[axis - 1].add(kb, self.lanes, at[axis]) };
+                at[axis] = zero;
+            }
+        }
+        at
     }
 
     /// Whether a row-major position is all that is needed to compute an element.
