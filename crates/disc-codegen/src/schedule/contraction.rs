@@ -22,6 +22,7 @@ mod operands;
 mod pack;
 mod patches;
 mod plan;
+mod rest;
 mod routines;
 mod split;
 mod stage;
@@ -418,6 +419,7 @@ impl<'a> Chunk<'a> {
             Right::Columns => pack::transpose_panel(kb, plan, operands, self.bases[1], column),
             _ => pack::compute_panel(kb, plan, operands, elements, self.at, column),
         }
+        rest::copy_columns(kb, plan, operands, column);
     }
 }
 
@@ -425,7 +427,8 @@ impl<'a> Chunk<'a> {
 fn by_width(kb: &mut KernelBuilder, plan: &ContractionPlan, column: Value, body: &dyn Fn(&mut KernelBuilder, Source)) {
     let columns = kb.dim(&plan.n.size);
     let left = kb.sub(columns, column);
-    let tails: Vec<(u32, Value)> = plan.tails().into_iter().map(|tail| (tail, kb.int(i64::from(tail * plan.narrow())))).collect();
+    let most = |tail: u32| i64::from(tail * plan.narrow() + plan.most_rest());
+    let tails: Vec<(u32, Value)> = plan.tails().into_iter().map(|tail| (tail, kb.int(most(tail)))).collect();
     narrowest(kb, left, &tails, body);
 }
 
@@ -508,7 +511,12 @@ impl<'a> Blocks<'a> {
         let mut arguments = part.operands.arguments();
         arguments.extend([left, right, first, self.column, block, fetches]);
         arguments.extend(self.outer(plan));
-        dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
+        if source != Source::Tail(0) {
+            dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
+        }
+        if matches!(source, Source::Tail(_)) && !plan.rest_blocks().is_empty() {
+            self.call_rest(kb, group, part, left, [block, first, height]);
+        }
     }
 
     /// Lines of the next panel to fetch in each round: all of them, spread over the row blocks.

@@ -22,13 +22,13 @@ fn winograds_method_is_a_version_for_sizes_with_enough_tiles() {
     assert_eq!((guards, launches(&program)), (1, 1), "{}", program.module);
 }
 
-/// The micro-kernels of a convolution of 24 features to 20, with windows of one element, on a plane of these sizes.
-fn micro_kernels(sizes: &str) -> Vec<String> {
+/// The micro-kernels of a convolution of `depth` features to `rows`, with windows of one element, on a plane of these sizes.
+fn micro_kernels([depth, rows]: [i64; 2], sizes: &str) -> Vec<String> {
     let program = compile(&format!(
-        "func @main(%x: tensor<[B]x24x{sizes}xf32>, %w: tensor<20x24xf32>) -> tensor<[B]x20x{sizes}xf32> {{
-  %k = broadcast_in_dim %w, dims = [1, 2] : (tensor<20x24xf32>) -> tensor<[B]x20x24xf32>
-  %y = dot_general %k, %x, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<[B]x20x24xf32>, tensor<[B]x24x{sizes}xf32>) -> tensor<[B]x20x{sizes}xf32>
-  return %y : tensor<[B]x20x{sizes}xf32>
+        "func @main(%x: tensor<[B]x{depth}x{sizes}xf32>, %w: tensor<{rows}x{depth}xf32>) -> tensor<[B]x{rows}x{sizes}xf32> {{
+  %k = broadcast_in_dim %w, dims = [1, 2] : (tensor<{rows}x{depth}xf32>) -> tensor<[B]x{rows}x{depth}xf32>
+  %y = dot_general %k, %x, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<[B]x{rows}x{depth}xf32>, tensor<[B]x{depth}x{sizes}xf32>) -> tensor<[B]x{rows}x{sizes}xf32>
+  return %y : tensor<[B]x{rows}x{sizes}xf32>
 }}"
     ));
     let names = program.module.functions.iter().filter_map(|f| f.name.strip_prefix("k0_contraction.0."));
@@ -37,21 +37,44 @@ fn micro_kernels(sizes: &str) -> Vec<String> {
 
 #[test]
 fn last_panels_are_as_narrow_as_their_columns() {
-    let of = |sizes: &str| -> Vec<String> { micro_kernels(sizes).into_iter().filter(|name| name.starts_with("tail")).collect() };
+    let of = |sizes: &str| -> Vec<String> {
+        micro_kernels([24, 20], sizes).into_iter().filter(|name| name.starts_with("tail")).collect()
+    };
     assert_eq!(of("[H]x[W]"), ["tail1x10", "tail2x10", "tail3x10"], "20 rows are two blocks of 10");
     assert_eq!(of("7x7"), ["tail3x10"], "17 of 32 columns are left");
     assert_eq!(of("14x14"), ["tail1x10"]);
     assert_eq!(of("8x4"), <[&str; 0]>::default());
     assert_eq!(of("5x6"), <[&str; 0]>::default(), "a panel has 30 of its columns");
-    let whole = micro_kernels("[H]x[W]").into_iter().filter(|name| name.starts_with("task")).count();
+    let whole = micro_kernels([24, 20], "[H]x[W]").into_iter().filter(|name| name.starts_with("task")).count();
     assert_eq!(whole, 1);
+}
+
+#[test]
+fn few_columns_behind_the_last_vector_are_multiplied_along_the_sums() {
+    let of = |depth: i64, rows: i64, sizes: &str| -> Vec<String> {
+        let is_last = |name: &String| name.starts_with("tail") || name.starts_with("along");
+        micro_kernels([depth, rows], sizes).into_iter().filter(is_last).collect()
+    };
+    assert_eq!(of(400, 60, "[H]x[W]"), ["tail1x12", "tail2x12", "tail3x12", "along2x12", "along1x12"]);
+    assert_eq!(of(400, 60, "7x7"), ["tail2x12", "along1x12"], "17 columns are two vectors of 8 and one more");
+    assert_eq!(of(400, 60, "14x14"), ["along2x12"], "4 columns behind six panels");
+    assert_eq!(of(400, 60, "5x7"), ["along2x12", "along1x12"], "3 columns");
+    assert_eq!(of(400, 60, "5x9"), ["tail2x12"], "5 of 13 columns are worth a vector");
+    for [depth, rows] in [[200, 60], [400, 24]] {
+        assert_eq!(of(depth, rows, "14x14"), ["tail1x12"], "of shorter sums and fewer rows, 4 columns are");
+        assert_eq!(of(depth, rows, "5x10"), ["tail2x12", "along2x12"]);
+    }
+    for [depth, rows] in [[50, 60], [400, 12]] {
+        assert_eq!(of(depth, rows, "7x7"), ["tail3x12"], "of short sums and few rows, one column is");
+    }
 }
 
 #[test]
 fn units_of_short_sums_pack_several_panels() {
     let (scratch, names) = packed("128x100");
     assert!(scratch.contains("buffer<14336xf32"), "four panels of 112 by 32: {scratch}");
-    assert!(names.iter().all(|name| name.starts_with("task") || name.starts_with("tail")), "{names:?}");
+    let packed_panels = |name: &String| ["task", "tail", "along"].iter().any(|source| name.starts_with(source));
+    assert!(names.iter().all(packed_panels), "{names:?}");
     // A longer sum, and fewer rows of results.
     assert!(packed("128x200").0.contains("buffer<6656xf32"), "one of 208 by 32");
     assert!(packed("64x100").0.contains("buffer<3584xf32"), "one of 112 by 32");
@@ -92,8 +115,8 @@ func @main(%x: tensor<[B]x1024x[P]xf32>) -> tensor<[B]x24x[P]xf32> {{
 
 #[test]
 fn filters_that_were_moved_apart_are_read_as_they_lie() {
-    assert_eq!(buffers(1040), 1, "a panel");
-    assert_eq!(buffers(2048), 2, "a panel, and rows that are pages apart");
+    assert_eq!(buffers(1040), 2, "a panel, and columns that are left over");
+    assert_eq!(buffers(2048), 3, "the same, and rows that are pages apart");
 }
 
 /// Loads of a depthwise convolution of 3 by 3 windows on planes of this width.

@@ -42,7 +42,9 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, rows: 
     let [left, right, row, column] = ["left", "right", "row", "column"].map(&mut scalar);
     let outer: Vec<Value> = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
 
-    let sums = accumulate(&mut kb, group, plan, &operands, [left, right], [rows, columns]);
+    let lefts = starts(&mut kb, left, &plan.m.left, rows);
+    let rights = starts(&mut kb, right, &plan.n.right, columns);
+    let sums = accumulate(&mut kb, group, plan, [(operands.left(), lefts), (operands.right(), rights)]);
     let mut elements = operands.elements(group, plan, 1);
     for (i, &sum) in sums.iter().enumerate() {
         let mut at = vec![Index::uniform(kb.int(0)); plan.rank];
@@ -63,10 +65,9 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, rows: 
 /// Rows and columns that are multiplied along memory.
 struct Block<'p> {
     plan: &'p ContractionPlan,
-    operands: &'p Operands,
-    /// Where the rows and the columns start.
-    lefts: Vec<Value>,
-    rights: Vec<Value>,
+    /// The memory of the rows and of the columns, and where each starts.
+    left: (Value, Vec<Value>),
+    right: (Value, Vec<Value>),
 }
 
 impl Block<'_> {
@@ -77,15 +78,15 @@ impl Block<'_> {
 
     /// Adds the products of a vector of each row and each column, from `k` on, to the sums.
     fn step(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value], mask: Option<Value>) -> Vec<Value> {
-        let mut columns = Vec::with_capacity(self.rights.len());
-        for &start in &self.rights {
+        let mut columns = Vec::with_capacity(self.right.1.len());
+        for &start in &self.right.1 {
             let here = kb.add(start, k);
-            columns.push(self.read(kb, self.operands.right(), here, mask));
+            columns.push(self.read(kb, self.right.0, here, mask));
         }
         let mut next = Vec::with_capacity(sums.len());
-        for (&start, sums) in self.lefts.iter().zip(sums.chunks(columns.len())) {
+        for (&start, sums) in self.left.1.iter().zip(sums.chunks(columns.len())) {
             let here = kb.add(start, k);
-            let row = self.read(kb, self.operands.left(), here, mask);
+            let row = self.read(kb, self.left.0, here, mask);
             let products = sums.iter().zip(&columns);
             next.extend(products.map(|(&sum, &column)| multiply_add(kb, self.plan.compute, row, column, sum)));
         }
@@ -111,20 +112,19 @@ impl Block<'_> {
     }
 }
 
-fn accumulate(
+/// The sums of rows and columns, given as their memory and where each starts, row by row.
+pub(super) fn accumulate(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
     plan: &ContractionPlan,
-    operands: &Operands,
-    [left, right]: [Value; 2],
-    [rows, columns]: [u32; 2],
+    [left, right]: [(Value, Vec<Value>); 2],
 ) -> Vec<Value> {
     let lanes = plan.tile.lanes;
-    let (lefts, rights) = (starts(kb, left, &plan.m.left, rows), starts(kb, right, &plan.n.right, columns));
-    let block = Block { plan, operands, lefts, rights };
+    let count = left.1.len() * right.1.len();
+    let block = Block { plan, left, right };
     let none = kb.zero(plan.compute, lanes);
     let (low, size, vector) = (kb.int(0), kb.dim(&plan.k.size), kb.int(i64::from(lanes)));
-    let (sums, low) = match (rows * columns) as usize {
+    let (sums, low) = match count {
         1 => {
             let (sum, low) = block.in_turn(kb, none, size);
             (vec![sum], low)

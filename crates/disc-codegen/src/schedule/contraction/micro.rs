@@ -4,6 +4,7 @@ use super::{
     epilogue::before_transpose,
     finish,
     plan::{ContractionPlan, Left, Role},
+    rest,
     split::PARTS,
     stage, steps, units,
     words::Word,
@@ -54,6 +55,8 @@ pub(super) enum Source {
     Tail(u32),
     /// In the right operand as it lies, where the last panel has columns for so many narrow vectors only.
     EdgeTail(u32),
+    /// So many columns that are left over, in task memory: see [`rest`].
+    Along(u32),
 }
 
 /// Bytes of a narrow vector: what CPUs whose units are half as wide as their registers compute at once.
@@ -74,6 +77,9 @@ impl ContractionPlan {
 
     /// The vectors of what a micro-kernel computes.
     pub(super) fn pieces(&self, source: Source) -> Vec<Piece> {
+        if let Source::Along(columns) = source {
+            return (0..i64::from(columns)).map(|shift| Piece { shift, lanes: 1 }).collect();
+        }
         let columns = match source {
             Source::Tail(narrow) | Source::EdgeTail(narrow) => narrow * self.narrow(),
             Source::Wide => self.tile.columns * units::SPAN as u32,
@@ -98,6 +104,7 @@ pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
         Source::Steps => format!("{part}.steps{rows}"),
         Source::Tail(narrow) => format!("{part}.tail{narrow}x{rows}"),
         Source::EdgeTail(narrow) => format!("{part}.edge{narrow}x{rows}"),
+        Source::Along(columns) => format!("{part}.along{columns}x{rows}"),
     }
 }
 
@@ -169,7 +176,7 @@ impl Parameters {
     pub(super) fn vectors(&self, kb: &mut KernelBuilder, plan: &ContractionPlan, source: Source) -> Vec<(Piece, Option<Value>)> {
         let pieces = plan.pieces(source);
         let masks = match source {
-            Source::InPlace | Source::Wide | Source::Copied => vec![None; pieces.len()],
+            Source::InPlace | Source::Wide | Source::Copied | Source::Along(_) => vec![None; pieces.len()],
             Source::Edge | Source::Panels | Source::Steps | Source::Task => column_masks(kb, plan, self.column),
             Source::Tail(_) | Source::EdgeTail(_) => tail_masks(kb, plan, self.column, &pieces),
         };
@@ -207,6 +214,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
     };
     let sums = match (&plan.steps, source) {
         (Some(steps), Source::Steps) => steps::accumulate(&mut kb, plan, steps, &parameters, rows),
+        (_, Source::Along(columns)) => rest::accumulate(&mut kb, group, plan, &parameters, [rows, columns]),
         _ => accumulate(&mut kb, plan, &parameters, source, rows, &edges),
     };
     if let HeldParameters::Parts { totals, factors, .. } = parameters.held {
@@ -442,7 +450,7 @@ fn accumulate(
         Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide | Source::Copied => {
             (operands.right(), plan.k.right.clone())
         }
-        Source::Steps | Source::Task | Source::Tail(_) => (operands.panel(), width),
+        Source::Steps | Source::Task | Source::Tail(_) | Source::Along(_) => (operands.panel(), width),
     };
     let starts = starts(kb, parameters.left, &plan.m.left, rows);
     let a = match plan.left_form {
@@ -575,7 +583,8 @@ pub(super) fn write(
         }
         if let Some(axis) = plan.n_axis {
             let shift = kb.int(piece.shift);
-            at[axis] = Index::Affine { base: kb.add(parameters.column, shift), stride: 1 };
+            let base = kb.add(parameters.column, shift);
+            at[axis] = if piece.lanes == 1 { Index::uniform(base) } else { Index::Affine { base, stride: 1 } };
         }
         elements.lanes = piece.lanes;
         elements.masked(mask, |elements| store(kb, group, plan, &parameters.operands, elements, &at, sum));

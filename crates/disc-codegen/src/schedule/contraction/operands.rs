@@ -13,6 +13,8 @@ pub(super) struct Operands {
     /// Packed rows, or parts of them that a micro-kernel copies.
     pub(super) rows: Option<Value>,
     pub(super) panel: Option<Value>,
+    /// Columns that are left over of the last panel.
+    pub(super) rest: Option<Value>,
     /// Where blocks leave sums that are finished apart.
     pub(super) sums: Option<Value>,
 }
@@ -38,8 +40,9 @@ impl Operands {
         let rows = elements.map(|elements| scratch(kb, "rows", TensorType::new([elements], plan.rows_dtype())));
         let panels = super::pack::panel_elements(plan) * plan.packed_panels();
         let panel = plan.is_packed_right().then(|| scratch(kb, "panel", TensorType::new([panels], plan.panel_dtype())));
+        let rest = plan.rest_memory().map(|tensor| scratch(kb, "rest", tensor));
         let sums = plan.finishes_apart.then(|| scratch(kb, "sums", super::finish::memory(plan)));
-        Self { inputs, outputs, left, right, rows, panel, sums }
+        Self { inputs, outputs, left, right, rows, panel, rest, sums }
     }
 
     /// As the parameters of a routine.
@@ -59,7 +62,15 @@ impl Operands {
 
     /// The arguments for such parameters.
     pub(super) fn arguments(&self) -> Vec<Value> {
-        self.inputs.iter().chain(&self.outputs).copied().chain(self.rows).chain(self.panel).chain(self.sums).collect()
+        self.inputs
+            .iter()
+            .chain(&self.outputs)
+            .copied()
+            .chain(self.rows)
+            .chain(self.panel)
+            .chain(self.rest)
+            .chain(self.sums)
+            .collect()
     }
 
     pub(super) fn left(&self) -> Value {

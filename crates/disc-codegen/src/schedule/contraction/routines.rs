@@ -51,27 +51,29 @@ impl ContractionPlan {
         Some([low, few.div_ceil(blocks(few)).max(many.div_ceil(blocks(many)))])
     }
 
-    /// For a last panel that need not be full, how many narrow vectors it may have instead. Where rows are not known there would be too many
-    /// micro-kernels.
+    /// For a last panel that need not be full, how many narrow vectors it may have instead, besides columns that are left over. Where rows are
+    /// not known there would be too many micro-kernels.
     pub(super) fn tails(&self) -> Vec<u32> {
-        let packs = matches!(self.right_form, Right::Computed | Right::Rows) && self.held.is_none() && !self.few_rows_at_once;
-        let most = self.tile.columns / self.narrow();
-        if !packs || self.whole_panels || self.known_heights().is_none() {
+        if self.whole_panels || !self.packs_known_rows() {
             return Vec::new();
         }
         match self.n.size.as_const() {
-            Some(columns) => {
-                let rest = (columns % i64::from(self.tile.columns)) as u32;
-                [rest.div_ceil(self.narrow())].into_iter().filter(|&tail| (1..most).contains(&tail)).collect()
-            }
-            None => (1..most).collect(),
+            Some(columns) => self.tail_of((columns % i64::from(self.tile.columns)) as u32).into_iter().collect(),
+            None => (u32::from(self.most_rest() == 0)..self.tile.columns / self.narrow()).collect(),
         }
+    }
+
+    /// Whether panels are packed for rows whose number is known.
+    pub(super) fn packs_known_rows(&self) -> bool {
+        let packs = matches!(self.right_form, Right::Computed | Right::Rows) && !self.few_rows_at_once;
+        packs && self.held.is_none() && !self.split && self.known_heights().is_some()
     }
 
     /// The heights that even blocks of a chunk can have.
     pub(super) fn heights(&self, target: &Target, source: Source) -> [u32; 2] {
         let wide = self.wide_rows(target);
-        if let (Some(known), Source::Task | Source::Tail(_) | Source::Panels | Source::Copied) = (self.known_heights(), source) {
+        let sized = matches!(source, Source::Task | Source::Tail(_) | Source::Along(_) | Source::Panels | Source::Copied);
+        if let (Some(known), true) = (self.known_heights(), sized) {
             return known;
         }
         let low = match (source, self.right_form) {
@@ -104,7 +106,8 @@ impl ContractionPlan {
             Right::Rows if self.wide_rows(target).is_none() => vec![Source::InPlace, Source::Task],
             Right::Rows => vec![Source::Wide, Source::InPlace, Source::Task],
         };
-        sources.extend(self.tails().into_iter().map(Source::Tail));
+        sources.extend(self.tails().into_iter().filter(|&tail| tail > 0).map(Source::Tail));
+        sources.extend(self.rest_blocks().into_iter().map(Source::Along));
         sources.extend(self.copies_panels().then_some(Source::Copied));
         sources
     }

@@ -185,7 +185,7 @@ fn sums(group: &Group<'_>, plan: &ContractionPlan, workspace: &Workspace) -> (Fu
     let [begin, end] = kb.units();
     let of = |values: &[Value]| values.iter().map(|&value| memory.at(value)).collect();
     let (inputs, outputs) = (of(&plan.inputs), of(&plan.outputs));
-    let operands = Operands { inputs, outputs, left: None, right: None, rows: None, panel: None, sums: None };
+    let operands = Operands { inputs, outputs, left: None, right: None, rows: None, panel: None, rest: None, sums: None };
     let lanes = plan.tile.lanes;
     let mut elements = operands.elements(group, plan, lanes);
     let (zero, one, width, vector) = (kb.int(0), kb.int(1), kb.dim(&plan.n.size), kb.int(i64::from(lanes)));
