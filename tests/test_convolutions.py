@@ -79,7 +79,8 @@ CASES = {
     "filters in groups that are pages apart": (nn.Conv1d(2048, 32, 1, groups=2), lines(2048)[:2]),
     "columns that are left over": (
         nn.Sequential(nn.Conv2d(390, 50, 1), nn.Tanh(), nn.Conv2d(50, 9, 1)),
-        images(390, (7, 7), (1, 1), (1, 2), (1, 3), (2, 2), (3, 3)) + images(390, (3, 4), (5, 7), (5, 9), (14, 14)),
+        images(390, (7, 7), (1, 1), (1, 2), (1, 3), (2, 2), (3, 3))
+        + images(390, (3, 4), (5, 7), (5, 9), (14, 14)),
     ),
     "columns that are left over of windows, in groups": (
         nn.Sequential(nn.Conv1d(88, 100, 9, 2, 4, groups=2), nn.GELU()),
