@@ -266,24 +266,26 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// Writes the elements of a short innermost dimension, a vector for each, from position `first` on: woven as they lie in memory.
+    /// Writes the elements of a short innermost dimension, a vector for each: woven as they lie in memory.
     pub fn store_woven(
         &mut self,
         kb: &mut KernelBuilder,
         buffer: Value,
         tensor: &TensorType,
-        first: &[Index],
+        places: &[Vec<Index>],
         computed: &[Value],
     ) {
+        let base = match self.place(kb, buffer, tensor, &places[0]) {
+            Index::Affine { base, stride } if stride == computed.len() as i64 => base,
+            // The size of the short dimension is known, but written otherwise: nothing says how far one row is from the next.
+            _ => return places.iter().zip(computed).for_each(|(at, &value)| self.store(kb, buffer, tensor, at, value)),
+        };
         let (dtype, lanes) = (kb.dtype(buffer), self.lanes);
         let rounded = |&value: &Value| {
             let rounded = kb.convert(value, dtype);
             kb.widen(rounded, lanes)
         };
         let vectors: Vec<Value> = computed.iter().map(rounded).collect();
-        let Index::Affine { base, .. } = self.place(kb, buffer, tensor, first) else {
-            panic!("a vector lies along the dimension in front of a woven one")
-        };
         let masks = self.mask.map(|mask| weave(kb, &vec![mask; vectors.len()]));
         for (number, vector) in weave(kb, &vectors).into_iter().enumerate() {
             let offset = kb.int(number as i64 * i64::from(lanes));
