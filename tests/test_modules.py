@@ -200,6 +200,22 @@ def test_what_is_made_contiguous_is_the_input_only_if_it_lies_so(compile_module)
     assert torch.equal(more, turned + 1)
 
 
+def test_what_is_written_to_a_contiguous_copy_is_returned(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            y = x.contiguous()
+            y[0] = 5
+            y[1].zero_()
+            return y, y.contiguous()
+
+    example, x = torch.rand(4, 3).t(), torch.rand(5, 2).t()
+    results = compile_module(Model(), example)(x)
+    expected = Model()(x.clone(memory_format=torch.preserve_format))
+    assert all(torch.equal(result, wanted) for result, wanted in zip(results, expected, strict=True))
+    with pytest.raises(disc.Error, match="changes the input x in place"):
+        compile_module(Model(), torch.rand(3, 4))
+
+
 @pytest.mark.parametrize("keys", [("a-b", "a_b"), ("a b", ("t", 1)), (1, "1"), ("é", "-1"), ("0", 0)])
 def test_keys_of_any_spelling(keys, compile_module):
     class Model(nn.Module):

@@ -10,14 +10,13 @@ import inspect
 import re
 from typing import Any
 
-import numpy as np
 import sympy
 import torch
 from torch.utils import _pytree as pytree
 
 from . import _containers
 from ._errors import DimError, Error, ShapeError
-from ._tree import CONSTANTS, Arguments
+from ._tree import CONSTANTS, Arguments, array_cure
 
 #: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...) may be anything.
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
@@ -160,7 +159,7 @@ class Call:
             raise Error(
                 f"input {name}: expected a tensor, got {type(t).__name__}",
                 code="E0601",
-                help="torch.from_numpy makes it one" if isinstance(t, np.ndarray) else None,
+                help=array_cure(t),
             )
         wrong, cure = None, "pass a dense tensor on cpu (t.contiguous(), t.resolve_neg())"
         if isinstance(t, torch._subclasses.FakeTensor):

@@ -40,8 +40,8 @@ def optimize(
     ``x.shape[0] == 1`` is taken as for larger sizes, also where the example has 1.
 
     The result computes what ``module`` computes in its present mode (``eval()`` for inference). It reads the weights once:
-    ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the original in place are not seen
-    until then. Outputs carry no gradient: a call in grad mode with an input that requires one is an error.
+    ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the original in place before
+    that may be seen in part. Outputs carry no gradient: a call in grad mode with an input that requires one is an error.
     """
     if not isinstance(module, torch.nn.Module):
         raise Error(

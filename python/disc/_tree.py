@@ -68,16 +68,15 @@ def flatten_arguments(
             raise Error(
                 f"input {names[-1]}: {type(leaf).__name__} is neither a tensor nor a constant nor a container that torch knows",
                 code="E0601",
-                help=_cure(leaf),
+                help=array_cure(leaf) or "register the type with torch.utils._pytree (dataclasses: register_dataclass)",
             )
     call = Arguments(spec, tuple(names), tuple(tensors), constants)
     return call, [paths[i][1] for i in tensors]
 
 
-def _cure(leaf) -> str:
-    if isinstance(leaf, np.ndarray):
-        return "torch.from_numpy makes it a tensor"
-    return "register the type with torch.utils._pytree (dataclasses: register_dataclass)"
+def array_cure(leaf) -> str | None:
+    """What helps where an array stands for a tensor."""
+    return "torch.from_numpy makes it a tensor" if isinstance(leaf, np.ndarray) else None
 
 
 def _parameter_names(module: torch.nn.Module, count: int) -> list[str]:

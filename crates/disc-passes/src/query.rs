@@ -99,7 +99,7 @@ impl Query for Function {
 }
 
 /// Whether everything in a block that uses a value, directly or not, computes an element from the element of the same position, or, where
-/// `reduces` says so, reduces it. What returns it counts as neither.
+/// `reduces` says so, reduces it. Returning it is allowed.
 pub fn is_used_in_step(function: &Function, block: Block, value: Value, reduces: bool) -> bool {
     let mut reached = vec![value];
     for &inst in function.insts(block) {

@@ -516,15 +516,13 @@ def _has_missing(args) -> bool:
     return any(a is MISSING or (isinstance(a, (list, tuple)) and _has_missing(a)) for a in args)
 
 
-def _made_contiguous(result, inputs) -> int | None:
-    """Which input a result is, copied where it does not lie in row-major order."""
+def _made_contiguous(result, walk: _Walk) -> int | None:
+    """Which input a result is, copied where it does not lie in row-major order; none if the copy was written to."""
     if not isinstance(result, torch.fx.Node) or result.target is not torch.ops.aten.contiguous.default:
         return None
-    return (
-        inputs.index(result.args[0])
-        if len(result.args) == 1 and not result.kwargs and result.args[0] in inputs
-        else None
-    )
+    inputs, plain = walk.captured.inputs, len(result.args) == 1 and not result.kwargs
+    held = inputs.index(result.args[0]) if plain and result.args[0] in inputs else None
+    return held if held is not None and walk.read(result) is walk.values[inputs[held]] else None
 
 
 def _lowest(val: torch.SymInt):
@@ -603,7 +601,7 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
     made: dict[torch.fx.Node, int] = {}
     for result in captured.traced.results:
         value = walk.read(result) if isinstance(result, torch.fx.Node) else walk.resolve(result)
-        if (held := _made_contiguous(result, captured.inputs)) is not None:
+        if (held := _made_contiguous(result, walk)) is not None:
             program.outputs.append(("contiguous", held))
         elif isinstance(result, torch.fx.Node) and result in captured.inputs:
             program.outputs.append(("input", captured.inputs.index(result)))

@@ -34,7 +34,7 @@ class Aliases:
         self._note_view(node)
         written = written_arguments(node)
         if not written:
-            return table.get(functional_name(name) if _is_view_in_place(node) else name), None
+            return table.get(_entry_name(node, name)), None
         if len(written) > 1:
             return None, None
         return table.get(functional_name(name)), written[0]
@@ -91,7 +91,7 @@ class Aliases:
         return walk.apply(
             node,
             name,
-            TABLE[functional_name(name) if _is_view_in_place(node) else name],
+            TABLE[_entry_name(node, name)],
             walk.resolve(node.args),
             walk.resolve(node.kwargs),
         )
@@ -176,6 +176,11 @@ def written_arguments(node) -> list[torch.fx.Node]:
 def _is_view_in_place(node) -> bool:
     """``unsqueeze_`` and its kin write no element: what they return is a view, and nobody names their argument afterwards."""
     return torch.Tag.inplace_view in getattr(node.target, "tags", ())
+
+
+def _entry_name(node, name: str) -> str:
+    """The name under which the table has a node that writes nothing: a view in place is the view."""
+    return functional_name(name) if _is_view_in_place(node) else name
 
 
 def functional_name(name: str) -> str:

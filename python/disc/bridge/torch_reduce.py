@@ -46,8 +46,8 @@ def product_of(b, x, dims=None, keepdim=False, dtype=None):
     return b.convert(b.reduce(x, axes_of(x, dims), "multiply", keepdim), out)
 
 
-def some(b, x, axes) -> None:
-    """Nothing has no extreme value."""
+def require_elements(b, x, axes) -> None:
+    """An error where an axis is empty: nothing has no extreme value."""
     for axis in axes:
         b.require(x.shape[axis], ">=", 1)
 
@@ -55,7 +55,7 @@ def some(b, x, axes) -> None:
 def extreme(how):
     def entry(b, x, dims=(), keepdim=False):
         axes = axes_of(x, dims)
-        some(b, x, axes)
+        require_elements(b, x, axes)
         return b.reduce(x, axes, how, keepdim)
 
     return entry
@@ -86,7 +86,7 @@ def extreme_and_place(how):
         if not x.shape:
             return x, b.full(0, [], "i64")
         axis = axis_of(x, dim)
-        some(b, x, [axis])
+        require_elements(b, x, [axis])
         return b.reduce(x, [axis], how, keepdim), first_place(b, x, axis, how, keepdim)
 
     return entry
@@ -96,7 +96,7 @@ def place(how):
     def entry(b, x, dim=None, keepdim=False):
         if not x.shape:
             return b.full(0, [], "i64")
-        some(b, x, range(len(x.shape)) if dim is None else [axis_of(x, dim)])
+        require_elements(b, x, range(len(x.shape)) if dim is None else [axis_of(x, dim)])
         if dim is None:
             flat = first_place(b, b.reshape(x, [product(x.shape)]), 0, how)
             return b.reshape(flat, b.shape)
@@ -107,7 +107,7 @@ def place(how):
 
 def aminmax(b, x, dim=None, keepdim=False):
     axes = axes_of(x, dim)
-    some(b, x, axes)
+    require_elements(b, x, axes)
     return tuple(b.reduce(x, axes, how, keepdim) for how in ("minimum", "maximum"))
 
 

@@ -107,11 +107,12 @@ pub(super) fn exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     e.scale(p, n.value, n.shifted)
 }
 
-/// e^x for x <= 0 or NaN: no upper clamp, and powers of two from 2^-152 (f64: 2^-1077) to 1 alone. With 2^up above them they are normal
-/// numbers, so that one multiplication scales, and rounds once: the polynomial holds 2^-up, which is exact.
+/// e^x for x <= 0 or NaN: no upper clamp, and one multiplication, which scales and rounds once: the polynomial holds 2^-up, which is exact,
+/// and its factor is 2^(n + up). That is a normal number for all n but the least, -151 (f64: -1076), of which the results are 0: there the
+/// bits of the factor are those of 0.0. A product that underflows to 0 would take many cycles, and masks make many of them.
 pub(super) fn exp_nonpositive<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let format = e.format();
-    let up: f64 = format.pick(64.0, 512.0);
+    let up: f64 = format.pick(24.0, 53.0);
     let x = at_least(e, x, format.pick(-104.5, -746.0));
     let (n, r) = reduce(e, x, format.bias() + up as i64);
     let down = (-up).exp2();

@@ -20,6 +20,7 @@ mod micro;
 mod operand;
 mod operands;
 mod pack;
+mod parameters;
 mod patches;
 mod plan;
 mod rest;
@@ -149,7 +150,7 @@ fn launch(group: &Group<'_>, plans: &[ContractionPlan]) -> Scheduled {
     for plan in plans {
         let of = |values: &[Value]| values.iter().map(|&value| memory.at(value)).collect();
         let (ins, outs) = (of(&plan.inputs), of(&plan.outputs));
-        let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, name, tensor| match share && name == "rows" {
+        let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, name, tensor| match share && name == operands::ROWS {
             true => *task.get_or_insert_with(|| kb.scratch(tensor)),
             false => kb.scratch(tensor),
         });
@@ -368,6 +369,7 @@ impl<'a> Chunk<'a> {
         });
     }
 
+    /// Packs one panel and multiplies all rows by it while it is in cache.
     fn packed_first(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, block: &Blocks<'_>) {
         let plan = part.plan;
         self.pack(kb, plan, &part.operands, &mut part.elements, block.column);

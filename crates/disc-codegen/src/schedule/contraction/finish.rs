@@ -3,7 +3,8 @@
 //! A micro-kernel writes its epilogue once for each vector of its block, and there is one for each row count. With a sine in it that is more
 //! code than all the rest of a model, and nothing is gained: a long program takes far longer than to store and load a sum.
 use super::{
-    micro::{self, Parameters, Piece, Source},
+    micro::{self, Piece, Source},
+    parameters::Parameters,
     plan::{ContractionPlan, Right},
 };
 use crate::{build::KernelBuilder, cost, element::Site, schedule::Group};

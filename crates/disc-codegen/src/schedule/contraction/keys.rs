@@ -3,7 +3,8 @@
 //! For a few rows that are multiplied by a long right operand, which is read once: the time is that of reading it.
 use super::{
     Operands,
-    micro::{Parameters, store},
+    micro::store,
+    parameters::Parameters,
     plan::{ContractionPlan, Left},
 };
 use crate::{

@@ -3,19 +3,18 @@ use super::{
     Operands,
     epilogue::before_transpose,
     finish,
-    plan::{ContractionPlan, Left, Role},
-    rest,
-    split::PARTS,
-    stage, steps, units,
+    parameters::{HeldParameters, Parameters},
+    plan::{ContractionPlan, Left},
+    rest, stage, steps, units,
     words::Word,
 };
 use crate::{
     build::KernelBuilder,
-    element::{Elements, RowBlock, Site, contraction::multiply_add},
+    element::{Elements, Site, contraction::multiply_add},
     index::Index,
     schedule::Group,
 };
-use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorType, Type, Value};
+use disc_ir::{Attr, Dim, Function, FunctionKind, OpKind, Value};
 
 /// Elements of one vector's width that a round of steps along the sums passes, between two rounds of prefetches. The steps of a round are a
 /// loop of their own and not unrolled: LLVM would gather the loads of several steps and spill the sums.
@@ -105,100 +104,6 @@ pub(super) fn name(part: &str, source: Source, rows: u32) -> String {
         Source::Tail(narrow) => format!("{part}.tail{narrow}x{rows}"),
         Source::EdgeTail(narrow) => format!("{part}.edge{narrow}x{rows}"),
         Source::Along(columns) => format!("{part}.along{columns}x{rows}"),
-    }
-}
-
-/// The arguments of a micro-kernel.
-pub(super) struct Parameters {
-    pub(super) operands: Operands,
-    pub(super) left: Value,
-    pub(super) right: Value,
-    pub(super) row: Value,
-    pub(super) column: Value,
-    pub(super) block: Value,
-    pub(super) fetches: Value,
-    pub(super) outer: Vec<Value>,
-    pub(super) held: HeldParameters,
-}
-
-/// What a routine has to know of rows in task memory.
-pub(super) enum HeldParameters {
-    None,
-    /// The column of the result that is the first there.
-    Result {
-        start: Value,
-    },
-    /// How many columns of the left operand are there, and the totals: rows of whole panels, each of which is scaled by its factor first.
-    Parts {
-        depth: Value,
-        totals: Value,
-        factors: Value,
-    },
-    /// How many products the sums have here, and where they are left: `[m, n]` from an element on.
-    Split {
-        depth: Value,
-        parts: Value,
-        from: Value,
-    },
-}
-
-impl Parameters {
-    pub(super) fn declare(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ContractionPlan) -> Self {
-        let operands = Operands::parameters(kb, group, plan);
-        let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
-        let [left, right, row, column, block, fetches] = ["left", "right", "row", "column", "block", "fetches"].map(&mut scalar);
-        let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
-        let task = |count: Dim| Type::Buffer { tensor: TensorType::new([count], plan.compute), space: Space::Task };
-        let held = match plan.held.as_ref().map(|held| held.role) {
-            None if plan.split => HeldParameters::Split {
-                depth: scalar("depth"),
-                parts: kb.buffer("parts", TensorType::new([&plan.m.size * &plan.n.size * PARTS], plan.compute)),
-                from: kb.parameter("from", Type::scalar(DType::I64)),
-            },
-            None | Some(Role::Rows) => HeldParameters::None,
-            Some(Role::Result) => HeldParameters::Result { start: scalar("start") },
-            Some(Role::Parts) => HeldParameters::Parts {
-                depth: scalar("depth"),
-                totals: kb.parameter("totals", task(plan.total_columns() * plan.most_rows())),
-                factors: kb.parameter("factors", task(Dim::constant(plan.most_rows()))),
-            },
-        };
-        Self { operands, left, right, row, column, block, fetches, outer, held }
-    }
-
-    /// As they are passed on to another routine that declares the same ones.
-    pub(super) fn arguments(&self) -> Vec<Value> {
-        let own = [self.left, self.right, self.row, self.column, self.block, self.fetches];
-        self.operands.arguments().into_iter().chain(own).chain(self.outer.iter().copied()).collect()
-    }
-
-    /// The vectors of a panel, each with a mask where the panel may end after the last column.
-    pub(super) fn vectors(&self, kb: &mut KernelBuilder, plan: &ContractionPlan, source: Source) -> Vec<(Piece, Option<Value>)> {
-        let pieces = plan.pieces(source);
-        let masks = match source {
-            Source::InPlace | Source::Wide | Source::Copied | Source::Along(_) => vec![None; pieces.len()],
-            Source::Edge | Source::Panels | Source::Steps | Source::Task => column_masks(kb, plan, self.column),
-            Source::Tail(_) | Source::EdgeTail(_) => tail_masks(kb, plan, self.column, &pieces),
-        };
-        pieces.into_iter().zip(masks).collect()
-    }
-
-    /// Elements of the group's values; of a result in task memory, row `first` is the first there.
-    pub(super) fn elements<'g>(
-        &self,
-        kb: &mut KernelBuilder,
-        group: &Group<'g>,
-        plan: &ContractionPlan,
-        first: Value,
-    ) -> Elements<'g> {
-        let mut elements = self.operands.elements(group, plan, plan.tile.lanes);
-        if let (HeldParameters::Result { start }, Some(held)) = (&self.held, &plan.held) {
-            let output = plan.outputs.iter().position(|&o| o == held.value).expect("the plan makes the value");
-            let stride = kb.dim(&held.room.stride);
-            let axis = plan.m_axis.expect("a product with rows");
-            elements.hold_rows(self.operands.outputs[output], RowBlock { axis, first, column: *start, stride });
-        }
-        elements
     }
 }
 
@@ -304,7 +209,7 @@ pub(super) fn column_masks(kb: &mut KernelBuilder, plan: &ContractionPlan, colum
 }
 
 /// The same, for the vectors of a last panel, of which the last one alone may have lanes behind the columns.
-fn tail_masks(kb: &mut KernelBuilder, plan: &ContractionPlan, column: Value, pieces: &[Piece]) -> Vec<Option<Value>> {
+pub(super) fn tail_masks(kb: &mut KernelBuilder, plan: &ContractionPlan, column: Value, pieces: &[Piece]) -> Vec<Option<Value>> {
     let Some((last, whole)) = pieces.split_last() else { return Vec::new() };
     let (size, shift) = (kb.dim(&plan.n.size), kb.int(last.shift));
     let left = kb.sub(size, column);

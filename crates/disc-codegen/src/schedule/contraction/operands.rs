@@ -3,6 +3,9 @@ use super::plan::{ContractionPlan, Left};
 use crate::{build::KernelBuilder, element::Elements, schedule::Group};
 use disc_ir::{Dim, Space, TensorType, Type, Value};
 
+/// The name of the memory that rows are packed into.
+pub(super) const ROWS: &str = "rows";
+
 /// Inputs and outputs of one product, and the task memory that it packs into.
 pub(super) struct Operands {
     /// In the order of the plan's.
@@ -37,7 +40,7 @@ impl Operands {
             Left::Packed => Some(&plan.m.left * plan.packed_rows()),
             Left::InPlace => plan.staged.then(|| Dim::constant(i64::from(plan.tile.rows) * plan.staged_elements())),
         };
-        let rows = elements.map(|elements| scratch(kb, "rows", TensorType::new([elements], plan.rows_dtype())));
+        let rows = elements.map(|elements| scratch(kb, ROWS, TensorType::new([elements], plan.rows_dtype())));
         let panels = super::pack::panel_elements(plan) * plan.packed_panels();
         let panel = plan.is_packed_right().then(|| scratch(kb, "panel", TensorType::new([panels], plan.panel_dtype())));
         let rest = plan.rest_memory().map(|tensor| scratch(kb, "rest", tensor));

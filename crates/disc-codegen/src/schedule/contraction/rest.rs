@@ -6,7 +6,8 @@
 //! Invariant: which columns are computed this way depends on their number alone, and on what is known of the product when it is compiled.
 use super::{
     Blocks, Operands, Part, dispatch, dots, in_blocks,
-    micro::{Parameters, Source, starts},
+    micro::{Source, starts},
+    parameters::Parameters,
     plan::{ContractionPlan, Left},
 };
 use crate::{build::KernelBuilder, schedule::Group};

@@ -4,7 +4,8 @@
 //! memory, where micro-kernels read it for block after block.
 use super::{
     Operands,
-    micro::{CHAINS, Parameters, starts},
+    micro::{CHAINS, starts},
+    parameters::Parameters,
     plan::{ContractionPlan, Left},
 };
 use crate::{build::KernelBuilder, element::contraction::multiply_add, target::Target};
