@@ -68,7 +68,8 @@ def flatten_arguments(
             raise Error(
                 f"input {names[-1]}: {type(leaf).__name__} is neither a tensor nor a constant nor a container that torch knows",
                 code="E0601",
-                help=array_cure(leaf) or "register the type with torch.utils._pytree (dataclasses: register_dataclass)",
+                help=array_cure(leaf)
+                or "register the type with torch.utils._pytree (dataclasses: register_dataclass)",
             )
     call = Arguments(spec, tuple(names), tuple(tensors), constants)
     return call, [paths[i][1] for i in tensors]
