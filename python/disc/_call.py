@@ -30,10 +30,12 @@ class Call:
         self.arguments: Arguments = captured.arguments
         self.dims = program.dims
         self.facts = program.facts
-        self.checks = program.checks
         self.symbols = captured.symbols
+        self.checks = [(condition, self._named(text)) for condition, text in program.checks]
         self.plan = captured.plan
         self.fixed_by_model = captured.fixed
+        #: The lines of the model that ask for facts and fixed sizes.
+        self.asked_at = {self._named(text): at for text, at in program.asked_at.items()} | captured.fixed_at
         self.dtypes = captured.dtypes
         self.training = module.training
         self._read_signature(module)
@@ -208,11 +210,18 @@ class Call:
             used = [d for d in sizes if _names(fact, d)]
             if not _holds(fact, {d: s for d, (s, _) in sizes.items()}):
                 met = ", ".join(f"{d} = {sizes[d][0]} ({sizes[d][1]})" for d in used)
-                raise DimError(f"{met}: the module needs {fact}", dims=used)
+                raise DimError(f"{met}: the module needs {fact}{self._asked(fact)}", dims=used)
 
     def _why_fixed(self, name: str, axis: int) -> str:
-        by_model = any(text.startswith(f"{name} axis {axis} ==") for text in self.fixed_by_model)
-        return ": the model itself fixes it" if by_model else ": it was fixed by dims="
+        by_model = [text for text in self.fixed_by_model if text.startswith(f"{name} axis {axis} ==")]
+        return (
+            f": the model itself fixes it{self._asked(by_model[0])}"
+            if by_model
+            else ": it was fixed by dims="
+        )
+
+    def _asked(self, text: str) -> str:
+        return f" ({self.asked_at[text]})" if text in self.asked_at else ""
 
     def _check_conditions(self, leaves: list) -> None:
         sizes = {s: sympy.Integer(leaves[t].shape[axis]) for s, (t, axis) in self.symbols.items()}
@@ -225,7 +234,7 @@ class Call:
                     if s in condition.free_symbols
                 )
                 raise DimError(
-                    f"{met}: the module needs {self._named(text)}",
+                    f"{met}: the module needs {text}{self._asked(text)}",
                     dims=[str(s) for s in condition.free_symbols],
                 )
 

@@ -30,12 +30,11 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
-from . import _containers, _guards
+from . import _branches, _containers, _guards
 from ._decompose import Serves, serves_all
 from ._dims import Dim, DimPlan
 from ._dynamic_functions import dynamic_functions
 from ._errors import DimError, Error, UnsupportedOp
-from ._same_graph import same_graph
 from ._sizes import Sizes
 from ._traced import Traced, from_export
 from ._tree import Arguments, flatten_arguments
@@ -64,6 +63,8 @@ class Captured:
     conditions: _guards.Conditions
     symbols: dict[sympy.Symbol, tuple[int, int]]
     fixed: list[str] = field(default_factory=list)
+    #: The lines of the model that fix what is in ``fixed``, as far as they are known.
+    fixed_at: dict[str, str] = field(default_factory=dict)
     attempts: int = 1
     milliseconds: float = 0.0
     #: What the bridge makes of it.
@@ -188,12 +189,14 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
                 continue
             raise _capture_error(module, error) from error
         captured = _read(traced, entry, arguments, plan)
+        _note_places(captured, sizes)
         if _repin(captured, sizes) or _pin_squeezed(captured, sizes):
             continue
         if attempt <= _MAX_CHOICES and _avoid(captured, sizes):
             continue
         captured.attempts = attempt
-        _settle_branches(captured, module, tensors, sizes, tracer)
+        if _settle_branches(captured, module, tensors, sizes, tracer, oblivious):
+            continue
         _report_fixed(captured, sizes)
         return captured
     raise Error("the model could not be captured with other sizes than the example's", code="E0404")
@@ -222,6 +225,8 @@ def exported(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool) -> T
     import torch.export
     from torch.fx.experimental import _config
 
+    from ._trace_env import sizes_from_0
+
     shapes = None
     if sizes is not None:
         auto = torch.export.Dim.AUTO
@@ -229,7 +234,8 @@ def exported(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool) -> T
             {axis: auto for axis in range(t.dim()) if sizes.dynamic(i, axis)} for i, t in enumerate(examples)
         ]
         shapes = {"tensors": tuple(rows)} if rows else None
-    with _config.patch(backed_size_oblivious=oblivious), _without_graph_dump():
+    from_0 = sizes_from_0() if oblivious else contextlib.nullcontext()
+    with _config.patch(backed_size_oblivious=oblivious), from_0, _without_graph_dump():
         program = torch.export.export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
     return from_export(program)
 
@@ -334,6 +340,15 @@ def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) ->
     return captured
 
 
+def _note_places(captured: Captured, sizes: Sizes) -> None:
+    """Which line of the model gave an axis a value."""
+    for t, node in enumerate(captured.inputs):
+        for axis, size in enumerate(node.meta["val"].shape):
+            symbol = size.node._expr if isinstance(size, torch.SymInt) else None
+            if symbol in captured.conditions.places:
+                sizes.places.setdefault((t, axis), captured.conditions.places[symbol])
+
+
 def _repin(captured: Captured, sizes: Sizes) -> bool:
     """The model fixed a dimension at a size that is not the user's: keep the user's there and capture again."""
     again = False
@@ -386,67 +401,80 @@ def _report_fixed(captured: Captured, sizes: Sizes) -> None:
             if isinstance(what, int) or not isinstance(size, int):
                 continue
             if isinstance(what, Dim):
+                place = sizes.places.get((t, axis))
                 raise DimError(
                     f"{what.name} (axis {axis} of {names[t]}) is declared dynamic, and the model works only for "
-                    f"{what.name} == {size}",
+                    f"{what.name} == {size}" + (f" ({_guards.written(place)})" if place else ""),
                     code="E0403",
                     dims=[what.name],
                 )
-            captured.fixed.append(f"{names[t]} axis {axis} == {size}")
+            text = f"{names[t]} axis {axis} == {size}"
+            captured.fixed.append(text)
+            if (t, axis) in sizes.places:
+                captured.fixed_at[text] = _guards.written(sizes.places[t, axis])
 
 
-def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer) -> None:
-    """A branch of the model that keeps 0 or 1 away stays a fact only if the graph for 0 or 1 is another one."""
-    branches = captured.conditions.branches
-    captured.conditions.branches = []
-    if not branches:
-        return
-    causal_free = not any(_is_causal(n) for n in captured.graph.nodes)
-    branches = [b for b in branches if not _guards.harmless_branch(b[1], b[2], causal_free)]
-    symbols = sorted({s for expr, _, _ in branches for s in expr.free_symbols}, key=str)
-
-    def same_at(symbol, size: int) -> bool:
-        return _same_graph_at(captured, module, tensors, sizes, symbol, size, tracer)
-
-    kept = {s: low for s in symbols if (low := _lowest_valid(s, branches, same_at))}
-    captured.conditions.facts += [sympy.Ge(s, low, evaluate=False) for s, low in kept.items()]
-
-
-def _is_causal(node) -> bool:
-    if node.target is not torch.ops.aten.scaled_dot_product_attention.default:
-        return False
-    causal = node.kwargs.get("is_causal", node.args[5] if len(node.args) > 5 else False)
-    query, key = node.args[0].meta["val"], node.args[1].meta["val"]
-    return bool(causal) and expression(query.shape[-2]) != expression(key.shape[-2])
-
-
-def _lowest_valid(symbol, branches, same_at) -> int:
-    """The smallest size from which on the captured graph is known to be the model's: 0, 1 or 2."""
-    taken = {
-        size: tuple(expr.xreplace({symbol: sympy.Integer(size)}) == sympy.true for expr, _, _ in branches)
-        for size in (0, 1)
-    }
-    if not same_at(symbol, 1):
-        return 2
-    if taken[0] != taken[1] and not same_at(symbol, 0):
-        return 1
-    return 0
-
-
-def _same_graph_at(captured, module, tensors, sizes: Sizes, symbol, size: int, tracer) -> bool:
-    """Captures again with ``size`` for ``symbol`` and compares."""
-    if symbol not in captured.symbols:
+def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, oblivious: bool) -> bool:
+    """Settles what the model asks about sizes of 0 and 1; True if the example's way is to be captured instead."""
+    if not captured.conditions.branches:
         return False
     shapes = sizes.capture_shapes()
-    values = {s: shapes[t][axis] for s, (t, axis) in captured.symbols.items()} | {symbol: size}
-    concrete = []
+    chosen = {s: sympy.Integer(shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
+    own = {s: sympy.Integer(sizes.shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
+
+    def retrace(values: dict, fixed: set) -> Captured | None:
+        rows = [captured.input_shape(t) for t in range(len(captured.inputs))]
+        at = [[expr if isinstance(expr, int) else expr.xreplace(values) for expr in row] for row in rows]
+        if not all(isinstance(x, int) or x.is_Integer for row in at for x in row):
+            return None
+        open_axes = _Open(
+            {
+                (t, axis)
+                for t, row in enumerate(rows)
+                for axis, expr in enumerate(row)
+                if not isinstance(expr, int) and not expr.free_symbols & fixed
+            }
+        )
+        entry = _Entry(module, captured.arguments)
+        examples = _examples(tensors, [tuple(int(x) for x in row) for row in at])
+        try:
+            return _read(
+                tracer(entry, examples, open_axes, oblivious), entry, captured.arguments, captured.plan
+            )
+        except Exception:
+            return None
+
+    refused = _branches.settle(captured, retrace, chosen, own)
+    return sum(_keep_own(captured, sizes, symbol, place) for symbol, place in refused.items()) > 0
+
+
+@dataclass
+class _Open:
+    """Which axes are dynamic."""
+
+    axes: set[tuple[int, int]]
+
+    def dynamic(self, t: int, axis: int) -> bool:
+        return (t, axis) in self.axes
+
+
+def _keep_own(captured: Captured, sizes: Sizes, symbol: sympy.Symbol, place: _guards.Place) -> int:
+    """The size of the example takes a way of its own: its axes keep it. How many were free until now."""
+    own = sizes.shapes[captured.symbols[symbol][0]][captured.symbols[symbol][1]]
+    kept = 0
     for t in range(len(captured.inputs)):
-        at = [expr if isinstance(expr, int) else expr.xreplace(values) for expr in captured.input_shape(t)]
-        if not all(isinstance(x, int) or x.is_Integer for x in at):
-            return False
-        concrete.append(tuple(int(x) for x in at))
-    try:
-        static = tracer(_Entry(module, captured.arguments), _examples(tensors, concrete), None, False)
-    except Exception:
-        return False
-    return same_graph(captured.graph, static.graph, values)
+        for axis, expr in enumerate(captured.input_shape(t)):
+            if expr != symbol or sizes.shapes[t][axis] != own:
+                continue
+            if isinstance(declared := captured.plan.axes[t][axis], Dim):
+                raise DimError(
+                    f"{declared.name} (axis {axis} of {captured.arguments.tensor_names[t]}) is {own} in the "
+                    f"example, for which the model takes a way of its own ({_guards.written(place)})",
+                    code="E0403",
+                    dims=[declared.name],
+                    help="give an example of another size, or fix the axis",
+                )
+            if sizes.pin(t, axis):
+                sizes.places[t, axis] = place
+                kept += 1
+    return kept

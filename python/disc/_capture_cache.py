@@ -28,7 +28,7 @@ from ._dims import DimPlan
 from ._fingerprint import Unsure, fingerprint
 from ._tree import Arguments, flatten_arguments
 
-_FORMAT = 1
+_FORMAT = 2
 _MOST_BYTES = 64 << 20
 
 
@@ -42,6 +42,7 @@ class Recalled:
     symbols: dict
     dtypes: list[torch.dtype]
     fixed: list[str]
+    fixed_at: dict[str, str]
     attempts: int
     program: Any
     text: str
@@ -248,7 +249,7 @@ def keep(asked: Lookup, captured, program, text: str) -> None:
     try:
         kept = Recalled(
             captured.arguments, captured.plan, captured.out_spec, captured.symbols, captured.dtypes, captured.fixed,
-            captured.attempts, program, text,
+            captured.fixed_at, captured.attempts, program, text,
         )  # fmt: skip
         payload = pickle.dumps(kept, protocol=5)
     except Exception as error:

@@ -16,6 +16,7 @@ import itertools
 import linecache
 import os
 import re
+import traceback
 from dataclasses import dataclass, field
 
 import sympy
@@ -31,13 +32,27 @@ DISC = os.path.dirname(__file__) + os.sep
 _MODEL_LIKE = (os.path.join(TORCH, "nn") + os.sep,)
 
 
+#: A file and a line.
+Place = tuple[str, int]
+
+
 @dataclass
 class Conditions:
     """``facts`` are relations over symbols; ``branches`` are conditions of the model that exclude 0 or 1 only."""
 
     facts: list[sympy.Basic] = field(default_factory=list)
-    branches: list[tuple[sympy.Basic, str, int]] = field(default_factory=list)
+    branches: list[tuple[sympy.Basic, Place]] = field(default_factory=list)
     substitutions: dict[sympy.Basic, sympy.Basic] = field(default_factory=dict)
+    #: The line of the model that led to a fact, or that gave a symbol a value; not known of all.
+    places: dict[sympy.Basic, Place] = field(default_factory=dict)
+    #: The facts that code of the model asked for, not that of torch.
+    by_model: set[sympy.Basic] = field(default_factory=set)
+
+    def state(self, fact: sympy.Basic, place: Place | None) -> None:
+        if fact not in self.facts:
+            self.facts.append(fact)
+        if place is not None:
+            self.places.setdefault(fact, place)
 
     def simplify(self, expr):
         """``expr`` with what the facts say about minima and maxima."""
@@ -49,14 +64,43 @@ def read_conditions(shape_env) -> Conditions:
     for guard in shape_env.guards:
         frame = getattr(guard.sloc, "framework_loc", None)
         filename, line = getattr(frame, "filename", ""), getattr(frame, "lineno", 0) or 0
+        asks = _model_place(guard.sloc)
+        if asks is not None:
+            for symbol in guard.expr.free_symbols if isinstance(guard.expr, sympy.Eq) else ():
+                if shape_env.replacements.get(symbol, symbol).is_number:
+                    out.places.setdefault(symbol, asks)
         for expr in conjuncts(_resolved(guard.expr, shape_env.replacements)):
+            known = len(out.facts)
             _sort(expr, filename, line, out)
-    out.facts = list(
-        dict.fromkeys(
-            f for f in (_settled(out.simplify(f)) for f in out.facts) if f not in (sympy.true, True)
-        )
-    )
+            if not _asked_by_torch(filename):
+                out.by_model.update(out.facts[known:])
+            for fact in out.facts[known:] if asks is not None else ():
+                out.places.setdefault(fact, asks)
+    facts = [(f, _settled(out.simplify(f))) for f in out.facts]
+    out.facts = []
+    for before, fact in facts:
+        if fact not in (sympy.true, True):
+            out.state(fact, out.places.get(before))
+            if before in out.by_model:
+                out.by_model.add(fact)
     return out
+
+
+def _model_place(sloc) -> Place | None:
+    """The line of the model that led to a condition, as the quick tracer notes it."""
+    frames = (getattr(sloc, "maybe_user_loc", None), getattr(sloc, "framework_loc", None))
+    for frame in frames:
+        if isinstance(frame, traceback.FrameSummary) and not frame.filename.startswith((TORCH, DISC)):
+            return frame.filename, frame.lineno or 0
+    return None
+
+
+def written(place: Place) -> str:
+    """A line of the model for a message: ``model.py:12: `if x.shape[0] == 1:` ``."""
+    filename, line = place
+    code = linecache.getline(filename, line).strip()
+    code = code if len(code) <= 100 else f"{code[:100]}..."
+    return f"{os.path.basename(filename)}:{line}" + (f": `{code}`" if code else "")
 
 
 def _resolved(expr, replacements: dict):
@@ -93,7 +137,7 @@ def _sort(expr, filename: str, line: int, out: Conditions) -> None:
         return
     if excludes_only_small(expr):
         if not by_torch:
-            out.branches.append((expr, filename, line))
+            out.branches.append((expr, (filename, line)))
         return
     if by_torch and (isinstance(expr, sympy.Ne) or _keeps_small_away(expr)):
         return
@@ -178,6 +222,9 @@ class _Infix(StrPrinter):
     def _print_Relational(self, expr):
         return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
 
+    def _print_Or(self, expr):
+        return " or ".join(sorted(map(self._print, expr.args)))
+
     def _print_Mod(self, expr):
         low = PRECEDENCE["Mul"]
         value = self.parenthesize(expr.args[0], low, strict=True)
@@ -192,13 +239,15 @@ def spelled(fact) -> str:
     return _Infix().doprint(fact)
 
 
-def harmless_branch(filename: str, line: int, causal_free: bool) -> bool:
-    """Branches of well-known libraries whose two sides compute the same at length 0 and 1.
+def is_harmless(place: Place | None, causal_free: bool) -> bool:
+    """Branches of well-known libraries whose two sides compute the same at length 0 and 1, or one of which is an error.
 
     transformers asks ``q_length > 1`` only to switch causal masking off for one query: nothing changes where no attention is
     causal. Its ``q_length == 1 and not is_torchdynamo_compiling()`` is never taken while a model is traced.
     """
-    source = linecache.getline(filename, line)
+    source = linecache.getline(*place) if place is not None else ""
+    if re.search(r"if size_prods == 1:", source) and place[0].startswith(_MODEL_LIKE):
+        return True
     if re.search(r"q_length == 1 and not is_torchdynamo_compiling\(\)", source):
         return True
     return causal_free and re.search(r"is_causal = (query\.shape\[2\]|q_length) > 1 and ", source) is not None

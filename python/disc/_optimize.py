@@ -36,8 +36,8 @@ def optimize(
     ``inputs`` is an example: a tensor or a tuple of positional arguments; ``kwargs`` are keyword arguments. Every dimension is
     dynamic unless ``dims`` says otherwise: a mapping from parameter name or position to ``{axis: name, disc.Dim or int}``, where
     one name in two places is an equality; ``"static"`` fixes all sizes to the example's. An example size of 0 or 1 fixes nothing,
-    unless it is broadcast against another size: it stays what it is then, and ``disc.report`` says so. A branch of the model on
-    ``x.shape[0] == 1`` is taken as for larger sizes, also where the example has 1.
+    unless it is broadcast against another size, or the model branches on it (``if x.shape[0] == 1``): it stays what it is then,
+    and ``disc.report`` says so, with the line of the model.
 
     The result computes what ``module`` computes in its present mode (``eval()`` for inference). It reads the weights once:
     ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the original in place before

@@ -43,8 +43,9 @@ def _collect(module) -> dict[str, Any]:
         **native,
         "stages_ms": {name: round(ms, 3) for name, ms in stages.items()},
         "dims": {name: list(row) for name, row in zip(names, program.dims, strict=True)},
-        "facts": list(program.facts) + [text for _, text in program.checks],
+        "facts": list(program.facts) + [text for _, text in module._call.checks],
         "fixed": list(module._capture_facts["fixed"]),
+        "asked_at": dict(module._call.asked_at),
         "operations": program.operations,
         **_weights(module, native),
         "calls": module._executable.calls,
@@ -92,9 +93,9 @@ class Report:
         inputs = "; ".join(f"{name} [{', '.join(row)}]" for name, row in v["dims"].items())
         lines = [f"inputs      {inputs}"]
         if v["facts"]:
-            lines.append(f"facts       {'; '.join(v['facts'])}")
+            lines.append(f"facts       {_with_lines(v, 'facts')}")
         if v["fixed"]:
-            lines.append(f"fixed       {'; '.join(v['fixed'])}")
+            lines.append(f"fixed       {_with_lines(v, 'fixed')}")
         compiles = f"{v['compiles']} (cache hits {v['cache_hits']})"
         lines.append(f"compiles    {compiles}, coverage {v['coverage']:.0%} of {v['operations']} operations")
         if "kernels" in v:
@@ -121,6 +122,12 @@ class Report:
 
     def __repr__(self) -> str:
         return f"Report(compiles={self._values['compiles']}, coverage={self._values['coverage']})"
+
+
+def _with_lines(values: dict[str, Any], what: str) -> str:
+    """Facts or fixed sizes, with the lines of the model that ask for them."""
+    lines = values["asked_at"]
+    return "; ".join(f"{text} ({lines[text]})" if text in lines else text for text in values[what])
 
 
 def _text(value) -> str:

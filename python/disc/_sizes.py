@@ -57,6 +57,8 @@ class Sizes:
         self.plan = plan
         self.shapes = [tuple(int(s) for s in shape) for shape in shapes]
         self.classes = self._partition()
+        #: The line of the model that keeps an axis at one size.
+        self.places: dict[tuple[int, int], tuple[str, int]] = {}
         #: Whether the sizes of our choice add up where those of the example do.
         self._sums = False
         #: The axes of the two classes that were merged last, and what to try where that is refused too.

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
+from unittest import mock
 
+import sympy
 import torch
 from torch._guards import Source
+from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, SLoc
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_DISC = os.path.dirname(__file__) + os.sep
+#: Where the model is called.
+_ENTRY = os.path.join(_DISC, "_capture.py")
 #: Frames of the shape environment itself: a condition belongs to whoever called it.
 _MACHINERY = frozenset(
     os.path.join(_TORCH, *path.split("/"))
@@ -36,18 +43,47 @@ class Env(ShapeEnv):
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename in _MACHINERY:
             frame = frame.f_back
-        code = frame.f_code
-        return SLoc(
-            traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False), None
-        ), ""
+        return SLoc(_summary(frame), _model_frame(frame)), ""
 
     def new_size(self, size: int, tensor: int, axis: int, oblivious: bool) -> torch.SymInt:
         """The size of an axis of an input, which may be any; ``oblivious``: 0 and 1 included."""
         source = _Axis(tensor, axis)
-        symbol = self.create_symbol(size, source, DimDynamic.DYNAMIC, do_not_specialize_zero_one=oblivious)
+        with sizes_from_0() if oblivious else contextlib.nullcontext():
+            symbol = self.create_symbol(
+                size, source, DimDynamic.DYNAMIC, do_not_specialize_zero_one=oblivious
+            )
         if oblivious:
             self.size_like.add(symbol)
         return self.create_symintnode(symbol, hint=size, source=source)
+
+
+_make_symbol = symbolic_shapes.make_symbol
+
+
+def _at_least_0(prefix, number: int, **assumptions) -> sympy.Symbol:
+    name = _make_symbol(prefix, number).name
+    if assumptions.pop("positive", None):
+        assumptions["nonnegative"] = True
+    return sympy.Symbol(name, **assumptions)
+
+
+def sizes_from_0():
+    """Within it torch does not take a size for positive: ``max(size, 1)`` is a size of its own, ``size == 0`` a question."""
+    return mock.patch.object(symbolic_shapes, "make_symbol", _at_least_0)
+
+
+def _summary(frame) -> traceback.FrameSummary:
+    code = frame.f_code
+    return traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False)
+
+
+def _model_frame(frame) -> traceback.FrameSummary | None:
+    """The innermost line of the model; nothing where torch runs below our own entry, as in a module of torch."""
+    while frame is not None and (inside := frame.f_code.co_filename.startswith((_TORCH, _DISC))):
+        if frame.f_code.co_filename == _ENTRY:
+            return None
+        frame = frame.f_back
+    return None if frame is None or inside else _summary(frame)
 
 
 class _Axis(Source):

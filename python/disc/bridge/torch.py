@@ -103,6 +103,8 @@ class Program:
     facts: list[str] = field(default_factory=list)
     #: Conditions that the compiler's facts cannot say, with their text: checked in Python at each call.
     checks: list[tuple[sympy.Basic, str]] = field(default_factory=list)
+    #: The lines of the model that ask for a fact or a check, as far as they are known.
+    asked_at: dict[str, str] = field(default_factory=dict)
     operations: int = 0
 
 
@@ -241,15 +243,19 @@ def _declare_facts(captured, builder, expressions, program: Program) -> None:
     for fact in captured.facts:
         if not fact.free_symbols <= set(expressions.symbols):
             continue
+        place = captured.conditions.places.get(fact)
         relation = next((sign for kind, sign in _RELATIONS if isinstance(fact, kind)), None)
         if relation is None:
-            program.checks.append((fact, _guards.spelled(fact)))
-            continue
-        _relation(expressions, lambda text: _state(builder, program, text), fact, relation)
+            text = _guards.spelled(fact)
+            program.checks.append((fact, text))
+        else:
+            text = _relation(expressions, lambda text: _state(builder, program, text), fact, relation)
+        if place is not None and text is not None:
+            program.asked_at.setdefault(text, _guards.written(place))
 
 
-def _relation(expressions, state, fact, relation: str) -> None:
-    """States a relation of two sizes."""
+def _relation(expressions, state, fact, relation: str) -> str | None:
+    """States a relation of two sizes; the value is its text."""
     left, right = expressions.size(fact.lhs), expressions.size(fact.rhs)
     if sizes.is_int(left):
         left, right, relation = (
@@ -257,8 +263,11 @@ def _relation(expressions, state, fact, relation: str) -> None:
             left,
             {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}.get(relation, relation),
         )
-    if not sizes.same(left, right) and not (relation == ">=" and sizes.same(right, 0)):
-        state(f"{left} {relation} {right}")
+    if sizes.same(left, right) or (relation == ">=" and sizes.same(right, 0)):
+        return None
+    text = f"{left} {relation} {right}"
+    state(text)
+    return text
 
 
 def _bind_weights(captured, emitter: Emitter, walk: _Walk, program: Program) -> None:

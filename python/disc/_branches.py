@@ -1,0 +1,200 @@
+"""Branches of a model on sizes of 0 and 1: for which of them the captured graph is the model's.
+
+A model is captured with sizes of at least 2 (``_sizes``). Where it asks ``size > 1`` or ``size != 0``, it is captured again with
+0 or 1 there. If the graph is the same, the branch is no fact.
+
+Not here: other conditions on sizes, which are facts as they are (``_guards``).
+Invariants:
+
+- a size of 0 or 1 that the facts allow was tried, alone and beside those of other sizes that the model asks about;
+- what the example has is allowed, or ``settle`` names the symbols that have to stay as they are in the example.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from . import _guards
+from ._same_graph import same_graph
+
+#: Captures again with the sizes of the first dict, where the symbols of the set are fixed; None where the model refuses them.
+Retrace = Callable[[dict[sympy.Symbol, sympy.Integer], set[sympy.Symbol]], Any]
+
+#: The most combinations of small sizes that are tried one by one.
+_MOST_COMBINED = 8
+
+
+def settle(captured, retrace: Retrace, chosen: dict, own: dict) -> dict[sympy.Symbol, _guards.Place]:
+    """Turns ``captured.conditions.branches`` into facts.
+
+    ``chosen`` are the sizes of the capture, ``own`` those of the example. The value says which symbols the facts would keep from
+    the example's size, and which line asks for it: capture has to begin again with these sizes.
+    """
+    branches = captured.conditions.branches
+    captured.conditions.branches = []
+    causal_free = not any(_is_causal(n) for n in captured.graph.nodes)
+    asked = _Asked(captured, retrace, chosen, causal_free)
+    asked.add(branches)
+    lowest = asked.lowest()
+    facts = {sympy.Ge(s, low, evaluate=False): asked.place([s]) for s, low in lowest.items() if low}
+    facts |= asked.combined([s for s, low in lowest.items() if low < 2])
+    facts |= asked.found
+    refused: dict[sympy.Symbol, _guards.Place] = {}
+    for fact, place in facts.items():
+        if fact.xreplace(own) == sympy.false:
+            refused |= {s: place for s in fact.free_symbols if own[s] < 2}
+        captured.conditions.state(fact, place)
+    return refused
+
+
+class _Asked:
+    """What the model asked about small sizes, and how its graphs compare."""
+
+    def __init__(self, captured, retrace: Retrace, chosen: dict, causal_free: bool):
+        self.captured = captured
+        self.retrace = retrace
+        self.chosen = {s: sympy.Integer(size) for s, size in chosen.items()}
+        self.causal_free = causal_free
+        self.branches: list[tuple[sympy.Basic, _guards.Place]] = []
+        self._same: dict[frozenset, bool] = {}
+        #: Facts that came up beside small sizes.
+        self.found: dict[sympy.Basic, _guards.Place] = {}
+
+    def add(self, branches) -> None:
+        for branch in branches:
+            if branch not in self.branches and not _guards.is_harmless(branch[1], self.causal_free):
+                self.branches.append(branch)
+
+    def symbols(self) -> list[sympy.Symbol]:
+        return sorted({s for expr, _ in self.branches for s in expr.free_symbols}, key=str)
+
+    def place(self, symbols) -> _guards.Place:
+        """The line that asks about some of the symbols."""
+        return next(place for expr, place in self.branches if expr.free_symbols & set(symbols))
+
+    def lowest(self) -> dict[sympy.Symbol, int]:
+        """The smallest size of each symbol from which on the graph is known to be the model's: 0, 1 or 2."""
+        found: dict[sympy.Symbol, int] = {}
+        # What is captured again may ask about others: `if a == 1 and b == 1`.
+        while left := [s for s in self.symbols() if s not in found]:
+            found[left[0]] = self._lowest(left[0])
+        return found
+
+    def _lowest(self, symbol) -> int:
+        if not self.same_at({symbol: 1}):
+            return 2
+        return (
+            1 if self._answers(symbol, 0) != self._answers(symbol, 1) and not self.same_at({symbol: 0}) else 0
+        )
+
+    def _answers(self, symbol, size: int) -> tuple:
+        """What each condition says of a size, beside the sizes of the capture and beside small ones."""
+        small = {symbol: sympy.Integer(size)}
+        ones = dict.fromkeys(self.chosen, sympy.Integer(1))
+        return tuple(
+            expr.xreplace({**others, **small}) == sympy.true
+            for expr, _ in self.branches
+            for others in (self.chosen, ones)
+        )
+
+    def combined(self, symbols) -> dict[sympy.Basic, _guards.Place]:
+        """Facts that keep away what each size alone may be, but several at once may not."""
+        small = {s: [1, 0] if self._answers(s, 0) != self._answers(s, 1) else [1] for s in symbols}
+        several = [
+            dict(zip(some, sizes, strict=True))
+            for count in range(2, len(symbols) + 1)
+            for some in itertools.combinations(symbols, count)
+            for sizes in itertools.product(*(small[s] for s in some))
+        ]
+        if len(several) > _MOST_COMBINED:
+            if self.same_at(dict.fromkeys(symbols, 1)):
+                return {}
+            return {sympy.Ge(s, 2, evaluate=False): self.place([s]) for s in symbols}
+        facts = {}
+        for sizes in several:
+            fact = sympy.Or(*(sympy.Ne(s, size) for s, size in sizes.items()))
+            implied = any(kept.xreplace(sizes) == sympy.false for kept in facts)
+            if not implied and not self.same_at(sizes):
+                facts[fact] = self.place(sizes)
+        return facts
+
+    def same_at(self, sizes: dict[sympy.Symbol, int]) -> bool:
+        """Whether the model captured with ``sizes`` is the captured graph with these sizes put in."""
+        key = frozenset(sizes.items())
+        if key not in self._same:
+            self._same[key] = self._compare(sizes)
+        return self._same[key]
+
+    def _compare(self, sizes) -> bool:
+        if not sizes.keys() <= self.captured.symbols.keys():
+            return False
+        values = self._completed({s: sympy.Integer(size) for s, size in sizes.items()})
+        if values is None:
+            return False
+        small = {s: size for s, size in values.items() if size < 2}
+        again = self.retrace(values, set(small))
+        if again is None:
+            return False
+        places = {place: s for s, place in self.captured.symbols.items()}
+        names = {s: places[place] for s, place in again.symbols.items() if place in places}
+        theirs = {s: values[name] for s, name in names.items()}
+        if not same_graph(self.captured.traced, again.traced, values, theirs):
+            return False
+        self.add([(expr.xreplace(names), place) for expr, place in again.conditions.branches])
+        self._take_facts(again.conditions, names, small)
+        return True
+
+    def _completed(self, small: dict) -> dict | None:
+        """The sizes of the capture with ``small`` among them, and others changed as the facts then want it."""
+        values = self.chosen | small
+        for _ in range(len(self.captured.facts) + 1):
+            broken = [f for f in self.captured.facts if f.xreplace(values) == sympy.false]
+            if not broken:
+                return values
+            solved = next(filter(None, (_solved(f, values, small) for f in broken)), None)
+            if solved is None:
+                return None
+            small = small | solved
+            values = values | solved
+        return None
+
+    def _take_facts(self, conditions: _guards.Conditions, names: dict, small: dict) -> None:
+        """What the model asks about other sizes beside small ones: ``if a == 1 and b == 7``."""
+        known = {sympy.true, *(fact.xreplace(small) for fact in self.captured.facts)}
+        for fact in conditions.facts:
+            place = conditions.places.get(fact)
+            named = fact.xreplace(names).xreplace(small)
+            if fact not in conditions.by_model or named in known or _guards.is_harmless(place, True):
+                continue
+            beside = sympy.Or(*(sympy.Ne(s, size) for s, size in small.items()), named)
+            self.found.setdefault(beside, place)
+
+
+def _solved(fact, values: dict, small: dict) -> dict | None:
+    """One more size that makes ``fact`` an equality."""
+    if not fact.is_Relational:
+        return None
+    difference = (fact.lhs - fact.rhs).xreplace(small)
+    for symbol in sorted(difference.free_symbols, key=str):
+        rest = difference.xreplace({s: v for s, v in values.items() if s != symbol})
+        factor, offset = rest.coeff(symbol, 1), rest.coeff(symbol, 0)
+        if factor in (1, -1) and rest == factor * symbol + offset and (size := -offset * factor) >= 0:
+            return {symbol: sympy.Integer(size)}
+    return None
+
+
+def _is_causal(node) -> bool:
+    if node.target is not torch.ops.aten.scaled_dot_product_attention.default:
+        return False
+    causal = node.kwargs.get("is_causal", node.args[5] if len(node.args) > 5 else False)
+    query, key = node.args[0].meta["val"], node.args[1].meta["val"]
+    return bool(causal) and _expr(query.shape[-2]) != _expr(key.shape[-2])
+
+
+def _expr(size):
+    return size.node.expr if isinstance(size, torch.SymInt) else size
