@@ -219,6 +219,18 @@ class Branches(nn.Module):
         return -x
 
 
+def test_a_long_line_of_the_model_is_cut():
+    class Model(nn.Module):
+        def forward(self, x):
+            return [bool(x.sum() > 0), x * 1, x * 2, x * 3, x * 4, x * 5, x * 6, x * 7, x * 8, x * 9, -x]
+
+    with pytest.raises(Error) as error:
+        capture(Model(), (torch.rand(3),))
+    line = str(error.value).splitlines()[0]
+    assert "return [bool(x.sum() > 0), x * 1" in line
+    assert "-x]" not in line
+
+
 def test_a_branch_on_data_is_refused_with_its_line():
     with pytest.raises(Error, match=r"test_capture.py:\d+: `if x.sum\(\) > 0:`") as raised:
         capture(Branches(), (torch.rand(3),))

@@ -28,6 +28,14 @@ CASES = {
     "renorm": (lambda x: torch.renorm(x, 2, 0, 1.0), [((2, 3),), ((4, 9),), ((1, 1),)]),
     "erfinv": (lambda x: torch.special.erfinv(x.tanh()), [((2, 3),), ((4, 9),), ((1, 0),)]),
     "ndtr": (torch.special.ndtr, [((2, 3),), ((4, 9),), ((1, 0),)]),
+    "cdist": (torch.cdist, [((3, 4), (5, 4)), ((40, 2), (1, 2)), ((0, 4), (30, 4))]),
+    "cov": (lambda x: (torch.cov(x), torch.cov(x.T, correction=0)), [((3, 5),), ((7, 30),), ((2, 2),)]),
+    "cov of one": (torch.cov, [((5,),), ((30,),)]),
+    "corrcoef": (torch.corrcoef, [((3, 5),), ((7, 30),), ((2, 9),)]),
+    "addbmm": (
+        lambda x, a, b: torch.addbmm(x, a, b, beta=0.5, alpha=2),
+        [((3, 5), (2, 3, 4), (2, 4, 5)), ((1, 1), (7, 1, 2), (7, 2, 1))],
+    ),
     "a constant": (lambda x: x * torch.hann_window(5), [((2, 5),), ((4, 5),), ((0, 5),)]),
     "an imaginary factor": (
         lambda x: torch.view_as_real(torch.view_as_complex(x) * (2 - 1j)),
@@ -53,6 +61,58 @@ def test_what_has_no_entry_is_compiled_as_its_steps(name, compile_module):
     compiled = compile_module(Function(function), inputs[0])
     for call in inputs:
         torch.testing.assert_close(compiled(*call), function(*call), rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["trace", "cdist", "cov of one", "renorm"])
+def test_steps_are_traced_beside_a_size_that_depends_on_data(name, compile_module):
+    function, shapes = CASES[name]
+
+    def both(mask, *tensors):
+        return mask.nonzero(), function(*tensors)
+
+    torch.manual_seed(0)
+    inputs = [(torch.rand(6) > 0.5, *map(torch.randn, call)) for call in shapes]
+    compiled = compile_module(Function(both), inputs[0])
+    for call in inputs:
+        torch.testing.assert_close(compiled(*call), both(*call), rtol=1e-4, atol=1e-5)
+
+
+def _augmented(x):
+    mask, bits = x > 0, (x * 10).to(torch.int64)
+    mask &= x < 1
+    mask |= x < -1
+    mask ^= x.abs() < 0.1
+    bits <<= bits.clamp(0, 3)
+    bits >>= 2
+    bits //= 3
+    return mask, bits
+
+
+def _written(x):
+    y = x.clone()
+    y.divide_(2).subtract_(1).negative_()
+    y.floor_divide_(0.3)
+    y[1:].absolute_()
+    y.ldexp_(torch.ones_like(y))
+    y.clip_(x - 1, x + 1)
+    return y, y.greater_(0)
+
+
+@pytest.mark.parametrize("function", [_augmented, _written])
+def test_writes_of_what_has_no_entry(function, compile_module):
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape) for shape in ((2, 3), (5, 1), (0, 4), (1, 1), (30, 7))]
+    compiled = compile_module(Function(function), (inputs[0],))
+    for x in inputs:
+        torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_a_write_of_another_type_is_refused():
+    import disc
+
+    for write in (lambda x: x.clone().divide_(2), lambda x: x.clone().float_power_(2)):
+        with pytest.raises(disc.Error, match=r"can.t be cast|gives torch.float"):
+            disc.optimize(Function(write), torch.arange(3))
 
 
 def test_what_has_an_entry_stays_whole():

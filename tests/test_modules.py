@@ -128,6 +128,34 @@ def test_writes_in_place_through_views(compile_module):
     check(compile_module, Model(), (torch.rand(3, 4),), (torch.rand(5, 4),), (torch.rand(2, 9),))
 
 
+def test_writes_to_diagonals(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            y, z, w = x.clone(), x.expand(2, -1, -1).clone(), x.clone()
+            y.diagonal().fill_(1)
+            y.diagonal(1).mul_(2)
+            z.diagonal(0, 1, 2)[:1] = 7.0
+            z.diagonal(-1, 2, 1).neg_()
+            w.fill_diagonal_(9.0)
+            return y, z, w, torch.diagonal_scatter(x, x.diagonal(1) * 2, 1)
+
+    check(compile_module, Model(), *[(torch.rand(s),) for s in ((3, 4), (4, 4), (1, 1), (9, 2), (2, 1))])
+
+
+def test_a_grid_of_the_image_s_own_size(compile_module):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.turn = nn.Linear(3, 6)
+
+        def forward(self, x):
+            grid = F.affine_grid(self.turn(x.mean((2, 3))).view(-1, 2, 3), x.size(), align_corners=False)
+            return F.grid_sample(x, grid, align_corners=False, padding_mode="reflection")
+
+    sizes = ((2, 3, 8, 9), (1, 3, 1, 2), (3, 3, 15, 6))
+    check(compile_module, Model(), *[(torch.rand(size),) for size in sizes], tolerance=1e-4)
+
+
 def test_tied_weights_are_one_weight(compile_module):
     class Tied(nn.Module):
         def __init__(self):

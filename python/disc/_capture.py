@@ -30,7 +30,7 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
-from . import _branches, _containers, _guards
+from . import _branches, _containers, _decompose, _guards
 from ._decompose import Serves, serves_all
 from ._dims import Dim, DimPlan
 from ._dynamic_functions import dynamic_functions
@@ -44,6 +44,8 @@ _LOCK = threading.RLock()
 _MAX_ATTEMPTS = 24
 #: After so many attempts a fact that the example breaks stays: a graph for other sizes is better than none.
 _MAX_CHOICES = 16
+#: So much of a line of the model is quoted in an error.
+_LINE = 80
 #: They report what an attempt with other sizes cures.
 _NOISY = (
     "torch.fx.experimental.symbolic_shapes",
@@ -119,11 +121,15 @@ class _Entry(torch.nn.Module):
         self.arguments = arguments
         self.training = module.training
         self.seen = _Seen()
+        #: Makes what the module is called in.
+        self.within = contextlib.nullcontext
 
     def forward(self, *tensors):
         self.seen.shapes = [tuple(t.shape) for t in tensors]
         args, kwargs = self.arguments.rebuild(tensors)
-        leaves, self.seen.out_spec = _containers.flatten(self.module(*args, **kwargs))
+        with self.within():
+            result = self.module(*args, **kwargs)
+        leaves, self.seen.out_spec = _containers.flatten(result)
         return tuple(leaves)
 
 
@@ -143,18 +149,18 @@ def capture(
     _check_examples(arguments, tensors)
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     with _LOCK, _quiet(), dynamic_functions(), torch.no_grad():
-        captured = _first_success(module, arguments, tensors, plan, functools.partial(quick, serves=serves))
+        captured = _first_success(module, arguments, tensors, plan, serves)
     captured.milliseconds = (time.perf_counter() - start) * 1e3
     return captured
 
 
-def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> Captured:
+def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves: Serves) -> Captured:
     try:
-        return _attempts(module, arguments, tensors, plan, tracer)
+        return _attempts(module, arguments, tensors, plan, functools.partial(quick, serves=serves))
     except Exception as error:
         # Whatever stopped the quick tracer: torch.export succeeds, or says what is wrong.
         logging.getLogger(__name__).info("traced by torch.export: %s", error.__cause__ or error)
-        return _attempts(module, arguments, tensors, plan, exported)
+        return _attempts(module, arguments, tensors, plan, functools.partial(exported, serves=serves))
 
 
 def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
@@ -220,13 +226,16 @@ def quick(
     return trace(entry, examples, dynamic, oblivious, serves)
 
 
-def exported(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool) -> Traced:
+def exported(
+    entry: _Entry, examples, sizes: Sizes | None, oblivious: bool, serves: Serves = serves_all
+) -> Traced:
     """Traces by torch.export."""
     import torch.export
     from torch.fx.experimental import _config
 
     from ._trace_env import sizes_from_0
 
+    entry.within = functools.partial(_stepwise, serves)
     shapes = None
     if sizes is not None:
         auto = torch.export.Dim.AUTO
@@ -238,6 +247,15 @@ def exported(entry: _Entry, examples, sizes: Sizes | None, oblivious: bool) -> T
     with _config.patch(backed_size_oblivious=oblivious), from_0, _without_graph_dump():
         program = torch.export.export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
     return from_export(program)
+
+
+@contextlib.contextmanager
+def _stepwise(serves: Serves):
+    """Ops that ``serves`` does not name are traced as their steps, as the quick tracer does."""
+    from torch.fx.experimental.proxy_tensor import decompose
+
+    with decompose(_decompose.Unserved(serves)):
+        yield
 
 
 @contextlib.contextmanager
@@ -317,7 +335,11 @@ def _model_line(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((_guards.TORCH, _guards.DISC))]
     last = own[-1] if own else None
-    return f" ({os.path.basename(last.filename)}:{last.lineno}: `{last.line}`)" if last else ""
+    if last is None:
+        return ""
+    line = last.line or ""
+    line = f": `{line if len(line) <= _LINE else line[:_LINE] + '...'}`" if line else ""
+    return f" ({os.path.basename(last.filename)}:{last.lineno}{line})"
 
 
 def _symbol_places(shapes) -> dict[str, tuple[int, int]]:

@@ -5,11 +5,13 @@ Not here: decompositions of ops that the bridge serves; theirs would hide what i
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 
 import torch
 from torch._C import DispatchKey
 
+aten = torch.ops.aten
 #: Of an op, and whether a tensor of complex numbers is among its arguments: whether it stays whole.
 Serves = Callable[[torch._ops.OpOverload, bool], bool]
 
@@ -21,7 +23,9 @@ def serves_all(op: torch._ops.OpOverload, is_complex: bool) -> bool:
 def steps(func: torch._ops.OpOverload) -> Callable | None:
     """What computes ``func`` out of other ops, if torch has that."""
     if func._schema.is_mutable:
-        return None
+        return _written(func)
+    if func in _OWN:
+        return _OWN[func]
     if func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd):
         return func.decompose
     if func.namespace == "prims":
@@ -33,8 +37,82 @@ def steps(func: torch._ops.OpOverload) -> Callable | None:
     return torch._decomp.decomposition_table.get(func)
 
 
+def _written(func: torch._ops.OpOverload) -> Callable | None:
+    """``x.op_(...)`` as a write of what ``x.op(...)`` gives."""
+    first, *rest = func._schema.arguments
+    alone = first.is_write and not any(argument.is_write for argument in rest)
+    if not alone or {torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded} & set(func.tags):
+        return None
+    # Python calls ``__iand__`` for ``&=``.
+    name = func._opname
+    name = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")
+    op = getattr(aten, name, None) if name != func._opname and func.namespace == "aten" else None
+
+    def steps(x, *args, **kwargs):
+        result = op(x, *args, **kwargs)
+        if not torch.can_cast(result.dtype, x.dtype):
+            raise TypeError(f"{func} of {x.dtype} gives {result.dtype}")
+        return x.copy_(result)
+
+    return steps if op is not None else None
+
+
+class Unserved(collections.UserDict):
+    """The steps of all ops that are not served, as a table of decompositions: torch asks it for each op that it meets."""
+
+    def __init__(self, serves: Serves):
+        super().__init__()
+        self.serves = serves
+
+    def __contains__(self, func) -> bool:
+        if func not in self.data:
+            known = isinstance(func, torch._ops.OpOverload) and not self.serves(func, False)
+            self.data[func] = steps(func) if known else None
+        return self.data[func] is not None
+
+    def __bool__(self) -> bool:
+        return True
+
+
 def is_constant(func: torch._ops.OpOverload) -> bool:
     """Whether an op without tensors among its arguments gives the same each time."""
     if func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
         return False
     return not func._opname.startswith(("empty", "new_empty", "from_file"))
+
+
+# Steps of ops whose steps by torch depend on values, or choose by sizes.
+
+
+def _cdist(x, y, p=2.0, compute_mode=None):
+    return aten._cdist_forward.default(x, y, p, compute_mode)
+
+
+def _cov(x, *, correction=1, fweights=None, aweights=None):
+    if fweights is not None or aweights is not None:
+        return aten.cov.default.decompose(x, correction=correction, fweights=fweights, aweights=aweights)
+    rows = x if x.dim() == 2 else x.unsqueeze(0)
+    rows = rows - rows.mean(1, keepdim=True)
+    spread = torch.sym_max(rows.shape[1] - correction, 0)
+    return ((rows @ rows.mT) / spread).squeeze()
+
+
+def _corrcoef(x):
+    covariance = aten.cov.default(x)
+    if covariance.dim() == 0:
+        return covariance / covariance
+    deviation = covariance.diagonal().sqrt()
+    return (covariance / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)
+
+
+def _addbmm(start, a, b, *, beta=1, alpha=1):
+    product = torch.bmm(a, b).sum(0) * alpha
+    return product + start * beta if beta != 0 else product
+
+
+_OWN = {
+    aten.addbmm.default: _addbmm,
+    aten.cdist.default: _cdist,
+    aten.cov.default: _cov,
+    aten.corrcoef.default: _corrcoef,
+}

@@ -1,4 +1,4 @@
-"""Results of ops that torch describes by running them step by step, which would fix how many steps there are."""
+"""Results of ops that torch describes by running them step by step, which would fix how many steps there are, or other sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,21 @@ def _recurrent(x, given, weights, has_biases, layers, dropout, train, bidirectio
     return x.new_empty([*x.shape[:2], width]), *(s.new_empty(list(s.shape)) for s in states)
 
 
+def _affine_grid(theta, size, align_corners):
+    torch._check(len(size) in (4, 5), lambda: f"expected a size of 4 or 5 numbers, got {len(size)}")
+    matrix = [size[0], len(size) - 2, len(size) - 1]
+    torch._check(list(theta.shape) == matrix, lambda: f"expected theta of {matrix}, got {list(theta.shape)}")
+    return theta.new_empty([size[0], *size[2:], len(size) - 2])
+
+
+def _fill_diagonal(x, value, wrap=False):
+    torch._check(x.dim() >= 2, lambda: f"expected at least 2 axes, got {x.dim()}")
+    return x
+
+
 SHAPES = {
+    aten.affine_grid_generator.default: _affine_grid,
+    aten.fill_diagonal_.default: _fill_diagonal,
     aten.lstm.input: _recurrent,
     aten.gru.input: _recurrent,
     aten.rnn_tanh.input: _recurrent,

@@ -338,6 +338,27 @@ ROWS = [
         special=False,
         note="nearest-border",
     ),
+    *[
+        row(
+            "grid_sampler_2d.default",
+            T("B 2 H W"),
+            T("B N M 2"),
+            mode,
+            padding,
+            corners,
+            dtypes=WIDE,
+            special=False,
+            note=note,
+            tolerance=1e-3,
+        )
+        for mode, padding, corners, note in (
+            (0, 2, False, "mirrored"),
+            (0, 2, True, "mirrored-corners"),
+            (2, 0, False, "bicubic"),
+            (2, 1, True, "bicubic-border"),
+            (2, 2, False, "bicubic-mirrored"),
+        )
+    ],
     row("col2im.default", T("B 12 12"), [4, 5], [2, 2], [1, 1], [0, 0], [1, 1], dtypes=WIDE),
     row("im2col.default", IMAGE, [2, 3], [1, 1], [1, 0], [2, 1], dtypes=WIDE),
     # losses of classes

@@ -56,6 +56,8 @@ ROWS = [
     row("diagonal.default", T("B N M"), 0, 1, 2, dtypes=ALL),
     row("diagonal.default", T("H W"), 1, dtypes=ONE, note="upper"),
     row("diagonal.default", T("H W"), -2, dtypes=ONE, note="lower"),
+    row("diagonal_scatter.default", T("B 5 9"), T("B 5"), 2, 1, 2, dtypes=ALL),
+    row("diagonal_scatter.default", T("9 B 5"), T("B 4"), -1, 2, 0, dtypes=ONE, note="turned"),
     row("tril.default", T("B N M"), 1, dtypes=ALL),
     row("triu.default", T("B N M"), -1, dtypes=ALL),
     row("constant_pad_nd.default", T(), [1, 2, 0, 1], 1.5, dtypes=ALL),

@@ -37,7 +37,7 @@ class Aliases:
             return table.get(_entry_name(node, name)), None
         if len(written) > 1:
             return None, None
-        return table.get(functional_name(name)), written[0]
+        return table.get(functional_name(name), table.get(name)), written[0]
 
     def read(self, node):
         """The value of a node now."""
@@ -113,6 +113,8 @@ class Aliases:
         if target is aten.permute.default:
             order = [d % len(whole.shape) for d in args[1]]
             return b.transpose(value, [order.index(i) for i in range(len(order))])
+        if target is aten.diagonal.default:
+            return torch_shape.diagonal_scatter(b, whole, value, *args[1:], **walk.resolve(node.kwargs))
         if target in _RESHAPES:
             return b.reshape(value, whole.shape)
         raise b.unsupported(

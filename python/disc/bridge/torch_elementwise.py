@@ -445,6 +445,8 @@ TABLE = {
     "aten.bitwise_right_shift.Tensor": shift_right,
     "aten.bitwise_left_shift.Tensor_Scalar": shift_left,
     "aten.bitwise_right_shift.Tensor_Scalar": shift_right,
+    "aten.__lshift__.Tensor": shift_left,
+    "aten.__rshift__.Tensor": shift_right,
     "aten.__lshift__.Scalar": shift_left,
     "aten.__rshift__.Scalar": shift_right,
     "aten.__and__.Scalar": bitwise("and"),

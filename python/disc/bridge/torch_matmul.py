@@ -326,7 +326,6 @@ TABLE = {
     "aten._scaled_dot_product_flash_attention_for_cpu.default": flash_for_cpu,
     "aten._scaled_dot_product_efficient_attention.default": attention_with_extras,
     "aten._cdist_forward.default": cdist,
-    "aten.cdist.default": cdist,
     "aten._pdist_forward.default": pairwise_norm,
     "aten.pdist.default": pairwise_norm,
 }

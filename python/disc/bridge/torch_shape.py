@@ -246,6 +246,30 @@ def diagonal(b, x, offset=0, dim1=0, dim2=1):
     return b.take(flat, len(rest), index, bounds="clamp")
 
 
+def diagonal_scatter(b, x, source, offset=0, dim1=0, dim2=1):
+    """``x`` with another diagonal. Row r holds element r, or with a negative offset element r + offset."""
+    i, j = axis_of(x, dim1), axis_of(x, dim2)
+    order = [*(k for k in range(len(x.shape)) if k not in (i, j)), i, j]
+    x, last = b.transpose(x, order), len(order) - 2
+    element = b.add(b.iota([x.shape[-2]], 0, "i64"), b.lift(min(offset, 0), "i64"))
+    # One element more: a diagonal behind the corners has none.
+    padded = b.pad(b.convert(source, x.dtype), b.lift(0, x.dtype), [0] * (last + 1), [0] * last + [1])
+    value = b.broadcast(b.take(padded, last, element, bounds="clamp"), x.shape, list(range(last + 1)))
+    mask = b.broadcast(_on_diagonal(b, x.shape[-2:], offset), x.shape, [last, last + 1])
+    return b.transpose(b.select(mask, value, x), [order.index(k) for k in range(len(order))])
+
+
+def fill_diagonal(b, x, value, wrap=False):
+    if len(x.shape) != 2 or wrap:
+        raise b.unsupported("only matrices without wrap are supported")
+    return b.select(_on_diagonal(b, x.shape, 0), b.lift(value, x.dtype), x)
+
+
+def _on_diagonal(b, plane, offset):
+    rows = b.add(b.iota(plane, 0, "i64"), b.lift(offset, "i64"))
+    return b.compare("EQ", rows, b.iota(plane, 1, "i64"))
+
+
 def meshgrid(b, xs, indexing="ij"):
     shape = b.shape
     order = [1, 0, *range(2, len(xs))] if indexing == "xy" and len(xs) > 1 else range(len(xs))
@@ -474,6 +498,8 @@ TABLE = {
     "aten.meshgrid.indexing": lambda b, xs, *, indexing: meshgrid(b, xs, indexing),
     "aten.diagonal.default": diagonal,
     "aten.diagonal_copy.default": diagonal,
+    "aten.diagonal_scatter.default": diagonal_scatter,
+    "aten.fill_diagonal_.default": fill_diagonal,
     "aten.tril.default": triangle("GE"),
     "aten.triu.default": triangle("LE"),
     "aten.constant_pad_nd.default": constant_pad,

@@ -496,25 +496,39 @@ def affine_grid(b, theta, size, align_corners):
 
 
 def grid_sample(b, x, grid, mode=0, padding=0, align_corners=False):
-    """Bilinear (0) and nearest (1) sampling with zeros (0) or border (1) padding, two spatial axes."""
-    if mode > 1 or padding > 1:
-        raise b.unsupported(
-            "grid_sampler_2d: only bilinear and nearest with zeros or border padding are supported"
-        )
+    """Bilinear (0), nearest (1) and bicubic (2) sampling with zeros (0), border (1) or reflection (2), two spatial axes."""
+    if len(x.shape) != 4:
+        raise b.unsupported("grid_sampler: only images with two spatial axes are supported")
     result = x.dtype
     x, grid = b.wide(x), b.wide(grid)
-    height, width = x.shape[2], x.shape[3]
-    places = [_grid_place(b, grid, i, size, padding, align_corners) for i, size in ((1, height), (0, width))]
+
+    def inner(place, axis):
+        return _inner(b, place, x.shape[axis], padding, align_corners)
+
+    y, x0 = (_grid_place(b, grid, i, x.shape[axis], align_corners) for i, axis in ((1, 2), (0, 3)))
+    if mode != 2:
+        y, x0 = inner(y, 2), inner(x0, 3)
     if mode == 1:
-        rows, columns = (b.op("round_nearest_even", p) for p in places)
+        rows, columns = (b.op("round_nearest_even", p) for p in (y, x0))
         return b.convert(_sample(b, x, rows, columns), result)
-    (y, x0), total = places, None
     low = b.op("floor", y), b.op("floor", x0)
-    for dy in (0, 1):
-        for dx in (0, 1):
+    if mode == 2:
+        taps = range(-1, 3)
+        weights = [_cubic_weights(b, b.sub(p, corner)) for p, corner in zip((y, x0), low, strict=True)]
+    else:
+        taps = range(2)
+        weights = [
+            [_closeness(b, p, b.add(corner, float(tap))) for tap in taps]
+            for p, corner in zip((y, x0), low, strict=True)
+        ]
+    total = None
+    for dy, row_weight in zip(taps, weights[0], strict=True):
+        for dx, column_weight in zip(taps, weights[1], strict=True):
             row, column = b.add(low[0], float(dy)), b.add(low[1], float(dx))
-            weight = b.mul(_closeness(b, y, row), _closeness(b, x0, column))
-            part = b.mul(_sample(b, x, row, column), b.unsqueeze(weight, 1))
+            if mode == 2:
+                row, column = inner(row, 2), inner(column, 3)
+            weight = b.unsqueeze(b.mul(row_weight, column_weight), 1)
+            part = b.mul(_sample(b, x, row, column), weight)
             total = part if total is None else b.add(total, part)
     return b.convert(total, result)
 
@@ -523,15 +537,28 @@ def _closeness(b, place, corner):
     return b.sub(b.lift(1, place.dtype), b.op("abs", b.sub(place, corner)))
 
 
-def _grid_place(b, grid, which, size, padding, align_corners):
+def _grid_place(b, grid, which, size, align_corners):
     part = b.squeeze(b.slice(grid, 3, which, which + 1), 3)
     if align_corners:
-        place = b.mul(b.add(part, 1.0), b.div(b.lift(size - 1, part.dtype), 2.0))
-    else:
-        place = b.div(b.sub(b.mul(b.add(part, 1.0), b.lift(size, part.dtype)), 1.0), 2.0)
-    if padding == 1:
-        place = b.minimum(b.maximum(place, 0.0), b.lift(size - 1, part.dtype))
-    return place
+        return b.mul(b.add(part, 1.0), b.div(b.lift(size - 1, part.dtype), 2.0))
+    return b.div(b.sub(b.mul(b.add(part, 1.0), b.lift(size, part.dtype)), 1.0), 2.0)
+
+
+def _inner(b, place, size, padding, align_corners):
+    """Where a place behind the border is read: as it is (0), at the border (1), mirrored at the border (2)."""
+    if padding == 0:
+        return place
+    last = b.lift(size - 1, place.dtype)
+    if padding == 2:
+        # From the middle of the first cell to that of the last one, or from edge to edge.
+        low, span = (0.0, last) if align_corners else (-0.5, b.lift(size, place.dtype))
+        # An image of one cell has no span between middles.
+        span = b.maximum(span, 1.0)
+        place = b.op("abs", b.sub(place, low))
+        rest, turns = b.map("remainder", place, span), b.op("floor", b.div(place, span))
+        odd = b.compare("NE", b.map("remainder", turns, b.lift(2.0, turns.dtype)), b.lift(0.0, turns.dtype))
+        place = b.add(b.select(odd, b.sub(span, rest), rest), low)
+    return b.minimum(b.maximum(place, 0.0), last)
 
 
 def _sample(b, x, rows, columns):
