@@ -254,7 +254,9 @@ def _stepwise(serves: Serves):
     """Ops that ``serves`` does not name are traced as their steps, as the quick tracer does."""
     from torch.fx.experimental.proxy_tensor import decompose
 
-    with decompose(_decompose.Unserved(serves)):
+    from ._symbolic_functions import SymbolicFunctions
+
+    with decompose(_decompose.Unserved(serves)), SymbolicFunctions():
         yield
 
 

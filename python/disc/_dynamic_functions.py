@@ -38,12 +38,31 @@ def _contiguous(self, memory_format=torch.contiguous_format):
 
 def _sqrt(x):
     # A root of a size is taken of the example's otherwise.
-    return torch.sym_sqrt(x) if isinstance(x, (torch.SymInt, torch.SymFloat)) else _math_sqrt(x)
+    return torch.sym_sqrt(x) if isinstance(x, _SYMBOLIC) else _math_sqrt(x)
 
 
+def _log2(x):
+    return torch._sym_log2(x) if isinstance(x, _SYMBOLIC) else _math_log2(x)
+
+
+def _log(x, *base):
+    if not isinstance(x, _SYMBOLIC) or any(isinstance(b, _SYMBOLIC) for b in base):
+        return _math_log(x, *base)
+    return _log2(x) * (_math_log(2) if not base else 1 / _math_log2(*base))
+
+
+def _log10(x):
+    return _log(x, 10) if isinstance(x, _SYMBOLIC) else _math_log10(x)
+
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat)
+_math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
 _math_sqrt = math.sqrt
 _REPLACED = (
     (math, "sqrt", _sqrt),
+    (math, "log", _log),
+    (math, "log2", _log2),
+    (math, "log10", _log10),
     (torch, "max_pool1d", _max_pool1d),
     (torch.Tensor, "contiguous", _contiguous),
 )

@@ -33,6 +33,7 @@ from . import _decompose
 from . import _trace_autocast as autocast
 from . import _trace_scope as scope
 from ._decompose import Serves, serves_all
+from ._symbolic_functions import SYMBOLIC, SymbolicFunctions
 from ._trace_env import Env
 from ._trace_shapes import SHAPES
 from ._traced import Traced
@@ -76,7 +77,7 @@ def trace(
             tracing(TracingContext(mode)),
             torch._dispatch.python.enable_python_dispatcher(),
             mode,
-            scope.SymbolicFunctions(),
+            SymbolicFunctions(),
             recorder,
         ):
             results = entry(*fakes)
@@ -412,12 +413,12 @@ def _one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _is_symbolic(x) -> bool:
-    return any(isinstance(y, scope.SYMBOLIC) for y in pytree.tree_leaves(x))
+    return any(isinstance(y, SYMBOLIC) for y in pytree.tree_leaves(x))
 
 
 def _key(x):
     """What identifies an argument: a size by its expression, anything else by its type and value."""
-    if isinstance(x, scope.SYMBOLIC):
+    if isinstance(x, SYMBOLIC):
         return x.node.expr
     if isinstance(x, (list, tuple)):
         return tuple(_key(y) for y in x)

@@ -12,26 +12,9 @@ import math
 
 import torch
 import torch._meta_registrations
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-
-class SymbolicFunctions(TorchFunctionMode):
-    """Functions that would fix a size, in terms of others that leave it open."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is torch.tensor and args and has_symbol(args[0]):
-            func = torch._refs.tensor
-        return func(*args, **(kwargs or {}))
-
-
-def has_symbol(data) -> bool:
-    """Whether a nested list holds a number that depends on sizes."""
-    if isinstance(data, (list, tuple)):
-        return any(has_symbol(x) for x in data)
-    return isinstance(data, SYMBOLIC)
+from ._symbolic_functions import SYMBOLIC, has_symbol
 
 
 @contextlib.contextmanager
@@ -51,15 +34,16 @@ def as_exporting():
 
 @contextlib.contextmanager
 def symbolic_builtins():
-    """``max``, ``min`` and ``math.pow`` of sizes are expressions, not branches; torch.export replaces the same three."""
-    before = builtins.max, builtins.min, math.pow
+    """``max``, ``min`` and ``math.pow`` of sizes are expressions, not branches, as in torch.export, and ``divmod`` knows them."""
+    before = builtins.max, builtins.min, math.pow, builtins.divmod
     builtins.max = functools.partial(_extreme, before[0], torch.sym_max, torch.maximum)
     builtins.min = functools.partial(_extreme, before[1], torch.sym_min, torch.minimum)
     math.pow = lambda x, y: x**y if has_symbol((x, y)) else before[2](x, y)
+    builtins.divmod = lambda x, y: (x // y, x % y) if has_symbol((x, y)) else before[3](x, y)
     try:
         yield
     finally:
-        builtins.max, builtins.min, math.pow = before
+        builtins.max, builtins.min, math.pow, builtins.divmod = before
 
 
 @contextlib.contextmanager

@@ -101,6 +101,8 @@ class Expressions:
         if isinstance(e, tsf.CeilToInt):
             above, below = self._quotient(e.args[0])
             return (above + (below - 1)) // below
+        if isinstance(e, tsf.RoundToInt):
+            return self._round(e.args[0])
         if isinstance(e, tsf.FloorDiv) and (exact := _exact_quotient(*e.args)) is not None:
             return self._translate(exact)
         for kind, build in _FORMS:
@@ -112,6 +114,14 @@ class Expressions:
         """Rounds a number down that is computed from sizes, as ``x.shape[0] * 1.5`` or ``x.shape[0] / 2``."""
         above, below = self._quotient(e)
         return above // below
+
+    def _round(self, e):
+        """The nearest integer; of two that are as near, the even one."""
+        above, below = self._quotient(e)
+        twice, step = above * 2 + below, below * 2
+        up = twice // step
+        # 1 where the number lies in the middle, and the upper integer is odd.
+        return up - greatest(1 - twice % step, 0) * (up % 2)
 
     def _quotient(self, e):
         """A number that is computed from sizes, as a size over a size."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 import os
 import re
@@ -579,6 +580,8 @@ def _float(b: Emitter, e) -> Number | float:
         return Number(result)
     if isinstance(e, (sympy.Pow, tsf.FloatPow)):
         return Number(b.map("power", *parts))
+    if name == "OpaqueUnaryFn_log2":
+        return Number(b.div(b.op("log", parts[0]), b.lift(math.log(2), "f64")))
     unary = {"OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_log": "log", "OpaqueUnaryFn_exp": "exponential"}
     if name in unary:
         return Number(b.op(unary[name], parts[0]))

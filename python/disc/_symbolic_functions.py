@@ -1,0 +1,152 @@
+"""Functions of torch whose arguments torch reads as plain numbers, in terms of others that leave a size open.
+
+``F.one_hot(x, y.shape[0])``, ``F.max_pool1d(x, x.size(2))`` or ``torch.triu_indices(n, n)`` would fix the size of the example.
+Each function here gives what the replaced one gives, or nothing where it has no other way.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.overrides import TorchFunctionMode
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class SymbolicFunctions(TorchFunctionMode):
+    """Sees each function with its arguments, before torch makes numbers of them."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if has_symbol((*args, *kwargs.values())):
+            replaced = _REPLACED.get(getattr(func, "__name__", ""))
+            found = replaced(*args, **kwargs) if replaced is not None else None
+            if found is not None:
+                return found
+        return func(*args, **kwargs)
+
+
+def has_symbol(data) -> bool:
+    """Whether a nested list holds a number that depends on sizes."""
+    if isinstance(data, (list, tuple)):
+        return any(has_symbol(x) for x in data)
+    return isinstance(data, SYMBOLIC)
+
+
+def _tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    return torch._refs.tensor(data, dtype=dtype, device=device)
+
+
+def _as_tensor(data, dtype=None, device=None):
+    return _tensor(data, dtype=dtype, device=device)
+
+
+def _one_hot(input, num_classes=-1):
+    classes = torch.arange(num_classes, device=input.device)
+    return (input.unsqueeze(-1) == classes).to(torch.int64)
+
+
+def _unfold(self, dimension, size, step):
+    axis = dimension % self.dim()
+    count = (self.shape[axis] - size) // step + 1
+    starts = torch.arange(count, device=self.device) * step
+    places = starts.unsqueeze(1) + torch.arange(size, device=self.device)
+    windows = self.index_select(axis, places.flatten()).unflatten(axis, (count, size))
+    return windows.movedim(axis + 1, -1)
+
+
+def _adaptive_avg_pool1d(input, output_size):
+    size = output_size[0] if isinstance(output_size, (list, tuple)) else output_size
+    return torch.nn.functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, size)).squeeze(-2)
+
+
+# Pools over a whole axis.
+
+
+def _pool(name: str, n: int, whole):
+    def entry(input, kernel_size, stride=None, padding=0, *more, return_indices=False, **options):
+        if return_indices or options.get("divisor_override") is not None or (name == "avg" and len(more) > 2):
+            return None
+        kernel, padding = _each(kernel_size, n), _each(padding, n)
+        stride = kernel if stride is None or stride in ((), []) else _each(stride, n)
+        rest = input
+        for i in range(n):
+            if not isinstance(kernel[i], torch.SymInt):
+                continue
+            axis = input.dim() - n + i
+            if padding[i] != 0 or not statically_known_true(kernel[i] == input.shape[axis]):
+                return None
+            rest = whole(rest, axis)
+            kernel[i] = stride[i] = 1
+        if has_symbol(kernel) or has_symbol(stride):
+            return None
+        if kernel == stride == [1] * n and padding == [0] * n:
+            return rest
+        pool = getattr(torch.nn.functional, f"{name}_pool{n}d")
+        return pool(rest, kernel, stride, padding, *more, **options)
+
+    return entry
+
+
+def _each(value, n: int) -> list:
+    value = list(value) if isinstance(value, (list, tuple)) else [value]
+    return value * n if len(value) == 1 else value
+
+
+def _largest(x, axis: int):
+    return x.amax(axis, keepdim=True)
+
+
+def _average(x, axis: int):
+    return x.mean(axis, keepdim=True)
+
+
+# The places above and below a diagonal, row by row.
+
+
+def _triu_indices(row, col, offset=0, *, dtype=torch.int64, device=None, **_):
+    """Row r holds the columns from max(r + offset, 0) on."""
+    if isinstance(offset, torch.SymInt):
+        return None
+    full = torch.sym_min(row, max(-offset, 0))
+    below = torch.sym_max(col - max(offset, 0), 0)
+    rows = torch.sym_min(row - full, below)
+    count = full * col + rows * below - rows * (rows - 1) // 2
+    first = (torch.arange(row, device=device) + offset).clamp(min=0)
+    return _places((col - first).clamp(min=0), first, count, dtype)
+
+
+def _tril_indices(row, col, offset=0, *, dtype=torch.int64, device=None, **_):
+    """Row r holds the columns up to min(r + offset, col - 1)."""
+    if isinstance(offset, torch.SymInt):
+        return None
+    empty = torch.sym_min(row, max(-offset, 0))
+    first = max(offset, 0) + (1 if offset >= 0 else 0)
+    # Of the rows that hold some, so many hold fewer than all columns; the first of these holds `least`.
+    least = torch.sym_min(col, first if offset >= 0 else 1)
+    short = torch.sym_min(row - empty, col - least)
+    count = short * least + short * (short - 1) // 2 + (row - empty - short) * col
+    lengths = (torch.arange(row, device=device) + (offset + 1)).clamp(min=0, max=col)
+    return _places(lengths, torch.zeros_like(lengths), count, dtype)
+
+
+def _places(lengths, first, count, dtype):
+    """Rows and columns of ``count`` elements, of which row r has ``lengths[r]`` from column ``first[r]`` on."""
+    ends = lengths.cumsum(0)
+    place = torch.arange(count, device=lengths.device)
+    row = torch.searchsorted(ends, place, right=True)
+    column = place - (ends - lengths)[row] + first[row]
+    return torch.stack([row, column]).to(dtype)
+
+
+_REPLACED = {
+    "tensor": _tensor,
+    "as_tensor": _as_tensor,
+    "one_hot": _one_hot,
+    "unfold": _unfold,
+    "adaptive_avg_pool1d": _adaptive_avg_pool1d,
+    "triu_indices": _triu_indices,
+    "tril_indices": _tril_indices,
+    **{f"max_pool{n}d": _pool("max", n, _largest) for n in (1, 2, 3)},
+    **{f"avg_pool{n}d": _pool("avg", n, _average) for n in (1, 2, 3)},
+}

@@ -1,0 +1,82 @@
+"""Sizes as arguments of functions that torch gives plain numbers: they stay open. One compile, several sizes, against eager."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from disc import _symbolic_functions
+from torch.nn import functional as F
+
+FUNCTIONS = {
+    "max over all words": lambda x: F.max_pool1d(x, x.size(2)).squeeze(2),
+    "max over a plane": lambda x: F.max_pool2d(x, x.shape[-2:]),
+    "max over rows alone": lambda x: torch.max_pool2d(x[None], (x.shape[1], 1), stride=(1, 1)),
+    "max of part": lambda x: F.max_pool2d(x[None], kernel_size=(1, x.shape[2]), ceil_mode=True),
+    "mean over a plane": lambda x: F.avg_pool2d(x[None], kernel_size=x.size()[1:]),
+    "mean over all words": lambda x: F.avg_pool1d(x, x.shape[-1], padding=0),
+    "adaptive mean": lambda x: F.adaptive_avg_pool1d(x, x.shape[1]),
+    "one hot": lambda x: F.one_hot(x.argmax(-1), x.shape[-1]),
+    "one hot, at least 3": lambda x: F.one_hot(x.argmax(-1), num_classes=max(x.shape[-1], 3)),
+    "one window": lambda x: x.unfold(1, x.shape[1], 1),
+    "windows of half": lambda x: x.unfold(-1, (x.shape[2] + 1) // 2, 2),
+    "triangle": lambda x: x[:, 0][..., torch.triu_indices(x.shape[2], x.shape[2], 1)[1]],
+    "lower triangle": lambda x: torch.tril_indices(x.shape[1], x.shape[2], offset=-1),
+    "a tensor of a size": lambda x: x * torch.as_tensor(x.shape[1], dtype=torch.float32) ** -0.5,
+    "logarithms": lambda x: x * math.log(x.shape[1] + 1) + math.log2(x.shape[2]) * math.log10(x.shape[2] + 1),
+    "logarithm to a base": lambda x: x * math.log(x.shape[1] + 1, 3),
+    "rounded": lambda x: x * round(x.shape[1] / 2) + round(x.shape[2] * 1.25),
+    "divmod": lambda x: x * divmod(x.shape[2], 2)[0] + divmod(x.shape[1], 3)[1],
+}
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors):
+        return self.function(*tensors)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_size_as_an_argument_stays_open(name, compile_module):
+    function = FUNCTIONS[name]
+    inputs = [torch.randn(shape) for shape in ((2, 4, 8), (1, 1, 1), (3, 7, 5), (2, 9, 30))]
+    compiled = compile_module(Function(function), (inputs[0],))
+    for x in inputs:
+        torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("name", ["one hot", "mean over a plane", "triangle"])
+def test_beside_a_size_that_depends_on_data(name, compile_module):
+    def both(x):
+        return FUNCTIONS[name](x), x[x > 0]
+
+    inputs = [torch.randn(shape) for shape in ((2, 4, 8), (1, 1, 1), (3, 7, 5))]
+    compiled = compile_module(Function(both), (inputs[0],))
+    for x in inputs:
+        torch.testing.assert_close(compiled(x), both(x))
+
+
+def test_a_pool_of_another_size_is_what_it_was(compile_module):
+    """A window that is no whole axis fixes its size, as a padded one does; a pool of numbers is not touched."""
+    x = torch.randn(2, 6, 8)
+    for function in (
+        lambda x: F.max_pool1d(x, x.shape[2] // 2),
+        lambda x: F.avg_pool1d(x, x.shape[2], padding=1),
+        lambda x: F.max_pool1d(x, x.shape[2], return_indices=True)[1],
+    ):
+        torch.testing.assert_close(compile_module(Function(function), (x,))(x), function(x))
+
+
+@pytest.mark.parametrize("offset", range(-4, 5))
+def test_indices_of_triangles(offset):
+    for name in ("tril_indices", "triu_indices"):
+        ours, theirs = getattr(_symbolic_functions, f"_{name}"), getattr(torch, name)
+        for rows in range(6):
+            for columns in range(6):
+                expected = theirs(rows, columns, offset)
+                assert torch.equal(ours(rows, columns, offset), expected)
+        assert ours(2, 3, offset, dtype=torch.int32).dtype is torch.int32
