@@ -394,3 +394,60 @@ def test_what_is_not_there_yet_says_so():
     assert disc.clear_cache() == 0
     with pytest.raises(disc.Error, match=r"expected a torch.nn.Module"):
         disc.optimize(torch.relu, torch.rand(2))
+
+
+def test_a_tangent_of_forward_mode_is_an_error():
+    from torch.autograd import forward_ad
+
+    fast, x = disc.optimize(nn.Linear(3, 2).eval(), torch.rand(2, 3)), torch.rand(4, 3)
+    with forward_ad.dual_level():
+        assert fast(x).shape == (4, 2)
+        with pytest.raises(disc.Error, match="input input has a tangent") as caught:
+            fast(forward_ad.make_dual(x, x))
+        assert caught.value.code == "E0610"
+    with pytest.raises(disc.Error, match="tangent"):
+        torch.func.jvp(fast, (x,), (x,))
+    assert fast(x).shape == (4, 2)
+
+
+class Shapes(nn.Module):
+    def forward(self, x):
+        return {"sizes": (x.shape, [x.size(0)]), "doubled": x * 2, "named": {"all": (x * 2).flatten().shape}}
+
+
+def test_a_shape_that_is_returned_is_one():
+    fast = disc.optimize(Shapes(), torch.rand(2, 3))
+    made = fast(torch.rand(4, 5))
+    assert made["sizes"] == (torch.Size([4, 5]), [4])
+    assert type(made["sizes"][0]) is torch.Size
+    assert type(made["named"]["all"]) is torch.Size
+
+
+class ReturnsShape(nn.Module):
+    def forward(self, x):
+        return x.shape
+
+
+def test_a_shape_alone_is_one_too():
+    made = disc.optimize(ReturnsShape(), torch.rand(2, 3))(torch.rand(4, 5))
+    assert type(made) is torch.Size
+    assert made.numel() == 20
+
+
+class NamesASize(nn.Module):
+    def __init__(self, as_key):
+        super().__init__()
+        self.as_key = as_key
+
+    def forward(self, x):
+        text = f"rows{x.shape[0]}"
+        return {text: x} if self.as_key else (x, text)
+
+
+@pytest.mark.parametrize("as_key", [True, False])
+def test_a_text_that_is_made_of_a_size_is_refused(as_key):
+    """It would be a symbol's name."""
+    with pytest.raises(disc.UnsupportedOp, match="a text that is made of a size"):
+        disc.optimize(NamesASize(as_key), torch.rand(2, 3))
+    fixed = disc.optimize(NamesASize(as_key), torch.rand(2, 3), dims="static")
+    assert "rows2" in fixed(torch.rand(2, 3))

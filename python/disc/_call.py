@@ -12,6 +12,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from . import _containers
@@ -87,6 +88,8 @@ class Call:
                 self.explain(leaves)
         if self.checks:
             self._check_conditions(leaves)
+        if forward_ad._current_level >= 0:
+            self._refuse_tangents(leaves)
         return leaves
 
     def _flatten(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
@@ -140,6 +143,16 @@ class Call:
     @staticmethod
     def _called(name) -> str:
         return f"number {name}" if isinstance(name, int) else name
+
+    def _refuse_tangents(self, leaves: list) -> None:
+        """Within a level of forward-mode differentiation."""
+        for name, t in zip(self.arguments.tensor_names, leaves, strict=True):
+            if forward_ad.unpack_dual(t).tangent is not None:
+                raise Error(
+                    f"input {name} has a tangent of forward-mode differentiation, and compiled modules are for inference",
+                    code="E0610",
+                    help="pass the primal of torch.autograd.forward_ad.unpack_dual",
+                )
 
     # What is wrong.
 

@@ -204,6 +204,7 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
         if _settle_branches(captured, module, tensors, sizes, tracer, oblivious):
             continue
         _report_fixed(captured, sizes)
+        _refuse_written_sizes(captured)
         return captured
     raise Error("the model could not be captured with other sizes than the example's", code="E0404")
 
@@ -436,6 +437,26 @@ def _report_fixed(captured: Captured, sizes: Sizes) -> None:
             captured.fixed.append(text)
             if (t, axis) in sizes.places:
                 captured.fixed_at[text] = _guards.written(sizes.places[t, axis])
+
+
+def _refuse_written_sizes(captured: Captured) -> None:
+    """A text of a size would be the name of a symbol."""
+    names = [str(symbol) for symbol in captured.symbols]
+    texts = [text for text in (*captured.traced.results, *_keys(captured.out_spec)) if isinstance(text, str)]
+    for text in texts:
+        if any(name in text for name in names):
+            raise UnsupportedOp(
+                f"the module returns a text that is made of a size ({text!r})",
+                help='return the size as a number, or fix it, as with dims="static"',
+            )
+
+
+def _keys(spec: pytree.TreeSpec):
+    """The keys of all dicts."""
+    if isinstance(spec.context, (list, tuple)):
+        yield from spec.context
+    for child in spec.children():
+        yield from _keys(child)
 
 
 def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, oblivious: bool) -> bool:

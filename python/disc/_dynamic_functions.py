@@ -9,8 +9,9 @@ import contextlib
 import math
 from unittest import mock
 
+import sympy
 import torch
-from torch._subclasses import FakeTensor
+from torch._subclasses import FakeTensor, fake_impls
 
 
 def _max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
@@ -55,16 +56,81 @@ def _log10(x):
     return _log(x, 10) if isinstance(x, _SYMBOLIC) else _math_log10(x)
 
 
+def _getitem(self, index):
+    # ``x[size - 1]`` takes the size for the example's.
+    if type(self) is FakeTensor and (found := _select(self, index)) is not None:
+        return found
+    return torch._C.TensorBase.__getitem__(self, index)
+
+
+def _setitem(self, index, value):
+    if type(self) is FakeTensor and (found := _select(self, index)) is not None:
+        found.copy_(value) if isinstance(value, torch.Tensor) else found.fill_(value)
+    else:
+        torch._C.TensorBase.__setitem__(self, index, value)
+
+
+def _select(x, index):
+    """``x[index]`` by ``select`` for each size in ``index``; None where there is none, or more than slices beside it."""
+    items = index if isinstance(index, tuple) else (index,)
+    if not any(isinstance(item, torch.SymInt) for item in items):
+        return None
+    if not all(item is None or item is ... or type(item) in (int, slice, torch.SymInt) for item in items):
+        return None
+    taken = sum(item is not None and item is not ... for item in items)
+    axis, selected = 0, []
+    for item in items:
+        if isinstance(item, torch.SymInt):
+            selected.append((axis, item))
+        if item is ...:
+            axis += x.dim() - taken
+        elif type(item) is not int:
+            axis += 1
+    x = torch._C.TensorBase.__getitem__(
+        x, tuple(slice(None) if isinstance(item, torch.SymInt) else item for item in items)
+    )
+    for axis, item in reversed(selected):
+        x = x.select(axis, item)
+    return x
+
+
+def _slice_index(size, index):
+    """Where ``x[index:]`` begins: an expression also where the sign of ``index`` depends on sizes, as in ``x[size - 3:]``."""
+    known = _known_slice_index(size, index)
+    if known is not None or _is_of_data(index):
+        return known
+    behind = sympy.expand(_expression(size) - _expression(index))
+    if behind not in (1, 2):
+        index = index + size * torch.sym_min(torch.sym_max(-index, 0), 1)
+    return torch.sym_min(torch.sym_max(index, 0), size)
+
+
+def _is_of_data(index) -> bool:
+    """Whether a number out of a tensor that is no size is in ``index``."""
+    node = getattr(index, "node", None)
+    return node is not None and any(
+        node.shape_env.bound_sympy(symbol).lower < 0 for symbol in node.expr.free_symbols
+    )
+
+
+def _expression(size):
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+
+
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
+_known_slice_index = fake_impls._compute_slice_index
 _math_sqrt = math.sqrt
 _REPLACED = (
+    (fake_impls, "_compute_slice_index", _slice_index),
     (math, "sqrt", _sqrt),
     (math, "log", _log),
     (math, "log2", _log2),
     (math, "log10", _log10),
     (torch, "max_pool1d", _max_pool1d),
     (torch.Tensor, "contiguous", _contiguous),
+    (torch.Tensor, "__getitem__", _getitem),
+    (torch.Tensor, "__setitem__", _setitem),
 )
 
 

@@ -14,7 +14,7 @@ import torch
 from torch.nn.modules import module as _modules
 from torch.utils import _pytree as pytree
 
-from . import _capture_cache, _environment, _native, _options
+from . import _capture_cache, _environment, _moves, _native, _options
 from ._call import Call
 from ._capture import capture
 from ._errors import CompileError, Error
@@ -118,12 +118,15 @@ class OptimizedModule(torch.nn.Module):
         #: What ``.to(...)`` would convert: a type and a rank of each kind of weight.
         self._weight_kinds = {(tensor.dtype, tensor.dim()) for _, tensor in self._weights}
         self._weight_bytes = sum(t.numel() * t.element_size() for _, t in self._weights)
+        #: Where the storages lie that compiled code may read.
+        self._read_at = {t.untyped_storage().data_ptr() for _, t in self._weights}
         if options.release_weights:
             self._weights = self._program.weights = []
         self._result = _Result(self._program.outputs, captured.out_spec)
         self._capture_facts = {"fixed": captured.fixed, "attempts": captured.attempts}
         self._capture_cache = asked.state
         self._stages = {**milliseconds, "pack": (loaded - compiled) * 1e3}
+        _moves.watch(self)
 
     def __call__(self, *args, **kwargs):
         """``forward``, by the way of ``torch.nn.Module`` only where there are hooks: that costs a quarter of a small call."""
@@ -184,8 +187,23 @@ class OptimizedModule(torch.nn.Module):
                     help="optimize the changed module",
                 )
             fresh.append((name, now))
-        self._executable.set_weights(fresh)
-        self._weights = fresh
+        self._use(fresh)
+
+    def _use(self, weights: list[tuple[str, torch.Tensor]]) -> None:
+        self._executable.set_weights(weights)
+        self._weights = weights
+        self._read_at = {t.untyped_storage().data_ptr() for _, t in weights}
+
+    def before_move(self, storage: torch.UntypedStorage) -> None:
+        """The memory of a storage is about to be freed: if it is that of a weight, copies of the weights take their place."""
+        if storage.data_ptr() not in self._read_at or self._original() is None:
+            return
+        if self.options.release_weights:
+            raise Error(
+                "a compiled module reads this memory, and its weights were released",
+                help="call share_memory() before disc.optimize, or compile without release_weights",
+            )
+        self._use([(name, tensor.clone()) for name, tensor in self._weights])
 
     def _refuse_released(self) -> None:
         if self.options.release_weights:
@@ -336,7 +354,23 @@ def _maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
             and dataclasses.is_dataclass(spec.type)
         ):
             return _record_maker(spec)
+    if _has_size(spec):
+        return lambda leaves: _with_sizes(spec, iter(leaves))
     return lambda leaves: pytree.tree_unflatten(list(leaves), spec)
+
+
+def _has_size(spec: pytree.TreeSpec) -> bool:
+    return spec.type is torch.Size or any(map(_has_size, spec.children()))
+
+
+def _with_sizes(spec: pytree.TreeSpec, leaves) -> Any:
+    """``tree_unflatten``, for which a shape is a ``torch.Size`` and no tuple."""
+    if spec.is_leaf():
+        return next(leaves)
+    children = [_with_sizes(child, leaves) for child in spec.children()]
+    if spec.type is torch.Size:
+        return torch.Size(children)
+    return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
 
 
 def _record_maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:

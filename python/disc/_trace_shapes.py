@@ -1,8 +1,9 @@
-"""Results of ops that torch describes by running them step by step, which would fix how many steps there are, or other sizes."""
+"""Results of ops that torch describes by steps, or by questions, which would fix sizes or write them in a way hard to read."""
 
 from __future__ import annotations
 
 import torch
+import torch._prims_common
 
 aten = torch.ops.aten
 
@@ -32,9 +33,36 @@ def _fill_diagonal(x, value, wrap=False):
     return x
 
 
+def _narrow(x, dim, start, length):
+    # torch asks for the sign of the place where it begins; the compiled code checks that it lies within.
+    sizes, strides = list(x.shape), x.stride()
+    axis = torch._prims_common.canonicalize_dim(x.dim(), dim)
+    if isinstance(start, int):
+        start = start + sizes[axis] if start < 0 else start
+        torch._check(
+            start + length <= sizes[axis], lambda: f"narrow: {start} + {length} exceeds {sizes[axis]}"
+        )
+    sizes[axis] = length
+    return x.as_strided(sizes, strides, x.storage_offset() + torch.sym_max(start, 0) * strides[axis])
+
+
+def _logsumexp(x, dim, keepdim=False):
+    # torch asks whether there is anything to reduce, and then needs that there is.
+    shape, dims = list(x.shape), [dim] if isinstance(dim, int) else dim
+    axes = torch._prims_common.canonicalize_dims(x.dim(), dims) if dims else range(x.dim())
+    for axis in sorted(set(axes), reverse=True):
+        if not x.dim():
+            break
+        shape[axis : axis + 1] = [1] if keepdim else []
+    dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.get_default_dtype()
+    return x.new_empty(shape, dtype=dtype)
+
+
 SHAPES = {
     aten.affine_grid_generator.default: _affine_grid,
     aten.fill_diagonal_.default: _fill_diagonal,
+    aten.logsumexp.default: _logsumexp,
+    aten.narrow.default: _narrow,
     aten.lstm.input: _recurrent,
     aten.gru.input: _recurrent,
     aten.rnn_tanh.input: _recurrent,

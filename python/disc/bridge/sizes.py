@@ -105,10 +105,40 @@ class Expressions:
             return self._round(e.args[0])
         if isinstance(e, tsf.FloorDiv) and (exact := _exact_quotient(*e.args)) is not None:
             return self._translate(exact)
+        if isinstance(e, sympy.Piecewise):
+            return self._chosen(e.args)
         for kind, build in _FORMS:
             if isinstance(e, kind):
                 return build([self._translate(arg) for arg in e.args])
         raise UnsupportedOp(f"the size expression {e} is not supported")
+
+    def _chosen(self, cases):
+        """The first case whose condition holds."""
+        (value, condition), *rest = cases
+        value = self._translate(value)
+        if condition == sympy.true:
+            return value
+        other = self._chosen(rest)
+        return other + (value - other) * self._truth(condition)
+
+    def _truth(self, condition):
+        """1 where a condition on sizes holds, else 0."""
+        if condition in (sympy.true, sympy.false):
+            return int(bool(condition))
+        if isinstance(condition, (sympy.And, sympy.Or)):
+            parts = [self._truth(arg) for arg in condition.args]
+            return product(parts) if isinstance(condition, sympy.And) else _fold(greatest)(parts)
+        if isinstance(condition, sympy.Not):
+            return 1 - self._truth(condition.args[0])
+        if not condition.is_Relational:
+            raise UnsupportedOp(f"the condition {condition} on sizes is not supported")
+        less = self._translate(condition.rhs) - self._translate(condition.lhs)
+        more = 0 - less
+        if isinstance(condition, (sympy.Eq, sympy.Ne)):
+            differs = least(greatest(less, more), 1)
+            return differs if isinstance(condition, sympy.Ne) else 1 - differs
+        above = {sympy.Lt: less, sympy.Le: less + 1, sympy.Gt: more, sympy.Ge: more + 1}[condition.func]
+        return least(greatest(above, 0), 1)
 
     def _floor(self, e):
         """Rounds a number down that is computed from sizes, as ``x.shape[0] * 1.5`` or ``x.shape[0] / 2``."""

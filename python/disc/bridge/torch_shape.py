@@ -41,7 +41,18 @@ def _bound(b, size, where, default):
         if not b.equal(size + where, 0):
             b.require(where, "<=", -1)
         return greatest(size + where, 0)
-    return least(where, size)
+    where = _from_end(b, size, where)
+    return least(where if b.builder.less_equal(0, where) else greatest(where, 0), size)
+
+
+def _from_end(b, size, where):
+    """A place that counts from the end where it is negative, as ``size - 3`` is below 3."""
+    if b.builder.less_equal(0, where):
+        return where
+    # -1 of 1 and -2 of 1 and 0 are 0 or outside: cutting off says the same in fewer words.
+    if any(b.equal(where + behind, size) for behind in (1, 2)):
+        return greatest(where, 0)
+    return where + size * least(greatest(0 - where, 0), 1)
 
 
 def slice_(b, x, dim=0, start=None, end=None, step=1):
@@ -90,6 +101,8 @@ def narrow(b, x, dim, start, length):
     axis = axis_of(x, dim)
     if isinstance(start, Number):
         return b.take(x, axis, b.add(b.iota([length], 0, "i64"), b.lift(start, "i64")))
+    if not is_int(start):
+        start = _from_end(b, x.shape[axis], start)
     if is_int(start) and start < 0:
         start = x.shape[axis] + start
     return b.slice(x, axis, start, start + length)
@@ -101,9 +114,11 @@ def select(b, x, dim, index):
         place, size = b.lift(index, "i64"), b.lift(x.shape[axis], "i64")
         place = b.select(b.compare("LT", place, b.lift(0, "i64")), b.add(place, size), place)
         return b.take(x, axis, place)
-    where = index
+    where, size = index, x.shape[axis]
+    if not is_int(index) and not b.equal(index + 1, size):
+        where = _from_end(b, size, index)
     if is_int(index) and index < 0:
-        where = x.shape[axis] + index
+        where = size + index
     return b.squeeze(b.slice(x, axis, where, where + 1), axis)
 
 
