@@ -34,6 +34,20 @@ def pools(n: int):
         yield of("AdaptiveMaxPool", n)(out)
 
 
+def large():
+    """Windows that are cut to the image, taken axis by axis, or side by side."""
+    yield nn.AvgPool2d(1280, ceil_mode=True)
+    yield nn.AvgPool2d(20, padding=3, ceil_mode=True)
+    yield nn.AvgPool2d((40, 17), stride=(30, 5), padding=2, ceil_mode=True, count_include_pad=False)
+    yield nn.MaxPool2d(25, padding=2, ceil_mode=True)
+    yield nn.AvgPool2d(9, 3, padding=4)
+    yield nn.MaxPool2d((11, 10), 1, padding=5)
+    yield nn.MaxPool2d((4, 7))
+    yield nn.AvgPool2d((1, 6))
+    yield nn.AvgPool2d((5, 1))
+    yield nn.LPPool2d(2, 9, ceil_mode=True)
+
+
 def uneven():
     yield nn.AvgPool2d((1, 3), stride=(2, 1), padding=(0, 1))
     yield nn.AvgPool2d((3, 2), stride=(1, 3), padding=(1, 1), divisor_override=5, ceil_mode=True)
@@ -63,6 +77,20 @@ def test_places_equal_torch_at_all_sizes():
     parts = [nn.MaxPool2d(*form, ceil_mode=True, return_indices=True) for form in FORMS[:5]]
     parts += [nn.AdaptiveMaxPool2d(out, return_indices=True) for out in (1, 3, (2, 4))]
     check(Together(parts), SIZES[2])
+
+
+def test_large_windows_equal_torch_at_all_sizes():
+    check(Together(large()), [(30, 40), (24, 30), (33, 70), (47, 24), (64, 51)])
+
+
+def test_a_window_of_all_costs_no_more_than_the_image():
+    # EfficientNet pools by a window as long as it has features.
+    module = nn.AvgPool2d(2560, ceil_mode=True)
+    fast = disc.optimize(module, torch.randn(1, 3, 7, 9))
+    for size in ((2, 40, 7, 7), (1, 2, 1, 3), (1, 1, 100, 90)):
+        x = torch.randn(size)
+        torch.testing.assert_close(fast(x), module(x))
+    assert disc.report(fast).to_dict()["peak_arena_bytes"] < 100_000
 
 
 def check(module, sizes):

@@ -27,6 +27,17 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]xf32> {
   return %t : tensor<[B]xf32>
 }";
 
+/// Sums of six neighbours; of the last ones of a row there may be fewer, and they are left out.
+const SIXES: &str = "
+func @main(%x: tensor<[N]x[C]xf32>) -> tensor<[N]x[C/6]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %s = slice %x [0:N:1, 0:6*(C/6):1] : (tensor<[N]x[C]xf32>) -> tensor<[N]x[6*(C/6)]xf32>
+  %r = reshape %s : (tensor<[N]x[6*(C/6)]xf32>) -> tensor<[N]x[C/6]x6xf32>
+  %t = reduce %r, %z, dims = [2] : (tensor<[N]x[C/6]x6xf32>, tensor<f32>) -> tensor<[N]x[C/6]xf32> applies add
+  return %t : tensor<[N]x[C/6]xf32>
+}
+";
+
 const COLUMNS: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   %z = constant dense<0.0> : tensor<f32>
@@ -195,6 +206,21 @@ fn values_of_rows_are_computed_in_each_phase_and_written_once() {
             (f64::from(x) - mean) / scale
         };
         close(&outputs[0], values.iter().enumerate().map(of), &format!("{rows} x {columns}"));
+    }
+}
+
+#[test]
+fn short_rows_are_side_by_side_where_many_are_neighbours() {
+    let executable = load(SIXES, 1);
+    for ([rows, columns], expected) in
+        [([100, 7], "k0_row"), ([100, 101], "k0_row"), ([100, 105], "k0_row_short"), ([3, 105], "k0_row")]
+    {
+        let (launched, values, results) = run(&executable, [rows, columns]);
+        assert_eq!(launched, [expected], "{rows} x {columns}");
+        let sums = values
+            .chunks(columns as usize)
+            .flat_map(|row| row.chunks_exact(6).map(|six| six.iter().map(|&x| f64::from(x)).sum()));
+        close(&results[0], sums, &format!("{rows} x {columns}"));
     }
 }
 

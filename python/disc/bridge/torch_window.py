@@ -9,7 +9,7 @@ import numpy as np
 
 from . import types
 from .emit import lowest, neutral
-from .sizes import is_int, product
+from .sizes import is_int, least, product, same
 
 INF = math.inf
 
@@ -103,6 +103,11 @@ def conv_named_padding(n: int):
 
 # Pooling. ``out`` are the spatial sizes of the framework's result.
 
+#: Overlapping windows of more elements are pooled axis by axis.
+MOST_TAPS = 64
+#: Longer windows, which may end behind the input, are cut to it: some models pool all they have by a window of a thousand.
+LONG = 16
+
 
 def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode):
     """Window, strides, (low, high) padding and dilation for all axes; with ceil_mode the high edge is what the result needs."""
@@ -114,7 +119,10 @@ def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode):
     )
     lead = len(x.shape) - n
     edges = [(0, 0)] * lead
+    kernel = list(kernel)
     for i in range(n):
+        if ceil_mode and kernel[i] > LONG and dilation[i] == 1:
+            kernel[i] = least(kernel[i], x.shape[lead + i] + 2 * padding[i])
         reach = (b.shape[lead + i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
         high = reach - x.shape[lead + i] - padding[i] if ceil_mode else padding[i]
         edges.append((padding[i], high))
@@ -123,6 +131,36 @@ def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode):
 
 
 def _pool(b, x, how, window, strides, edges, dilation):
+    """Windows that lie side by side are reductions; others are taken as a whole, or axis after axis where they are large."""
+    known = all(is_int(size) for size in window)
+    if known and list(window) == list(strides) and all(same(e, 0) for pair in edges for e in pair):
+        return _pool_tiles(b, x, how, window)
+    if known and product(window) <= MOST_TAPS:
+        return _pool_at_once(b, x, how, window, strides, edges, dilation)
+    for axis, size in enumerate(window):
+        if not (is_int(size) and size == strides[axis] == 1):
+            of_axis = lambda values, other, axis=axis: [
+                v if i == axis else other for i, v in enumerate(values)
+            ]
+            form = of_axis(window, 1), of_axis(strides, 1), of_axis(edges, (0, 0)), of_axis(dilation, 1)
+            x = _pool_at_once(b, x, how, *form)
+    return x
+
+
+def _pool_tiles(b, x, how, window):
+    """Windows that are side by side: each axis becomes one of windows and one of their elements."""
+    shape, elements = [], []
+    for axis, size in enumerate(window):
+        count = x.shape[axis] if size == 1 else b.shape[axis]
+        shape.append(count)
+        if size != 1:
+            x = b.slice(x, axis, 0, count * size, 1)
+            elements.append(len(shape))
+            shape.append(size)
+    return b.reduce(b.reshape(x, shape), elements, how)
+
+
+def _pool_at_once(b, x, how, window, strides, edges, dilation):
     """An edge that crops, or may, is a padding of its own."""
     if all(is_int(e) and e >= 0 for pair in edges for e in pair):
         return b.reduce_window(x, how, window, strides, edges, dilation)

@@ -320,14 +320,19 @@ fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
     AtOnce::Where(vec![(length, Dim::constant(SOME_LENGTH + 1)), (far, Dim::constant(NEAR))])
 }
 
-/// When rows that may be longer are side by side.
+/// When rows that may be longer, or few beside one another, are side by side.
 fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<(Dim, Dim)>> {
+    let last = &shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order())?.size;
     let length = plan.row_length();
-    let range = group.solver.range(&length);
-    let possible = range.lo.is_none_or(|least| least <= plan::SHORT_ROW) && !shape.kept.is_empty() && plan.in_any_order();
+    let range = |dim: &Dim| group.solver.range(dim);
+    let possible =
+        range(&length).lo.is_none_or(|least| least <= plan::SHORT_ROW) && range(last).hi.is_none_or(|most| most > plan::NARROW);
     let rows = Dim::product(shape.kept.iter().map(|run| run.size.clone()));
-    let guard = || vec![(length.clone(), Dim::constant(plan::SHORT_ROW + 1)), (Dim::constant(MANY_ROWS), rows.clone())];
-    (shape.along == Along::Reduced && possible).then(guard)
+    let mut guard = vec![(length, Dim::constant(plan::SHORT_ROW + 1)), (Dim::constant(MANY_ROWS), rows)];
+    if shape.kept.len() > 1 {
+        guard.push((Dim::constant(plan::NARROW), last.clone()));
+    }
+    possible.then_some(guard)
 }
 
 /// The kernel that computes whole rows.

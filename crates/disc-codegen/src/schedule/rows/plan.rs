@@ -21,6 +21,9 @@ const KEEP_COST: i64 = 12;
 /// Rows up to this length are faster side by side, though each lane then reads memory of its own.
 pub(super) const SHORT_ROW: i64 = 8;
 
+/// So few rows beside one another leave most lanes empty.
+pub(super) const NARROW: i64 = 16;
+
 /// What the schedule decided about a group.
 pub struct RowPlan {
     pub layout: Layout,
@@ -188,12 +191,14 @@ impl RowPlan {
         merge(&layout.space, &pairs).into_iter().partition(|run| !is_reduced(run.axis))
     }
 
-    /// Which way vectors lie: along the dimension that is contiguous in memory; but rows that are combined in order, and such as are known
-    /// to be shorter than a vector, are done side by side.
+    /// Which way vectors lie: along the dimension that is contiguous in memory; but rows that are combined in order are done side by side, and
+    /// so are short ones, where it is known that there are enough of them beside one another.
     pub(super) fn along(&self, solver: &Solver, kept: &[Merged], reduced: &[Merged]) -> Along {
-        let is_short = || solver.range(&self.row_length()).hi.is_some_and(|most| most <= SHORT_ROW);
+        let is_short = solver.range(&self.row_length()).hi.is_some_and(|most| most <= SHORT_ROW);
+        let is_wide = |run: &Merged| solver.range(&run.size).lo.is_some_and(|least| least > NARROW);
         match (kept.last(), reduced.last()) {
-            (Some(_), _) if !self.in_any_order() || is_short() => Along::Kept,
+            (Some(_), _) if !self.in_any_order() => Along::Kept,
+            (Some(k), _) if is_short && is_wide(k) => Along::Kept,
             (Some(k), Some(r)) if k.axis > r.axis => Along::Kept,
             (Some(_), None) => Along::Kept,
             _ => Along::Reduced,
