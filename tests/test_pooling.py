@@ -43,6 +43,8 @@ def large():
     yield nn.AvgPool2d(9, 3, padding=4)
     yield nn.MaxPool2d((11, 10), 1, padding=5)
     yield nn.MaxPool2d((4, 7))
+    yield nn.MaxPool2d((2, 3), dilation=3)
+    yield nn.MaxPool2d(9, dilation=2)
     yield nn.AvgPool2d((1, 6))
     yield nn.AvgPool2d((5, 1))
     yield nn.LPPool2d(2, 9, ceil_mode=True)

@@ -121,7 +121,7 @@ def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode):
     edges = [(0, 0)] * lead
     kernel = list(kernel)
     for i in range(n):
-        if ceil_mode and kernel[i] > LONG and dilation[i] == 1:
+        if ceil_mode and is_int(kernel[i]) and kernel[i] > LONG and dilation[i] == 1:
             kernel[i] = least(kernel[i], x.shape[lead + i] + 2 * padding[i])
         reach = (b.shape[lead + i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
         high = reach - x.shape[lead + i] - padding[i] if ceil_mode else padding[i]
@@ -133,7 +133,8 @@ def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode):
 def _pool(b, x, how, window, strides, edges, dilation):
     """Windows that lie side by side are reductions; others are taken as a whole, or axis after axis where they are large."""
     known = all(is_int(size) for size in window)
-    if known and list(window) == list(strides) and all(same(e, 0) for pair in edges for e in pair):
+    is_plain = all(same(e, 0) for pair in edges for e in pair) and all(d == 1 for d in dilation)
+    if known and is_plain and list(window) == list(strides):
         return _pool_tiles(b, x, how, window)
     if known and product(window) <= MOST_TAPS:
         return _pool_at_once(b, x, how, window, strides, edges, dilation)
