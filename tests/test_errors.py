@@ -158,3 +158,36 @@ def test_a_report_has_what_the_interface_promises(table, tmp_path):
 def test_kinds_of_compute_intensive_kernels_say_so():
     fast = disc.optimize(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval(), torch.rand(2, 8))
     assert any("contraction" in kind for kind in disc.report(fast).to_dict()["kernels_by_kind"])
+
+
+class Of(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+REFUSED = {
+    "random": (
+        lambda x: x + torch.randn_like(x),
+        r"randn_like.*random numbers.*test_errors.py:\d+[^$]*help: give them to the module",
+    ),
+    "types": (
+        lambda x: nn.functional.linear(x.long(), torch.ones(2, 3)),
+        r"aten.linear.default \(test_errors.py:\d+\): `dot_general`.*i64[^$]*help: does the module run eagerly",
+    ),
+    "text": (lambda x: (x, f"a tensor of {x.shape}"), "returns a text that is made of sizes"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_optimize_refuses_names_its_place_and_a_cure(kind):
+    function, message = REFUSED[kind]
+    with pytest.raises(disc.Error, match=message):
+        disc.optimize(Of(function), torch.rand(2, 3))
+
+
+def test_a_text_without_sizes_is_returned():
+    assert disc.optimize(Of(lambda x: (x, "s0 a x_0")), torch.rand(2, 3))(torch.rand(1, 3))[1] == "s0 a x_0"

@@ -50,6 +50,7 @@ _LINE = 80
 _NOISY = (
     "torch.fx.experimental.symbolic_shapes",
     "torch._export.non_strict_utils",
+    "torch.export._trace",
     "torch._subclasses.fake_tensor",
 )
 
@@ -336,7 +337,7 @@ def _capture_error(module, error: Exception) -> Error:
 def _model_line(error: Exception) -> str:
     """The innermost line of the model that led to the error, as `` (file:line: code)``."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((_guards.TORCH, _guards.DISC))]
+    own = [f for f in frames if not f.filename.startswith((_guards.TORCH, _guards.DISC, "<"))]
     last = own[-1] if own else None
     if last is None:
         return ""

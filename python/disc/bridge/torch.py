@@ -109,8 +109,12 @@ class Program:
     operations: int = 0
 
 
-#: Frames of these are not the model's.
-_FRAMEWORK = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
+#: Frames of these are not the model's: torch, disc, and code that torch made.
+_FRAMEWORK = (
+    os.path.dirname(torch.__file__) + os.sep,
+    os.path.dirname(os.path.dirname(__file__)) + os.sep,
+    "<eval_with_key>",
+)
 
 
 class _Missing:
@@ -374,8 +378,10 @@ class _Walk:
             whole = self.read(source)
             self.values[node] = whole if whole is MISSING else whole[index]
             if self.values[node] is None:
-                self._lack(str(source.target), f"result {index} is not computed", source)
+                self._lack(str(source.target), f"result {index} is not computed", node=source)
                 self.values[node] = MISSING
+        elif name == "cond":
+            self.values[node] = self._both_sides(node)
         elif any(part in name for part in _INLINED):
             self._inline(node, name)
         else:
@@ -394,7 +400,7 @@ class _Walk:
             if isinstance(val, torch.SymBool):
                 return _truth(self.emitter, self.captured.simplify(val.node.expr))
         except UnsupportedOp as error:
-            self._lack(str(node.target), error.message, node)
+            self._lack(str(node.target), error.message, node=node)
             return MISSING
         return val
 
@@ -435,21 +441,47 @@ class _Walk:
             i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr"
         )
         if "autocast" in name and node.args[graph_at - 2] is True:
-            self._lack(name, "autocast regions are not supported", node)
+            self._lack(name, "autocast regions are not supported", node=node)
             self.values[node] = MISSING
             return
-        module = self.values[node.args[graph_at]]
-        holders = [n for n in module.graph.nodes if n.op == "placeholder"]
-        for holder, given in zip(holders, node.args[graph_at + 1 :], strict=True):
-            self.values[holder] = self.read(given)
-        self.values[node] = self.resolve(self.run(module.graph))
+        self.values[node] = self._run_inner(node.args[graph_at], node.args[graph_at + 1 :])
+
+    def _run_inner(self, graph_of, given):
+        """What the graph that the attribute ``graph_of`` names returns for ``given``."""
+        graph = self.values[graph_of].graph
+        holders = [n for n in graph.nodes if n.op == "placeholder"]
+        for holder, value in zip(holders, given, strict=True):
+            self.values[holder] = (
+                self.read(value) if isinstance(value, torch.fx.Node) else self.resolve(value)
+            )
+        return self.resolve(self.run(graph))
+
+    def _both_sides(self, node):
+        """``torch.cond``: both sides are computed, and what the condition chooses is taken."""
+        condition, *sides, given = node.args
+        condition, results = self.resolve(condition), [self._run_inner(side, given) for side in sides]
+        if condition is MISSING or _has_missing(results):
+            return MISSING
+        self.program.operations += 1
+        try:
+            pairs = zip(node.meta["val"], *results, strict=True)
+            return [self._chosen(condition, val.shape, pair) for val, *pair in pairs]
+        except UnsupportedOp as error:
+            self._lack("cond", error.message, node=node)
+            return MISSING
+
+    def _chosen(self, condition, shape, pair):
+        b = self.emitter
+        shape = b.expressions.shape(shape)
+        condition = b.reshape(b.lift(condition, "i1"), [])
+        return b.select(condition, *(b.broadcast(x, shape, list(range(len(shape)))) for x in pair))
 
     def _convert(self, node, name: str) -> None:
         entry, write = self.aliases.entry(name, node, TABLE)
         args, kwargs = self.resolve(node.args), self.resolve(node.kwargs)
         entry = torch_complex.entry(name, node, (args, list(kwargs.values())), entry)
         if entry is None:
-            self._lack(name, "no entry in the table", node)
+            self._lack(name, *_why(node.target), node=node)
             result = MISSING
         elif _has_missing(args) or _has_missing(kwargs.values()):
             result = MISSING
@@ -465,12 +497,19 @@ class _Walk:
         try:
             return entry(self.emitter, *args, **kwargs)
         except UnsupportedOp as error:
-            self._lack(name, error.message, node)
-            if error.help and error.help not in self.helps:
-                self.helps.append(error.help)
+            self._lack(name, error.message, error.help, node=node)
             return MISSING
+        except Error as error:
+            # The op of the compiler refuses its operands, and names itself alone.
+            if error.code != "E0204":
+                raise
+            where = f" ({source})" if (source := source_line(node)) else ""
+            cure = error.help or "does the module run eagerly on the example?"
+            raise Error(f"{name}{where}: {error.message}", code=error.code, op=name, help=cure) from error
 
-    def _lack(self, name: str, reason: str, node) -> None:
+    def _lack(self, name: str, reason: str, help: str | None = None, *, node) -> None:
+        if help and help not in self.helps:
+            self.helps.append(help)
         key = (name, reason)
         self.missing[key] += 1
         self.sources.setdefault(key, [])
@@ -492,6 +531,13 @@ class _Walk:
             op=ops[0] if len(ops) == 1 else None,
             help="; ".join([*self.helps, "docs/coverage-torch.md lists what is supported"]),
         )
+
+
+def _why(op) -> tuple[str, str | None]:
+    """Why an op has no entry, and what to do."""
+    if torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()):
+        return "random numbers are not supported", "give them to the module as an input"
+    return "no entry in the table", None
 
 
 def _only_checked(node) -> bool:
@@ -533,6 +579,12 @@ def _made_contiguous(result, walk: _Walk) -> int | None:
     inputs, plain = walk.captured.inputs, len(result.args) == 1 and not result.kwargs
     held = inputs.index(result.args[0]) if plain and result.args[0] in inputs else None
     return held if held is not None and walk.read(result) is walk.values[inputs[held]] else None
+
+
+def _names_a_size(captured, text: str) -> bool:
+    """Whether a text holds the name of a symbol: it was made of sizes."""
+    words = set(re.findall(r"\w+", text))
+    return any(str(symbol) in words for symbol in captured.symbols)
 
 
 def _lowest(val: torch.SymInt):
@@ -627,6 +679,8 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
             values.append(value.value)
         elif isinstance(value, torch_complex.Complex):
             raise UnsupportedOp("the module returns a complex tensor", help="return torch.view_as_real of it")
+        elif isinstance(value, str) and _names_a_size(captured, value):
+            raise UnsupportedOp("the module returns a text that is made of sizes", help="return the sizes")
         elif isinstance(value, (int, float, bool, str, type(None))):
             program.outputs.append(("constant", value))
         elif isinstance(result, (torch.fx.Node, *_SYMBOLIC)):
