@@ -36,6 +36,30 @@ CASES = {
         lambda x, a, b: torch.addbmm(x, a, b, beta=0.5, alpha=2),
         [((3, 5), (2, 3, 4), (2, 4, 5)), ((1, 1), (7, 1, 2), (7, 2, 1))],
     ),
+    "kron": (torch.kron, [((2, 3), (4, 5)), ((1, 1), (7, 2)), ((0, 3), (2, 2))]),
+    "kron of unlike ranks": (torch.kron, [((3,), (4, 5)), ((1,), (7, 2))]),
+    "take_along_dim": (
+        lambda x: torch.take_along_dim(x, x.argsort(1), 1),
+        [((3, 5),), ((7, 30),), ((1, 1),), ((0, 4),)],
+    ),
+    "multi_dot": (
+        lambda *xs: torch.linalg.multi_dot(xs),
+        [((2, 3), (3, 5), (5, 4)), ((1, 7), (7, 2), (2, 9)), ((3, 0), (0, 7), (7, 2))],
+    ),
+    "vander": (lambda x: (torch.vander(x), torch.vander(x, 3, True)), [((5,),), ((1,),), ((0,),)]),
+    "linalg.vander": (lambda x: torch.linalg.vander(x, N=4), [((2, 5),), ((3, 1),)]),
+    "gradient": (lambda x: torch.gradient(x), [((5, 4),), ((2, 9),)]),
+    "gradient of order 2": (
+        lambda x: torch.gradient(x, spacing=0.5, dim=(0, 1), edge_order=2),
+        [((5, 4),), ((3, 9),)],
+    ),
+    "gradient with two spacings": (lambda x: torch.gradient(x, spacing=(2.0, 0.5)), [((5, 4),), ((2, 9),)]),
+    "kthvalue": (lambda x: torch.kthvalue(x, 2, 1), [((3, 5),), ((1, 2),), ((0, 4),)]),
+    "median of all": (lambda x: (x.median(), x.log().median()), [((3, 5),), ((1, 2),), ((0, 4),)]),
+    "nanmedian": (
+        lambda x: (x.log().nanmedian(1).values, x.log().nanmedian()),
+        [((3, 5),), ((1, 2),), ((4, 1),)],
+    ),
     "a constant": (lambda x: x * torch.hann_window(5), [((2, 5),), ((4, 5),), ((0, 5),)]),
     "an imaginary factor": (
         lambda x: torch.view_as_real(torch.view_as_complex(x) * (2 - 1j)),

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import torch
 from torch._C import DispatchKey
 
+from . import _steps
+
 aten = torch.ops.aten
 #: Of an op, and whether a tensor of complex numbers is among its arguments: whether it stays whole.
 Serves = Callable[[torch._ops.OpOverload, bool], bool]
@@ -111,6 +113,7 @@ def _addbmm(start, a, b, *, beta=1, alpha=1):
 
 
 _OWN = {
+    **_steps.OWN,
     aten.addbmm.default: _addbmm,
     aten.cdist.default: _cdist,
     aten.cov.default: _cov,

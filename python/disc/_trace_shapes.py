@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 import torch._prims_common
 
+from . import _steps
+
 aten = torch.ops.aten
 
 
@@ -59,6 +61,8 @@ def _logsumexp(x, dim, keepdim=False):
 
 
 SHAPES = {
+    aten.kron.default: _steps.kron,
+    aten.take_along_dim.default: _steps.take_along_dim,
     aten.affine_grid_generator.default: _affine_grid,
     aten.fill_diagonal_.default: _fill_diagonal,
     aten.logsumexp.default: _logsumexp,

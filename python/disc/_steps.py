@@ -1,0 +1,145 @@
+"""Steps of ops that the bridge has no entry for, where those of torch fix sizes, or where torch has none.
+
+Each function takes the arguments of the overload, and asks for nothing but equal sizes. ``_decompose`` finds them; of some, which
+the bridge serves, the sizes alone are taken (``_trace_shapes``).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+aten = torch.ops.aten
+
+
+def kron(x, y):
+    rank = max(x.dim(), y.dim())
+    sizes = [[1] * (rank - t.dim()) + list(t.shape) for t in (x, y)]
+    x = x.reshape([size for n in sizes[0] for size in (n, 1)])
+    y = y.reshape([size for n in sizes[1] for size in (1, n)])
+    return (x * y).reshape([n * m for n, m in zip(*sizes, strict=True)])
+
+
+def _multi_dot(tensors):
+    result = tensors[0]
+    for other in tensors[1:]:
+        result = result @ other
+    return result
+
+
+def take_along_dim(x, index, dim=None):
+    if dim is None:
+        return x.reshape([-1]).gather(0, index.reshape([-1]))
+    axis = dim % x.dim()
+    torch._check(x.dim() == index.dim(), lambda: "take_along_dim: expected as many axes in both")
+    pairs = list(zip(x.shape, index.shape, strict=True))
+    shared = [a if isinstance(b, int) and b == 1 else b for a, b in pairs]
+    x_sizes, index_sizes = list(shared), list(shared)
+    x_sizes[axis], index_sizes[axis] = pairs[axis]
+    return x.expand(x_sizes).gather(axis, index.expand(index_sizes))
+
+
+def _vander(x, N=None, increasing=False):
+    torch._check(x.dim() == 1, lambda: f"vander: expected one axis, got {x.dim()}")
+    powers = _powers(x, x.shape[0] if N is None else N)
+    return powers if increasing else powers.flip(-1)
+
+
+def _linalg_vander(x, *, N=None):
+    return _powers(x, x.shape[-1] if N is None else N)
+
+
+def _powers(x, count):
+    """1, x, x squared and so on, ``count`` of them."""
+    x = x.unsqueeze(-1)
+    filled = x.expand([*x.shape[:-1], torch.sym_max(count - 1, 0)])
+    return torch.cat([torch.ones_like(x), filled.cumprod(-1)], -1).narrow(-1, 0, count)
+
+
+# Gradients: differences of neighbours.
+
+
+def _gradient(x, spacing, dims, edge_order):
+    results = []
+    for axis, h in zip(dims, spacing, strict=True):
+        n = x.shape[axis]
+        torch._check(n >= edge_order + 1, lambda: f"gradient: expected at least {edge_order + 1} elements")
+
+        def at(i, axis=axis):
+            return x.narrow(axis, i, 1)
+
+        inner = (x.narrow(axis, 2, n - 2) - x.narrow(axis, 0, n - 2)) / (2 * h)
+        if edge_order == 1:
+            first, last = (at(1) - at(0)) / h, (at(n - 1) - at(n - 2)) / h
+        else:
+            first = (-1.5 * at(0) + 2 * at(1) - 0.5 * at(2)) / h
+            last = (1.5 * at(n - 1) - 2 * at(n - 2) + 0.5 * at(n - 3)) / h
+        results.append(torch.cat([first, inner, last], axis))
+    return results
+
+
+def _gradient_int(x, *, spacing=None, dim=None, edge_order=1):
+    dims = list(range(x.dim())) if dim is None else [dim]
+    return _gradient(x, [1 if spacing is None else spacing] * len(dims), dims, edge_order)
+
+
+def _gradient_one_spacing(x, *, dim, spacing=1, edge_order=1):
+    return _gradient(x, [spacing] * len(dim), list(dim), edge_order)
+
+
+def _gradient_spacings(x, *, spacing, dim=None, edge_order=1):
+    dims = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    return _gradient(x, list(spacing), list(dims), edge_order)
+
+
+# Order.
+
+
+def _kthvalue(x, k, dim=-1, keepdim=False):
+    if x.dim() == 0:
+        return x.clone(), torch.zeros([], dtype=torch.int64)
+    found = (t.narrow(dim, k - 1, 1) for t in x.sort(dim=dim, stable=True))
+    return tuple(t if keepdim else t.squeeze(dim) for t in found)
+
+
+def _flat_and_not_empty(x):
+    """All elements in a line; NaN where there is none."""
+    flat = x.reshape([-1])
+    value = math.nan if x.is_floating_point() else 0
+    return torch.constant_pad_nd(flat, [0, torch.sym_max(1 - flat.shape[0], 0)], value)
+
+
+def _median(x):
+    return _flat_and_not_empty(x).median(0).values
+
+
+def _nanmedian_dim(x, dim=-1, keepdim=False):
+    if x.dim() == 0:
+        return x.clone(), torch.zeros([], dtype=torch.int64)
+    ordered, places = x.sort(dim=dim, stable=True)
+    # Those that are no number come last.
+    numbers = (~x.isnan()).sum(dim, keepdim=True)
+    middle = (numbers - 1).clamp(min=0) // 2
+    found = (t.gather(dim, middle) for t in (ordered, places))
+    return tuple(t if keepdim else t.squeeze(dim) for t in found)
+
+
+def _nanmedian(x):
+    return aten.nanmedian.dim(_flat_and_not_empty(x), 0)[0]
+
+
+OWN = {
+    aten.gradient.array: lambda x, *, dim, edge_order=1: _gradient(x, [1] * len(dim), list(dim), edge_order),
+    aten.gradient.scalararray: _gradient_one_spacing,
+    aten.gradient.scalarint: _gradient_int,
+    aten.gradient.scalarrayarray: _gradient_spacings,
+    aten.gradient.scalarrayint: _gradient_spacings,
+    aten.kthvalue.default: _kthvalue,
+    aten.linalg_multi_dot.default: _multi_dot,
+    aten.linalg_vander.default: _linalg_vander,
+    aten.median.default: _median,
+    aten.nanmedian.default: _nanmedian,
+    aten.nanmedian.dim: _nanmedian_dim,
+    aten.vander.default: _vander,
+}
