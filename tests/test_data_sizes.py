@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import disc
 import pytest
 import torch
 from torch.utils import _pytree as pytree
@@ -107,3 +108,12 @@ def test_what_is_returned_twice_is_one_tensor(compile_module):
     assert a.data_ptr() == b.data_ptr()
     assert same.data_ptr() == x.data_ptr()
     torch.testing.assert_close(a, x.exp())
+
+
+def test_weights_of_a_count_come_one_for_each(compile_module):
+    inputs = [(torch.randint(0, 6, (n,)), torch.randn(n)) for n in (5, 1, 9)]
+    compiled = compile_module(Call(lambda x, weights: torch.bincount(x, weights, 4)), inputs[0])
+    for x, weights in inputs:
+        torch.testing.assert_close(compiled(x, weights), torch.bincount(x, weights, 4))
+    with pytest.raises(disc.DimError):
+        compiled(torch.tensor([1, 2]), torch.ones(3))

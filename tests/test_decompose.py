@@ -32,6 +32,10 @@ CASES = {
     "cov": (lambda x: (torch.cov(x), torch.cov(x.T, correction=0)), [((3, 5),), ((7, 30),), ((2, 2),)]),
     "cov of one": (torch.cov, [((5,),), ((30,),)]),
     "corrcoef": (torch.corrcoef, [((3, 5),), ((7, 30),), ((2, 9),)]),
+    "put": (
+        lambda x, y: x.put(torch.tensor([[0, 1]]), y, accumulate=True),
+        [((2, 3), (1, 2)), ((4, 1), (1, 2)), ((2, 1), (2, 1))],
+    ),
     "addbmm": (
         lambda x, a, b: torch.addbmm(x, a, b, beta=0.5, alpha=2),
         [((3, 5), (2, 3, 4), (2, 4, 5)), ((1, 1), (7, 1, 2), (7, 2, 1))],

@@ -112,8 +112,14 @@ def _addbmm(start, a, b, *, beta=1, alpha=1):
     return product + start * beta if beta != 0 else product
 
 
+def _put(x, index, source, accumulate=False):
+    flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
 _OWN = {
     **_steps.OWN,
+    aten.put.default: _put,
     aten.addbmm.default: _addbmm,
     aten.cdist.default: _cdist,
     aten.cov.default: _cov,

@@ -481,7 +481,7 @@ class _Walk:
         args, kwargs = self.resolve(node.args), self.resolve(node.kwargs)
         entry = torch_complex.entry(name, node, (args, list(kwargs.values())), entry)
         if entry is None:
-            self._lack(name, *_why(node.target), node=node)
+            self._lack(_readable(node.target), *_why(node.target), node=node)
             result = MISSING
         elif _has_missing(args) or _has_missing(kwargs.values()):
             result = MISSING
@@ -533,6 +533,12 @@ class _Walk:
         )
 
 
+def _readable(op) -> str:
+    """``vmap`` leaves functions of torch in the graph."""
+    inner = str(getattr(op, "__module__", "")).startswith("torch._functorch")
+    return "torch.vmap" if inner else str(op)
+
+
 def _why(op) -> tuple[str, str | None]:
     """Why an op has no entry, and what to do."""
     if torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()):
@@ -579,12 +585,6 @@ def _made_contiguous(result, walk: _Walk) -> int | None:
     inputs, plain = walk.captured.inputs, len(result.args) == 1 and not result.kwargs
     held = inputs.index(result.args[0]) if plain and result.args[0] in inputs else None
     return held if held is not None and walk.read(result) is walk.values[inputs[held]] else None
-
-
-def _names_a_size(captured, text: str) -> bool:
-    """Whether a text holds the name of a symbol: it was made of sizes."""
-    words = set(re.findall(r"\w+", text))
-    return any(str(symbol) in words for symbol in captured.symbols)
 
 
 def _lowest(val: torch.SymInt):
@@ -679,8 +679,6 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
             values.append(value.value)
         elif isinstance(value, torch_complex.Complex):
             raise UnsupportedOp("the module returns a complex tensor", help="return torch.view_as_real of it")
-        elif isinstance(value, str) and _names_a_size(captured, value):
-            raise UnsupportedOp("the module returns a text that is made of sizes", help="return the sizes")
         elif isinstance(value, (int, float, bool, str, type(None))):
             program.outputs.append(("constant", value))
         elif isinstance(result, (torch.fx.Node, *_SYMBOLIC)):

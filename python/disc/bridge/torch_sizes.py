@@ -117,6 +117,8 @@ def repeat_interleave(b, x, repeats, dim=None, output_size=None):
 def bincount(b, x, weights=None, minlength=0):
     """As many counts as the greatest element says."""
     (n,) = x.shape
+    if weights is not None:
+        b.require(weights.shape[0], "==", n)
     x = b.convert(x, "i64")
     size = b.maximum(
         b.add(b.maximum(b.reduce(x, [0], "maximum"), b.lift(-1, "i64")), 1), b.lift(minlength, "i64")
