@@ -66,6 +66,8 @@ def trace(
         raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
     env = Env(tracked_fakes=[], trace_asserts=True)
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
+    # Its own cache makes each result twice, to compare them; what is known here is asked for first.
+    mode.cache_enabled = False
     recorder = _Recorder(mode, entry.module, serves)
     with _config.patch(backed_size_oblivious=oblivious):
         fakes = [recorder.input(t, i, dynamic, oblivious) for i, t in enumerate(examples)]

@@ -60,15 +60,71 @@ def _logsumexp(x, dim, keepdim=False):
     return x.new_empty(shape, dtype=dtype)
 
 
+def _resampled(op):
+    """Of sizes that are given, a shape is known without the steps that torch takes for it."""
+
+    def shape(x, output_size, *args, **kwargs):
+        if output_size is None or x.dim() != len(output_size) + 2:
+            return op(x, output_size, *args, **kwargs)
+        return x.new_empty([*x.shape[:2], *output_size])
+
+    return shape
+
+
+def _matmul(x, y):
+    """Of stacks of matrices that are alike in number; torch writes others, and errors, by views of them."""
+    pairs = list(zip(x.shape[:-2], y.shape[:-2], strict=False))
+    alike = x.dim() == y.dim() >= 3 and all(
+        map(_is_one_size, *zip(*pairs, (x.shape[-1], y.shape[-2]), strict=True))
+    )
+    if not alike or x.dtype != y.dtype:
+        return aten.matmul.default(x, y)
+    return x.new_empty([*x.shape[:-1], y.shape[-1]])
+
+
+def _linear(x, weight, bias=None):
+    plain = (
+        x.dim() > 2
+        and weight.dim() == 2
+        and _is_one_size(x.shape[-1], weight.shape[1])
+        and x.dtype == weight.dtype
+    )
+    if not plain or (
+        bias is not None
+        and (bias.dim() != 1 or bias.dtype != x.dtype or not _is_one_size(bias.shape[0], weight.shape[0]))
+    ):
+        return aten.linear.default(x, weight, bias)
+    return x.new_empty([*x.shape[:-1], weight.shape[0]])
+
+
+def _is_one_size(a, b) -> bool:
+    """Whether two sizes are the same as they are written: no question about them."""
+    a, b = (size.node.expr if isinstance(size, torch.SymInt) else size for size in (a, b))
+    return bool(a == b)
+
+
+_RESAMPLING = (
+    aten.upsample_linear1d.vec,
+    aten.upsample_bilinear2d.vec,
+    aten.upsample_bicubic2d.vec,
+    aten.upsample_trilinear3d.vec,
+    aten.upsample_nearest1d.vec,
+    aten.upsample_nearest2d.vec,
+    aten.upsample_nearest3d.vec,
+)
+
 SHAPES = {
     aten.kron.default: _steps.kron,
     aten.take_along_dim.default: _steps.take_along_dim,
     aten.affine_grid_generator.default: _affine_grid,
     aten.fill_diagonal_.default: _fill_diagonal,
+    aten.linear.default: _linear,
     aten.logsumexp.default: _logsumexp,
+    aten.matmul.default: _matmul,
     aten.narrow.default: _narrow,
     aten.lstm.input: _recurrent,
     aten.gru.input: _recurrent,
     aten.rnn_tanh.input: _recurrent,
     aten.rnn_relu.input: _recurrent,
 }
+SHAPES |= {op: _resampled(op) for op in _RESAMPLING}
