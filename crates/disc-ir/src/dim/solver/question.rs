@@ -164,8 +164,11 @@ impl System {
 
     fn equal(&self, a: &Dim, b: &Dim, memo: &mut Memo) -> bool {
         let (x, y) = (self.normal(a, memo), self.normal(b, memo));
-        // With the hidden symbols put back, some quotients and remainders simplify that do not with them.
-        x == y || self.normal(&(&x - &y), memo).is_const(0) || self.canonical(&(a - b), memo).is_const(0)
+        // With the hidden symbols put back, some quotients and remainders simplify that do not with them. A quotient rounds down, so
+        // that a difference may simplify one way round alone.
+        x == y
+            || [[&x, &y], [&y, &x]].into_iter().any(|[x, y]| self.normal(&(x - y), memo).is_const(0))
+            || [[a, b], [b, a]].into_iter().any(|[a, b]| self.canonical(&(a - b), memo).is_const(0))
     }
 
     fn likely_values(&self, dim: &Dim, memo: &mut Memo) -> Vec<i64> {
