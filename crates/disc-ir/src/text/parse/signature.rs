@@ -82,6 +82,10 @@ impl Signature {
             Stated::Nothing => return Ok(None),
             Stated::All(ty) => {
                 let count = if named > 0 { named } else { def.results.iter().filter(|r| r.arity == Arity::One).count() };
+                if operands.is_empty() && count == 0 {
+                    let message = format!("the signature is {ty}, but there is neither an operand nor a result");
+                    return Err(error(Code::E0201, place, message).in_op(def.name));
+                }
                 (vec![ty.clone(); operands.len()], Some(vec![ty; count]))
             }
             // StableHLO's form of `select` states the type of the predicate and that of the choices.
