@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from . import _containers
 from ._errors import DimError, Error, ShapeError
+from ._torch_versions import children_of
 from ._tree import CONSTANTS, Arguments, array_cure
 
 #: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...) may be anything.
@@ -40,10 +41,10 @@ class Call:
         self.dtypes = captured.dtypes
         self.training = module.training
         self._read_signature(module)
-        args, kwargs = self.arguments.spec.children()
+        args, kwargs = children_of(self.arguments.spec)
         slots = [
-            *zip(self._parameters_of(args.num_children), args.children(), strict=True),
-            *zip(kwargs.context, kwargs.children(), strict=True),
+            *zip(self._parameters_of(args.num_children), children_of(args), strict=True),
+            *zip(kwargs.context, children_of(kwargs), strict=True),
         ]
         #: One per argument of the example: its name, its structure (None for a leaf), how many leaves it has.
         self._slots = [(name, None if spec.is_leaf() else spec, spec.num_leaves) for name, spec in slots]

@@ -36,6 +36,7 @@ from ._dims import Dim, DimPlan
 from ._dynamic_functions import dynamic_functions
 from ._errors import DimError, Error, UnsupportedOp
 from ._sizes import Sizes
+from ._torch_versions import children_of
 from ._traced import Traced, from_export
 from ._tree import Arguments, flatten_arguments
 
@@ -456,7 +457,7 @@ def _keys(spec: pytree.TreeSpec):
     """The keys of all dicts."""
     if isinstance(spec.context, (list, tuple)):
         yield from spec.context
-    for child in spec.children():
+    for child in children_of(spec):
         yield from _keys(child)
 
 

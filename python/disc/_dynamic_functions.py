@@ -11,7 +11,9 @@ from unittest import mock
 
 import sympy
 import torch
-from torch._subclasses import FakeTensor, fake_impls
+from torch._subclasses import FakeTensor
+
+from ._torch_versions import extremes_replacements, plain_slice_index, slice_replacement
 
 
 def _max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
@@ -96,7 +98,7 @@ def _select(x, index):
 
 def _slice_index(size, index):
     """Where ``x[index:]`` begins: an expression also where the sign of ``index`` depends on sizes, as in ``x[size - 3:]``."""
-    known = _known_slice_index(size, index)
+    known = plain_slice_index(size, index)
     if known is not None or _is_of_data(index):
         return known
     behind = sympy.expand(_expression(size) - _expression(index))
@@ -119,10 +121,10 @@ def _expression(size):
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
-_known_slice_index = fake_impls._compute_slice_index
 _math_sqrt = math.sqrt
 _REPLACED = (
-    (fake_impls, "_compute_slice_index", _slice_index),
+    slice_replacement(_slice_index),
+    *extremes_replacements(),
     (math, "sqrt", _sqrt),
     (math, "log", _log),
     (math, "log2", _log2),
@@ -139,5 +141,19 @@ def dynamic_functions():
     """Puts the replacements in place of functions of ``torch`` and ``math``."""
     with contextlib.ExitStack() as stack:
         for owner, name, function in _REPLACED:
-            stack.enter_context(mock.patch.object(owner, name, function))
+            stack.enter_context(
+                _entry(owner, name, function)
+                if isinstance(owner, dict)
+                else mock.patch.object(owner, name, function)
+            )
         yield
+
+
+@contextlib.contextmanager
+def _entry(table: dict, key, function):
+    before = table[key]
+    table[key] = function
+    try:
+        yield
+    finally:
+        table[key] = before

@@ -20,6 +20,7 @@ from ._capture import capture
 from ._errors import CompileError, Error
 from ._options import Options
 from ._progress import Progress
+from ._torch_versions import children_of
 from .bridge.torch import convert, serves
 
 
@@ -345,7 +346,7 @@ def _maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
     """The fastest way to give leaves the structure ``spec``."""
     if spec.is_leaf():
         return lambda leaves: leaves[0]
-    if all(child.is_leaf() for child in spec.children()):
+    if all(child.is_leaf() for child in children_of(spec)):
         if spec.type is tuple:
             return tuple
         if (
@@ -360,14 +361,14 @@ def _maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
 
 
 def _has_size(spec: pytree.TreeSpec) -> bool:
-    return spec.type is torch.Size or any(map(_has_size, spec.children()))
+    return spec.type is torch.Size or any(map(_has_size, children_of(spec)))
 
 
 def _with_sizes(spec: pytree.TreeSpec, leaves) -> Any:
     """``tree_unflatten``, for which a shape is a ``torch.Size`` and no tuple."""
     if spec.is_leaf():
         return next(leaves)
-    children = [_with_sizes(child, leaves) for child in spec.children()]
+    children = [_with_sizes(child, leaves) for child in children_of(spec)]
     if spec.type is torch.Size:
         return torch.Size(children)
     return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
@@ -383,7 +384,7 @@ def _record_maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
     def slow(leaves):
         return pytree.tree_unflatten(list(leaves), spec)
 
-    model = slow([object() for _ in spec.children()])
+    model = slow([object() for _ in children_of(spec)])
     keys = list(model)
 
     def quick(leaves):
@@ -400,6 +401,6 @@ def _record_maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
     same = (
         vars(twin) == vars(model)
         and list(twin.items()) == list(model.items())
-        and len(keys) == len(spec.children())
+        and len(keys) == len(children_of(spec))
     )
     return quick if same else slow

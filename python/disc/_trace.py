@@ -34,6 +34,7 @@ from . import _trace_autocast as autocast
 from . import _trace_scope as scope
 from ._decompose import Serves, serves_all
 from ._symbolic_functions import SYMBOLIC, SymbolicFunctions
+from ._torch_versions import asserting
 from ._trace_env import Env
 from ._trace_shapes import SHAPES
 from ._traced import Traced
@@ -64,7 +65,7 @@ def trace(
         not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
     ) or torch.is_autocast_enabled("cpu"):
         raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
-    env = Env(tracked_fakes=[], trace_asserts=True)
+    env = Env(tracked_fakes=[], **asserting())
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
     # Its own cache makes each result twice, to compare them; what is known here is asked for first.
     mode.cache_enabled = False

@@ -10,9 +10,10 @@ from unittest import mock
 
 import sympy
 import torch
-from torch._guards import Source
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, SLoc
+
+from ._torch_versions import NamedSource
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _DISC = os.path.dirname(__file__) + os.sep
@@ -47,7 +48,7 @@ class Env(ShapeEnv):
 
     def new_size(self, size: int, tensor: int, axis: int, oblivious: bool) -> torch.SymInt:
         """The size of an axis of an input, which may be any; ``oblivious``: 0 and 1 included."""
-        source = _Axis(tensor, axis)
+        source = NamedSource(f"{tensor}_{axis}")
         with sizes_from_0() if oblivious else contextlib.nullcontext():
             symbol = self.create_symbol(
                 size, source, DimDynamic.DYNAMIC, do_not_specialize_zero_one=oblivious
@@ -84,14 +85,3 @@ def _model_frame(frame) -> traceback.FrameSummary | None:
             return None
         frame = frame.f_back
     return None if frame is None or inside else _summary(frame)
-
-
-class _Axis(Source):
-    """An axis of an input."""
-
-    def __init__(self, tensor: int, axis: int):
-        self.place = f"{tensor}_{axis}"
-
-    @property
-    def _name_template(self) -> str:
-        return self.place
