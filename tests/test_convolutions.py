@@ -147,8 +147,10 @@ def kinds(fast):
 
 def test_groups_and_pooling_have_kernels_of_their_own():
     x = torch.randn(2, 8, 9, 9)
-    block = nn.Sequential(depthwise(nn.Conv2d, 8, 3), nn.ReLU(), nn.MaxPool2d(2)).eval()
+    block = nn.Sequential(depthwise(nn.Conv2d, 8, 3), nn.ReLU(), nn.MaxPool2d(3, 2)).eval()
     assert kinds(compiled(block, x, None)) == {"convolution": 1, "pooling": 1}
+    # Windows side by side are rows.
+    assert kinds(compiled(nn.MaxPool2d(2), x, None)) == {"row": 1}
 
 
 def test_winograd_is_a_version_that_an_option_forbids():
