@@ -81,6 +81,15 @@ def test_places_equal_torch_at_all_sizes():
     check(Together(parts), SIZES[2])
 
 
+def test_places_in_large_windows_equal_torch_at_all_sizes():
+    parts = [
+        nn.MaxPool2d(17, ceil_mode=True, return_indices=True),
+        nn.MaxPool2d((2, 18), stride=(2, 7), padding=(0, 9), ceil_mode=True, return_indices=True),
+        nn.MaxPool2d((18, 1), return_indices=True),
+    ]
+    check(Together(parts), [(30, 40), (24, 30), (33, 70), (18, 17), (19, 51)])
+
+
 def test_large_windows_equal_torch_at_all_sizes():
     check(Together(large()), [(30, 40), (24, 30), (33, 70), (47, 24), (64, 51)])
 

@@ -109,8 +109,11 @@ MOST_TAPS = 64
 LONG = 16
 
 
-def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode):
-    """Window, strides, (low, high) padding and dilation for all axes; with ceil_mode the high edge is what the result needs."""
+def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode, cut=True):
+    """Window, strides, (low, high) padding and dilation for all axes; with ceil_mode the high edge is what the result needs.
+
+    ``cut``: windows may be cut to what the input has, and are sizes then.
+    """
     kernel, padding, dilation = (spread(v, n) for v in (kernel, padding, dilation))
     stride = (
         spread(stride, n)
@@ -121,7 +124,7 @@ def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode):
     edges = [(0, 0)] * lead
     kernel = list(kernel)
     for i in range(n):
-        if ceil_mode and is_int(kernel[i]) and kernel[i] > LONG and dilation[i] == 1:
+        if cut and ceil_mode and is_int(kernel[i]) and kernel[i] > LONG and dilation[i] == 1:
             kernel[i] = least(kernel[i], x.shape[lead + i] + 2 * padding[i])
         reach = (b.shape[lead + i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
         high = reach - x.shape[lead + i] - padding[i] if ceil_mode else padding[i]
@@ -183,7 +186,10 @@ def max_pool_with_indices(n: int):
 
     def entry(b, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
         out = b.shape[-n:]
-        window, strides, edges, dilation = _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode)
+        # Each offset of a window is written out: their number is known.
+        window, strides, edges, dilation = _windows(
+            b, x, n, kernel, stride, padding, dilation, ceil_mode, cut=False
+        )
         values = _pool(b, x, "maximum", window, strides, edges, dilation)
         places = _place_in_window(b, x, window, strides, edges, dilation, out, n)
         return values, places
