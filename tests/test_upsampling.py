@@ -66,3 +66,28 @@ def test_other_types(dtype):
     for mode in ("nearest", "bilinear"):
         module, x = nn.Upsample(scale_factor=2, mode=mode), torch.randn(2, 3, 5, 11).to(dtype)
         torch.testing.assert_close(disc.optimize(module, x)(x), module(x))
+
+
+SMALLEST = {
+    "nearest": (nn.Upsample(scale_factor=4), 1),
+    "nearest, exact": (nn.Upsample(scale_factor=1.5, mode="nearest-exact"), 1),
+    "bilinear to a size": (nn.Upsample(size=(10, 7), mode="bilinear"), 1),
+    "bilinear to a fourth": (nn.Upsample(scale_factor=0.25, mode="bilinear"), 4),
+    "bicubic": (nn.Upsample(scale_factor=2, mode="bicubic"), 1),
+}
+
+
+@pytest.mark.parametrize("name", SMALLEST)
+def test_an_image_without_cells_is_refused_and_an_empty_batch_is_not(name):
+    module, least = SMALLEST[name]
+    fast = disc.optimize(module, torch.randn(2, 3, 9, 8))
+    x = torch.randn(2, 3, least, least)
+    torch.testing.assert_close(fast(x), module(x), rtol=2e-5, atol=2e-5)
+    assert fast(x[:0]).shape == module(x[:0]).shape
+    for size in {0, least - 1}:
+        for axis in (2, 3):
+            small = x.narrow(axis, 0, size)
+            with pytest.raises(RuntimeError, match="should be greater than 0"):
+                module(small)
+            with pytest.raises(disc.DimError, match=rf"input_{axis} = {size} \(axis {axis} of input\)"):
+                fast(small)

@@ -381,6 +381,19 @@ def _repeats_cells(factor: int, exact: bool) -> bool:
     return bool((np.floor(place) == np.arange(CHECKED) // factor).all())
 
 
+def _resampled(b, x, scales, one_axis):
+    """``x`` with each spatial axis resampled by ``one_axis``; torch refuses to make cells out of none, and none out of cells."""
+    lead = len(x.shape) - len(scales)
+    for axis, scale in enumerate(scales, lead):
+        size, out = x.shape[axis], b.shape[axis]
+        factor = _factor(b, size, out, scale)
+        b.require(size, ">=", 1)
+        if factor is None:
+            b.require(out, ">=", 1)
+        x = one_axis(x, axis, out, scale, factor)
+    return x
+
+
 def _repeat_cells(b, x, axis: int, factor: int):
     shape = list(x.shape)
     wide = b.broadcast(
@@ -393,21 +406,18 @@ def _repeat_cells(b, x, axis: int, factor: int):
 
 def upsample_nearest(n: int, exact: bool = False):
     def entry(b, x, size=None, scales=None, *more):
-        scales = _scales(scales, more, n)
-        for i in range(n):
-            axis, out = len(x.shape) - n + i, b.shape[2 + i]
-            factor = _factor(b, x.shape[axis], out, scales[i])
-            if factor and _repeats_cells(factor, exact):
-                x = _repeat_cells(b, x, axis, factor)
-                continue
-            step = _step(b, x.shape[axis], out, scales[i])
-            cell = b.iota([out], 0, "f32")
-            place = b.mul(b.add(cell, 0.5) if exact else cell, step)
-            index = b.minimum(b.convert(b.op("floor", place), "i64"), b.lift(x.shape[axis] - 1, "i64"))
-            x = b.take(x, axis, index, bounds="clamp")
-        return x
+        return _resampled(b, x, _scales(scales, more, n), functools.partial(_nearest_axis, b, exact=exact))
 
     return entry
+
+
+def _nearest_axis(b, x, axis, out, scale, factor, *, exact):
+    if factor and _repeats_cells(factor, exact):
+        return _repeat_cells(b, x, axis, factor)
+    cell = b.iota([out], 0, "f32")
+    place = b.mul(b.add(cell, 0.5) if exact else cell, _step(b, x.shape[axis], out, scale))
+    index = b.minimum(b.convert(b.op("floor", place), "i64"), b.lift(x.shape[axis] - 1, "i64"))
+    return b.take(x, axis, index, bounds="clamp")
 
 
 def _scales(scales, more, n):
@@ -426,12 +436,8 @@ def _step(b, size, out, scale):
 
 def upsample_linear(n: int):
     def entry(b, x, size, align_corners, scales=None, *more):
-        scales = _scales(scales, more, n)
-        result = x.dtype
-        x = b.wide(x)
-        for i in range(n):
-            x = _linear_axis(b, x, len(x.shape) - n + i, b.shape[2 + i], align_corners, scales[i])
-        return b.convert(x, result)
+        linear = functools.partial(_linear_axis, b, align_corners=align_corners)
+        return b.convert(_resampled(b, b.wide(x), _scales(scales, more, n), linear), x.dtype)
 
     return entry
 
@@ -472,8 +478,7 @@ def _shifted(b, x, axis, by):
     return b.pad(x, b.lift(0, x.dtype), low, high)
 
 
-def _linear_axis(b, x, axis, out, align_corners, scale):
-    factor = _factor(b, x.shape[axis], out, scale)
+def _linear_axis(b, x, axis, out, scale, factor, *, align_corners):
     if axis == len(x.shape) - 1 and factor in PHASES and not align_corners:
         return _linear_phases(b, x, axis, factor)
     size, dtype = x.shape[axis], "f64" if x.dtype == "f64" else "f32"
@@ -489,14 +494,11 @@ def _linear_axis(b, x, axis, out, align_corners, scale):
 
 def upsample_cubic(b, x, size, align_corners, scales=None, *more):
     """Bicubic: four cells of each axis, by the polynomials of Keys with A = -0.75; beyond an end lies the last cell."""
-    scales, result = _scales(scales, more, 2), x.dtype
-    x = b.wide(x)
-    for i in range(2):
-        x = _cubic_axis(b, x, len(x.shape) - 2 + i, b.shape[2 + i], align_corners, scales[i])
-    return b.convert(x, result)
+    cubic = functools.partial(_cubic_axis, b, align_corners=align_corners)
+    return b.convert(_resampled(b, b.wide(x), _scales(scales, more, 2), cubic), x.dtype)
 
 
-def _cubic_axis(b, x, axis, out, align_corners, scale):
+def _cubic_axis(b, x, axis, out, scale, _, *, align_corners):
     size, dtype = x.shape[axis], "f64" if x.dtype == "f64" else "f32"
     place = _places(b, size, out, align_corners, scale, dtype)
     low = b.op("floor", place)
