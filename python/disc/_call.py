@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import sympy
 import torch
@@ -16,12 +17,22 @@ from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from . import _containers
+from ._conditions import function_of
 from ._errors import DimError, Error, ShapeError
 from ._torch_versions import children_of
 from ._tree import CONSTANTS, Arguments, array_cure
 
 #: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...) may be anything.
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
+
+
+class _Check(NamedTuple):
+    """A condition on sizes that the facts of the compiler cannot say."""
+
+    holds: Callable[..., bool]
+    #: The input and the axis of each size that ``holds`` takes.
+    places: list[tuple[int, int]]
+    text: str
 
 
 class Call:
@@ -33,7 +44,7 @@ class Call:
         self.dims = program.dims
         self.facts = program.facts
         self.symbols = captured.symbols
-        self.checks = [(condition, self._named(text)) for condition, text in program.checks]
+        self.checks = [self._check(condition, text) for condition, text in program.checks]
         self.plan = captured.plan
         self.fixed_by_model = captured.fixed
         #: The lines of the model that ask for facts and fixed sizes.
@@ -237,20 +248,23 @@ class Call:
     def _asked(self, text: str) -> str:
         return f" ({self.asked_at[text]})" if text in self.asked_at else ""
 
+    def _check(self, condition: sympy.Basic, text: str) -> _Check:
+        places = [(place, s) for s, place in self.symbols.items() if s in condition.free_symbols]
+        holds = function_of(condition, [s for _, s in places])
+        return _Check(holds, [place for place, _ in places], self._named(text))
+
     def _check_conditions(self, leaves: list) -> None:
-        sizes = {s: sympy.Integer(leaves[t].shape[axis]) for s, (t, axis) in self.symbols.items()}
-        for condition, text in self.checks:
-            if condition.xreplace(sizes) != sympy.true:
+        for check in self.checks:
+            try:
+                sizes = [leaves[t].size(axis) for t, axis in check.places]
+            except IndexError:
                 self.explain(leaves)
-                met = ", ".join(
-                    f"{self.dims[t][axis]} = {sizes[s]}"
-                    for s, (t, axis) in self.symbols.items()
-                    if s in condition.free_symbols
-                )
-                raise DimError(
-                    f"{met}: the module needs {text}{self._asked(text)}",
-                    dims=[str(s) for s in condition.free_symbols],
-                )
+                raise
+            if not check.holds(*sizes):
+                self.explain(leaves)
+                dims = [self.dims[t][axis] for t, axis in check.places]
+                met = ", ".join(f"{dim} = {size}" for dim, size in zip(dims, sizes, strict=True))
+                raise DimError(f"{met}: the module needs {check.text}{self._asked(check.text)}", dims=dims)
 
     def _named(self, text: str) -> str:
         names = {str(s): self.dims[t][axis] for s, (t, axis) in self.symbols.items()}

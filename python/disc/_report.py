@@ -43,7 +43,7 @@ def _collect(module) -> dict[str, Any]:
         **native,
         "stages_ms": {name: round(ms, 3) for name, ms in stages.items()},
         "dims": {name: list(row) for name, row in zip(names, program.dims, strict=True)},
-        "facts": list(program.facts) + [text for _, text in module._call.checks],
+        "facts": list(program.facts) + [check.text for check in module._call.checks],
         "fixed": list(module._capture_facts["fixed"]),
         "asked_at": dict(module._call.asked_at),
         "operations": program.operations,
