@@ -5,16 +5,8 @@ from __future__ import annotations
 import disc
 import pytest
 import torch
+from model_check import Function
 from torch.utils import _pytree as pytree
-
-
-class Call(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors):
-        return self.function(*tensors)
 
 
 def masked(*sizes):
@@ -72,7 +64,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_against_eager(name, compile_module):
     function, inputs = CASES[name]
-    compiled = compile_module(Call(function), inputs[0])
+    compiled = compile_module(Function(function), inputs[0])
     for given in inputs:
         ours, theirs = pytree.tree_leaves(compiled(*given)), pytree.tree_leaves(function(*given))
         assert len(ours) == len(theirs)
@@ -85,7 +77,7 @@ def test_a_violated_check_fails_the_call_and_the_next_works(compile_module):
     import disc
 
     x = torch.randn(6, 4)
-    compiled = compile_module(Call(checked_narrow), (x, torch.tensor(3)))
+    compiled = compile_module(Function(checked_narrow), (x, torch.tensor(3)))
     # One row too many: the difference is what the fact is about.
     with pytest.raises(disc.Error, match=r"is -1, expected .*u0 >= 0"):
         compiled(x, torch.tensor(7))
@@ -95,7 +87,7 @@ def test_a_violated_check_fails_the_call_and_the_next_works(compile_module):
 
 
 def test_what_is_returned_twice_is_one_tensor(compile_module):
-    compiled = compile_module(Call(lambda x: (x.exp(), x.exp())), (torch.randn(3),))
+    compiled = compile_module(Function(lambda x: (x.exp(), x.exp())), (torch.randn(3),))
     a, b = compiled(torch.randn(4))
     assert a.data_ptr() != b.data_ptr()
 
@@ -104,7 +96,7 @@ def test_what_is_returned_twice_is_one_tensor(compile_module):
         return y, x, y
 
     x = torch.randn(5)
-    a, same, b = compile_module(Call(twice), (torch.randn(3),))(x)
+    a, same, b = compile_module(Function(twice), (torch.randn(3),))(x)
     assert a.data_ptr() == b.data_ptr()
     assert same.data_ptr() == x.data_ptr()
     torch.testing.assert_close(a, x.exp())
@@ -112,7 +104,7 @@ def test_what_is_returned_twice_is_one_tensor(compile_module):
 
 def test_weights_of_a_count_come_one_for_each(compile_module):
     inputs = [(torch.randint(0, 6, (n,)), torch.randn(n)) for n in (5, 1, 9)]
-    compiled = compile_module(Call(lambda x, weights: torch.bincount(x, weights, 4)), inputs[0])
+    compiled = compile_module(Function(lambda x, weights: torch.bincount(x, weights, 4)), inputs[0])
     for x, weights in inputs:
         torch.testing.assert_close(compiled(x, weights), torch.bincount(x, weights, 4))
     with pytest.raises(disc.DimError):

@@ -7,6 +7,7 @@ import torch
 from disc import _decompose
 from disc._capture import capture
 from disc.bridge import torch as bridge
+from model_check import Function
 from torch.nn import functional as F
 
 #: What is computed, and shapes of inputs; the first ones are the example.
@@ -70,15 +71,6 @@ CASES = {
         [((3, 2),), ((1, 2),), ((0, 2),)],
     ),
 }
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors):
-        return self.function(*tensors)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -8,6 +8,7 @@ import disc
 import model_check
 import pytest
 import torch
+from model_check import Function
 from torch import nn
 from torch.nn import functional as F
 
@@ -391,15 +392,6 @@ def test_softmax_computes_denormals_and_knows_no_number(compile_module):
         assert length < 40 or ((expected > 1e-43) & (expected < 1e-38)).any(), "there are denormals to keep"
 
 
-class Call(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors):
-        return self.function(*tensors)
-
-
 def unsqueezed(x):
     y = x * 2
     y.unsqueeze_(1)
@@ -431,7 +423,7 @@ def turned(x):
 
 @pytest.mark.parametrize("function", [unsqueezed, transposed, squeezed, turned])
 def test_shapes_that_change_in_place(function, compile_module):
-    compiled = compile_module(Call(function), (torch.randn(3, 4),))
+    compiled = compile_module(Function(function), (torch.randn(3, 4),))
     for size in ((3, 4), (5, 6), (1, 4), (4, 2)):
         x = torch.randn(size)
         torch.testing.assert_close(compiled(x), function(x))

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from disc import _symbolic_functions
+from model_check import Function
 from torch.nn import functional as F
 
 FUNCTIONS = {
@@ -29,15 +30,6 @@ FUNCTIONS = {
     "rounded": lambda x: x * round(x.shape[1] / 2) + round(x.shape[2] * 1.25),
     "divmod": lambda x: x * divmod(x.shape[2], 2)[0] + divmod(x.shape[1], 3)[1],
 }
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors):
-        return self.function(*tensors)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

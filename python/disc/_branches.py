@@ -21,6 +21,7 @@ import torch
 
 from . import _guards
 from ._same_graph import same_graph
+from ._symbols import expression
 
 #: Captures again with the sizes of the first dict, where the symbols of the set are fixed; None where the model refuses them.
 Retrace = Callable[[dict[sympy.Symbol, sympy.Integer], set[sympy.Symbol]], Any]
@@ -193,8 +194,4 @@ def _is_causal(node) -> bool:
         return False
     causal = node.kwargs.get("is_causal", node.args[5] if len(node.args) > 5 else False)
     query, key = node.args[0].meta["val"], node.args[1].meta["val"]
-    return bool(causal) and _expr(query.shape[-2]) != _expr(key.shape[-2])
-
-
-def _expr(size):
-    return size.node.expr if isinstance(size, torch.SymInt) else size
+    return bool(causal) and expression(query.shape[-2]) != expression(key.shape[-2])

@@ -17,7 +17,6 @@ import functools
 import gc
 import io
 import logging
-import os
 import sys
 import threading
 import time
@@ -36,6 +35,7 @@ from ._dims import Dim, DimPlan
 from ._dynamic_functions import dynamic_functions
 from ._errors import DimError, Error, UnsupportedOp
 from ._sizes import Sizes
+from ._symbols import expression
 from ._torch_versions import children_of
 from ._traced import Traced, from_export
 from ._tree import Arguments, flatten_arguments
@@ -45,8 +45,6 @@ _LOCK = threading.RLock()
 _MAX_ATTEMPTS = 24
 #: After so many attempts a fact that the example breaks stays: a graph for other sizes is better than none.
 _MAX_CHOICES = 16
-#: So much of a line of the model is quoted in an error.
-_LINE = 80
 #: They report what an attempt with other sizes cures.
 _NOISY = (
     "torch.fx.experimental.symbolic_shapes",
@@ -96,14 +94,6 @@ class Captured:
 
     def simplify(self, expr):
         return self.conditions.simplify(expr)
-
-
-def expression(size) -> int | sympy.Expr:
-    """The sympy expression of a SymInt; an int is itself."""
-    if isinstance(size, torch.SymInt):
-        expr = size.node.expr
-        return int(expr) if expr.is_number else expr
-    return size
 
 
 class _Seen:
@@ -339,12 +329,7 @@ def _model_line(error: Exception) -> str:
     """The innermost line of the model that led to the error, as `` (file:line: code)``."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((_guards.TORCH, _guards.DISC, "<"))]
-    last = own[-1] if own else None
-    if last is None:
-        return ""
-    line = last.line or ""
-    line = f": `{line if len(line) <= _LINE else line[:_LINE] + '...'}`" if line else ""
-    return f" ({os.path.basename(last.filename)}:{last.lineno}{line})"
+    return f" ({_guards.written((own[-1].filename, own[-1].lineno))})" if own else ""
 
 
 def _symbol_places(shapes) -> dict[str, tuple[int, int]]:

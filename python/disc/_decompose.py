@@ -26,8 +26,8 @@ def steps(func: torch._ops.OpOverload) -> Callable | None:
     """What computes ``func`` out of other ops, if torch has that."""
     if func._schema.is_mutable:
         return _written(func)
-    if func in _OWN:
-        return _OWN[func]
+    if func in _steps.OWN:
+        return _steps.OWN[func]
     if func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd):
         return func.decompose
     if func.namespace == "prims":
@@ -81,47 +81,3 @@ def is_constant(func: torch._ops.OpOverload) -> bool:
     if func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
         return False
     return not func._opname.startswith(("empty", "new_empty", "from_file"))
-
-
-# Steps of ops whose steps by torch depend on values, or choose by sizes.
-
-
-def _cdist(x, y, p=2.0, compute_mode=None):
-    return aten._cdist_forward.default(x, y, p, compute_mode)
-
-
-def _cov(x, *, correction=1, fweights=None, aweights=None):
-    if fweights is not None or aweights is not None:
-        return aten.cov.default.decompose(x, correction=correction, fweights=fweights, aweights=aweights)
-    rows = x if x.dim() == 2 else x.unsqueeze(0)
-    rows = rows - rows.mean(1, keepdim=True)
-    spread = torch.sym_max(rows.shape[1] - correction, 0)
-    return ((rows @ rows.mT) / spread).squeeze()
-
-
-def _corrcoef(x):
-    covariance = aten.cov.default(x)
-    if covariance.dim() == 0:
-        return covariance / covariance
-    deviation = covariance.diagonal().sqrt()
-    return (covariance / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)
-
-
-def _addbmm(start, a, b, *, beta=1, alpha=1):
-    product = torch.bmm(a, b).sum(0) * alpha
-    return product + start * beta if beta != 0 else product
-
-
-def _put(x, index, source, accumulate=False):
-    flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
-    return flat.reshape(x.shape)
-
-
-_OWN = {
-    **_steps.OWN,
-    aten.put.default: _put,
-    aten.addbmm.default: _addbmm,
-    aten.cdist.default: _cdist,
-    aten.cov.default: _cov,
-    aten.corrcoef.default: _corrcoef,
-}

@@ -13,6 +13,7 @@ import sympy
 import torch
 from torch._subclasses import FakeTensor
 
+from ._symbols import NUMBERS, expression
 from ._torch_versions import extremes_replacements, plain_slice_index, slice_replacement
 
 
@@ -41,21 +42,21 @@ def _contiguous(self, memory_format=torch.contiguous_format):
 
 def _sqrt(x):
     # A root of a size is taken of the example's otherwise.
-    return torch.sym_sqrt(x) if isinstance(x, _SYMBOLIC) else _math_sqrt(x)
+    return torch.sym_sqrt(x) if isinstance(x, NUMBERS) else _math_sqrt(x)
 
 
 def _log2(x):
-    return torch._sym_log2(x) if isinstance(x, _SYMBOLIC) else _math_log2(x)
+    return torch._sym_log2(x) if isinstance(x, NUMBERS) else _math_log2(x)
 
 
 def _log(x, *base):
-    if not isinstance(x, _SYMBOLIC) or any(isinstance(b, _SYMBOLIC) for b in base):
+    if not isinstance(x, NUMBERS) or any(isinstance(b, NUMBERS) for b in base):
         return _math_log(x, *base)
     return _log2(x) * (_math_log(2) if not base else 1 / _math_log2(*base))
 
 
 def _log10(x):
-    return _log(x, 10) if isinstance(x, _SYMBOLIC) else _math_log10(x)
+    return _log(x, 10) if isinstance(x, NUMBERS) else _math_log10(x)
 
 
 def _getitem(self, index):
@@ -101,7 +102,7 @@ def _slice_index(size, index):
     known = plain_slice_index(size, index)
     if known is not None or _is_of_data(index):
         return known
-    behind = sympy.expand(_expression(size) - _expression(index))
+    behind = sympy.expand(expression(size) - expression(index))
     if behind not in (1, 2):
         index = index + size * torch.sym_min(torch.sym_max(-index, 0), 1)
     return torch.sym_min(torch.sym_max(index, 0), size)
@@ -115,11 +116,6 @@ def _is_of_data(index) -> bool:
     )
 
 
-def _expression(size):
-    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
-
-
-_SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
 _math_sqrt = math.sqrt
 _REPLACED = (

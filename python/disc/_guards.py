@@ -30,6 +30,8 @@ TORCH = os.path.dirname(torch.__file__) + os.sep
 DISC = os.path.dirname(__file__) + os.sep
 #: Python code inside torch that branches like a model does.
 _MODEL_LIKE = (os.path.join(TORCH, "nn") + os.sep,)
+#: So much of a line of the model is quoted.
+_QUOTED = 80
 
 
 #: A file and a line.
@@ -99,7 +101,7 @@ def written(place: Place) -> str:
     """A line of the model for a message: ``model.py:12: `if x.shape[0] == 1:` ``."""
     filename, line = place
     code = linecache.getline(filename, line).strip()
-    code = code if len(code) <= 100 else f"{code[:100]}..."
+    code = code if len(code) <= _QUOTED else f"{code[:_QUOTED]}..."
     return f"{os.path.basename(filename)}:{line}" + (f": `{code}`" if code else "")
 
 

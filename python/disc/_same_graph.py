@@ -9,10 +9,11 @@ from __future__ import annotations
 import sympy
 import torch
 
+from ._symbols import SYMBOLIC
 from ._traced import Traced
 
 aten = torch.ops.aten
-_SCALARS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+_SCALARS = (int, float, bool, *SYMBOLIC)
 _IDENTITY_WHEN_SHAPE_KEEPS = {
     aten.slice.Tensor,
     aten.expand.default,
@@ -57,7 +58,7 @@ class _Match:
 
     def number(self, x, graph):
         val = x.meta.get("val") if isinstance(x, torch.fx.Node) else x
-        if isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        if isinstance(val, SYMBOLIC):
             expr = val.node.expr.xreplace(self.values[graph])
             return float(expr) if isinstance(expr, sympy.Basic) and expr.is_number else expr
         return float(val) if isinstance(val, (int, float)) and not isinstance(val, bool) else val

@@ -93,6 +93,40 @@ def _gradient_spacings(x, *, spacing, dim=None, edge_order=1):
     return _gradient(x, list(spacing), list(dims), edge_order)
 
 
+# Distances and covariances, where torch chooses by sizes, and what has no steps of torch.
+
+
+def _cdist(x, y, p=2.0, compute_mode=None):
+    return aten._cdist_forward.default(x, y, p, compute_mode)
+
+
+def _cov(x, *, correction=1, fweights=None, aweights=None):
+    if fweights is not None or aweights is not None:
+        return aten.cov.default.decompose(x, correction=correction, fweights=fweights, aweights=aweights)
+    rows = x if x.dim() == 2 else x.unsqueeze(0)
+    rows = rows - rows.mean(1, keepdim=True)
+    spread = torch.sym_max(rows.shape[1] - correction, 0)
+    return ((rows @ rows.mT) / spread).squeeze()
+
+
+def _corrcoef(x):
+    covariance = aten.cov.default(x)
+    if covariance.dim() == 0:
+        return covariance / covariance
+    deviation = covariance.diagonal().sqrt()
+    return (covariance / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)
+
+
+def _addbmm(start, a, b, *, beta=1, alpha=1):
+    product = torch.bmm(a, b).sum(0) * alpha
+    return product + start * beta if beta != 0 else product
+
+
+def _put(x, index, source, accumulate=False):
+    flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
 # Order.
 
 
@@ -130,6 +164,10 @@ def _nanmedian(x):
 
 
 OWN = {
+    aten.addbmm.default: _addbmm,
+    aten.cdist.default: _cdist,
+    aten.corrcoef.default: _corrcoef,
+    aten.cov.default: _cov,
     aten.gradient.array: lambda x, *, dim, edge_order=1: _gradient(x, [1] * len(dim), list(dim), edge_order),
     aten.gradient.scalararray: _gradient_one_spacing,
     aten.gradient.scalarint: _gradient_int,
@@ -141,5 +179,6 @@ OWN = {
     aten.median.default: _median,
     aten.nanmedian.default: _nanmedian,
     aten.nanmedian.dim: _nanmedian_dim,
+    aten.put.default: _put,
     aten.vander.default: _vander,
 }

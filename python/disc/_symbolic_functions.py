@@ -10,7 +10,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+from ._symbols import SYMBOLIC
+from .bridge.sizes import spread
 
 
 class SymbolicFunctions(TorchFunctionMode):
@@ -67,8 +68,8 @@ def _pool(name: str, n: int, whole):
     def entry(input, kernel_size, stride=None, padding=0, *more, return_indices=False, **options):
         if return_indices or options.get("divisor_override") is not None or (name == "avg" and len(more) > 2):
             return None
-        kernel, padding = _each(kernel_size, n), _each(padding, n)
-        stride = kernel if stride is None or stride in ((), []) else _each(stride, n)
+        kernel, padding = spread(kernel_size, n), spread(padding, n)
+        stride = kernel if stride is None or stride in ((), []) else spread(stride, n)
         rest = input
         for i in range(n):
             if not isinstance(kernel[i], torch.SymInt):
@@ -86,11 +87,6 @@ def _pool(name: str, n: int, whole):
         return pool(rest, kernel, stride, padding, *more, **options)
 
     return entry
-
-
-def _each(value, n: int) -> list:
-    value = list(value) if isinstance(value, (list, tuple)) else [value]
-    return value * n if len(value) == 1 else value
 
 
 def _largest(x, axis: int):

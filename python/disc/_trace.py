@@ -33,7 +33,8 @@ from . import _decompose
 from . import _trace_autocast as autocast
 from . import _trace_scope as scope
 from ._decompose import Serves, serves_all
-from ._symbolic_functions import SYMBOLIC, SymbolicFunctions
+from ._symbolic_functions import SymbolicFunctions
+from ._symbols import SYMBOLIC
 from ._torch_versions import asserting
 from ._trace_env import Env
 from ._trace_shapes import SHAPES

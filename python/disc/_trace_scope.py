@@ -14,7 +14,8 @@ import torch
 import torch._meta_registrations
 from torch.utils import _pytree as pytree
 
-from ._symbolic_functions import SYMBOLIC, has_symbol
+from ._symbolic_functions import has_symbol
+from ._symbols import SYMBOLIC
 
 
 @contextlib.contextmanager

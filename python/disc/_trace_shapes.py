@@ -6,6 +6,7 @@ import torch
 import torch._prims_common
 
 from . import _steps
+from ._symbols import expression
 
 aten = torch.ops.aten
 
@@ -83,24 +84,20 @@ def _matmul(x, y):
 
 
 def _linear(x, weight, bias=None):
+    tensors = [weight] if bias is None else [weight, bias]
     plain = (
         x.dim() > 2
-        and weight.dim() == 2
+        and [t.dim() for t in tensors] == [2, 1][: len(tensors)]
+        and all(t.dtype == x.dtype for t in tensors)
         and _is_one_size(x.shape[-1], weight.shape[1])
-        and x.dtype == weight.dtype
+        and all(_is_one_size(t.shape[0], weight.shape[0]) for t in tensors)
     )
-    if not plain or (
-        bias is not None
-        and (bias.dim() != 1 or bias.dtype != x.dtype or not _is_one_size(bias.shape[0], weight.shape[0]))
-    ):
-        return aten.linear.default(x, weight, bias)
-    return x.new_empty([*x.shape[:-1], weight.shape[0]])
+    return x.new_empty([*x.shape[:-1], weight.shape[0]]) if plain else aten.linear.default(x, weight, bias)
 
 
 def _is_one_size(a, b) -> bool:
     """Whether two sizes are the same as they are written: no question about them."""
-    a, b = (size.node.expr if isinstance(size, torch.SymInt) else size for size in (a, b))
-    return bool(a == b)
+    return bool(expression(a) == expression(b))
 
 
 _RESAMPLING = (

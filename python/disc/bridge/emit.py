@@ -19,6 +19,7 @@ import torch
 
 from .. import _native
 from .._errors import ShapeError, UnsupportedOp
+from .._symbols import expression
 from . import sizes, types
 from .sizes import same
 
@@ -217,7 +218,7 @@ class Emitter:
 
     def bind(self, size, wanted=None):
         """The dim that a scalar i64 is from here on; ``wanted``: the size as the framework describes it."""
-        symbol = wanted.node.expr if isinstance(wanted, torch.SymInt) else wanted
+        symbol = expression(wanted)
         if isinstance(symbol, sympy.Symbol) and symbol not in self.expressions.symbols:
             fresh = self._bind(size, str(symbol))
             self.expressions.bind(symbol, fresh)
@@ -270,7 +271,7 @@ class Emitter:
 
     def _is_unbound(self, size) -> bool:
         """Whether a size of the framework's is one that the op itself will bind."""
-        symbol = size.node.expr if isinstance(size, torch.SymInt) else None
+        symbol = expression(size)
         known = self.expressions
         return (
             isinstance(symbol, sympy.Symbol) and symbol not in known.symbols and symbol not in known.numbers

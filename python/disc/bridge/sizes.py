@@ -8,10 +8,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import sympy
-import torch
 from torch.utils._sympy import functions as tsf
 
 from .._errors import UnsupportedOp
+from .._symbols import expression
 
 Size = object  # an int, or a dim of the compiler
 
@@ -39,6 +39,12 @@ def same(a, b) -> bool:
     return bool(a == b)
 
 
+def spread(value, n: int) -> list:
+    """A number, or a list that torch lets be shorter, for ``n`` spatial axes."""
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values * n if len(values) == 1 else values
+
+
 def product(sizes):
     result = 1
     for size in sizes:
@@ -63,15 +69,13 @@ class Expressions:
 
     def equate(self, value, dim) -> None:
         """``value`` is computed as ``dim`` from here on; they may differ only at sizes that torch does not think of."""
-        if isinstance(value, torch.SymInt) and not value.node.expr.is_number:
-            expr = value.node.expr
-            if not isinstance(expr, sympy.Symbol):
-                self._known[expr] = dim
+        expr = expression(value)
+        if not is_int(expr) and not isinstance(expr, sympy.Symbol):
+            self._known[expr] = dim
 
     def size(self, value):
         """``value`` is an int, a SymInt or a sympy expression."""
-        if isinstance(value, torch.SymInt):
-            value = value.node.expr
+        value = expression(value)
         if isinstance(value, int):
             return value
         if value.is_Integer:

@@ -30,6 +30,7 @@ from torch.utils._sympy import functions as tsf
 from .. import _guards
 from .._dims import Dim
 from .._errors import Error, UnsupportedOp
+from .._symbols import SYMBOLIC, expression
 from . import (
     sizes,
     torch_activation,
@@ -89,7 +90,6 @@ _CHECKS = (
 )
 #: Ops that make a number out of a tensor.
 _ITEMS = ("aten.item.default", "aten._local_scalar_dense.default")
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -330,7 +330,7 @@ class _Walk:
         """Arguments of an op: nodes become values or sizes, numbers that depend on sizes become sizes."""
         if isinstance(arg, torch.fx.Node):
             return self._as_traced(arg, self.read(arg))
-        if isinstance(arg, _SYMBOLIC):
+        if isinstance(arg, SYMBOLIC):
             return self._number(arg, self.node)
         if isinstance(arg, tuple):
             return tuple(self.resolve(a) for a in arg)
@@ -369,9 +369,9 @@ class _Walk:
         if name in _ITEMS:
             self.values[node] = self._item(node)
             return
-        if isinstance(node.meta.get("val"), _SYMBOLIC) and _only_checked(node):
+        if isinstance(node.meta.get("val"), SYMBOLIC) and _only_checked(node):
             return
-        if isinstance(node.meta.get("val"), (int, float, bool, *_SYMBOLIC)):
+        if isinstance(node.meta.get("val"), (int, float, bool, *SYMBOLIC)):
             self.values[node] = self._number(node.meta["val"], node)
         elif node.target is operator.getitem:
             source, index = node.args
@@ -549,14 +549,14 @@ def _why(op) -> tuple[str, str | None]:
 def _only_checked(node) -> bool:
     """Whether nothing but checks and comparisons uses a number."""
     return all(
-        str(user.target) in _CHECKS or (isinstance(user.meta.get("val"), _SYMBOLIC) and _only_checked(user))
+        str(user.target) in _CHECKS or (isinstance(user.meta.get("val"), SYMBOLIC) and _only_checked(user))
         for user in node.users
     )
 
 
 def _is_one(traced) -> bool:
     """Whether torch has a size as 1, without asking it, which would be an error for a size that depends on data."""
-    return (traced.node.expr if isinstance(traced, torch.SymInt) else traced) == 1
+    return expression(traced) == 1
 
 
 def source_line(node) -> str | None:
@@ -681,7 +681,7 @@ def _finish(captured, walk: _Walk, builder, program: Program) -> None:
             raise UnsupportedOp("the module returns a complex tensor", help="return torch.view_as_real of it")
         elif isinstance(value, (int, float, bool, str, type(None))):
             program.outputs.append(("constant", value))
-        elif isinstance(result, (torch.fx.Node, *_SYMBOLIC)):
+        elif isinstance(result, (torch.fx.Node, *SYMBOLIC)):
             program.outputs.append(("number", len(values)))
             values.append(builder.dim(value))
         else:

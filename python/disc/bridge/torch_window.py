@@ -9,15 +9,9 @@ import numpy as np
 
 from . import types
 from .emit import lowest, neutral
-from .sizes import is_int, least, product, same
+from .sizes import is_int, least, product, same, spread
 
 INF = math.inf
-
-
-def spread(value, n: int) -> list:
-    """An int, or a list that torch lets be shorter, for ``n`` spatial axes."""
-    values = [value] if is_int(value) else list(value)
-    return values * n if len(values) == 1 else values
 
 
 def convolution(b, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
@@ -143,12 +137,14 @@ def _pool(b, x, how, window, strides, edges, dilation):
         return _pool_at_once(b, x, how, window, strides, edges, dilation)
     for axis, size in enumerate(window):
         if not (is_int(size) and size == strides[axis] == 1):
-            of_axis = lambda values, other, axis=axis: [
-                v if i == axis else other for i, v in enumerate(values)
-            ]
-            form = of_axis(window, 1), of_axis(strides, 1), of_axis(edges, (0, 0)), of_axis(dilation, 1)
-            x = _pool_at_once(b, x, how, *form)
+            forms = ((window, 1), (strides, 1), (edges, (0, 0)), (dilation, 1))
+            x = _pool_at_once(b, x, how, *(_at_axis(values, axis, rest) for values, rest in forms))
     return x
+
+
+def _at_axis(values, axis: int, rest) -> list:
+    """The value of one axis, and ``rest`` for the others."""
+    return [value if i == axis else rest for i, value in enumerate(values)]
 
 
 def _pool_tiles(b, x, how, window):
