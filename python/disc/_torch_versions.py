@@ -1,7 +1,8 @@
 """What differs between the versions of torch that disc works with (2.7 and later), in one place.
 
-A version is recognized by what it has, not by its number. What an older torch lacks is given here in terms of what it has, or the
-feature that needs it takes the general path. Nothing here acts on the newest version.
+A version is recognized by what it has, not by its number; the comments name the versions that were looked at (2.7.1, 2.9.1 and
+2.13.0). What an older torch lacks is given here in terms of what it has, or the feature that needs it takes the general path.
+Nothing here acts on the newest version.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
 
-# Slices. From 2.10 on a function of fake_impls says where one begins and ends; before, the decomposition of the op asks which
-# sizes it has, and so fixes the answers for the example's.
+# Slices. A function of fake_impls says where one begins and ends (2.9 lacks it, 2.13 has it); without it, the decomposition of
+# the op asks which sizes it has, and so fixes the answers for the example's.
 
-#: Where ``x[index:]`` begins, if torch knows; None otherwise. None itself before 2.10.
+#: Where ``x[index:]`` begins, if torch knows; None otherwise. None itself where torch lacks it.
 known_slice_index = getattr(fake_impls, "_compute_slice_index", None)
 
 
@@ -41,7 +42,7 @@ def slice_replacement(slice_index):
 
 
 def plain_slice_index(size, index):
-    """``_compute_slice_index`` of torch 2.10 and later."""
+    """``_compute_slice_index`` as torch 2.13 has it."""
     if known_slice_index is not None:
         return known_slice_index(size, index)
     from torch.fx.experimental.symbolic_shapes import statically_known_true as holds
@@ -62,7 +63,7 @@ def plain_slice_index(size, index):
 
 
 def _slice(slice_index, x, dim, start, end, step):
-    """A slice as torch 2.10 and later describe it."""
+    """A slice as torch 2.13 describes it."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true as holds
 
     axis = torch._prims_common.canonicalize_dim(x.dim(), dim)
@@ -90,7 +91,8 @@ def _slice(slice_index, x, dim, start, end, step):
     return x.as_strided(sizes, strides, offset)
 
 
-# A minimum or maximum of sizes is an expression; torch 2.7 asks which is smaller, and so fixes the answer of the example.
+# A minimum or maximum of sizes is an expression (in 2.9 and 2.13); torch 2.7 asks which is smaller, and so fixes the answer of
+# the example.
 
 
 def extremes_replacements() -> list[tuple]:
@@ -102,7 +104,7 @@ def extremes_replacements() -> list[tuple]:
     return [(asked, name, None) for name in ("sym_max", "sym_min") if name in asked]
 
 
-# The name of a source of sizes is a property from 2.10 on, and a method before.
+# The name of a source of sizes is a method in 2.9, and a property in 2.13.
 
 
 class NamedSource(Source):
@@ -123,7 +125,7 @@ class NamedSource(Source):
             return self.place
 
 
-# A ShapeEnv writes assertions about values to the graph if asked to, from 2.8 on; before, it refuses what cannot be known.
+# A ShapeEnv writes assertions about values to the graph if asked to (2.7 lacks that, 2.9 has it), else refuses what is not known.
 
 
 @functools.cache
@@ -134,7 +136,7 @@ def asserting() -> dict[str, bool]:
     return {"trace_asserts": True} if "trace_asserts" in inspect.signature(ShapeEnv._init).parameters else {}
 
 
-# The children of a spec are a method from 2.10 on, and an attribute before.
+# The children of a spec are an attribute in 2.9, and a method in 2.13.
 
 
 def children_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
