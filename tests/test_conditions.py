@@ -9,6 +9,7 @@ import pytest
 import sympy
 import torch
 from disc._conditions import function_of
+from disc._guards import spelled
 from torch.utils._sympy import functions as tsf
 
 a, b = (sympy.Symbol(name, integer=True, nonnegative=True) for name in "ab")
@@ -46,6 +47,18 @@ def test_says_what_sympy_says(condition):
         wanted = condition.xreplace({a: sympy.Integer(x), b: sympy.Integer(y)})
         assert wanted in (sympy.true, sympy.false)
         assert holds(x, y) is bool(wanted), (x, y)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS[:8], ids=str)
+def test_is_written_as_python_reads_it(condition):
+    text, holds = spelled(condition), function_of(condition, [a, b])
+    for x, y in itertools.product(SIZES, repeat=2):
+        if x or not condition.has(tsf.Mod(b, a)):
+            assert eval(text, {"a": x, "b": y, "Mod": lambda p, q: p % q}) is holds(x, y), text
+
+
+def test_a_quotient_has_its_parentheses_once():
+    assert spelled(sympy.Ne(tsf.Mod(tsf.FloorDiv(a, 2), 3), 0)) == "(a//2) % 3 != 0"
 
 
 def test_what_divides_by_0_does_not_hold():

@@ -221,11 +221,21 @@ def _holds(expr, sizes) -> bool:
 class _Infix(StrPrinter):
     """Relations and remainders as Python writes them."""
 
+    def parenthesize(self, item, level, strict=False):
+        # A quotient brings its own.
+        return (
+            self._print(item) if isinstance(item, tsf.FloorDiv) else super().parenthesize(item, level, strict)
+        )
+
     def _print_Relational(self, expr):
         return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
 
     def _print_Or(self, expr):
         return " or ".join(sorted(map(self._print, expr.args)))
+
+    def _print_And(self, expr):
+        parts = (f"({self._print(x)})" if isinstance(x, sympy.Or) else self._print(x) for x in expr.args)
+        return " and ".join(sorted(parts))
 
     def _print_Mod(self, expr):
         low = PRECEDENCE["Mul"]

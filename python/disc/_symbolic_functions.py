@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 
-from ._symbols import SYMBOLIC
+from ._symbols import has_symbol
 from .bridge.sizes import spread
 
 
@@ -25,13 +25,6 @@ class SymbolicFunctions(TorchFunctionMode):
             if found is not None:
                 return found
         return func(*args, **kwargs)
-
-
-def has_symbol(data) -> bool:
-    """Whether a nested list holds a number that depends on sizes."""
-    if isinstance(data, (list, tuple)):
-        return any(has_symbol(x) for x in data)
-    return isinstance(data, SYMBOLIC)
 
 
 def _tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):

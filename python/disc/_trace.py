@@ -34,7 +34,7 @@ from . import _trace_autocast as autocast
 from . import _trace_scope as scope
 from ._decompose import Serves, serves_all
 from ._symbolic_functions import SymbolicFunctions
-from ._symbols import SYMBOLIC
+from ._symbols import SYMBOLIC, has_symbol
 from ._torch_versions import asserting
 from ._trace_env import Env
 from ._trace_shapes import SHAPES
@@ -241,11 +241,7 @@ class _Recorder(SchemaCheckMode):
 
     def _steps(self, func, args, kwargs, met: list):
         """What an op gives that is recorded as others; nothing, if torch does not say how."""
-        if (
-            not met
-            and _decompose.is_constant(func)
-            and not any(_is_symbolic(x) for x in (*args, *kwargs.values()))
-        ):
+        if not met and _decompose.is_constant(func) and not has_symbol((*args, *kwargs.values())):
             with unset_fake_temporarily(), torch._C._DisableTorchDispatch():
                 made = func(*args, **kwargs)
             tensors = [t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor)]
@@ -414,10 +410,6 @@ def _aliased(call: torch.fx.Node) -> list[bool]:
 
 def _one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.untyped_storage()._cdata == b.untyped_storage()._cdata
-
-
-def _is_symbolic(x) -> bool:
-    return any(isinstance(y, SYMBOLIC) for y in pytree.tree_leaves(x))
 
 
 def _key(x):

@@ -14,8 +14,7 @@ import torch
 import torch._meta_registrations
 from torch.utils import _pytree as pytree
 
-from ._symbolic_functions import has_symbol
-from ._symbols import SYMBOLIC
+from ._symbols import SYMBOLIC, has_symbol
 
 
 @contextlib.contextmanager

@@ -323,7 +323,7 @@ def _adaptive_places(b, x, axis, out, places, step):
     shape = picked.shape
     cell = b.broadcast(b.iota([x.shape[axis]], 0, "i64"), shape, [axis + 1])
 
-    def spread(part):
+    def along(part):
         return b.expand(b.unsqueeze(part, axis + 1), shape)
 
     def last(chosen, value):
@@ -331,7 +331,7 @@ def _adaptive_places(b, x, axis, out, places, step):
             b.select(b.map("and", inside, chosen), value, b.lift(-1, "i64")), [axis + 1], "maximum"
         )
 
-    largest = b.compare("EQ", picked, spread(b.reduce(picked, [axis + 1], "maximum")))
+    largest = b.compare("EQ", picked, along(b.reduce(picked, [axis + 1], "maximum")))
     first = b.select(b.map("and", inside, largest), cell, b.lift(x.shape[axis], "i64"))
     where = b.reduce(first, [axis + 1], "minimum")
     if x.dtype in types.FLOATS:
@@ -340,7 +340,7 @@ def _adaptive_places(b, x, axis, out, places, step):
     if places is None:
         return where
     flat = b.add(b.mul(cell, b.lift(step, "i64")), b.expand(b.unsqueeze(places, axis), shape))
-    return last(b.compare("EQ", cell, spread(where)), flat)
+    return last(b.compare("EQ", cell, along(where)), flat)
 
 
 def _adaptive_bounds(b, out, size):
