@@ -335,6 +335,11 @@ impl KernelBuilder {
         self.emit_in(self.prologue, OpKind::Scratch, &[], &[], &[], Some(vec![ty]))[0]
     }
 
+    /// One lane of a vector.
+    pub fn extract_lane(&mut self, value: Value, lane: u32) -> Value {
+        self.emit_all(OpKind::ExtractLane, &[value], &[("lane", i64::from(lane).into())], None)[0]
+    }
+
     pub fn reduce_lanes(&mut self, value: Value, applies: &'static str) -> Value {
         if self.lanes(value) == 1 {
             return value;
@@ -407,6 +412,11 @@ impl KernelBuilder {
         let lanes = self.lanes(sum);
         let (a, b) = (self.widen(a, lanes), self.widen(b, lanes));
         self.emit_all(OpKind::DotLanes, &[a, b, sum], &[("elements", elements.into())], None)[0]
+    }
+
+    /// The lanes of `a` followed by `b` that `places` name.
+    pub fn pick_lanes(&mut self, a: Value, b: Value, places: Value) -> Value {
+        self.emit(OpKind::PickLanes, &[a, b, places])
     }
 
     /// The even lanes of two vectors as if they were one, and the odd ones.

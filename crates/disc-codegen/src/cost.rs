@@ -48,16 +48,17 @@ pub(crate) fn weight(group: &Function, inst: disc_ir::Inst) -> i64 {
         Divide | Sqrt | Rsqrt | Remainder => 8,
         Gather | Concatenate | Pad => 16,
         DotGeneral | Convolution | Reduce | ReduceWindow => 256,
-        // Twice as many registers go in as come out, and AVX2 has no instruction for it.
-        Convert if from_long(group, inst) => 8,
+        // Between registers of two sizes, and AVX2 has no instruction for it.
+        Convert if with_long(group, inst) => 8,
         kind if kind.def().has(Trait::Elementwise) => 1,
         _ => 0,
     }
 }
 
-/// Whether integers of 64 bits become floats. A single one, as the count that a mean divides by, is converted once.
-fn from_long(group: &Function, inst: disc_ir::Inst) -> bool {
+/// Whether integers of 64 bits become floats, or floats such integers. A single one, as the count that a mean divides by, is converted once.
+fn with_long(group: &Function, inst: disc_ir::Inst) -> bool {
     let dtype = |value| group.ty(value).dtype();
     let many = group.ty(group.result(inst)).shaped().is_some_and(|tensor| !tensor.dims.is_empty());
-    many && dtype(group.operands(inst)[0]) == DType::I64 && dtype(group.result(inst)).is_float()
+    let (from, to) = (dtype(group.operands(inst)[0]), dtype(group.result(inst)));
+    many && (from == DType::I64 && to.is_float() || from.is_float() && to == DType::I64)
 }

@@ -273,7 +273,7 @@ impl Lowering<'_> {
             return self.schedule(&flat(function), solver, name, "loop");
         }
         if schedule::space_of(&whole, &outputs).is_some() {
-            return schedule::loops(&whole).into();
+            return schedule::loop_versions(&whole);
         }
         let mut all = Scheduled::default();
         for position in 0..outputs.len() {

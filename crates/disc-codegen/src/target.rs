@@ -202,6 +202,16 @@ impl Target {
         self.level() == Some(X86Level::V4)
     }
 
+    /// Lanes of two vectors are permuted by one instruction or a few, whatever the numbers: those of whole registers.
+    pub fn picks_lanes(&self, dtype: DType, lanes: u32) -> bool {
+        let sizes: &[usize] = match self.level() {
+            Some(X86Level::V4) => &[4, 8],
+            Some(X86Level::V3) => &[4],
+            _ => &[],
+        };
+        sizes.contains(&dtype.size()) && lanes * dtype.size() as u32 == self.vector_bytes()
+    }
+
     /// What elements of `dtype` are in words of 32 bits that one instruction multiplies and adds up, if the target has such: `I8` for four
     /// products of unsigned and signed ones, `I16` and `BF16` for two.
     ///

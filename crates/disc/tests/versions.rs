@@ -344,6 +344,22 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   return %y : tensor<[B]x[S]xf32>
 }";
 
+/// Rows that are enlarged by linear interpolation of a kind: places and weights are the same in each of them.
+const ENLARGED: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[2*S]xf32> where 1 <= S {
+  %i = iota dim = 0 : tensor<[2*S]xf32>
+  %half = constant dense<0.5> : tensor<[2*S]xf32>
+  %p = multiply %i, %half : tensor<[2*S]xf32>
+  %f = floor %p : tensor<[2*S]xf32>
+  %at = convert %f, dtype = i64 : (tensor<[2*S]xf32>) -> tensor<[2*S]xi64>
+  %y = gather %x, %at, offset_dims = [0], collapsed_slice_dims = [1], start_index_map = [1], index_vector_dim = 1, \
+         slice_sizes = [B, 1], bounds = clamp : (tensor<[B]x[S]xf32>, tensor<[2*S]xi64>) -> tensor<[B]x[2*S]xf32>
+  %w = subtract %p, %f : tensor<[2*S]xf32>
+  %wb = broadcast_in_dim %w, dims = [1] : (tensor<[2*S]xf32>) -> tensor<[B]x[2*S]xf32>
+  %r = add %y, %wb : tensor<[B]x[2*S]xf32>
+  return %r : tensor<[B]x[2*S]xf32>
+}";
+
 /// A program, the sizes of its inputs for which a version runs, and how the name of a kernel of it ends.
 struct Case {
     program: &'static str,
@@ -359,6 +375,7 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::RowPhases => matrix(SOFTMAX, 1, 262_145, "_ends"),
         VersionKind::ShortRows => matrix(SOFTMAX, 65, 8, "_short"),
         VersionKind::SomeRows => matrix(SOFTMAX, 3, 100, "_some"),
+        VersionKind::Tables => matrix(ENLARGED, 4, 100, "_tables"),
         VersionKind::FewQueries => {
             Case { program: ATTENTION, inputs: vec![vec![1, 1, 2, 8], vec![1, 300, 2, 8], vec![1, 300, 2, 8]], ends: "_few_sum" }
         }
@@ -370,6 +387,26 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::SumParts => Case { program: PRODUCT, inputs: vec![vec![2, 8192], vec![8192, 20]], ends: "_sums" },
         VersionKind::Keys => matrix(SORT, 3, 100, "_single"),
         VersionKind::Squares => matrix(SCAN, 40, 100, "_squares"),
+    }
+}
+
+#[test]
+fn rows_share_tables_where_there_are_some_and_not_too_long() {
+    let executables = [load(ENLARGED, 1), load(ENLARGED, 2)];
+    for ([rows, columns], expected) in [
+        ([3, 100], "k0_loop"),
+        ([4, 100], "k0_loop_tables"),
+        ([300, 1], "k0_loop_tables"),
+        ([40, 33], "k0_loop_tables"),
+        ([4, 2048], "k0_loop_tables"),
+        ([4, 2049], "k0_loop"),
+    ] {
+        for executable in &executables {
+            let (names, values, results) = run(executable, [rows, columns]);
+            assert_eq!(names, [expected], "{rows} x {columns}");
+            let wanted = values.iter().flat_map(|&value| [f64::from(value), f64::from(value + 0.5)]);
+            close(&results[0], wanted, &format!("{rows} x {columns}"));
+        }
     }
 }
 

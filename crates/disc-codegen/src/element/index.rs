@@ -1,5 +1,5 @@
 //! Ops whose positions are data: gather and the dynamic slices.
-use super::{Elements, Site};
+use super::{Elements, Site, near::is_counted};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Code, DType, Dim, Inst, Literal, OpKind, Value};
 use disc_passes::{fusion::space::counted_place, query::Query};
@@ -38,7 +38,11 @@ impl Elements<'_> {
         for (axis, start) in self.slice_starts(kb, inst, &batch) {
             position[axis] = position[axis].add(kb, self.lanes, start);
         }
-        self.element(kb, operand, &position)
+        let outer = self.near;
+        self.near |= is_counted(self.group, inst);
+        let element = self.element(kb, operand, &position);
+        self.near = outer;
+        element
     }
 
     /// Where the slice starts that a gather takes for a batch position, by axis; read and checked once in a block.

@@ -12,6 +12,7 @@ pub(crate) mod contraction;
 mod elementwise;
 mod index;
 mod movement;
+mod near;
 mod patterns;
 mod reduce;
 mod reshape;
@@ -44,6 +45,7 @@ pub struct Elements<'g> {
     pub solver: Arc<Solver>,
     /// Lanes of a vector; 1 for scalar code.
     pub lanes: u32,
+    target: Target,
     /// What the target has instructions for.
     arithmetic: Arithmetic,
     /// The active lanes; all, if absent.
@@ -51,6 +53,8 @@ pub struct Elements<'g> {
     buffers: HashMap<Value, Value>,
     /// Buffers that hold a block of rows only.
     blocks: HashMap<Value, RowBlock>,
+    /// Lanes that are read at places of their own are likely to be neighbours.
+    near: bool,
     /// Bounds that a position is known to be below, or not: sizes by the position.
     bounds: HashMap<Index, Vec<(Dim, bool)>>,
     /// What positions were joined from: dimensions that a reshape takes apart again.
@@ -111,10 +115,12 @@ impl<'g> Elements<'g> {
             group,
             solver,
             lanes,
+            target: target.clone(),
             arithmetic: Arithmetic::of(target),
             mask: None,
             buffers: HashMap::new(),
             blocks: HashMap::new(),
+            near: false,
             bounds: HashMap::new(),
             parts: HashMap::new(),
             scopes,
@@ -220,6 +226,10 @@ impl<'g> Elements<'g> {
     /// Reads an element of a buffer: row-major, or a block of rows.
     pub fn load(&mut self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index]) -> Value {
         let index = self.place(kb, buffer, tensor, at);
+        if let (true, Index::Lanes(positions), Some(wide)) = (self.near, index, self.picked_dtype(tensor.dtype)) {
+            let found = self.load_near(kb, buffer, positions, wide);
+            return kb.convert(found, compute_dtype(tensor.dtype));
+        }
         let loaded = self.load_at(kb, buffer, index);
         kb.convert(loaded, compute_dtype(tensor.dtype))
     }

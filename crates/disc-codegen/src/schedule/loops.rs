@@ -5,7 +5,8 @@
 //! what is left. Where an input lies along an outer dimension, a unit has a tile of its positions: see [`super::turned`].
 pub(super) use super::domain::Merged;
 use super::{
-    Group, Scheduled,
+    Group, Scheduled, Version, VersionKind, Versioned,
+    columns::{self, Columns, Tables},
     domain::{each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
     turned::{TILE, TurnedInputs, turned_run},
@@ -27,11 +28,26 @@ const MOST_SEGMENTS: usize = 6;
 /// # Panics
 /// If they have not.
 pub fn schedule(group: &Group<'_>) -> Scheduled {
+    Nest::of(group).scheduled()
+}
+
+/// The same, with a version for rows that share what depends on the inner dimension alone.
+///
+/// # Panics
+/// If the outputs have not one space.
+pub fn versions(group: &Group<'_>) -> Versioned {
     let nest = Nest::of(group);
-    let mut draft = Draft::new(group, &group.name, nest.lanes);
-    let (targets, range) = (draft.memory.outputs(), draft.range);
-    let units = nest.emit(&mut draft.kb, &mut draft.elements, &targets, range);
-    draft.finish(units, cost::loops(group.function, &Dim::product(nest.space.iter().cloned()), nest.lanes))
+    let columns = nest.columns();
+    if columns.is_empty() {
+        return nest.scheduled().into();
+    }
+    let guard = columns::guard(&nest.runs);
+    let tabled = group.guarded(format!("{}_tables", group.name), &guard);
+    let code = Nest { columns, ..Nest::of(&tabled) }.scheduled();
+    let mut rest = group.clone();
+    rest.first_site += code.sites.len() as i64;
+    let versions = vec![Version { kind: VersionKind::Tables, guard, code, workspaces: Vec::new() }];
+    Versioned { versions, otherwise: Nest::of(&rest).scheduled() }
 }
 
 /// The loops of a group.
@@ -46,6 +62,8 @@ struct Nest<'g> {
     /// The innermost run, where it is too short to be walked.
     woven: Option<Woven>,
     lanes: u32,
+    /// What is kept in tables.
+    columns: Columns,
 }
 
 impl<'g> Nest<'g> {
@@ -65,7 +83,21 @@ impl<'g> Nest<'g> {
             runs.pop();
         }
         let lanes = runs.last().map_or(1, |inner| cost::lanes(group.function, group.target, &group.solver, &inner.size));
-        Self { group, space, shapes, roots, runs, woven, lanes }
+        Self { group, space, shapes, roots, runs, woven, lanes, columns: Columns::new() }
+    }
+
+    /// What is worth a table.
+    fn columns(&self) -> Columns {
+        let plain = self.woven.is_none() && turned_run(self.group, &self.space, &self.roots, &self.runs).is_none();
+        if plain { columns::columns_of(self.group, &self.space, &self.roots, &self.runs) } else { Columns::new() }
+    }
+
+    fn scheduled(&self) -> Scheduled {
+        let mut draft = Draft::new(self.group, &self.group.name, self.lanes);
+        let (targets, range) = (draft.memory.outputs(), draft.range);
+        let units = self.emit(&mut draft.kb, &mut draft.elements, &targets, range);
+        let count = Dim::product(self.space.iter().cloned());
+        draft.finish(units, cost::loops(self.group.function, &count, self.lanes))
     }
 
     /// Writes the loops; gives the number of units.
@@ -94,6 +126,7 @@ impl<'g> Nest<'g> {
         let inner_from = outer.last().map_or(0, |run| run.axis + 1);
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
         let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &outer_axes);
+        let tables = Tables::fill(kb, elements, self.group, &self.columns, (&self.space, inner));
         each_unit(kb, range, &outer, |kb, positions| {
             elements.scoped(|elements| {
                 outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
@@ -106,6 +139,7 @@ impl<'g> Nest<'g> {
                         at
                     };
                     let at: Vec<Vec<Index>> = indices.iter().map(along).collect();
+                    at.iter().for_each(|at| tables.recall(kb, elements, (&self.space, inner), at));
                     match &tile {
                         Some((turned, range)) => self.write_tile(kb, elements, targets, (turned, *range), &at[0]),
                         None => self.write(kb, elements, targets, &at),

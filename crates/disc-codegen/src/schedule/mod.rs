@@ -6,6 +6,7 @@
 //!
 //! Invariants: a schedule asks facts, never sizes; the result does not depend on how units are spread over threads.
 mod attention;
+mod columns;
 mod contraction;
 mod domain;
 mod draft;
@@ -144,6 +145,8 @@ pub enum VersionKind {
     ShortRows,
     /// Short rows, some at once.
     SomeRows,
+    /// A loop nest with tables of what is the same in each row.
+    Tables,
     /// Attention of a few queries.
     FewQueries,
     /// A convolution by Winograd's method.
@@ -157,11 +160,12 @@ pub enum VersionKind {
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::RowParts,
         Self::RowPhases,
         Self::ShortRows,
         Self::SomeRows,
+        Self::Tables,
         Self::FewQueries,
         Self::Winograd,
         Self::SumParts,
@@ -218,7 +222,7 @@ pub fn aligned_bytes(tensor: &TensorType) -> Dim {
 pub use attention::{AttentionPlan, schedule as attention};
 pub(crate) use contraction::packed_columns;
 pub use contraction::{Tile, offer_products, offered, schedule as contraction, split_sums, tile};
-pub use loops::{schedule as loops, space_of};
+pub use loops::{schedule as loops, space_of, versions as loop_versions};
 pub use rows::{RowPlan, schedule as rows};
 pub use single::{schedule as single, update};
 pub use windows::schedule as windows;

@@ -123,6 +123,16 @@ pub(super) fn zip_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     Ok(vec![lanes(0), lanes(count)])
 }
 
+pub(super) fn pick_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (both, places) = (call.tensors(0..2)?, call.tensor(2)?.to_i64s());
+    let count = both[0].len();
+    let picked = |lane: usize| {
+        let place = places[lane].rem_euclid(2 * count as i64) as usize;
+        both[place / count].at(place % count)
+    };
+    Ok(vec![Tensor::from_fn(call.dtype(), call.shape(), picked).into()])
+}
+
 pub(super) fn recast_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     Ok(vec![Tensor::new(call.dtype(), call.shape(), call.tensor(0)?.bytes().to_vec())?.into()])
 }

@@ -141,6 +141,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::Scratch => Op(kernel::scratch),
         K::Splat => Op(kernel::splat),
         K::Store => Op(kernel::store),
+        K::PickLanes => Op(kernel::pick_lanes),
         K::TransposeLanes => Op(kernel::transpose_lanes),
         K::Winograd => Op(window::winograd),
         K::ZipLanes => Op(kernel::zip_lanes),

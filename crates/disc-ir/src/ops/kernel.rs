@@ -121,6 +121,16 @@ op! {
 }
 
 op! {
+    /// Lane `places[i]` of `a` followed by `b`, as lane `i`; of a place, the bits count that number these lanes.
+    ///
+    /// (C1) `a` and `b` are vectors of one type, whose lanes are a power of two.
+    ///
+    /// (C2) `places` is a vector of as many lanes.
+    PickLanes = "pick_lanes"(a: one(ANY), b: one(ANY), places: one(NUMBER)) -> (result: one(ANY))
+        traits [Pure] stages Stages::Kernel, infer pick_lanes;
+}
+
+op! {
     /// The bits of the lanes as lanes of another size: the first lane of a wider type has the bits of the first lanes, lowest first.
     ///
     /// (C1) The result is a vector of as many bits.
@@ -292,6 +302,17 @@ fn zip_lanes(cx: &InferCx<'_>) -> Inferred {
         return Err(cx.error(Code::E0204, 1, format!("{count} lanes have no halves")));
     }
     Ok(cx.operands.to_vec())
+}
+
+fn pick_lanes(cx: &InferCx<'_>) -> Inferred {
+    let count = lanes(cx, 0)?;
+    cx.equal_types(1, ("a", cx.ty(0)), ("b", cx.ty(1)))?;
+    if !count.is_power_of_two() {
+        return Err(cx.error(Code::E0204, 1, format!("{count} lanes are no power of two")));
+    }
+    let places = Type::Vector { lanes: count, dtype: DType::I32 };
+    cx.equal_types(2, ("places", cx.ty(2)), ("a number for each lane", &places))?;
+    Ok(vec![cx.ty(0).clone()])
 }
 
 fn recast_lanes(cx: &InferCx<'_>) -> Inferred {

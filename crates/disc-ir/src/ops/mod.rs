@@ -57,7 +57,7 @@ op_table! {
     control::{Assert, Call, If, Return, While},
     fused::{Fusion},
     kernel::{
-        DotLanes, ExtractLane, Fma, For, LaneMask, Lanes, Load, Prefetch, RecastLanes, ReduceLanes, ScaleByPower, Scratch, Splat, Store,
+        DotLanes, ExtractLane, Fma, For, LaneMask, Lanes, Load, PickLanes, Prefetch, RecastLanes, ReduceLanes, ScaleByPower, Scratch, Splat, Store,
         TransposeLanes, UnzipLanes, View, ZipLanes,
     },
     host::{Alloc, AllocOutput, Arena, Launch, Mark, Release},

@@ -3,6 +3,7 @@
 //! Rounding is to nearest even from the exact value, also where LLVM would call a library: f16 without F16C, f64 to f16 and bf16. A float
 //! saturates to an integer, NaN becomes 0, integers wrap, and a number is true where it is not 0.
 use crate::emit::{Emit, Emitted, Val, int_bits, lanes_of};
+use disc_codegen::target::X86Level;
 use disc_ir::DType;
 use inkwell::{FloatPredicate, IntPredicate, values::InstructionOpcode};
 
@@ -19,7 +20,7 @@ impl<'c> Emit<'c> {
             (_, DType::F16 | DType::BF16) => self.convert(self.convert(x, from, DType::F64)?, DType::F64, to),
             (DType::F32, DType::F64) => self.cast(InstructionOpcode::FPExt, x, self.ty(to, lanes)),
             (DType::F64, DType::F32) => self.cast(InstructionOpcode::FPTrunc, x, self.ty(to, lanes)),
-            (DType::F32 | DType::F64, _) => self.float_to_int(x, to),
+            (DType::F32 | DType::F64, _) => self.float_to_int(x, from, to),
             (_, DType::F32 | DType::F64) => {
                 let opcode = if from.is_signed_integer() { InstructionOpcode::SIToFP } else { InstructionOpcode::UIToFP };
                 self.cast(opcode, x, self.ty(to, lanes))
@@ -37,10 +38,68 @@ impl<'c> Emit<'c> {
         }
     }
 
-    fn float_to_int(&self, x: Val<'c>, to: DType) -> Emitted<'c> {
-        let name = if to.is_signed_integer() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
-        let types = [self.ty(to, lanes_of(x)), x.get_type()];
-        Ok(self.call_intrinsic(name, &types, &[x])?.try_as_basic_value().expect_basic("a conversion has a value"))
+    /// LLVM takes saturating conversions of vectors apart, element by element, with branches: these are written out.
+    fn float_to_int(&self, x: Val<'c>, from: DType, to: DType) -> Emitted<'c> {
+        let lanes = lanes_of(x);
+        if lanes == 1 {
+            let name = if to.is_signed_integer() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
+            let types = [self.ty(to, lanes), x.get_type()];
+            return Ok(self.call_intrinsic(name, &types, &[x])?.try_as_basic_value().expect_basic("a conversion has a value"));
+        }
+        match to.bits() {
+            64 if self.target.level() != Some(X86Level::V4) => self.float_to_long(x, from, to),
+            bits => {
+                let width = bits.max(32);
+                let unsigned = !to.is_signed_integer();
+                let (least, beyond) = limits(to);
+                let opcode = if unsigned && bits >= 32 { InstructionOpcode::FPToUI } else { InstructionOpcode::FPToSI };
+                let float = |value| self.const_float(from, lanes, value);
+                // What is too large converts to anything, and is replaced.
+                let above = self.fcmp(FloatPredicate::OGT, x, float(least))?;
+                let bounded = self.select(above, x, float(least))?;
+                let whole = self.cast(opcode, bounded, self.int_ty(width, lanes))?;
+                let most = if unsigned { -1_i64 as u64 >> (64 - bits) } else { i64::MAX as u64 >> (64 - bits) };
+                let below = self.fcmp(FloatPredicate::OLT, x, float(beyond))?;
+                let whole = self.select(below, whole, self.const_int(width, lanes, most as i64))?;
+                let is_number = self.fcmp(FloatPredicate::ORD, x, x)?;
+                self.resize(self.select(is_number, whole, self.const_int(width, lanes, 0))?, bits, false)
+            }
+        }
+    }
+
+    /// In halves of 32 bits, of the magnitude: no CPU below AVX-512 converts vectors to integers of 64.
+    fn float_to_long(&self, x: Val<'c>, from: DType, to: DType) -> Emitted<'c> {
+        let lanes = lanes_of(x);
+        let float = |value| self.const_float(from, lanes, value);
+        let long = |value| self.const_int(64, lanes, value);
+        let (least, beyond) = limits(to);
+        let signed = to.is_signed_integer();
+        // What is too large is replaced in the end; NaN is not below anything, and 0 like that.
+        let magnitude = if signed { self.intrinsic("llvm.fabs", &[x])? } else { x };
+        let fits = self.fcmp(FloatPredicate::OLT, magnitude, float(beyond))?;
+        let magnitude = self.select(fits, magnitude, float(0.0))?;
+        let positive = self.fcmp(FloatPredicate::OGT, magnitude, float(0.0))?;
+        let magnitude = self.select(positive, magnitude, float(0.0))?;
+        let two_32 = f64::from(2.0_f32.powi(32));
+        let high = self.binary(InstructionOpcode::FMul, magnitude, float(1.0 / two_32))?;
+        let high = self.intrinsic("llvm.trunc", &[high])?;
+        let rest = self.binary(InstructionOpcode::FMul, high, float(two_32))?;
+        let low = self.binary(InstructionOpcode::FSub, magnitude, rest)?;
+        let half = |part: Val<'c>| -> Emitted<'c> {
+            let word = self.cast(InstructionOpcode::FPToUI, part, self.int_ty(32, lanes))?;
+            self.resize(word, 64, false)
+        };
+        let whole = self.or(self.shift(InstructionOpcode::Shl, half(high)?, 32)?, half(low)?)?;
+        let below = self.fcmp(FloatPredicate::ULT, x, float(beyond))?;
+        let most = if signed { i64::MAX } else { -1 };
+        if !signed {
+            return self.select(below, whole, long(most));
+        }
+        let negative = self.fcmp(FloatPredicate::OLT, x, float(0.0))?;
+        let whole = self.select(negative, self.sub(long(0), whole)?, whole)?;
+        let whole = self.select(below, whole, long(most))?;
+        let least_or_less = self.fcmp(FloatPredicate::OLE, x, float(least))?;
+        self.select(least_or_less, long(i64::MIN), whole)
     }
 
     /// f16 or bf16 as f32, which is exact.
@@ -134,5 +193,13 @@ impl<'c> Emit<'c> {
     fn half_ty(&self, lanes: u32) -> inkwell::types::BasicTypeEnum<'c> {
         let half = self.context.f16_type();
         if lanes == 1 { half.into() } else { half.vec_type(lanes).into() }
+    }
+}
+
+/// The least number of an integer type, and the first that is too large for it.
+fn limits(to: DType) -> (f64, f64) {
+    match to.is_signed_integer() {
+        true => (-(2.0_f64.powi(to.bits() as i32 - 1)), 2.0_f64.powi(to.bits() as i32 - 1)),
+        false => (0.0, 2.0_f64.powi(to.bits() as i32)),
     }
 }

@@ -220,6 +220,8 @@ impl<'c> Lowering<'_, 'c> {
         let reduced = match (reducer, dtype) {
             ("maximum", DType::F32 | DType::F64) if lanes > 1 => self.extreme_lane(value, dtype, FloatPredicate::OGT)?,
             ("minimum", DType::F32 | DType::F64) if lanes > 1 => self.extreme_lane(value, dtype, FloatPredicate::OLT)?,
+            // Their order is no matter, and there are instructions for all lanes of a mask.
+            ("and" | "or", DType::I1) if lanes > 1 => self.emit.intrinsic(&format!("llvm.vector.reduce.{reducer}"), &[value])?,
             _ => self.halved(value, |this, low, high| {
                 let combined = this.emit.combine(reducer, dtype, low, high)?;
                 combined.ok_or_else(|| this.error(inst, format!("cannot apply `{reducer}` to {dtype}")))

@@ -14,6 +14,7 @@ mod host;
 mod integer;
 mod kernel;
 mod movement;
+mod pick;
 mod runtime;
 mod scale;
 mod strided;
@@ -266,6 +267,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Scratch => self.scratch(inst),
             Splat => self.splat(inst),
             Store => self.store(inst),
+            PickLanes => self.pick_lanes(inst),
             TransposeLanes => self.transpose_lanes(inst),
             UnzipLanes => self.unzip_lanes(inst),
             ZipLanes => self.zip_lanes(inst),

@@ -1,7 +1,7 @@
 //! Packing into task memory: panels of the right operand `[k][NR]`, and rows of the left one `[row][k]`, both in the type of the sums.
 use super::{Operands, micro::column_masks, patches::Patches, plan::ContractionPlan, words};
 use crate::{build::KernelBuilder, element::Elements, index::Index, schedule::vectors::vector_loop};
-use disc_ir::{DType, Dim, OpKind, Value};
+use disc_ir::{DType, Dim, Value};
 
 /// Elements of a panel in task memory: whole squares of rows.
 pub(super) fn panel_elements(plan: &ContractionPlan) -> Dim {
@@ -169,7 +169,7 @@ pub(super) fn compute_rows(
 fn first_lane(kb: &mut KernelBuilder, value: Value) -> Value {
     match kb.lanes(value) {
         1 => value,
-        _ => kb.emit_all(OpKind::ExtractLane, &[value], &[("lane", disc_ir::Attr::Int(0))], None)[0],
+        _ => kb.extract_lane(value, 0),
     }
 }
 

@@ -14,7 +14,7 @@ mod sketch;
 use crate::{
     diag::Diagnostic,
     graph::{Module, Value},
-    ops::{OpDef, OpKind},
+    ops::{OpDef, OpKind, Stages},
     types::DType,
 };
 use sketch::Sketch;
@@ -222,31 +222,9 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         K::If => (control::if_, Exact),
         K::Return => (control::ret, Exact),
         K::While => (control::while_, Exact),
-        K::Fusion
-        | K::DotLanes
-        | K::ExtractLane
-        | K::Fma
-        | K::For
-        | K::LaneMask
-        | K::Lanes
-        | K::Load
-        | K::Prefetch
-        | K::RecastLanes
-        | K::ReduceLanes
-        | K::ScaleByPower
-        | K::Scratch
-        | K::Splat
-        | K::Store
-        | K::TransposeLanes
-        | K::UnzipLanes
-        | K::ZipLanes
-        | K::View
-        | K::Alloc
-        | K::AllocOutput
-        | K::Arena
-        | K::Launch
-        | K::Mark
-        | K::Release => return None,
+        K::Fusion | K::Alloc | K::AllocOutput | K::Arena | K::Launch | K::Mark | K::Release => return None,
+        kind if kind.def().stages == Stages::Kernel => return None,
+        kind => panic!("`{}` has no recipe", kind.name()),
     })
 }
 

@@ -84,6 +84,22 @@ host @main(%x: buffer<4xi32>) {
     return
 }";
 
+const PICK: &str = "kernel @k(%x: buffer<8xi32>, %at: buffer<4xi32>, %y: buffer<4xi32>, %begin: i64, %end: i64) {
+    %zero = constant dense<0> : i64
+    %four = constant dense<4> : i64
+    %a = load %x[%zero] : (buffer<8xi32>, i64) -> vector<4xi32>
+    %b = load %x[%four] : (buffer<8xi32>, i64) -> vector<4xi32>
+    %places = load %at[%zero] : (buffer<4xi32>, i64) -> vector<4xi32>
+    %p = pick_lanes %a, %b, %places : (vector<4xi32>, vector<4xi32>, vector<4xi32>) -> vector<4xi32>
+    store %y[%zero], %p : (buffer<4xi32>, i64, vector<4xi32>)
+    return
+}
+host @main(%x: buffer<8xi32>, %at: buffer<4xi32>) {
+    %y = alloc_output index = 0 : buffer<4xi32>
+    launch %x, %at, %y, kernel = @k, units = [1], cost = [1], scratch = [0] : (buffer<8xi32>, buffer<4xi32>, buffer<4xi32>)
+    return
+}";
+
 fn program(name: &str, text: String, inputs: &[Data], outputs: &[Data]) -> Case {
     Case { name: name.into(), text, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
 }
@@ -127,6 +143,13 @@ pub(super) fn cases() -> Vec<Case> {
         program("square", SQUARE.into(), &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
         pairs("unzip_lanes", [0.0, 2.0, 4.0, 6.0, 1.0, 3.0, 5.0, 7.0]),
         pairs("zip_lanes", [0.0, 4.0, 1.0, 5.0, 2.0, 6.0, 3.0, 7.0]),
+        // Of places, the bits of 0 to 7 count.
+        program(
+            "pick_lanes",
+            PICK.into(),
+            &[("8xi32", (10..18).map(f64::from).collect()), ("4xi32", vec![7.0, 0.0, 12.0, -5.0])],
+            &[("4xi32", vec![17.0, 10.0, 14.0, 13.0])],
+        ),
         dots("i8", [1.0, 2.0, 3.0, -4.0, 127.0, -1.0, 0.0, 0.0], [15.0 - 252.0 * 4.0, 127.0 * 127.0 - 255.0 + 1.0]),
         dots("i16", [1.0, 1.0, 2.0, 0.0, -1.0, -1.0, -2.0, 0.0], [257.0 * 257.0 + 5.0, 2.0 + 254.0 * 254.0]),
         // 4 x, rounded once where that is a denormal number.

@@ -326,6 +326,39 @@ fn squares_are_transposed() {
 }
 
 #[test]
+fn lanes_are_picked_from_two_vectors() {
+    for (dtype, size) in [("f32", 4), ("i32", 4), ("f64", 8), ("i64", 8), ("i16", 2), ("f16", 2), ("i8", 1)] {
+        for (lanes, target) in [1, 2, 4, 8, 16].into_iter().flat_map(|lanes| targets().into_iter().map(move |t| (lanes, t))) {
+            let vector = |dtype: &str| if lanes == 1 { dtype.into() } else { format!("vector<{lanes}x{dtype}>") };
+            let (v, at) = (vector(dtype), vector("i32"));
+            let (both, one, numbers) =
+                (format!("buffer<{}x{dtype}>", 2 * lanes), format!("buffer<{lanes}x{dtype}>"), format!("buffer<{lanes}xi32>"));
+            let kernel = format!(
+                "kernel @k(%a: {both}, %at: {numbers}, %b: {one}, %begin: i64, %end: i64) {{
+                  %0 = constant dense<0> : i64
+                  %1 = constant dense<{lanes}> : i64
+                  %x = load %a[%0] : ({both}, i64) -> {v}
+                  %y = load %a[%1] : ({both}, i64) -> {v}
+                  %p = load %at[%0] : ({numbers}, i64) -> {at}
+                  %r = pick_lanes %x, %y, %p : ({v}, {v}, {at}) -> {v}
+                  store %b[%0], %r : ({one}, i64, {v})
+                  return
+                }}"
+            );
+            let a: Vec<u8> = (0..2 * lanes * size).map(|i| (i % 251) as u8).collect();
+            let places: Vec<i32> = (0..lanes as i32).map(|lane| lane * 37 + 5 - 64 * (lane % 2)).collect();
+            let mut b = vec![0_u8; lanes * size];
+            Program::new(&kernel, &target).run("k", &[address(&a), address(&places), address_mut(&mut b)]);
+            for (lane, &place) in places.iter().enumerate() {
+                let place = place.rem_euclid(2 * lanes as i32) as usize;
+                let (found, wanted) = (&b[lane * size..][..size], &a[place * size..][..size]);
+                assert_eq!(found, wanted, "{target}, {lanes} lanes of {dtype}, lane {lane}");
+            }
+        }
+    }
+}
+
+#[test]
 fn lanes_are_parted_and_joined() {
     let kernel = |lanes: usize, op: &str| {
         let (v, buffer) = (format!("vector<{lanes}xf32>"), format!("buffer<{}xf32>", 2 * lanes));

@@ -1,0 +1,88 @@
+//! Gathers whose lanes are close to one another in memory: two vectors, and the lanes picked from them.
+//!
+//! Places that are counted, not data, mostly rise slowly: an image that is enlarged reads each cell for some neighbours. Whether those of a vector
+//! lie within two vectors is asked at run time; where they do not, each lane is loaded by itself.
+//!
+//! Invariant: nothing outside of the buffer is read.
+use super::{Elements, compute_dtype};
+use crate::build::KernelBuilder;
+use disc_ir::{DType, Function, Inst, Literal, OpKind, Value, ops::Trait};
+use std::collections::HashSet;
+
+impl Elements<'_> {
+    /// The type in which lanes of `dtype` are picked, if the target does that.
+    pub(super) fn picked_dtype(&self, dtype: DType) -> Option<DType> {
+        let wide = match dtype {
+            DType::I1 => return None,
+            dtype if dtype.is_float() => compute_dtype(dtype),
+            dtype if dtype.size() < 4 => DType::I32,
+            dtype => dtype,
+        };
+        self.target.picks_lanes(wide, self.lanes).then_some(wide)
+    }
+
+    /// The elements of a buffer at `positions`, in the type that they are picked in.
+    pub(super) fn load_near(&mut self, kb: &mut KernelBuilder, buffer: Value, positions: Value, picked: DType) -> Value {
+        let (lanes, mask) = (self.lanes, self.mask);
+        let zero = kb.int(0);
+        let both = kb.constant(Literal::splat_i64(DType::U64, 2 * i64::from(lanes)), 1);
+        // The first lane is active, if any is.
+        let first = kb.extract_lane(positions, 0);
+        let offsets = kb.sub(positions, first);
+        // Without a sign, what lies in front of the first one is far behind.
+        let unsigned = kb.convert(offsets, DType::U64);
+        let mut near = kb.compare("LT", unsigned, both);
+        if let Some(mask) = mask {
+            let idle = kb.emit(OpKind::Not, &[mask]);
+            near = kb.map(OpKind::Or, &[near, idle]);
+        }
+        let near = kb.reduce_lanes(near, "and");
+        let size = kb.function.ty(buffer).shaped().expect("a buffer has a shape").element_count();
+        let size = kb.dim(&size);
+        let pick = |kb: &mut KernelBuilder| {
+            let width = kb.int(i64::from(lanes));
+            let [low, high] = [zero, width].map(|shift| {
+                let from = kb.add(first, shift);
+                let left = kb.sub(size, from);
+                let inside = kb.lane_mask(left, lanes);
+                let vector = kb.load(buffer, from, lanes, Some(inside));
+                kb.convert(vector, picked)
+            });
+            let places = kb.convert(offsets, DType::I32);
+            vec![kb.pick_lanes(low, high, places)]
+        };
+        let each = |kb: &mut KernelBuilder| {
+            let found = kb.load(buffer, positions, lanes, mask);
+            vec![kb.convert(found, picked)]
+        };
+        kb.if_(near, pick, each)[0]
+    }
+}
+
+/// Whether the places along the last dimension of what a gather reads are computed from scalars, constants and counting alone.
+pub(super) fn is_counted(function: &Function, inst: Inst) -> bool {
+    let &[operand, indices] = function.operands(inst) else { return false };
+    let rank = function.ty(operand).shaped().map_or(0, |tensor| tensor.rank());
+    let along =
+        disc_passes::query::Query::ints(function, inst, "start_index_map").last().is_some_and(|&axis| axis + 1 == rank as i64);
+    let (mut stack, mut seen) = (vec![indices], HashSet::new());
+    while let Some(value) = stack.pop() {
+        let Some(inst) = function.defining(value) else {
+            // A scalar moves all places alike.
+            if function.ty(value).shaped().is_some_and(|tensor| tensor.dims.is_empty()) {
+                continue;
+            }
+            return false;
+        };
+        if !seen.insert(inst) {
+            continue;
+        }
+        match function.kind_of(inst) {
+            OpKind::Iota | OpKind::DimValue | OpKind::GetDimensionSize | OpKind::Constant => {}
+            OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Concatenate => stack.extend(function.operands(inst)),
+            kind if kind.def().has(Trait::Elementwise) => stack.extend(function.operands(inst)),
+            _ => return false,
+        }
+    }
+    along
+}
