@@ -86,6 +86,8 @@ def test_places_in_large_windows_equal_torch_at_all_sizes():
         nn.MaxPool2d(17, ceil_mode=True, return_indices=True),
         nn.MaxPool2d((2, 18), stride=(2, 7), padding=(0, 9), ceil_mode=True, return_indices=True),
         nn.MaxPool2d((18, 1), return_indices=True),
+        nn.MaxPool2d(9, stride=2, padding=4, dilation=(1, 2), return_indices=True),
+        nn.MaxPool2d(16, stride=5, padding=8, ceil_mode=True, return_indices=True),
     ]
     check(Together(parts), [(30, 40), (24, 30), (33, 70), (18, 17), (19, 51)])
 

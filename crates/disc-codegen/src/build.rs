@@ -294,6 +294,13 @@ impl KernelBuilder {
         self.emit_all(OpKind::Convert, &[value], &[("dtype", dtype.into())], None)[0]
     }
 
+    /// The vector of `dtype` that a value was converted from.
+    pub fn converted_from(&self, value: Value, dtype: DType) -> Option<Value> {
+        let inst = self.function.defining(value).filter(|&inst| self.function.kind_of(inst) == OpKind::Convert)?;
+        let from = self.function.operands(inst)[0];
+        (self.dtype(from) == dtype && self.lanes(from) > 1).then_some(from)
+    }
+
     pub fn fma(&mut self, a: Value, b: Value, c: Value) -> Value {
         let operands = self.unify(&[a, b, c]);
         self.emit(OpKind::Fma, &operands)

@@ -10,8 +10,8 @@ use disc_ir::{DType, Value};
 pub enum Index {
     /// `base + lane * stride`, where `base` is a scalar `i64`; stride 0 is the same position in every lane.
     Affine { base: Value, stride: i64 },
-    /// Any position per lane: a vector of `i64`.
-    Lanes(Value),
+    /// `base + steps[lane]`: a scalar `i64`, and a vector of `i64`, or of `i32` where that is known to hold them.
+    Lanes { base: Value, steps: Value },
 }
 
 impl Index {
@@ -24,7 +24,7 @@ impl Index {
     pub fn as_uniform(self) -> Option<Value> {
         match self {
             Index::Affine { base, stride: 0 } => Some(base),
-            Index::Affine { .. } | Index::Lanes(_) => None,
+            Index::Affine { .. } | Index::Lanes { .. } => None,
         }
     }
 
@@ -32,13 +32,23 @@ impl Index {
     pub fn value(self, kb: &mut KernelBuilder, lanes: u32) -> Value {
         match self {
             Index::Affine { base, stride: 0 } => base,
+            _ => {
+                let (base, steps) = self.parted(kb, lanes);
+                kb.add(base, steps)
+            }
+        }
+    }
+
+    /// What all lanes have, and how far each is from it, in `i64`.
+    fn parted(self, kb: &mut KernelBuilder, lanes: u32) -> (Value, Value) {
+        match self {
+            Index::Affine { base, stride: 0 } => (base, kb.int(0)),
             Index::Affine { base, stride } => {
                 let numbers = kb.lane_numbers(lanes);
                 let factor = kb.int(stride);
-                let steps = if stride == 1 { numbers } else { kb.mul(numbers, factor) };
-                kb.add(base, steps)
+                (base, if stride == 1 { numbers } else { kb.mul(numbers, factor) })
             }
-            Index::Lanes(value) => value,
+            Index::Lanes { base, steps } => (base, kb.convert(steps, DType::I64)),
         }
     }
 
@@ -47,9 +57,10 @@ impl Index {
             (Index::Affine { base: a, stride: s }, Index::Affine { base: b, stride: t }) => {
                 Index::Affine { base: kb.add(a, b), stride: s + t }
             }
-            (a, b) => {
-                let (a, b) = (a.value(kb, lanes), b.value(kb, lanes));
-                Index::Lanes(kb.add(a, b))
+            (Index::Affine { base, stride: 0 }, other) | (other, Index::Affine { base, stride: 0 }) => other.add_scalar(kb, base),
+            (one, other) => {
+                let ((a, s), (b, t)) = (one.parted(kb, lanes), other.parted(kb, lanes));
+                Index::Lanes { base: kb.add(a, b), steps: kb.add(s, t) }
             }
         }
     }
@@ -57,20 +68,21 @@ impl Index {
     pub fn add_scalar(self, kb: &mut KernelBuilder, scalar: Value) -> Index {
         match self {
             Index::Affine { base, stride } => Index::Affine { base: kb.add(base, scalar), stride },
-            Index::Lanes(value) => Index::Lanes(kb.add(value, scalar)),
+            Index::Lanes { base, steps } => Index::Lanes { base: kb.add(base, scalar), steps },
         }
     }
 
     /// Times a scalar; a lane stride stays affine only when the scalar is a known constant.
     pub fn scale(self, kb: &mut KernelBuilder, lanes: u32, scalar: Value) -> Index {
         match (self, kb.known_int(scalar)) {
+            (index, Some(1)) => index,
             (Index::Affine { base, stride }, Some(factor)) => {
                 Index::Affine { base: kb.mul(base, scalar), stride: stride * factor }
             }
             (Index::Affine { base, stride: 0 }, None) => Index::uniform(kb.mul(base, scalar)),
             (index, _) => {
-                let value = index.value(kb, lanes);
-                Index::Lanes(kb.mul(value, scalar))
+                let (base, steps) = index.parted(kb, lanes);
+                Index::Lanes { base: kb.mul(base, scalar), steps: kb.mul(steps, scalar) }
             }
         }
     }
@@ -79,7 +91,10 @@ impl Index {
     pub fn subtract_from(self, kb: &mut KernelBuilder, scalar: Value) -> Index {
         match self {
             Index::Affine { base, stride } => Index::Affine { base: kb.sub(scalar, base), stride: -stride },
-            Index::Lanes(value) => Index::Lanes(kb.sub(scalar, value)),
+            Index::Lanes { base, steps } => {
+                let (zero, steps) = (kb.int(0), kb.convert(steps, DType::I64));
+                Index::Lanes { base: kb.sub(scalar, base), steps: kb.sub(zero, steps) }
+            }
         }
     }
 
@@ -88,7 +103,7 @@ impl Index {
         let value = kb.convert(value, DType::I64);
         match kb.lanes(value) {
             1 => Index::uniform(value),
-            _ => Index::Lanes(value),
+            _ => Index::Lanes { base: kb.int(0), steps: value },
         }
     }
 }

@@ -194,27 +194,36 @@ def max_pool_with_indices(n: int):
 
 
 def _place_in_window(b, x, window, strides, edges, dilation, out, n):
+    """Large windows axis after axis: in each row the place of its first largest element, then the first row that has it."""
     lead = len(x.shape) - n
     plane = [1] * lead + list(x.shape[lead:])
     place = b.full(0, plane, "i64")
     for axis in range(lead, lead + n):
         place = b.add(b.mul(place, b.lift(x.shape[axis], "i64")), b.iota(plane, axis, "i64"))
-    low, high = [e[0] for e in edges], [e[1] for e in edges]
-    padded = b.pad(x, b.lift(lowest(x.dtype), x.dtype), low, high)
-    place = b.pad(place, b.lift(-1, "i64"), low, high)
-    best = where = None
-    for offset in _offsets(window[lead:]):
-        value, at = (_strided(b, t, lead, offset, strides, dilation, out) for t in (padded, place))
-        at = b.expand(at, value.shape)
-        if best is None:
-            best, where = value, at
-            continue
-        better = b.map("or", b.compare("GT", value, best), b.compare("LT", where, b.lift(0, "i64")))
-        if x.dtype in types.FLOATS:
-            better = b.map("or", better, b.is_nan(value))
-        better = b.map("and", better, b.compare("GE", at, b.lift(0, "i64")))
-        best, where = b.select(better, value, best), b.select(better, at, where)
-    return where
+    axes = range(lead, lead + n)
+    for some in [axes] if product(window) <= MOST_TAPS else [[axis] for axis in reversed(axes)]:
+        only = [i in some for i in range(len(window))]
+        low, high = ([e[side] if own else 0 for e, own in zip(edges, only, strict=True)] for side in (0, 1))
+        padded = b.pad(x, b.lift(lowest(x.dtype), x.dtype), low, high)
+        places = b.pad(place, b.lift(-1, "i64"), low, high)
+        best = where = None
+        for offset in _offsets([size if own else 1 for size, own in zip(window, only, strict=True)]):
+            value, at = padded, places
+            for axis in some:
+                start = offset[axis] * dilation[axis]
+                reach = start + (out[axis - lead] - 1) * strides[axis] + 1
+                value, at = (b.slice(t, axis, start, reach, strides[axis]) for t in (value, at))
+            at = b.expand(at, value.shape)
+            if best is None:
+                best, where = value, at
+                continue
+            better = b.map("or", b.compare("GT", value, best), b.compare("LT", where, b.lift(0, "i64")))
+            if x.dtype in types.FLOATS:
+                better = b.map("or", better, b.is_nan(value))
+            better = b.map("and", better, b.compare("GE", at, b.lift(0, "i64")))
+            best, where = b.select(better, value, best), b.select(better, at, where)
+        x, place = best, where
+    return place
 
 
 def _offsets(kernel):

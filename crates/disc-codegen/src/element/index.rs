@@ -79,14 +79,25 @@ impl Elements<'_> {
     /// A start position as an index in [0, `room`]: checked or clamped, as the op says.
     pub(crate) fn bounded(&mut self, kb: &mut KernelBuilder, inst: Inst, start: Value, room: &Dim) -> Index {
         let start = signed(kb, start);
-        let (zero, last) = (kb.int(0), kb.dim(room));
-        if self.group.word(inst, "bounds") == "check" {
-            self.check(kb, inst, start, zero, last);
-            return Index::from_value(kb, start);
+        // A table holds positions in 32 bits, where these are enough.
+        let narrow = kb.converted_from(start, DType::I32).filter(|_| self.solver.range(room).hi.is_some_and(|hi| hi < 1 << 31));
+        let start = narrow.unwrap_or(start);
+        let (zero, last) = (kb.zero(kb.dtype(start), 1), kb.dim(room));
+        let last = kb.convert(last, kb.dtype(start));
+        let place = match self.group.word(inst, "bounds") {
+            "check" => {
+                self.check(kb, inst, start, zero, last);
+                start
+            }
+            _ => {
+                let low = kb.map(OpKind::Maximum, &[start, zero]);
+                kb.map(OpKind::Minimum, &[low, last])
+            }
+        };
+        match narrow {
+            Some(_) => Index::Lanes { base: kb.int(0), steps: place },
+            None => Index::from_value(kb, place),
         }
-        let low = kb.map(OpKind::Maximum, &[start, zero]);
-        let clamped = kb.map(OpKind::Minimum, &[low, last]);
-        Index::from_value(kb, clamped)
     }
 
     /// Fails the launch unless every active lane of `index` lies in [`low`, `high`]; the message gets an offender and the bound.
@@ -97,11 +108,12 @@ impl Elements<'_> {
             let idle = kb.emit(OpKind::Not, &[mask]);
             ok = kb.map(OpKind::Or, &[ok, idle]);
         }
-        let zero = kb.int(0);
+        let zero = kb.zero(kb.dtype(index), 1);
         let bad = kb.select(ok, zero, index);
         let (most, least) = (kb.reduce_lanes(bad, "maximum"), kb.reduce_lanes(bad, "minimum"));
         let positive = kb.compare("GT", most, zero);
         let offender = kb.select(positive, most, least);
+        let [offender, high] = [offender, high].map(|value| kb.convert(value, DType::I64));
         let all = kb.reduce_lanes(ok, "and");
         let site = self.site(inst, Code::E0603, "index {0} is out of range, expected 0 to {1}");
         kb.assert(all, &[offender, high], site);

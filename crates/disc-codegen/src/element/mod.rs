@@ -226,8 +226,8 @@ impl<'g> Elements<'g> {
     /// Reads an element of a buffer: row-major, or a block of rows.
     pub fn load(&mut self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index]) -> Value {
         let index = self.place(kb, buffer, tensor, at);
-        if let (true, Index::Lanes(positions), Some(wide)) = (self.near, index, self.picked_dtype(tensor.dtype)) {
-            let found = self.load_near(kb, buffer, positions, wide);
+        if let (true, Index::Lanes { base, steps }, Some(wide)) = (self.near, index, self.picked_dtype(tensor.dtype)) {
+            let found = self.load_near(kb, buffer, [base, steps], wide);
             return kb.convert(found, compute_dtype(tensor.dtype));
         }
         let loaded = self.load_at(kb, buffer, index);

@@ -5,7 +5,7 @@
 //!
 //! Invariant: nothing outside of the buffer is read.
 use super::{Elements, compute_dtype};
-use crate::build::KernelBuilder;
+use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{DType, Function, Inst, Literal, OpKind, Value, ops::Trait};
 use std::collections::HashSet;
 
@@ -21,16 +21,19 @@ impl Elements<'_> {
         self.target.picks_lanes(wide, self.lanes).then_some(wide)
     }
 
-    /// The elements of a buffer at `positions`, in the type that they are picked in.
-    pub(super) fn load_near(&mut self, kb: &mut KernelBuilder, buffer: Value, positions: Value, picked: DType) -> Value {
+    /// The elements of a buffer that are some steps behind a place, in the type that they are picked in.
+    pub(super) fn load_near(&mut self, kb: &mut KernelBuilder, buffer: Value, [base, steps]: [Value; 2], picked: DType) -> Value {
         let (lanes, mask) = (self.lanes, self.mask);
         let zero = kb.int(0);
-        let both = kb.constant(Literal::splat_i64(DType::U64, 2 * i64::from(lanes)), 1);
         // The first lane is active, if any is.
-        let first = kb.extract_lane(positions, 0);
-        let offsets = kb.sub(positions, first);
+        let first = kb.extract_lane(steps, 0);
+        let offsets = kb.map(OpKind::Subtract, &[steps, first]);
+        let first = kb.convert(first, DType::I64);
+        let first = kb.add(base, first);
         // Without a sign, what lies in front of the first one is far behind.
-        let unsigned = kb.convert(offsets, DType::U64);
+        let unsigned = if kb.dtype(steps) == DType::I32 { DType::U32 } else { DType::U64 };
+        let both = kb.constant(Literal::splat_i64(unsigned, 2 * i64::from(lanes)), 1);
+        let unsigned = kb.convert(offsets, unsigned);
         let mut near = kb.compare("LT", unsigned, both);
         if let Some(mask) = mask {
             let idle = kb.emit(OpKind::Not, &[mask]);
@@ -52,6 +55,7 @@ impl Elements<'_> {
             vec![kb.pick_lanes(low, high, places)]
         };
         let each = |kb: &mut KernelBuilder| {
+            let positions = Index::Lanes { base, steps }.value(kb, lanes);
             let found = kb.load(buffer, positions, lanes, mask);
             vec![kb.convert(found, picked)]
         };

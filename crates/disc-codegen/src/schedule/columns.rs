@@ -7,8 +7,11 @@
 //! anything.
 use super::{Group, domain::Merged, vectors::vector_loop};
 use crate::{build::KernelBuilder, cost, element::Elements, element::compute_dtype, index::Index};
-use disc_ir::{DType, Dim, Inst, TensorType, Value};
-use disc_passes::fusion::space::{Map, axes_of, reads, regroup};
+use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::Trait};
+use disc_passes::{
+    fusion::space::{Map, axes_of, reads, regroup},
+    query::Query,
+};
 use std::collections::HashSet;
 
 /// Rows of more elements have no tables.
@@ -18,12 +21,27 @@ const LEAST_ROWS: i64 = 4;
 /// Quarter nanoseconds of a vector, from which on it is cheaper to load it.
 const LEAST_WEIGHT: i64 = 6;
 
-/// The values of a group that are worth a table, with the axes of the space that each of their dimensions stands for.
-pub(super) type Columns = Vec<(Value, Vec<Vec<usize>>)>;
+/// The values of a group that are worth a table.
+pub(super) type Columns = Vec<Column>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Column {
+    value: Value,
+    /// The axes of the space that each of its dimensions stands for.
+    shape: Vec<Vec<usize>>,
+    /// The sizes that it counts along, if it says places and nothing else: below 2^31, 32 bits hold them.
+    places: Option<Vec<Dim>>,
+}
+
+impl Column {
+    /// The type of the table's elements. What 32 bits do not hold is out of range, and stays so.
+    fn dtype(&self, group: &Group<'_>) -> DType {
+        if self.places.is_some() { DType::I32 } else { compute_dtype(group.tensor(self.value).dtype) }
+    }
+}
 
 /// The tables of a kernel.
-#[derive(Default)]
-pub(super) struct Tables(Vec<(Value, Vec<Vec<usize>>, Value)>);
+pub(super) struct Tables(Vec<(Column, Value)>);
 
 /// Finds the values that depend on the inner one of some runs alone.
 pub(super) fn columns_of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Columns {
@@ -37,12 +55,29 @@ pub(super) fn columns_of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)
             .filter(|axes| *axes == along && tensor.dtype != DType::I1 && weight(group, inst) >= LEAST_WEIGHT)
             .and_then(|axes| regroup(&group.solver, space, &axes, &tensor.dims));
         match shape {
-            Some(shape) if !found.contains(&(value, shape.clone())) => found.push((value, shape)),
-            Some(_) => {}
+            Some(_) if found.iter().any(|known| known.value == value) => {}
+            Some(shape) => found.push(Column { value, shape, places: places(group, value) }),
             None => stack.extend(reads(group.function, &group.solver, space, inst, &map).operands),
         }
     }
     found
+}
+
+/// The sizes that a value of 64 bits counts along, where it is read by gathers as their places, and by what has a table itself.
+fn places(group: &Group<'_>, value: Value) -> Option<Vec<Dim>> {
+    let function = group.function;
+    let mut sizes = Vec::new();
+    for &inst in function.insts(function.body).iter().filter(|&&inst| function.operands(inst).contains(&value)) {
+        match function.kind_of(inst) {
+            OpKind::Gather if function.operands(inst)[0] != value => {
+                let dims = &group.tensor(function.operands(inst)[0]).dims;
+                sizes.extend(function.axes(inst, "start_index_map").into_iter().map(|axis| dims[axis].clone()));
+            }
+            kind if kind.def().has(Trait::Elementwise) && group.tensor(function.result(inst)).dtype != DType::I1 => {}
+            _ => return None,
+        }
+    }
+    (group.tensor(value).dtype == DType::I64 && !sizes.is_empty()).then_some(sizes)
 }
 
 /// What the ops cost that compute a value.
@@ -58,10 +93,17 @@ fn weight(group: &Group<'_>, inst: Inst) -> i64 {
 }
 
 /// Where tables pay: each first dim is less than the second.
-pub(super) fn guard(runs: &[Merged]) -> Vec<(Dim, Dim)> {
+pub(super) fn guard(columns: &Columns, runs: &[Merged]) -> Vec<(Dim, Dim)> {
     let (inner, outer) = runs.split_last().expect("there is an inner dimension");
     let rows = Dim::product(outer.iter().map(|run| run.size.clone()));
-    vec![(inner.size.clone(), Dim::constant(LONGEST + 1)), (Dim::constant(LEAST_ROWS - 1), rows)]
+    let mut guard = vec![(inner.size.clone(), Dim::constant(LONGEST + 1)), (Dim::constant(LEAST_ROWS - 1), rows)];
+    for size in columns.iter().filter_map(|column| column.places.as_ref()).flatten() {
+        let fits = (size.clone(), Dim::constant(1 << 31));
+        if !guard.contains(&fits) {
+            guard.push(fits);
+        }
+    }
+    guard
 }
 
 impl Tables {
@@ -76,9 +118,9 @@ impl Tables {
         let zero = Index::uniform(kb.int(0));
         let mut at = vec![zero; space.len()];
         let lanes = i64::from(elements.lanes);
-        let table = |(value, shape): &(Value, Vec<Vec<usize>>)| {
-            let tensor = TensorType::new([&inner.size + lanes], compute_dtype(group.tensor(*value).dtype));
-            (*value, shape.clone(), kb.scratch(tensor))
+        let table = |column: &Column| {
+            let tensor = TensorType::new([&inner.size + lanes], column.dtype(group));
+            (column.clone(), kb.scratch(tensor))
         };
         let tables = Self(columns.iter().map(table).collect());
         if tables.0.is_empty() {
@@ -88,9 +130,15 @@ impl Tables {
         let exact = group.solver.divisible(&inner.size, lanes);
         vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
             at[inner.axis] = index;
-            for (value, shape, table) in &tables.0 {
-                let place = elements.position(kb, space, shape, &at);
-                let computed = elements.element(kb, *value, &place);
+            for (column, table) in &tables.0 {
+                let place = elements.position(kb, space, &column.shape, &at);
+                let mut computed = elements.element(kb, column.value, &place);
+                if column.places.is_some() {
+                    let [least, most] = [i32::MIN, i32::MAX].map(|limit| kb.int(limit.into()));
+                    let above = kb.map(OpKind::Maximum, &[computed, least]);
+                    let within = kb.map(OpKind::Minimum, &[above, most]);
+                    computed = kb.convert(within, DType::I32);
+                }
                 let wide = kb.widen(computed, elements.lanes);
                 kb.store(*table, base_of(index), wide, elements.mask);
             }
@@ -106,10 +154,13 @@ impl Tables {
         (space, inner): (&[Dim], &Merged),
         at: &[Index],
     ) {
-        for (value, shape, table) in &self.0 {
-            let known = kb.load(*table, base_of(at[inner.axis]), elements.lanes, None);
-            let place = elements.position(kb, space, shape, at);
-            elements.seed(*value, &place, known);
+        for (column, table) in &self.0 {
+            let mut known = kb.load(*table, base_of(at[inner.axis]), elements.lanes, None);
+            if column.places.is_some() {
+                known = kb.convert(known, DType::I64);
+            }
+            let place = elements.position(kb, space, &column.shape, at);
+            elements.seed(column.value, &place, known);
         }
     }
 }
@@ -117,6 +168,6 @@ impl Tables {
 fn base_of(index: Index) -> Value {
     match index {
         Index::Affine { base, .. } => base,
-        Index::Lanes(_) => panic!("the inner dimension is walked in order"),
+        Index::Lanes { .. } => panic!("the inner dimension is walked in order"),
     }
 }

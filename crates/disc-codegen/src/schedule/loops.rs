@@ -41,7 +41,7 @@ pub fn versions(group: &Group<'_>) -> Versioned {
     if columns.is_empty() {
         return nest.scheduled().into();
     }
-    let guard = columns::guard(&nest.runs);
+    let guard = columns::guard(&columns, &nest.runs);
     let tabled = group.guarded(format!("{}_tables", group.name), &guard);
     let code = Nest { columns, ..Nest::of(&tabled) }.scheduled();
     let mut rest = group.clone();
