@@ -45,9 +45,12 @@ def described(captured) -> tuple:
     return ops, sorted(named(f) for f in captured.facts), captured.fixed
 
 
+UNCHANGED = ("aten.to.", "aten.contiguous.", "aten.dropout.", "aten.lift_fresh", "aten.detach")
+
+
 def changes_nothing(node) -> bool:
-    """A conversion to the type that a tensor has: the quick tracer does not record it."""
-    if not str(node.target).startswith(("aten.to.", "aten.contiguous.", "aten.lift_fresh", "aten.detach")):
+    """A conversion to the type that a tensor has, a dropout of nothing: the quick tracer does not record them."""
+    if not str(node.target).startswith(UNCHANGED):
         return False
     before, after = node.args[0].meta["val"], node.meta["val"]
     return before.dtype == after.dtype

@@ -97,6 +97,33 @@ def _select(x, index):
     return x
 
 
+def _trapezoid(y, x=None, *, dx=1, dim=-1):
+    # torch asks whether there are any points, and then takes the first.
+    if not isinstance(y, FakeTensor) or x is not None:
+        return _torch_trapezoid(y, x, dim=dim) if x is not None else _torch_trapezoid(y, dx=dx, dim=dim)
+    y = y.movedim(dim, -1)
+    return (y[..., 1:] + y[..., :-1]).sum(-1) * (dx / 2.0)
+
+
+def _cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
+    if not isinstance(y, FakeTensor) or x is not None:
+        plain = _torch_cumulative_trapezoid
+        return plain(y, x, dim=dim) if x is not None else plain(y, dx=dx, dim=dim)
+    y = y.movedim(dim, -1)
+    return ((y[..., 1:] + y[..., :-1]).cumsum(-1) * (dx / 2.0)).movedim(-1, dim)
+
+
+def _tensor_split(self, indices_or_sections, dim=0):
+    # Of parts of unequal size torch asks how many are longer.
+    size = self.shape[dim] if isinstance(self, FakeTensor) and -self.dim() <= dim < self.dim() else 0
+    count = indices_or_sections
+    if type(count) is not int or count < 1 or not isinstance(size, torch.SymInt):
+        return _torch_tensor_split(self, indices_or_sections, dim)
+    at = [i * (size // count) + torch.sym_min(i, size % count) for i in range(count + 1)]
+    length = [size // count + torch.sym_min(torch.sym_max(size % count - i, 0), 1) for i in range(count)]
+    return tuple(self.narrow(dim, start, n) for start, n in zip(at, length, strict=False))
+
+
 def _slice_index(size, index):
     """Where ``x[index:]`` begins: an expression also where the sign of ``index`` depends on sizes, as in ``x[size - 3:]``."""
     known = plain_slice_index(size, index)
@@ -118,7 +145,14 @@ def _is_of_data(index) -> bool:
 
 _math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
 _math_sqrt = math.sqrt
+_torch_trapezoid, _torch_cumulative_trapezoid = torch.trapezoid, torch.cumulative_trapezoid
+_torch_tensor_split = torch.tensor_split
 _REPLACED = (
+    (torch, "trapezoid", _trapezoid),
+    (torch, "trapz", _trapezoid),
+    (torch, "cumulative_trapezoid", _cumulative_trapezoid),
+    (torch, "tensor_split", _tensor_split),
+    (torch.Tensor, "tensor_split", _tensor_split),
     slice_replacement(_slice_index),
     *extremes_replacements(),
     (math, "sqrt", _sqrt),

@@ -35,6 +35,24 @@ def _as_tensor(data, dtype=None, device=None):
     return _tensor(data, dtype=dtype, device=device)
 
 
+def _linspace(start, end, steps=100, *, dtype=None, device=None, **_):
+    """Both halves from their own end, as torch computes them."""
+    dtype = dtype or torch.get_default_dtype()
+    if (
+        not isinstance(steps, torch.SymInt)
+        or isinstance(start, torch.Tensor)
+        or isinstance(end, torch.Tensor)
+    ):
+        return None
+    if not dtype.is_floating_point:
+        return None
+    place = torch.arange(steps, device=device)
+    start, end, parts = (torch.full((), x, dtype=dtype) for x in (start, end, torch.sym_max(steps - 1, 1)))
+    step = (end - start) / parts
+    low, high = place.to(dtype), (steps - 1 - place).to(dtype)
+    return torch.where(place < torch.sym_max(steps // 2, 1), start + step * low, end - step * high)
+
+
 def _one_hot(input, num_classes=-1):
     classes = torch.arange(num_classes, device=input.device)
     return (input.unsqueeze(-1) == classes).to(torch.int64)
@@ -131,6 +149,7 @@ def _places(lengths, first, count, dtype):
 _REPLACED = {
     "tensor": _tensor,
     "as_tensor": _as_tensor,
+    "linspace": _linspace,
     "one_hot": _one_hot,
     "unfold": _unfold,
     "adaptive_avg_pool1d": _adaptive_avg_pool1d,

@@ -15,6 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Any
 
@@ -37,6 +38,8 @@ from ._symbolic_functions import SymbolicFunctions
 from ._symbols import SYMBOLIC, has_symbol
 from ._torch_versions import asserting
 from ._trace_env import Env
+from ._trace_numbers import is_about_numbers, open_numbers
+from ._trace_plain import Lying, PlainResults
 from ._trace_shapes import SHAPES
 from ._traced import Traced
 
@@ -66,6 +69,15 @@ def trace(
         not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
     ) or torch.is_autocast_enabled("cpu"):
         raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
+    try:
+        return _trace(entry, examples, dynamic, oblivious, serves, open_numbers)
+    except (TypeError, ValueError) as error:
+        if not is_about_numbers(error):
+            raise
+    return _trace(entry, examples, dynamic, oblivious, serves, contextlib.nullcontext)
+
+
+def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers) -> Traced:
     env = Env(tracked_fakes=[], **asserting())
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
     # Its own cache makes each result twice, to compare them; what is known here is asked for first.
@@ -76,6 +88,7 @@ def trace(
         with (
             scope.as_exporting(),
             scope.symbolic_builtins(),
+            numbers(entry.module),
             scope.symbolic_pooling(),
             scope.without_traces(entry.module) as replaced,
             tracing(TracingContext(mode)),
@@ -116,6 +129,10 @@ class _Recorder(SchemaCheckMode):
         #: What a fake tensor is, apart from its place in the graph, as a number; and one tensor of each kind.
         self.kinds: dict[tuple, int] = {}
         self.samples: list[torch.Tensor | None] = []
+        self.plain = PlainResults()
+        #: How the tensors of a kind lie; a dense tensor and its kind by type, sizes and order.
+        self.orders: dict[int, Lying | None] = {}
+        self.lying: dict[tuple, tuple[FakeTensor, int]] = {}
         #: An op and all that its results depend on -> what came out.
         self.known: dict[tuple, Any] = {}
         self.writes = self.ambiguous = False
@@ -217,6 +234,13 @@ class _Recorder(SchemaCheckMode):
             steps = self._steps(func, args, kwargs, met)
             if steps is not None:
                 return steps
+        if not constant and (found := self._plain(func, args, kwargs, met)) is not None:
+            self.known[key] = found
+            return (
+                met[0]
+                if found[0] == "same"
+                else self._build(found, self._node(func, node_args, node_kwargs), met)
+            )
         out = SHAPES.get(func, func)(*args, **kwargs)
         if torch.Tag.dynamic_output_shape in func.tags and free_unbacked_symbols(out):
             raise NotTraced("a size depends on values")
@@ -269,6 +293,36 @@ class _Recorder(SchemaCheckMode):
                 self.graph.erase_node(node)
         self.writes = writes
         return None
+
+    def _plain(self, func, args, kwargs, met: list):
+        """What ``_build`` needs to make the result of a frequent op; nothing if torch has to be asked for it."""
+        if func is aten.dropout.default and args[2:] == (False,):
+            return "same", None, 0, None
+        found = self.plain.of(func, args, kwargs, met, [self._where(t) for t in met]) if met else None
+        if found is None:
+            return None
+        *what, is_view = found
+        return "tensor", *self._dense(*what), 0 if is_view else None
+
+    def _where(self, t: FakeTensor) -> Lying | None:
+        kind = t.__dict__["_disc"][1]
+        if kind not in self.orders:
+            self.orders[kind] = self.plain.lying(t)
+        return self.orders[kind]
+
+    def _dense(self, dtype: torch.dtype, shape: list, order) -> tuple[FakeTensor, int]:
+        """A dense tensor whose axes lie in this order."""
+        key = dtype, _key(shape), order
+        if key not in self.lying:
+            with torch._C._DisableTorchDispatch():
+                sample = torch.empty([shape[axis] for axis in order], dtype=dtype, device="meta")
+                sample = sample.permute([order.index(axis) for axis in range(len(order))])
+            fake = FakeTensor(self.mode, sample, torch.device("cpu"))
+            kind = self._kind(fake)
+            if self.samples[kind] is None:
+                self.samples[kind] = sample
+            self.orders[kind], self.lying[key] = Lying(order), (fake, kind)
+        return self.lying[key]
 
     def _conditions(self) -> tuple[int, int]:
         env = self.mode.shape_env

@@ -62,12 +62,17 @@ def _logsumexp(x, dim, keepdim=False):
 
 
 def _resampled(op):
-    """Of sizes that are given, a shape is known without the steps that torch takes for it."""
+    """A shape is known without the steps that torch takes for it."""
 
     def shape(x, output_size, *args, **kwargs):
-        if output_size is None or x.dim() != len(output_size) + 2:
+        factors = kwargs.get("scale_factors", args[-1] if args else None)
+        sizes = output_size
+        if output_size is None and factors is not None and x.dim() == len(factors) + 2:
+            pairs = zip(x.shape[2:], factors, strict=True)
+            sizes = [n * int(f) if int(f) == f else torch.sym_int(n * f) for n, f in pairs]
+        if sizes is None or x.dim() != len(sizes) + 2 or (output_size is not None and factors is not None):
             return op(x, output_size, *args, **kwargs)
-        return x.new_empty([*x.shape[:2], *output_size])
+        return x.new_empty([*x.shape[:2], *sizes])
 
     return shape
 

@@ -1,0 +1,109 @@
+"""``int``, ``float`` and ``len`` of sizes stay open while a model is traced: Python makes numbers of the example of them.
+
+In the modules of the model's own code, and of the library that it is part of, the three names mean classes and functions that
+hand everything but sizes and traced tensors to Python's own. torch and Python's library keep theirs.
+
+Invariants:
+
+- what is no size gets what Python gives, also in another thread that runs the same code meanwhile;
+- afterwards each module is as it was.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import sys
+
+import torch
+from torch._subclasses import FakeTensor
+
+from ._symbolic_functions import SYMBOLIC
+
+
+class _Standing(type):
+    """The class of a stand-in for a class of numbers, of which numbers and sizes are instances."""
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, (cls.__base__, cls.symbolic))
+
+    def __subclasscheck__(cls, other):
+        return issubclass(other, cls.__base__)
+
+    def __eq__(cls, other):
+        return other is cls.__base__ or other is cls
+
+    def __hash__(cls):
+        return hash(cls.__base__)
+
+    def __call__(cls, *args, **kwargs):
+        if len(args) == 1 and not kwargs and isinstance(args[0], SYMBOLIC):
+            return cls.of_size(args[0])
+        return cls.__base__(*args, **kwargs)
+
+
+class _Int(int, metaclass=_Standing):
+    symbolic = torch.SymInt
+
+    @staticmethod
+    def of_size(x):
+        return (
+            x
+            if isinstance(x, torch.SymInt)
+            else torch.sym_int(x)
+            if isinstance(x, torch.SymFloat)
+            else int(x)
+        )
+
+
+class _Float(float, metaclass=_Standing):
+    symbolic = torch.SymFloat
+
+    @staticmethod
+    def of_size(x):
+        return float(x) if isinstance(x, torch.SymBool) else torch.sym_float(x)
+
+
+def _len(x):
+    return x.shape[0] if isinstance(x, FakeTensor) and x.dim() else builtins.len(x)
+
+
+_NAMES = {"int": _Int, "float": _Float, "len": _len}
+#: Their own code makes numbers of what are numbers.
+_LEFT = frozenset({"torch", "disc", "sympy", "numpy", "builtins", *sys.stdlib_module_names} - {"__main__"})
+
+
+@contextlib.contextmanager
+def open_numbers(module: torch.nn.Module):
+    """Within it the code of ``module`` keeps sizes open."""
+    replaced = []
+    try:
+        for space in _spaces(module):
+            for name, function in _NAMES.items():
+                if name not in space:
+                    space[name] = function
+                    replaced.append((space, name))
+        yield
+    finally:
+        for space, name in replaced:
+            if space.get(name) is _NAMES[name]:
+                del space[name]
+
+
+def is_about_numbers(error: Exception) -> bool:
+    """Whether torch was given a stand-in for a type (``x.to(int)``): it knows Python's own alone."""
+    return any(
+        name in str(error) for name in (_Standing.__name__, f"'{_Int.__name__}'", f"'{_Float.__name__}'")
+    )
+
+
+def _spaces(module: torch.nn.Module) -> list[dict]:
+    """What the names in functions of the model, and in functions beside them in its library, are looked up in."""
+    names = {kind.__module__ for m in module.modules() for kind in type(m).__mro__}
+    names = {name for name in names if name.split(".")[0] not in _LEFT}
+    for name in list(names):
+        top = name.split(".")[0]
+        found = vars(sys.modules[name]).values() if name in sys.modules else ()
+        beside = {getattr(f, "__module__", None) for f in list(found) if callable(f)}
+        names |= {other for other in beside if isinstance(other, str) and other.split(".")[0] == top}
+    return [vars(sys.modules[name]) for name in sorted(names) if name in sys.modules]

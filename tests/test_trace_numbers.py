@@ -1,0 +1,56 @@
+"""Sizes that a model makes numbers of (``int``, ``float``, ``len``) stay open, and the names are Python's own afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from disc import _trace_numbers
+from torch import nn
+from torch.utils import _pytree as pytree
+
+SHAPES = ((5, 8), (1, 4), (2, 1), (0, 3), (3, 0), (7, 13))
+
+
+class Part(nn.Module):
+    def forward(self, x):
+        return x[:, : int(x.shape[1] * 0.75)], x[: int(x.shape[0]) // 2]
+
+
+class Values(nn.Module):
+    def forward(self, x):
+        known = isinstance(x.shape[0], int) and isinstance(3, int) and not isinstance("3", int)
+        return x * float(x.shape[0]), x + len(x), len([1, 2]), int("7") + int(2.5), float("1.5"), known
+
+
+class Types(nn.Module):
+    def forward(self, x):
+        return x.to(int), torch.zeros(3, dtype=float)
+
+
+class Split(nn.Module):
+    def forward(self, x):
+        return x.tensor_split(3, 1), torch.tensor_split(x, 2), x.tensor_split((1, 3), 1)
+
+
+class Areas(nn.Module):
+    def forward(self, x):
+        return (
+            torch.trapezoid(x, dim=1),
+            torch.trapezoid(x, dx=0.5, dim=0),
+            torch.cumulative_trapezoid(x, dim=1),
+        )
+
+
+@pytest.mark.parametrize("make", [Part, Values, Types, Split, Areas])
+def test_sizes_stay_open(make, compile_module):
+    compiled = compile_module(make(), (torch.rand(SHAPES[0]),))
+    for shape in SHAPES:
+        x = torch.rand(shape)
+        ours, eager = pytree.tree_leaves(compiled(x)), pytree.tree_leaves(make()(x))
+        torch.testing.assert_close(ours, eager)
+
+
+def test_the_names_are_pythons_own_afterwards():
+    with _trace_numbers.open_numbers(Part()):
+        assert globals()["int"] is not int.__base__
+    assert not {"int", "float", "len"} & globals().keys()
