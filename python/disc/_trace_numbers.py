@@ -18,7 +18,7 @@ import sys
 import torch
 from torch._subclasses import FakeTensor
 
-from ._symbolic_functions import SYMBOLIC
+from ._symbols import SYMBOLIC
 
 
 class _Standing(type):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import torch
 
-from ._symbolic_functions import SYMBOLIC
+from ._symbols import SYMBOLIC
 from ._trace_views import VIEWS, Lying, Order, Orders, alike, in_order, view_of, written
 
 aten = torch.ops.aten
