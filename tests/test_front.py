@@ -207,6 +207,10 @@ def test_names_of_the_user_are_not_taken_for_others():
         ("B", {"likely": ["a"]}, "likely = 'a', expected an int"),
         ("B", {"likely": [-3]}, "likely has -3, against B >= 0"),
         ("B", {"max": 4, "likely": [8]}, "likely has 8, against B <= 4"),
+        ("B", {"min": 9, "max": 15, "multiple_of": 8}, "no size is all of that"),
+        ("B", {"min": 2**63}, "no size is all of that"),
+        ("B", {"max": 2**63}, "sizes have 63 bits"),
+        ("B", {"multiple_of": 2**63}, "sizes have 63 bits"),
     ],
 )
 def test_a_bad_dim_is_an_error(name, given, message):

@@ -18,6 +18,8 @@ from typing import Any
 from ._errors import DimError, Error
 
 STATIC = "static"
+#: Sizes are `i64` in compiled code.
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class Dim:
             object.__setattr__(self, field_name, value)
         if self.min < 0 or self.multiple_of < 1 or (self.max is not None and self.max < self.min):
             raise Error(f"{self!r}: expected 0 <= min <= max and multiple_of >= 1", dims=[self.name])
+        least = -(-self.min // self.multiple_of) * self.multiple_of
+        if least > (_LARGEST if self.max is None else self.max):
+            raise Error(f"{self!r}: no size is all of that", dims=[self.name])
+        if max(self.multiple_of, self.max or 0) > _LARGEST:
+            raise Error(f"{self!r}: sizes have 63 bits", dims=[self.name])
         for size in self.likely:
             if (broken := self.violation(size)) is not None:
                 raise Error(f"Dim {self.name}: likely has {size}, against {broken}", dims=[self.name])
