@@ -147,6 +147,16 @@ def test_a_violated_dim_names_the_dim_the_size_and_the_fact():
     assert fast(torch.rand(8, 3), torch.rand(8, 3)).shape == (8, 3)
 
 
+def test_facts_of_a_name_that_the_model_makes_another_one_are_kept():
+    dims = {"x": {0: disc.Dim("B", max=8)}, "y": {0: disc.Dim("C", min=2, multiple_of=2, likely=[4])}}
+    fast = scale(dims=dims)
+    assert set(disc.report(fast).to_dict()["facts"]) == {"B <= 8", "B >= 2", "B % 2 == 0"}
+    for size, broken in ((10, "B <= 8"), (3, "B % 2 == 0"), (0, "B >= 2")):
+        with pytest.raises(disc.DimError, match=broken):
+            fast(torch.rand(size, 3), torch.rand(size, 3))
+    assert fast(torch.rand(8, 3), torch.rand(8, 3)).shape == (8, 3)
+
+
 def test_static_refuses_other_sizes():
     fast = scale(dims="static")
     assert fast(torch.rand(2, 3), torch.rand(2, 3)).shape == (2, 3)

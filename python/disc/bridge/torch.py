@@ -234,8 +234,17 @@ _COMPARISONS = (
 _RELATIONS = ((sympy.Eq, "=="), (sympy.Le, "<="), (sympy.Ge, ">="), (sympy.Lt, "<"), (sympy.Gt, ">"))
 
 
+def _spelled_as(dim: Dim, captured, program: Program) -> str:
+    """The name of a declared dim in the program: another declared one's where the model makes the two equal."""
+    axes = [
+        (i, axis) for i, row in enumerate(captured.plan.axes) for axis, what in enumerate(row) if what == dim
+    ]
+    return next((program.dims[i][axis] for i, axis in axes), dim.name)
+
+
 def _declare_facts(captured, builder, expressions, program: Program) -> None:
-    for name, dim in captured.plan.declared().items():
+    for dim in captured.plan.declared().values():
+        name = _spelled_as(dim, captured, program)
         for text, stated in (
             (f"{name} >= {dim.min}", dim.min > 0),
             (f"{name} <= {dim.max}", dim.max is not None),
