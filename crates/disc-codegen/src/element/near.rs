@@ -6,7 +6,8 @@
 //! Invariant: nothing outside of the buffer is read.
 use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
-use disc_ir::{DType, Function, Inst, Literal, OpKind, Value, ops::Trait};
+use disc_ir::{DType, Function, Inst, Literal, OpKind, TensorType, Value, ops::Trait};
+use disc_passes::query::Query;
 use std::collections::HashSet;
 
 impl Elements<'_> {
@@ -66,9 +67,8 @@ impl Elements<'_> {
 /// Whether the places along the last dimension of what a gather reads are computed from scalars, constants and counting alone.
 pub(super) fn is_counted(function: &Function, inst: Inst) -> bool {
     let &[operand, indices] = function.operands(inst) else { return false };
-    let rank = function.ty(operand).shaped().map_or(0, |tensor| tensor.rank());
-    let along =
-        disc_passes::query::Query::ints(function, inst, "start_index_map").last().is_some_and(|&axis| axis + 1 == rank as i64);
+    let last = function.ty(operand).shaped().map(TensorType::rank).and_then(|rank| rank.checked_sub(1));
+    let along = function.axes(inst, "start_index_map").last().copied() == last;
     let (mut stack, mut seen) = (vec![indices], HashSet::new());
     while let Some(value) = stack.pop() {
         let Some(inst) = function.defining(value) else {
