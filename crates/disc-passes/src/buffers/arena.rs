@@ -2,7 +2,8 @@
 //!
 //! Parts are placed in the order of their first use. A part takes over the place of an input that dies where the part is made, if the group
 //! writes each position where it has read it; else a slot that is free by then, best one of which the facts prove that one of the two sizes
-//! covers the other, else one that becomes as large as the larger size; otherwise it gets a new slot. Slots of a frame follow one another.
+//! covers the other, else one that becomes as large as the larger size; otherwise it gets a new slot. A small part leaves large slots to large ones.
+//! Slots of a frame follow one another.
 use super::{
     frames::Frames,
     in_place::takers,
@@ -12,6 +13,8 @@ use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorTyp
 
 /// The largest expression that the size of a slot may become.
 const MOST_NODES: usize = 48;
+/// A part takes no slot that is more than this many times as large: the next large part would need a new one.
+const ROOMY: i64 = 8;
 /// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else.
 const TYPICAL: i64 = 64;
 
@@ -148,14 +151,19 @@ fn take_over(slots: &[Slot], part: &Part, inputs: &[Inst], frames: &Frames) -> O
     Some((position, slots[position].size.clone()))
 }
 
-/// The free slot to use, and its size then: an equal one, else one that is large enough, else one that grows to what is wanted, else the
-/// largest of those that may have to grow.
+/// The free slot to use, and its size then: an equal one, else the smallest that is large enough and not far too large, else one that grows to what
+/// is wanted, else the largest of those that may have to grow.
 fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Option<(usize, Size)> {
     let size = &part.size;
     let is_free = |slot: &Slot| slot.busy_until < part.range.first && frames.surrounds(slot.frame, part.inner);
     let free = || slots.iter().enumerate().filter(|(_, slot)| is_free(slot));
     let equal = free().find(|(_, slot)| slot.size.equals(size, solver));
-    let larger = || free().find(|(_, slot)| size.fits(&slot.size, solver));
+    let wanted = size.typical();
+    let suits = |slot: &Slot| slot.size.typical() <= wanted.saturating_mul(ROOMY);
+    let larger = || {
+        let fitting = free().filter(|(_, slot)| suits(slot) && size.fits(&slot.size, solver));
+        fitting.min_by_key(|(_, slot)| slot.size.typical())
+    };
     // A slot can grow to what is known where its frame begins.
     let known = |slot: &Slot| frames.surrounds(part.frame, slot.frame);
     let smaller = || free().find(|(_, slot)| known(slot) && slot.size.fits(size, solver));
@@ -165,7 +173,7 @@ fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Opti
         .or_else(|| smaller().map(|(position, _)| (position, size.clone())))
         .or_else(|| {
             let grown = |(position, slot): (usize, &Slot)| Some((position, slot.size.typical(), slot.size.larger(size)?));
-            let slots = free().filter(|(_, slot)| known(slot)).filter_map(grown);
+            let slots = free().filter(|(_, slot)| known(slot) && suits(slot)).filter_map(grown);
             slots.max_by_key(|&(_, typical, _)| typical).map(|(position, _, size)| (position, size))
         })
 }
