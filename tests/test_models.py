@@ -76,6 +76,10 @@ MODELS = {
         lambda: model_of("DebertaV2Model", relative_attention=True, pos_att_type=["p2c", "c2p"]),
         MASKED,
     ),
+    "deberta, first": (
+        lambda: model_of("DebertaModel", relative_attention=True, pos_att_type=["p2c", "c2p"]),
+        MASKED,
+    ),
     "t5 encoder": (lambda: t5(), MASKED),
     "t5 encoder, gated": (lambda: t5(feed_forward_proj="gated-gelu"), MASKED),
     "gpt2": (

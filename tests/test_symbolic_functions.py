@@ -28,6 +28,10 @@ FUNCTIONS = {
     "logarithms": lambda x: x * math.log(x.shape[1] + 1) + math.log2(x.shape[2]) * math.log10(x.shape[2] + 1),
     "logarithm to a base": lambda x: x * math.log(x.shape[1] + 1, 3),
     "rounded": lambda x: x * round(x.shape[1] / 2) + round(x.shape[2] * 1.25),
+    "rounded up below zero": lambda x: torch.arange(5, -x.shape[1], -2.0),
+    "rounded towards zero": lambda x: x * math.trunc((3 - x.shape[1]) / 2),
+    "a slice between tensors": lambda x: x[:, : torch.tensor(min(x.shape[1], 3)) * 2 - 1],
+    "clamped by a tensor": lambda x: x.argmax(-1).clamp(0, torch.tensor(x.shape[2]) - 1),
     "divmod": lambda x: x * divmod(x.shape[2], 2)[0] + divmod(x.shape[1], 3)[1],
 }
 

@@ -195,7 +195,9 @@ class Call:
             wrong = "a meta tensor, which has no data"
         elif t.is_quantized:
             wrong = f"a quantized tensor ({t.dtype})"
-        elif t.is_nested or t.layout is not torch.strided:
+        elif t.is_nested:
+            wrong = "a nested tensor"
+        elif t.layout is not torch.strided:
             wrong = f"a tensor of layout {t.layout}"
         elif type(t) not in _PLAIN:
             wrong = f"a tensor of class {type(t).__name__}"

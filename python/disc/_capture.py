@@ -164,9 +164,8 @@ def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
                 f"input {name}: a fake or meta tensor has no data; pass an example with data", code="E0601"
             )
         if t.layout is not torch.strided or t.is_quantized or t.is_nested:
-            raise Error(
-                f"input {name}: expected a dense tensor, got layout {t.layout}, dtype {t.dtype}", code="E0601"
-            )
+            kind = "a nested tensor" if t.is_nested else f"layout {t.layout}, dtype {t.dtype}"
+            raise Error(f"input {name}: expected a dense tensor, got {kind}", code="E0601")
 
 
 def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> Captured:

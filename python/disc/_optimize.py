@@ -260,6 +260,9 @@ class OptimizedModule(torch.nn.Module):
             )
         return self
 
+    def __copy__(self):
+        return self.__deepcopy__({})
+
     def __deepcopy__(self, memo):
         raise Error(
             "a compiled module cannot be copied", code="E0801", help="it may be shared by threads as it is"

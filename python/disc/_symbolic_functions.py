@@ -19,12 +19,24 @@ class SymbolicFunctions(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func is torch.Tensor.__getitem__:
+            args = args[0], _without_tensors(args[1])
         if has_symbol((*args, *kwargs.values())):
             replaced = _REPLACED.get(getattr(func, "__name__", ""))
             found = replaced(*args, **kwargs) if replaced is not None else None
             if found is not None:
                 return found
         return func(*args, **kwargs)
+
+
+def _without_tensors(index):
+    """Bounds of slices that are tensors: torch would make numbers of them, where ``item`` may know an expression of sizes."""
+    if isinstance(index, tuple):
+        return tuple(map(_without_tensors, index))
+    if not isinstance(index, slice):
+        return index
+    bounds = index.start, index.stop, index.step
+    return slice(*(b.item() if isinstance(b, torch.Tensor) else b for b in bounds))
 
 
 def _tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):

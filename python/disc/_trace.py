@@ -38,6 +38,7 @@ from ._symbolic_functions import SymbolicFunctions
 from ._symbols import SYMBOLIC, has_symbol
 from ._torch_versions import asserting
 from ._trace_env import Env
+from ._trace_items import ITEMS, size_of
 from ._trace_numbers import is_about_numbers, open_numbers
 from ._trace_plain import Lying, PlainResults
 from ._trace_shapes import SHAPES
@@ -65,10 +66,8 @@ def trace(
     ``dynamic(i, axis)`` says which sizes get a symbol. ``oblivious``: no size is taken to differ from 0 and 1.
     ``serves(op, complex)`` says which ops are recorded whole; others are recorded as the steps that torch makes of them.
     """
-    if any(
-        not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
-    ) or torch.is_autocast_enabled("cpu"):
-        raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
+    if any(not _is_plain(t) or t.is_complex() for t in examples) or torch.is_autocast_enabled("cpu"):
+        raise NotTraced("an example is not a dense tensor, or autocast is on")
     try:
         return _trace(entry, examples, dynamic, oblivious, serves, open_numbers)
     except (TypeError, ValueError) as error:
@@ -220,6 +219,9 @@ class _Recorder(SchemaCheckMode):
         constant = [t.constant for t in met if t.constant is not None]
         if torch.Tag.data_dependent_output in func.tags:
             if len(constant) < len(met):
+                size = size_of(node_args[0]) if func in ITEMS else None
+                if size is not None:
+                    return size
                 raise NotTraced("a value of a tensor decides what is computed")
             return func(*args, **kwargs)
         if func is aten.lift_fresh.default:

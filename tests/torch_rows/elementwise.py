@@ -64,6 +64,7 @@ ROWS = [
     row("floor_divide.default", T(kind="spread"), T("N", kind="nonzero"), dtypes=NUMBERS),
     row("remainder.Tensor", T(kind="spread"), T("N", kind="nonzero"), dtypes=NUMBERS),
     row("remainder.Scalar", T(kind="spread"), -3, dtypes=NUMBERS),
+    row("remainder.Scalar_Tensor", -3, T(kind="nonzero"), dtypes=NUMBERS),
     row("fmod.Tensor", T(kind="spread"), T("N", kind="nonzero"), dtypes=NUMBERS),
     row("fmod.Scalar", T(kind="spread"), 3, dtypes=NUMBERS),
     row("pow.Tensor_Tensor", T(kind="positive"), T("N", kind="exponent"), dtypes=NUMBERS),

@@ -100,10 +100,12 @@ class Expressions:
                     f"the size {e} depends on data", help="sizes that depend on data are not compiled yet"
                 )
             return self.symbols[e]
-        if isinstance(e, (tsf.TruncToInt, tsf.FloorToInt)):
+        if isinstance(e, tsf.TruncToInt):
+            return self._trunc(e.args[0])
+        if isinstance(e, tsf.FloorToInt):
             return self._floor(e.args[0])
         if isinstance(e, tsf.CeilToInt):
-            above, below = self._quotient(e.args[0])
+            above, below = self._ratio(e.args[0])
             return (above + (below - 1)) // below
         if isinstance(e, tsf.RoundToInt):
             return self._round(e.args[0])
@@ -146,16 +148,29 @@ class Expressions:
 
     def _floor(self, e):
         """Rounds a number down that is computed from sizes, as ``x.shape[0] * 1.5`` or ``x.shape[0] / 2``."""
-        above, below = self._quotient(e)
+        above, below = self._ratio(e)
         return above // below
+
+    def _trunc(self, e):
+        """Rounds towards 0."""
+        above, below = self._ratio(e)
+        down = above // below
+        if same(greatest(above, 0), above):
+            return down
+        return greatest(down, 0) + least((above + (below - 1)) // below, 0)
 
     def _round(self, e):
         """The nearest integer; of two that are as near, the even one."""
-        above, below = self._quotient(e)
+        above, below = self._ratio(e)
         twice, step = above * 2 + below, below * 2
         up = twice // step
         # 1 where the number lies in the middle, and the upper integer is odd.
         return up - greatest(1 - twice % step, 0) * (up % 2)
+
+    def _ratio(self, e):
+        """A number that is computed from sizes, as a size over a size that is not negative, if it is a number."""
+        above, below = self._quotient(e)
+        return (0 - above, -below) if is_int(below) and below < 0 else (above, below)
 
     def _quotient(self, e):
         """A number that is computed from sizes, as a size over a size."""

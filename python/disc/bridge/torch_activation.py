@@ -90,9 +90,12 @@ def hardshrink(b, x, limit=0.5):
 
 
 def softshrink(b, x, limit=0.5):
-    low, high, zero = (b.lift(v, x.dtype) for v in (-limit, limit, 0))
-    small = b.select(b.compare("LT", x, low), b.add(x, limit), b.mul(x, zero))
-    return b.select(b.compare("GT", x, high), b.sub(x, limit), small)
+    def f(v):
+        low, high, zero = (b.lift(bound, v.dtype) for bound in (-limit, limit, 0))
+        small = b.select(b.compare("LT", v, low), b.add(v, limit), b.mul(v, zero))
+        return b.select(b.compare("GT", v, high), b.sub(v, limit), small)
+
+    return b.widened(f, x)
 
 
 def threshold(b, x, limit, value):

@@ -333,16 +333,18 @@ def hypot(b, x, y):
 
 
 def lerp(b, x, end, weight):
-    weight = b.lift(weight, x.dtype)
-
     def f(u, v, w):
+        w = b.lift(w, u.dtype)
         distance = b.sub(v, u)
         far = b.sub(v, b.mul(distance, b.sub(b.lift(1, u.dtype), w)))
         return b.select(
             b.compare("LT", b.op("abs", w), b.lift(0.5, u.dtype)), b.add(u, b.mul(w, distance)), far
         )
 
-    return b.widened(f, x, end, weight)
+    # A number is not rounded to a half type: torch takes it as it is.
+    return (
+        b.widened(f, x, end, weight) if is_value(weight) else b.widened(lambda u, v: f(u, v, weight), x, end)
+    )
 
 
 def addcmul(b, x, u, v, value=1):
@@ -354,7 +356,7 @@ def addcmul(b, x, u, v, value=1):
 def addcdiv(b, x, u, v, value=1):
     dtype = b.promoted_type(x, u, v)
     x, u, v = (b.lift(t, dtype) for t in (x, u, v))
-    return b.widened(lambda x, u, v: b.add(x, b.mul(b.div(u, v), value)), x, u, v)
+    return b.widened(lambda x, u, v: b.add(x, b.div(b.mul(u, value), v)), x, u, v)
 
 
 def sinc(b, x):
@@ -440,6 +442,7 @@ TABLE = {
     "aten.pow.Tensor_Tensor": power,
     "aten.pow.Tensor_Scalar": power,
     "aten.pow.Scalar": power,
+    "aten.remainder.Scalar_Tensor": remainder,
     "aten.floor_divide.default": floor_divide,
     "aten.bitwise_left_shift.Tensor": shift_left,
     "aten.bitwise_right_shift.Tensor": shift_right,
@@ -479,7 +482,8 @@ TABLE = {
     "aten.trunc.default": trunc,
     "aten.fix.default": trunc,
     "aten.frac.default": frac,
-    "aten.exp2.default": floating_by(lambda b, x: b.op("exponential", b.mul(x, math.log(2)))),
+    # Not exp(x ln 2), whose error grows with x.
+    "aten.exp2.default": floating_by(lambda b, x: b.map("power", b.lift(2, x.dtype), x)),
     "aten.log2.default": scaled_log(1 / math.log(2)),
     "aten.log10.default": scaled_log(1 / math.log(10)),
     "aten.special_expit.default": floating("logistic"),

@@ -403,15 +403,18 @@ def unfold(b, x, dim, size, step):
 
 def to(b, x, *args, **kwargs):
     """All forms of conversion: the framework knows the type of the result."""
-    return b.convert(x, b.dtype)
+    if x.dtype not in types.FLOATS or b.dtype in types.FLOATS or b.dtype == "i1":
+        return b.convert(x, b.dtype)
+    # As x86 converts: NaN and what does not fit is the least integer, and short ones are the low bits of an i32.
+    word = "i64" if b.dtype == "i64" else "i32"
+    end = 1 << (63 if word == "i64" else 31)
+    x = b.wide(x)
+    fits = b.compare("LT", x, b.lift(float(end), x.dtype))
+    return b.convert(b.select(fits, b.convert(x, word), b.lift(-end, word)), b.dtype)
 
 
 def same_value(b, x, *args, **kwargs):
     return x
-
-
-def convert_saturating(b, x):
-    return b.convert(x, types.name_of(b.out.dtype))
 
 
 _REARRANGED = (

@@ -1,0 +1,47 @@
+"""Numbers at the edges of types: conversions that do not fit, and numbers that are not rounded to half types."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from model_check import Function
+from torch.nn import functional as F
+
+EDGES = [-4.2, -1.0, -300.7, 255.5, 256.0, 3e9, -3e9, 1e19, -1e19, float("nan"), float("inf"), float("-inf")]
+
+
+@pytest.mark.parametrize("target", [torch.int8, torch.uint8, torch.int32, torch.int64])
+@pytest.mark.parametrize("source", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_floats_that_no_integer_holds_convert_as_in_torch(source, target, compile_module):
+    x = torch.tensor(EDGES * 3, dtype=torch.float64).to(source)
+    compiled = compile_module(Function(lambda x: x.to(target)), (x,))
+    for length in (len(x), 1, 0, 5):
+        assert torch.equal(compiled(x[:length]), x[:length].to(target))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: F.softshrink(x, 0.3), lambda x: torch.lerp(x, x.flip(0), 0.7)],
+    ids=["softshrink", "lerp"],
+)
+def test_a_number_beside_half_types_is_not_rounded_to_them(function, dtype, compile_module):
+    x = torch.linspace(-3, 4, 1000).to(dtype)
+    got = compile_module(Function(function), (x,))(x).double()
+    # Half a unit in the last place, and what f32 loses before.
+    torch.testing.assert_close(got, function(x.double()), rtol=torch.finfo(dtype).eps * 0.501, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_powers_of_two_are_exact(dtype, compile_module):
+    x = torch.arange(-126, 128).to(dtype)
+    assert torch.equal(compile_module(Function(torch.exp2), (x,))(x), torch.exp2(x))
+
+
+def test_an_example_that_is_strided_leaves_sizes_open(compile_module):
+    model = torch.nn.LSTM(4, 5, batch_first=True).eval()
+    compiled = compile_module(model, (torch.randn(4, 3, 2).permute(2, 1, 0),))
+    for shape in ((2, 3, 4), (1, 1, 4), (3, 9, 4)):
+        x = torch.randn(shape)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x)[0], model(x)[0])
