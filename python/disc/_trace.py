@@ -219,7 +219,7 @@ class _Recorder(SchemaCheckMode):
         constant = [t.constant for t in met if t.constant is not None]
         if torch.Tag.data_dependent_output in func.tags:
             if len(constant) < len(met):
-                size = size_of(node_args[0]) if func in ITEMS else None
+                size = size_of(node_args[0]) if func in ITEMS and not self.writes else None
                 if size is not None:
                     return size
                 raise NotTraced("a value of a tensor decides what is computed")
