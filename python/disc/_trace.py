@@ -66,8 +66,10 @@ def trace(
     ``dynamic(i, axis)`` says which sizes get a symbol. ``oblivious``: no size is taken to differ from 0 and 1.
     ``serves(op, complex)`` says which ops are recorded whole; others are recorded as the steps that torch makes of them.
     """
-    if any(not _is_plain(t) or t.is_complex() for t in examples) or torch.is_autocast_enabled("cpu"):
-        raise NotTraced("an example is not a dense tensor, or autocast is on")
+    if any(
+        not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
+    ) or torch.is_autocast_enabled("cpu"):
+        raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
     try:
         return _trace(entry, examples, dynamic, oblivious, serves, open_numbers)
     except (TypeError, ValueError) as error:
