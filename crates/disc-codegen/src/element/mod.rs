@@ -129,6 +129,11 @@ impl<'g> Elements<'g> {
         }
     }
 
+    /// Whether vectors of four bytes a lane take two registers.
+    pub(crate) fn fills_two_registers(&self) -> bool {
+        self.lanes == 2 * self.target.lanes(32)
+    }
+
     /// Says that a value of the group is in memory.
     pub fn bind(&mut self, value: Value, buffer: Value) {
         self.buffers.insert(value, buffer);

@@ -10,7 +10,7 @@ use super::{
     domain::{each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
     turned::{TILE, TurnedInputs, turned_run},
-    vectors::vector_loop,
+    vectors::{row_loop, vector_loop},
     woven::Woven,
 };
 use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
@@ -174,7 +174,7 @@ impl<'g> Nest<'g> {
         if joint && starts.len() > 1 && starts.iter().zip(&ends).all(|(start, end)| solver.equal(&(end - start), length)) {
             let range = [kb.int(0), kb.dim(length)];
             let exact = solver.divisible(length, i64::from(self.lanes));
-            return vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
+            return row_loop(kb, elements, range, exact, &mut |kb, elements, index| {
                 let indices: Vec<Index> = starts
                     .iter()
                     .map(|start| {
@@ -189,7 +189,7 @@ impl<'g> Nest<'g> {
         for (number, (start, end)) in starts.iter().zip(&ends).enumerate() {
             let range = [kb.dim(start), kb.dim(end)];
             let exact = solver.divisible(&(end - start), i64::from(self.lanes));
-            vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
+            row_loop(kb, elements, range, exact, &mut |kb, elements, index| {
                 bound(elements, index, number);
                 body(kb, elements, &[index]);
             });

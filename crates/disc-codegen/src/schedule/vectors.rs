@@ -16,7 +16,35 @@ pub(super) fn vector_loop<'e>(
     });
 }
 
-/// The same, with values that each run gets from the one before; gives the last ones.
+/// The same for rows, which may be short: behind vectors that fill two registers, what is left is computed by single ones.
+pub(super) fn row_loop<'e>(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'e>,
+    [low, high]: [Value; 2],
+    exact: bool,
+    body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Index),
+) {
+    let lanes = elements.lanes;
+    if exact || !elements.fills_two_registers() {
+        return vector_loop(kb, elements, [low, high], exact, body);
+    }
+    let (step, half) = (kb.int(i64::from(lanes)), kb.int(i64::from(lanes / 2)));
+    let length = kb.sub(high, low);
+    let whole = kb.div(length, step);
+    let whole = kb.mul(whole, step);
+    let full = kb.add(low, whole);
+    vector_loop(kb, elements, [low, full], true, body);
+    elements.lanes = lanes / 2;
+    kb.for_([full, high, half], &[], |kb, base, _| {
+        let left = kb.sub(high, base);
+        let mask = kb.lane_mask(left, elements.lanes);
+        elements.masked(Some(mask), |elements| body(kb, elements, Index::Affine { base, stride: 1 }));
+        Vec::new()
+    });
+    elements.lanes = lanes;
+}
+
+/// As [`vector_loop`], with values that each run gets from the one before; gives the last ones.
 pub(super) fn carrying<'e>(
     kb: &mut KernelBuilder,
     elements: &mut Elements<'e>,
