@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import pytest
 import torch
 from disc import _trace_numbers
@@ -54,3 +57,21 @@ def test_the_names_are_pythons_own_afterwards():
     with _trace_numbers.open_numbers(Part()):
         assert globals()["int"] is not int.__base__
     assert not {"int", "float", "len"} & globals().keys()
+
+
+def test_who_asks_for_the_class_itself_is_answered_by_python(compile_module, monkeypatch):
+    source = """
+import torch
+
+def factor(k):
+    return 2.0 if type(k) is int else 3.0
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x[: int(x.shape[0]) - 1] * factor(4)
+"""
+    module = types.ModuleType("asks_which_class")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(source, vars(module))
+    x = torch.rand(4, 3)
+    assert torch.equal(compile_module(module.Model(), (x,))(x), x[:3] * 2)

@@ -6,6 +6,7 @@ hand everything but sizes and traced tensors to Python's own. torch and Python's
 Invariants:
 
 - what is no size gets what Python gives, also in another thread that runs the same code meanwhile;
+- ``type(x) is int`` is asked of Python's own: a module that has such a question keeps ``int`` and ``float``;
 - afterwards each module is as it was.
 """
 
@@ -13,7 +14,10 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dis
+import inspect
 import sys
+import types
 
 import torch
 from torch._subclasses import FakeTensor
@@ -79,8 +83,9 @@ def open_numbers(module: torch.nn.Module):
     replaced = []
     try:
         for space in _spaces(module):
+            kept = {"int", "float"} if _asks_which_class(space) else set()
             for name, function in _NAMES.items():
-                if name not in space:
+                if name not in space and name not in kept:
                     space[name] = function
                     replaced.append((space, name))
         yield
@@ -88,6 +93,35 @@ def open_numbers(module: torch.nn.Module):
         for space, name in replaced:
             if space.get(name) is _NAMES[name]:
                 del space[name]
+
+
+def _asks_which_class(space: dict) -> bool:
+    """Whether code that looks names up here compares ``int`` or ``float`` by ``is``, which a stand-in cannot answer."""
+    codes = [f.__code__ for f in _functions(space)]
+    while codes:
+        code = codes.pop()
+        codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+        if {"int", "float"}.isdisjoint(code.co_names):
+            continue
+        last: list[dis.Instruction] = []
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "IS_OP" and any(i.argval in ("int", "float") for i in last):
+                return True
+            last = [*last[-1:], instruction]
+    return False
+
+
+def _functions(space: dict) -> list[types.FunctionType]:
+    """The functions of a module, and those of its classes."""
+    found = []
+    for value in list(space.values()):
+        own = isinstance(value, type) and value.__module__ == space.get("__name__")
+        for f in list(vars(value).values()) if own else [value]:
+            f = getattr(f, "__func__", getattr(f, "fget", f))
+            f = inspect.unwrap(f) if isinstance(f, types.FunctionType) else f
+            if isinstance(f, types.FunctionType) and f.__globals__ is space:
+                found.append(f)
+    return found
 
 
 def is_about_numbers(error: Exception) -> bool:
