@@ -15,6 +15,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dis
+import functools
 import inspect
 import sys
 import types
@@ -51,13 +52,9 @@ class _Int(int, metaclass=_Standing):
 
     @staticmethod
     def of_size(x):
-        return (
-            x
-            if isinstance(x, torch.SymInt)
-            else torch.sym_int(x)
-            if isinstance(x, torch.SymFloat)
-            else int(x)
-        )
+        if isinstance(x, torch.SymInt):
+            return x
+        return torch.sym_int(x) if isinstance(x, torch.SymFloat) else int(x)
 
 
 class _Float(float, metaclass=_Standing):
@@ -72,6 +69,7 @@ def _len(x):
     return x.shape[0] if isinstance(x, FakeTensor) and x.dim() else builtins.len(x)
 
 
+_IS = dis.opmap["IS_OP"]
 _NAMES = {"int": _Int, "float": _Float, "len": _len}
 #: Their own code makes numbers of what are numbers.
 _LEFT = frozenset({"torch", "disc", "sympy", "numpy", "builtins", *sys.stdlib_module_names} - {"__main__"})
@@ -97,18 +95,22 @@ def open_numbers(module: torch.nn.Module):
 
 def _asks_which_class(space: dict) -> bool:
     """Whether code that looks names up here compares ``int`` or ``float`` by ``is``, which a stand-in cannot answer."""
-    codes = [f.__code__ for f in _functions(space)]
-    while codes:
-        code = codes.pop()
-        codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
-        if {"int", "float"}.isdisjoint(code.co_names):
-            continue
-        last: list[dis.Instruction] = []
-        for instruction in dis.get_instructions(code):
-            if instruction.opname == "IS_OP" and any(i.argval in ("int", "float") for i in last):
-                return True
-            last = [*last[-1:], instruction]
-    return False
+    return any(_compares_classes(f.__code__) for f in _functions(space))
+
+
+@functools.lru_cache(maxsize=100_000)
+def _compares_classes(code: types.CodeType) -> bool:
+    if any(isinstance(inner, types.CodeType) and _compares_classes(inner) for inner in code.co_consts):
+        return True
+    # `is None` in a condition is another op, so that few functions are looked at.
+    if {"int", "float"}.isdisjoint(code.co_names) or _IS not in code.co_code[::2]:
+        return False
+    steps = list(dis.get_instructions(code))
+    return any(
+        step.opname == "IS_OP"
+        and any(before.argval in ("int", "float") for before in steps[max(i - 2, 0) : i])
+        for i, step in enumerate(steps)
+    )
 
 
 def _functions(space: dict) -> list[types.FunctionType]:

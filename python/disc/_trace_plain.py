@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import torch
 
-from ._symbols import SYMBOLIC
-from ._trace_views import VIEWS, Lying, Order, Orders, alike, in_order, view_of, written
+from ._symbols import SYMBOLIC, expression
+from ._trace_views import VIEWS, Lying, Order, Orders, alike, in_order, view_of
 
 aten = torch.ops.aten
 
@@ -35,9 +35,9 @@ def _broadcast(*shapes) -> list | None:
         size = 1
         for shape in shapes:
             other = shape[-place] if place <= len(shape) else 1
-            if written(size) == 1:
+            if expression(size) == 1:
                 size = other
-            elif written(other) != 1 and written(other) != written(size):
+            elif expression(other) != 1 and expression(other) != expression(size):
                 return None
         out.append(size)
     return out[::-1]
@@ -279,7 +279,7 @@ def elementwise_order(shape: list, operands: list[tuple[list, Order]]) -> Order 
     orders = {order for sizes, order in operands if alike(sizes, shape)}
     found = orders.pop() if orders else in_order(len(shape))
     for sizes, order in operands:
-        repeated = not alike(sizes, shape) and sum(written(size) != 1 for size in sizes) > 1
+        repeated = not alike(sizes, shape) and sum(expression(size) != 1 for size in sizes) > 1
         if repeated and not (order == in_order(len(sizes)) and found == in_order(len(shape))):
             return None
     return None if orders else found
@@ -325,9 +325,9 @@ class PlainResults:
 
     def _check_windows(self, sizes: list) -> None:
         for size in sizes:
-            if written(size) not in self._positive:
+            if expression(size) not in self._positive:
                 torch._check(size > 0, lambda: "the windows of a convolution exceed its input")
-                self._positive.add(written(size))
+                self._positive.add(expression(size))
 
 
 def _in_order(lying: Lying | None) -> bool:

@@ -6,7 +6,6 @@ import torch
 import torch._prims_common
 
 from . import _steps
-from ._symbols import expression
 
 aten = torch.ops.aten
 
@@ -77,34 +76,6 @@ def _resampled(op):
     return shape
 
 
-def _matmul(x, y):
-    """Of stacks of matrices that are alike in number; torch writes others, and errors, by views of them."""
-    pairs = list(zip(x.shape[:-2], y.shape[:-2], strict=False))
-    alike = x.dim() == y.dim() >= 3 and all(
-        map(_is_one_size, *zip(*pairs, (x.shape[-1], y.shape[-2]), strict=True))
-    )
-    if not alike or x.dtype != y.dtype:
-        return aten.matmul.default(x, y)
-    return x.new_empty([*x.shape[:-1], y.shape[-1]])
-
-
-def _linear(x, weight, bias=None):
-    tensors = [weight] if bias is None else [weight, bias]
-    plain = (
-        x.dim() > 2
-        and [t.dim() for t in tensors] == [2, 1][: len(tensors)]
-        and all(t.dtype == x.dtype for t in tensors)
-        and _is_one_size(x.shape[-1], weight.shape[1])
-        and all(_is_one_size(t.shape[0], weight.shape[0]) for t in tensors)
-    )
-    return x.new_empty([*x.shape[:-1], weight.shape[0]]) if plain else aten.linear.default(x, weight, bias)
-
-
-def _is_one_size(a, b) -> bool:
-    """Whether two sizes are the same as they are written: no question about them."""
-    return bool(expression(a) == expression(b))
-
-
 _RESAMPLING = (
     aten.upsample_linear1d.vec,
     aten.upsample_bilinear2d.vec,
@@ -120,9 +91,7 @@ SHAPES = {
     aten.take_along_dim.default: _steps.take_along_dim,
     aten.affine_grid_generator.default: _affine_grid,
     aten.fill_diagonal_.default: _fill_diagonal,
-    aten.linear.default: _linear,
     aten.logsumexp.default: _logsumexp,
-    aten.matmul.default: _matmul,
     aten.narrow.default: _narrow,
     aten.lstm.input: _recurrent,
     aten.gru.input: _recurrent,

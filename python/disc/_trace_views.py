@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import sympy
 import torch
 
+from ._symbols import expression
+
 aten = torch.ops.aten
 
 #: The axes of a dense tensor as they lie in memory, the outermost first.
@@ -28,13 +30,9 @@ class Lying:
     dense: bool = True
 
 
-def written(size) -> int | sympy.Expr:
-    """A size as it is written; equal ones are one size."""
-    return size.node.expr if isinstance(size, torch.SymInt) else size
-
-
 def alike(a, b) -> bool:
-    return len(a) == len(b) and all(written(x) == written(y) for x, y in zip(a, b, strict=True))
+    """Whether sizes are the same as they are written: no question about them."""
+    return len(a) == len(b) and all(expression(x) == expression(y) for x, y in zip(a, b, strict=True))
 
 
 class Orders:
@@ -51,7 +49,7 @@ class Orders:
         sizes, strides = ([self._value(size) for size in what] for what in (t.shape, t.stride()))
         if None in sizes or None in strides:
             return None
-        if any(value == 1 and written(size) != 1 for value, size in zip(sizes, t.shape, strict=True)):
+        if any(value == 1 and expression(size) != 1 for value, size in zip(sizes, t.shape, strict=True)):
             return None  # min(1, n), say
         # An axis of one element lies anywhere: it stays where it is.
         long = sorted((a for a, size in enumerate(sizes) if size != 1), key=lambda a: (-strides[a], a))
@@ -64,7 +62,7 @@ class Orders:
         return Lying(_settled(t.shape, long), dense)
 
     def _value(self, size) -> int | None:
-        expr = written(size)
+        expr = expression(size)
         if isinstance(expr, int):
             return expr
         if expr not in self._values:
@@ -88,7 +86,7 @@ Product = tuple[int, dict]
 
 def _product(sizes) -> Product:
     number, powers = 1, {}
-    for size in map(written, sizes):
+    for size in map(expression, sizes):
         for factor in (size,) if isinstance(size, int) else sympy.Mul.make_args(size):
             if isinstance(factor, int) or factor.is_Integer:
                 number *= int(factor)
@@ -134,7 +132,7 @@ def _view(x, order: Order, shape) -> View | None:
     parts = _parts(x.shape, shape)
     if parts is None:
         return None
-    place = {axis: i for i, axis in enumerate(axis for axis in order if written(x.shape[axis]) != 1)}
+    place = {axis: i for i, axis in enumerate(axis for axis in order if expression(x.shape[axis]) != 1)}
     merged = all(place[b] == place[a] + 1 for of, _ in parts for a, b in itertools.pairwise(of))
     if not merged:
         return shape, in_order(len(shape)), False
@@ -144,7 +142,7 @@ def _view(x, order: Order, shape) -> View | None:
 
 def _parts(sizes, shape) -> list[tuple[list[int], list[int]]] | None:
     """Which axes of ``sizes`` become which of ``shape``: the shortest runs of equal products; axes of 1 belong to none."""
-    of, to = ([axis for axis, size in enumerate(what) if written(size) != 1] for what in (sizes, shape))
+    of, to = ([axis for axis, size in enumerate(what) if expression(size) != 1] for what in (sizes, shape))
     parts = []
     while of and to:
         a, b = [of.pop(0)], [to.pop(0)]
@@ -162,7 +160,7 @@ def _parts(sizes, shape) -> list[tuple[list[int], list[int]]] | None:
 def _settled(shape, lying: list[int]) -> Order:
     """The order of all axes, where those of one element stay in their places."""
     places = iter(lying)
-    return tuple(axis if written(size) == 1 else next(places) for axis, size in enumerate(shape))
+    return tuple(axis if expression(size) == 1 else next(places) for axis, size in enumerate(shape))
 
 
 def _only_view(x, order: Order, shape) -> View | None:
@@ -185,7 +183,7 @@ def _permute(x, order: Order, dims) -> View | None:
     if sorted(dims) != list(range(x.dim())):
         return None
     shape = [x.shape[dim] for dim in dims]
-    lying = [dims.index(axis) for axis in order if written(x.shape[axis]) != 1]
+    lying = [dims.index(axis) for axis in order if expression(x.shape[axis]) != 1]
     return shape, _settled(shape, lying), True
 
 
@@ -209,6 +207,6 @@ VIEWS = {
 def view_of(func, x, lying: Lying | None, *args, **kwargs) -> tuple[list, Order, bool] | None:
     """The sizes and the order of a view, and whether it is one."""
     # Where a view of a part of a tensor begins is left to torch.
-    if lying is None or not lying.dense or written(x.storage_offset()) != 0:
+    if lying is None or not lying.dense or expression(x.storage_offset()) != 0:
         return None
     return VIEWS[func](x, lying.order, *args, **kwargs)

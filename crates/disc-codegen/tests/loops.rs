@@ -1,7 +1,7 @@
 //! What the loop schedule makes of short dimensions and of joined halves.
 mod lowered;
 
-use disc_ir::{Function, FunctionKind, Module, OpKind};
+use disc_ir::{DType, Function, FunctionKind, Module, OpKind, Type};
 use lowered::Lowered;
 
 /// The kernels of a program.
@@ -74,4 +74,73 @@ fn the_last_run_of_units_is_a_loop_of_its_own() {
     let nested = |rows: &str| count(&kernels(&planes(rows))[0], OpKind::While);
     assert_eq!(nested("[R]"), 1, "planes, then rows");
     assert_eq!(nested("3"), 0, "three rows are counted along");
+}
+
+/// Rows that are twice as long: each element for two neighbours. `places` says where they are.
+fn enlarged(parameters: &str, places: &str) -> String {
+    format!(
+        "func @main(%x: tensor<[B]x[S]xf32>{parameters}) -> tensor<[B]x[2*S]xf32> {{
+  {places}
+  %y = gather %x, %at, offset_dims = [0], collapsed_slice_dims = [1], start_index_map = [1], index_vector_dim = 1, \
+         slice_sizes = [B, 1], bounds = clamp : (tensor<[B]x[S]xf32>, tensor<[2*S]xi64>) -> tensor<[B]x[2*S]xf32>
+  return %y : tensor<[B]x[2*S]xf32>
+}}"
+    )
+}
+
+#[test]
+fn places_that_are_counted_are_picked_from_vectors_and_kept_in_32_bits() {
+    let counted = "%i = iota dim = 0 : tensor<[2*S]xf32>
+  %h = constant dense<0.5> : tensor<[2*S]xf32>
+  %p = multiply %i, %h : tensor<[2*S]xf32>
+  %at = convert %p, dtype = i64 : (tensor<[2*S]xf32>) -> tensor<[2*S]xi64>";
+    let made = kernels(&enlarged("", counted));
+    let names: Vec<&str> = made.iter().map(|kernel| &*kernel.name).collect();
+    assert_eq!(names, ["k0_loop_tables", "k0_loop"]);
+    assert!(made.iter().all(|kernel| count(kernel, OpKind::PickLanes) > 0), "{}\n{}", made[0], made[1]);
+    let tables = |kernel: &Function| -> Vec<DType> {
+        let insts = kernel.walk(kernel.body).into_iter().filter(|&inst| kernel.kind_of(inst) == OpKind::Scratch);
+        insts.map(|inst| kernel.ty(kernel.result(inst)).dtype()).collect()
+    };
+    assert_eq!((tables(&made[0]), tables(&made[1])), (vec![DType::I32], vec![]));
+    let data = kernels(&enlarged(", %at: tensor<[2*S]xi64>", ""));
+    assert!(data.iter().all(|kernel| count(kernel, OpKind::PickLanes) == 0), "data may say any place:\n{}", data[0]);
+}
+
+#[test]
+fn what_two_registers_leave_of_a_row_is_computed_by_single_ones() {
+    let made = kernels(
+        "func @main(%x: tensor<[N]x[K]xf32>, %y: tensor<[K]xf32>) -> tensor<[N]x[K]xf32> {
+  %b = broadcast_in_dim %y, dims = [1] : (tensor<[K]xf32>) -> tensor<[N]x[K]xf32>
+  %s = add %x, %b : tensor<[N]x[K]xf32>
+  %r = tanh %s : tensor<[N]x[K]xf32>
+  return %r : tensor<[N]x[K]xf32>
+}",
+    );
+    let stores = made[0].walk(made[0].body).into_iter().filter(|&inst| made[0].kind_of(inst) == OpKind::Store);
+    let lanes: Vec<(u32, bool)> = stores
+        .map(|inst| match (made[0].operands(inst), made[0].ty(made[0].operands(inst)[2])) {
+            (operands, Type::Vector { lanes, .. }) => (*lanes, operands.len() == 4),
+            (_, ty) => panic!("a store of {ty}"),
+        })
+        .collect();
+    assert_eq!(lanes, [(32, false), (16, true)], "{}", made[0]);
+}
+
+#[test]
+fn integers_of_64_bits_make_tables_of_conversions() {
+    // Between floats and integers of 64 bits a conversion is worth a table by itself, between those of 32 it is not.
+    let tables = |dtype: &str| {
+        let text = format!(
+            "func @main(%x: tensor<[N]x[K]x{dtype}>) -> tensor<[N]x[K]x{dtype}> {{
+  %i = iota dim = 0 : tensor<[K]xf32>
+  %c = convert %i, dtype = {dtype} : (tensor<[K]xf32>) -> tensor<[K]x{dtype}>
+  %b = broadcast_in_dim %c, dims = [1] : (tensor<[K]x{dtype}>) -> tensor<[N]x[K]x{dtype}>
+  %r = add %x, %b : tensor<[N]x[K]x{dtype}>
+  return %r : tensor<[N]x[K]x{dtype}>
+}}"
+        );
+        kernels(&text).len() == 2
+    };
+    assert_eq!((tables("i64"), tables("i32")), (true, false));
 }

@@ -200,30 +200,27 @@ def _place_in_window(b, x, window, strides, edges, dilation, out, n):
     place = b.full(0, plane, "i64")
     for axis in range(lead, lead + n):
         place = b.add(b.mul(place, b.lift(x.shape[axis], "i64")), b.iota(plane, axis, "i64"))
-    axes = range(lead, lead + n)
+    axes = list(range(lead, lead + n))
     for some in [axes] if product(window) <= MOST_TAPS else [[axis] for axis in reversed(axes)]:
-        only = [i in some for i in range(len(window))]
-        low, high = ([e[side] if own else 0 for e, own in zip(edges, only, strict=True)] for side in (0, 1))
+        low, high = ([e[side] if i in some else 0 for i, e in enumerate(edges)] for side in (0, 1))
         padded = b.pad(x, b.lift(lowest(x.dtype), x.dtype), low, high)
         places = b.pad(place, b.lift(-1, "i64"), low, high)
-        best = where = None
-        for offset in _offsets([size if own else 1 for size, own in zip(window, only, strict=True)]):
-            value, at = padded, places
-            for axis in some:
-                start = offset[axis] * dilation[axis]
-                reach = start + (out[axis - lead] - 1) * strides[axis] + 1
-                value, at = (b.slice(t, axis, start, reach, strides[axis]) for t in (value, at))
+        x = place = None
+        for offset in _offsets([window[axis] for axis in some]):
+            form = some[0], offset, strides, dilation, out[some[0] - lead :]
+            value, at = (_strided(b, t, *form) for t in (padded, places))
             at = b.expand(at, value.shape)
-            if best is None:
-                best, where = value, at
-                continue
-            better = b.map("or", b.compare("GT", value, best), b.compare("LT", where, b.lift(0, "i64")))
-            if x.dtype in types.FLOATS:
-                better = b.map("or", better, b.is_nan(value))
-            better = b.map("and", better, b.compare("GE", at, b.lift(0, "i64")))
-            best, where = b.select(better, value, best), b.select(better, at, where)
-        x, place = best, where
+            x, place = (value, at) if x is None else _larger(b, x, place, value, at)
     return place
+
+
+def _larger(b, best, where, value, at):
+    """Of two elements the larger one, the last NaN, and where it lies; a place below 0 is none."""
+    better = b.map("or", b.compare("GT", value, best), b.compare("LT", where, b.lift(0, "i64")))
+    if value.dtype in types.FLOATS:
+        better = b.map("or", better, b.is_nan(value))
+    better = b.map("and", better, b.compare("GE", at, b.lift(0, "i64")))
+    return b.select(better, value, best), b.select(better, at, where)
 
 
 def _offsets(kernel):

@@ -26,7 +26,6 @@ impl Elements<'_> {
     pub(super) fn load_near(&mut self, kb: &mut KernelBuilder, buffer: Value, [base, steps]: [Value; 2], picked: DType) -> Value {
         let (lanes, mask) = (self.lanes, self.mask);
         let zero = kb.int(0);
-        // The first lane is active, if any is.
         let first = kb.extract_lane(steps, 0);
         let offsets = kb.map(OpKind::Subtract, &[steps, first]);
         let first = kb.convert(first, DType::I64);
@@ -41,6 +40,9 @@ impl Elements<'_> {
             near = kb.map(OpKind::Or, &[near, idle]);
         }
         let near = kb.reduce_lanes(near, "and");
+        // A first lane that is masked may be anywhere, in front of the buffer too.
+        let inside = kb.compare("GE", first, zero);
+        let near = kb.and(near, inside);
         let size = kb.function.ty(buffer).shaped().expect("a buffer has a shape").element_count();
         let size = kb.dim(&size);
         let pick = |kb: &mut KernelBuilder| {

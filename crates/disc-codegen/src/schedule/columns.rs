@@ -140,7 +140,8 @@ impl Tables {
                     computed = kb.convert(within, DType::I32);
                 }
                 let wide = kb.widen(computed, elements.lanes);
-                kb.store(*table, base_of(index), wide, elements.mask);
+                // Whole vectors are read, so that whole ones are written.
+                kb.store(*table, base_of(index), wide, None);
             }
         });
         tables
