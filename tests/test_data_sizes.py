@@ -109,3 +109,23 @@ def test_weights_of_a_count_come_one_for_each(compile_module):
         torch.testing.assert_close(compiled(x, weights), torch.bincount(x, weights, 4))
     with pytest.raises(disc.DimError):
         compiled(torch.tensor([1, 2]), torch.ones(3))
+
+
+STRETCHED = {
+    "scalar-like": (lambda x, y: y[y > 0] * x, (1,)),
+    "rows": (lambda x, y: torch.where(y[y > 0.5] > 0.7, x, 0) + x[0], (1,)),
+    "a-row": (lambda x, y: y[y > 0].unsqueeze(1) + x, (1, 3)),
+}
+
+
+@pytest.mark.parametrize("name", STRETCHED)
+def test_a_size_of_1_of_the_example_is_stretched_to_a_size_from_data(name, compile_module):
+    function, shape = STRETCHED[name]
+    x = torch.rand(shape)
+    compiled = compile_module(Function(function), (x, torch.randn(6)))
+    for n in (6, 0, 1, 40):
+        y = torch.randn(n)
+        for given in (y, y.abs() + 1, -y.abs()):
+            torch.testing.assert_close(compiled(x, given), function(x, given))
+    with pytest.raises(disc.DimError, match="expected 1"):
+        compiled(torch.rand((3, *shape[1:])), torch.randn(6))

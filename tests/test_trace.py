@@ -149,11 +149,10 @@ def test_no_traced_tensor_stays_in_the_module(name):
     assert "fresh" not in vars(module)
 
 
-def test_a_module_that_replaces_a_buffer_is_left_to_torch_export():
+def test_a_buffer_that_is_assigned_is_put_back():
     module = Assigns("seen")
     before = module.seen
-    with pytest.raises(NotTraced):
-        run(module, torch.rand(3))
+    run(module, torch.rand(3))
     assert module.seen is before
 
 

@@ -16,6 +16,7 @@ import contextlib
 import functools
 import gc
 import io
+import itertools
 import logging
 import sys
 import threading
@@ -29,7 +30,7 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
-from . import _branches, _containers, _decompose, _guards
+from . import _branches, _containers, _decompose, _guards, _state
 from ._decompose import Serves, serves_all
 from ._dims import Dim, DimPlan
 from ._dynamic_functions import dynamic_functions
@@ -69,6 +70,8 @@ class Captured:
     fixed_at: dict[str, str] = field(default_factory=dict)
     attempts: int = 1
     milliseconds: float = 0.0
+    #: What the module assigned while it was traced.
+    changes: list[_state.Change] = field(default_factory=list)
     #: What the bridge makes of it.
     program: Any = None
 
@@ -97,10 +100,11 @@ class Captured:
 
 
 class _Seen:
-    """What one trace met. torch.export puts attributes of modules back, but not those of other objects."""
+    """What one trace met."""
 
     def __init__(self):
         self.shapes: list[tuple] = []
+        self.changes: list[_state.Change] = []
         self.out_spec: pytree.TreeSpec | None = None
 
 
@@ -119,7 +123,7 @@ class _Entry(torch.nn.Module):
     def forward(self, *tensors):
         self.seen.shapes = [tuple(t.shape) for t in tensors]
         args, kwargs = self.arguments.rebuild(tensors)
-        with self.within():
+        with self.within(), _state.as_it_was(self.module) as self.seen.changes:
             result = self.module(*args, **kwargs)
         leaves, self.seen.out_spec = _containers.flatten(result)
         return tuple(leaves)
@@ -142,6 +146,9 @@ def capture(
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     with _LOCK, _quiet(), dynamic_functions(), torch.no_grad():
         captured = _first_success(module, arguments, tensors, plan, serves)
+    if captured.changes and not captured.traced.writes_outside():
+        with _LOCK, _quiet():
+            _state.refuse_kept(module, arguments, tensors, captured.changes)
     captured.milliseconds = (time.perf_counter() - start) * 1e3
     return captured
 
@@ -187,7 +194,7 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
             raise _capture_error(module, error) from error
         captured = _read(traced, entry, arguments, plan)
         _note_places(captured, sizes)
-        if _repin(captured, sizes) or _pin_squeezed(captured, sizes):
+        if _repin(captured, sizes) or _pin_squeezed(captured, sizes) or _pin_stretched(captured, sizes):
             continue
         if attempt <= _MAX_CHOICES and _avoid(captured, sizes):
             continue
@@ -344,6 +351,7 @@ def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) ->
     env = traced.shape_env
     conditions = _guards.read_conditions(env) if env is not None else _guards.Conditions()
     captured = Captured(arguments, plan, traced, entry.seen.out_spec, conditions, {})
+    captured.changes = entry.seen.changes
     for t in range(len(traced.inputs)):
         for axis, expr in enumerate(captured.input_shape(t)):
             if isinstance(expr, sympy.Symbol):
@@ -401,6 +409,19 @@ def _pin_squeezed(captured: Captured, sizes: Sizes) -> bool:
                     again |= sizes.pin(*captured.symbols[symbol])
             else:
                 captured.conditions.facts.append(sympy.Ne(size, 1))
+    return again
+
+
+def _pin_stretched(captured: Captured, sizes: Sizes) -> bool:
+    """A size of 1 of the example that meets a size from data is stretched to it, where ours would have to be equal to it."""
+    env = captured.traced.shape_env
+    again = False
+    for check in itertools.chain(*env.deferred_runtime_asserts.values()) if env is not None else ():
+        sides = set(check.expr.args) if isinstance(check.expr, sympy.Eq) else set()
+        for symbol in sides & set(captured.symbols):
+            c = sizes.class_of(*captured.symbols[symbol])
+            if c is not None and c.user == 1 and c.changed and not c.declared:
+                again |= sizes.pin(*captured.symbols[symbol])
     return again
 
 

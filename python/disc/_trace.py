@@ -34,6 +34,7 @@ from . import _decompose
 from . import _trace_autocast as autocast
 from . import _trace_scope as scope
 from ._decompose import Serves, serves_all
+from ._state import Change
 from ._symbolic_functions import SymbolicFunctions
 from ._symbols import SYMBOLIC, has_symbol
 from ._torch_versions import asserting
@@ -91,7 +92,6 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers) -
             scope.symbolic_builtins(),
             numbers(entry.module),
             scope.symbolic_pooling(),
-            scope.without_traces(entry.module) as replaced,
             tracing(TracingContext(mode)),
             torch._dispatch.python.enable_python_dispatcher(),
             mode,
@@ -99,7 +99,7 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers) -
             recorder,
         ):
             results = entry(*fakes)
-    recorder.check_replaced(replaced)
+    recorder.check_replaced(entry.seen.changes)
     return recorder.finish(results)
 
 
@@ -427,12 +427,11 @@ class _Recorder(SchemaCheckMode):
 
     # The end.
 
-    def check_replaced(self, replaced: list[tuple[str, Any, Any]]) -> None:
-        """A buffer that was replaced by itself, as in ``self.table = self.table.to(x.device)``, was not replaced."""
-        for name, then, now in replaced:
-            stands_for = self.outside.get(id(then), (None, None))[1]
-            if now is not stands_for or now is None:
-                raise NotTraced(f"the module replaces {name}")
+    @staticmethod
+    def check_replaced(changes: list[Change]) -> None:
+        for change in changes:
+            if change.kind in ("parameter", "submodule"):
+                raise NotTraced(f"the module replaces the {change.kind} {change.name}")
 
     def finish(self, results) -> Traced:
         if self.writes and self.ambiguous:

@@ -12,7 +12,6 @@ import math
 
 import torch
 import torch._meta_registrations
-from torch.utils import _pytree as pytree
 
 from ._symbols import SYMBOLIC, has_symbol
 
@@ -83,42 +82,3 @@ def _extreme(plain, of_symbols, of_tensors, *args, **kwargs):
         else:
             result = of_symbols(result, x)
     return result
-
-
-@contextlib.contextmanager
-def without_traces(module: torch.nn.Module):
-    """Attributes to which the module assigns traced tensors are put back; what else it notes of a call stays.
-
-    The value says at the end which parameters, buffers and submodules were replaced: name, before, after.
-    """
-    before = [(m, dict(m.__dict__), [dict(d) for d in _held(m)]) for m in module.modules()]
-    replaced: list[tuple[str, object, object]] = []
-    try:
-        yield replaced
-    finally:
-        for m, attributes, held in before:
-            for now, then in zip(_held(m), held, strict=True):
-                if changed := _changed(now, then):
-                    replaced += [(name, then.get(name), now.get(name)) for name in changed]
-                    now.clear()
-                    now.update(then)
-            for name in _changed(m.__dict__, attributes):
-                if not _holds_tensor(m.__dict__.get(name)):
-                    continue
-                if name in attributes:
-                    m.__dict__[name] = attributes[name]
-                else:
-                    del m.__dict__[name]
-
-
-def _held(m: torch.nn.Module) -> tuple[dict, ...]:
-    return m._parameters, m._buffers, m._modules
-
-
-def _changed(now: dict, then: dict) -> list[str]:
-    missing = object()
-    return [name for name in {**now, **then} if now.get(name, missing) is not then.get(name, missing)]
-
-
-def _holds_tensor(value) -> bool:
-    return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))

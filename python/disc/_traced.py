@@ -33,6 +33,14 @@ class Traced:
         (output,) = (n for n in self.graph.nodes if n.op == "output")
         return tuple(output.args[0])
 
+    def writes_outside(self) -> bool:
+        """Whether it writes in place to a weight or a constant."""
+        from .bridge.torch_alias import shares_memory, written_arguments
+
+        written = [w for n in self.graph.nodes if n.op == "call_function" for w in written_arguments(n)]
+        held = [node for node, *_ in (*self.weights, *self.constants)]
+        return any(shares_memory(node, w) for w in written for node in held)
+
 
 def from_export(program) -> Traced:
     """The program of ``torch.export``, for a module that was wrapped as ``module``."""
