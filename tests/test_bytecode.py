@@ -70,3 +70,31 @@ def test_what_looks_nothing_up_is_not_taken_apart():
     assert not _bytecode.lookups(plain.__code__).by_value
     assert _bytecode.lookups(looks.__code__).by_value
     assert _bytecode.lookups(by_another_name.__code__).by_value
+
+
+@pytest.mark.parametrize("module", [argparse, torch.nn.functional])
+def test_notes_say_in_the_next_process_what_was_read_in_this_one(module):
+    codes = functions(module)
+    first = _bytecode.Notes()
+    facts = [first.of(code) for code in codes]
+    stored = first.to_store()
+    again = _bytecode.Notes(stored)
+    assert [again.of(code) for code in codes] == facts
+    assert again.to_store() is None, "nothing is new"
+    assert _bytecode.Notes(stored).to_store() is None, "nothing was asked"
+
+
+def test_functions_that_read_the_same_and_name_other_things_have_notes_of_their_own():
+    def f(x, name):
+        return getattr(x, "a_" + name)
+
+    def g(x, name):
+        return getattr(x, "b_" + name)
+
+    def h(x, name):
+        return [lambda: getattr(x, "a_" + name)]
+
+    digests = {_bytecode.digest(one.__code__) for one in (f, g, h)}
+    assert len(digests) == 3
+    again = f.__code__.replace(co_filename="elsewhere", co_firstlineno=7)
+    assert _bytecode.digest(again) == _bytecode.digest(f.__code__)

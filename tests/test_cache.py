@@ -428,8 +428,8 @@ def test_it_can_be_switched_off_and_cleared(folder, monkeypatch):
     assert off == ("off", "off")
     assert not folder.exists()
     used(Net(), x)
-    assert len(entries(folder)) == 2
-    assert disc.clear_cache() == 2
+    assert len(entries(folder)) == 3
+    assert disc.clear_cache() == 3
     assert entries(folder) == []
     assert used(Net(), x)[0] == ("miss", "miss")
     monkeypatch.setenv("DISC_CACHE", "0")
@@ -441,13 +441,15 @@ def test_what_is_broken_is_made_again(folder):
     x = torch.rand(5, 4)
     used(Net(), x)
     good = {path: path.read_bytes() for path in entries(folder)}
+    levels = {path.parent.name for path in good}
+    assert levels == {"bytecode", "capture", "code"}
     for spoil in (lambda b: b"", lambda b: b[:60], lambda b: b[:-1], lambda b: b[:-9] + b"x" + b[-8:]):
         for path, content in good.items():
             path.write_bytes(spoil(content))
         before = disc._native.cache_counts()
         assert used(Net(), x)[0] == ("miss", "miss")
         after = disc._native.cache_counts()
-        assert all(after[level]["rejected"] == before[level]["rejected"] + 1 for level in ("capture", "code"))
+        assert all(after[level]["rejected"] == before[level]["rejected"] + 1 for level in levels)
         assert used(Net(), x)[0] == ("hit", "hit")
 
 

@@ -24,8 +24,9 @@ import torch.overrides
 from torch.utils import _pytree as pytree
 
 from . import _native
+from ._bytecode import Notes
 from ._dims import DimPlan
-from ._fingerprint import Unsure, fingerprint
+from ._fingerprint import Unsure, fingerprint, own_files
 from ._tree import Arguments, flatten_arguments
 
 _FORMAT = 2
@@ -74,13 +75,14 @@ def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory:
         return asked
     start = time.perf_counter()
     try:
-        asked.key = _key(module, args, kwargs, dims)
+        with _notes(directory, type(module)) as notes:
+            asked.key = _key(module, args, kwargs, dims, notes)
     except Unsure as error:
         asked.state = f"unsure: {error}"
     except Exception as error:
         asked.state = f"unsure: {type(error).__name__}: {error}"
     else:
-        stored = _native.cache_get(directory, asked.key)
+        stored = _native.cache_get(directory, "capture", asked.key)
         asked.found = _recalled(stored, module) if stored is not None else None
         asked.state = "miss" if asked.found is None else "hit"
     asked.milliseconds = (time.perf_counter() - start) * 1e3
@@ -100,7 +102,19 @@ def _obstacle(directory: str) -> str | None:
     return None
 
 
-def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims) -> bytes:
+@contextlib.contextmanager
+def _notes(directory: str, kind: type):
+    """What was read in the bytecode behind modules of a class, by earlier processes; what is new is stored."""
+    about = repr((sys.version, own_files(), kind.__module__, kind.__qualname__)).encode(
+        "utf-8", "surrogatepass"
+    )
+    notes = Notes(_native.cache_get(directory, "bytecode", about))
+    yield notes
+    if (found := notes.to_store()) is not None:
+        _native.cache_put(directory, "bytecode", about, found)
+
+
+def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes) -> bytes:
     arguments, tensors = flatten_arguments(module, args, kwargs)
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     rows = []
@@ -131,8 +145,9 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims) -> bytes:
     axes = [[repr(axis) for axis in row] for row in plan.axes]
     names = tuple(arguments.names)
     return fingerprint(
-        _FORMAT, repr(arguments.spec), names, arguments.tensors, leaves, rows, shared, axes, module=module
-    )
+        _FORMAT, repr(arguments.spec), names, arguments.tensors, leaves, rows, shared, axes,
+        module=module, notes=notes,
+    )  # fmt: skip
 
 
 def _recalled(stored: bytes, module: torch.nn.Module) -> Recalled | None:
@@ -257,7 +272,7 @@ def keep(asked: Lookup, captured, program, text: str) -> None:
         return
     finally:
         program.weights = weights
-    _native.cache_put(asked.directory, asked.key, payload)
+    _native.cache_put(asked.directory, "capture", asked.key, payload)
 
 
 def _weight(module: torch.nn.Module, name: str) -> torch.Tensor:

@@ -84,9 +84,9 @@ class Unsure(Exception):
     """The module cannot be told from others with certainty; the text says why."""
 
 
-def fingerprint(*parts: Any, module: torch.nn.Module) -> bytes:
+def fingerprint(*parts: Any, module: torch.nn.Module, notes: _bytecode.Notes | None = None) -> bytes:
     """The hash of a module in its present state, and of ``parts``."""
-    walk = _Walk(module)
+    walk = _Walk(module, notes or _bytecode.Notes())
     for part in (_environment(), *parts):
         walk.put(part)
     walk.put(module)
@@ -95,7 +95,7 @@ def fingerprint(*parts: Any, module: torch.nn.Module) -> bytes:
     return hashlib.blake2b(text, digest_size=32).digest()
 
 
-def _own_files() -> tuple:
+def own_files() -> tuple:
     """This package as it lies on disk, which has to be as it was loaded."""
     here = pathlib.Path(__file__).parent
     stats = [(str(path.relative_to(here)), path.stat()) for path in sorted(here.rglob("*.py"))]
@@ -119,7 +119,7 @@ def _environment() -> tuple:
     if unknown := [mode for mode in modes if type(mode) is not DeviceContext]:
         raise Unsure(f"the mode {type(unknown[0]).__qualname__} is active")
     return (
-        sys.version, str(torch.__version__), torch.version.git_version, numpy.__version__, sympy.__version__, _own_files(),
+        sys.version, str(torch.__version__), torch.version.git_version, numpy.__version__, sympy.__version__, own_files(),
         torch.get_default_dtype(), torch.get_default_device(), torch.are_deterministic_algorithms_enabled(),
         torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"),
         torch.get_float32_matmul_precision(),
@@ -134,7 +134,8 @@ def _is_known(name: str | None) -> bool:
 
 
 class _Walk:
-    def __init__(self, module: torch.nn.Module):
+    def __init__(self, module: torch.nn.Module, notes: _bytecode.Notes):
+        self.notes = notes
         #: What the hash is of. Each is a ``repr`` or begins with a name and ends with one, so that no NUL is in them.
         self.said: list[str] = []
         #: Every object that was met, by identity: its number. Kept alive, so that no identity comes twice.
@@ -366,15 +367,8 @@ class _Walk:
     # Code.
 
     def code(self, code: types.CodeType) -> None:
-        self.word(
-            code.co_name,
-            code.co_code,
-            code.co_argcount,
-            code.co_kwonlyargcount,
-            code.co_flags,
-            code.co_exceptiontable,
-        )
-        self.word(code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+        counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+        self.word(code.co_name, _bytecode.digest(code), *counts, getattr(code, "co_exceptiontable", b""))
         for constant in code.co_consts:
             self.code(constant) if isinstance(constant, types.CodeType) else self.put(constant)
 
@@ -390,7 +384,8 @@ class _Walk:
             self.put(part)
         if _is_known(module):
             return
-        names = _bytecode.names(f.__code__)
+        facts = self.notes.of(f.__code__)
+        names, values, space = facts.names, facts.values, f.__globals__
         if blind := _BLIND & names.keys():
             raise Unsure(f"{module}.{f.__qualname__} uses {min(blind)}")
         if names.keys() & {"environ", "getenv"}:
@@ -398,13 +393,11 @@ class _Walk:
         if "ops" in names and (composed := _composed(names.keys())):
             raise Unsure(f"{module}.{f.__qualname__} uses {composed}, whose steps are not known by version")
         if "globals" in names:
-            names = {**names, **dict.fromkeys(f.__globals__)}
+            names = {**names, **dict.fromkeys(space)}
         self.names |= names.keys()
-        values = _bytecode.values(f.__code__)
         self.values |= values
-        self.look_up(_bytecode.lookups(f.__code__))
-        space = f.__globals__
-        for name in _bytecode.imports(f.__code__):
+        self.look_up(facts.lookups)
+        for name in facts.imports:
             self.word("import", name)
             self.inside(sys.modules.get(_bytecode.absolute(name, space)), names, values)
         for name in names:

@@ -63,9 +63,9 @@ def cache_directory() -> str | None:
     return None if found is None else str(found)
 
 
-def cache_get(directory: str, key: bytes) -> bytes | None:
-    """The capture that an earlier process stored."""
-    return _extension().cache_get(directory, key)
+def cache_get(directory: str, level: str, key: bytes) -> bytes | None:
+    """What an earlier process stored, at the level "capture" or "bytecode"."""
+    return _extension().cache_get(directory, level, key)
 
 
 def cache_is_shared(directory: str) -> bool:
@@ -73,9 +73,9 @@ def cache_is_shared(directory: str) -> bool:
     return _extension().cache_is_shared(directory)
 
 
-def cache_put(directory: str, key: bytes, payload: bytes) -> None:
-    """Stores a capture."""
-    _extension().cache_put(directory, key, payload)
+def cache_put(directory: str, level: str, key: bytes, payload: bytes) -> None:
+    """Stores an entry, at the level "capture" or "bytecode"."""
+    _extension().cache_put(directory, level, key, payload)
 
 
 def cache_clear(directory: str) -> int:

@@ -1,16 +1,20 @@
-//! The cache on disk for what the Python side keeps: captures. Code is found and kept by the compiler itself.
+//! The cache on disk for what the Python side keeps: captures, and what it read in bytecode. Code is found and kept by the compiler itself.
 use crate::{
     errors::guarded,
     facade::cache::{self, Cache, Key, Level},
 };
 use pyo3::{
+    exceptions::PyValueError,
     prelude::*,
     types::{PyBytes, PyDict},
 };
 use std::path::PathBuf;
 
-fn key(bytes: &[u8]) -> Key {
-    Key::of(&[b"capture", bytes])
+/// A level and a key of the Python side. The level is `"capture"` or `"bytecode"`.
+fn place(level: &str, bytes: &[u8]) -> PyResult<(Level, Key)> {
+    let level = [Level::Capture, Level::Bytecode].into_iter().find(|known| known.name() == level);
+    let level = level.ok_or_else(|| PyValueError::new_err("the level is `capture` or `bytecode`"))?;
+    Ok((level, Key::of(&[level.name().as_bytes(), bytes])))
 }
 
 /// Where the cache lies, if there is one: `DISC_CACHE_DIR`, else the user's folder for caches; `DISC_CACHE=0` is none.
@@ -19,10 +23,11 @@ pub(crate) fn cache_directory() -> Option<PathBuf> {
     cache::directory()
 }
 
-/// The capture that was stored for a key, if any.
+/// What was stored for a key, if anything.
 #[pyfunction]
-pub(crate) fn cache_get<'py>(py: Python<'py>, directory: PathBuf, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let found = guarded(|| Ok(py.detach(|| Cache::new(directory).get(Level::Capture, &self::key(key)))))?;
+pub(crate) fn cache_get<'py>(py: Python<'py>, directory: PathBuf, level: &str, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let (level, key) = place(level, key)?;
+    let found = guarded(|| Ok(py.detach(|| Cache::new(directory).get(level, &key))))?;
     Ok(found.map(|found| PyBytes::new(py, &found)))
 }
 
@@ -32,16 +37,17 @@ pub(crate) fn cache_is_shared(directory: PathBuf) -> bool {
     Cache::new(directory).is_shared()
 }
 
-/// Stores a capture.
+/// Stores an entry.
 #[pyfunction]
-pub(crate) fn cache_put(py: Python<'_>, directory: PathBuf, key: &[u8], payload: &[u8]) -> PyResult<()> {
+pub(crate) fn cache_put(py: Python<'_>, directory: PathBuf, level: &str, key: &[u8], payload: &[u8]) -> PyResult<()> {
+    let (level, key) = place(level, key)?;
     guarded(|| {
-        py.detach(|| Cache::new(directory).put(Level::Capture, &self::key(key), payload));
+        py.detach(|| Cache::new(directory).put(level, &key, payload));
         Ok(())
     })
 }
 
-/// Removes all entries of both levels; how many went.
+/// Removes all entries of all levels; how many went.
 #[pyfunction]
 pub(crate) fn cache_clear(py: Python<'_>, directory: PathBuf) -> PyResult<usize> {
     guarded(|| Ok(py.detach(|| Cache::new(directory).clear())))

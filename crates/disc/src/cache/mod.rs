@@ -1,7 +1,8 @@
 //! What earlier compilations left on disk: a folder of entries, each found by a hash of everything that it was made from.
 //!
-//! There are three levels. *Code* is what the compiler makes of a module's text; *capture* is what a bridge makes of a framework's module: the
-//! text, and what the bridge has to remember with it; *choices* say which products go to a library. Weight values are in none.
+//! There are four levels. *Code* is what the compiler makes of a module's text; *capture* is what a bridge makes of a framework's module: the
+//! text, and what the bridge has to remember with it; *bytecode* is what a bridge read in functions, to know one module from another; *choices* say
+//! which products go to a library. Weight values are in none.
 //!
 //! Invariants: a cache only saves time: whatever is wrong with the folder, an entry or the disk is a miss and a count, never an error; an entry
 //! is used only if it is whole (a checksum) and was stored for that key; entries appear at once (a rename), so that any number of processes
@@ -23,18 +24,21 @@ use std::path::PathBuf;
 pub enum Level {
     Code,
     Capture,
+    /// What functions of a framework's module name.
+    Bytecode,
     /// Which library computes products of which sizes.
     Choices,
 }
 
 impl Level {
-    pub const ALL: [Self; 3] = [Self::Code, Self::Capture, Self::Choices];
+    pub const ALL: [Self; 4] = [Self::Code, Self::Capture, Self::Bytecode, Self::Choices];
 
     /// Also the name of its folder.
     pub fn name(self) -> &'static str {
         match self {
             Self::Code => "code",
             Self::Capture => "capture",
+            Self::Bytecode => "bytecode",
             Self::Choices => "choices",
         }
     }
