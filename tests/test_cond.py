@@ -1,4 +1,4 @@
-"""``torch.cond`` in modules: both ways of one compile, at several sizes, against eager."""
+"""``torch.cond`` and ``while_loop`` in modules: all ways of one compile, at several sizes, against plain Python."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import disc
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 
 
 class Sides(nn.Module):
@@ -79,3 +80,95 @@ def test_an_op_within_that_has_no_entry_is_named():
 
     with pytest.raises(disc.UnsupportedOp, match=r"eigvalsh.*test_cond.py:\d+"):
         disc.optimize(Model(), torch.eye(3))
+
+
+def test_a_side_that_is_not_taken_reads_nothing_and_binds_no_sizes(compile_module):
+    class Model(nn.Module):
+        def forward(self, x, at):
+            def chosen(x, at):
+                return x[at].sum() + x[x > 0].sum()
+
+            return torch.cond(at.max() < x.shape[0], chosen, lambda x, at: x[1] * x[x < 0].sum(), (x, at))
+
+    x = torch.tensor([1.0, -2.0, 3.0])
+    compiled = compile_module(Model(), (x, torch.tensor([2, 0])))
+    for at in ([2, 0], [0, 1], [7, 1], [1, 1]):
+        at = torch.tensor(at)
+        expected = x[at].sum() + 4 if at.max() < 3 else torch.tensor(4.0)
+        torch.testing.assert_close(compiled(x, at), expected)
+    with pytest.raises(disc.Error, match="out of range"):
+        compiled(x, torch.tensor([0, -9]))
+    torch.testing.assert_close(compiled(x, torch.tensor([9, -9])), torch.tensor(4.0))
+
+
+class Until(nn.Module):
+    """A layer again and again until a norm is small, or for some steps, each of which takes one side of a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x, most):
+        def more(y, k):
+            return (y.norm() > 0.1) & (k < most.sum())
+
+        def step(y, k):
+            y = torch.cond(k % 2 == 0, lambda y: torch.tanh(self.inner(y)), lambda y: y * 0.7, (y,))
+            return y, k + 1
+
+        y, k = while_loop(more, step, (x, torch.zeros((), dtype=torch.int32)))
+        return y * 2, k, x[:, :2] + y[:, 2:]
+
+    def plain(self, x, most):
+        y, k = x, torch.zeros((), dtype=torch.int32)
+        while y.norm() > 0.1 and k < most.sum():
+            y, k = torch.tanh(self.inner(y)) if k % 2 == 0 else y * 0.7, k + 1
+        return y * 2, k, x[:, :2] + y[:, 2:]
+
+
+def test_loops_run_as_often_as_data_and_sizes_say(compile_module):
+    torch.manual_seed(0)
+    model = Until()
+    compiled = compile_module(model, (torch.randn(3, 4), torch.tensor([5])))
+    steps = set()
+    for rows, most in ((3, 5), (1, 9), (8, 0), (2, 100), (0, 3)):
+        inputs = torch.randn(rows, 4), torch.tensor([most])
+        with torch.no_grad():
+            expected = model.plain(*inputs)
+            torch.testing.assert_close(compiled(*inputs), expected)
+        steps.add(int(expected[1]))
+    assert {0, 5} <= steps
+    assert len(steps) > 3
+
+
+def test_numbers_that_loops_carry(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            return while_loop(
+                lambda i, y: i < x.shape[0],
+                lambda i, y: (i + 2, y * 1.5 + x[i]),
+                (x.shape[0] - 4, torch.zeros(2)),
+            )
+
+    compiled = compile_module(Model(), (torch.ones(5, 2),))
+    for n in (5, 4, 9):
+        x = torch.rand(n, 2)
+        y = torch.zeros(2)
+        for i in range(n - 4, n, 2):
+            y = y * 1.5 + x[i]
+        end, found = compiled(x)
+        assert int(end) == n
+        torch.testing.assert_close(found, y)
+
+
+def test_ops_in_loops_that_have_no_entry_are_all_named():
+    class Model(nn.Module):
+        def forward(self, x):
+            return while_loop(
+                lambda y: torch.linalg.det(y) > 1, lambda y: (torch.linalg.inv(y).contiguous(),), (x,)
+            )
+
+    with pytest.raises(disc.UnsupportedOp) as error:
+        disc.optimize(Model(), torch.eye(3))
+    assert "det" in str(error.value)
+    assert "inv" in str(error.value)

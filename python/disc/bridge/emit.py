@@ -8,6 +8,7 @@ Conventions: ``x, y`` are values (they have ``shape`` and ``dtype``); a *scalar*
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from dataclasses import dataclass
@@ -45,6 +46,13 @@ class Number:
     value: Any
 
 
+class _Missing:
+    """Stands for the result of an unsupported op, so that the walk can go on and find the others."""
+
+
+MISSING = _Missing()
+
+
 class Emitter:
     """Emits ops for the node of the framework graph that is being converted."""
 
@@ -62,6 +70,16 @@ class Emitter:
         #: By what was repeated along an axis of size 1: itself, what is repeated, and the axis.
         self._repeats: dict[int, tuple] = {}
         self._bound = 0
+
+    @contextlib.contextmanager
+    def region(self):
+        """What is known of values, sizes and numbers within is forgotten behind it: a region's values are its own."""
+        own = "_places", "steps", "_repeats"
+        before = {name: dict(getattr(self, name)) for name in own}
+        with self.expressions.region():
+            yield
+        for name in own:
+            setattr(self, name, before[name])
 
     # What the framework says about the result of the node.
 
@@ -414,13 +432,23 @@ class Emitter:
         body = ([scalar, scalar], lambda a, c: [c if how == "overwrite" else self.op(how, a, c)])
         return self.builder.op(name, [*xs, *inits], regions=[body], **attrs)
 
+    def branch(self, condition, sides: list):
+        """``sides[0]()`` where the condition, a scalar of type i1, holds, else ``sides[1]()``; of the same types."""
+        return _listed(self.builder.op("if", [condition], regions=[([], side) for side in sides]))
+
+    def repeat(self, inits: list, more, step):
+        """``values = step(*values)`` as long as ``more(*values)`` holds, a scalar of type i1; the types of the values stay."""
+        types_ = [(list(x.shape), x.dtype) for x in inits]
+        return _listed(self.builder.op("while", list(inits), regions=[(types_, more), (types_, step)]))
+
     def loop(self, count, inits: list, step):
         """``values = step(i, *values)`` for each ``i`` below the size ``count``; the types of the values stay."""
-        types_ = [((), "i64"), *((list(x.shape), x.dtype) for x in inits)]
         last, one = self.lift(count, "i64"), self.lift(1, "i64")
-        more = types_, lambda i, *_: [self.compare("LT", i, last)]
-        body = types_, lambda i, *values: [self.add(i, one), *step(i, *values)]
-        return self.builder.op("while", [self.lift(0, "i64"), *inits], regions=[more, body])[1:]
+        return self.repeat(
+            [self.lift(0, "i64"), *inits],
+            lambda i, *_: [self.compare("LT", i, last)],
+            lambda i, *values: [self.add(i, one), *step(i, *values)],
+        )[1:]
 
     def reduce(self, x, axes, how: str, keepdim: bool = False):
         """``how``: add, multiply, maximum, minimum, and, or."""
@@ -603,3 +631,8 @@ def _castable(value, dtype: str):
         value = int(value) & ((1 << width) - 1)
         return value - (1 << width) if dtype != "u8" and value >= 1 << (width - 1) else value
     return value
+
+
+def _listed(results) -> list:
+    """The results of an op that may have one or several."""
+    return [results] if is_value(results) else list(results)

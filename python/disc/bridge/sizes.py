@@ -5,6 +5,7 @@ The dims of the compiler support ``+ - * // %``, ``.min`` and ``.max``; ints sta
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 
 import sympy
@@ -63,6 +64,13 @@ class Expressions:
         self.bind_number = None
         self._simplify = simplify
         self._known: dict[sympy.Basic, object] = {}
+
+    @contextlib.contextmanager
+    def region(self):
+        """Sizes and numbers that are bound within are not known behind it."""
+        before = dict(self.symbols), dict(self.numbers), dict(self._known)
+        yield
+        self.symbols, self.numbers, self._known = before
 
     def bind(self, symbol: sympy.Symbol, dim) -> None:
         self.symbols[symbol] = dim

@@ -35,6 +35,7 @@ from . import (
     sizes,
     torch_activation,
     torch_complex,
+    torch_control,
     torch_create,
     torch_elementwise,
     torch_experts,
@@ -49,7 +50,7 @@ from . import (
     torch_window,
     types,
 )
-from .emit import Emitter, Number, is_value
+from .emit import MISSING, Emitter, Number, is_value
 from .torch_alias import Aliases, functional_name
 
 FAMILIES = (
@@ -115,13 +116,6 @@ _FRAMEWORK = (
     os.path.dirname(os.path.dirname(__file__)) + os.sep,
     "<eval_with_key>",
 )
-
-
-class _Missing:
-    """Stands for the result of an unsupported op, so that the walk can go on and find the others."""
-
-
-MISSING = _Missing()
 
 
 def convert(captured, builder) -> Program:
@@ -387,10 +381,10 @@ class _Walk:
             whole = self.read(source)
             self.values[node] = whole if whole is MISSING else whole[index]
             if self.values[node] is None:
-                self._lack(str(source.target), f"result {index} is not computed", node=source)
+                self.lack(str(source.target), f"result {index} is not computed", node=source)
                 self.values[node] = MISSING
-        elif name == "cond":
-            self.values[node] = self._both_sides(node)
+        elif name in torch_control.FLOWS:
+            self.values[node] = torch_control.FLOWS[name](self, node)
         elif any(part in name for part in _INLINED):
             self._inline(node, name)
         else:
@@ -409,7 +403,7 @@ class _Walk:
             if isinstance(val, torch.SymBool):
                 return _truth(self.emitter, self.captured.simplify(val.node.expr))
         except UnsupportedOp as error:
-            self._lack(str(node.target), error.message, node=node)
+            self.lack(str(node.target), error.message, node=node)
             return MISSING
         return val
 
@@ -450,47 +444,29 @@ class _Walk:
             i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr"
         )
         if "autocast" in name and node.args[graph_at - 2] is True:
-            self._lack(name, "autocast regions are not supported", node=node)
+            self.lack(name, "autocast regions are not supported", node=node)
             self.values[node] = MISSING
             return
-        self.values[node] = self._run_inner(node.args[graph_at], node.args[graph_at + 1 :])
+        given = [self.given(value) for value in node.args[graph_at + 1 :]]
+        self.values[node] = self.run_inner(node.args[graph_at], given)
 
-    def _run_inner(self, graph_of, given):
+    def given(self, value):
+        """An argument of a graph within: a value as it is."""
+        return self.read(value) if isinstance(value, torch.fx.Node) else self.resolve(value)
+
+    def run_inner(self, graph_of, given):
         """What the graph that the attribute ``graph_of`` names returns for ``given``."""
         graph = self.values[graph_of].graph
         holders = [n for n in graph.nodes if n.op == "placeholder"]
-        for holder, value in zip(holders, given, strict=True):
-            self.values[holder] = (
-                self.read(value) if isinstance(value, torch.fx.Node) else self.resolve(value)
-            )
+        self.values |= zip(holders, given, strict=True)
         return self.resolve(self.run(graph))
-
-    def _both_sides(self, node):
-        """``torch.cond``: both sides are computed, and what the condition chooses is taken."""
-        condition, *sides, given = node.args
-        condition, results = self.resolve(condition), [self._run_inner(side, given) for side in sides]
-        if condition is MISSING or _has_missing(results):
-            return MISSING
-        self.program.operations += 1
-        try:
-            pairs = zip(node.meta["val"], *results, strict=True)
-            return [self._chosen(condition, val.shape, pair) for val, *pair in pairs]
-        except UnsupportedOp as error:
-            self._lack("cond", error.message, node=node)
-            return MISSING
-
-    def _chosen(self, condition, shape, pair):
-        b = self.emitter
-        shape = b.expressions.shape(shape)
-        condition = b.reshape(b.lift(condition, "i1"), [])
-        return b.select(condition, *(b.broadcast(x, shape, list(range(len(shape)))) for x in pair))
 
     def _convert(self, node, name: str) -> None:
         entry, write = self.aliases.entry(name, node, TABLE)
         args, kwargs = self.resolve(node.args), self.resolve(node.kwargs)
         entry = torch_complex.entry(name, node, (args, list(kwargs.values())), entry)
         if entry is None:
-            self._lack(_readable(node.target), *_why(node.target), node=node)
+            self.lack(_readable(node.target), *_why(node.target), node=node)
             result = MISSING
         elif _has_missing(args) or _has_missing(kwargs.values()):
             result = MISSING
@@ -506,7 +482,7 @@ class _Walk:
         try:
             return entry(self.emitter, *args, **kwargs)
         except UnsupportedOp as error:
-            self._lack(name, error.message, error.help, node=node)
+            self.lack(name, error.message, error.help, node=node)
             return MISSING
         except Error as error:
             # The op of the compiler refuses its operands, and names itself alone.
@@ -516,7 +492,7 @@ class _Walk:
             cure = error.help or "does the module run eagerly on the example?"
             raise Error(f"{name}{where}: {error.message}", code=error.code, op=name, help=cure) from error
 
-    def _lack(self, name: str, reason: str, help: str | None = None, *, node) -> None:
+    def lack(self, name: str, reason: str, help: str | None = None, *, node) -> None:
         if help and help not in self.helps:
             self.helps.append(help)
         key = (name, reason)
