@@ -109,12 +109,20 @@ def pooled():
     return Pooled(), lambda n: torch.randn(8, 4 * n, 96)
 
 
+def embedded():
+    """Three values of the result's size, of which two are there at once: the first is where the result will be."""
+    layers = nn.Embedding(100, 64), nn.Linear(64, 64), nn.ReLU(), nn.LayerNorm(64)
+    return nn.Sequential(*layers), lambda n: torch.randint(0, 100, (8, 10 * n))
+
+
 def lstm():
     return nn.LSTM(32, 64, 2, batch_first=True), lambda n: torch.randn(4, n, 32)
 
 
 @pytest.mark.parametrize(
-    "make", [bert, t5, perceptron, convolutions, ordered, pooled, lstm], ids=lambda make: make.__name__
+    "make",
+    [bert, t5, perceptron, convolutions, ordered, pooled, embedded, lstm],
+    ids=lambda make: make.__name__,
 )
 def test_a_call_needs_no_more_memory_than_eager(make):
     torch.manual_seed(0)

@@ -25,7 +25,7 @@ op! {
 }
 
 op! {
-    /// A part of the arena: `bytes` bytes from byte `offset`.
+    /// A part of the arena, or of an output that is not written yet: `bytes` bytes from byte `offset`.
     ///
     /// (C1) The result is a buffer.
     Alloc = "alloc"(arena: one(ANY)) { offset: required(AttrKind::Dim), bytes: required(AttrKind::Dim) } -> (result: one(ANY))

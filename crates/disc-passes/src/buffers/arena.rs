@@ -3,13 +3,15 @@
 //! Parts are placed in the order of their first use. A part takes over the place of an input that dies where the part is made, if the group
 //! writes each position where it has read it; else a slot that is free by then, best one of which the facts prove that one of the two sizes
 //! covers the other, else one that becomes as large as the larger size; otherwise it gets a new slot. A small part leaves large slots to large ones.
-//! Slots of a frame follow one another.
+//! Slots of a frame follow one another. The memory of an output is a slot too, until the output is written, where that makes the arena smaller.
 use super::{
     frames::Frames,
     in_place::takers,
     liveness::{Range, ranges},
+    outputs::{self, Output},
 };
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type};
+use std::collections::HashMap;
 
 /// The largest expression that the size of a slot may become.
 const MOST_NODES: usize = 48;
@@ -18,19 +20,34 @@ const ROOMY: i64 = 8;
 /// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else.
 const TYPICAL: i64 = 64;
 
-struct Slot {
-    frame: usize,
-    size: Size,
+pub(super) struct Slot {
+    /// The output whose memory it is; else it is in the arena.
+    pub(super) output: Option<Output>,
+    pub(super) frame: usize,
+    pub(super) size: Size,
     /// The last op that uses what the slot holds.
-    busy_until: usize,
-    tenants: Vec<Inst>,
+    pub(super) busy_until: usize,
+    pub(super) tenants: Vec<Inst>,
 }
 
-/// How much memory: rounded up to cache lines, and exactly. Of two sizes, what holds exactly holds rounded up, and is easier to prove.
+impl Slot {
+    fn of_output(output: Output) -> Self {
+        let (frame, size) = (output.frame, output.size.clone());
+        Self { output: Some(output), frame, size, busy_until: 0, tenants: Vec::new() }
+    }
+
+    /// Whether nothing but the part needs the slot while the part does, given that it is free when the part begins.
+    fn stays_free(&self, part: &Part) -> bool {
+        self.output.as_ref().is_none_or(|output| output.admits(part))
+    }
+}
+
+/// How much memory: rounded up to cache lines, and exactly. Of two sizes, what holds exactly holds rounded up, and is easier to prove. An
+/// output has exactly what it needs.
 #[derive(Clone)]
-struct Size {
-    bytes: Dim,
-    exact: Dim,
+pub(super) struct Size {
+    pub(super) bytes: Dim,
+    pub(super) exact: Dim,
 }
 
 impl Size {
@@ -44,7 +61,7 @@ impl Size {
     }
 
     fn equals(&self, other: &Size, solver: &Solver) -> bool {
-        solver.equal(&self.bytes, &other.bytes)
+        solver.equal(&self.exact, &other.exact) || solver.equal(&self.bytes, &other.bytes)
     }
 
     fn fits(&self, other: &Size, solver: &Solver) -> bool {
@@ -57,15 +74,16 @@ impl Size {
         (larger.bytes.nodes().max(larger.exact.nodes()) <= MOST_NODES).then_some(larger)
     }
 
-    fn typical(&self) -> i64 {
+    pub(super) fn typical(&self) -> i64 {
         self.bytes.eval(&|_| Some(TYPICAL)).unwrap_or(0)
     }
 }
 
 /// A part of the arena that wants a place.
-struct Part {
-    inst: Inst,
-    range: Range,
+pub(super) struct Part {
+    pub(super) inst: Inst,
+    pub(super) dtype: DType,
+    pub(super) range: Range,
     size: Size,
     /// The frame where its size is known, and the one where it is made.
     frame: usize,
@@ -78,32 +96,46 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Solver) {
     let ranges = ranges(host);
     let mut parts: Vec<Part> = ranges
         .iter()
+        .filter(|&(&inst, _)| host.kind_of(inst) == OpKind::Alloc)
         .map(|(&inst, &range)| {
             let (size, inner) = (Size::of(host, inst), frames.asked_in(host.result(inst)));
-            Part { inst, range, frame: frames.of(&size.bytes, inner), size, inner }
+            Part { inst, dtype: host.ty(host.result(inst)).dtype(), range, frame: frames.of(&size.bytes, inner), size, inner }
         })
         .collect();
     parts.sort_by_key(|part| (part.range.first, part.inst));
     let takers = takers(host, solver, &ranges);
-    let mut slots: Vec<Slot> = Vec::new();
-    for part in parts {
-        let over = takers.get(&part.inst).and_then(|inputs| take_over(&slots, &part, inputs, frames));
-        match over.or_else(|| choose(&slots, &part, frames, solver)) {
-            Some((position, grown)) => {
-                let slot = &mut slots[position];
-                slot.busy_until = part.range.last;
-                slot.size = grown;
-                slot.tenants.push(part.inst);
-            }
-            None => {
-                slots.push(Slot { frame: part.frame, size: part.size, busy_until: part.range.last, tenants: vec![part.inst] })
-            }
-        }
-    }
+    let arrange = |outputs: &[Output]| {
+        let mut slots: Vec<Slot> = outputs.iter().cloned().map(Slot::of_output).collect();
+        parts.iter().for_each(|part| put(&mut slots, part, &takers, frames, solver));
+        slots
+    };
+    let mut slots = outputs::arrange_best(outputs::all(host, frames, solver, &ranges, &takers), arrange);
+    outputs::lend(host, &slots);
+    slots.retain(|slot| slot.output.is_none());
     for frame in 0..frames.count() {
         place_slots(host, frames, frame, &slots);
     }
     remove_empty(host, frames, &slots);
+}
+
+/// Gives a part a slot.
+fn put(slots: &mut Vec<Slot>, part: &Part, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames, solver: &Solver) {
+    let over = takers.get(&part.inst).and_then(|inputs| take_over(slots, part, inputs, frames));
+    match over.or_else(|| choose(slots, part, frames, solver)) {
+        Some((position, grown)) => {
+            let slot = &mut slots[position];
+            slot.busy_until = part.range.last;
+            slot.size = grown;
+            slot.tenants.push(part.inst);
+        }
+        None => slots.push(Slot {
+            output: None,
+            frame: part.frame,
+            size: part.size.clone(),
+            busy_until: part.range.last,
+            tenants: vec![part.inst],
+        }),
+    }
 }
 
 /// The slots of a frame, one after the other.
@@ -146,7 +178,7 @@ fn remove_empty(host: &mut Function, frames: &Frames, slots: &[Slot]) {
 fn take_over(slots: &[Slot], part: &Part, inputs: &[Inst], frames: &Frames) -> Option<(usize, Size)> {
     let position = slots.iter().position(|slot| {
         let holds = slot.tenants.last().is_some_and(|tenant| inputs.contains(tenant));
-        holds && slot.busy_until == part.range.first && frames.surrounds(slot.frame, part.inner)
+        holds && slot.busy_until == part.range.first && slot.stays_free(part) && frames.surrounds(slot.frame, part.inner)
     })?;
     Some((position, slots[position].size.clone()))
 }
@@ -155,7 +187,8 @@ fn take_over(slots: &[Slot], part: &Part, inputs: &[Inst], frames: &Frames) -> O
 /// is wanted, else the largest of those that may have to grow.
 fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Option<(usize, Size)> {
     let size = &part.size;
-    let is_free = |slot: &Slot| slot.busy_until < part.range.first && frames.surrounds(slot.frame, part.inner);
+    let is_free =
+        |slot: &Slot| slot.busy_until < part.range.first && slot.stays_free(part) && frames.surrounds(slot.frame, part.inner);
     let free = || slots.iter().enumerate().filter(|(_, slot)| is_free(slot));
     let equal = free().find(|(_, slot)| slot.size.equals(size, solver));
     let wanted = size.typical();
@@ -164,20 +197,20 @@ fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Opti
         let fitting = free().filter(|(_, slot)| suits(slot) && size.fits(&slot.size, solver));
         fitting.min_by_key(|(_, slot)| slot.size.typical())
     };
-    // A slot can grow to what is known where its frame begins.
-    let known = |slot: &Slot| frames.surrounds(part.frame, slot.frame);
-    let smaller = || free().find(|(_, slot)| known(slot) && slot.size.fits(size, solver));
+    // A slot of the arena can grow to what is known where its frame begins.
+    let grows = |slot: &Slot| slot.output.is_none() && frames.surrounds(part.frame, slot.frame);
+    let smaller = || free().find(|(_, slot)| grows(slot) && slot.size.fits(size, solver));
     equal
         .or_else(larger)
         .map(|(position, slot)| (position, slot.size.clone()))
         .or_else(|| smaller().map(|(position, _)| (position, size.clone())))
         .or_else(|| {
             let grown = |(position, slot): (usize, &Slot)| Some((position, slot.size.typical(), slot.size.larger(size)?));
-            let slots = free().filter(|(_, slot)| known(slot) && suits(slot)).filter_map(grown);
+            let slots = free().filter(|(_, slot)| grows(slot) && suits(slot)).filter_map(grown);
             slots.max_by_key(|&(_, typical, _)| typical).map(|(position, _, size)| (position, size))
         })
 }
 
-fn position(name: &str) -> usize {
+pub(super) fn position(name: &str) -> usize {
     OpKind::Alloc.def().attr_position(name).expect("`alloc` has this attribute")
 }

@@ -2,7 +2,7 @@
 use disc_ir::{Block, Function, Inst, OpKind, Value};
 use std::collections::HashMap;
 
-/// The ops during which a part of the arena holds a value: from its first use (it is written) to its last.
+/// The ops during which memory holds a value: from its first use (it is written) to its last. An output is needed for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: usize,
@@ -17,7 +17,7 @@ pub(super) fn root(host: &Function, mut buffer: Value) -> Value {
     buffer
 }
 
-/// The range of each `alloc`. What is used inside a loop but made outside of it is in use until the loop ends; what a loop body makes and
+/// The range of each `alloc` and `alloc_output`. What is used inside a loop but made outside of it is in use until the loop ends; what a loop body makes and
 /// reads in a later iteration would be carried, so it does not exist.
 pub(super) fn ranges(host: &Function) -> HashMap<Inst, Range> {
     let mut walk = Walk { host, position: 0, ranges: HashMap::new(), depth_of: HashMap::new(), loops: Vec::new() };
@@ -29,7 +29,7 @@ struct Walk<'h> {
     host: &'h Function,
     position: usize,
     ranges: HashMap<Inst, Range>,
-    /// How many loops surround an `alloc`.
+    /// How many loops surround an allocation.
     depth_of: HashMap<Inst, usize>,
     /// For each surrounding loop: the parts made outside of it that it uses.
     loops: Vec<Vec<Inst>>,
@@ -39,12 +39,12 @@ impl Walk<'_> {
     fn block(&mut self, block: Block) {
         for &inst in self.host.insts(block) {
             self.position += 1;
-            if self.host.kind_of(inst) == OpKind::Alloc {
+            if matches!(self.host.kind_of(inst), OpKind::Alloc | OpKind::AllocOutput) {
                 self.depth_of.insert(inst, self.loops.len());
             }
-            for &operand in self.host.operands(inst) {
-                self.used(operand);
-            }
+            // A view is another name: what is done with it counts.
+            let used = if self.host.kind_of(inst) == OpKind::View { &[][..] } else { self.host.operands(inst) };
+            used.iter().for_each(|&operand| self.used(operand));
             let is_loop = self.host.kind_of(inst) == OpKind::While;
             if is_loop {
                 self.loops.push(Vec::new());
@@ -56,7 +56,7 @@ impl Walk<'_> {
             if is_loop {
                 self.position += 1;
                 for part in self.loops.pop().expect("pushed above") {
-                    self.ranges.entry(part).and_modify(|r| r.last = self.position);
+                    self.ranges.entry(part).and_modify(|r| r.last = r.last.max(self.position));
                 }
             }
         }
@@ -64,11 +64,13 @@ impl Walk<'_> {
 
     fn used(&mut self, buffer: Value) {
         let Some(part) = self.host.defining(root(self.host, buffer)) else { return };
-        if self.host.kind_of(part) != OpKind::Alloc {
-            return;
-        }
         let here = self.position;
-        self.ranges.entry(part).and_modify(|r| r.last = here).or_insert(Range { first: here, last: here });
+        let last = match self.host.kind_of(part) {
+            OpKind::Alloc => here,
+            OpKind::AllocOutput => usize::MAX,
+            _ => return,
+        };
+        self.ranges.entry(part).and_modify(|r| r.last = last).or_insert(Range { first: here, last });
         let depth = self.depth_of[&part];
         self.loops[depth..].iter_mut().for_each(|inside| inside.push(part));
     }

@@ -3,7 +3,7 @@
 //! Each function becomes a host program: every value that a group makes gets memory, a part of the arena or, if it is returned, memory from
 //! the caller; groups write into their last operands. A reshape is a view. The parts of the arena are laid out at compile time: offsets are
 //! sums of symbolic sizes, and a part is used again when what it held is dead and the facts prove that the sizes fit. Where an op binds a dim,
-//! a nested frame begins, for what has that size.
+//! a nested frame begins, for what has that size. The memory of an output serves as such a part until the output is written.
 //!
 //! Invariants:
 //! - Two values that are alive at the same time share no memory, except a view and what it looks at. An update of a part of a value that dies
@@ -15,6 +15,7 @@ mod control;
 mod frames;
 mod in_place;
 mod liveness;
+mod outputs;
 mod updates;
 
 use crate::pass::{PassCx, PassDef};
@@ -196,7 +197,9 @@ impl<'f> Planner<'f> {
 
     fn allocate_output(&mut self, block: Block, position: usize, tensor: &TensorType) -> Result<Value, Diagnostic> {
         let ty = global(tensor.clone());
-        self.builder(block).op(OpKind::AllocOutput).attr("index", position as i64).result(ty).value()
+        let buffer = self.builder(block).op(OpKind::AllocOutput).attr("index", position as i64).result(ty).value()?;
+        self.frames.record(buffer);
+        Ok(buffer)
     }
 
     /// The same memory in another shape.

@@ -1,0 +1,131 @@
+//! Outputs as memory for what is computed before them.
+//!
+//! The memory of an output lies idle until the output is written, so that parts which end by then may be there. Such an output is asked for
+//! where the first of them is made.
+//!
+//! Invariants:
+//! - An output has exactly the bytes of its elements, aligned to an element, and it never grows: what is in it is proved to be no larger, and
+//!   has no wider elements.
+//! - It is asked for where its sizes are bound, and they are proved not to be negative: no check that it passes on the way could have failed
+//!   for them.
+use super::{
+    arena::{Part, Size, Slot, position},
+    frames::Frames,
+    liveness::Range,
+};
+use disc_ir::{Attr, Dim, Function, Inst, OpKind, Solver, Symbol};
+use std::collections::{BTreeSet, HashMap};
+
+/// So many outputs are tried, the largest first: each takes as long as the layout of the arena.
+const MOST_TRIED: usize = 6;
+/// What dims are taken for where layouts are compared, by turns: a layout is smaller if it is for each of these.
+const SAMPLES: [[i64; 2]; 3] = [[64, 64], [8, 500], [500, 8]];
+
+/// An output, and who may use its memory.
+#[derive(Clone)]
+pub(super) struct Output {
+    inst: Inst,
+    pub(super) size: Size,
+    /// Where its sizes are known.
+    pub(super) frame: usize,
+    /// The op that writes it first.
+    written: usize,
+    /// Parts that are read there, each position before it is written.
+    written_over: Vec<Inst>,
+    element_bytes: usize,
+}
+
+impl Output {
+    /// Whether a part ends before the output is written, or the output is written over it.
+    pub(super) fn admits(&self, part: &Part) -> bool {
+        let ends = part.range.last < self.written || part.range.last == self.written && self.written_over.contains(&part.inst);
+        ends && part.dtype.size() <= self.element_bytes
+    }
+}
+
+/// The outputs that are written by ops, and whose sizes are proved not to be negative.
+pub(super) fn all(
+    host: &Function,
+    frames: &Frames,
+    solver: &Solver,
+    ranges: &HashMap<Inst, Range>,
+    takers: &HashMap<Inst, Vec<Inst>>,
+) -> Vec<Output> {
+    let is_output = |&inst: &Inst| host.kind_of(inst) == OpKind::AllocOutput && ranges.contains_key(&inst);
+    let made = host.insts(host.body).iter().copied().filter(is_output);
+    made.filter_map(|inst| {
+        let tensor = host.ty(host.result(inst)).shaped().expect("an output is a buffer");
+        let (zero, element_bytes) = (Dim::constant(0), tensor.dtype.size());
+        let is_sized = tensor.dims.iter().all(|dim| solver.less_equal(&zero, dim));
+        let exact = tensor.element_count() * element_bytes as i64;
+        let asked_in = frames.asked_in(host.result(inst));
+        is_sized.then(|| Output {
+            inst,
+            size: Size { bytes: exact.clone(), exact },
+            frame: tensor.dims.iter().map(|dim| frames.of(dim, asked_in)).max().unwrap_or(0),
+            written: ranges[&inst].first,
+            written_over: takers.get(&inst).cloned().unwrap_or_default(),
+            element_bytes,
+        })
+    })
+    .collect()
+}
+
+/// The slots with those outputs that make the arena smaller, one after the other.
+pub(super) fn arrange_best(mut outputs: Vec<Output>, arrange: impl Fn(&[Output]) -> Vec<Slot>) -> Vec<Slot> {
+    outputs.sort_by_key(|output| std::cmp::Reverse(output.size.typical()));
+    let (mut used, mut best) = (Vec::new(), arrange(&[]));
+    for output in outputs.into_iter().take(MOST_TRIED) {
+        used.push(output);
+        let other = arrange(&used);
+        if is_smaller(&other, &best) {
+            best = other;
+        } else {
+            used.pop();
+        }
+    }
+    best
+}
+
+/// Whether the arena takes less with the first slots than with the others, as far as samples tell.
+fn is_smaller(first: &[Slot], other: &[Slot]) -> bool {
+    let symbols: BTreeSet<Symbol> = first.iter().chain(other).flat_map(|slot| slot.size.bytes.symbols()).collect();
+    let sums = SAMPLES.map(|sample| {
+        let sizes: HashMap<&Symbol, i64> = symbols.iter().zip(sample.into_iter().cycle()).collect();
+        let size = |symbol: &Symbol| sizes.get(symbol).copied();
+        let sum = |slots: &[Slot]| -> i64 {
+            let own = slots.iter().filter(|slot| slot.output.is_none());
+            own.map(|slot| slot.size.bytes.eval(&size).unwrap_or(0)).fold(0, i64::saturating_add)
+        };
+        [sum(first), sum(other)]
+    });
+    sums.iter().all(|[a, b]| a <= b) && sums.iter().any(|[a, b]| a < b)
+}
+
+/// Gives tenants the memory of their outputs, which are asked for before the first of them.
+pub(super) fn lend(host: &mut Function, slots: &[Slot]) {
+    for slot in slots {
+        let Some(output) = slot.output.as_ref().filter(|_| !slot.tenants.is_empty()) else { continue };
+        let memory = host.result(output.inst);
+        for &tenant in &slot.tenants {
+            let tensor = host.ty(host.result(tenant)).shaped().expect("a part is a buffer");
+            let bytes = tensor.element_count() * tensor.dtype.size() as i64;
+            let data = host.inst_mut(tenant);
+            data.operands[0] = memory;
+            data.attrs[position("offset")] = Some(Attr::Dim(Dim::constant(0)));
+            data.attrs[position("bytes")] = Some(Attr::Dim(bytes));
+        }
+        let mut insts = host.insts(host.body).to_vec();
+        let holds = |inst: Inst| {
+            let regions = &host.inst(inst).regions;
+            let inner = regions.iter().any(|&region| host.walk(region).iter().any(|inner| slot.tenants.contains(inner)));
+            slot.tenants.contains(&inst) || inner
+        };
+        let first = insts.iter().position(|&inst| holds(inst)).expect("a tenant is in the body");
+        let place = insts.iter().position(|&inst| inst == output.inst).expect("an output is made in the body");
+        if first < place {
+            insts[first..=place].rotate_right(1);
+            host.set_insts(host.body, insts);
+        }
+    }
+}
