@@ -25,7 +25,12 @@ pub(crate) fn cache_directory() -> Option<PathBuf> {
 
 /// What was stored for a key, if anything.
 #[pyfunction]
-pub(crate) fn cache_get<'py>(py: Python<'py>, directory: PathBuf, level: &str, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+pub(crate) fn cache_get<'py>(
+    py: Python<'py>,
+    directory: PathBuf,
+    level: &str,
+    key: &[u8],
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let (level, key) = place(level, key)?;
     let found = guarded(|| Ok(py.detach(|| Cache::new(directory).get(level, &key))))?;
     Ok(found.map(|found| PyBytes::new(py, &found)))
