@@ -56,8 +56,8 @@ pub struct X86 {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error(
-        "unknown target `{0}`: expected `x86-64-v2`, `x86-64-v3`, `x86-64-v4` (with extensions such as `+avx512vnni`), `aarch64`, \
-         `nvptx:sm_90` or `amdgpu:gfx90a`"
+        "unknown target `{0}`: expected `x86-64-v2`, `x86-64-v3` or `x86-64-v4`, with extensions such as `+avx512vnni`; no code is made yet for \
+         `aarch64`, `nvptx:sm_90` and `amdgpu:gfx90a`"
     )]
     Unknown(String),
     #[error("target `{target}`: unknown extension `{extension}`, expected one of {}", known_extensions())]

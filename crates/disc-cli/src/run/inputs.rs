@@ -2,7 +2,8 @@
 use super::arguments::{Given, Input, RunArguments};
 use crate::npy;
 use disc_ir::{
-    Code, DType, Diagnostic, Function, FunctionKind, Module, OpKind, TensorType, attr::Attr, generate::Random, interp::Tensor,
+    Code, DType, Diagnostic, Function, FunctionKind, Module, OpKind, Symbol, TensorType, attr::Attr, generate::Random,
+    interp::Tensor,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -67,6 +68,12 @@ fn of_parameters(
     if let Some(unknown) = given.iter().find(|input| !names.contains(&input.name)) {
         let message = format!("@{} has no parameter %{}; it has: {}", entry.name, unknown.name, names.join(", "));
         return Err(Diagnostic::new(Code::E0601, message));
+    }
+    let symbols = entry.bound_symbols();
+    if let Some((unknown, _)) = dims.iter().find(|(name, _)| symbols.iter().all(|symbol| symbol.name() != name)) {
+        let has: Vec<&str> = symbols.iter().map(Symbol::name).collect();
+        let has = if has.is_empty() { "none".into() } else { has.join(", ") };
+        return Err(Diagnostic::new(Code::E0601, format!("@{} has no dim {unknown}; it has: {has}", entry.name)));
     }
     let is_given = |name: &&String| given.iter().any(|input| input.name == **name);
     let missing: Vec<&str> = names.iter().filter(|name| !is_given(name)).map(|name| &**name).collect();
