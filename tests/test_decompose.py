@@ -33,6 +33,22 @@ CASES = {
     "cov": (lambda x: (torch.cov(x), torch.cov(x.T, correction=0)), [((3, 5),), ((7, 30),), ((2, 2),)]),
     "cov of one": (torch.cov, [((5,),), ((30,),)]),
     "corrcoef": (torch.corrcoef, [((3, 5),), ((7, 30),), ((2, 9),)]),
+    "cov of integers": (
+        lambda x: (torch.cov((x * 9).long()), torch.corrcoef((x * 9).int())),
+        [((3, 5),), ((7, 30),), ((2, 2),)],
+    ),
+    "combinations": (
+        lambda x: (torch.combinations(x), torch.combinations(x, with_replacement=True)),
+        [((5,),), ((2,),), ((1,),), ((0,),), ((9,),)],
+    ),
+    "cdist by the largest": (
+        lambda x, y: torch.cdist(x, y, p=torch.inf),
+        [((3, 4), (5, 4)), ((2, 0), (3, 0)), ((1, 1), (0, 1))],
+    ),
+    "shifts of bool": (
+        lambda x: ((x > 0) << 1, (x > 0) >> (x * 2).to(torch.int8).abs()),
+        [((2, 3),), ((0, 1),)],
+    ),
     "put": (
         lambda x, y: x.put(torch.tensor([[0, 1]]), y, accumulate=True),
         [((2, 3), (1, 2)), ((4, 1), (1, 2)), ((2, 1), (2, 1))],
@@ -95,6 +111,57 @@ def test_steps_are_traced_beside_a_size_that_depends_on_data(name, compile_modul
     compiled = compile_module(Function(both), inputs[0])
     for call in inputs:
         torch.testing.assert_close(compiled(*call), both(*call), rtol=1e-4, atol=1e-5)
+
+
+#: What torch refuses of its data or sizes when it runs: the inputs that serve, those that do not, and its words.
+REFUSED = {
+    "masked_scatter": (
+        lambda x, mask, source: x.masked_scatter(mask, source),
+        [
+            (torch.rand(3, 4), torch.rand(3, 4) > 0.5, torch.rand(12)),
+            (torch.rand(1, 2), torch.rand(1, 2) > 1, torch.rand(0)),
+        ],
+        [
+            (torch.rand(3, 4), torch.rand(3, 4) >= 0, torch.rand(11)),
+            (torch.rand(1, 1), torch.rand(1, 1) >= 0, torch.rand(0)),
+        ],
+        "as many elements",
+    ),
+    "quantile": (
+        lambda x: (torch.quantile(x, 0.3, dim=0), torch.nanquantile(x, 0.5)),
+        [(torch.rand(5, 3),), (torch.rand(1, 1),)],
+        [(torch.rand(0, 3),), (torch.rand(4, 0),)],
+        "needs",
+    ),
+    "gaussian_nll_loss": (
+        F.gaussian_nll_loss,
+        [tuple(torch.rand(n, k) for _ in range(3)) for n, k in ((5, 3), (1, 1), (0, 3), (7, 2))],
+        [(torch.rand(2, 2), torch.rand(2, 2), torch.tensor([[1.0, 0.0], [2.0, -1e-9]]))],
+        "var has negative",
+    ),
+    "gaussian_nll_loss, one variance for a row": (
+        torch.nn.GaussianNLLLoss(full=True, reduction="none"),
+        [(torch.rand(n, k), torch.rand(n, k), torch.rand(n, 1)) for n, k in ((5, 3), (1, 1), (0, 3), (7, 2))],
+        [(torch.rand(2, 2), torch.rand(2, 2), -torch.rand(2, 1))],
+        "var has negative",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_torch_refuses_at_run_time_is_refused(name):
+    import disc
+
+    function, served, refused, words = REFUSED[name]
+    compiled = disc.optimize(Function(function), served[0])
+    for given in served:
+        torch.testing.assert_close(compiled(*given), function(*given), equal_nan=True)
+    for given in refused:
+        with pytest.raises((RuntimeError, ValueError)):
+            function(*given)
+        with pytest.raises(disc.Error, match=words):
+            compiled(*given)
+    torch.testing.assert_close(compiled(*served[0]), function(*served[0]))
 
 
 def _augmented(x):

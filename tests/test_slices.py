@@ -43,6 +43,13 @@ SLICES = {
     "with steps": lambda x, y: x[x.shape[0] - 4 :: 2] * 2,
     "in the middle": lambda x, y: x[x.shape[0] // 2 - 3 :: 2],
     "its length": lambda x, y: x[x.shape[0] - 4 :].new_ones(x[x.shape[0] - 4 :].shape[0]),
+    "whole parts": lambda x, y: x[:, : x.shape[1] // 3 * 3].reshape(x.shape[0], x.shape[1] // 3, 3).amax(2),
+    "without the rest": lambda x, y: x[:, : x.shape[1] - x.shape[1] % 4].unflatten(1, (-1, 4)) + 1,
+    "without the rest of both": lambda x, y: (
+        x[: x.shape[0] - x.shape[0] % 2, : x.shape[1] - x.shape[1] % 2]
+        .reshape(x.shape[0] // 2, 2, x.shape[1] // 2, 2)
+        .sum((1, 3))
+    ),
     "written": zeroed,
     "narrow": lambda x, y: x.narrow(0, x.shape[0] - 2, 2),
     "narrow from the middle": lambda x, y: x.narrow(0, x.shape[0] - 3, 1),

@@ -32,6 +32,14 @@ FUNCTIONS = {
     "rounded towards zero": lambda x: x * math.trunc((3 - x.shape[1]) / 2),
     "a slice between tensors": lambda x: x[:, : torch.tensor(min(x.shape[1], 3)) * 2 - 1],
     "clamped by a tensor": lambda x: x.argmax(-1).clamp(0, torch.tensor(x.shape[2]) - 1),
+    "logarithmic steps": lambda x: torch.logspace(-1, 2, x.shape[1], base=2.0) + x.shape[1],
+    "adaptive maxima": lambda x: F.adaptive_max_pool2d(x, (x.shape[2], x.shape[1])),
+    "adaptive maxima of lines": lambda x: F.adaptive_max_pool1d(x.abs().log(), x.shape[1] + 1),
+    "factors that are no binary fractions": lambda x: (
+        x[:, : round(x.shape[1] * 0.3)],
+        x[:, int(x.shape[1] * 0.6) :],
+        torch.zeros(math.ceil(1.3 * x.shape[2])),
+    ),
     "divmod": lambda x: x * divmod(x.shape[2], 2)[0] + divmod(x.shape[1], 3)[1],
 }
 
@@ -70,7 +78,7 @@ def test_a_pool_of_another_size_is_what_it_was(compile_module):
 @pytest.mark.parametrize("offset", range(-4, 5))
 def test_indices_of_triangles(offset):
     for name in ("tril_indices", "triu_indices"):
-        ours, theirs = getattr(_symbolic_functions, f"_{name}"), getattr(torch, name)
+        ours, theirs = getattr(_symbolic_functions, name), getattr(torch, name)
         for rows in range(6):
             for columns in range(6):
                 expected = theirs(rows, columns, offset)

@@ -10,6 +10,8 @@ from torch import nn
 TARGETS = [None, "x86-64-v3"]
 LINES = ((2, 3, 9), (1, 3, 1), (3, 3, 67), (1, 3, 7), (0, 3, 5))
 PLANES = ((2, 3, 9, 12), (1, 3, 1, 1), (3, 3, 5, 67), (1, 3, 13, 2), (0, 3, 4, 6))
+#: Sizes from which few cells, or none more, come.
+SMALL_TOO = ((1, 2, 9, 12), (1, 2, 2, 3), (1, 2, 3, 2), (2, 1, 2, 31), (1, 2, 10, 33), (0, 2, 4, 6))
 VOLUMES = ((2, 3, 4, 5, 6), (1, 3, 1, 2, 1), (1, 3, 3, 2, 35))
 
 CASES = {
@@ -28,6 +30,13 @@ CASES = {
         PLANES,
     ),
     "bilinear by a fraction": (nn.Upsample(scale_factor=1.5, mode="bilinear"), PLANES),
+    **{
+        f"{mode} by {k}": (nn.Upsample(scale_factor=k, mode=mode), SMALL_TOO)
+        for mode in ("nearest", "nearest-exact", "bilinear", "bicubic")
+        for k in (1.3, 0.7, 2.3, (1.7, 0.6))
+    },
+    "nearest by 1.3 in one dimension": (nn.Upsample(scale_factor=1.3), LINES),
+    "linear by 1.3": (nn.Upsample(scale_factor=1.3, mode="linear"), LINES),
     "bicubic": (nn.Upsample(scale_factor=2, mode="bicubic"), PLANES),
 }
 
@@ -72,6 +81,8 @@ SMALLEST = {
     "nearest": (nn.Upsample(scale_factor=4), 1),
     "nearest, exact": (nn.Upsample(scale_factor=1.5, mode="nearest-exact"), 1),
     "bilinear to a size": (nn.Upsample(size=(10, 7), mode="bilinear"), 1),
+    "nearest by 0.7": (nn.Upsample(scale_factor=0.7), 2),
+    "bilinear by 1.3": (nn.Upsample(scale_factor=1.3, mode="bilinear"), 1),
     "bilinear to a fourth": (nn.Upsample(scale_factor=0.25, mode="bilinear"), 4),
     "bicubic": (nn.Upsample(scale_factor=2, mode="bicubic"), 1),
 }
@@ -91,3 +102,22 @@ def test_an_image_without_cells_is_refused_and_an_empty_batch_is_not(name):
                 module(small)
             with pytest.raises(disc.DimError, match=rf"input_{axis} = {size} \(axis {axis} of input\)"):
                 fast(small)
+
+
+@pytest.mark.parametrize("size", [4, 5])
+def test_cells_that_are_copied_read_no_others(size):
+    module = nn.Upsample(size=(4, 6), mode="bilinear")
+    fast = disc.optimize(module, torch.randn(1, 1, 3, 4))
+    x = torch.randn(2, 1, size, 6)
+    x[0, 0, 1, 2], x[1, 0, 3, 0] = torch.nan, torch.inf
+    torch.testing.assert_close(fast(x), module(x), equal_nan=True)
+
+
+def test_a_size_that_floats_round_otherwise_is_refused_and_named():
+    """90 * 0.7 is 62.99999999999999."""
+    fast = disc.optimize(nn.Upsample(scale_factor=0.7), torch.randn(1, 2, 20))
+    for size in (10, 11, 89, 91, 100):
+        x = torch.randn(1, 2, size)
+        assert torch.equal(fast(x), nn.Upsample(scale_factor=0.7)(x))
+    with pytest.raises(disc.DimError, match=r"input_2 = 90: the module needs 0.7 .* as floats are rounded"):
+        fast(torch.randn(1, 2, 90))

@@ -1,7 +1,7 @@
 """Conditions on sizes as Python functions of ints, for what is asked at each call: sympy takes far longer to put sizes in.
 
-Invariant: a function says of any sizes what sympy says of the condition with them put in, without floating numbers. A condition
-that has some, or is made of what is not known here, is left to sympy.
+Invariant: a function says of any sizes what sympy says of the condition with them put in, without floating numbers (but for
+``RoundsAlike``). A condition that has others, or is made of what is not known here, is left to sympy.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from fractions import Fraction
 
 import sympy
 from torch.utils._sympy import functions as tsf
+
+from .bridge.sizes import RoundsAlike
 
 
 def function_of(condition: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> Callable[..., bool]:
@@ -73,7 +75,13 @@ def _call(name: str) -> Callable[[list[str]], str]:
     return lambda args: f"{name}({', '.join(args)})"
 
 
-_NAMES = {"__builtins__": {}, "min": min, "max": max, "Fraction": Fraction}
+_NAMES = {
+    "__builtins__": {},
+    "min": min,
+    "max": max,
+    "Fraction": Fraction,
+    "rounds_alike": RoundsAlike.holds,
+}
 _DIVISIONS = (tsf.FloorDiv, tsf.Mod, tsf.PythonMod, tsf.ModularIndexing, sympy.Mod)
 _FORMS = (
     (sympy.And, _between("and")),
@@ -93,4 +101,5 @@ _FORMS = (
     (tsf.ModularIndexing, lambda args: f"({args[0]} // {args[1]} % {args[2]})"),
     ((tsf.Min, sympy.Min), _call("min")),
     ((tsf.Max, sympy.Max), _call("max")),
+    (RoundsAlike, _call("rounds_alike")),
 )

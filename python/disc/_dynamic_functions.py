@@ -12,6 +12,7 @@ from unittest import mock
 import sympy
 import torch
 from torch._subclasses import FakeTensor
+from torch.utils._sympy import functions as tsf
 
 from ._symbols import NUMBERS, expression
 from ._torch_versions import extremes_replacements, plain_slice_index, slice_replacement
@@ -124,8 +125,40 @@ def _tensor_split(self, indices_or_sections, dim=0):
     return tuple(self.narrow(dim, start, n) for start, n in zip(at, length, strict=False))
 
 
+def _gaussian_nll_loss(input, target, var, *args, **kwargs):
+    # torch asks the data whether a variance is negative; the compiled code does in each call.
+    if not isinstance(var, FakeTensor):
+        return _torch_gaussian_nll_loss(input, target, var, *args, **kwargs)
+    torch._assert_async(~(var < 0).any(), "var has negative entry/entries")
+    with mock.patch.object(torch, "any", return_value=False):
+        return _torch_gaussian_nll_loss(input, target, var, *args, **kwargs)
+
+
+def _without_remainders(index):
+    """``n - n % 4`` as ``n // 4 * 4``, of which more is known."""
+    expr = expression(index)
+    if isinstance(expr, int) or not expr.has(tsf.Mod):
+        return index
+    written = sympy.expand(expr.replace(tsf.Mod, lambda a, k: a - k * tsf.FloorDiv(a, k)))
+    if written.count_ops() > expr.count_ops():
+        return index
+    return index.node.shape_env.create_symintnode(written, hint=index.node.hint)
+
+
+def _is_multiple_below(index, size) -> bool:
+    """Whether ``index`` is ``size // k * k``."""
+    expr = expression(index)
+    if isinstance(expr, int):
+        return False
+    k, part = expr.as_coeff_Mul()
+    return isinstance(part, tsf.FloorDiv) and k > 0 and part.args == (expression(size), k)
+
+
 def _slice_index(size, index):
     """Where ``x[index:]`` begins: an expression also where the sign of ``index`` depends on sizes, as in ``x[size - 3:]``."""
+    index = _without_remainders(index)
+    if _is_multiple_below(index, size):
+        return index
     known = plain_slice_index(size, index)
     if known is not None or _is_of_data(index):
         return known
@@ -147,12 +180,14 @@ _math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
 _math_sqrt = math.sqrt
 _torch_trapezoid, _torch_cumulative_trapezoid = torch.trapezoid, torch.cumulative_trapezoid
 _torch_tensor_split = torch.tensor_split
+_torch_gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
 _REPLACED = (
     (torch, "trapezoid", _trapezoid),
     (torch, "trapz", _trapezoid),
     (torch, "cumulative_trapezoid", _cumulative_trapezoid),
     (torch, "tensor_split", _tensor_split),
     (torch.Tensor, "tensor_split", _tensor_split),
+    (torch.nn.functional, "gaussian_nll_loss", _gaussian_nll_loss),
     slice_replacement(_slice_index),
     *extremes_replacements(),
     (math, "sqrt", _sqrt),

@@ -103,7 +103,9 @@ def _cdist(x, y, p=2.0, compute_mode=None):
 def _cov(x, *, correction=1, fweights=None, aweights=None):
     if fweights is not None or aweights is not None:
         return aten.cov.default.decompose(x, correction=correction, fweights=fweights, aweights=aweights)
-    rows = x if x.dim() == 2 else x.unsqueeze(0)
+    torch._check(x.dtype != torch.bool, lambda: "cov: bool dtype is not supported for input")
+    rows = x if x.is_floating_point() or x.is_complex() else x.to(torch.get_default_dtype())
+    rows = rows if x.dim() == 2 else rows.unsqueeze(0)
     rows = rows - rows.mean(1, keepdim=True)
     spread = torch.sym_max(rows.shape[1] - correction, 0)
     return ((rows @ rows.mT) / spread).squeeze()
@@ -127,7 +129,27 @@ def _put(x, index, source, accumulate=False):
     return flat.reshape(x.shape)
 
 
+def _combinations(x, r=2, with_replacement=False):
+    from ._symbolic_functions import triu_indices
+
+    torch._check(x.dim() == 1, lambda: f"combinations: expected one axis, got {x.dim()}")
+    if r != 2:
+        return aten.combinations.default.decompose(x, r, with_replacement)
+    n = x.shape[0]
+    return x[triu_indices(n, n, 0 if with_replacement else 1)].T
+
+
 # Order.
+
+
+def _of_some(op):
+    """The steps of torch, which take a quantile of nothing for one of anything."""
+
+    def steps(x, *args, **kwargs):
+        torch._check(x.numel() > 0, lambda: "quantile() input tensor must be non-empty")
+        return op.decompose(x, *args, **kwargs)
+
+    return steps
 
 
 def _kthvalue(x, k, dim=-1, keepdim=False):
@@ -166,6 +188,7 @@ def _nanmedian(x):
 OWN = {
     aten.addbmm.default: _addbmm,
     aten.cdist.default: _cdist,
+    aten.combinations.default: _combinations,
     aten.corrcoef.default: _corrcoef,
     aten.cov.default: _cov,
     aten.gradient.array: lambda x, *, dim, edge_order=1: _gradient(x, [1] * len(dim), list(dim), edge_order),
@@ -180,5 +203,9 @@ OWN = {
     aten.nanmedian.default: _nanmedian,
     aten.nanmedian.dim: _nanmedian_dim,
     aten.put.default: _put,
+    aten.nanquantile.default: _of_some(aten.nanquantile.default),
+    aten.nanquantile.scalar: _of_some(aten.nanquantile.scalar),
+    aten.quantile.default: _of_some(aten.quantile.default),
+    aten.quantile.scalar: _of_some(aten.quantile.scalar),
     aten.vander.default: _vander,
 }

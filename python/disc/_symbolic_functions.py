@@ -6,6 +6,8 @@ Each function here gives what the replaced one gives, or nothing where it has no
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
@@ -65,6 +67,11 @@ def _linspace(start, end, steps=100, *, dtype=None, device=None, **_):
     return torch.where(place < torch.sym_max(steps // 2, 1), start + step * low, end - step * high)
 
 
+def _logspace(start, end, steps=100, base=10.0, *, dtype=None, device=None, **_):
+    exponents = _linspace(start, end, steps, dtype=dtype, device=device)
+    return None if exponents is None else torch.pow(base, exponents)
+
+
 def _one_hot(input, num_classes=-1):
     classes = torch.arange(num_classes, device=input.device)
     return (input.unsqueeze(-1) == classes).to(torch.int64)
@@ -82,6 +89,29 @@ def _unfold(self, dimension, size, step):
 def _adaptive_avg_pool1d(input, output_size):
     size = output_size[0] if isinstance(output_size, (list, tuple)) else output_size
     return torch.nn.functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, size)).squeeze(-2)
+
+
+def _adaptive_max_pool(n: int):
+    """Each cell of an axis takes the largest of its part, axis after axis."""
+
+    def entry(input, output_size, return_indices=False):
+        if return_indices:
+            return None
+        for i, out in enumerate(spread(output_size, n), input.dim() - n):
+            if out is not None:
+                input = _largest_parts(input, i, out)
+        return input
+
+    return entry
+
+
+def _largest_parts(x, axis: int, out):
+    size = x.shape[axis]
+    cell, place = torch.arange(out).unsqueeze(1), torch.arange(size)
+    inside = (place >= cell * size // out) & (place < ((cell + 1) * size + (out - 1)) // out)
+    inside = inside.reshape([out, size, *[1] * (x.dim() - 1 - axis)])
+    lowest = -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+    return torch.where(inside, x.unsqueeze(axis), lowest).amax(axis + 1)
 
 
 # Pools over a whole axis.
@@ -123,7 +153,7 @@ def _average(x, axis: int):
 # The places above and below a diagonal, row by row.
 
 
-def _triu_indices(row, col, offset=0, *, dtype=torch.int64, device=None, **_):
+def triu_indices(row, col, offset=0, *, dtype=torch.int64, device=None, **_):
     """Row r holds the columns from max(r + offset, 0) on."""
     if isinstance(offset, torch.SymInt):
         return None
@@ -135,7 +165,7 @@ def _triu_indices(row, col, offset=0, *, dtype=torch.int64, device=None, **_):
     return _places((col - first).clamp(min=0), first, count, dtype)
 
 
-def _tril_indices(row, col, offset=0, *, dtype=torch.int64, device=None, **_):
+def tril_indices(row, col, offset=0, *, dtype=torch.int64, device=None, **_):
     """Row r holds the columns up to min(r + offset, col - 1)."""
     if isinstance(offset, torch.SymInt):
         return None
@@ -164,9 +194,11 @@ _REPLACED = {
     "linspace": _linspace,
     "one_hot": _one_hot,
     "unfold": _unfold,
+    "logspace": _logspace,
     "adaptive_avg_pool1d": _adaptive_avg_pool1d,
-    "triu_indices": _triu_indices,
-    "tril_indices": _tril_indices,
+    **{f"adaptive_max_pool{n}d": _adaptive_max_pool(n) for n in (1, 2, 3)},
+    "triu_indices": triu_indices,
+    "tril_indices": tril_indices,
     **{f"max_pool{n}d": _pool("max", n, _largest) for n in (1, 2, 3)},
     **{f"avg_pool{n}d": _pool("avg", n, _average) for n in (1, 2, 3)},
 }

@@ -134,8 +134,10 @@ def is_about_numbers(error: Exception) -> bool:
 
 
 def _spaces(module: torch.nn.Module) -> list[dict]:
-    """What the names in functions of the model, and in functions beside them in its library, are looked up in."""
+    """Where names are looked up by functions of the model, by those that it holds, and by those beside them in its library."""
     names = {kind.__module__ for m in module.modules() for kind in type(m).__mro__}
+    held = (f for m in module.modules() for f in vars(m).values() if isinstance(f, types.FunctionType))
+    names |= {f.__module__ for f in held if isinstance(f.__module__, str)}
     names = {name for name in names if name.split(".")[0] not in _LEFT}
     for name in list(names):
         top = name.split(".")[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch._prims_common
 
@@ -48,6 +50,22 @@ def _narrow(x, dim, start, length):
     return x.as_strided(sizes, strides, x.storage_offset() + torch.sym_max(start, 0) * strides[axis])
 
 
+def _unflatten(x, dim, sizes):
+    # Whatever way a tensor lies, each of its axes can be split; torch asks for sizes to find that.
+    axis, sizes = torch._prims_common.canonicalize_dim(x.dim(), dim), list(sizes)
+    open_at = [i for i, size in enumerate(sizes) if type(size) is int and size < 0]
+    known = math.prod(size for i, size in enumerate(sizes) if i not in open_at)
+    if len(open_at) > 1 or not x.dim() or (type(known) is int and known == 0):
+        return aten.unflatten.int(x, dim, sizes)
+    for i in open_at:
+        sizes[i] = x.shape[axis] // known
+    whole = math.prod(sizes)
+    torch._check(whole == x.shape[axis], lambda: f"unflatten: {sizes} do not multiply to {x.shape[axis]}")
+    strides = [math.prod(sizes[i + 1 :]) * x.stride(axis) for i in range(len(sizes))]
+    shape = [*x.shape[:axis], *sizes, *x.shape[axis + 1 :]]
+    return x.as_strided(shape, [*x.stride()[:axis], *strides, *x.stride()[axis + 1 :]], x.storage_offset())
+
+
 def _logsumexp(x, dim, keepdim=False):
     # torch asks whether there is anything to reduce, and then needs that there is.
     shape, dims = list(x.shape), [dim] if isinstance(dim, int) else dim
@@ -76,6 +94,27 @@ def _resampled(op):
     return shape
 
 
+def _shifted(op):
+    """torch's description of a shift refuses a bool that is converted to the type of the other."""
+
+    def shape(x, y):
+        if x.dtype is torch.bool and torch.result_type(x, y) is not torch.bool:
+            x = x.to(torch.result_type(x, y))
+        return op(x, y)
+
+    return shape
+
+
+_SHIFTS = (
+    aten.__lshift__.Scalar,
+    aten.__lshift__.Tensor,
+    aten.__rshift__.Scalar,
+    aten.__rshift__.Tensor,
+    aten.bitwise_left_shift.Tensor,
+    aten.bitwise_left_shift.Tensor_Scalar,
+    aten.bitwise_right_shift.Tensor,
+    aten.bitwise_right_shift.Tensor_Scalar,
+)
 _RESAMPLING = (
     aten.upsample_linear1d.vec,
     aten.upsample_bilinear2d.vec,
@@ -93,9 +132,11 @@ SHAPES = {
     aten.fill_diagonal_.default: _fill_diagonal,
     aten.logsumexp.default: _logsumexp,
     aten.narrow.default: _narrow,
+    aten.unflatten.int: _unflatten,
     aten.lstm.input: _recurrent,
     aten.gru.input: _recurrent,
     aten.rnn_tanh.input: _recurrent,
     aten.rnn_relu.input: _recurrent,
 }
+SHAPES |= {op: _shifted(op) for op in _SHIFTS}
 SHAPES |= {op: _resampled(op) for op in _RESAMPLING}

@@ -80,7 +80,7 @@ ROWS = [
     row("xlogy.Tensor", T(), T("N", kind="positive"), dtypes=WIDE),
     row("copysign.Tensor", T(), T("N"), dtypes=FLOATS),
     row("copysign.Scalar", T(), -1.0, dtypes=FLOATS),
-    row("nextafter.default", T(), T("N"), dtypes=WIDE),
+    row("nextafter.default", T(), T("N"), dtypes=FLOATS),
     row("lerp.Scalar", T(), T(), 0.3, dtypes=FLOATS),
     row("lerp.Tensor", T(), T(), T(kind="probability"), dtypes=FLOATS),
     row("addcmul.default", T(), T("N"), T("B 1"), value=2, dtypes=NUMBERS),

@@ -119,6 +119,10 @@ class Emitter:
             raise ShapeError(f"sizes {left} and {right} do not fit: expected {left} {sign} {right}")
         self.state(f"{left} {sign} {right}")
 
+    def require_true(self, condition, message: str) -> None:
+        """A condition on data that fails the call unless it holds."""
+        self.builder.op("assert", [self.lift(condition, "i1")], message=message)
+
     # Values out of scalars.
 
     def op(self, name: str, *operands, result=None, **attrs):

@@ -60,6 +60,8 @@ class Expressions:
         self.symbols: dict[sympy.Symbol, object] = {}
         #: Numbers out of tensors, as values; one becomes a dim where it is a size.
         self.numbers: dict[sympy.Symbol, object] = {}
+        #: Notes a condition that each call has to satisfy.
+        self.check = None
         #: Makes a dim of a number: (symbol, value) -> dim.
         self.bind_number = None
         self._simplify = simplify
@@ -177,8 +179,21 @@ class Expressions:
 
     def _ratio(self, e):
         """A number that is computed from sizes, as a size over a size that is not negative, if it is a number."""
+        if (scaled := _scaled(e)) is not None:
+            return self._near(*scaled)
         above, below = self._quotient(e)
         return (0 - above, -below) if is_int(below) and below < 0 else (above, below)
+
+    def _near(self, factor: float, near: Fraction, size):
+        """A size by a factor that is a fraction but for its last place."""
+        # Next to an integer, the product of floats rounds to it wherever it lies within a half of the last place.
+        if abs(Fraction(factor) - near) * 2**54 >= abs(near):
+            if self.check is None or not size.free_symbols <= set(self.symbols):
+                raise UnsupportedOp(f"a size that is computed by the factor {factor} is not supported")
+            exact = (sympy.Rational(*x.as_integer_ratio()) for x in (factor, near))
+            text = f"{factor} * {size} to be {near} of it, as floats are rounded"
+            self.check(RoundsAlike(size, *exact), text)
+        return near.numerator * self._translate(size), near.denominator
 
     def _quotient(self, e):
         """A number that is computed from sizes, as a size over a size."""
@@ -213,9 +228,40 @@ def _exact_quotient(a, b):
     return quotient if divisor == 1 and all(c.is_integer for c in sympy.Add.make_args(quotient)) else None
 
 
+class RoundsAlike(sympy.Function):
+    """Of a size, a factor and a fraction: whether the product of floats is an integer (or a half) where the exact one is."""
+
+    nargs = 3
+
+    @staticmethod
+    def holds(size: int, factor: Fraction, near: Fraction) -> bool:
+        """
+        >>> RoundsAlike.holds(10, Fraction(0.7), Fraction(7, 10)), RoundsAlike.holds(90, Fraction(0.7), Fraction(7, 10))
+        (True, False)
+        """
+        exact = near * size
+        return (2 * exact).denominator != 1 or float(factor) * size == exact
+
+
+def _scaled(e) -> tuple[float, Fraction, sympy.Basic] | None:
+    """A size by a number that is no short fraction in binary, and is near one in decimal, as 0.3: both, and the size."""
+    number, size = e.as_coeff_Mul()
+    if not isinstance(number, sympy.Float):
+        return None
+    size = size.args[0] if isinstance(size, tsf.ToFloat) else size
+    factor = float(number)
+    near = Fraction(factor).limit_denominator(_LONGEST)
+    is_near = abs(Fraction(factor) - near) * 2**52 <= abs(near)
+    return (factor, near, size) if size.is_integer and is_near and near != factor else None
+
+
+#: Denominators of factors.
+_LONGEST = 4096
+
+
 def _exact(number) -> Fraction:
     value = Fraction(float(number))
-    if value.denominator > 4096:
+    if value.denominator > _LONGEST:
         raise UnsupportedOp(f"a size that is computed by the factor {number} is not supported")
     return value
 

@@ -125,6 +125,7 @@ def convert(captured, builder) -> Program:
     """
     program = Program()
     expressions = sizes.Expressions(captured.simplify)
+    expressions.check = lambda condition, text: _check(program, condition, text)
     emitter = Emitter(builder, expressions)
     emitter.state = lambda fact: _state(builder, program, fact)
     walk = _Walk(captured, emitter, program)
@@ -215,6 +216,11 @@ def _state(builder, program: Program, fact: str) -> None:
     if fact not in program.facts:
         builder.fact(fact)
         program.facts.append(fact)
+
+
+def _check(program: Program, condition, text: str) -> None:
+    if (condition, text) not in program.checks:
+        program.checks.append((condition, text))
 
 
 _COMPARISONS = (
@@ -367,6 +373,8 @@ class _Walk:
         self.node = node
         if name == "aten._assert_scalar.default":
             return self._assert(node)
+        if name == "aten._assert_async.msg":
+            return self._assert_data(node)
         if name in _CHECKS or "assert" in name:
             return
         if name in _ITEMS:
@@ -438,6 +446,12 @@ class _Walk:
                 continue
             if fact.free_symbols <= set(self.emitter.expressions.symbols):
                 _relation(self.emitter.expressions, self.emitter.state, fact, relation)
+
+    def _assert_data(self, node) -> None:
+        """What is asked of the data: checked in each call."""
+        condition, message = self.resolve(node.args)
+        if condition is not MISSING:
+            self.emitter.require_true(self.emitter.reshape(condition, []), message)
 
     def _inline(self, node, name: str) -> None:
         graph_at = next(

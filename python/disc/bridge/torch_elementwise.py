@@ -199,6 +199,22 @@ def round_decimals(b, x, decimals=0):
     return b.widened(scaled, x)
 
 
+def next_after(b, x, y):
+    """Of half types, by their bits: those of numbers of one sign are in the order of the numbers."""
+    x, y = b.promote(x, y)
+    if x.dtype not in types.HALVES:
+        return b.map("next_after", x, y)
+    x, y = b.together(x, y)
+    zero = b.lift(0.0, x.dtype)
+    bits = b.op("bitcast_convert", x, dtype="i16")
+    away = b.compare("EQ", b.compare("GT", y, x), b.compare("GT", x, zero))
+    stepped = b.add(bits, b.select(away, *(b.lift(n, "i16") for n in (1, -1))))
+    least = b.select(b.compare("GT", y, zero), *(b.lift(n, "i16") for n in (1, -32767)))
+    stepped = b.select(b.compare("EQ", x, zero), least, stepped)
+    found = b.select(b.compare("EQ", x, y), y, b.op("bitcast_convert", stepped, dtype=x.dtype))
+    return b.select(b.map("or", b.is_nan(x), b.is_nan(y)), b.add(x, y), found)
+
+
 def frac(b, x):
     return b.sub(x, trunc(b, x))
 
@@ -537,7 +553,7 @@ TABLE = {
     "aten.xlogy.Scalar_Other": binary_by(xlogy, floating=True),
     "aten.xlogy.Scalar_Self": binary_by(xlogy, floating=True),
     "aten.hypot.default": binary_by(hypot),
-    "aten.nextafter.default": binary("next_after"),
+    "aten.nextafter.default": next_after,
     "aten.lerp.Scalar": lerp,
     "aten.lerp.Tensor": lerp,
     "aten.addcmul.default": addcmul,

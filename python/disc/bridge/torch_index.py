@@ -340,7 +340,14 @@ def masked_scatter(b, x, mask, source):
     flat = b.reshape(mask, [product(mask.shape)])
     order = b.sub(b.cumulative(b.convert(flat, "i64"), 0, "add"), 1)
     count = product(source.shape)
-    picked = b.take(b.reshape(source, [count]), 0, b.select(flat, order, b.lift(0, "i64")), bounds="clamp")
+    marked = b.sum(b.convert(flat, "i64"), [0])
+    enough = b.compare("LE", marked, b.lift(count, "i64"))
+    b.require_true(enough, "masked_scatter: expected as many elements of source as ones in mask")
+    source = b.reshape(source, [count])
+    if not is_int(count) or count == 0:
+        # Where nothing is marked, there may be nothing to take.
+        source = b.pad(source, b.lift(0, source.dtype), [0], [greatest(1 - count, 0)])
+    picked = b.take(source, 0, b.select(flat, order, b.lift(0, "i64")), bounds="clamp")
     return b.select(mask, b.reshape(picked, x.shape), x)
 
 

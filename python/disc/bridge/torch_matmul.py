@@ -263,7 +263,9 @@ def flash_for_cpu(b, query, key, value, dropout_p=0.0, is_causal=False, *, attn_
 
 def cdist(b, x, y, p=2.0, compute_mode=None):
     distance = b.op("abs", b.sub(b.unsqueeze(x, -2), b.unsqueeze(y, -3)))
-    return _norm_last(b, distance, p)
+    found = _norm_last(b, distance, p)
+    # The largest of no differences is no distance.
+    return b.maximum(found, 0.0) if p == math.inf else found
 
 
 def pairwise_norm(b, x, p=2.0):

@@ -408,16 +408,18 @@ def _repeat_cells(b, x, axis: int, factor: int):
 
 def upsample_nearest(n: int, exact: bool = False):
     def entry(b, x, size=None, scales=None, *more):
-        return _resampled(b, x, _scales(scales, more, n), functools.partial(_nearest_axis, b, exact=exact))
+        own_ways = (1, 2) if n == 2 and not exact else ()
+        nearest = functools.partial(_nearest_axis, b, exact=exact, own_ways=own_ways)
+        return _resampled(b, x, _scales(scales, more, n), nearest)
 
     return entry
 
 
-def _nearest_axis(b, x, axis, out, scale, factor, *, exact):
+def _nearest_axis(b, x, axis, out, scale, factor, *, exact, own_ways):
     if factor and _repeats_cells(factor, exact):
         return _repeat_cells(b, x, axis, factor)
     cell = b.iota([out], 0, "f32")
-    place = b.mul(b.add(cell, 0.5) if exact else cell, _step(b, x.shape[axis], out, scale))
+    place = b.mul(b.add(cell, 0.5) if exact else cell, _step(b, x.shape[axis], out, scale, "f32", own_ways))
     index = b.minimum(b.convert(b.op("floor", place), "i64"), b.lift(x.shape[axis] - 1, "i64"))
     return b.take(x, axis, index, bounds="clamp")
 
@@ -429,11 +431,17 @@ def _scales(scales, more, n):
     return ([scales, *more] + [None] * n)[:n]
 
 
-def _step(b, size, out, scale):
-    """Input cells per output cell, f32 as torch computes it."""
-    if scale is not None and scale > 0:
-        return b.lift(1.0 / scale, "f32")
-    return b.div(b.lift(size, "f32"), b.lift(out, "f32"))
+def _step(b, size, out, scale, dtype, own_ways):
+    """Input cells per output cell, as torch has it; ``own_ways``: where it copies or doubles cells, whatever the scale is."""
+    if scale is None or scale <= 0:
+        return b.div(b.lift(size, dtype), b.lift(out, dtype))
+    step = b.lift(1.0 / scale, dtype)
+    for factor in own_ways:
+        # So many cells come of a scale between this and the next integer, where there are few.
+        if factor < scale < factor + 1:
+            is_so = b.compare("EQ", b.lift(out, "i64"), b.lift(size * factor, "i64"))
+            step = b.select(is_so, b.lift(1.0 / factor, dtype), step)
+    return step
 
 
 def upsample_linear(n: int):
@@ -444,15 +452,14 @@ def upsample_linear(n: int):
     return entry
 
 
-def _places(b, size, out, align_corners, scale, dtype):
+def _places(b, size, out, align_corners, scale, dtype, own_ways=()):
     """Where along an axis of ``size`` the cells of the result lie."""
     cell = b.iota([out], 0, dtype)
     if align_corners:
         spans = b.maximum(b.lift(out - 1, dtype), 1.0)
         many = b.compare("GT", b.lift(out, "i64"), b.lift(1, "i64"))
         return b.mul(cell, b.select(many, b.div(b.lift(size - 1, dtype), spans), b.lift(0, dtype)))
-    step = b.lift(1.0 / scale, dtype) if scale else b.div(b.lift(size, dtype), b.lift(out, dtype))
-    return b.sub(b.mul(b.add(cell, 0.5), step), 0.5)
+    return b.sub(b.mul(b.add(cell, 0.5), _step(b, size, out, scale, dtype, own_ways)), 0.5)
 
 
 def _linear_phases(b, x, axis, factor):
@@ -484,9 +491,13 @@ def _linear_axis(b, x, axis, out, scale, factor, *, align_corners):
     if axis == len(x.shape) - 1 and factor in PHASES and not align_corners:
         return _linear_phases(b, x, axis, factor)
     size, dtype = x.shape[axis], "f64" if x.dtype == "f64" else "f32"
-    place = b.maximum(_places(b, size, out, align_corners, scale, dtype), 0.0)
+    place = b.maximum(_places(b, size, out, align_corners, scale, dtype, own_ways=(1,)), 0.0)
     low = b.minimum(b.convert(b.op("floor", place), "i64"), b.lift(size - 1, "i64"))
-    high = b.minimum(b.add(low, 1), b.lift(size - 1, "i64"))
+    # Where torch copies cells, the next one is not read, with a weight of 0: it may be no number.
+    step = b.select(
+        b.compare("EQ", b.lift(out, "i64"), b.lift(size, "i64")), b.lift(0, "i64"), b.lift(1, "i64")
+    )
+    high = b.minimum(b.add(low, step), b.lift(size - 1, "i64"))
     weight = b.convert(b.minimum(b.sub(place, b.convert(low, dtype)), 1.0), x.dtype)
     shape = [out if i == axis else s for i, s in enumerate(x.shape)]
     weight = b.broadcast(weight, shape, [axis])
