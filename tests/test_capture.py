@@ -357,3 +357,14 @@ def test_a_cache_of_many_layers_with_sizes_like_those_of_others(compile_module):
         given = call(*sizes)
         with torch.no_grad():
             torch.testing.assert_close(compiled(*given), model(*given), rtol=1e-5, atol=1e-5)
+
+
+def test_a_named_tuple_is_a_tuple_of_arguments(compile_module):
+    import collections
+
+    class Model(nn.Module):
+        def forward(self, a, b):
+            return a * 2 + b
+
+    given = collections.namedtuple("Given", "a b")(torch.rand(3), torch.rand(3))
+    torch.testing.assert_close(compile_module(Model(), given)(*given), given.a * 2 + given.b)

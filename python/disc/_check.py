@@ -38,7 +38,7 @@ def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
 
     if not isinstance(module, OptimizedModule):
         raise Error(f"check: expected a module that disc.optimize returned, got {type(module).__name__}")
-    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    args = tuple(inputs) if isinstance(inputs, tuple) else (inputs,)
     kwargs = keyword_arguments(kwargs)
     with torch.no_grad():
         ours = pytree.tree_leaves(module(*args, **kwargs))

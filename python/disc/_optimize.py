@@ -52,7 +52,7 @@ def optimize(
     chosen = _options.effective(options)
     _options.refuse_plug_in(chosen)
     _environment.check()
-    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    args = tuple(inputs) if isinstance(inputs, tuple) else (inputs,)
     return OptimizedModule(module, args, keyword_arguments(kwargs), dims, chosen)
 
 
