@@ -14,9 +14,7 @@ pub fn lanes_of_register(group: &Function, target: &Target, solver: &Solver, inn
 }
 
 fn lanes_of(group: &Function, target: &Target, solver: &Solver, inner: &Dim, interleaved: bool) -> u32 {
-    let widths = group.walk(group.body).into_iter().flat_map(|inst| group.results_of(inst).to_vec());
-    let wide = widths.map(|v| compute_dtype(group.ty(v).dtype()).size()).filter(|&size| size >= 4);
-    let fitting = target.vector_bytes() / wide.min().unwrap_or(4) as u32;
+    let fitting = lanes_that_fit(group, target);
     let fitting = if interleaved && is_long(group) { fitting * INTERLEAVED } else { fitting };
     let longest = [solver.range(inner).hi, solver.likely(inner).into_iter().max()].into_iter().flatten().min();
     match longest.and_then(|size| u32::try_from(size.max(1)).ok()) {
@@ -25,13 +23,24 @@ fn lanes_of(group: &Function, target: &Target, solver: &Solver, inner: &Dim, int
     }
 }
 
+/// Lanes of one register, however long loops are.
+pub fn lanes_that_fit(group: &Function, target: &Target) -> u32 {
+    let widths = group.walk(group.body).into_iter().flat_map(|inst| group.results_of(inst).to_vec());
+    let wide = widths.map(|v| compute_dtype(group.ty(v).dtype()).size()).filter(|&size| size >= 4);
+    target.vector_bytes() / wide.min().unwrap_or(4) as u32
+}
+
 /// Registers that long computations fill at once: their ops are written next to one another, so that one waits while the other works.
 const INTERLEAVED: u32 = 2;
 
 /// Whether a group computes functions that are long chains of arithmetic.
 pub fn is_long(group: &Function) -> bool {
-    let long = |inst| group.def(inst).has(Trait::Elementwise) && weight(group, inst) >= 16;
-    group.walk(group.body).into_iter().any(long)
+    group.walk(group.body).into_iter().any(|inst| is_long_op(group, inst))
+}
+
+/// Whether an op is a long chain of arithmetic.
+pub fn is_long_op(group: &Function, inst: disc_ir::Inst) -> bool {
+    group.def(inst).has(Trait::Elementwise) && weight(group, inst) >= 16
 }
 
 /// Nanoseconds that `count` elements of an element-wise group take on one thread, each by this many lanes.

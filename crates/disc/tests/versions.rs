@@ -3,7 +3,7 @@ use disc::{
     Executable, Options, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor},
 };
-use disc_codegen::schedule::VersionKind;
+use disc_codegen::{schedule::VersionKind, target::Target};
 
 const SOFTMAX: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
@@ -375,6 +375,12 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::RowPhases => matrix(SOFTMAX, 1, 262_145, "_ends"),
         VersionKind::ShortRows => matrix(SOFTMAX, 65, 8, "_short"),
         VersionKind::SomeRows => matrix(SOFTMAX, 3, 100, "_some"),
+        VersionKind::NarrowRows => {
+            // As wide as a vector, whatever the target.
+            let lanes = Target::host().unwrap().lanes(32);
+            let ends = ["_narrow4", "_narrow8", "_narrow16"].into_iter().find(|name| name.ends_with(&lanes.to_string()));
+            matrix(TURNED_HALVES, 3, 2 * i64::from(lanes), ends.expect("vectors have 4, 8 or 16 lanes"))
+        }
         VersionKind::Tables => matrix(ENLARGED, 4, 100, "_tables"),
         VersionKind::FewQueries => {
             Case { program: ATTENTION, inputs: vec![vec![1, 1, 2, 8], vec![1, 300, 2, 8], vec![1, 300, 2, 8]], ends: "_few_sum" }
@@ -390,13 +396,93 @@ fn case(kind: VersionKind) -> Case {
     }
 }
 
+/// Halves of rows that change places, times their positions: `[-b, a] * i` of `[a, b]`.
+const TURNED_HALVES: &str = "
+func @main(%x: tensor<[B]x[2*H]xf32>) -> tensor<[B]x[2*H]xf32> {
+  %a = slice %x [0:B, 0:H] : (tensor<[B]x[2*H]xf32>) -> tensor<[B]x[H]xf32>
+  %b = slice %x [0:B, H:2*H] : (tensor<[B]x[2*H]xf32>) -> tensor<[B]x[H]xf32>
+  %m = negate %b : tensor<[B]x[H]xf32>
+  %y = concatenate %m, %a, dim = 1 : (tensor<[B]x[H]xf32>, tensor<[B]x[H]xf32>) -> tensor<[B]x[2*H]xf32>
+  %i = iota dim = 1 : tensor<[B]x[2*H]xf32>
+  %r = multiply %y, %i : tensor<[B]x[2*H]xf32>
+  return %r : tensor<[B]x[2*H]xf32>
+}";
+
+/// A third of rows, and what is computed of the others together: `[2 a, -[|b|, c]]`, where the inner concatenation ends its first part
+/// after as many elements as the outer one does.
+const THIRDS: &str = "
+func @main(%x: tensor<[B]x[3*H]xf32>) -> tensor<[B]x[3*H]xf32> {
+  %a = slice %x [0:B, 0:H] : (tensor<[B]x[3*H]xf32>) -> tensor<[B]x[H]xf32>
+  %b = slice %x [0:B, H:2*H] : (tensor<[B]x[3*H]xf32>) -> tensor<[B]x[H]xf32>
+  %c = slice %x [0:B, 2*H:3*H] : (tensor<[B]x[3*H]xf32>) -> tensor<[B]x[H]xf32>
+  %d = add %a, %a : tensor<[B]x[H]xf32>
+  %s = abs %b : tensor<[B]x[H]xf32>
+  %p = concatenate %s, %c, dim = 1 : (tensor<[B]x[H]xf32>, tensor<[B]x[H]xf32>) -> tensor<[B]x[2*H]xf32>
+  %n = negate %p : tensor<[B]x[2*H]xf32>
+  %r = concatenate %d, %n, dim = 1 : (tensor<[B]x[H]xf32>, tensor<[B]x[2*H]xf32>) -> tensor<[B]x[3*H]xf32>
+  return %r : tensor<[B]x[3*H]xf32>
+}";
+
+#[test]
+fn rows_that_one_vector_holds_have_no_loop() {
+    let target = Target::host().unwrap();
+    let width = i64::from(target.lanes(32));
+    let narrow = |lengths: &[i64], width: i64| {
+        let fits = |lanes: i64| {
+            let least = if target.has_mask_registers() { 1 } else { lanes };
+            lengths.iter().all(|&length| (least..=lanes).contains(&length))
+        };
+        let lanes = [width / 2, width].into_iter().find(|&lanes| fits(lanes));
+        lanes.map(|lanes| format!("k0_loop_narrow{lanes}"))
+    };
+    let kernel = |lengths: &[i64]| narrow(lengths, width).unwrap_or("k0_loop".to_owned());
+    let [halves, thirds] = [TURNED_HALVES, THIRDS].map(|program| [1, 2].map(|threads| load(program, threads)));
+    for rows in [1, 3, 700] {
+        for half in [0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 33] {
+            for executable in &halves {
+                let (names, values, results) = run(executable, [rows, 2 * half]);
+                assert!(half == 0 || names == [kernel(&[half]).as_str()], "{rows} x 2 x {half}: {names:?}");
+                let wanted = values.chunks(2 * half.max(1) as usize).flat_map(|row| {
+                    let (a, b) = row.split_at(half as usize);
+                    let turned = b.iter().map(|x| -x).chain(a.iter().copied());
+                    turned.enumerate().map(|(i, x)| f64::from(x) * i as f64).collect::<Vec<_>>()
+                });
+                close(&results[0], wanted, &format!("{rows} x 2 x {half}"));
+            }
+            for executable in &thirds {
+                let (names, values, results) = run(executable, [rows, 3 * half]);
+                assert!(half == 0 || names == [kernel(&[half, 2 * half]).as_str()], "{rows} x 3 x {half}: {names:?}");
+                let part = |i: usize| i % (3 * half as usize) / half as usize;
+                let wanted = values.iter().enumerate().map(|(i, &x)| match part(i) {
+                    0 => 2.0 * f64::from(x),
+                    1 => -f64::from(x.abs()),
+                    _ => -f64::from(x),
+                });
+                close(&results[0], wanted, &format!("{rows} x 3 x {half}"));
+            }
+        }
+    }
+    // What rows share is in registers, not in tables.
+    let enlarged = [1, 2].map(|threads| load(ENLARGED, threads));
+    for (rows, columns) in [(1, 1), (1, 2), (1, 4), (3, 3), (700, 1), (700, 4), (700, 5), (700, 8)] {
+        for executable in &enlarged {
+            let (names, values, results) = run(executable, [rows, columns]);
+            let tables = if rows > 3 { "k0_loop_tables" } else { "k0_loop" };
+            let expected = narrow(&[2 * columns], width).unwrap_or(tables.to_owned());
+            assert_eq!(names, [expected], "{rows} x 2 x {columns}");
+            let wanted = values.iter().flat_map(|&value| [f64::from(value), f64::from(value + 0.5)]);
+            close(&results[0], wanted, &format!("{rows} x 2 x {columns}"));
+        }
+    }
+}
+
 #[test]
 fn rows_share_tables_where_there_are_some_and_not_too_long() {
     let executables = [load(ENLARGED, 1), load(ENLARGED, 2)];
     for ([rows, columns], expected) in [
         ([3, 100], "k0_loop"),
         ([4, 100], "k0_loop_tables"),
-        ([300, 1], "k0_loop_tables"),
+        ([300, 9], "k0_loop_tables"),
         ([40, 33], "k0_loop_tables"),
         ([4, 2048], "k0_loop_tables"),
         ([4, 2049], "k0_loop"),

@@ -22,6 +22,7 @@ pub(crate) use index::signed as signed_index;
 
 use crate::{
     build::KernelBuilder,
+    cost,
     expand::Arithmetic,
     index::{Index, linear},
     schedule::weave,
@@ -37,6 +38,8 @@ struct Memo {
     joins: HashMap<Vec<Part>, Index>,
     /// The places that index vectors name, in range, by gather and entry.
     starts: HashMap<(Inst, usize, Value), Index>,
+    /// Long functions of values: of the same ones at another position, in both halves of a concatenation, they are computed once.
+    applied: HashMap<(Inst, Vec<Value>), Value>,
 }
 
 /// Computes elements of the values of one function (a fusion group's region, or a single op).
@@ -160,6 +163,11 @@ impl<'g> Elements<'g> {
     /// Says that every active lane of a position is below a size, or that none is.
     pub fn bound(&mut self, at: Index, size: Dim, below: bool) {
         self.bounds.entry(at).or_default().push((size, below));
+    }
+
+    /// Forgets what was said about a position.
+    pub fn unbound(&mut self, at: Index) {
+        self.bounds.remove(&at);
     }
 
     /// Whether a position is known to be below a size, or not to be.
@@ -338,7 +346,16 @@ impl<'g> Elements<'g> {
                 }
                 let operands: Vec<Value> = self.group.operands(inst).to_vec();
                 let computed: Vec<Value> = operands.iter().map(|&o| self.element(kb, o, at)).collect();
-                vec![elementwise::apply(kb, self.group, inst, &computed, self.arithmetic)]
+                if !cost::is_long_op(self.group, inst) {
+                    return vec![elementwise::apply(kb, self.group, inst, &computed, self.arithmetic)];
+                }
+                let key = (inst, computed);
+                if let Some(&known) = self.scopes.iter().rev().find_map(|scope| scope.applied.get(&key)) {
+                    return vec![known];
+                }
+                let result = elementwise::apply(kb, self.group, inst, &key.1, self.arithmetic);
+                self.scope().applied.insert(key, result);
+                vec![result]
             }
             _ => panic!("`{}` has no element-wise rule; it needs a schedule of its own", kind.name()),
         }

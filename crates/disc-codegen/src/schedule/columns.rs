@@ -26,9 +26,9 @@ pub(super) type Columns = Vec<Column>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Column {
-    value: Value,
+    pub(super) value: Value,
     /// The axes of the space that each of its dimensions stands for.
-    shape: Vec<Vec<usize>>,
+    pub(super) shape: Vec<Vec<usize>>,
     /// The sizes that it counts along, if it says places and nothing else: below 2^31, 32 bits hold them.
     places: Option<Vec<Dim>>,
 }
@@ -112,7 +112,7 @@ impl Tables {
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
         group: &Group<'_>,
-        columns: &Columns,
+        columns: &[Column],
         (space, inner): (&[Dim], &Merged),
     ) -> Self {
         let zero = Index::uniform(kb.int(0));

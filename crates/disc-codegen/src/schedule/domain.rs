@@ -177,14 +177,20 @@ pub(super) struct CountedUnits {
 }
 
 impl CountedUnits {
-    pub(super) fn open(kb: &mut KernelBuilder, [begin, end]: [Value; 2], runs: &[Merged]) -> Self {
+    pub(super) fn open(kb: &mut KernelBuilder, range: [Value; 2], runs: &[Merged]) -> Self {
+        let short = runs.last().is_some_and(|last| last.size.as_const().is_some_and(|size| size < SHORT_RUN));
+        Self::open_in(kb, range, runs, short)
+    }
+
+    /// The same; whether the last run is counted along with the others.
+    fn open_in(kb: &mut KernelBuilder, [begin, end]: [Value; 2], runs: &[Merged], short: bool) -> Self {
         let one = kb.int(1);
         let Some(last) = runs.last().filter(|_| runs.len() > 1) else {
             let open = kb.open_for([begin, end, one]);
             return Self { around: None, positions: vec![open.index; runs.len()], open };
         };
         let first = positions_of(kb, begin, runs);
-        if last.size.as_const().is_some_and(|size| size < SHORT_RUN) {
+        if short {
             let open = kb.open_for_carrying([begin, end, one], &first);
             return Self { around: None, positions: open.carried.clone(), open };
         }
@@ -221,6 +227,18 @@ pub(super) fn each_unit(
     body: impl FnOnce(&mut KernelBuilder, &[Value]),
 ) {
     let units = CountedUnits::open(kb, range, runs);
+    body(kb, &units.positions);
+    units.close(kb, runs);
+}
+
+/// The same for units that are some positions of the last run each, so that there may be one or two along it.
+pub(super) fn each_tile(
+    kb: &mut KernelBuilder,
+    range: [Value; 2],
+    runs: &[Merged],
+    body: impl FnOnce(&mut KernelBuilder, &[Value]),
+) {
+    let units = CountedUnits::open_in(kb, range, runs, true);
     body(kb, &units.positions);
     units.close(kb, runs);
 }

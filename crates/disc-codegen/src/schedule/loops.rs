@@ -9,6 +9,7 @@ use super::{
     columns::{self, Columns, Tables},
     domain::{each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
+    narrow,
     turned::{TILE, TurnedInputs, turned_run},
     vectors::{row_loop, vector_loop},
     woven::Woven,
@@ -31,23 +32,30 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
     Nest::of(group).scheduled()
 }
 
-/// The same, with a version for rows that share what depends on the inner dimension alone.
+/// The same, with versions for rows that one vector holds, and for rows that share what depends on the inner dimension alone.
 ///
 /// # Panics
 /// If the outputs have not one space.
 pub fn versions(group: &Group<'_>) -> Versioned {
     let nest = Nest::of(group);
-    let columns = nest.columns();
-    if columns.is_empty() {
-        return nest.scheduled().into();
+    let (mut versions, mut next) = (Vec::new(), group.clone());
+    let mut add = |kind: VersionKind, guard: Vec<(Dim, Dim)>, code: Scheduled, next: &mut Group<'_>| {
+        next.first_site += code.sites.len() as i64;
+        versions.push(Version { kind, guard, code, workspaces: Vec::new() });
+    };
+    for (lanes, guard) in nest.narrow_widths() {
+        let narrow = next.guarded(format!("{}_narrow{lanes}", group.name), &guard);
+        let code = Nest::of(&narrow).narrowed(lanes).scheduled();
+        add(VersionKind::NarrowRows, guard, code, &mut next);
     }
-    let guard = columns::guard(&columns, &nest.runs);
-    let tabled = group.guarded(format!("{}_tables", group.name), &guard);
-    let code = Nest { columns, ..Nest::of(&tabled) }.scheduled();
-    let mut rest = group.clone();
-    rest.first_site += code.sites.len() as i64;
-    let versions = vec![Version { kind: VersionKind::Tables, guard, code, workspaces: Vec::new() }];
-    Versioned { versions, otherwise: Nest::of(&rest).scheduled() }
+    let columns = nest.columns();
+    if !columns.is_empty() && !nest.narrow {
+        let guard = columns::guard(&columns, &nest.runs);
+        let tabled = next.guarded(format!("{}_tables", group.name), &guard);
+        let code = Nest { columns, ..Nest::of(&tabled) }.scheduled();
+        add(VersionKind::Tables, guard, code, &mut next);
+    }
+    Versioned { versions, otherwise: Nest::of(&next).scheduled() }
 }
 
 /// The loops of a group.
@@ -62,8 +70,29 @@ struct Nest<'g> {
     /// The innermost run, where it is too short to be walked.
     woven: Option<Woven>,
     lanes: u32,
-    /// What is kept in tables.
+    /// Whether each part of the inner run is one vector: see [`super::narrow`].
+    narrow: bool,
+    /// What is kept in tables; where rows are narrow, in registers.
     columns: Columns,
+}
+
+/// An element that narrow rows share.
+struct Held {
+    /// The position along the inner run: of one of its parts.
+    at: Index,
+    value: Value,
+    place: Vec<Index>,
+    computed: Value,
+}
+
+/// The parts of the inner run, one for each operand of a concatenation along it.
+struct Parts {
+    /// Where they begin but for the first, which begins at 0.
+    joints: Vec<Dim>,
+    starts: Vec<Dim>,
+    ends: Vec<Dim>,
+    /// Whether they have one length and are walked together.
+    together: bool,
 }
 
 impl<'g> Nest<'g> {
@@ -83,7 +112,34 @@ impl<'g> Nest<'g> {
             runs.pop();
         }
         let lanes = runs.last().map_or(1, |inner| cost::lanes(group.function, group.target, &group.solver, &inner.size));
-        Self { group, space, shapes, roots, runs, woven, lanes, columns: Columns::new() }
+        let nest = Self { group, space, shapes, roots, runs, woven, lanes, narrow: false, columns: Columns::new() };
+        match nest.lengths().and_then(|lengths| narrow::always(group, &lengths)) {
+            Some(lanes) => nest.narrowed(lanes),
+            None => nest,
+        }
+    }
+
+    /// The same where each part of the inner run has at most so many elements.
+    fn narrowed(self, lanes: u32) -> Self {
+        let columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs);
+        Self { lanes, narrow: true, columns, ..self }
+    }
+
+    /// How long the parts of the inner run are that are walked by themselves, if there are rows and they lie along memory.
+    fn lengths(&self) -> Option<Vec<Dim>> {
+        let [.., _, inner] = &self.runs[..] else { return None };
+        if self.woven.is_none() && turned_run(self.group, &self.space, &self.roots, &self.runs).is_some() {
+            return None;
+        }
+        let parts = self.parts(inner, true);
+        let count = if parts.together { 1 } else { parts.starts.len() };
+        Some(parts.starts.iter().zip(&parts.ends).take(count).map(|(start, end)| end - start).collect())
+    }
+
+    /// Vectors that rows may fit, and when they do.
+    fn narrow_widths(&self) -> Vec<(u32, Vec<(Dim, Dim)>)> {
+        let lengths = self.lengths().filter(|_| !self.narrow);
+        lengths.map_or(Vec::new(), |lengths| narrow::widths(self.group, &lengths))
     }
 
     /// What is worth a table.
@@ -96,7 +152,11 @@ impl<'g> Nest<'g> {
         let mut draft = Draft::new(self.group, &self.group.name, self.lanes);
         let (targets, range) = (draft.memory.outputs(), draft.range);
         let units = self.emit(&mut draft.kb, &mut draft.elements, &targets, range);
-        let count = Dim::product(self.space.iter().cloned());
+        let count = match self.lengths().filter(|_| self.narrow) {
+            // Lanes beyond a row take their time too.
+            Some(parts) => &units * (parts.len() as i64 * i64::from(self.lanes)),
+            None => Dim::product(self.space.iter().cloned()),
+        };
         draft.finish(units, cost::loops(self.group.function, &count, self.lanes))
     }
 
@@ -126,7 +186,9 @@ impl<'g> Nest<'g> {
         let inner_from = outer.last().map_or(0, |run| run.axis + 1);
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
         let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &outer_axes);
-        let tables = Tables::fill(kb, elements, self.group, &self.columns, (&self.space, inner));
+        let in_tables = if self.narrow { &[][..] } else { &self.columns };
+        let tables = Tables::fill(kb, elements, self.group, in_tables, (&self.space, inner));
+        let held = self.held(kb, elements, inner);
         each_unit(kb, range, &outer, |kb, positions| {
             elements.scoped(|elements| {
                 outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
@@ -140,6 +202,8 @@ impl<'g> Nest<'g> {
                     };
                     let at: Vec<Vec<Index>> = indices.iter().map(along).collect();
                     at.iter().for_each(|at| tables.recall(kb, elements, (&self.space, inner), at));
+                    let of_part = held.iter().filter(|held| indices.contains(&held.at));
+                    of_part.for_each(|held| elements.seed(held.value, &held.place, held.computed));
                     match &tile {
                         Some((turned, range)) => self.write_tile(kb, elements, targets, (turned, *range), &at[0]),
                         None => self.write(kb, elements, targets, &at),
@@ -148,6 +212,41 @@ impl<'g> Nest<'g> {
             });
         });
         Dim::product(outer.iter().map(|m| m.size.clone()))
+    }
+
+    /// Computes the columns of narrow rows, in front of the loops: registers hold them.
+    fn held(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, inner: &Merged) -> Vec<Held> {
+        let mut held = Vec::new();
+        if !self.narrow || self.columns.is_empty() {
+            return held;
+        }
+        let mut at = vec![Index::uniform(kb.int(0)); self.space.len()];
+        self.segments(kb, elements, (inner, true), &mut |kb, elements, indices| {
+            for &index in indices {
+                at[inner.axis] = index;
+                for column in &self.columns {
+                    let place = elements.position(kb, &self.space, &column.shape, &at);
+                    let computed = elements.element(kb, column.value, &place);
+                    held.push(Held { at: index, value: column.value, place, computed });
+                }
+            }
+        });
+        held
+    }
+
+    /// The parts of the inner run, which are walked together only where `joint`.
+    fn parts(&self, inner: &Merged, joint: bool) -> Parts {
+        let (group, solver) = (self.group.function, &self.group.solver);
+        let mut joints = joints(group, solver, &self.space, &self.roots, inner.axis);
+        if joints.len() >= MOST_SEGMENTS {
+            joints.clear();
+        }
+        let mut starts = vec![Dim::constant(0)];
+        starts.extend(joints.iter().cloned());
+        let ends: Vec<Dim> = joints.iter().cloned().chain([inner.size.clone()]).collect();
+        let of_one_length = || starts.iter().zip(&ends).all(|(start, end)| solver.equal(&(end - start), &ends[0]));
+        let together = joint && starts.len() > 1 && of_one_length();
+        Parts { joints, starts, ends, together }
     }
 
     /// The inner loop: one for each operand of a concatenation along it, if there is one, so that each reads nothing but its own. Operands
@@ -159,34 +258,47 @@ impl<'g> Nest<'g> {
         (inner, joint): (&Merged, bool),
         body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
     ) {
-        let (group, solver) = (self.group.function, &self.group.solver);
-        let mut joints = joints(group, solver, &self.space, &self.roots, inner.axis);
-        if joints.len() >= MOST_SEGMENTS {
-            joints.clear();
-        }
-        let mut starts = vec![Dim::constant(0)];
-        starts.extend(joints.iter().cloned());
-        let ends: Vec<Dim> = joints.iter().cloned().chain([inner.size.clone()]).collect();
+        let (solver, parts) = (&self.group.solver, self.parts(inner, joint));
+        let Parts { joints, starts, ends, together } = &parts;
         let bound = |elements: &mut Elements<'e>, index: Index, number: usize| {
             joints.iter().enumerate().for_each(|(joint, place)| elements.bound(index, place.clone(), number <= joint));
         };
         let length = &ends[0];
-        if joint && starts.len() > 1 && starts.iter().zip(&ends).all(|(start, end)| solver.equal(&(end - start), length)) {
+        let all = |kb: &mut KernelBuilder, elements: &mut Elements<'e>, first: Index| {
+            let place = |start: &Dim| {
+                let start = kb.dim(start);
+                first.add_scalar(kb, start)
+            };
+            let indices: Vec<Index> = starts.iter().map(place).collect();
+            indices.iter().enumerate().for_each(|(number, &index)| bound(elements, index, number));
+            indices
+        };
+        if self.narrow {
+            let each = if *together { &starts[..1] } else { &starts[..] };
+            for (number, (start, end)) in each.iter().zip(ends).enumerate() {
+                let mask = narrow::mask(kb, solver, &(end - start), self.lanes);
+                let index = Index::Affine { base: kb.dim(start), stride: 1 };
+                elements.masked(mask, |elements| {
+                    let indices = if *together { all(kb, elements, index) } else { vec![index] };
+                    if !together {
+                        bound(elements, index, number);
+                    }
+                    body(kb, elements, &indices);
+                    // The same places are others in the next part.
+                    indices.iter().for_each(|&index| elements.unbound(index));
+                });
+            }
+            return;
+        }
+        if *together {
             let range = [kb.int(0), kb.dim(length)];
             let exact = solver.divisible(length, i64::from(self.lanes));
             return row_loop(kb, elements, range, exact, &mut |kb, elements, index| {
-                let indices: Vec<Index> = starts
-                    .iter()
-                    .map(|start| {
-                        let start = kb.dim(start);
-                        index.add_scalar(kb, start)
-                    })
-                    .collect();
-                indices.iter().enumerate().for_each(|(number, &index)| bound(elements, index, number));
+                let indices = all(kb, elements, index);
                 body(kb, elements, &indices);
             });
         }
-        for (number, (start, end)) in starts.iter().zip(&ends).enumerate() {
+        for (number, (start, end)) in starts.iter().zip(ends).enumerate() {
             let range = [kb.dim(start), kb.dim(end)];
             let exact = solver.divisible(&(end - start), i64::from(self.lanes));
             row_loop(kb, elements, range, exact, &mut |kb, elements, index| {

@@ -11,6 +11,7 @@ mod contraction;
 mod domain;
 mod draft;
 mod loops;
+mod narrow;
 mod rows;
 mod single;
 mod turned;
@@ -145,6 +146,8 @@ pub enum VersionKind {
     ShortRows,
     /// Short rows, some at once.
     SomeRows,
+    /// A loop nest whose rows are vectors.
+    NarrowRows,
     /// A loop nest with tables of what is the same in each row.
     Tables,
     /// Attention of a few queries.
@@ -160,11 +163,12 @@ pub enum VersionKind {
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::RowParts,
         Self::RowPhases,
         Self::ShortRows,
         Self::SomeRows,
+        Self::NarrowRows,
         Self::Tables,
         Self::FewQueries,
         Self::Winograd,

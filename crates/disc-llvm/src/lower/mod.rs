@@ -55,6 +55,8 @@ pub(crate) struct Lowering<'e, 'c> {
     scopes: Vec<bind::Scope<'c>>,
     /// What is checked where an op of a host program binds a dim.
     bound: &'e [BoundCheck],
+    /// Masks with each lane's next to lanes that are off, by how far lanes are apart.
+    spread_masks: Vec<(Val<'c>, u32, Val<'c>)>,
 }
 
 /// The symbols that a kernel or routine needs the values of, those of the routines that it calls included, sorted by name.
@@ -145,6 +147,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             host: None,
             scopes: vec![bind::Scope::default()],
             bound: &[],
+            spread_masks: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@
 use super::Lowering;
 use crate::emit::{Emitted, Val};
 use disc_ir::{Attr, DType, OpKind, Value};
+use inkwell::values::{BasicValue, InstructionOpcode, InstructionValue};
 
 /// Steps beyond this leave most of what a wide load reads unused.
 const LARGEST_STEP: i64 = 4;
@@ -67,14 +68,26 @@ impl<'c> Lowering<'_, 'c> {
         }
     }
 
-    /// A mask for each lane, and none for what lies between them.
-    fn spread(&self, mask: Option<Val<'c>>, lanes: u32, step: u32) -> Emitted<'c> {
-        let mask = mask.unwrap_or_else(|| self.emit.const_int(1, lanes, 1));
+    /// A mask for each lane, and none for what lies between them: computed where the mask is, in front of the loops that it is the same in.
+    fn spread(&mut self, mask: Option<Val<'c>>, lanes: u32, step: u32) -> Emitted<'c> {
+        let places: Vec<u32> = (0..lanes * step).map(|place| if place % step == 0 { place / step } else { lanes }).collect();
         let nothing = self.emit.const_int(1, lanes, 0);
-        self.emit.shuffle(
-            mask,
-            Some(nothing),
-            (0..lanes * step).map(|place| if place % step == 0 { place / step } else { lanes }),
-        )
+        let Some(mask) = mask else {
+            return self.emit.shuffle(self.emit.const_int(1, lanes, 1), Some(nothing), places);
+        };
+        if let Some(&(.., known)) = self.spread_masks.iter().find(|(of, by, _)| *of == mask && *by == step) {
+            return Ok(known);
+        }
+        let here = self.block()?;
+        let behind = mask.as_instruction_value().filter(|made| made.get_opcode() != InstructionOpcode::Phi);
+        let Some(next) = behind.and_then(InstructionValue::get_next_instruction) else {
+            return self.emit.shuffle(mask, Some(nothing), places);
+        };
+        self.emit.builder.position_before(&next);
+        let spread = self.emit.shuffle(mask, Some(nothing), places);
+        self.emit.builder.position_at_end(here);
+        let spread = spread?;
+        self.spread_masks.push((mask, step, spread));
+        Ok(spread)
     }
 }

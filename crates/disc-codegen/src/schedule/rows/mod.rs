@@ -14,7 +14,7 @@ mod unit;
 
 use super::{
     Group, Scheduled, Version, VersionKind, Versioned,
-    domain::{Merged, each_unit},
+    domain::{Merged, each_tile, each_unit},
     draft::Draft,
 };
 use crate::{
@@ -341,9 +341,13 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
     let targets = draft.memory.outputs();
     let Draft { kb, elements, range, .. } = &mut draft;
     let mut unit = shape.unit(kb, group, plan, targets);
-    each_unit(kb, *range, &shape.counted(), |kb, positions| {
+    let row = |kb: &mut KernelBuilder, positions: &[Value]| {
         elements.scoped(|elements| shape.run(&mut unit, kb, elements, positions));
-    });
+    };
+    match shape.rows {
+        1 => each_unit(kb, *range, &shape.counted(), row),
+        _ => each_tile(kb, *range, &shape.counted(), row),
+    }
     draft.finish(shape.units(), cost(group, plan, shape))
 }
 
