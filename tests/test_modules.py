@@ -455,3 +455,14 @@ def test_a_reshape_whose_sizes_are_not_provably_those_of_its_operand(compile_mod
         x = torch.randn(*size, 4)
         with torch.no_grad():
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_sequence_without_steps_is_refused_as_by_torch(kind):
+    layer = kind(3, 4, batch_first=True).eval()
+    compiled = disc.optimize(layer, torch.rand(2, 5, 3))
+    torch.testing.assert_close(compiled(torch.zeros(0, 1, 3))[0], torch.zeros(0, 1, 4))
+    with pytest.raises(RuntimeError, match="larger than 0"):
+        layer(torch.rand(2, 0, 3))
+    with pytest.raises(disc.DimError, match="input_1 = 0"):
+        compiled(torch.rand(2, 0, 3))

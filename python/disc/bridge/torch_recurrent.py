@@ -63,6 +63,8 @@ def recurrent(cell: Cell):
         x, states = b.wide(x), [b.wide(s) for s in (given if isinstance(given, (list, tuple)) else [given])]
         weights = [b.wide(w) for w in weights]
         x = b.move(x, 0, 1) if batch_first else x
+        # torch refuses a sequence without steps.
+        b.require(x.shape[0], ">=", 1)
         ways = 2 if bidirectional else 1
         each, lasts = len(weights) // (layers * ways), []
         for layer in range(layers):
