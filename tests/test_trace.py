@@ -26,6 +26,11 @@ def captured_by(tracer, module, args, kwargs=None):
         return _capture._attempts(module, arguments, tensors, plan, tracer)
 
 
+def _writes(target) -> bool:
+    """Numbers of torch.export are computed by functions of Python."""
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
 def described(captured) -> tuple:
     """What must agree: the ops with their sizes, the facts, what is fixed; symbols have the names of their places."""
     names = {s: sympy.Symbol(f"d{t}_{axis}") for s, (t, axis) in captured.symbols.items()}
@@ -35,7 +40,7 @@ def described(captured) -> tuple:
 
     ops = []
     for node in reversed(captured.graph.nodes):
-        if node.op == "call_function" and not node.users and not node.target._schema.is_mutable:
+        if node.op == "call_function" and not node.users and not _writes(node.target):
             captured.graph.erase_node(node)
     for node in captured.graph.nodes:
         value = node.meta.get("val")

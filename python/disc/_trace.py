@@ -278,7 +278,11 @@ class _Recorder(SchemaCheckMode):
         if steps is None:
             return None
         # What an attempt that fails has recorded goes again. Conditions on sizes cannot go: torch.export begins anew then.
-        last, conditions, writes = next(reversed(self.graph.nodes), None), self._conditions(), self.writes
+        last, conditions, writes = (
+            next(iter(reversed(self.graph.nodes)), None),
+            self._conditions(),
+            self.writes,
+        )
         try:
             with self:
                 out = steps(*args, **kwargs)
