@@ -73,15 +73,28 @@ def test_what_looks_nothing_up_is_not_taken_apart():
 
 
 @pytest.mark.parametrize("module", [argparse, torch.nn.functional])
-def test_notes_say_in_the_next_process_what_was_read_in_this_one(module):
+def test_notes_say_in_the_next_process_what_was_read_in_this_one(module, monkeypatch):
     codes = functions(module)
     first = _bytecode.Notes()
     facts = [first.of(code) for code in codes]
     stored = first.to_store()
+    monkeypatch.setattr(_bytecode, "_facts", None)
     again = _bytecode.Notes(stored)
     assert [again.of(code) for code in codes] == facts
     assert again.to_store() is None, "nothing is new"
     assert _bytecode.Notes(stored).to_store() is None, "nothing was asked"
+
+
+def test_notes_of_other_parts_are_kept():
+    codes = functions(argparse)
+    first = _bytecode.Notes()
+    first.of(codes[0])
+    second = _bytecode.Notes(first.to_store())
+    second.of(codes[1])
+    third = _bytecode.Notes(second.to_store())
+    third.of(codes[0])
+    third.of(codes[1])
+    assert third.to_store() is None
 
 
 def test_functions_that_read_the_same_and_name_other_things_have_notes_of_their_own():

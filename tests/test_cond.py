@@ -172,3 +172,64 @@ def test_ops_in_loops_that_have_no_entry_are_all_named():
         disc.optimize(Model(), torch.eye(3))
     assert "det" in str(error.value)
     assert "inv" in str(error.value)
+
+
+def test_a_size_from_data_in_several_regions_and_behind_them(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            m = x > 0
+            y = torch.cond(x.sum() > 1, lambda x, m: x[m].sum(), lambda x, m: (x[m] * 2).sum(), (x, m))
+            return y, x[m] + 1
+
+    compiled = compile_module(Model(), (torch.tensor([1.0, -2.0, 3.0]),))
+    for values in ([1.0, -2.0, 3.0], [0.5, -2.0], [-1.0], [2.0]):
+        x = torch.tensor(values)
+        chosen = x[x > 0].sum()
+        y, z = compiled(x)
+        torch.testing.assert_close(y, chosen if x.sum() > 1 else chosen * 2)
+        torch.testing.assert_close(z, x[x > 0] + 1)
+
+
+def test_a_carried_number_as_a_size(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            def more(i, y):
+                return (torch.ones(i).sum() < x.shape[0]) & (y.sum() < 100)
+
+            def step(i, y):
+                return i + 1, y + torch.arange(i).sum()
+
+            return while_loop(more, step, (1, x))
+
+    compiled = compile_module(Model(), (torch.zeros(4),))
+    for n in (4, 1, 6):
+        i, y = 1, torch.rand(n)
+        end, found = compiled(y)
+        while i < n and y.sum() < 100:
+            i, y = i + 1, y + torch.arange(i).sum()
+        assert int(end) == i
+        torch.testing.assert_close(found, y)
+
+
+class Writes(nn.Module):
+    """A side that writes to what it is given, or to a buffer."""
+
+    def __init__(self, to):
+        super().__init__()
+        self.register_buffer("n", torch.zeros(2))
+        self.to = to
+
+    def forward(self, x):
+        y = x * 2
+
+        def side(y):
+            (self.n if self.to == "buffer" else y).add_(1)
+            return y * 1
+
+        return y + torch.cond(x.sum() > 0, side, lambda y: y - 1, (y,))
+
+
+@pytest.mark.parametrize("to", ["buffer", "operand"])
+def test_writes_to_what_is_outside_are_refused(to):
+    with torch.no_grad(), pytest.raises(disc.Error, match=r"in place|mutation"):
+        disc.optimize(Writes(to), torch.ones(2))

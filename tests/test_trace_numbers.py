@@ -55,16 +55,25 @@ def test_sizes_stay_open(make, compile_module):
 
 def test_the_names_are_pythons_own_afterwards():
     with _trace_numbers.open_numbers(Part()):
-        assert globals()["int"] is not int.__base__
+        assert id(globals()["int"]) != id(int.__base__)
     assert not {"int", "float", "len"} & globals().keys()
 
 
-def test_who_asks_for_the_class_itself_is_answered_by_python(compile_module, monkeypatch):
-    source = """
+@pytest.mark.parametrize(
+    "question",
+    [
+        "type(k) is int",
+        "int is type(k)",
+        "any(type(k) is t for t in (int, float))",
+        "[f for t, f in ((int, True), (float, False)) if type(k) is t][0]",
+    ],
+)
+def test_who_asks_for_the_class_itself_is_answered_by_python(question, compile_module, monkeypatch):
+    source = f"""
 import torch
 
 def factor(k):
-    return 2.0 if type(k) is int else 3.0
+    return 2.0 if {question} else 3.0
 
 class Model(torch.nn.Module):
     def forward(self, x):

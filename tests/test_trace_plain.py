@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import disc
 import pytest
 import torch
 from disc import _capture, _trace, _trace_plain, _trace_views
@@ -50,8 +51,31 @@ class Rows(nn.Module):
         return first, joined.mean([1, -1]), torch.stack([x, x], 2).sum([0], True), x.roll([1], [2]).cumsum(-1)
 
 
-@pytest.mark.parametrize("make", [Elements, Images, Rows])
-def test_what_is_known_is_what_torch_says(make, monkeypatch):
+class Others(nn.Module):
+    """Rules that the modules above have no use for."""
+
+    def __init__(self):
+        super().__init__()
+        self.line, self.volume, self.inner = (
+            nn.Conv1d(5, 4, 3),
+            nn.Conv3d(1, 2, 3, padding=1),
+            nn.Linear(5, 6),
+        )
+
+    def forward(self, x, y):
+        rows = F.rms_norm(self.inner(x.transpose(1, 3)), (6,)).log_softmax(-1)
+        volume = self.volume(x.reshape(-1, 1, 5, *x.shape[2:]))
+        return rows, self.line(x.flatten(2)), volume, torch.concat([x, x], 3), x.transpose(1, 2).contiguous()
+
+
+@pytest.fixture(scope="module")
+def compared_rules():
+    """The rules that were compared with torch."""
+    return set()
+
+
+@pytest.mark.parametrize("make", [Elements, Images, Rows, Others])
+def test_what_is_known_is_what_torch_says(make, monkeypatch, compared_rules):
     torch.manual_seed(0)
     known = []
     rules = _trace_plain.PlainResults.of
@@ -74,7 +98,33 @@ def test_what_is_known_is_what_torch_says(make, monkeypatch):
     entry = _capture._Entry(module, arguments)
     with torch.no_grad(), _capture.dynamic_functions():
         _trace.trace(entry, tensors, lambda i, axis: i == 0 and axis != 1, True)
-    assert len(known) >= 8
+    assert len(set(known)) >= 8
+    compared_rules.update(known)
+    if make is Others:
+        rules_but_elements = {*_trace_plain.VIEWS, *_trace_plain.ANYHOW, *_trace_plain.IN_ORDER}
+        assert not {str(op) for op in rules_but_elements - compared_rules}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: x.flatten(0, 5),
+        lambda x: x.flatten(-5, 1),
+        lambda x: x.softmax(5),
+        lambda x: x.log_softmax(-4),
+        lambda x: x.cumsum(3),
+        lambda x: x.sum([3]),
+        lambda x: x.transpose(0, 3),
+        lambda x: x.masked_fill(x, 0.0),
+    ],
+)
+def test_what_torch_refuses_is_left_to_torch(wrong):
+    class Wrong(nn.Module):
+        def forward(self, x):
+            return wrong(x)
+
+    with pytest.raises(disc.Error, match=r"out of range|expected predicate to be bool"):
+        disc.optimize(Wrong(), torch.rand(2, 3, 4))
 
 
 class Scaled(nn.Module):

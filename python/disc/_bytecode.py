@@ -37,6 +37,8 @@ _FLAGS = {
     if name in dis.opmap and sys.version_info >= since
 }
 _ANY = ".*"
+#: From here on, notes that were not asked for are forgotten.
+_MOST_NOTES = 20_000
 _CONSTANT, _VALUE = "constant", "value"
 
 
@@ -267,10 +269,11 @@ class Notes:
         return self._used[key]
 
     def to_store(self) -> bytes | None:
-        """What the next process will ask for; None if all of it was known."""
+        """What is known by now; None if all of it was. Old notes stay: modules of one class may be made of different parts."""
         if self._used.keys() <= self._known.keys():
             return None
-        return marshal.dumps({key: _packed(facts) for key, facts in self._used.items()})
+        old = {} if len(self._known) > _MOST_NOTES else self._known
+        return marshal.dumps(old | {key: _packed(facts) for key, facts in self._used.items()})
 
 
 def _facts(code: types.CodeType) -> Facts:

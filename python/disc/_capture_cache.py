@@ -109,9 +109,12 @@ def _notes(directory: str, kind: type):
         "utf-8", "surrogatepass"
     )
     notes = Notes(_native.cache_get(directory, "bytecode", about))
-    yield notes
-    if (found := notes.to_store()) is not None:
-        _native.cache_put(directory, "bytecode", about, found)
+    try:
+        yield notes
+    finally:
+        # What cannot be told from others with certainty is read in each process.
+        if (found := notes.to_store()) is not None:
+            _native.cache_put(directory, "bytecode", about, found)
 
 
 def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes) -> bytes:

@@ -17,6 +17,7 @@ import contextlib
 import dis
 import functools
 import inspect
+import itertools
 import sys
 import types
 
@@ -100,17 +101,19 @@ def _asks_which_class(space: dict) -> bool:
 
 @functools.lru_cache(maxsize=100_000)
 def _compares_classes(code: types.CodeType) -> bool:
-    if any(isinstance(inner, types.CodeType) and _compares_classes(inner) for inner in code.co_consts):
-        return True
-    # `is None` in a condition is another op, so that few functions are looked at.
-    if {"int", "float"}.isdisjoint(code.co_names) or _IS not in code.co_code[::2]:
+    """Whether a function names one of the two and has an ``is`` somewhere that is not about a constant (``is False``)."""
+    codes = _with_inner(code)
+    if not any(name in ("int", "float") for one in codes for name in one.co_names):
         return False
-    steps = list(dis.get_instructions(code))
-    return any(
-        step.opname == "IS_OP"
-        and any(before.argval in ("int", "float") for before in steps[max(i - 2, 0) : i])
-        for i, step in enumerate(steps)
-    )
+    # `is None` as a condition is another op, so that few functions are looked at.
+    steps = (list(dis.get_instructions(one)) for one in codes if _IS in one.co_code[::2])
+    pairs = (pair for some in steps for pair in itertools.pairwise(some))
+    return any(step.opcode == _IS and before.opname != "LOAD_CONST" for before, step in pairs)
+
+
+def _with_inner(code: types.CodeType) -> list[types.CodeType]:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return [code, *(one for c in inner for one in _with_inner(c))]
 
 
 def _functions(space: dict) -> list[types.FunctionType]:

@@ -83,10 +83,10 @@ def _where(condition, x, y) -> Plain | None:
 
 
 def _masked_fill(x, mask, value) -> Plain | None:
-    shape = _broadcast(x.shape, mask.shape)
-    if not x.dtype.is_floating_point or not _is_number(value) or shape is None or not alike(shape, x.shape):
+    if not x.dtype.is_floating_point or mask.dtype != torch.bool or not _is_number(value):
         return None
-    return x.dtype, shape
+    shape = _broadcast(x.shape, mask.shape)
+    return (x.dtype, shape) if shape is not None and alike(shape, x.shape) else None
 
 
 def _to_dtype(x, dtype, non_blocking=False, copy=False, memory_format=None) -> Plain | None:
@@ -95,9 +95,8 @@ def _to_dtype(x, dtype, non_blocking=False, copy=False, memory_format=None) -> P
 
 def _along(x, dim, *rest, dtype=None) -> Plain | None:
     """A softmax or a running sum."""
-    if not x.dim() or dtype is not None or any(y is not None for y in rest) or not x.dtype.is_floating_point:
-        return None
-    return x.dtype, list(x.shape)
+    plain = dtype is None and all(y is None for y in rest) and x.dtype.is_floating_point
+    return (x.dtype, list(x.shape)) if plain and -x.dim() <= dim < x.dim() else None
 
 
 def _reduced(x, dims, keepdim=False, dtype=None) -> Plain | None:

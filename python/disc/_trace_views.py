@@ -169,7 +169,7 @@ def _only_view(x, order: Order, shape) -> View | None:
 
 
 def _flatten(x, order: Order, start=0, end=-1) -> View | None:
-    if not x.dim() or start % x.dim() >= end % x.dim():
+    if not all(-x.dim() <= dim < x.dim() for dim in (start, end)) or start % x.dim() >= end % x.dim():
         return None
     start, end = start % x.dim(), end % x.dim()
     one = _size(_product(x.shape[start : end + 1]), x.shape)

@@ -69,17 +69,20 @@ class Emitter:
         self.steps: dict[int, tuple] = {}
         #: By what was repeated along an axis of size 1: itself, what is repeated, and the axis.
         self._repeats: dict[int, tuple] = {}
-        self._bound = 0
+        #: Names of dims that were bound somewhere: no two are alike.
+        self._bound: set[str] = set()
 
     @contextlib.contextmanager
     def region(self):
         """What is known of values, sizes and numbers within is forgotten behind it: a region's values are its own."""
         own = "_places", "steps", "_repeats"
         before = {name: dict(getattr(self, name)) for name in own}
-        with self.expressions.region():
-            yield
-        for name in own:
-            setattr(self, name, before[name])
+        try:
+            with self.expressions.region():
+                yield
+        finally:
+            for name in own:
+                setattr(self, name, before[name])
 
     # What the framework says about the result of the node.
 
@@ -242,11 +245,11 @@ class Emitter:
         """The dim that a scalar i64 is from here on; ``wanted``: the size as the framework describes it."""
         symbol = expression(wanted)
         if isinstance(symbol, sympy.Symbol) and symbol not in self.expressions.symbols:
-            fresh = self._bind(size, str(symbol))
+            # Another region may have bound the same symbol.
+            fresh = self._bind(size, None if str(symbol) in self._bound else str(symbol))
             self.expressions.bind(symbol, fresh)
             return fresh
-        self._bound += 1
-        fresh = self._bind(size, f"size_{self._bound}")
+        fresh = self._bind(size, None)
         if wanted is None:
             return fresh
         # The framework knows another name for the size: they are compared when it is bound.
@@ -254,7 +257,9 @@ class Emitter:
         self.state(f"{fresh} == {known}")
         return known
 
-    def _bind(self, size, name: str):
+    def _bind(self, size, name: str | None):
+        name = name or f"size_{len(self._bound) + 1}"
+        self._bound.add(name)
         self.op("bind_dim", size, dim=name)
         return _native.dim(name)
 

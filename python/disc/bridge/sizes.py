@@ -71,8 +71,10 @@ class Expressions:
     def region(self):
         """Sizes and numbers that are bound within are not known behind it."""
         before = dict(self.symbols), dict(self.numbers), dict(self._known)
-        yield
-        self.symbols, self.numbers, self._known = before
+        try:
+            yield
+        finally:
+            self.symbols, self.numbers, self._known = before
 
     def bind(self, symbol: sympy.Symbol, dim) -> None:
         self.symbols[symbol] = dim

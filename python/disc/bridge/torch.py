@@ -317,6 +317,8 @@ class _Walk:
         self.sources: dict[tuple[str, str], list[str]] = {}
         self.helps: list[str] = []
         self.aliases = Aliases(self)
+        #: What graphs within this one are given.
+        self.given_within: set[torch.fx.Node] = set()
         #: The node that is being converted.
         self.node: torch.fx.Node | None = None
 
@@ -392,7 +394,12 @@ class _Walk:
                 self.lack(str(source.target), f"result {index} is not computed", node=source)
                 self.values[node] = MISSING
         elif name in torch_control.FLOWS:
-            self.values[node] = torch_control.FLOWS[name](self, node)
+            self.program.operations += 1
+            try:
+                self.values[node] = torch_control.FLOWS[name](self, node)
+            except UnsupportedOp as error:
+                self.lack(name, error.message, error.help, node=node)
+                self.values[node] = MISSING
         elif any(part in name for part in _INLINED):
             self._inline(node, name)
         else:
@@ -472,6 +479,7 @@ class _Walk:
         """What the graph that the attribute ``graph_of`` names returns for ``given``."""
         graph = self.values[graph_of].graph
         holders = [n for n in graph.nodes if n.op == "placeholder"]
+        self.given_within.update(holders)
         self.values |= zip(holders, given, strict=True)
         return self.resolve(self.run(graph))
 

@@ -122,9 +122,12 @@ class Aliases:
         )
 
     def _refuse_outside(self, node) -> None:
-        if node.op != "placeholder" or node not in self.walk.captured.graph.nodes:
+        within = node in self.walk.given_within
+        if node.op != "placeholder" or not (within or node in self.walk.captured.graph.nodes):
             return
         what, cure = f"the tensor {node.name}", "clone it before writing"
+        if within:
+            what = "a tensor from outside of a branch, a loop or another region"
         if name := self.walk.weight_names.get(node):
             what, cure = f"the parameter or buffer {name}", f"{cure}, or call module.eval() if it is training"
         elif node in (inputs := self.walk.captured.inputs):

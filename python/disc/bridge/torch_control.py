@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import torch
 
-from .._errors import UnsupportedOp
 from .._symbols import SYMBOLIC
 from . import types
 from .emit import MISSING, Number
@@ -21,13 +20,12 @@ def _cond(walk, node):
     condition, b = walk.resolve(condition), walk.emitter
     if isinstance(condition, bool):
         return walk.run_inner(sides[0 if condition else 1], given)
-    if (wanted := _result_types(walk, node)) is None:
-        return MISSING
+    wanted = [_type(b, val) for val in node.meta["val"]]
 
     def results(side):
         def emit():
             with b.region():
-                return _typed(walk, node, walk.run_inner(side, given), wanted)
+                return _typed(b, walk.run_inner(side, given), wanted)
 
         return emit
 
@@ -40,8 +38,7 @@ def _while_loop(walk, node):
     more, step, carried, given = node.args
     given = [walk.given(value) for value in given]
     carried, b = [walk.given(value) for value in carried], walk.emitter
-    if (wanted := _result_types(walk, node)) is None:
-        return MISSING
+    wanted = [_type(b, val) for val in node.meta["val"]]
 
     def results(graph_of, types_):
         holders = [n for n in walk.values[graph_of].graph.nodes if n.op == "placeholder"]
@@ -50,22 +47,12 @@ def _while_loop(walk, node):
             with b.region():
                 seen = [_seen(b, n.meta["val"], x) for n, x in zip(holders, values, strict=False)]
                 found = walk.run_inner(graph_of, [*seen, *given])
-                return _typed(walk, node, found if isinstance(found, (list, tuple)) else [found], types_)
+                return _typed(b, found if isinstance(found, (list, tuple)) else [found], types_)
 
         return emit
 
-    starts = _typed(walk, node, carried, wanted)
+    starts = _typed(b, carried, wanted)
     return _outside(walk, node, b.repeat(starts, results(more, [([], "i1")]), results(step, wanted)))
-
-
-def _result_types(walk, node) -> list[tuple[list, str]] | None:
-    """Shapes and types of the results; None and a note where a size is that of one side alone."""
-    walk.program.operations += 1
-    try:
-        return [_type(walk.emitter, val) for val in node.meta["val"]]
-    except UnsupportedOp as error:
-        walk.lack(str(node.target), error.message, node=node)
-        return None
 
 
 def _type(b, val) -> tuple[list, str]:
@@ -75,9 +62,8 @@ def _type(b, val) -> tuple[list, str]:
     return [], next((dtype for dtype, kind in kinds.items() if isinstance(val, kind)), "i64")
 
 
-def _typed(walk, node, found, wanted) -> list:
+def _typed(b, found, wanted) -> list:
     """Values of these types; anything of that type for what is not supported, so that the walk goes on."""
-    b = walk.emitter
     return [
         b.full(0, shape, dtype) if x is MISSING else b.expand(b.lift(x, dtype), shape)
         for x, (shape, dtype) in zip(found, wanted, strict=True)

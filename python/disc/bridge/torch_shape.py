@@ -5,6 +5,7 @@ All results are new values; what shares memory in torch is the matter of ``torch
 
 from __future__ import annotations
 
+from .._errors import Error
 from . import types
 from .emit import Number
 from .sizes import greatest, is_int, least, product, same
@@ -13,7 +14,10 @@ END = 2**63 - 1
 
 
 def axis_of(x, dim: int) -> int:
+    """An axis that counts from the front; torch does not look at all of them while a model is captured."""
     rank = max(len(x.shape), 1)
+    if not -rank <= dim < rank:
+        raise Error(f"dim {dim} is out of range of a tensor of rank {rank}", code="E0404")
     return dim % rank
 
 

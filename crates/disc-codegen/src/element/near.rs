@@ -70,7 +70,9 @@ impl Elements<'_> {
 pub(super) fn is_counted(function: &Function, inst: Inst) -> bool {
     let &[operand, indices] = function.operands(inst) else { return false };
     let last = function.ty(operand).shaped().map(TensorType::rank).and_then(|rank| rank.checked_sub(1));
-    let along = function.axes(inst, "start_index_map").last().copied() == last;
+    if function.axes(inst, "start_index_map").last().copied() != last {
+        return false;
+    }
     let (mut stack, mut seen) = (vec![indices], HashSet::new());
     while let Some(value) = stack.pop() {
         let Some(inst) = function.defining(value) else {
@@ -90,5 +92,5 @@ pub(super) fn is_counted(function: &Function, inst: Inst) -> bool {
             _ => return false,
         }
     }
-    along
+    true
 }

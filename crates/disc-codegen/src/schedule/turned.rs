@@ -19,6 +19,7 @@ pub(super) const TILE: i64 = 16;
 const LEAST: u32 = 4;
 
 /// An input with the axes of the space that each of its dimensions stands for, and the tile that holds a part of it.
+#[derive(Clone)]
 struct Turned {
     input: Value,
     shape: Vec<Vec<usize>>,
@@ -76,6 +77,8 @@ impl TurnedInputs {
         at: &[Index],
     ) {
         for turned in &self.inputs {
+            // The rest of a row may have vectors of half the lanes.
+            let turned = &Turned { square: turned.square.min(elements.lanes), ..turned.clone() };
             let mut fill = |kb: &mut KernelBuilder, from: Value| {
                 let offset = kb.sub(from, first);
                 for column in (0..elements.lanes).step_by(turned.square as usize) {

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 pub enum Level {
     Code,
     Capture,
-    /// What functions of a framework's module name.
+    /// What a bridge read in the bytecode of functions: names, values, texts that are looked up, imports.
     Bytecode,
     /// Which library computes products of which sizes.
     Choices,
