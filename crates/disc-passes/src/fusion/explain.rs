@@ -227,14 +227,31 @@ impl Explaining<'_> {
                     _ if is_reordered(&a, &b) => {
                         Reason::Schedule(format!("{} and {} have their dimensions in different orders", shown(&a), shown(&b)))
                     }
-                    Some(facts) if a.len() == b.len() && !facts.is_empty() => Reason::MissingFacts(facts),
+                    Some(facts) if a.len() == b.len() && self.would_do(&facts, maker, user) => Reason::MissingFacts(facts),
                     _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
                 }
             }
             Err(why @ (Why::Again(_) | Why::Large | Why::Scans)) => Reason::Cost(why.to_string()),
             Err(why) => Reason::Schedule(why.to_string()),
+            Ok(_) if self.only_repeats(maker) => {
+                Reason::Cost("what is repeated is written first, or else it would be walked in short steps".into())
+            }
             Ok(_) => Reason::Cost("they could be one, but each was joined with others first".into()),
         }
+    }
+
+    /// Whether a group computes nothing.
+    fn only_repeats(&self, group: Inst) -> bool {
+        let is_free = |&inst: &Inst| matches!(role(self.function, &self.solver, inst), Role::Free | Role::Outside);
+        members(self.function, group).iter().all(is_free)
+    }
+
+    /// Whether two groups are one where some facts hold. That a size is 1 is none to ask for: it says that there is nothing to reduce, or to repeat.
+    fn would_do(&self, facts: &[Fact], maker: Inst, user: Inst) -> bool {
+        let is_one = |fact: &Fact| matches!(fact, Fact::Equal(a, b) if a.is_const(1) || b.is_const(1));
+        let mut known = self.function.facts.clone();
+        let are_new = !facts.is_empty() && !facts.iter().any(is_one) && facts.iter().all(|fact| known.add(fact.clone()).is_ok());
+        are_new && together::form(self.function, &Solver::new(&known), maker, user).is_ok()
     }
 
     /// A group on a path from group `from` to one of the `sources` of another, which is itself among the sources.

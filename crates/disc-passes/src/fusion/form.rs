@@ -151,7 +151,9 @@ impl Candidate<'_> {
             };
             space = finer;
         }
-        let reshaped = self.members.iter().flat_map(|&i| self.function.results_of(i).iter().chain(self.function.operands(i)));
+        let copied = self.copied_views();
+        let inside = self.members.iter().chain(&copied);
+        let reshaped = inside.flat_map(|&i| self.function.results_of(i).iter().chain(self.function.operands(i)));
         let mut tried: HashSet<&[Dim]> = HashSet::new();
         for shape in reshaped.map(|&v| self.function.shape(v)).filter(|shape| shape.len() > 1) {
             if tried.insert(shape)
@@ -161,6 +163,18 @@ impl Candidate<'_> {
             }
         }
         Ok(space)
+    }
+
+    /// The reshapes among the free ops that members need.
+    fn copied_views(&self) -> Vec<Inst> {
+        let (mut found, mut seen, mut stack) = (Vec::new(), HashSet::new(), self.members.to_vec());
+        while let Some(inst) = stack.pop() {
+            let sources = self.function.operands(inst).iter().filter_map(|&v| self.function.defining(v));
+            let free: Vec<Inst> = sources.filter(|&i| (self.role)(i) == Some(Role::Free) && seen.insert(i)).collect();
+            found.extend(free.iter().copied().filter(|&i| self.function.kind_of(i) == OpKind::Reshape));
+            stack.extend(free);
+        }
+        found
     }
 
     /// The axes of the space that every reduction reduces.

@@ -51,7 +51,8 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
         // Rows of a weight that were moved apart are read by products as they lie.
         let lies = function.is_front(inst) && function.made_by(function.operands(inst)[0], OpKind::Weight).is_some();
         let is_read = copied && in_groups(&found, inst) || lies && in_products(&found, inst);
-        if is_read && found[&inst] == Role::Loop {
+        let is_repeat = found[&inst] == Role::View && repeats_lines(function, solver, inst) && in_groups(&found, inst);
+        if is_read && found[&inst] == Role::Loop || is_repeat {
             found.insert(inst, Role::Free);
         }
     }
@@ -98,6 +99,19 @@ fn is_read_by_scatter(function: &Function, scatter: Inst, inst: Inst) -> bool {
         OpKind::Concatenate => position == number,
         _ => false,
     }
+}
+
+/// Whether a reshape is a view of repeated lines along the last dimension, which no memory holds. Where elements are repeated one by one, or lines are
+/// joined, what is computed from them would be walked in short steps.
+fn repeats_lines(function: &Function, solver: &Solver, reshape: Inst) -> bool {
+    let value = function.operands(reshape)[0];
+    let Some(repeat) = function.made_by(value, OpKind::BroadcastInDim) else { return false };
+    let source = function.operands(repeat)[0];
+    let rank = function.shape(value).len();
+    let last = |value: Value| function.shape(value).last();
+    let are_equal = |a: Value, b: Value| last(a).zip(last(b)).is_some_and(|(x, y)| solver.equal(x, y));
+    let is_along = function.axes(repeat, "dims").last().is_some_and(|&axis| axis + 1 == rank);
+    is_along && are_equal(source, value) && are_equal(value, function.result(reshape))
 }
 
 /// Masks and positions that more ops than this lead to are written to memory.

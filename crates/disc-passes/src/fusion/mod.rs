@@ -1,9 +1,9 @@
 //! Fusion: which ops become one kernel.
 //!
 //! Every op starts as a group of its own; groups that are joined by an edge are merged where one schedule can compute both, and no other
-//! path connects them. What is free to compute again (constants, broadcasts, counting, slices) is copied into each group that needs it; a
-//! reshape of memory is no work at all and stays outside, one between ops of a group lies inside. These kinds of groups are built, in this
-//! order:
+//! path connects them. What is free to compute again (constants, broadcasts, views of repeated lines, counting, slices) is copied into each
+//! group that needs it; a reshape of memory is no work at all and stays outside, one between ops of a group lies inside. These kinds of
+//! groups are built, in this order:
 //! - *contraction*: a product and what is element-wise in its result, conversions of its operands, and others of the same rows;
 //! - *row*: reductions over the same axes of one space, what feeds them and what depends on them;
 //! - *single*, of a scan: what feeds it and what is computed from it, element by element over its shape; other ops with a schedule of their
@@ -75,6 +75,8 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     grouping.merge_rows(cx);
     grouping.merge_scans(cx);
     grouping.merge_loops(cx);
+    // A loop of several ops may be read by rows, or read them, where none of its ops alone has their shape.
+    grouping.merge_rows(cx);
     grouping.merge_beside(cx);
     let plan = grouping.finish();
     groups += plan.len();
