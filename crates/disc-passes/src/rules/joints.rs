@@ -111,7 +111,8 @@ fn splat(rw: &mut Rewriter<'_>, literal: Literal, dims: &[Dim]) -> Option<Value>
 fn moved_axes(rw: &Rewriter<'_>, from: &[Dim], to: &[Dim], axes: &[usize]) -> Option<Vec<usize>> {
     let same = |pair: &(&Dim, &Dim)| rw.solver.equal(pair.0, pair.1);
     let start = from.iter().zip(to).take_while(same).count();
-    let end = from.iter().rev().zip(to.iter().rev()).take_while(same).count();
+    // A dimension is at the start or at the end, not both: of [1, 1, 4] and [1, 4] the first is the start of both.
+    let end = from[start..].iter().rev().zip(to[start..].iter().rev()).take_while(same).count();
     let ends = |axis: usize| {
         if axis < start { Some(axis) } else { (axis + end >= from.len()).then(|| axis + to.len() - from.len()) }
     };
