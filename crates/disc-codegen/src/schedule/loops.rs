@@ -45,7 +45,9 @@ pub fn versions(group: &Group<'_>) -> Versioned {
     };
     for (lanes, guard) in nest.narrow_widths() {
         let narrow = next.guarded(format!("{}_narrow{lanes}", group.name), &guard);
-        let code = Nest::of(&narrow).narrowed(lanes).scheduled();
+        let inside = Nest::of(&narrow);
+        // Of a size that the guard leaves no choice other loops may be made: then it is not the one that the guard is about which is inside.
+        let code = if inside.walks_as(&nest) { inside.narrowed(lanes) } else { inside }.scheduled();
         add(VersionKind::NarrowRows, guard, code, &mut next);
     }
     let columns = nest.columns();
@@ -117,6 +119,12 @@ impl<'g> Nest<'g> {
             Some(lanes) => nest.narrowed(lanes),
             None => nest,
         }
+    }
+
+    /// Whether both have the same loops.
+    fn walks_as(&self, other: &Self) -> bool {
+        let axes = |nest: &Self| nest.runs.iter().map(|run| run.axis).collect::<Vec<_>>();
+        self.woven.is_some() == other.woven.is_some() && axes(self) == axes(other)
     }
 
     /// The same where each part of the inner run has at most so many elements.
