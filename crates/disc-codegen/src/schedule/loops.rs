@@ -46,7 +46,7 @@ pub fn versions(group: &Group<'_>) -> Versioned {
     for (lanes, guard) in nest.narrow_widths() {
         let narrow = next.guarded(format!("{}_narrow{lanes}", group.name), &guard);
         let inside = Nest::of(&narrow);
-        // Of a size that the guard leaves no choice other loops may be made: then it is not the one that the guard is about which is inside.
+        // Where the guard leaves a size one value, the loops may be others: vectors then lie along a dimension that it says nothing about.
         let code = if inside.walks_as(&nest) { inside.narrowed(lanes) } else { inside }.scheduled();
         add(VersionKind::NarrowRows, guard, code, &mut next);
     }
