@@ -5,6 +5,7 @@ import dataclasses
 import dis
 import itertools
 import json.decoder
+import marshal
 import types
 
 import pytest
@@ -95,6 +96,26 @@ def test_notes_of_other_parts_are_kept():
     third.of(codes[0])
     third.of(codes[1])
     assert third.to_store() is None
+
+
+@pytest.mark.parametrize("kind", ["cut", "other", "empty", "list", "entries"])
+def test_broken_notes_are_none(kind):
+    codes = functions(argparse)
+    first = _bytecode.Notes()
+    facts = [first.of(code) for code in codes]
+    stored = first.to_store()
+    keys = marshal.loads(stored)
+    wrong = itertools.cycle([None, (), (1, 2, 3, 4, 5, 6), "text"])
+    broken = {
+        "cut": stored[: len(stored) // 2],
+        "other": b"\xff no notes",
+        "empty": b"",
+        "list": marshal.dumps(list(keys)),
+        "entries": marshal.dumps(dict(zip(keys, wrong, strict=False))),
+    }[kind]
+    again = _bytecode.Notes(broken)
+    assert [again.of(code) for code in codes] == facts
+    assert marshal.loads(again.to_store()) == keys, "they are stored anew"
 
 
 def test_functions_that_read_the_same_and_name_other_things_have_notes_of_their_own():

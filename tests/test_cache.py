@@ -71,6 +71,22 @@ def test_the_second_time_nothing_is_traced_or_compiled(folder):
     torch.testing.assert_close(fast(x), fast.original(x), check_stride=False)
 
 
+@pytest.mark.parametrize("broken", ["cut", "garbage"])
+def test_notes_that_cannot_be_read_are_no_doubt(broken, folder, monkeypatch):
+    """Whole by their checksum, and yet not what this version writes."""
+    get = disc._native.cache_get
+    spoil = (lambda b: b[: len(b) // 2]) if broken == "cut" else lambda b: b"\xff" * len(b)
+
+    def spoilt(directory, level, about):
+        found = get(directory, level, about)
+        return spoil(found) if level == "bytecode" and found is not None else found
+
+    x = torch.rand(5, 4)
+    used(Net(), x)
+    monkeypatch.setattr(disc._native, "cache_get", spoilt)
+    assert used(Net(), x)[0] == ("hit", "hit")
+
+
 def _patched(f):
     return lambda *args: f(*args) + 1
 

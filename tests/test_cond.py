@@ -231,5 +231,41 @@ class Writes(nn.Module):
 
 @pytest.mark.parametrize("to", ["buffer", "operand"])
 def test_writes_to_what_is_outside_are_refused(to):
-    with torch.no_grad(), pytest.raises(disc.Error, match=r"in place|mutation"):
+    with torch.no_grad(), pytest.raises(disc.Error, match=r"in place \(test_cond.py:\d+\)") as caught:
         disc.optimize(Writes(to), torch.ones(2))
+    assert caught.value.code == "E0405"
+
+
+class WritesInLoop(nn.Module):
+    """A loop whose condition or body writes to what it carries, to a tensor of its model, or to a buffer."""
+
+    def __init__(self, to, where):
+        super().__init__()
+        self.register_buffer("n", torch.zeros(2))
+        self.to, self.where = to, where
+
+    def forward(self, x):
+        y = x * 2
+
+        def write(z):
+            {"buffer": self.n, "outer": y, "carried": z}[self.to].add_(1)
+
+        def more(i, z):
+            if self.where == "condition":
+                write(z)
+            return i < 3
+
+        def step(i, z):
+            if self.where == "body":
+                write(z)
+            return i + 1, z * 1.5
+
+        return y + while_loop(more, step, (torch.zeros((), dtype=torch.int64), y))[1]
+
+
+@pytest.mark.parametrize("where", ["condition", "body"])
+@pytest.mark.parametrize("to", ["buffer", "outer", "carried"])
+def test_writes_of_loops_to_what_is_outside_are_refused(to, where):
+    with torch.no_grad(), pytest.raises(disc.Error, match=r"in place \(test_cond.py:\d+\)") as caught:
+        disc.optimize(WritesInLoop(to, where), torch.ones(2))
+    assert caught.value.code == "E0405"

@@ -17,6 +17,7 @@ import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 #: What looks attributes up by text, and which argument the text is.
 _LOOKUPS = {"getattr": 1, "hasattr": 1, "attrgetter": 0, "methodcaller": 0}
@@ -256,16 +257,22 @@ class Facts:
 
 
 class Notes:
-    """Facts of functions by a digest of their bytecode; ``stored`` are an earlier process's, of the same Python and disc."""
+    """Facts of functions by a digest of their bytecode; ``stored`` are an earlier process's, of the same Python and disc.
+
+    What is stored and cannot be read is as if it were not there.
+    """
 
     def __init__(self, stored: bytes | None = None):
-        self._known: dict[bytes, tuple] = {} if stored is None else marshal.loads(stored)
+        self._known: dict[bytes, tuple] = {} if stored is None else _loaded_notes(stored)
         self._used: dict[bytes, Facts] = {}
 
     def of(self, code: types.CodeType) -> Facts:
         key = digest(code)
         if key not in self._used:
-            self._used[key] = _unpacked(self._known[key]) if key in self._known else _facts(code)
+            if (facts := _unpacked(self._known.get(key))) is None:
+                self._known.pop(key, None)
+                facts = _facts(code)
+            self._used[key] = facts
         return self._used[key]
 
     def to_store(self) -> bytes | None:
@@ -276,8 +283,20 @@ class Notes:
         return marshal.dumps(old | {key: _packed(facts) for key, facts in self._used.items()})
 
 
+def _loaded_notes(stored: bytes) -> dict[bytes, tuple]:
+    try:
+        notes = marshal.loads(stored)
+    except (EOFError, ValueError, TypeError):
+        return {}
+    return notes if type(notes) is dict else {}
+
+
 def _facts(code: types.CodeType) -> Facts:
     return Facts(names(code), values(code), lookups(code), imports(code))
+
+
+#: The types of what ``_packed`` makes.
+_PACKED = (tuple, frozenset, frozenset, bool, frozenset, tuple)
 
 
 def _packed(facts: Facts) -> tuple:
@@ -285,7 +304,10 @@ def _packed(facts: Facts) -> tuple:
     return (tuple(facts.names), facts.values, looks.direct, looks.by_value, looks.texts, facts.imports)
 
 
-def _unpacked(packed: tuple) -> Facts:
+def _unpacked(packed: Any) -> Facts | None:
+    """What ``_packed`` made; None for anything else."""
+    if type(packed) is not tuple or tuple(map(type, packed)) != _PACKED:
+        return None
     names, values, *looks, imports = packed
     return Facts(dict.fromkeys(names), values, Lookups(*looks), imports)
 

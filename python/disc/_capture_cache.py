@@ -75,8 +75,9 @@ def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory:
         return asked
     start = time.perf_counter()
     try:
-        with _notes(directory, type(module)) as notes:
-            asked.key = _key(module, args, kwargs, dims, notes)
+        files = own_files()
+        with _notes(directory, type(module), files) as notes:
+            asked.key = _key(module, args, kwargs, dims, notes, files)
     except Unsure as error:
         asked.state = f"unsure: {error}"
     except Exception as error:
@@ -103,11 +104,9 @@ def _obstacle(directory: str) -> str | None:
 
 
 @contextlib.contextmanager
-def _notes(directory: str, kind: type):
+def _notes(directory: str, kind: type, files: tuple):
     """What was read in the bytecode behind modules of a class, by earlier processes; what is new is stored."""
-    about = repr((sys.version, own_files(), kind.__module__, kind.__qualname__)).encode(
-        "utf-8", "surrogatepass"
-    )
+    about = repr((sys.version, files, kind.__module__, kind.__qualname__)).encode("utf-8", "surrogatepass")
     notes = Notes(_native.cache_get(directory, "bytecode", about))
     try:
         yield notes
@@ -117,7 +116,7 @@ def _notes(directory: str, kind: type):
             _native.cache_put(directory, "bytecode", about, found)
 
 
-def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes) -> bytes:
+def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes, files: tuple) -> bytes:
     arguments, tensors = flatten_arguments(module, args, kwargs)
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     rows = []
@@ -149,7 +148,7 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes)
     names = tuple(arguments.names)
     return fingerprint(
         _FORMAT, repr(arguments.spec), names, arguments.tensors, leaves, rows, shared, axes,
-        module=module, notes=notes,
+        module=module, notes=notes, files=files,
     )  # fmt: skip
 
 

@@ -84,10 +84,15 @@ class Unsure(Exception):
     """The module cannot be told from others with certainty; the text says why."""
 
 
-def fingerprint(*parts: Any, module: torch.nn.Module, notes: _bytecode.Notes | None = None) -> bytes:
-    """The hash of a module in its present state, and of ``parts``."""
+def fingerprint(
+    *parts: Any,
+    module: torch.nn.Module,
+    notes: _bytecode.Notes | None = None,
+    files: tuple | None = None,
+) -> bytes:
+    """The hash of a module in its present state, and of ``parts``. ``files`` is what ``own_files`` gave, if it was called."""
     walk = _Walk(module, notes or _bytecode.Notes())
-    for part in (_environment(), *parts):
+    for part in (_environment(), own_files() if files is None else files, *parts):
         walk.put(part)
     walk.put(module)
     walk.close()
@@ -119,7 +124,7 @@ def _environment() -> tuple:
     if unknown := [mode for mode in modes if type(mode) is not DeviceContext]:
         raise Unsure(f"the mode {type(unknown[0]).__qualname__} is active")
     return (
-        sys.version, str(torch.__version__), torch.version.git_version, numpy.__version__, sympy.__version__, own_files(),
+        sys.version, str(torch.__version__), torch.version.git_version, numpy.__version__, sympy.__version__,
         torch.get_default_dtype(), torch.get_default_device(), torch.are_deterministic_algorithms_enabled(),
         torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"),
         torch.get_float32_matmul_precision(),

@@ -53,18 +53,18 @@ class Aliases:
         b, walk = self.walk.emitter, self.walk
         old = walk.read(target)
         result = b.expand(b.convert(result, old.dtype), old.shape)
-        self._store(target, result)
+        self._store(target, result, node)
         self.parent[node] = target
         self.made_at[node] = self._version(node)
         return result
 
-    def _store(self, target, value) -> None:
+    def _store(self, target, value, writer) -> None:
         above = self.parent.get(target)
         if above is None:
-            self._refuse_outside(target)
+            self._refuse_outside(target, writer)
             self.version[target] = self.version.get(target, 0) + 1
         else:
-            self._store(above, self._written_through(target, above, value))
+            self._store(above, self._written_through(target, above, value), writer)
             self.made_at[target] = self._version(target)
         self.walk.values[target] = value
 
@@ -121,7 +121,7 @@ class Aliases:
             f"writing in place through {target} is not supported", help="write to the tensor itself"
         )
 
-    def _refuse_outside(self, node) -> None:
+    def _refuse_outside(self, node, writer) -> None:
         within = node in self.walk.given_within
         if node.op != "placeholder" or not (within or node in self.walk.captured.graph.nodes):
             return
@@ -132,7 +132,12 @@ class Aliases:
             what, cure = f"the parameter or buffer {name}", f"{cure}, or call module.eval() if it is training"
         elif node in (inputs := self.walk.captured.inputs):
             what = f"the input {self.walk.captured.arguments.tensor_names[inputs.index(node)]}"
-        raise Error(f"the model changes {what} in place, which is not supported yet", code="E0405", help=cure)
+        from .torch import source_line
+
+        where = f" ({source})" if (source := source_line(writer)) else ""
+        raise Error(
+            f"the model changes {what} in place{where}, which is not supported yet", code="E0405", help=cure
+        )
 
 
 _IDENTITIES = {
