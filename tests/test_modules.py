@@ -22,6 +22,12 @@ def test_mlp_of_any_batch(compile_module):
     check(compile_module, model, (torch.rand(1, 4),), (torch.rand(0, 4),), (torch.rand(7, 4),))
 
 
+@pytest.mark.parametrize("features", [1024, 3072, 8192])
+def test_rows_that_lie_pages_apart(features, compile_module):
+    model = nn.Sequential(nn.Linear(features, 40), nn.ReLU())
+    check(compile_module, model, *[(torch.rand(rows, features),) for rows in (1, 0, 6, 7, 8, 13, 15, 29, 61)])
+
+
 @pytest.mark.parametrize(
     "activation", [nn.GELU, nn.SiLU, nn.Tanh, nn.ELU, nn.Softplus, nn.Hardswish, nn.Mish, nn.LeakyReLU]
 )

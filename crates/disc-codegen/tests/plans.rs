@@ -279,6 +279,27 @@ fn products_of_narrow_elements_take_words_where_the_target_has_them() {
 }
 
 #[test]
+fn rows_that_are_pages_apart_are_read_in_blocks_that_the_cache_holds() {
+    let of = |depth: i64| {
+        let (x, w, y) = (format!("tensor<[M]x{depth}xf32>"), format!("tensor<2x{depth}x32xf32>"), "tensor<[M]x64xf32>");
+        let program = compile(&format!(
+            "weight @w : {w}
+func @main(%x: {x}) -> {y} {{
+  %w = weight @w : {w}
+  %y = dot_general %x, %w, lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [64] : ({x}, {w}) -> {y}
+  return %y : {y}
+}}"
+        ));
+        let is_block = |name: &str| name.starts_with("k0_contraction.0.rows");
+        let blocks = program.module.functions.iter().filter(|f| is_block(&f.name)).count();
+        (blocks, task_memory(&program).len())
+    };
+    assert_eq!(of(1040), (12, 0));
+    assert_eq!(of(1024), (7, 0), "rows take turns in one set of the first-level cache");
+    assert_eq!(of(8192), (12, 1), "so do these, and are packed: their panels do not stay in the second-level cache");
+}
+
+#[test]
 fn products_of_the_same_rows_are_one_launch() {
     let routines = |program: &Program| program.module.functions.iter().filter(|f| f.kind == FunctionKind::Routine).count();
     let ty = "tensor<[B]x[S]x64xf32>";

@@ -93,7 +93,7 @@ codes! {
         E0403 = "dim is fixed by the model";
         /// The framework could not capture the module as one graph, or captured it for the sizes of the example alone.
         E0404 = "capture failed";
-        /// The model changes one of its inputs or weights in place.
+        /// The model changes one of its inputs or weights in place, or keeps state from call to call that its results depend on.
         E0405 = "model with side effects";
     }
     "Generating code" {

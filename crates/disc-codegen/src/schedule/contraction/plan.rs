@@ -1,5 +1,5 @@
 //! What the contraction schedule decides about a product, from its shapes and facts.
-use super::{epilogue, operand::Operand, steps::Steps, units, words::Word};
+use super::{epilogue, operand::Operand, stage, steps::Steps, units, words::Word};
 use crate::{build::KernelBuilder, element::accumulator_dtype, index::Index, schedule::loops::Merged, target::Target};
 use disc_ir::{Attr, DType, Dim, Function, Inst, Solver, Value};
 use disc_passes::query::Query;
@@ -337,6 +337,10 @@ impl ContractionPlan {
         };
         let is_panelled = self.right_form != Right::Dots;
         let collides = is_panelled && self.rows_collide();
+        if collides && !converts && plain && stored.is_some() && self.sums.len() <= 1 && self.fewer_rows_pay() {
+            self.tile.rows = stage::CACHE_WAYS;
+            return;
+        }
         // Panels of weights leave a unit time to pack rows, and long rows are faster from there.
         let can_stage = plain && self.k.left.is_const(1) && !matches!(self.right_form, Right::Panels | Right::Steps);
         let packs = (converts && is_panelled) || (collides && !can_stage);

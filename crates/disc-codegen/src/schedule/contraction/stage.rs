@@ -1,11 +1,12 @@
-//! Rows that lie pages apart: a micro-kernel of many rows copies a vector of each to task memory at a time, and reads them there.
+//! Rows that lie pages apart: beside panels of weights fewer of them are read at once, as they lie; elsewhere a micro-kernel of many rows copies a
+//! vector of each to task memory at a time, and reads them there.
 //!
-//! Rows at such a distance take turns in the few lines of one set of the first-level cache, so that each element would come from the second
-//! level. Copied, each line is read once. Twelve loads and stores go with hundreds of products, where packing whole rows in each unit would
+//! Rows at such a distance take turns in the few lines of one set of the first-level cache, so that each element of many rows would come from the
+//! second level. Copied, each line is read once. Twelve loads and stores go with hundreds of products, where packing whole rows in each unit would
 //! pass memory once more, and keep the caches from what they are for.
 use super::{
     micro::{Step, round_steps},
-    plan::ContractionPlan,
+    plan::{ContractionPlan, Right},
 };
 use crate::build::KernelBuilder;
 use disc_ir::Value;
@@ -13,7 +14,10 @@ use disc_ir::Value;
 /// Rows at a multiple of this distance in bytes share their lines of the first-level cache.
 const PAGE: i64 = 4096;
 /// As many of them as fit there, next to a line of the panel.
-const CACHE_WAYS: u32 = 7;
+pub(super) const CACHE_WAYS: u32 = 7;
+/// Bytes of a panel that stays in the second-level cache. A longer one is read from further away for each block of rows, and fewer rows in
+/// a block would read it more often.
+const PANEL_BYTES: i64 = 512 << 10;
 
 impl ContractionPlan {
     /// Whether rows that are read as they lie would take turns in the first-level cache.
@@ -22,6 +26,12 @@ impl ContractionPlan {
         let many = i64::from(self.tile.rows) > ways && self.m.size.as_const().is_none_or(|rows| rows > ways);
         let size = self.rows_dtype().size() as i64;
         many && self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * size % PAGE == 0)
+    }
+
+    /// Whether rows that collide are best read in blocks of as many as the cache holds: panels are ready, and stay in the second-level cache.
+    pub(super) fn fewer_rows_pay(&self) -> bool {
+        let fits = |depth| depth * i64::from(self.tile.columns) * self.compute.size() as i64 <= PANEL_BYTES;
+        self.right_form == Right::Panels && self.k.left.is_const(1) && self.k.size.as_const().is_some_and(fits)
     }
 
     /// Whether a micro-kernel for `rows` rows copies vectors of them to task memory.
