@@ -359,6 +359,44 @@ def test_a_cache_of_many_layers_with_sizes_like_those_of_others(compile_module):
             torch.testing.assert_close(compiled(*given), model(*given), rtol=1e-5, atol=1e-5)
 
 
+class Step(nn.Module):
+    """New words beside a cache, whose length asks for that of the mask in several ways."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way, self.inner = way, nn.Linear(4, 4)
+
+    def forward(self, x, cache, mask):
+        if cache.numel() == 0:
+            cache = cache + 1
+        keys = torch.cat([cache, self.inner(x)], 1)
+        if self.way == "asked":
+            if (missing := keys.shape[1] - mask.shape[1]) > 0:
+                mask = nn.functional.pad(mask, (0, missing))
+        elif self.way == "viewed":
+            mask = mask.view(x.shape[0], -1)
+            if keys.shape[1] > mask.shape[1]:
+                mask = nn.functional.pad(mask, (0, 1))
+        elif self.way == "counted":
+            return mask.cumsum(1)[:, cache.shape[1] :, None] + x, keys
+        return (x @ keys.transpose(1, 2)) * mask[:, None], keys
+
+
+@pytest.mark.parametrize("way", ["asked", "viewed", "counted", "added"])
+def test_new_words_beside_a_cache_where_sizes_of_the_example_follow_one_another(way, compile_module):
+    """Of four features, five words that are held and one that is new, a mask of six."""
+
+    def call(batch, held, new):
+        return torch.randn(batch, new, 4), torch.randn(batch, held, 4), torch.rand(batch, held + new)
+
+    model = Step(way).eval()
+    compiled = compile_module(model, call(3, 5, 1))
+    for sizes in ((3, 5, 1), (1, 1, 1), (2, 20, 4), (5, 2, 3)):
+        given = call(*sizes)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(*given), model(*given), rtol=1e-5, atol=1e-5)
+
+
 def test_a_named_tuple_is_a_tuple_of_arguments(compile_module):
     import collections
 

@@ -182,6 +182,23 @@ def decoding(model):
 
 CACHED = {"num_attention_heads": 4, "num_key_value_heads": 2}
 DECODERS = {
+    "bloom": lambda: transformers.BloomModel(
+        transformers.BloomConfig(vocab_size=100, n_layer=2, hidden_size=48, n_head=4)
+    ),
+    "deepseek": lambda: model_of(
+        "DeepseekV3Model",
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        q_lora_rank=16,
+        kv_lora_rank=16,
+        qk_rope_head_dim=4,
+        qk_nope_head_dim=8,
+        v_head_dim=12,
+        first_k_dense_replace=2,
+    ),
+    "gpt2": lambda: transformers.GPT2Model(
+        transformers.GPT2Config(vocab_size=100, n_layer=2, n_embd=48, n_head=3)
+    ),
     "llama": lambda: model_of("LlamaModel", **CACHED),
     "qwen3": lambda: model_of("Qwen3Model", head_dim=12, **CACHED),
     "mistral, sliding": lambda: model_of("MistralModel", sliding_window=32, **CACHED),
@@ -220,6 +237,17 @@ def test_vit_of_any_image(compile_module):
     model_check.one_compile(
         compile_module, transformers.DINOv3ViTModel(config), [images(*shape) for shape in shapes]
     )
+
+
+@pytest.mark.parametrize("name", ["ViTModel", "Dinov2Model", "CLIPVisionModel"])
+def test_images_of_the_size_that_a_model_was_made_for_and_others(name, compile_module):
+    """Those keep the embeddings of positions, others resample them: the example has the former."""
+    kind = getattr(transformers, name)
+    model = kind(kind.config_class(image_size=32, patch_size=8, **SMALL))
+    more = {} if name == "Dinov2Model" else {"interpolate_pos_encoding": True}
+    shapes = [(2, 3, 32, 32), (1, 3, 32, 48), (3, 3, 64, 8), (1, 3, 16, 64), (2, 3, 33, 35)]
+    calls = [((), {"pixel_values": torch.rand(shape), **more}) for shape in shapes]
+    model_check.one_compile(compile_module, model, calls)
 
 
 def test_resnet(compile_module):

@@ -47,7 +47,7 @@ def settle(captured, retrace: Retrace, chosen: dict, own: dict) -> dict[sympy.Sy
     facts |= asked.found
     refused: dict[sympy.Symbol, _guards.Place] = {}
     for fact, place in facts.items():
-        if fact.xreplace(own) == sympy.false:
+        if _guards.at(fact, own) == sympy.false:
             refused |= {s: place for s in fact.free_symbols if own[s] < 2}
         captured.conditions.state(fact, place)
     return refused
@@ -98,7 +98,7 @@ class _Asked:
         small = {symbol: sympy.Integer(size)}
         ones = dict.fromkeys(self.chosen, sympy.Integer(1))
         return tuple(
-            expr.xreplace({**others, **small}) == sympy.true
+            _guards.at(expr, {**others, **small}) == sympy.true
             for expr, _ in self.branches
             for others in (self.chosen, ones)
         )
@@ -119,7 +119,7 @@ class _Asked:
         facts = {}
         for sizes in several:
             fact = sympy.Or(*(sympy.Ne(s, size) for s, size in sizes.items()))
-            implied = any(kept.xreplace(sizes) == sympy.false for kept in facts)
+            implied = any(_guards.at(kept, sizes) == sympy.false for kept in facts)
             if not implied and not self.same_at(sizes):
                 facts[fact] = self.place(sizes)
         return facts
@@ -154,7 +154,7 @@ class _Asked:
         """The sizes of the capture with ``small`` among them, and others changed as the facts then want it."""
         values = self.chosen | small
         for _ in range(len(self.captured.facts) + 1):
-            broken = [f for f in self.captured.facts if f.xreplace(values) == sympy.false]
+            broken = [f for f in self.captured.facts if _guards.at(f, values) == sympy.false]
             if not broken:
                 return values
             solved = next(filter(None, (_solved(f, values, small) for f in broken)), None)
@@ -166,7 +166,7 @@ class _Asked:
 
     def _take_facts(self, conditions: _guards.Conditions, names: dict, small: dict) -> None:
         """What the model asks about other sizes beside small ones: ``if a == 1 and b == 7``."""
-        known = {sympy.true, *(fact.xreplace(small) for fact in self.captured.facts)}
+        known = {sympy.true, *(_guards.at(fact, small) for fact in self.captured.facts)}
         for fact in conditions.facts:
             place = conditions.places.get(fact)
             named = fact.xreplace(names).xreplace(small)
@@ -180,9 +180,11 @@ def _solved(fact, values: dict, small: dict) -> dict | None:
     """One more size that makes ``fact`` an equality."""
     if not fact.is_Relational:
         return None
-    difference = (fact.lhs - fact.rhs).xreplace(small)
+    difference = _guards.at(fact.lhs - fact.rhs, small)
     for symbol in sorted(difference.free_symbols, key=str):
-        rest = difference.xreplace({s: v for s, v in values.items() if s != symbol})
+        rest = _guards.at(difference, {s: v for s, v in values.items() if s != symbol})
+        if rest == sympy.false:
+            continue
         factor, offset = rest.coeff(symbol, 1), rest.coeff(symbol, 0)
         if factor in (1, -1) and rest == factor * symbol + offset and (size := -offset * factor) >= 0:
             return {symbol: sympy.Integer(size)}

@@ -381,11 +381,17 @@ def _repin(captured: Captured, sizes: Sizes) -> bool:
 def _avoid(captured: Captured, sizes: Sizes) -> bool:
     """A fact that the example itself breaks comes from a size of our choice: capture again with another one."""
     own = {s: sympy.Integer(sizes.shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
-    broken = [fact for fact in captured.facts if fact.xreplace(own) == sympy.false]
-    if any(len(fact.free_symbols) > 2 for fact in broken) and sizes.add_up():
+    broken = [fact for fact in captured.facts if _guards.at(fact, own) == sympy.false]
+    symbols = [fact.free_symbols & captured.symbols.keys() for fact in broken]
+    for several in symbols:
+        if len(several) > 2 and sizes.add_up({captured.symbols[s] for s in several}):
+            return True
+    places = sorted({captured.symbols[s] for some in symbols for s in some})
+    if sum(sizes.choose_again(t, axis) for t, axis in places) > 0:
         return True
-    places = {captured.symbols[s] for fact in broken for s in fact.free_symbols if s in captured.symbols}
-    return sum(sizes.choose_again(t, axis) for t, axis in sorted(places)) > 0
+    # No choice takes the example's way beside a size of 0 or 1 of the example: that one stays.
+    small = [(t, axis) for t, axis in places if sizes.shapes[t][axis] < 2]
+    return sum(sizes.pin(t, axis) for t, axis in small if captured.plan.axes[t][axis] is None) > 0
 
 
 _SQUEEZES = {torch.ops.aten.squeeze.default, torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims}

@@ -72,6 +72,8 @@ def read_conditions(shape_env) -> Conditions:
                 if shape_env.replacements.get(symbol, symbol).is_number:
                     out.places.setdefault(symbol, asks)
         for expr in conjuncts(_resolved(guard.expr, shape_env.replacements)):
+            if isinstance(expr, sympy.Ne) and _resamples_all(asks):
+                continue
             known = len(out.facts)
             _sort(expr, filename, line, out)
             if not _asked_by_torch(filename):
@@ -86,6 +88,13 @@ def read_conditions(shape_env) -> Conditions:
             if before in out.by_model:
                 out.by_model.add(fact)
     return out
+
+
+def _resamples_all(place: Place | None) -> bool:
+    """Whether a line leaves out what changes nothing: vision models of transformers keep embeddings of positions for images of
+    the size that they were made for, and resample them to that very size else."""
+    source = linecache.getline(*place) if place is not None else ""
+    return "num_patches == num_positions and height == width" in source
 
 
 def _model_place(sloc) -> Place | None:
@@ -212,10 +221,15 @@ _SAMPLES = (2, 3, 4, 5, 7, 12, 64, 1 << 20)
 
 
 def _holds(expr, sizes) -> bool:
+    return at(expr, {symbol: sympy.Integer(size) for symbol, size in sizes}) == sympy.true
+
+
+def at(fact, sizes: dict):
+    """``fact`` with sizes put in. One that divides by a size of 0 does not hold."""
     try:
-        return bool(expr.xreplace({symbol: sympy.Integer(size) for symbol, size in sizes}) == sympy.true)
-    except ZeroDivisionError:  # the remainder by a part of a size
-        return False
+        return fact.xreplace(sizes)
+    except ZeroDivisionError:
+        return sympy.false
 
 
 class _Infix(StrPrinter):

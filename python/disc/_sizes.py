@@ -59,8 +59,8 @@ class Sizes:
         self.classes = self._partition()
         #: The line of the model that keeps an axis at one size.
         self.places: dict[tuple[int, int], tuple[str, int]] = {}
-        #: Whether the sizes of our choice add up where those of the example do.
-        self._sums = False
+        #: Axes whose sizes of our choice add up where those of the example do.
+        self._sums: set[tuple[int, int]] = set()
         #: The axes of the two classes that were merged last, and what to try where that is refused too.
         self._pair: set[tuple[int, int]] = set()
         self._instead: list[list[SizeClass]] = []
@@ -101,10 +101,11 @@ class Sizes:
 
     def _keep_sums(self) -> None:
         """Where the example has 1 + n in one place (keys: one new, n held), so have our sizes."""
-        ones = [c for c in self.classes if c.user == 1 and c.changed]
-        for one in ones[-1:]:
-            for held in [c for c in self.classes if c.user >= 1 and c is not one]:
-                for total in [c for c in self.classes if c.user == held.user + 1 and not c.pinned]:
+        meant = [c for c in self.classes if self._sums & set(c.members)]
+        for one in [c for c in meant if c.user == 1 and c.changed][-1:]:
+            # In order: a sum may be what another one begins with.
+            for held in sorted((c for c in meant if c.user >= 1 and c is not one), key=lambda c: c.user):
+                for total in [c for c in meant if c.user == held.user + 1 and not c.pinned]:
                     total.size = held.size + one.size
 
     def _fresh(self, c: SizeClass, taken: set[int]) -> int:
@@ -151,6 +152,8 @@ class Sizes:
                 self._split(c)
         elif twins := _same_size(suspects, named):
             self._merge(*twins)
+        elif _is_a_sum(named) and self.add_up({place for c in named for place in c.members}):
+            return True
         elif suspects:
             for c in suspects:
                 c.pinned = True
@@ -179,16 +182,18 @@ class Sizes:
         if c is None or c.pinned or not c.changed or c.user < 2:
             return False
         self._instead = []
+        before = [k.size for k in self.classes]
         c.tried.add(c.size)
         c.own = len(c.tried) > _MAX_TRIED
         self._choose()
-        return True
+        return before != [k.size for k in self.classes]
 
-    def add_up(self) -> bool:
-        """Chooses sizes that add up where the example's do; False if they do already."""
-        if self._sums:
+    def add_up(self, places: set[tuple[int, int]]) -> bool:
+        """Chooses sizes of these axes that add up where the example's do; False if they do already."""
+        if places <= self._sums:
             return False
-        self._sums, self._instead = True, []
+        self._sums |= places
+        self._instead = []
         before = [c.size for c in self.classes]
         self._choose()
         return before != [c.size for c in self.classes]
@@ -246,6 +251,12 @@ class Sizes:
         a.declared = a.declared or b.declared
         a.loose = False
         self.classes = [c for c in self.classes if c is not b]
+
+
+def _is_a_sum(named: list[SizeClass]) -> bool:
+    """Whether the message is about one size of the example that is another one and 1."""
+    users = {c.user for c in named}
+    return any(c.user == 1 and c.changed for c in named) and any({n - 1, n} <= users for n in users if n > 2)
 
 
 def _same_size(suspects: list[SizeClass], named: list[SizeClass]) -> tuple[SizeClass, SizeClass] | None:
