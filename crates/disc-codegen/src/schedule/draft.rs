@@ -38,7 +38,11 @@ impl GroupMemory {
     }
 
     pub(super) fn add_outputs(&mut self, kb: &mut KernelBuilder, group: &Group<'_>) {
-        for (i, output) in group.outputs().into_iter().enumerate() {
+        self.add_some_outputs(kb, group, |_| true);
+    }
+
+    pub(super) fn add_some_outputs(&mut self, kb: &mut KernelBuilder, group: &Group<'_>, wanted: impl Fn(Value) -> bool) {
+        for (i, output) in group.outputs().into_iter().enumerate().filter(|&(_, output)| wanted(output)) {
             self.targets.push((output, kb.buffer(&format!("out{i}"), group.tensor(output).clone())));
             self.arguments.push(Argument::Output(group.wanted[i]));
         }

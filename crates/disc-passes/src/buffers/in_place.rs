@@ -1,14 +1,14 @@
 //! Groups that may write over an input: those that read each position of it where they write that position, and nowhere else.
 //!
 //! Such a group is a loop over one shape, which computes all that it writes at a position before it writes it; or one of rows, which moreover
-//! reduces a row before it writes any of its positions. Products, and what else takes other ops along, are not among them: they may compute
+//! reduces a row before it writes any of its positions, but for outputs that are written early, which have memory of their own. Products, and what else takes other ops along, are not among them: they may compute
 //! a result, and what follows it, twice.
 //!
 //! Invariant: a group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
 use super::liveness::{Range, root};
-use crate::query::is_used_in_step;
-use disc_ir::{Attr, Function, Inst, OpKind, Solver, TensorType, Value};
-use std::collections::HashMap;
+use crate::{fusion::phases::Phases, query::is_used_in_step};
+use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, TensorType, Value};
+use std::collections::{HashMap, HashSet};
 
 /// So many reductions have a plan of the row schedule, however they depend on one another.
 const MOST_REDUCTIONS: usize = 63;
@@ -44,8 +44,9 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
             free.push(input);
         }
     }
-    for &buffer in written {
-        let Some(output) = part(buffer) else { continue };
+    let early = if is(host, group, "row") { early(host, region) } else { HashSet::new() };
+    for (position, &buffer) in written.iter().enumerate() {
+        let Some(output) = part(buffer).filter(|_| !early.contains(&position)) else { continue };
         let dies = |input: &&Inst| ranges[*input].last == ranges[&output].first;
         let fits = host.ty(buffer).dtype().size() == domain.dtype.size();
         let over: Vec<Inst> = free.iter().filter(dies).copied().filter(|_| fits).collect();
@@ -53,6 +54,15 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
             found.insert(output, over);
         }
     }
+}
+
+/// The outputs of a group of rows that are written while inputs are still to be read, by their position. All of them have one shape.
+fn early(host: &Function, region: Block) -> HashSet<usize> {
+    let end = host.terminator(region).expect("a region ends in `return`");
+    let outputs = host.operands(end);
+    let phases = Phases::of(host, region, outputs, &|_| true);
+    let is_early = |&position: &usize| phases.as_ref().map_or(true, |phases| phases.early(outputs[position]).is_some());
+    (0..outputs.len()).filter(is_early).collect()
 }
 
 /// Whether a group is one of loops, or of rows that have a plan.

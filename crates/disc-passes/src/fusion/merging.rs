@@ -6,7 +6,7 @@ use super::{
 };
 use crate::pass::PassCx;
 use crate::query::Query;
-use disc_ir::{Inst, Value};
+use disc_ir::{Dim, Inst, OpKind, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Groups beside one another are joined up to this many tensors: their gain is a launch, their price more streams at once.
@@ -76,7 +76,8 @@ impl Grouping<'_> {
         Candidate { function: self.function, solver: self.solver, members: &insts, outputs: &outputs, role: &role }.form()
     }
 
-    /// Merges groups that nothing flows between: reductions of one tensor, and small loops of one shape.
+    /// Merges groups that nothing flows between: reductions of one tensor, small loops of one shape, and loops over the rows of a tensor that
+    /// is reduced.
     pub(super) fn merge_beside(&mut self, cx: &mut PassCx) {
         let live = |g: &usize| self.groups[*g].as_ref().is_some_and(|m| matches!(m.role, Role::Loop | Role::Row));
         let live: Vec<usize> = (0..self.groups.len()).filter(live).collect();
@@ -88,6 +89,7 @@ impl Grouping<'_> {
                     continue;
                 }
                 if let Ok(form) = self.form_of(a, b)
+                    && self.walks_as_rows(a, b, &form)
                     && cx.spend_on("fuse-beside")
                 {
                     self.merge(a, b);
@@ -99,22 +101,62 @@ impl Grouping<'_> {
         }
     }
 
-    /// Whether two groups have few tensors, and the same to walk: a tensor that both reduce, or outputs of one shape.
+    /// Whether loops that are joined with rows leave these as they are: rows lie along memory (elements that are reduced side by side would be
+    /// written in short pieces that lie apart), and no walk along them falls into shorter ones.
+    fn walks_as_rows(&self, a: usize, b: usize, form: &Layout) -> bool {
+        let role = |group: usize| self.groups[group].as_ref().map(|members| members.role);
+        let rows = match (role(a), role(b)) {
+            (Some(Role::Row), Some(Role::Loop)) => a,
+            (Some(Role::Loop), Some(Role::Row)) => b,
+            _ => return true,
+        };
+        let along = form.reduced.last().is_none_or(|&last| last + 1 == form.space.len());
+        along && self.form_of(rows, rows).is_ok_and(|own| form.reduced.len() <= own.reduced.len())
+    }
+
+    /// Whether two groups have few tensors, and the same to walk: a tensor that one of them reduces, or outputs of one shape.
     fn are_beside(&self, a: usize, b: usize, x: &HashSet<Value>, y: &HashSet<Value>) -> bool {
         let (Some(first), Some(second)) = (&self.groups[a], &self.groups[b]) else { return false };
-        if first.role != second.role || x.union(y).count() > MOST_BESIDE {
+        if x.union(y).count() > MOST_BESIDE {
             return false;
         }
-        if first.role == Role::Row {
-            return x.intersection(y).next().is_some();
-        }
-        match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first()) {
-            (Some(&p), Some(&q)) => same_shape(self.solver, self.function.shape(p), self.function.shape(q)),
-            _ => false,
+        match (first.role, second.role) {
+            (Role::Row, Role::Row) => x.intersection(y).next().is_some(),
+            (Role::Loop, Role::Loop) => match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first()) {
+                (Some(&p), Some(&q)) => same_shape(self.solver, self.function.shape(p), self.function.shape(q)),
+                _ => false,
+            },
+            (Role::Row, _) => self.is_stepwise(b) && self.reads_rows(a, x.intersection(y)),
+            _ => self.is_stepwise(a) && self.reads_rows(b, x.intersection(y)),
         }
     }
 
-    /// The values that a group reads, and those it gives to others.
+    /// Whether a group computes each element from those of its own position. Loops have ways to walk what is moved that rows have not.
+    fn is_stepwise(&self, group: usize) -> bool {
+        let members = &self.groups[group].as_ref().expect("a live group").insts;
+        members.iter().all(|&i| self.roles[i] != Role::Loop || self.function.def(self.insts[i]).has(Trait::Elementwise))
+    }
+
+    /// Whether one of some values has an element for each that a group of rows reduces, and reductions may walk them in any order. What may be
+    /// the middle of an attention stays as it is.
+    fn reads_rows<'v>(&self, group: usize, values: impl Iterator<Item = &'v Value>) -> bool {
+        let mut values = values.peekable();
+        if values.peek().is_none() {
+            return false;
+        }
+        let members = &self.groups[group].as_ref().expect("a live group").insts;
+        let is_product = |&i: &usize| self.group(i).role == Role::Contraction;
+        let feeds = members.iter().any(|&i| self.flow_users[i].iter().any(is_product));
+        let is_fed = members.iter().any(|&i| self.real_sources[i].iter().any(is_product));
+        let mut reductions =
+            members.iter().map(|&i| self.insts[i]).filter(|&inst| self.function.kind_of(inst) == OpKind::Reduce).peekable();
+        let count = |value: Value| Dim::product(self.function.shape(value).iter().cloned());
+        let Some(rows) = reductions.peek().map(|&inst| count(self.function.operands(inst)[0])) else { return false };
+        let in_any_order = reductions.all(|inst| self.function.operands(inst).len() == 2);
+        in_any_order && !(feeds && is_fed) && values.any(|&value| self.solver.equal(&rows, &count(value)))
+    }
+
+    /// The values that a group reads, and those it gives to others; of views, the memory that they are views of.
     fn tensors(&self, group: usize) -> HashSet<Value> {
         let members = &self.groups[group].as_ref().expect("a live group").insts;
         let mut found: HashSet<Value> = self.outputs(members).into_iter().collect();
@@ -123,7 +165,7 @@ impl Grouping<'_> {
             for &value in self.function.operands(self.insts[i]) {
                 match self.function.defining(value).and_then(|source| self.position.get(&source)) {
                     Some(source) if members.contains(source) => {}
-                    Some(&source) if self.roles[source] == Role::Free => stack.push(source),
+                    Some(&source) if matches!(self.roles[source], Role::Free | Role::View) => stack.push(source),
                     _ => {
                         found.insert(value);
                     }

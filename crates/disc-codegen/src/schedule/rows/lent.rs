@@ -24,7 +24,10 @@ pub(super) fn lent(group: &Group<'_>, plan: &RowPlan, kept: &[Placed]) -> Vec<Op
         let fits = |&(number, output): &(usize, &Value)| {
             let own = group.tensor(*output);
             let alike = own.dtype == tensor.dtype && own.dims.len() == tensor.dims.len();
-            !taken.contains(&number) && alike && own.dims.iter().zip(&tensor.dims).all(|(a, b)| solver.equal(a, b))
+            !taken.contains(&number)
+                && plan.early(*output).is_none()
+                && alike
+                && own.dims.iter().zip(&tensor.dims).all(|(a, b)| solver.equal(a, b))
         };
         let free = is_used_in_step(group.function, group.function.body, placed.value, true)
             && needs_no_input(group, plan, kept, plan.first_phase(placed.value));
@@ -41,7 +44,8 @@ fn needs_no_input(group: &Group<'_>, plan: &RowPlan, kept: &[Placed], phase: usi
     let is_kept = |value: Value| kept.iter().any(|one| one.value == value && plan.first_phase(value) <= phase);
     let later = |r: &&Reduction| r.phase >= phase;
     let reduced = plan.reductions.iter().filter(later).flat_map(|r| function.operands(r.inst).to_vec());
-    let mut stack: Vec<Value> = group.outputs().into_iter().chain(reduced).collect();
+    let outputs = group.outputs().into_iter().filter(|&output| plan.early(output).is_none_or(|early| early >= phase));
+    let mut stack: Vec<Value> = outputs.chain(reduced).collect();
     let positions = Dim::product(plan.layout.space.iter().cloned());
     let mut seen = HashSet::new();
     while let Some(value) = stack.pop() {

@@ -44,6 +44,13 @@ const NEAR: i64 = 1 << 19;
 /// ... but for rows of up to so few elements, which lie beside one another and end before a stream is under way.
 const FEW_ELEMENTS: i64 = 256;
 
+/// Where rows are written as well, in as many streams, such are shorter; those between are computed at once where fewer than twice as many
+/// elements are near.
+const FEW_WRITTEN: i64 = 80;
+
+/// Rows shorter than this leave so many lanes empty that long computations of single elements are faster in loops of their own.
+const PARTLY_FILLED: i64 = 128;
+
 /// As many rows fill a unit of some.
 const SOME_ROWS: i64 = 4;
 
@@ -182,7 +189,13 @@ impl Shape {
         kb.if_(full, at_once, one_by_one);
     }
 
-    fn unit<'g>(&self, kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Unit<'g> {
+    fn unit<'g>(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &'g Group<'g>,
+        plan: &'g RowPlan,
+        targets: Vec<(Value, Value)>,
+    ) -> Unit<'g> {
         self.unit_keeping(kb, group, plan, targets, plan.keep(group))
     }
 
@@ -192,7 +205,7 @@ impl Shape {
         kb: &mut KernelBuilder,
         group: &'g Group<'g>,
         plan: &'g RowPlan,
-        targets: Vec<Value>,
+        targets: Vec<(Value, Value)>,
         kept: Vec<Placed>,
     ) -> Unit<'g> {
         let cached = |placed: Placed| {
@@ -221,6 +234,7 @@ pub(super) struct Rows<'g> {
 impl<'g> Rows<'g> {
     /// Rows of a group whose outputs go to `targets`; asks for task memory for what is kept of a row.
     pub(super) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Self {
+        let targets = group.outputs().into_iter().zip(targets).collect();
         Self { unit: Shape::one_by_one(group, plan).unit(kb, group, plan, targets) }
     }
 
@@ -270,12 +284,22 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
         // Of the guard, their code can use the length of rows alone.
         let mut side_by_side = group.guarded(format!("{}_short", group.name), &guard[..1]);
         side_by_side.first_site += sites(&versions);
-        let code = whole(&side_by_side, plan, &Shape::side_by_side(&side_by_side, plan));
-        versions.push(Version { kind: VersionKind::ShortRows, guard, code, workspaces: Vec::new() });
+        // Each element is stored by itself there.
+        let code = |group: &Group<'_>, plan: &RowPlan| whole(group, plan, &Shape::side_by_side(group, plan));
+        versions.extend(apart_versions(&side_by_side, plan, VersionKind::ShortRows, &guard, &code));
+    }
+    let at_once = some_at_once(group, plan, &shape);
+    let partly_filled = [(plan.row_length(), Dim::constant(PARTLY_FILLED))];
+    let are_longer = group.solver.range(&partly_filled[0].0).lo.is_some_and(|least| least >= PARTLY_FILLED);
+    if !matches!(at_once, AtOnce::Never) && !are_longer && is_long_apart(group, plan) {
+        let mut partly = group.guarded(format!("{}_partly", group.name), &partly_filled);
+        partly.first_site += sites(&versions);
+        let code = |group: &Group<'_>, plan: &RowPlan| whole(group, plan, &shape.several(group));
+        versions.extend(apart_versions(&partly, plan, VersionKind::SomeRows, &partly_filled, &code));
     }
     let mut rest = group.clone();
     rest.first_site += sites(&versions);
-    match some_at_once(group, plan, &shape) {
+    match at_once {
         AtOnce::Never => Versioned { versions, otherwise: whole(&rest, plan, &shape) },
         AtOnce::Always => Versioned { versions, otherwise: whole(&rest, plan, &shape.several(group)) },
         AtOnce::Where(guard) => {
@@ -286,6 +310,54 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
             Versioned { versions, otherwise: whole(&rest, plan, &shape) }
         }
     }
+}
+
+/// How the rows of a group are computed that has this plan.
+type RowCode<'a> = dyn Fn(&Group<'_>, &RowPlan) -> Scheduled + 'a;
+
+/// Versions in which loops of their own write the outputs that these can write, where there are such, in front of the rows: outputs of rows may
+/// take over the memory of inputs. There is one for each version of the loops.
+fn apart_versions(
+    group: &Group<'_>,
+    plan: &RowPlan,
+    kind: VersionKind,
+    guard: &[(Dim, Dim)],
+    code: &RowCode<'_>,
+) -> Vec<Version> {
+    let version = |guard, code| Version { kind, guard, code, workspaces: Vec::new() };
+    let (apart, others): (Vec<usize>, Vec<usize>) = group.wanted.iter().partition(|&&wanted| plan.is_apart(group.output(wanted)));
+    let mut rows = Group { wanted: others, ..group.clone() };
+    let plan_of_rows = RowPlan::of(group.function, &group.solver, &rows.outputs()).ok().filter(|_| !apart.is_empty());
+    let Some(plan_of_rows) = plan_of_rows else { return vec![version(guard.to_vec(), code(group, plan))] };
+    let loops = Group { wanted: apart, name: format!("{}_apart", group.name).into(), ..group.clone() };
+    let Versioned { versions, otherwise } = super::loop_versions(&loops);
+    let codes: Vec<_> = versions.into_iter().map(|found| (found.guard, found.code)).chain([(Vec::new(), otherwise)]).collect();
+    rows.first_site += codes.iter().map(|(_, code)| code.sites.len() as i64).sum::<i64>();
+    let rows = code(&rows, &plan_of_rows);
+    let with_rows = |(condition, mut code): (Vec<(Dim, Dim)>, Scheduled)| {
+        code.launches.extend(rows.launches.iter().cloned());
+        version([guard, &condition].concat(), code)
+    };
+    let mut made: Vec<Version> = codes.into_iter().map(with_rows).collect();
+    // All of them launch the same kernel.
+    if let Some(last) = made.last_mut() {
+        last.code.kernels.extend(rows.kernels);
+        last.code.sites.extend(rows.sites);
+    }
+    made
+}
+
+/// Whether loops of their own can write an output that takes long to compute.
+fn is_long_apart(group: &Group<'_>, plan: &RowPlan) -> bool {
+    let mut stack: Vec<Value> = group.outputs().into_iter().filter(|&output| plan.is_apart(output)).collect();
+    while let Some(value) = stack.pop() {
+        let Some(inst) = group.function.defining(value) else { continue };
+        if cost::is_long_op(group.function, inst) {
+            return true;
+        }
+        stack.extend(group.function.operands(inst));
+    }
+    false
 }
 
 /// When some rows are computed at once.
@@ -303,21 +375,23 @@ fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
     let (length, count) = (plan.row_length(), Dim::product(plan.layout.space.iter().cloned()));
     let range = |dim: &Dim| group.solver.range(dim);
     let few = range(&last.size).hi.is_some_and(|hi| hi < SOME_ROWS);
-    // Elements, where rows have more than a few: their number is 0 else.
-    let excess = Dim::min(&(&length - 1).floor_div(&Dim::constant(FEW_ELEMENTS)), &Dim::constant(1));
+    let is_written = group.outputs().into_iter().any(|output| plan.whole(&group.solver, group.tensor(output)).is_some());
+    let least = if is_written { FEW_WRITTEN } else { FEW_ELEMENTS };
+    // Twice the elements that have to be near: each once for rows of more than `least` elements, once more for those of more than a few.
+    let is_more = |few: i64| Dim::min(&(&length - 1).floor_div(&Dim::constant(few)), &Dim::constant(1));
     let far = match range(&length) {
-        known if known.hi.is_some_and(|hi| hi <= FEW_ELEMENTS) => Dim::constant(0),
-        known if known.lo.is_some_and(|lo| lo > FEW_ELEMENTS) => count,
-        _ => count * excess,
+        known if known.hi.is_some_and(|hi| hi <= least) => Dim::constant(0),
+        known if known.lo.is_some_and(|lo| lo > FEW_ELEMENTS) => count * 2,
+        _ => count * (is_more(least) + is_more(FEW_ELEMENTS)),
     };
-    let much = range(&length).lo.is_some_and(|lo| lo > SOME_LENGTH) || range(&far).lo.is_some_and(|lo| lo >= NEAR);
+    let much = range(&length).lo.is_some_and(|lo| lo > SOME_LENGTH) || range(&far).lo.is_some_and(|lo| lo >= 2 * NEAR);
     if few || much || shape.reduced.is_empty() {
         return AtOnce::Never;
     }
-    if range(&length).hi.is_some_and(|hi| hi <= SOME_LENGTH) && range(&far).hi.is_some_and(|hi| hi < NEAR) {
+    if range(&length).hi.is_some_and(|hi| hi <= SOME_LENGTH) && range(&far).hi.is_some_and(|hi| hi < 2 * NEAR) {
         return AtOnce::Always;
     }
-    AtOnce::Where(vec![(length, Dim::constant(SOME_LENGTH + 1)), (far, Dim::constant(NEAR))])
+    AtOnce::Where(vec![(length, Dim::constant(SOME_LENGTH + 1)), (far, Dim::constant(2 * NEAR))])
 }
 
 /// When rows that may be longer, or few beside one another, are side by side.
@@ -338,7 +412,7 @@ fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<(D
 /// The kernel that computes whole rows.
 fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
     let mut draft = Draft::new(group, &group.name, shape.lanes);
-    let targets = draft.memory.outputs();
+    let targets = draft.memory.targets.clone();
     let Draft { kb, elements, range, .. } = &mut draft;
     let mut unit = shape.unit(kb, group, plan, targets);
     let row = |kb: &mut KernelBuilder, positions: &[Value]| {

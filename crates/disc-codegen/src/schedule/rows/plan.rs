@@ -10,6 +10,7 @@ use crate::{
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 use disc_passes::fusion::{
     Layout, layout_of,
+    phases::Phases,
     space::{Follows, Map, axes_of, map_of, reads},
 };
 use disc_passes::query::Query;
@@ -32,8 +33,7 @@ pub struct RowPlan {
     /// How many leading dimensions of it are kept, where the others are reduced; else 0.
     pub rows: usize,
     pub(super) reductions: Vec<Reduction>,
-    /// Phases that need an element of a value, as a bit set.
-    phases: HashMap<Value, u64>,
+    phases: Phases,
     pub(super) last: usize,
 }
 
@@ -76,31 +76,15 @@ impl RowPlan {
         let first = insts.iter().copied().find(is_reduction).ok_or("there is no reduction")?;
         let layout = layout_of(group, solver, outputs)?;
         let (domain, rows) = domain(group, first);
-        let mut plan = RowPlan { layout, domain, rows, reductions: Vec::new(), phases: HashMap::new(), last: 0 };
-        let mut level: HashMap<Value, usize> = HashMap::new();
-        for &inst in insts {
-            let operands = group.operands(inst).iter();
-            let mut depth = operands.map(|v| level.get(v).copied().unwrap_or(0)).max().unwrap_or(0);
-            if group.kind_of(inst) == OpKind::Reduce {
-                let plain = monoid_of(group, inst).filter(|_| group.operands(inst).len() == 2);
-                let combine = plain.map_or(Combine::Body(group.inst(inst).regions[0]), Combine::Plain);
-                plan.reductions.push(Reduction { inst, phase: depth, combine });
-                depth += 1;
-            }
-            level.extend(group.results_of(inst).iter().map(|&result| (result, depth)));
-        }
-        plan.last = level.values().copied().max().unwrap_or(0);
-        if plan.last >= 64 {
-            return Err("more than 63 reductions depend on one another".into());
-        }
-        for &output in outputs {
-            if plan.whole(solver, group.ty(output).shaped().expect("a tensor")).is_some() {
-                plan.need(group, output, plan.last);
-            }
-        }
-        for reduction in plan.reductions.clone() {
-            let inputs = group.operands(reduction.inst);
-            inputs[..inputs.len() / 2].iter().for_each(|&input| plan.need(group, input, reduction.phase));
+        let mut plan = RowPlan { layout, domain, rows, reductions: Vec::new(), phases: Phases::default(), last: 0 };
+        let is_whole = |value: Value| plan.whole(solver, group.ty(value).shaped().expect("a tensor")).is_some();
+        plan.phases = Phases::of(group, group.body, outputs, &is_whole)?;
+        plan.last = plan.phases.last;
+        for &inst in insts.iter().filter(|&inst| is_reduction(inst)) {
+            let plain = monoid_of(group, inst).filter(|_| group.operands(inst).len() == 2);
+            let combine = plain.map_or(Combine::Body(group.inst(inst).regions[0]), Combine::Plain);
+            let phase = plan.phases.of_reduction(group.results_of(inst)[0]);
+            plan.reductions.push(Reduction { inst, phase, combine });
         }
         Ok(plan)
     }
@@ -110,17 +94,14 @@ impl RowPlan {
         self.reductions.iter().all(|r| matches!(r.combine, Combine::Plain(_)))
     }
 
-    /// Marks `value` and what it is computed from, up to reductions, as needed in a phase.
-    fn need(&mut self, group: &Function, value: Value, phase: usize) {
-        let bits = self.phases.entry(value).or_default();
-        if *bits & (1 << phase) != 0 {
-            return;
-        }
-        *bits |= 1 << phase;
-        let Some(inst) = group.defining(value) else { return };
-        if group.kind_of(inst) != OpKind::Reduce {
-            group.operands(inst).to_vec().into_iter().for_each(|operand| self.need(group, operand, phase));
-        }
+    /// The phase whose walk writes an output, if that is not the last one.
+    pub(super) fn early(&self, output: Value) -> Option<usize> {
+        self.phases.early(output)
+    }
+
+    /// Whether loops of their own can write an early output.
+    pub(super) fn is_apart(&self, output: Value) -> bool {
+        self.phases.is_apart(output)
     }
 
     /// The dimensions of a value with an element for each position of the space.
@@ -165,7 +146,7 @@ impl RowPlan {
             let kind = inst.map(|inst| function.kind_of(inst));
             if of_row(&map) {
                 let known = matches!(kind, Some(OpKind::Reduce | OpKind::Constant | OpKind::DimValue));
-                if !known && self.phases.contains_key(&value) && !may_fail(function, value) {
+                if !known && self.phases.needing(value).is_some() && !may_fail(function, value) {
                     found.extend(axes(map).map(|shape| Placed { value, shape }));
                 }
             } else if let Some(inst) = inst {
@@ -208,7 +189,7 @@ impl RowPlan {
     /// The values to keep in task memory: expensive ones that several phases need, unless a user needed in the same phases is kept.
     pub(super) fn keep(&self, group: &Group<'_>) -> Vec<Placed> {
         let function = group.function;
-        let several = |v: &Value| self.phases.get(v).is_some_and(|bits| bits.count_ones() > 1);
+        let several = |v: &Value| self.phases.needing(*v).is_some_and(|bits| bits.count_ones() > 1);
         let mut cone: HashMap<Value, i64> = HashMap::new();
         let mut covered: HashMap<Value, u64> = HashMap::new();
         for &inst in function.insts(function.body) {
@@ -220,7 +201,7 @@ impl RowPlan {
         let mut kept = Vec::new();
         for &inst in function.insts(function.body).iter().rev() {
             for &value in function.results_of(inst) {
-                let bits = self.phases.get(&value).copied().unwrap_or(0);
+                let bits = self.phases.needing(value).unwrap_or(0);
                 let Some(shape) = self.whole(&group.solver, group.tensor(value)) else { continue };
                 if several(&value) && expensive(&value) {
                     if covered.get(&value).is_none_or(|&c| bits & !c != 0) {
@@ -240,12 +221,12 @@ impl RowPlan {
 
     /// The first phase that needs a value, which is where it is computed if it is kept.
     pub(super) fn first_phase(&self, value: Value) -> usize {
-        self.phases.get(&value).map_or(0, |bits| bits.trailing_zeros() as usize)
+        self.phases.needing(value).map_or(0, |bits| bits.trailing_zeros() as usize)
     }
 
     /// Whether a phase needs elements of a value.
     pub(super) fn is_needed(&self, value: Value, phase: usize) -> bool {
-        self.phases.get(&value).is_some_and(|bits| bits & (1 << phase) != 0)
+        self.phases.needing(value).is_some_and(|bits| bits & (1 << phase) != 0)
     }
 
     /// How many positions one row has.

@@ -23,6 +23,8 @@ pub(super) const PARTS: i64 = 32;
 const FEW_UNITS: i64 = 32;
 /// Elements from which parts pay for more launches.
 pub(super) const MANY: i64 = 1 << 17;
+/// The same where parts write elements as well.
+const MANY_WRITTEN: i64 = 1 << 15;
 
 /// The version that splits rows, where that is possible and some sizes may want it.
 pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Version> {
@@ -33,10 +35,13 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
         let dtype = tensor(group.function.result(r.inst)).dtype;
         compute_dtype(dtype) == dtype
     });
-    let small = group.outputs().iter().all(|&output| plan.whole(solver, tensor(output)).is_none());
+    let late: Vec<usize> = (0..group.wanted.len()).filter(|&number| plan.early(group.outputs()[number]).is_none()).collect();
+    let outputs: Vec<Value> = late.iter().map(|&number| group.outputs()[number]).collect();
+    let small = !late.is_empty() && outputs.iter().all(|&output| plan.whole(solver, tensor(output)).is_none());
     let count = Dim::product(plan.layout.space.iter().cloned());
     let (units, kept) = (shape.units(), Dim::product(shape.kept.iter().map(|run| run.size.clone())));
-    if !simple || !in_place || !small || !may_be_few(solver, plan, shape, FEW_UNITS, MANY) {
+    let many = if late.len() < group.wanted.len() { MANY_WRITTEN } else { MANY };
+    if !simple || !in_place || !small || !may_be_few(solver, plan, shape, FEW_UNITS, many) {
         return None;
     }
     // Where the guard holds, there are no more rows than this.
@@ -48,13 +53,13 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     let step = Step { suffix: "parts".into(), known: &[], kept: &[], due: &due, is_last: false };
     let mut code = part_kernel(group, plan, shape, &kept, &step);
     let rest = Group { first_site: group.first_site + code.sites.len() as i64, ..group.clone() };
-    let (function, inputs) = of_parts(group, &due, &group.outputs(), &[]);
-    let targets: Vec<Argument> = group.wanted.iter().map(|&position| Argument::Output(position)).collect();
+    let (function, inputs) = of_parts(group, &due, &outputs, &[]);
+    let targets: Vec<Argument> = late.iter().map(|&number| Argument::Output(group.wanted[number])).collect();
     let sums = sum_kernels(&rest, &function, &inputs, &targets, "sums")?;
     code.kernels.extend(sums.kernels);
     code.launches.extend(sums.launches);
     code.sites.extend(sums.sites);
-    let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(MANY), count)];
+    let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(many), count)];
     Some(Version { kind: VersionKind::RowParts, guard, code, workspaces })
 }
 
@@ -119,15 +124,18 @@ pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept
             let flat = TensorType::new([kept * PARTS], parts.dtype);
             buffers.push((memory.add_workspace(kb, &format!("parts{workspace}"), *workspace, parts), flat));
         }
+        let phase = step.due.first().map(|(reduction, _)| reduction.phase);
         if step.is_last {
             memory.add_outputs(kb, group);
+        } else {
+            memory.add_some_outputs(kb, group, |output| plan.early(output) == phase);
         }
         for one in step.known.iter().filter(|one| is_output(one)) {
             let position = group.wanted.iter().position(|&wanted| Argument::Output(wanted) == one.memory);
             known.push((one.value, memory.targets[position.expect("the output is wanted")].1));
         }
     });
-    let targets = draft.memory.outputs();
+    let targets = draft.memory.targets.clone();
     let Draft { kb, elements, range, .. } = &mut draft;
     known.into_iter().for_each(|(value, buffer)| elements.bind(value, buffer));
     let mut unit = shape.unit_keeping(kb, group, plan, targets, Vec::new());

@@ -23,6 +23,9 @@ type Columns = Vec<Vec<Index>>;
 /// What a loop nest computes at a position, from the carried values.
 type Body<'b, 'e> = dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &Columns, &[Value]) -> Vec<Value> + 'b;
 
+/// An output where it is in the space, whether it has an element for each position, and its memory.
+type Target = (Placed, bool, Value);
+
 pub(super) struct Unit<'g> {
     pub(super) group: &'g Group<'g>,
     pub(super) plan: &'g RowPlan,
@@ -30,7 +33,8 @@ pub(super) struct Unit<'g> {
     pub(super) along: Along,
     /// Independent accumulators of a row, or columns of a unit of rows side by side.
     pub(super) copies: u32,
-    pub(super) targets: Vec<Value>,
+    /// The outputs that the kernel may write, with their memory.
+    pub(super) targets: Vec<(Value, Value)>,
     /// Values that are kept, with the task memory of their rows.
     pub(super) caches: Vec<(Placed, Value)>,
     /// Gathers that take one slice for each row.
@@ -191,6 +195,8 @@ impl Unit<'_> {
         let lanes = elements.lanes;
         let copies = carried.len() / identities.len();
         let mut next = carried.to_vec();
+        let early: Vec<_> =
+            self.placed_targets().into_iter().filter(|(placed, ..)| self.plan.early(placed.value) == Some(phase)).collect();
         // Behind the whole steps of a row, its first accumulator alone goes on.
         let each = copies / columns.len();
         for (column, at) in columns.iter().enumerate() {
@@ -227,6 +233,7 @@ impl Unit<'_> {
                 }
                 first += inputs.len();
             }
+            self.store(kb, elements, &early, at);
         }
         next
     }
@@ -429,45 +436,51 @@ impl Unit<'_> {
         })
     }
 
-    /// Stores the outputs: whole ones in a last loop over the reduced positions, then those of one element for each row.
-    fn write(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns) {
-        let (solver, space) = (&self.group.solver, &self.plan.layout.space);
-        let shaped = |output: Value| {
-            let tensor = self.group.tensor(output);
+    /// The outputs that the kernel may write.
+    fn placed_targets(&self) -> Vec<Target> {
+        let shaped = |&(output, target): &(Value, Value)| {
+            let (solver, tensor) = (&self.group.solver, self.group.tensor(output));
             let whole = self.plan.whole(solver, tensor);
             let is_whole = whole.is_some();
             let shape =
                 whole.or_else(|| self.plan.kept(solver, tensor)).expect("an output is whole or has an element for each row");
-            (Placed { value: output, shape }, is_whole)
+            (Placed { value: output, shape }, is_whole, target)
         };
-        let outputs = self.group.outputs();
-        let placed = outputs.iter().map(|&output| shaped(output)).zip(self.targets.iter().copied());
-        let (whole, single): (Vec<_>, Vec<_>) =
-            placed.map(|((placed, whole), target)| (placed, whole, target)).partition(|p| p.1);
-        let store = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, outputs: &[(Placed, bool, Value)], at: &[Index]| {
-            let mut computed = Vec::with_capacity(outputs.len());
-            for (placed, _, _) in outputs {
-                let place = elements.position(kb, space, &placed.shape, at);
-                let value = elements.element(kb, placed.value, &place);
-                computed.push((place, value));
-            }
-            for ((placed, _, target), (place, value)) in outputs.iter().zip(computed) {
-                elements.store(kb, *target, self.group.tensor(placed.value), &place, value);
-            }
-        };
+        self.targets.iter().map(shaped).collect()
+    }
+
+    /// Writes an element of some outputs: all are computed before any is stored, since the memory of one may be that of an input which another
+    /// one reads.
+    fn store(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, outputs: &[Target], at: &[Index]) {
+        let mut computed = Vec::with_capacity(outputs.len());
+        for (placed, ..) in outputs {
+            let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+            let value = elements.element(kb, placed.value, &place);
+            computed.push((place, value));
+        }
+        for ((placed, _, target), (place, value)) in outputs.iter().zip(computed) {
+            elements.store(kb, *target, self.group.tensor(placed.value), &place, value);
+        }
+    }
+
+    /// Stores the outputs that no walk before has written: whole ones in a last loop over the reduced positions, then those of one element for
+    /// each row.
+    fn write(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns) {
+        let late = self.placed_targets().into_iter().filter(|(placed, ..)| self.plan.early(placed.value).is_none());
+        let (whole, single): (Vec<Target>, Vec<Target>) = late.partition(|&(_, is_whole, _)| is_whole);
         if !whole.is_empty() {
             let range = self.part.as_ref().map(|part| part.range);
             self.each(kb, elements, columns, &self.reduced, range, &mut |kb, elements, columns| {
                 for (copy, at) in columns.iter().enumerate() {
                     self.recall(kb, elements, at, copy, self.plan.last);
-                    store(kb, elements, &whole, at);
+                    self.store(kb, elements, &whole, at);
                 }
             });
         }
         if single.is_empty() {
             return;
         }
-        let mut store_single = |kb: &mut KernelBuilder| columns.iter().for_each(|at| store(kb, elements, &single, at));
+        let mut store_single = |kb: &mut KernelBuilder| columns.iter().for_each(|at| self.store(kb, elements, &single, at));
         let Some(part) = &self.part else { return store_single(kb) };
         // One part of each row does it.
         let zero = kb.int(0);

@@ -1,0 +1,114 @@
+//! Phases of a row group: which of its reductions depend on one another, and when its outputs are written.
+//!
+//! Phase `p` is a walk along each row that computes the reductions that depend on `p` earlier ones; a last walk, after all of them, writes the
+//! outputs. An output with an element for each position of the rows is *early* where it depends on fewer reductions and no later walk needs it:
+//! it is written by the walk that has it anyway, so that what it is computed from is read once.
+//!
+//! Invariant: memory of an early output is written while inputs are still to be read by later walks.
+use disc_ir::{Block, Function, OpKind, Value};
+use std::collections::{HashMap, HashSet};
+
+/// What depends on how many reductions, and which walks need what.
+#[derive(Clone, Debug, Default)]
+pub struct Phases {
+    level: HashMap<Value, usize>,
+    /// Phases that need an element of a value, as a bit set.
+    needed: HashMap<Value, u64>,
+    /// The phase of the last walk.
+    pub last: usize,
+    early: Vec<Value>,
+    /// Those of them that neither a reduction nor another output needs, but one of these.
+    apart: Vec<Value>,
+}
+
+impl Phases {
+    /// The phases of a group that gives `outputs`, of which `is_whole` says whether they have an element for each position.
+    ///
+    /// # Errors
+    /// If more reductions depend on one another than there are phases.
+    pub fn of(function: &Function, block: Block, outputs: &[Value], is_whole: &dyn Fn(Value) -> bool) -> Result<Self, String> {
+        let mut phases = Self::default();
+        let insts = function.insts(block);
+        for &inst in insts {
+            let operands = function.operands(inst).iter();
+            let depth = operands.map(|&v| phases.level(v)).max().unwrap_or(0);
+            let own = usize::from(function.kind_of(inst) == OpKind::Reduce);
+            phases.level.extend(function.results_of(inst).iter().map(|&result| (result, depth + own)));
+        }
+        phases.last = phases.level.values().copied().max().unwrap_or(0);
+        if phases.last >= 64 {
+            return Err("more than 63 reductions depend on one another".into());
+        }
+        for &inst in insts.iter().filter(|&&inst| function.kind_of(inst) == OpKind::Reduce) {
+            let phase = phases.of_reduction(function.results_of(inst)[0]);
+            let inputs = function.operands(inst);
+            inputs[..inputs.len() / 2].iter().for_each(|&input| phases.need(function, input, phase));
+        }
+        // What uses an output comes behind it.
+        let made = insts.iter().rev().flat_map(|&inst| function.results_of(inst)).copied();
+        let given = function.arguments(block).iter().copied();
+        for output in made.chain(given).filter(|value| outputs.contains(value) && is_whole(*value)) {
+            let level = phases.level(output);
+            let later = phases.needed.get(&output).is_some_and(|bits| bits >> level > 1);
+            let is_early = level < phases.last && !later;
+            phases.need(function, output, if is_early { level } else { phases.last });
+            phases.early.extend(is_early.then_some(output));
+        }
+        phases.part(function, block, outputs);
+        Ok(phases)
+    }
+
+    /// Finds the early outputs that are apart from everything else.
+    fn part(&mut self, function: &Function, block: Block, outputs: &[Value]) {
+        let reduced = function.insts(block).iter().filter(|&&inst| function.kind_of(inst) == OpKind::Reduce);
+        let mut stack: Vec<Value> = reduced.flat_map(|&inst| function.operands(inst)).copied().collect();
+        stack.extend(outputs.iter().filter(|&&output| self.early(output) != Some(0)));
+        let mut reached: HashSet<Value> = HashSet::new();
+        while let Some(value) = stack.pop() {
+            if reached.insert(value)
+                && let Some(inst) = function.defining(value)
+            {
+                stack.extend(function.operands(inst));
+            }
+        }
+        self.apart =
+            self.early.iter().copied().filter(|&value| self.early(value) == Some(0) && !reached.contains(&value)).collect();
+    }
+
+    fn level(&self, value: Value) -> usize {
+        self.level.get(&value).copied().unwrap_or(0)
+    }
+
+    /// The phase that computes a reduction, of which this is a result.
+    pub fn of_reduction(&self, result: Value) -> usize {
+        self.level(result) - 1
+    }
+
+    /// Marks `value` and what it is computed from, up to reductions, as needed in a phase.
+    fn need(&mut self, function: &Function, value: Value, phase: usize) {
+        let bits = self.needed.entry(value).or_default();
+        if *bits & (1 << phase) != 0 {
+            return;
+        }
+        *bits |= 1 << phase;
+        let Some(inst) = function.defining(value) else { return };
+        if function.kind_of(inst) != OpKind::Reduce {
+            function.operands(inst).to_vec().into_iter().for_each(|operand| self.need(function, operand, phase));
+        }
+    }
+
+    /// The phases that need elements of a value, as a bit set; none, for what nothing needs.
+    pub fn needing(&self, value: Value) -> Option<u64> {
+        self.needed.get(&value).copied()
+    }
+
+    /// The phase whose walk writes an output, if that is not the last one.
+    pub fn early(&self, output: Value) -> Option<usize> {
+        self.early.contains(&output).then(|| self.level(output))
+    }
+
+    /// Whether an early output is computed from inputs alone, and nothing but others of this kind from it.
+    pub fn is_apart(&self, output: Value) -> bool {
+        self.apart.contains(&output)
+    }
+}
