@@ -8,6 +8,7 @@ import torch
 from disc import DimError, Error, _guards
 from disc._capture import capture
 from disc._dims import Dim
+from model_check import Function
 from torch import nn
 from torch.utils._sympy.functions import PythonMod
 
@@ -357,6 +358,27 @@ def test_a_cache_of_many_layers_with_sizes_like_those_of_others(compile_module):
         given = call(*sizes)
         with torch.no_grad():
             torch.testing.assert_close(compiled(*given), model(*given), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[:, :1].squeeze(1),
+        lambda x: x[:, -1:].squeeze(-2),
+        lambda x: x[:, 2:3].squeeze(),
+        lambda x: torch.squeeze(x[:, :1, 1:2], (1, 2)),
+        lambda x: torch.squeeze(x[:, :1, 1:2], dim=-1),
+        lambda x: torch.ops.aten.squeeze.dim(x[:, :1], 1),
+        lambda x: torch.distributions.Categorical(logits=x).log_prob(x[..., 0].long().clamp(0, 1)),
+    ],
+)
+def test_an_axis_that_a_slice_makes_1_is_squeezed(function, compile_module):
+    compiled = compile_module(Function(function), (torch.rand(4, 8, 5),))
+    for shape in ((4, 8, 5), (2, 3, 2), (1, 9, 3)):
+        x = torch.rand(shape)
+        expected = function(x)
+        if 1 not in shape or function(torch.rand(2, 3, 2)).dim() == expected.dim():
+            torch.testing.assert_close(compiled(x), expected)
 
 
 class Step(nn.Module):

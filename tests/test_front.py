@@ -408,6 +408,12 @@ def test_what_is_not_there_yet_says_so():
     assert disc.clear_cache() == 0
     with pytest.raises(disc.Error, match=r"expected a torch.nn.Module"):
         disc.optimize(torch.relu, torch.rand(2))
+    for module, what in (
+        (fast, "compiled already"),
+        (torch.jit.script(torch.nn.Linear(3, 2)), "TorchScript"),
+    ):
+        with pytest.raises(disc.Error, match=what):
+            disc.optimize(module, torch.rand(2, 3))
 
 
 def test_a_tangent_of_forward_mode_is_an_error():

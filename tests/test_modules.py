@@ -472,3 +472,28 @@ def test_a_sequence_without_steps_is_refused_as_by_torch(kind):
         layer(torch.rand(2, 0, 3))
     with pytest.raises(disc.DimError, match="input_1 = 0"):
         compiled(torch.rand(2, 0, 3))
+
+
+class Density(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x, wide):
+        normal = torch.distributions.Normal(self.inner(x), wide)
+        return normal.log_prob(x).sum(-1), normal.entropy()
+
+
+def test_distributions_check_their_parameters(compile_module):
+    model = Density()
+    compiled = compile_module(model, (torch.rand(3, 4), torch.rand(3, 4) + 1))
+    for rows in (3, 1, 0, 5):
+        given = torch.rand(rows, 4), torch.rand(rows, 4) + 1
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(*given), model(*given))
+            if rows:
+                for wrong in ((given[0], -given[1]), (given[0] / 0, given[1])):
+                    with pytest.raises(ValueError, match="to"):
+                        model(*wrong)
+                    with pytest.raises(disc.Error, match="distribution"):
+                        compiled(*wrong)

@@ -49,6 +49,9 @@ def optimize(
             f"optimize: expected a torch.nn.Module, got {type(module).__name__}",
             help="wrap a function in a module",
         )
+    if isinstance(module, (OptimizedModule, torch.jit.ScriptModule)):
+        kind = "compiled already" if isinstance(module, OptimizedModule) else "a module of TorchScript"
+        raise Error(f"optimize: the module is {kind}", help="pass the module of Python that it was made from")
     chosen = _options.effective(options)
     _options.refuse_plug_in(chosen)
     _environment.check()

@@ -23,12 +23,42 @@ class SymbolicFunctions(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.Tensor.__getitem__:
             args = args[0], _without_tensors(args[1])
+        elif func is torch._is_all_true:
+            # The check of torch.distributions, which raises an error otherwise: it is one of the call.
+            torch._assert_async(
+                args[0].all(), "a parameter or value of a distribution is outside its support"
+            )
+            return True
+        if getattr(func, "__name__", "") == "squeeze" and (found := squeezed(*args, **kwargs)) is not None:
+            return found
         if has_symbol((*args, *kwargs.values())):
             replaced = _REPLACED.get(getattr(func, "__name__", ""))
             found = replaced(*args, **kwargs) if replaced is not None else None
             if found is not None:
                 return found
         return func(*args, **kwargs)
+
+
+def squeezed(input, dim=None):
+    """``squeeze`` where a size is an expression that is 1 here (``x[:, :1]``), which torch does not ask; nothing, if none is.
+
+    That it is 1 becomes a condition.
+    """
+    rank = input.dim()
+    given = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    dims = [axis % rank for axis in given if rank]
+    ones = {axis for axis in dims if _is_1_here(input.shape[axis])}
+    if not ones:
+        return None
+    rest = [axis - sum(one < axis for one in ones) for axis in dims if axis not in ones]
+    for axis in sorted(ones, reverse=True):
+        input = input.select(axis, 0)
+    return torch.squeeze(input, rest) if rest else input
+
+
+def _is_1_here(size) -> bool:
+    hint = size.node.hint if isinstance(size, torch.SymInt) else None
+    return hint is not None and int(hint) == 1 and bool(size == 1)
 
 
 def _without_tensors(index):
