@@ -13,6 +13,8 @@ pub const STATUS_FAILED: i32 = -1;
 
 /// A kernel may leave this many `i64` values at the start of its scratch when it fails.
 pub const KERNEL_VALUES: usize = 8;
+/// No [`Context::stream_bytes`] but 0 is less: see the runtime's `cpu/cache.rs`.
+pub const LEAST_STREAM_BYTES: i64 = 64 << 20;
 /// Alignment of scratch in bytes.
 pub const SCRATCH_ALIGN: usize = crate::ALIGN;
 
@@ -48,7 +50,9 @@ pub struct Context {
     pub weights: *const *const u8,
     /// Always null in this version: the table of specialised kernels.
     pub kernels: *const c_void,
-    pub reserved: [*const c_void; 3],
+    /// A kernel that reads and writes at least so many bytes may write past the caches of this machine: they hold fewer. 0: none may.
+    pub stream_bytes: i64,
+    pub reserved: [*const c_void; 2],
     /// The runtime's own; generated code never reads it.
     pub user: *mut c_void,
 }

@@ -14,7 +14,9 @@ mod context;
 mod dtype;
 mod tensor;
 
-pub use context::{Context, EntryFn, KERNEL_VALUES, KernelFn, Product, Runtime, SCRATCH_ALIGN, STATUS_FAILED, STATUS_OK};
+pub use context::{
+    Context, EntryFn, KERNEL_VALUES, KernelFn, LEAST_STREAM_BYTES, Product, Runtime, SCRATCH_ALIGN, STATUS_FAILED, STATUS_OK,
+};
 pub use dtype::DType;
 pub use tensor::{DEVICE_CPU, FLAG_ALIAS, FLAG_READ_ONLY, FLAG_WRITTEN, Tensor};
 

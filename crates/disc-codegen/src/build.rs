@@ -327,6 +327,16 @@ impl KernelBuilder {
         self.emit_all(OpKind::Store, &operands, &[], None);
     }
 
+    /// Writes a vector whose address is a multiple of so many bytes, and which nobody reads soon.
+    pub fn stream(&mut self, buffer: Value, index: Value, value: Value, multiple: i64) {
+        self.emit_all(OpKind::Store, &[buffer, index, value], &[("stream", multiple.into())], None);
+    }
+
+    /// Whether a buffer is not the task's own.
+    pub fn is_global(&self, buffer: Value) -> bool {
+        matches!(self.ty(buffer), Type::Buffer { space: Space::Global, .. })
+    }
+
     /// The part of a buffer from an element on, as a buffer of `tensor`.
     pub fn view(&mut self, buffer: Value, index: Value, tensor: TensorType) -> Value {
         let space = match self.ty(buffer) {

@@ -11,7 +11,7 @@ use crate::{
     schedule::{self, AttentionPlan, Group, Launch, RowPlan, Scheduled, Version, Versioned},
     signature::Signature,
     target::Target,
-    versions::{Workspace, guard, launch},
+    versions::{Workspace, guard, launch, writes_over},
 };
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Solver, Value};
 use std::{collections::HashMap, fmt::Write, sync::Arc};
@@ -179,10 +179,10 @@ impl Lowering<'_> {
         let (mut target, mut branches) = (block, Vec::new());
         for position in 0..self.known[&key].versions.len() {
             let version = self.known[&key].versions[position].clone();
-            if !Workspace::has_room(host, &version.workspaces) {
+            if !Workspace::has_room(host, &version.workspaces) || writes_over(host, &version, &memory, inputs) {
                 continue;
             }
-            let holds = guard(host, target, &version.guard, solver)?;
+            let holds = guard(host, target, &version, &memory[inputs..], solver)?;
             let [then, otherwise] = [host.add_block(), host.add_block()];
             Builder::at(host, target, solver.clone()).op(OpKind::If).operands(&[holds]).region(then).region(otherwise).build()?;
             let workspace = self.workspace.as_mut().expect("a host program has an arena");
@@ -221,6 +221,7 @@ impl Lowering<'_> {
             name: Arc::from(name),
             target: self.target,
             first_site: self.sites.len() as i64 + 1,
+            streams: false,
         };
         let whole = group((0..outputs.len()).collect(), name);
         let reason = match kind {

@@ -202,6 +202,11 @@ impl Target {
         self.level() == Some(X86Level::V4)
     }
 
+    /// Stores of whole aligned vectors can go past the caches, without reading what was there before.
+    pub fn streams(&self) -> bool {
+        self.level().is_some()
+    }
+
     /// Lanes of two vectors are permuted by one instruction or a few, whatever the numbers: those of whole registers.
     pub fn picks_lanes(&self, dtype: DType, lanes: u32) -> bool {
         let sizes: &[usize] = match self.level() {

@@ -2,19 +2,20 @@
 //!
 //! A guard is a comparison of sizes; the versions are nested `if`s, the last branch has no guard. What launches share lies in the arena behind
 //! all values, and is used again by the next group.
-use crate::schedule::{self, Argument, Launch};
+use crate::schedule::{self, Argument, Launch, Version};
 use disc_ir::{Attr, Block, Builder, DType, Diagnostic, Dim, Function, OpKind, Solver, Space, TensorType, Type, Value};
 use std::sync::Arc;
 
-/// Whether all of `smaller < larger` hold, as a value of the host program.
+/// Whether a version is the one that runs, as a value of the host program: all of `smaller < larger`, and what it asks of memory.
 pub(crate) fn guard(
     host: &mut Function,
     block: Block,
-    conditions: &[(Dim, Dim)],
+    version: &Version,
+    outputs: &[Value],
     solver: &Arc<Solver>,
 ) -> Result<Value, Diagnostic> {
-    let mut holds: Option<Value> = None;
-    for (smaller, larger) in conditions {
+    let mut conditions = Vec::new();
+    for (smaller, larger) in &version.guard {
         let mut builder = Builder::at(host, block, solver.clone());
         let mut size = |dim: &Dim| match dim.as_const() {
             Some(value) => {
@@ -24,13 +25,37 @@ pub(crate) fn guard(
             None => builder.op(OpKind::DimValue).attr("value", dim.clone()).result(Type::scalar(DType::I64)).value(),
         };
         let operands = [size(smaller)?, size(larger)?];
-        let mut all = builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()?;
-        if let Some(before) = holds {
-            all = builder.op(OpKind::And).operands(&[before, all]).value()?;
-        }
-        holds = Some(all);
+        conditions.push(builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()?);
     }
-    Ok(holds.expect("a guard has a condition"))
+    let mut builder = Builder::at(host, block, solver.clone());
+    if let Some(streamed) = &version.streamed {
+        let buffers: Vec<Value> = streamed.outputs.iter().map(|&output| outputs[output]).collect();
+        conditions.push(builder.op(OpKind::Streams).operands(&buffers).attr("bytes", streamed.bytes.clone()).value()?);
+    }
+    let mut conditions = conditions.into_iter();
+    let first = conditions.next().expect("a guard has a condition");
+    conditions.try_fold(first, |all, condition| builder.op(OpKind::And).operands(&[all, condition]).value())
+}
+
+/// Whether a version would write past the caches where an input of the group is: it would read these lines all the same.
+pub(crate) fn writes_over(host: &Function, version: &Version, memory: &[Value], inputs: usize) -> bool {
+    let Some(streamed) = &version.streamed else { return false };
+    let read: Vec<(Value, Dim)> = memory[..inputs].iter().map(|&input| place(host, input)).collect();
+    streamed.outputs.iter().any(|&output| read.contains(&place(host, memory[inputs + output])))
+}
+
+/// The memory that a buffer is a part of, and where it begins there.
+fn place(host: &Function, mut buffer: Value) -> (Value, Dim) {
+    let mut offset = Dim::constant(0);
+    while let Some(inst) = host.defining(buffer) {
+        match (host.kind_of(inst), &host.inst(inst).attrs[..]) {
+            (OpKind::View, _) => {}
+            (OpKind::Alloc, [Some(Attr::Dim(at)), ..]) => offset += at,
+            _ => break,
+        }
+        buffer = host.operands(inst)[0];
+    }
+    (buffer, offset)
 }
 
 /// Launches kernels on a group's memory: its inputs, then its outputs.

@@ -1,7 +1,7 @@
 //! What the loop schedule makes of short dimensions and of joined halves.
 mod lowered;
 
-use disc_ir::{DType, Function, FunctionKind, Module, OpKind, Type};
+use disc_ir::{Attr, DType, Function, FunctionKind, Module, OpKind, Type};
 use lowered::Lowered;
 
 /// The kernels of a program.
@@ -49,8 +49,8 @@ fn parts(second: &str) -> String {
 fn parts_of_one_length_are_one_loop() {
     let loops =
         |second: &str| -> Vec<usize> { kernels(&parts(second)).iter().map(|kernel| count(kernel, OpKind::For)).collect() };
-    assert_eq!(loops("K"), [1, 1, 2], "rows, and both parts where they are no vectors");
-    assert_eq!(loops("M"), [1, 1, 3], "each part has its own loop where it is no vector");
+    assert_eq!(loops("K"), [1, 1, 2, 2], "rows, and both parts where they are no vectors");
+    assert_eq!(loops("M"), [1, 1, 3, 3], "each part has its own loop where it is no vector");
 }
 
 /// Rows of a tensor to which a matrix is added, so that not all dimensions are one.
@@ -127,9 +127,10 @@ fn what_two_registers_leave_of_a_row_is_computed_by_single_ones() {
         });
         lanes.collect()
     };
-    let [half, one, long] = &made[..] else { panic!("{} kernels", made.len()) };
+    let [half, one, large, long] = &made[..] else { panic!("{} kernels", made.len()) };
     assert_eq!([lanes(half), lanes(one)], [[(8, true)], [(16, true)]], "rows that one vector holds");
     assert_eq!(lanes(long), [(32, false), (16, true)], "{long}");
+    assert_eq!(lanes(large), [(32, false), (16, true)], "{large}");
 }
 
 #[test]
@@ -148,4 +149,34 @@ fn integers_of_64_bits_make_tables_of_conversions() {
         kernels(&text).iter().any(|kernel| kernel.name.ends_with("_tables"))
     };
     assert_eq!((tables("i64"), tables("i32")), (true, false));
+}
+
+#[test]
+fn large_results_are_streamed_but_for_masked_ends() {
+    let streams = |text: &str| -> Vec<(String, Vec<Option<i64>>)> {
+        let multiple = |kernel: &Function, inst| match kernel.inst(inst).attrs[0] {
+            Some(Attr::Int(multiple)) => Some(multiple),
+            _ => None,
+        };
+        let stores = |kernel: &Function| {
+            let stores = kernel.walk(kernel.body).into_iter().filter(|&inst| kernel.kind_of(inst) == OpKind::Store);
+            stores.map(|inst| multiple(kernel, inst)).collect()
+        };
+        kernels(text).iter().map(|kernel| (kernel.name.to_string(), stores(kernel))).collect()
+    };
+    let negated = |dims: &str, facts: &str| {
+        format!(
+            "func @main(%x: tensor<{dims}>) -> tensor<{dims}> {facts} {{
+  %r = negate %x : tensor<{dims}>
+  return %r : tensor<{dims}>
+}}"
+        )
+    };
+    let plain = ("k0_loop".to_owned(), vec![None, None]);
+    let stream = |multiple| ("k0_loop_stream".to_owned(), vec![Some(multiple), None]);
+    assert_eq!(streams(&negated("[N]xf32", "")), [stream(64), plain.clone()]);
+    // A vector of eight lanes of 64 bits, and of sixteen lanes of 8 bits.
+    assert_eq!(streams(&negated("[N]xf64", "")), [stream(64), plain.clone()]);
+    assert_eq!(streams(&negated("[N]xi8", "")), [stream(16), plain.clone()]);
+    assert_eq!(streams(&negated("[N]xf32", "where N < 8000000")), [plain], "what is read and written is known to be less");
 }

@@ -48,8 +48,9 @@ fn softmax_with_scale_and_mask_is_one_kernel() {
     assert!(program.notes.is_empty(), "{:?}", program.notes);
     let kept = kernel_ops(&program.module).iter().filter(|&&kind| kind == OpKind::Scratch).count();
     // Those of parts of rows compute them again.
-    let whole = program.module.functions.iter().filter(|f| ["k0_row", "k0_row_some", "k0_row_short"].contains(&&*f.name)).count();
-    assert_eq!((kept, whole), (3, 3), "the exponentials are kept for the last phase:\n{}", program.module);
+    let names = ["k0_row", "k0_row_some", "k0_row_short", "k0_row_stream", "k0_row_some_stream"];
+    let whole = program.module.functions.iter().filter(|f| names.contains(&&*f.name)).count();
+    assert_eq!((kept, whole), (5, 5), "the exponentials are kept for the last phase:\n{}", program.module);
 }
 
 #[test]
@@ -416,7 +417,7 @@ fn what_a_row_has_once_is_computed_in_front_of_its_loops() {
     let text = kernels(&program);
     let quotients = text.lines().filter(|line| line.contains("= divide ") && line.contains("f32"));
     let depths: Vec<usize> = quotients.map(|line| line.len() - line.trim_start().len()).collect();
-    assert_eq!(depths, [6, 4], "in the loops over rows of whole rows and of parts, not in one along a row:\n{text}");
+    assert_eq!(depths, [6, 4, 4], "in the loops over rows of whole rows and of parts, not in one along a row:\n{text}");
 }
 
 #[test]
@@ -489,7 +490,11 @@ fn the_factor_of_mish_is_a_quotient() {
 }",
     );
     let ops = kernel_ops(&program.module);
-    assert!(ops.iter().filter(|&&kind| kind == OpKind::Fma).count() < 30, "one exponential, no logarithm:\n{}", program.module);
+    assert!(
+        ops.iter().filter(|&&kind| kind == OpKind::Fma).count() < 2 * 30,
+        "each of two kernels has one exponential, no logarithm:\n{}",
+        program.module
+    );
 }
 
 fn sorted(facts: &str, direction: &str) -> Program {

@@ -11,8 +11,8 @@ use disc_ir::{
 use lowered::Lowered;
 use std::collections::BTreeMap;
 
-/// Sizes that each symbol takes, one row after the other.
-const SIZES: [i64; 8] = [0, 1, 2, 3, 8, 5, 17, 40];
+/// Sizes that each symbol takes, one row after the other. The last one makes rows of whole lines.
+const SIZES: [i64; 8] = [0, 1, 2, 3, 8, 5, 17, 32];
 
 /// A small generator of numbers that repeats itself exactly.
 struct Numbers(u64);

@@ -60,9 +60,9 @@ impl<'a> CallState<'a> {
     }
 
     /// The context for this call; it may be used while the state stays where it is.
-    pub(crate) fn context(&self, weights: *const *const u8) -> Context {
+    pub(crate) fn context(&self, weights: *const *const u8, stream_bytes: i64) -> Context {
         let user = (&raw const *self).cast_mut().cast();
-        Context { runtime: &RUNTIME, weights, kernels: ptr::null(), reserved: [ptr::null(); 3], user }
+        Context { runtime: &RUNTIME, weights, kernels: ptr::null(), stream_bytes, reserved: [ptr::null(); 2], user }
     }
 
     pub(crate) fn into_failure(self) -> Option<Failure> {

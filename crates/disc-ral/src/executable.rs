@@ -262,13 +262,13 @@ fn call(
     entry: &EntryMeta,
     allocator: &mut dyn OutputAllocator,
 ) -> Result<(), RunError> {
-    let Session { arena, queue, profile, descriptors, device } = session;
+    let Session { arena, queue, profile, descriptors, device, stream_bytes } = session;
     let inputs = if descriptors.inputs.is_empty() { ptr::null() } else { descriptors.inputs.as_ptr() };
     let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
     let queue = queue.as_mut();
     let state =
         CallState::new(Call { arena, queue, profile, entry, device, weights, products, allocator, outputs, failure: None });
-    let mut context = state.context(weights.table());
+    let mut context = state.context(weights.table(), *stream_bytes);
     // SAFETY: the code keeps its contract for this metadata (promised when it was loaded), and `bind` made the descriptors
     // that it expects.
     let status = unsafe { function(&mut context, inputs, outputs) };

@@ -4,6 +4,7 @@
 
 use crate::{
     arena::Arena,
+    cpu::Cpu,
     device::{Device, Queue},
     profile::LaunchRecord,
 };
@@ -17,6 +18,7 @@ pub struct Session {
     pub(crate) queue: Box<dyn Queue>,
     pub(crate) profile: Option<Vec<LaunchRecord>>,
     pub(crate) descriptors: Descriptors,
+    pub(crate) stream_bytes: i64,
 }
 
 /// Descriptors of the call that is going on; empty between calls.
@@ -39,6 +41,7 @@ impl Session {
             queue: device.queue(),
             profile: None,
             descriptors: Descriptors::default(),
+            stream_bytes: Cpu::stream_bytes(),
         }
     }
 
@@ -49,6 +52,12 @@ impl Session {
 
     pub fn thread_limit(&self) -> usize {
         self.queue.thread_limit()
+    }
+
+    /// Kernels that read and write so many bytes, or more, may write past the caches; 0: none may. A new session asks
+    /// [`Cpu::stream_bytes`]. No result depends on it.
+    pub fn stream_from(&mut self, bytes: i64) {
+        self.stream_bytes = bytes;
     }
 
     /// Times each launch from now on.

@@ -53,12 +53,16 @@ fn load(program: &str, threads: usize) -> Executable {
     compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap()
 }
 
+/// From how many bytes on kernels write past the caches, whatever this machine's hold.
+const STREAM_BYTES: i64 = 64 << 20;
+
 /// The kernels that a call launches, its input and its results.
 fn run(executable: &Executable, [rows, columns]: [i64; 2]) -> (Vec<String>, Vec<f32>, Vec<Vec<f32>>) {
     let values: Vec<f32> = (0..rows * columns).map(|i| ((i * 7919 % 997) as f32 - 400.5) / 250.0).collect();
     let input = HostTensor::new(&[rows, columns], &values).unwrap();
     let mut outputs = HostOutputs::new();
     let launches = executable.with_session(|session| {
+        session.stream_from(STREAM_BYTES);
         session.start_profile();
         executable.run(0, session, &[input.as_input()], &mut outputs).unwrap();
         session.take_profile()
@@ -393,6 +397,7 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::SumParts => Case { program: PRODUCT, inputs: vec![vec![2, 8192], vec![8192, 20]], ends: "_sums" },
         VersionKind::Keys => matrix(SORT, 3, 100, "_single"),
         VersionKind::Squares => matrix(SCAN, 40, 100, "_squares"),
+        VersionKind::Stream => matrix(SOFTMAX, STREAM_BYTES / 8192, 1024, "_stream"),
     }
 }
 
@@ -508,6 +513,7 @@ fn each_version_runs_for_some_sizes() {
         let tensors: Vec<HostTensor> = inputs.iter().map(tensor).collect();
         let inputs: Vec<_> = tensors.iter().map(HostTensor::as_input).collect();
         let launches = executable.with_session(|session| {
+            session.stream_from(STREAM_BYTES);
             session.start_profile();
             executable.run(0, session, &inputs, &mut HostOutputs::new()).unwrap();
             session.take_profile()
@@ -515,5 +521,67 @@ fn each_version_runs_for_some_sizes() {
         let names: Vec<&str> =
             launches.iter().map(|launch| executable.kernel_name(launch.kernel).expect("names are kept")).collect();
         assert!(names.iter().any(|name| name.ends_with(ends)), "{kind:?}: {names:?}");
+    }
+}
+
+/// Rows with another one added to each.
+const ROW_ADDED: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> where 1 <= B {
+  %f = slice %x [0:1, 0:S] : (tensor<[B]x[S]xf32>) -> tensor<1x[S]xf32>
+  %r = reshape %f : (tensor<1x[S]xf32>) -> tensor<[S]xf32>
+  %rb = broadcast_in_dim %r, dims = [1] : (tensor<[S]xf32>) -> tensor<[B]x[S]xf32>
+  %y = add %x, %rb : tensor<[B]x[S]xf32>
+  return %y : tensor<[B]x[S]xf32>
+}";
+
+const NEGATED: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %y = negate %x : tensor<[B]x[S]xf32>
+  return %y : tensor<[B]x[S]xf32>
+}";
+
+#[test]
+fn large_results_go_past_the_caches_where_rows_are_whole_lines() {
+    let [negated, added, softmaxes] = [NEGATED, ROW_ADDED, SOFTMAX].map(|program| [1, 2].map(|threads| load(program, threads)));
+    // Each element is read and written.
+    let rows = |columns: i64| (STREAM_BYTES + 8 * columns - 1) / (8 * columns);
+    for ((rows, columns), expected) in [
+        ((rows(1000), 1000), "k0_loop_stream"),
+        // All is one row then, and only its end is no line.
+        ((rows(999), 999), "k0_loop_stream"),
+        ((rows(1024) - 1, 1024), "k0_loop"),
+        // Memory for more is mostly new, and in the caches.
+        (((64 << 20) / 4096, 1024), "k0_loop_stream"),
+        (((64 << 20) / 4096 + 1, 1024), "k0_loop"),
+    ] {
+        for executable in &negated {
+            let (names, values, results) = run(executable, [rows, columns]);
+            assert_eq!(names, [expected], "{rows} x {columns}");
+            assert!(values.iter().zip(&results[0]).all(|(x, y)| -x == *y), "{rows} x {columns}");
+        }
+    }
+    for ((rows, columns), expected) in
+        [((rows(1040), 1040), "k0_loop_stream"), ((rows(1032), 1032), "k0_loop"), ((rows(1024) - 1, 1024), "k0_loop")]
+    {
+        for executable in &added {
+            let (names, values, results) = run(executable, [rows, columns]);
+            assert_eq!(names, [expected], "{rows} x {columns}");
+            let first = values[..columns as usize].iter().cycle();
+            assert!(values.iter().zip(first).zip(&results[0]).all(|((x, first), y)| x + first == *y), "{rows} x {columns}");
+        }
+    }
+    for ((rows, columns), expected) in [
+        ((rows(272), 272), "k0_row_stream"),
+        ((rows(80), 80), "k0_row_some_stream"),
+        ((rows(96), 96), "k0_row_stream"),
+        ((rows(1040), 1040), "k0_row_stream"),
+        ((rows(1032), 1032), "k0_row"),
+        ((rows(1040) - 1, 1040), "k0_row"),
+    ] {
+        for executable in &softmaxes {
+            let (names, values, results) = run(executable, [rows, columns]);
+            assert_eq!(names, [expected], "{rows} x {columns}");
+            close(&results[0], softmax(&values, columns as usize), &format!("{rows} x {columns}"));
+        }
     }
 }

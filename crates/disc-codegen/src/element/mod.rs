@@ -56,6 +56,8 @@ pub struct Elements<'g> {
     buffers: HashMap<Value, Value>,
     /// Buffers that hold a block of rows only.
     blocks: HashMap<Value, RowBlock>,
+    /// Whole vectors are written past the caches: each row of results starts at a multiple of [`disc_abi::ALIGN`] bytes.
+    pub streams: bool,
     /// Lanes that are read at places of their own are likely to be neighbours.
     near: bool,
     /// Bounds that a position is known to be below, or not: sizes by the position.
@@ -68,6 +70,9 @@ pub struct Elements<'g> {
     pub sites: Vec<Site>,
     pub first_site: i64,
 }
+
+/// Bytes of the smallest register that is written past the caches.
+pub(crate) const LEAST_STREAMED: usize = 16;
 
 /// Some rows of a tensor, and some columns of these: positions along one dimension and along the last one, for one position along the others.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +128,7 @@ impl<'g> Elements<'g> {
             mask: None,
             buffers: HashMap::new(),
             blocks: HashMap::new(),
+            streams: false,
             near: false,
             bounds: HashMap::new(),
             parts: HashMap::new(),
@@ -280,13 +286,23 @@ impl<'g> Elements<'g> {
             Index::Affine { base, stride: 0 } => kb.store(buffer, base, rounded, None),
             Index::Affine { base, stride: 1 } => {
                 let wide = kb.widen(rounded, self.lanes);
-                kb.store(buffer, base, wide, self.mask);
+                match self.multiple(kb, buffer) {
+                    Some(multiple) => kb.stream(buffer, base, wide, multiple),
+                    None => kb.store(buffer, base, wide, self.mask),
+                }
             }
             index => {
                 let (wide, positions) = (kb.widen(rounded, self.lanes), index.value(kb, self.lanes));
                 kb.store(buffer, positions, wide, self.mask);
             }
         }
+    }
+
+    /// What the address of a whole vector of results is a multiple of, if it is written past the caches.
+    fn multiple(&self, kb: &KernelBuilder, buffer: Value) -> Option<i64> {
+        let bytes = self.lanes as usize * kb.dtype(buffer).size();
+        let streams = self.streams && self.mask.is_none() && kb.is_global(buffer) && bytes >= LEAST_STREAMED;
+        streams.then(|| bytes.min(disc_abi::ALIGN) as i64)
     }
 
     /// Writes the elements of a short innermost dimension, a vector for each: woven as they lie in memory.

@@ -81,6 +81,7 @@ impl AttentionPlan {
             name: Arc::from(format!("{}.{}", group.name, ["scores", "rows", "weighted"][i])),
             target: group.target,
             first_site,
+            streams: false,
         }
     }
 

@@ -103,6 +103,7 @@ impl<'g> Draft<'g> {
         let mut kb = KernelBuilder::new(name, FunctionKind::Kernel);
         let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
         elements.first_site = group.first_site;
+        elements.streams = group.streams;
         let mut memory = GroupMemory::of_inputs(&mut kb, group, |_| true);
         memory.sources.iter().for_each(|&(input, buffer)| elements.bind(input, buffer));
         add(&mut kb, &mut memory);

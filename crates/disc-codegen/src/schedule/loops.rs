@@ -10,6 +10,7 @@ use super::{
     domain::{each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
     narrow,
+    stream::Stream,
     turned::{TILE, TurnedInputs, turned_run},
     vectors::{row_loop, vector_loop},
     woven::Woven,
@@ -41,7 +42,7 @@ pub fn versions(group: &Group<'_>) -> Versioned {
     let (mut versions, mut next) = (Vec::new(), group.clone());
     let mut add = |kind: VersionKind, guard: Vec<(Dim, Dim)>, code: Scheduled, next: &mut Group<'_>| {
         next.first_site += code.sites.len() as i64;
-        versions.push(Version { kind, guard, code, workspaces: Vec::new() });
+        versions.push(Version { kind, guard, code, workspaces: Vec::new(), streamed: None });
     };
     for (lanes, guard) in nest.narrow_widths() {
         let narrow = next.guarded(format!("{}_narrow{lanes}", group.name), &guard);
@@ -51,11 +52,18 @@ pub fn versions(group: &Group<'_>) -> Versioned {
         add(VersionKind::NarrowRows, guard, code, &mut next);
     }
     let columns = nest.columns();
-    if !columns.is_empty() && !nest.narrow {
+    let has_tables = !columns.is_empty() && !nest.narrow;
+    if has_tables {
         let guard = columns::guard(&columns, &nest.runs);
         let tabled = next.guarded(format!("{}_tables", group.name), &guard);
         let code = Nest { columns, ..Nest::of(&tabled) }.scheduled();
         add(VersionKind::Tables, guard, code, &mut next);
+    }
+    if let Some(stream) = nest.stream().filter(|_| !has_tables) {
+        let large = stream.inside(&next, format!("{}_stream", group.name));
+        let code = Nest { group: &large, ..Nest::of(&next) }.scheduled();
+        next.first_site += code.sites.len() as i64;
+        versions.push(stream.version(code));
     }
     Versioned { versions, otherwise: Nest::of(&next).scheduled() }
 }
@@ -154,6 +162,25 @@ impl<'g> Nest<'g> {
     fn columns(&self) -> Columns {
         let plain = self.woven.is_none() && turned_run(self.group, &self.space, &self.roots, &self.runs).is_none();
         if plain { columns::columns_of(self.group, &self.space, &self.roots, &self.runs) } else { Columns::new() }
+    }
+
+    /// When results go past the caches: those whose rows are written in order.
+    fn stream(&self) -> Option<Stream> {
+        let starts = match &self.runs[..] {
+            _ if self.narrow || self.woven.is_some() => return None,
+            [] => return None,
+            // Chunks start at multiples of their own.
+            [_] => Vec::new(),
+            [.., inner] => {
+                if turned_run(self.group, &self.space, &self.roots, &self.runs).is_some() {
+                    return None;
+                }
+                let Parts { mut joints, .. } = self.parts(inner, true);
+                joints.push(inner.size.clone());
+                joints
+            }
+        };
+        Stream::of(self.group, &self.group.outputs(), self.lanes, &starts)
     }
 
     fn scheduled(&self) -> Scheduled {

@@ -14,6 +14,7 @@ mod loops;
 mod narrow;
 mod rows;
 mod single;
+mod stream;
 mod turned;
 mod vectors;
 mod windows;
@@ -39,6 +40,8 @@ pub struct Group<'a> {
     pub target: &'a Target,
     /// The number of the first site of these kernels.
     pub first_site: i64,
+    /// Whether results are written past the caches: see [`Streamed`].
+    pub streams: bool,
 }
 
 impl Group<'_> {
@@ -64,10 +67,15 @@ impl Group<'_> {
 
     /// The group where a guard holds, under a name of its own: what the guard says is a fact there.
     pub fn guarded(&self, name: String, guard: &[(Dim, Dim)]) -> Self {
+        self.given(name, guard, Vec::new())
+    }
+
+    /// The same where more is known, which the guard says in its way.
+    fn given(&self, name: String, guard: &[(Dim, Dim)], more: Vec<Fact>) -> Self {
         let mut facts = self.function.facts.clone();
         let below = |(smaller, larger): &(Dim, Dim)| Fact::Range(smaller - larger, Range { lo: None, hi: Some(-1) });
         // Where a guard cannot hold, its version never runs.
-        let holds = guard.iter().try_for_each(|condition| facts.add(below(condition)));
+        let holds = guard.iter().map(below).chain(more).try_for_each(|fact| facts.add(fact));
         let solver = if holds.is_ok() { Arc::new(Solver::new(&facts)) } else { self.solver.clone() };
         Self { name: name.into(), solver, ..self.clone() }
     }
@@ -160,10 +168,12 @@ pub enum VersionKind {
     Keys,
     /// A scan of some lines at once.
     Squares,
+    /// Large results, written past the caches.
+    Stream,
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::RowParts,
         Self::RowPhases,
         Self::ShortRows,
@@ -175,6 +185,7 @@ impl VersionKind {
         Self::SumParts,
         Self::Keys,
         Self::Squares,
+        Self::Stream,
     ];
 }
 
@@ -186,6 +197,18 @@ pub struct Version {
     pub guard: Vec<(Dim, Dim)>,
     pub code: Scheduled,
     pub workspaces: Vec<Workspace>,
+    /// A condition of memory besides that of sizes.
+    pub streamed: Option<Streamed>,
+}
+
+/// When results are written past the caches: where these do not hold what is read and written, where the memory of the results starts at multiples
+/// of [`disc_abi::ALIGN`] bytes, and where no input has the same memory, which would be in the caches already.
+#[derive(Clone, Debug)]
+pub struct Streamed {
+    /// Positions among what the group returns.
+    pub outputs: Vec<usize>,
+    /// What is read and written.
+    pub bytes: Dim,
 }
 
 /// Memory that the launches of a version share.

@@ -11,6 +11,9 @@ use crate::diag::{Code, Diagnostic};
 /// How many tasks a launch is split into, where it has as many units: work units must not depend on their neighbours.
 const TASKS: i64 = 3;
 
+/// What caches are taken to hold, so that small tests run what large sizes do.
+const CACHED: i64 = 1 << 10;
+
 /// New memory of the first result's type.
 fn fresh(machine: &mut Machine<'_>, call: &Call<'_>) -> Result<Buffer, Diagnostic> {
     let count = count(&call.shape()).unwrap_or(usize::MAX) as u64;
@@ -70,4 +73,9 @@ pub(super) fn mark(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
 pub(super) fn release(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     machine.memory.release(call.int_operand(0)? as usize);
     Ok(Vec::new())
+}
+
+pub(super) fn streams(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let more = i64::from(call.dim("bytes")? > CACHED);
+    Ok(vec![Tensor::from_i64s(call.dtype(), &call.shape(), &[more])?.into()])
 }

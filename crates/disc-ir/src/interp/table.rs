@@ -154,5 +154,6 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::Launch => Op(host::launch),
         K::Mark => Op(host::mark),
         K::Release => Op(host::release),
+        K::Streams => Op(host::streams),
     }
 }

@@ -14,6 +14,7 @@ use crate::{
 };
 
 const ANY: DTypeClass = DTypeClass::ANY;
+const BOOL: DTypeClass = DTypeClass::BOOL;
 const MARK: DTypeClass = DTypeClass::of(&[DType::I64]);
 const HOST: Stages = Stages::Only(&[Stage::Buffer, Stage::Kernel]);
 
@@ -59,6 +60,14 @@ op! {
 }
 
 op! {
+    /// Whether what a group writes to these buffers had better be written past the caches: they hold less than the `bytes` bytes that it reads and
+    /// writes, and each buffer starts at a multiple of 64 bytes. No result depends on it.
+    ///
+    /// (C1) The operands are buffers.
+    Streams = "streams"(buffers: many(ANY)) { bytes: required(AttrKind::Dim) } -> (result: one(BOOL)) traits [Pure] stages HOST, infer streams;
+}
+
+op! {
     /// How much temporary memory is in use. Not for other types than `i64`.
     ///
     /// (C1) The result is a scalar.
@@ -81,6 +90,13 @@ fn buffer(cx: &InferCx<'_>) -> Inferred {
 
 fn nothing(_: &InferCx<'_>) -> Inferred {
     Ok(Vec::new())
+}
+
+fn streams(cx: &InferCx<'_>) -> Inferred {
+    match (0..cx.operands.len()).find(|&i| !matches!(cx.ty(i), Type::Buffer { .. })) {
+        Some(i) => Err(cx.error(Code::E0208, 1, format!("operand {i} has type {}, expected a buffer", cx.ty(i)))),
+        None => Ok(vec![Type::scalar(DType::I1)]),
+    }
 }
 
 fn mark(cx: &InferCx<'_>) -> Inferred {

@@ -145,6 +145,7 @@ impl<'c> Lowering<'_, 'c> {
             let at = self.emit.slot(base, position)?;
             self.emit.builder.build_store(at, wide)?;
         }
+        self.fence_streams()?;
         let status = self.emit.const_int(32, 1, site);
         self.emit.builder.build_return(Some(&status))?;
         self.emit.builder.position_at_end(holds);

@@ -3,11 +3,11 @@
 //! Invariants:
 //! - the argument block of a launch is on the stack of the entry, and used again by the next launch: a launch is over when it returns;
 //! - a failure ends the entry, however deep it is nested.
-use super::{Lowering, declare, symbols_of};
+use super::{Lowering, declare, runtime::STREAM_BYTES, symbols_of};
 use crate::{Error, emit::Val};
 use disc_abi::Product;
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type, graph::PREPARE};
-use inkwell::values::PointerValue;
+use inkwell::{IntPredicate, values::PointerValue};
 
 /// What the code of a host program has at hand.
 pub(super) struct Host<'c> {
@@ -89,6 +89,30 @@ impl<'e, 'c> Lowering<'e, 'c> {
         let sizes = tensor.dims.iter().map(|dim| self.bounded_value(dim)).collect::<Result<Vec<_>, _>>()?;
         let memory = self.call_alloc_output(index, tensor.dtype, &sizes)?;
         self.define(inst, memory.into());
+        Ok(())
+    }
+
+    /// Whether there are so many bytes as the runtime says, and the addresses are multiples of a cache line.
+    pub(super) fn streams(&mut self, inst: Inst) -> Result<(), Error> {
+        let host = self.host(inst)?;
+        let at = self.emit.field(host.ctx, STREAM_BYTES)?;
+        let (i64t, zero) = (self.emit.context.i64_type(), self.emit.i64(0));
+        let least = self.emit.builder.build_load(i64t, at, "")?;
+        let bytes = self.dim_value(self.dim_attr(inst, "bytes")?)?;
+        let mut addresses: Val<'c> = zero.into();
+        for &buffer in self.function.operands(inst) {
+            let address = self.emit.builder.build_ptr_to_int(self.value(buffer)?.into_pointer_value(), i64t, "")?;
+            addresses = self.emit.or(addresses, address.into())?;
+        }
+        let rest = self.emit.and(addresses, self.emit.i64(disc_abi::ALIGN as i64 - 1).into())?;
+        let holds = [
+            self.emit.icmp(IntPredicate::SGT, least, zero.into())?,
+            self.emit.icmp(IntPredicate::SGE, bytes, least)?,
+            self.emit.icmp(IntPredicate::EQ, rest, zero.into())?,
+        ];
+        let two = self.emit.and(holds[0], holds[1])?;
+        let all = self.emit.and(two, holds[2])?;
+        self.define(inst, all);
         Ok(())
     }
 

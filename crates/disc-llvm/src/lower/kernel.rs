@@ -1,13 +1,13 @@
 //! Ops of kernels: memory and lanes.
 //!
 //! Accesses are aligned to the element alone, which costs nothing where the address happens to be aligned better. A mask keeps lanes
-//! from memory: they neither read, nor write, nor fault.
+//! from memory: they neither read, nor write, nor fault. A `stream` says more of an address, and x86 writes past the caches there.
 use super::Lowering;
 use crate::{
     Error,
     emit::{Emitted, Val, lanes_of},
 };
-use disc_ir::{DType, Dim, Inst, Value};
+use disc_ir::{DType, Dim, Inst, OpKind, Value};
 use inkwell::{
     FloatPredicate, IntPredicate,
     attributes::{Attribute, AttributeLoc},
@@ -96,7 +96,13 @@ impl<'c> Lowering<'_, 'c> {
             value = self.emit.resize(value, 8, false)?;
         }
         match (self.address(operands[0], operands[1])?, mask) {
-            (Val::PointerValue(at), None) => align(self.emit.builder.build_store(at, value)?, dtype)?,
+            (Val::PointerValue(at), None) => {
+                let store = self.emit.builder.build_store(at, value)?;
+                match self.int(inst, "stream").filter(|_| self.emit.target.streams()) {
+                    Some(multiple) => self.stream(store, multiple)?,
+                    None => align(store, dtype)?,
+                }
+            }
             (Val::PointerValue(at), Some(mask)) if lanes == 1 => {
                 let [write, after] = [self.append_block(), self.append_block()];
                 self.emit.builder.build_conditional_branch(mask.into_int_value(), write, after)?;
@@ -116,6 +122,23 @@ impl<'c> Lowering<'_, 'c> {
                 let call = self.emit.call_intrinsic("llvm.masked.scatter", &types, &[value, addresses, mask])?;
                 self.align_argument(call, 1, dtype);
             }
+        }
+        Ok(())
+    }
+
+    /// Makes a store go past the caches; its address is a multiple of so many bytes.
+    fn stream(&self, store: InstructionValue<'c>, multiple: i64) -> Result<(), Error> {
+        let failed = |message: &dyn std::fmt::Display| Error::Emit(message.to_string());
+        store.set_alignment(multiple as u32).map_err(|e| failed(&e))?;
+        let one = self.emit.context.metadata_node(&[self.emit.context.i32_type().const_int(1, false).into()]);
+        store.set_metadata(one, self.emit.context.get_kind_id("nontemporal")).map_err(|e| failed(&e))
+    }
+
+    /// Ends a kernel with stores past the caches: others see them before they see that the kernel is done. Only these stores are not in order.
+    pub(super) fn fence_streams(&mut self) -> Result<(), Error> {
+        let streams = |&inst: &Inst| self.function.kind_of(inst) == OpKind::Store && self.int(inst, "stream").is_some();
+        if self.emit.target.streams() && self.function.walk(self.function.body).iter().any(streams) {
+            self.emit.call_intrinsic("llvm.x86.sse.sfence", &[], &[])?;
         }
         Ok(())
     }

@@ -101,6 +101,7 @@ pub(crate) fn lower<'c>(emit: &Emit<'c>, program: &Module, function: &Function) 
         FunctionKind::Func | FunctionKind::Host => return Err(Error::Emit(format!("`{}` is no kernel", function.name))),
     }
     lowering.lower_block(function.body)?;
+    lowering.fence_streams()?;
     emit.builder.build_return(Some(&emit.context.i32_type().const_zero()))?;
     Ok(())
 }
@@ -269,6 +270,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             ReduceLanes => self.reduce_lanes(inst),
             Scratch => self.scratch(inst),
             Splat => self.splat(inst),
+            Streams => self.streams(inst),
             Store => self.store(inst),
             PickLanes => self.pick_lanes(inst),
             TransposeLanes => self.transpose_lanes(inst),

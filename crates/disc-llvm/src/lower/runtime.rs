@@ -132,8 +132,9 @@ impl<'c> Lowering<'_, 'c> {
     }
 }
 
-/// Where the context has the runtime's table, and the table of weights.
+/// Where the context has the runtime's table, the table of weights, and the bytes from which on kernels may write past caches.
 pub(super) const RUNTIME: usize = offset_of!(Context, runtime);
+pub(super) const STREAM_BYTES: usize = offset_of!(Context, stream_bytes);
 pub(super) const WEIGHTS: usize = offset_of!(Context, weights);
 
 /// The runtime's number for an element type.

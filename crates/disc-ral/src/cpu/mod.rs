@@ -1,6 +1,7 @@
 //! The CPU device: host memory, and launches on the process's thread pool.
 
 mod ahead;
+mod cache;
 mod limit;
 mod memory;
 mod queue;
@@ -22,6 +23,11 @@ impl Cpu {
     /// The device, as executables take it.
     pub fn device() -> Arc<dyn Device> {
         Arc::new(Cpu)
+    }
+
+    /// Bytes that a kernel reads and writes from which on it may write past the caches.
+    pub fn stream_bytes() -> i64 {
+        cache::stream_bytes()
     }
 }
 

@@ -5,9 +5,12 @@
 use disc::{
     Error, Executable, Options, Target,
     ir::{Code, DType, Diagnostic, Module, interp::Tensor},
-    ral::{HostOutputs, HostTensor, Weight},
+    ral::{HostOutputs, HostTensor, Session, Weight},
 };
 use disc_filetests::{Compiled, Program, Weights};
+
+/// Small results are written past the caches from so many bytes on that are read and written.
+const STREAM_BYTES: i64 = 1 << 10;
 
 /// A CPU level.
 pub(crate) struct Native(&'static str);
@@ -52,7 +55,11 @@ impl Program for Loaded {
         let held = inputs.iter().map(host).collect::<Result<Vec<_>, _>>()?;
         let references: Vec<_> = held.iter().map(HostTensor::as_input).collect();
         let mut outputs = HostOutputs::new();
-        self.0.with_session(|session| self.0.run(position, session, &references, &mut outputs)).map_err(diagnostic)?;
+        let run = |session: &mut Session| {
+            session.stream_from(STREAM_BYTES);
+            self.0.run(position, session, &references, &mut outputs)
+        };
+        self.0.with_session(run).map_err(diagnostic)?;
         (0..self.0.meta().entries[position].outputs.len()).map(|i| tensor(&outputs, i)).collect()
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn version(group: &Group<'_>, softmax: &Softmax) -> Option<Version> {
     let guard = few.chain([(Dim::constant(SHORT), columns.clone())]).collect();
     let workspaces = plan.workspaces(most);
     let code = parts(group, &plan, softmax, &workspaces);
-    Some(Version { kind: VersionKind::FewQueries, guard, code, workspaces })
+    Some(Version { kind: VersionKind::FewQueries, guard, code, workspaces, streamed: None })
 }
 
 impl AttentionPlan {

@@ -50,7 +50,7 @@ pub fn split_sums(group: &Group<'_>) -> Option<Version> {
     code.kernels.insert(1, kernel);
     code.launches.push(launch);
     code.sites = sites;
-    Some(Version { kind: VersionKind::SumParts, guard, code, workspaces: vec![workspace] })
+    Some(Version { kind: VersionKind::SumParts, guard, code, workspaces: vec![workspace], streamed: None })
 }
 
 impl ContractionPlan {

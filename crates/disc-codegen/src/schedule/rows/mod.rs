@@ -13,9 +13,10 @@ mod split;
 mod unit;
 
 use super::{
-    Group, Scheduled, Version, VersionKind, Versioned,
+    Group, Scheduled, Streamed, Version, VersionKind, Versioned,
     domain::{Merged, each_tile, each_unit},
     draft::Draft,
+    stream::Stream,
 };
 use crate::{
     build::KernelBuilder,
@@ -299,17 +300,43 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     }
     let mut rest = group.clone();
     rest.first_site += sites(&versions);
-    match at_once {
-        AtOnce::Never => Versioned { versions, otherwise: whole(&rest, plan, &shape) },
-        AtOnce::Always => Versioned { versions, otherwise: whole(&rest, plan, &shape.several(group)) },
-        AtOnce::Where(guard) => {
-            let some = rest.guarded(format!("{}_some", group.name), &guard[..1]);
-            let code = whole(&some, plan, &shape.several(&some));
-            rest.first_site += code.sites.len() as i64;
-            versions.push(Version { kind: VersionKind::SomeRows, guard, code, workspaces: Vec::new() });
-            Versioned { versions, otherwise: whole(&rest, plan, &shape) }
+    let mut add = |version: Version, rest: &mut Group<'_>| {
+        rest.first_site += version.code.sites.len() as i64;
+        versions.push(version);
+    };
+    let shape = if matches!(at_once, AtOnce::Always) { shape.several(group) } else { shape };
+    let mut stream = stream(group, plan, &shape);
+    if let AtOnce::Where(guard) = at_once {
+        let (length, most) = (plan.row_length(), Dim::constant(FEW_WRITTEN));
+        if let Some(large) = stream.take() {
+            let (few, long) = ([(length.clone(), &most + 1)], [(most, length)]);
+            let large_few = large.clone().where_(&few);
+            let inside = large_few.inside(&rest, format!("{}_some_stream", group.name));
+            add(large_few.version(whole(&inside, plan, &shape.several(&inside))), &mut rest);
+            stream = Some(large.where_(&long));
         }
+        let some = rest.guarded(format!("{}_some", group.name), &guard[..1]);
+        let code = whole(&some, plan, &shape.several(&some));
+        add(Version { kind: VersionKind::SomeRows, guard, code, workspaces: Vec::new(), streamed: None }, &mut rest);
     }
+    if let Some(stream) = stream {
+        let inside = stream.inside(&rest, format!("{}_stream", group.name));
+        add(stream.version(whole(&inside, plan, &shape)), &mut rest);
+    }
+    let otherwise = whole(&rest, plan, &shape);
+    Versioned { versions, otherwise }
+}
+
+/// When results as long as rows go past the caches: where rows are walked along memory.
+fn stream(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Stream> {
+    let all: Vec<usize> = (0..plan.layout.space.len()).collect();
+    let inner = shape.reduced.last().filter(|run| shape.along == Along::Reduced && Some(&run.axis) == all.last())?;
+    let whole = |output: Value| plan.whole(&group.solver, group.tensor(output)).map(|axes| (output, axes.concat()));
+    let results: Vec<(Value, Vec<usize>)> = group.outputs().into_iter().filter_map(whole).collect();
+    // Vectors are stored of these alone; the others have an element for each row.
+    let results: Vec<Value> =
+        results.iter().all(|(_, axes)| *axes == all).then(|| results.iter().map(|found| found.0).collect())?;
+    Stream::of(group, &results, shape.lanes, std::slice::from_ref(&inner.size))
 }
 
 /// How the rows of a group are computed that has this plan.
@@ -324,19 +351,20 @@ fn apart_versions(
     guard: &[(Dim, Dim)],
     code: &RowCode<'_>,
 ) -> Vec<Version> {
-    let version = |guard, code| Version { kind, guard, code, workspaces: Vec::new() };
+    let version = |guard, code, streamed| Version { kind, guard, code, workspaces: Vec::new(), streamed };
     let (apart, others): (Vec<usize>, Vec<usize>) = group.wanted.iter().partition(|&&wanted| plan.is_apart(group.output(wanted)));
     let mut rows = Group { wanted: others, ..group.clone() };
     let plan_of_rows = RowPlan::of(group.function, &group.solver, &rows.outputs()).ok().filter(|_| !apart.is_empty());
-    let Some(plan_of_rows) = plan_of_rows else { return vec![version(guard.to_vec(), code(group, plan))] };
+    let Some(plan_of_rows) = plan_of_rows else { return vec![version(guard.to_vec(), code(group, plan), None)] };
     let loops = Group { wanted: apart, name: format!("{}_apart", group.name).into(), ..group.clone() };
     let Versioned { versions, otherwise } = super::loop_versions(&loops);
-    let codes: Vec<_> = versions.into_iter().map(|found| (found.guard, found.code)).chain([(Vec::new(), otherwise)]).collect();
-    rows.first_site += codes.iter().map(|(_, code)| code.sites.len() as i64).sum::<i64>();
+    let found = versions.into_iter().map(|found| (found.guard, found.code, found.streamed));
+    let codes: Vec<_> = found.chain([(Vec::new(), otherwise, None)]).collect();
+    rows.first_site += codes.iter().map(|(_, code, _)| code.sites.len() as i64).sum::<i64>();
     let rows = code(&rows, &plan_of_rows);
-    let with_rows = |(condition, mut code): (Vec<(Dim, Dim)>, Scheduled)| {
+    let with_rows = |(condition, mut code, streamed): (Vec<(Dim, Dim)>, Scheduled, Option<Streamed>)| {
         code.launches.extend(rows.launches.iter().cloned());
-        version([guard, &condition].concat(), code)
+        version([guard, &condition].concat(), code, streamed)
     };
     let mut made: Vec<Version> = codes.into_iter().map(with_rows).collect();
     // All of them launch the same kernel.

@@ -55,7 +55,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     }
     let code = kernels(group, plan, shape, &kept_rows, &elements)?;
     let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(MANY), count)];
-    Some(Version { kind: VersionKind::RowPhases, guard, code, workspaces })
+    Some(Version { kind: VersionKind::RowPhases, guard, code, workspaces, streamed: None })
 }
 
 /// The kernels in their order: for each phase its parts and their sums, then the outputs.

@@ -60,7 +60,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     code.launches.extend(sums.launches);
     code.sites.extend(sums.sites);
     let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(many), count)];
-    Some(Version { kind: VersionKind::RowParts, guard, code, workspaces })
+    Some(Version { kind: VersionKind::RowParts, guard, code, workspaces, streamed: None })
 }
 
 /// Whether some sizes make fewer units than `few` with more elements than `many`.

@@ -50,7 +50,7 @@ fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
     }
     let guard = vec![(tensor.dims[axis].clone(), Dim::constant(LONGEST))];
     let by_comparator = merge::schedule(group, inst, &format!("{}_long", group.name));
-    let by_keys = Version { kind: VersionKind::Keys, guard, code, workspaces: Vec::new() };
+    let by_keys = Version { kind: VersionKind::Keys, guard, code, workspaces: Vec::new(), streamed: None };
     Versioned { versions: vec![by_keys], otherwise: by_comparator }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
     let mut rest = group.clone();
     rest.first_site += code.sites.len() as i64;
     let guard = vec![(Dim::constant(FEW_LINES - 1), scan.lines())];
-    let version = Version { kind: VersionKind::Squares, guard, code, workspaces: Vec::new() };
+    let version = Version { kind: VersionKind::Squares, guard, code, workspaces: Vec::new(), streamed: None };
     Versioned { versions: vec![version], otherwise: scan.few_lines(&rest) }
 }
 

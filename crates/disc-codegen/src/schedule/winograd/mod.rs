@@ -37,7 +37,7 @@ pub fn schedule(group: &Group<'_>) -> Option<Version> {
         (least(FEWEST_RESULTS), plan.height.clone()),
         (least(FEWEST_RESULTS), plan.width.clone()),
     ];
-    Some(Version { kind: VersionKind::Winograd, guard, code: launch(group, &plan), workspaces: Vec::new() })
+    Some(Version { kind: VersionKind::Winograd, guard, code: launch(group, &plan), workspaces: Vec::new(), streamed: None })
 }
 
 fn launch(group: &Group<'_>, plan: &WinogradPlan) -> Scheduled {

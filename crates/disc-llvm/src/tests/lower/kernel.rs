@@ -1,5 +1,5 @@
 //! Memory and lanes.
-use super::{Program, address, address_mut, error, targets};
+use super::{Program, address, address_mut, error, program, targets};
 
 #[test]
 fn masked_accesses_touch_nothing_else() {
@@ -381,5 +381,29 @@ fn lanes_are_parted_and_joined() {
         assert!((0..2 * lanes).all(|i| b[i] == a[i % lanes * 2 + i / lanes]), "{target}, {lanes} lanes: {b:?}");
         Program::new(&kernel(lanes, "zip_lanes"), &target).run("k", &[address(&a), address_mut(&mut b)]);
         assert!((0..2 * lanes).all(|i| b[i] == a[i % 2 * lanes + i / 2]), "{target}, {lanes} lanes: {b:?}");
+    }
+}
+
+#[test]
+fn a_stream_writes_past_the_caches_and_is_over_when_the_kernel_is() {
+    let source = "kernel @copy(%a: buffer<64xf32>, %b: buffer<64xf32>, %n: i64, %begin: i64, %end: i64) {
+          %zero = constant dense<0> : i64
+          %x = load %a[%zero] : (buffer<64xf32>, i64) -> vector<32xf32>
+          store %b[%zero], %x, stream = 64 : (buffer<64xf32>, i64, vector<32xf32>)
+          %few = compare LT, %n, %end : (i64, i64) -> i1
+          assert %few, message = \"many\", site = 3 : i1
+          return
+        }";
+    for target in targets() {
+        let text = crate::assembly(&program(source), &target).unwrap();
+        let count = |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();
+        let stores = count("vmovntps") + count("movntps") + count("vmovntdq") + count("movntdq");
+        assert_eq!(stores, 128 / target.vector_bytes() as usize, "{target}:\n{text}");
+        assert_eq!(count("sfence"), 2, "{target}: one for each way out\n{text}");
+        #[repr(align(64))]
+        struct Lines([f32; 64]);
+        let (a, mut b) = (Lines([2.5; 64]), Lines([0.0; 64]));
+        Program::new(source, &target).run("copy", &[address(&a.0), address_mut(&mut b.0), 0]);
+        assert!(b.0[..32] == [2.5; 32] && b.0[32..] == [0.0; 32], "{target}");
     }
 }

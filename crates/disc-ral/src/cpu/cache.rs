@@ -1,0 +1,77 @@
+//! What the last cache holds, and when a kernel writes past it.
+//!
+//! Invariant: it is asked for once; whatever the CPU says, the answer is within [`LEAST`] and [`MOST`].
+use std::sync::OnceLock;
+
+/// How many times what the cache holds a kernel must read and write. What it writes is half of that or a third, so that next to nothing of it
+/// would still be there for whoever reads it next, from its start on.
+const TIMES: i64 = 2;
+
+/// Virtual machines may say less than there is, and writing past a cache that holds the results takes up to three times as long.
+const LEAST: i64 = disc_abi::LEAST_STREAM_BYTES / TIMES;
+
+/// Of caches that many cores share, a process has a part.
+const MOST: i64 = 256 << 20;
+
+pub(super) fn stream_bytes() -> i64 {
+    static BYTES: OnceLock<i64> = OnceLock::new();
+    *BYTES.get_or_init(|| TIMES * last_level().unwrap_or(LEAST).clamp(LEAST, MOST))
+}
+
+/// Bytes of the largest cache, as CPUID describes them.
+#[cfg(target_arch = "x86_64")]
+fn last_level() -> Option<i64> {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    // Intel's leaf and AMD's, which have the same form; that of the other maker has no caches.
+    let leaves = [(0, 4), (0x8000_0000, 0x8000_001d)].into_iter().filter(|&(range, leaf)| __cpuid(range).eax >= leaf);
+    let sizes = leaves.flat_map(|(_, leaf)| (0..MOST_CACHES).map(move |number| __cpuid_count(leaf, number)));
+    let caches = sizes.filter(|cache| cache.eax & 0x1f != NO_CACHE);
+    caches.map(|cache| bytes(cache.ebx, cache.ecx)).max().filter(|&bytes| bytes > 0)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn last_level() -> Option<i64> {
+    None
+}
+
+/// More than any CPU describes.
+#[cfg(target_arch = "x86_64")]
+const MOST_CACHES: u32 = 8;
+#[cfg(target_arch = "x86_64")]
+const NO_CACHE: u32 = 0;
+
+/// Line size, partitions and ways, each less one, in 12, 10 and 10 bits of the first word; sets less one in the second.
+#[cfg(target_arch = "x86_64")]
+fn bytes(geometry: u32, sets: u32) -> i64 {
+    let field = |from: u32, bits: u32| i64::from(geometry >> from & ((1 << bits) - 1)) + 1;
+    (field(0, 12) * field(12, 10) * field(22, 10)).saturating_mul(i64::from(sets) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_within_bounds() {
+        assert!((TIMES * LEAST..=TIMES * MOST).contains(&stream_bytes()));
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_cache_is_its_lines_times_ways_times_sets() {
+        // 32 MiB in 16 ways of lines of 64 bytes, as an EPYC describes it.
+        assert_eq!(bytes(15 << 22 | 63, 32767), 32 << 20);
+    }
+
+    #[test]
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    fn the_size_is_what_the_system_says() {
+        let read =
+            |index: u32, file: &str| std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}"));
+        let kib = |text: String| text.trim().strip_suffix('K').and_then(|kib| kib.parse::<i64>().ok());
+        let largest = (0..5).filter_map(|index| kib(read(index, "size").ok()?)).max();
+        if let Some(kib) = largest {
+            assert_eq!(last_level(), Some(kib << 10));
+        }
+    }
+}
