@@ -49,7 +49,7 @@ const COMBINERS: [OpKind; 7] =
 impl<'f> Generator<'f> {
     /// Adds an op, with the helpers that it needs; sometimes none.
     pub(super) fn step(&mut self) {
-        let propose: [(usize, Proposal<'f>); 17] = [
+        let propose: [(usize, Proposal<'f>); 18] = [
             (40, Self::elementwise),
             (4, Self::broadcast),
             (8, Self::rearrange),
@@ -61,6 +61,7 @@ impl<'f> Generator<'f> {
             (6, Self::contract),
             (6, Self::multiply),
             (6, Self::normalize),
+            (4, Self::beside),
             (3, Self::convolve),
             (2, Self::patch),
             (6, Self::look_up),

@@ -22,6 +22,28 @@ impl Generator<'_> {
         self.one(OpKind::Subtract, &[value, sum], &[], None)
     }
 
+    /// A value normalised along its last axis, and what else is computed from it element by element, perhaps seen as another shape.
+    pub(super) fn beside(&mut self) -> Made {
+        let Some((value, tensor, _)) = self.with_axis() else { return Ok(Vec::new()) };
+        let sum = self.along(value, &tensor, tensor.rank() - 1, OpKind::Add, 0.0)?;
+        let mut found = self.one(OpKind::Subtract, &[value, sum], &[], None)?;
+        for _ in 0..self.random.between(1, 3) {
+            let seen = if self.random.chance(30) {
+                let flat = TensorType::new([tensor.element_count()], tensor.dtype);
+                self.one(OpKind::Reshape, &[value], &[], Some(Type::Tensor(flat)))?[0]
+            } else {
+                value
+            };
+            let kind = match tensor.dtype.is_float() && self.random.chance(50) {
+                true => *self.random.choose(&[OpKind::Exponential, OpKind::Tanh, OpKind::Negate]),
+                false => *self.random.choose(&[OpKind::Add, OpKind::Multiply, OpKind::Maximum]),
+            };
+            let operands = [seen; 2];
+            found.extend(self.one(kind, &operands[..kind.def().operands.len()], &[], None)?);
+        }
+        Ok(found)
+    }
+
     /// A reduction along an axis, repeated along it.
     fn along(
         &mut self,
