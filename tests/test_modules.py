@@ -359,6 +359,18 @@ def test_rotary_embeddings_of_complex_numbers(compile_module):
     check(compile_module, Rotary(), *calls)
 
 
+def test_rotary_embeddings_of_repeated_angles(compile_module):
+    def rotate(x, cos, sin):
+        cos, sin = cos.repeat_interleave(2, -1), sin.repeat_interleave(2, -1)
+        return x * cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2) * sin
+
+    calls = [
+        (torch.randn(b, 2, s, 2 * h), torch.rand(s, h), torch.rand(s, h))
+        for b, s, h in [(2, 3, 4), (1, 1, 1), (3, 5, 32)]
+    ]
+    check(compile_module, Function(rotate), *calls)
+
+
 def test_the_absolute_value_of_complex_numbers_neither_overflows_nor_loses_small_ones(compile_module):
     class Length(nn.Module):
         def forward(self, x):

@@ -127,8 +127,8 @@ impl System {
         if self.at_least(a, &Dim::constant(0), 0, memo) && self.at_least(b, a, 1, memo) {
             return Some(Dim::constant(0));
         }
-        if b.as_const().is_some() {
-            return None;
+        if let Some(by) = b.as_const() {
+            return self.quotient_by(a, by, memo);
         }
         if self.nonzero(b, memo)
             && let Some((quotient, rest)) = divide(a, b)
@@ -138,6 +138,17 @@ impl System {
         let mut shared = shared_factors(a, b);
         shared.retain(|(factor, _)| self.nonzero(factor, memo));
         (!shared.is_empty()).then(|| without_factors(a, &shared).floor_div(&without_factors(b, &shared)))
+    }
+
+    /// `a / by`, where `a` is a multiple of `by` but for a rest that is less: `(x + 1)/2` is `x` where `x` is 0 or 1. The coefficients of `a` are
+    /// from 0 on, which hides that.
+    fn quotient_by(&self, a: &Dim, by: i64, memo: &mut Memo) -> Option<Dim> {
+        let terms = a.to_terms().into_iter().filter(|term| !term.factors.is_empty());
+        let mut factors = terms.map(|term| Dim::from_terms(vec![Term { coefficient: 1, factors: term.factors }]));
+        factors.find(|factor| {
+            let rest = a.plus_scaled(-by, factor);
+            by > 0 && self.at_least(&rest, &Dim::constant(0), 0, memo) && self.at_least(&Dim::constant(by), &rest, 1, memo)
+        })
     }
 
     fn simplify_remainder(&self, a: &Dim, b: &Dim, memo: &mut Memo) -> Option<Dim> {

@@ -58,6 +58,15 @@ fn equal_dims_have_one_representative() {
 }
 
 #[test]
+fn a_multiple_of_the_divisor_and_less_than_it_is_a_quotient() {
+    canonical("", "(min(1, S)+1)/2", "min(1, S)");
+    canonical("", "(2*min(1, S)+B-B%3+2)/3", "B/3+min(1, S)");
+    equal("", "2*((max(0, 2*S-min(1, 2*S))+1)/2)", "2*S");
+    equal("S <= 3", "(3*S+3)/4", "S");
+    unproved("S <= 4", "(3*S+3)/4", "S", "(3*S+3)/4 == S");
+}
+
+#[test]
 fn what_is_cut_into_equal_pieces_is_a_multiple() {
     // The pieces of `chunk`: as long as rounding up makes them, and what is left.
     canonical("D-(D+1)/2 == (D+1)/2", "(D+1)/2", "D/2");
