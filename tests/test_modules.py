@@ -496,7 +496,9 @@ class Density(nn.Module):
         return normal.log_prob(x).sum(-1), normal.entropy()
 
 
-def test_distributions_check_their_parameters(compile_module):
+def test_distributions_check_their_parameters(compile_module, monkeypatch):
+    # Once dynamo is in use, torch turns these checks off for the process.
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
     model = Density()
     compiled = compile_module(model, (torch.rand(3, 4), torch.rand(3, 4) + 1))
     for rows in (3, 1, 0, 5):
