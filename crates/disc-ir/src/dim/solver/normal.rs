@@ -143,11 +143,13 @@ impl System {
     /// `a / by`, where `a` is a multiple of `by` but for a rest that is less: `(x + 1)/2` is `x` where `x` is 0 or 1. The coefficients of `a` are
     /// from 0 on, which hides that.
     fn quotient_by(&self, a: &Dim, by: i64, memo: &mut Memo) -> Option<Dim> {
+        // The least of all integers is no divisor that could be made positive.
+        let by = Some(by).filter(|&by| by > 0)?;
         let terms = a.to_terms().into_iter().filter(|term| !term.factors.is_empty());
         let mut factors = terms.map(|term| Dim::from_terms(vec![Term { coefficient: 1, factors: term.factors }]));
         factors.find(|factor| {
             let rest = a.plus_scaled(-by, factor);
-            by > 0 && self.at_least(&rest, &Dim::constant(0), 0, memo) && self.at_least(&Dim::constant(by), &rest, 1, memo)
+            self.at_least(&rest, &Dim::constant(0), 0, memo) && self.at_least(&Dim::constant(by), &rest, 1, memo)
         })
     }
 
