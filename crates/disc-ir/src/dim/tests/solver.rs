@@ -63,7 +63,7 @@ fn a_multiple_of_the_divisor_and_less_than_it_is_a_quotient() {
     canonical("", "(2*min(1, S)+B-B%3+2)/3", "B/3+min(1, S)");
     equal("", "2*((max(0, 2*S-min(1, 2*S))+1)/2)", "2*S");
     equal("S <= 3", "(3*S+3)/4", "S");
-    canonical("", "S/-9223372036854775808", "S/-9223372036854775808");
+    canonical("", "S/-9223372036854775808", "S/(-9223372036854775808)");
     unproved("S <= 4", "(3*S+3)/4", "S", "(3*S+3)/4 == S");
 }
 
