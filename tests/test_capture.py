@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import disc
 import pytest
 import sympy
 import torch
@@ -428,3 +429,25 @@ def test_a_named_tuple_is_a_tuple_of_arguments(compile_module):
 
     given = collections.namedtuple("Given", "a b")(torch.rand(3), torch.rand(3))
     torch.testing.assert_close(compile_module(Model(), given)(*given), given.a * 2 + given.b)
+
+
+class Grid(nn.Module):
+    """A line as vision models of transformers have it, which means something else here."""
+
+    num_positions = 16
+
+    def forward(self, x):
+        height, width = x.shape
+        num_patches = height * width
+        num_positions = self.num_positions
+        if num_patches == num_positions and height == width:
+            return x + 1
+        return x - 1
+
+
+def test_a_model_s_own_line_about_its_size_is_a_condition(compile_module):
+    compiled = compile_module(Grid(), (torch.rand(3, 5),))
+    x = torch.rand(4, 5)
+    torch.testing.assert_close(compiled(x), x - 1)
+    with pytest.raises(disc.Error):
+        compiled(torch.rand(4, 4))

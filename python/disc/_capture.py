@@ -36,6 +36,7 @@ from ._dims import Dim, DimPlan
 from ._dynamic_functions import dynamic_functions
 from ._errors import DimError, Error, UnsupportedOp
 from ._sizes import Sizes
+from ._symbolic_functions import SQUEEZES
 from ._symbols import expression
 from ._torch_versions import children_of
 from ._traced import Traced, from_export
@@ -394,15 +395,12 @@ def _avoid(captured: Captured, sizes: Sizes) -> bool:
     return sum(sizes.pin(t, axis) for t, axis in small if captured.plan.axes[t][axis] is None) > 0
 
 
-_SQUEEZES = {torch.ops.aten.squeeze.default, torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims}
-
-
 def _pin_squeezed(captured: Captured, sizes: Sizes) -> bool:
     """``squeeze`` drops an axis of size 1 and keeps others: the rank follows the example, and its axis stays 1, or not 1."""
     again = False
     hints = {s: sizes.shapes[t][axis] for s, (t, axis) in captured.symbols.items()}
     for node in captured.graph.nodes:
-        if node.target not in _SQUEEZES:
+        if node.target not in SQUEEZES:
             continue
         shape = [expression(size) for size in node.args[0].meta["val"].shape]
         axes = node.args[1] if len(node.args) > 1 else range(len(shape))

@@ -15,6 +15,11 @@ from torch.overrides import TorchFunctionMode
 from ._symbols import has_symbol
 from .bridge.sizes import spread
 
+#: ``squeeze`` as graphs have it.
+SQUEEZES = frozenset(
+    (torch.ops.aten.squeeze.default, torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims)
+)
+
 
 class SymbolicFunctions(TorchFunctionMode):
     """Sees each function with its arguments, before torch makes numbers of them."""
@@ -29,10 +34,11 @@ class SymbolicFunctions(TorchFunctionMode):
                 args[0].all(), "a parameter or value of a distribution is outside its support"
             )
             return True
-        if getattr(func, "__name__", "") == "squeeze" and (found := squeezed(*args, **kwargs)) is not None:
+        name = getattr(func, "__name__", "")
+        if name == "squeeze" and (found := squeezed(*args, **kwargs)) is not None:
             return found
         if has_symbol((*args, *kwargs.values())):
-            replaced = _REPLACED.get(getattr(func, "__name__", ""))
+            replaced = _REPLACED.get(name)
             found = replaced(*args, **kwargs) if replaced is not None else None
             if found is not None:
                 return found

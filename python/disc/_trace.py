@@ -35,7 +35,7 @@ from . import _trace_autocast as autocast
 from . import _trace_scope as scope
 from ._decompose import Serves, serves_all
 from ._state import Change
-from ._symbolic_functions import SymbolicFunctions, squeezed
+from ._symbolic_functions import SQUEEZES, SymbolicFunctions, squeezed
 from ._symbols import SYMBOLIC, has_symbol
 from ._torch_versions import asserting
 from ._trace_env import Env
@@ -46,7 +46,6 @@ from ._trace_shapes import SHAPES
 from ._traced import Traced
 
 aten = torch.ops.aten
-_SQUEEZES = frozenset((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims))
 #: A constant that is larger is no constant of the program.
 _MOST_BYTES = 1 << 20
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -214,7 +213,7 @@ class _Recorder(SchemaCheckMode):
         if torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):
                 return self.__torch_dispatch__(func, types, *self._converted(func, args, kwargs or {}))
-        if func in _SQUEEZES:
+        if func in SQUEEZES:
             with self:
                 if (found := squeezed(*args)) is not None:
                     return found

@@ -1,7 +1,7 @@
 //! How a host program chooses among the versions of a group, launches one, and gives its launches the memory that they share.
 //!
-//! A guard is a comparison of sizes; the versions are nested `if`s, the last branch has no guard. What launches share lies in the arena behind
-//! all values, and is used again by the next group.
+//! A guard compares sizes, and asks of memory where results go past the caches; the versions are nested `if`s, the last branch has no guard. What
+//! launches share lies in the arena behind all values, and is used again by the next group.
 use crate::schedule::{self, Argument, Launch, Version};
 use disc_ir::{Attr, Block, Builder, DType, Diagnostic, Dim, Function, OpKind, Solver, Space, TensorType, Type, Value};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Groups that may write over an input: those that read each position of it where they write that position, and nowhere else.
 //!
 //! Such a group is a loop over one shape, which computes all that it writes at a position before it writes it; or one of rows, which moreover
-//! reduces a row before it writes any of its positions, but for outputs that are written early, which have memory of their own. Products, and what else takes other ops along, are not among them: they may compute
-//! a result, and what follows it, twice.
+//! reduces a row before it writes any of its positions, but for outputs that are written early, which have memory of their own. Products, and what
+//! else takes other ops along, are not among them: they may compute a result, and what follows it, twice.
 //!
 //! Invariant: a group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
 use super::liveness::{Range, root};

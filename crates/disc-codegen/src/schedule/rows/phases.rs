@@ -29,7 +29,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     let whole = group.outputs().iter().any(|&output| plan.whole(solver, group.tensor(output)).is_some());
     let count = Dim::product(plan.layout.space.iter().cloned());
     let (units, kept_rows) = (shape.units(), Dim::product(shape.kept.iter().map(|run| run.size.clone())));
-    if plan.last == 0 || !whole || !plan.reductions.iter().all(is_plain) || !may_be_few(solver, plan, shape, FEW_UNITS, MANY) {
+    if plan.last() == 0 || !whole || !plan.reductions.iter().all(is_plain) || !may_be_few(solver, plan, shape, FEW_UNITS, MANY) {
         return None;
     }
     // Where the guard holds, there are no more rows than this.
@@ -61,7 +61,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
 /// The kernels in their order: for each phase its parts and their sums, then the outputs.
 fn kernels(group: &Group<'_>, plan: &RowPlan, shape: &Shape, rows: &Dim, elements: &[(Placed, Argument)]) -> Option<Scheduled> {
     let (mut code, mut sums, mut known) = (Scheduled::default(), Vec::new(), Vec::new());
-    for phase in 0..plan.last {
+    for phase in 0..plan.last() {
         let due: Vec<(Reduction, usize)> =
             plan.reductions.iter().enumerate().filter(|(_, r)| r.phase == phase).map(|(i, r)| (*r, 2 * i)).collect();
         let kept: Vec<(Placed, Argument)> =

@@ -34,7 +34,6 @@ pub struct RowPlan {
     pub rows: usize,
     pub(super) reductions: Vec<Reduction>,
     phases: Phases,
-    pub(super) last: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,10 +75,9 @@ impl RowPlan {
         let first = insts.iter().copied().find(is_reduction).ok_or("there is no reduction")?;
         let layout = layout_of(group, solver, outputs)?;
         let (domain, rows) = domain(group, first);
-        let mut plan = RowPlan { layout, domain, rows, reductions: Vec::new(), phases: Phases::default(), last: 0 };
+        let mut plan = RowPlan { layout, domain, rows, reductions: Vec::new(), phases: Phases::default() };
         let is_whole = |value: Value| plan.whole(solver, group.ty(value).shaped().expect("a tensor")).is_some();
         plan.phases = Phases::of(group, group.body, outputs, &is_whole)?;
-        plan.last = plan.phases.last;
         for &inst in insts.iter().filter(|&inst| is_reduction(inst)) {
             let plain = monoid_of(group, inst).filter(|_| group.operands(inst).len() == 2);
             let combine = plain.map_or(Combine::Body(group.inst(inst).regions[0]), Combine::Plain);
@@ -92,6 +90,11 @@ impl RowPlan {
     /// Whether the elements of a row may be combined in any order.
     pub fn in_any_order(&self) -> bool {
         self.reductions.iter().all(|r| matches!(r.combine, Combine::Plain(_)))
+    }
+
+    /// The phase of the last walk.
+    pub(super) fn last(&self) -> usize {
+        self.phases.last
     }
 
     /// The phase whose walk writes an output, if that is not the last one.

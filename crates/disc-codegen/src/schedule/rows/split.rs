@@ -30,7 +30,7 @@ const MANY_WRITTEN: i64 = 1 << 15;
 pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Version> {
     let solver = &group.solver;
     let tensor = |value: Value| group.tensor(value);
-    let simple = plan.last == 1 && plan.reductions.iter().all(|r| r.phase == 0 && matches!(r.combine, Combine::Plain(_)));
+    let simple = plan.last() == 1 && plan.reductions.iter().all(|r| r.phase == 0 && matches!(r.combine, Combine::Plain(_)));
     let in_place = plan.reductions.iter().all(|r| {
         let dtype = tensor(group.function.result(r.inst)).dtype;
         compute_dtype(dtype) == dtype

@@ -66,8 +66,8 @@ impl Unit<'_> {
             read_places(kb, elements, &self.plan.layout.space, &self.gathers, at);
         }
         // A part is of one phase: what other kernels do is in memory.
-        let only = self.part.as_ref().map(|part| part.phase.unwrap_or(self.plan.last));
-        for phase in only.map_or(0..=self.plan.last, |phase| phase..=phase) {
+        let only = self.part.as_ref().map(|part| part.phase.unwrap_or(self.plan.last()));
+        for phase in only.map_or(0..=self.plan.last(), |phase| phase..=phase) {
             let is_due =
                 |value| if only.is_some() { self.plan.is_needed(value, phase) } else { self.plan.first_phase(value) == phase };
             self.know_row_values(kb, elements, &columns, &is_due);
@@ -472,7 +472,7 @@ impl Unit<'_> {
             let range = self.part.as_ref().map(|part| part.range);
             self.each(kb, elements, columns, &self.reduced, range, &mut |kb, elements, columns| {
                 for (copy, at) in columns.iter().enumerate() {
-                    self.recall(kb, elements, at, copy, self.plan.last);
+                    self.recall(kb, elements, at, copy, self.plan.last());
                     self.store(kb, elements, &whole, at);
                 }
             });
