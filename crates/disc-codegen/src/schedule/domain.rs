@@ -284,6 +284,9 @@ pub(super) fn mapped_inputs(group: &Function, solver: &Solver, space: &[Dim], ro
     found
 }
 
+/// Concatenations of more operands than this decide lane by lane.
+pub(super) const MOST_SEGMENTS: usize = 6;
+
 /// Where the operands of a concatenation along an axis of the space end, but for the last one: of the first that a group has.
 pub(super) fn joints(group: &Function, solver: &Solver, space: &[Dim], roots: &[(Value, Map)], axis: usize) -> Vec<Dim> {
     let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());

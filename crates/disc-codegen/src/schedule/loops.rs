@@ -7,7 +7,7 @@ pub(super) use super::domain::Merged;
 use super::{
     Group, Scheduled, Version, VersionKind, Versioned,
     columns::{self, Columns, Tables},
-    domain::{each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
+    domain::{MOST_SEGMENTS, each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
     narrow,
     stream::Stream,
@@ -21,9 +21,6 @@ use disc_passes::fusion::space::{Follows, Map, refine, regroup};
 
 /// Elements of a work unit where all dimensions are one.
 const CHUNK: i64 = 4096;
-
-/// Concatenations of more operands than this decide lane by lane.
-const MOST_SEGMENTS: usize = 6;
 
 /// Schedules a group whose outputs have one space.
 ///

@@ -4,7 +4,9 @@
 //! reduces a row before it writes any of its positions, but for outputs that are written early, which have memory of their own. Products, and what
 //! else takes other ops along, are not among them: they may compute a result, and what follows it, twice.
 //!
-//! Invariant: a group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
+//! Invariants:
+//! - A group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
+//! - It writes its rows where it reads them: none is transposed behind a reduction.
 use super::liveness::{Range, root};
 use crate::{fusion::phases::Phases, query::is_used_in_step};
 use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, TensorType, Value};
@@ -17,7 +19,7 @@ const MOST_REDUCTIONS: usize = 63;
 pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>) -> HashMap<Inst, Vec<Inst>> {
     let mut found = HashMap::new();
     for inst in host.walk(host.body) {
-        if host.kind_of(inst) == OpKind::Fusion && is_walked(host, inst) {
+        if host.kind_of(inst) == OpKind::Fusion && is_walked(host, inst) && !reorders_rows(host, inst) {
             takers_of(host, solver, ranges, inst, &mut found);
         }
     }
@@ -69,6 +71,22 @@ fn early(host: &Function, region: Block) -> HashSet<usize> {
 fn is_walked(host: &Function, group: Inst) -> bool {
     let reductions = |block| host.insts(block).iter().filter(|&&inst| host.kind_of(inst) == OpKind::Reduce).count();
     is(host, group, "loop") || is(host, group, "row") && reductions(host.inst(group).regions[0]) <= MOST_REDUCTIONS
+}
+
+/// Whether something that depends on a reduction is transposed: then rows are written in another order than they are read.
+fn reorders_rows(host: &Function, group: Inst) -> bool {
+    let mut reduced: HashSet<Value> = HashSet::new();
+    for &inst in host.insts(host.inst(group).regions[0]) {
+        let kind = host.kind_of(inst);
+        let depends = host.operands(inst).iter().any(|operand| reduced.contains(operand));
+        if depends && kind == OpKind::Transpose {
+            return true;
+        }
+        if depends || kind == OpKind::Reduce {
+            reduced.extend(host.results_of(inst));
+        }
+    }
+    false
 }
 
 fn is(host: &Function, group: Inst, kind: &str) -> bool {

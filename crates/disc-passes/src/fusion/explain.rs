@@ -231,7 +231,7 @@ impl Explaining<'_> {
                     _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
                 }
             }
-            Err(why @ (Why::Again(_) | Why::Large | Why::Scans)) => Reason::Cost(why.to_string()),
+            Err(why @ (Why::Again(_) | Why::Large | Why::Scans | Why::Pieces(_))) => Reason::Cost(why.to_string()),
             Err(why) => Reason::Schedule(why.to_string()),
             Ok(_) if self.only_repeats(maker) => {
                 Reason::Cost("what is repeated is written first, or else it would be walked in short steps".into())

@@ -30,6 +30,8 @@ pub struct Layout {
     pub kept: Vec<usize>,
     /// Whether there are reductions: over sizes of 1 they reduce no axis.
     pub reduces: bool,
+    /// Outputs whose rows lie in another order than in the space, with what their dimensions follow: see [`super::order`].
+    pub reordered: Vec<(Value, Map)>,
 }
 
 /// Why a set of ops is no kernel.
@@ -47,6 +49,8 @@ pub(super) enum Why {
     Scans,
     /// This op would be computed again and again.
     Again(&'static str),
+    /// Rows would be written in pieces of so many elements.
+    Pieces(Dim),
     /// What checks indices would not see all of them.
     Unchecked,
     Large,
@@ -66,6 +70,13 @@ pub(super) struct Candidate<'a> {
 /// What a walk has come by: a value, how its dimensions follow the space, and whether only a share of what is computed there is used.
 type Visit = (Value, Map, bool);
 
+impl Layout {
+    /// What the dimensions of an output follow whose rows lie in another order than in the space.
+    pub fn reordered(&self, output: Value) -> Option<&Map> {
+        self.reordered.iter().find(|(value, _)| *value == output).map(|(_, map)| map)
+    }
+}
+
 impl Candidate<'_> {
     /// The layout of the set as one kernel.
     pub(super) fn form(&self) -> Result<Layout, Why> {
@@ -78,7 +89,7 @@ impl Candidate<'_> {
         Ok(layout)
     }
 
-    fn reductions(&self) -> Vec<Inst> {
+    pub(super) fn reductions(&self) -> Vec<Inst> {
         self.members.iter().copied().filter(|&i| self.function.kind_of(i) == OpKind::Reduce).collect()
     }
 
@@ -103,13 +114,15 @@ impl Candidate<'_> {
         if let Some(scan) = self.scan()? {
             let space = self.function.shape(self.function.operands(scan)[0]).to_vec();
             let kept = (0..space.len()).collect();
-            return Ok(Layout { space, reduced: Vec::new(), kept, reduces: false });
+            return Ok(Layout { space, reduced: Vec::new(), kept, reduces: false, reordered: Vec::new() });
         }
         let reductions = self.reductions();
         let space = self.space(&reductions)?;
         let reduced = self.reduced(&space, &reductions)?;
         let kept = (0..space.len()).filter(|a| !reduced.contains(a)).collect();
-        Ok(Layout { space, reduced, kept, reduces: !reductions.is_empty() })
+        let mut layout = Layout { space, reduced, kept, reduces: !reductions.is_empty(), reordered: Vec::new() };
+        layout.reordered = self.reordered(&layout)?;
+        Ok(layout)
     }
 
     /// What loops compute: the outputs, and what is reduced.
@@ -124,7 +137,7 @@ impl Candidate<'_> {
                 return Err(Why::Shapes(layout.space.clone(), shape.to_vec()));
             }
             let kept = || layout.reduces.then(|| map(output, &layout.kept)).flatten();
-            let found = map(output, &all).or_else(kept);
+            let found = layout.reordered(output).cloned().or_else(|| map(output, &all)).or_else(kept);
             let found = found.ok_or_else(|| Why::Shapes(layout.space.clone(), self.function.shape(output).to_vec()))?;
             roots.push((output, found, false));
         }
@@ -250,7 +263,7 @@ impl Candidate<'_> {
     }
 
     /// Whether an op is computed inside: a member, what is free, or another view of what a member computes.
-    fn is_inside(&self, members: &HashSet<Inst>, inst: Inst) -> bool {
+    pub(super) fn is_inside(&self, members: &HashSet<Inst>, inst: Inst) -> bool {
         match (self.role)(inst) {
             _ if members.contains(&inst) => true,
             Some(Role::Free) => true,
@@ -329,6 +342,7 @@ impl std::fmt::Display for Why {
             Why::OtherPlaces => f.write_str("a scan would be read at other places than where it is"),
             Why::Scans => f.write_str("a kernel computes one scan, and no reduction besides"),
             Why::Again(op) => write!(f, "`{op}` would be computed again for each use"),
+            Why::Pieces(size) => write!(f, "rows would be written in pieces of {size} elements that lie apart"),
             Why::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
             Why::Large => f.write_str("the kernel would have too many ops or tensors"),
         }

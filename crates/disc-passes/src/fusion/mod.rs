@@ -11,7 +11,7 @@
 //! - *loop*: element-wise and rearranging ops over one space.
 //!
 //! [`form`] decides whether a set of ops is a loop or a row group, and its cost model is: costly ops are computed once for each of their
-//! elements (or once a row), everything else may be computed where it is used. At last groups beside one another are joined: reductions of
+//! elements (or once a row), everything else may be computed where it is used. [`order`] places what is transposed behind a reduction. At last groups beside one another are joined: reductions of
 //! one tensor, loops over the rows of a tensor that is reduced, and small loops of one shape. [`explain`] says of each edge that was not fused why.
 //!
 //! A pass of its own, [`attention`], then joins groups that share rows of scores.
@@ -27,6 +27,7 @@ mod form;
 mod grouping;
 mod legality;
 mod merging;
+mod order;
 pub mod phases;
 mod siblings;
 pub mod space;

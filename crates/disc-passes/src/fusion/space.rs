@@ -58,7 +58,7 @@ pub fn refine(solver: &Solver, a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
 }
 
 /// `whole / part`, where it is a size that is proved to be exact.
-fn quotient(solver: &Solver, whole: &Dim, part: &Dim) -> Option<Dim> {
+pub(super) fn quotient(solver: &Solver, whole: &Dim, part: &Dim) -> Option<Dim> {
     let rest = match part.as_const() {
         Some(0) => return None,
         Some(by) if solver.divisible(whole, by) => whole.floor_div(part),

@@ -26,6 +26,7 @@ pub(super) fn lent(group: &Group<'_>, plan: &RowPlan, kept: &[Placed]) -> Vec<Op
             let alike = own.dtype == tensor.dtype && own.dims.len() == tensor.dims.len();
             !taken.contains(&number)
                 && plan.early(*output).is_none()
+                && plan.layout.reordered(*output).is_none()
                 && alike
                 && own.dims.iter().zip(&tensor.dims).all(|(a, b)| solver.equal(a, b))
         };

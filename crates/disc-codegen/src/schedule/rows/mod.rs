@@ -218,7 +218,8 @@ impl Shape {
         let gathers = if self.along == Along::Reduced { plan.row_gathers(group) } else { Vec::new() };
         let (reduced, along, copies) = (self.reduced.clone(), self.along, self.copies);
         let row_values = plan.row_values(group);
-        Unit { group, plan, reduced, along, copies, targets, caches, gathers, row_values, part: None }
+        let joints = if along == Along::Reduced { plan.joints(group, &reduced) } else { Vec::new() };
+        Unit { group, plan, reduced, along, copies, targets, caches, gathers, row_values, joints, part: None }
     }
 }
 
@@ -331,7 +332,8 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
 fn stream(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Stream> {
     let all: Vec<usize> = (0..plan.layout.space.len()).collect();
     let inner = shape.reduced.last().filter(|run| shape.along == Along::Reduced && Some(&run.axis) == all.last())?;
-    let whole = |output: Value| plan.whole(&group.solver, group.tensor(output)).map(|axes| (output, axes.concat()));
+    let whole =
+        |output: Value| plan.whole_output(&group.solver, output, group.tensor(output)).map(|axes| (output, axes.concat()));
     let results: Vec<(Value, Vec<usize>)> = group.outputs().into_iter().filter_map(whole).collect();
     // Vectors are stored of these alone; the others have an element for each row.
     let results: Vec<Value> =
@@ -403,7 +405,8 @@ fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
     let (length, count) = (plan.row_length(), Dim::product(plan.layout.space.iter().cloned()));
     let range = |dim: &Dim| group.solver.range(dim);
     let few = range(&last.size).hi.is_some_and(|hi| hi < SOME_ROWS);
-    let is_written = group.outputs().into_iter().any(|output| plan.whole(&group.solver, group.tensor(output)).is_some());
+    let is_whole = |output: Value| plan.whole_output(&group.solver, output, group.tensor(output)).is_some();
+    let is_written = group.outputs().into_iter().any(is_whole);
     let least = if is_written { FEW_WRITTEN } else { FEW_ELEMENTS };
     // Twice the elements that have to be near: each once for rows of more than `least` elements, once more for those of more than a few.
     let is_more = |few: i64| Dim::min(&(&length - 1).floor_div(&Dim::constant(few)), &Dim::constant(1));

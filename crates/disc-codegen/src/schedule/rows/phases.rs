@@ -26,7 +26,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
         let dtype = group.tensor(group.function.result(r.inst)).dtype;
         matches!(r.combine, Combine::Plain(_)) && compute_dtype(dtype) == dtype
     };
-    let whole = group.outputs().iter().any(|&output| plan.whole(solver, group.tensor(output)).is_some());
+    let whole = group.outputs().iter().any(|&output| plan.whole_output(solver, output, group.tensor(output)).is_some());
     let count = Dim::product(plan.layout.space.iter().cloned());
     let (units, kept_rows) = (shape.units(), Dim::product(shape.kept.iter().map(|run| run.size.clone())));
     if plan.last() == 0 || !whole || !plan.reductions.iter().all(is_plain) || !may_be_few(solver, plan, shape, FEW_UNITS, MANY) {

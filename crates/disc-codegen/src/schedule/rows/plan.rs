@@ -4,7 +4,7 @@ use crate::{
     reducer::{Monoid, monoid_of},
     schedule::{
         Group,
-        domain::{Merged, OuterGather, merge, mergeable_in, outer_gathers, output_map},
+        domain::{MOST_SEGMENTS, Merged, OuterGather, joints, merge, mergeable_in, outer_gathers, output_map},
     },
 };
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
@@ -76,7 +76,7 @@ impl RowPlan {
         let layout = layout_of(group, solver, outputs)?;
         let (domain, rows) = domain(group, first);
         let mut plan = RowPlan { layout, domain, rows, reductions: Vec::new(), phases: Phases::default() };
-        let is_whole = |value: Value| plan.whole(solver, group.ty(value).shaped().expect("a tensor")).is_some();
+        let is_whole = |value: Value| plan.whole_output(solver, value, group.ty(value).shaped().expect("a tensor")).is_some();
         plan.phases = Phases::of(group, group.body, outputs, &is_whole)?;
         for &inst in insts.iter().filter(|&inst| is_reduction(inst)) {
             let plain = monoid_of(group, inst).filter(|_| group.operands(inst).len() == 2);
@@ -113,6 +113,12 @@ impl RowPlan {
         axes(map_of(solver, &self.layout.space, &all, &tensor.dims)?)
     }
 
+    /// The dimensions of an output with an element for each position of the space, whose rows may lie in another order.
+    pub(super) fn whole_output(&self, solver: &Solver, output: Value, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
+        let reordered = self.layout.reordered(output).cloned().and_then(axes);
+        reordered.or_else(|| self.whole(solver, tensor))
+    }
+
     /// The dimensions of a value with one element for each row.
     pub(super) fn kept(&self, solver: &Solver, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
         axes(map_of(solver, &self.layout.space, &self.layout.kept, &tensor.dims)?)
@@ -121,9 +127,10 @@ impl RowPlan {
     /// What loops compute: the outputs, what is reduced, and the reductions themselves.
     fn roots(&self, group: &Group<'_>) -> Vec<(Value, Map)> {
         let layout = &self.layout;
-        let tensors = group.outputs().into_iter().map(|output| (output, group.tensor(output)));
         let map = |tensor| output_map(&group.solver, &layout.space, &layout.kept, tensor);
-        let mut roots: Vec<(Value, Map)> = tensors.filter_map(|(output, tensor)| Some((output, map(tensor)?))).collect();
+        let of_output = |output| layout.reordered(output).cloned().or_else(|| map(group.tensor(output)));
+        let outputs = group.outputs().into_iter();
+        let mut roots: Vec<(Value, Map)> = outputs.filter_map(|output| Some((output, of_output(output)?))).collect();
         for reduction in &self.reductions {
             let operands = group.function.operands(reduction.inst);
             let inputs = operands[..operands.len() / 2].iter();
@@ -162,6 +169,15 @@ impl RowPlan {
     /// The gathers that take one slice for each row.
     pub(super) fn row_gathers(&self, group: &Group<'_>) -> Vec<OuterGather> {
         outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &self.layout.kept)
+    }
+
+    /// Where the operands of a concatenation along the last reduced run end, of which outputs as long as rows are made.
+    pub(super) fn joints(&self, group: &Group<'_>, reduced: &[Merged]) -> Vec<Dim> {
+        let Some(last) = reduced.last() else { return Vec::new() };
+        let outputs = group.outputs();
+        let roots: Vec<(Value, Map)> = self.roots(group).into_iter().filter(|(value, _)| outputs.contains(value)).collect();
+        let found = joints(group.function, &group.solver, &self.layout.space, &roots, last.axis);
+        if found.len() < MOST_SEGMENTS { found } else { Vec::new() }
     }
 
     /// The merged kept dimensions, and the merged reduced ones.

@@ -37,7 +37,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     });
     let late: Vec<usize> = (0..group.wanted.len()).filter(|&number| plan.early(group.outputs()[number]).is_none()).collect();
     let outputs: Vec<Value> = late.iter().map(|&number| group.outputs()[number]).collect();
-    let small = !late.is_empty() && outputs.iter().all(|&output| plan.whole(solver, tensor(output)).is_none());
+    let small = !late.is_empty() && outputs.iter().all(|&output| plan.whole_output(solver, output, tensor(output)).is_none());
     let count = Dim::product(plan.layout.space.iter().cloned());
     let (units, kept) = (shape.units(), Dim::product(shape.kept.iter().map(|run| run.size.clone())));
     let many = if late.len() < group.wanted.len() { MANY_WRITTEN } else { MANY };

@@ -41,6 +41,8 @@ pub(super) struct Unit<'g> {
     pub(super) gathers: Vec<OuterGather>,
     /// What is the same all over a row, where it is read.
     pub(super) row_values: Vec<Placed>,
+    /// Where operands of a concatenation along the last reduced run end, but for the last one: each is written by a loop of its own.
+    pub(super) joints: Vec<Dim>,
     pub(super) part: Option<Part>,
 }
 
@@ -440,7 +442,7 @@ impl Unit<'_> {
     fn placed_targets(&self) -> Vec<Target> {
         let shaped = |&(output, target): &(Value, Value)| {
             let (solver, tensor) = (&self.group.solver, self.group.tensor(output));
-            let whole = self.plan.whole(solver, tensor);
+            let whole = self.plan.whole_output(solver, output, tensor);
             let is_whole = whole.is_some();
             let shape =
                 whole.or_else(|| self.plan.kept(solver, tensor)).expect("an output is whole or has an element for each row");
@@ -509,11 +511,28 @@ impl Unit<'_> {
         let one = kb.int(1);
         let mut columns = columns.clone();
         if self.along == Along::Reduced && others.is_empty() {
-            let exact = self.group.solver.divisible(&first.size, i64::from(elements.lanes));
-            return vector_loop(kb, elements, [low, high], exact, &mut |kb, elements, index| {
-                columns.iter_mut().for_each(|row| row[first.axis] = index);
-                body(kb, elements, &columns);
-            });
+            let mut along = |kb: &mut KernelBuilder, elements: &mut Elements<'e>, range, size: &Dim, part: Option<usize>| {
+                let exact = self.group.solver.divisible(size, i64::from(elements.lanes));
+                vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
+                    let bound = |(joint, place): (usize, &Dim)| (place.clone(), part.is_some_and(|part| part <= joint));
+                    let known = self.joints.iter().enumerate().filter(|_| part.is_some()).map(bound);
+                    known.for_each(|(place, below)| elements.bound(index, place, below));
+                    columns.iter_mut().for_each(|row| row[first.axis] = index);
+                    body(kb, elements, &columns);
+                    // The same place may be another one in the next part.
+                    elements.unbound(index);
+                });
+            };
+            if range.is_some() || self.joints.is_empty() {
+                return along(kb, elements, [low, high], &first.size, None);
+            }
+            let mut start = Dim::constant(0);
+            for (part, end) in self.joints.iter().chain([&first.size]).enumerate() {
+                let range = [kb.dim(&start), kb.dim(end)];
+                along(kb, elements, range, &(end - &start), Some(part));
+                start = end.clone();
+            }
+            return;
         }
         kb.for_([low, high, one], &[], |kb, index, _| {
             elements.scoped(|elements| {

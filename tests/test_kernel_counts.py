@@ -1,0 +1,91 @@
+"""What has to be one kernel, or so many, whatever the sizes are; and right for all of them, 0, 1 and odd ones included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+disc = pytest.importorskip("disc")
+
+HEADS, WIDTH = 3, 32
+SIZES = ((2, 7), (0, 3), (3, 0), (1, 1), (1, 5), (7, 7), (3, 33))
+
+
+class Case(NamedTuple):
+    function: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
+    #: The inputs of two sizes.
+    inputs: Callable[[int, int], tuple[torch.Tensor, ...]]
+    dims: tuple[dict[int, str], ...]
+    kernels: int
+
+
+class Whole(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def rms(x, weight):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def by_heads(x):
+    return x.view(*x.shape[:2], HEADS, WIDTH).transpose(1, 2)
+
+
+def rotated(x):
+    low, high = x.chunk(2, -1)
+    return torch.cat((-high, low), -1)
+
+
+def norm_of_heads(x, weight):
+    return by_heads(rms(x, weight)).contiguous()
+
+
+def layer_norm_and_its_heads(x, weight):
+    y = F.layer_norm(x, (HEADS * WIDTH,), weight)
+    return y, by_heads(y) * 2
+
+
+def rotary_heads(x, weight, cos, sin):
+    y = rms(x.view(*x.shape[:2], HEADS, WIDTH), weight).transpose(1, 2)
+    return y * cos + rotated(y) * sin
+
+
+def tokens(b, s):
+    return torch.randn(b, s, HEADS * WIDTH)
+
+
+BS, NONE = {0: "B", 1: "S"}, {}
+CASES = {
+    "norm of heads": Case(norm_of_heads, lambda b, s: (tokens(b, s), torch.randn(96)), (BS, NONE), 1),
+    "a norm and its heads": Case(
+        layer_norm_and_its_heads, lambda b, s: (tokens(b, s), torch.randn(96)), (BS, NONE), 1
+    ),
+    "rotary heads": Case(
+        rotary_heads,
+        lambda b, s: (tokens(b, s), torch.randn(WIDTH), torch.randn(s, WIDTH), torch.randn(s, WIDTH)),
+        (BS, NONE, {0: "S"}, {0: "S"}),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_so_many_kernels_whatever_the_sizes(name):
+    case = CASES[name]
+    fast = disc.optimize(Whole(case.function), case.inputs(2, 7), dims=dict(enumerate(case.dims)))
+    assert disc.report(fast).to_dict()["kernels"] == case.kernels
+    for sizes in SIZES:
+        inputs = case.inputs(*sizes)
+        torch.testing.assert_close(fast(*inputs), case.function(*inputs), atol=1e-5, rtol=1e-5)
