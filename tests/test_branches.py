@@ -5,6 +5,7 @@ from __future__ import annotations
 import disc
 import pytest
 import torch
+from disc import _capture
 from disc._capture import capture
 from torch import nn
 
@@ -50,9 +51,13 @@ MODELS = {
     "flags": Model(flagged),
     "max": Model(lambda x: x.sum(0) / max(x.shape[0], 1)),
     "max of a difference": Model(lambda x: x[: max(x.shape[0] - 1, 0)]),
+    "0, then 1": Model(lambda x: x * 3 if x.shape[0] or x.shape[1] != 1 else x.new_ones(0, 1)),
+    "1, then 5": Model(lambda x: x * 3 if x.shape[1] != 1 or x.shape[0] == 5 else x * 2),
+    "1, then at most 5": Model(lambda x: x * 3 if x.shape[1] != 1 or x.shape[0] <= 5 else x * 2),
+    "1, then equal": Model(lambda x: x * 3 if x.shape[1] != 1 or x.shape[0] == x.shape[1] else x * 2),
     "weights": TwoLayers(),
 }
-SHAPES = [(5, 4), (3, 6), (1, 4), (4, 1), (1, 1), (1, 6), (0, 4), (3, 0), (0, 0)]
+SHAPES = [(5, 4), (3, 6), (1, 4), (4, 1), (1, 1), (1, 6), (0, 4), (3, 0), (0, 0), (0, 1), (5, 1), (7, 1)]
 
 
 @pytest.mark.parametrize("example", [(5, 4), (3, 6), (1, 4), (1, 1), (0, 4)], ids=str)
@@ -85,6 +90,55 @@ def test_the_way_of_the_example_is_kept_where_it_is_one_of_its_own(size):
     assert fixed == f"x axis 0 == {size}"
     assert "test_branches.py" in captured.fixed_at[fixed]
     assert "shape[0] == size" in captured.fixed_at[fixed]
+
+
+class Cached(nn.Module):
+    """Layers that take what they have seen: a cache of none counts as no cache, as in transformers."""
+
+    def forward(self, x, mask, caches):
+        for keys, values in caches:
+            held = 0 if keys.numel() == 0 else keys.shape[1]
+            keys, values = torch.cat([keys, x], 1), torch.cat([values, x], 1)
+            x = (x @ keys.mT + mask[None, None, : held + x.shape[1]]).softmax(-1) @ values
+        return x
+
+
+def step(batch: int, held: int, new: int, width: int, layers: int = 2):
+    caches = [(torch.rand(batch, held, width), torch.rand(batch, held, width)) for _ in range(layers)]
+    return torch.rand(batch, new, width), torch.rand(held + new), caches
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """One entry per trace."""
+    seen = []
+    quick = _capture.quick
+    monkeypatch.setattr(
+        _capture, "quick", lambda *args, **kwargs: (seen.append(1), quick(*args, **kwargs))[1]
+    )
+    return seen
+
+
+def test_a_size_that_answers_as_the_example_does_is_not_captured_again(traces, compile_module):
+    """Batches, caches and widths of 0 are tried; those of 1 and several together go the way of a trace that was seen."""
+    torch.manual_seed(0)
+    compiled = compile_module(Cached().eval(), step(3, 5, 2, 4))
+    assert len(traces) <= 5
+    for sizes in ((3, 5, 2), (1, 1, 1), (2, 0, 3), (1, 0, 1), (4, 9, 1)):
+        args = step(*sizes, 4)
+        torch.testing.assert_close(compiled(*args), Cached()(*args))
+
+
+def test_caches_of_many_layers_that_keep_a_1_take_few_captures(traces):
+    class OneHead(nn.Module):
+        def forward(self, x, caches):
+            return [torch.cat([cache, x[:, None]], 2) for cache in caches]
+
+    captured = capture(OneHead(), (torch.rand(3, 2, 4), [torch.rand(3, 1, 5, 4) for _ in range(30)]))
+    assert len(traces) <= 5
+    shapes = [captured.input_shape(i) for i in range(1, 31)]
+    assert {heads for _, heads, _, _ in shapes} == {1}
+    assert len({length for _, _, length, _ in shapes}) == 30
 
 
 def test_two_sizes_that_may_not_both_be_1_are_dynamic(compile_module):

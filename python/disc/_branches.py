@@ -1,12 +1,14 @@
 """Branches of a model on sizes of 0 and 1: for which of them the captured graph is the model's.
 
 A model is captured with sizes of at least 2 (``_sizes``). Where it asks ``size > 1`` or ``size != 0``, it is captured again with
-0 or 1 there. If the graph is the same, the branch is no fact.
+0 or 1 there. If the graph is the same, the branch is no fact. Sizes at which a trace that was compared already would have gone
+the same way are not captured again: all that the model asked in it is answered alike.
 
 Not here: other conditions on sizes, which are facts as they are (``_guards``).
 Invariants:
 
-- a size of 0 or 1 that the facts allow was tried, alone and beside those of other sizes that the model asks about;
+- a size of 0 or 1 that the facts allow was tried, alone and beside those of other sizes that the model asks about, or all
+  questions of a trace with that graph are answered at it as they were in the trace;
 - what the example has is allowed, or ``settle`` names the symbols that have to stay as they are in the example.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -30,20 +33,24 @@ Retrace = Callable[[dict[sympy.Symbol, sympy.Integer], set[sympy.Symbol]], Any]
 _MOST_COMBINED = 8
 
 
-def settle(captured, retrace: Retrace, chosen: dict, own: dict) -> dict[sympy.Symbol, _guards.Place]:
+def settle(
+    captured, retrace: Retrace, chosen: dict, own: dict, asked_all: bool
+) -> dict[sympy.Symbol, _guards.Place]:
     """Turns ``captured.conditions.branches`` into facts.
 
-    ``chosen`` are the sizes of the capture, ``own`` those of the example. The value says which symbols the facts would keep from
-    the example's size, and which line asks for it: capture has to begin again with these sizes.
+    ``chosen`` are the sizes of the capture, ``own`` those of the example. ``asked_all``: each question about a size is among the
+    conditions, also one about 0 and 1. The value says which symbols the facts would keep from the example's size, and which line
+    asks for it: capture has to begin again with these sizes.
     """
     branches = captured.conditions.branches
     captured.conditions.branches = []
     causal_free = not any(_is_causal(n) for n in captured.graph.nodes)
-    asked = _Asked(captured, retrace, chosen, causal_free)
+    asked = _Asked(captured, retrace, chosen, causal_free, asked_all)
     asked.add(branches)
+    asked.keep(captured, branches, {s: s for s in captured.symbols})
     lowest = asked.lowest()
     facts = {sympy.Ge(s, low, evaluate=False): asked.place([s]) for s, low in lowest.items() if low}
-    facts |= asked.combined([s for s, low in lowest.items() if low < 2])
+    facts |= asked.combined({s: low for s, low in lowest.items() if low < 2})
     facts |= asked.found
     refused: dict[sympy.Symbol, _guards.Place] = {}
     for fact, place in facts.items():
@@ -53,14 +60,35 @@ def settle(captured, retrace: Retrace, chosen: dict, own: dict) -> dict[sympy.Sy
     return refused
 
 
+@dataclass
+class _Way:
+    """A trace whose graph is the captured one: which sizes it is for. All is said in symbols of the capture."""
+
+    conditions: list[sympy.Basic]
+    #: Sizes of inputs, in the trace and in the capture.
+    sizes: list[tuple[Any, Any]]
+
+    def leads_to(self, values: dict) -> bool:
+        """Whether the model asked nothing in the trace that it would be told otherwise at ``values``."""
+        return all(_guards.at(c, values) == sympy.true for c in self.conditions) and all(
+            _number(ours, values) == _number(theirs, values) for ours, theirs in self.sizes
+        )
+
+
+def _number(size, values: dict):
+    return size.xreplace(values) if isinstance(size, sympy.Basic) else size
+
+
 class _Asked:
     """What the model asked about small sizes, and how its graphs compare."""
 
-    def __init__(self, captured, retrace: Retrace, chosen: dict, causal_free: bool):
+    def __init__(self, captured, retrace: Retrace, chosen: dict, causal_free: bool, asked_all: bool):
         self.captured = captured
         self.retrace = retrace
         self.chosen = {s: sympy.Integer(size) for s, size in chosen.items()}
         self.causal_free = causal_free
+        self.asked_all = asked_all
+        self.ways: list[_Way] = []
         self.branches: list[tuple[sympy.Basic, _guards.Place]] = []
         self._same: dict[frozenset, bool] = {}
         #: Facts that came up beside small sizes.
@@ -70,6 +98,25 @@ class _Asked:
         for branch in branches:
             if branch not in self.branches and not _guards.is_harmless(branch[1], self.causal_free):
                 self.branches.append(branch)
+
+    def keep(self, trace, branches, names: dict) -> None:
+        """Notes a trace whose graph is the captured one; ``names`` are its symbols in the capture."""
+        conditions = [
+            expr for expr, place in branches if not _guards.is_harmless(place, self.causal_free)
+        ] + trace.conditions.facts
+        sizes = self._sizes(trace)
+        met = [*conditions, *(theirs for theirs, _ in sizes if isinstance(theirs, sympy.Basic))]
+        if self.asked_all and all(e.free_symbols <= names.keys() for e in met):
+            renamed = [(_number(theirs, names), ours) for theirs, ours in sizes]
+            self.ways.append(_Way([c.xreplace(names) for c in conditions], renamed))
+
+    def _sizes(self, trace) -> list[tuple[Any, Any]]:
+        """The sizes of inputs in a trace, in its symbols, and in the capture."""
+        return [
+            pair
+            for i in range(len(trace.inputs))
+            for pair in zip(trace.input_shape(i), self.captured.input_shape(i), strict=True)
+        ]
 
     def symbols(self) -> list[sympy.Symbol]:
         return sorted({s for expr, _ in self.branches for s in expr.free_symbols}, key=str)
@@ -103,9 +150,13 @@ class _Asked:
             for others in (self.chosen, ones)
         )
 
-    def combined(self, symbols) -> dict[sympy.Basic, _guards.Place]:
+    def combined(self, lowest: dict[sympy.Symbol, int]) -> dict[sympy.Basic, _guards.Place]:
         """Facts that keep away what each size alone may be, but several at once may not."""
-        small = {s: [1, 0] if self._answers(s, 0) != self._answers(s, 1) else [1] for s in symbols}
+        symbols = list(lowest)
+        small = {
+            s: [1, 0] if low == 0 and self._answers(s, 0) != self._answers(s, 1) else [1]
+            for s, low in lowest.items()
+        }
         several = [
             dict(zip(some, sizes, strict=True))
             for count in range(2, len(symbols) + 1)
@@ -137,6 +188,8 @@ class _Asked:
         values = self._completed({s: sympy.Integer(size) for s, size in sizes.items()})
         if values is None:
             return False
+        if any(way.leads_to(values) for way in self.ways):
+            return True
         small = {s: size for s, size in values.items() if size < 2}
         again = self.retrace(values, set(small))
         if again is None:
@@ -147,7 +200,9 @@ class _Asked:
         if not same_graph(self.captured.traced, again.traced, values, theirs):
             return False
         self.add([(expr.xreplace(names), place) for expr, place in again.conditions.branches])
+        self.keep(again, again.conditions.branches, names)
         self._take_facts(again.conditions, names, small)
+        self._take_sizes(again, names, small)
         return True
 
     def _completed(self, small: dict) -> dict | None:
@@ -172,8 +227,22 @@ class _Asked:
             named = fact.xreplace(names).xreplace(small)
             if fact not in conditions.by_model or named in known or _guards.is_harmless(place, True):
                 continue
-            beside = sympy.Or(*(sympy.Ne(s, size) for s, size in small.items()), named)
-            self.found.setdefault(beside, place)
+            self._find(named, small, place)
+
+    def _take_sizes(self, trace, names: dict, small: dict) -> None:
+        """Sizes that are fixed or equal beside small ones, and need not be so elsewhere."""
+        axes = itertools.chain(*(node.meta["val"].shape for node in trace.inputs))
+        for size, (theirs, ours) in zip(axes, self._sizes(trace), strict=True):
+            if isinstance(theirs, sympy.Basic) and not theirs.free_symbols <= names.keys():
+                continue
+            equal = sympy.Eq(_number(ours, small), _number(theirs, names))
+            if equal != sympy.true:
+                symbol = size.node._expr if isinstance(size, torch.SymInt) else None
+                self._find(equal, small, trace.conditions.places.get(symbol))
+
+    def _find(self, fact: sympy.Basic, small: dict, place: _guards.Place | None) -> None:
+        beside = sympy.Or(*(sympy.Ne(s, size) for s, size in small.items()), fact)
+        self.found.setdefault(beside, place)
 
 
 def _solved(fact, values: dict, small: dict) -> dict | None:

@@ -195,6 +195,7 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
             raise _capture_error(module, error) from error
         captured = _read(traced, entry, arguments, plan)
         _note_places(captured, sizes)
+        sizes.same_as = _equal_places(captured)
         if _repin(captured, sizes) or _pin_squeezed(captured, sizes) or _pin_stretched(captured, sizes):
             continue
         if attempt <= _MAX_CHOICES and _avoid(captured, sizes):
@@ -222,8 +223,9 @@ def quick(
     """Traces by the tracer of disc."""
     from ._trace import trace
 
-    dynamic = sizes.dynamic if sizes is not None else lambda i, axis: False
-    return trace(entry, examples, dynamic, oblivious, serves)
+    if sizes is None:
+        return trace(entry, examples, lambda i, axis: False, oblivious, serves)
+    return trace(entry, examples, sizes.dynamic, oblivious, serves, sizes.first)
 
 
 def exported(
@@ -369,6 +371,16 @@ def _note_places(captured: Captured, sizes: Sizes) -> None:
                 sizes.places.setdefault((t, axis), captured.conditions.places[symbol])
 
 
+def _equal_places(captured: Captured) -> dict[tuple[int, int], tuple[int, int]]:
+    """Axes whose size is that of an earlier axis."""
+    return {
+        (t, axis): captured.symbols[expr]
+        for t in range(len(captured.inputs))
+        for axis, expr in enumerate(captured.input_shape(t))
+        if isinstance(expr, sympy.Symbol) and captured.symbols[expr] != (t, axis)
+    }
+
+
 def _repin(captured: Captured, sizes: Sizes) -> bool:
     """The model fixed a dimension at a size that is not the user's: keep the user's there and capture again."""
     again = False
@@ -489,7 +501,8 @@ def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, 
                 for t, row in enumerate(rows)
                 for axis, expr in enumerate(row)
                 if not isinstance(expr, int) and not expr.free_symbols & fixed
-            }
+            },
+            _equal_places(captured),
         )
         entry = _Entry(module, captured.arguments)
         examples = _examples(tensors, [tuple(int(x) for x in row) for row in at])
@@ -500,18 +513,22 @@ def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, 
         except Exception:
             return None
 
-    refused = _branches.settle(captured, retrace, chosen, own)
+    refused = _branches.settle(captured, retrace, chosen, own, asked_all=oblivious)
     return sum(_keep_own(captured, sizes, symbol, place) for symbol, place in refused.items()) > 0
 
 
 @dataclass
 class _Open:
-    """Which axes are dynamic."""
+    """Which axes are dynamic, and which of them have the size of an earlier one."""
 
     axes: set[tuple[int, int]]
+    same_as: dict[tuple[int, int], tuple[int, int]]
 
     def dynamic(self, t: int, axis: int) -> bool:
         return (t, axis) in self.axes
+
+    def first(self, t: int, axis: int) -> tuple[int, int]:
+        return self.same_as.get((t, axis), (t, axis))
 
 
 def _keep_own(captured: Captured, sizes: Sizes, symbol: sympy.Symbol, place: _guards.Place) -> int:

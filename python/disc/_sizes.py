@@ -19,6 +19,7 @@ from ._dims import Dim, DimPlan
 
 #: Sizes that models rarely contain, so that an error message points back to one class.
 _FRESH = (5, 3, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
+_MOST_FRESH = 1000
 
 _MAX_TRIED = 3
 
@@ -59,6 +60,8 @@ class Sizes:
         self.classes = self._partition()
         #: The line of the model that keeps an axis at one size.
         self.places: dict[tuple[int, int], tuple[str, int]] = {}
+        #: Axes that the model wants to have the size of an earlier one, as far as it was traced.
+        self.same_as: dict[tuple[int, int], tuple[int, int]] = {}
         #: Axes whose sizes of our choice add up where those of the example do.
         self._sums: set[tuple[int, int]] = set()
         #: The axes of the two classes that were merged last, and what to try where that is refused too.
@@ -115,7 +118,9 @@ class Sizes:
         near = [c.user - step, c.user + step, c.user - 2 * step, c.user + 2 * step] if c.user >= 4 else []
         # What a neighbour changed may be whether the size is divisible: a multiple divides as the user's does.
         alike = [2 * c.user, 3 * c.user] if c.tried else []
-        for size in [*alike, *near, *(p * step for p in _FRESH), *range(low, low + 64 * step)]:
+        # Small numbers come last: messages name axes by them.
+        more = () if c.declared else range(_FRESH[-1] + 2, _MOST_FRESH, 2)
+        for size in [*alike, *near, *(p * step for p in _FRESH), *more, *range(low, low + 64 * step)]:
             fits = size >= low and size % step == 0 and (high is None or size <= high)
             if fits and size not in taken and size not in c.tried:
                 return size
@@ -130,6 +135,10 @@ class Sizes:
 
     def dynamic(self, t: int, axis: int) -> bool:
         return any((t, axis) in c.members and not c.fixed for c in self.classes)
+
+    def first(self, t: int, axis: int) -> tuple[int, int]:
+        """The first axis of the size of this one."""
+        return self.same_as.get((t, axis), (t, axis))
 
     def class_of(self, t: int, axis: int) -> SizeClass | None:
         return next((c for c in self.classes if (t, axis) in c.members), None)
@@ -159,8 +168,26 @@ class Sizes:
                 c.pinned = True
         else:
             changed[0].pinned = True
+        self._pin_alike()
         self._choose()
         return True
+
+    def _pin_alike(self) -> None:
+        """Of many tensors of one shape (the caches of all layers) two have to keep an axis at 0 or 1: so do all of them."""
+        for places in self._alike().values():
+            own = [self.class_of(*place) for place in places]
+            if len(places) < _ALIKE or sum(c.fixed for c in own) < 2:
+                continue
+            for c in own:
+                c.pinned |= c.user < 2 and c.declared is None and set(c.members) <= set(places)
+
+    def _alike(self) -> dict[object, list[tuple[int, int]]]:
+        """Axes of tensors of one shape."""
+        alike: dict[object, list[tuple[int, int]]] = {}
+        for c in self.classes:
+            for t, axis in c.members:
+                alike.setdefault((axis, self.shapes[t]), []).append((t, axis))
+        return alike
 
     def pin(self, t: int, axis: int) -> bool:
         """Keeps the user's size on an axis that the model fixed; False if it already has it."""

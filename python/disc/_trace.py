@@ -61,32 +61,35 @@ def trace(
     dynamic,
     oblivious: bool,
     serves: Serves = serves_all,
+    first=None,
 ) -> Traced:
     """Traces ``entry(*examples)``, which returns a flat tuple; ``entry.module`` holds the weights.
 
-    ``dynamic(i, axis)`` says which sizes get a symbol. ``oblivious``: no size is taken to differ from 0 and 1.
-    ``serves(op, complex)`` says which ops are recorded whole; others are recorded as the steps that torch makes of them.
+    ``dynamic(i, axis)`` says which sizes get a symbol, and ``first(i, axis)`` which earlier axis is known to have the same one:
+    what is computed of equal sizes (the caches of all layers) is computed once. ``oblivious``: no size is taken to differ from 0
+    and 1. ``serves(op, complex)`` says which ops are recorded whole; others are recorded as the steps that torch makes of them.
     """
     if any(
         not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
     ) or torch.is_autocast_enabled("cpu"):
         raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
     try:
-        return _trace(entry, examples, dynamic, oblivious, serves, open_numbers)
+        return _trace(entry, examples, dynamic, oblivious, serves, open_numbers, first)
     except (TypeError, ValueError) as error:
         if not is_about_numbers(error):
             raise
-    return _trace(entry, examples, dynamic, oblivious, serves, contextlib.nullcontext)
+    return _trace(entry, examples, dynamic, oblivious, serves, contextlib.nullcontext, first)
 
 
-def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers) -> Traced:
+def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, first) -> Traced:
     env = Env(tracked_fakes=[], **asserting())
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
     # Its own cache makes each result twice, to compare them; what is known here is asked for first.
     mode.cache_enabled = False
     recorder = _Recorder(mode, entry.module, serves)
     with _config.patch(backed_size_oblivious=oblivious):
-        fakes = [recorder.input(t, i, dynamic, oblivious) for i, t in enumerate(examples)]
+        sizes = _sizes(env, examples, dynamic, oblivious, first or (lambda i, axis: (i, axis)))
+        fakes = [recorder.input(t, i, row) for i, (t, row) in enumerate(zip(examples, sizes, strict=True))]
         with (
             scope.as_exporting(),
             scope.symbolic_builtins(),
@@ -101,6 +104,24 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers) -
             results = entry(*fakes)
     recorder.check_replaced(entry.seen.changes)
     return recorder.finish(results)
+
+
+def _sizes(env: Env, examples, dynamic, oblivious: bool, first) -> list[list]:
+    """The sizes of the inputs: symbols, or numbers."""
+    rows: list[list] = []
+    for i, t in enumerate(examples):
+        rows.append([])
+        for axis, size in enumerate(t.shape):
+            other, where = first(i, axis)
+            if not dynamic(i, axis):
+                rows[i].append(size)
+            elif (
+                (other, where) < (i, axis) and dynamic(other, where) and examples[other].shape[where] == size
+            ):
+                rows[i].append(rows[other][where])
+            else:
+                rows[i].append(env.new_size(size, i, axis, oblivious))
+    return rows
 
 
 def _is_plain(t: torch.Tensor) -> bool:
@@ -140,12 +161,7 @@ class _Recorder(SchemaCheckMode):
 
     # Tensors.
 
-    def input(self, t: torch.Tensor, i: int, dynamic, oblivious: bool) -> FakeTensor:
-        env = self.mode.shape_env
-        sizes = [
-            env.new_size(size, i, axis, oblivious) if dynamic(i, axis) else size
-            for axis, size in enumerate(t.shape)
-        ]
+    def input(self, t: torch.Tensor, i: int, sizes: list) -> FakeTensor:
         fake = FakeTensor(self.mode, torch.empty(sizes, dtype=t.dtype, device="meta"), t.device)
         self.traced.inputs.append(self._placeholder(f"input_{i}", fake))
         return fake

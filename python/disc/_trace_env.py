@@ -46,6 +46,15 @@ class Env(ShapeEnv):
             frame = frame.f_back
         return SLoc(_summary(frame), _model_frame(frame)), ""
 
+    def _maybe_guard_rel(self, expr: sympy.Basic) -> None:
+        """What two sizes have in common says nothing: ``a + n == b + n`` makes ``a`` and ``b`` one size, as ``a == b`` does."""
+        if isinstance(expr, sympy.Eq):
+            difference = expr.lhs - expr.rhs
+            symbols = sorted(difference.free_symbols, key=str)
+            if len(symbols) == 2 and difference in (symbols[0] - symbols[1], symbols[1] - symbols[0]):
+                expr = sympy.Eq(*symbols)
+        super()._maybe_guard_rel(expr)
+
     def new_size(self, size: int, tensor: int, axis: int, oblivious: bool) -> torch.SymInt:
         """The size of an axis of an input, which may be any; ``oblivious``: 0 and 1 included."""
         source = NamedSource(f"{tensor}_{axis}")
