@@ -62,6 +62,14 @@ def rotary_heads(x, weight, cos, sin):
     return y * cos + rotated(y) * sin
 
 
+def repeated(x, y):
+    return x.repeat_interleave(2, -1) * y, x.repeat_interleave(7, -1).sum(-1)
+
+
+def shared(x, angles):
+    return x * angles.repeat_interleave(2, -1)
+
+
 def tokens(b, s):
     return torch.randn(b, s, HEADS * WIDTH)
 
@@ -77,6 +85,13 @@ CASES = {
         lambda b, s: (tokens(b, s), torch.randn(WIDTH), torch.randn(s, WIDTH), torch.randn(s, WIDTH)),
         (BS, NONE, {0: "S"}, {0: "S"}),
         1,
+    ),
+    "repeated one by one": Case(
+        repeated, lambda b, s: (torch.randn(b, s, 21), torch.randn(b, s, 42)), (BS, BS), 2
+    ),
+    # Each row would divide again.
+    "repeated for all": Case(
+        shared, lambda b, s: (torch.randn(b, s, 8), torch.randn(s, 4)), (BS, {0: "S"}), 2
     ),
 }
 

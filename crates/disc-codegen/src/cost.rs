@@ -1,6 +1,7 @@
 //! Rough costs: how long a launch takes, so that small ones stay on one thread, and how many lanes a group wants.
 use crate::{element::compute_dtype, target::Target};
 use disc_ir::{DType, Dim, Function, OpKind, Solver, ops::Trait};
+use disc_passes::fusion::space::repeat_of;
 
 /// Lanes for a loop along `inner`: as many as fit the widest type in which the group computes most (4-byte lanes unless everything is
 /// wider), but not more than a loop that is known, or likely, to be short can fill. Long computations fill several registers.
@@ -15,7 +16,10 @@ pub fn lanes_of_register(group: &Function, target: &Target, solver: &Solver, inn
 
 fn lanes_of(group: &Function, target: &Target, solver: &Solver, inner: &Dim, interleaved: bool) -> u32 {
     let fitting = lanes_that_fit(group, target);
-    let fitting = if interleaved && is_long(group) { fitting * INTERLEAVED } else { fitting };
+    // What is repeated is picked from lanes of one register.
+    let is_picked = |&inst: &disc_ir::Inst| group.kind_of(inst) == OpKind::Reshape && repeat_of(group, solver, inst).is_some();
+    let interleaved = interleaved && is_long(group) && !group.insts(group.body).iter().any(is_picked);
+    let fitting = if interleaved { fitting * INTERLEAVED } else { fitting };
     let longest = [solver.range(inner).hi, solver.likely(inner).into_iter().max()].into_iter().flatten().min();
     match longest.and_then(|size| u32::try_from(size.max(1)).ok()) {
         Some(size) => fitting.min(size.checked_next_power_of_two().unwrap_or(fitting)),

@@ -15,6 +15,7 @@ mod movement;
 mod near;
 mod patterns;
 mod reduce;
+mod repeat;
 mod reshape;
 mod window;
 
@@ -29,7 +30,10 @@ use crate::{
     target::Target,
 };
 use disc_ir::{DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// What was computed in a block.
 #[derive(Default)]
@@ -60,6 +64,8 @@ pub struct Elements<'g> {
     pub streams: bool,
     /// Lanes that are read at places of their own are likely to be neighbours.
     near: bool,
+    /// Steps of lanes that are fewer than there are lanes.
+    spans: HashSet<Value>,
     /// Bounds that a position is known to be below, or not: sizes by the position.
     bounds: HashMap<Index, Vec<(Dim, bool)>>,
     /// What positions were joined from: dimensions that a reshape takes apart again.
@@ -130,6 +136,7 @@ impl<'g> Elements<'g> {
             blocks: HashMap::new(),
             streams: false,
             near: false,
+            spans: HashSet::new(),
             bounds: HashMap::new(),
             parts: HashMap::new(),
             scopes,
@@ -245,6 +252,12 @@ impl<'g> Elements<'g> {
     /// Reads an element of a buffer: row-major, or a block of rows.
     pub fn load(&mut self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index]) -> Value {
         let index = self.place(kb, buffer, tensor, at);
+        if let Index::Lanes { base, steps } = index
+            && self.spans.contains(&steps)
+            && let Some(found) = self.load_span(kb, buffer, tensor, [base, steps])
+        {
+            return found;
+        }
         if let (true, Index::Lanes { base, steps }, Some(wide)) = (self.near, index, self.picked_dtype(tensor.dtype)) {
             let found = self.load_near(kb, buffer, [base, steps], wide);
             return kb.convert(found, compute_dtype(tensor.dtype));

@@ -19,6 +19,9 @@ impl Elements<'_> {
             return self.load(kb, buffer, to, at);
         }
         let at = &self.carried_on(kb, at, &to.dims);
+        if let Some(value) = self.repeated(kb, inst, at) {
+            return value;
+        }
         let parts: Vec<Part> = at.iter().copied().zip(to.dims.iter().cloned()).collect();
         if let Some(position) = self.regrouped(kb, &parts, &from.dims) {
             return self.element(kb, operand, &position);

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
 use disc_ir::{Dim, OpKind, Value};
-use disc_passes::fusion::space::{Follows, Map, refine, regroup};
+use disc_passes::fusion::space::{Follows, Map, refine, regroup, repeat_of};
 
 /// Elements of a work unit where all dimensions are one.
 const CHUNK: i64 = 4096;
@@ -439,7 +439,10 @@ pub fn space_of(group: &Group<'_>, outputs: &[Value]) -> Option<Vec<Dim>> {
     }
     let reshapes = group.function.insts(group.function.body).iter().filter(|&&i| group.function.kind_of(i) == OpKind::Reshape);
     for &reshape in reshapes {
-        for value in [group.function.result(reshape), group.function.operands(reshape)[0]] {
+        // Positions along what is repeated one by one are divided.
+        let is_divided = repeat_of(group.function, &group.solver, reshape).is_some();
+        let source = (!is_divided).then(|| group.function.operands(reshape)[0]);
+        for value in [Some(group.function.result(reshape)), source].into_iter().flatten() {
             if let Some(finer) = refine(&group.solver, &space, dims(value)) {
                 space = finer;
             }

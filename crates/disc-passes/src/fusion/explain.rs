@@ -231,11 +231,11 @@ impl Explaining<'_> {
                     _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
                 }
             }
-            Err(why @ (Why::Again(_) | Why::Large | Why::Scans | Why::Pieces(_))) => Reason::Cost(why.to_string()),
+            Err(why @ (Why::Again(_) | Why::Large | Why::Scans | Why::Pieces(_) | Why::Apart)) => Reason::Cost(why.to_string()),
             Err(why) => Reason::Schedule(why.to_string()),
-            Ok(_) if self.only_repeats(maker) => {
-                Reason::Cost("what is repeated is written first, or else it would be walked in short steps".into())
-            }
+            Ok(_) if self.only_repeats(maker) => Reason::Cost(
+                "what is repeated is written first: in place it would be walked in short steps, or divided for each use".into(),
+            ),
             Ok(_) => Reason::Cost("they could be one, but each was joined with others first".into()),
         }
     }

@@ -6,8 +6,8 @@
 //!
 //! Invariant: the answer asks types and facts alone, and depends on the set, not on how it came about.
 use super::{
-    legality::{Role, costly, only_ones_differ, same_shape},
-    space::{Follows, Map, axes_of, map_of, reads, refine, regroup},
+    legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
+    space::{Follows, Map, axes_of, map_of, reads, refine, regroup, repeat_of},
 };
 use crate::query::Query;
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
@@ -49,6 +49,8 @@ pub(super) enum Why {
     Scans,
     /// This op would be computed again and again.
     Again(&'static str),
+    /// What is repeated would be read element by element.
+    Apart,
     /// Rows would be written in pieces of so many elements.
     Pieces(Dim),
     /// What checks indices would not see all of them.
@@ -166,7 +168,11 @@ impl Candidate<'_> {
         }
         let copied = self.copied_views();
         let inside = self.members.iter().chain(&copied);
+        // Positions along what is repeated are divided: in short steps, vectors would hold little.
+        let repeats = inside.clone().filter(|&&i| self.repeats(i));
+        let repeated: HashSet<Value> = repeats.map(|&i| self.function.operands(i)[0]).collect();
         let reshaped = inside.flat_map(|&i| self.function.results_of(i).iter().chain(self.function.operands(i)));
+        let reshaped = reshaped.filter(|value| !repeated.contains(value));
         let mut tried: HashSet<&[Dim]> = HashSet::new();
         for shape in reshaped.map(|&v| self.function.shape(v)).filter(|shape| shape.len() > 1) {
             if tried.insert(shape)
@@ -176,6 +182,11 @@ impl Candidate<'_> {
             }
         }
         Ok(space)
+    }
+
+    /// Whether an op repeats elements one by one.
+    fn repeats(&self, inst: Inst) -> bool {
+        self.function.kind_of(inst) == OpKind::Reshape && repeat_of(self.function, self.solver, inst).is_some()
     }
 
     /// The reshapes among the free ops that members need.
@@ -238,6 +249,7 @@ impl Candidate<'_> {
                 return Err(Why::Shapes(layout.space.clone(), self.function.shape(self.function.operands(inst)[0]).to_vec()));
             }
             self.check_cost(layout, inst, &map, shared, &mut maps)?;
+            self.check_repeat(layout, inst, &map)?;
             if self.function.def(inst).has(Trait::MayFail) && map.contains(&Follows::Other) {
                 return Err(Why::Unchecked);
             }
@@ -290,10 +302,24 @@ impl Candidate<'_> {
         }
     }
 
-    /// Whether an op computes elements of its operands that it does not use: lanes on both sides of a joint, and elements that data name.
+    /// Elements that are repeated one by one are read by vectors along them.
+    fn check_repeat(&self, layout: &Layout, inst: Inst, map: &Map) -> Result<(), Why> {
+        if !self.repeats(inst) {
+            return Ok(());
+        }
+        let are_neighbours = match map.last() {
+            Some(Follows::Axes(axes)) => axes.last().is_none_or(|&axis| axis + 1 == layout.space.len()),
+            _ => self.members.iter().all(|&member| leaves_neighbours(self.function, member)),
+        };
+        if are_neighbours { Ok(()) } else { Err(Why::Apart) }
+    }
+
+    /// Whether an op computes elements of its operands that it does not use, or several times: lanes on both sides of a joint, elements that data
+    /// name, and those that are repeated one by one.
     fn shares(&self, space: &[Dim], inst: Inst, map: &Map) -> bool {
         match self.function.kind_of(inst) {
             OpKind::Gather => true,
+            OpKind::Reshape => self.repeats(inst),
             OpKind::Concatenate => match &map[self.function.int(inst, "dim") as usize] {
                 Follows::Axes(axes) => axes.last().is_some_and(|&axis| axis + 1 == space.len()),
                 Follows::Other => true,
@@ -342,6 +368,9 @@ impl std::fmt::Display for Why {
             Why::OtherPlaces => f.write_str("a scan would be read at other places than where it is"),
             Why::Scans => f.write_str("a kernel computes one scan, and no reduction besides"),
             Why::Again(op) => write!(f, "`{op}` would be computed again for each use"),
+            Why::Apart => {
+                f.write_str("what is repeated one by one would be read element by element: written first, it is read in vectors")
+            }
             Why::Pieces(size) => write!(f, "rows would be written in pieces of {size} elements that lie apart"),
             Why::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
             Why::Large => f.write_str("the kernel would have too many ops or tensors"),

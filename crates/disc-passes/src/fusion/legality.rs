@@ -1,4 +1,5 @@
 //! Which ops can be in which kind of group.
+use super::space::{MANY_TIMES, repeat_of};
 use crate::query::Query;
 use disc_ir::{Attr, Block, Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::HashMap;
@@ -46,12 +47,17 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
         let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
         users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Contraction)))
     };
+    let users_of = |inst: Inst| function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten()).copied();
     for &inst in insts.iter().rev() {
         let copied = function.kind_of(inst) == OpKind::Slice || is_counted(function, &found, inst, MOST_COUNTED).is_some();
         // Rows of a weight that were moved apart are read by products as they lie.
         let lies = function.is_front(inst) && function.made_by(function.operands(inst)[0], OpKind::Weight).is_some();
         let is_read = copied && in_groups(&found, inst) || lies && in_products(&found, inst);
-        let is_repeat = found[&inst] == Role::View && repeats_lines(function, solver, inst) && in_groups(&found, inst);
+        let is_repeat = found[&inst] == Role::View
+            && in_groups(&found, inst)
+            && (repeats_lines(function, solver, inst)
+                || repeat_of(function, solver, inst).is_some()
+                    && users_of(inst).all(|user| leaves_neighbours(function, user) && !spreads(function, solver, user)));
         if is_read && found[&inst] == Role::Loop || is_repeat {
             found.insert(inst, Role::Free);
         }
@@ -101,8 +107,36 @@ fn is_read_by_scatter(function: &Function, scatter: Inst, inst: Inst) -> bool {
     }
 }
 
-/// Whether a reshape is a view of repeated lines along the last dimension, which no memory holds. Where elements are repeated one by one, or lines are
-/// joined, what is computed from them would be walked in short steps.
+/// Whether an op reads neighbours along the last dimension for neighbours in its result.
+pub(super) fn leaves_neighbours(function: &Function, inst: Inst) -> bool {
+    let rank = |value: Value| function.shape(value).len();
+    let steps = |name: &str, step: i64| function.ints(inst, name).last().is_none_or(|&last| last == step);
+    match function.kind_of(inst) {
+        OpKind::BroadcastInDim => {
+            let axes = function.axes(inst, "dims");
+            axes.last().is_none_or(|&axis| axis + 1 == rank(function.result(inst)))
+        }
+        OpKind::Transpose => {
+            let axes = function.axes(inst, "dims");
+            axes.last().is_none_or(|&axis| axis + 1 == axes.len())
+        }
+        OpKind::Slice => steps("strides", 1),
+        OpKind::Pad => steps("interior", 0),
+        OpKind::Reverse => !function.axes(inst, "dims").contains(&(rank(function.result(inst)) - 1)),
+        OpKind::Gather => false,
+        _ => true,
+    }
+}
+
+/// Whether an op repeats what it reads along other dimensions than those of size 1 that it has.
+fn spreads(function: &Function, solver: &Solver, inst: Inst) -> bool {
+    let count = |value: Value| Dim::product(function.shape(value).iter().cloned());
+    let is_more = || !solver.equal(&count(function.operands(inst)[0]), &count(function.result(inst)));
+    function.kind_of(inst) == OpKind::BroadcastInDim && is_more()
+}
+
+/// Whether a reshape is a view of repeated lines along the last dimension, which no memory holds. Where lines are joined, what is computed from them
+/// would be walked in short steps; so would it where elements are repeated one by one, but for [`repeat_of`] and so many times that they are lines.
 fn repeats_lines(function: &Function, solver: &Solver, reshape: Inst) -> bool {
     let value = function.operands(reshape)[0];
     let Some(repeat) = function.made_by(value, OpKind::BroadcastInDim) else { return false };
@@ -110,8 +144,24 @@ fn repeats_lines(function: &Function, solver: &Solver, reshape: Inst) -> bool {
     let rank = function.shape(value).len();
     let last = |value: Value| function.shape(value).last();
     let are_equal = |a: Value, b: Value| last(a).zip(last(b)).is_some_and(|(x, y)| solver.equal(x, y));
-    let is_along = function.axes(repeat, "dims").last().is_some_and(|&axis| axis + 1 == rank);
+    let axes = function.axes(repeat, "dims");
+    if are_many_times(function, solver, reshape, &axes) {
+        return true;
+    }
+    let is_along = axes.last().is_some_and(|&axis| axis + 1 == rank);
     is_along && are_equal(source, value) && are_equal(value, function.result(reshape))
+}
+
+/// Whether a reshape joins the last two dimensions of a broadcast along the last one, which is long.
+fn are_many_times(function: &Function, solver: &Solver, reshape: Inst, axes: &[usize]) -> bool {
+    let (from, to) = (function.shape(function.operands(reshape)[0]), function.shape(function.result(reshape)));
+    let [outer @ .., length, factor] = from else { return false };
+    let is_long = factor.as_const().is_some_and(|factor| factor >= MANY_TIMES);
+    let Some((last, before)) = to.split_last().filter(|_| is_long && axes.last().is_some_and(|&axis| axis + 2 == from.len()))
+    else {
+        return false;
+    };
+    same_shape(solver, outer, before) && solver.equal(last, &(length * factor))
 }
 
 /// Masks and positions that more ops than this lead to are written to memory.

@@ -154,6 +154,7 @@ pub fn reads(function: &Function, solver: &Solver, space: &[Dim], inst: Inst, ma
             };
             one(operands[0], function.shape(operands[0]).iter().zip(axes).map(follow).collect(), Vec::new())
         }
+        OpKind::Reshape if repeat_of(function, solver, inst).is_some() => repeated(function, operands[0], map),
         OpKind::Reshape => match reshaped(solver, space, function.shape(operands[0]), function.shape(function.result(inst)), map)
         {
             Some(inner) => one(operands[0], inner, Vec::new()),
@@ -202,6 +203,46 @@ fn reshaped(solver: &Solver, space: &[Dim], from: &[Dim], to: &[Dim], map: &[Fol
         }
     }
     kept.next().is_none().then_some(found)
+}
+
+/// Elements along the last dimension that are repeated one by one: a broadcast along a new last dimension, joined with the one before.
+pub struct Repeat {
+    /// What is repeated, and the dimensions of the broadcast that its own are.
+    pub source: Value,
+    pub axes: Vec<usize>,
+    /// How often each element is there.
+    pub factor: i64,
+}
+
+/// From so many on, a loop over the times walks long enough steps.
+pub(super) const MANY_TIMES: i64 = 64;
+
+/// What a reshape repeats some times, as its type says: the element at position `i` is that at `i / factor`. `None` where a loop over the times
+/// is better.
+pub fn repeat_of(function: &Function, solver: &Solver, reshape: Inst) -> Option<Repeat> {
+    let value = *function.operands(reshape).first()?;
+    let broadcast = function.made_by(value, OpKind::BroadcastInDim)?;
+    let (from, to) = (function.shape(value), function.shape(function.result(reshape)));
+    let [outer @ .., length, factor] = from else { return None };
+    let (last, before) = to.split_last()?;
+    let factor = factor.as_const().filter(|&factor| factor > 1 && factor < MANY_TIMES)?;
+    let same = outer.len() == before.len() && outer.iter().zip(before).all(|(a, b)| solver.equal(a, b));
+    let axes = function.axes(broadcast, "dims");
+    let is_along = axes.last().is_some_and(|&axis| axis + 2 == from.len());
+    (same && is_along && solver.equal(last, &(length * factor))).then(|| Repeat {
+        source: function.operands(broadcast)[0],
+        axes,
+        factor,
+    })
+}
+
+fn repeated(function: &Function, operand: Value, map: &[Follows]) -> Reads {
+    let mut inner = map.to_vec();
+    let last = inner.len() - 1;
+    inner[last] = Follows::Other;
+    inner.push(Follows::Other);
+    debug_assert_eq!(inner.len(), function.shape(operand).len(), "a repeat has one dimension more before it is joined");
+    Reads { operands: vec![(operand, inner)], looked_at: vec![last] }
 }
 
 /// Ops that move along some dimensions and leave the others alone.

@@ -1,0 +1,95 @@
+//! Elements that are repeated one by one: the position along the last dimension is divided by the number of times.
+//!
+//! The elements of a vector's lanes lie in one vector of what is repeated, so that a load and a permutation do where the target has one. A number
+//! of lanes is divided in 32 bits, the position of the first one as a scalar.
+//!
+//! Invariant: nothing outside of the buffer is read.
+use super::{Elements, compute_dtype};
+use crate::{build::KernelBuilder, index::Index};
+use disc_ir::{DType, Inst, Literal, OpKind, TensorType, Value};
+use disc_passes::fusion::space::repeat_of;
+
+/// Up to this, the quotient of a lane is a product with a reciprocal of 16 bits.
+const SMALL: i64 = 128;
+
+impl Elements<'_> {
+    /// The element of a reshape that repeats what it reads; `None` where it does not, or lanes are no neighbours.
+    pub(super) fn repeated(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Value> {
+        let repeat = repeat_of(self.group, &self.solver, inst)?;
+        let (&last, outer) = at.split_last()?;
+        let divided = self.quotient(kb, last, repeat.factor)?;
+        let zero = Index::uniform(kb.int(0));
+        let here: Vec<Index> = outer.iter().copied().chain([divided, zero]).collect();
+        let sizes = self.tensor(repeat.source).dims.iter();
+        let places = sizes.zip(&repeat.axes).map(|(size, &axis)| if self.is_one(size) { zero } else { here[axis] });
+        let places: Vec<Index> = places.collect();
+        Some(self.element(kb, repeat.source, &places))
+    }
+
+    /// A position divided by a number, rounded down.
+    fn quotient(&mut self, kb: &mut KernelBuilder, at: Index, by: i64) -> Option<Index> {
+        let factor = kb.int(by);
+        let (base, lanes) = match at {
+            Index::Affine { base, stride: 0 } => return Some(Index::uniform(kb.div(base, factor))),
+            Index::Affine { base, stride: 1 } if i64::from(self.lanes) <= SMALL && by <= SMALL => (base, self.lanes),
+            _ => return None,
+        };
+        let first = self.first_quotient(kb, base, by);
+        let whole = kb.mul(first, factor);
+        let rest = kb.sub(base, whole);
+        let (rest, numbers) = (kb.convert(rest, DType::I32), kb.lane_numbers(lanes));
+        let numbers = kb.convert(numbers, DType::I32);
+        let number = kb.map(OpKind::Add, &[rest, numbers]);
+        let constant = |kb: &mut KernelBuilder, value: i64| kb.constant(Literal::splat_i64(DType::I32, value), 1);
+        let steps = if by.count_ones() == 1 {
+            let shift = constant(kb, i64::from(by.trailing_zeros()));
+            kb.map(OpKind::ShiftRightLogical, &[number, shift])
+        } else {
+            // `n / by = n * m / 2^16` where `m = ceil(2^16 / by)`: `n * (m * by - 2^16) < (2 * SMALL) * SMALL <= 2^16`.
+            let reciprocal = constant(kb, ((1 << 16) + by - 1) / by);
+            let product = kb.map(OpKind::Multiply, &[number, reciprocal]);
+            let shift = constant(kb, 16);
+            kb.map(OpKind::ShiftRightLogical, &[product, shift])
+        };
+        self.spans.insert(steps);
+        Some(Index::Lanes { base: first, steps })
+    }
+
+    /// That of the first lane, rounded down: a lane that is masked may be in front of the first element.
+    fn first_quotient(&self, kb: &mut KernelBuilder, base: Value, by: i64) -> Value {
+        let factor = kb.int(by);
+        if self.mask.is_none() {
+            return kb.div(base, factor);
+        }
+        let (lanes, all) = (kb.int(i64::from(self.lanes)), kb.int(by * i64::from(self.lanes)));
+        let base = kb.add(base, all);
+        let quotient = kb.div(base, factor);
+        kb.sub(quotient, lanes)
+    }
+
+    /// The elements of a buffer that lie some steps behind a place, all of them within one vector; `None` where lanes are not picked.
+    pub(super) fn load_span(
+        &mut self,
+        kb: &mut KernelBuilder,
+        buffer: Value,
+        tensor: &TensorType,
+        [base, steps]: [Value; 2],
+    ) -> Option<Value> {
+        let picked = self.picked_dtype(tensor.dtype)?;
+        let size = kb.function.ty(buffer).shaped().expect("a buffer has a shape").element_count();
+        let size = kb.dim(&size);
+        let left = kb.sub(size, base);
+        let mut inside = kb.lane_mask(left, self.lanes);
+        if self.mask.is_some() {
+            let zero = kb.int(0);
+            let missing = kb.sub(zero, base);
+            let front = kb.lane_mask(missing, self.lanes);
+            let behind = kb.emit(OpKind::Not, &[front]);
+            inside = kb.map(OpKind::And, &[inside, behind]);
+        }
+        let vector = kb.load(buffer, base, self.lanes, Some(inside));
+        let vector = kb.convert(vector, picked);
+        let found = kb.pick_lanes(vector, vector, steps);
+        Some(kb.convert(found, compute_dtype(tensor.dtype)))
+    }
+}
