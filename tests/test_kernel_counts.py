@@ -70,11 +70,15 @@ def shared(x, angles):
     return x * angles.repeat_interleave(2, -1)
 
 
+def classes(b, s):
+    return torch.randn(b * s, 19), torch.randint(0, 19, (b * s,))
+
+
 def tokens(b, s):
     return torch.randn(b, s, HEADS * WIDTH)
 
 
-BS, NONE = {0: "B", 1: "S"}, {}
+BS, N, NONE = {0: "B", 1: "S"}, {0: "N"}, {}
 CASES = {
     "norm of heads": Case(norm_of_heads, lambda b, s: (tokens(b, s), torch.randn(96)), (BS, NONE), 1),
     "a norm and its heads": Case(
@@ -93,6 +97,14 @@ CASES = {
     "repeated for all": Case(
         shared, lambda b, s: (torch.randn(b, s, 8), torch.randn(s, 4)), (BS, {0: "S"}), 2
     ),
+    # A sum of each row, and one of all rows, which counts what is not ignored.
+    "cross entropy": Case(F.cross_entropy, classes, (N, N), 2),
+    "cross entropy that ignores": Case(
+        lambda x, y: F.cross_entropy(x, y, ignore_index=3), classes, (N, N), 2
+    ),
+    "cross entropy without a mean": Case(
+        lambda x, y: F.cross_entropy(x, y, reduction="none"), classes, (N, N), 1
+    ),
 }
 
 
@@ -103,4 +115,6 @@ def test_so_many_kernels_whatever_the_sizes(name):
     assert disc.report(fast).to_dict()["kernels"] == case.kernels
     for sizes in SIZES:
         inputs = case.inputs(*sizes)
-        torch.testing.assert_close(fast(*inputs), case.function(*inputs), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            fast(*inputs), case.function(*inputs), atol=1e-5, rtol=1e-5, equal_nan=True
+        )

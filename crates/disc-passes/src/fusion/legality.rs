@@ -49,7 +49,9 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
     };
     let users_of = |inst: Inst| function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten()).copied();
     for &inst in insts.iter().rev() {
-        let copied = function.kind_of(inst) == OpKind::Slice || is_counted(function, &found, inst, MOST_COUNTED).is_some();
+        let copied = function.kind_of(inst) == OpKind::Slice
+            || is_counted(function, &found, inst, MOST_COUNTED).is_some()
+            || is_mask_beside(function, &found, inst, &users_of);
         // Rows of a weight that were moved apart are read by products as they lie.
         let lies = function.is_front(inst) && function.made_by(function.operands(inst)[0], OpKind::Weight).is_some();
         let is_read = copied && in_groups(&found, inst) || lies && in_products(&found, inst);
@@ -186,6 +188,31 @@ fn is_counted(function: &Function, roles: &HashMap<Inst, Role>, inst: Inst, most
         count += is_counted(function, roles, function.defining(operand)?, left)?;
     }
     (count <= most).then_some(count)
+}
+
+/// Whether an op is a comparison of a tensor in memory with what is counted, or numbers converted from one, that reductions count while others need
+/// it too, one of which reads the tensor anyway: computed twice, what is counted need not wait for them, nor they for it.
+fn is_mask_beside<I: Iterator<Item = Inst>>(
+    function: &Function,
+    roles: &HashMap<Inst, Role>,
+    inst: Inst,
+    users: &impl Fn(Inst) -> I,
+) -> bool {
+    let compare = match function.kind_of(inst) {
+        OpKind::Compare => Some(inst),
+        OpKind::Convert => function.made_by(function.operands(inst)[0], OpKind::Compare),
+        _ => None,
+    };
+    let Some([tensor, other]) = compare.map(|compare| [function.operands(compare)[0], function.operands(compare)[1]]) else {
+        return false;
+    };
+    let in_memory = function.defining(tensor).is_none_or(|maker| roles.get(&maker) == Some(&Role::Outside));
+    let is_constant = function.defining(other).is_some_and(|maker| is_counted(function, roles, maker, MOST_COUNTED).is_some());
+    let is_conversion = |&user: &Inst| function.kind_of(user) == OpKind::Convert;
+    let direct: Vec<Inst> = compare.into_iter().flat_map(users).collect();
+    let all: Vec<Inst> = direct.iter().copied().chain(direct.iter().copied().filter(is_conversion).flat_map(users)).collect();
+    let is_reduced = all.iter().any(|&user| function.kind_of(user) == OpKind::Reduce);
+    in_memory && is_constant && is_reduced && direct.iter().any(|&user| function.operands(user).contains(&tensor))
 }
 
 /// The role of an op by itself.
