@@ -70,6 +70,20 @@ def shared(x, angles):
     return x * angles.repeat_interleave(2, -1)
 
 
+def in_blocks(x):
+    block = torch.arange(x.shape[1]) // 4
+    return x.masked_fill(block != (torch.arange(x.shape[0]) // 7)[:, None], -1.0)
+
+
+def in_turns(x):
+    turn = torch.arange(x.shape[1]) % 3
+    return torch.softmax(x.masked_fill(turn == (torch.arange(x.shape[0]) % 2)[:, None], -1e9), -1)
+
+
+def blocks(x, y):
+    return torch.arange(x.shape[0]) // 4 == torch.arange(y.shape[1])[:, None] // 4
+
+
 def classes(b, s):
     return torch.randn(b * s, 19), torch.randint(0, 19, (b * s,))
 
@@ -105,6 +119,10 @@ CASES = {
     "cross entropy without a mean": Case(
         lambda x, y: F.cross_entropy(x, y, reduction="none"), classes, (N, N), 1
     ),
+    # Positions that are counted are divided where they are needed.
+    "a mask of blocks": Case(in_blocks, lambda b, s: (torch.randn(b, s),), (BS,), 1),
+    "a mask of turns in front of a softmax": Case(in_turns, lambda b, s: (torch.randn(b, s),), (BS,), 1),
+    "a mask alone": Case(blocks, lambda b, s: (torch.randn(b, s), torch.randn(b, s)), (BS, BS), 1),
 }
 
 

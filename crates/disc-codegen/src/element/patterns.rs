@@ -4,6 +4,7 @@
 //! - `x * 0.5 * (1 + erf(x / sqrt 2))` is one function.
 //! - `exp(x - max(x))`, whose operand is not above 0.
 //! - `sum(exp(x - max(x)))`, where nothing else reads the powers: the sum is at least 1, to which denormal ones add nothing.
+//! - `arange(n) // 4` and `arange(n) % 4`: [`super::repeat`].
 //! - `tanh(log1p(exp x))`, the factor of mish, is `m / (m + 2)` with `m = n (n + 2)`, `n = exp x`: `tanh(log t) = (t^2 - 1) / (t^2 + 1)`.
 //!
 //! Invariant: a pattern is a proof, for all values and sizes; what is not recognised is computed as written.
@@ -30,6 +31,7 @@ impl Elements<'_> {
                 let reciprocal = kb.map(OpKind::Divide, &[one, sum]);
                 Some(kb.map(OpKind::Multiply, &[x, reciprocal]))
             }
+            OpKind::Divide | OpKind::Remainder => self.counted_quotient(kb, inst, at),
             OpKind::Multiply => {
                 let x = gelu_operand(self.group, inst)?;
                 let x = self.element(kb, x, at);

@@ -1,13 +1,16 @@
-//! Elements that are repeated one by one: the position along the last dimension is divided by the number of times.
+//! Positions that are divided by a number: of elements that are repeated one by one, and where they are counted.
 //!
-//! The elements of a vector's lanes lie in one vector of what is repeated, so that a load and a permutation do where the target has one. A number
-//! of lanes is divided in 32 bits, the position of the first one as a scalar.
+//! The position of a vector's first lane is divided as a scalar, and how far each lane is from the first one in 32 bits. The elements that are repeated
+//! lie in one vector, so that a load and a permutation do where the target has one.
 //!
 //! Invariant: nothing outside of the buffer is read.
 use super::{Elements, compute_dtype};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{DType, Inst, Literal, OpKind, TensorType, Value};
-use disc_passes::fusion::space::repeat_of;
+use disc_passes::{
+    fusion::space::{counted_quotient, repeat_of},
+    query::Query,
+};
 
 /// Up to this, the quotient of a lane is a product with a reciprocal of 16 bits.
 const SMALL: i64 = 128;
@@ -24,6 +27,44 @@ impl Elements<'_> {
         let places = sizes.zip(&repeat.axes).map(|(size, &axis)| if self.is_one(size) { zero } else { here[axis] });
         let places: Vec<Index> = places.collect();
         Some(self.element(kb, repeat.source, &places))
+    }
+
+    /// A quotient of positions that are counted, or what such a division leaves; `None` where lanes are no neighbours.
+    pub(super) fn counted_quotient(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Value> {
+        let (positions, by) = counted_quotient(self.group, inst)?;
+        let position = self.counted(kb, positions, at)?;
+        let quotient = self.quotient(kb, position, by)?;
+        let found = match self.group.kind_of(inst) {
+            OpKind::Divide => quotient,
+            _ => {
+                let minus = kb.int(-by);
+                let whole = quotient.scale(kb, self.lanes, minus);
+                position.add(kb, self.lanes, whole)
+            }
+        };
+        let value = found.value(kb, self.lanes);
+        Some(kb.convert(value, self.tensor(self.group.result(inst)).dtype))
+    }
+
+    /// The position that a value counts; `None` where dimensions that are counted are joined.
+    fn counted(&mut self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Option<Index> {
+        let inst = self.group.defining(value)?;
+        let operand = self.group.operands(inst).first().copied();
+        match (self.group.kind_of(inst), operand) {
+            (OpKind::Iota, _) => Some(at[self.group.int(inst, "dim") as usize]),
+            (OpKind::BroadcastInDim, Some(operand)) => {
+                let zero = Index::uniform(kb.int(0));
+                let axes = self.group.axes(inst, "dims");
+                let sizes = self.tensor(operand).dims.iter().zip(axes);
+                let from: Vec<Index> = sizes.map(|(size, axis)| if self.is_one(size) { zero } else { at[axis] }).collect();
+                self.counted(kb, operand, &from)
+            }
+            (OpKind::Reshape, Some(operand)) => {
+                let from = self.reshaped(kb, inst, at)?;
+                self.counted(kb, operand, &from)
+            }
+            _ => None,
+        }
     }
 
     /// A position divided by a number, rounded down.

@@ -34,6 +34,14 @@ impl Elements<'_> {
         self.element(kb, operand, &position)
     }
 
+    /// Where the operand of a reshape is read, where dimensions need not be divided.
+    pub(super) fn reshaped(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Vec<Index>> {
+        let (from, to) = (self.tensor(self.group.operands(inst)[0]), self.tensor(self.group.result(inst)));
+        let at = self.carried_on(kb, at, &to.dims);
+        let parts: Vec<Part> = at.iter().copied().zip(to.dims.iter().cloned()).collect();
+        self.regrouped(kb, &parts, &from.dims)
+    }
+
     /// The same position with 0 along each size of 1: the last dimension of a merged run carries the position along all of it, and where that one
     /// has a size of 1, the dimension before has it as well.
     fn carried_on(&self, kb: &mut KernelBuilder, at: &[Index], dims: &[Dim]) -> Vec<Index> {

@@ -7,7 +7,7 @@
 //! Invariant: the answer asks types and facts alone, and depends on the set, not on how it came about.
 use super::{
     legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
-    space::{Follows, Map, axes_of, map_of, reads, refine, regroup, repeat_of},
+    space::{Follows, Map, axes_of, counted_quotient, map_of, reads, refine, regroup, repeat_of},
 };
 use crate::query::Query;
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
@@ -287,7 +287,8 @@ impl Candidate<'_> {
     /// Costly ops are computed once for each element that they have, or once a row.
     fn check_cost(&self, layout: &Layout, inst: Inst, map: &Map, shared: bool, maps: &mut HashMap<Inst, Map>) -> Result<(), Why> {
         let kind = self.function.kind_of(inst);
-        if !costly(kind) {
+        // Positions are divided by a few ops for a vector.
+        if !costly(kind) || counted_quotient(self.function, inst).is_some() {
             return Ok(());
         }
         let again = Err(Why::Again(kind.name()));

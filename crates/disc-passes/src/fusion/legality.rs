@@ -1,5 +1,5 @@
 //! Which ops can be in which kind of group.
-use super::space::{MANY_TIMES, repeat_of};
+use super::space::{MANY_TIMES, counted_quotient, repeat_of};
 use crate::query::Query;
 use disc_ir::{Attr, Block, Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::HashMap;
@@ -177,6 +177,7 @@ fn is_counted(function: &Function, roles: &HashMap<Inst, Role>, inst: Inst, most
         OpKind::Compare | OpKind::Select | OpKind::Add | OpKind::Subtract | OpKind::And | OpKind::Or | OpKind::Not => {}
         OpKind::Convert | OpKind::Multiply | OpKind::Maximum | OpKind::Minimum | OpKind::Negate => {}
         OpKind::BroadcastInDim | OpKind::Reshape => {}
+        OpKind::Divide | OpKind::Remainder if counted_quotient(function, inst).is_some() => {}
         _ => return None,
     }
     if matches!(roles.get(&inst), Some(Role::View) | None) {

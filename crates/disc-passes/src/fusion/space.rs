@@ -7,7 +7,7 @@
 //! It is not a decision about groups: `form` decides.
 use crate::query::Query;
 use disc_ir::{
-    Dim, Function, Inst, OpKind, Solver, Value,
+    DType, Dim, Function, Inst, OpKind, Solver, Value,
     dim::{DimView, Term},
     ops::Trait,
 };
@@ -321,6 +321,22 @@ pub fn counted_place(function: &Function, solver: &Solver, inst: Inst, part: usi
     // Counting in fewer bits wraps.
     let wide = function.ty(indices).dtype().size() >= 4;
     (one && wide && solver.equal(&function.shape(operand)[axis], size)).then_some(position)
+}
+
+/// Positions are divided by no more than this where they are counted: a few ops then do for a vector.
+const MOST_DIVIDED: i64 = 128;
+
+/// What an op divides, and by how much, if it is a quotient or a remainder of positions that are counted along a dimension.
+pub fn counted_quotient(function: &Function, inst: Inst) -> Option<(Value, i64)> {
+    let is_division = matches!(function.kind_of(inst), OpKind::Divide | OpKind::Remainder);
+    let &[positions, by] = function.operands(inst) else { return None };
+    let is_long = matches!(function.ty(positions).dtype(), DType::I64 | DType::I32);
+    let by = function.splat(by).filter(|_| is_division && is_long)?.i64_at(0);
+    let mut at = function.defining(positions)?;
+    while matches!(function.kind_of(at), OpKind::BroadcastInDim | OpKind::Reshape) {
+        at = function.defining(function.operands(at)[0])?;
+    }
+    (function.kind_of(at) == OpKind::Iota && (2..=MOST_DIVIDED).contains(&by)).then_some((positions, by))
 }
 
 /// The dimension of a gather's result that is its batch dimension number `batch`.

@@ -70,6 +70,15 @@ fn bounds(rw: &Rewriter<'_>, value: Value, depth: usize) -> Option<[Dim; 2]> {
             let ([a, b], [c, d]) = (of(0)?, of(1)?);
             Some([&a - &d, &b - &c])
         }
+        // Towards zero: of what is not negative, down.
+        OpKind::Divide | OpKind::Remainder => {
+            let ([least, most], by) = (of(0)?, rw.f.splat(rw.f.operands(inst)[1])?.i64_at(0));
+            let by = (by > 0 && rw.solver.less_equal(&Dim::constant(0), &least)).then(|| Dim::constant(by))?;
+            match rw.f.kind_of(inst) {
+                OpKind::Divide => Some([least.floor_div(&by), most.floor_div(&by)]),
+                _ => Some([Dim::constant(0), by - 1]),
+            }
+        }
         _ => None,
     }
 }
