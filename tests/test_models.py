@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import disc
 import model_check
 import pytest
 import torch
@@ -201,8 +202,58 @@ DECODERS = {
     ),
     "llama": lambda: model_of("LlamaModel", **CACHED),
     "qwen3": lambda: model_of("Qwen3Model", head_dim=12, **CACHED),
-    "mistral, sliding": lambda: model_of("MistralModel", sliding_window=32, **CACHED),
+    "mistral, sliding": lambda: model_of("MistralModel", sliding_window=8, **CACHED),
+    "gemma 2, every other layer sliding": lambda: model_of(
+        "Gemma2Model", sliding_window=8, head_dim=12, **CACHED
+    ),
 }
+
+
+def check_step(compiled, model, kwargs):
+    """Compares a step; ``kwargs`` stay as they are."""
+    with torch.no_grad():
+        result, expected = compiled(**copy.deepcopy(kwargs)), model(**copy.deepcopy(kwargs))
+    model_check.same(result, expected, 2e-5)
+    assert result.past_key_values.get_seq_length() == expected.past_key_values.get_seq_length()
+    return result, expected
+
+
+@pytest.mark.parametrize("example", [(1, 1, 1), (2, 14, 2)], ids=str)
+def test_a_sliding_window_is_compiled_once_for_what_is_before_and_behind_it(example, compile_module):
+    """A window of 8 words: caches within it, at its end and behind it, and one that goes on with what a call returned."""
+    model = model_of("MistralModel", sliding_window=8, **{**CACHED, "num_hidden_layers": 1}).eval()
+    compiled = compile_module(model, *decoding(model)(*example))
+    for shape in ((1, 1, 1), (2, 6, 3), (1, 8, 1), (1, 9, 9)):
+        check_step(compiled, model, decoding(model)(*shape)[1])
+    ours = theirs = decoding(model)(2, 5, 1)[1]
+    for seen in range(7, 11):
+        result, _ = check_step(compiled, model, ours)
+        with torch.no_grad():
+            expected = model(**copy.deepcopy(theirs))
+        word, mask = ids(2, 1), torch.ones(2, seen, dtype=torch.long)
+        ours, theirs = (
+            {"input_ids": word, "past_key_values": r.past_key_values, "attention_mask": mask}
+            for r in (result, expected)
+        )
+    check_step(compiled, model, theirs)
+
+
+def test_a_cache_of_another_structure_is_an_error_that_says_what_differs(compile_module):
+    model = DECODERS["mistral, sliding"]().eval()
+    compiled = compile_module(model, *decoding(model)(2, 5, 1))
+    others = {
+        r"past_key_values is DynamicCache of 3, the example's is DynamicCache of 2": model_of(
+            "MistralModel", sliding_window=8, **{**CACHED, "num_hidden_layers": 3}
+        ),
+        r"past_key_values\.0\.sliding_window is 9, the example's is 8": model_of(
+            "MistralModel", sliding_window=9, **CACHED
+        ),
+        r"past_key_values\.0 is DynamicLayer, the example's is DynamicSlid": DECODERS["llama"](),
+    }
+    for message, other in others.items():
+        _, kwargs = decoding(other)(2, 5, 1)
+        with pytest.raises(disc.Error, match=message):
+            compiled(**kwargs)
 
 
 @pytest.mark.parametrize("name", DECODERS)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 from torch.autograd import forward_ad
-from torch.utils import _pytree as pytree
 
 from . import _containers
 from ._conditions import function_of
@@ -113,8 +112,9 @@ class Call:
                 continue
             held, found = _containers.flatten(value)
             if found != spec or len(held) != count:
+                where, ours, theirs = _containers.difference(found, spec)
                 raise Error(
-                    f"input {name} is structured as {_short(found)}, the example's as {_short(spec)}",
+                    f"input {name}{where} is {ours[:_QUOTED]}, the example's is {theirs[:_QUOTED]}",
                     code="E0601",
                     help="call with the structure of the example, or optimize once more with this one",
                 )
@@ -282,10 +282,11 @@ def _same_constant(value, wanted) -> bool:
     return value is wanted or (isinstance(wanted, CONSTANTS) and value == wanted)
 
 
+#: So much of a structure is shown.
+_QUOTED = 200
+
+
 def _short(value) -> str:
-    text = str(value)
-    if isinstance(value, pytree.TreeSpec):
-        return text if len(text) <= 200 else f"{text[:200]}..."
     text = repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__}"
 

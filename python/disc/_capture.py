@@ -144,6 +144,9 @@ def capture(
     start = time.perf_counter()
     arguments, tensors = flatten_arguments(module, args, kwargs or {})
     _check_examples(arguments, tensors)
+    # Behind a window it is a slice; how a cache lies makes no difference to what is computed of it.
+    held = set(_containers.leaves_of_caches(arguments.spec))
+    tensors = [t.contiguous() if i in held else t for i, t in zip(arguments.tensors, tensors, strict=True)]
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     with _LOCK, _quiet(), dynamic_functions(), torch.no_grad():
         captured = _first_success(module, arguments, tensors, plan, serves)
@@ -399,12 +402,32 @@ def _avoid(captured: Captured, sizes: Sizes) -> bool:
     for several in symbols:
         if len(several) > 2 and sizes.add_up({captured.symbols[s] for s in several}):
             return True
+    for fact in broken:
+        if (found := _solved_for_largest(fact, captured, own)) is not None and sizes.relate(*found):
+            return True
     places = sorted({captured.symbols[s] for some in symbols for s in some})
     if sum(sizes.choose_again(t, axis) for t, axis in places) > 0:
         return True
     # No choice takes the example's way beside a size of 0 or 1 of the example: that one stays.
     small = [(t, axis) for t, axis in places if sizes.shapes[t][axis] < 2]
     return sum(sizes.pin(t, axis) for t, axis in small if captured.plan.axes[t][axis] is None) > 0
+
+
+def _solved_for_largest(fact, captured: Captured, own: dict):
+    """The axis of the largest size among several that are added up, and how it comes of the others in the example."""
+    symbols = fact.free_symbols & captured.symbols.keys()
+    if not fact.is_Relational or len(symbols) < 3:
+        return None
+    difference = sympy.expand(fact.lhs - fact.rhs)
+    if any(difference.coeff(s, 1) not in (1, -1) for s in symbols) or not difference.is_polynomial(*symbols):
+        return None
+    if sympy.Poly(difference, *symbols).total_degree() > 1:
+        return None
+    largest = max(symbols, key=lambda s: (own[s], str(s)))
+    value = difference.xreplace(own)
+    others = {captured.symbols[s]: int(difference.coeff(s, 1)) for s in symbols - {largest}}
+    offset = value - difference.coeff(largest, 0).xreplace(dict.fromkeys(symbols, sympy.Integer(0)))
+    return captured.symbols[largest], others, int(difference.coeff(largest, 1)), int(offset)
 
 
 def _pin_squeezed(captured: Captured, sizes: Sizes) -> bool:

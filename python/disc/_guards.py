@@ -73,7 +73,7 @@ def read_conditions(shape_env) -> Conditions:
                 if shape_env.replacements.get(symbol, symbol).is_number:
                     out.places.setdefault(symbol, asks)
         for expr in conjuncts(_resolved(guard.expr, shape_env.replacements)):
-            if isinstance(expr, sympy.Ne) and _resamples_all(asks):
+            if (isinstance(expr, sympy.Ne) and _resamples_all(asks)) or _is_dropped(asks):
                 continue
             known = len(out.facts)
             _sort(expr, filename, line, out)
@@ -97,6 +97,18 @@ def _resamples_all(place: Place | None) -> bool:
     if place is None or "transformers" not in Path(place[0]).parts:
         return False
     return "num_patches == num_positions and height == width" in linecache.getline(*place)
+
+
+def _is_dropped(place: Place | None) -> bool:
+    """Whether what a line asks for is never used while a model is traced: transformers cuts a mask to see what it may leave out,
+    and leaves out nothing then."""
+    if place is None or os.path.basename(place[0]) != "masking_utils.py":
+        return False
+    asked, after = (
+        "if padding_mask is not None and padding_mask.shape[-1] > kv_length:",
+        "padding_mask = padding_mask[:, mask_indices]",
+    )
+    return asked in linecache.getline(*place) and after in linecache.getline(place[0], place[1] + 2)
 
 
 def _model_place(sloc) -> Place | None:

@@ -64,6 +64,8 @@ class Sizes:
         self.same_as: dict[tuple[int, int], tuple[int, int]] = {}
         #: Axes whose sizes of our choice add up where those of the example do.
         self._sums: set[tuple[int, int]] = set()
+        #: Axes whose sizes come of others: multiples of these, a factor, and what both are together.
+        self._related: dict[tuple[int, int], tuple[dict[tuple[int, int], int], int, int]] = {}
         #: The axes of the two classes that were merged last, and what to try where that is refused too.
         self._pair: set[tuple[int, int]] = set()
         self._instead: list[list[SizeClass]] = []
@@ -101,6 +103,7 @@ class Sizes:
             taken.add(c.size)
         if self._sums:
             self._keep_sums()
+        self._keep_related()
 
     def _keep_sums(self) -> None:
         """Where the example has 1 + n in one place (keys: one new, n held), so have our sizes."""
@@ -214,6 +217,28 @@ class Sizes:
         c.own = len(c.tried) > _MAX_TRIED
         self._choose()
         return before != [k.size for k in self.classes]
+
+    def relate(
+        self, place: tuple[int, int], others: dict[tuple[int, int], int], factor: int, offset: int
+    ) -> bool:
+        """Chooses the size of an axis for which ``factor`` times it and multiples of others are ``offset``, as in the example."""
+        c = self.class_of(*place)
+        if c is None or c.pinned or c.own or c.declared or place in self._related:
+            return False
+        self._related[place] = others, factor, offset
+        before = c.size
+        self._choose()
+        return self.class_of(*place).size != before
+
+    def _keep_related(self) -> None:
+        for place, (others, factor, offset) in self._related.items():
+            c = self.class_of(*place)
+            owners = [self.class_of(*other) for other in others]
+            if c is None or c.pinned or None in owners or any(o is c for o in owners):
+                continue
+            rest = sum(o.size * by for o, by in zip(owners, others.values(), strict=True))
+            if (size := (offset - rest) * factor) >= 2:
+                c.size = size
 
     def add_up(self, places: set[tuple[int, int]]) -> bool:
         """Chooses sizes of these axes that add up where the example's do; False if they do already."""
