@@ -121,3 +121,64 @@ def test_a_size_that_floats_round_otherwise_is_refused_and_named():
         assert torch.equal(fast(x), nn.Upsample(scale_factor=0.7)(x))
     with pytest.raises(disc.DimError, match=r"input_2 = 90: the module needs 0.7 .* as floats are rounded"):
         fast(torch.randn(1, 2, 90))
+
+
+class Antialiased(nn.Module):
+    """By factors, or to the size of another image."""
+
+    def __init__(self, mode: str, factor=None, align_corners: bool = False):
+        super().__init__()
+        self.settings = {"mode": mode, "align_corners": align_corners, "antialias": True}
+        self.factor = factor
+
+    def forward(self, x, like):
+        size = None if self.factor else like.shape[2:]
+        return nn.functional.interpolate(x, size, self.factor, **self.settings)
+
+
+#: Of the image, and the rows and columns of the other one. torch repeats the first row where one column is left of several.
+FILTERED = (
+    ((2, 3, 9, 12), (4, 5)),
+    ((1, 1, 2, 2), (1, 1)),
+    ((3, 3, 5, 37), (5, 2)),
+    ((1, 1, 13, 3), (13, 2)),
+    ((0, 3, 14, 16), (3, 7)),
+)
+FILTERS = {
+    "bicubic to a size": Antialiased("bicubic"),
+    "bilinear to a size, between corners": Antialiased("bilinear", align_corners=True),
+    "bilinear by a half": Antialiased("bilinear", 0.5),
+    "bicubic by two factors": Antialiased("bicubic", (1.3, 0.7)),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_antialias(name):
+    torch.manual_seed(0)
+    module = FILTERS[name]
+    fast = disc.optimize(module, (torch.randn(2, 3, 16, 9), torch.randn(1, 1, 7, 8)))
+    for shape, size in FILTERED:
+        x, like = torch.randn(shape), torch.randn(1, 2, *size)
+        wanted, got = module(x, like), fast(x, like)
+        if wanted.shape[3] == 1 < wanted.shape[2]:
+            continue
+        torch.testing.assert_close(got, wanted, rtol=2e-5, atol=2e-5)
+        if x.numel():
+            x[0, 0, shape[2] // 2, shape[3] // 2] = torch.inf
+            assert torch.equal(fast(x, like).isfinite(), module(x, like).isfinite())
+    x, like = torch.randn(1, 2, 0, 4), torch.randn(1, 1, 2, 2)
+    with pytest.raises(disc.Error):
+        fast(x, like)
+    with pytest.raises(
+        RuntimeError, match=r"[Ii]nput and output sizes should be greater than 0|non-empty|Non-empty"
+    ):
+        module(x, like)
+
+
+def test_antialias_of_bytes_is_refused():
+    class Bytes(nn.Module):
+        def forward(self, x):
+            return nn.functional.interpolate(x, (4, 4), mode="bilinear", antialias=True)
+
+    with pytest.raises(disc.UnsupportedOp, match="_upsample_bilinear2d_aa"):
+        disc.optimize(Bytes(), (torch.randint(0, 255, (1, 3, 8, 8), dtype=torch.uint8),))

@@ -10,6 +10,8 @@ import math
 
 import torch
 
+from . import _steps_antialias
+
 aten = torch.ops.aten
 
 
@@ -208,4 +210,8 @@ OWN = {
     aten.quantile.default: _of_some(aten.quantile.default),
     aten.quantile.scalar: _of_some(aten.quantile.scalar),
     aten.vander.default: _vander,
+    aten._upsample_bicubic2d_aa.default: _steps_antialias.steps("bicubic"),
+    aten._upsample_bicubic2d_aa.vec: _steps_antialias.steps_by_factors("bicubic"),
+    aten._upsample_bilinear2d_aa.default: _steps_antialias.steps("bilinear"),
+    aten._upsample_bilinear2d_aa.vec: _steps_antialias.steps_by_factors("bilinear"),
 }
