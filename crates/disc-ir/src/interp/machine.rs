@@ -169,7 +169,7 @@ impl<'a> Machine<'a> {
         };
         check_results(&call, &results)?;
         if let Some(noise) = &mut self.noise {
-            noise.disturb_results(data.kind, &mut results);
+            noise.disturb_results(data.kind, &call.args, &mut results);
         }
         data.results.iter().zip(results).for_each(|(&value, result)| self.define(value, result));
         Ok(Vec::new())

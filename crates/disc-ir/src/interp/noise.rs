@@ -4,6 +4,9 @@
 //! approximates functions. In a long program such errors grow, and where they meet a comparison, the result jumps. Runs with random errors
 //! of that size show by how much.
 //!
+//! Narrow floats may stay wide within a group: where the interpreter gives 0 because the type has no smaller number, compiled code may go on with one
+//! that is not, of which `ceil`, `sign` and comparisons make something else. Such zeros are disturbed; a zero of zeros is not.
+//!
 //! Invariant: what is exact stays exact: integers, moved elements, constants, inputs.
 use super::{
     Limits, Tensor,
@@ -84,6 +87,24 @@ fn is_exact(kind: OpKind) -> bool {
     ) || kind.def().has(Trait::Movement)
 }
 
+/// Whether the op makes numbers so small, of operands that are not 0, that narrow types give 0.
+fn underflows(kind: OpKind) -> bool {
+    use OpKind as K;
+    matches!(kind, K::Multiply | K::Divide | K::Power | K::Atan2 | K::BesselI1e | K::Convert | K::Zeta | K::Polygamma)
+}
+
+/// Whether each float among the operands of an op on single elements has a number at a position, and not 0.
+fn are_numbers(args: &[Val], at: usize) -> bool {
+    let is_number = |arg: &Val| match arg {
+        Val::Tensor(tensor) if tensor.dtype().is_float() => {
+            let x = tensor.at(at).as_f64();
+            x != 0.0 && x.is_finite()
+        }
+        _ => false,
+    };
+    args.iter().all(is_number)
+}
+
 /// Whether the op meets operands for which its bound of error says nothing, or only that it is near in absolute terms.
 fn leaves_domain(kind: OpKind, args: &[Val]) -> bool {
     let any = |i: usize, holds: &dyn Fn(f64) -> bool| match args.get(i) {
@@ -124,13 +145,13 @@ impl Noise {
             let Val::Tensor(tensor) = arg else { continue };
             if tensor.dtype().is_float() {
                 self.is_vague |= may_overflow(tensor, multiplies);
-                *tensor = Rc::new(self.disturbed(tensor));
+                *tensor = Rc::new(self.disturbed(tensor, &|_| false));
             }
         }
     }
 
     /// The results of another op that rounds.
-    pub(super) fn disturb_results(&mut self, kind: OpKind, results: &mut [Val]) {
+    pub(super) fn disturb_results(&mut self, kind: OpKind, args: &[Val], results: &mut [Val]) {
         if is_exact(kind) {
             return;
         }
@@ -138,12 +159,15 @@ impl Noise {
             let Val::Tensor(tensor) = result else { continue };
             if tensor.dtype().is_float() {
                 self.is_vague |= tensor.to_f64s().iter().any(|&x| is_extreme(kind, tensor.dtype(), x));
-                *tensor = Rc::new(self.disturbed(tensor));
+                let is_narrow = matches!(tensor.dtype(), DType::BF16 | DType::F16);
+                let vanished = |i| is_narrow && underflows(kind) && are_numbers(args, i);
+                *tensor = Rc::new(self.disturbed(tensor, &vanished));
             }
         }
     }
 
-    fn disturbed(&mut self, tensor: &Tensor) -> Tensor {
+    /// A tensor with errors; `vanished` says whether a 0 may be a number that its type is too narrow for.
+    fn disturbed(&mut self, tensor: &Tensor, vanished: &dyn Fn(usize) -> bool) -> Tensor {
         let dtype = tensor.dtype();
         let (relative, smallest) = format(dtype);
         Tensor::from_fn(dtype, tensor.dims().to_vec(), |i| {
@@ -154,6 +178,8 @@ impl Noise {
                 return Scalar::Float(x);
             }
             Scalar::Float(match x {
+                // Its sign says on which side of 0 it was.
+                0.0 if unit > 0.0 && vanished(i) => smallest.copysign(x),
                 // Which zero it is may depend on an order.
                 0.0 => 0_f64.copysign(unit),
                 x if x.abs() < smallest * 64.0 => x + smallest * (4.0 * unit).round(),
@@ -187,5 +213,46 @@ fn is_extreme(kind: OpKind, dtype: DType, x: f64) -> bool {
         DType::F16 => x.is_infinite() || x.abs() < 6.2e-5,
         DType::BF16 => vanishes && x == 0.0,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run_noisy;
+    use crate::{
+        interp::{Limits, Tensor, scalar::Scalar},
+        text::parse,
+        types::DType,
+    };
+
+    /// What noisy runs make of `ceil(x * 0.5)` of a bf16 element, without repetitions.
+    fn ceil_of_half(x: f64) -> Vec<f64> {
+        let module = parse(
+            "func @main(%x: tensor<1xbf16>) -> tensor<1xbf16> {
+               %half = constant dense<0.5> : tensor<1xbf16>
+               %p = multiply %x, %half : tensor<1xbf16>
+               %c = ceil %p : tensor<1xbf16>
+               return %c : tensor<1xbf16>
+             }",
+        )
+        .expect("it is a program");
+        let input = [Tensor::from_fn(DType::BF16, vec![1], |_| Scalar::Float(x))];
+        let limits = Limits { steps: 100, bytes: 1000, depth: 2 };
+        let run = |seed| run_noisy(&module, "main", &input, limits, seed).outputs.expect("nothing fails")[0].to_f64s()[0].abs();
+        let mut found: Vec<f64> = (0..64).map(run).collect();
+        found.sort_by(f64::total_cmp);
+        found.dedup();
+        found
+    }
+
+    #[test]
+    fn what_is_too_small_for_a_narrow_type_may_be_no_zero() {
+        assert_eq!(ceil_of_half(2f64.powi(-133)), [0.0, 1.0]);
+        assert_eq!(ceil_of_half(-(2f64.powi(-133))), [0.0]);
+    }
+
+    #[test]
+    fn half_of_zero_is_zero() {
+        assert_eq!(ceil_of_half(0.0), [0.0]);
     }
 }
