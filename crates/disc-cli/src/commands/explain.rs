@@ -6,7 +6,7 @@ use crate::{
 };
 use disc_ir::{Code, Diagnostic, Module, diag::CodeDoc, ops::Stage};
 use disc_passes::{
-    fusion::{self, Edge, Plan, PlannedGroup, Reason},
+    fusion::{self, Edge, Plan, PlannedGroup, Reason, Siblings},
     pass::PassManager,
     pipeline,
 };
@@ -50,18 +50,27 @@ fn of_fused(module: &Module) -> Answer {
 /// One plan as JSON.
 pub(super) fn of_function(plan: &Plan) -> Value {
     let group = |group: &PlannedGroup| json!({ "kind": group.kind, "ops": group.ops, "results": group.results });
-    let edge = |edge: &Edge| {
-        let facts = match &edge.reason {
+    let facts = |reason: &Reason| -> Vec<String> {
+        match reason {
             Reason::MissingFacts(facts) => facts.iter().map(ToString::to_string).collect(),
             Reason::Cost(_) | Reason::Schedule(_) => Vec::new(),
-        };
+        }
+    };
+    let edge = |edge: &Edge| {
         json!({
             "from": edge.from, "to": edge.to, "value": edge.value, "kind": edge.reason.name(), "reason": edge.reason.to_string(),
-            "missing_facts": facts,
+            "missing_facts": facts(&edge.reason),
+        })
+    };
+    let siblings = |both: &Siblings| {
+        json!({
+            "groups": both.groups, "value": both.value, "kind": both.reason.name(), "reason": both.reason.to_string(),
+            "missing_facts": facts(&both.reason),
         })
     };
     json!({
         "function": &*plan.function, "kinds": plan.kinds(), "groups": plan.groups.iter().map(group).collect::<Vec<_>>(),
         "not_fused": plan.edges.iter().map(edge).collect::<Vec<_>>(),
+        "siblings": plan.siblings.iter().map(siblings).collect::<Vec<_>>(),
     })
 }

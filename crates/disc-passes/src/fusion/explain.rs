@@ -1,7 +1,10 @@
-//! The fusion plan for people and tools: the groups, and for each value that goes from one group to another through memory, why.
+//! The fusion plan for people and tools: the groups, for each value that goes from one group to another through memory, why, and why groups that
+//! read one tensor, and nothing of each other, are apart.
 //!
 //! It reads a module at the fused stage and decides nothing. Reasons are found from types and facts: the first thing that keeps the two
 //! groups from being one.
+mod siblings;
+
 use super::{
     form::{Why, shown},
     legality::{Role, role},
@@ -14,6 +17,8 @@ use std::{
     sync::Arc,
 };
 
+pub use siblings::Siblings;
+
 /// What fusion made of one function.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -21,6 +26,7 @@ pub struct Plan {
     /// In the order in which they run.
     pub groups: Vec<PlannedGroup>,
     pub edges: Vec<Edge>,
+    pub siblings: Vec<Siblings>,
 }
 
 /// A group: what becomes one kernel.
@@ -68,7 +74,7 @@ pub fn explain(module: &Module) -> Vec<Plan> {
 
 impl Plan {
     fn new(function: &Arc<str>) -> Self {
-        Self { function: function.clone(), groups: Vec::new(), edges: Vec::new() }
+        Self { function: function.clone(), groups: Vec::new(), edges: Vec::new(), siblings: Vec::new() }
     }
 
     /// How many groups there are of each kind.
@@ -89,6 +95,9 @@ impl fmt::Display for Plan {
         }
         for edge in &self.edges {
             writeln!(f, "  g{} -> g{} by {}: {}", edge.from, edge.to, edge.value, edge.reason)?;
+        }
+        for Siblings { groups: [first, second], value, reason } in &self.siblings {
+            writeln!(f, "  g{first} and g{second} read {value}: {reason}")?;
         }
         Ok(())
     }
@@ -129,7 +138,12 @@ struct Explaining<'f> {
 impl Explaining<'_> {
     fn block(&mut self, block: Block) {
         let mut groups: HashMap<usize, Inst> = HashMap::new();
+        // The groups that a value needs.
+        let mut needs: HashMap<Value, HashSet<usize>> = HashMap::new();
         for &inst in self.function.insts(block) {
+            let regions = self.function.inst(inst).regions.iter().flat_map(|&region| self.function.walk(region));
+            let read = regions.chain([inst]).flat_map(|inner| self.function.operands(inner).to_vec());
+            let mut needed: HashSet<usize> = read.filter_map(|value| needs.get(&value)).flatten().copied().collect();
             for &region in &self.function.inst(inst).regions {
                 if self.function.kind_of(inst) != OpKind::Fusion {
                     self.block(region);
@@ -140,7 +154,9 @@ impl Explaining<'_> {
                     let number = self.plan.groups.len();
                     groups.insert(number, inst);
                     self.edges_to(number, inst, &groups);
+                    self.siblings_of(number, inst, &groups, &needed);
                     self.add_group(number, inst);
+                    needed.insert(number);
                 }
                 OpKind::Reshape => {
                     if let Some(&(maker, _)) = self.makers.get(&self.function.operands(inst)[0]) {
@@ -149,6 +165,7 @@ impl Explaining<'_> {
                 }
                 _ => {}
             }
+            needs.extend(self.function.results_of(inst).iter().map(|&result| (result, needed.clone())));
         }
     }
 
@@ -189,13 +206,17 @@ impl Explaining<'_> {
 
     /// Why two groups of a block are not one, where nothing lies between them but perhaps a view.
     fn apart(&self, maker: Inst, user: Inst, view: Option<&str>) -> Reason {
-        let is_scan = |inst: Inst| members(self.function, inst).iter().any(|&i| self.function.kind_of(i) == OpKind::Cumulative);
-        let is_walked = |inst: Inst| matches!(kind(self.function, inst), "loop" | "row") || is_scan(inst);
         match view {
-            _ if is_walked(maker) && is_walked(user) => self.refused(maker, user),
+            _ if self.is_walked(maker) && self.is_walked(user) => self.refused(maker, user),
             Some(view) => Reason::Schedule(format!("{view} is another view of memory that has to be written first")),
             None => self.reason(maker, user),
         }
+    }
+
+    /// Whether a group is one of loops, of rows or of a scan.
+    fn is_walked(&self, group: Inst) -> bool {
+        let is_scan = |&inst: &Inst| self.function.kind_of(inst) == OpKind::Cumulative;
+        matches!(kind(self.function, group), "loop" | "row") || members(self.function, group).iter().any(is_scan)
     }
 
     fn reason(&self, maker: Inst, user: Inst) -> Reason {
@@ -220,7 +241,18 @@ impl Explaining<'_> {
     /// Why two groups of loops and reductions are not one.
     fn refused(&self, maker: Inst, user: Inst) -> Reason {
         match together::form(self.function, &self.solver, maker, user) {
-            Err(Why::Shapes(a, b)) => {
+            Err(why) => self.because(why, maker, user),
+            Ok(_) if self.only_repeats(maker) => Reason::Cost(
+                "what is repeated is written first: in place it would be walked in short steps, or divided for each use".into(),
+            ),
+            Ok(_) => Reason::Cost("they could be one, but each was joined with others first".into()),
+        }
+    }
+
+    /// What `why` means for two groups: the facts that are missing, a cost, or what no schedule does.
+    fn because(&self, why: Why, maker: Inst, user: Inst) -> Reason {
+        match why {
+            Why::Shapes(a, b) => {
                 let unequal: Vec<(&Dim, &Dim)> = a.iter().zip(&b).filter(|(x, y)| !self.solver.equal(x, y)).collect();
                 let facts: Option<Vec<Fact>> = unequal.iter().map(|(x, y)| self.solver.missing_fact(x, y)).collect();
                 match facts {
@@ -231,12 +263,8 @@ impl Explaining<'_> {
                     _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
                 }
             }
-            Err(why @ (Why::Again(_) | Why::Large | Why::Scans | Why::Pieces(_) | Why::Apart)) => Reason::Cost(why.to_string()),
-            Err(why) => Reason::Schedule(why.to_string()),
-            Ok(_) if self.only_repeats(maker) => Reason::Cost(
-                "what is repeated is written first: in place it would be walked in short steps, or divided for each use".into(),
-            ),
-            Ok(_) => Reason::Cost("they could be one, but each was joined with others first".into()),
+            why @ (Why::Again(_) | Why::Large | Why::Scans | Why::Pieces(_) | Why::Apart) => Reason::Cost(why.to_string()),
+            why => Reason::Schedule(why.to_string()),
         }
     }
 

@@ -109,6 +109,11 @@ fn is_read_by_scatter(function: &Function, scatter: Inst, inst: Inst) -> bool {
     }
 }
 
+/// Whether an op computes each element from those of its own position, or does no work of a loop.
+pub(super) fn leaves_position(function: &Function, solver: &Solver, inst: Inst) -> bool {
+    role(function, solver, inst) != Role::Loop || function.def(inst).has(Trait::Elementwise)
+}
+
 /// Whether an op reads neighbours along the last dimension for neighbours in its result.
 pub(super) fn leaves_neighbours(function: &Function, inst: Inst) -> bool {
     let rank = |value: Value| function.shape(value).len();

@@ -10,7 +10,7 @@ use disc_ir::{Dim, Inst, OpKind, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Groups beside one another are joined up to this many tensors: their gain is a launch, their price more streams at once.
-const MOST_BESIDE: usize = 10;
+pub(super) const MOST_BESIDE: usize = 10;
 
 impl Grouping<'_> {
     /// Merges reductions with each other and with loops around them.

@@ -33,7 +33,7 @@ mod siblings;
 pub mod space;
 mod together;
 
-pub use explain::{Edge, Plan, PlannedGroup, Reason, explain};
+pub use explain::{Edge, Plan, PlannedGroup, Reason, Siblings, explain};
 pub use form::{Layout, layout_of};
 
 use crate::pass::{PassCx, PassDef};

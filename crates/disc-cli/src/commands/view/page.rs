@@ -53,7 +53,11 @@ fn fusion(plan: &Plan) -> String {
         let (value, reason) = (escape(&edge.value), escape(&edge.reason.to_string()));
         format!("<tr><td><code>g{} → g{}</code></td><td><code>{value}</code></td><td>{reason}</td></tr>\n", edge.from, edge.to)
     });
-    let rows: String = rows.collect();
+    let beside = plan.siblings.iter().map(|both| {
+        let (value, reason, [first, second]) = (escape(&both.value), escape(&both.reason.to_string()), both.groups);
+        format!("<tr><td><code>g{first}, g{second}</code></td><td><code>{value}</code></td><td>{reason}</td></tr>\n")
+    });
+    let rows: String = rows.chain(beside).collect();
     if rows.is_empty() {
         return text;
     }
