@@ -81,6 +81,18 @@ CASES = {
         lambda x: (x.log().nanmedian(1).values, x.log().nanmedian()),
         [((3, 5),), ((1, 2),), ((4, 1),)],
     ),
+    "bessel": (
+        lambda x: [f(x * 12) for f in (torch.special.i0, torch.special.i0e, torch.special.i1)],
+        [((40, 30),), ((1, 1),), ((0, 4),)],
+    ),
+    "bessel of what is no number": (
+        lambda x: [f(x / x.floor().abs()) for f in (torch.special.i0, torch.special.i0e)],
+        [((40, 30),)],
+    ),
+    "mode": (
+        lambda x: [torch.mode((x * 2).round(), dim, keepdim) for dim, keepdim in ((1, False), (0, True))],
+        [((3, 5),), ((9, 16),), ((1, 2),), ((1, 1),)],
+    ),
     "a constant": (lambda x: x * torch.hann_window(5), [((2, 5),), ((4, 5),), ((0, 5),)]),
     "an imaginary factor": (
         lambda x: torch.view_as_real(torch.view_as_complex(x) * (2 - 1j)),

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from . import _steps_antialias
+from . import _steps_antialias, _steps_special
 
 aten = torch.ops.aten
 
@@ -210,6 +210,10 @@ OWN = {
     aten.quantile.default: _of_some(aten.quantile.default),
     aten.quantile.scalar: _of_some(aten.quantile.scalar),
     aten.vander.default: _vander,
+    aten.i0.default: _steps_special.i0,
+    aten.mode.default: _steps_special.mode,
+    aten.special_i0e.default: _steps_special.i0e,
+    aten.special_i1.default: _steps_special.i1,
     aten._upsample_bicubic2d_aa.default: _steps_antialias.steps("bicubic"),
     aten._upsample_bicubic2d_aa.vec: _steps_antialias.steps_by_factors("bicubic"),
     aten._upsample_bilinear2d_aa.default: _steps_antialias.steps("bilinear"),

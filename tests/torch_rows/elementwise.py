@@ -18,7 +18,7 @@ ROWS = [
     *unary("acos asin atanh erfinv", kind="unit"),
     *unary("acosh", kind="above1"),
     *unary("lgamma digamma", kind="positive", special=False),
-    *unary("special_expit special_erf deg2rad rad2deg sinc"),
+    *unary("special_expit special_erf special_i1e deg2rad rad2deg sinc"),
     *unary("abs neg sign sgn", kind="spread", dtypes=NUMBERS),
     *unary("ceil floor trunc round fix frac", kind="spread", dtypes=FLOATS),
     *unary("ceil floor trunc round", dtypes=INTS, note="ints"),

@@ -428,6 +428,7 @@ _UNARY = {
     "log": "log",
     "log1p": "log_plus_one",
     "rsqrt": "rsqrt",
+    "special_i1e": "bessel_i1e",
     "sigmoid": "logistic",
     "sin": "sine",
     "sinh": "sinh",
