@@ -125,6 +125,12 @@ def test_steps_are_traced_beside_a_size_that_depends_on_data(name, compile_modul
         torch.testing.assert_close(compiled(*call), both(*call), rtol=1e-4, atol=1e-5)
 
 
+def _regular(count: int, n: int) -> torch.Tensor:
+    """Matrices whose elimination changes rows."""
+    shifted = torch.eye(n).roll(1, 0) if n > 1 else torch.eye(1)
+    return (torch.rand(count, n, n) - 0.5) / n + 2 * shifted
+
+
 #: What torch refuses of its data or sizes when it runs: the inputs that serve, those that do not, and its words.
 REFUSED = {
     "masked_scatter": (
@@ -156,6 +162,24 @@ REFUSED = {
         [(torch.rand(n, k), torch.rand(n, k), torch.rand(n, 1)) for n, k in ((5, 3), (1, 1), (0, 3), (7, 2))],
         [(torch.rand(2, 2), torch.rand(2, 2), -torch.rand(2, 1))],
         "var has negative",
+    ),
+    "inverse and a system": (
+        lambda a: (torch.linalg.inv(a), torch.linalg.solve(a, a[..., :2] + 1), torch.linalg.det(a)),
+        [(_regular(n, 3),) for n in (2, 1, 0)],
+        [(torch.ones(2, 3, 3),), (torch.zeros(1, 3, 3),)],
+        "singular",
+    ),
+    "a matrix of one element, and its vector": (
+        lambda a, b: (torch.inverse(a), torch.linalg.solve(a, b)),
+        [(_regular(n, 1), torch.rand(n, 1)) for n in (3, 1, 0)],
+        [(torch.zeros(2, 1, 1), torch.rand(2, 1))],
+        "singular",
+    ),
+    "cholesky": (
+        lambda a: (torch.linalg.cholesky(a @ a.mT - 1e-3), *torch.linalg.slogdet(a)),
+        [(_regular(n, 4),) for n in (2, 1, 0)],
+        [(torch.zeros(2, 4, 4),), (torch.full((1, 4, 4), torch.nan),)],
+        "positive-definite",
     ),
 }
 
@@ -229,6 +253,19 @@ def test_what_neither_side_knows_is_named():
 
     with pytest.raises(disc.UnsupportedOp, match="eig"):
         disc.optimize(Eigen(), torch.eye(3))
+
+
+def test_determinants_of_singular_matrices_and_of_what_is_no_number(compile_module):
+    a = torch.stack([torch.ones(3, 3), torch.eye(3), torch.full((3, 3), torch.nan), torch.zeros(3, 3)])
+    both = Function(lambda a: (torch.linalg.det(a), *torch.linalg.slogdet(a)))
+    torch.testing.assert_close(compile_module(both, (a,))(a), both(a), equal_nan=True)
+
+
+def test_a_large_matrix_is_refused():
+    import disc
+
+    with pytest.raises(disc.Error, match=r"of 9 rows \(.*\) of torch\.float32: up to 8"):
+        disc.optimize(Function(torch.linalg.inv), (torch.rand(2, 9, 9),))
 
 
 def test_a_constant_is_small_and_the_same_each_time():

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from . import _steps_antialias, _steps_special
+from . import _steps_antialias, _steps_linalg, _steps_special
 
 aten = torch.ops.aten
 
@@ -210,6 +210,7 @@ OWN = {
     aten.quantile.default: _of_some(aten.quantile.default),
     aten.quantile.scalar: _of_some(aten.quantile.scalar),
     aten.vander.default: _vander,
+    **_steps_linalg.OWN,
     aten.i0.default: _steps_special.i0,
     aten.mode.default: _steps_special.mode,
     aten.special_i0e.default: _steps_special.i0e,
