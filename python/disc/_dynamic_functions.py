@@ -14,7 +14,7 @@ import torch
 from torch._subclasses import FakeTensor
 from torch.utils._sympy import functions as tsf
 
-from ._symbols import NUMBERS, expression
+from ._symbols import NUMBERS, expression, shortened
 from ._torch_versions import extremes_replacements, plain_slice_index, slice_replacement
 
 
@@ -161,7 +161,7 @@ def _slice_index(size, index):
         return index
     known = plain_slice_index(size, index)
     if known is not None or _is_of_data(index):
-        return known
+        return shortened(known)
     behind = sympy.expand(expression(size) - expression(index))
     if behind not in (1, 2):
         index = index + size * torch.sym_min(torch.sym_max(-index, 0), 1)

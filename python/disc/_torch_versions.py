@@ -16,6 +16,8 @@ from torch._guards import Source
 from torch._subclasses import FakeTensor, fake_impls
 from torch.utils import _pytree as pytree
 
+from ._symbols import shortened
+
 aten = torch.ops.aten
 
 # Slices. A function of fake_impls says where one begins and ends (2.9 lacks it, 2.13 has it); without it, the decomposition of
@@ -80,7 +82,7 @@ def _slice(slice_index, x, dim, start, end, step):
     elif holds(low >= high):
         count = 0
     else:
-        length = high - low if holds(high >= low) else torch.sym_max(high - low, 0)
+        length = shortened(high - low if holds(high >= low) else torch.sym_max(high - low, 0))
         count = (length + step - 1) // step
     if low is None:
         offset = env.create_unbacked_symint()

@@ -8,6 +8,7 @@ import torch
 import torch._prims_common
 
 from . import _steps
+from ._symbols import shortened
 
 aten = torch.ops.aten
 
@@ -94,6 +95,23 @@ def _resampled(op):
     return shape
 
 
+def _shorter(op):
+    """Sizes by short expressions: those of parts of parts, and of parts that are joined again, double with each."""
+
+    def shape(*args, **kwargs):
+        out = op(*args, **kwargs)
+        sizes = [shortened(size) for size in out.shape]
+        if all(size is before for size, before in zip(sizes, out.shape, strict=True)):
+            return out
+        # What is joined is a new tensor, whose strides have the sizes in them.
+        strides = (
+            torch._prims_common.make_contiguous_strides_for(sizes) if op is aten.cat.default else out.stride()
+        )
+        return out.as_strided(sizes, strides, out.storage_offset())
+
+    return shape
+
+
 def _shifted(op):
     """torch's description of a shift refuses a bool that is converted to the type of the other."""
 
@@ -132,6 +150,8 @@ SHAPES = {
     aten.fill_diagonal_.default: _fill_diagonal,
     aten.logsumexp.default: _logsumexp,
     aten.narrow.default: _narrow,
+    aten.slice.Tensor: _shorter(aten.slice.Tensor),
+    aten.cat.default: _shorter(aten.cat.default),
     aten.unflatten.int: _unflatten,
     aten.lstm.input: _recurrent,
     aten.gru.input: _recurrent,

@@ -39,6 +39,8 @@ pub(crate) struct Rewriter<'f> {
     pub(crate) f: &'f mut Function,
     pub(crate) solver: Arc<Solver>,
     uses: Vec<u32>,
+    /// Whether nothing but slices reads a value.
+    sliced: Vec<bool>,
     replaced: Vec<Option<Value>>,
     /// Where new ops go; it has the ops in front of the one at hand.
     pub(crate) block: Block,
@@ -73,12 +75,21 @@ fn sweep(function: &mut Function, solver: &Arc<Solver>, cx: &mut PassCx) -> Resu
 /// # Errors
 /// Those of `step`.
 pub(crate) fn visit(function: &mut Function, solver: &Arc<Solver>, step: &mut Step<'_>) -> Result<usize, Diagnostic> {
-    let (uses, block) = (function.use_counts(), function.body);
+    let (uses, sliced, block) = (function.use_counts(), read_by_slices(function), function.body);
     let replaced = vec![None; function.value_count()];
     let solver = Arc::clone(solver);
-    let mut rewriter = Rewriter { f: function, solver, uses, replaced, block, span: None, error: None, changes: 0 };
+    let mut rewriter = Rewriter { f: function, solver, uses, sliced, replaced, block, span: None, error: None, changes: 0 };
     rewriter.sweep(block, step)?;
     Ok(rewriter.changes)
+}
+
+/// Of each value whether nothing but slices reads it.
+fn read_by_slices(function: &Function) -> Vec<bool> {
+    let mut sliced = vec![true; function.value_count()];
+    for inst in function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) != OpKind::Slice) {
+        function.operands(inst).iter().for_each(|operand| sliced[operand.index()] = false);
+    }
+    sliced
 }
 
 /// What a sweep does with an op whose operands are rewritten already.
@@ -121,6 +132,14 @@ impl Rewriter<'_> {
         let result = self.f.result(inst);
         self.f.inherit_name(result, value);
         self.replaced[result.index()] = Some(value);
+        let sliced = self.only_sliced(result);
+        match self.sliced.get_mut(value.index()) {
+            Some(both) => *both &= sliced,
+            None => {
+                self.sliced.resize(value.index(), false);
+                self.sliced.push(sliced);
+            }
+        }
         self.changes += 1;
     }
 
@@ -155,6 +174,11 @@ impl Rewriter<'_> {
     /// Whether nothing but the op at hand uses `value`. Uses that a rule of this sweep removed still count.
     pub(crate) fn used_once(&self, value: Value) -> bool {
         self.uses.get(value.index()).is_none_or(|&count| count <= 1)
+    }
+
+    /// Whether nothing but slices reads `value`, which was there before this sweep or took the place of such a value.
+    pub(crate) fn only_sliced(&self, value: Value) -> bool {
+        self.sliced.get(value.index()).is_some_and(|&sliced| sliced)
     }
 
     pub(crate) fn same_shape(&self, a: &[Dim], b: &[Dim]) -> bool {

@@ -1,7 +1,8 @@
 //! Minimum and maximum of two or more dims.
 //!
-//! Invariants: operands are flat (no min directly in a min), sorted and distinct; of operands that differ by a constant only
-//! one is kept (`min(x, x+1)` is `x`); of `min(a, max(a, b))` (and `min(a, max(a+1, b))`) only `a` is kept. All of it holds for all integers.
+//! Invariants: operands are flat (no min in a min, nor one plus a constant: `max(0, max(0, x)-1)` is `max(0, x-1)`), sorted and distinct; of
+//! operands that differ by a constant only one is kept (`min(x, x+1)` is `x`); of `min(a, max(a, b))` (and `min(a, max(a+1, b))`) only `a`
+//! is kept. All of it holds for all integers.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,32 @@ impl Dim {
     /// The larger of the two. Called as `Dim::max(&a, &b)` (or on a reference); `a.max(b)` takes owned dims.
     pub fn max(&self, other: &Dim) -> Dim {
         Dim::max_of([self.clone(), other.clone()]).expect("two operands")
+    }
+
+    /// The same with fewer terms, where a minimum of the sum allows it: `a - min(a, b)` is `max(0, a-b)`, and `min(a, b) + max(0, a-b)` is
+    /// `a`. No part of the canonical form, since sums of such sums would depend on the order in which they are written; it keeps sizes of parts
+    /// of parts, and of parts that are joined again, from doubling with each.
+    pub fn shortened(&self) -> Dim {
+        let terms = self.to_terms();
+        let minima = terms.iter().filter_map(|term| match (term.coefficient, term.factors.as_slice()) {
+            (1 | -1, [(dim, 1)]) => match dim.kind() {
+                Some(Kind::Min(operands)) => Some((term.coefficient, dim, operands)),
+                _ => None,
+            },
+            _ => None,
+        });
+        for (sign, least, operands) in minima {
+            for operand in operands {
+                let rest = operands.iter().filter(|other| *other != operand).map(|other| operand - other);
+                let behind = Dim::max_of(rest.chain([Dim::constant(0)])).expect("an operand");
+                let scaled = |by: i64, dim: &Dim| Dim::constant(0).plus_scaled(by * sign, dim);
+                let shorter = Dim::sum([self.clone(), scaled(-1, least), scaled(-1, &behind), scaled(1, operand)]);
+                if !matches!(shorter.0, Repr::Invalid(_)) && shorter.to_terms().len() < terms.len() {
+                    return shorter.shortened();
+                }
+            }
+        }
+        self.clone()
     }
 
     /// The smallest of `dims`; `None` for none.
@@ -62,12 +89,12 @@ impl Operands {
             self.defect.get_or_insert(dim);
             return;
         }
-        match (self.which, dim.kind()) {
+        let (variable, constant) = dim.split_constant();
+        match (self.which, variable.kind()) {
             (Which::Min, Some(Kind::Min(inner))) | (Which::Max, Some(Kind::Max(inner))) => {
-                inner.iter().for_each(|dim| self.add(dim.clone()));
+                inner.iter().for_each(|dim| self.add(dim.plus(&Dim::constant(constant))));
             }
             _ => {
-                let (variable, constant) = dim.split_constant();
                 let wins = |old: i64| if self.which == Which::Min { old.min(constant) } else { old.max(constant) };
                 self.by_variable_part.entry(variable).and_modify(|old| *old = wins(*old)).or_insert(constant);
             }

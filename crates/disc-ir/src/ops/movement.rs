@@ -219,7 +219,7 @@ fn slice(cx: &InferCx<'_>) -> Inferred {
         if let Some((low, high)) = bounds.into_iter().find(|(a, b)| cx.solver.less_equal(b, &(*a - 1))) {
             return Err(cx.error(Code::E0209, 2, format!("in dimension {i}, [{high}] is less than [{low}]")));
         }
-        let extent = &limit[i] - &start[i];
+        let extent = (&limit[i] - &start[i]).shortened();
         dims.push(extent.ceil_div(&Dim::constant(strides.get(i).copied().unwrap_or(1))));
     }
     Ok(vec![Type::tensor(dims, operand.dtype)])
@@ -243,7 +243,7 @@ fn concatenate(cx: &InferCx<'_>) -> Inferred {
         total += &input.dims[axis];
     }
     let mut dims = first.dims.clone();
-    dims[axis] = total;
+    dims[axis] = total.shortened();
     Ok(vec![Type::tensor(dims, first.dtype)])
 }
 

@@ -6,6 +6,7 @@
 //!
 //! Invariant: the answer asks types and facts alone, and depends on the set, not on how it came about.
 use super::{
+    copies::computations,
     legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
     space::{Follows, Map, axes_of, counted_quotient, map_of, reads, refine, regroup, repeat_of},
 };
@@ -15,6 +16,8 @@ use std::collections::{HashMap, HashSet};
 
 /// More ops than this make kernels whose live values fit no register file, and compile slowly.
 const MOST_OPS: usize = 160;
+/// The same for ops that are computed at several places, each counted as often.
+const MOST_COMPUTATIONS: usize = 256;
 /// More tensors than this outrun the streams that a core prefetches.
 const MOST_TENSORS: usize = 24;
 /// The same for scans along the last axis, whose code has every op once for each line of a square, and for others. Costly ops count
@@ -88,7 +91,11 @@ impl Candidate<'_> {
         let layout = self.layout()?;
         let roots = self.roots(&layout)?;
         self.walk(&layout, roots)?;
-        Ok(layout)
+        let members: HashSet<Inst> = self.members.iter().copied().collect();
+        match computations(self.function, self.outputs, &|inst| self.is_inside(&members, inst)) {
+            count if count > MOST_COMPUTATIONS => Err(Why::Large),
+            _ => Ok(layout),
+        }
     }
 
     pub(super) fn reductions(&self) -> Vec<Inst> {

@@ -20,6 +20,7 @@
 //! free ones.
 pub mod attention;
 pub(crate) mod binders;
+mod copies;
 mod emit;
 mod epilogue;
 mod explain;

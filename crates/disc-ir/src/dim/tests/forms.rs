@@ -188,3 +188,14 @@ fn errors_say_where_and_what() {
     check_error(&"x".repeat(65), 0, "a name has at most 64 bytes");
     assert_eq!(Dim::parse_prefix("B+1]x4"), Ok((dim("B+1"), 3)));
 }
+
+#[test]
+fn sizes_of_parts_of_parts_stay_short() {
+    let shortened = |text: &str| dim(text).shortened().to_string();
+    assert_eq!(shortened("S-min(S, 1)"), "max(0, S-1)");
+    assert_eq!(shortened("max(0, S-1)-min(1, max(0, S-1))"), "max(0, S-2)");
+    assert_eq!(shortened("min(S, 1)+max(0, S-1)+B"), "B+S");
+    assert_eq!(shortened("S-min(B, 1)"), "S-min(1, B)");
+    assert_eq!(dim("max(0, max(0, S-1)-1)").to_string(), "max(0, S-2)");
+    assert_eq!(dim("min(4, min(S, B)+1)").to_string(), "min(4, B+1, S+1)");
+}

@@ -129,6 +129,18 @@ proptest! {
     }
 
     #[test]
+    fn a_shortened_sum_has_the_value_of_the_sum(a in small_tree(), b in small_tree(), c in small_tree(), rows in prop::collection::vec(prop::array::uniform4(-20_i64..200), 4)) {
+        let (a, b, c) = (a.dim(), b.dim(), c.dim());
+        let sums = [&a - Dim::min(&a, &b) + &c, Dim::min(&a, &b) + Dim::max(&(&a - &b), &Dim::constant(0)) + &c];
+        for (sum, values) in sums.iter().flat_map(|sum| rows.iter().map(move |values| (sum, values))) {
+            let at = |dim: &Dim| dim.eval(&|symbol: &Symbol| NAMES.iter().position(|name| *name == symbol.name()).map(|i| values[i]));
+            if let (Ok(long), Ok(short)) = (at(sum), at(&sum.shortened())) {
+                prop_assert_eq!(long, short, "{} as {}", sum, sum.shortened());
+            }
+        }
+    }
+
+    #[test]
     fn it_has_it_near_the_bounds_of_64_bits(tree in tree(extreme().boxed()), values in [extreme(), extreme(), extreme(), extreme()]) {
         check_value(&tree, &values)?;
     }
