@@ -93,6 +93,13 @@ CASES = {
         lambda x: [torch.mode((x * 2).round(), dim, keepdim) for dim, keepdim in ((1, False), (0, True))],
         [((3, 5),), ((9, 16),), ((1, 2),), ((1, 1),)],
     ),
+    "isin": (
+        lambda x, y: (
+            [torch.isin((x * 3).int(), (y * 3).int(), invert=i) for i in (False, True)]
+            + [torch.isin((x * 3).round(), (y * 3).long()), torch.isin(x.log(), y.log())]
+        ),
+        [((3, 5), (4,)), ((2, 40), (42,)), ((3, 1), (0,)), ((0, 4), (1,))],
+    ),
     "a constant": (lambda x: x * torch.hann_window(5), [((2, 5),), ((4, 5),), ((0, 5),)]),
     "an imaginary factor": (
         lambda x: torch.view_as_real(torch.view_as_complex(x) * (2 - 1j)),

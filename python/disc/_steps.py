@@ -212,6 +212,7 @@ OWN = {
     aten.vander.default: _vander,
     **_steps_linalg.OWN,
     aten.i0.default: _steps_special.i0,
+    aten.isin.Tensor_Tensor: _steps_special.isin,
     aten.mode.default: _steps_special.mode,
     aten.special_i0e.default: _steps_special.i0e,
     aten.special_i1.default: _steps_special.i1,

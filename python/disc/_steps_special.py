@@ -1,4 +1,4 @@
-"""Modified Bessel functions, by the Chebyshev series of Cephes for exp(-x) I0(x), and the most frequent value of a row."""
+"""Modified Bessel functions, by the Chebyshev series of Cephes for exp(-x) I0(x), the most frequent value of a row, isin."""
 
 from __future__ import annotations
 
@@ -119,3 +119,14 @@ def mode(x, dim=-1, keepdim=False):
     most, first = often.max(-1, keepdim=True)
     found = values.gather(-1, first), places.gather(-1, first + most - 1)
     return tuple(t.movedim(-1, dim) if keepdim else t.squeeze(-1) for t in found)
+
+
+def isin(elements, test_elements, *, assume_unique=False, invert=False):
+    """Each element beside the least test element that is not below it, whatever the sizes: torch asks which way is shorter."""
+    dtype = torch.result_type(elements, test_elements)
+    elements, tests = elements.to(dtype), test_elements.to(dtype).flatten().sort().values
+    place = torch.searchsorted(tests, elements.contiguous())
+    # Behind the last one is another, which none is compared with: there may be no test element.
+    beside = torch.cat([tests, tests.new_zeros(1)])[place]
+    found = (beside == elements) & (place < tests.shape[0])
+    return ~found if invert else found

@@ -9,6 +9,7 @@ use disc_ir::{
     Attr, Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Type, Value,
     dim::{Fact, Range},
     ops::{Demand, Stage, demands},
+    verify::verify,
 };
 use std::sync::Arc;
 
@@ -21,11 +22,17 @@ pub static PASS: PassDef = PassDef {
 };
 
 fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
-    let mut changes = 0;
+    let (mut changes, mut contradicts) = (0, false);
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        let mut known = Known { solver: Arc::new(Solver::new(&function.facts)), is_old: false };
+        let mut known = Known { solver: Arc::new(Solver::new(&function.facts)), is_old: false, contradicts: false };
         changes += known.state(function)?;
         changes += known.guard(function, function.body, false)?;
+        contradicts |= known.contradicts;
+    }
+    if contradicts {
+        // With what other ops demand, an op may be one that its declaration forbids at all sizes.
+        let first = |mut found: Vec<Diagnostic>| found.swap_remove(0).note("sizes that suit the other ops do not suit this one");
+        verify(module, Stage::Tensor).map_err(first)?;
     }
     Ok(changes)
 }
@@ -35,6 +42,8 @@ struct Known {
     solver: Arc<Solver>,
     /// Facts were added since.
     is_old: bool,
+    /// Whether an op of the body demands what contradicts the facts.
+    contradicts: bool,
 }
 
 impl Known {
@@ -76,7 +85,12 @@ impl Known {
         let mut added = 0;
         for inst in insts {
             for demand in demands(function, inst) {
-                if !self.proves(function, &demand) && (is_region || contradicts(function, &demand)) {
+                if self.proves(function, &demand) {
+                    continue;
+                }
+                let contradicts = contradicts(function, &demand);
+                self.contradicts |= contradicts && !is_region;
+                if is_region || contradicts {
                     self.assert(function, block, inst, &demand)?;
                     added += 1;
                 }
@@ -119,8 +133,12 @@ fn regions_to_run(function: &Function, inst: Inst) -> Vec<Block> {
 
 #[cfg(test)]
 mod tests {
-    use super::PASS;
-    use crate::testing::after;
+    use super::{PASS, run};
+    use crate::{
+        pass::{Options, PassCx},
+        testing::{after, parse},
+    };
+    use disc_ir::Code;
 
     const SLICE: &str = "slice %x [2:S] : (tensor<[S]xf32>) -> tensor<[S-2]xf32>";
 
@@ -131,6 +149,18 @@ mod tests {
             &format!("func @f(%x: tensor<[S]xf32>) -> tensor<[S-2]xf32> {{\n %y = {SLICE}\n return %y : tensor<[S-2]xf32>\n}}"),
         );
         assert!(text.contains("where 2 <= S"), "{text}");
+    }
+
+    #[test]
+    fn ops_that_no_sizes_suit_together_are_an_error() {
+        let text = "func @f(%x: tensor<[S]xf32>) -> (tensor<[-S]xi32>, tensor<1xf32>) {
+          %i = iota dim = 0 : tensor<[-S]xi32>
+          %at = constant dense<0> : tensor<1xi32>
+          %y = gather %x, %at, offset_dims = [0], collapsed_slice_dims = [], start_index_map = [0], index_vector_dim = 0, slice_sizes = [1], bounds = clamp : (tensor<[S]xf32>, tensor<1xi32>) -> tensor<1xf32>
+          return %i, %y : tensor<[-S]xi32>, tensor<1xf32>
+        }";
+        let error = run(&mut parse(text), &mut PassCx::new(Options::default())).expect_err("no size suits both");
+        assert_eq!(error.code, Code::E0209, "{error}");
     }
 
     #[test]

@@ -45,7 +45,10 @@ pub(super) fn computations(function: &Function, outputs: &[Value], inside: &dyn 
 /// Whether an op reads its operands at other places than it is read at.
 fn moves(function: &Function, inst: Inst) -> bool {
     match function.kind_of(inst) {
-        OpKind::Slice => function.dims(inst, "start").iter().any(|start| !start.is_const(0)),
+        OpKind::Slice => {
+            let strides = function.ints(inst, "strides");
+            strides.iter().any(|&stride| stride != 1) || function.dims(inst, "start").iter().any(|start| !start.is_const(0))
+        }
         kind => matches!(kind, OpKind::Concatenate | OpKind::Pad | OpKind::Reverse | OpKind::Gather | OpKind::DynamicSlice),
     }
 }

@@ -357,8 +357,12 @@ fn apart_versions(
     let (apart, others): (Vec<usize>, Vec<usize>) = group.wanted.iter().partition(|&&wanted| plan.is_apart(group.output(wanted)));
     let mut rows = Group { wanted: others, ..group.clone() };
     let plan_of_rows = RowPlan::of(group.function, &group.solver, &rows.outputs()).ok().filter(|_| !apart.is_empty());
-    let Some(plan_of_rows) = plan_of_rows else { return vec![version(guard.to_vec(), code(group, plan), None)] };
     let loops = Group { wanted: apart, name: format!("{}_apart", group.name).into(), ..group.clone() };
+    // The space of the rows may relate shapes that are not known to be of one space by themselves.
+    let are_loops = super::space_of(&loops, &loops.outputs()).is_some();
+    let Some(plan_of_rows) = plan_of_rows.filter(|_| are_loops) else {
+        return vec![version(guard.to_vec(), code(group, plan), None)];
+    };
     let Versioned { versions, otherwise } = super::loop_versions(&loops);
     let found = versions.into_iter().map(|found| (found.guard, found.code, found.streamed));
     let codes: Vec<_> = found.chain([(Vec::new(), otherwise, None)]).collect();
