@@ -22,14 +22,14 @@ pub static PASS: PassDef = PassDef {
 };
 
 fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
-    let (mut changes, mut contradicts) = (0, false);
+    let (mut changes, mut is_contradicted) = (0, false);
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        let mut known = Known { solver: Arc::new(Solver::new(&function.facts)), is_old: false, contradicts: false };
+        let mut known = Known { solver: Arc::new(Solver::new(&function.facts)), is_old: false, is_contradicted: false };
         changes += known.state(function)?;
         changes += known.guard(function, function.body, false)?;
-        contradicts |= known.contradicts;
+        is_contradicted |= known.is_contradicted;
     }
-    if contradicts {
+    if is_contradicted {
         // With what other ops demand, an op may be one that its declaration forbids at all sizes.
         let first = |mut found: Vec<Diagnostic>| found.swap_remove(0).note("sizes that suit the other ops do not suit this one");
         verify(module, Stage::Tensor).map_err(first)?;
@@ -43,7 +43,7 @@ struct Known {
     /// Facts were added since.
     is_old: bool,
     /// Whether an op of the body demands what contradicts the facts.
-    contradicts: bool,
+    is_contradicted: bool,
 }
 
 impl Known {
@@ -89,7 +89,7 @@ impl Known {
                     continue;
                 }
                 let contradicts = contradicts(function, &demand);
-                self.contradicts |= contradicts && !is_region;
+                self.is_contradicted |= contradicts && !is_region;
                 if is_region || contradicts {
                     self.assert(function, block, inst, &demand)?;
                     added += 1;

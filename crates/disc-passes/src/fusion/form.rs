@@ -381,7 +381,7 @@ impl std::fmt::Display for Why {
             }
             Why::Pieces(size) => write!(f, "rows would be written in pieces of {size} elements that lie apart"),
             Why::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
-            Why::Large => f.write_str("the kernel would have too many ops or tensors"),
+            Why::Large => f.write_str("the kernel would have too many ops or tensors, or compute ops at too many places"),
         }
     }
 }

@@ -11,8 +11,10 @@
 //! - *loop*: element-wise and rearranging ops over one space.
 //!
 //! [`form`] decides whether a set of ops is a loop or a row group, and its cost model is: costly ops are computed once for each of their
-//! elements (or once a row), everything else may be computed where it is used. [`order`] places what is transposed behind a reduction. At last groups beside one another are joined: reductions of
-//! one tensor, loops over the rows of a tensor that is reduced, and small loops of one shape. [`explain`] says of each edge that was not fused why.
+//! elements (or once a row), everything else may be computed where it is used. Outputs that are transposed behind a reduction have their
+//! place from [`order`]; [`copies`] bounds the code of ops that are computed at several places. At last groups beside one another are joined:
+//! reductions of one tensor, loops over the rows of a tensor that is reduced, and small loops of one shape. [`explain`] says of each edge
+//! that was not fused why.
 //!
 //! A pass of its own, [`attention`], then joins groups that share rows of scores.
 //!
