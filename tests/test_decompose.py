@@ -49,6 +49,25 @@ CASES = {
         lambda x: ((x > 0) << 1, (x > 0) >> (x * 2).to(torch.int8).abs()),
         [((2, 3),), ((0, 1),)],
     ),
+    "cdist by what differs": (
+        lambda x, y: torch.cdist(x.round().log(), y.round().log(), p=0),
+        [((3, 4), (5, 4)), ((2, 0), (3, 0)), ((1, 1), (0, 1))],
+    ),
+    "index_reduce": (
+        lambda x, y: [
+            torch.index_reduce(x, 1, torch.tensor([0, 1, 0]), y, how, include_self=include)
+            for how in ("prod", "mean", "amax", "amin")
+            for include in (True, False)
+        ],
+        [((2, 3), (2, 3)), ((4, 2), (4, 3)), ((0, 5), (0, 3))],
+    ),
+    "multilabel_margin_loss": (
+        lambda x, y: [
+            F.multilabel_margin_loss(x, (y * 4).long().clamp(-1, x.shape[1] - 1), reduction=how)
+            for how in ("none", "mean", "sum")
+        ],
+        [((3, 5), (3, 5)), ((7, 2), (7, 2)), ((2, 31), (2, 31)), ((1, 1), (1, 1))],
+    ),
     "put": (
         lambda x, y: x.put(torch.tensor([[0, 1]]), y, accumulate=True),
         [((2, 3), (1, 2)), ((4, 1), (1, 2)), ((2, 1), (2, 1))],

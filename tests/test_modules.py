@@ -120,6 +120,87 @@ def test_transformer_encoder_layers(compile_module):
     check(compile_module, model, *[(torch.rand(shape),) for shape in ((1, 1, 48), (2, 7, 48), (3, 33, 48))])
 
 
+class Encoder(nn.Module):
+    """torch's own, with its defaults: padding is left out where it is at the end of each line."""
+
+    def __init__(self, **options):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(16), **options)
+
+    def forward(self, x, padding=None, mask=None):
+        return self.encoder(x, mask=mask, src_key_padding_mask=padding)
+
+
+def at_end(batch: int, length: int) -> torch.Tensor:
+    return torch.arange(length) >= length - torch.arange(batch)[:, None] % length
+
+
+def test_padding_is_left_out_of_an_encoder_as_in_eager(compile_module):
+    within = at_end(2, 7)
+    within[1, 1] = True
+    numbers = torch.zeros(3, 4).masked_fill(at_end(3, 4), -2.0)
+    for padding in (within, at_end(3, 5), at_end(1, 1)):
+        calls = [(torch.rand(*p.shape, 16), p) for p in (padding, at_end(4, 9), within)]
+        check(compile_module, Encoder(), *calls)
+    check(
+        compile_module, Encoder(), (torch.rand(3, 4, 16), numbers), (torch.rand(3, 4, 16), at_end(3, 4) * 1.0)
+    )
+    unchecked = [(torch.rand(*size, 16), at_end(*size)) for size in ((3, 5), (4, 2))]
+    check(compile_module, Encoder(mask_check=False), *unchecked)
+
+
+def test_masks_of_transformers_are_not_asked_whether_they_are_causal(compile_module):
+    causal = nn.Transformer.generate_square_subsequent_mask
+    calls = [(torch.rand(b, n, 16), at_end(b, n), causal(n)) for b, n in ((2, 5), (1, 1), (3, 17))]
+    check(compile_module, Encoder(), *calls)
+    check(compile_module, Encoder(), *[(x, None, mask) for x, _, mask in calls])
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.transformer = nn.Transformer(16, 4, 1, 1, 32, batch_first=True)
+
+        def forward(self, x, y):
+            return self.transformer(x, y, tgt_mask=causal(y.shape[1]))
+
+    check(
+        compile_module,
+        Both(),
+        *[(torch.rand(b, n + 2, 16), x) for b, n in ((2, 5), (4, 1)) for x in [torch.rand(b, n, 16)]],
+    )
+
+
+def test_a_part_of_a_tensor_is_iterated_over(compile_module):
+    model = Function(lambda x: torch.stack([row * 2 for row in x[:2]]))
+    check(compile_module, model, *[(torch.rand(n, 3),) for n in (3, 2, 7)])
+    found = Function(lambda x: [torch.nonzero(row > 0.5) for row in x[:1]])
+    check(compile_module, found, *[(torch.rand(n, 3),) for n in (3, 1, 7)])
+
+
+def test_values_of_one_row_are_written_to_all_places(compile_module):
+    def write(x, places, values):
+        x = x.clone()
+        x[:, places] = values
+        return x
+
+    calls = [(torch.rand(n, 5), torch.arange(k), torch.rand(n, 1)) for n, k in ((3, 4), (2, 1), (4, 0))]
+    check(compile_module, Function(write), *calls)
+
+
+def test_pooled_and_strided_sizes_that_agree_for_some_sizes(compile_module):
+    class Down(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1)
+
+        def forward(self, x):
+            x = self.a(x)
+            return F.max_pool2d(x, 2) + self.b(x)
+
+    check(compile_module, Down(), *[(torch.rand(2, 3, *size),) for size in ((8, 12), (4, 3), (23, 16))])
+
+
 def test_writes_in_place_through_views(compile_module):
     class Model(nn.Module):
         def forward(self, x):

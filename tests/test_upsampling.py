@@ -113,6 +113,27 @@ def test_cells_that_are_copied_read_no_others(size):
     torch.testing.assert_close(fast(x), module(x), equal_nan=True)
 
 
+def test_a_factor_computed_from_a_size_serves_the_sizes_that_give_it():
+    """As DINO resamples its embeddings of positions; 24 to 27 columns are six patches."""
+
+    class Positions(nn.Module):
+        def forward(self, x, table):
+            factor = (x.shape[-1] // 4 + 0.1) / 4.0
+            return x.sum() + nn.functional.interpolate(table, scale_factor=(factor, factor), mode="bicubic")
+
+    fast, table = (
+        disc.optimize(Positions(), (torch.rand(2, 24), torch.rand(1, 3, 4, 4))),
+        torch.rand(1, 3, 4, 4),
+    )
+    for n in (24, 27):
+        x = torch.rand(3, n)
+        torch.testing.assert_close(fast(x, table), Positions()(x, table))
+    with pytest.raises(
+        disc.DimError, match=r"x_1 = 28.* \(\(x_1//4\) \+ 0\.1\)/4\.0 == 1\.525 \(test_upsampling\.py"
+    ):
+        fast(torch.rand(3, 28), table)
+
+
 def test_a_size_that_floats_round_otherwise_is_refused_and_named():
     """90 * 0.7 is 62.99999999999999."""
     fast = disc.optimize(nn.Upsample(scale_factor=0.7), torch.randn(1, 2, 20))

@@ -11,11 +11,13 @@ from unittest import mock
 
 import sympy
 import torch
+from torch._decomp import decomposition_table
 from torch._subclasses import FakeTensor
 from torch.utils._sympy import functions as tsf
 
 from ._symbols import NUMBERS, expression, shortened
 from ._torch_versions import extremes_replacements, plain_slice_index, slice_replacement
+from ._transformer_functions import REPLACED as _OF_TRANSFORMERS
 
 
 def _max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
@@ -125,6 +127,11 @@ def _tensor_split(self, indices_or_sections, dim=0):
     return tuple(self.narrow(dim, start, n) for start, n in zip(at, length, strict=False))
 
 
+def _unbind(x, dim=0):
+    # torch splits and squeezes, and takes a size that is 1 for one that may be more: the parts keep the axis.
+    return tuple(x.select(dim, i) for i in range(int(x.shape[dim])))
+
+
 def _gaussian_nll_loss(input, target, var, *args, **kwargs):
     # torch asks the data whether a variance is negative; the compiled code does in each call.
     if not isinstance(var, FakeTensor):
@@ -190,6 +197,8 @@ _REPLACED = (
     (torch.nn.functional, "gaussian_nll_loss", _gaussian_nll_loss),
     slice_replacement(_slice_index),
     *extremes_replacements(),
+    *_OF_TRANSFORMERS,
+    (decomposition_table, torch.ops.aten.unbind.int, _unbind),
     (math, "sqrt", _sqrt),
     (math, "log", _log),
     (math, "log2", _log2),

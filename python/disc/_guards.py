@@ -273,6 +273,14 @@ class _Infix(StrPrinter):
 
     _print_PythonMod = _print_Mod
 
+    def _print_FloatTrueDiv(self, e):
+        return f"({self._print(e.args[0])})/{self._print(e.args[1])}"
+
+    _print_IntTrueDiv = _print_FloatTrueDiv
+
+    def _print_ToFloat(self, e):
+        return self._print(e.args[0])
+
 
 def spelled(fact) -> str:
     """A fact as a user would write it: ``s0 % 2 != 0``."""

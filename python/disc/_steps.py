@@ -131,6 +131,32 @@ def _put(x, index, source, accumulate=False):
     return flat.reshape(x.shape)
 
 
+def _index_reduce(x, dim, index, source, reduce, *, include_self=True):
+    if x.dim() == 0:
+        return x.scatter_reduce(0, index.reshape([]), source.reshape([]), reduce, include_self=include_self)
+    axis = dim % x.dim()
+    places = index.reshape([-1 if i == axis else 1 for i in range(x.dim())]).expand_as(source)
+    return x.scatter_reduce(axis, places, source, reduce, include_self=include_self)
+
+
+def _multilabel_margin_loss_forward(x, target, reduction):
+    # The steps of torch also add the margins of what comes after the first -1.
+    torch._check(1 <= x.dim() <= 2, lambda: f"multilabel_margin_loss: expected 1 or 2 axes, got {x.dim()}")
+    torch._check(x.shape == target.shape, lambda: f"multilabel_margin_loss: {target.shape} for {x.shape}")
+    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    classes = rows.shape[1]
+    torch._check(classes > 0, lambda: "multilabel_margin_loss: expected at least one class")
+    counts = (labels == -1).cumsum(1) == 0
+    found = torch.where(counts, labels, 0)
+    is_target = ((found.unsqueeze(-1) == torch.arange(classes)) & counts.unsqueeze(-1)).any(1)
+    margin = 1 - rows.gather(1, found).unsqueeze(-1) + rows.unsqueeze(1)
+    # A margin that is NaN counts for nothing.
+    counted = (margin > 0) & counts.unsqueeze(-1) & ~is_target.unsqueeze(1)
+    loss = torch.where(counted, margin, 0).sum([1, 2]) / classes
+    loss = loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss.reshape(x.shape[:-1])
+    return loss, is_target.to(x.dtype).reshape(target.shape)
+
+
 def _combinations(x, r=2, with_replacement=False):
     from ._symbolic_functions import triu_indices
 
@@ -198,10 +224,12 @@ OWN = {
     aten.gradient.scalarint: _gradient_int,
     aten.gradient.scalarrayarray: _gradient_spacings,
     aten.gradient.scalarrayint: _gradient_spacings,
+    aten.index_reduce.default: _index_reduce,
     aten.kthvalue.default: _kthvalue,
     aten.linalg_multi_dot.default: _multi_dot,
     aten.linalg_vander.default: _linalg_vander,
     aten.median.default: _median,
+    aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss_forward,
     aten.nanmedian.default: _nanmedian,
     aten.nanmedian.dim: _nanmedian_dim,
     aten.put.default: _put,

@@ -67,6 +67,17 @@ def _unflatten(x, dim, sizes):
     return x.as_strided(shape, [*x.stride()[:axis], *strides, *x.stride()[axis + 1 :]], x.storage_offset())
 
 
+def _index_put(op):
+    """torch does not ask whether the values fit. (How many places a mask has is not known here.)"""
+
+    def shape(x, indices, values, accumulate=False):
+        if not any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
+            values.expand(aten.index.Tensor(x, indices).shape)
+        return op(x, indices, values, accumulate)
+
+    return shape
+
+
 def _logsumexp(x, dim, keepdim=False):
     # torch asks whether there is anything to reduce, and then needs that there is.
     shape, dims = list(x.shape), [dim] if isinstance(dim, int) else dim
@@ -148,6 +159,8 @@ SHAPES = {
     aten.take_along_dim.default: _steps.take_along_dim,
     aten.affine_grid_generator.default: _affine_grid,
     aten.fill_diagonal_.default: _fill_diagonal,
+    aten.index_put.default: _index_put(aten.index_put.default),
+    aten.index_put_.default: _index_put(aten.index_put_.default),
     aten.logsumexp.default: _logsumexp,
     aten.narrow.default: _narrow,
     aten.slice.Tensor: _shorter(aten.slice.Tensor),

@@ -50,6 +50,7 @@ ROWS = [
     row("index_put.default", T("N M"), [T("N", kind="permutation", dtype="i64")], T("N M"), dtypes=ALL),
     row("index_put.default", T("N M"), [at("B")], T("B M"), True, dtypes=(*WIDE, "i64"), note="accumulate"),
     row("index_put.default", T("B N"), [T("B N", dtype="bool")], T(""), dtypes=ONE, note="mask"),
+    row("index_put.default", T("N M"), [at("B")], T("1 M"), dtypes=ONE, note="broadcast"),
     row("index_fill.int_Scalar", T("B N"), 1, at("K"), 7, dtypes=ONE),
     row("index_add.default", T("N M"), 0, at("B"), T("B M"), alpha=2, dtypes=(*WIDE, "i64"), bindings=FILLED),
     row("index_copy.default", T("N M"), 0, T("N", kind="permutation", dtype="i64"), T("N M"), dtypes=ONE),
@@ -80,6 +81,8 @@ ROWS = [
     row("masked_scatter.default", T("B N"), T("B N", dtype="bool"), T("B N"), dtypes=ALL),
     row("one_hot.default", T("B N", kind="index", below=5, dtype="i64"), 5, dtypes=("i64",)),
     row("histc.default", T("B N"), 5, -3, 2, dtypes=WIDE),
+    # torch refuses a range that is not finite.
+    row("histc.default", T("B N"), 5, dtypes=WIDE, special=False, note="the range of the data"),
     row("bucketize.Tensor", T("B N"), T("4", kind="sorted"), dtypes=WIDE, special=False),
     row(
         "bucketize.Tensor",

@@ -394,8 +394,13 @@ class Emitter:
     def slice(self, x, axis: int, start, limit, stride: int = 1):
         """``x[start:limit:stride]`` of one axis; the bounds are in range."""
         rank = len(x.shape)
-        if stride == 1 and same(start, 0) and same(limit, x.shape[axis]):
-            return x
+        if stride == 1 and same(start, 0):
+            if same(limit, x.shape[axis]):
+                return x
+            if self.equal(limit, x.shape[axis]):
+                # What follows from other facts for this axis does not follow for products of several.
+                self.state(f"{limit} == {x.shape[axis]}")
+                return x
         starts, limits, strides = [0] * rank, list(x.shape), [1] * rank
         starts[axis], limits[axis], strides[axis] = start, limit, stride
         return self.op("slice", x, start=starts, limit=limits, strides=strides)

@@ -259,11 +259,11 @@ def _declare_facts(captured, builder, expressions, program: Program) -> None:
             continue
         place = captured.conditions.places.get(fact)
         relation = next((sign for kind, sign in _RELATIONS if isinstance(fact, kind)), None)
-        if relation is None:
+        if relation is not None and not fact.has(sympy.Float):
+            text = _relation(expressions, lambda text: _state(builder, program, text), fact, relation)
+        else:
             text = _guards.spelled(fact)
             program.checks.append((fact, text))
-        else:
-            text = _relation(expressions, lambda text: _state(builder, program, text), fact, relation)
         if place is not None and text is not None:
             program.asked_at.setdefault(text, _guards.written(place))
 

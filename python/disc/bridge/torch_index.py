@@ -405,7 +405,7 @@ def bucketize(b, x, boundaries, *, out_int32=False, right=False):
 
 def searchsorted(b, edges, x, *, out_int32=False, right=False, side=None, sorter=None):
     if sorter is not None:
-        raise b.unsupported("searchsorted with `sorter` is not supported")
+        edges = elements_along(b, edges, len(edges.shape) - 1, sorter)
     right = right or side == "right"
     if len(edges.shape) == 1:
         return _searched(b, edges, x, right, lambda at: b.take(edges, 0, at, "clamp"))
@@ -475,18 +475,30 @@ def _bags(b, weight, index, bag, count, mode, scales):
 
 def histc(b, x, bins=100, min=0, max=0):
     """How many elements each of the bins between ``min`` and ``max`` has; ``max`` itself belongs to the last one."""
-    if not min < max:
-        raise b.unsupported("histc over the range of the data is not supported", help="give it min and max")
     flat = b.reshape(x, [product(x.shape)])
     dtype = flat.dtype if flat.dtype in ("f32", "f64") else "f64"
     flat = b.convert(flat, dtype)
-    place = b.op("floor", b.div(b.mul(b.sub(flat, min), bins), float(max - min)))
-    inside = b.op("and", b.compare("GE", flat, b.lift(min, dtype)), b.compare("LE", flat, b.lift(max, dtype)))
+    low, high = (b.lift(float(bound), dtype) for bound in (min, max))
+    if min == max:
+        low, high = _range_of(b, flat, low)
+    place = b.op("floor", b.div(b.mul(b.sub(flat, low), bins), b.sub(high, low)))
+    inside = b.op("and", b.compare("GE", flat, low), b.compare("LE", flat, high))
     # What lies outside is left out, and so is NaN.
     place = b.select(inside, b.minimum(place, bins - 1), b.lift(bins, dtype))
     return _added_rows(
         b, b.full(0, [bins], b.dtype), b.convert(place, "i64"), b.full(1, flat.shape, b.dtype), "add"
     )
+
+
+def _range_of(b, flat, given):
+    """The range of the data, or one around it where all elements are equal; of no data, around what was given."""
+    low, high = (b.reduce(flat, [0], how) for how in ("minimum", "maximum"))
+    finite = b.op("and", b.op("is_finite", low), b.op("is_finite", high))
+    nothing = b.compare("EQ", b.lift(flat.shape[0], "i64"), b.lift(0, "i64"))
+    b.require_true(b.op("or", finite, nothing), "histc: the range of the data is not finite")
+    low, high = (b.select(nothing, given, bound) for bound in (low, high))
+    equal = b.compare("EQ", low, high)
+    return b.select(equal, b.sub(low, 1), low), b.select(equal, b.add(high, 1), high)
 
 
 def _added_rows(b, x, index, rows, how):

@@ -287,6 +287,10 @@ def pairwise_norm(b, x, p=2.0):
 def _norm_last(b, x, p):
     from .torch_reduce import _norm
 
+    if p == 0:
+        # How many differ; a difference that is NaN is no number of them.
+        x = b.minimum(b.op("ceil", x), 1.0)
+        return b.sum(x, [len(x.shape) - 1])
     return _norm(b, x, p, [len(x.shape) - 1], False)
 
 
