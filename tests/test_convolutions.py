@@ -1,12 +1,13 @@
 """Convolutions and pooling at sizes that one compilation has not seen, against float64, for both levels of vectors.
 
 Each case has its own schedule: groups of few features and pooling are computed on planes in cache, windows that are two apart
-are read in pairs, and Winograd's method takes windows of three by three where there are enough tiles.
+are read in pairs, and Winograd's methods take windows of three by three where there are enough tiles, large or small ones.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 
 import disc
 import pytest
@@ -151,6 +152,8 @@ def test_groups_and_pooling_have_kernels_of_their_own():
     assert kinds(compiled(block, x, None)) == {"convolution": 1, "pooling": 1}
     # Windows side by side are rows.
     assert kinds(compiled(nn.MaxPool2d(2), x, None)) == {"row": 1}
+    # A window for a whole image is a mean.
+    assert kinds(compiled(nn.AdaptiveAvgPool2d(1), x, None)) == {"row": 1}
 
 
 def test_winograd_is_a_version_that_an_option_forbids():
@@ -164,8 +167,28 @@ def test_winograd_is_a_version_that_an_option_forbids():
         # The version rounds differently, so that results tell which one ran.
         assert errors[0] != errors[1]
         assert errors[1] < 2e-6
-        small = torch.randn(1, 32, 5, 5)
-        assert torch.equal(with_it(small), without(small))
+        # Tiles of two by two are no less exact than sums.
+        few = torch.randn(1, 32, 7, 7)
+        wanted = copy.deepcopy(module).double()(few.double())
+        assert not torch.equal(with_it(few), without(few))
+        assert (with_it(few) - wanted).abs().max() < 2e-6
+        fewest = torch.randn(1, 32, 5, 5)
+        assert torch.equal(with_it(fewest), without(fewest))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("padding", [(1, 1), (0, 2)])
+def test_small_images_of_all_sizes(target, padding):
+    torch.manual_seed(0)
+    module = nn.Conv2d(40, 20, 3, padding=padding).eval()
+    exact = copy.deepcopy(module).double()
+    with torch.no_grad():
+        fast = compiled(module, torch.randn(2, 40, 9, 8), target)
+        for batch, height, width in itertools.product((1, 3), range(4, 14), range(4, 14)):
+            x = torch.randn(batch, 40, height, width)
+            wanted = exact(x.double())
+            error = (fast(x) - wanted).abs().max() / wanted.abs().max()
+            assert error <= BOUND, (batch, height, width, float(error))
 
 
 def special(shape, *elements):
@@ -193,6 +216,9 @@ SPECIALS = {
     "one large": special((1, 24, 24, 24), ((0, 0, 11, 12), 3e38)),
     "sums that overflow": torch.full((1, 24, 20, 20), 2e38),
     "in the last tile": special((1, 24, 33, 65), ((0, 0, 32, 64), NAN)),
+    "in small tiles": special((1, 24, 7, 7), ((0, 3, 3, 4), NAN), ((0, 5, 6, 6), INF)),
+    "in corners of small tiles": special((3, 24, 9, 6), ((0, 0, 0, 0), INF), ((2, 23, 8, 5), NAN)),
+    "large in small tiles": torch.full((1, 24, 8, 8), 2e38),
 }
 
 

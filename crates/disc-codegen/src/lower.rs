@@ -235,8 +235,10 @@ impl Lowering<'_> {
                 {
                     return offered.into();
                 }
-                let versions = schedule::winograd(&whole).or_else(|| schedule::split_sums(&whole));
-                let versions: Vec<Version> = versions.into_iter().collect();
+                let mut versions = schedule::winograd(&whole);
+                if versions.is_empty() {
+                    versions.extend(schedule::split_sums(&whole));
+                }
                 let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
                 let rest = Group { first_site: whole.first_site + sites as i64, ..whole.clone() };
                 match schedule::contraction(&rest) {

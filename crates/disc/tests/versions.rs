@@ -394,6 +394,11 @@ fn case(kind: VersionKind) -> Case {
             inputs: vec![vec![1, 16, 20, 24], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
             ends: ".winograd",
         },
+        VersionKind::WinogradSmall => Case {
+            program: WINOGRAD,
+            inputs: vec![vec![1, 16, 7, 7], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
+            ends: ".winograd_small",
+        },
         VersionKind::SumParts => Case { program: PRODUCT, inputs: vec![vec![2, 8192], vec![8192, 20]], ends: "_sums" },
         VersionKind::Keys => matrix(SORT, 3, 100, "_single"),
         VersionKind::Squares => matrix(SCAN, 40, 100, "_squares"),

@@ -269,13 +269,16 @@ def _counts(b, x, window, strides, edges, n, padding):
 
 
 def adaptive_pool(n: int, how: str):
-    """Windows of sizes that differ by one: each output cell masks its part of an axis, axis after axis."""
+    """Windows of sizes that differ by one: each output cell masks its part, axis after axis; axes of one cell at once."""
 
     def entry(b, x, size):
-        out, result = b.shape[-n:], x.dtype
+        lead, result = len(x.shape) - n, x.dtype
         y = b.wide(x) if how == "add" else x
-        for i in range(n):
-            y = _adaptive_axis(b, y, len(x.shape) - n + i, out[i], how)
+        cells = dict(enumerate(b.shape[-n:], lead))
+        whole = [axis for axis, out in cells.items() if is_int(out) and out == 1]
+        y = _whole_axes(b, y, whole, how) if whole else y
+        for axis in (axis for axis in cells if axis not in whole):
+            y = _adaptive_axis(b, y, axis, cells[axis], how)
         return b.convert(y, result)
 
     return entry
@@ -284,14 +287,19 @@ def adaptive_pool(n: int, how: str):
 def _adaptive_axis(b, x, axis, out, how):
     size = x.shape[axis]
     if is_int(out) and out == 1:
-        whole = b.reduce(x, [axis], how, True)
-        return b.div(whole, b.lift(size, x.dtype)) if how == "add" else whole
+        return _whole_axes(b, x, [axis], how)
     picked, _ = _adaptive_parts(b, x, axis, out, how)
     whole = b.reduce(picked, [axis + 1], how)
     if how != "add":
         return whole
     start, end = _adaptive_bounds(b, out, size)
     return b.div(whole, b.broadcast(b.convert(b.sub(end, start), x.dtype), whole.shape, [axis]))
+
+
+def _whole_axes(b, x, axes, how):
+    """One cell along each of the axes."""
+    whole = b.reduce(x, axes, how, True)
+    return b.div(whole, b.lift(product(x.shape[axis] for axis in axes), x.dtype)) if how == "add" else whole
 
 
 def _adaptive_parts(b, x, axis, out, how):

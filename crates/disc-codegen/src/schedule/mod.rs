@@ -160,8 +160,10 @@ pub enum VersionKind {
     Tables,
     /// Attention of a few queries.
     FewQueries,
-    /// A convolution by Winograd's method.
+    /// A convolution by Winograd's method with tiles of four by four results.
     Winograd,
+    /// The same with tiles of two by two, for few results.
+    WinogradSmall,
     /// A product of few rows and columns, its sums in parts.
     SumParts,
     /// A sort by keys, of lines whose positions have 31 bits.
@@ -173,7 +175,7 @@ pub enum VersionKind {
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::RowParts,
         Self::RowPhases,
         Self::ShortRows,
@@ -182,6 +184,7 @@ impl VersionKind {
         Self::Tables,
         Self::FewQueries,
         Self::Winograd,
+        Self::WinogradSmall,
         Self::SumParts,
         Self::Keys,
         Self::Squares,

@@ -1,12 +1,7 @@
 //! Tiles whose results are not all finite: computed again as sums of products, which keep a NaN or an infinity in the windows that read it.
 //!
 //! It is out of the way of tiles of ordinary numbers, and mindful of time only so far that an input full of NaN is no trap.
-use super::{
-    Emitter,
-    plan::{SIDE, WinogradPlan},
-    results::Corner,
-    store,
-};
+use super::{Emitter, plan::WinogradPlan, results::Corner, store};
 use crate::{
     build::KernelBuilder,
     element::{Elements, Site},
@@ -69,13 +64,13 @@ struct Again<'a, 'g> {
 }
 
 impl Again<'_, '_> {
-    /// The sums of a vector of windows from column `x` on, in four rows.
+    /// The sums of a vector of windows from column `x` on, in the rows of a tile.
     fn sums(&mut self, kb: &mut KernelBuilder, feature: Value, x: Value) -> Vec<Value> {
         let (plan, lanes) = (self.plan, self.plan.lanes);
         let (zero, one, channels) = (kb.int(0), kb.int(1), kb.int(plan.channels));
         let plane = kb.dim(&(&plan.size[0] * &plan.size[1]));
         let (rows, columns) = (self.rows(kb), self.columns(kb, x));
-        let start = vec![kb.zero(DType::F32, lanes); SIDE as usize];
+        let start = vec![kb.zero(DType::F32, lanes); plan.method.side() as usize];
         let mut channel = kb.open_for_carrying([zero, channels, one], &start);
         self.elements.open_scope();
         let before = kb.mul(channel.index, plane);
@@ -108,7 +103,7 @@ impl Again<'_, '_> {
         let image = kb.dim(&(Dim::constant(plan.channels) * &plan.size[0] * &plan.size[1]));
         let (image, low) = (kb.mul(self.corner.batch, image), kb.dim(&plan.low[0]));
         let first = kb.sub(self.corner.row, low);
-        let rows = (0..SIDE + TAPS - 1).map(|row| {
+        let rows = (0..plan.method.side() + TAPS - 1).map(|row| {
             let row = kb.int(row);
             let y = kb.add(first, row);
             let (after, before) = (kb.compare("GE", y, zero), kb.compare("LT", y, height));

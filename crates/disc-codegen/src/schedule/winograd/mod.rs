@@ -1,9 +1,10 @@
-//! Convolutions of three times three windows by Winograd's method F(4x4, 3x3): a version of a product's group, for sizes with enough tiles.
+//! Convolutions of three times three windows by Winograd's methods F(4x4, 3x3) and F(2x2, 3x3) ([`method`]): versions of a product's group, for
+//! sizes with enough tiles.
 //!
-//! Results are cut into tiles of four times four, numbered along rows, images and batches. A unit is a block of neighbouring tiles, one or two
-//! vectors of them, and some blocks of output features. It transforms the six times six elements that each tile reads, for all input features,
-//! into task memory `[36][features][tiles]`; then, block after block of output features, come 36 small products with the transformed kernel,
-//! and the transformation of these to results, which takes the rest of the group along.
+//! Results are cut into tiles of four times four (two times two), numbered along rows, images and batches. A unit is a block of neighbouring
+//! tiles, one or two vectors of them, and some blocks of output features. It transforms the six times six (four times four) elements that each
+//! tile reads, for all input features, into task memory `[places][features][tiles]`; then, block after block of output features, come as many small
+//! products with the transformed kernel as there are places, and the transformation of these to results, which takes the rest of the group along.
 //!
 //! Sums of a tile's elements make all its results of a NaN, an infinity or a number near the largest one what only some of them are. Where a result
 //! of a vector of tiles is not finite, [`again`] computes these tiles as sums of products.
@@ -13,40 +14,37 @@
 //! - Outputs are apart from inputs: a tile may be written twice, with what follows the product.
 //! - A result is finite exactly where a sum of products is, but for the rounding of those next to the largest number.
 mod again;
+mod method;
 mod plan;
 mod products;
 mod results;
 mod tiles;
 
-use super::{Group, Scheduled, Version, VersionKind, draft::Draft};
+use super::{Group, Scheduled, Version, draft::Draft};
 use crate::{build::KernelBuilder, element::Elements, index::Index};
 use disc_ir::{DType, Dim, TensorType, Value};
-use plan::{PLACES, WinogradPlan};
+use method::{KERNEL_SIDE, Method};
+use plan::WinogradPlan;
 
-/// Tiles from which on the method pays, and results along each dimension.
-const FEWEST_TILES: i64 = 12;
-const FEWEST_RESULTS: i64 = 6;
-
-/// The version of a group that uses the method, if the group allows it.
-pub fn schedule(group: &Group<'_>) -> Option<Version> {
-    let plan = WinogradPlan::of(group)?;
-    let least = |count: i64| Dim::constant(count - 1);
-    let tiles = &plan.batch * &plan.tile_rows() * plan.tile_columns();
-    let guard = vec![
-        (least(FEWEST_TILES), tiles),
-        (least(FEWEST_RESULTS), plan.height.clone()),
-        (least(FEWEST_RESULTS), plan.width.clone()),
-    ];
-    Some(Version { kind: VersionKind::Winograd, guard, code: launch(group, &plan), workspaces: Vec::new(), streamed: None })
+/// The versions of a group that use the methods, if the group allows it: the one with large tiles first.
+pub fn schedule(group: &Group<'_>) -> Vec<Version> {
+    let (mut versions, mut group) = (Vec::new(), group.clone());
+    for method in Method::ALL {
+        let Some(plan) = WinogradPlan::of(&group, method) else { break };
+        let code = launch(&group, &plan);
+        group.first_site += code.sites.len() as i64;
+        versions.push(Version { kind: method.kind(), guard: plan.guard(), code, workspaces: Vec::new(), streamed: None });
+    }
+    versions
 }
 
 fn launch(group: &Group<'_>, plan: &WinogradPlan) -> Scheduled {
-    let name = format!("{}.winograd", group.name);
+    let name = format!("{}.{}", group.name, plan.method.suffix());
     let mut draft = Draft::new(group, &name, plan.lanes);
     let mut scratch = |elements: i64| draft.kb.scratch(TensorType::new([Dim::constant(elements)], DType::F32));
     let slack = i64::from(plan.lanes);
-    let held = scratch(PLACES * plan.tiles_pitch() + slack);
-    let made = scratch(PLACES * plan.products_pitch() + slack);
+    let held = scratch(plan.method.places() * plan.tiles_pitch() + slack);
+    let made = scratch(plan.method.places() * plan.products_pitch() + slack);
     let (input, kernel) = (draft.memory.at(plan.input), draft.memory.at(plan.kernel));
     let (buffers, targets) = (draft.memory.pairs().map(|(_, buffer)| buffer).collect(), draft.memory.outputs());
     let mut code = draft.units(plan.tile_blocks() * plan.chunks(), plan.cost(), |draft, unit| {
@@ -172,15 +170,17 @@ impl Emitter<'_, '_> {
         kb.close_while(walk);
     }
 
-    /// The 36 products of a block of output features with `count` tiles.
+    /// The products of a block of output features with `count` tiles, one for each place.
     fn multiply(&mut self, kb: &mut KernelBuilder, block: Value, count: Value) {
         let plan = self.plan;
-        let (zero, one, places) = (kb.int(0), kb.int(1), kb.int(PLACES));
+        let (zero, one, places) = (kb.int(0), kb.int(1), kb.int(plan.method.places()));
         let limit = kb.int(i64::from(plan.lanes));
         let is_narrow = kb.compare("LE", count, limit);
         let place = kb.open_for([zero, places, one]);
-        let before = kb.mul(block, places);
-        let number = kb.add(before, place.index);
+        let stored = kb.int(KERNEL_SIDE * KERNEL_SIDE);
+        let before = kb.mul(block, stored);
+        let within = plan.method.place_in_kernel(kb, place.index);
+        let number = kb.add(before, within);
         let size = kb.int(plan.channels * plan.rows);
         let left = kb.mul(number, size);
         let (right, to) = (kb.int(plan.tiles_pitch()), kb.int(plan.products_pitch()));

@@ -1,18 +1,14 @@
 //! Sizes of a convolution by Winograd's method, and how its work is cut.
-use super::again::Weights;
+use super::{again::Weights, method::Method};
 use crate::schedule::{Group, contraction::check_elementwise, tile};
 use disc_ir::{DType, Dim, Inst, OpKind, Value};
 use disc_passes::query::Query;
 
-/// Places of a transformed window: six times six.
-pub(super) const PLACES: i64 = 36;
-/// Results along a side of a tile, and elements that it reads.
-pub(super) const SIDE: i64 = 4;
-pub(super) const READ: i64 = 6;
 /// Blocks of output features of a unit: tiles are transformed anew for each unit.
 const CHUNK_BLOCKS: i64 = 11;
 
 pub(super) struct WinogradPlan {
+    pub(super) method: Method,
     /// The product that the method computes.
     pub(super) product: Value,
     pub(super) input: Value,
@@ -37,7 +33,7 @@ pub(super) struct WinogradPlan {
 
 impl WinogradPlan {
     /// `None` for a group without such a convolution, or with something else.
-    pub(super) fn of(group: &Group<'_>) -> Option<Self> {
+    pub(super) fn of(group: &Group<'_>, method: Method) -> Option<Self> {
         let function = group.function;
         let insts = || function.insts(function.body).iter().copied();
         let mut found = insts().filter(|&inst| function.kind_of(inst) == OpKind::Winograd);
@@ -57,6 +53,7 @@ impl WinogradPlan {
         let fits = packed[3] <= i64::from(tile.rows) && tile.lanes >= 4;
         let low = function.dims(inst, "padding_low");
         fits.then_some(Self {
+            method,
             product,
             input,
             kernel,
@@ -76,15 +73,49 @@ impl WinogradPlan {
     }
 
     pub(super) fn tile_rows(&self) -> Dim {
-        self.height.ceil_div(&Dim::constant(SIDE))
+        self.height.ceil_div(&Dim::constant(self.method.side()))
     }
 
     pub(super) fn tile_columns(&self) -> Dim {
-        self.width.ceil_div(&Dim::constant(SIDE))
+        self.width.ceil_div(&Dim::constant(self.method.side()))
     }
 
     pub(super) fn tiles(&self) -> Dim {
-        &self.batch * &self.tile_rows() * self.tile_columns()
+        self.tiles_by(self.method)
+    }
+
+    fn tiles_by(&self, method: Method) -> Dim {
+        let side = Dim::constant(method.side());
+        &self.batch * self.height.ceil_div(&side) * self.width.ceil_div(&side)
+    }
+
+    /// Tiles in whole vectors: what is multiplied.
+    fn multiplied(&self, method: Method) -> Dim {
+        let lanes = i64::from(self.lanes);
+        self.tiles_by(method).ceil_div(&Dim::constant(lanes)) * lanes
+    }
+
+    /// What products and transformations take, where a sum takes the features times 9 for each result. Transformations take as long as a few
+    /// more features and a share of the products: figures are of a Zen 4, for 16 to 512 features.
+    fn effort(&self, method: Method) -> Dim {
+        let features = self.features.min(self.channels);
+        match method {
+            Method::Small => self.multiplied(method) * (2 * (9 * features + 64)),
+            Method::Large => self.multiplied(method) * (6 * (7 * features + 84)),
+        }
+    }
+
+    /// Holds where the method pays. Along each dimension there are some results at least: transformations take a row of tiles at a time.
+    pub(super) fn guard(&self) -> Vec<(Dim, Dim)> {
+        let results = &self.batch * &self.height * &self.width;
+        let own = self.effort(self.method);
+        let mut guard = vec![(own.clone(), results * (9 * self.features.min(self.channels)))];
+        if self.method == Method::Large {
+            guard.push((own, self.effort(Method::Small)));
+        }
+        let least = Dim::constant(self.method.fewest_results() - 1);
+        guard.extend([(least.clone(), self.height.clone()), (least, self.width.clone())]);
+        guard
     }
 
     /// Tiles of a unit.
@@ -126,7 +157,7 @@ impl WinogradPlan {
 
     /// Estimated nanoseconds: the products, and a quarter of them again for transformations.
     pub(super) fn cost(&self) -> Dim {
-        let products = self.tiles() * (PLACES * self.channels * self.blocks * self.rows * 5 / 2);
+        let products = self.tiles() * (self.method.places() * self.channels * self.blocks * self.rows * 5 / 2);
         products.ceil_div(&Dim::constant(i64::from(self.lanes) * 5))
     }
 }

@@ -19,8 +19,8 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, vectors
         kb.parameter(name, Type::Buffer { tensor, space: Space::Task })
     };
     let slack = i64::from(plan.lanes);
-    let held = memory("tiles", super::PLACES * plan.tiles_pitch() + slack);
-    let made = memory("products", super::PLACES * plan.products_pitch() + slack);
+    let held = memory("tiles", plan.method.places() * plan.tiles_pitch() + slack);
+    let made = memory("products", plan.method.places() * plan.products_pitch() + slack);
     let [left, right, to] = ["left", "right", "to"].map(|name| kb.parameter(name, Type::scalar(DType::I64)));
     let (zero, one, channels) = (kb.int(0), kb.int(1), kb.int(plan.channels));
     let start = vec![kb.zero(DType::F32, plan.lanes); (plan.rows * vectors) as usize];

@@ -1,8 +1,5 @@
-//! The transformation of products to results: from the 36 places to four times four results of each tile, for neighbouring tiles at once.
-use super::{
-    Emitter, Segment,
-    plan::{READ, SIDE},
-};
+//! The transformation of products to results: from the places of transformed windows to the results of each tile, for neighbouring tiles at once.
+use super::{Emitter, Segment};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{DType, Value};
 
@@ -18,7 +15,7 @@ impl Emitter<'_, '_> {
     /// Computes and stores the results of a segment for one block of output features; once more where one of them is not finite.
     pub(super) fn finish(&mut self, kb: &mut KernelBuilder, segment: &Segment, block: Value) {
         let plan = self.plan;
-        let (zero, one, side) = (kb.int(0), kb.int(1), kb.int(SIDE));
+        let (zero, one, side) = (kb.int(0), kb.int(1), kb.int(plan.method.side()));
         let (rows, features, width) = (kb.int(plan.rows), kb.int(plan.features), kb.dim(&plan.width));
         let (row, column) = (kb.mul(segment.row, side), kb.mul(segment.column, side));
         let (tiles, room) = (kb.mul(segment.count, side), kb.sub(width, column));
@@ -51,22 +48,22 @@ impl Emitter<'_, '_> {
         kb.close_if(again);
     }
 
-    /// For each row of the tiles, its four columns.
+    /// For each row of the tiles, its columns.
     fn results(&self, kb: &mut KernelBuilder, segment: &Segment, from: Value) -> Vec<Vec<Value>> {
-        let mut rows = vec![Vec::new(); SIDE as usize];
-        for across in 0..READ {
-            let column: Vec<Value> = (0..READ)
+        let (method, mut rows) = (self.plan.method, vec![Vec::new(); self.plan.method.side() as usize]);
+        for across in 0..method.read() {
+            let column: Vec<Value> = (0..method.read())
                 .map(|down| {
-                    let shift = kb.int((down * READ + across) * self.plan.products_pitch());
+                    let shift = kb.int((down * method.read() + across) * self.plan.products_pitch());
                     let at = kb.add(from, shift);
                     kb.load(self.made, at, segment.lanes, None)
                 })
                 .collect();
-            for (row, value) in rows.iter_mut().zip(along(kb, &column)) {
+            for (row, value) in rows.iter_mut().zip(method.transform_products(kb, &column)) {
                 row.push(value);
             }
         }
-        rows.iter().map(|row| along(kb, row)).collect()
+        rows.iter().map(|row| method.transform_products(kb, row)).collect()
     }
 
     /// Stores row `down` of the tiles: its columns by turns are what lies side by side.
@@ -76,11 +73,7 @@ impl Emitter<'_, '_> {
         let exists = kb.compare("LT", y, height);
         let guard = kb.open_if(exists);
         self.elements.open_scope();
-        let [even_low, even_high] = kb.zip_lanes(columns[0], columns[2]);
-        let [odd_low, odd_high] = kb.zip_lanes(columns[1], columns[3]);
-        let low = kb.zip_lanes(even_low, odd_low);
-        let high = kb.zip_lanes(even_high, odd_high);
-        for (number, vector) in low.into_iter().chain(high).enumerate() {
+        for (number, vector) in joined(kb, &columns).into_iter().enumerate() {
             let done = kb.int(number as i64 * i64::from(lanes));
             let (left, x) = (kb.sub(corner.count, done), kb.add(corner.column, done));
             let at =
@@ -123,24 +116,13 @@ fn not_finite(kb: &mut KernelBuilder, results: &[Vec<Value>], before: Value) -> 
     kb.fma(sum, zero, before)
 }
 
-/// The transformation along one dimension:
-///
-/// ```text
-///  1  1  1  1  1  0
-///  0  1 -1  2 -2  0
-///  0  1  1  4  4  0
-///  0  1 -1  8 -8  1
-/// ```
-fn along(kb: &mut KernelBuilder, m: &[Value]) -> Vec<Value> {
-    let lanes = kb.lanes(m[0]);
-    let times = |kb: &mut KernelBuilder, factor: f64, value: Value, sum: Value| {
-        let factor = kb.float(DType::F32, factor, lanes);
-        kb.fma(factor, value, sum)
-    };
-    let (ones, ones_less) = (kb.add(m[1], m[2]), kb.sub(m[1], m[2]));
-    let (twos, twos_less) = (kb.add(m[3], m[4]), kb.sub(m[3], m[4]));
-    let first = kb.add(m[0], ones);
-    let first = kb.add(first, twos);
-    let last = kb.add(ones_less, m[5]);
-    vec![first, times(kb, 2.0, twos_less, ones_less), times(kb, 4.0, twos, ones), times(kb, 8.0, twos_less, last)]
+/// Vectors of the columns by turns: what `parted` takes apart.
+fn joined(kb: &mut KernelBuilder, columns: &[Value]) -> Vec<Value> {
+    if let [even, odd] = *columns {
+        return kb.zip_lanes(even, odd).to_vec();
+    }
+    let [even_low, even_high] = kb.zip_lanes(columns[0], columns[2]);
+    let [odd_low, odd_high] = kb.zip_lanes(columns[1], columns[3]);
+    let (low, high) = (kb.zip_lanes(even_low, odd_low), kb.zip_lanes(even_high, odd_high));
+    [low, high].concat()
 }

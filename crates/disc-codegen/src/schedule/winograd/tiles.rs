@@ -1,12 +1,10 @@
-//! The transformation of the input: from six times six elements of each tile to the 36 places, for neighbouring tiles at once.
+//! The transformation of the input: from the elements that a tile reads to the places of its transformed window, for neighbouring tiles at once.
 //!
-//! A row of the input is read in vectors as it lies; two rounds of taking every second lane part it into the columns of the tiles.
-use super::{
-    Emitter, Segment,
-    plan::{PLACES, READ, SIDE},
-};
+//! A row of the input is read in vectors as it lies; rounds of taking every second lane part it into the columns of the tiles: two of them for tiles
+//! of four columns, one for those of two.
+use super::{Emitter, Segment};
 use crate::build::KernelBuilder;
-use disc_ir::{DType, Dim, OpKind, Value};
+use disc_ir::{Dim, OpKind, Value};
 
 /// What is the same for all features.
 struct Reading {
@@ -30,15 +28,16 @@ impl Emitter<'_, '_> {
         for &(row, exists) in &reading.rows {
             let from = kb.add(row, before);
             let elements = self.columns(kb, segment, from, exists, &reading.masks);
-            columns.push(along(kb, &elements));
+            columns.push(plan.method.transform_input(kb, &elements));
         }
         let row = kb.int(plan.tiles_row());
         let to = kb.mul(channel.index, row);
         let to = kb.add(to, segment.first);
-        for across in 0..READ as usize {
+        let read = plan.method.read() as usize;
+        for across in 0..read {
             let column: Vec<Value> = columns.iter().map(|row| row[across]).collect();
-            for (down, value) in along(kb, &column).into_iter().enumerate() {
-                let place = (down * READ as usize + across) as i64;
+            for (down, value) in plan.method.transform_input(kb, &column).into_iter().enumerate() {
+                let place = (down * read + across) as i64;
                 let shift = kb.int(place * plan.tiles_pitch());
                 let there = kb.add(to, shift);
                 kb.store(self.held, there, value, written);
@@ -49,14 +48,14 @@ impl Emitter<'_, '_> {
 
     fn reading(&self, kb: &mut KernelBuilder, segment: &Segment) -> Reading {
         let plan = self.plan;
-        let (zero, side) = (kb.int(0), kb.int(SIDE));
+        let (zero, side) = (kb.int(0), kb.int(plan.method.side()));
         let [low_y, low_x] = [0, 1].map(|i| kb.dim(&plan.low[i]));
         let [height, width] = [0, 1].map(|i| kb.dim(&plan.size[i]));
         let (first_y, first_x) = (kb.mul(segment.row, side), kb.mul(segment.column, side));
         let (first_y, first_x) = (kb.sub(first_y, low_y), kb.sub(first_x, low_x));
         let image = kb.dim(&(Dim::constant(plan.channels) * &plan.size[0] * &plan.size[1]));
         let image = kb.mul(segment.batch, image);
-        let rows = (0..READ).map(|row| {
+        let rows = (0..plan.method.read()).map(|row| {
             let row = kb.int(row);
             let y = kb.add(first_y, row);
             let (after, before) = (kb.compare("GE", y, zero), kb.compare("LT", y, height));
@@ -69,7 +68,7 @@ impl Emitter<'_, '_> {
             (kb.add(line, first_x), kb.lane_mask(lanes, segment.lanes))
         });
         let rows = rows.collect();
-        let masks = shifts(segment.lanes).into_iter().map(|shift| {
+        let masks = shifts(plan.method.side(), segment.lanes).into_iter().map(|shift| {
             let shift = kb.int(shift);
             let x = kb.add(first_x, shift);
             let (start, stop) = (kb.sub(zero, x), kb.sub(width, x));
@@ -80,9 +79,10 @@ impl Emitter<'_, '_> {
         Reading { rows, masks: masks.collect() }
     }
 
-    /// The six columns of the tiles in one row of the input.
+    /// The columns of the tiles in one row of the input.
     fn columns(&self, kb: &mut KernelBuilder, segment: &Segment, from: Value, exists: Value, masks: &[Value]) -> Vec<Value> {
-        let read: Vec<Value> = shifts(segment.lanes)
+        let side = self.plan.method.side();
+        let read: Vec<Value> = shifts(side, segment.lanes)
             .into_iter()
             .zip(masks)
             .map(|(shift, &mask)| {
@@ -91,53 +91,27 @@ impl Emitter<'_, '_> {
                 kb.load(self.input, at, segment.lanes, Some(mask))
             })
             .collect();
-        let (own, next) = read.split_at(SIDE as usize);
-        let mut columns = every_fourth(kb, own);
-        columns.extend(every_fourth(kb, next).into_iter().take(2));
+        let (own, next) = read.split_at(side as usize);
+        let mut columns = parted(kb, own);
+        columns.extend(parted(kb, next).into_iter().take(2));
         columns
     }
 }
 
-/// Where the vectors of a row start that are read: four for the first four columns of tiles, and four that start with the fifth one.
-fn shifts(lanes: u32) -> Vec<i64> {
-    let starts = |first: i64| (0..SIDE).map(move |number| first + number * i64::from(lanes));
-    starts(0).chain(starts(SIDE)).collect()
+/// Where the vectors of a row start that are read: as many as tiles have columns for these, and as many that start with the column behind.
+fn shifts(side: i64, lanes: u32) -> Vec<i64> {
+    let starts = |first: i64| (0..side).map(move |number| first + number * i64::from(lanes));
+    starts(0).chain(starts(side)).collect()
 }
 
-/// The lanes of four vectors, as if they were one, whose numbers leave the rests 0 to 3 when divided by four.
-fn every_fourth(kb: &mut KernelBuilder, vectors: &[Value]) -> Vec<Value> {
+/// The lanes of two or four vectors, as if they were one, by the rests of their numbers when divided by that many.
+fn parted(kb: &mut KernelBuilder, vectors: &[Value]) -> Vec<Value> {
+    if let [low, high] = *vectors {
+        return kb.unzip_lanes(low, high).to_vec();
+    }
     let [even_low, odd_low] = kb.unzip_lanes(vectors[0], vectors[1]);
     let [even_high, odd_high] = kb.unzip_lanes(vectors[2], vectors[3]);
     let [zero, two] = kb.unzip_lanes(even_low, even_high);
     let [one, three] = kb.unzip_lanes(odd_low, odd_high);
     vec![zero, one, two, three]
-}
-
-/// The transformation along one dimension:
-///
-/// ```text
-///  4  0 -5  0  1  0
-///  0 -4 -4  1  1  0
-///  0  4 -4 -1  1  0
-///  0 -2 -1  2  1  0
-///  0  2 -1 -2  1  0
-///  0  4  0 -5  0  1
-/// ```
-fn along(kb: &mut KernelBuilder, d: &[Value]) -> Vec<Value> {
-    debug_assert_eq!(d.len() * d.len(), PLACES as usize);
-    let lanes = kb.lanes(d[0]);
-    let times = |kb: &mut KernelBuilder, factor: f64, value: Value, sum: Value| {
-        let factor = kb.float(DType::F32, factor, lanes);
-        kb.fma(factor, value, sum)
-    };
-    let first = times(kb, -5.0, d[2], d[4]);
-    let first = times(kb, 4.0, d[0], first);
-    let even = times(kb, -4.0, d[2], d[4]);
-    let odd = times(kb, -4.0, d[1], d[3]);
-    let (plus, minus) = (kb.add(even, odd), kb.sub(even, odd));
-    let (even, odd) = (kb.sub(d[4], d[2]), kb.sub(d[3], d[1]));
-    let (twice, back) = (times(kb, 2.0, odd, even), times(kb, -2.0, odd, even));
-    let last = times(kb, -5.0, d[3], d[5]);
-    let last = times(kb, 4.0, d[1], last);
-    vec![first, plus, minus, twice, back, last]
 }
