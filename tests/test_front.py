@@ -287,13 +287,13 @@ def test_a_compiled_module_is_converted_only_to_what_it_is():
 def test_unsupported_ops_are_listed_together():
     class Model(nn.Module):
         def forward(self, x):
-            return torch.fft.fft(x).real + torch.rand_like(x) + torch.rand_like(x)
+            return torch.linalg.qr(x).R + torch.rand_like(x) + torch.rand_like(x)
 
     with pytest.raises(disc.UnsupportedOp) as caught:
         disc.optimize(Model().eval(), torch.rand(2, 3))
     text = str(caught.value)
     assert "2 x aten.rand_like.default" in text
-    assert "_fft_" in text or "fft_fft" in text
+    assert "1 x aten.linalg_qr.default" in text
     assert "test_front.py:" in text
 
 

@@ -40,6 +40,17 @@ FUNCTIONS = {
         x[:, int(x.shape[1] * 0.6) :],
         torch.zeros(math.ceil(1.3 * x.shape[2])),
     ),
+    "windows of a size": lambda x: (
+        x * torch.hann_window(x.shape[2]) + torch.hamming_window(x.shape[2], False)
+    ),
+    "frequencies": lambda x: x * torch.fft.fftfreq(x.shape[2], d=0.5) + torch.fft.rfftfreq(x.shape[1])[-1],
+    "a diagonal at a size": lambda x: (x.diagonal(x.shape[1] // 2, 1, 2), torch.diag(x[0], 1 - x.shape[1])),
+    "as many groups as images": lambda x: F.conv2d(
+        x.view(1, -1, *x.shape[1:]),
+        torch.ones(3, 2).expand(2 * x.shape[0], 1, 3, 2),
+        groups=x.shape[0],
+        padding=1,
+    ),
     "divmod": lambda x: x * divmod(x.shape[2], 2)[0] + divmod(x.shape[1], 3)[1],
 }
 

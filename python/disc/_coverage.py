@@ -25,7 +25,6 @@ NUMBERS = ("aten._local_scalar_dense.default",)
 #: Why the others are missing.
 REASONS = {
     "backward": "training",
-    "fft": "complex numbers",
     "rand": "random numbers",
     "as_strided": "memory layout is not part of a program",
     "resize_": "memory layout is not part of a program",

@@ -150,6 +150,64 @@ def _largest_parts(x, axis: int, out):
     return torch.where(inside, x.unsqueeze(axis), lowest).amax(axis + 1)
 
 
+def _diagonal(input, offset=0, dim1=0, dim2=1):
+    if not isinstance(offset, torch.SymInt):
+        return None
+    x = input.movedim((dim1, dim2), (0, 1))
+    row, column = torch.sym_max(-offset, 0), torch.sym_max(offset, 0)
+    count = torch.sym_max(torch.sym_min(x.shape[0] - row, x.shape[1] - column), 0)
+    place = torch.arange(count, device=x.device)
+    return x[place + row, place + column].movedim(0, -1)
+
+
+def _diag(input, diagonal=0):
+    return _diagonal(input, diagonal) if input.dim() == 2 else None
+
+
+def _conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """As many groups as a size says (a batch whose images have kernels of their own): products with all windows."""
+    if not isinstance(groups, torch.SymInt) or isinstance(padding, str) or input.dim() != 4:
+        return None
+    per_group, *kernel = weight.shape[1:]
+    forms = [[int(n) for n in spread(value, 2)] for value in (kernel, stride, padding, dilation)]
+    kernel, stride, padding, dilation = forms
+    parts = input.reshape([input.shape[0] * groups, per_group, *input.shape[2:]])
+    windows = torch.nn.functional.unfold(parts, kernel, dilation, padding, stride)
+    windows = windows.reshape([input.shape[0], groups, *windows.shape[1:]])
+    product = weight.reshape([groups, weight.shape[0] // groups, -1]) @ windows
+    sizes = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(input.shape[2:], *forms, strict=True)
+    ]
+    result = product.reshape([input.shape[0], weight.shape[0], *sizes])
+    return result if bias is None else result + bias.reshape([-1, 1, 1])
+
+
+# Windows and frequencies of transforms.
+
+
+def _window(*factors):
+    """A sum of cosines: of no turn, one, two."""
+
+    def entry(window_length, periodic=True, *, dtype=None, device=None, **_):
+        place = torch.arange(window_length, device=device)
+        turn = window_length if periodic else torch.sym_max(window_length - 1, 1)
+        angle = place.to(dtype or torch.get_default_dtype()) * (2 * math.pi / turn)
+        window = sum(factor * torch.cos(angle * i) for i, factor in enumerate(factors))
+        return torch.where(place + window_length == 1, 1.0, window)
+
+    return entry
+
+
+def _fftfreq(n, d=1.0, *, dtype=None, device=None, **_):
+    place = torch.arange(n, device=device)
+    place = torch.where(place < (n + 1) // 2, place, place - n)
+    return place.to(dtype or torch.get_default_dtype()) / (n * d)
+
+
+def _rfftfreq(n, d=1.0, *, dtype=None, device=None, **_):
+    return torch.arange(n // 2 + 1, device=device).to(dtype or torch.get_default_dtype()) / (n * d)
+
+
 # Pools over a whole axis.
 
 
@@ -233,6 +291,14 @@ _REPLACED = {
     "logspace": _logspace,
     "adaptive_avg_pool1d": _adaptive_avg_pool1d,
     **{f"adaptive_max_pool{n}d": _adaptive_max_pool(n) for n in (1, 2, 3)},
+    "diag": _diag,
+    "diagonal": _diagonal,
+    "conv2d": _conv2d,
+    "hann_window": _window(0.5, -0.5),
+    "hamming_window": _window(0.54, -0.46),
+    "blackman_window": _window(0.42, -0.5, 0.08),
+    "fft_fftfreq": _fftfreq,
+    "fft_rfftfreq": _rfftfreq,
     "triu_indices": triu_indices,
     "tril_indices": tril_indices,
     **{f"max_pool{n}d": _pool("max", n, _largest) for n in (1, 2, 3)},

@@ -39,6 +39,7 @@ from . import (
     torch_create,
     torch_elementwise,
     torch_experts,
+    torch_fft,
     torch_index,
     torch_loss,
     torch_matmul,
@@ -66,6 +67,7 @@ FAMILIES = (
     torch_index,
     torch_recurrent,
     torch_experts,
+    torch_fft,
     torch_sizes,
 )
 #: Overload -> function of the emitter and the overload's arguments.

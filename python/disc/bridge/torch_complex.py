@@ -5,24 +5,15 @@ Ops that only move elements, and linear ones, work on both parts alone. What is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 
 from .._errors import UnsupportedOp
+from . import torch_fft, types
+from .parts import Complex
 
 _PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-
-
-@dataclass(frozen=True)
-class Complex:
-    re: Any
-    im: Any
-
-    def map(self, f) -> Complex:
-        return Complex(f(self.re), f(self.im))
 
 
 def joined(b, x) -> Complex:
@@ -50,6 +41,37 @@ def _mul(b, x, y):
     return Complex(b.sub(b.mul(x.re, y.re), b.mul(x.im, y.im)), b.add(b.mul(x.re, y.im), b.mul(x.im, y.re)))
 
 
+def _sum_of(how: str):
+    def entry(b, x, y, *, alpha=1):
+        x, y = (z if isinstance(z, Complex) else _of_number(b, z, like) for z, like in ((x, y), (y, x)))
+        y = y if alpha == 1 else y.map(lambda part: b.mul(part, alpha))
+        return Complex(getattr(b, how)(x.re, y.re), getattr(b, how)(x.im, y.im))
+
+    return entry
+
+
+def _of_number(b, x, like: Complex) -> Complex:
+    """A real tensor or a number beside a complex tensor."""
+    x = Complex(x.real, x.imag) if isinstance(x, complex) else Complex(x, 0.0)
+    return x.map(lambda part: b.lift(part, like.re.dtype))
+
+
+def _converted(b, x, dtype, *_, **__):
+    if dtype not in _PARTS:
+        raise UnsupportedOp("complex tensors are not converted to real ones: take `.real`")
+    part = types.name_of(_PARTS[dtype])
+    z = x if isinstance(x, Complex) else Complex(x, b.full(0, x.shape, part))
+    return z.map(lambda x: b.convert(x, part))
+
+
+def _padded(b, z: Complex, padding, value=0):
+    from .torch_shape import constant_pad
+
+    if value:
+        raise UnsupportedOp("complex tensors are padded by 0 alone")
+    return z.map(lambda part: constant_pad(b, part, padding, 0))
+
+
 def _abs(b, z: Complex):
     """Scaled by the greater part, so that no square overflows."""
     re, im = b.op("abs", z.re), b.op("abs", z.im)
@@ -73,15 +95,20 @@ TABLE = {
     "aten._conj.default": lambda b, z: Complex(z.re, b.neg(z.im)),
     "aten.conj_physical.default": lambda b, z: Complex(z.re, b.neg(z.im)),
     "aten.resolve_conj.default": lambda b, z: z,
+    "aten.add.Tensor": _sum_of("add"),
+    "aten.sub.Tensor": _sum_of("sub"),
+    "aten.constant_pad_nd.default": _padded,
+    "aten.to.dtype": _converted,
     "aten.mul.Tensor": _mul,
     "aten.mul.Scalar": _mul,
+    **torch_fft.TABLE,
 }
 #: Ops that do to each part what they do to a real tensor.
 _BY_PARTS = """
     alias.default cat.default chunk.default clone.default contiguous.default detach.default expand.default flatten.using_ints
-    index.Tensor index_select.default mean.dim movedim.int neg.default permute.default repeat.default reshape.default select.int
-    slice.Tensor split.Tensor squeeze.default squeeze.dim stack.default sum.default sum.dim_IntList t.default transpose.int
-    unflatten.int unsqueeze.default view.default
+    flip.default index.Tensor index_select.default mean.dim movedim.int narrow.default neg.default permute.default repeat.default
+    reshape.default roll.default select.int slice.Tensor split.Tensor squeeze.default squeeze.dim stack.default sum.default
+    sum.dim_IntList t.default transpose.int transpose_.default unflatten.int unsqueeze.default view.default
 """
 BY_PARTS = frozenset(f"aten.{name}" for name in _BY_PARTS.split())
 

@@ -15,6 +15,8 @@ INF = math.inf
 
 
 def convolution(b, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    if not is_int(groups):
+        raise b.unsupported(f"a convolution in as many groups as a size says ({groups})")
     n = len(weight.shape) - 2
     stride, padding, dilation, output_padding = (
         spread(v, n) for v in (stride, padding, dilation, output_padding)
