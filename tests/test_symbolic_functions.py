@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import disc
 import pytest
 import torch
 from disc import _symbolic_functions
@@ -62,6 +63,29 @@ def test_a_size_as_an_argument_stays_open(name, compile_module):
     compiled = compile_module(Function(function), (inputs[0],))
     for x in inputs:
         torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 3, -2])
+def test_bags_of_one_length_are_read_in_place(mode, padding, compile_module):
+    torch.manual_seed(0)
+    module = torch.nn.EmbeddingBag(30, 8, mode=mode, padding_idx=padding).eval()
+    # The last bag holds padding alone.
+    bags = [torch.randint(0, 30, shape) for shape in ((3, 5), (1, 1), (0, 3), (7, 33), (2, 1))]
+    for bag in bags:
+        bag[-1:] = 3 if padding is None else padding % 30
+    compiled = compile_module(module, (bags[0],))
+    for bag in bags:
+        torch.testing.assert_close(compiled(bag), module(bag))
+    assert disc.report(compiled).to_dict()["kernels"] == (1 if padding is None or mode == "sum" else 2)
+
+
+def test_bags_of_one_length_have_scales(compile_module):
+    module = torch.nn.EmbeddingBag(30, 8, mode="sum", padding_idx=4).eval()
+    inputs = [(torch.randint(0, 30, shape), None, torch.randn(shape)) for shape in ((3, 5), (1, 1), (7, 9))]
+    compiled = compile_module(module, inputs[0])
+    for args in inputs:
+        torch.testing.assert_close(compiled(*args), module(*args))
 
 
 @pytest.mark.parametrize("name", ["one hot", "mean over a plane", "triangle"])

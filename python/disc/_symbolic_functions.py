@@ -1,7 +1,8 @@
 """Functions of torch whose arguments torch reads as plain numbers, in terms of others that leave a size open.
 
 ``F.one_hot(x, y.shape[0])``, ``F.max_pool1d(x, x.size(2))`` or ``torch.triu_indices(n, n)`` would fix the size of the example.
-Each function here gives what the replaced one gives, or nothing where it has no other way.
+Each function here gives what the replaced one gives, or nothing where it has no other way. Some are replaced by others that say
+more of their shapes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class SymbolicFunctions(TorchFunctionMode):
             )
             return True
         name = getattr(func, "__name__", "")
-        if name == "squeeze" and (found := squeezed(*args, **kwargs)) is not None:
+        if name in _BY_SHAPE and (found := _BY_SHAPE[name](*args, **kwargs)) is not None:
             return found
         if has_symbol((*args, *kwargs.values())):
             replaced = _REPLACED.get(name)
@@ -60,6 +61,39 @@ def squeezed(input, dim=None):
     for axis in sorted(ones, reverse=True):
         input = input.select(axis, 0)
     return torch.squeeze(input, rest) if rest else input
+
+
+def _equal_bags(
+    input,
+    weight,
+    offsets=None,
+    max_norm=None,
+    norm_type=2.0,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """``embedding_bag`` of a matrix, whose rows are bags of one length: torch flattens it, and counts where they begin."""
+    if input.dim() != 2 or offsets is not None or max_norm is not None:
+        return None
+    rows = torch.nn.functional.embedding(input, weight)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    held = input.shape[1]
+    if padding_idx is not None:
+        counted = (input != padding_idx % weight.shape[0]).unsqueeze(-1)
+        rows = rows.masked_fill(~counted, -torch.inf if mode == "max" else 0.0)
+        held = counted.sum(1)
+    if mode == "max":
+        most = rows.amax(1)
+        return most if padding_idx is None else torch.where(held > 0, most, torch.zeros_like(most))
+    total = rows.sum(1)
+    if mode == "mean":
+        total = total / (held if padding_idx is None else held.clamp(min=1))
+    return total
 
 
 def _is_1_here(size) -> bool:
@@ -282,6 +316,10 @@ def _places(lengths, first, count, dtype):
     return torch.stack([row, column]).to(dtype)
 
 
+#: Functions that are replaced for the shapes of their arguments.
+_BY_SHAPE = {"squeeze": squeezed, "embedding_bag": _equal_bags}
+
+#: Functions that are replaced where a number is a symbol.
 _REPLACED = {
     "tensor": _tensor,
     "as_tensor": _as_tensor,
