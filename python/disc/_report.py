@@ -101,6 +101,7 @@ class Report:
         if "kernels" in v:
             kinds = ", ".join(f"{n} {kind}" for kind, n in v.get("kernels_by_kind", {}).items())
             lines.append(f"kernels     {v['kernels']}{f' ({kinds})' if kinds else ''}")
+            lines += [f"plan        {plan['kernels']} where {plan['when']}" for plan in v.get("plans", [])]
         stages = ", ".join(f"{name} {ms:.0f}" for name, ms in v["stages_ms"].items())
         lines.append(f"stages, ms  {stages}")
         special = v.get("specialized", {})

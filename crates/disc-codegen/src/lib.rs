@@ -1,5 +1,6 @@
 //! Schedules, kernel IR passes and the host program; tested without LLVM.
 
+mod alike;
 pub mod build;
 pub mod cost;
 pub mod element;

@@ -1,11 +1,12 @@
 //! From the buffer stage to the kernel stage: each group becomes kernels and launches.
 //!
 //! Groups of one structure share their kernels, so a model of twelve equal layers has the kernels of one. Entries share them where they state
-//! the same facts.
+//! the same facts. A plan shares those that come out alike with its function; where all do, and none is left out, there is no plan.
 //!
 //! Invariant: whatever a group's kind promises, a group whose plan does not hold is computed by the loop schedule, output by output: slower,
 //! never wrong.
 use crate::{
+    alike::{self, Alike},
     element::Site,
     kernel,
     schedule::{self, AttentionPlan, Group, Launch, RowPlan, Scheduled, Version, Versioned},
@@ -58,25 +59,35 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
         offers,
         kernels: Vec::new(),
         known: HashMap::new(),
+        alike: module.functions.iter().any(|function| function.plan_of.is_some()).then(Alike::default),
+        is_plan: false,
         sites: Vec::new(),
         notes: Vec::new(),
         workspace: None,
     };
     let mut functions = Vec::new();
-    let (mut launches, mut signatures) = (Vec::new(), Vec::new());
+    let mut launches: Vec<(Arc<str>, HashMap<&'static str, usize>)> = Vec::new();
+    let mut signatures = Vec::new();
     for mut function in module.functions {
         if function.kind == FunctionKind::Host {
+            let (kernels, sites) = (lowering.kernels.len(), lowering.sites.len());
+            lowering.is_plan = function.plan_of.is_some();
             let solver = Arc::new(Solver::new(&function.facts));
             let mut counts = HashMap::new();
             let signature = Signature::of(&function, lowering.sites.len() as i64 + 1);
             lowering.sites.extend(signature.sites(&function));
-            signatures.push((function.name.clone(), signature));
             let body = function.body;
             lowering.workspace = Workspace::of(&function);
             lowering.block(&mut function, body, &solver, &mut counts)?;
             if let Some(workspace) = lowering.workspace.take() {
                 workspace.make_room(&mut function);
             }
+            let of_entry = launches.iter().find(|(name, _)| Some(name) == function.plan_of.as_ref());
+            if lowering.kernels.len() == kernels && of_entry.is_some_and(|(_, of_entry)| *of_entry == counts) {
+                lowering.sites.truncate(sites);
+                continue;
+            }
+            signatures.push((function.name.clone(), signature));
             launches.push((function.name.clone(), counts));
         }
         functions.push(function);
@@ -92,7 +103,8 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
 }
 
 /// What was made of a group: its versions, and the launches where none of their guards holds.
-struct Known {
+#[derive(Clone)]
+pub(crate) struct Known {
     versions: Vec<Version>,
     otherwise: Vec<Launch>,
 }
@@ -103,6 +115,10 @@ struct Lowering<'t> {
     kernels: Vec<Function>,
     /// The launches of group structures that were met already.
     known: HashMap<String, Known>,
+    /// The same by what came out, where the module has plans.
+    alike: Option<Alike>,
+    /// Whether the host program is a plan of another one.
+    is_plan: bool,
     /// That of the host program which is being lowered.
     workspace: Option<Workspace>,
     sites: Vec<Site>,
@@ -170,9 +186,10 @@ impl Lowering<'_> {
         let form = if is_update { "update" } else { kind };
         let key = structure(&function, form);
         if !self.known.contains_key(&key) {
-            let name = format!("k{}_{form}", self.known.len());
+            let planned = if self.is_plan { "planned_" } else { "" };
+            let name = format!("k{}_{planned}{form}", self.known.len());
             let scheduled = self.schedule(&function, solver, &name, form);
-            let known = self.keep(scheduled);
+            let known = self.keep(scheduled, &name);
             self.known.insert(key.clone(), known);
         }
         *counts.entry(kind).or_default() += self.known[&key].otherwise.len();
@@ -196,8 +213,13 @@ impl Lowering<'_> {
         branches.into_iter().try_for_each(|branch| Builder::at(host, branch, solver.clone()).ret(&[]).map(drop))
     }
 
-    /// Takes the kernels of a group.
-    fn keep(&mut self, scheduled: Versioned) -> Known {
+    /// Takes the kernels of a group; for a plan, those that another group has already.
+    fn keep(&mut self, scheduled: Versioned, name: &str) -> Known {
+        let text = self.alike.is_some().then(|| alike::text(&scheduled, name));
+        let shared = self.alike.as_ref().zip(text.as_ref()).and_then(|(alike, text)| alike.find(text));
+        if let Some(known) = shared.filter(|_| self.is_plan) {
+            return known;
+        }
         let mut versions = scheduled.versions;
         let codes = versions.iter_mut().map(|version| &mut version.code);
         let mut otherwise = scheduled.otherwise;
@@ -208,7 +230,11 @@ impl Lowering<'_> {
             }
             self.sites.append(&mut code.sites);
         }
-        Known { versions, otherwise: otherwise.launches }
+        let known = Known { versions, otherwise: otherwise.launches };
+        if let (Some(alike), Some(text)) = (&mut self.alike, text) {
+            alike.insert(text, known.clone());
+        }
+        known
     }
 
     fn schedule(&mut self, function: &Function, solver: &Arc<Solver>, name: &str, kind: &'static str) -> Versioned {

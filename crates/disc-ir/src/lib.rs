@@ -18,6 +18,7 @@ pub mod infer;
 pub mod interp;
 pub mod literal;
 pub mod ops;
+pub mod plans;
 pub mod text;
 pub mod types;
 pub mod verify;

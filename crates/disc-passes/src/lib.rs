@@ -18,6 +18,7 @@ pub mod pack;
 pub mod pass;
 pub mod pipeline;
 pub mod placement;
+pub mod plans;
 pub mod prepare;
 pub mod query;
 pub mod registry;

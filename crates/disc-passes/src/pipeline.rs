@@ -4,7 +4,7 @@
 use crate::{
     branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline, pack,
     pass::{PassDef, PassManager},
-    placement, prepare, scales, shapes,
+    placement, plans, prepare, scales, shapes,
 };
 use disc_ir::{Diagnostic, Module, ops::Stage};
 
@@ -14,6 +14,8 @@ pub static STEPS: &[&PassDef] = &[
     &inline::PASS,
     // From here on, ops stay inside of their tensors.
     &demands::PASS,
+    // What else holds in most calls is stated by functions of their own: the following passes take it for known.
+    &plans::PASS,
     // From here on, equal sizes look equal.
     &shapes::PASS,
     &canonicalize::PASS,

@@ -1,7 +1,7 @@
 //! Every pass by name, for command lines, tests and docs.
 use crate::{
     branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline, pack,
-    pass::PassDef, pipeline, placement, prepare, rules, scales, shapes,
+    pass::PassDef, pipeline, placement, plans, prepare, rules, scales, shapes,
 };
 use std::fmt::Write;
 
@@ -23,6 +23,7 @@ pub static PASSES: &[&PassDef] = &[
     &pack::PASS,
     &placement::PASS,
     &buffers::PASS,
+    &plans::PASS,
     &prepare::PASS,
     &scales::PASS,
     &shapes::PASS,

@@ -3,7 +3,9 @@ use crate::errors::Failure;
 use disc_ral::{Cpu, Library, ModuleMeta, OutputAllocator, Products, Session, TensorRef, Weight};
 use std::{collections::HashMap, sync::Arc};
 
-pub(crate) use disc::{Artifact, Error, Options, Report, Specializations, Specialize, background, cache, compile, compile_text};
+pub(crate) use disc::{
+    Artifact, Error, Options, PlanReport, Report, Specializations, Specialize, background, cache, compile, compile_text,
+};
 
 /// What runs: a module that was compiled here, or code and metadata from elsewhere.
 pub(crate) enum Runner {

@@ -1,5 +1,6 @@
 //! What a compilation did.
 use crate::cache::Outcome;
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Times, kernels and the target of one compilation.
@@ -9,9 +10,11 @@ pub struct Report {
     pub stages_ms: Vec<(String, f64)>,
     /// Milliseconds per pass, in order.
     pub passes_ms: Vec<(String, f64)>,
-    /// Launches that one call makes.
+    /// Launches that one call makes which runs no plan.
     pub kernels: usize,
     pub kernels_by_kind: BTreeMap<String, usize>,
+    /// Other ways to compute a call, in the order in which they are tried.
+    pub plans: Vec<PlanReport>,
     /// Kernel versions compiled.
     pub versions: usize,
     pub target: String,
@@ -23,6 +26,15 @@ pub struct Report {
     pub code_bytes: usize,
     /// Whether the code came from the cache on disk; then nothing was compiled, and there are no stages.
     pub cache: Outcome,
+}
+
+/// A plan: what computes the calls for which more is true than the program states.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanReport {
+    /// The facts that have to hold: `S % 2 == 0`.
+    pub when: String,
+    /// Launches that such a call makes.
+    pub kernels: usize,
 }
 
 impl Report {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     binding::bindings,
     diag::{Code, Diagnostic},
-    dim::{Dim, Symbol},
+    dim::{Dim, Fact, Symbol},
     graph::{Block, Function, FunctionKind, Inst, Module, PREPARE, Value},
     ops::{OpKind, demands},
     types::{DType, TensorType, Type},
@@ -111,6 +111,17 @@ impl<'a> Machine<'a> {
         let results = self.run_block(function.body, arguments);
         self.frames.pop();
         results
+    }
+
+    /// The function that a call of an entry runs: itself, or a plan of it.
+    pub(super) fn planned(&self, function: &'a Function, arguments: &[Val]) -> Result<&'a Function, Diagnostic> {
+        let mut plans = self.module.plans_of(function).peekable();
+        if plans.peek().is_none() {
+            return Ok(function);
+        }
+        let symbols = bind(function, arguments, Symbols::new())?;
+        let holds = |fact: &Fact| fact.holds(&|symbol| symbols.get(symbol).copied()) == Some(true);
+        Ok(plans.find(|plan| plan.guard(function).iter().all(holds)).unwrap_or(function))
     }
 
     /// Runs a region of the function that is being run.

@@ -96,8 +96,8 @@ fn run_entry(machine: &mut Machine<'_>, entry: &str, inputs: &[Tensor]) -> Resul
     };
     match function.kind {
         FunctionKind::Func => {
-            let values = inputs.iter().map(|tensor| Val::Tensor(Rc::new(tensor.clone()))).collect();
-            machine.call(function, values)?.into_iter().map(Val::into_tensor).collect()
+            let values: Vec<Val> = inputs.iter().map(|tensor| Val::Tensor(Rc::new(tensor.clone()))).collect();
+            machine.call(machine.planned(function, &values)?, values)?.into_iter().map(Val::into_tensor).collect()
         }
         FunctionKind::Host => {
             let types = function.parameters().iter().map(|&p| function.ty(p));
@@ -106,8 +106,8 @@ fn run_entry(machine: &mut Machine<'_>, entry: &str, inputs: &[Tensor]) -> Resul
                 Some(Type::Buffer { .. }) => Val::Buffer(machine.memory.input(tensor)),
                 _ => Val::Tensor(Rc::new(tensor.clone())),
             });
-            let values = values.collect();
-            machine.call(function, values)?;
+            let values: Vec<Val> = values.collect();
+            machine.call(machine.planned(function, &values)?, values)?;
             machine.outputs()
         }
         FunctionKind::Kernel | FunctionKind::Routine => {

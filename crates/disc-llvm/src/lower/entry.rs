@@ -1,4 +1,4 @@
-//! The start of a host program: it reads sizes and checks what its signature demands, before anything is allocated.
+//! The start of a host program: it reads sizes, checks what its signature demands, and chooses a plan, before anything is allocated.
 use super::{
     Lowering,
     host::{Host, words_of},
@@ -12,7 +12,11 @@ use crate::{
 use disc_abi::Tensor;
 use disc_codegen::signature::{FactCheck, Signature};
 use disc_ir::{Function, Module, Symbol, dim::Fact};
-use inkwell::{IntPredicate, module::Linkage, values::PointerValue};
+use inkwell::{
+    IntPredicate,
+    module::Linkage,
+    values::{FunctionValue, PointerValue},
+};
 use std::mem::offset_of;
 
 /// The exported name of a host program.
@@ -23,10 +27,7 @@ pub fn entry_symbol(name: &str) -> String {
 
 /// Lowers a host program of `program` into the module of `emit`.
 pub(crate) fn lower_entry(emit: &Emit<'_>, program: &Module, function: &Function, signature: &Signature) -> Result<(), Error> {
-    let ptr = emit.pointer().into();
-    let ty = emit.context.i32_type().fn_type(&[ptr, ptr, ptr], false);
-    let llvm = emit.module.add_function(&entry_symbol(&function.name), ty, Some(Linkage::External));
-    mark(emit.context, llvm, &emit.target);
+    let llvm = declare_entry(emit, function);
     let start = emit.context.append_basic_block(llvm, "");
     emit.builder.position_at_end(start);
     let argument = |i| llvm.get_nth_param(i).expect("an entry has three parameters").into_pointer_value();
@@ -41,13 +42,47 @@ pub(crate) fn lower_entry(emit: &Emit<'_>, program: &Module, function: &Function
     });
     lowering.bound = &signature.bound;
     lowering.check_inputs(inputs, signature)?;
+    lowering.choose_plan()?;
     lowering.open_body()?;
     lowering.lower_block(function.body)?;
     emit.builder.build_return(Some(&emit.context.i32_type().const_zero()))?;
     Ok(())
 }
 
+/// The LLVM function of a host program; plans are called by the entry in the same library alone.
+fn declare_entry<'c>(emit: &Emit<'c>, function: &Function) -> FunctionValue<'c> {
+    let name = entry_symbol(&function.name);
+    emit.module.get_function(&name).unwrap_or_else(|| {
+        let ptr = emit.pointer().into();
+        let ty = emit.context.i32_type().fn_type(&[ptr, ptr, ptr], false);
+        let linkage = if function.plan_of.is_some() { Linkage::Internal } else { Linkage::External };
+        let llvm = emit.module.add_function(&name, ty, Some(linkage));
+        mark(emit.context, llvm, &emit.target);
+        llvm
+    })
+}
+
 impl<'c> Lowering<'_, 'c> {
+    /// Leaves the call to the first plan whose guard holds: its sizes are read and checked, and nothing is allocated yet.
+    fn choose_plan(&mut self) -> Result<(), Error> {
+        for plan in self.program.plans_of(self.function) {
+            let mut holds = self.emit.const_int(1, 1, 1);
+            for fact in plan.guard(self.function) {
+                let one = self.holds(&fact)?.0;
+                holds = self.emit.and(holds, one)?;
+            }
+            let [then, otherwise] = [(); 2].map(|()| self.emit.context.append_basic_block(self.llvm, ""));
+            self.emit.builder.build_conditional_branch(holds.into_int_value(), then, otherwise)?;
+            self.emit.builder.position_at_end(then);
+            let arguments: Vec<_> = self.llvm.get_param_iter().map(Into::into).collect();
+            let call = self.emit.builder.build_call(declare_entry(self.emit, plan), &arguments, "")?;
+            let status = call.try_as_basic_value().expect_basic("an entry returns a status");
+            self.emit.builder.build_return(Some(&status))?;
+            self.emit.builder.position_at_end(otherwise);
+        }
+        Ok(())
+    }
+
     fn check_inputs(&mut self, inputs: PointerValue<'c>, signature: &Signature) -> Result<(), Error> {
         let mut sizes = Vec::new();
         for (i, &parameter) in self.function.parameters().iter().enumerate() {
@@ -76,7 +111,13 @@ impl<'c> Lowering<'_, 'c> {
     }
 
     pub(super) fn check_fact(&mut self, check: &FactCheck) -> Result<(), Error> {
-        let (holds, values): (Val<'c>, Vec<Val<'c>>) = match &check.fact {
+        let (holds, values) = self.holds(&check.fact)?;
+        self.fail_unless(holds, check.site, &values)
+    }
+
+    /// Whether a fact holds, and the values that it is about.
+    fn holds(&mut self, fact: &Fact) -> Result<(Val<'c>, Vec<Val<'c>>), Error> {
+        Ok(match fact {
             Fact::Equal(a, b) => {
                 let values = [self.bounded_value(a)?, self.bounded_value(b)?];
                 let equal = self.emit.icmp(IntPredicate::EQ, values[0], values[1])?;
@@ -99,8 +140,7 @@ impl<'c> Lowering<'_, 'c> {
                 let rest = self.emit.int_remainder(value, self.emit.i64(*by).into(), true)?;
                 (self.emit.icmp(IntPredicate::EQ, rest, self.emit.const_int(64, 1, 0))?, vec![value])
             }
-            Fact::Likely(..) => return Ok(()),
-        };
-        self.fail_unless(holds, check.site, &values)
+            Fact::Likely(..) => (self.emit.const_int(1, 1, 1), Vec::new()),
+        })
     }
 }

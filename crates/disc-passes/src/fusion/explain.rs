@@ -23,6 +23,8 @@ pub use siblings::Siblings;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub function: Arc<str>,
+    /// The function that this is a plan of, and when it runs.
+    pub of: Option<(Arc<str>, Vec<Fact>)>,
     /// In the order in which they run.
     pub groups: Vec<PlannedGroup>,
     pub edges: Vec<Edge>,
@@ -64,7 +66,7 @@ pub enum Reason {
 pub fn explain(module: &Module) -> Vec<Plan> {
     let plans = module.functions.iter().map(|function| {
         let solver = Solver::new(&function.facts);
-        let (names, plan) = (value_names(function), Plan::new(&function.name));
+        let (names, plan) = (value_names(function), Plan::new(module, function));
         let mut explaining = Explaining { function, solver, names, plan, makers: HashMap::new() };
         explaining.block(function.body);
         explaining.plan
@@ -73,8 +75,10 @@ pub fn explain(module: &Module) -> Vec<Plan> {
 }
 
 impl Plan {
-    fn new(function: &Arc<str>) -> Self {
-        Self { function: function.clone(), groups: Vec::new(), edges: Vec::new(), siblings: Vec::new() }
+    fn new(module: &Module, function: &Function) -> Self {
+        let entry = function.plan_of.as_ref().and_then(|name| module.function(name));
+        let of = entry.map(|entry| (entry.name.clone(), function.guard(entry)));
+        Self { function: function.name.clone(), of, groups: Vec::new(), edges: Vec::new(), siblings: Vec::new() }
     }
 
     /// How many groups there are of each kind.
@@ -89,7 +93,12 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.groups.len();
         let kinds: Vec<String> = self.kinds().iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        writeln!(f, "@{}: {count} group{} ({})", self.function, if count == 1 { "" } else { "s" }, kinds.join(", "))?;
+        write!(f, "@{}", self.function)?;
+        if let Some((entry, facts)) = &self.of {
+            let facts: Vec<String> = facts.iter().map(ToString::to_string).collect();
+            write!(f, ", a plan of @{entry} where {}", facts.join(" and "))?;
+        }
+        writeln!(f, ": {count} group{} ({})", if count == 1 { "" } else { "s" }, kinds.join(", "))?;
         for (number, group) in self.groups.iter().enumerate() {
             writeln!(f, "  g{number} {}: {} -> {}", group.kind, group.ops.join(", "), group.results.join(", "))?;
         }

@@ -3,7 +3,7 @@
 //! An entry is the length of a JSON text, the text, the code, and the program's constants one after the other.
 use super::{Cache, Key, Level, Outcome};
 use crate::{
-    Artifact, Options, Report,
+    Artifact, Options, PlanReport, Report,
     compile::{Constants, Made},
     library,
 };
@@ -17,6 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 struct Description {
     meta: ModuleMeta,
     kernels_by_kind: BTreeMap<String, usize>,
+    plans: Vec<PlanReport>,
     versions: usize,
     dims: String,
     notes: Vec<String>,
@@ -78,6 +79,7 @@ fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
     let description = Description {
         meta: ModuleMeta::clone(&artifact.meta),
         kernels_by_kind: artifact.report.kernels_by_kind.clone(),
+        plans: artifact.report.plans.clone(),
         versions: artifact.report.versions,
         dims: artifact.report.dims.clone(),
         notes: artifact.report.notes.clone(),
@@ -111,6 +113,7 @@ fn decode(bytes: &[u8], target: &Target) -> Option<(Artifact, Made)> {
     let report = Report {
         kernels: description.kernels_by_kind.values().sum(),
         kernels_by_kind: description.kernels_by_kind,
+        plans: description.plans,
         versions: description.versions,
         target: description.target,
         dims: description.dims,

@@ -103,6 +103,9 @@ impl<'p> Printer<'p> {
         if !function.results.is_empty() {
             self.write(format_args!(" -> {}", op::types(&function.results)));
         }
+        if let Some(entry) = &function.plan_of {
+            self.write(format_args!(" plan_of {}", symbol(entry)));
+        }
         if !function.facts.is_empty() {
             self.write(format_args!(" where {}", function.facts));
         }
