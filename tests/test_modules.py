@@ -394,6 +394,14 @@ def test_recurrent_layers_of_any_batch_and_length(kind, compile_module):
     check(compile_module, Recurrent(kind), *[(torch.rand(shape),) for shape in shapes])
 
 
+def test_a_recurrent_layer_whose_states_are_given_from_an_example_of_one_line(compile_module):
+    calls = [
+        (torch.rand(steps, batch, 5), tuple(torch.rand(2, 1, batch, 7)))
+        for steps, batch in ((9, 1), (1, 4), (3, 2))
+    ]
+    check(compile_module, nn.LSTM(5, 7), *calls)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_of_embeddings(mode, compile_module):
     model = nn.EmbeddingBag(50, 8, mode=mode, padding_idx=3)

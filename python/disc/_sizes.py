@@ -155,7 +155,7 @@ class Sizes:
         if not changed:
             return False
         named = self._mentioned(message, symbols)
-        if self._gives_up_merge(named):
+        if self._gives_up_merge(named) or self._pin_expected(message, symbols):
             return True
         suspects = [c for c in changed if any(c is n for n in named)]
         mixed = [c for c in suspects if c.loose and not c.declared and len(self._parts(c)) > 1]
@@ -174,6 +174,18 @@ class Sizes:
         self._pin_alike()
         self._choose()
         return True
+
+    def _pin_expected(self, message: str, symbols: dict[str, tuple[int, int]]) -> bool:
+        """Keeps a 0 or 1 that the model expects in a shape: "Expected (1, s0, 7), got [s1, s2, 7]"."""
+        shapes = re.search(r"xpected.*?[\[(]([\w, ]+)[\])],? (?:but )?got [\[(]([\w, ]+)[\])]", message)
+        expected, got = (re.findall(r"\w+", part) for part in shapes.groups()) if shapes else ([], [])
+        wanted = [
+            symbols[name]
+            for size, name in zip(expected, got, strict=False)
+            if len(expected) == len(got) and size in ("0", "1") and name in symbols
+        ]
+        kept = [self.pin(t, axis) for t, axis in wanted if self.shapes[t][axis] < 2]
+        return any(kept)
 
     def _pin_alike(self) -> None:
         """Of many tensors of one shape (the caches of all layers) two have to keep an axis at 0 or 1: so do all of them."""
