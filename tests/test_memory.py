@@ -115,15 +115,71 @@ def embedded():
     return nn.Sequential(*layers), lambda n: torch.randint(0, 100, (8, 10 * n))
 
 
+def chained():
+    """Every second value is where the result will be; which ones is seen from the end."""
+    layers = [layer for _ in range(4) for layer in (nn.Conv2d(16, 16, 3, padding=1), nn.ReLU())]
+    return nn.Sequential(*layers), lambda n: torch.randn(1, 16, n, n + 3)
+
+
+class Packed(nn.Module):
+    """Queries, keys and values are columns of one product, as vision transformers have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(64, 192)
+        self.out = nn.Linear(64, 64)
+
+    def forward(self, x):
+        b, n, width = x.shape
+        q, k, v = self.qkv(x).reshape(b, n, 3, 4, 16).permute(2, 0, 3, 1, 4).unbind(0)
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.out(y.transpose(1, 2).reshape(b, n, width))
+
+
+def packed():
+    return Packed(), lambda n: torch.randn(4, n, 64)
+
+
+class Translator(nn.Module):
+    """Each layer of the decoder has keys and values of its own of the same memory."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerDecoderLayer(64, 4, 128, batch_first=True)
+        self.decoder = nn.TransformerDecoder(layer, 6)
+
+    def forward(self, x):
+        return self.decoder(x, x.flip(1))
+
+
+def decoder():
+    return Translator(), lambda n: torch.randn(4, 2 * n, 64)
+
+
+def encoder():
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, activation="gelu")
+    return nn.TransformerEncoder(layer, 2), lambda n: torch.randn(4, 2 * n, 64)
+
+
+@pytest.fixture
+def _ops_that_can_be_seen():
+    """Without the one op that torch has for a layer of an encoder, whose tensors nothing sees."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(before)
+
+
 def lstm():
     return nn.LSTM(32, 64, 2, batch_first=True), lambda n: torch.randn(4, n, 32)
 
 
 @pytest.mark.parametrize(
     "make",
-    [bert, t5, perceptron, convolutions, ordered, pooled, embedded, lstm],
+    [bert, t5, perceptron, convolutions, ordered, pooled, embedded, chained, packed, encoder, decoder, lstm],
     ids=lambda make: make.__name__,
 )
+@pytest.mark.usefixtures("_ops_that_can_be_seen")
 def test_a_call_needs_no_more_memory_than_eager(make):
     torch.manual_seed(0)
     module, example = make()

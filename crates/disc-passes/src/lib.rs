@@ -3,6 +3,7 @@
 pub mod branches;
 pub mod buffers;
 pub mod canonicalize;
+pub mod columns;
 pub mod convolutions;
 pub mod cse;
 pub mod dce;

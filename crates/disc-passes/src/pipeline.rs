@@ -2,7 +2,8 @@
 //!
 //! A comment says why a step is where it is, as an invariant that the next ones need; what a step does is with the step.
 use crate::{
-    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline, pack,
+    branches, buffers, canonicalize, columns, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline,
+    pack,
     pass::{PassDef, PassManager},
     placement, plans, prepare, scales, shapes,
 };
@@ -24,6 +25,8 @@ pub static STEPS: &[&PassDef] = &[
     &cse::PASS,
     // Kernels of convolutions are operands of products, which are read as they lie or packed.
     &convolutions::PASS,
+    // Queries, keys and values are products of their own; what is left between products is another numbering.
+    &columns::PASS,
     // Folded and equal operands make more rules apply (`x - x`), and nothing is left behind them.
     &canonicalize::PASS,
     // No table is left in the program: what is prepared may depend on one.

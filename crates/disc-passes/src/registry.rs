@@ -1,7 +1,7 @@
 //! Every pass by name, for command lines, tests and docs.
 use crate::{
-    branches, buffers, canonicalize, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline, pack,
-    pass::PassDef, pipeline, placement, plans, prepare, rules, scales, shapes,
+    branches, buffers, canonicalize, columns, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline,
+    pack, pass::PassDef, pipeline, placement, plans, prepare, rules, scales, shapes,
 };
 use std::fmt::Write;
 
@@ -26,6 +26,7 @@ pub static PASSES: &[&PassDef] = &[
     &plans::PASS,
     &prepare::PASS,
     &scales::PASS,
+    &columns::PASS,
     &shapes::PASS,
 ];
 

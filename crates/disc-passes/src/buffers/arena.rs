@@ -1,9 +1,10 @@
 //! The layout of the arena.
 //!
-//! Parts are placed in the order of their first use. A part takes over the place of an input that dies where the part is made, if the group
-//! writes each position where it has read it; else a slot that is free by then, best one of which the facts prove that one of the two sizes
-//! covers the other, else one that becomes as large as the larger size; otherwise it gets a new slot. A small part leaves large slots to large ones.
-//! Slots of a frame follow one another. The memory of an output is a slot too, until the output is written, where that makes the arena smaller.
+//! Parts are placed one after the other, in an order of [`Order`]; the order that makes the arena smallest is kept. A part takes over the place of
+//! an input that dies where the part is made, if the group writes each position where it has read it; else a slot that is free while the part is
+//! needed, best one of which the facts prove that one of the two sizes covers the other, else one that becomes as large as the larger size;
+//! otherwise it gets a new slot. A small part leaves large slots to large ones. Slots of a frame follow one another. The memory of an output is a
+//! slot too, until the output is written, where that makes the arena smaller.
 use super::{
     frames::Frames,
     in_place::takers,
@@ -25,21 +26,34 @@ pub(super) struct Slot {
     pub(super) output: Option<Output>,
     pub(super) frame: usize,
     pub(super) size: Size,
-    /// The last op that uses what the slot holds.
-    pub(super) busy_until: usize,
-    pub(super) tenants: Vec<Inst>,
+    /// What it holds, and when.
+    pub(super) tenants: Vec<(Inst, Range)>,
 }
 
 impl Slot {
     fn of_output(output: Output) -> Self {
         let (frame, size) = (output.frame, output.size.clone());
-        Self { output: Some(output), frame, size, busy_until: 0, tenants: Vec::new() }
+        Self { output: Some(output), frame, size, tenants: Vec::new() }
     }
 
-    /// Whether nothing but the part needs the slot while the part does, given that it is free when the part begins.
-    fn stays_free(&self, part: &Part) -> bool {
-        self.output.as_ref().is_none_or(|output| output.admits(part))
+    /// Whether the slot holds nothing while the part is needed, but for what `may_touch` the part: ends where it begins, or begins where it ends.
+    fn is_free(&self, part: &Part, may_touch: impl Fn(Inst) -> bool) -> bool {
+        let (from, to) = (part.range.first, part.range.last);
+        let parted = |&(tenant, range): &(Inst, Range)| {
+            let touches = range.last == from || to == range.first;
+            range.last < from || to < range.first || touches && may_touch(tenant)
+        };
+        self.tenants.iter().all(parted) && self.output.as_ref().is_none_or(|output| output.admits(part))
     }
+}
+
+/// In which order parts are placed. In a chain of parts of one size, each needed by the next, every second one may be where the result will be: which
+/// ones is seen from the end. Parts of many sizes suit better if the largest come first.
+#[derive(Clone, Copy)]
+enum Order {
+    FirstUse,
+    LastUse,
+    Size,
 }
 
 /// How much memory: rounded up to cache lines, and exactly. Of two sizes, what holds exactly holds rounded up, and is easier to prove. An
@@ -102,14 +116,21 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Solver) {
             Part { inst, dtype: host.ty(host.result(inst)).dtype(), range, frame: frames.of(&size.bytes, inner), size, inner }
         })
         .collect();
-    parts.sort_by_key(|part| (part.range.first, part.inst));
     let takers = takers(host, solver, &ranges);
-    let arrange = |outputs: &[Output]| {
-        let mut slots: Vec<Slot> = outputs.iter().cloned().map(Slot::of_output).collect();
-        parts.iter().for_each(|part| put(&mut slots, part, &takers, frames, solver));
-        slots
-    };
-    let mut slots = outputs::arrange_best(outputs::all(host, frames, solver, &ranges, &takers), arrange);
+    let outputs = outputs::all(host, frames, solver, &ranges, &takers);
+    let mut slots = Vec::new();
+    for (i, order) in [Order::FirstUse, Order::LastUse, Order::Size].into_iter().enumerate() {
+        sort(&mut parts, order);
+        let arrange = |outputs: &[Output]| {
+            let mut slots: Vec<Slot> = outputs.iter().cloned().map(Slot::of_output).collect();
+            parts.iter().for_each(|part| put(&mut slots, part, &takers, frames, solver));
+            slots
+        };
+        let other = outputs::arrange_best(&outputs, arrange);
+        if i == 0 || outputs::is_smaller(&other, &slots) {
+            slots = other;
+        }
+    }
     outputs::lend(host, &slots);
     slots.retain(|slot| slot.output.is_none());
     for frame in 0..frames.count() {
@@ -118,23 +139,27 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Solver) {
     remove_empty(host, frames, &slots);
 }
 
+fn sort(parts: &mut [Part], order: Order) {
+    parts.sort_by_key(|part| (part.range.first, part.inst));
+    match order {
+        Order::FirstUse => {}
+        Order::LastUse => parts.sort_by_key(|part| std::cmp::Reverse(part.range.last)),
+        Order::Size => parts.sort_by_key(|part| std::cmp::Reverse(part.size.typical())),
+    }
+}
+
 /// Gives a part a slot.
 fn put(slots: &mut Vec<Slot>, part: &Part, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames, solver: &Solver) {
-    let over = takers.get(&part.inst).and_then(|inputs| take_over(slots, part, inputs, frames));
+    let over = share(slots, part, takers, frames);
     match over.or_else(|| choose(slots, part, frames, solver)) {
         Some((position, grown)) => {
             let slot = &mut slots[position];
-            slot.busy_until = part.range.last;
             slot.size = grown;
-            slot.tenants.push(part.inst);
+            slot.tenants.push((part.inst, part.range));
         }
-        None => slots.push(Slot {
-            output: None,
-            frame: part.frame,
-            size: part.size.clone(),
-            busy_until: part.range.last,
-            tenants: vec![part.inst],
-        }),
+        None => {
+            slots.push(Slot { output: None, frame: part.frame, size: part.size.clone(), tenants: vec![(part.inst, part.range)] })
+        }
     }
 }
 
@@ -143,7 +168,7 @@ fn place_slots(host: &mut Function, frames: &Frames, frame: usize, slots: &[Slot
     let arena = frames.arena(frame);
     let mut offset = Dim::constant(0);
     for slot in slots.iter().filter(|slot| slot.frame == frame) {
-        for &inst in &slot.tenants {
+        for &(inst, _) in &slot.tenants {
             host.inst_mut(inst).attrs[position("offset")] = Some(Attr::Dim(offset.clone()));
             host.inst_mut(inst).operands[0] = arena;
         }
@@ -174,11 +199,13 @@ fn remove_empty(host: &mut Function, frames: &Frames, slots: &[Slot]) {
     }
 }
 
-/// The slot of an input that dies where the part is made, and that the group may write over.
-fn take_over(slots: &[Slot], part: &Part, inputs: &[Inst], frames: &Frames) -> Option<(usize, Size)> {
+/// The slot of an input that dies where the part is made, and that the group may write over; or of what is so written over the part.
+fn share(slots: &[Slot], part: &Part, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames) -> Option<(usize, Size)> {
+    let takes = |output: Inst, input: Inst| takers.get(&output).is_some_and(|inputs| inputs.contains(&input));
+    let shares = |tenant: Inst| takes(part.inst, tenant) || takes(tenant, part.inst);
     let position = slots.iter().position(|slot| {
-        let holds = slot.tenants.last().is_some_and(|tenant| inputs.contains(tenant));
-        holds && slot.busy_until == part.range.first && slot.stays_free(part) && frames.surrounds(slot.frame, part.inner)
+        let holds = slot.tenants.iter().any(|&(tenant, _)| shares(tenant));
+        holds && slot.is_free(part, shares) && frames.surrounds(slot.frame, part.inner)
     })?;
     Some((position, slots[position].size.clone()))
 }
@@ -187,8 +214,7 @@ fn take_over(slots: &[Slot], part: &Part, inputs: &[Inst], frames: &Frames) -> O
 /// is wanted, else the largest of those that may have to grow.
 fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Option<(usize, Size)> {
     let size = &part.size;
-    let is_free =
-        |slot: &Slot| slot.busy_until < part.range.first && slot.stays_free(part) && frames.surrounds(slot.frame, part.inner);
+    let is_free = |slot: &Slot| slot.is_free(part, |_| false) && frames.surrounds(slot.frame, part.inner);
     let free = || slots.iter().enumerate().filter(|(_, slot)| is_free(slot));
     let equal = free().find(|(_, slot)| slot.size.equals(size, solver));
     let wanted = size.typical();

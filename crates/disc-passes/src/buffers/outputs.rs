@@ -72,7 +72,8 @@ pub(super) fn all(
 }
 
 /// The slots with those outputs that make the arena smaller, one after the other.
-pub(super) fn arrange_best(mut outputs: Vec<Output>, arrange: impl Fn(&[Output]) -> Vec<Slot>) -> Vec<Slot> {
+pub(super) fn arrange_best(outputs: &[Output], arrange: impl Fn(&[Output]) -> Vec<Slot>) -> Vec<Slot> {
+    let mut outputs = outputs.to_vec();
     outputs.sort_by_key(|output| std::cmp::Reverse(output.size.typical()));
     let (mut used, mut best) = (Vec::new(), arrange(&[]));
     for output in outputs.into_iter().take(MOST_TRIED) {
@@ -88,7 +89,7 @@ pub(super) fn arrange_best(mut outputs: Vec<Output>, arrange: impl Fn(&[Output])
 }
 
 /// Whether the arena takes less with the first slots than with the others, as far as samples tell.
-fn is_smaller(first: &[Slot], other: &[Slot]) -> bool {
+pub(super) fn is_smaller(first: &[Slot], other: &[Slot]) -> bool {
     let symbols: BTreeSet<Symbol> = first.iter().chain(other).flat_map(|slot| slot.size.bytes.symbols()).collect();
     let sums = SAMPLES.map(|sample| {
         let sizes: HashMap<&Symbol, i64> = symbols.iter().zip(sample.into_iter().cycle()).collect();
@@ -107,7 +108,7 @@ pub(super) fn lend(host: &mut Function, slots: &[Slot]) {
     for slot in slots {
         let Some(output) = slot.output.as_ref().filter(|_| !slot.tenants.is_empty()) else { continue };
         let memory = host.result(output.inst);
-        for &tenant in &slot.tenants {
+        for &(tenant, _) in &slot.tenants {
             let tensor = host.ty(host.result(tenant)).shaped().expect("a part is a buffer");
             let bytes = tensor.element_count() * tensor.dtype.size() as i64;
             let data = host.inst_mut(tenant);
@@ -116,10 +117,11 @@ pub(super) fn lend(host: &mut Function, slots: &[Slot]) {
             data.attrs[position("bytes")] = Some(Attr::Dim(bytes));
         }
         let mut insts = host.insts(host.body).to_vec();
+        let holds_part = |inst: Inst| slot.tenants.iter().any(|&(tenant, _)| tenant == inst);
         let holds = |inst: Inst| {
             let regions = &host.inst(inst).regions;
-            let inner = regions.iter().any(|&region| host.walk(region).iter().any(|inner| slot.tenants.contains(inner)));
-            slot.tenants.contains(&inst) || inner
+            let inner = regions.iter().any(|&region| host.walk(region).iter().any(|inner| holds_part(*inner)));
+            holds_part(inst) || inner
         };
         let first = insts.iter().position(|&inst| holds(inst)).expect("a tenant is in the body");
         let place = insts.iter().position(|&inst| inst == output.inst).expect("an output is made in the body");

@@ -2,11 +2,14 @@
 //!
 //! Each product keeps its matrix, its epilogue and its outputs; they share a launch, and with it the rows in cache.
 //!
-//! Invariant: no product of such a group needs, directly or not, a result of another one of it.
+//! Invariants:
+//! - No product of such a group needs, directly or not, a result of another one of it.
+//! - No result of such a group waits for another product with weights that needs an earlier one: of the keys and values that each layer of a decoder
+//!   computes from one memory, those of all layers would be there at once.
 use super::{grouping::Grouping, legality::Role};
 use crate::{pass::PassCx, query::Query};
 use disc_ir::{Attr, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 impl Grouping<'_> {
     /// Merges groups of products that read the same rows and panels of weights.
@@ -16,7 +19,8 @@ impl Grouping<'_> {
             let Some(key) = self.rows_and_form(i) else { continue };
             let known = first_of.entry(key).or_default();
             let to = self.group_of[i];
-            let free = |&from: &usize| from != to && !self.leads(from, to) && !self.leads(to, from);
+            let free =
+                |&from: &usize| from != to && !self.leads(from, to) && !self.leads(to, from) && !self.is_needed_later(from, to);
             let Some(from) = known.iter().map(|&other| self.group_of[other]).find(free) else {
                 known.push(i);
                 continue;
@@ -26,6 +30,30 @@ impl Grouping<'_> {
             }
             self.merge(from, to);
         }
+    }
+
+    /// Whether what needs the results of a group, up to the next product with weights, needs a product with weights too, which needs the results of the
+    /// group `first`.
+    fn is_needed_later(&self, first: usize, group: usize) -> bool {
+        let readers = self.reached(group, |later| !later);
+        self.reached(first, |_| true).iter().any(|&(reader, later)| later && readers.contains(&(reader, false)))
+    }
+
+    /// The groups that need the results of a group, each with whether a product with weights lies on the way there; `goes_on` says from where to go on.
+    fn reached(&self, first: usize, goes_on: impl Fn(bool) -> bool) -> HashSet<(usize, bool)> {
+        let multiplies = |group: usize| {
+            let members = &self.groups[group].as_ref().expect("a live group").insts;
+            members.iter().any(|&i| self.function.attr(self.insts[i], "packed_columns").is_some())
+        };
+        let (mut seen, mut stack) = (HashSet::new(), vec![(first, false)]);
+        while let Some((from, later)) = stack.pop() {
+            for next in self.users_of_group(from).filter(|&next| next != from) {
+                if seen.insert((next, later)) && goes_on(later || multiplies(next)) {
+                    stack.push((next, later || multiplies(next)));
+                }
+            }
+        }
+        seen
     }
 
     /// What products must have in common: the rows, and all attributes but the number of columns.

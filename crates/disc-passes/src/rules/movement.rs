@@ -16,6 +16,12 @@ pub(super) const RULES: &[Rule] = &[
         OpKind::Reshape,
         reshape_broadcast,
     ),
+    rule(
+        "reshape-transpose",
+        "reshape(transpose(reshape(x))) that splits dimensions or drops sizes of 1 => transpose(reshape(x))",
+        OpKind::Reshape,
+        reshape_transpose,
+    ),
     rule("transpose-same", "transpose(x) in the order of x => x", OpKind::Transpose, transpose_same),
     rule("transpose-splat", "transpose(c) => c", OpKind::Transpose, splat),
     rule("transpose-transpose", "transpose(transpose(x)) => transpose(x)", OpKind::Transpose, transpose_transpose),
@@ -55,6 +61,42 @@ fn reshape_reshape(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let x = rw.f.operands(rw.f.made_by(middle, OpKind::Reshape)?)[0];
     let dims = result_dims(rw, inst);
     rw.reshape(x, dims)
+}
+
+/// Dimensions are split where they lie, so that two reshapes are one.
+fn reshape_transpose(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
+    let [turned] = operands(rw, inst);
+    let transpose = rw.f.made_by(turned, OpKind::Transpose).filter(|_| rw.used_once(turned))?;
+    let [middle] = operands(rw, transpose);
+    let x = rw.f.operands(rw.f.made_by(middle, OpKind::Reshape)?)[0];
+    let dims = result_dims(rw, inst);
+    let mut rest = 0..dims.len();
+    // Of each dimension in front, those that it becomes.
+    let sizes = rw.f.shape(turned).iter();
+    let mut split: Vec<Vec<usize>> = sizes.map(|size| parts(rw, &dims, &mut rest, size)).collect::<Option<_>>()?;
+    if !rest.clone().all(|axis| rw.is_one(&dims[axis])) {
+        return None;
+    }
+    split.last_mut()?.extend(rest);
+    let order = rw.f.axes(transpose, "dims");
+    let mut lies: Vec<usize> = (0..order.len()).collect();
+    lies.sort_by_key(|&axis| order[axis]);
+    let lies: Vec<usize> = lies.into_iter().flat_map(|axis| split[axis].clone()).collect();
+    let reshaped = rw.reshape(x, lies.iter().map(|&axis| dims[axis].clone()))?;
+    let order: Vec<usize> =
+        (0..dims.len()).map(|axis| lies.iter().position(|&a| a == axis).expect("each is there once")).collect();
+    rw.transpose(reshaped, &order)
+}
+
+/// The next dimensions whose product is a size.
+fn parts(rw: &Rewriter<'_>, dims: &[Dim], rest: &mut std::ops::Range<usize>, size: &Dim) -> Option<Vec<usize>> {
+    let (mut product, mut found) = (Dim::constant(1), Vec::new());
+    while !rw.solver.equal(&product, size) {
+        let axis = rest.next()?;
+        product *= &dims[axis];
+        found.push(axis);
+    }
+    Some(found)
 }
 
 /// Which axis of `from` each axis of `to` is, if the shapes differ by sizes of 1 alone, which are no axis of the other.
