@@ -101,12 +101,38 @@ impl Grouping<'_> {
                 && elementwise
                 && alone
                 && same_shape(self.solver, self.function.shape(self.function.result(self.insts[i])), domain)
+                && !self.waits_for(i, dot, &taken)
             {
                 taken.insert(i);
             }
         }
         self.prune(dot, &mut taken);
         taken.into_iter().collect()
+    }
+
+    /// Whether `i` needs something that another group computes only after product `dot` and what it has taken. No op may lie between: groups that
+    /// were made before can, where one of their ops needs the product and another one is needed by `i`.
+    fn waits_for(&self, i: usize, dot: usize, taken: &BTreeSet<usize>) -> bool {
+        let inside = |op: usize| op == dot || taken.contains(&op);
+        let is_made = |&s: &usize| !inside(s) && (self.group(s).insts.len() > 1 || !self.sources[s].is_empty());
+        if !self.real_sources[i].iter().any(is_made) {
+            return false;
+        }
+        let own = [i].into_iter().chain(taken.iter().copied()).chain([dot]);
+        let mut seen: HashSet<usize> = own.map(|op| self.group_of[op]).collect();
+        let users = taken.iter().chain([&dot]).flat_map(|&op| &self.flow_users[op]).map(|&user| self.group_of[user]);
+        let mut stack: Vec<usize> = users.filter(|&group| seen.insert(group)).collect();
+        while let Some(group) = stack.pop() {
+            for next in self.users_of_group(group) {
+                if next == self.group_of[i] {
+                    return true;
+                }
+                if seen.insert(next) {
+                    stack.push(next);
+                }
+            }
+        }
+        false
     }
 
     /// Whether `i` is, or looks through free ops at, something in `reached`.
