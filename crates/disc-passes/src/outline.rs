@@ -1,6 +1,6 @@
 //! Turns constants that are tables into weights, so that code holds no data.
 //!
-//! Invariant: equal tables become one weight. A splat stays: it is part of the code that uses it.
+//! Invariant: equal tables become one weight, an empty table too. A splat stays: it is part of the code that uses it.
 use crate::{
     pass::{PassCx, PassDef},
     query::Query,
@@ -62,7 +62,8 @@ fn table(function: &disc_ir::Function, inst: disc_ir::Inst) -> Option<(TensorTyp
         return None;
     }
     match function.attr(inst, "value") {
-        Some(Attr::Literal(literal)) if literal.stored_len() > 1 => {
+        // One without elements is no splat either: no element of it could stand in code.
+        Some(Attr::Literal(literal)) if literal.stored_len() != 1 => {
             Some((function.ty(function.result(inst)).as_tensor()?.clone(), literal.clone()))
         }
         _ => None,
