@@ -11,7 +11,7 @@ from disc._capture import capture
 from disc._dims import Dim
 from model_check import Function
 from torch import nn
-from torch.utils._sympy.functions import PythonMod
+from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv, PythonMod
 
 
 class Add(nn.Module):
@@ -302,6 +302,8 @@ def test_facts_are_spelled_as_python():
     assert _guards.spelled(sympy.Ne(sympy.Mod(s, 2), 0)) == "s0 % 2 != 0"
     assert _guards.spelled(sympy.Ne(sympy.Mod(s + t, 4), 1)) == "(s0 + s1) % 4 != 1"
     assert _guards.spelled(sympy.Ne(PythonMod(s, 2 * t), 0)) == "s0 % (2*s1) != 0"
+    assert _guards.spelled(sympy.Eq(FloatTrueDiv(s + 1, t + 2), 0.5)) == "(s0 + 1)/(s1 + 2) == 0.5"
+    assert _guards.spelled(sympy.Eq(IntTrueDiv(s, 2 * t), 0.5)) == "(s0)/(2*s1) == 0.5"
 
 
 @pytest.mark.parametrize("swapped", [False, True])

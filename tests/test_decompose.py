@@ -61,6 +61,18 @@ CASES = {
         ],
         [((2, 3), (2, 3)), ((4, 2), (4, 3)), ((0, 5), (0, 3))],
     ),
+    "scatters into a scalar": (
+        lambda x, y: [
+            x.scatter_add(0, torch.tensor(0), y),
+            x.index_reduce(0, torch.tensor([0]), y, "prod"),
+            *[
+                x.scatter_reduce(0, torch.tensor(0), y, how, include_self=include)
+                for how in ("sum", "mean", "amax", "amin")
+                for include in (True, False)
+            ],
+        ],
+        [((), ())],
+    ),
     "multilabel_margin_loss": (
         lambda x, y: [
             F.multilabel_margin_loss(x, (y * 4).long().clamp(-1, x.shape[1] - 1), reduction=how)
@@ -200,6 +212,12 @@ REFUSED = {
         [(_regular(n, 1), torch.rand(n, 1)) for n in (3, 1, 0)],
         [(torch.zeros(2, 1, 1), torch.rand(2, 1))],
         "singular",
+    ),
+    "index_reduce": (
+        lambda x, y: torch.index_reduce(x, 1, torch.tensor([0, 1]), y, "amax"),
+        [(torch.rand(n, 4), torch.rand(n, 2)) for n in (3, 1, 0)],
+        [(torch.rand(3, 4), torch.rand(2, 2)), (torch.rand(3, 4), torch.rand(1, 2))],
+        "names one size",
     ),
     "cholesky": (
         lambda a: (torch.linalg.cholesky(a @ a.mT - 1e-3), *torch.linalg.slogdet(a)),

@@ -45,6 +45,24 @@ def test_back_to_lines_of_even_length(compile_module):
     one_compile(compile_module, Function(lambda x: fft.irfft(fft.rfft(x))), calls, 5e-6)
 
 
+@pytest.mark.parametrize("transform", [fft.rfft, fft.fft, lambda x: fft.irfft(x + 0j)])
+def test_lines_of_no_elements_are_refused_as_in_eager(transform):
+    fast = disc.optimize(Function(lambda x: transform(x).abs()), (torch.randn(2, 8),))
+    for function in (transform, fast):
+        with pytest.raises((RuntimeError, disc.DimError), match=r"number of data points|needs .* >= 1"):
+            function(torch.randn(2, 0))
+
+
+def test_sums_and_products_have_the_type_and_shape_of_both(compile_module):
+    def combined(x, y):
+        z, wide = torch.complex(x, y), torch.complex(x.double(), y.double())
+        both = (z + wide, z * wide, z - y.double(), z * y.double(), z[0] + y, y[0] - z, z + y.double().sum())
+        return [torch.view_as_real(result) for result in (*both, torch.add(z, wide, alpha=2j), z + 1)]
+
+    calls = [((torch.randn(size), torch.randn(size)), {}) for size in ((4, 3), (1, 1), (1, 0), (7, 1))]
+    one_compile(compile_module, Function(combined), calls, 1e-6)
+
+
 def test_spectrograms(compile_module):
     window = torch.hann_window(16)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import disc
 import pytest
@@ -42,7 +43,9 @@ FUNCTIONS = {
         torch.zeros(math.ceil(1.3 * x.shape[2])),
     ),
     "windows of a size": lambda x: (
-        x * torch.hann_window(x.shape[2]) + torch.hamming_window(x.shape[2], False)
+        x * torch.hann_window(x.shape[2])
+        + torch.hamming_window(x.shape[2], False)
+        - torch.hamming_window(x.shape[2], True, 0.6, beta=0.3) * torch.blackman_window(x.shape[2])
     ),
     "frequencies": lambda x: x * torch.fft.fftfreq(x.shape[2], d=0.5) + torch.fft.rfftfreq(x.shape[1])[-1],
     "a diagonal at a size": lambda x: (x.diagonal(x.shape[1] // 2, 1, 2), torch.diag(x[0], 1 - x.shape[1])),
@@ -51,6 +54,15 @@ FUNCTIONS = {
         torch.ones(3, 2).expand(2 * x.shape[0], 1, 3, 2),
         groups=x.shape[0],
         padding=1,
+    ),
+    "as many groups as images, without padding": lambda x: F.conv2d(
+        x.view(1, -1, *x.shape[1:]),
+        torch.ones(1, 1).expand(x.shape[0], 1, 1, 1),
+        None,
+        (1, 2),
+        "valid",
+        1,
+        x.shape[0],
     ),
     "divmod": lambda x: x * divmod(x.shape[2], 2)[0] + divmod(x.shape[1], 3)[1],
 }
@@ -86,6 +98,27 @@ def test_bags_of_one_length_have_scales(compile_module):
     compiled = compile_module(module, inputs[0])
     for args in inputs:
         torch.testing.assert_close(compiled(*args), module(*args))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "prod"},
+        {"mode": "mean", "per_sample_weights": torch.ones(3, 5)},
+        {"mode": "sum", "per_sample_weights": torch.ones(1, 5)},
+        {"mode": "sum", "padding_idx": 30},
+    ],
+    ids=["mode", "scaled mean", "scales", "padding"],
+)
+def test_bags_that_torch_refuses_are_refused(options):
+    def bags(x):
+        return F.embedding_bag(x, torch.ones(30, 8), **options)
+
+    x = torch.randint(0, 30, (3, 5))
+    with pytest.raises((RuntimeError, ValueError, NotImplementedError)) as expected:
+        bags(x)
+    with pytest.raises(disc.Error, match=re.escape(str(expected.value)[:40])):
+        disc.optimize(Function(bags), (x,))
 
 
 @pytest.mark.parametrize("name", ["one hot", "mean over a plane", "triangle"])

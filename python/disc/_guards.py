@@ -274,7 +274,8 @@ class _Infix(StrPrinter):
     _print_PythonMod = _print_Mod
 
     def _print_FloatTrueDiv(self, e):
-        return f"({self._print(e.args[0])})/{self._print(e.args[1])}"
+        by = self.parenthesize(e.args[1], PRECEDENCE["Mul"], strict=False)
+        return f"({self._print(e.args[0])})/{by}"
 
     _print_IntTrueDiv = _print_FloatTrueDiv
 

@@ -179,11 +179,10 @@ class Sizes:
         """Keeps a 0 or 1 that the model expects in a shape: "Expected (1, s0, 7), got [s1, s2, 7]"."""
         shapes = re.search(r"xpected.*?[\[(]([\w, ]+)[\])],? (?:but )?got [\[(]([\w, ]+)[\])]", message)
         expected, got = (re.findall(r"\w+", part) for part in shapes.groups()) if shapes else ([], [])
-        wanted = [
-            symbols[name]
-            for size, name in zip(expected, got, strict=False)
-            if len(expected) == len(got) and size in ("0", "1") and name in symbols
-        ]
+        if len(expected) != len(got):
+            return False
+        pairs = zip(expected, got, strict=True)
+        wanted = [symbols[name] for size, name in pairs if size in ("0", "1") and name in symbols]
         kept = [self.pin(t, axis) for t, axis in wanted if self.shapes[t][axis] < 2]
         return any(kept)
 

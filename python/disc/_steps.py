@@ -135,6 +135,8 @@ def _index_reduce(x, dim, index, source, reduce, *, include_self=True):
     if x.dim() == 0:
         return x.scatter_reduce(0, index.reshape([]), source.reshape([]), reduce, include_self=include_self)
     axis = dim % x.dim()
+    others = [(x.shape[i], source.shape[i]) for i in range(x.dim()) if i != axis]
+    torch._check(all(a == b for a, b in others), lambda: f"index_reduce: {source.shape} into {x.shape}")
     places = index.reshape([-1 if i == axis else 1 for i in range(x.dim())]).expand_as(source)
     return x.scatter_reduce(axis, places, source, reduce, include_self=include_self)
 

@@ -76,12 +76,20 @@ def _equal_bags(
     include_last_offset=False,
     padding_idx=None,
 ):
-    """``embedding_bag`` of a matrix, whose rows are bags of one length: torch flattens it, and counts where they begin."""
-    if input.dim() != 2 or offsets is not None or max_norm is not None:
+    """``embedding_bag`` of a matrix, whose rows are bags of one length: torch flattens it, and counts where they begin.
+
+    Nothing for arguments that torch refuses, so that it says why.
+    """
+    if input.dim() != 2 or offsets is not None or max_norm is not None or mode not in ("sum", "mean", "max"):
+        return None
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        return None
+    scales = per_sample_weights
+    if scales is not None and (mode != "sum" or scales.dtype != weight.dtype or scales.shape != input.shape):
         return None
     rows = torch.nn.functional.embedding(input, weight)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(-1)
+    if scales is not None:
+        rows = rows * scales.unsqueeze(-1)
     held = input.shape[1]
     if padding_idx is not None:
         counted = (input != padding_idx % weight.shape[0]).unsqueeze(-1)
@@ -200,6 +208,7 @@ def _diag(input, diagonal=0):
 
 def _conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """As many groups as a size says (a batch whose images have kernels of their own): products with all windows."""
+    padding = 0 if padding == "valid" else padding
     if not isinstance(groups, torch.SymInt) or isinstance(padding, str) or input.dim() != 4:
         return None
     per_group, *kernel = weight.shape[1:]
@@ -219,17 +228,26 @@ def _conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
 # Windows and frequencies of transforms.
 
 
-def _window(*factors):
-    """A sum of cosines: of no turn, one, two."""
+def _window(length, periodic, factors, dtype=None, device=None, **_):
+    """A sum of cosines over the window: ``factors`` are of no turn, one, two."""
+    place = torch.arange(length, device=device)
+    turn = length if periodic else torch.sym_max(length - 1, 1)
+    angle = place.to(dtype or torch.get_default_dtype()) * (2 * math.pi / turn)
+    window = sum(factor * torch.cos(angle * i) for i, factor in enumerate(factors))
+    # A window of one element is 1.
+    return torch.where(place + length == 1, 1.0, window)
 
-    def entry(window_length, periodic=True, *, dtype=None, device=None, **_):
-        place = torch.arange(window_length, device=device)
-        turn = window_length if periodic else torch.sym_max(window_length - 1, 1)
-        angle = place.to(dtype or torch.get_default_dtype()) * (2 * math.pi / turn)
-        window = sum(factor * torch.cos(angle * i) for i, factor in enumerate(factors))
-        return torch.where(place + window_length == 1, 1.0, window)
 
-    return entry
+def _hann_window(window_length, periodic=True, **options):
+    return _window(window_length, periodic, (0.5, -0.5), **options)
+
+
+def _hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, **options):
+    return _window(window_length, periodic, (alpha, -beta), **options)
+
+
+def _blackman_window(window_length, periodic=True, **options):
+    return _window(window_length, periodic, (0.42, -0.5, 0.08), **options)
 
 
 def _fftfreq(n, d=1.0, *, dtype=None, device=None, **_):
@@ -332,9 +350,9 @@ _REPLACED = {
     "diag": _diag,
     "diagonal": _diagonal,
     "conv2d": _conv2d,
-    "hann_window": _window(0.5, -0.5),
-    "hamming_window": _window(0.54, -0.46),
-    "blackman_window": _window(0.42, -0.5, 0.08),
+    "hann_window": _hann_window,
+    "hamming_window": _hamming_window,
+    "blackman_window": _blackman_window,
     "fft_fftfreq": _fftfreq,
     "fft_rfftfreq": _rfftfreq,
     "triu_indices": triu_indices,

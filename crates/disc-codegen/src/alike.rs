@@ -1,18 +1,19 @@
-//! Which groups of a plan come out as groups of its function: they share the kernels, and a plan of nothing but such groups is none.
+//! Groups of a plan whose code is that of another group: they share its kernels. A plan of nothing but such groups is dropped.
 //!
-//! Code is compared as text, in which a group's own name, which is in front of the names of all that it has, is left out.
+//! Code is compared as text, without the group's name, with which the names of its kernels begin. Kernels that can fail hold the numbers of their
+//! checks, so that no two of them are alike.
 use crate::{
     lower::Known,
     schedule::{Scheduled, Versioned},
 };
 use std::{collections::HashMap, fmt::Write};
 
-/// What was made of groups, by their code.
+/// What was made of groups, by the text of their code.
 #[derive(Default)]
 pub(crate) struct Alike(HashMap<String, Known>);
 
 impl Alike {
-    /// The group whose code is that of another one.
+    /// What was made of a group that has this code.
     pub(crate) fn find(&self, text: &str) -> Option<Known> {
         self.0.get(text).cloned()
     }
@@ -22,7 +23,7 @@ impl Alike {
     }
 }
 
-/// The code of a group with this name.
+/// The code of a group as text: versions with their guards, launches and kernels, without the name of the group.
 pub(crate) fn text(scheduled: &Versioned, name: &str) -> String {
     let mut text = String::new();
     let mut write = |code: &Scheduled, when: &dyn std::fmt::Debug| {

@@ -1,4 +1,4 @@
-"""Complex tensors, as rotary embeddings use them: a pair of values, the real and the imaginary part.
+"""Complex tensors, as rotary embeddings and Fourier transforms use them: a pair of values, the real and the imaginary part.
 
 Ops that only move elements, and linear ones, work on both parts alone. What is not named here is not supported.
 """
@@ -33,35 +33,37 @@ def _polar(b, radius, angle):
 def _mul(b, x, y):
     if not isinstance(x, Complex):
         x, y = y, x
-    if isinstance(y, complex):
-        y = Complex(*(b.lift(part, x.re.dtype) for part in (y.real, y.imag)))
-    if not isinstance(y, Complex):
+    x = _complex(b, x)
+    if not isinstance(y, (Complex, complex)):
         y = b.lift(y, x.re.dtype)
         return x.map(lambda part: b.mul(part, y))
+    y = _complex(b, y)
     return Complex(b.sub(b.mul(x.re, y.re), b.mul(x.im, y.im)), b.add(b.mul(x.re, y.im), b.mul(x.im, y.re)))
 
 
 def _sum_of(how: str):
     def entry(b, x, y, *, alpha=1):
-        x, y = (z if isinstance(z, Complex) else _of_number(b, z, like) for z, like in ((x, y), (y, x)))
-        y = y if alpha == 1 else y.map(lambda part: b.mul(part, alpha))
+        x, y = (_complex(b, z) for z in (x, y))
+        y = y if alpha == 1 else _mul(b, y, alpha)
         return Complex(getattr(b, how)(x.re, y.re), getattr(b, how)(x.im, y.im))
 
     return entry
 
 
-def _of_number(b, x, like: Complex) -> Complex:
-    """A real tensor or a number beside a complex tensor."""
-    x = Complex(x.real, x.imag) if isinstance(x, complex) else Complex(x, 0.0)
-    return x.map(lambda part: b.lift(part, like.re.dtype))
+def _complex(b, x) -> Complex:
+    """A tensor or a number, complex or real, in the type of the result."""
+    dtype = types.name_of(_PARTS[b.out.dtype])
+    if isinstance(x, complex):
+        x = Complex(x.real, x.imag)
+    elif not isinstance(x, Complex):
+        x = Complex(x, b.full(0, getattr(x, "shape", ()), dtype))
+    return x.map(lambda part: b.lift(part, dtype))
 
 
 def _converted(b, x, dtype, *_, **__):
     if dtype not in _PARTS:
         raise UnsupportedOp("complex tensors are not converted to real ones: take `.real`")
-    part = types.name_of(_PARTS[dtype])
-    z = x if isinstance(x, Complex) else Complex(x, b.full(0, x.shape, part))
-    return z.map(lambda x: b.convert(x, part))
+    return _complex(b, x)
 
 
 def _padded(b, z: Complex, padding, value=0):

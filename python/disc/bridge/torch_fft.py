@@ -1,6 +1,7 @@
 """Fourier transforms of torch, as products with matrices of sines and cosines, which a call makes for the sizes at hand.
 
 Not here: fast transforms. A line of n elements takes n squared steps, and its matrix as much memory: ``LONGEST`` bounds it.
+Tensors are of f32 or f64, complex ones are pairs of such (``Complex``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ LONGEST = 4096
 
 
 def r2c(b, x, dims, normalization, onesided):
+    """The spectrum of real lines, planes...; ``onesided``: of the last axis n // 2 + 1 elements, of which the others follow."""
     *others, last = [axis_of(x, d) for d in dims]
     n = x.shape[last]
     scale = _scale(b, x.dtype, [x.shape[axis] for axis in (*others, last)], normalization)
@@ -27,6 +29,7 @@ def r2c(b, x, dims, normalization, onesided):
 
 
 def c2c(b, z, dims, normalization, forward):
+    """The spectrum along each of the axes, or back."""
     axes = [axis_of(z.re, d) for d in dims]
     scale = _scale(b, z.re.dtype, [z.re.shape[axis] for axis in axes], normalization)
     for axis in axes:
@@ -60,13 +63,15 @@ def _waves(b, rows, columns, n, dtype):
     """The cosines and sines of row times column in steps of which ``n`` are a turn."""
     if is_int(n) and n > LONGEST:
         raise b.unsupported(f"a transform over {n} elements: at most {LONGEST} are supported")
+    # torch refuses lines of no elements too.
+    b.require(n, ">=", 1)
     if not is_int(n):
         b.require(n, "<=", LONGEST)
     shape = [rows, columns]
     place = b.mul(b.iota(shape, 0, "i64"), b.iota(shape, 1, "i64"))
     turn = b.lift(n, "i64")
     # Within half a turn of 0, where floats are finest.
-    place = b.map("remainder", b.add(place, b.div(turn, 2)), b.maximum(turn, 1))
+    place = b.map("remainder", b.add(place, b.div(turn, 2)), turn)
     place = b.convert(b.sub(place, b.div(turn, 2)), dtype)
     angle = b.mul(place, b.div(b.lift(2 * math.pi, dtype), b.convert(turn, dtype)))
     return b.op("cosine", angle), b.op("sine", angle)
@@ -81,6 +86,7 @@ def _along(b, x, matrix, axis: int):
 
 
 def _turned(b, z: Complex, axis: int, forward: bool) -> Complex:
+    """The transform along one axis, without a scale."""
     n = z.re.shape[axis]
     cosines, sines = _waves(b, n, n, n, z.re.dtype)
     sines = b.neg(sines) if forward else sines
@@ -89,7 +95,7 @@ def _turned(b, z: Complex, axis: int, forward: bool) -> Complex:
 
 
 def _scale(b, dtype, sizes, normalization):
-    """1 over the number of elements (2) or its root (1); None for no scale."""
+    """1 over the number of elements (``normalization`` 2) or its root (1); None for no scale (0)."""
     if normalization == 0:
         return None
     count = b.convert(b.lift(product(sizes), "i64"), dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from .emit import neutral
 from .sizes import greatest, is_int, product, same
 from .torch_shape import axis_of, bounds
@@ -221,7 +223,8 @@ _REDUCE = {
 
 def scatter(b, x, dim, index, source, how="overwrite"):
     if not x.shape:
-        return b.reshape(scatter(b, b.reshape(x, [1]), 0, b.reshape(index, [1]), _flat(b, source)), [])
+        x, index = (b.reshape(y, [1]) for y in (x, index))
+        return b.reshape(scatter(b, x, 0, index, _flat(b, source), how), [])
     index = b.reshape(index, [1]) if not index.shape else index
     if hasattr(source, "shape") and source.shape:
         # The source may be larger than the index.
@@ -475,6 +478,8 @@ def _bags(b, weight, index, bag, count, mode, scales):
 
 def histc(b, x, bins=100, min=0, max=0):
     """How many elements each of the bins between ``min`` and ``max`` has; ``max`` itself belongs to the last one."""
+    if not (math.isfinite(min) and math.isfinite(max)):
+        raise b.unsupported(f"histc over a range that is not finite ({min} to {max})")
     flat = b.reshape(x, [product(x.shape)])
     dtype = flat.dtype if flat.dtype in ("f32", "f64") else "f64"
     flat = b.convert(flat, dtype)

@@ -15,29 +15,32 @@ INF = math.inf
 
 
 def convolution(b, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    n = len(weight.shape) - 2
+    if not transposed:
+        edges = [(p, p) for p in spread(padding, n)]
+        return _convolved(b, x, weight, bias, stride, edges, dilation, groups)
+    forms = (spread(v, n) for v in (stride, padding, dilation, output_padding))
+    return _batched(b, x, n, bias, groups, lambda x: _transposed(b, x, weight, *forms, groups))
+
+
+def _convolved(b, x, weight, bias, stride, edges, dilation, groups):
+    """``edges``: the low and the high padding of each spatial axis."""
+    n = len(edges)
+    forms = {"strides": spread(stride, n), "lhs_dilation": [1] * n, "rhs_dilation": spread(dilation, n)}
+
+    def of_batch(x):
+        return b.convolution(x, weight, padding=edges, groups=groups, **forms)
+
+    return _batched(b, x, n, bias, groups, of_batch)
+
+
+def _batched(b, x, n: int, bias, groups, of_batch):
+    """What ``of_batch`` makes of a batch, or of one image as a batch of one; plus the bias of each feature."""
     if not is_int(groups):
         raise b.unsupported(f"a convolution in as many groups as a size says ({groups})")
-    n = len(weight.shape) - 2
-    stride, padding, dilation, output_padding = (
-        spread(v, n) for v in (stride, padding, dilation, output_padding)
-    )
     single = len(x.shape) == n + 1
-    x = b.unsqueeze(x, 0) if single else x
-    y = (
-        _transposed(b, x, weight, stride, padding, dilation, output_padding, groups)
-        if transposed
-        else b.convolution(
-            x,
-            weight,
-            strides=stride,
-            padding=[(p, p) for p in padding],
-            lhs_dilation=[1] * n,
-            rhs_dilation=dilation,
-            groups=groups,
-        )
-    )
-    if bias is not None:
-        y = b.add(y, b.broadcast(bias, y.shape, [1]))
+    y = of_batch(b.unsqueeze(x, 0) if single else x)
+    y = y if bias is None else b.add(y, b.broadcast(bias, y.shape, [1]))
     return b.squeeze(y, 0) if single else y
 
 
@@ -76,23 +79,12 @@ def conv_named_padding(n: int):
     """padding = "same" or "valid"; torch puts the odd one on the high side."""
 
     def entry(b, x, weight, bias=None, stride=1, padding="valid", dilation=1, groups=1):
-        dilation, stride = spread(dilation, n), spread(stride, n)
         totals = [
-            d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, weight.shape[2:], strict=True)
+            d * (k - 1) if padding == "same" else 0
+            for d, k in zip(spread(dilation, n), weight.shape[2:], strict=True)
         ]
-        single = len(x.shape) == n + 1
-        x = b.unsqueeze(x, 0) if single else x
-        y = b.convolution(
-            x,
-            weight,
-            strides=stride,
-            padding=[(t // 2, t - t // 2) for t in totals],
-            lhs_dilation=[1] * n,
-            rhs_dilation=dilation,
-            groups=groups,
-        )
-        y = y if bias is None else b.add(y, b.broadcast(bias, y.shape, [1]))
-        return b.squeeze(y, 0) if single else y
+        edges = [(total // 2, total - total // 2) for total in totals]
+        return _convolved(b, x, weight, bias, stride, edges, dilation, groups)
 
     return entry
 

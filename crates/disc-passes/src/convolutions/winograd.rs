@@ -1,8 +1,8 @@
-//! The transformed kernel of a convolution that Winograd's method F(4x4, 3x3) can compute.
+//! The transformed kernel of a convolution that Winograd's methods F(4x4, 3x3) and F(2x2, 3x3) can compute.
 //!
 //! Four times four results of windows of three times three elements take 36 products for each input feature instead of 144: the kernel and the
-//! input are transformed to sums of their elements, and so are the products. The kernel is transformed once, when weights are loaded. Which sizes
-//! gain is decided when kernels run.
+//! input are transformed to sums of their elements, and so are the products. The kernel is transformed once, when weights are loaded; of its 36 places
+//! the method for two times two results reads 16. Which sizes gain by which method is decided when kernels run.
 use super::Convolution;
 use crate::{pass::PassCx, query::Query, rewrite::Rewriter};
 use disc_ir::{DType, Dim, Inst, Literal, OpKind, Type, Value};
