@@ -199,6 +199,14 @@ def test_a_call_needs_no_more_memory_than_eager(make):
         )
 
 
+def test_an_enlarged_image_stores_its_lines_once():
+    """Lines are stored between the two directions, half of the result; the multiple of them that is needed is not."""
+    module = nn.Upsample(scale_factor=2, mode="bilinear")
+    compiled = disc.optimize(module, torch.randn(2, 8, 24, 27))
+    result = compiled(torch.randn(2, 8, 200, 203)).nbytes
+    assert disc.report(compiled).to_dict()["peak_arena_bytes"] <= result // 2 + SLACK
+
+
 class Tied(nn.Module):
     """A table that is looked up, and multiplied too; matrices; a kernel."""
 

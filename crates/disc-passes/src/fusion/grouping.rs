@@ -145,6 +145,11 @@ impl<'f> Grouping<'f> {
         found
     }
 
+    /// The ops that need a value, free ones and views looked through.
+    pub(super) fn users_of(&self, value: Value) -> impl Iterator<Item = usize> {
+        self.value_users.get(&value).into_iter().flatten().copied()
+    }
+
     /// Whether something outside of both groups lies on a path from group `from` to group `to`.
     pub(super) fn has_detour(&self, from: usize, to: usize) -> bool {
         let mut seen = HashSet::from([from]);

@@ -69,9 +69,19 @@ impl Grouping<'_> {
     /// The form of two groups as one.
     fn form_of(&self, a: usize, b: usize) -> Result<Layout, Why> {
         let members = |group: usize| self.groups[group].as_ref().expect("a live group").insts.iter().copied();
-        let set: BTreeSet<usize> = members(a).chain(members(b)).collect();
+        self.form_of_set(&members(a).chain(members(b)).collect())
+    }
+
+    /// The form of a group with one more op.
+    pub(super) fn form_with(&self, group: usize, i: usize) -> Result<Layout, Why> {
+        let members = self.groups[group].as_ref().expect("a live group").insts.iter().copied();
+        self.form_of_set(&members.chain([i]).collect())
+    }
+
+    /// The form of a set of ops as a group.
+    pub(super) fn form_of_set(&self, set: &BTreeSet<usize>) -> Result<Layout, Why> {
         let insts: Vec<Inst> = set.iter().map(|&i| self.insts[i]).collect();
-        let outputs = self.outputs(&set);
+        let outputs = self.outputs(set);
         let role = |inst: Inst| self.role_of.get(&inst).copied();
         Candidate { function: self.function, solver: self.solver, members: &insts, outputs: &outputs, role: &role }.form()
     }
@@ -192,6 +202,6 @@ impl Grouping<'_> {
     }
 }
 
-fn role_of(layout: &Layout) -> Role {
+pub(super) fn role_of(layout: &Layout) -> Role {
     if layout.reduces { Role::Row } else { Role::Loop }
 }

@@ -13,7 +13,8 @@
 //! [`form`] decides whether a set of ops is a loop or a row group, and its cost model is: costly ops are computed once for each of their
 //! elements (or once a row), everything else may be computed where it is used. Outputs that are transposed behind a reduction have their
 //! place from [`order`]; [`copies`] bounds the code of ops that are computed at several places. At last groups beside one another are joined:
-//! reductions of one tensor, loops over the rows of a tensor that is reduced, and small loops of one shape. [`explain`] says of each edge
+//! reductions of one tensor, loops over the rows of a tensor that is reduced, and small loops of one shape; and cheap
+//! functions of what a group stores anyway move to the one group that needs them ([`sinking`]). [`explain`] says of each edge
 //! that was not fused why.
 //!
 //! A pass of its own, [`attention`], then joins groups that share rows of scores.
@@ -33,6 +34,7 @@ mod merging;
 mod order;
 pub mod phases;
 mod siblings;
+mod sinking;
 pub mod space;
 mod together;
 
@@ -83,6 +85,7 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     // A loop of several ops may be read by rows, or read them, where none of its ops alone has their shape.
     grouping.merge_rows(cx);
     grouping.merge_beside(cx);
+    grouping.sink_cheap(cx);
     let plan = grouping.finish();
     groups += plan.len();
     emit::rewrite(function, block, plan, solver)?;

@@ -1,0 +1,76 @@
+//! Cheap functions of a result that is stored anyway: computed where they are needed, not stored beside it.
+//!
+//! Ops join what they read first; so a group may give a value, and that value times a number, to one other group. What reads the one computes the other.
+//!
+//! Invariants:
+//! - The group that takes the op reads a value already that the op is computed from, and the one that gives it stores nothing that it did not store
+//!   before. So the groups form no cycle: what else the op needs comes from before the group that gives it, which the taking one waits for anyway.
+//! - The op moves alone: what is behind it in its group would have to be stored.
+use super::{
+    form::Layout,
+    grouping::Grouping,
+    legality::{Role, costly},
+    merging::role_of,
+};
+use crate::pass::PassCx;
+use disc_ir::{Value, ops::Trait};
+use std::collections::BTreeSet;
+
+/// Where an op moves, and what its old and its new group are then.
+struct Move {
+    to: usize,
+    left: Layout,
+    joined: Layout,
+}
+
+impl Grouping<'_> {
+    /// Moves cheap ops at the end of groups to the one group that needs them.
+    pub(super) fn sink_cheap(&mut self, cx: &mut PassCx) {
+        for i in (0..self.insts.len()).rev() {
+            let Some(found) = self.sinks_to(i) else { continue };
+            if !cx.spend_on("fuse-sinking") {
+                return;
+            }
+            let from = self.group_of[i];
+            let members = self.groups[from].as_mut().expect("a live group");
+            members.insts.remove(&i);
+            members.role = role_of(&found.left);
+            let members = self.groups[found.to].as_mut().expect("a live group");
+            members.insts.insert(i);
+            members.role = role_of(&found.joined);
+            self.group_of[i] = found.to;
+        }
+    }
+
+    /// The other group that alone needs a cheap op of a group of loops or rows, and reads what the op is computed from.
+    fn sinks_to(&self, i: usize) -> Option<Move> {
+        let (inst, from) = (self.insts[i], self.group_of[i]);
+        let def = self.function.def(inst);
+        let is_walked = |group: usize| self.groups[group].as_ref().is_some_and(|m| matches!(m.role, Role::Loop | Role::Row));
+        let &[result] = self.function.results_of(inst) else { return None };
+        let is_cheap = def.has(Trait::Elementwise) && !def.has(Trait::MayFail) && !costly(self.function.kind_of(inst));
+        if self.roles[i] != Role::Loop || !is_cheap || !is_walked(from) || self.escapes.contains(&result) {
+            return None;
+        }
+        let readers: BTreeSet<usize> = self.users_of(result).map(|user| self.group_of[user]).collect();
+        let to = *readers.first().filter(|_| readers.len() == 1)?;
+        if to == from || !is_walked(to) {
+            return None;
+        }
+        let members = &self.groups[from].as_ref()?.insts;
+        let others: BTreeSet<usize> = members.iter().copied().filter(|&other| other != i).collect();
+        let stored = self.outputs(members);
+        let is_read = |operand: Value| self.users_of(operand).any(|user| self.group_of[user] == to);
+        let is_free = |operand: Value| {
+            let source = self.function.defining(operand).and_then(|source| self.position.get(&source));
+            source.is_some_and(|&source| self.roles[source] == Role::Free)
+        };
+        let operands = self.function.operands(inst);
+        let reads = operands.iter().all(|&operand| is_free(operand) || stored.contains(&operand) && is_read(operand));
+        let reads_stored = operands.iter().any(|operand| stored.contains(operand));
+        if !reads || !reads_stored || !self.outputs(&others).iter().all(|value| stored.contains(value)) {
+            return None;
+        }
+        Some(Move { to, left: self.form_of_set(&others).ok()?, joined: self.form_with(to, i).ok()? })
+    }
+}
