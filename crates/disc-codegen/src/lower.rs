@@ -70,7 +70,7 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
     let mut signatures = Vec::new();
     for mut function in module.functions {
         if function.kind == FunctionKind::Host {
-            let (kernels, sites) = (lowering.kernels.len(), lowering.sites.len());
+            let (kernels, sites, notes) = (lowering.kernels.len(), lowering.sites.len(), lowering.notes.len());
             lowering.is_plan = function.plan_of.is_some();
             let solver = Arc::new(Solver::new(&function.facts));
             let mut counts = HashMap::new();
@@ -85,6 +85,7 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
             let of_entry = launches.iter().find(|(name, _)| Some(name) == function.plan_of.as_ref());
             if lowering.kernels.len() == kernels && of_entry.is_some_and(|(_, of_entry)| *of_entry == counts) {
                 lowering.sites.truncate(sites);
+                lowering.notes.truncate(notes);
                 continue;
             }
             signatures.push((function.name.clone(), signature));

@@ -20,7 +20,10 @@ use disc_ir::{
     dim::{DimView, Fact, Term},
     ops::Stage,
 };
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 /// Adds plans of small entries.
 pub static PASS: PassDef = PassDef {
@@ -37,8 +40,9 @@ const MOST_SIZES: usize = 8;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut added = 0;
+    let planned: HashSet<Arc<str>> = module.functions.iter().filter_map(|function| function.plan_of.clone()).collect();
     for function in std::mem::take(&mut module.functions) {
-        let has_plans = function.plan_of.is_some() || module.plans_of(&function).next().is_some();
+        let has_plans = function.plan_of.is_some() || planned.contains(&function.name);
         let plans = if has_plans || function.kind != FunctionKind::Func { Vec::new() } else { plans(module, &function, cx) };
         added += plans.len();
         module.functions.push(function);

@@ -68,9 +68,13 @@ pub(super) fn of_function(plan: &Plan) -> Value {
             "missing_facts": facts(&both.reason),
         })
     };
-    let of = |(entry, facts): &(std::sync::Arc<str>, Vec<disc_ir::dim::Fact>)| json!({ "function": &**entry, "when": facts.iter().map(ToString::to_string).collect::<Vec<_>>() });
+    let of = |(entry, facts): &(std::sync::Arc<str>, Vec<disc_ir::dim::Fact>)| {
+        let when: Vec<String> = facts.iter().map(ToString::to_string).collect();
+        json!({ "function": &**entry, "when": when })
+    };
     json!({
-        "function": &*plan.function, "plan_of": plan.of.as_ref().map(of), "kinds": plan.kinds(), "groups": plan.groups.iter().map(group).collect::<Vec<_>>(),
+        "function": &*plan.function, "plan_of": plan.of.as_ref().map(of), "kinds": plan.kinds(),
+        "groups": plan.groups.iter().map(group).collect::<Vec<_>>(),
         "not_fused": plan.edges.iter().map(edge).collect::<Vec<_>>(),
         "siblings": plan.siblings.iter().map(siblings).collect::<Vec<_>>(),
     })

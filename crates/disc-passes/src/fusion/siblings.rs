@@ -35,21 +35,23 @@ impl Grouping<'_> {
     /// Whether what needs the results of a group, up to the next product with weights, needs a product with weights too, which needs the results of the
     /// group `first`.
     fn is_needed_later(&self, first: usize, group: usize) -> bool {
-        let readers = self.reached(group, |later| !later);
-        self.reached(first, |_| true).iter().any(|&(reader, later)| later && readers.contains(&(reader, false)))
+        let readers = self.reached(group, |behind| !behind);
+        self.reached(first, |_| true).iter().any(|&(reader, behind)| behind && readers.contains(&(reader, false)))
     }
 
-    /// The groups that need the results of a group, each with whether a product with weights lies on the way there; `goes_on` says from where to go on.
+    /// The groups that need the results of a group, each with whether a product with weights lies on the way there; `goes_on` says whether to go on when
+    /// that is known of the way that far.
     fn reached(&self, first: usize, goes_on: impl Fn(bool) -> bool) -> HashSet<(usize, bool)> {
         let multiplies = |group: usize| {
             let members = &self.groups[group].as_ref().expect("a live group").insts;
             members.iter().any(|&i| self.function.attr(self.insts[i], "packed_columns").is_some())
         };
         let (mut seen, mut stack) = (HashSet::new(), vec![(first, false)]);
-        while let Some((from, later)) = stack.pop() {
+        while let Some((from, behind)) = stack.pop() {
             for next in self.users_of_group(from).filter(|&next| next != from) {
-                if seen.insert((next, later)) && goes_on(later || multiplies(next)) {
-                    stack.push((next, later || multiplies(next)));
+                let goes_behind = behind || multiplies(next);
+                if seen.insert((next, behind)) && goes_on(goes_behind) {
+                    stack.push((next, goes_behind));
                 }
             }
         }

@@ -141,19 +141,3 @@ fn point_in_kernel(kb: &mut KernelBuilder, number: Value) -> Value {
     let skipped = kb.mul(is_last, two);
     kb.add(number, skipped)
 }
-
-#[cfg(test)]
-mod tests {
-    /// What the matrices above and the transformed kernel make of a row, against its sums of products. Factors are those of
-    /// `disc_passes::convolutions::winograd`.
-    #[test]
-    fn the_small_method_reads_four_points_of_the_large_ones_kernel() {
-        let (d, g) = ([1.0, -2.0, 3.0, 5.0], [7.0, -4.0, 2.0]);
-        let u = [g[0] / 4.0, -(g[0] + g[1] + g[2]) / 6.0, -(g[0] - g[1] + g[2]) / 6.0, g[2]];
-        let v = [4.0 * (d[0] - d[2]), -3.0 * (d[1] + d[2]), 3.0 * (d[1] - d[2]), d[1] - d[3]];
-        let m: Vec<f64> = u.iter().zip(v).map(|(u, v)| u * v).collect();
-        let results = [m[0] + m[1] + m[2], m[1] - m[2] - m[3]];
-        let wanted = [0, 1].map(|at| (0..3).map(|tap| d[at + tap] * g[tap]).sum::<f64>());
-        assert!(results.iter().zip(wanted).all(|(got, wanted)| (got - wanted).abs() < 1e-9), "{results:?} {wanted:?}");
-    }
-}
