@@ -139,22 +139,30 @@ fn equalities(alike: &HashSet<[Symbol; 2]>, fused: &Module) -> Vec<Fact> {
 /// Divisibilities of sizes by what they are divided by, where that makes two parts equally long.
 fn divisibilities(entry: &Function, fused: &Module) -> Vec<Fact> {
     let function = fused.function(&entry.name).expect("no pass removes an entry");
-    let (solver, bound) = (Solver::new(&function.facts), entry.bound_symbols());
+    let bound = entry.bound_symbols();
     let parts: Vec<Dim> = parts(function).into_iter().take(MOST_SIZES).collect();
-    let mut found: Vec<Fact> = Vec::new();
+    let (mut known, mut found) = (function.facts.clone(), Vec::new());
     for (number, first) in parts.iter().enumerate() {
-        for second in parts[..number].iter().filter(|second| !solver.equal(first, second)) {
+        for second in &parts[..number] {
+            if Solver::new(&known).equal(first, second) {
+                continue;
+            }
             let divided = quotients(first).into_iter().chain(quotients(second)).filter(|(symbol, _)| bound.contains(symbol));
-            let mut facts = divided.map(|(symbol, by)| Fact::Divisible(Dim::symbol(symbol), by));
-            found.extend(facts.find(|fact| found.contains(fact) || makes_equal(&function.facts, fact, first, second)));
+            let facts = divided.map(|(symbol, by)| Fact::Divisible(Dim::symbol(symbol), by));
+            let mut with = facts.filter_map(|fact| Some((stating(&known, &fact)?, fact)));
+            if let Some((facts, fact)) = with.find(|(facts, _)| Solver::new(facts).equal(first, second)) {
+                known = facts;
+                found.push(fact);
+            }
         }
     }
     found
 }
 
-fn makes_equal(facts: &Facts, fact: &Fact, a: &Dim, b: &Dim) -> bool {
+/// These facts with one more, unless it contradicts them.
+fn stating(facts: &Facts, fact: &Fact) -> Option<Facts> {
     let mut facts = facts.clone();
-    facts.add(fact.clone()).is_ok() && Solver::new(&facts).equal(a, b)
+    facts.add(fact.clone()).is_ok().then_some(facts)
 }
 
 /// The sizes of slices that are parts of others.

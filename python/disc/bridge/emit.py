@@ -65,8 +65,6 @@ class Emitter:
         self.expressions.bind_number = lambda symbol, value: self.bind(value, symbol)
         #: By the mask: its places, as long as nothing else has them.
         self._places: dict[int, tuple] = {}
-        #: By a vector that counts from 0: itself, and its step.
-        self.steps: dict[int, tuple] = {}
         #: By what was repeated along an axis of size 1: itself, what is repeated, and the axis.
         self._repeats: dict[int, tuple] = {}
         #: Names of dims that were bound somewhere: no two are alike.
@@ -75,7 +73,7 @@ class Emitter:
     @contextlib.contextmanager
     def region(self):
         """What is known of values, sizes and numbers within is forgotten behind it: a region's values are its own."""
-        own = "_places", "steps", "_repeats"
+        own = "_places", "_repeats"
         before = {name: dict(getattr(self, name)) for name in own}
         try:
             with self.expressions.region():

@@ -29,10 +29,7 @@ def arange(b, *bounds, **kwargs):
         count = b.mul(count, b.lift(step, wide))
     if not _is(start, 0):
         count = b.add(count, b.lift(start, wide))
-    count = b.convert(count, b.dtype)
-    if _is(start, 0) and not isinstance(step, float):
-        b.steps[id(count)] = count, step
-    return count
+    return b.convert(count, b.dtype)
 
 
 def _is(value, number) -> bool:

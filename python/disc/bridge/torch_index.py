@@ -436,14 +436,10 @@ def embedding_bag(
     """The sum (mode 0), mean (1) or greatest (2) of the rows of each bag; the other results are for training."""
     padding_idx = None if padding_idx is None or padding_idx < 0 else padding_idx
     index = b.convert(index, "i64")
-    length = b.steps.get(id(offsets), (None, None))[1]
-    count = b.shape[0]
-    if length is not None and not include_last_offset and b.equal(length * count, index.shape[0]):
-        bag = b.div(b.iota(index.shape, 0, "i64"), b.lift(length, "i64"))
-        bag = _without(b, bag, index, padding_idx)
-    else:
-        bag = _without(b, _bag_of(b, index, offsets, include_last_offset), index, padding_idx)
-    return [_bags(b, weight, index, bag, count, mode, per_sample_weights), None, None, None]
+    bag = _bag_of(b, index, offsets, include_last_offset)
+    if padding_idx is not None:
+        bag = b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(-1, "i64"), bag)
+    return [_bags(b, weight, index, bag, b.shape[0], mode, per_sample_weights), None, None, None]
 
 
 def _bag_of(b, index, offsets, include_last_offset):
@@ -453,13 +449,6 @@ def _bag_of(b, index, offsets, include_last_offset):
         offsets = b.slice(offsets, 0, 0, offsets.shape[0] - 1)
     marks = _added_rows(b, b.full(0, index.shape, "i64"), offsets, b.full(1, offsets.shape, "i64"), "add")
     return b.sub(b.cumulative(marks, 0, "add"), 1)
-
-
-def _without(b, bag, index, padding_idx):
-    """No bag for look-ups that count for none."""
-    if padding_idx is None:
-        return bag
-    return b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(-1, "i64"), bag)
 
 
 def _bags(b, weight, index, bag, count, mode, scales):
