@@ -51,7 +51,34 @@ def causal(channels: int, dilation: int):
     )
 
 
+class Residual(nn.Module):
+    """Layers of which each adds to what the one before has made: that takes the memory of what it is added to."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        x = self.layers[0](x)
+        for layer in self.layers[1:]:
+            x = x + layer(nn.functional.leaky_relu(x))
+        return x
+
+
 CASES = {
+    "added to, 3x3": (Residual(*(nn.Conv2d(20, 20, 3, padding=1) for _ in range(4))), planes(20)),
+    "added to, depthwise 3x3": (
+        Residual(*(nn.Conv2d(5, 5, 3, padding=1, groups=5) for _ in range(4))),
+        planes(5),
+    ),
+    "added to, dilated": (
+        Residual(*(nn.Conv1d(16, 16, 3, padding=d, dilation=d) for d in (1, 3, 5))),
+        lines(16),
+    ),
+    "added to, 1x1, mean and largest": (
+        Residual(nn.Conv2d(24, 24, 1), nn.AvgPool2d(3, 1, 1), nn.Conv2d(24, 24, 1), nn.MaxPool2d(3, 1, 1)),
+        planes(24),
+    ),
     "depthwise 3x3": (depthwise(nn.Conv2d, 5, 3), planes(5)),
     "depthwise 5x5 stride 2": (depthwise(nn.Conv2d, 3, 5, 2), planes(3)),
     "depthwise 7x7": (depthwise(nn.Conv2d, 3, 7), planes(3)),
@@ -243,6 +270,29 @@ def test_winograd_keeps_what_is_not_finite_where_a_sum_has_it(target):
                 )
                 assert ((got[finite] - wanted).abs() <= 3e-5 * max(largest, 1)).all(), name
             assert fast(x).isfinite().all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_winograd_adds_once_where_results_are_not_finite(target):
+    torch.manual_seed(0)
+    module = Residual(*(nn.Conv2d(24, 24, 3, padding=1) for _ in range(3))).eval()
+    exact = copy.deepcopy(module).double()
+    with torch.no_grad():
+        fast = compiled(module, torch.randn(1, 24, 30, 30), target)
+        for name in (
+            "NaN within",
+            "NaN in corners",
+            "in one of several images",
+            "a row of them",
+            "in small tiles",
+        ):
+            x = SPECIALS[name].clone()
+            x[x.isinf()] = torch.nan
+            wanted, got = exact(x.double()), fast(x)
+            assert torch.equal(got.isnan(), wanted.isnan()), name
+            assert not wanted.isnan().all()
+            finite = wanted.isfinite()
+            assert ((got - wanted)[finite].abs() <= 1e-4 * wanted[finite].abs().max()).all(), name
 
 
 def test_winograd_keeps_weights_that_are_not_finite():

@@ -140,6 +140,34 @@ def packed():
     return Packed(), lambda n: torch.randn(4, n, 64)
 
 
+class Residual(nn.Module):
+    """Layers that add to what is there, which is needed for that alone."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(nn.functional.leaky_relu(x))
+        return x
+
+
+def residual():
+    layers = (nn.Conv1d(32, 32, 3, padding=d, dilation=d) for d in (1, 3, 5))
+    return Residual(*layers), lambda n: torch.randn(8, 32, 8 * n)
+
+
+def images():
+    layers = (nn.Conv2d(16, 16, 3, padding=1) for _ in range(3))
+    return Residual(*layers), lambda n: torch.randn(2, 16, n, n + 3)
+
+
+def matrices():
+    layers = (nn.Linear(64, 64) for _ in range(3))
+    return Residual(*layers), lambda n: torch.randn(8, 2 * n, 64)
+
+
 class Translator(nn.Module):
     """Each layer of the decoder has keys and values of its own of the same memory."""
 
@@ -176,7 +204,23 @@ def lstm():
 
 @pytest.mark.parametrize(
     "make",
-    [bert, t5, perceptron, convolutions, ordered, pooled, embedded, chained, packed, encoder, decoder, lstm],
+    [
+        bert,
+        t5,
+        perceptron,
+        convolutions,
+        ordered,
+        pooled,
+        embedded,
+        chained,
+        packed,
+        encoder,
+        decoder,
+        lstm,
+        residual,
+        images,
+        matrices,
+    ],
     ids=lambda make: make.__name__,
 )
 @pytest.mark.usefixtures("_ops_that_can_be_seen")

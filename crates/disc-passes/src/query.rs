@@ -98,9 +98,9 @@ impl Query for Function {
     }
 }
 
-/// Whether everything in a block that uses a value, directly or not, computes an element from the element of the same position, or, where
-/// `reduces` says so, reduces it. Returning it is allowed.
-pub fn is_used_in_step(function: &Function, block: Block, value: Value, reduces: bool) -> bool {
+/// What a block computes from a value, the value first, if it computes each element of that from the element of the same position alone, as far as
+/// the value goes; or, where `reduces` says so, reduces it. Returning it is allowed.
+pub fn used_in_step(function: &Function, block: Block, value: Value, reduces: bool) -> Option<Vec<Value>> {
     let mut reached = vec![value];
     for &inst in function.insts(block) {
         if !function.operands(inst).iter().any(|operand| reached.contains(operand)) {
@@ -110,8 +110,8 @@ pub fn is_used_in_step(function: &Function, block: Block, value: Value, reduces:
             OpKind::Return => {}
             OpKind::Reduce if reduces => {}
             kind if kind.def().has(Trait::Elementwise) => reached.extend(function.results_of(inst)),
-            _ => return false,
+            _ => return None,
         }
     }
-    true
+    Some(reached)
 }

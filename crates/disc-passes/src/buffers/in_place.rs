@@ -1,14 +1,15 @@
 //! Groups that may write over an input: those that read each position of it where they write that position, and nowhere else.
 //!
 //! Such a group is a loop over one shape, which computes all that it writes at a position before it writes it; or one of rows, which moreover
-//! reduces a row before it writes any of its positions, but for outputs that are written early, which have memory of their own. Products, and what
-//! else takes other ops along, are not among them: they may compute a result, and what follows it, twice.
+//! reduces a row before it writes any of its positions, but for outputs that are written early, which have memory of their own; or one of products,
+//! convolutions or pooling, whose schedules compute each result once and what follows it at once.
 //!
 //! Invariants:
 //! - A group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
 //! - It writes its rows where it reads them: none is transposed behind a reduction.
+//! - All that reads such an input behind a product follows that product alone: products of one group may be launched one after the other.
 use super::liveness::{Range, root};
-use crate::{fusion::phases::Phases, query::is_used_in_step};
+use crate::{fusion::phases::Phases, query::used_in_step};
 use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, TensorType, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +20,7 @@ const MOST_REDUCTIONS: usize = 63;
 pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>) -> HashMap<Inst, Vec<Inst>> {
     let mut found = HashMap::new();
     for inst in host.walk(host.body) {
-        if host.kind_of(inst) == OpKind::Fusion && is_walked(host, inst) && !reorders_rows(host, inst) {
+        if host.kind_of(inst) == OpKind::Fusion && (is_walked(host, inst) && !reorders_rows(host, inst) || is_tiled(host, inst)) {
             takers_of(host, solver, ranges, inst, &mut found);
         }
     }
@@ -32,7 +33,9 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
     let (read, written) = host.operands(group).split_at(inputs);
     let Some(domain) = domain(host, solver, written) else { return };
     let part = |buffer: Value| host.defining(root(host, buffer)).filter(|inst| ranges.contains_key(inst));
-    let mut free: Vec<Inst> = Vec::new();
+    let results = host.operands(host.terminator(region).expect("a region ends in `return`"));
+    // What is computed from an input, if not all of the outputs may be where it is.
+    let mut free: Vec<(Inst, Option<Vec<Value>>)> = Vec::new();
     for (position, &buffer) in read.iter().enumerate() {
         let Some(input) = part(buffer) else { continue };
         // Another argument may look at the same memory.
@@ -42,16 +45,24 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
             solver.equal(&tensor.element_count(), &host.ty(host.result(input)).shaped().expect("a buffer").element_count());
         let alike = whole && tensor.dtype.size() == domain.dtype.size() && same_shape(solver, tensor, domain);
         let value = host.arguments(region)[position];
-        if only && alike && is_used_in_step(host, region, value, is(host, group, "row")) {
-            free.push(input);
+        let Some(computed) = used_in_step(host, region, value, is(host, group, "row")).filter(|_| only && alike) else {
+            continue;
+        };
+        if !is_tiled(host, group) {
+            free.push((input, None));
+        } else if !is(host, group, "contraction") || follows_one_product(host, results, &computed) {
+            free.push((input, Some(computed)));
         }
     }
     let early = if is(host, group, "row") { early(host, region) } else { HashSet::new() };
     for (position, &buffer) in written.iter().enumerate() {
         let Some(output) = part(buffer).filter(|_| !early.contains(&position)) else { continue };
-        let dies = |input: &&Inst| ranges[*input].last == ranges[&output].first;
         let fits = host.ty(buffer).dtype().size() == domain.dtype.size();
-        let over: Vec<Inst> = free.iter().filter(dies).copied().filter(|_| fits).collect();
+        let may_take = |(input, computed): &&(Inst, Option<Vec<Value>>)| {
+            let dies = ranges[input].last == ranges[&output].first;
+            dies && fits && computed.as_ref().is_none_or(|computed| computed.contains(&results[position]))
+        };
+        let over: Vec<Inst> = free.iter().filter(may_take).map(|&(input, _)| input).collect();
         if !over.is_empty() {
             found.insert(output, over);
         }
@@ -71,6 +82,32 @@ fn early(host: &Function, region: Block) -> HashSet<usize> {
 fn is_walked(host: &Function, group: Inst) -> bool {
     let reductions = |block| host.insts(block).iter().filter(|&&inst| host.kind_of(inst) == OpKind::Reduce).count();
     is(host, group, "loop") || is(host, group, "row") && reductions(host.inst(group).regions[0]) <= MOST_REDUCTIONS
+}
+
+/// Whether a group computes results in tiles, and at each what follows it.
+fn is_tiled(host: &Function, group: Inst) -> bool {
+    ["contraction", "convolution", "pooling"].iter().any(|kind| is(host, group, kind))
+}
+
+/// Whether those results of a group that are among `computed` all depend on one product, the same one.
+fn follows_one_product(host: &Function, results: &[Value], computed: &[Value]) -> bool {
+    let mut products = results.iter().filter(|result| computed.contains(result)).map(|&result| products_behind(host, result));
+    match products.next() {
+        Some(first) => first.len() == 1 && products.all(|other| other == first),
+        None => false,
+    }
+}
+
+/// The products that a value of a group is computed from.
+fn products_behind(host: &Function, value: Value) -> HashSet<Inst> {
+    let (mut seen, mut stack) = (HashSet::new(), vec![value]);
+    while let Some(value) = stack.pop() {
+        if let Some(inst) = host.defining(value).filter(|&inst| seen.insert(inst)) {
+            stack.extend(host.operands(inst));
+        }
+    }
+    seen.retain(|&inst| host.kind_of(inst) == OpKind::DotGeneral);
+    seen
 }
 
 /// Whether something that depends on a reduction is transposed: then rows are written in another order than they are read.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::schedule::Argument;
 use disc_ir::{Dim, OpKind, Value};
-use disc_passes::query::is_used_in_step;
+use disc_passes::query::used_in_step;
 use std::collections::HashSet;
 
 /// For each kept value the output whose memory it may have; no two share one.
@@ -30,7 +30,7 @@ pub(super) fn lent(group: &Group<'_>, plan: &RowPlan, kept: &[Placed]) -> Vec<Op
                 && alike
                 && own.dims.iter().zip(&tensor.dims).all(|(a, b)| solver.equal(a, b))
         };
-        let free = is_used_in_step(group.function, group.function.body, placed.value, true)
+        let free = used_in_step(group.function, group.function.body, placed.value, true).is_some()
             && needs_no_input(group, plan, kept, plan.first_phase(placed.value));
         let output = outputs.iter().enumerate().find(fits).filter(|_| free).map(|(number, _)| number);
         taken.extend(output);

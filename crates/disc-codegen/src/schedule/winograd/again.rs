@@ -19,10 +19,10 @@ fn name(kernel: &str) -> String {
 }
 
 impl Emitter<'_, '_> {
-    /// Computes the results of `height` output features from `first` on again.
-    pub(super) fn call_again(&self, kb: &mut KernelBuilder, corner: &Corner, [first, height]: [Value; 2]) {
+    /// Computes the results of an output feature again.
+    pub(super) fn call_again(&self, kb: &mut KernelBuilder, corner: &Corner, feature: Value) {
         let mut arguments = self.buffers.clone();
-        arguments.extend([corner.batch, corner.row, corner.column, corner.count, first, height]);
+        arguments.extend([corner.batch, corner.row, corner.column, corner.count, feature]);
         kb.call(&name(self.name), &arguments);
     }
 }
@@ -36,22 +36,18 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, first_s
     memory.sources.iter().for_each(|&(input, buffer)| elements.bind(input, buffer));
     let targets = memory.outputs();
     let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
-    let [batch, row, column, count] = ["batch", "row", "column", "count"].map(&mut scalar);
-    let [first, height] = ["first", "height"].map(&mut scalar);
+    let [batch, row, column, count, feature] = ["batch", "row", "column", "count", "feature"].map(&mut scalar);
     let mut again = Again { group, plan, elements, targets, corner: Corner { batch, row, column, count } };
-    let (zero, one, vector) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.lanes)));
-    let feature = kb.open_for([zero, height, one]);
-    let number = kb.add(first, feature.index);
+    let (zero, vector) = (kb.int(0), kb.int(i64::from(plan.lanes)));
     let piece = kb.open_for([zero, count, vector]);
     again.elements.open_scope();
     let x = kb.add(column, piece.index);
-    let sums = again.sums(&mut kb, number, x);
+    let sums = again.sums(&mut kb, feature, x);
     let left = kb.sub(count, piece.index);
     let mask = kb.lane_mask(left, plan.lanes);
-    again.store(&mut kb, number, x, sums, mask);
+    again.store(&mut kb, feature, x, sums, mask);
     again.elements.close_scope();
     kb.close_for(piece);
-    kb.close_for(feature);
     (kb.finish(), again.elements.sites)
 }
 

@@ -7,11 +7,11 @@
 //! products with the transformed kernel as there are places, and the transformation of these to results, which takes the rest of the group along.
 //!
 //! Sums of a tile's elements make all its results of a NaN, an infinity or a number near the largest one what only some of them are. Where a result
-//! of a vector of tiles is not finite, [`again`] computes these tiles as sums of products.
+//! of a vector of tiles is not finite, [`again`] computes that output feature of these tiles as sums of products.
 //!
 //! Invariants:
 //! - What is computed for lanes and rows behind the last tile and feature is never stored.
-//! - Outputs are apart from inputs: a tile may be written twice, with what follows the product.
+//! - A result is written once, with what follows the product: an output may be where something lies that is read there.
 //! - A result is finite exactly where a sum of products is, but for the rounding of those next to the largest number.
 mod again;
 mod method;
@@ -151,15 +151,9 @@ impl Emitter<'_, '_> {
         let length = kb.map(disc_ir::OpKind::Minimum, &[room, left]);
         let pieces = kb.open_for([zero, length, vector]);
         self.elements.open_scope();
-        let here = kb.add(tile, pieces.index);
-        let segment = Segment {
-            batch,
-            row,
-            column: kb.add(column, pieces.index),
-            first: kb.sub(here, first),
-            count: kb.sub(length, pieces.index),
-            lanes,
-        };
+        let (here, left) = (kb.add(tile, pieces.index), kb.sub(length, pieces.index));
+        let count = kb.map(disc_ir::OpKind::Minimum, &[left, vector]);
+        let segment = Segment { batch, row, column: kb.add(column, pieces.index), first: kb.sub(here, first), count, lanes };
         let wide = std::mem::replace(&mut self.elements.lanes, lanes);
         body(self, kb, &segment);
         self.elements.lanes = wide;

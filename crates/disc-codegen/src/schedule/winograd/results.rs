@@ -12,7 +12,7 @@ pub(super) struct Corner {
 }
 
 impl Emitter<'_, '_> {
-    /// Computes and stores the results of a segment for one block of output features; once more where one of them is not finite.
+    /// Computes and stores the results of a segment for one block of output features; where one of a feature is not finite, in the other way.
     pub(super) fn finish(&mut self, kb: &mut KernelBuilder, segment: &Segment, block: Value) {
         let plan = self.plan;
         let (zero, one, side) = (kb.int(0), kb.int(1), kb.int(plan.method.side()));
@@ -24,28 +24,27 @@ impl Emitter<'_, '_> {
         let first = kb.mul(block, rows);
         let left = kb.sub(features, first);
         let height = kb.map(disc_ir::OpKind::Minimum, &[rows, left]);
-        let none = kb.zero(DType::F32, segment.lanes);
-        let mut feature = kb.open_for_carrying([zero, height, one], &[none]);
+        let feature = kb.open_for([zero, height, one]);
         self.elements.open_scope();
         let pitch = kb.int(plan.products_row());
         let from = kb.mul(feature.index, pitch);
         let from = kb.add(from, segment.first);
         let results = self.results(kb, segment, from);
-        feature.next = vec![not_finite(kb, &results, feature.carried[0])];
         let number = kb.add(first, feature.index);
+        let is_odd = is_not_finite(kb, segment, &results);
+        let again = kb.open_if(is_odd);
+        self.call_again(kb, &corner, number);
+        kb.close_if(again);
+        let is_even = kb.emit(disc_ir::OpKind::Not, &[is_odd]);
+        let finite = kb.open_if(is_even);
+        self.elements.open_scope();
         for (down, columns) in results.into_iter().enumerate() {
             self.row(kb, &corner, number, down as i64, columns, segment.lanes);
         }
         self.elements.close_scope();
-        let odd = kb.close_for(feature)[0];
-        // Lanes without a tile hold anything.
-        let tiles = kb.lane_mask(segment.count, segment.lanes);
-        let odd = kb.select(tiles, odd, none);
-        let (odd, zero) = (kb.reduce_lanes(odd, "add"), kb.float(DType::F32, 0.0, 1));
-        let is_odd = kb.compare("NE", odd, zero);
-        let again = kb.open_if(is_odd);
-        self.call_again(kb, &corner, [first, height]);
-        kb.close_if(again);
+        kb.close_if(finite);
+        self.elements.close_scope();
+        kb.close_for(feature);
     }
 
     /// For each row of the tiles, its columns.
@@ -107,13 +106,19 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// `before` in lanes whose results are all finite, and NaN in the others. A sum that overflows counts as not finite: it costs time alone.
-fn not_finite(kb: &mut KernelBuilder, results: &[Vec<Value>], before: Value) -> Value {
+/// Whether a result of the segment's tiles is not finite. A sum that overflows counts as not finite: it costs time alone.
+fn is_not_finite(kb: &mut KernelBuilder, segment: &Segment, results: &[Vec<Value>]) -> Value {
     let add =
         |kb: &mut KernelBuilder, values: Vec<Value>| values.into_iter().reduce(|a, b| kb.add(a, b)).expect("tiles have sides");
     let rows: Vec<Value> = results.iter().map(|row| add(kb, row.clone())).collect();
-    let (sum, zero) = (add(kb, rows), kb.float(DType::F32, 0.0, kb.lanes(before)));
-    kb.fma(sum, zero, before)
+    let (sum, none) = (add(kb, rows), kb.zero(DType::F32, segment.lanes));
+    // Lanes without a tile hold anything.
+    let tiles = kb.lane_mask(segment.count, segment.lanes);
+    let sum = kb.select(tiles, sum, none);
+    // NaN where it is not finite, else 0.
+    let odd = kb.mul(sum, none);
+    let (odd, zero) = (kb.reduce_lanes(odd, "add"), kb.float(DType::F32, 0.0, 1));
+    kb.compare("NE", odd, zero)
 }
 
 /// Vectors of the columns by turns: what `parted` takes apart.
