@@ -6,6 +6,8 @@ import sympy
 import torch
 from torch.utils._sympy import functions as tsf
 
+from ._remainders import largest
+
 #: Those that one can compute with as Python does with an int or a float: a condition has no root.
 NUMBERS = (torch.SymInt, torch.SymFloat)
 SYMBOLIC = (*NUMBERS, torch.SymBool)
@@ -30,6 +32,7 @@ def shortened(size):
     """The same size by a shorter expression: those of slices of slices would double with each.
 
     ``a - min(a, b)`` is ``max(0, a - b)``, with ``min(a, b)`` it is ``a``, and ``max(0, max(0, a) - 1)`` is ``max(0, a - 1)``.
+    Of ``max(0, b)`` one is left where ``b`` is a constant and remainders (``_remainders``).
     """
     expr = expression(size)
     if not isinstance(expr, sympy.Expr) or not expr.has(tsf.Min, tsf.Max):
@@ -48,7 +51,7 @@ def _shortened(expr: sympy.Expr) -> sympy.Expr:
         for arg in map(_shortened, expr.args):
             more, part = arg.as_coeff_Add()
             args += [x + more for x in part.args] if isinstance(part, tsf.Max) else [arg]
-        return tsf.Max(*args)
+        return largest(args)
     terms = sympy.Add.make_args(expr)
     for term in terms:
         sign, least = term.as_coeff_Mul()

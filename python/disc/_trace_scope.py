@@ -13,7 +13,7 @@ import math
 import torch
 import torch._meta_registrations
 
-from ._symbols import SYMBOLIC, has_symbol
+from ._symbols import SYMBOLIC, has_symbol, shortened
 
 
 @contextlib.contextmanager
@@ -80,5 +80,5 @@ def _extreme(plain, of_symbols, of_tensors, *args, **kwargs):
         elif any(tensors):
             result = plain(result, x)
         else:
-            result = of_symbols(result, x)
+            result = shortened(of_symbols(result, x))
     return result

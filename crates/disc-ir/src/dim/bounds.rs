@@ -4,6 +4,9 @@
 //! min or max in a sum is one of its operands, a common factor is taken out (`B*S - S` is `S*(B-1)`), and known bounds of a sum
 //! are used for sums that contain it. All of it is sound for all integers within the known intervals.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use super::arith::Sum;
 use super::interval::{End, Interval};
 use super::node::{Dim, Factors, Kind, Repr, Term};
@@ -24,12 +27,45 @@ const MAX_CASES: usize = 8;
 /// Larger sums are bounded term by term only.
 const MAX_TERMS: usize = 64;
 
+/// Smaller expressions are bounded again where they occur again.
+const MIN_NOTED: usize = 16;
+
 /// An interval that holds every value of `dim`.
 pub(super) fn interval(dim: &Dim, known: &dyn KnownBounds) -> Interval {
-    bound(dim, known, EFFORT)
+    bound(dim, &Known { bounds: known, noted: RefCell::default() }, EFFORT)
 }
 
-fn bound(dim: &Dim, known: &dyn KnownBounds, effort: u32) -> Interval {
+/// What is known, and the intervals that this question found: a part that occurs several times in each of several parts, which sizes behind
+/// layers do, is bounded once.
+struct Known<'k> {
+    bounds: &'k dyn KnownBounds,
+    noted: RefCell<HashMap<(Dim, u32), Interval>>,
+}
+
+impl Known<'_> {
+    fn of(&self, part: &Dim) -> Interval {
+        self.bounds.of(part)
+    }
+
+    fn sums_led_by(&self, lead: &Factors) -> &[Dim] {
+        self.bounds.sums_led_by(lead)
+    }
+}
+
+fn bound(dim: &Dim, known: &Known, effort: u32) -> Interval {
+    if dim.nodes() < MIN_NOTED {
+        return bound_anew(dim, known, effort);
+    }
+    let key = (dim.clone(), effort);
+    if let Some(&noted) = known.noted.borrow().get(&key) {
+        return noted;
+    }
+    let found = bound_anew(dim, known, effort);
+    known.noted.borrow_mut().insert(key, found);
+    found
+}
+
+fn bound_anew(dim: &Dim, known: &Known, effort: u32) -> Interval {
     match (&dim.0, dim.kind()) {
         (Repr::Const(value), _) => Interval::point((*value).into()),
         (Repr::Invalid(_), _) => Interval::ALL,
@@ -42,7 +78,7 @@ fn bound(dim: &Dim, known: &dyn KnownBounds, effort: u32) -> Interval {
     }
 }
 
-fn bound_operation(kind: &Kind, known: &dyn KnownBounds, effort: u32) -> Interval {
+fn bound_operation(kind: &Kind, known: &Known, effort: u32) -> Interval {
     let all = |dims: &[Dim], pick: fn(Interval, Interval) -> Interval| {
         dims.iter().map(|dim| bound(dim, known, effort)).reduce(pick).unwrap_or(Interval::ALL)
     };
@@ -56,7 +92,7 @@ fn bound_operation(kind: &Kind, known: &dyn KnownBounds, effort: u32) -> Interva
 }
 
 /// Term by term, remainders seen as such.
-fn bound_terms(dim: &Dim, known: &dyn KnownBounds, effort: u32) -> Interval {
+fn bound_terms(dim: &Dim, known: &Known, effort: u32) -> Interval {
     let (remainders, rest) = split_remainders(dim);
     let mut sum = Interval::point(0);
     for remainder in &remainders {
@@ -67,7 +103,7 @@ fn bound_terms(dim: &Dim, known: &dyn KnownBounds, effort: u32) -> Interval {
     rest.to_terms().iter().fold(sum, |sum, term| sum.plus(bound_term(term, known, effort)))
 }
 
-fn bound_term(term: &Term, known: &dyn KnownBounds, effort: u32) -> Interval {
+fn bound_term(term: &Term, known: &Known, effort: u32) -> Interval {
     let factors = term.factors.iter().map(|(factor, power)| bound(factor, known, effort).power(*power));
     let product = factors.fold(Interval::point(1), Interval::times);
     let part = match term.factors.as_slice() {
@@ -78,7 +114,7 @@ fn bound_term(term: &Term, known: &dyn KnownBounds, effort: u32) -> Interval {
 }
 
 /// What is known about exactly this sum, up to a constant and a constant factor.
-fn bound_known(dim: &Dim, known: &dyn KnownBounds) -> Interval {
+fn bound_known(dim: &Dim, known: &Known) -> Interval {
     let (part, scale, constant) = dim.affine_part();
     known.of(&part).scaled(scale).plus(Interval::point(constant.into()))
 }
@@ -101,7 +137,7 @@ impl Dim {
     }
 }
 
-fn refine(dim: &Dim, terms: &[Term], direct: Interval, known: &dyn KnownBounds, effort: u32) -> Interval {
+fn refine(dim: &Dim, terms: &[Term], direct: Interval, known: &Known, effort: u32) -> Interval {
     let mut interval = direct;
     if (2..=MAX_TERMS).contains(&terms.len()) && direct.lo != direct.hi {
         if let Some(factored) = bound_factored(dim, known, effort) {
@@ -124,13 +160,13 @@ fn refine(dim: &Dim, terms: &[Term], direct: Interval, known: &dyn KnownBounds, 
 }
 
 /// A common factor taken out.
-fn bound_factored(dim: &Dim, known: &dyn KnownBounds, effort: u32) -> Option<Interval> {
+fn bound_factored(dim: &Dim, known: &Known, effort: u32) -> Option<Interval> {
     let (content, primitive) = dim.content();
     (!content.factors.is_empty()).then(|| bound_term(&content, known, effort).times(bound(&primitive, known, effort)))
 }
 
 /// `dim` is `rest + k*(x/c)`, and `x - c + 1 <= c*(x/c) <= x`: so `c*dim` lies between `c*rest + k*x` and that with `x - c + 1`.
-fn bound_without_quotient(dim: &Dim, term: &Term, known: &dyn KnownBounds, effort: u32) -> Option<Interval> {
+fn bound_without_quotient(dim: &Dim, term: &Term, known: &Known, effort: u32) -> Option<Interval> {
     let [(factor, 1)] = term.factors.as_slice() else { return None };
     let Some(Kind::FloorDiv(numerator, divisor)) = factor.kind() else { return None };
     let divisor = divisor.as_const().filter(|c| *c > 1)?;
@@ -151,7 +187,7 @@ fn bound_without_quotient(dim: &Dim, term: &Term, known: &dyn KnownBounds, effor
 }
 
 /// `dim` is `rest + k*min(a, b)`: it is `rest + k*a` or `rest + k*b`, whichever is smaller (larger for a negative `k`).
-fn bound_by_cases(dim: &Dim, term: &Term, known: &dyn KnownBounds, effort: u32) -> Option<Interval> {
+fn bound_by_cases(dim: &Dim, term: &Term, known: &Known, effort: u32) -> Option<Interval> {
     let [(factor, 1)] = term.factors.as_slice() else { return None };
     let (operands, is_min) = match factor.kind()? {
         Kind::Min(dims) => (dims, true),
@@ -173,7 +209,7 @@ fn bound_by_cases(dim: &Dim, term: &Term, known: &dyn KnownBounds, effort: u32) 
 }
 
 /// `dim` is `k*sum + rest` for a sum with known bounds.
-fn bound_using(dim: &Dim, terms: &[Term], sum: &Dim, known: &dyn KnownBounds, effort: u32) -> Option<Interval> {
+fn bound_using(dim: &Dim, terms: &[Term], sum: &Dim, known: &Known, effort: u32) -> Option<Interval> {
     let first = sum.sum_terms()?.first()?;
     let here = terms.iter().find(|term| term.factors == first.factors)?;
     let scale = here.coefficient.checked_div(first.coefficient).filter(|scale| *scale != 0)?;

@@ -1,12 +1,14 @@
 //! Minimum and maximum of two or more dims.
 //!
 //! Invariants: operands are flat (no min in a min, nor one plus a constant: `max(0, max(0, x)-1)` is `max(0, x-1)`), sorted and distinct; of
-//! operands that differ by a constant only one is kept (`min(x, x+1)` is `x`); of `min(a, max(a, b))` (and `min(a, max(a+1, b))`) only `a`
-//! is kept. All of it holds for all integers.
+//! operands that differ by a constant, or by remainders and a constant of which one sign is known, only one is kept (`min(x, x+1)` is `x`, and so
+//! is `min(x, x+x%2)`); of `min(a, max(a, b))` (and `min(a, max(a+1, b))`) only `a` is kept. All of it holds for all integers.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::node::{Dim, Kind, Repr};
+use super::periodic;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Which {
@@ -101,24 +103,79 @@ impl Operands {
         }
     }
 
+    fn finish(self) -> Vec<Dim> {
+        let parts = self.by_variable_part.iter();
+        let operands: Vec<Operand> = parts.map(|(variable, constant)| Operand::new(variable, *constant)).collect();
+        let mut dims = Vec::with_capacity(operands.len());
+        // Of operands that are always equal the first is kept: their order is that of what does not change with a constant.
+        for (i, one) in operands.iter().enumerate() {
+            let decided = operands
+                .iter()
+                .enumerate()
+                .any(|(j, other)| j != i && self.which.decides(other, one) && (j < i || !self.which.decides(one, other)));
+            if !decided && !self.absorbs(&operands, one) {
+                dims.push(one.dim.clone());
+            }
+        }
+        dims.sort();
+        dims
+    }
+
     /// `min(a, max(a+1, b))` is `a`: an operand that one of the others bounds; and the same with min and max exchanged.
-    fn absorbs(&self, dim: &Dim) -> bool {
-        let inner = match (self.which, dim.kind()) {
+    fn absorbs(&self, operands: &[Operand], operand: &Operand) -> bool {
+        let Some((bound, shift)) = self.lone(operand) else { return false };
+        let inner = match (self.which, bound.kind()) {
             (Which::Min, Some(Kind::Max(inner))) | (Which::Max, Some(Kind::Min(inner))) => inner,
             _ => return false,
         };
         inner.iter().any(|dim| {
             let (variable, constant) = dim.split_constant();
+            let Some(constant) = constant.checked_add(shift) else { return false };
             let winner = self.by_variable_part.get(&variable);
-            winner.is_some_and(|winner| if self.which == Which::Min { *winner <= constant } else { *winner >= constant })
+            let by_constant = winner.is_some_and(|winner| match self.which {
+                Which::Min => *winner <= constant,
+                Which::Max => *winner >= constant,
+            });
+            by_constant || {
+                let inner = Operand::new(&variable, constant);
+                operands.iter().any(|operand| self.which.decides(operand, &inner))
+            }
         })
     }
 
-    fn finish(self) -> Vec<Dim> {
-        let parts = self.by_variable_part.iter().map(|(dim, constant)| dim.plus(&Dim::constant(*constant)));
-        let mut dims: Vec<Dim> = parts.filter(|dim| !self.absorbs(dim)).collect();
-        dims.sort();
-        dims
+    /// `(factor, shift)`, where `operand` is the factor and remainders and a constant, which are never below the shift (above it for a max).
+    fn lone(&self, operand: &Operand) -> Option<(Dim, i64)> {
+        if !operand.repeats {
+            return Some(operand.dim.split_constant());
+        }
+        let factor = periodic::lone_drift(operand.drift()?)?;
+        let (least, most) = periodic::bounds(&operand.dim.minus(&factor))?;
+        Some((factor, if self.which == Which::Min { least } else { most }))
+    }
+}
+
+/// An operand, and what it is asked beside others of other variable parts.
+struct Operand {
+    dim: Dim,
+    repeats: bool,
+    drift: OnceCell<Option<Dim>>,
+}
+
+impl Operand {
+    fn new(variable: &Dim, constant: i64) -> Operand {
+        Operand { dim: variable.plus(&Dim::constant(constant)), repeats: periodic::repeats(variable), drift: OnceCell::new() }
+    }
+
+    fn drift(&self) -> Option<&Dim> {
+        self.drift.get_or_init(|| periodic::drift(&self.dim)).as_ref()
+    }
+}
+
+impl Which {
+    /// Whether `a` is the result of both for all integers.
+    fn decides(self, a: &Operand, b: &Operand) -> bool {
+        let comparable = (a.repeats || b.repeats) && a.drift().is_some() && a.drift() == b.drift();
+        comparable && if self == Which::Min { periodic::never_less(&b.dim, &a.dim) } else { periodic::never_less(&a.dim, &b.dim) }
     }
 }
 

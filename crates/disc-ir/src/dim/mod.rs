@@ -27,6 +27,7 @@ mod lower;
 mod node;
 mod ops;
 mod parse;
+mod periodic;
 mod remainder;
 mod solver;
 mod symbol;

@@ -5,4 +5,5 @@ mod forms;
 mod page;
 mod proofs;
 mod random;
+mod repeating;
 mod solver;

@@ -1,0 +1,81 @@
+"""Sizes that are a constant and remainders: which of two is the larger one is known for all integers.
+
+Padding as TensorFlow does it is ``max(0, 2 * ceil(x / 2) - x + 1)``, where ``2 * ceil(x / 2) - x`` is 0 or 1. torch keeps the
+maximum, and the size behind the next such layer holds it three times: expressions that grow exponentially take minutes. The
+compiler's dims decide the same (``crates/disc-ir/src/dim/periodic.rs``), once they are made.
+
+Not here: minima, which no such padding has.
+"""
+
+from __future__ import annotations
+
+import math
+
+import sympy
+from torch.utils._sympy import functions as tsf
+
+
+def largest(args: list[sympy.Expr]) -> sympy.Expr:
+    """The maximum of ``args``, without those that another one is never below.
+
+    >>> x = sympy.Symbol("x", integer=True)
+    >>> largest([sympy.Integer(0), 2 * tsf.CeilToInt(tsf.IntTrueDiv(x, sympy.Integer(2))) - x + 1])
+    -x + 2*(((x + 1)//2)) + 1
+    >>> largest([sympy.Integer(0), -tsf.Mod(x, 8)])
+    0
+    """
+    if len(args) != 2 or not any(arg.has(tsf.FloorDiv, tsf.CeilToInt, tsf.Mod) for arg in args):
+        return tsf.Max(*args)
+    a, b = (_in_whole_numbers(arg) for arg in args)
+    least, most = _bounds(a - b)
+    return a if least >= 0 else b if most <= 0 else tsf.Max(*args)
+
+
+def _in_whole_numbers(expr: sympy.Expr) -> sympy.Expr:
+    """``expr`` with ``ceil(e / c)`` as ``(e + c - 1) // c``."""
+    return expr.replace(
+        lambda e: isinstance(e, tsf.CeilToInt) and _is_quotient(e.args[0], tsf.IntTrueDiv),
+        lambda e: _floor(e.args[0].args[0] + e.args[0].args[1] - 1, e.args[0].args[1]),
+    )
+
+
+def _is_quotient(expr: sympy.Basic, kind: type) -> bool:
+    return isinstance(expr, kind) and expr.args[1].is_Integer and expr.args[1] > 0
+
+
+def _floor(e: sympy.Expr, c: sympy.Integer) -> sympy.Expr:
+    """``e // c``; ``(a // b + k) // c`` is ``(a + b * k) // (b * c)``."""
+    more, part = e.as_coeff_Add()
+    if more.is_Integer and _is_quotient(part, tsf.FloorDiv):
+        a, b = part.args
+        return tsf.FloorDiv(a + b * more, b * c)
+    return tsf.FloorDiv(e, c)
+
+
+def _bounds(expr: sympy.Expr) -> tuple[float, float]:
+    """Between which numbers ``expr`` is for all integers, where it is a constant and remainders."""
+    least = most = sympy.Integer(0)
+    rest = sympy.expand(expr)
+    # What is divided last is taken apart first: what it is made of may be in the rest.
+    for _ in range(_MOST_REMAINDERS):
+        if rest.is_number:
+            # It is an integer.
+            return math.ceil(least + rest), math.floor(most + rest)
+        terms = [term.as_coeff_Mul() for term in sympy.Add.make_args(rest)]
+        divided = [
+            (times, part) for times, part in terms if any(_is_quotient(part, kind) for kind in _DIVISIONS)
+        ]
+        if not divided:
+            break
+        times, part = max(divided, key=lambda term: (term[1].count_ops(), str(term[1])))
+        e, c = part.args
+        # c * (e // c) is e without its remainder.
+        exact, of_rest = (times * e / c, -times / c) if isinstance(part, tsf.FloorDiv) else (0, times)
+        least, most = least + min(of_rest * (c - 1), 0), most + max(of_rest * (c - 1), 0)
+        rest = sympy.expand(rest - times * part + exact)
+    return -math.inf, math.inf
+
+
+_DIVISIONS = (tsf.FloorDiv, tsf.Mod, tsf.PythonMod)
+#: Sums of more are left as they are.
+_MOST_REMAINDERS = 8
