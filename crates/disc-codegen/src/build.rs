@@ -188,6 +188,26 @@ impl KernelBuilder {
         }
     }
 
+    /// Whether all lanes of a value are known to be 0.
+    pub fn is_zero(&self, value: Value) -> bool {
+        let Some(inst) = self.function.defining(value) else { return false };
+        match (self.function.kind_of(inst), &self.function.inst(inst).attrs[..]) {
+            (OpKind::Constant, [Some(Attr::Literal(literal))]) => literal.bytes.iter().all(|&byte| byte == 0),
+            (OpKind::Splat, _) => self.is_zero(self.function.operands(inst)[0]),
+            _ => false,
+        }
+    }
+
+    /// Whether a value was loaded under a mask: its other lanes are 0.
+    pub fn is_zero_without(&self, value: Value, mask: Value) -> bool {
+        let Some(inst) = self.function.defining(value) else { return false };
+        match (self.function.kind_of(inst), self.function.operands(inst)) {
+            (OpKind::Load, &[_, _, under]) => under == mask,
+            (OpKind::Convert, &[from]) => self.is_zero_without(from, mask),
+            _ => false,
+        }
+    }
+
     /// A value with `lanes` lanes: itself, or a scalar repeated.
     pub fn widen(&mut self, value: Value, lanes: u32) -> Value {
         if self.lanes(value) == lanes {

@@ -60,6 +60,8 @@ pub struct Elements<'g> {
     buffers: HashMap<Value, Value>,
     /// Buffers that hold a block of rows only.
     blocks: HashMap<Value, RowBlock>,
+    /// Buffers that hold one line of their value: positions along all dimensions but the last are not looked at.
+    lines: HashSet<Value>,
     /// Whole vectors are written past the caches: each row of results starts at a multiple of [`disc_abi::ALIGN`] bytes.
     pub streams: bool,
     /// Lanes that are read at places of their own are likely to be neighbours.
@@ -134,6 +136,7 @@ impl<'g> Elements<'g> {
             mask: None,
             buffers: HashMap::new(),
             blocks: HashMap::new(),
+            lines: HashSet::new(),
             streams: false,
             near: false,
             spans: HashSet::new(),
@@ -153,6 +156,12 @@ impl<'g> Elements<'g> {
     /// Says that a value of the group is in memory.
     pub fn bind(&mut self, value: Value, buffer: Value) {
         self.buffers.insert(value, buffer);
+    }
+
+    /// Says that the line of a value that is asked for from now on is in memory.
+    pub fn bind_line(&mut self, value: Value, buffer: Value) {
+        self.lines.insert(buffer);
+        self.bind(value, buffer);
     }
 
     /// The buffer of a value in memory.
@@ -268,6 +277,9 @@ impl<'g> Elements<'g> {
 
     /// Where an element is in a buffer.
     fn place(&self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index]) -> Index {
+        if let (true, Some(last)) = (self.lines.contains(&buffer), at.last()) {
+            return *last;
+        }
         let Some(block) = self.blocks.get(&buffer) else {
             let strides = strides(kb, &tensor.dims);
             return linear(kb, self.lanes, at, &strides);

@@ -170,6 +170,9 @@ impl Elements<'_> {
         }
         let on_true = self.masked(Some(on), |cx| then(cx, kb));
         let on_false = self.masked(Some(off), |cx| otherwise(cx, kb));
+        if kb.is_zero(on_false) && kb.is_zero_without(on_true, on) {
+            return on_true;
+        }
         kb.select(pred, on_true, on_false)
     }
 

@@ -310,12 +310,14 @@ pub(super) fn joints(group: &Function, solver: &Solver, space: &[Dim], roots: &[
 /// A gather whose index vectors depend on outer dimensions of a space alone, and the space's axes of its batch dimensions.
 pub(super) type OuterGather = (Inst, Vec<Vec<usize>>);
 
-/// The gathers that take one slice for each position along `outer`: its place can be read before the inner loops.
+/// The gathers that take one slice for each position along `outer`: its place can be read before the inner loops. What some values are computed from
+/// is not looked at.
 pub(super) fn outer_gathers(
     group: &Function,
     solver: &Solver,
     space: &[Dim],
     roots: &[(Value, Map)],
+    is_passed: &dyn Fn(Value) -> bool,
     outer: &[usize],
 ) -> Vec<OuterGather> {
     let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());
@@ -324,7 +326,7 @@ pub(super) fn outer_gathers(
         if !seen.insert((value, map.clone())) {
             continue;
         }
-        let Some(inst) = group.defining(value) else { continue };
+        let Some(inst) = group.defining(value).filter(|_| !is_passed(value)) else { continue };
         if group.kind_of(inst) == OpKind::Gather {
             let offset = group.ints(inst, "offset_dims");
             let batch = map.iter().zip(0..).filter(|(_, d)| !offset.contains(d)).map(|(follows, _)| match follows {

@@ -7,8 +7,9 @@ pub(super) use super::domain::Merged;
 use super::{
     Group, Scheduled, Version, VersionKind, Versioned,
     columns::{self, Columns, Tables},
-    domain::{MOST_SEGMENTS, each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
+    domain::{MOST_SEGMENTS, each_tile, each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
+    lines::{KeptLines, lines_of},
     narrow,
     stream::Stream,
     turned::{TILE, TurnedInputs, turned_run},
@@ -17,7 +18,10 @@ use super::{
 };
 use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
 use disc_ir::{Dim, OpKind, Value};
-use disc_passes::fusion::space::{Follows, Map, refine, regroup, repeat_of};
+use disc_passes::fusion::{
+    lines::Line,
+    space::{Follows, Map, refine, regroup, repeat_of},
+};
 
 /// Elements of a work unit where all dimensions are one.
 const CHUNK: i64 = 4096;
@@ -81,6 +85,8 @@ struct Nest<'g> {
     narrow: bool,
     /// What is kept in tables; where rows are narrow, in registers.
     columns: Columns,
+    /// What is computed in front of each row.
+    lines: Vec<Line>,
 }
 
 /// An element that narrow rows share.
@@ -118,8 +124,11 @@ impl<'g> Nest<'g> {
         if woven.is_some() {
             runs.pop();
         }
+        // Rows of a tile are written side by side.
+        let is_turned = woven.is_none() && turned_run(group, &space, &roots, &runs).is_some();
+        let lines = if is_turned { Vec::new() } else { lines_of(group, &space, &roots, &runs) };
         let lanes = runs.last().map_or(1, |inner| cost::lanes(group.function, group.target, &group.solver, &inner.size));
-        let nest = Self { group, space, shapes, roots, runs, woven, lanes, narrow: false, columns: Columns::new() };
+        let nest = Self { group, space, shapes, roots, runs, woven, lanes, narrow: false, columns: Columns::new(), lines };
         match nest.lengths().and_then(|lengths| narrow::always(group, &lengths)) {
             Some(lanes) => nest.narrowed(lanes),
             None => nest,
@@ -186,7 +195,10 @@ impl<'g> Nest<'g> {
         let units = self.emit(&mut draft.kb, &mut draft.elements, &targets, range);
         let count = match self.lengths().filter(|_| self.narrow) {
             // Lanes beyond a row take their time too.
-            Some(parts) => &units * (parts.len() as i64 * i64::from(self.lanes)),
+            Some(parts) => {
+                let rows = Dim::product(self.runs[..self.runs.len() - 1].iter().map(|run| run.size.clone()));
+                &rows * (parts.len() as i64 * i64::from(self.lanes))
+            }
             None => Dim::product(self.space.iter().cloned()),
         };
         draft.finish(units, cost::loops(self.group.function, &count, self.lanes))
@@ -217,32 +229,43 @@ impl<'g> Nest<'g> {
         let tile_axis = turned.as_ref().map(|turned| turned.run.axis);
         let inner_from = outer.last().map_or(0, |run| run.axis + 1);
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
-        let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &outer_axes);
+        let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &|_| false, &outer_axes);
         let in_tables = if self.narrow { &[][..] } else { &self.columns };
         let tables = Tables::fill(kb, elements, self.group, in_tables, (&self.space, inner));
         let held = self.held(kb, elements, inner);
-        each_unit(kb, range, &outer, |kb, positions| {
+        let lines = KeptLines::new(kb, elements, &self.lines, &mut outer);
+        let row = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]| {
+            let tile = turned.as_ref().map(|turned| (turned, tile_range(kb, &turned.run, at[turned.run.axis])));
+            self.segments(kb, elements, (inner, tile.is_none()), &mut |kb, elements, indices| {
+                let along = |&index: &Index| {
+                    let mut at = at.to_vec();
+                    at[inner.axis] = index;
+                    at
+                };
+                let at: Vec<Vec<Index>> = indices.iter().map(along).collect();
+                at.iter().for_each(|at| tables.recall(kb, elements, (&self.space, inner), at));
+                let of_part = held.iter().filter(|held| indices.contains(&held.at));
+                of_part.for_each(|held| elements.seed(held.value, &held.place, held.computed));
+                match &tile {
+                    Some((turned, range)) => self.write_tile(kb, elements, targets, (turned, *range), &at[0]),
+                    None => self.write(kb, elements, targets, &at),
+                }
+            });
+        };
+        let unit = |kb: &mut KernelBuilder, positions: &[Value]| {
             elements.scoped(|elements| {
                 outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
-                read_places(kb, elements, &self.space, &gathers, &at);
-                let tile = turned.as_ref().map(|turned| (turned, tile_range(kb, &turned.run, at[turned.run.axis])));
-                self.segments(kb, elements, (inner, tile.is_none()), &mut |kb, elements, indices| {
-                    let along = |&index: &Index| {
-                        let mut at = at.clone();
-                        at[inner.axis] = index;
-                        at
-                    };
-                    let at: Vec<Vec<Index>> = indices.iter().map(along).collect();
-                    at.iter().for_each(|at| tables.recall(kb, elements, (&self.space, inner), at));
-                    let of_part = held.iter().filter(|held| indices.contains(&held.at));
-                    of_part.for_each(|held| elements.seed(held.value, &held.place, held.computed));
-                    match &tile {
-                        Some((turned, range)) => self.write_tile(kb, elements, targets, (turned, *range), &at[0]),
-                        None => self.write(kb, elements, targets, &at),
-                    }
-                });
+                let Some(lines) = &lines else {
+                    read_places(kb, elements, &self.space, &gathers, &at);
+                    return row(kb, elements, &at);
+                };
+                lines.each_row(kb, elements, (&self.space, &gathers), &at, row);
             });
-        });
+        };
+        match &lines {
+            Some(_) => each_tile(kb, range, &outer, unit),
+            None => each_unit(kb, range, &outer, unit),
+        }
         Dim::product(outer.iter().map(|m| m.size.clone()))
     }
 

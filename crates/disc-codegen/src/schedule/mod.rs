@@ -10,6 +10,7 @@ mod columns;
 mod contraction;
 mod domain;
 mod draft;
+mod lines;
 mod loops;
 mod narrow;
 mod rows;

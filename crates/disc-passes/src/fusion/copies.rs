@@ -6,8 +6,14 @@ use crate::query::Query;
 use disc_ir::{Function, Inst, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
-/// The computations of single elements in the code of the ops that `inside` says yes to, from these outputs on.
-pub(super) fn computations(function: &Function, outputs: &[Value], inside: &dyn Fn(Inst) -> bool) -> usize {
+/// The computations of single elements in the code of the ops that `inside` says yes to, from these outputs on; `once`: values whose elements are
+/// computed at one place and found at others.
+pub(super) fn computations(
+    function: &Function,
+    outputs: &[Value],
+    inside: &dyn Fn(Inst) -> bool,
+    once: &dyn Fn(Value) -> bool,
+) -> usize {
     let defining = |value: Value| function.defining(value).filter(|&inst| inside(inst));
     // Users before what they use: the reverse of an order in which operands come first.
     let (mut order, mut seen) = (Vec::new(), HashSet::new());
@@ -26,7 +32,8 @@ pub(super) fn computations(function: &Function, outputs: &[Value], inside: &dyn 
     let mut total = 0_usize;
     for inst in order.into_iter().rev() {
         let (here, elsewhere) = places.get(&inst).copied().unwrap_or((1, 0));
-        let count = here.saturating_add(elsewhere);
+        let is_once = function.results_of(inst).iter().any(|&value| once(value));
+        let count = if is_once { 1 } else { here.saturating_add(elsewhere) };
         total = total.saturating_add(count);
         if function.kind_of(inst) == OpKind::Reduce {
             continue;

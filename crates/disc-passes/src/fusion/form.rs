@@ -8,6 +8,7 @@
 use super::{
     copies::computations,
     legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
+    lines::{Line, Lines, never_fails},
     space::{Follows, Map, axes_of, counted_quotient, map_of, reads, refine, regroup, repeat_of},
 };
 use crate::query::Query;
@@ -90,9 +91,15 @@ impl Candidate<'_> {
         }
         let layout = self.layout()?;
         let roots = self.roots(&layout)?;
-        self.walk(&layout, roots)?;
         let members: HashSet<Inst> = self.members.iter().copied().collect();
-        match computations(self.function, self.outputs, &|inst| self.is_inside(&members, inst)) {
+        let lines = self.lines(&layout, &members, &roots)?;
+        let mut tensors: HashSet<Value> = self.outputs.iter().copied().collect();
+        self.walk(&layout, &lines, roots, &mut tensors)?;
+        for line in &lines {
+            self.walk_line(line.value, &mut tensors)?;
+        }
+        let is_line = |value: Value| lines.iter().any(|line| line.value == value);
+        match computations(self.function, self.outputs, &|inst| self.is_inside(&members, inst), &is_line) {
             count if count > MOST_COMPUTATIONS => Err(Why::Large),
             _ => Ok(layout),
         }
@@ -225,15 +232,36 @@ impl Candidate<'_> {
         Ok(found.unwrap_or_default())
     }
 
-    fn walk(&self, layout: &Layout, mut stack: Vec<Visit>) -> Result<(), Why> {
+    /// What a loop computes a line at a time.
+    fn lines(&self, layout: &Layout, members: &HashSet<Inst>, roots: &[Visit]) -> Result<Vec<Line>, Why> {
+        if layout.reduces || self.scan()?.is_some() || !self.members.iter().any(|&inst| never_fails(self.function, inst)) {
+            return Ok(Vec::new());
+        }
+        let roots: Vec<(Value, Map)> = roots.iter().map(|(value, map, _)| (*value, map.clone())).collect();
+        let inside = |inst: Inst| self.is_inside(members, inst);
+        let lines = Lines { function: self.function, solver: self.solver, space: &layout.space, inside: &inside };
+        Ok(lines.of(&roots))
+    }
+
+    /// Whether a line could be computed by a loop of its own.
+    fn walk_line(&self, line: Value, tensors: &mut HashSet<Value>) -> Result<(), Why> {
+        let shape = self.function.shape(line);
+        let space = refine(self.solver, shape, shape).unwrap_or_default();
+        let kept: Vec<usize> = (0..space.len()).collect();
+        let map = map_of(self.solver, &space, &kept, shape).ok_or(Why::Axes)?;
+        let layout = Layout { space, reduced: Vec::new(), kept, reduces: false, reordered: Vec::new() };
+        self.walk(&layout, &[], vec![(line, map, false)], tensors)
+    }
+
+    /// Checks all that is computed for some values, up to the lines among it, and adds what is read from memory.
+    fn walk(&self, layout: &Layout, lines: &[Line], mut stack: Vec<Visit>, tensors: &mut HashSet<Value>) -> Result<(), Why> {
         let space = &layout.space[..];
         let members: HashSet<Inst> = self.members.iter().copied().collect();
         let mut seen: HashSet<Visit> = HashSet::new();
         let mut maps: HashMap<Inst, Map> = HashMap::new();
-        let mut tensors: HashSet<Value> = self.outputs.iter().copied().collect();
         let scan = self.scan()?;
         while let Some((value, map, shared)) = stack.pop() {
-            if !seen.insert((value, map.clone(), shared)) {
+            if !seen.insert((value, map.clone(), shared)) || lines.iter().any(|line| line.value == value) {
                 continue;
             }
             let inst = self.function.defining(value).filter(|&inst| self.is_inside(&members, inst));
@@ -257,7 +285,7 @@ impl Candidate<'_> {
             }
             self.check_cost(layout, inst, &map, shared, &mut maps)?;
             self.check_repeat(layout, inst, &map)?;
-            if self.function.def(inst).has(Trait::MayFail) && map.contains(&Follows::Other) {
+            if self.function.def(inst).has(Trait::MayFail) && map.contains(&Follows::Other) && !self.is_place_of_gathers(inst) {
                 return Err(Why::Unchecked);
             }
             let found = reads(self.function, self.solver, space, inst, &map);
@@ -267,6 +295,14 @@ impl Candidate<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether an op is a gather that cannot fail and that others like it read: each element of these is one of what the first one reads.
+    fn is_place_of_gathers(&self, inst: Inst) -> bool {
+        let value = self.function.result(inst);
+        let mut users = self.members.iter().filter(|&&user| self.function.operands(user).contains(&value));
+        never_fails(self.function, inst)
+            && users.all(|&user| never_fails(self.function, user) && self.function.operands(user)[1] != value)
     }
 
     /// Whether neighbours in an op's result are not neighbours in its operand: vectors of a scan lie along memory.
