@@ -29,7 +29,7 @@ from ._dims import DimPlan
 from ._fingerprint import Unsure, fingerprint, own_files
 from ._tree import Arguments, flatten_arguments
 
-_FORMAT = 2
+_FORMAT = 3
 _MOST_BYTES = 64 << 20
 
 

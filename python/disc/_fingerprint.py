@@ -62,6 +62,10 @@ _GENERIC = (types.GenericAlias, types.UnionType, type(typing.Optional[int]), typ
 _HOLDERS = frozenset((object, dict, list, tuple, int, float, str, bytes, collections.OrderedDict))
 #: Attributes of modules that are treated apart.
 _TABLES = frozenset(("_parameters", "_buffers", "_modules"))
+#: What is noted beside hooks; nobody else has these tables, and mostly there is nothing in them.
+_HOOKED = frozenset(
+    ("_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs")
+)
 #: Functions that a class runs without being named.
 _SPECIAL = re.compile(
     r"__(?!init_|new__|class_getitem__|reduce|del__|doc__|module__|dict__|weakref__|slots__|annot)\w+__"
@@ -342,6 +346,8 @@ class _Walk:
                 self.word(name, len(value))
                 for hook in value.values():
                     self.put(hook)
+            elif name in _HOOKED and not value:
+                self.word(name, 0)
             elif name == "_non_persistent_buffers_set":
                 self.word(*sorted(value))
             else:
@@ -371,23 +377,29 @@ class _Walk:
 
     # Code.
 
-    def code(self, code: types.CodeType) -> None:
+    def code(self, code: types.CodeType, is_noted: bool = False) -> None:
+        """What a function does. Texts and numbers are in its digest, and in the notes of it, if there are any."""
         counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
         self.word(code.co_name, _bytecode.digest(code), *counts, getattr(code, "co_exceptiontable", b""))
         for constant in code.co_consts:
-            self.code(constant) if isinstance(constant, types.CodeType) else self.put(constant)
+            if isinstance(constant, types.CodeType):
+                self.code(constant, is_noted)
+            elif not is_noted or type(constant) not in (str, int):
+                self.put(constant)
 
     def function(self, f: types.FunctionType) -> None:
         module = f.__globals__.get("__name__")
         self.word("function", module, f.__qualname__)
-        self.code(f.__code__)
+        is_known = _is_known(module)
+        self.code(f.__code__, is_noted=not is_known)
         # A decorator of torch or Python holds the function that it was put on.
         held = f.__dict__
         if _IDENTITY in held:
             held = {name: value for name, value in held.items() if name != _IDENTITY}
-        for part in (f.__defaults__, f.__kwdefaults__, held, f.__closure__):
+        # Most functions have none of them, and what holds nothing needs no visit.
+        for part in (f.__defaults__, f.__kwdefaults__, held or None, f.__closure__):
             self.put(part)
-        if _is_known(module):
+        if is_known:
             return
         facts = self.notes.of(f.__code__)
         names, values, space = facts.names, facts.values, f.__globals__

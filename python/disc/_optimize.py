@@ -16,12 +16,10 @@ from torch.utils import _pytree as pytree
 
 from . import _capture_cache, _environment, _moves, _native, _options
 from ._call import Call
-from ._capture import capture
 from ._errors import CompileError, Error
 from ._options import Options
 from ._progress import Progress
 from ._torch_versions import children_of
-from .bridge.torch import convert, serves
 
 
 def optimize(
@@ -286,6 +284,10 @@ def _captured(asked: _capture_cache.Lookup, module, args: tuple, kwargs: dict, d
     """The capture, what to compile, and milliseconds: from the cache, or by tracing."""
     if asked.found is not None:
         return asked.found, asked.found.text, {"capture": asked.milliseconds, "convert": 0.0}
+    # What was captured before needs neither.
+    from ._capture import capture
+    from .bridge.torch import convert, serves
+
     with _capture_cache.watching(asked):
         captured = capture(module, args, kwargs, dims, serves)
     start = time.perf_counter()

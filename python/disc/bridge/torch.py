@@ -20,7 +20,6 @@ import operator
 import os
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 import sympy
@@ -30,6 +29,7 @@ from torch.utils._sympy import functions as tsf
 from .. import _guards
 from .._dims import Dim
 from .._errors import Error, UnsupportedOp
+from .._program import Program
 from .._symbols import SYMBOLIC, expression
 from . import (
     sizes,
@@ -94,22 +94,6 @@ _CHECKS = (
 #: Ops that make a number out of a tensor.
 _ITEMS = ("aten.item.default", "aten._local_scalar_dense.default")
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
-
-
-@dataclass
-class Program:
-    """What the walk leaves beside the ops in the builder."""
-
-    weights: list[tuple[str, torch.Tensor]] = field(default_factory=list)
-    #: One per leaf of the module's result: an index into the outputs, or a constant.
-    outputs: list[tuple[str, Any]] = field(default_factory=list)
-    dims: list[list[str]] = field(default_factory=list)
-    facts: list[str] = field(default_factory=list)
-    #: Conditions that the compiler's facts cannot say, with their text: checked in Python at each call.
-    checks: list[tuple[sympy.Basic, str]] = field(default_factory=list)
-    #: The lines of the model that ask for a fact or a check, as far as they are known.
-    asked_at: dict[str, str] = field(default_factory=dict)
-    operations: int = 0
 
 
 #: Frames of these are not the model's: torch, disc, and code that torch made.

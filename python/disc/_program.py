@@ -1,0 +1,28 @@
+"""What conversion leaves beside the ops of a program: how a call's tensors and results belong to them.
+
+Not in the bridge that fills it: a capture that comes from disk needs no bridge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+
+
+@dataclass
+class Program:
+    """What the walk leaves beside the ops in the builder."""
+
+    weights: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+    #: One per leaf of the module's result: an index into the outputs, or a constant.
+    outputs: list[tuple[str, Any]] = field(default_factory=list)
+    dims: list[list[str]] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
+    #: Conditions that the compiler's facts cannot say, with their text: checked in Python at each call.
+    checks: list[tuple[sympy.Basic, str]] = field(default_factory=list)
+    #: The lines of the model that ask for a fact or a check, as far as they are known.
+    asked_at: dict[str, str] = field(default_factory=dict)
+    operations: int = 0
