@@ -532,3 +532,26 @@ fn a_long_program_behind_a_product_is_written_once() {
   %r = multiply %e, %z : tensor<[B]x64xf32>";
     assert_eq!(finishing(gelu), <[&str; 0]>::default());
 }
+
+/// Fetches in the micro-kernel of twelve rows, of a product that this is computed from.
+fn fetched(epilogue: &str) -> usize {
+    let program = compile(&format!(
+        "func @main(%w: tensor<256x64xf32>, %x: tensor<64x[N]xf32>, %y: tensor<256x[N]xf32>, %b: tensor<256xf32>) -> tensor<256x[N]xf32> {{
+  %z = dot_general %w, %x, contracting_dims = [1] x [0] : (tensor<256x64xf32>, tensor<64x[N]xf32>) -> tensor<256x[N]xf32>
+{epilogue}
+  return %r : tensor<256x[N]xf32>
+}}"
+    ));
+    assert_eq!(launches(&program), 1, "{}", program.module);
+    let block = program.module.functions.iter().find(|f| f.name.ends_with(".task12")).expect("whole panels");
+    block.walk(block.body).into_iter().filter(|&inst| block.kind_of(inst) == OpKind::Prefetch).count()
+}
+
+#[test]
+fn a_residual_is_fetched_while_sums_are_computed() {
+    // Two lines of a panel of 32 columns, and the one in which they end where rows begin anywhere.
+    assert_eq!(fetched("  %r = add %z, %y : tensor<256x[N]xf32>"), 3);
+    let spread = "  %s = broadcast_in_dim %b, dims = [0] : (tensor<256xf32>) -> tensor<256x[N]xf32>
+  %r = add %z, %s : tensor<256x[N]xf32>";
+    assert_eq!(fetched(spread), 0, "an element for a row is no row of its own");
+}

@@ -10,6 +10,7 @@
 //! operand are one launch: the panels of one follow those of the other.
 //!
 //! The tile sizes and the even blocks are those of the measurements in docs/performance.md.
+mod ahead;
 mod block;
 mod dots;
 mod epilogue;

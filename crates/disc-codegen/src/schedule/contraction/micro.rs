@@ -1,6 +1,7 @@
 //! Micro-kernels: one block of results, kept in registers from the first multiplication to the store.
 use super::{
     Operands,
+    ahead::Ahead,
     epilogue::before_transpose,
     finish,
     parameters::{HeldParameters, Parameters},
@@ -120,7 +121,10 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
     let sums = match (&plan.steps, source) {
         (Some(steps), Source::Steps) => steps::accumulate(&mut kb, plan, steps, &parameters, rows),
         (_, Source::Along(columns)) => rest::accumulate(&mut kb, group, plan, &parameters, [rows, columns]),
-        _ => accumulate(&mut kb, plan, &parameters, source, rows, &edges),
+        _ => {
+            let ahead = Ahead::of_block(&mut kb, group, plan, &parameters, rows, &pieces);
+            accumulate(&mut kb, plan, &parameters, (source, rows), &edges, ahead.as_ref())
+        }
     };
     if let HeldParameters::Parts { totals, factors, .. } = parameters.held {
         add_to_totals(&mut kb, plan, &parameters, [totals, factors], &sums, pieces.len());
@@ -342,9 +346,9 @@ fn accumulate(
     kb: &mut KernelBuilder,
     plan: &ContractionPlan,
     parameters: &Parameters,
-    source: Source,
-    rows: u32,
+    (source, rows): (Source, u32),
     masks: &[Option<Value>],
+    ahead: Option<&Ahead>,
 ) -> Vec<Value> {
     let vectors = masks.len();
     let operands = &parameters.operands;
@@ -402,6 +406,10 @@ fn accumulate(
                 if source == Source::Panels && rows > FETCHED_ROWS {
                     prefetch(kb, plan, parameters, b, k);
                 }
+                if let Some(ahead) = ahead {
+                    let row = kb.div(k, unit);
+                    ahead.fetch(kb, row);
+                }
                 let end = kb.add(k, round);
                 in_turn(kb, copied.as_ref().unwrap_or(&step), chains, [k, end], carried)
             });
@@ -415,7 +423,12 @@ fn accumulate(
             let sums = in_turn(kb, &step, chains, [start, whole], &sums);
             finish(kb, &step, count, [whole, size], sums)
         }
-        _ => kb.for_([start, size, one], &sums, |kb, k, carried| step.emit(kb, k, carried)),
+        _ => kb.for_([start, size, one], &sums, |kb, k, carried| {
+            if let Some(ahead) = ahead {
+                ahead.fetch(kb, k);
+            }
+            step.emit(kb, k, carried)
+        }),
     };
     (0..count).map(|i| (1..chains).fold(sums[i], |sum, chain| kb.map(OpKind::Add, &[sum, sums[chain * count + i]]))).collect()
 }
@@ -475,17 +488,9 @@ pub(super) fn write(
     vectors: &[(Piece, Option<Value>)],
 ) {
     let lanes = elements.lanes;
-    let zero = Index::uniform(kb.int(0));
     for (i, &sum) in sums.iter().enumerate() {
         let (row, (piece, mask)) = (i / vectors.len(), vectors[i % vectors.len()]);
-        let mut at = vec![zero; plan.rank];
-        for (outer, &position) in plan.outer.iter().zip(&parameters.outer) {
-            at[outer.run.axis] = Index::uniform(position);
-        }
-        if let Some(axis) = plan.m_axis {
-            let offset = kb.int(row as i64);
-            at[axis] = Index::uniform(kb.add(parameters.row, offset));
-        }
+        let mut at = parameters.row_of_result(kb, plan, row as i64);
         if let Some(axis) = plan.n_axis {
             let shift = kb.int(piece.shift);
             let base = kb.add(parameters.column, shift);

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     build::KernelBuilder,
     element::{Elements, RowBlock},
+    index::Index,
     schedule::Group,
 };
 use disc_ir::{DType, Dim, Space, TensorType, Type, Value};
@@ -87,6 +88,19 @@ impl Parameters {
             Source::Tail(_) | Source::EdgeTail(_) => tail_masks(kb, plan, self.column, &pieces),
         };
         pieces.into_iter().zip(masks).collect()
+    }
+
+    /// A row of the block among the results, at the first column.
+    pub(super) fn row_of_result(&self, kb: &mut KernelBuilder, plan: &ContractionPlan, row: i64) -> Vec<Index> {
+        let mut at = vec![Index::uniform(kb.int(0)); plan.rank];
+        for (outer, &position) in plan.outer.iter().zip(&self.outer) {
+            at[outer.run.axis] = Index::uniform(position);
+        }
+        if let Some(axis) = plan.m_axis {
+            let row = kb.int(row);
+            at[axis] = Index::uniform(kb.add(self.row, row));
+        }
+        at
     }
 
     /// Elements of the group's values; of a result in task memory, row `first` is the first there.
