@@ -506,7 +506,8 @@ SCRIPT = """
     with torch.no_grad():
         fast = disc.optimize(model, x)
         same = torch.allclose(fast(x), model(x), atol=1e-5)
-    print(json.dumps({"same": same, **disc.report(fast).to_dict()["cache"]}))
+    has_bridge = "disc.bridge.torch" in sys.modules or "disc._capture" in sys.modules
+    print(json.dumps({"same": same, "bridge": has_bridge, **disc.report(fast).to_dict()["cache"]}))
 """
 
 
@@ -523,5 +524,7 @@ def test_processes_share_it_at_once_and_a_change_of_the_code_is_seen(tmp_path):
         assert json.loads(one.communicate(timeout=280)[0])["same"]
     again = json.loads(_run(script, folder, "self.inner(x) + 1").communicate(timeout=280)[0])
     assert (again["same"], again["capture"], again["code"]) == (True, "hit", "hit")
+    assert not again["bridge"], "what captures and converts is not even imported"
     changed = json.loads(_run(script, folder, "self.inner(x) - 1").communicate(timeout=280)[0])
     assert (changed["same"], changed["capture"], changed["code"]) == (True, "miss", "miss")
+    assert changed["bridge"]

@@ -264,6 +264,8 @@ def keep(asked: Lookup, captured, program, text: str) -> None:
         return
     weights, program.weights = program.weights, [name for name, _ in program.weights]
     try:
+        # What captures is loaded by then: it has to be as it was when the key was made.
+        own_files()
         kept = Recalled(
             captured.arguments, captured.plan, captured.out_spec, captured.symbols, captured.dtypes, captured.fixed,
             captured.fixed_at, captured.attempts, program, text,

@@ -1,6 +1,6 @@
 """What conversion leaves beside the ops of a program: how a call's tensors and results belong to them.
 
-Not in the bridge that fills it: a capture that comes from disk needs no bridge.
+Not in the bridge that fills it, which a capture that comes from disk does not need.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from torch.utils._sympy import functions as tsf
 
 
 def largest(args: list[sympy.Expr]) -> sympy.Expr:
-    """The maximum of ``args``, without those that another one is never below.
+    """The maximum of ``args``; of two, the one that the other is never above, where there is such a one.
 
     >>> x = sympy.Symbol("x", integer=True)
     >>> largest([sympy.Integer(0), 2 * tsf.CeilToInt(tsf.IntTrueDiv(x, sympy.Integer(2))) - x + 1])

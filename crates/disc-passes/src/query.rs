@@ -98,8 +98,8 @@ impl Query for Function {
     }
 }
 
-/// What a block computes from a value, the value first, if it computes each element of that from the element of the same position alone, as far as
-/// the value goes; or, where `reduces` says so, reduces it. Returning it is allowed.
+/// The values that a block computes from `value`, itself first; none if one of them is not computed element by element from the same position, nor,
+/// where `reduces` says that this is allowed too, a reduction of it. Returning them is allowed.
 pub fn used_in_step(function: &Function, block: Block, value: Value, reduces: bool) -> Option<Vec<Value>> {
     let mut reached = vec![value];
     for &inst in function.insts(block) {

@@ -2,7 +2,8 @@
 //!
 //! Outputs share one space (shapes that differ by reshapes do). Merged dimensions leave either one long loop, cut into chunks, or outer
 //! dimensions, each position of which is a work unit, around an inner loop. The inner loop runs over vectors, and once more with a mask for
-//! what is left. Where an input lies along an outer dimension, a unit has a tile of its positions: see [`super::turned`].
+//! what is left. Where an input lies along an outer dimension, a unit has a tile of its positions: see [`super::turned`]. What rows read at other
+//! places than where it is computed is computed for a few rows first: see [`super::lines`].
 pub(super) use super::domain::Merged;
 use super::{
     Group, Scheduled, Version, VersionKind, Versioned,

@@ -12,10 +12,7 @@ use super::{
 };
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Dim, Value};
-use disc_passes::fusion::space::Map;
-
-/// The lengths of dimensions that are woven: vectors are joined in pairs.
-const LENGTHS: [i64; 2] = [2, 4];
+use disc_passes::fusion::{lines::WOVEN, space::Map};
 
 /// A short innermost dimension of a space.
 pub(super) struct Woven {
@@ -27,7 +24,7 @@ impl Woven {
     /// The last of some runs, if it is short and vectors can lie along the one in front.
     pub(super) fn of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Option<Self> {
         let [.., before, last] = runs else { return None };
-        let size = last.size.as_const().filter(|size| LENGTHS.contains(size))?;
+        let size = last.size.as_const().filter(|size| WOVEN.contains(size))?;
         // A slice of a gather is one vector already; what lies along another dimension is turned.
         let outer: Vec<usize> = (0..last.axis).collect();
         let lines = lines_of(group, space, roots, &runs[..runs.len() - 1]);

@@ -60,14 +60,16 @@ pub(super) fn never_less(a: &Dim, b: &Dim) -> bool {
 
 /// The least and the most that a dim without drift may be.
 pub(super) fn bounds(dim: &Dim) -> Option<(i64, i64)> {
+    if dim.defect().is_some() {
+        return None;
+    }
     let (least, most) = ends(dim);
     let periods = i128::from(PERIODS);
     // The low end is rounded up, the high end down: the value is an integer.
-    let (least, most) = (-floor_div(-least, periods), floor_div(most, periods));
-    if dim.defect().is_some() { None } else { Some((i64::try_from(least).ok()?, i64::try_from(most).ok()?)) }
+    Some((i64::try_from(-floor_div(-least, periods)).ok()?, i64::try_from(floor_div(most, periods)).ok()?))
 }
 
-/// [`PERIODS`] times the least and the most that a dim without drift may be, for independent forms.
+/// [`PERIODS`] times the least and the most that a dim without drift may be, for independent forms. What is no quotient in it cancels out.
 fn ends(dim: &Dim) -> (i128, i128) {
     let terms = dim.to_terms();
     let constant = terms.last().filter(|term| term.factors.is_empty()).map_or(0, |term| i128::from(term.coefficient));

@@ -6,14 +6,15 @@
 //!
 //! Invariants:
 //! - A line has a row for each row of the results, so that each of its elements is computed once.
-//! - Nothing fails in it: where rows have no elements, nobody computes their line.
+//! - Nothing fails in it: it is computed for rows without elements, too. What its gathers read has elements, or types would not be right.
+//! - It is decided before it is known how a nest is walked: code generation keeps no line where rows lie turned, and computes what reads it again.
 use super::space::{Follows, Map, reads};
 use crate::query::Query;
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::HashSet;
 
-/// Innermost dimensions of this size are no rows of their own: vectors lie along the one in front, of which the elements are woven.
-const WOVEN: [i64; 2] = [2, 4];
+/// Innermost dimensions of this size are no rows of their own: vectors lie along the one in front, and are joined in pairs.
+pub const WOVEN: [i64; 2] = [2, 4];
 
 /// A value that is computed a line at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,8 @@
 //!
 //! [`form`] decides whether a set of ops is a loop or a row group, and its cost model is: costly ops are computed once for each of their
 //! elements (or once a row), everything else may be computed where it is used. Outputs that are transposed behind a reduction have their
-//! place from [`order`]; what is read along rows at other places may be computed a row at a time ([`lines`]); [`copies`] bounds the code of ops that are computed at several places. At last groups beside one another are joined:
+//! place from [`order`]; what is read along rows at other places may be computed a row at a time ([`lines`]); [`copies`] bounds the code of ops
+//! that are computed at several places. At last groups beside one another are joined:
 //! reductions of one tensor, loops over the rows of a tensor that is reduced, and small loops of one shape; and cheap
 //! functions of what a group stores anyway move to the one group that needs them ([`sinking`]). [`explain`] says of each edge
 //! that was not fused why.

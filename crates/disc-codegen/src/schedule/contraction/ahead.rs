@@ -3,6 +3,8 @@
 //! A block's rows of a residual lie in lines of their own, a whole row of the tensor apart: nothing else fetches them, and behind the sums nothing
 //! is left to compute while they come. A row goes with each step, or round of steps: all at once, they would keep the operands waiting. Not here:
 //! panels, of which `micro` fetches the next one.
+//!
+//! Invariant: nothing is read, so that a place may lie behind the last column, or behind the memory.
 use super::{
     epilogue::before_transpose,
     micro::{LINE, Piece},

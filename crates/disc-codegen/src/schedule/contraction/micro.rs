@@ -407,7 +407,7 @@ fn accumulate(
                     prefetch(kb, plan, parameters, b, k);
                 }
                 if let Some(ahead) = ahead {
-                    let row = kb.div(k, unit);
+                    let row = kb.div(k, round);
                     ahead.fetch(kb, row);
                 }
                 let end = kb.add(k, round);

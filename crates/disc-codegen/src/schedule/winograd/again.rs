@@ -1,4 +1,4 @@
-//! Tiles whose results are not all finite: computed again as sums of products, which keep a NaN or an infinity in the windows that read it.
+//! A feature of tiles where its results are not all finite: computed as sums of products, which keep a NaN or an infinity in the windows that read it.
 //!
 //! It is out of the way of tiles of ordinary numbers, and mindful of time only so far that an input full of NaN is no trap.
 use super::{Emitter, plan::WinogradPlan, results::Corner, store};
