@@ -163,6 +163,15 @@ def images():
     return Residual(*layers), lambda n: torch.randn(2, 16, n, n + 3)
 
 
+def depthwise():
+    layers = (nn.Conv2d(16, 16, 3, padding=1, groups=16) for _ in range(3))
+    return Residual(*layers), lambda n: torch.randn(2, 16, n, n + 3)
+
+
+def windows():
+    return Residual(nn.AvgPool2d(3, 1, 1), nn.MaxPool2d(3, 1, 1)), lambda n: torch.randn(2, 16, n, n + 3)
+
+
 def matrices():
     layers = (nn.Linear(64, 64) for _ in range(3))
     return Residual(*layers), lambda n: torch.randn(8, 2 * n, 64)
@@ -219,6 +228,8 @@ def lstm():
         lstm,
         residual,
         images,
+        depthwise,
+        windows,
         matrices,
     ],
     ids=lambda make: make.__name__,

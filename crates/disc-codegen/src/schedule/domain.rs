@@ -8,7 +8,10 @@ use crate::{
     index::Index,
 };
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
-use disc_passes::fusion::space::{Follows, Map, map_of, reads};
+use disc_passes::fusion::{
+    lines::Line,
+    space::{Follows, Map, map_of, reads},
+};
 use disc_passes::query::Query;
 use std::collections::HashSet;
 
@@ -310,14 +313,14 @@ pub(super) fn joints(group: &Function, solver: &Solver, space: &[Dim], roots: &[
 /// A gather whose index vectors depend on outer dimensions of a space alone, and the space's axes of its batch dimensions.
 pub(super) type OuterGather = (Inst, Vec<Vec<usize>>);
 
-/// The gathers that take one slice for each position along `outer`: its place can be read before the inner loops. What some values are computed from
+/// The gathers that take one slice for each position along `outer`: its place can be read before the inner loops. What lines are computed from
 /// is not looked at.
 pub(super) fn outer_gathers(
     group: &Function,
     solver: &Solver,
     space: &[Dim],
     roots: &[(Value, Map)],
-    is_passed: &dyn Fn(Value) -> bool,
+    lines: &[Line],
     outer: &[usize],
 ) -> Vec<OuterGather> {
     let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());
@@ -326,7 +329,7 @@ pub(super) fn outer_gathers(
         if !seen.insert((value, map.clone())) {
             continue;
         }
-        let Some(inst) = group.defining(value).filter(|_| !is_passed(value)) else { continue };
+        let Some(inst) = group.defining(value).filter(|_| lines.iter().all(|line| line.value != value)) else { continue };
         if group.kind_of(inst) == OpKind::Gather {
             let offset = group.ints(inst, "offset_dims");
             let batch = map.iter().zip(0..).filter(|(_, d)| !offset.contains(d)).map(|(follows, _)| match follows {

@@ -230,7 +230,7 @@ impl<'g> Nest<'g> {
         let tile_axis = turned.as_ref().map(|turned| turned.run.axis);
         let inner_from = outer.last().map_or(0, |run| run.axis + 1);
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
-        let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &|_| false, &outer_axes);
+        let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &[], &outer_axes);
         let in_tables = if self.narrow { &[][..] } else { &self.columns };
         let tables = Tables::fill(kb, elements, self.group, in_tables, (&self.space, inner));
         let held = self.held(kb, elements, inner);

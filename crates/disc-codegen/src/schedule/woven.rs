@@ -28,8 +28,7 @@ impl Woven {
         // A slice of a gather is one vector already; what lies along another dimension is turned.
         let outer: Vec<usize> = (0..last.axis).collect();
         let lines = lines_of(group, space, roots, &runs[..runs.len() - 1]);
-        let is_line = |value: Value| lines.iter().any(|line| line.value == value);
-        let sliced = !outer_gathers(group.function, &group.solver, space, roots, &is_line, &outer).is_empty();
+        let sliced = !outer_gathers(group.function, &group.solver, space, roots, &lines, &outer).is_empty();
         let turned = turned_run(group, space, roots, runs).is_some_and(|run| runs[run].axis != before.axis);
         (!sliced && !turned).then_some(Self { axis: last.axis, size })
     }

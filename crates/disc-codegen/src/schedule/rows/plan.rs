@@ -168,7 +168,7 @@ impl RowPlan {
 
     /// The gathers that take one slice for each row.
     pub(super) fn row_gathers(&self, group: &Group<'_>) -> Vec<OuterGather> {
-        outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &|_| false, &self.layout.kept)
+        outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &[], &self.layout.kept)
     }
 
     /// Where the operands of a concatenation along the last reduced run end, of which outputs as long as rows are made.

@@ -19,7 +19,7 @@ fn name(kernel: &str) -> String {
 }
 
 impl Emitter<'_, '_> {
-    /// Computes the results of an output feature again.
+    /// Computes the results of an output feature as sums of products, in place of those that are not all finite.
     pub(super) fn call_again(&self, kb: &mut KernelBuilder, corner: &Corner, feature: Value) {
         let mut arguments = self.buffers.clone();
         arguments.extend([corner.batch, corner.row, corner.column, corner.count, feature]);
