@@ -39,7 +39,8 @@ op! {
     /// (C6) `start_indices_batching_dims` are distinct axes of `start_indices` without `index_vector_dim`, as many as
     /// `operand_batching_dims`, and pairwise of equal size.
     /// (C7) `start_index_map` and `operand_batching_dims` together are distinct axes of the operand.
-    /// (C8) `0 <= slice_sizes[i] <= size(i)`, proved where the sizes are constant, else a fact the program states.
+    /// (C8) `0 <= slice_sizes[i]`, and `slice_sizes[i] <= size(i)` where the result has elements: proved where the sizes are constant, else a fact
+    /// the program states.
     Gather = "gather"(operand: one(ANY), start_indices: one(INTEGER)) {
             offset_dims: required(AttrKind::Ints), collapsed_slice_dims: required(AttrKind::Ints), start_index_map: required(AttrKind::Ints),
             index_vector_dim: required(AttrKind::Int), slice_sizes: required(AttrKind::Dims), operand_batching_dims: optional(AttrKind::Ints),
@@ -178,8 +179,9 @@ fn at_most(cx: &InferCx<'_>, number: u32, low: &Dim, high: &Dim, what: impl FnOn
 fn slice_fits(cx: &InferCx<'_>, number: u32, sizes: &[Dim], shape: &[Dim]) -> Result<(), Diagnostic> {
     let zero = Dim::constant(0);
     sizes.iter().zip(shape).enumerate().try_for_each(|(i, (size, whole))| {
-        at_most(cx, number, &zero, size, || format!("the size of the slice in dimension {i}"))?;
-        at_most(cx, number, size, whole, || format!("the size of the slice in dimension {i}"))
+        let what = || format!("the size of the slice in dimension {i}");
+        at_most(cx, number, &zero, size, what)?;
+        at_most(cx, number, size, whole, what)
     })
 }
 
@@ -203,11 +205,14 @@ fn gather(cx: &InferCx<'_>) -> Inferred {
     }
     vectors.check_batching(cx, 6, operand, &batched, cx.ints("start_indices_batching_dims"))?;
     disjoint(cx, 7, map, batching, rank)?;
-    slice_fits(cx, 8, sizes, &operand.dims)?;
     let kept: Vec<Dim> = (0..rank).filter(|i| !dropped(i)).map(|i| sizes[i].clone()).collect();
     let batch = vectors.batch_sizes();
     let offsets = ascending(cx, 4, "offset_dims", batch.len() + kept.len())?;
-    Ok(vec![Type::tensor(interleave(&offsets, kept, batch), operand.dtype)])
+    let result = TensorType::new(interleave(&offsets, kept, batch), operand.dtype);
+    // No slice is taken of a tensor that has none, and none is asked for.
+    let is_empty = cx.solver.equal(&result.element_count(), &Dim::constant(0));
+    slice_fits(cx, 8, sizes, if is_empty { sizes } else { &operand.dims })?;
+    Ok(vec![Type::Tensor(result)])
 }
 
 /// The sizes `at` at the axes `axes`, the `others` at the rest, in order.

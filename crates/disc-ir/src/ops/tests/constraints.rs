@@ -38,6 +38,10 @@ fn gathers() {
     gather().ints("start_index_map", &[2]).fails(7, "[0, 2)");
     gather().dims("slice_sizes", "1,9").fails(8, "[9] is greater than [8]");
     gather().dims("slice_sizes", "1,-1").fails(8, "greater than [-1]");
+    let of_none = |indices| op(OpKind::Gather, &["f32[0]", indices]).ints("offset_dims", &[1]).ints("collapsed_slice_dims", &[]);
+    let of_one = |indices| of_none(indices).ints("start_index_map", &[0]).attr("index_vector_dim", 1).dims("slice_sizes", "1");
+    of_one("i64[0,1]").gives(&["f32[0,1]"]);
+    of_one("i64[2,1]").fails(8, "[1] is greater than [0]");
 }
 
 fn scatter() -> Op {
