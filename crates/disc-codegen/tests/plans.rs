@@ -533,11 +533,12 @@ fn a_long_program_behind_a_product_is_written_once() {
     assert_eq!(finishing(gelu), <[&str; 0]>::default());
 }
 
-/// Fetches in the micro-kernel of twelve rows, of a product that this is computed from.
-fn fetched(epilogue: &str) -> usize {
+/// Fetches in the micro-kernel of twelve rows, of a product with sums of so many products that this is computed from.
+fn fetched(sums: i64, epilogue: &str) -> usize {
+    let (left, right) = (format!("tensor<256x{sums}xf32>"), format!("tensor<{sums}x[N]xf32>"));
     let program = compile(&format!(
-        "func @main(%w: tensor<256x64xf32>, %x: tensor<64x[N]xf32>, %y: tensor<256x[N]xf32>, %b: tensor<256xf32>) -> tensor<256x[N]xf32> {{
-  %z = dot_general %w, %x, contracting_dims = [1] x [0] : (tensor<256x64xf32>, tensor<64x[N]xf32>) -> tensor<256x[N]xf32>
+        "func @main(%w: {left}, %x: {right}, %y: tensor<256x[N]xf32>, %b: tensor<256xf32>) -> tensor<256x[N]xf32> {{
+  %z = dot_general %w, %x, contracting_dims = [1] x [0] : ({left}, {right}) -> tensor<256x[N]xf32>
 {epilogue}
   return %r : tensor<256x[N]xf32>
 }}"
@@ -548,10 +549,15 @@ fn fetched(epilogue: &str) -> usize {
 }
 
 #[test]
-fn a_residual_is_fetched_while_sums_are_computed() {
-    // Two lines of a panel of 32 columns, and the one in which they end where rows begin anywhere.
-    assert_eq!(fetched("  %r = add %z, %y : tensor<256x[N]xf32>"), 3);
+fn rows_of_a_block_are_fetched_while_sums_are_computed() {
+    // Of the left operand, a line with each step; of a residual two lines of a panel of 32 columns, and the one in which they end where rows begin
+    // anywhere.
+    let residual = "  %r = add %z, %y : tensor<256x[N]xf32>";
+    assert_eq!(fetched(512, residual), 1 + 3);
     let spread = "  %s = broadcast_in_dim %b, dims = [0] : (tensor<256xf32>) -> tensor<256x[N]xf32>
   %r = add %z, %s : tensor<256x[N]xf32>";
-    assert_eq!(fetched(spread), 0, "an element for a row is no row of its own");
+    assert_eq!(fetched(512, spread), 1, "an element for a row is no row of its own");
+    // Short sums leave results little time: where they go is fetched, too.
+    assert_eq!(fetched(64, residual), 1 + 3 + 3);
+    assert_eq!(fetched(64, spread), 1 + 3);
 }

@@ -1,4 +1,4 @@
-//! What an epilogue reads beside the sums, fetched while they are computed.
+//! What lies in rows far apart, fetched while sums are computed: what an epilogue reads beside them, where their results go, and the left operand.
 //!
 //! A block's rows of a residual lie in lines of their own, a whole row of the tensor apart: nothing else fetches them, and behind the sums nothing
 //! is left to compute while they come. A row goes with each step, or round of steps: all at once, they would keep the operands waiting. Not here:
@@ -7,18 +7,21 @@
 //! Invariant: nothing is read, so that a place may lie behind the last column, or behind the memory.
 use super::{
     epilogue::before_transpose,
-    micro::{LINE, Piece},
+    micro::{FETCHED_ROWS, LINE, Piece},
     parameters::{HeldParameters, Parameters},
-    plan::ContractionPlan,
+    plan::{ContractionPlan, Left},
 };
 use crate::{build::KernelBuilder, index::Index, schedule::Group};
 use disc_ir::{Attr, Dim, OpKind, Value, ops::Trait};
 use std::collections::HashSet;
 
-/// The block of each input that outputs read element by element.
+/// Sums of up to so many products leave stores little time: lines that results go to are fetched too.
+const SHORT_SUM: i64 = 256;
+
+/// The block of each input that outputs read element by element, and of outputs.
 pub(super) struct Ahead {
     /// Buffers, and where the block's first row starts in each.
-    inputs: Vec<(Value, Value)>,
+    blocks: Vec<(Value, Value)>,
     stride: Value,
     last: Value,
     /// Columns of the block.
@@ -37,23 +40,30 @@ impl Ahead {
     ) -> Option<Self> {
         let columns = plan.n_axis.filter(|&axis| axis + 1 == plan.rank)?;
         let axis = plan.m_axis.filter(|_| matches!(parameters.held, HeldParameters::None))?;
-        let read = read_beside(group, plan);
-        let behind = &group.tensor(*read.first()?).dims[axis + 1..];
+        let mut values = read_beside(group, plan);
+        if plan.k.size.as_const().is_some_and(|size| size <= SHORT_SUM) {
+            let straight = |(&value, order): (&Value, &Vec<usize>)| order.is_sorted().then_some(value);
+            values.extend(plan.outputs.iter().zip(&plan.orders).filter_map(straight));
+        }
+        let behind = &group.tensor(*values.first()?).dims[axis + 1..];
         // Elements of its own: behind the sums, nothing from before them is to be held in registers.
-        let elements = parameters.operands.elements(group, plan, plan.tile.lanes);
+        let mut elements = parameters.operands.elements(group, plan, plan.tile.lanes);
+        for (&value, &buffer) in plan.outputs.iter().zip(&parameters.operands.outputs) {
+            elements.bind(value, buffer);
+        }
         let mut at = parameters.row_of_result(kb, plan, 0);
         at[columns] = Index::Affine { base: parameters.column, stride: 1 };
-        let inputs = read.iter().map(|&input| (elements.buffer(input), elements.start_of(kb, input, &at))).collect();
+        let blocks = values.iter().map(|&value| (elements.buffer(value), elements.start_of(kb, value, &at))).collect();
         let stride = kb.dim(&behind.iter().fold(Dim::constant(1), |size, dim| size * dim));
         let width = pieces.iter().map(|piece| piece.shift + i64::from(piece.lanes)).max()?;
-        Some(Self { inputs, stride, last: kb.int(i64::from(rows) - 1), width })
+        Some(Self { blocks, stride, last: kb.int(i64::from(rows) - 1), width })
     }
 
     /// Fetches a row of the block; behind the last one, that one again.
     pub(super) fn fetch(&self, kb: &mut KernelBuilder, row: Value) {
         let row = kb.map(OpKind::Minimum, &[row, self.last]);
         let along = kb.mul(row, self.stride);
-        for &(buffer, start) in &self.inputs {
+        for &(buffer, start) in &self.blocks {
             let line = LINE / kb.dtype(buffer).size() as i64;
             let start = kb.add(start, along);
             // Rows begin anywhere in a line.
@@ -63,6 +73,66 @@ impl Ahead {
                 kb.emit_all(OpKind::Prefetch, &[buffer, place], &[("locality", Attr::Int(2))], None);
             }
         }
+    }
+}
+
+/// The left operand's rows, those of the next block or, where rows are long, the block's own some steps ahead.
+///
+/// Weights on the left come from memory, and a block reads as many rows as it has at once, each of which the hardware sees begin too late.
+pub(super) struct RowsAhead {
+    rows: Value,
+    /// Where the block's first row starts, and that of the next block.
+    starts: [Value; 2],
+    /// Elements from one row to the next.
+    stride: Value,
+    last: Value,
+    /// Steps ahead, and how many there are, where these are not the same.
+    near: Option<[Value; 2]>,
+}
+
+/// Bytes of a block's rows that may wait in the second-level cache.
+const BLOCK_BYTES: i64 = 64 << 10;
+/// Steps that longer rows are fetched ahead: what some 300 ns take, in which they come from memory.
+const STEPS_AHEAD: i64 = 128;
+
+impl RowsAhead {
+    /// What there is to fetch beside a block of `rows` rows, if anything; nothing is fetched here.
+    pub(super) fn of_block(kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Parameters, rows: u32) -> Option<Self> {
+        let is_read = plan.left_form == Left::InPlace && plan.k.left.is_const(1) && plan.held.is_none() && plan.word.is_none();
+        if !is_read || rows <= FETCHED_ROWS {
+            return None;
+        }
+        let buffer = parameters.operands.left();
+        let (stride, count) = (kb.dim(&plan.m.left), kb.int(i64::from(rows)));
+        let along = kb.mul(count, stride);
+        let starts = [parameters.left, kb.add(parameters.left, along)];
+        let bytes = kb.dtype(buffer).size() as i64 * i64::from(rows);
+        let is_short = plan.k.size.as_const().is_some_and(|size| size * bytes <= BLOCK_BYTES);
+        let near = (!is_short).then(|| {
+            let steps = Dim::min(&plan.k.size, &Dim::constant(STEPS_AHEAD));
+            [kb.dim(&steps), kb.dim(&plan.k.size)]
+        });
+        Some(Self { rows: buffer, starts, stride, last: kb.int(i64::from(rows) - 1), near })
+    }
+
+    /// Fetches a line with step `k`: one of each row by turns, then the next line of each.
+    pub(super) fn fetch(&self, kb: &mut KernelBuilder, k: Value) {
+        let line = kb.int(LINE / kb.dtype(self.rows).size() as i64);
+        let turn = kb.rem(k, line);
+        let row = kb.map(OpKind::Minimum, &[turn, self.last]);
+        let (row, first) = (kb.mul(row, self.stride), kb.sub(k, turn));
+        let (start, along) = match self.near {
+            None => (self.starts[1], first),
+            Some([steps, size]) => {
+                let ahead = kb.add(first, steps);
+                let (is_behind, behind) = (kb.compare("LE", size, ahead), kb.sub(ahead, size));
+                let start = kb.select(is_behind, self.starts[1], self.starts[0]);
+                (start, kb.select(is_behind, behind, ahead))
+            }
+        };
+        let place = kb.add(start, row);
+        let place = kb.add(place, along);
+        kb.emit_all(OpKind::Prefetch, &[self.rows, place], &[("locality", Attr::Int(2))], None);
     }
 }
 

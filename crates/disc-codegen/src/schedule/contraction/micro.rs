@@ -1,7 +1,7 @@
 //! Micro-kernels: one block of results, kept in registers from the first multiplication to the store.
 use super::{
     Operands,
-    ahead::Ahead,
+    ahead::{Ahead, RowsAhead},
     epilogue::before_transpose,
     finish,
     parameters::{HeldParameters, Parameters},
@@ -23,7 +23,7 @@ const ROUND_ELEMENTS: i64 = 128;
 /// Bytes of a cache line.
 pub(super) const LINE: i64 = 64;
 /// Up to this many rows, panels pass by so fast that the hardware's own fetching is better.
-const FETCHED_ROWS: u32 = 4;
+pub(super) const FETCHED_ROWS: u32 = 4;
 /// A right operand that is read as it lies is fetched so many of its rows ahead: they may lie in pages of their own, where nothing else fetches them.
 const ROWS_AHEAD: i64 = 16;
 /// Sums that are added to in turn, so that none waits for its last addition.
@@ -395,6 +395,7 @@ fn accumulate(
         _ => kb.dim(&plan.word_steps()),
     };
     let (round, one) = (kb.int(round_steps(plan)), kb.int(1));
+    let left = if source == Source::Panels { None } else { RowsAhead::of_block(kb, plan, parameters, rows) };
     let staged = plan.stages(rows).then(|| operands.rows());
     let sums = match source {
         _ if source == Source::Panels || staged.is_some() => {
@@ -409,6 +410,13 @@ fn accumulate(
                 if let Some(ahead) = ahead {
                     let row = kb.div(k, round);
                     ahead.fetch(kb, row);
+                }
+                if let Some(left) = &left {
+                    for shift in 0..round_steps(plan) {
+                        let shift = kb.int(shift);
+                        let k = kb.add(k, shift);
+                        left.fetch(kb, k);
+                    }
                 }
                 let end = kb.add(k, round);
                 in_turn(kb, copied.as_ref().unwrap_or(&step), chains, [k, end], carried)
@@ -426,6 +434,9 @@ fn accumulate(
         _ => kb.for_([start, size, one], &sums, |kb, k, carried| {
             if let Some(ahead) = ahead {
                 ahead.fetch(kb, k);
+            }
+            if let Some(left) = &left {
+                left.fetch(kb, k);
             }
             step.emit(kb, k, carried)
         }),

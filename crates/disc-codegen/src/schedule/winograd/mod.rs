@@ -91,7 +91,7 @@ impl Emitter<'_, '_> {
         let plan = self.plan;
         let (one, chunks) = (kb.int(1), kb.int(plan.chunks()));
         let (chunk, block) = (kb.rem(unit, chunks), kb.div(unit, chunks));
-        let most = kb.int(plan.block_tiles());
+        let most = kb.dim(&plan.tiles_of_block());
         let first = kb.mul(block, most);
         let tiles = kb.dim(&plan.tiles());
         let end = kb.add(first, most);
@@ -177,9 +177,14 @@ impl Emitter<'_, '_> {
         let number = kb.add(before, within);
         let size = kb.int(plan.channels * plan.rows);
         let left = kb.mul(number, size);
+        let next = kb.add(place.index, one);
+        let next = plan.method.place_in_kernel(kb, next);
+        let gap = kb.sub(next, within);
+        let gap = kb.sub(gap, one);
+        let gap = kb.mul(gap, size);
         let (right, to) = (kb.int(plan.tiles_pitch()), kb.int(plan.products_pitch()));
         let (right, to) = (kb.mul(place.index, right), kb.mul(place.index, to));
-        let arguments = [self.kernel, self.held, self.made, left, right, to];
+        let arguments = [self.kernel, self.held, self.made, left, right, to, gap];
         let call = |vectors: i64| {
             let name = products::name(self.name, vectors);
             move |kb: &mut KernelBuilder| {

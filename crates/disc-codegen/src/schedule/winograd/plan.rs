@@ -119,13 +119,18 @@ impl WinogradPlan {
         guard
     }
 
-    /// Tiles of a unit.
+    /// The most tiles of a unit.
     pub(super) fn block_tiles(&self) -> i64 {
         2 * i64::from(self.lanes)
     }
 
     pub(super) fn tile_blocks(&self) -> Dim {
         self.tiles().ceil_div(&Dim::constant(self.block_tiles()))
+    }
+
+    /// Tiles of a unit: as even as can be, for threads that share them.
+    pub(super) fn tiles_of_block(&self) -> Dim {
+        self.tiles().ceil_div(&self.tile_blocks())
     }
 
     pub(super) fn chunks(&self) -> i64 {

@@ -3,8 +3,8 @@ use super::plan::WinogradPlan;
 use crate::{build::KernelBuilder, schedule::Group};
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorType, Type, Value};
 
-/// Elements of the kernel that are fetched ahead.
-const AHEAD: i64 = 320;
+/// Elements of the kernel that are fetched ahead: what some 250 ns take, so that they come from memory.
+const AHEAD: i64 = 2048;
 
 pub(super) fn name(kernel: &str, vectors: i64) -> String {
     format!("{kernel}.products{vectors}")
@@ -21,15 +21,19 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, vectors
     let slack = i64::from(plan.lanes);
     let held = memory("tiles", plan.method.places() * plan.tiles_pitch() + slack);
     let made = memory("products", plan.method.places() * plan.products_pitch() + slack);
-    let [left, right, to] = ["left", "right", "to"].map(|name| kb.parameter(name, Type::scalar(DType::I64)));
+    let [left, right, to, gap] = ["left", "right", "to", "gap"].map(|name| kb.parameter(name, Type::scalar(DType::I64)));
     let (zero, one, channels) = (kb.int(0), kb.int(1), kb.int(plan.channels));
     let start = vec![kb.zero(DType::F32, plan.lanes); (plan.rows * vectors) as usize];
     let sums = kb.for_([zero, channels, one], &start, |kb, channel, sums| {
         let (rows, row) = (kb.int(plan.rows), kb.int(plan.tiles_row()));
         let (weight, tiles) = (kb.mul(channel, rows), kb.mul(channel, row));
         let (weight, tiles) = (kb.add(left, weight), kb.add(right, tiles));
-        let ahead = kb.int(AHEAD);
+        // Behind this place's elements come those of the next one, behind a gap.
+        let (ahead, near) = (kb.int(AHEAD), kb.int(plan.channels - AHEAD / plan.rows));
         let ahead = kb.add(weight, ahead);
+        let behind = kb.add(ahead, gap);
+        let is_near = kb.compare("LT", channel, near);
+        let ahead = kb.select(is_near, ahead, behind);
         kb.emit_all(OpKind::Prefetch, &[weights, ahead], &[("locality", Attr::Int(3))], None);
         let vectors: Vec<Value> = (0..vectors)
             .map(|v| {
