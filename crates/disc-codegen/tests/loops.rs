@@ -53,6 +53,26 @@ fn parts_of_one_length_are_one_loop() {
     assert_eq!(loops("M"), [1, 1, 3, 3], "each part has its own loop where it is no vector");
 }
 
+/// A row of eight parts, with so many ops behind it.
+fn many_parts(ops: usize) -> String {
+    let ty = "tensor<[N]x[8*K]xf32>";
+    let inputs: Vec<String> = (0..8).map(|i| format!("%x{i}: tensor<[N]x[K]xf32>")).collect();
+    let (names, types) = ((0..8).map(|i| format!("%x{i}")).collect::<Vec<_>>().join(", "), ["tensor<[N]x[K]xf32>"; 8].join(", "));
+    let chain: String = (1..=ops).map(|i| format!("  %y{i} = negate %y{} : {ty}\n", i - 1)).collect();
+    let inputs = inputs.join(", ");
+    format!(
+        "func @main({inputs}) -> {ty} {{\n  %y0 = concatenate {names}, dim = 1 : ({types}) -> {ty}\n{chain}  return %y{ops} : {ty}\n}}"
+    )
+}
+
+#[test]
+fn many_parts_are_walked_one_by_one_where_that_is_little_code() {
+    let plain = kernels(&many_parts(0)).pop().expect("a kernel");
+    assert_eq!(count(&plain, OpKind::Select), 0, "no lane asks which part it is in:\n{plain}");
+    let long = kernels(&many_parts(300)).pop().expect("a kernel");
+    assert!(count(&long, OpKind::For) <= 2, "{} loops", count(&long, OpKind::For));
+}
+
 /// Rows of a tensor to which a matrix is added, so that not all dimensions are one.
 fn planes(rows: &str) -> String {
     let ty = format!("tensor<[B]x[C]x{rows}x[K]xf32>");

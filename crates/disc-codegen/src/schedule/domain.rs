@@ -287,10 +287,12 @@ pub(super) fn mapped_inputs(group: &Function, solver: &Solver, space: &[Dim], ro
     found
 }
 
-/// Concatenations of more operands than this decide lane by lane.
-pub(super) const MOST_SEGMENTS: usize = 6;
+/// Concatenations of more operands than this decide lane by lane, unless the ops of their group for each operand are few enough.
+const MOST_SEGMENTS: usize = 6;
+const MOST_OPS: usize = 256;
 
-/// Where the operands of a concatenation along an axis of the space end, but for the last one: of the first that a group has.
+/// Where the operands of a concatenation along an axis of the space end, but for the last one: of the first that a group has, if there are loops for
+/// them all.
 pub(super) fn joints(group: &Function, solver: &Solver, space: &[Dim], roots: &[(Value, Map)], axis: usize) -> Vec<Dim> {
     let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());
     while let Some((value, map)) = stack.pop() {
@@ -303,7 +305,8 @@ pub(super) fn joints(group: &Function, solver: &Solver, space: &[Dim], roots: &[
                 end = &end + &group.ty(operand).shaped().expect("a tensor").dims[dim];
                 end.clone()
             });
-            return ends.collect();
+            let pays = operands.len() < MOST_SEGMENTS || operands.len() * group.insts(group.body).len() <= MOST_OPS;
+            return if pays { ends.collect() } else { Vec::new() };
         }
         stack.extend(reads(group, solver, space, inst, &map).operands);
     }

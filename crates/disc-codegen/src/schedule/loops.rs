@@ -8,7 +8,7 @@ pub(super) use super::domain::Merged;
 use super::{
     Group, Scheduled, Version, VersionKind, Versioned,
     columns::{self, Columns, Tables},
-    domain::{MOST_SEGMENTS, each_tile, each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
+    domain::{each_tile, each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
     lines::{KeptLines, lines_of},
     narrow,
@@ -293,10 +293,7 @@ impl<'g> Nest<'g> {
     /// The parts of the inner run, which are walked together only where `joint`.
     fn parts(&self, inner: &Merged, joint: bool) -> Parts {
         let (group, solver) = (self.group.function, &self.group.solver);
-        let mut joints = joints(group, solver, &self.space, &self.roots, inner.axis);
-        if joints.len() >= MOST_SEGMENTS {
-            joints.clear();
-        }
+        let joints = joints(group, solver, &self.space, &self.roots, inner.axis);
         let mut starts = vec![Dim::constant(0)];
         starts.extend(joints.iter().cloned());
         let ends: Vec<Dim> = joints.iter().cloned().chain([inner.size.clone()]).collect();

@@ -108,7 +108,8 @@ fn results(module: &Module) -> Results {
         let inputs = [1, 3, 0].into_iter().filter_map(|size| inputs(function, size, &mut random));
         let weight = |name: &str| {
             let ty = &module.weight(name)?.ty;
-            Random::new(1).tensor(ty.dtype, ty.static_dims()?).ok().filter(|tensor| tensor.len() < 1 << 20)
+            let sizes = ty.static_dims().filter(|sizes| has_less(sizes, 1 << 20))?;
+            Random::new(1).tensor(ty.dtype, sizes).ok()
         };
         let run = |inputs: Vec<Tensor>| run_with(module, &function.name, &inputs, &weight, LIMITS);
         (function.name.to_string(), inputs.map(run).collect())
@@ -123,10 +124,14 @@ fn inputs(function: &Function, size: i64, random: &mut Random) -> Option<Vec<Ten
         let tensor = ty.shaped()?;
         let sizes = tensor.dims.iter().map(|dim| dim.eval(&|_| Some(size)).ok().filter(|size| (0..MOST).contains(size)));
         let sizes = sizes.collect::<Option<Vec<i64>>>()?;
-        let count = sizes.iter().try_fold(1_i64, |n, &size| n.checked_mul(size))?;
-        (count < MOST).then(|| random.tensor(tensor.dtype, sizes).ok())?
+        has_less(&sizes, MOST).then(|| random.tensor(tensor.dtype, sizes).ok())?
     };
     function.parameters().iter().map(|&p| tensor(function.ty(p))).collect()
+}
+
+/// Whether a tensor of these sizes has less than so many elements.
+fn has_less(sizes: &[i64], most: i64) -> bool {
+    sizes.iter().try_fold(1_i64, |n, &size| n.checked_mul(size)).is_some_and(|count| count < most)
 }
 
 /// What a function gives stays, and so does a failed assertion or, where they are checked, an index out of range. A run that exceeds its

@@ -4,7 +4,7 @@ use crate::{
     reducer::{Monoid, monoid_of},
     schedule::{
         Group,
-        domain::{MOST_SEGMENTS, Merged, OuterGather, joints, merge, mergeable_in, outer_gathers, output_map},
+        domain::{Merged, OuterGather, joints, merge, mergeable_in, outer_gathers, output_map},
     },
 };
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
@@ -176,8 +176,7 @@ impl RowPlan {
         let Some(last) = reduced.last() else { return Vec::new() };
         let outputs = group.outputs();
         let roots: Vec<(Value, Map)> = self.roots(group).into_iter().filter(|(value, _)| outputs.contains(value)).collect();
-        let found = joints(group.function, &group.solver, &self.layout.space, &roots, last.axis);
-        if found.len() < MOST_SEGMENTS { found } else { Vec::new() }
+        joints(group.function, &group.solver, &self.layout.space, &roots, last.axis)
     }
 
     /// The merged kept dimensions, and the merged reduced ones.
