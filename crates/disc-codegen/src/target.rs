@@ -182,6 +182,13 @@ impl Target {
         }
     }
 
+    /// CPUs with AVX-512 and AVX-VNNI (Zen 5, Sapphire Rapids and later ones) have a first-level data cache of 48 KiB with 12 lines in a set, where
+    /// older ones with AVX-512 have 32 KiB and 8 lines, and nearly all of them multiply two whole registers in a cycle. A hint for what is fetched
+    /// and how blocks are cut: code for it is right everywhere.
+    pub fn has_wide_cores(&self) -> bool {
+        matches!(self, Self::X86(x86) if x86.level == X86Level::V4 && x86.has(X86Extension::AvxVnni))
+    }
+
     /// A fused multiply-add is one instruction; elsewhere it would be a slow emulation, so schedules multiply and add.
     pub fn has_fma(&self) -> bool {
         self.level().is_none_or(|level| level >= X86Level::V3)

@@ -12,8 +12,12 @@ use disc_ir::{FunctionKind, Module, OpKind};
 use lowered::Lowered;
 
 fn compile(text: &str) -> Program {
+    compile_for("x86-64-v4", text)
+}
+
+fn compile_for(target: &str, text: &str) -> Program {
     let module = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
-    Lowered::of(&module, &"x86-64-v4".parse().expect("a target")).program
+    Lowered::of(&module, &target.parse().expect("a target")).program
 }
 
 fn launches(program: &Program) -> usize {

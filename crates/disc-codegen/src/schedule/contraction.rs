@@ -525,9 +525,8 @@ impl<'a> Blocks<'a> {
     /// Lines of the next panel to fetch in each round: all of them, spread over the row blocks.
     fn fetches(&self, kb: &mut KernelBuilder, part: &Part<'_>) -> Value {
         let blocks = part.plan.row_blocks(kb, self.rows);
-        let bytes = kb.dtype(part.operands.right()).size() as i64;
-        let step = i64::from(part.plan.tile.columns) * part.plan.word_size() * bytes;
-        let lines = kb.int(step * micro::round_steps(part.plan) / micro::LINE);
+        let lines = micro::round_lines(kb, part.plan, part.operands.right());
+        let lines = kb.int(lines);
         let (one, spread) = (kb.int(1), kb.add(lines, blocks));
         let spread = kb.sub(spread, one);
         kb.div(spread, blocks)

@@ -1,7 +1,8 @@
 //! How products read their operands, and which of them are one launch.
-use super::{compile, lowered::Lowered, task_memory};
+use super::{compile, compile_for, lowered::Lowered, task_memory};
 use disc_codegen::lower::Program;
-use disc_ir::FunctionKind;
+use disc_ir::{Attr, FunctionKind, OpKind};
+use disc_passes::query::Query;
 
 /// Query, key and value: three products of the same rows with weights in panels, each with a bias; `key` says what becomes of the second.
 fn three_products(key: &str, key_type: &str) -> String {
@@ -50,25 +51,51 @@ fn products_of_narrow_elements_take_words_where_the_target_has_them() {
     assert_eq!(elements("aarch64", "i8", "i32"), None);
 }
 
-#[test]
-fn rows_that_are_pages_apart_are_read_in_blocks_that_the_cache_holds() {
-    let of = |depth: i64| {
-        let (x, w, y) = (format!("tensor<[M]x{depth}xf32>"), format!("tensor<2x{depth}x32xf32>"), "tensor<[M]x64xf32>");
-        let program = compile(&format!(
-            "weight @w : {w}
+/// A product with weights in two panels, and sums of so many products.
+fn by_panels(target: &str, depth: i64) -> Program {
+    let (x, w, y) = (format!("tensor<[M]x{depth}xf32>"), format!("tensor<2x{depth}x32xf32>"), "tensor<[M]x64xf32>");
+    let text = format!(
+        "weight @w : {w}
 func @main(%x: {x}) -> {y} {{
   %w = weight @w : {w}
   %y = dot_general %x, %w, lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [64] : ({x}, {w}) -> {y}
   return %y : {y}
 }}"
-        ));
+    );
+    compile_for(target, &text)
+}
+
+#[test]
+fn rows_that_are_pages_apart_are_read_in_blocks_that_the_cache_holds() {
+    let of = |target: &str, depth: i64| {
+        let program = by_panels(target, depth);
         let is_block = |name: &str| name.starts_with("k0_contraction.0.rows");
         let blocks = program.module.functions.iter().filter(|f| is_block(&f.name)).count();
         (blocks, task_memory(&program).len())
     };
-    assert_eq!(of(1040), (12, 0));
-    assert_eq!(of(1024), (7, 0), "rows take turns in one set of the first-level cache");
-    assert_eq!(of(8192), (12, 1), "so do these, and are packed: their panels do not stay in the second-level cache");
+    assert_eq!(of("x86-64-v4", 1040), (12, 0));
+    assert_eq!(of("x86-64-v4", 1024), (7, 0), "rows take turns in one set of the first-level cache");
+    assert_eq!(of("x86-64-v4", 8192), (12, 1), "so do these, and are packed: their panels do not stay in the second-level cache");
+    assert_eq!(of("x86-64-v4+avxvnni", 1040), (12, 0));
+    assert_eq!(of("x86-64-v4+avxvnni", 1024), (11, 0), "its sets have twelve lines");
+}
+
+#[test]
+fn the_only_block_of_rows_fetches_its_own_panel_on_wide_cores() {
+    // Fetches for the first-level cache, and for the second.
+    let of = |target: &str, rows: u32| {
+        let program = by_panels(target, 1040);
+        let name = format!("k0_contraction.0.rows{rows}");
+        let block = program.module.functions.iter().find(|f| *f.name == *name).expect("a block of this height");
+        let fetches = block.walk(block.body).into_iter().filter(|&inst| block.kind_of(inst) == OpKind::Prefetch);
+        let places: Vec<_> = fetches.filter_map(|inst| block.attr(inst, "locality").cloned()).collect();
+        [3, 2].map(|locality| places.iter().filter(|&place| *place == Attr::Int(locality)).count())
+    };
+    // The next panel's lines are a loop of one.
+    assert_eq!(of("x86-64-v4", 8), [0, 1]);
+    assert_eq!(of("x86-64-v4+avxvnni", 8), [2, 1], "two lines of a panel for each step, where there is no other block");
+    assert_eq!(of("x86-64-v4+avxvnni", 12), [0, 1], "a tall one has time to fetch the next panel");
+    assert_eq!(of("x86-64-v4+avxvnni", 4), [0, 0], "few rows leave that to the hardware");
 }
 
 #[test]

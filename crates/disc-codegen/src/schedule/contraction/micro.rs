@@ -24,6 +24,10 @@ const ROUND_ELEMENTS: i64 = 128;
 pub(super) const LINE: i64 = 64;
 /// Up to this many rows, panels pass by so fast that the hardware's own fetching is better.
 pub(super) const FETCHED_ROWS: u32 = 4;
+/// Beside the only block of rows a panel passes once: where that has up to so many and cores are wide, the panel is fetched while it is used, so many
+/// steps ahead and into the first-level cache. Taller blocks leave time to fetch the next panel, which is better where weights come from memory.
+const ALONE_ROWS: u32 = 8;
+const STEPS_AHEAD: i64 = 64;
 /// A right operand that is read as it lies is fetched so many of its rows ahead: they may lie in pages of their own, where nothing else fetches them.
 const ROWS_AHEAD: i64 = 16;
 /// Sums that are added to in turn, so that none waits for its last addition.
@@ -32,6 +36,12 @@ pub(super) const CHAINS: usize = 8;
 /// Steps of a round.
 pub(super) fn round_steps(plan: &ContractionPlan) -> i64 {
     (ROUND_ELEMENTS / i64::from(plan.tile.lanes)).max(CHAINS as i64)
+}
+
+/// Lines of a panel of weights that are read in a round.
+pub(super) fn round_lines(kb: &KernelBuilder, plan: &ContractionPlan, weights: Value) -> i64 {
+    let step = i64::from(plan.tile.columns) * plan.word_size() * kb.dtype(weights).size() as i64;
+    step * round_steps(plan) / LINE
 }
 
 /// Where a micro-kernel finds its panel.
@@ -243,6 +253,8 @@ pub(super) struct Step<'p> {
     pub(super) copy: Option<Value>,
     /// Whether rows of the panel are fetched ahead.
     pub(super) fetches: bool,
+    /// Whether a panel of weights is fetched ahead, since no other block passes it.
+    pub(super) fetches_panel: bool,
 }
 
 impl Step<'_> {
@@ -265,6 +277,9 @@ impl Step<'_> {
                 let line = kb.add(ahead, shift);
                 kb.emit_all(OpKind::Prefetch, &[self.b, line], &[("locality", Attr::Int(2))], None);
             }
+        }
+        if self.fetches_panel {
+            self.fetch_panel(kb, from);
         }
         if let Some(copy) = self.copy {
             let width = kb.int(i64::from(plan.tile.columns));
@@ -297,6 +312,19 @@ impl Step<'_> {
             }
         }
         next
+    }
+
+    /// Fetches what a later step reads of the panel, or of the next one: they lie one behind the other.
+    fn fetch_panel(&self, kb: &mut KernelBuilder, from: Value) {
+        let steps = kb.int(STEPS_AHEAD);
+        let ahead = kb.mul(steps, self.b_step);
+        let there = kb.add(from, ahead);
+        let (width, size) = (i64::from(self.plan.tile.columns) * self.spread, kb.dtype(self.b).size() as i64);
+        for shift in (0..width).step_by((LINE / size) as usize) {
+            let shift = kb.int(shift);
+            let line = kb.add(there, shift);
+            kb.emit_all(OpKind::Prefetch, &[self.b, line], &[("locality", Attr::Int(3))], None);
+        }
     }
 
     /// A vector of the panel.
@@ -384,6 +412,7 @@ fn accumulate(
         spread,
         copy,
         fetches,
+        fetches_panel: false,
     };
     let count = rows as usize * vectors;
     let chains = CHAINS.div_ceil(count).next_power_of_two().min(round_steps(plan) as usize);
@@ -402,25 +431,37 @@ fn accumulate(
             let unit = if staged.is_some() { kb.int(plan.staged_steps()) } else { round };
             let whole = kb.div(size, unit);
             let whole = kb.mul(whole, unit);
-            let sums = kb.for_([start, whole, round], &sums, |kb, k, carried| {
-                let copied = staged.map(|rows| stage::follow(kb, &step, rows, k));
-                if source == Source::Panels && rows > FETCHED_ROWS {
-                    prefetch(kb, plan, parameters, b, k);
-                }
-                if let Some(ahead) = ahead {
-                    let row = kb.div(k, round);
-                    ahead.fetch(kb, row);
-                }
-                if let Some(left) = &left {
-                    for shift in 0..round_steps(plan) {
-                        let shift = kb.int(shift);
-                        let k = kb.add(k, shift);
-                        left.fetch(kb, k);
+            let rounds = |kb: &mut KernelBuilder, step: &Step<'_>, next: bool| {
+                kb.for_([start, whole, round], &sums, |kb, k, carried| {
+                    let copied = staged.map(|rows| stage::follow(kb, step, rows, k));
+                    if next {
+                        prefetch(kb, plan, parameters, b, k);
                     }
-                }
-                let end = kb.add(k, round);
-                in_turn(kb, copied.as_ref().unwrap_or(&step), chains, [k, end], carried)
-            });
+                    if let Some(ahead) = ahead {
+                        let row = kb.div(k, round);
+                        ahead.fetch(kb, row);
+                    }
+                    if let Some(left) = &left {
+                        for shift in 0..round_steps(plan) {
+                            let shift = kb.int(shift);
+                            let k = kb.add(k, shift);
+                            left.fetch(kb, k);
+                        }
+                    }
+                    let end = kb.add(k, round);
+                    in_turn(kb, copied.as_ref().unwrap_or(step), chains, [k, end], carried)
+                })
+            };
+            let fetches = source == Source::Panels && rows > FETCHED_ROWS;
+            let sums = if fetches && rows <= ALONE_ROWS && plan.wide_cores {
+                // All lines of the next panel in one pass: there is no other block.
+                let lines = kb.int(round_lines(kb, plan, b));
+                let only = kb.compare("GE", parameters.fetches, lines);
+                let alone = Step { fetches_panel: true, starts: step.starts.clone(), pieces: step.pieces.clone(), ..step };
+                kb.if_(only, |kb| rounds(kb, &alone, false), |kb| rounds(kb, &step, true))
+            } else {
+                rounds(kb, &step, fetches)
+            };
             let copied = staged.and_then(|rows| stage::rest(kb, &step, rows, [whole, size]));
             finish(kb, copied.as_ref().unwrap_or(&step), count, [whole, size], sums)
         }

@@ -1,5 +1,5 @@
 //! What the contraction schedule decides about a product, from its shapes and facts.
-use super::{epilogue, operand::Operand, stage, steps::Steps, units, words::Word};
+use super::{epilogue, operand::Operand, steps::Steps, units, words::Word};
 use crate::{build::KernelBuilder, element::accumulator_dtype, index::Index, schedule::loops::Merged, target::Target};
 use disc_ir::{Attr, DType, Dim, Function, Inst, Solver, Value};
 use disc_passes::query::Query;
@@ -122,6 +122,8 @@ pub(in crate::schedule) struct ContractionPlan {
     pub(in crate::schedule) left_form: Left,
     /// Whether micro-kernels copy parts of rows that are read as they lie: see [`super::stage`].
     pub(super) staged: bool,
+    /// Whether code is for a CPU of [`Target::has_wide_cores`].
+    pub(super) wide_cores: bool,
     pub(in crate::schedule) right_form: Right,
     /// Whether a few rows are multiplied along the sums, rather than packing a panel for them.
     pub(super) dots_for_few_rows: bool,
@@ -192,6 +194,7 @@ impl ContractionPlan {
             steps: None,
             left_form: Left::InPlace,
             staged: false,
+            wide_cores: target.has_wide_cores(),
             right_form: Right::Computed,
             dots_for_few_rows: false,
             few_rows_at_once: false,
@@ -338,7 +341,7 @@ impl ContractionPlan {
         let is_panelled = self.right_form != Right::Dots;
         let collides = is_panelled && self.rows_collide();
         if collides && !converts && plain && stored.is_some() && self.sums.len() <= 1 && self.fewer_rows_pay() {
-            self.tile.rows = stage::CACHE_WAYS;
+            self.tile.rows = self.held_rows();
             return;
         }
         // Panels of weights leave a unit time to pack rows, and long rows are faster from there.

@@ -13,17 +13,23 @@ use disc_ir::Value;
 
 /// Rows at a multiple of this distance in bytes share their lines of the first-level cache.
 const PAGE: i64 = 4096;
-/// As many of them as fit there, next to a line of the panel.
-pub(super) const CACHE_WAYS: u32 = 7;
+/// As many of them as fit there, next to a line of the panel, and as many as do on wide cores.
+const HELD_ROWS: u32 = 7;
+const HELD_ROWS_WIDE: u32 = 11;
 /// Bytes of a panel that stays in the second-level cache. A longer one is read from further away for each block of rows, and fewer rows in
 /// a block would read it more often.
 const PANEL_BYTES: i64 = 512 << 10;
 
 impl ContractionPlan {
+    /// Rows pages apart that the first-level cache holds at once.
+    pub(super) fn held_rows(&self) -> u32 {
+        if self.wide_cores { HELD_ROWS_WIDE } else { HELD_ROWS }
+    }
+
     /// Whether rows that are read as they lie would take turns in the first-level cache.
     pub(super) fn rows_collide(&self) -> bool {
-        let ways = i64::from(CACHE_WAYS);
-        let many = i64::from(self.tile.rows) > ways && self.m.size.as_const().is_none_or(|rows| rows > ways);
+        let held = i64::from(self.held_rows());
+        let many = i64::from(self.tile.rows) > held && self.m.size.as_const().is_none_or(|rows| rows > held);
         let size = self.rows_dtype().size() as i64;
         many && self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * size % PAGE == 0)
     }
@@ -36,7 +42,7 @@ impl ContractionPlan {
 
     /// Whether a micro-kernel for `rows` rows copies vectors of them to task memory.
     pub(super) fn stages(&self, rows: u32) -> bool {
-        self.staged && rows > CACHE_WAYS
+        self.staged && rows > self.held_rows()
     }
 
     /// Steps whose elements are copied at a time.

@@ -71,7 +71,7 @@ fn products_of_words_are_one_instruction() {
 
 #[test]
 fn micro_kernels_are_free_of_spills() {
-    for level in ["x86-64-v3", "x86-64-v4"] {
+    for level in ["x86-64-v3", "x86-64-v4", "x86-64-v4+avxvnni"] {
         let target = target(level);
         let text = assembly(&lowered(parse(&products(&target)), &target), &target).unwrap();
         let vectors = 2 * tile(&target, DType::F32).rows as usize;
