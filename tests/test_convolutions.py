@@ -346,7 +346,8 @@ def test_transposed_convolutions_of_a_fixed_size():
 
 def test_phases_of_transposed_convolutions_are_products():
     module, x = nn.ConvTranspose1d(8, 16, 4, 2, 1).eval(), torch.randn(1, 8, 20)
-    assert kinds(compiled(module, x, None)) == {"contraction": 2, "loop": 1}
+    # Each stores its results where they belong.
+    assert kinds(compiled(module, x, None)) == {"contraction": 2}
 
 
 def test_padding_is_zero_and_not_a_number_stays_in_its_windows():

@@ -189,6 +189,27 @@ class Translator(nn.Module):
         return self.decoder(x, x.flip(1))
 
 
+def doubled():
+    """Phases of one product."""
+    return nn.ConvTranspose2d(16, 16, 2, 2), lambda n: torch.randn(1, 16, n, n + 3)
+
+
+def generator():
+    """Phases of four products each, and what follows them."""
+    layers = (
+        nn.ConvTranspose2d(16, 24, 4, 2, 1),
+        nn.BatchNorm2d(24),
+        nn.ReLU(),
+        nn.ConvTranspose2d(24, 8, 4, 2, 1),
+        nn.Tanh(),
+    )
+    return nn.Sequential(*layers), lambda n: torch.randn(1, 16, n // 2, n // 2 + 3)
+
+
+def vocoder():
+    return nn.ConvTranspose1d(32, 16, 16, 8, 4), lambda n: torch.randn(4, 32, 4 * n)
+
+
 def decoder():
     return Translator(), lambda n: torch.randn(4, 2 * n, 64)
 
@@ -231,6 +252,9 @@ def lstm():
         depthwise,
         windows,
         matrices,
+        doubled,
+        generator,
+        vocoder,
     ],
     ids=lambda make: make.__name__,
 )

@@ -43,6 +43,8 @@ pub static STEPS: &[&PassDef] = &[
     &fusion::PASS,
     // Rows of scores, whose groups are complete now, do not have to be in memory as a whole.
     &fusion::attention::PASS,
+    // What is element-wise behind an interleaving is in its loop by now.
+    &fusion::woven::PASS,
     // Groups are what they will be: what each takes and frees is known.
     &order::PASS,
     &buffers::PASS,

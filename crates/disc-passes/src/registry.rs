@@ -16,6 +16,7 @@ pub static PASSES: &[&PassDef] = &[
     &branches::PASS,
     &fusion::PASS,
     &fusion::attention::PASS,
+    &fusion::woven::PASS,
     &inline::PASS,
     &narrow::PASS,
     &order::PASS,

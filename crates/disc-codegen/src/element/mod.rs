@@ -330,6 +330,43 @@ impl<'g> Elements<'g> {
         streams.then(|| bytes.min(disc_abi::ALIGN) as i64)
     }
 
+    /// Stores an element for each lane, or for the first `count` of them alone, which lie some elements apart.
+    pub fn store_apart(
+        &mut self,
+        kb: &mut KernelBuilder,
+        buffer: Value,
+        tensor: &TensorType,
+        at: &[Index],
+        (computed, count): (Value, Option<Value>),
+    ) {
+        let (base, apart) = match self.place(kb, buffer, tensor, at) {
+            Index::Affine { base, stride: stride @ (2 | 4) } if self.target.has_mask_registers() => (base, stride),
+            _ => return self.store(kb, buffer, tensor, at, computed),
+        };
+        let rounded = kb.convert(computed, kb.dtype(buffer));
+        let (wide, lanes) = (kb.widen(rounded, self.lanes), self.lanes);
+        let numbers = kb.lane_numbers(lanes);
+        let (zero, factor) = (kb.int(0), kb.int(apart));
+        let (zeros, factors) = (kb.widen(zero, lanes), kb.widen(factor, lanes));
+        let steps = kb.rem(numbers, factors);
+        let first = kb.compare("EQ", steps, zeros);
+        // Each lane so many times: the first of them is stored.
+        for (number, vector) in weave(kb, &vec![wide; apart as usize]).into_iter().enumerate() {
+            let offset = kb.int(number as i64 * i64::from(lanes));
+            let start = kb.add(base, offset);
+            let mask = match count {
+                Some(count) => {
+                    let end = kb.mul(count, factor);
+                    let left = kb.sub(end, offset);
+                    let mask = kb.lane_mask(left, lanes);
+                    kb.and(mask, first)
+                }
+                None => first,
+            };
+            kb.store(buffer, start, vector, Some(mask));
+        }
+    }
+
     /// Writes the elements of a short innermost dimension, a vector for each: woven as they lie in memory.
     pub fn store_woven(
         &mut self,

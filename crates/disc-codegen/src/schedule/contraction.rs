@@ -31,6 +31,7 @@ mod stage;
 mod steps;
 mod units;
 mod words;
+mod woven;
 
 pub(super) use block::{BlockProduct, RowsOf};
 pub use library::{offer_products, offered};
@@ -86,6 +87,9 @@ pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
 
 /// The plan of each product, with the outputs that come from it.
 fn plans(group: &Group<'_>) -> Result<Vec<ContractionPlan>, String> {
+    if let Some(plans) = ContractionPlan::woven(group) {
+        return plans;
+    }
     let function = group.function;
     let is_dot = |&inst: &Inst| function.kind_of(inst) == OpKind::DotGeneral;
     let dots: Vec<Inst> = function.insts(function.body).iter().copied().filter(is_dot).collect();

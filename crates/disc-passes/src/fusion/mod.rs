@@ -18,7 +18,7 @@
 //! functions of what a group stores anyway move to the one group that needs them ([`sinking`]). [`explain`] says of each edge
 //! that was not fused why.
 //!
-//! A pass of its own, [`attention`], then joins groups that share rows of scores.
+//! Passes of their own then join groups that share rows of scores ([`attention`]), and products with the loop that interleaves their results ([`woven`]).
 //!
 //! Invariants: the decision asks types and facts, never sizes; the groups form no cycle; every op is in exactly one group, except copies of
 //! free ones.
@@ -39,6 +39,7 @@ mod siblings;
 mod sinking;
 pub mod space;
 mod together;
+pub mod woven;
 
 pub use explain::{Edge, Plan, PlannedGroup, Reason, Siblings, explain};
 pub use form::{Layout, layout_of};

@@ -29,7 +29,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// What there is to fetch for a block, if anything; nothing is fetched here.
+    /// What there is to fetch for a block, if anything; nothing is fetched here. Results that are woven go to other lines.
     pub(super) fn of_block(
         kb: &mut KernelBuilder,
         group: &Group<'_>,
@@ -39,7 +39,7 @@ impl Ahead {
         pieces: &[Piece],
     ) -> Option<Self> {
         let columns = plan.n_axis.filter(|&axis| axis + 1 == plan.rank)?;
-        let axis = plan.m_axis.filter(|_| matches!(parameters.held, HeldParameters::None))?;
+        let axis = plan.m_axis.filter(|_| matches!(parameters.held, HeldParameters::None) && plan.woven.is_none())?;
         let mut values = read_beside(group, plan);
         if plan.k.size.as_const().is_some_and(|size| size <= SHORT_SUM) {
             let straight = |(&value, order): (&Value, &Vec<usize>)| order.is_sorted().then_some(value);

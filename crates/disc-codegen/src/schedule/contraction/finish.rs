@@ -6,6 +6,7 @@ use super::{
     micro::{self, Piece, Source},
     parameters::Parameters,
     plan::{ContractionPlan, Right},
+    woven,
 };
 use crate::{build::KernelBuilder, cost, element::Site, schedule::Group};
 use disc_ir::{DType, Dim, Function, FunctionKind, TensorType, Type, Value};
@@ -31,7 +32,7 @@ pub(super) fn memory(plan: &ContractionPlan) -> TensorType {
     TensorType::new([Dim::constant(i64::from(plan.tile.rows) * row_stride(plan))], plan.compute)
 }
 
-fn row_stride(plan: &ContractionPlan) -> i64 {
+pub(super) fn row_stride(plan: &ContractionPlan) -> i64 {
     plan.pieces(Source::Wide).iter().map(|piece| i64::from(piece.lanes)).sum()
 }
 
@@ -63,8 +64,12 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
     let mut kb = KernelBuilder::new(&name(part, source), FunctionKind::Routine);
     let parameters = Parameters::declare(&mut kb, group, plan);
     let height = kb.parameter("height", Type::scalar(DType::I64));
-    let vectors = parameters.vectors(&mut kb, plan, source);
     let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
+    if let Some(product) = &plan.woven {
+        woven::finish(&mut kb, group, plan, product, &parameters, &mut elements, (source, height));
+        return (kb.finish(), elements.sites);
+    }
+    let vectors = parameters.vectors(&mut kb, plan, source);
     let (zero, one, stride) = (kb.int(0), kb.int(1), kb.int(row_stride(plan)));
     let rows = kb.open_for([zero, height, one]);
     elements.open_scope();

@@ -1,0 +1,229 @@
+//! Products whose results are stored interleaved: how the rest of a group is computed from the sums of a block, and where it goes.
+//!
+//! [`disc_passes::fusion::woven`] says which groups do so. Blocks leave their sums in task memory, as those with a long epilogue do; a row of them is
+//! some neighbouring elements of one phase, of one row of the result or of a few, and each of these is stored a step apart.
+use super::{
+    finish::row_stride,
+    micro::Source,
+    parameters::Parameters,
+    plan::{ContractionPlan, Right},
+};
+use crate::{
+    build::KernelBuilder,
+    element::{Elements, compute_dtype},
+    index::Index,
+    schedule::Group,
+};
+use disc_ir::{Dim, OpKind, Value};
+use disc_passes::fusion::woven::{Part, Woven};
+
+/// Where the elements of one product are in the interleaved value.
+#[derive(Clone, Debug)]
+pub(in crate::schedule) struct WovenProduct {
+    /// The interleaved value.
+    value: Value,
+    steps: Vec<i64>,
+    first: Vec<i64>,
+    phases: Vec<i64>,
+    /// Elements of a phase along each dimension that is interleaved.
+    sizes: Vec<Dim>,
+}
+
+impl ContractionPlan {
+    /// The plans of a group that weaves its products, if it is one.
+    pub(super) fn woven(group: &Group<'_>) -> Option<Result<Vec<Self>, String>> {
+        let woven = Woven::of(group.function, &group.solver, group.function.body)?;
+        Some(woven.parts.iter().map(|part| Self::of_part(group, &woven, part)).collect())
+    }
+
+    fn of_part(group: &Group<'_>, woven: &Woven, part: &Part) -> Result<Self, String> {
+        let (function, product) = (group.function, group.function.result(part.product));
+        let mut plan = Self::of_product(function, &group.solver, group.target, part.product, &[product], true)?;
+        let columns = matches!(plan.right_form, Right::Rows | Right::Computed) && plan.m_axis == Some(1);
+        if !columns || plan.rank != 2 + woven.steps.len() {
+            return Err("products that are woven have rows of features, and columns that are packed".into());
+        }
+        plan.outputs = group.outputs();
+        plan.inputs = group.inputs().to_vec();
+        plan.finishes_apart = true;
+        plan.woven = Some(WovenProduct {
+            value: woven.value,
+            steps: woven.steps.clone(),
+            first: part.first.clone(),
+            phases: part.phases.clone(),
+            sizes: group.tensor(product).dims[2..].to_vec(),
+        });
+        Ok(plan)
+    }
+}
+
+/// Writes the rest of the group for `height` rows of sums, from the parameters' row and column on.
+pub(super) fn finish<'g>(
+    kb: &mut KernelBuilder,
+    group: &Group<'g>,
+    plan: &ContractionPlan,
+    woven: &WovenProduct,
+    parameters: &Parameters,
+    elements: &mut Elements<'g>,
+    (source, height): (Source, Value),
+) {
+    let pieces = plan.pieces(source);
+    let width: i64 = pieces.iter().map(|piece| i64::from(piece.lanes)).sum();
+    let (zero, width, columns) = (kb.int(0), kb.int(width), kb.dim(&plan.n.size));
+    let stop = kb.add(parameters.column, width);
+    let stop = kb.map(OpKind::Minimum, &[stop, columns]);
+    let Some(last) = woven.sizes.last() else { return };
+    let length = kb.dim(last);
+    // Whether columns are counted along more than the last dimension.
+    let first = match group.solver.equal(&plan.n.size, last) {
+        false => [kb.div(parameters.column, length), kb.rem(parameters.column, length)],
+        true => [zero, parameters.column],
+    };
+    let ranges = woven.ranges(kb, parameters.row, height);
+    let mut rows = Rows { group, plan, woven, parameters, elements, ranges };
+    let inits = [parameters.column, first[0], first[1]];
+    let mut lines = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], stop));
+    let [column, line, place] = [0, 1, 2].map(|i| lines.carried[i]);
+    let (left, room) = (kb.sub(stop, column), kb.sub(length, place));
+    let count = kb.map(OpKind::Minimum, &[left, room]);
+    let positions = woven.line(kb, plan, parameters, line);
+    let (one, step, lanes) = (kb.int(1), kb.int(i64::from(rows.elements.lanes)), rows.elements.lanes);
+    let whole = kb.div(count, step);
+    let whole = kb.mul(whole, step);
+    let from = kb.sub(column, parameters.column);
+    let vectors = kb.open_for([zero, whole, step]);
+    let [here, there] = [from, place].map(|start| kb.add(start, vectors.index));
+    rows.write(kb, &positions, [here, there], None);
+    kb.close_for(vectors);
+    let rest = kb.sub(count, whole);
+    let any = kb.compare("GT", rest, zero);
+    let open = kb.open_if(any);
+    let mask = kb.lane_mask(rest, lanes);
+    let [here, there] = [from, place].map(|start| kb.add(start, whole));
+    rows.write(kb, &positions, [here, there], Some((rest, mask)));
+    kb.close_if(open);
+    lines.next = vec![kb.add(column, count), kb.add(line, one), zero];
+    kb.close_while(lines);
+}
+
+/// Rows of sums that are finished.
+struct Rows<'r, 'g> {
+    group: &'r Group<'g>,
+    plan: &'r ContractionPlan,
+    woven: &'r WovenProduct,
+    parameters: &'r Parameters,
+    elements: &'r mut Elements<'g>,
+    /// From which row to below which one, and how many of them are written together.
+    ranges: Vec<([Value; 2], i64)>,
+}
+
+impl Rows<'_, '_> {
+    /// Writes a vector of each row: from element `here` of the sums on, which is element `there` of the line at these positions. Where the vector is
+    /// not whole, `rest` says how many lanes it has, and which.
+    fn write(&mut self, kb: &mut KernelBuilder, line: &[Value], [here, there]: [Value; 2], rest: Option<(Value, Value)>) {
+        let Self { group, plan, woven, parameters, elements, ranges } = self;
+        let (operands, output) = (&parameters.operands, plan.outputs[0]);
+        let (buffer, tensor) = (operands.outputs[0], group.tensor(output));
+        let dtype = compute_dtype(group.tensor(group.function.result(plan.dot)).dtype);
+        let mask = rest.map(|(_, mask)| mask);
+        for &([low, high], together) in ranges.iter() {
+            let step = kb.int(together);
+            let rows = kb.open_for([low, high, step]);
+            elements.masked(mask, |elements| {
+                let first = kb.add(parameters.row, rows.index);
+                let stride = kb.int(row_stride(plan));
+                let sums = kb.mul(rows.index, stride);
+                let sums = kb.add(sums, here);
+                let place = woven.place(kb, line, first, there);
+                let (mut places, mut made) = (Vec::new(), Vec::new());
+                for phase in 0..together {
+                    let shift = kb.int(phase * row_stride(plan));
+                    let from = kb.add(sums, shift);
+                    let sum = kb.load(operands.sums(), from, elements.lanes, mask);
+                    let sum = kb.convert(sum, dtype);
+                    let mut at = place.clone();
+                    let phase = kb.int(phase);
+                    at.iter_mut().rev().take(1).for_each(|last| *last = last.add_scalar(kb, phase));
+                    elements.seed(woven.value, &at, sum);
+                    made.push(elements.element(kb, output, &at));
+                    places.push(at);
+                }
+                match made[..] {
+                    [alone] => elements.store_apart(kb, buffer, tensor, &places[0], (alone, rest.map(|(count, _)| count))),
+                    _ => elements.store_woven(kb, buffer, tensor, &places, &made),
+                }
+            });
+            kb.close_for(rows);
+        }
+    }
+}
+
+impl WovenProduct {
+    /// How far elements of a phase are from one another.
+    fn apart(&self) -> i64 {
+        *self.steps.last().expect("a dimension is interleaved")
+    }
+
+    /// Neighbouring rows that are written together, where the first of them is a multiple: all phases of the last dimension.
+    fn together(&self) -> i64 {
+        let all = self.phases.last() == self.steps.last() && self.apart().count_ones() == 1;
+        if all { self.apart() } else { 1 }
+    }
+
+    /// The rows from the first to below `height`, in ranges of those that are written together; `row` is the first one's number.
+    fn ranges(&self, kb: &mut KernelBuilder, row: Value, height: Value) -> Vec<([Value; 2], i64)> {
+        let (zero, together) = (kb.int(0), self.together());
+        if together == 1 {
+            return vec![([zero, height], 1)];
+        }
+        let (up, count) = (kb.int(together - 1), kb.int(together));
+        // Rows in front of the first multiple, and behind the last one.
+        let next = kb.add(row, up);
+        let next = kb.div(next, count);
+        let next = kb.mul(next, count);
+        let before = kb.sub(next, row);
+        let before = kb.map(OpKind::Minimum, &[before, height]);
+        let whole = kb.sub(height, before);
+        let whole = kb.div(whole, count);
+        let whole = kb.mul(whole, count);
+        let behind = kb.add(before, whole);
+        vec![([zero, before], 1), ([before, behind], together), ([behind, height], 1)]
+    }
+
+    /// The batch, and where line number `line` of the columns is along the dimensions in front of the last one.
+    fn line(&self, kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Parameters, line: Value) -> Vec<Value> {
+        let outer = |axis: usize| plan.outer.iter().position(|outer| outer.run.axis == axis).map(|i| parameters.outer[i]);
+        let batch = outer(0).unwrap_or_else(|| kb.int(0));
+        let (mut rest, mut found) = (line, Vec::new());
+        for i in (0..self.steps.len() - 1).rev() {
+            found.push(outer(2 + i).unwrap_or_else(|| {
+                let size = kb.dim(&self.sizes[i]);
+                let position = if i == 0 { rest } else { kb.rem(rest, size) };
+                rest = kb.div(rest, size);
+                position
+            }));
+        }
+        found.push(batch);
+        found.reverse();
+        found
+    }
+
+    /// Where element `there` of a line is in the interleaved value, for a row of the product: its feature and its phases.
+    fn place(&self, kb: &mut KernelBuilder, line: &[Value], row: Value, there: Value) -> Vec<Index> {
+        let (mut rest, mut found) = (row, Vec::new());
+        let elements = [&line[1..], &[there]].concat();
+        for (i, &element) in elements.iter().enumerate().rev() {
+            let [count, first, step] = [self.phases[i], self.first[i], self.steps[i]].map(|number| kb.int(number));
+            let phase = kb.rem(rest, count);
+            rest = kb.div(rest, count);
+            let start = kb.mul(element, step);
+            let start = kb.add(start, first);
+            let base = kb.add(start, phase);
+            let stride = if i + 1 == self.steps.len() { self.steps[i] } else { 0 };
+            found.push(Index::Affine { base, stride });
+        }
+        found.extend([rest, line[0]].map(Index::uniform));
+        found.reverse();
+        found
+    }
+}
