@@ -287,7 +287,7 @@ pub(super) fn mapped_inputs(group: &Function, solver: &Solver, space: &[Dim], ro
     found
 }
 
-/// Concatenations of more operands than this decide lane by lane, unless the ops of their group for each operand are few enough.
+/// Concatenations of more operands than this decide lane by lane, unless loops for all of them are no more than so many ops.
 const MOST_SEGMENTS: usize = 6;
 const MOST_OPS: usize = 256;
 

@@ -39,8 +39,8 @@ op! {
     /// (C6) `start_indices_batching_dims` are distinct axes of `start_indices` without `index_vector_dim`, as many as
     /// `operand_batching_dims`, and pairwise of equal size.
     /// (C7) `start_index_map` and `operand_batching_dims` together are distinct axes of the operand.
-    /// (C8) `0 <= slice_sizes[i]`, and `slice_sizes[i] <= size(i)` where the result has elements: proved where the sizes are constant, else a fact
-    /// the program states.
+    /// (C8) `0 <= slice_sizes[i]`, and `slice_sizes[i] <= size(i)` unless the result is known to have no elements: proved where the sizes are
+    /// constant, else a fact the program states.
     Gather = "gather"(operand: one(ANY), start_indices: one(INTEGER)) {
             offset_dims: required(AttrKind::Ints), collapsed_slice_dims: required(AttrKind::Ints), start_index_map: required(AttrKind::Ints),
             index_vector_dim: required(AttrKind::Int), slice_sizes: required(AttrKind::Dims), operand_batching_dims: optional(AttrKind::Ints),

@@ -16,9 +16,9 @@ use disc_ir::{Attr, Dim, OpKind, Value, ops::Trait};
 use std::collections::HashSet;
 
 /// Sums of up to so many products leave stores little time: lines that results go to are fetched too.
-const SHORT_SUM: i64 = 256;
+const STORE_BOUND_SUM: i64 = 256;
 
-/// The block of each input that outputs read element by element, and of outputs.
+/// The block of each input that outputs read element by element and, where sums are short, of outputs that lie as the product does.
 pub(super) struct Ahead {
     /// Buffers, and where the block's first row starts in each.
     blocks: Vec<(Value, Value)>,
@@ -41,7 +41,7 @@ impl Ahead {
         let columns = plan.n_axis.filter(|&axis| axis + 1 == plan.rank)?;
         let axis = plan.m_axis.filter(|_| matches!(parameters.held, HeldParameters::None) && plan.woven.is_none())?;
         let mut values = read_beside(group, plan);
-        if plan.k.size.as_const().is_some_and(|size| size <= SHORT_SUM) {
+        if plan.k.size.as_const().is_some_and(|size| size <= STORE_BOUND_SUM) {
             let straight = |(&value, order): (&Value, &Vec<usize>)| order.is_sorted().then_some(value);
             values.extend(plan.outputs.iter().zip(&plan.orders).filter_map(straight));
         }
@@ -80,12 +80,12 @@ impl Ahead {
 ///
 /// Weights on the left come from memory, and a block reads as many rows as it has at once, each of which the hardware sees begin too late.
 pub(super) struct RowsAhead {
-    rows: Value,
+    buffer: Value,
     /// Where the block's first row starts, and that of the next block.
     starts: [Value; 2],
     /// Elements from one row to the next.
     stride: Value,
-    last: Value,
+    rows: i64,
     /// Steps ahead, and how many there are, where these are not the same.
     near: Option<[Value; 2]>,
 }
@@ -93,7 +93,7 @@ pub(super) struct RowsAhead {
 /// Bytes of a block's rows that may wait in the second-level cache.
 const BLOCK_BYTES: i64 = 64 << 10;
 /// Steps that longer rows are fetched ahead: what some 300 ns take, in which they come from memory.
-const STEPS_AHEAD: i64 = 128;
+const ROW_STEPS_AHEAD: i64 = 128;
 
 impl RowsAhead {
     /// What there is to fetch beside a block of `rows` rows, if anything; nothing is fetched here.
@@ -109,18 +109,19 @@ impl RowsAhead {
         let bytes = kb.dtype(buffer).size() as i64 * i64::from(rows);
         let is_short = plan.k.size.as_const().is_some_and(|size| size * bytes <= BLOCK_BYTES);
         let near = (!is_short).then(|| {
-            let steps = Dim::min(&plan.k.size, &Dim::constant(STEPS_AHEAD));
+            let steps = Dim::min(&plan.k.size, &Dim::constant(ROW_STEPS_AHEAD));
             [kb.dim(&steps), kb.dim(&plan.k.size)]
         });
-        Some(Self { rows: buffer, starts, stride, last: kb.int(i64::from(rows) - 1), near })
+        Some(Self { buffer, starts, stride, rows: i64::from(rows), near })
     }
 
-    /// Fetches a line with step `k`: one of each row by turns, then the next line of each.
+    /// Fetches a line of a row with step `k`, of two rows where lines have fewer elements than a block has rows: one of each row by turns, then the next
+    /// line of each. Turns that are left repeat the last row.
     pub(super) fn fetch(&self, kb: &mut KernelBuilder, k: Value) {
-        let line = kb.int(LINE / kb.dtype(self.rows).size() as i64);
+        let elements = LINE / kb.dtype(self.buffer).size() as i64;
+        let line = kb.int(elements);
         let turn = kb.rem(k, line);
-        let row = kb.map(OpKind::Minimum, &[turn, self.last]);
-        let (row, first) = (kb.mul(row, self.stride), kb.sub(k, turn));
+        let first = kb.sub(k, turn);
         let (start, along) = match self.near {
             None => (self.starts[1], first),
             Some([steps, size]) => {
@@ -130,9 +131,16 @@ impl RowsAhead {
                 (start, kb.select(is_behind, behind, ahead))
             }
         };
-        let place = kb.add(start, row);
-        let place = kb.add(place, along);
-        kb.emit_all(OpKind::Prefetch, &[self.rows, place], &[("locality", Attr::Int(2))], None);
+        let start = kb.add(start, along);
+        let last = kb.int(self.rows - 1);
+        for shift in (0..self.rows).step_by(elements as usize) {
+            let shift = kb.int(shift);
+            let row = kb.add(turn, shift);
+            let row = kb.map(OpKind::Minimum, &[row, last]);
+            let row = kb.mul(row, self.stride);
+            let place = kb.add(start, row);
+            kb.emit_all(OpKind::Prefetch, &[self.buffer, place], &[("locality", Attr::Int(2))], None);
+        }
     }
 }
 

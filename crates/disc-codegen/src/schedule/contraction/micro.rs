@@ -24,10 +24,11 @@ const ROUND_ELEMENTS: i64 = 128;
 pub(super) const LINE: i64 = 64;
 /// Up to this many rows, panels pass by so fast that the hardware's own fetching is better.
 pub(super) const FETCHED_ROWS: u32 = 4;
-/// Beside the only block of rows a panel passes once: where that has up to so many and cores are wide, the panel is fetched while it is used, so many
-/// steps ahead and into the first-level cache. Taller blocks leave time to fetch the next panel, which is better where weights come from memory.
+/// Beside the only block of rows a panel passes once: where that has up to so many and cores are wide, the panel is fetched while it is used, into the
+/// first-level cache. Taller blocks leave time to fetch the next panel, which is better where weights come from memory.
 const ALONE_ROWS: u32 = 8;
-const STEPS_AHEAD: i64 = 64;
+/// Steps that it is fetched ahead then.
+const PANEL_STEPS_AHEAD: i64 = 64;
 /// A right operand that is read as it lies is fetched so many of its rows ahead: they may lie in pages of their own, where nothing else fetches them.
 const ROWS_AHEAD: i64 = 16;
 /// Sums that are added to in turn, so that none waits for its last addition.
@@ -316,7 +317,7 @@ impl Step<'_> {
 
     /// Fetches what a later step reads of the panel, or of the next one: they lie one behind the other.
     fn fetch_panel(&self, kb: &mut KernelBuilder, from: Value) {
-        let steps = kb.int(STEPS_AHEAD);
+        let steps = kb.int(PANEL_STEPS_AHEAD);
         let ahead = kb.mul(steps, self.b_step);
         let there = kb.add(from, ahead);
         let (width, size) = (i64::from(self.plan.tile.columns) * self.spread, kb.dtype(self.b).size() as i64);

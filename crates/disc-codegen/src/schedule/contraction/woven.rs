@@ -72,16 +72,16 @@ pub(super) fn finish<'g>(
     let (zero, width, columns) = (kb.int(0), kb.int(width), kb.dim(&plan.n.size));
     let stop = kb.add(parameters.column, width);
     let stop = kb.map(OpKind::Minimum, &[stop, columns]);
-    let Some(last) = woven.sizes.last() else { return };
+    let last = woven.sizes.last().expect("a dimension is interleaved");
     let length = kb.dim(last);
     // Whether columns are counted along more than the last dimension.
-    let first = match group.solver.equal(&plan.n.size, last) {
+    let start = match group.solver.equal(&plan.n.size, last) {
         false => [kb.div(parameters.column, length), kb.rem(parameters.column, length)],
         true => [zero, parameters.column],
     };
-    let ranges = woven.ranges(kb, parameters.row, height);
+    let ranges = woven.ranges(kb, i64::from(plan.tile.rows), [parameters.row, height]);
     let mut rows = Rows { group, plan, woven, parameters, elements, ranges };
-    let inits = [parameters.column, first[0], first[1]];
+    let inits = [parameters.column, start[0], start[1]];
     let mut lines = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], stop));
     let [column, line, place] = [0, 1, 2].map(|i| lines.carried[i]);
     let (left, room) = (kb.sub(stop, column), kb.sub(length, place));
@@ -130,11 +130,11 @@ impl Rows<'_, '_> {
             let step = kb.int(together);
             let rows = kb.open_for([low, high, step]);
             elements.masked(mask, |elements| {
-                let first = kb.add(parameters.row, rows.index);
+                let row = kb.add(parameters.row, rows.index);
                 let stride = kb.int(row_stride(plan));
                 let sums = kb.mul(rows.index, stride);
                 let sums = kb.add(sums, here);
-                let place = woven.place(kb, line, first, there);
+                let place = woven.place(kb, line, row, there);
                 let (mut places, mut made) = (Vec::new(), Vec::new());
                 for phase in 0..together {
                     let shift = kb.int(phase * row_stride(plan));
@@ -164,15 +164,16 @@ impl WovenProduct {
         *self.steps.last().expect("a dimension is interleaved")
     }
 
-    /// Neighbouring rows that are written together, where the first of them is a multiple: all phases of the last dimension.
-    fn together(&self) -> i64 {
-        let all = self.phases.last() == self.steps.last() && self.apart().count_ones() == 1;
+    /// Neighbouring rows that are written together, where the first of them is a multiple: all phases of the last dimension, if a block of `most` rows
+    /// can have them.
+    fn together(&self, most: i64) -> i64 {
+        let all = self.phases.last() == self.steps.last() && self.apart().count_ones() == 1 && self.apart() <= most;
         if all { self.apart() } else { 1 }
     }
 
     /// The rows from the first to below `height`, in ranges of those that are written together; `row` is the first one's number.
-    fn ranges(&self, kb: &mut KernelBuilder, row: Value, height: Value) -> Vec<([Value; 2], i64)> {
-        let (zero, together) = (kb.int(0), self.together());
+    fn ranges(&self, kb: &mut KernelBuilder, most: i64, [row, height]: [Value; 2]) -> Vec<([Value; 2], i64)> {
+        let (zero, together) = (kb.int(0), self.together(most));
         if together == 1 {
             return vec![([zero, height], 1)];
         }

@@ -91,7 +91,7 @@ impl Emitter<'_, '_> {
         let plan = self.plan;
         let (one, chunks) = (kb.int(1), kb.int(plan.chunks()));
         let (chunk, block) = (kb.rem(unit, chunks), kb.div(unit, chunks));
-        let most = kb.dim(&plan.tiles_of_block());
+        let most = plan.tiles_of_block(kb);
         let first = kb.mul(block, most);
         let tiles = kb.dim(&plan.tiles());
         let end = kb.add(first, most);

@@ -1,5 +1,6 @@
 //! Sizes of a convolution by Winograd's method, and how its work is cut.
 use super::{again::Weights, method::Method};
+use crate::build::KernelBuilder;
 use crate::schedule::{Group, contraction::check_elementwise, tile};
 use disc_ir::{DType, Dim, Inst, OpKind, Value};
 use disc_passes::query::Query;
@@ -128,9 +129,14 @@ impl WinogradPlan {
         self.tiles().ceil_div(&Dim::constant(self.block_tiles()))
     }
 
-    /// Tiles of a unit: as even as can be, for threads that share them.
-    pub(super) fn tiles_of_block(&self) -> Dim {
-        self.tiles().ceil_div(&self.tile_blocks())
+    /// Tiles of a unit: as even as can be, for threads that share them, where that makes few more vectors of tiles than blocks that are full.
+    pub(super) fn tiles_of_block(&self, kb: &mut KernelBuilder) -> Value {
+        let (blocks, lanes) = (self.tile_blocks(), Dim::constant(i64::from(self.lanes)));
+        let even = self.tiles().ceil_div(&blocks);
+        let more = &blocks * even.ceil_div(&lanes) - self.tiles().ceil_div(&lanes);
+        let [more, blocks, even] = [&(more * 4), &blocks, &even].map(|dim| kb.dim(dim));
+        let (pays, full) = (kb.compare("LE", more, blocks), kb.int(self.block_tiles()));
+        kb.select(pays, even, full)
     }
 
     pub(super) fn chunks(&self) -> i64 {
