@@ -9,16 +9,17 @@ use super::{
     epilogue::before_transpose,
     micro::{FETCHED_ROWS, LINE, Piece},
     parameters::{HeldParameters, Parameters},
-    plan::{ContractionPlan, Left},
+    plan::{ContractionPlan, Left, Right},
 };
 use crate::{build::KernelBuilder, index::Index, schedule::Group};
 use disc_ir::{Attr, Dim, OpKind, Value, ops::Trait};
 use std::collections::HashSet;
 
-/// Sums of up to so many products leave stores little time: lines that results go to are fetched too.
+/// Sums of up to so many products leave stores little time: lines that results go to are fetched too, and beside panels of weights, where blocks of rows
+/// are long, in any case.
 const STORE_BOUND_SUM: i64 = 256;
 
-/// The block of each input that outputs read element by element and, where sums are short, of outputs that lie as the product does.
+/// The block of each input that outputs read element by element and, beside panels or short sums, of outputs that lie as the product does.
 pub(super) struct Ahead {
     /// Buffers, and where the block's first row starts in each.
     blocks: Vec<(Value, Value)>,
@@ -41,7 +42,8 @@ impl Ahead {
         let columns = plan.n_axis.filter(|&axis| axis + 1 == plan.rank)?;
         let axis = plan.m_axis.filter(|_| matches!(parameters.held, HeldParameters::None) && plan.woven.is_none())?;
         let mut values = read_beside(group, plan);
-        if plan.k.size.as_const().is_some_and(|size| size <= STORE_BOUND_SUM) {
+        let is_short = plan.k.size.as_const().is_some_and(|size| size <= STORE_BOUND_SUM);
+        if is_short || (plan.right_form == Right::Panels && rows > FETCHED_ROWS) {
             let straight = |(&value, order): (&Value, &Vec<usize>)| order.is_sorted().then_some(value);
             values.extend(plan.outputs.iter().zip(&plan.orders).filter_map(straight));
         }
