@@ -44,7 +44,7 @@ pub static STEPS: &[&PassDef] = &[
     // Rows of scores, whose groups are complete now, do not have to be in memory as a whole.
     &fusion::attention::PASS,
     // What is element-wise behind an interleaving is in its loop by now.
-    &fusion::woven::PASS,
+    &fusion::interleaved::PASS,
     // Groups are what they will be: what each takes and frees is known.
     &order::PASS,
     &buffers::PASS,

@@ -16,7 +16,7 @@ pub static PASSES: &[&PassDef] = &[
     &branches::PASS,
     &fusion::PASS,
     &fusion::attention::PASS,
-    &fusion::woven::PASS,
+    &fusion::interleaved::PASS,
     &inline::PASS,
     &narrow::PASS,
     &order::PASS,

@@ -330,7 +330,7 @@ impl<'g> Elements<'g> {
         streams.then(|| bytes.min(disc_abi::ALIGN) as i64)
     }
 
-    /// Stores an element for each lane, or for the first `count` of them alone, which lie some elements apart.
+    /// Stores lanes that lie some elements apart in memory: all of them, or the first `count`, which are those of the mask.
     pub fn store_apart(
         &mut self,
         kb: &mut KernelBuilder,

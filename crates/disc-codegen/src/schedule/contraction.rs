@@ -15,6 +15,7 @@ mod block;
 mod dots;
 mod epilogue;
 mod finish;
+mod interleaved;
 mod keys;
 mod library;
 mod micro;
@@ -31,7 +32,6 @@ mod stage;
 mod steps;
 mod units;
 mod words;
-mod woven;
 
 pub(super) use block::{BlockProduct, RowsOf};
 pub use library::{offer_products, offered};
@@ -87,7 +87,7 @@ pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
 
 /// The plan of each product, with the outputs that come from it.
 fn plans(group: &Group<'_>) -> Result<Vec<ContractionPlan>, String> {
-    if let Some(plans) = ContractionPlan::woven(group) {
+    if let Some(plans) = ContractionPlan::interleaved(group) {
         return plans;
     }
     let function = group.function;

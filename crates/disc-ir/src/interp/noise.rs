@@ -5,7 +5,8 @@
 //! of that size show by how much.
 //!
 //! Narrow floats may stay wide within a group: where the interpreter gives 0 because the type has no smaller number, compiled code may go on with one
-//! that is not, of which `ceil`, `sign` and comparisons make something else. Such zeros are disturbed; a zero of zeros is not.
+//! that is not, of which `ceil`, `sign` and comparisons make something else. Such zeros are disturbed; a zero of zeros is not. Where the neighbours of a
+//! narrow float are further apart than a divisor, compiled code may know of a remainder that the interpreter's numbers cannot have: it is any.
 //!
 //! Invariant: what is exact stays exact: integers, moved elements, constants, inputs.
 use super::{
@@ -160,10 +161,26 @@ impl Noise {
             if tensor.dtype().is_float() {
                 self.is_vague |= tensor.to_f64s().iter().any(|&x| is_extreme(kind, tensor.dtype(), x));
                 let is_narrow = matches!(tensor.dtype(), DType::BF16 | DType::F16);
+                if is_narrow && kind == OpKind::Remainder {
+                    *tensor = Rc::new(self.any_remainders(args, tensor));
+                }
                 let vanished = |i| is_narrow && underflows(kind) && are_numbers(args, i);
                 *tensor = Rc::new(self.disturbed(tensor, &vanished));
             }
         }
+    }
+
+    /// Remainders, some of which are any where the dividend is not known well enough to say.
+    fn any_remainders(&mut self, args: &[Val], remainders: &Tensor) -> Tensor {
+        let [Val::Tensor(dividends), Val::Tensor(divisors)] = args else { return remainders.clone() };
+        let relative = format(remainders.dtype()).0;
+        Tensor::from_fn(remainders.dtype(), remainders.dims().to_vec(), |i| {
+            let [of, dividend, divisor] = [remainders, dividends, divisors].map(|tensor| tensor.at(i).as_f64());
+            let is_lost = dividend.is_finite() && divisor != 0.0 && relative * dividend.abs() >= divisor.abs();
+            let unit = self.random.unit();
+            let is_disturbed = self.random.unit() < self.share;
+            Scalar::Float(if is_lost && is_disturbed { (unit * divisor.abs()).copysign(dividend) } else { of })
+        })
     }
 
     /// A tensor with errors; `vanished` says whether a 0 may be a number that its type is too narrow for.
@@ -225,17 +242,10 @@ mod tests {
         types::DType,
     };
 
-    /// What noisy runs make of `ceil(x * 0.5)` of a bf16 element, without repetitions.
-    fn ceil_of_half(x: f64) -> Vec<f64> {
-        let module = parse(
-            "func @main(%x: tensor<1xbf16>) -> tensor<1xbf16> {
-               %half = constant dense<0.5> : tensor<1xbf16>
-               %p = multiply %x, %half : tensor<1xbf16>
-               %c = ceil %p : tensor<1xbf16>
-               return %c : tensor<1xbf16>
-             }",
-        )
-        .expect("it is a program");
+    /// What noisy runs make of a bf16 element, without signs and repetitions: `body` computes `%r` of `%x`.
+    fn noisy(body: &str, x: f64) -> Vec<f64> {
+        let text = format!("func @main(%x: tensor<1xbf16>) -> tensor<1xbf16> {{ {body} return %r : tensor<1xbf16> }}");
+        let module = parse(&text).expect("it is a program");
         let input = [Tensor::from_fn(DType::BF16, vec![1], |_| Scalar::Float(x))];
         let limits = Limits { steps: 100, bytes: 1000, depth: 2 };
         let run = |seed| run_noisy(&module, "main", &input, limits, seed).outputs.expect("nothing fails")[0].to_f64s()[0].abs();
@@ -245,14 +255,30 @@ mod tests {
         found
     }
 
+    const CEIL_OF_HALF: &str = "
+        %half = constant dense<0.5> : tensor<1xbf16>
+        %p = multiply %x, %half : tensor<1xbf16>
+        %r = ceil %p : tensor<1xbf16>";
+
     #[test]
     fn what_is_too_small_for_a_narrow_type_may_be_no_zero() {
-        assert_eq!(ceil_of_half(2f64.powi(-133)), [0.0, 1.0]);
-        assert_eq!(ceil_of_half(-(2f64.powi(-133))), [0.0]);
+        assert_eq!(noisy(CEIL_OF_HALF, 2f64.powi(-133)), [0.0, 1.0]);
+        assert_eq!(noisy(CEIL_OF_HALF, -(2f64.powi(-133))), [0.0]);
     }
 
     #[test]
     fn half_of_zero_is_zero() {
-        assert_eq!(ceil_of_half(0.0), [0.0]);
+        assert_eq!(noisy(CEIL_OF_HALF, 0.0), [0.0]);
+    }
+
+    #[test]
+    fn a_number_whose_neighbours_are_further_than_the_divisor_may_have_any_remainder() {
+        let body = "
+            %one = constant dense<1.0> : tensor<1xbf16>
+            %r = remainder %x, %one : tensor<1xbf16>";
+        assert!(noisy(body, 16384.0).len() > 8);
+        assert!(noisy(body, 16384.0).iter().all(|x| (0.0..=1.0).contains(x)));
+        assert_eq!(noisy(body, 16.0), [0.0]);
+        assert_eq!(noisy(body, 0.0), [0.0]);
     }
 }

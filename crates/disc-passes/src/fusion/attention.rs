@@ -4,19 +4,19 @@
 //! of it needs nothing but that row of the first product. The scores then live for a block of rows at a time, in task memory.
 //!
 //! Invariant: an `attention` group holds three groups, each of which reads the one before it: a contraction, rows, a contraction.
-use super::legality::same_shape;
+use super::{
+    legality::same_shape,
+    nest::{Nest, is_group},
+};
 use crate::{
     pass::{PassCx, PassDef},
     query::Query,
 };
 use disc_ir::{
-    Attr, Block, Builder, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Value,
+    Block, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Value,
     ops::{Stage, Trait},
 };
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 /// Makes one group of a product, reductions of its rows, and a product of the result.
 pub static PASS: PassDef = PassDef {
@@ -51,7 +51,10 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
     for &chain in &chains {
         // Each part of a chain must be of this block: a region cannot take ops from outside of it.
         if chain.iter().all(|part| function.insts(block).contains(part)) && cx.spend() {
-            nest(function, block, chain, solver)?;
+            let mut nest = Nest::open(function, chain.to_vec());
+            nest.keep();
+            nest.end(solver)?;
+            *function = nest.close(block, "attention", solver)?;
             found += 1;
         }
     }
@@ -74,11 +77,6 @@ fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value)
     let plain = product.left.is_some() && product.right.is_some() && product.batch == rank.checked_sub(2)?;
     let along_rows = weighted.left_axes_in_order && weighted.left_sum == [rank as i64 - 1] && weighted.batch + 2 == rank;
     (plain && !product.transposed && along_rows).then_some([scores, rows, last])
-}
-
-/// Whether an op is a group of this kind with one result.
-fn is_group(function: &Function, inst: Inst, kind: &str) -> bool {
-    function.kind_of(inst) == OpKind::Fusion && function.word(inst, "kind") == kind && function.results_of(inst).len() == 1
 }
 
 /// The group that has this value as its only result, if it is of the kind.
@@ -177,47 +175,4 @@ fn row_shaped(function: &Function, solver: &Solver, inst: Inst, rows: &[Dim], co
         _ => shapes.iter().all(|dims| dims[columns..].iter().all(|d| solver.equal(d, &Dim::constant(1)))),
     };
     shapes.iter().all(|dims| fits(dims)) && in_place()
-}
-
-/// Puts the three groups into one, where the last of them was.
-fn nest(function: &mut Function, block: Block, parts: [Inst; 3], solver: &Arc<Solver>) -> Result<(), Diagnostic> {
-    let source = function.clone();
-    let made: HashSet<Value> = parts.iter().flat_map(|&part| source.results_of(part)).copied().collect();
-    let mut inputs: Vec<Value> = Vec::new();
-    for value in parts.iter().flat_map(|&part| source.operands(part)) {
-        if !made.contains(value) && !inputs.contains(value) {
-            inputs.push(*value);
-        }
-    }
-    let region = function.add_block();
-    let mut map: HashMap<Value, Value> = HashMap::new();
-    for &input in &inputs {
-        let argument = function.add_argument(region, source.ty(input).clone());
-        if let Some(name) = source.name_of(input) {
-            function.set_name(argument, name.clone());
-        }
-        map.insert(input, argument);
-    }
-    for &part in &parts {
-        let copy = function.import(&source, part, &mut map);
-        function.append(region, copy);
-    }
-    let result = source.result(parts[2]);
-    Builder::at(function, region, solver.clone()).ret(&[map[&result]])?;
-    let fused = Builder::at(function, block, solver.clone())
-        .op(OpKind::Fusion)
-        .operands(&inputs)
-        .attr("kind", Attr::Enum("attention"))
-        .region(region)
-        .results(vec![source.ty(result).clone()])
-        .build()?;
-    let order = source.insts(block).iter().filter(|inst| !parts[..2].contains(inst));
-    let order: Vec<Inst> = order.map(|&inst| if inst == parts[2] { fused } else { inst }).collect();
-    function.set_insts(block, order);
-    let output = function.result(fused);
-    if let Some(name) = source.name_of(result) {
-        function.set_name(output, name.clone());
-    }
-    function.replace_uses(&HashMap::from([(result, output)]));
-    Ok(())
 }

@@ -18,7 +18,7 @@
 //! functions of what a group stores anyway move to the one group that needs them ([`sinking`]). [`explain`] says of each edge
 //! that was not fused why.
 //!
-//! Passes of their own then join groups that share rows of scores ([`attention`]), and products with the loop that interleaves their results ([`woven`]).
+//! Passes of their own then join groups that share rows of scores ([`attention`]), and products with the loop that interleaves their results ([`interleaved`]).
 //!
 //! Invariants: the decision asks types and facts, never sizes; the groups form no cycle; every op is in exactly one group, except copies of
 //! free ones.
@@ -30,16 +30,17 @@ mod epilogue;
 mod explain;
 mod form;
 mod grouping;
+pub mod interleaved;
 mod legality;
 pub mod lines;
 mod merging;
+mod nest;
 mod order;
 pub mod phases;
 mod siblings;
 mod sinking;
 pub mod space;
 mod together;
-pub mod woven;
 
 pub use explain::{Edge, Plan, PlannedGroup, Reason, Siblings, explain};
 pub use form::{Layout, layout_of};

@@ -30,7 +30,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// What there is to fetch for a block, if anything; nothing is fetched here. Results that are woven go to other lines.
+    /// What there is to fetch for a block, if anything; nothing is fetched here. Results that are interleaved go to other lines.
     pub(super) fn of_block(
         kb: &mut KernelBuilder,
         group: &Group<'_>,
@@ -40,7 +40,7 @@ impl Ahead {
         pieces: &[Piece],
     ) -> Option<Self> {
         let columns = plan.n_axis.filter(|&axis| axis + 1 == plan.rank)?;
-        let axis = plan.m_axis.filter(|_| matches!(parameters.held, HeldParameters::None) && plan.woven.is_none())?;
+        let axis = plan.m_axis.filter(|_| matches!(parameters.held, HeldParameters::None) && plan.interleaved.is_none())?;
         let mut values = read_beside(group, plan);
         let is_short = plan.k.size.as_const().is_some_and(|size| size <= STORE_BOUND_SUM);
         if is_short || (plan.right_form == Right::Panels && rows > FETCHED_ROWS) {

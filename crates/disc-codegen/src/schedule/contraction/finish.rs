@@ -3,10 +3,10 @@
 //! A micro-kernel writes its epilogue once for each vector of its block, and there is one for each row count. With a sine in it that is more
 //! code than all the rest of a model, and nothing is gained: a long program takes far longer than to store and load a sum.
 use super::{
+    interleaved,
     micro::{self, Piece, Source},
     parameters::Parameters,
     plan::{ContractionPlan, Right},
-    woven,
 };
 use crate::{build::KernelBuilder, cost, element::Site, schedule::Group};
 use disc_ir::{DType, Dim, Function, FunctionKind, TensorType, Type, Value};
@@ -65,8 +65,8 @@ pub(super) fn emit(group: &Group<'_>, plan: &ContractionPlan, part: &str, source
     let parameters = Parameters::declare(&mut kb, group, plan);
     let height = kb.parameter("height", Type::scalar(DType::I64));
     let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
-    if let Some(product) = &plan.woven {
-        woven::finish(&mut kb, group, plan, product, &parameters, &mut elements, (source, height));
+    if let Some(product) = &plan.interleaved {
+        interleaved::finish(&mut kb, group, plan, product, &parameters, &mut elements, (source, height));
         return (kb.finish(), elements.sites);
     }
     let vectors = parameters.vectors(&mut kb, plan, source);

@@ -1,5 +1,5 @@
 //! What the contraction schedule decides about a product, from its shapes and facts.
-use super::{epilogue, operand::Operand, steps::Steps, units, words::Word, woven::WovenProduct};
+use super::{epilogue, interleaved::InterleavedProduct, operand::Operand, steps::Steps, units, words::Word};
 use crate::{build::KernelBuilder, element::accumulator_dtype, index::Index, schedule::loops::Merged, target::Target};
 use disc_ir::{Attr, DType, Dim, Function, Inst, Solver, Value};
 use disc_passes::query::Query;
@@ -136,7 +136,7 @@ pub(in crate::schedule) struct ContractionPlan {
     /// Whether blocks leave their sums to a routine that has the epilogue.
     pub(super) finishes_apart: bool,
     /// Where results are stored interleaved with those of other products.
-    pub(super) woven: Option<WovenProduct>,
+    pub(super) interleaved: Option<InterleavedProduct>,
     /// Whether the columns always fill their panels, and these the spans of panels that a unit has.
     pub(in crate::schedule) whole_panels: bool,
     pub(super) whole_spans: bool,
@@ -203,7 +203,7 @@ impl ContractionPlan {
             held: None,
             split: false,
             finishes_apart: false,
-            woven: None,
+            interleaved: None,
             whole_panels: false,
             whole_spans: false,
             rank: dims(product).len(),

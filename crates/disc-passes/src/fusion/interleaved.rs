@@ -5,20 +5,20 @@
 //!
 //! Invariants:
 //! - Each element of the interleaved value is one element of one product, and these products' rows are read by nothing else.
-//! - What code generation asks of such a group is [`Woven::of`], which is what decided about it.
-use super::legality::same_shape;
+//! - What code generation asks of such a group is [`Interleaved::of`], which is what decided about it.
+use super::{
+    legality::same_shape,
+    nest::{Nest, is_group},
+};
 use crate::{
     pass::{PassCx, PassDef},
     query::Query,
 };
 use disc_ir::{
-    Attr, Block, Builder, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Value,
+    Block, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Value,
     ops::{Stage, Trait},
 };
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 /// Makes one group of products and the loop that interleaves their results.
 pub static PASS: PassDef = PassDef {
@@ -29,7 +29,7 @@ pub static PASS: PassDef = PassDef {
 };
 
 /// Products whose results are interleaved along the last dimensions: element `h` of phase `p` is element `h * step + p`.
-pub struct Woven {
+pub struct Interleaved {
     /// The interleaved results: batch, features, then the dimensions that are interleaved.
     pub value: Value,
     /// How many phases there are along each of these.
@@ -45,8 +45,8 @@ pub struct Part {
     pub phases: Vec<i64>,
 }
 
-impl Woven {
-    /// How a group weaves its products, if that is what it does.
+impl Interleaved {
+    /// How a group interleaves its products, if that is what it does.
     pub fn of(function: &Function, solver: &Solver, block: Block) -> Option<Self> {
         let end = function.terminator(block)?;
         let [output] = function.operands(end)[..] else { return None };
@@ -62,9 +62,9 @@ impl Woven {
         if !interleaves(function, transpose) || !same_shape(solver, &whole, function.shape(value)) {
             return None;
         }
-        let mut woven = Self { value, steps, parts: Vec::new() };
-        woven.collect(function, solver, pieces, &mut vec![0; spatial])?;
-        Some(woven)
+        let mut interleaved = Self { value, steps, parts: Vec::new() };
+        interleaved.collect(function, solver, pieces, &mut vec![0; spatial])?;
+        Some(interleaved)
     }
 
     /// Adds the parts of a concatenation whose first phases are these.
@@ -106,12 +106,14 @@ fn is_plain(function: &Function, product: Inst) -> bool {
         function.shape(function.operands(product)[0]).len() - 1 - function.ints(product, "lhs_contracting_dims").len(),
         function.ints(product, "rhs_contracting_dims").len(),
     ];
+    // Where there is one column, nothing is packed: dots are computed along memory.
+    let has_columns = function.shape(right).iter().skip(1 + right_sums).any(|size| !size.is_const(1));
     let sums_first = function.axes(product, "rhs_contracting_dims").into_iter().eq(1..=right_sums);
     let is_read = function.defining(right).is_none_or(|inst| function.kind_of(inst) == OpKind::Patches);
     let float = function.ty(function.result(product)).dtype().is_float();
     let packed = function.attr(product, "packed_columns").is_some();
     let batches = batching("lhs_batching_dims") && batching("rhs_batching_dims");
-    float && !packed && batches && left_free == 1 && sums_first && is_read
+    float && !packed && batches && left_free == 1 && sums_first && has_columns && is_read
 }
 
 /// The one value that `output` is computed from by element-wise ops, and that is itself computed from products.
@@ -168,8 +170,9 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
             }
         }
         let Some(chain) = Chain::of(function, block, inst) else { continue };
-        let mut joined = function.clone();
-        if chain.join(&mut joined, block, solver)? && cx.spend() {
+        if let Some(joined) = chain.join(function, block, solver)?
+            && cx.spend()
+        {
             *function = joined;
             found += 1;
         }
@@ -179,25 +182,21 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
 
 /// A loop, the groups of products that it alone reads, and the views through which it does.
 struct Chain {
-    weaves: Inst,
     /// In the order of the block.
     before: Vec<Inst>,
+    /// The loop.
+    last: Inst,
 }
 
 impl Chain {
-    fn of(function: &Function, block: Block, weaves: Inst) -> Option<Self> {
-        let is_group = |inst: Inst, kind: &str| {
-            function.kind_of(inst) == OpKind::Fusion
-                && function.word(inst, "kind") == kind
-                && function.results_of(inst).len() == 1
-        };
-        if !is_group(weaves, "loop") || !moves(function, weaves) {
+    fn of(function: &Function, block: Block, last: Inst) -> Option<Self> {
+        if !is_group(function, last, "loop") || !moves(function, last) {
             return None;
         }
         let (uses, insts) = (function.use_counts(), function.insts(block));
         let once = |value: Value| uses[value.index()] == 1;
         let mut before = HashSet::new();
-        for &operand in function.operands(weaves) {
+        for &operand in function.operands(last) {
             let (mut value, mut chain) = (operand, Vec::new());
             while let Some(inst) = function.defining(value).filter(|inst| once(value) && insts.contains(inst)) {
                 chain.push(inst);
@@ -206,79 +205,30 @@ impl Chain {
                 }
                 value = function.operands(inst)[0];
             }
-            if chain.last().is_some_and(|&last| is_group(last, "contraction")) {
+            if chain.last().is_some_and(|&group| is_group(function, group, "contraction")) {
                 before.extend(chain);
             }
         }
         let before: Vec<Inst> = insts.iter().copied().filter(|inst| before.contains(inst)).collect();
-        (!before.is_empty()).then_some(Self { weaves, before })
+        (!before.is_empty()).then_some(Self { before, last })
     }
 
-    /// Puts all of them into one group, where the loop was; whether that is one that weaves.
-    fn join(&self, function: &mut Function, block: Block, solver: &Arc<Solver>) -> Result<bool, Diagnostic> {
-        let source = function.clone();
-        let parts = || self.before.iter().chain([&self.weaves]).copied();
-        let made: HashSet<Value> = self.before.iter().flat_map(|&inst| source.results_of(inst)).copied().collect();
-        let mut inputs: Vec<Value> = Vec::new();
-        for value in parts().flat_map(|part| source.operands(part)) {
-            if !made.contains(value) && !inputs.contains(value) {
-                inputs.push(*value);
-            }
+    /// All of them as one group, where the loop was, if that is one that code generation can interleave.
+    fn join(&self, function: &Function, block: Block, solver: &Arc<Solver>) -> Result<Option<Function>, Diagnostic> {
+        let mut nest = Nest::open(function, self.before.iter().chain([&self.last]).copied().collect());
+        nest.unpack();
+        nest.end(solver)?;
+        match Interleaved::of(&nest.function, solver, nest.region) {
+            Some(_) => nest.close(block, "contraction", solver).map(Some),
+            None => Ok(None),
         }
-        let region = function.add_block();
-        let mut map: HashMap<Value, Value> = HashMap::new();
-        for &input in &inputs {
-            let argument = function.add_argument(region, source.ty(input).clone());
-            if let Some(name) = source.name_of(input) {
-                function.set_name(argument, name.clone());
-            }
-            map.insert(input, argument);
-        }
-        for part in parts() {
-            if source.kind_of(part) == OpKind::Reshape {
-                let copy = function.import(&source, part, &mut map);
-                function.append(region, copy);
-                continue;
-            }
-            let inner = source.inst(part).regions[0];
-            for (&argument, operand) in source.arguments(inner).iter().zip(source.operands(part)) {
-                map.insert(argument, map[operand]);
-            }
-            for &inst in source.insts(inner) {
-                if source.kind_of(inst) == OpKind::Return {
-                    map.insert(source.result(part), map[&source.operands(inst)[0]]);
-                } else {
-                    let copy = function.import(&source, inst, &mut map);
-                    function.append(region, copy);
-                }
-            }
-        }
-        let result = source.result(self.weaves);
-        Builder::at(function, region, solver.clone()).ret(&[map[&result]])?;
-        if Woven::of(function, solver, region).is_none() {
-            return Ok(false);
-        }
-        let fused = Builder::at(function, block, solver.clone())
-            .op(OpKind::Fusion)
-            .operands(&inputs)
-            .attr("kind", Attr::Enum("contraction"))
-            .region(region)
-            .results(vec![source.ty(result).clone()])
-            .build()?;
-        let order = source.insts(block).iter().filter(|inst| !self.before.contains(inst));
-        let order: Vec<Inst> = order.map(|&inst| if inst == self.weaves { fused } else { inst }).collect();
-        function.set_insts(block, order);
-        let output = function.result(fused);
-        if let Some(name) = source.name_of(result) {
-            function.set_name(output, name.clone());
-        }
-        function.replace_uses(&HashMap::from([(result, output)]));
-        Ok(true)
     }
 }
 
 /// Whether a group interleaves something: what is asked first, of all loops.
 fn moves(function: &Function, group: Inst) -> bool {
     let insts = function.insts(function.inst(group).regions[0]);
-    insts.iter().any(|&inst| interleaves(function, inst))
+    let transpose = |&inst: &Inst| function.defining(*function.operands(inst).first()?);
+    let of_transpose = |inst: &Inst| transpose(inst).is_some_and(|transpose| interleaves(function, transpose));
+    insts.iter().any(|inst| function.kind_of(*inst) == OpKind::Reshape && of_transpose(inst))
 }

@@ -1,6 +1,6 @@
 //! Products whose results are stored interleaved: how the rest of a group is computed from the sums of a block, and where it goes.
 //!
-//! [`disc_passes::fusion::woven`] says which groups do so. Blocks leave their sums in task memory, as those with a long epilogue do; a row of them is
+//! [`disc_passes::fusion::interleaved`] says which groups do so. Blocks leave their sums in task memory, as those with a long epilogue do; a row of them is
 //! some neighbouring elements of one phase, of one row of the result or of a few, and each of these is stored a step apart.
 use super::{
     finish::row_stride,
@@ -15,11 +15,11 @@ use crate::{
     schedule::Group,
 };
 use disc_ir::{Dim, OpKind, Value};
-use disc_passes::fusion::woven::{Part, Woven};
+use disc_passes::fusion::interleaved::{Interleaved, Part};
 
 /// Where the elements of one product are in the interleaved value.
 #[derive(Clone, Debug)]
-pub(in crate::schedule) struct WovenProduct {
+pub(in crate::schedule) struct InterleavedProduct {
     /// The interleaved value.
     value: Value,
     steps: Vec<i64>,
@@ -30,25 +30,25 @@ pub(in crate::schedule) struct WovenProduct {
 }
 
 impl ContractionPlan {
-    /// The plans of a group that weaves its products, if it is one.
-    pub(super) fn woven(group: &Group<'_>) -> Option<Result<Vec<Self>, String>> {
-        let woven = Woven::of(group.function, &group.solver, group.function.body)?;
-        Some(woven.parts.iter().map(|part| Self::of_part(group, &woven, part)).collect())
+    /// The plans of a group that interleaves its products, if it is one.
+    pub(super) fn interleaved(group: &Group<'_>) -> Option<Result<Vec<Self>, String>> {
+        let interleaved = Interleaved::of(group.function, &group.solver, group.function.body)?;
+        Some(interleaved.parts.iter().map(|part| Self::of_part(group, &interleaved, part)).collect())
     }
 
-    fn of_part(group: &Group<'_>, woven: &Woven, part: &Part) -> Result<Self, String> {
+    fn of_part(group: &Group<'_>, interleaved: &Interleaved, part: &Part) -> Result<Self, String> {
         let (function, product) = (group.function, group.function.result(part.product));
         let mut plan = Self::of_product(function, &group.solver, group.target, part.product, &[product], true)?;
         let columns = matches!(plan.right_form, Right::Rows | Right::Computed) && plan.m_axis == Some(1);
-        if !columns || plan.rank != 2 + woven.steps.len() {
-            return Err("products that are woven have rows of features, and columns that are packed".into());
+        if !columns || plan.rank != 2 + interleaved.steps.len() {
+            return Err("products that are interleaved have rows of features, and columns that are packed".into());
         }
         plan.outputs = group.outputs();
         plan.inputs = group.inputs().to_vec();
         plan.finishes_apart = true;
-        plan.woven = Some(WovenProduct {
-            value: woven.value,
-            steps: woven.steps.clone(),
+        plan.interleaved = Some(InterleavedProduct {
+            value: interleaved.value,
+            steps: interleaved.steps.clone(),
             first: part.first.clone(),
             phases: part.phases.clone(),
             sizes: group.tensor(product).dims[2..].to_vec(),
@@ -62,7 +62,7 @@ pub(super) fn finish<'g>(
     kb: &mut KernelBuilder,
     group: &Group<'g>,
     plan: &ContractionPlan,
-    woven: &WovenProduct,
+    interleaved: &InterleavedProduct,
     parameters: &Parameters,
     elements: &mut Elements<'g>,
     (source, height): (Source, Value),
@@ -72,21 +72,21 @@ pub(super) fn finish<'g>(
     let (zero, width, columns) = (kb.int(0), kb.int(width), kb.dim(&plan.n.size));
     let stop = kb.add(parameters.column, width);
     let stop = kb.map(OpKind::Minimum, &[stop, columns]);
-    let last = woven.sizes.last().expect("a dimension is interleaved");
+    let last = interleaved.sizes.last().expect("a dimension is interleaved");
     let length = kb.dim(last);
     // Whether columns are counted along more than the last dimension.
     let start = match group.solver.equal(&plan.n.size, last) {
         false => [kb.div(parameters.column, length), kb.rem(parameters.column, length)],
         true => [zero, parameters.column],
     };
-    let ranges = woven.ranges(kb, i64::from(plan.tile.rows), [parameters.row, height]);
-    let mut rows = Rows { group, plan, woven, parameters, elements, ranges };
+    let ranges = interleaved.ranges(kb, i64::from(plan.tile.rows), [parameters.row, height]);
+    let mut rows = Rows { group, plan, interleaved, parameters, elements, ranges };
     let inits = [parameters.column, start[0], start[1]];
     let mut lines = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], stop));
     let [column, line, place] = [0, 1, 2].map(|i| lines.carried[i]);
     let (left, room) = (kb.sub(stop, column), kb.sub(length, place));
     let count = kb.map(OpKind::Minimum, &[left, room]);
-    let positions = woven.line(kb, plan, parameters, line);
+    let positions = interleaved.line(kb, plan, parameters, line);
     let (one, step, lanes) = (kb.int(1), kb.int(i64::from(rows.elements.lanes)), rows.elements.lanes);
     let whole = kb.div(count, step);
     let whole = kb.mul(whole, step);
@@ -110,7 +110,7 @@ pub(super) fn finish<'g>(
 struct Rows<'r, 'g> {
     group: &'r Group<'g>,
     plan: &'r ContractionPlan,
-    woven: &'r WovenProduct,
+    interleaved: &'r InterleavedProduct,
     parameters: &'r Parameters,
     elements: &'r mut Elements<'g>,
     /// From which row to below which one, and how many of them are written together.
@@ -121,7 +121,7 @@ impl Rows<'_, '_> {
     /// Writes a vector of each row: from element `here` of the sums on, which is element `there` of the line at these positions. Where the vector is
     /// not whole, `rest` says how many lanes it has, and which.
     fn write(&mut self, kb: &mut KernelBuilder, line: &[Value], [here, there]: [Value; 2], rest: Option<(Value, Value)>) {
-        let Self { group, plan, woven, parameters, elements, ranges } = self;
+        let Self { group, plan, interleaved, parameters, elements, ranges } = self;
         let (operands, output) = (&parameters.operands, plan.outputs[0]);
         let (buffer, tensor) = (operands.outputs[0], group.tensor(output));
         let dtype = compute_dtype(group.tensor(group.function.result(plan.dot)).dtype);
@@ -134,7 +134,7 @@ impl Rows<'_, '_> {
                 let stride = kb.int(row_stride(plan));
                 let sums = kb.mul(rows.index, stride);
                 let sums = kb.add(sums, here);
-                let place = woven.place(kb, line, row, there);
+                let place = interleaved.place(kb, line, row, there);
                 let (mut places, mut made) = (Vec::new(), Vec::new());
                 for phase in 0..together {
                     let shift = kb.int(phase * row_stride(plan));
@@ -144,7 +144,7 @@ impl Rows<'_, '_> {
                     let mut at = place.clone();
                     let phase = kb.int(phase);
                     at.iter_mut().rev().take(1).for_each(|last| *last = last.add_scalar(kb, phase));
-                    elements.seed(woven.value, &at, sum);
+                    elements.seed(interleaved.value, &at, sum);
                     made.push(elements.element(kb, output, &at));
                     places.push(at);
                 }
@@ -158,7 +158,7 @@ impl Rows<'_, '_> {
     }
 }
 
-impl WovenProduct {
+impl InterleavedProduct {
     /// How far elements of a phase are from one another.
     fn apart(&self) -> i64 {
         *self.steps.last().expect("a dimension is interleaved")
