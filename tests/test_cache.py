@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import operator
 import os
@@ -15,6 +16,7 @@ import disc
 import numpy
 import pytest
 import torch
+from disc import _capture_cache
 from disc._capture_cache import Lookup, watching
 from disc._fingerprint import Unsure, fingerprint
 
@@ -353,6 +355,60 @@ def test_doubt_is_a_miss_and_says_why(folder):
     state, _ = used(Moody(iter([1])), x)
     assert state[0].startswith("unsure: ")
     assert state[1] == "hit"
+
+
+def test_no_cycles_are_collected_while_the_key_is_made(folder, monkeypatch):
+    passes, asked = [], []
+    make = _capture_cache._key
+
+    def key(*args):
+        asked.append(gc.isenabled())
+        passes.clear()
+        found = make(*args)
+        assert not passes
+        return found
+
+    monkeypatch.setattr(_capture_cache, "_key", key)
+    was = gc.get_threshold()
+    gc.callbacks.append(lambda phase, info: passes.append(phase))
+    try:
+        gc.set_threshold(1)
+        used(Net().eval(), torch.rand(5, 4))
+        assert gc.isenabled()
+        gc.disable()
+        used(Net().eval(), torch.rand(5, 4))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+        gc.callbacks.pop()
+        gc.set_threshold(*was)
+    assert asked == [False, False]
+
+
+FORK = """
+    import gc, os, threading
+    from disc import _collector
+    inside, done = threading.Event(), threading.Event()
+    def wait():
+        with _collector.waiting():
+            inside.set()
+            done.wait()
+    other = threading.Thread(target=wait)
+    other.start()
+    inside.wait()
+    assert not gc.isenabled()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if gc.isenabled() else 1)
+    done.set()
+    other.join()
+    print(os.waitpid(child, 0)[1], gc.isenabled())
+"""
+
+
+def test_a_child_forked_meanwhile_collects_cycles():
+    child = subprocess.run([sys.executable, "-c", textwrap.dedent(FORK)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.split() == ["0", "True"]
 
 
 BERT = """

@@ -23,7 +23,7 @@ import torch
 import torch.overrides
 from torch.utils import _pytree as pytree
 
-from . import _native
+from . import _collector, _native
 from ._bytecode import Notes
 from ._dims import DimPlan
 from ._fingerprint import Unsure, fingerprint, own_files
@@ -74,6 +74,15 @@ def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory:
         asked.state, asked.directory = f"off: {obstacle}", None
         return asked
     start = time.perf_counter()
+    with _collector.waiting():
+        _ask(asked, directory, module, args, kwargs, dims)
+    asked.milliseconds = (time.perf_counter() - start) * 1e3
+    if asked.found is not None:
+        asked.found.milliseconds = asked.milliseconds
+    return asked
+
+
+def _ask(asked: Lookup, directory: str, module: torch.nn.Module, args: tuple, kwargs: dict, dims) -> None:
     try:
         files = own_files()
         with _notes(directory, type(module), files) as notes:
@@ -86,10 +95,6 @@ def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory:
         stored = _native.cache_get(directory, "capture", asked.key)
         asked.found = _recalled(stored, module) if stored is not None else None
         asked.state = "miss" if asked.found is None else "hit"
-    asked.milliseconds = (time.perf_counter() - start) * 1e3
-    if asked.found is not None:
-        asked.found.milliseconds = asked.milliseconds
-    return asked
 
 
 def _obstacle(directory: str) -> str | None:
