@@ -51,6 +51,19 @@ def causal(channels: int, dilation: int):
     )
 
 
+def inverted(channels: int, side, dilation=1):
+    """A depthwise convolution between two others: its result is where its input was."""
+    padding = [dilation * (k - 1) // 2 for k in side]
+    layers = (
+        nn.Conv2d(channels, 40, 1),
+        nn.ReLU6(),
+        nn.Conv2d(40, 40, side, padding=padding, dilation=dilation, groups=40),
+        nn.Hardswish(),
+        nn.Conv2d(40, channels, 1),
+    )
+    return nn.Sequential(*layers)
+
+
 class Residual(nn.Module):
     """Layers of which each adds to what the one before has made: that takes the memory of what it is added to."""
 
@@ -94,6 +107,15 @@ CASES = {
     "norm and activation behind": (
         nn.Sequential(depthwise(nn.Conv2d, 8, 3), nn.BatchNorm2d(8), nn.Hardswish()),
         planes(8),
+    ),
+    "in place, 3x3": (inverted(6, (3, 3)), [*planes(6), (1, 6, 40, 1100)]),
+    "in place, 5x5": (inverted(6, (5, 5)), planes(6)),
+    "in place, 3x3 dilated by 3": (inverted(6, (3, 3), 3), planes(6)),
+    "in place, 7x7 dilated by 2": (inverted(6, (7, 7), 2), planes(6)),
+    "in place, 1x3": (inverted(6, (1, 3)), planes(6)),
+    "in place, uneven padding": (
+        nn.Sequential(nn.Conv2d(6, 33, 1), nn.Conv2d(33, 33, (2, 4), padding="same", groups=33), nn.ReLU()),
+        planes(6)[:1] + planes(6)[2:],
     ),
     "3x3 stride 2": (nn.Conv2d(6, 24, 3, 2, 1), planes(6)),
     "1x1 stride 2": (nn.Conv2d(32, 24, 1, 2), planes(32)),
@@ -181,6 +203,12 @@ def test_groups_and_pooling_have_kernels_of_their_own():
     assert kinds(compiled(nn.MaxPool2d(2), x, None)) == {"row": 1}
     # A window for a whole image is a mean.
     assert kinds(compiled(nn.AdaptiveAvgPool2d(1), x, None)) == {"row": 1}
+
+
+def test_no_planes_are_walked():
+    with torch.no_grad():
+        fast = compiled(inverted(6, (3, 3)).eval(), torch.randn(2, 6, 20, 24), None)
+        assert fast(torch.randn(0, 6, 9, 9)).shape == (0, 6, 9, 9)
 
 
 def test_winograd_is_a_version_that_an_option_forbids():

@@ -168,6 +168,34 @@ def depthwise():
     return Residual(*layers), lambda n: torch.randn(2, 16, n, n + 3)
 
 
+class Scaled(nn.Module):
+    """Squeeze and excite."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        layers = nn.Conv2d(channels, channels // 4, 1), nn.ReLU(), nn.Conv2d(channels // 4, channels, 1)
+        self.scale = nn.Sequential(nn.AdaptiveAvgPool2d(1), *layers, nn.Hardsigmoid())
+
+    def forward(self, x):
+        return x * self.scale(x)
+
+
+def bottleneck(activation, *more):
+    """The widest values come last but one: the second is where the first was."""
+    first = nn.Conv2d(16, 96, 1, bias=False), nn.BatchNorm2d(96), activation
+    second = nn.Conv2d(96, 96, 3, padding=1, groups=96, bias=False), nn.BatchNorm2d(96), activation
+    layers = nn.Sequential(*first, *second, *more, nn.Conv2d(96, 16, 1, bias=False), nn.BatchNorm2d(16))
+    return Residual(layers), lambda n: torch.randn(2, 16, n, n + 3)
+
+
+def inverted():
+    return bottleneck(nn.ReLU6())
+
+
+def inverted_and_scaled():
+    return bottleneck(nn.Hardswish(), Scaled(96))
+
+
 def windows():
     return Residual(nn.AvgPool2d(3, 1, 1), nn.MaxPool2d(3, 1, 1)), lambda n: torch.randn(2, 16, n, n + 3)
 
@@ -250,6 +278,8 @@ def lstm():
         residual,
         images,
         depthwise,
+        inverted,
+        inverted_and_scaled,
         windows,
         matrices,
         doubled,

@@ -19,6 +19,7 @@ pub mod pack;
 pub mod pass;
 pub mod pipeline;
 pub mod placement;
+pub mod planes;
 pub mod plans;
 pub mod prepare;
 pub mod query;

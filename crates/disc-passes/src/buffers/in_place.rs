@@ -2,14 +2,15 @@
 //!
 //! Such a group is a loop over one shape, which computes all that it writes at a position before it writes it; or one of rows, which moreover
 //! reduces a row before it writes any of its positions, but for outputs that are written early, which have memory of their own; or one of products,
-//! convolutions or pooling, whose schedules compute each result once and what follows it at once.
+//! convolutions or pooling, whose schedules compute each result once and what follows it at once. A depthwise convolution that walks its planes
+//! may moreover write over what it slides along.
 //!
 //! Invariants:
 //! - A group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
 //! - It writes its rows where it reads them: none is transposed behind a reduction.
 //! - All that reads such an input behind a product follows that product alone: products of one group may be launched one after the other.
 use super::liveness::{Range, root};
-use crate::{fusion::phases::Phases, query::used_in_step};
+use crate::{fusion::phases::Phases, planes::walks_planes, query::used_in_step};
 use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, TensorType, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -45,9 +46,9 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
             solver.equal(&tensor.element_count(), &host.ty(host.result(input)).shaped().expect("a buffer").element_count());
         let alike = whole && tensor.dtype.size() == domain.dtype.size() && same_shape(solver, tensor, domain);
         let value = host.arguments(region)[position];
-        let Some(computed) = used_in_step(host, region, value, is(host, group, "row")).filter(|_| only && alike) else {
-            continue;
-        };
+        let walks = || walked(host, solver, region, value).filter(|_| is(host, group, "convolution"));
+        let used = || used_in_step(host, region, value, is(host, group, "row")).or_else(walks);
+        let Some(computed) = Some(()).filter(|()| only && alike).and_then(|()| used()) else { continue };
         if !is_tiled(host, group) {
             free.push((input, None));
         } else if !is(host, group, "contraction") || follows_one_product(host, results, &computed) {
@@ -67,6 +68,17 @@ fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, gr
             found.insert(output, over);
         }
     }
+}
+
+/// What is computed from an input that a convolution alone reads, plane by plane, and in its place if all outputs are that.
+fn walked(host: &Function, solver: &Solver, region: Block, value: Value) -> Option<Vec<Value>> {
+    let mut readers = host.insts(region).iter().copied().filter(|&inst| host.operands(inst).contains(&value));
+    let reader = readers.next().filter(|_| readers.next().is_none())?;
+    let is_on_windows = |inst| matches!(host.kind_of(inst), OpKind::Convolution | OpKind::ReduceWindow);
+    let is_read_once = host.operands(reader).iter().filter(|&&operand| operand == value).count() == 1;
+    let others = host.insts(region).iter().filter(|&&inst| inst != reader && is_on_windows(inst));
+    let alone = is_read_once && others.count() == 0 && walks_planes(host, solver, region, reader);
+    alone.then(|| used_in_step(host, region, host.result(reader), false)).flatten()
 }
 
 /// The outputs of a group of rows that are written while inputs are still to be read, by their position. All of them have one shape.

@@ -1,5 +1,7 @@
 //! Small planes that are read where they lie: a vector holds a row of results, and masks leave out what is beside the plane.
 //!
+//! Where results may be written over the input, they are written later ([`super::walk`]).
+//!
 //! Invariant: for convolutions alone, whose padding is the zero that a lane without an element reads.
 use super::{
     Emitter,
@@ -34,6 +36,7 @@ impl Emitter<'_, '_> {
             && plan.holds_kernel
             && plan.slides.len() == 2
             && plan.columns().step == 1
+            && (!plan.walks || plan.rows_above() <= plan.block[0])
             && plan.columns().count.as_const().is_none_or(|count| count <= lanes)
             && group.target.has_mask_registers()
             && group.inputs().contains(&plan.input)

@@ -6,6 +6,8 @@
 //!
 //! Where a vector holds a row of results, and masks cost nothing, rows are read where they lie ([`lying`]): the copy would take as long as the rest.
 //!
+//! A unit that walks a plane ([`walk`]) is all of it, and writes results where the input may be.
+//!
 //! Small kernels stay in registers, and each vector of the input is read once for all rows that need it. Of larger ones each element is read in
 //! turn, for all sums.
 //!
@@ -13,6 +15,7 @@
 mod lying;
 mod pack;
 mod plan;
+mod walk;
 
 use super::{Group, Scheduled, draft::Draft};
 use crate::{
@@ -56,8 +59,11 @@ impl WindowPlan {
         sizes
     }
 
-    /// Units along the dimensions that windows slide along.
+    /// Units along the dimensions that windows slide along: none where a unit is a plane.
     fn chunks(&self) -> Vec<Dim> {
+        if self.walks {
+            return Vec::new();
+        }
         let mut chunks: Vec<Dim> = self.layers().map(|layers| layers.count.clone()).into_iter().collect();
         chunks.extend(self.rows().map(|rows| rows.count.ceil_div(&Dim::constant(UNIT_ROWS))));
         chunks.push(self.columns().count.ceil_div(&Dim::constant(UNIT_COLUMNS)));
@@ -124,6 +130,9 @@ impl<'g> Emitter<'_, 'g> {
             rest = kb.div(rest, size);
         }
         let (lead, chunks) = parts.split_at(plan.lead);
+        if plan.walks {
+            return self.walk(kb, lead);
+        }
         let mut first = chunks.to_vec();
         let last = first.len() - 1;
         let mut left = |kb: &mut KernelBuilder, i: usize, size: &Dim, most: i64| {
@@ -141,28 +150,32 @@ impl<'g> Emitter<'_, 'g> {
         let start = self.start(kb);
         let lead = place.lead.iter().map(|&value| Index::uniform(value)).collect();
         let mut unit = Unit { place, rows, columns, kernel: Vec::new(), start, lead, lying: None };
-        let Some(is_narrow) = self.is_narrow(kb) else {
-            self.pack(kb, &unit);
-            return self.planes(kb, &mut unit);
-        };
+        self.either(kb, &mut unit, |emitter, kb, unit| {
+            emitter.pack(kb, unit, zero);
+            emitter.planes(kb, unit);
+        });
+    }
+
+    /// All results of a unit: read where they lie if a vector holds a row, else as `packed` does it.
+    fn either(&mut self, kb: &mut KernelBuilder, unit: &mut Unit, packed: impl FnOnce(&mut Self, &mut KernelBuilder, &mut Unit)) {
+        let Some(is_narrow) = self.is_narrow(kb) else { return packed(self, kb, unit) };
         let narrow = kb.open_if(is_narrow);
         self.elements.open_scope();
         unit.lying = Some(self.lying(kb, &unit.place));
-        self.planes(kb, &mut unit);
+        self.planes(kb, unit);
         self.elements.close_scope();
         kb.close_if(narrow);
         let is_wide = kb.emit(OpKind::Not, &[is_narrow]);
         let wide = kb.open_if(is_wide);
         self.elements.open_scope();
         unit.lying = None;
-        self.pack(kb, &unit);
-        self.planes(kb, &mut unit);
+        packed(self, kb, unit);
         self.elements.close_scope();
         kb.close_if(wide);
     }
 
-    /// Copies what the windows of a unit read.
-    fn pack(&mut self, kb: &mut KernelBuilder, unit: &Unit) {
+    /// Copies what the windows of a unit read, from the row of the copy with number `from` on.
+    fn pack(&mut self, kb: &mut KernelBuilder, unit: &Unit, from: Value) {
         let plan = self.plan;
         let block_rows = kb.int(plan.block[0]);
         let up = kb.int(plan.block[0] - 1);
@@ -179,7 +192,7 @@ impl<'g> Emitter<'_, 'g> {
         };
         let fills_itself = matches!(plan.form, Form::Products { .. }) && self.group.inputs().contains(&plan.input);
         let packing = Packing { plan, held: self.held, fill: unit.start, fills_itself };
-        packing.pack(kb, self.elements, &unit.place, [read, unit.columns]);
+        packing.pack(kb, self.elements, &unit.place, [from, read], unit.columns);
     }
 
     /// All results of a unit.
@@ -243,6 +256,9 @@ impl<'g> Emitter<'_, 'g> {
     /// All results of one plane of a unit.
     fn plane(&mut self, kb: &mut KernelBuilder, unit: &Unit) {
         let plan = self.plan;
+        if plan.walks && unit.lying.is_some() {
+            return self.plane_later(kb, unit);
+        }
         let (zero, height) = (kb.int(0), kb.int(plan.block[0]));
         let lanes = i64::from(plan.lanes);
         let (wide, narrow) = (kb.int(lanes * plan.block[1]), kb.int(lanes));

@@ -38,8 +38,15 @@ pub(super) struct Packing<'p> {
 }
 
 impl Packing<'_> {
-    /// Packs `rows` rows of each plane, as far as `count` windows reach.
-    pub(super) fn pack(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, place: &Place, [rows, count]: [Value; 2]) {
+    /// Packs the rows of a range of each plane, as far as `count` windows reach.
+    pub(super) fn pack(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        place: &Place,
+        rows: [Value; 2],
+        count: Value,
+    ) {
         let plan = self.plan;
         let bounds = self.bounds(kb, place, count);
         let (zero, one) = (kb.int(0), kb.int(1));
@@ -47,7 +54,7 @@ impl Packing<'_> {
         let planes = kb.int(plan.held_planes());
         let plane = kb.open_for([zero, planes, one]);
         let (channel, layer) = (kb.div(plane.index, layers), kb.rem(plane.index, layers));
-        let row = kb.open_for([zero, rows, one]);
+        let row = kb.open_for([rows[0], rows[1], one]);
         let (mut at, mut exists) = (self.lead(kb, place, channel), None);
         let steps = [(plan.layers(), layer), (plan.rows(), row.index)];
         let sliding = plan.slides.len() - 1;

@@ -7,18 +7,15 @@ use crate::{
     schedule::Group,
 };
 use disc_ir::{Block, DType, Dim, Inst, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::{planes::walks_planes, query::Query};
 
-/// Elements of a window that are written out one by one.
-const MOST_TAPS: i64 = 64;
 /// Input features of a group whose planes fit the cache together.
 const MOST_CHANNELS: i64 = 16;
-/// Rows of results that one unit computes.
-pub(super) const UNIT_ROWS: i64 = 16;
 /// Results of a row that one unit computes.
 pub(super) const UNIT_COLUMNS: i64 = 1024;
 /// Rows of results that are computed at once.
 const BLOCK_ROWS: i64 = 4;
+pub(super) use disc_passes::planes::{MOST_TAPS, UNIT_ROWS};
 
 /// How windows slide along one dimension.
 pub(super) struct Slide {
@@ -54,6 +51,8 @@ pub(super) struct WindowPlan {
     pub(super) block: [i64; 2],
     /// Whether the kernel stays in registers, and each vector of the input is read once for all rows.
     pub(super) holds_kernel: bool,
+    /// Whether a unit is a whole plane, whose results may be where the input is.
+    pub(super) walks: bool,
 }
 
 impl WindowPlan {
@@ -73,6 +72,7 @@ impl WindowPlan {
         }
         plan.lanes = group.target.vector_bytes() / plan.compute.size() as u32;
         plan.choose_block(group, taps);
+        plan.walks = walks_planes(function, &group.solver, function.body, inst);
         Ok(plan)
     }
 
@@ -146,7 +146,7 @@ impl WindowPlan {
         if !(1..=3).contains(&slides.len()) {
             return Err(format!("windows over {} dimensions", slides.len()));
         }
-        Ok(Self { inst, input, form, compute, lanes: 1, slides, lead, block: [1, 1], holds_kernel: false })
+        Ok(Self { inst, input, form, compute, lanes: 1, slides, lead, block: [1, 1], holds_kernel: false, walks: false })
     }
 
     pub(super) fn columns(&self) -> &Slide {
@@ -166,6 +166,11 @@ impl WindowPlan {
         self.rows().map_or(1, |rows| rows_read(rows, UNIT_ROWS))
     }
 
+    /// Rows of the input above the row of a result that it depends on, where a unit walks a plane.
+    pub(super) fn rows_above(&self) -> i64 {
+        self.rows().and_then(|rows| rows.low.as_const()).expect("a walk knows the rows above")
+    }
+
     /// Planes in task memory: those of all layers of a window, for each input feature of a group.
     pub(super) fn held_planes(&self) -> i64 {
         let layers = self.layers().map_or(1, |layers| layers.taps);
@@ -178,7 +183,8 @@ impl WindowPlan {
     /// Elements of one phase of a row in task memory: those that windows read whose numbers leave one rest by the step.
     pub(super) fn phase(&self) -> Dim {
         let (columns, lanes) = (self.columns(), i64::from(self.lanes));
-        let wide = Dim::min(&columns.count, &Dim::constant(UNIT_COLUMNS)).ceil_div(&Dim::constant(lanes)) * lanes;
+        let at_once = if self.walks { columns.count.clone() } else { Dim::min(&columns.count, &Dim::constant(UNIT_COLUMNS)) };
+        let wide = at_once.ceil_div(&Dim::constant(lanes)) * lanes;
         let reach = (columns.taps - 1) * columns.dilation / columns.step;
         (wide + reach).ceil_div(&Dim::constant(lanes)) * lanes
     }
