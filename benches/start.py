@@ -14,7 +14,7 @@ import tempfile
 import time
 
 
-def start(threads: int) -> dict:
+def start(threads: int, cache: bool | str) -> dict:
     """In a process of its own: what the first result took, and where."""
     import bert
     import disc
@@ -27,7 +27,7 @@ def start(threads: int) -> dict:
     with torch.no_grad():
         wanted = model(ids)
         before, clock = os.times(), time.perf_counter()
-        fast = disc.optimize(model, ids)
+        fast = disc.optimize(model, ids, options=disc.Options(cache=cache))
         optimized = time.perf_counter()
         got = fast(ids)
         first, after = time.perf_counter(), os.times()
@@ -43,7 +43,7 @@ def start(threads: int) -> dict:
         "system": after.system - before.system,
     }
     return {
-        "cache": f"{report['cache']['capture']}, {report['cache']['code']}",
+        "cache": ", ".join(report["cache"][level] for level in ("capture", "code", "weights")),
         **{name: round(seconds * 1e3) for name, seconds in milliseconds.items()},
         **{name: round(ms) for name, ms in report["stages_ms"].items()},
     }
@@ -53,14 +53,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--again", type=int, default=3, help="processes that find everything on disk")
+    parser.add_argument("--weights", action="store_true", help="prepared weights are kept on disk too")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
-        print(json.dumps(start(chosen.threads)))
+        print(json.dumps(start(chosen.threads, "weights" if chosen.weights else True)))
         return
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "DISC_CACHE": "1", "DISC_CACHE_DIR": os.path.join(folder, "disc")}
         command = [sys.executable, __file__, "--one", "--threads", str(chosen.threads)]
+        command += ["--weights"] * chosen.weights
         for _ in range(1 + chosen.again):
             row = json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)
             print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)

@@ -357,6 +357,29 @@ def test_doubt_is_a_miss_and_says_why(folder):
     assert state[1] == "hit"
 
 
+def test_prepared_weights_are_kept_where_somebody_asks(folder):
+    def linear(seed):
+        torch.manual_seed(seed)
+        return torch.nn.Linear(1024, 1030).eval()
+
+    def weights(seed, cache):
+        fast = used(linear(seed), x, options=disc.Options(cache=cache))[1]
+        report = disc.report(fast)
+        assert (", weights " in str(report)) == (cache == "weights")
+        return report.to_dict()["cache"]["weights"], fast
+
+    x = torch.rand(3, 1024)
+    assert weights(0, True)[0] == "off"
+    assert not (folder / "weights").exists()
+    assert [weights(seed, "weights")[0] for seed in (0, 0, 1, 1)] == ["miss", "hit", "miss", "hit"]
+    fast = weights(0, "weights")[1]
+    fast.load_state_dict(linear(2).state_dict())
+    torch.testing.assert_close(fast(x), linear(2)(x).detach())
+    del fast
+    assert disc.clear_cache() > 0
+    assert entries(folder) == []
+
+
 def test_no_cycles_are_collected_while_the_key_is_made(folder, monkeypatch):
     passes, asked = [], []
     make = _capture_cache._key

@@ -47,6 +47,8 @@ def test_the_defaults_of_plug_in_mode_are_accepted():
         {"min_cluster_size": 0},
         {"specialize": "sometimes"},
         {"specialize": 1.0},
+        {"cache": "weight"},
+        {"cache": 1},
         {"pin_threads": "yes"},
         {"progress": 1},
         {"target": 3},

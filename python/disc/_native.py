@@ -49,6 +49,7 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
         "release_weights": options.release_weights,
         "weights": options.weights,
         "cache": cache,
+        "cache_weights": options.cache == "weights",
         "pin_threads": options.pin_threads,
         "specialize": {True: "auto", False: "off", None: None}.get(options.specialize, options.specialize),
         "winograd": options.winograd,

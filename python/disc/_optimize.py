@@ -103,7 +103,9 @@ class OptimizedModule(torch.nn.Module):
         self.training = module.training
         self.options = options
         directory = _native.cache_directory() if options.cache else None
-        ahead = _native.memory_ahead(_prepared_bytes(module, options))
+        # What is mapped needs no memory.
+        is_mapped = options.cache == "weights" and directory is not None
+        ahead = _native.memory_ahead(0 if is_mapped else _prepared_bytes(module, options))
         with Progress(options, type(module).__name__) as stage, ahead:
             stage("capture")
             asked = _capture_cache.look_up(module, args, kwargs, dims, directory)

@@ -15,7 +15,7 @@ _CHOICES = {
     "weights": ("exact", "bf16", "int8", "int4"),
 }
 
-_FLAGS = ("allow_tracing", "cache", "winograd", "release_weights", "pin_threads", "progress")
+_FLAGS = ("allow_tracing", "winograd", "release_weights", "pin_threads", "progress")
 
 #: What these ask for exists in plug-in mode only: a value that changes nothing is accepted.
 _PLUG_IN = ("min_cluster_size", "allow_ops", "block_ops", "allow_tracing", "fallback")
@@ -42,7 +42,8 @@ class Options:
     fallback: str | None = None
     #: True: versions for sizes that come often, kept where a trial finds them faster; "always": for all sizes that come twice.
     specialize: bool | str | None = None
-    cache: bool | None = None
+    #: "weights": prepared weights are kept there too.
+    cache: bool | str | None = None
     winograd: bool | None = None
     weights: str | None = None
     release_weights: bool | None = None
@@ -66,6 +67,8 @@ class Options:
                 raise Error(f"Options.{name} = {value!r}: expected a positive int")
         if not isinstance(self.specialize, (bool, type(None))) and self.specialize != "always":
             raise Error(f'Options.specialize = {self.specialize!r}: expected True, False or "always"')
+        if not isinstance(self.cache, (bool, type(None))) and self.cache != "weights":
+            raise Error(f'Options.cache = {self.cache!r}: expected True, False or "weights"')
         if self.library is not None and not _is_library(self.library):
             expected = "expected 'off', 'auto', 'onednn' or 'onednn:' with the path of the library"
             raise Error(f"Options.library = {self.library!r}: {expected}")

@@ -28,7 +28,11 @@ def _collect(module) -> dict[str, Any]:
     stages.pop("total", None)
     stages["pack"] = stages.pop("pack", 0.0)  # the last one: the order is that of time
     stages["total"] = sum(stages.values())
-    cache = {"capture": module._capture_cache, "code": native.pop("code_cache", "off")}
+    cache = {
+        "capture": module._capture_cache,
+        "code": native.pop("code_cache", "off"),
+        "weights": native.pop("weights_cache", "off"),
+    }
     from_disk = cache["code"] == "hit"
     names = module._call.arguments.tensor_names
     program = module._program
@@ -115,7 +119,8 @@ class Report:
             lines.append(
                 f"library     {library['name']} ({library['policy']}): {ways}, {len(library['choices'])} choices"
             )
-        lines.append(f"cache       capture {v['cache']['capture']}, code {v['cache']['code']}")
+        asked = ["capture", "code"] + ["weights"] * (v["cache"]["weights"] != "off")
+        lines.append("cache       " + ", ".join(f"{name} {v['cache'][name]}" for name in asked))
         held, unreleased = v["held_weight_bytes"] / 2**20, v["unreleased_weight_bytes"] / 2**20
         lines.append(f"weights     {held:.1f} MiB held ({unreleased:.1f} MiB without release_weights)")
         lines.append(f"calls       {v['calls']}")

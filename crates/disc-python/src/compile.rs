@@ -36,7 +36,7 @@ pub(crate) struct PyArtifact {
 }
 
 /// Compiles what a builder holds, or a module as IR text. Options: `target`, `threads`, `release_weights`, `weights`, `dump`,
-/// `pin_threads`, `winograd`, `specialize` ("off", "auto" or "always"), and `cache`, the folder of the cache on disk.
+/// `pin_threads`, `winograd`, `specialize` ("off", "auto" or "always"), `cache`, the folder of the cache on disk, and `cache_weights`.
 #[pyfunction]
 #[pyo3(signature = (source, options = None))]
 pub(crate) fn compile(py: Python<'_>, source: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyArtifact> {
@@ -115,8 +115,19 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
 }
 
 fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    const NAMES: [&str; 10] =
-        ["target", "threads", "release_weights", "weights", "dump", "pin_threads", "specialize", "winograd", "cache", "library"];
+    const NAMES: [&str; 11] = [
+        "target",
+        "threads",
+        "release_weights",
+        "weights",
+        "dump",
+        "pin_threads",
+        "specialize",
+        "winograd",
+        "cache",
+        "cache_weights",
+        "library",
+    ];
     let mut options = Options::default();
     for (name, value) in given {
         let name = name.cast::<PyString>()?.to_cow()?.into_owned();
@@ -133,6 +144,7 @@ fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
             "target" => options.target = Some(value.extract().map_err(wrong)?),
             "threads" => options.threads = Some(value.extract().map_err(wrong)?),
             "release_weights" => options.release_weights = value.extract().map_err(wrong)?,
+            "cache_weights" => options.cache_weights = value.extract().map_err(wrong)?,
             "pin_threads" => options.pin_threads = value.extract().map_err(wrong)?,
             "specialize" => options.specialize = specialize(&value).ok_or_else(cannot_be)?,
             "winograd" => options.winograd = Some(value.extract().map_err(wrong)?),

@@ -69,6 +69,14 @@ impl Runner {
         }
     }
 
+    /// Whether prepared weights came from the cache.
+    pub(crate) fn prepared(&self) -> cache::Outcome {
+        match self {
+            Runner::Compiled(executable) => executable.prepared(),
+            Runner::Loaded(_) => cache::Outcome::Off,
+        }
+    }
+
     /// The library that products are offered to, if any.
     pub(crate) fn products(&self) -> Option<&Arc<Products>> {
         match self {

@@ -14,7 +14,7 @@ use crate::{
     products::Products,
     session::Session,
     tensor::{OutputAllocator, OutputError, TensorRef},
-    weights::{Weight, WeightSet, WeightState},
+    weights::{Prepared, Weight, WeightSet, WeightState},
 };
 use arc_swap::ArcSwap;
 use disc_abi::{DType, EntryFn, FLAG_ALIAS, FLAG_WRITTEN, STATUS_OK, Tensor};
@@ -86,8 +86,20 @@ impl Executable {
         weights: Vec<Weight>,
         options: ExecutableOptions,
     ) -> Result<Self, RunError> {
+        Self::with_prepared(device, code, meta, weights, options, None)
+    }
+
+    /// The same, where prepared forms of these weights may be there already: no entry runs then. [`Executable::refresh`] runs them.
+    pub fn with_prepared(
+        device: Arc<dyn Device>,
+        code: Code,
+        meta: Arc<ModuleMeta>,
+        weights: Vec<Weight>,
+        options: ExecutableOptions,
+        prepared: Option<Prepared>,
+    ) -> Result<Self, RunError> {
         check_meta(&code, &meta)?;
-        let weights = prepare(&device, &code, &meta, weights, &options)?;
+        let weights = prepare(&device, &code, &meta, weights, &options, prepared)?;
         Ok(Self {
             device,
             code,
@@ -145,7 +157,7 @@ impl Executable {
     /// Replaces all weights: checks them, runs the `prepare` entries on them, then swaps. Calls that are running keep the old
     /// ones; on an error the old ones stay.
     pub fn refresh(&self, weights: Vec<Weight>) -> Result<(), RunError> {
-        let weights = prepare(&self.device, &self.code, &self.meta, weights, &self.options)?;
+        let weights = prepare(&self.device, &self.code, &self.meta, weights, &self.options, None)?;
         self.weights.store(Arc::new(weights));
         Ok(())
     }
@@ -237,15 +249,19 @@ fn prepare(
     meta: &ModuleMeta,
     weights: Vec<Weight>,
     options: &ExecutableOptions,
+    prepared: Option<Prepared>,
 ) -> Result<WeightSet, RunError> {
-    let mut set = WeightSet::new(device, meta, weights)?;
-    let mut session = Session::new(device);
-    if let Some(threads) = options.threads {
-        session.limit_threads(threads);
-    }
-    for (&function, symbol) in code.prepare.iter().zip(&meta.prepare) {
-        let entry = EntryMeta { name: symbol.clone(), symbol: symbol.clone(), ..EntryMeta::default() };
-        call(function, &mut session, (&set, None), meta, &entry, &mut NoOutputs)?;
+    let is_prepared = prepared.is_some();
+    let mut set = WeightSet::new(device, meta, weights, prepared)?;
+    if !is_prepared {
+        let mut session = Session::new(device);
+        if let Some(threads) = options.threads {
+            session.limit_threads(threads);
+        }
+        for (&function, symbol) in code.prepare.iter().zip(&meta.prepare) {
+            let entry = EntryMeta { name: symbol.clone(), symbol: symbol.clone(), ..EntryMeta::default() };
+            call(function, &mut session, (&set, None), meta, &entry, &mut NoOutputs)?;
+        }
     }
     if options.release_weights {
         set.release(meta);

@@ -1,7 +1,7 @@
 //! Weights: what the caller hands in, and the table of addresses that generated code reads.
 //!
 //! Invariants: a set of weights is immutable once its `prepare` entries have run; calls that started with a set keep it;
-//! blobs are one allocation, in the order of the metadata, each aligned to [`disc_abi::ALIGN`].
+//! blobs are one block, in the order of the metadata, each aligned to [`disc_abi::ALIGN`].
 
 use crate::{
     device::{Block, Device},
@@ -36,6 +36,12 @@ impl Weight {
     pub unsafe fn borrowed(data: *const u8, dtype: DType, sizes: Vec<i64>, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { data, dtype, sizes, _owner: owner }
     }
+
+    /// Where it lies, and how many bytes it has; `None` if that is no number of bytes, or there is nothing.
+    pub fn memory(&self) -> Option<(*const u8, usize)> {
+        let bytes = crate::tensor::bytes_of(self.dtype, &self.sizes)?;
+        (bytes == 0 || !self.data.is_null()).then_some((self.data, bytes))
+    }
 }
 
 impl From<HostTensor> for Weight {
@@ -45,12 +51,38 @@ impl From<HostTensor> for Weight {
     }
 }
 
+/// All prepared blobs of a module as one block that somebody else keeps: what [`WeightState::prepared`] gave for the same code and weights.
+pub struct Prepared {
+    data: *const u8,
+    bytes: usize,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the memory is only read, and its owner may be shared between threads.
+unsafe impl Send for Prepared {}
+// SAFETY: as above.
+unsafe impl Sync for Prepared {}
+
+impl Prepared {
+    /// # Safety
+    /// While `owner` lives, `data` is valid for `bytes`, aligned to [`disc_abi::ALIGN`], and not written to.
+    pub unsafe fn borrowed(data: *const u8, bytes: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { data, bytes, _owner: owner }
+    }
+}
+
+/// Where the blobs lie.
+enum Blobs {
+    Own(Block),
+    Borrowed(Prepared),
+}
+
 /// One consistent state of all weights.
 pub(crate) struct WeightSet {
     /// The table as generated code sees it: plain weights, then blobs.
     addresses: Vec<*const u8>,
     plain: Vec<Option<Weight>>,
-    blobs: Option<Block>,
+    blobs: Option<Blobs>,
     plain_bytes: usize,
     /// Panels as a library reads them.
     forms: PlainForms,
@@ -62,8 +94,13 @@ unsafe impl Send for WeightSet {}
 unsafe impl Sync for WeightSet {}
 
 impl WeightSet {
-    /// Checks the weights and allocates the blobs; their contents are still undefined.
-    pub(crate) fn new(device: &Arc<dyn Device>, meta: &ModuleMeta, weights: Vec<Weight>) -> Result<Self, RunError> {
+    /// Checks the weights, and takes the blobs as they are or allocates them; their contents are still undefined then.
+    pub(crate) fn new(
+        device: &Arc<dyn Device>,
+        meta: &ModuleMeta,
+        weights: Vec<Weight>,
+        prepared: Option<Prepared>,
+    ) -> Result<Self, RunError> {
         if weights.len() != meta.weights.len() {
             let message = format!("the module has {} weights, {} came", meta.weights.len(), weights.len());
             return Err(RunError::new(code::WEIGHTS, "weights", message));
@@ -77,7 +114,7 @@ impl WeightSet {
             set.plain_bytes += bytes;
             set.plain.push(Some(weight));
         }
-        set.allocate_blobs(device, meta)?;
+        set.place_blobs(device, meta, prepared)?;
         Ok(set)
     }
 
@@ -97,7 +134,7 @@ impl WeightSet {
 
     /// Bytes of plain weights that are kept alive, and of prepared forms.
     pub(crate) fn bytes(&self) -> (usize, usize) {
-        (self.plain_bytes, self.blobs.as_ref().map_or(0, Block::bytes) + self.forms.bytes())
+        (self.plain_bytes, self.blobs.as_ref().map_or(0, Blobs::bytes) + self.forms.bytes())
     }
 
     /// The right operand of a product as a plain matrix, if it is panels of this set.
@@ -110,22 +147,57 @@ impl WeightSet {
         self.forms.release(sizes);
     }
 
-    fn allocate_blobs(&mut self, device: &Arc<dyn Device>, meta: &ModuleMeta) -> Result<(), RunError> {
-        let mut total = 0_usize;
-        let mut offsets = Vec::with_capacity(meta.blobs.len());
-        for blob in &meta.blobs {
-            offsets.push(total);
-            let bytes = usize::try_from(blob.bytes).ok().and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
-            let end = bytes.and_then(|bytes| total.checked_add(bytes));
-            total = end.ok_or_else(|| RunError::out_of_memory("prepared weights", blob.bytes, &AllocError::Size))?;
-        }
-        if total > 0 {
+    fn place_blobs(&mut self, device: &Arc<dyn Device>, meta: &ModuleMeta, prepared: Option<Prepared>) -> Result<(), RunError> {
+        let (offsets, total) = layout(meta)?;
+        if let Some(prepared) = prepared {
+            if prepared.bytes != total || prepared.data.is_null() || !prepared.data.addr().is_multiple_of(ALIGN) {
+                return Err(RunError::internal(format!("{} bytes of prepared weights for {total}", prepared.bytes)));
+            }
+            self.blobs = Some(Blobs::Borrowed(prepared));
+        } else if total > 0 {
             let block = Block::new(device, total);
-            self.blobs = Some(block.map_err(|cause| RunError::out_of_memory("prepared weights", total, &cause))?);
+            let block = block.map_err(|cause| RunError::out_of_memory("prepared weights", total, &cause))?;
+            self.blobs = Some(Blobs::Own(block));
         }
-        let base = self.blobs.as_ref().map_or(ptr::without_provenance_mut(ALIGN), Block::at);
-        self.addresses.extend(offsets.iter().map(|&offset| base.wrapping_add(offset).cast_const()));
+        let base = self.blobs.as_ref().map_or(ptr::without_provenance(ALIGN), Blobs::at);
+        self.addresses.extend(offsets.iter().map(|&offset| base.wrapping_add(offset)));
         Ok(())
+    }
+}
+
+impl Blobs {
+    fn at(&self) -> *const u8 {
+        match self {
+            Self::Own(block) => block.at().cast_const(),
+            Self::Borrowed(prepared) => prepared.data,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Own(block) => block.bytes(),
+            Self::Borrowed(prepared) => prepared.bytes,
+        }
+    }
+}
+
+/// Where each blob begins, and how many bytes all take.
+fn layout(meta: &ModuleMeta) -> Result<(Vec<usize>, usize), RunError> {
+    let mut total = 0_usize;
+    let mut offsets = Vec::with_capacity(meta.blobs.len());
+    for blob in &meta.blobs {
+        offsets.push(total);
+        let bytes = usize::try_from(blob.bytes).ok().and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
+        let end = bytes.and_then(|bytes| total.checked_add(bytes));
+        total = end.ok_or_else(|| RunError::out_of_memory("prepared weights", blob.bytes, &AllocError::Size))?;
+    }
+    Ok((offsets, total))
+}
+
+impl ModuleMeta {
+    /// Bytes of all prepared blobs; `None` if they do not fit.
+    pub fn prepared_bytes(&self) -> Option<usize> {
+        layout(self).ok().map(|(_, total)| total)
     }
 }
 
@@ -137,6 +209,11 @@ pub struct WeightState {
 }
 
 impl WeightState {
+    /// The block of all prepared blobs, and how many bytes it has; `None` without any. It is there as long as this state.
+    pub fn prepared(&self) -> Option<(*const u8, usize)> {
+        self.set.blobs.as_ref().map(|blobs| (blobs.at(), blobs.bytes()))
+    }
+
     /// A weight by its name, plain or prepared, without a copy; none if there is no such weight, if it was given up, or if these are not its
     /// type and sizes.
     pub fn weight(&self, name: &str, dtype: DType, sizes: &[i64]) -> Option<Weight> {

@@ -1,6 +1,7 @@
 //! From a module to machine code.
 use crate::{
-    Error, Executable, Options, PlanReport, Report, Specialize, cache,
+    Error, Executable, Options, PlanReport, Report, Specialize,
+    cache::{self, Outcome},
     dump::Dump,
     library,
     meta::{describe, drop_unread},
@@ -12,7 +13,7 @@ use disc_passes::{
     pass::{self, PassManager},
     pipeline,
 };
-use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Weight, WeightState};
+use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Prepared, Weight, WeightState};
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -103,8 +104,8 @@ pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
 }
 
 /// Compiles a module whose text the cache was asked for: it is asked again only where the module prints as another one.
-fn compile_asked(module: Module, asked_for: &str, asked: cache::Outcome, options: &Options) -> Result<Artifact, Error> {
-    if asked == cache::Outcome::Miss && module.to_string() != asked_for {
+fn compile_asked(module: Module, asked_for: &str, asked: Outcome, options: &Options) -> Result<Artifact, Error> {
+    if asked == Outcome::Miss && module.to_string() != asked_for {
         return compile(module, options);
     }
     compile_as(module, asked_for, asked, options)
@@ -122,12 +123,12 @@ fn with_source(mut artifact: Artifact, made: Made, module: Option<Module>) -> Ar
 }
 
 /// Compiles a module that the cache does not have, and stores the code if it was `asked`.
-fn compile_as(module: Module, text: &str, asked: cache::Outcome, options: &Options) -> Result<Artifact, Error> {
+fn compile_as(module: Module, text: &str, asked: Outcome, options: &Options) -> Result<Artifact, Error> {
     let source = keeps_source(&module, options)?.then(|| module.clone());
     let (mut artifact, recipes) = compile_inner(module, options, None)?;
     artifact.report.cache = asked;
     let made = Made { recipes, spent_ms: artifact.report.stages_ms.iter().map(|(_, ms)| ms).sum() };
-    if asked == cache::Outcome::Miss {
+    if asked == Outcome::Miss {
         cache::keep(text, options, &artifact, &made);
     }
     Ok(with_source(artifact, made, source))
@@ -259,14 +260,26 @@ impl Artifact {
             }
             let library = self.library()?;
             let names = self.names.iter().filter_map(|name| Some((library.address(name)?, name.clone()))).collect();
-            let inner = self.executable(library, self.order(weights)?, options)?;
-            Executable::new(inner, self.clone(), names, options)
+            let weights = self.order(weights)?;
+            let place = cache::Place::of(self, &weights, options);
+            let found = place.as_ref().and_then(cache::Place::find);
+            let is_found = found.is_some();
+            let inner = self.executable(library, weights, options, found)?;
+            let outcome = match &place {
+                None => Outcome::Off,
+                Some(_) if is_found => Outcome::Hit,
+                Some(place) => {
+                    place.keep(&inner.weight_state());
+                    place.missed()
+                }
+            };
+            Executable::new(inner, self.clone(), names, outcome, options)
         })
     }
 
     /// Loads the code of a specialised version, with the weights that the general code reads.
     pub(crate) fn load_sharing(&self, state: &WeightState, options: &Options) -> Result<disc_ral::Executable, Error> {
-        self.executable(self.library()?, self.shared(state)?, options)
+        self.executable(self.library()?, self.shared(state)?, options, None)
     }
 
     fn library(&self) -> Result<Arc<Library>, Error> {
@@ -275,12 +288,19 @@ impl Artifact {
         Ok(Arc::new(unsafe { Library::load(&self.code)? }))
     }
 
-    fn executable(&self, library: Arc<Library>, weights: Vec<Weight>, options: &Options) -> Result<disc_ral::Executable, Error> {
+    fn executable(
+        &self,
+        library: Arc<Library>,
+        weights: Vec<Weight>,
+        options: &Options,
+        prepared: Option<Prepared>,
+    ) -> Result<disc_ral::Executable, Error> {
         let code = disc_ral::Code::from_library(library, &self.meta)?;
         let products = library::products(options, &self.target)?;
         let settings =
             disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads, products };
-        Ok(disc_ral::Executable::new(Cpu::device(), code, self.meta.clone(), weights, settings)?)
+        let (device, meta) = (Cpu::device(), self.meta.clone());
+        Ok(disc_ral::Executable::with_prepared(device, code, meta, weights, settings, prepared)?)
     }
 
     /// The weights in the order of the metadata, out of those of the general code.

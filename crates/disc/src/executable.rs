@@ -1,5 +1,5 @@
 //! A loaded module, and calls of it with tensors as they come.
-use crate::{Artifact, Error, Options, Specializations, compile::guarded, tier::Tier};
+use crate::{Artifact, Error, Options, Specializations, cache::Outcome, compile::guarded, tier::Tier};
 use disc_ral::{HostTensor, ModuleMeta, OutputAllocator, Products, Session, TensorRef, Weight};
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,6 +11,7 @@ pub struct Executable {
     names: HashMap<usize, Arc<str>>,
     /// Versions for constant sizes; none where there is nothing to specialise, or nothing shall be.
     tier: Option<Arc<Tier>>,
+    prepared: Outcome,
 }
 
 impl Executable {
@@ -18,11 +19,12 @@ impl Executable {
         inner: disc_ral::Executable,
         artifact: Artifact,
         names: HashMap<usize, Arc<str>>,
+        prepared: Outcome,
         options: &Options,
     ) -> Result<Self, Error> {
         let inner = Arc::new(inner);
         let tier = Tier::new(&inner, &artifact, options)?.map(Arc::new);
-        Ok(Self { inner, artifact, names, tier })
+        Ok(Self { inner, artifact, names, tier, prepared })
     }
 
     /// Runs entry number `entry`. An input that is not contiguous is copied first.
@@ -99,6 +101,11 @@ impl Executable {
     /// The name of the kernel at an address of a [`disc_ral::LaunchRecord`], if it was compiled with [`crate::Options::keep_names`].
     pub fn kernel_name(&self, address: usize) -> Option<&str> {
         self.names.get(&address).map(|name| &**name)
+    }
+
+    /// Whether prepared weights came from the cache when it was loaded.
+    pub fn prepared(&self) -> Outcome {
+        self.prepared
     }
 
     pub fn calls(&self) -> u64 {

@@ -182,6 +182,23 @@ fn the_least_recently_used_go_first() {
 }
 
 #[test]
+fn prepared_weights_go_before_all_else() {
+    let _alone = COUNTED.lock().unwrap();
+    let folder = Folder::new("weights");
+    let cache = Cache::new(&folder.0).limited(1000);
+    let [old, new, code] = [b"a", b"b", b"c"].map(|name| Key::of(&[name]));
+    cache.put(Level::Code, &code, &[7; 200]);
+    cache.put(Level::Weights, &old, &[7; 200]);
+    let file = fs::File::open(folder.0.join("weights").join(old.hex())).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(9)).unwrap();
+    let file = fs::File::open(folder.0.join("code").join(code.hex())).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    cache.put(Level::Weights, &new, &[7; 400]);
+    let left = |level, key| cache.get(level, key).is_some();
+    assert_eq!([left(Level::Code, &code), left(Level::Weights, &old), left(Level::Weights, &new)], [true, false, true]);
+}
+
+#[test]
 fn a_folder_that_others_may_write_to_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("shared");

@@ -82,6 +82,7 @@ impl PyExecutable {
             dict.set_item("specialized", specializations_dict(py, &found)?)?;
         }
         dict.set_item("library", library_dict(py, self.runner.products().map(|products| &**products))?)?;
+        dict.set_item("weights_cache", self.runner.prepared().name())?;
         dict.set_item("calls", self.calls())?;
         dict.set_item("peak_arena_bytes", self.peak_arena_bytes())?;
         dict.set_item("weight_bytes", self.weight_bytes().0)?;

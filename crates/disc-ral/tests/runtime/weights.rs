@@ -120,6 +120,27 @@ fn released_weights_are_given_up() {
 }
 
 #[test]
+fn blobs_that_are_there_are_not_prepared() {
+    // SAFETY: the functions belong to this metadata.
+    let code = || unsafe { Code::from_functions(vec![read as EntryFn], vec![pack as EntryFn]) };
+    let made = |weights, prepared| {
+        let options = ExecutableOptions { release_weights: true, ..Default::default() };
+        Executable::with_prepared(Cpu::device(), code(), meta(), weights, options, Some(prepared))
+    };
+    let state = Arc::new(load(weights(1.0), false).unwrap().weight_state());
+    let (data, bytes) = state.prepared().unwrap();
+    assert_eq!(meta().prepared_bytes(), Some(bytes));
+    // SAFETY: the state keeps the memory.
+    let prepared = |bytes| unsafe { Prepared::borrowed(data, bytes, state.clone()) };
+    let executable = made(weights(2.0), prepared(bytes)).unwrap();
+    assert_eq!(values(&executable), [10.0, 10.0, 2.0, 0.0], "blobs of the first, plain ones of the second");
+    assert_eq!(executable.weight_bytes(), (4, bytes));
+    executable.refresh(weights(2.0)).unwrap();
+    assert_eq!(values(&executable), [20.0, 20.0, 2.0, 0.0]);
+    assert!(made(weights(2.0), prepared(bytes - 64)).is_err());
+}
+
+#[test]
 fn what_one_executable_reads_serves_another() {
     let (first, sizes) = (load(weights(1.0), true).unwrap(), [N as i64]);
     let state = first.weight_state();

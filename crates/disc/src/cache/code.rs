@@ -47,6 +47,7 @@ fn choices(options: &Options, offers: Offers) -> String {
         fuel: _,
         dump: _,
         cache: _,
+        cache_weights: _,
         threads: _,
         release_weights: _,
         pin_threads: _,

@@ -1,20 +1,25 @@
 //! What earlier compilations left on disk: a folder of entries, each found by a hash of everything that it was made from.
 //!
-//! There are four levels. *Code* is what the compiler makes of a module's text; *capture* is what a bridge makes of a framework's module: the
+//! There are five levels. *Code* is what the compiler makes of a module's text; *capture* is what a bridge makes of a framework's module: the
 //! text, and what the bridge has to remember with it; *bytecode* is what a bridge read in functions, to know one module from another; *choices* say
-//! which products go to a library. Weight values are in none.
+//! which products go to a library. Weight values are in none of these; *weights*, where somebody asks for it, are prepared ones as a file that is
+//! mapped (docs/adr/0006-prepared-weights-on-disk.md).
 //!
 //! Invariants: a cache only saves time: whatever is wrong with the folder, an entry or the disk is a miss and a count, never an error; an entry
 //! is used only if it is whole (a checksum) and was stored for that key; entries appear at once (a rename), so that any number of processes
 //! may share the folder.
 mod code;
+mod content;
 mod counts;
 mod key;
+mod mapped;
+mod prepared;
 mod store;
 
 pub(crate) use code::{find, keep};
 pub use counts::{Counts, counts};
 pub use key::Key;
+pub(crate) use prepared::Place;
 pub use store::{Cache, LIMIT};
 
 use std::path::PathBuf;
@@ -28,10 +33,12 @@ pub enum Level {
     Bytecode,
     /// Which library computes products of which sizes.
     Choices,
+    /// Weights as kernels read them.
+    Weights,
 }
 
 impl Level {
-    pub const ALL: [Self; 4] = [Self::Code, Self::Capture, Self::Bytecode, Self::Choices];
+    pub const ALL: [Self; 5] = [Self::Code, Self::Capture, Self::Bytecode, Self::Choices, Self::Weights];
 
     /// Also the name of its folder.
     pub fn name(self) -> &'static str {
@@ -40,11 +47,12 @@ impl Level {
             Self::Capture => "capture",
             Self::Bytecode => "bytecode",
             Self::Choices => "choices",
+            Self::Weights => "weights",
         }
     }
 }
 
-/// What the cache did for a compilation.
+/// What the cache did for a compilation, or for weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// It was not asked.

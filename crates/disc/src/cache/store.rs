@@ -1,10 +1,12 @@
 //! The folder: entries are files, written under another name first and then renamed; the least recently used go first.
 //!
-//! A file is a header (magic, key, length, checksum) and the payload. The folder belongs to this user alone: what is in it will run.
+//! A file is a header (magic, key, length, checksum) and the payload. Prepared weights go before all others: they are made again soonest, and
+//! take the most room. The folder belongs to this user alone: what is in it will run.
 use super::{
     Key, Level, Outcome,
     counts::{Event, count},
     key::checksum,
+    mapped::{self, Mapped},
 };
 use std::{
     collections::hash_map::RandomState,
@@ -20,7 +22,7 @@ use std::{
 
 /// Bytes that all entries together may take.
 pub const LIMIT: u64 = 1 << 30;
-const MAGIC: &[u8; 16] = b"disc cache v1\n\0\0";
+pub(super) const MAGIC: &[u8; 16] = b"disc cache v1\n\0\0";
 const HEADER: usize = 16 + 32 + 8 + 32;
 /// A temporary file that is older was left by a process that died.
 const STALE: Duration = Duration::from_secs(3600);
@@ -84,28 +86,53 @@ impl Cache {
         }
         let path = self.path(level, key);
         let bytes = fs::read(&path).ok()?;
-        let Some(found) = payload(bytes, key).and_then(decode) else {
+        self.accept(level, key, payload(bytes, key).and_then(decode))
+    }
+
+    /// Notes that an entry was used; one of which nothing could be made goes.
+    fn accept<T>(&self, level: Level, key: &Key, found: Option<T>) -> Option<T> {
+        let path = self.path(level, key);
+        if found.is_none() {
             count(level, Event::Rejected);
             tracing::warn!("an entry of the cache is not usable, and goes: {}", path.display());
             // Another process may have been quicker.
             let _ = fs::remove_file(path);
-            return None;
-        };
-        // Used now: the others go first. It is as good an entry if that cannot be noted.
-        let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-        Some(found)
+        } else {
+            // Used now: the others go first. It is as good an entry if that cannot be noted.
+            let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        }
+        found
+    }
+
+    /// What was stored by [`Cache::put_mapped`], of so many bytes.
+    pub(super) fn map(&self, level: Level, key: &Key, bytes: usize, threads: usize) -> Option<Mapped> {
+        let found = is_private(&self.directory)
+            .then(|| File::open(self.path(level, key)).ok())
+            .flatten()
+            .and_then(|file| self.accept(level, key, Mapped::open(&file, key, bytes, threads)));
+        count(level, if found.is_some() { Event::Hit } else { Event::Miss });
+        found
+    }
+
+    /// Stores something that will be mapped.
+    pub(super) fn put_mapped(&self, level: Level, key: &Key, payload: &[u8], threads: usize) {
+        self.note(level, self.write(level, key, &mapped::header(key, payload, threads), payload));
     }
 
     /// Stores something; what cannot be written is counted.
     pub fn put(&self, level: Level, key: &Key, payload: &[u8]) {
-        if let Err(error) = self.write(level, key, payload) {
+        self.note(level, self.write(level, key, &header(key, payload), payload));
+    }
+
+    fn note(&self, level: Level, written: io::Result<()>) {
+        if let Err(error) = written {
             count(level, Event::Unwritten);
             tracing::info!("the cache in {} cannot be written: {error}", self.directory.display());
         }
     }
 
-    fn write(&self, level: Level, key: &Key, payload: &[u8]) -> io::Result<()> {
-        if payload.len() as u64 > self.limit / 2 {
+    fn write(&self, level: Level, key: &Key, header: &[u8], payload: &[u8]) -> io::Result<()> {
+        if !self.takes(payload.len() as u64) {
             return Err(io::Error::other("the entry is too large"));
         }
         let folder = self.directory.join(level.name());
@@ -116,7 +143,7 @@ impl Cache {
         let temporary = folder.join(temporary_name());
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         let written = file
-            .write_all(&header(key, payload))
+            .write_all(header)
             .and_then(|()| file.write_all(payload))
             .and_then(|()| fs::rename(&temporary, self.path(level, key)));
         if written.is_err() {
@@ -124,6 +151,11 @@ impl Cache {
         }
         self.evict();
         written
+    }
+
+    /// Whether an entry may be that large.
+    pub(super) fn takes(&self, bytes: u64) -> bool {
+        bytes <= self.limit / 2
     }
 
     /// Removes everything; how many entries went.
@@ -154,14 +186,14 @@ impl Cache {
         entries
     }
 
-    /// Removes the least recently used entries, until a tenth of the bound is free.
+    /// Removes prepared weights, then other entries, the least recently used first, until a tenth of the bound is free.
     fn evict(&self) {
         let mut entries = self.entries();
         let mut total: u64 = entries.iter().map(|entry| entry.bytes).sum();
         if total <= self.limit {
             return;
         }
-        entries.sort_by_key(|entry| entry.used);
+        entries.sort_by_key(|entry| (entry.level != Level::Weights, entry.used));
         for entry in entries {
             if total <= self.limit / 10 * 9 {
                 break;

@@ -1,0 +1,168 @@
+//! Prepared weights on disk: what a second load maps instead of preparing it, and what it must not take.
+use disc::{
+    Options,
+    cache::{Cache, Level, Outcome, counts},
+    ral::{HostOutputs, HostTensor, Weight},
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+/// 4 MiB of weights: less is prepared sooner than found.
+const TEXT: &str = "\
+weight @w : tensor<1024x1030xf32>
+
+func @main(%x: tensor<[N]x1024xf32>) -> tensor<[N]x1030xf32> {
+  %w = weight @w : tensor<1024x1030xf32>
+  %y = dot_general %x, %w, lhs_contracting_dims = [1], rhs_contracting_dims = [0] : (tensor<[N]x1024xf32>, tensor<1024x1030xf32>) -> tensor<[N]x1030xf32>
+  return %y : tensor<[N]x1030xf32>
+}
+";
+
+/// Counts are those of the process.
+static COUNTED: Mutex<()> = Mutex::new(());
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("prepared-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn options(&self) -> Options {
+        Options { cache: Some(self.0.clone()), cache_weights: true, target: Some("x86-64-v2".into()), ..Options::default() }
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.0.join("weights")).map(|files| files.flatten().map(|file| file.path()).collect()).unwrap_or_default()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tensor(sizes: &[i64], changed: Option<usize>) -> HostTensor {
+    let mut values: Vec<f32> = (0..sizes.iter().product()).map(|i: i64| (i * 37 % 101) as f32 / 8.0 - 6.0).collect();
+    if let Some(at) = changed {
+        values[at] += 1.0;
+    }
+    HostTensor::new(sizes, &values).unwrap()
+}
+
+/// `w`, with one other element.
+fn weights(changed: Option<usize>) -> Vec<(String, Weight)> {
+    vec![("w".into(), tensor(&[1024, 1030], changed).into())]
+}
+
+fn run(executable: &disc::Executable) -> Vec<u8> {
+    let input = tensor(&[3, 1024], None);
+    let mut outputs = HostOutputs::new();
+    executable.with_session(|session| executable.run(0, session, &[input.as_input()], &mut outputs)).unwrap();
+    outputs.tensor(0).unwrap().bytes().to_vec()
+}
+
+/// What the cache did, and the result.
+fn used(options: &Options, changed: Option<usize>) -> (Outcome, Vec<u8>) {
+    let executable = disc::compile_text(TEXT, options).unwrap().load(weights(changed), options).unwrap();
+    assert!(executable.weight_bytes().1 > 1 << 20, "nothing is prepared");
+    (executable.prepared(), run(&executable))
+}
+
+#[test]
+fn the_second_time_they_are_mapped() {
+    let folder = Folder::new("second");
+    let (never, expected) = used(&Options { cache_weights: false, ..folder.options() }, None);
+    assert_eq!((never, folder.entries().len()), (Outcome::Off, 0));
+    assert_eq!(used(&Options { cache: None, ..folder.options() }, None).0, Outcome::Off);
+    assert_eq!(used(&folder.options(), None), (Outcome::Miss, expected.clone()));
+    for options in [
+        folder.options(),
+        Options { threads: Some(1), ..folder.options() },
+        Options { threads: Some(3), ..folder.options() },
+        Options { release_weights: true, ..folder.options() },
+    ] {
+        assert_eq!(used(&options, None), (Outcome::Hit, expected.clone()));
+    }
+    assert_eq!(folder.entries().len(), 1);
+}
+
+#[test]
+fn other_weights_and_other_code_are_other_entries() {
+    let folder = Folder::new("others");
+    let (_, expected) = used(&folder.options(), None);
+    for changed in [0, 1024 * 1030 - 1] {
+        let (outcome, result) = used(&folder.options(), Some(changed));
+        assert_eq!(outcome, Outcome::Miss);
+        assert_ne!(result, expected);
+        assert_eq!(used(&folder.options(), Some(changed)), (Outcome::Hit, result));
+    }
+    let narrow = Options { weights: disc::WeightForm::Bf16, ..folder.options() };
+    assert_eq!(used(&narrow, None).0, Outcome::Off, "half as much is prepared sooner");
+    assert_eq!(used(&Options { target: Some("x86-64-v3".into()), ..folder.options() }, None).0, Outcome::Miss);
+    assert_eq!(used(&folder.options(), None), (Outcome::Hit, expected));
+}
+
+#[test]
+fn what_is_not_whole_is_counted_and_replaced() {
+    let _alone = COUNTED.lock().unwrap();
+    let folder = Folder::new("corrupt");
+    let (_, expected) = used(&folder.options(), None);
+    let path = folder.entries().remove(0);
+    let bytes = fs::read(&path).unwrap();
+    let flipped = |at: usize| {
+        let mut other = bytes.clone();
+        other[at] ^= 1;
+        other
+    };
+    let wrong = [
+        Vec::new(),
+        bytes[..100].to_vec(),
+        bytes[..bytes.len() - 1].to_vec(),
+        [&bytes[..], b"x"].concat(),
+        flipped(20),
+        flipped(4095),
+        flipped(4096),
+        flipped(bytes.len() - 1),
+    ];
+    for bytes in wrong {
+        // Another file: nobody writes to one that may be mapped.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        let before = counts(Level::Weights).rejected;
+        assert_eq!(used(&folder.options(), None), (Outcome::Miss, expected.clone()), "{} bytes", bytes.len());
+        assert_eq!(counts(Level::Weights).rejected, before + 1);
+        assert_eq!(used(&folder.options(), None), (Outcome::Hit, expected.clone()));
+    }
+}
+
+#[test]
+fn what_is_mapped_outlives_its_file_and_may_be_refreshed() {
+    let folder = Folder::new("refresh");
+    let options = folder.options();
+    let (_, first) = used(&options, None);
+    let (_, second) = used(&Options { cache_weights: false, ..folder.options() }, Some(7));
+    let executable = disc::compile_text(TEXT, &options).unwrap().load(weights(None), &options).unwrap();
+    assert_eq!(executable.prepared(), Outcome::Hit);
+    assert!(Cache::new(&folder.0).clear() > 0);
+    assert_eq!(run(&executable), first);
+    executable.refresh(weights(Some(7))).unwrap();
+    assert_eq!(run(&executable), second);
+    assert!(folder.entries().is_empty(), "a refresh keeps nothing");
+}
+
+#[test]
+fn a_folder_that_others_may_write_to_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("shared");
+    let (_, expected) = used(&folder.options(), None);
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(used(&folder.options(), None), (Outcome::Shared, expected));
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o700)).unwrap();
+}
