@@ -196,6 +196,12 @@ def inverted_and_scaled():
     return bottleneck(nn.Hardswish(), Scaled(96))
 
 
+def gated():
+    """Gates are products of their own, and what they give is written over one of them."""
+    layers = nn.Linear(64, 256), nn.GLU(), nn.Linear(128, 64)
+    return nn.Sequential(*layers), lambda n: torch.randn(8, 4 * n, 64)
+
+
 def windows():
     return Residual(nn.AvgPool2d(3, 1, 1), nn.MaxPool2d(3, 1, 1)), lambda n: torch.randn(2, 16, n, n + 3)
 
@@ -280,6 +286,7 @@ def lstm():
         depthwise,
         inverted,
         inverted_and_scaled,
+        gated,
         windows,
         matrices,
         doubled,

@@ -1,7 +1,8 @@
 //! Products whose columns are read in parts, one of them by another product: a product for each part.
 //!
 //! Queries, keys and values of attention are often columns of one product. In parts they lie as the products that read them want them, where slices
-//! would be copied first; products of the same rows are one launch again later. Gates, whose parts are read by element-wise ops alone, stay one.
+//! would be copied first; products of the same rows are one launch again later. So are two gates, whose parts are read by element-wise ops alone: what
+//! these make is written over the second part. Gates of matrices that do not stay in a cache are one product: a row of them takes longer in parts.
 //!
 //! Invariants: each column is computed once, and every sum adds up the same products in the same order. Parts fill vectors of columns.
 use crate::{
@@ -30,6 +31,8 @@ pub static PASS: PassDef = PassDef {
 const FEWEST: i64 = 32;
 const VECTOR: i64 = 16;
 const MANY: i64 = 96;
+/// Elements of a matrix that stays in a cache.
+const CACHED: i64 = 1 << 20;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut split = 0;
@@ -101,13 +104,14 @@ impl<'f> Analysis<'f> {
         }
         let mut ranges = slices.iter().map(|&slice| range(self.function, slice, axis)).collect::<Option<Vec<_>>>()?;
         ranges.sort_unstable();
-        let columns = self.columns(whole, axis, slices.len())?;
+        let (columns, elements) = self.columns(whole, axis, slices.len())?;
         let fills = |&[from, to]: &[i64; 2]| {
             let width = (to - from) * columns;
             width >= MANY || width >= FEWEST && width % VECTOR == 0
         };
         let suit = ranges.windows(2).all(|pair| pair[0][1] <= pair[1][0]) && ranges.iter().all(fills);
-        (suit && slices.iter().any(|&slice| self.is_read_by_product(slice))).then_some(axis)
+        let are_gates = slices.len() == 2 && elements.is_some_and(|elements| elements <= CACHED);
+        (suit && (are_gates || slices.iter().any(|&slice| self.is_read_by_product(slice)))).then_some(axis)
     }
 
     /// The one dimension along which a slice takes a part, elements side by side.
@@ -130,8 +134,9 @@ impl<'f> Analysis<'f> {
         })
     }
 
-    /// How many columns of a product with weights each element along a dimension stands for; `None` where others need the product, or there is none.
-    fn columns(&self, value: Value, axis: usize, readers: usize) -> Option<i64> {
+    /// How many columns of a product with weights each element along a dimension stands for, and how many elements the weights have; `None` where others
+    /// need the product, or there is none.
+    fn columns(&self, value: Value, axis: usize, readers: usize) -> Option<(i64, Option<i64>)> {
         if self.users.get(&value).is_none_or(|users| users.len() != readers) {
             return None;
         }
@@ -141,9 +146,14 @@ impl<'f> Analysis<'f> {
             OpKind::Transpose => self.columns(operands[0], self.function.axes(inst, "dims")[axis], 1),
             OpKind::Reshape => {
                 let (from, each) = joined(self.function, self.solver, inst, axis)?;
-                Some(self.columns(operands[0], from, 1)? * each)
+                let (columns, elements) = self.columns(operands[0], from, 1)?;
+                Some((columns * each, elements))
             }
-            OpKind::DotGeneral => self.is_of_weights(inst).then_some(1).filter(|_| axis + 1 == self.function.shape(value).len()),
+            OpKind::DotGeneral => {
+                let elements = Dim::product(self.function.shape(operands[1]).iter().cloned()).as_const();
+                let is_last = axis + 1 == self.function.shape(value).len();
+                (is_last && self.is_of_weights(inst)).then_some((1, elements))
+            }
             _ if is_stepwise(self.function, inst) => {
                 let mut products = operands.iter().filter(|&&operand| !is_repeated(self.function, self.fixed, operand));
                 let product = products.next().filter(|_| products.next().is_none())?;
