@@ -3,8 +3,11 @@ use super::plan::{ContractionPlan, Left, Right, Role};
 use crate::{build::KernelBuilder, element::compute_dtype, schedule::loops::Merged, target::Target};
 use disc_ir::{Dim, TensorType, Value};
 
-/// Bytes of the left operand that stay in the second-level cache while panels pass by.
-const CHUNK_BYTES: i64 = 384 << 10;
+/// Bytes of a chunk of the left operand. While panels pass by, most of them stay in the second-level cache; with fewer, panels of long sums come from
+/// memory faster than there is something to multiply, and pass more often.
+const CHUNK_BYTES: i64 = 768 << 10;
+/// The same where they are packed, which takes task memory.
+const PACKED_CHUNK_BYTES: i64 = 384 << 10;
 /// The most row blocks of a chunk where panels are ready, and where a unit may have to pack its panel first.
 const CHUNK_BLOCKS: i64 = 8;
 const PACKING_CHUNK_BLOCKS: i64 = 32;
@@ -96,7 +99,8 @@ impl ContractionPlan {
             return PACKING_CHUNK_BLOCKS * rows;
         }
         let depth = self.k.size.as_const().unwrap_or(768).max(1);
-        (CHUNK_BYTES / (depth * rows * self.compute.size() as i64)).clamp(2, CHUNK_BLOCKS) * rows
+        let bytes = if self.left_form == Left::Packed { PACKED_CHUNK_BYTES } else { CHUNK_BYTES };
+        (bytes / (depth * rows * self.compute.size() as i64)).clamp(2, CHUNK_BLOCKS) * rows
     }
 
     /// Rows that are packed at once.
