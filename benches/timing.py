@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 #: One timing takes about this long, so that reading the clock does not count.
 SPAN = 2e-3
-#: Before each timing the call runs this long. With several threads the pools of the others spin on after their work: eager's some 10 ms, ONNX Runtime's a
-#: million steps, which take 36 ms of a Zen 5 that they have for themselves, and twice that beside another thread.
+#: Before each timing the call runs this long. With several threads the pools of the others spin on after their work: eager's some
+#: 10 ms, ONNX Runtime's a million steps, which take 36 ms of a Zen 5 that they have for themselves, and twice that beside others.
 WARM, WARM_SEVERAL = 1e-3, 90e-3
 
 
