@@ -53,16 +53,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--again", type=int, default=3, help="processes that find everything on disk")
-    parser.add_argument("--weights", action="store_true", help="prepared weights are kept on disk too")
+    parser.add_argument(
+        "--no-weights", dest="weights", action="store_false", help="prepared weights are not kept"
+    )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
-        print(json.dumps(start(chosen.threads, "weights" if chosen.weights else True)))
+        print(json.dumps(start(chosen.threads, True if chosen.weights else "code")))
         return
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "DISC_CACHE": "1", "DISC_CACHE_DIR": os.path.join(folder, "disc")}
         command = [sys.executable, __file__, "--one", "--threads", str(chosen.threads)]
-        command += ["--weights"] * chosen.weights
+        command += ["--no-weights"] * (not chosen.weights)
         for _ in range(1 + chosen.again):
             row = json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)
             print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)

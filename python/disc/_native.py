@@ -5,9 +5,11 @@ The extension gives ``Builder`` (ops, inputs, weights, facts, outputs), ``compil
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
+from . import _environment
 from ._errors import Error
 from ._options import Options
 
@@ -49,7 +51,7 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
         "release_weights": options.release_weights,
         "weights": options.weights,
         "cache": cache,
-        "cache_weights": options.cache == "weights",
+        "cache_weights": keeps_weights(options),
         "pin_threads": options.pin_threads,
         "specialize": {True: "auto", False: "off", None: None}.get(options.specialize, options.specialize),
         "winograd": options.winograd,
@@ -62,6 +64,20 @@ def cache_directory() -> str | None:
     """Where the cache on disk lies; None where there is none, or DISC_CACHE=0."""
     found = _extension().cache_directory()
     return None if found is None else str(found)
+
+
+def keeps_weights(options: Options) -> bool:
+    """Whether a cache on disk, if there is one, keeps prepared weights too."""
+    return options.cache is True and _environment.switch("DISC_CACHE_WEIGHTS")
+
+
+def may_be_mapped(directory: str, size: int) -> bool:
+    """Whether weights that take about ``size`` bytes prepared lie in the cache: these or others."""
+    try:
+        with os.scandir(os.path.join(directory, "weights")) as found:
+            return any(size / 2 <= file.stat().st_size <= 2 * size for file in found)
+    except OSError:
+        return False
 
 
 def cache_get(directory: str, level: str, key: bytes) -> bytes | None:

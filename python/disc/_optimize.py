@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -103,12 +104,21 @@ class OptimizedModule(torch.nn.Module):
         self.training = module.training
         self.options = options
         directory = _native.cache_directory() if options.cache else None
+        needed = _prepared_bytes(module, options)
         # What is mapped needs no memory.
-        is_mapped = options.cache == "weights" and directory is not None
-        ahead = _native.memory_ahead(0 if is_mapped else _prepared_bytes(module, options))
-        with Progress(options, type(module).__name__) as stage, ahead:
+        is_likely_there = (
+            directory is not None
+            and _native.keeps_weights(options)
+            and _native.may_be_mapped(directory, needed)
+        )
+        with Progress(options, type(module).__name__) as stage, contextlib.ExitStack() as ahead:
             stage("capture")
+            if not is_likely_there:
+                ahead.enter_context(_native.memory_ahead(needed))
             asked = _capture_cache.look_up(module, args, kwargs, dims, directory)
+            if is_likely_there and asked.found is None:
+                # Another program's, most likely.
+                ahead.enter_context(_native.memory_ahead(needed))
             captured, source, milliseconds = _captured(asked, module, args, kwargs, dims)
             self._program = captured.program
             self._weights = [(name, tensor.detach()) for name, tensor in self._program.weights]

@@ -42,7 +42,7 @@ class Options:
     fallback: str | None = None
     #: True: versions for sizes that come often, kept where a trial finds them faster; "always": for all sizes that come twice.
     specialize: bool | str | None = None
-    #: "weights": prepared weights are kept there too.
+    #: "code": prepared weights are not kept.
     cache: bool | str | None = None
     winograd: bool | None = None
     weights: str | None = None
@@ -67,8 +67,8 @@ class Options:
                 raise Error(f"Options.{name} = {value!r}: expected a positive int")
         if not isinstance(self.specialize, (bool, type(None))) and self.specialize != "always":
             raise Error(f'Options.specialize = {self.specialize!r}: expected True, False or "always"')
-        if not isinstance(self.cache, (bool, type(None))) and self.cache != "weights":
-            raise Error(f'Options.cache = {self.cache!r}: expected True, False or "weights"')
+        if not isinstance(self.cache, (bool, type(None))) and self.cache != "code":
+            raise Error(f'Options.cache = {self.cache!r}: expected True, False or "code"')
         if self.library is not None and not _is_library(self.library):
             expected = "expected 'off', 'auto', 'onednn' or 'onednn:' with the path of the library"
             raise Error(f"Options.library = {self.library!r}: {expected}")

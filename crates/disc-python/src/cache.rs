@@ -58,6 +58,12 @@ pub(crate) fn cache_clear(py: Python<'_>, directory: PathBuf) -> PyResult<usize>
     guarded(|| Ok(py.detach(|| Cache::new(directory).clear())))
 }
 
+/// Writes prepared weights that are not on disk yet.
+#[pyfunction]
+pub(crate) fn cache_write_out(py: Python<'_>) {
+    py.detach(|| cache::write_out(|| true));
+}
+
 /// What the cache did in this process: for each level a dict of counts.
 #[pyfunction]
 pub(crate) fn cache_counts(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {

@@ -5,7 +5,7 @@
 use crate::{
     call::{PyExecutable, read_weights},
     errors::{Failure, guarded},
-    facade::{self, Artifact, Options, PlanReport, Report, Runner, Specializations, Specialize, background},
+    facade::{self, Artifact, Options, PlanReport, Report, Runner, Specializations, Specialize, background, cache},
     ir::PyBuilder,
 };
 use disc_ir::text::closest;
@@ -264,7 +264,8 @@ fn apart<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> Result<T, fac
     }
 }
 
-/// Awaits compilations that were given up, and ends those of the background; registered to run when the process exits.
+/// Awaits compilations that were given up, ends those of the background, and writes prepared weights that are not on disk yet; registered to run when
+/// the process exits.
 #[pyfunction]
 pub(crate) fn finish_abandoned(py: Python<'_>) {
     let threads = std::mem::take(&mut *ABANDONED.lock().unwrap_or_else(PoisonError::into_inner));
@@ -274,5 +275,7 @@ pub(crate) fn finish_abandoned(py: Python<'_>) {
             let _ = thread.join();
         }
         background::stop();
+        // A signal's handler that raises is somebody who wants to leave.
+        cache::write_out(|| Python::attach(|py| py.check_signals().is_ok()));
     });
 }

@@ -40,6 +40,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cache::cache_put, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_clear, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_counts, module)?)?;
+    module.add_function(wrap_pyfunction!(cache::cache_write_out, module)?)?;
     module.add_function(wrap_pyfunction!(cli::main_disc, module)?)?;
     module.add_function(wrap_pyfunction!(cli::main_disc_opt, module)?)?;
     module.add_function(wrap_pyfunction!(compile::await_specializations, module)?)?;

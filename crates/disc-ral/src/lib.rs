@@ -36,4 +36,4 @@ pub use products::{Decision, Matrix, OnDecision, OneDnn, Policy, ProductKey, Pro
 pub use profile::LaunchRecord;
 pub use session::Session;
 pub use tensor::{OutputAllocator, OutputError, TensorRef, bytes_of};
-pub use weights::{Prepared, Weight, WeightState};
+pub use weights::{Blobs, Prepared, Weight, WeightState};

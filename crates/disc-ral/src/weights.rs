@@ -71,18 +71,27 @@ impl Prepared {
     }
 }
 
+/// The block of all prepared blobs of one set of weights. Nobody writes to it once an executable has it, whatever becomes of that.
+pub struct Blobs(Memory);
+
 /// Where the blobs lie.
-enum Blobs {
+enum Memory {
     Own(Block),
     Borrowed(Prepared),
 }
+
+// SAFETY: the memory is written to by `prepare` entries alone, which have run when somebody else gets it; then it is only read. Devices may be
+// shared between threads.
+unsafe impl Send for Blobs {}
+// SAFETY: as above.
+unsafe impl Sync for Blobs {}
 
 /// One consistent state of all weights.
 pub(crate) struct WeightSet {
     /// The table as generated code sees it: plain weights, then blobs.
     addresses: Vec<*const u8>,
     plain: Vec<Option<Weight>>,
-    blobs: Option<Blobs>,
+    blobs: Option<Arc<Blobs>>,
     plain_bytes: usize,
     /// Panels as a library reads them.
     forms: PlainForms,
@@ -134,7 +143,7 @@ impl WeightSet {
 
     /// Bytes of plain weights that are kept alive, and of prepared forms.
     pub(crate) fn bytes(&self) -> (usize, usize) {
-        (self.plain_bytes, self.blobs.as_ref().map_or(0, Blobs::bytes) + self.forms.bytes())
+        (self.plain_bytes, self.blobs.as_ref().map_or(0, |blobs| blobs.bytes()) + self.forms.bytes())
     }
 
     /// The right operand of a product as a plain matrix, if it is panels of this set.
@@ -153,30 +162,32 @@ impl WeightSet {
             if prepared.bytes != total || prepared.data.is_null() || !prepared.data.addr().is_multiple_of(ALIGN) {
                 return Err(RunError::internal(format!("{} bytes of prepared weights for {total}", prepared.bytes)));
             }
-            self.blobs = Some(Blobs::Borrowed(prepared));
+            self.blobs = Some(Arc::new(Blobs(Memory::Borrowed(prepared))));
         } else if total > 0 {
             let block = Block::new(device, total);
             let block = block.map_err(|cause| RunError::out_of_memory("prepared weights", total, &cause))?;
-            self.blobs = Some(Blobs::Own(block));
+            self.blobs = Some(Arc::new(Blobs(Memory::Own(block))));
         }
-        let base = self.blobs.as_ref().map_or(ptr::without_provenance(ALIGN), Blobs::at);
+        let base = self.blobs.as_ref().map_or(ptr::without_provenance(ALIGN), |blobs| blobs.at());
         self.addresses.extend(offsets.iter().map(|&offset| base.wrapping_add(offset)));
         Ok(())
     }
 }
 
 impl Blobs {
-    fn at(&self) -> *const u8 {
-        match self {
-            Self::Own(block) => block.at().cast_const(),
-            Self::Borrowed(prepared) => prepared.data,
+    /// Where the block begins.
+    pub fn at(&self) -> *const u8 {
+        match &self.0 {
+            Memory::Own(block) => block.at().cast_const(),
+            Memory::Borrowed(prepared) => prepared.data,
         }
     }
 
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Own(block) => block.bytes(),
-            Self::Borrowed(prepared) => prepared.bytes,
+    /// How many bytes it has, gaps between blobs included.
+    pub fn bytes(&self) -> usize {
+        match &self.0 {
+            Memory::Own(block) => block.bytes(),
+            Memory::Borrowed(prepared) => prepared.bytes,
         }
     }
 }
@@ -209,9 +220,9 @@ pub struct WeightState {
 }
 
 impl WeightState {
-    /// The block of all prepared blobs, and how many bytes it has; `None` without any. It is there as long as this state.
-    pub fn prepared(&self) -> Option<(*const u8, usize)> {
-        self.set.blobs.as_ref().map(|blobs| (blobs.at(), blobs.bytes()))
+    /// All prepared blobs, without the plain weights; `None` without any.
+    pub fn prepared(&self) -> Option<Arc<Blobs>> {
+        self.set.blobs.clone()
     }
 
     /// A weight by its name, plain or prepared, without a copy; none if there is no such weight, if it was given up, or if these are not its

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 /// A compiled and loaded module: any number of threads may run it at once, each with a session of its own.
 pub struct Executable {
-    inner: Arc<disc_ral::Executable>,
+    pub(crate) inner: Arc<disc_ral::Executable>,
     artifact: Artifact,
     /// Kernels by their addresses.
     names: HashMap<usize, Arc<str>>,

@@ -22,7 +22,7 @@ pub struct Options {
     pub weights: WeightForm,
     /// The folder of a cache of compiled code ([`crate::cache::directory`]); absent, nothing is read from disk or left there.
     pub cache: Option<PathBuf>,
-    /// Prepared weights are kept in that folder too, and mapped from there by whoever loads the same code with the same weights.
+    /// Prepared weights are kept in that folder too, by a thread of its own, and mapped from there by whoever loads the same code with the same weights.
     pub cache_weights: bool,
     /// Kernels keep their names in the code, so that [`crate::Executable::kernel_name`] knows them.
     pub keep_names: bool,

@@ -1,13 +1,13 @@
 //! Prepared weights on disk: what a second load maps instead of preparing it, and what it must not take.
 use disc::{
     Options,
-    cache::{Cache, Level, Outcome, counts},
+    cache::{Cache, Level, Outcome, counts, write_out},
     ral::{HostOutputs, HostTensor, Weight},
 };
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Mutex, PoisonError},
 };
 
 /// 4 MiB of weights: less is prepared sooner than found.
@@ -21,8 +21,8 @@ func @main(%x: tensor<[N]x1024xf32>) -> tensor<[N]x1030xf32> {
 }
 ";
 
-/// Counts are those of the process.
-static COUNTED: Mutex<()> = Mutex::new(());
+/// Counts, and blocks that wait to be written, are those of the process.
+static ALONE: Mutex<()> = Mutex::new(());
 
 struct Folder(PathBuf);
 
@@ -37,7 +37,9 @@ impl Folder {
         Options { cache: Some(self.0.clone()), cache_weights: true, target: Some("x86-64-v2".into()), ..Options::default() }
     }
 
+    /// All files at the level of weights, when those are written that wait.
     fn entries(&self) -> Vec<PathBuf> {
+        write_out(|| true);
         fs::read_dir(self.0.join("weights")).map(|files| files.flatten().map(|file| file.path()).collect()).unwrap_or_default()
     }
 }
@@ -72,11 +74,14 @@ fn run(executable: &disc::Executable) -> Vec<u8> {
 fn used(options: &Options, changed: Option<usize>) -> (Outcome, Vec<u8>) {
     let executable = disc::compile_text(TEXT, options).unwrap().load(weights(changed), options).unwrap();
     assert!(executable.weight_bytes().1 > 1 << 20, "nothing is prepared");
-    (executable.prepared(), run(&executable))
+    let result = run(&executable);
+    write_out(|| true);
+    (executable.prepared(), result)
 }
 
 #[test]
 fn the_second_time_they_are_mapped() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::new("second");
     let (never, expected) = used(&Options { cache_weights: false, ..folder.options() }, None);
     assert_eq!((never, folder.entries().len()), (Outcome::Off, 0));
@@ -95,6 +100,7 @@ fn the_second_time_they_are_mapped() {
 
 #[test]
 fn other_weights_and_other_code_are_other_entries() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::new("others");
     let (_, expected) = used(&folder.options(), None);
     for changed in [0, 1024 * 1030 - 1] {
@@ -111,7 +117,7 @@ fn other_weights_and_other_code_are_other_entries() {
 
 #[test]
 fn what_is_not_whole_is_counted_and_replaced() {
-    let _alone = COUNTED.lock().unwrap();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::new("corrupt");
     let (_, expected) = used(&folder.options(), None);
     let path = folder.entries().remove(0);
@@ -144,6 +150,7 @@ fn what_is_not_whole_is_counted_and_replaced() {
 
 #[test]
 fn what_is_mapped_outlives_its_file_and_may_be_refreshed() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::new("refresh");
     let options = folder.options();
     let (_, first) = used(&options, None);
@@ -159,6 +166,7 @@ fn what_is_mapped_outlives_its_file_and_may_be_refreshed() {
 
 #[test]
 fn a_folder_that_others_may_write_to_is_not_used() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("shared");
     let (_, expected) = used(&folder.options(), None);

@@ -128,7 +128,8 @@ fn blobs_that_are_there_are_not_prepared() {
         Executable::with_prepared(Cpu::device(), code(), meta(), weights, options, Some(prepared))
     };
     let state = Arc::new(load(weights(1.0), false).unwrap().weight_state());
-    let (data, bytes) = state.prepared().unwrap();
+    let blobs = state.prepared().unwrap();
+    let (data, bytes) = (blobs.at(), blobs.bytes());
     assert_eq!(meta().prepared_bytes(), Some(bytes));
     // SAFETY: the state keeps the memory.
     let prepared = |bytes| unsafe { Prepared::borrowed(data, bytes, state.clone()) };

@@ -7,7 +7,7 @@ use std::{
 use twox_hash::XxHash3_128;
 
 /// What a thread reads at once; part of what the hash is.
-const CHUNK: usize = 1 << 20;
+pub(super) const CHUNK: usize = 1 << 20;
 
 /// Of a list of parts; where one ends and the next begins counts, how many threads work does not.
 pub(super) fn digest(parts: &[&[u8]], threads: usize) -> [u8; 32] {
@@ -39,6 +39,27 @@ pub(super) fn digest(parts: &[&[u8]], threads: usize) -> [u8; 32] {
     whole.finalize().into()
 }
 
+/// The [`digest`] of one part that is read bit by bit.
+pub(super) struct Running(Sha256);
+
+impl Running {
+    /// Of a part with so many bytes.
+    pub(super) fn of(bytes: usize) -> Self {
+        let mut whole = Sha256::new();
+        whole.update((bytes as u64).to_le_bytes());
+        Self(whole)
+    }
+
+    /// The next [`CHUNK`] bytes; fewer at the end alone.
+    pub(super) fn add(&mut self, chunk: &[u8]) {
+        self.0.update(XxHash3_128::oneshot(chunk).to_le_bytes());
+    }
+
+    pub(super) fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +71,9 @@ mod tests {
         for threads in [0, 2, 3, 9] {
             assert_eq!(digest(&[&bytes], threads), hash);
         }
+        let mut running = Running::of(bytes.len());
+        bytes.chunks(CHUNK).for_each(|chunk| running.add(chunk));
+        assert_eq!(running.finish(), hash);
         for at in [0, CHUNK - 1, CHUNK, 3 * CHUNK + 4] {
             let mut other = bytes.clone();
             other[at] ^= 1;

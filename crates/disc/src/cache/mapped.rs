@@ -1,13 +1,28 @@
 //! An entry that is mapped: its pages are those that the system keeps of the file, shared by all processes that use it.
 //!
-//! The header fills a page of the file, so that the payload is aligned.
+//! The header fills a page of the file, so that the payload is aligned. It is written last: a file is an entry by its contents too only when all is
+//! in it.
 //!
-//! Invariant: nobody writes to a file once it has its name; one that is removed stays for those who have it mapped.
-use super::{Key, content::digest, store::MAGIC};
-use std::{fs::File, os::fd::AsRawFd, ptr::NonNull, slice};
+//! Invariants: nobody writes to a file once it has its name; one that is removed stays for those who have it mapped; no entry takes more than a
+//! part of what is free on its disk.
+use super::{
+    Key,
+    content::{CHUNK, Running, digest},
+    store::{MAGIC, Temporary},
+};
+use std::{
+    fs::File,
+    io::{self, Write},
+    mem::MaybeUninit,
+    os::{fd::AsRawFd, unix::fs::FileExt},
+    ptr::NonNull,
+    slice,
+};
 
 /// Bytes of the header. Pages may be larger: the file is mapped from its start.
 const START: usize = 4096;
+/// An entry takes at most this part of what is free.
+const PART_OF_FREE: u64 = 10;
 
 /// The mapping of a whole file.
 pub(super) struct Mapped {
@@ -35,7 +50,7 @@ impl Mapped {
         let mapped = Self { at: NonNull::new(at.cast())?, length };
         // SAFETY: the file is as long as the mapping, and nobody writes to it.
         let whole = unsafe { slice::from_raw_parts(mapped.at.as_ptr(), length) };
-        (whole[..START] == header(key, &whole[START..], threads)[..]).then_some(mapped)
+        (whole[..START] == header(key, bytes, &digest(&[&whole[START..]], threads))[..]).then_some(mapped)
     }
 
     pub(super) fn payload(&self) -> &[u8] {
@@ -51,9 +66,158 @@ impl Drop for Mapped {
     }
 }
 
-pub(super) fn header(key: &Key, payload: &[u8], threads: usize) -> Vec<u8> {
-    let checksum = digest(&[payload], threads);
-    let mut header = [&MAGIC[..], &key.0, &(payload.len() as u64).to_le_bytes(), &checksum].concat();
+/// An entry that is written bit by bit.
+pub(super) struct Unfinished {
+    temporary: Temporary,
+    digest: Running,
+    /// Bytes of the payload.
+    written: usize,
+}
+
+impl Unfinished {
+    /// Begins an entry of so many bytes, if the disk has room for it and for much else.
+    pub(super) fn new(mut temporary: Temporary, bytes: usize) -> io::Result<Self> {
+        if bytes as u64 > free(&temporary.file)? / PART_OF_FREE {
+            return Err(io::Error::other("little is free on its disk"));
+        }
+        temporary.file.write_all(&[0; START])?;
+        Ok(Self { temporary, digest: Running::of(bytes), written: 0 })
+    }
+
+    /// Writes as long as `go_on` says so, asked before each of many parts; whether all is written.
+    pub(super) fn advance(&mut self, payload: &[u8], go_on: &mut dyn FnMut() -> bool) -> io::Result<bool> {
+        for chunk in payload[self.written..].chunks(CHUNK) {
+            if !go_on() {
+                return Ok(false);
+            }
+            self.temporary.file.write_all(chunk)?;
+            self.digest.add(chunk);
+            self.written += chunk.len();
+        }
+        Ok(true)
+    }
+
+    /// Gives the file, in which all is, its name.
+    pub(super) fn finish(self, key: &Key) -> io::Result<()> {
+        self.temporary.file.write_all_at(&header(key, self.written, &self.digest.finish()), 0)?;
+        self.temporary.rename()
+    }
+}
+
+/// Bytes that this user may still write on the disk of a file.
+fn free(file: &File) -> io::Result<u64> {
+    let mut found = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: an open file, and room for the answer.
+    if unsafe { libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was answered.
+    let found = unsafe { found.assume_init() };
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+fn header(key: &Key, bytes: usize, checksum: &[u8; 32]) -> Vec<u8> {
+    let mut header = [&MAGIC[..], &key.0, &(bytes as u64).to_le_bytes(), checksum].concat();
     header.resize(START, 0);
     header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Level, counts, testing::Folder},
+        *,
+    };
+    use std::{
+        fs::{self, OpenOptions},
+        time::{Duration, SystemTime},
+    };
+
+    fn key(name: &str) -> Key {
+        Key::of(&[name.as_bytes()])
+    }
+
+    /// Some chunks, each with other bytes, and a piece.
+    fn contents() -> Vec<u8> {
+        (0..3 * CHUNK + 77).map(|at| (at / 999 + at % 251) as u8).collect()
+    }
+
+    /// Writes so many chunks, not all.
+    fn begin(folder: &Folder, key: &Key, contents: &[u8], chunks: usize) -> Option<Unfinished> {
+        let (mut begun, mut left) = (None, chunks + 1);
+        let mut go_on = || {
+            left -= 1;
+            left > 0
+        };
+        assert!(!folder.cache().put_mapped(key, contents, &mut begun, &mut go_on));
+        begun
+    }
+
+    /// Whether an entry is done with without a byte that is written.
+    fn begin_nothing(folder: &Folder, key: &Key, contents: &[u8]) -> bool {
+        folder.cache().put_mapped(key, contents, &mut None, &mut || false)
+    }
+
+    #[test]
+    fn what_was_begun_goes_on_where_it_stopped() {
+        let (folder, key, contents) = (Folder::new("halves"), key("halves"), contents());
+        let mut begun = begin(&folder, &key, &contents, 2);
+        assert!(!folder.has(&key, &contents));
+        assert!(folder.cache().put_mapped(&key, &contents, &mut begun, &mut || true));
+        assert!(folder.has(&key, &contents));
+        assert!(begin_nothing(&folder, &key, &contents), "it is there");
+        drop(begun);
+        assert_eq!(folder.files().len(), 1);
+    }
+
+    #[test]
+    fn two_do_not_write_the_same() {
+        let (folder, key, contents) = (Folder::new("twice"), key("twice"), contents());
+        let begun = begin(&folder, &key, &contents, 1);
+        assert!(begin_nothing(&folder, &key, &contents), "somebody is at it");
+        let old = SystemTime::now() - Duration::from_secs(3600);
+        OpenOptions::new().write(true).open(&folder.files()[0]).unwrap().set_modified(old).unwrap();
+        assert!(folder.cache().put_mapped(&key, &contents, &mut None, &mut || true), "who was at it died");
+        assert!(folder.has(&key, &contents));
+        drop(begun);
+        assert!(folder.has(&key, &contents));
+        assert_eq!(folder.files().len(), 1);
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_counted_and_nothing_is_left() {
+        let (folder, key, contents) = (Folder::new("full"), key("full"), contents());
+        let mut begun = begin(&folder, &key, &contents, 1);
+        assert_eq!(folder.files().len(), 1);
+        begun.as_mut().unwrap().temporary.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let before = counts(Level::Weights).unwritten;
+        assert!(folder.cache().put_mapped(&key, &contents, &mut begun, &mut || true), "tried again");
+        assert!(counts(Level::Weights).unwritten > before);
+        assert!(begun.is_none());
+        assert!(folder.files().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_written_where_little_is_free() {
+        let (folder, key) = (Folder::new("little"), key("little"));
+        fs::create_dir_all(folder.path()).unwrap();
+        let free = free(&File::open(folder.path()).unwrap()).unwrap();
+        // Others write and remove files meanwhile.
+        let bytes = usize::try_from(free / PART_OF_FREE).unwrap() + (4 << 30);
+        // SAFETY: a new mapping that is only read, all of whose pages are the one of zeros.
+        let at = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, -1, 0)
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        // SAFETY: as above.
+        let contents = unsafe { slice::from_raw_parts(at.cast::<u8>(), bytes) };
+        let before = counts(Level::Weights).unwritten;
+        let (cache, mut begun) = (folder.cache().limited(u64::MAX), None);
+        assert!(cache.put_mapped(&key, contents, &mut begun, &mut || false), "it was begun");
+        assert!(counts(Level::Weights).unwritten > before);
+        assert!(folder.files().is_empty());
+        // SAFETY: the mapping, which nothing uses any more.
+        unsafe { libc::munmap(at, bytes) };
+    }
 }

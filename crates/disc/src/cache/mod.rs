@@ -2,8 +2,8 @@
 //!
 //! There are five levels. *Code* is what the compiler makes of a module's text; *capture* is what a bridge makes of a framework's module: the
 //! text, and what the bridge has to remember with it; *bytecode* is what a bridge read in functions, to know one module from another; *choices* say
-//! which products go to a library. Weight values are in none of these; *weights*, where somebody asks for it, are prepared ones as a file that is
-//! mapped (docs/adr/0006-prepared-weights-on-disk.md).
+//! which products go to a library. Weight values are in none of these; *weights* are prepared ones as a file that is mapped, which a thread of its own
+//! writes (docs/adr/0006-prepared-weights-on-disk.md).
 //!
 //! Invariants: a cache only saves time: whatever is wrong with the folder, an entry or the disk is a miss and a count, never an error; an entry
 //! is used only if it is whole (a checksum) and was stored for that key; entries appear at once (a rename), so that any number of processes
@@ -15,12 +15,16 @@ mod key;
 mod mapped;
 mod prepared;
 mod store;
+#[cfg(test)]
+mod testing;
+mod writer;
 
 pub(crate) use code::{find, keep};
 pub use counts::{Counts, counts};
 pub use key::Key;
 pub(crate) use prepared::Place;
 pub use store::{Cache, LIMIT};
+pub use writer::write_out;
 
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is stored was prepared from the weights that its key was made of: they are hashed once more behind it, since a user may
 //! have changed them meanwhile.
-use super::{Cache, Key, Level, Outcome, content::digest, mapped::Mapped};
+use super::{Cache, Key, Level, Outcome, content::digest, mapped::Mapped, writer::WRITER};
 use crate::{Artifact, Options};
 use disc_ral::{Prepared, Weight, WeightState};
 use std::{slice, sync::Arc};
@@ -45,13 +45,12 @@ impl Place {
         self.cache.missed()
     }
 
-    /// Keeps what was prepared of these weights.
+    /// Keeps what was prepared of these weights: soon, by a thread of its own.
     pub(crate) fn keep(&self, state: &WeightState) {
-        let Some((data, bytes)) = state.prepared().filter(|&(_, bytes)| bytes == self.bytes) else { return };
-        // SAFETY: the block of the state, which has been prepared.
-        let payload = unsafe { slice::from_raw_parts(data, bytes) };
-        if contents(&self.weights, self.threads) == Some(self.contents) {
-            self.cache.put_mapped(Level::Weights, &self.key, payload, self.threads);
+        let Some(blobs) = state.prepared().filter(|blobs| blobs.bytes() == self.bytes) else { return };
+        // Now, and not when it is written: nobody says how long weights that have been read stay where they are.
+        if WRITER.takes(&self.cache, self.bytes) && contents(&self.weights, self.threads) == Some(self.contents) {
+            WRITER.submit(self.cache.clone(), self.key, blobs);
         }
     }
 }
@@ -66,4 +65,41 @@ fn contents(weights: &[Weight], threads: usize) -> Option<[u8; 32]> {
         })
         .collect::<Option<_>>()?;
     Some(digest(&parts, threads))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::testing::Folder, *};
+    use disc_abi::DType;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    const TEXT: &str = "\
+weight @w : tensor<1024x1030xf32>
+
+func @main(%x: tensor<[N]x1024xf32>) -> tensor<[N]x1030xf32> {
+  %w = weight @w : tensor<1024x1030xf32>
+  %y = dot_general %x, %w, lhs_contracting_dims = [1], rhs_contracting_dims = [0] : (tensor<[N]x1024xf32>, tensor<1024x1030xf32>) -> tensor<[N]x1030xf32>
+  return %y : tensor<[N]x1030xf32>
+}
+";
+
+    #[test]
+    fn weights_that_change_while_they_are_packed_are_not_kept() {
+        let folder = Folder::new("packed");
+        let options = Options { target: Some("x86-64-v2".into()), ..Options::default() };
+        let artifact = crate::compile_text(TEXT, &options).unwrap();
+        let memory: Arc<Vec<AtomicU32>> = Arc::new((0..1024 * 1030).map(AtomicU32::new).collect());
+        let data = memory.as_ptr().cast::<u8>();
+        // SAFETY: the vector's elements, of which nothing else is read or written while this test reads them.
+        let weight = || unsafe { Weight::borrowed(data, DType::F32, vec![1024, 1030], memory.clone()) };
+        let cached = Options { cache: Some(folder.path().into()), cache_weights: true, ..options.clone() };
+        for (changes, kept) in [(true, 0), (false, 1)] {
+            let place = Place::of(&artifact, &[weight()], &cached).unwrap();
+            let executable = artifact.load(vec![("w".into(), weight())], &options).unwrap();
+            memory[77].fetch_add(u32::from(changes), Relaxed);
+            place.keep(&executable.inner.weight_state());
+            super::super::write_out(|| true);
+            assert_eq!(folder.files().len(), kept);
+        }
+    }
 }

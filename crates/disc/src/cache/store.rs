@@ -6,11 +6,12 @@ use super::{
     Key, Level, Outcome,
     counts::{Event, count},
     key::checksum,
-    mapped::{self, Mapped},
+    mapped::{Mapped, Unfinished},
+    writer::WRITER,
 };
 use std::{
     collections::hash_map::RandomState,
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, DirEntry, File, OpenOptions},
     hash::{BuildHasher, Hasher},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
@@ -24,8 +25,8 @@ use std::{
 pub const LIMIT: u64 = 1 << 30;
 pub(super) const MAGIC: &[u8; 16] = b"disc cache v1\n\0\0";
 const HEADER: usize = 16 + 32 + 8 + 32;
-/// A temporary file that is older was left by a process that died.
-const STALE: Duration = Duration::from_secs(3600);
+/// A temporary file that nobody wrote to for that long was left by a process that died.
+const STALE: Duration = Duration::from_secs(600);
 
 /// A folder with entries.
 #[derive(Clone, Debug)]
@@ -114,25 +115,59 @@ impl Cache {
         found
     }
 
-    /// Stores something that will be mapped.
-    pub(super) fn put_mapped(&self, level: Level, key: &Key, payload: &[u8], threads: usize) {
-        self.note(level, self.write(level, key, &mapped::header(key, payload, threads), payload));
+    /// Stores prepared weights, as long as `go_on` says so; whether that is done with. What was `begun` goes on where it stopped.
+    pub(super) fn put_mapped(
+        &self,
+        key: &Key,
+        payload: &[u8],
+        begun: &mut Option<Unfinished>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        // Another process, or another module with these weights, may be quicker.
+        if begun.is_none() && (self.path(Level::Weights, key).exists() || self.is_begun(Level::Weights, key)) {
+            return true;
+        }
+        let mut write = || {
+            let mut unfinished = match begun.take() {
+                Some(unfinished) => unfinished,
+                None => Unfinished::new(self.begin(Level::Weights, key, payload.len())?, payload.len())?,
+            };
+            if unfinished.advance(payload, go_on)? {
+                return unfinished.finish(key).map(|()| true);
+            }
+            *begun = Some(unfinished);
+            Ok(false)
+        };
+        let written = write();
+        let is_done = !matches!(written, Ok(false));
+        if is_done {
+            self.note(Level::Weights, written);
+            self.evict();
+        }
+        is_done
     }
 
     /// Stores something; what cannot be written is counted.
     pub fn put(&self, level: Level, key: &Key, payload: &[u8]) {
-        self.note(level, self.write(level, key, &header(key, payload), payload));
+        let write = || {
+            let mut temporary = self.begin(level, key, payload.len())?;
+            temporary.file.write_all(&header(key, payload))?;
+            temporary.file.write_all(payload)?;
+            temporary.rename()
+        };
+        self.note(level, write());
+        self.evict();
     }
 
-    fn note(&self, level: Level, written: io::Result<()>) {
+    fn note<T>(&self, level: Level, written: io::Result<T>) {
         if let Err(error) = written {
             count(level, Event::Unwritten);
             tracing::info!("the cache in {} cannot be written: {error}", self.directory.display());
         }
     }
 
-    fn write(&self, level: Level, key: &Key, header: &[u8], payload: &[u8]) -> io::Result<()> {
-        if !self.takes(payload.len() as u64) {
+    fn begin(&self, level: Level, key: &Key, bytes: usize) -> io::Result<Temporary> {
+        if !self.takes(bytes as u64) {
             return Err(io::Error::other("the entry is too large"));
         }
         let folder = self.directory.join(level.name());
@@ -140,17 +175,17 @@ impl Cache {
         if !is_private(&self.directory) {
             return Err(io::Error::other("others may write to the folder"));
         }
-        let temporary = folder.join(temporary_name());
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        let written = file
-            .write_all(header)
-            .and_then(|()| file.write_all(payload))
-            .and_then(|()| fs::rename(&temporary, self.path(level, key)));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        self.evict();
-        written
+        let path = folder.join(temporary_name(key));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Temporary { file, path, entry: self.path(level, key), process: process::id() })
+    }
+
+    /// Whether somebody is writing the entry: any process, and not one that died.
+    fn is_begun(&self, level: Level, key: &Key) -> bool {
+        let Ok(files) = fs::read_dir(self.directory.join(level.name())) else { return false };
+        let start = temporary_start(key);
+        let is_fresh = |file: &DirEntry| file.metadata().and_then(|meta| meta.modified()).is_ok_and(|time| !is_stale(time));
+        files.flatten().any(|file| file.file_name().to_string_lossy().starts_with(&start) && is_fresh(&file))
     }
 
     /// Whether an entry may be that large.
@@ -158,8 +193,14 @@ impl Cache {
         bytes <= self.limit / 2
     }
 
-    /// Removes everything; how many entries went.
+    /// Bytes that are left when entries had to go.
+    pub(super) fn room(&self) -> u64 {
+        self.limit / 10 * 9
+    }
+
+    /// Removes everything, also what this process was about to store; how many entries went.
     pub fn clear(&self) -> usize {
+        WRITER.drop_all();
         self.entries().iter().filter(|entry| fs::remove_file(&entry.path).is_ok()).count()
     }
 
@@ -178,7 +219,7 @@ impl Cache {
                 let name = file.file_name().to_string_lossy().into_owned();
                 if name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit()) {
                     entries.push(Entry { path, level, bytes: meta.len(), used });
-                } else if name.ends_with(".tmp") && used.elapsed().is_ok_and(|age| age > STALE) {
+                } else if name.ends_with(".tmp") && is_stale(used) {
                     let _ = fs::remove_file(path);
                 }
             }
@@ -195,7 +236,7 @@ impl Cache {
         }
         entries.sort_by_key(|entry| (entry.level != Level::Weights, entry.used));
         for entry in entries {
-            if total <= self.limit / 10 * 9 {
+            if total <= self.room() {
                 break;
             }
             total -= entry.bytes;
@@ -206,12 +247,47 @@ impl Cache {
     }
 }
 
+/// An entry on its way: a file under another name, which goes unless it gets that of its entry.
+pub(super) struct Temporary {
+    pub(super) file: File,
+    path: PathBuf,
+    entry: PathBuf,
+    /// Who writes it: a forked child has a copy of this, and no right to the file.
+    process: u32,
+}
+
+impl Temporary {
+    /// Makes the file the entry, at once.
+    pub(super) fn rename(self) -> io::Result<()> {
+        fs::rename(&self.path, &self.entry)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if self.process == process::id() {
+            // It is not there when it has its other name.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether nobody can be writing a temporary file any more to which somebody wrote last then.
+fn is_stale(written: SystemTime) -> bool {
+    written.elapsed().is_ok_and(|age| age > STALE)
+}
+
+/// How the names of temporary files of an entry begin.
+fn temporary_start(key: &Key) -> String {
+    format!(".{}-", key.hex())
+}
+
 /// A name that no other process takes, on other machines and in containers too, where process numbers are the same.
-fn temporary_name() -> String {
+fn temporary_name(key: &Key) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     // The standard library's hashers are seeded by the system, once for each thread.
     let random = RandomState::new().build_hasher().finish();
-    format!(".{}-{}-{random:016x}.tmp", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+    format!("{}{}-{}-{random:016x}.tmp", temporary_start(key), process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Whether a folder is this user's, and nobody else may write to it.
