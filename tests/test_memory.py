@@ -240,6 +240,43 @@ def generator():
     return nn.Sequential(*layers), lambda n: torch.randn(1, 16, n // 2, n // 2 + 3)
 
 
+def odd_phases():
+    """The last phases are an element shorter than the first."""
+    layers = nn.ConvTranspose2d(16, 16, 3, 2, 1), nn.ReLU(), nn.ConvTranspose2d(16, 12, 3, 2)
+    return nn.Sequential(*layers), lambda n: torch.randn(1, 16, n // 2, n // 2 + 3)
+
+
+def phases_in_groups():
+    return nn.ConvTranspose2d(32, 32, 4, 2, 1, groups=2), lambda n: torch.randn(1, 32, n, n + 3)
+
+
+def phases_and_a_norm():
+    layers = nn.ConvTranspose2d(16, 16, 4, 2, 1), nn.GroupNorm(4, 16), nn.ReLU()
+    return nn.Sequential(*layers), lambda n: torch.randn(1, 16, n, n + 3)
+
+
+def phases_and_a_norm_of_each():
+    """Rows are normalised where they lie, which is the result's memory."""
+    layers = nn.ConvTranspose2d(16, 16, 3, 2), nn.InstanceNorm2d(16)
+    return nn.Sequential(*layers), lambda n: torch.randn(1, 16, n, n + 3)
+
+
+class Both(nn.Module):
+    """Two results of what is interleaved."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.ConvTranspose2d(16, 16, 2, 2)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return y, y.sigmoid()
+
+
+def phases_for_two():
+    return Both(), lambda n: torch.randn(1, 16, n, n + 3)
+
+
 def vocoder():
     return nn.ConvTranspose1d(32, 16, 16, 8, 4), lambda n: torch.randn(4, 32, 4 * n)
 
@@ -291,6 +328,11 @@ def lstm():
         matrices,
         doubled,
         generator,
+        odd_phases,
+        phases_in_groups,
+        phases_and_a_norm,
+        phases_and_a_norm_of_each,
+        phases_for_two,
         vocoder,
     ],
     ids=lambda make: make.__name__,

@@ -226,8 +226,13 @@ impl<'g> Elements<'g> {
 
     /// As [`Elements::scoped`], with other active lanes.
     pub fn masked<T>(&mut self, mask: Option<Value>, emit: impl FnOnce(&mut Self) -> T) -> T {
+        self.with_mask(mask, |elements| elements.scoped(emit))
+    }
+
+    /// Emits ops with other active lanes in the same block: at positions that are computed with these lanes alone.
+    pub fn with_mask<T>(&mut self, mask: Option<Value>, emit: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.mask, mask);
-        let result = self.scoped(emit);
+        let result = emit(self);
         self.mask = outer;
         result
     }
@@ -367,19 +372,25 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// Writes the elements of a short innermost dimension, a vector for each: woven as they lie in memory.
+    /// Writes the elements of a short innermost dimension, a vector for each: woven as they lie in memory. Each may have other active lanes.
     pub fn store_woven(
         &mut self,
         kb: &mut KernelBuilder,
         buffer: Value,
         tensor: &TensorType,
-        places: &[Vec<Index>],
-        computed: &[Value],
+        (places, computed): (&[Vec<Index>], &[Value]),
+        masks: Option<&[Value]>,
     ) {
         let base = match self.place(kb, buffer, tensor, &places[0]) {
             Index::Affine { base, stride } if stride == computed.len() as i64 => base,
             // The size of the short dimension is known, but written otherwise: nothing says how far one row is from the next.
-            _ => return places.iter().zip(computed).for_each(|(at, &value)| self.store(kb, buffer, tensor, at, value)),
+            _ => {
+                for (number, (at, &value)) in places.iter().zip(computed).enumerate() {
+                    let mask = masks.map_or(self.mask, |masks| Some(masks[number]));
+                    self.with_mask(mask, |elements| elements.store(kb, buffer, tensor, at, value));
+                }
+                return;
+            }
         };
         let (dtype, lanes) = (kb.dtype(buffer), self.lanes);
         let rounded = |&value: &Value| {
@@ -387,7 +398,8 @@ impl<'g> Elements<'g> {
             kb.widen(rounded, lanes)
         };
         let vectors: Vec<Value> = computed.iter().map(rounded).collect();
-        let masks = self.mask.map(|mask| weave(kb, &vec![mask; vectors.len()]));
+        let masks = masks.map(<[Value]>::to_vec).or_else(|| Some(vec![self.mask?; vectors.len()]));
+        let masks = masks.map(|masks| weave(kb, &masks));
         for (number, vector) in weave(kb, &vectors).into_iter().enumerate() {
             let offset = kb.int(number as i64 * i64::from(lanes));
             let start = kb.add(base, offset);

@@ -429,7 +429,7 @@ impl<'g> Nest<'g> {
             let (target, tensor) = (targets[number], self.group.tensor(outputs[number]));
             match &places[..] {
                 [place] => elements.store(kb, target, tensor, place, values[0]),
-                _ => elements.store_woven(kb, target, tensor, &places, &values),
+                _ => elements.store_woven(kb, target, tensor, (&places, &values), None),
             }
         }
     }

@@ -1,14 +1,17 @@
 //! Products whose results are interleaved, as the phases of a transposed convolution are: one group with the loop that interleaves them.
 //!
 //! The loop would read all results from memory, where they take as much as what it writes. In one group with it, a product stores each block where it
-//! belongs, and what is element-wise behind the interleaving is computed there.
+//! belongs, and what is element-wise behind the interleaving is computed there. Where a group of another kind interleaves them, such as a norm, that is taken
+//! out of it first.
 //!
 //! Invariants:
-//! - Each element of the interleaved value is one element of one product, and these products' rows are read by nothing else.
+//! - Each element of the interleaved value is one element of one product, and these products' rows are read by nothing else. Where it is cut, at the end
+//!   of a dimension, less than one element of each phase is left out.
 //! - What code generation asks of such a group is [`Interleaved::of`], which is what decided about it.
 use super::{
+    carve,
     legality::same_shape,
-    nest::{Nest, is_group},
+    nest::{Nest, is_group, is_of_kind},
 };
 use crate::{
     pass::{PassCx, PassDef},
@@ -30,14 +33,15 @@ pub static PASS: PassDef = PassDef {
 
 /// Products whose results are interleaved along the last dimensions: element `h` of phase `p` is element `h * step + p`.
 pub struct Interleaved {
-    /// The interleaved results: batch, features, then the dimensions that are interleaved.
+    /// The interleaved results: batch, features, then the dimensions that are interleaved, which may end before the last elements of some phases.
     pub value: Value,
     /// How many phases there are along each of these.
     pub steps: Vec<i64>,
     pub parts: Vec<Part>,
 }
 
-/// A product of some phases: batch, then features and their phases as one dimension, then one element for each of a phase.
+/// A product of some phases: batch, the groups of features if there are any, then features and their phases as one dimension, then one element for each
+/// of a phase.
 pub struct Part {
     pub product: Inst,
     /// The first phase along each dimension, and how many there are.
@@ -49,22 +53,22 @@ impl Interleaved {
     /// How a group interleaves its products, if that is what it does.
     pub fn of(function: &Function, solver: &Solver, block: Block) -> Option<Self> {
         let end = function.terminator(block)?;
-        let [output] = function.operands(end)[..] else { return None };
-        let value = source(function, output)?;
-        let turned = function.operands(function.made_by(value, OpKind::Reshape)?)[0];
-        let transpose = function.made_by(turned, OpKind::Transpose)?;
-        let pieces = function.operands(transpose)[0];
-        let shape = function.shape(pieces);
-        let spatial = shape.len().checked_sub(2).filter(|rest| *rest > 0 && rest % 2 == 0)? / 2;
-        let steps: Vec<i64> = shape[2..2 + spatial].iter().map(Dim::as_const).collect::<Option<_>>()?;
-        let sizes = steps.iter().zip(&shape[2 + spatial..]).map(|(step, size)| size * *step);
-        let whole: Vec<Dim> = shape[..2].iter().cloned().chain(sizes).collect();
-        if !interleaves(function, transpose) || !same_shape(solver, &whole, function.shape(value)) {
+        let mut values = function.operands(end).iter().map(|&output| source(function, output));
+        let value = values.next()??;
+        if values.any(|other| other != Some(value)) {
             return None;
         }
+        let (pieces, steps) = turned(function, solver, value)?;
         let mut interleaved = Self { value, steps, parts: Vec::new() };
-        interleaved.collect(function, solver, pieces, &mut vec![0; spatial])?;
-        Some(interleaved)
+        let mut first = vec![0; interleaved.steps.len()];
+        interleaved.collect(function, solver, pieces, &mut first)?;
+        (function.operands(end).len() == 1 || interleaved.fills_lines()).then_some(interleaved)
+    }
+
+    /// Whether each product has all phases of the last dimension. Else each writes a part of every cache line, which takes longer for several outputs than
+    /// a loop that reads the phases once.
+    fn fills_lines(&self) -> bool {
+        self.parts.iter().all(|part| part.phases.last() == self.steps.last())
     }
 
     /// Adds the parts of a concatenation whose first phases are these.
@@ -88,9 +92,19 @@ impl Interleaved {
             product = function.defining(function.operands(product)[0])?;
         }
         let rows = lead[1].as_const()? * phases.iter().product::<i64>();
-        let made: Vec<Dim> = [lead[0].clone(), Dim::constant(rows)].into_iter().chain(sizes.iter().cloned()).collect();
-        let is_product = function.kind_of(product) == OpKind::DotGeneral && is_plain(function, product);
-        if !is_product || !same_shape(solver, &made, function.shape(function.result(product))) {
+        if function.kind_of(product) != OpKind::DotGeneral || !is_plain(function, product) {
+            return None;
+        }
+        let result = function.shape(function.result(product));
+        let mut made = vec![lead[0].clone(), Dim::constant(rows)];
+        if function.ints(product, "lhs_batching_dims").len() > 1 {
+            // Each group has the same number of features.
+            let groups =
+                result[1].as_const().filter(|&groups| groups > 0 && lead[1].as_const().is_some_and(|all| all % groups == 0))?;
+            made.splice(1.., [groups, rows / groups].map(Dim::constant));
+        }
+        made.extend(sizes.iter().cloned());
+        if !same_shape(solver, &made, result) {
             return None;
         }
         self.parts.push(Part { product, first: first.clone(), phases });
@@ -98,22 +112,46 @@ impl Interleaved {
     }
 }
 
+/// What a value interleaves, and in which steps, if that is what it does: pieces with batch, features, their phases and one element for each of a phase.
+fn turned(function: &Function, solver: &Solver, value: Value) -> Option<(Value, Vec<i64>)> {
+    let whole = function.made_by(value, OpKind::Slice).map_or(value, |slice| function.operands(slice)[0]);
+    let turned = function.operands(function.made_by(whole, OpKind::Reshape)?)[0];
+    let transpose = function.made_by(turned, OpKind::Transpose)?;
+    let pieces = function.operands(transpose)[0];
+    let shape = function.shape(pieces);
+    let spatial = shape.len().checked_sub(2).filter(|rest| *rest > 0 && rest % 2 == 0)? / 2;
+    let steps: Vec<i64> = shape[2..2 + spatial].iter().map(Dim::as_const).collect::<Option<_>>()?;
+    let sizes = steps.iter().zip(&shape[2 + spatial..]).map(|(step, size)| size * *step);
+    let dims: Vec<Dim> = shape[..2].iter().cloned().chain(sizes).collect();
+    let is_whole = interleaves(function, transpose) && same_shape(solver, &dims, function.shape(whole));
+    (is_whole && is_front(function, solver, [whole, value], &steps)).then_some((pieces, steps))
+}
+
+/// Whether `front` is `whole`, or what is left where each dimension that is interleaved loses less than one element of each phase at its end.
+fn is_front(function: &Function, solver: &Solver, [whole, front]: [Value; 2], steps: &[i64]) -> bool {
+    let Some(slice) = function.made_by(front, OpKind::Slice).filter(|_| front != whole) else { return true };
+    let (all, kept) = (function.shape(whole), function.shape(front));
+    let lost = |axis: usize| (&all[axis] - &kept[axis]).as_const();
+    function.is_front(slice)
+        && (0..2).all(|axis| solver.equal(&all[axis], &kept[axis]))
+        && steps.iter().enumerate().all(|(i, &step)| lost(2 + i).is_some_and(|lost| (0..step).contains(&lost)))
+}
+
 /// Whether a product is one of rows and of columns that are packed, or read as they lie.
 fn is_plain(function: &Function, product: Inst) -> bool {
-    let batching = |name: &str| function.ints(product, name) == [0];
-    let right = function.operands(product)[1];
-    let [left_free, right_sums] = [
-        function.shape(function.operands(product)[0]).len() - 1 - function.ints(product, "lhs_contracting_dims").len(),
-        function.ints(product, "rhs_contracting_dims").len(),
-    ];
+    let batches = function.ints(product, "lhs_batching_dims").len();
+    let batching = |name: &str| matches!(function.ints(product, name), [0] | [0, 1]);
+    let [left, right] = function.operands(product)[..] else { return false };
+    let [left_sums, right_sums] = ["lhs", "rhs"].map(|side| function.ints(product, &format!("{side}_contracting_dims")).len());
+    let left_free = function.shape(left).len() - batches - left_sums;
     // Where there is one column, nothing is packed: dots are computed along memory.
-    let has_columns = function.shape(right).iter().skip(1 + right_sums).any(|size| !size.is_const(1));
-    let sums_first = function.axes(product, "rhs_contracting_dims").into_iter().eq(1..=right_sums);
+    let has_columns = function.shape(right).iter().skip(batches + right_sums).any(|size| !size.is_const(1));
+    let sums_first = function.axes(product, "rhs_contracting_dims").into_iter().eq(batches..batches + right_sums);
     let is_read = function.defining(right).is_none_or(|inst| function.kind_of(inst) == OpKind::Patches);
     let float = function.ty(function.result(product)).dtype().is_float();
     let packed = function.attr(product, "packed_columns").is_some();
-    let batches = batching("lhs_batching_dims") && batching("rhs_batching_dims");
-    float && !packed && batches && left_free == 1 && sums_first && has_columns && is_read
+    let in_order = batching("lhs_batching_dims") && batching("rhs_batching_dims");
+    float && !packed && in_order && left_free == 1 && sums_first && has_columns && is_read
 }
 
 /// The one value that `output` is computed from by element-wise ops, and that is itself computed from products.
@@ -169,10 +207,8 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
                 found += in_block(function, region, solver, cx)?;
             }
         }
-        let Some(chain) = Chain::of(function, block, inst) else { continue };
-        if let Some(joined) = chain.join(function, block, solver)?
-            && cx.spend()
-        {
+        let Some(joined) = join(function, block, inst, solver)? else { continue };
+        if cx.spend() {
             *function = joined;
             found += 1;
         }
@@ -180,40 +216,115 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
     Ok(found)
 }
 
-/// A loop, the groups of products that it alone reads, and the views through which it does.
+/// The function with a group that interleaves products and these products as one group; `None` where there is nothing such.
+fn join(function: &Function, block: Block, group: Inst, solver: &Arc<Solver>) -> Result<Option<Function>, Diagnostic> {
+    if let Some(chain) = Chain::to_view(function, block, group) {
+        return chain.join(function, block, solver);
+    }
+    let is_loop = is_of_kind(function, group, "loop");
+    if !is_loop && !is_of_kind(function, group, "row") {
+        return Ok(None);
+    }
+    for value in turned_values(function, function.inst(group).regions[0]) {
+        let Some(chain) = Chain::of(function, block, group, value) else { continue };
+        let joined = match is_loop {
+            true => chain.join(function, block, solver)?,
+            false => chain.join_value(function, block, value, solver)?,
+        };
+        if joined.is_some() {
+            return Ok(joined);
+        }
+    }
+    Ok(None)
+}
+
+/// The values of a region that interleave something, as far as their last op says so: what is asked first, of all groups.
+fn turned_values(function: &Function, region: Block) -> Vec<Value> {
+    let insts = function.insts(region);
+    let is_whole = |value: Value| {
+        let turned = function.made_by(value, OpKind::Reshape).and_then(|whole| function.defining(function.operands(whole)[0]));
+        turned.is_some_and(|inst| interleaves(function, inst))
+    };
+    let is_cut = |value: Value| function.made_by(value, OpKind::Slice).is_some_and(|slice| is_whole(function.operands(slice)[0]));
+    let results = insts.iter().flat_map(|&inst| function.results_of(inst)).copied();
+    let (cut, whole): (Vec<Value>, Vec<Value>) =
+        results.filter(|&value| is_whole(value) || is_cut(value)).partition(|&v| is_cut(v));
+    cut.into_iter().chain(whole).collect()
+}
+
+/// The arguments of a region that a value of it is computed from.
+fn arguments_behind(function: &Function, region: Block, value: Value) -> Vec<usize> {
+    let (mut stack, mut seen) = (vec![value], HashSet::new());
+    while let Some(value) = stack.pop() {
+        if seen.insert(value)
+            && let Some(inst) = function.defining(value)
+        {
+            stack.extend(function.operands(inst));
+        }
+    }
+    (0..function.arguments(region).len()).filter(|&i| seen.contains(&function.arguments(region)[i])).collect()
+}
+
+/// A group that interleaves products, the groups of these that it alone reads, and the views and concatenations through which it does.
 struct Chain {
     /// In the order of the block.
     before: Vec<Inst>,
-    /// The loop.
     last: Inst,
 }
 
 impl Chain {
-    fn of(function: &Function, block: Block, last: Inst) -> Option<Self> {
-        if !is_group(function, last, "loop") || !moves(function, last) {
-            return None;
-        }
+    /// The chain that ends in `value` of the region of `last`.
+    fn of(function: &Function, block: Block, last: Inst, value: Value) -> Option<Self> {
         let (uses, insts) = (function.use_counts(), function.insts(block));
-        let once = |value: Value| uses[value.index()] == 1;
+        let read = arguments_behind(function, function.inst(last).regions[0], value);
+        let mut stack: Vec<Value> = read.into_iter().map(|i| function.operands(last)[i]).collect();
         let mut before = HashSet::new();
-        for &operand in function.operands(last) {
-            let (mut value, mut chain) = (operand, Vec::new());
-            while let Some(inst) = function.defining(value).filter(|inst| once(value) && insts.contains(inst)) {
-                chain.push(inst);
-                if function.kind_of(inst) != OpKind::Reshape {
-                    break;
-                }
-                value = function.operands(inst)[0];
+        while let Some(value) = stack.pop() {
+            let once = uses[value.index()] == 1;
+            let Some(inst) = function.defining(value).filter(|inst| once && insts.contains(inst)) else { continue };
+            if function.kind_of(inst) == OpKind::Reshape || is_group(function, inst, "loop") && joins(function, inst) {
+                stack.extend(function.operands(inst));
+            } else if !is_group(function, inst, "contraction") {
+                continue;
             }
-            if chain.last().is_some_and(|&group| is_group(function, group, "contraction")) {
-                before.extend(chain);
-            }
+            before.insert(inst);
         }
         let before: Vec<Inst> = insts.iter().copied().filter(|inst| before.contains(inst)).collect();
         (!before.is_empty()).then_some(Self { before, last })
     }
 
-    /// All of them as one group, where the loop was, if that is one that code generation can interleave.
+    /// The chain that ends in a view of what a loop puts in another order, and nothing else.
+    fn to_view(function: &Function, block: Block, view: Inst) -> Option<Self> {
+        if function.kind_of(view) != OpKind::Reshape {
+            return None;
+        }
+        let result = function.operands(view)[0];
+        let group = function.defining(result).filter(|&inst| is_group(function, inst, "loop"))?;
+        let turned = function.operands(function.terminator(function.inst(group).regions[0])?)[0];
+        let transpose = function.defining(turned).filter(|&inst| interleaves(function, inst))?;
+        let alone = function.use_counts()[result.index()] == 1 && function.insts(block).contains(&group);
+        let mut chain = Self::of(function, block, group, function.result(transpose)).filter(|_| alone)?;
+        chain.before.push(group);
+        Some(Self { last: view, ..chain })
+    }
+
+    /// The same for a value of the last group, which is taken out of it, if what is left reads nothing else of the chain.
+    fn join_value(
+        self,
+        function: &Function,
+        block: Block,
+        value: Value,
+        solver: &Arc<Solver>,
+    ) -> Result<Option<Function>, Diagnostic> {
+        let Some((apart, [first, rest])) = carve::out(function, block, self.last, value, solver)? else { return Ok(None) };
+        let made: HashSet<Value> = self.before.iter().flat_map(|&inst| apart.results_of(inst)).copied().collect();
+        if apart.operands(rest).iter().any(|operand| made.contains(operand)) {
+            return Ok(None);
+        }
+        Self { last: first, ..self }.join(&apart, block, solver)
+    }
+
+    /// All of them as one group, where the last was, if that is one that code generation can interleave.
     fn join(&self, function: &Function, block: Block, solver: &Arc<Solver>) -> Result<Option<Function>, Diagnostic> {
         let mut nest = Nest::open(function, self.before.iter().chain([&self.last]).copied().collect());
         nest.unpack();
@@ -225,10 +336,8 @@ impl Chain {
     }
 }
 
-/// Whether a group interleaves something: what is asked first, of all loops.
-fn moves(function: &Function, group: Inst) -> bool {
+/// Whether a group only puts values side by side.
+fn joins(function: &Function, group: Inst) -> bool {
     let insts = function.insts(function.inst(group).regions[0]);
-    let transpose = |&inst: &Inst| function.defining(*function.operands(inst).first()?);
-    let of_transpose = |inst: &Inst| transpose(inst).is_some_and(|transpose| interleaves(function, transpose));
-    insts.iter().any(|inst| function.kind_of(*inst) == OpKind::Reshape && of_transpose(inst))
+    insts.iter().all(|&inst| matches!(function.kind_of(inst), OpKind::Concatenate | OpKind::Reshape | OpKind::Return))
 }

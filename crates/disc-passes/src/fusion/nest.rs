@@ -12,7 +12,12 @@ use std::{
 
 /// Whether an op is a group of this kind with one result.
 pub(super) fn is_group(function: &Function, inst: Inst, kind: &str) -> bool {
-    function.kind_of(inst) == OpKind::Fusion && function.word(inst, "kind") == kind && function.results_of(inst).len() == 1
+    is_of_kind(function, inst, kind) && function.results_of(inst).len() == 1
+}
+
+/// Whether an op is a group of this kind.
+pub(super) fn is_of_kind(function: &Function, inst: Inst, kind: &str) -> bool {
+    function.kind_of(inst) == OpKind::Fusion && function.word(inst, "kind") == kind
 }
 
 /// A region that is filled with parts of a block, in a copy of their function.
@@ -86,36 +91,38 @@ impl<'f> Nest<'f> {
         self.function.append(self.region, copy);
     }
 
-    /// The one result of the last part.
-    fn result(&self) -> Value {
-        self.source.result(*self.parts.last().expect("there are parts"))
+    /// What the last part gives.
+    fn results(&self) -> &'f [Value] {
+        self.source.results_of(*self.parts.last().expect("there are parts"))
     }
 
-    /// Ends the region with the result of the last part.
+    /// Ends the region with what the last part gives.
     pub(super) fn end(&mut self, solver: &Arc<Solver>) -> Result<(), Diagnostic> {
-        let returned = self.map[&self.result()];
-        Builder::at(&mut self.function, self.region, solver.clone()).ret(&[returned]).map(drop)
+        let returned: Vec<Value> = self.results().iter().map(|result| self.map[result]).collect();
+        Builder::at(&mut self.function, self.region, solver.clone()).ret(&returned).map(drop)
     }
 
     /// The function with a group of this kind where the last part was in `block`, and without the parts.
     pub(super) fn close(mut self, block: Block, kind: &'static str, solver: &Arc<Solver>) -> Result<Function, Diagnostic> {
-        let result = self.result();
+        let results = self.results();
         let fused = Builder::at(&mut self.function, block, solver.clone())
             .op(OpKind::Fusion)
             .operands(&self.inputs)
             .attr("kind", Attr::Enum(kind))
             .region(self.region)
-            .results(vec![self.source.ty(result).clone()])
+            .results(results.iter().map(|&result| self.source.ty(result).clone()).collect())
             .build()?;
         let (last, before) = self.parts.split_last().expect("there are parts");
         let order = self.source.insts(block).iter().filter(|inst| !before.contains(inst));
         let order: Vec<Inst> = order.map(|inst| if inst == last { fused } else { *inst }).collect();
         self.function.set_insts(block, order);
-        let output = self.function.result(fused);
-        if let Some(name) = self.source.name_of(result) {
-            self.function.set_name(output, name.clone());
+        let outputs = self.function.results_of(fused).to_vec();
+        for (&result, &output) in results.iter().zip(&outputs) {
+            if let Some(name) = self.source.name_of(result) {
+                self.function.set_name(output, name.clone());
+            }
         }
-        self.function.replace_uses(&HashMap::from([(result, output)]));
+        self.function.replace_uses(&results.iter().copied().zip(outputs).collect());
         Ok(self.function)
     }
 }

@@ -27,6 +27,12 @@ pub(in crate::schedule) struct InterleavedProduct {
     phases: Vec<i64>,
     /// Elements of a phase along each dimension that is interleaved.
     sizes: Vec<Dim>,
+    /// For each of these dimensions that ends before the last elements of some phases: its size.
+    ends: Vec<Option<Dim>>,
+    /// Batch dimensions of the product: with groups of features, these are the second one.
+    lead: usize,
+    /// Features of such a group.
+    features: i64,
 }
 
 impl ContractionPlan {
@@ -39,10 +45,18 @@ impl ContractionPlan {
     fn of_part(group: &Group<'_>, interleaved: &Interleaved, part: &Part) -> Result<Self, String> {
         let (function, product) = (group.function, group.function.result(part.product));
         let mut plan = Self::of_product(function, &group.solver, group.target, part.product, &[product], true)?;
-        let columns = matches!(plan.right_form, Right::Rows | Right::Computed) && plan.m_axis == Some(1);
-        if !columns || plan.rank != 2 + interleaved.steps.len() {
+        let lead = plan.left.batch.len();
+        let columns = matches!(plan.right_form, Right::Rows | Right::Computed) && plan.m_axis == Some(lead);
+        if !columns || plan.rank != lead + 1 + interleaved.steps.len() {
             return Err("products that are interleaved have rows of features, and columns that are packed".into());
         }
+        let dims = &group.tensor(product).dims;
+        let rows = dims[lead].as_const().ok_or("the number of features is known")?;
+        let sizes = dims[lead + 1..].to_vec();
+        let shown = &group.tensor(interleaved.value).dims[2..];
+        let end =
+            |((size, step), shown): ((&Dim, &i64), &Dim)| (!group.solver.equal(&(size * *step), shown)).then(|| shown.clone());
+        let ends = sizes.iter().zip(&interleaved.steps).zip(shown).map(end).collect();
         plan.outputs = group.outputs();
         plan.inputs = group.inputs().to_vec();
         plan.finishes_apart = true;
@@ -51,7 +65,10 @@ impl ContractionPlan {
             steps: interleaved.steps.clone(),
             first: part.first.clone(),
             phases: part.phases.clone(),
-            sizes: group.tensor(product).dims[2..].to_vec(),
+            sizes,
+            ends,
+            lead,
+            features: rows / part.phases.iter().product::<i64>().max(1),
         });
         Ok(plan)
     }
@@ -87,8 +104,16 @@ pub(super) fn finish<'g>(
     let (left, room) = (kb.sub(stop, column), kb.sub(length, place));
     let count = kb.map(OpKind::Minimum, &[left, room]);
     let positions = interleaved.line(kb, plan, parameters, line);
-    let (one, step, lanes) = (kb.int(1), kb.int(i64::from(rows.elements.lanes)), rows.elements.lanes);
-    let whole = kb.div(count, step);
+    let (one, step) = (kb.int(1), kb.int(i64::from(rows.elements.lanes)));
+    let full = match rows.interleaved.ends.last() {
+        Some(Some(_)) => {
+            // Some phases have no last element.
+            let before = kb.sub(room, one);
+            kb.map(OpKind::Minimum, &[left, before])
+        }
+        _ => count,
+    };
+    let whole = kb.div(full, step);
     let whole = kb.mul(whole, step);
     let from = kb.sub(column, parameters.column);
     let vectors = kb.open_for([zero, whole, step]);
@@ -98,9 +123,8 @@ pub(super) fn finish<'g>(
     let rest = kb.sub(count, whole);
     let any = kb.compare("GT", rest, zero);
     let open = kb.open_if(any);
-    let mask = kb.lane_mask(rest, lanes);
     let [here, there] = [from, place].map(|start| kb.add(start, whole));
-    rows.write(kb, &positions, [here, there], Some((rest, mask)));
+    rows.write(kb, &positions, [here, there], Some(rest));
     kb.close_if(open);
     lines.next = vec![kb.add(column, count), kb.add(line, one), zero];
     kb.close_while(lines);
@@ -119,42 +143,80 @@ struct Rows<'r, 'g> {
 
 impl Rows<'_, '_> {
     /// Writes a vector of each row: from element `here` of the sums on, which is element `there` of the line at these positions. Where the vector is
-    /// not whole, `rest` says how many lanes it has, and which.
-    fn write(&mut self, kb: &mut KernelBuilder, line: &[Value], [here, there]: [Value; 2], rest: Option<(Value, Value)>) {
-        let Self { group, plan, interleaved, parameters, elements, ranges } = self;
-        let (operands, output) = (&parameters.operands, plan.outputs[0]);
-        let (buffer, tensor) = (operands.outputs[0], group.tensor(output));
-        let dtype = compute_dtype(group.tensor(group.function.result(plan.dot)).dtype);
-        let mask = rest.map(|(_, mask)| mask);
-        for &([low, high], together) in ranges.iter() {
+    /// not whole, `rest` says how many lanes it has, where all phases have these elements.
+    fn write(&mut self, kb: &mut KernelBuilder, line: &[Value], [here, there]: [Value; 2], rest: Option<Value>) {
+        let lanes = self.elements.lanes;
+        for (range, together) in self.ranges.clone() {
+            let cut = self.interleaved.ends.last().and_then(Option::as_ref);
+            let same = rest.filter(|_| cut.is_none()).map(|rest| Left::of(kb, vec![rest; together as usize], lanes));
             let step = kb.int(together);
-            let rows = kb.open_for([low, high, step]);
-            elements.masked(mask, |elements| {
-                let row = kb.add(parameters.row, rows.index);
-                let stride = kb.int(row_stride(plan));
-                let sums = kb.mul(rows.index, stride);
-                let sums = kb.add(sums, here);
-                let place = interleaved.place(kb, line, row, there);
-                let (mut places, mut made) = (Vec::new(), Vec::new());
-                for phase in 0..together {
-                    let shift = kb.int(phase * row_stride(plan));
-                    let from = kb.add(sums, shift);
-                    let sum = kb.load(operands.sums(), from, elements.lanes, mask);
-                    let sum = kb.convert(sum, dtype);
-                    let mut at = place.clone();
-                    let phase = kb.int(phase);
-                    at.iter_mut().rev().take(1).for_each(|last| *last = last.add_scalar(kb, phase));
-                    elements.seed(interleaved.value, &at, sum);
-                    made.push(elements.element(kb, output, &at));
-                    places.push(at);
-                }
-                match made[..] {
-                    [alone] => elements.store_apart(kb, buffer, tensor, &places[0], (alone, rest.map(|(count, _)| count))),
-                    _ => elements.store_woven(kb, buffer, tensor, &places, &made),
-                }
+            let rows = kb.open_for([range[0], range[1], step]);
+            let row = kb.add(self.parameters.row, rows.index);
+            let place = self.interleaved.place(kb, line, row, there);
+            let exists = self.interleaved.exists(kb, &place).map(|exists| kb.open_if(exists));
+            let left = same.or_else(|| {
+                let counts = self.interleaved.counts(kb, cut?, [row, there, rest?], together);
+                Some(Left::of(kb, counts, lanes))
             });
+            let stride = kb.int(row_stride(self.plan));
+            let sums = kb.mul(rows.index, stride);
+            let sums = kb.add(sums, here);
+            self.elements.open_scope();
+            self.row(kb, &place, sums, left.as_ref(), together);
+            self.elements.close_scope();
+            if let Some(exists) = exists {
+                kb.close_if(exists);
+            }
             kb.close_for(rows);
         }
+    }
+
+    /// Writes a vector of `together` rows from this place on, whose sums start there.
+    fn row(&mut self, kb: &mut KernelBuilder, place: &[Index], sums: Value, left: Option<&Left>, together: i64) {
+        let Self { group, plan, interleaved, parameters, elements, .. } = self;
+        let (operands, lanes) = (&parameters.operands, elements.lanes);
+        let dtype = compute_dtype(group.tensor(group.function.result(plan.dot)).dtype);
+        let (mut places, mut made) = (Vec::new(), Vec::new());
+        for phase in 0..together {
+            let mask = left.map(|left| left.masks[phase as usize]);
+            let shift = kb.int(phase * row_stride(plan));
+            let from = kb.add(sums, shift);
+            let sum = kb.load(operands.sums(), from, lanes, mask);
+            let sum = kb.convert(sum, dtype);
+            let mut at = place.to_vec();
+            let phase = kb.int(phase);
+            at.iter_mut().rev().take(1).for_each(|last| *last = last.add_scalar(kb, phase));
+            let computed = elements.with_mask(mask, |elements| {
+                elements.seed(interleaved.value, &at, sum);
+                plan.outputs.iter().map(|&output| elements.element(kb, output, &at)).collect::<Vec<Value>>()
+            });
+            made.push(computed);
+            places.push(at);
+        }
+        for (number, (&output, &buffer)) in plan.outputs.iter().zip(&operands.outputs).enumerate() {
+            let tensor = group.tensor(output);
+            let vectors: Vec<Value> = made.iter().map(|computed| computed[number]).collect();
+            match (&vectors[..], left) {
+                (&[alone], None) => elements.store_apart(kb, buffer, tensor, &places[0], (alone, None)),
+                (&[alone], Some(left)) => elements.with_mask(Some(left.masks[0]), |elements| {
+                    elements.store_apart(kb, buffer, tensor, &places[0], (alone, Some(left.counts[0])));
+                }),
+                _ => elements.store_woven(kb, buffer, tensor, (&places, &vectors), left.map(|left| &left.masks[..])),
+            }
+        }
+    }
+}
+
+/// How many lanes of each of some rows there are, and which.
+struct Left {
+    counts: Vec<Value>,
+    masks: Vec<Value>,
+}
+
+impl Left {
+    fn of(kb: &mut KernelBuilder, counts: Vec<Value>, lanes: u32) -> Self {
+        let masks = counts.iter().map(|&count| kb.lane_mask(count, lanes)).collect();
+        Self { counts, masks }
     }
 }
 
@@ -191,20 +253,21 @@ impl InterleavedProduct {
         vec![([zero, before], 1), ([before, behind], together), ([behind, height], 1)]
     }
 
-    /// The batch, and where line number `line` of the columns is along the dimensions in front of the last one.
+    /// The batch, the group of features, and where line number `line` of the columns is along the dimensions in front of the last one.
     fn line(&self, kb: &mut KernelBuilder, plan: &ContractionPlan, parameters: &Parameters, line: Value) -> Vec<Value> {
         let outer = |axis: usize| plan.outer.iter().position(|outer| outer.run.axis == axis).map(|i| parameters.outer[i]);
-        let batch = outer(0).unwrap_or_else(|| kb.int(0));
+        let [batch, group] =
+            [Some(0), (self.lead > 1).then_some(1)].map(|axis| axis.and_then(outer).unwrap_or_else(|| kb.int(0)));
         let (mut rest, mut found) = (line, Vec::new());
         for i in (0..self.steps.len() - 1).rev() {
-            found.push(outer(2 + i).unwrap_or_else(|| {
+            found.push(outer(self.lead + 1 + i).unwrap_or_else(|| {
                 let size = kb.dim(&self.sizes[i]);
                 let position = if i == 0 { rest } else { kb.rem(rest, size) };
                 rest = kb.div(rest, size);
                 position
             }));
         }
-        found.push(batch);
+        found.extend([group, batch]);
         found.reverse();
         found
     }
@@ -212,7 +275,7 @@ impl InterleavedProduct {
     /// Where element `there` of a line is in the interleaved value, for a row of the product: its feature and its phases.
     fn place(&self, kb: &mut KernelBuilder, line: &[Value], row: Value, there: Value) -> Vec<Index> {
         let (mut rest, mut found) = (row, Vec::new());
-        let elements = [&line[1..], &[there]].concat();
+        let elements = [&line[2..], &[there]].concat();
         for (i, &element) in elements.iter().enumerate().rev() {
             let [count, first, step] = [self.phases[i], self.first[i], self.steps[i]].map(|number| kb.int(number));
             let phase = kb.rem(rest, count);
@@ -223,8 +286,42 @@ impl InterleavedProduct {
             let stride = if i + 1 == self.steps.len() { self.steps[i] } else { 0 };
             found.push(Index::Affine { base, stride });
         }
-        found.extend([rest, line[0]].map(Index::uniform));
+        let [batch, group] = [line[0], line[1]];
+        if self.lead > 1 {
+            let features = kb.int(self.features);
+            let before = kb.mul(group, features);
+            rest = kb.add(before, rest);
+        }
+        found.extend([rest, batch].map(Index::uniform));
         found.reverse();
         found
+    }
+
+    /// Whether the value has elements at a place, looking at the dimensions in front of the last one; nothing, where it has.
+    fn exists(&self, kb: &mut KernelBuilder, place: &[Index]) -> Option<Value> {
+        let outer = self.ends[..self.ends.len() - 1].iter().zip(&place[2..]);
+        outer.fold(None, |exists, (end, at)| {
+            let Some(end) = end else { return exists };
+            let end = kb.dim(end);
+            let here = kb.compare("LT", at.as_uniform().expect("a line is at one place"), end);
+            Some(exists.map_or(here, |exists| kb.and(exists, here)))
+        })
+    }
+
+    /// How many of `rest` elements of a line, from element `there` on, there are of each of some rows, where the value ends at `end`.
+    fn counts(&self, kb: &mut KernelBuilder, end: &Dim, [row, there, rest]: [Value; 3], rows: i64) -> Vec<Value> {
+        let last = self.steps.len() - 1;
+        let [count, up, step] = [self.phases[last], self.steps[last] - 1 - self.first[last], self.steps[last]].map(|n| kb.int(n));
+        let (phase, end) = (kb.rem(row, count), kb.dim(end));
+        let up = kb.add(end, up);
+        let up = kb.sub(up, phase);
+        let count = |number: i64| {
+            let number = kb.int(number);
+            let up = kb.sub(up, number);
+            let size = kb.div(up, step);
+            let left = kb.sub(size, there);
+            kb.map(OpKind::Minimum, &[left, rest])
+        };
+        (0..rows).map(count).collect()
     }
 }
