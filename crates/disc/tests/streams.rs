@@ -48,3 +48,34 @@ fn memory_that_starts_at_no_line_is_written_as_ever() {
     assert!(memory.0[first..].iter().zip(&values).all(|(y, x)| *y == -x));
     assert!(memory.0[first..].len() >= values.len());
 }
+
+const CENTRED: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[2*S]xf32> {
+  %two = concatenate %x, %x, dim = 1 : (tensor<[B]x[S]xf32>, tensor<[B]x[S]xf32>) -> tensor<[B]x[2*S]xf32>
+  %zero = constant dense<0.0> : tensor<f32>
+  %sums = reduce %two, %zero, dims = [1] : (tensor<[B]x[2*S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %all = broadcast_in_dim %sums, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[2*S]xf32>
+  %y = subtract %two, %all : tensor<[B]x[2*S]xf32>
+  return %y : tensor<[B]x[2*S]xf32>
+}";
+
+#[test]
+fn rows_of_parts_that_start_at_no_line_are_written_as_ever() {
+    let options = Options { keep_names: true, threads: Some(1), ..Options::default() };
+    let executable = compile(parse(CENTRED).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap();
+    // Rows of 48 elements are whole lines, their halves of 24 are not.
+    for (half, goes_past) in [(24, false), (32, true), (8200, false), (8208, true)] {
+        let input = HostTensor::new(&[64, half], &vec![1.0_f32; 64 * half as usize]).unwrap();
+        let mut outputs = HostOutputs::new();
+        let launches = executable.with_session(|session| {
+            session.stream_from(1);
+            session.start_profile();
+            executable.run(0, session, &[input.as_input()], &mut outputs).unwrap();
+            session.take_profile()
+        });
+        let name = executable.kernel_name(launches[0].kernel).expect("names are kept");
+        assert_eq!(name.ends_with("_stream"), goes_past, "{name} of halves of {half}");
+        let expected = (1.0 - 2.0 * half as f32).to_ne_bytes();
+        assert!(outputs.tensor(0).unwrap().bytes().chunks(4).all(|y| y == expected));
+    }
+}

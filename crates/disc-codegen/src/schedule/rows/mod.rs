@@ -338,7 +338,10 @@ fn stream(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Stream> {
     // Vectors are stored of these alone; the others have an element for each row.
     let results: Vec<Value> =
         results.iter().all(|(_, axes)| *axes == all).then(|| results.iter().map(|found| found.0).collect())?;
-    Stream::of(group, &results, shape.lanes, std::slice::from_ref(&inner.size))
+    // Rows are walked part by part, so that each part has to start at a line as well.
+    let mut starts = plan.joints(group, &shape.reduced);
+    starts.push(inner.size.clone());
+    Stream::of(group, &results, shape.lanes, &starts)
 }
 
 /// How the rows of a group are computed that has this plan.
