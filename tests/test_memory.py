@@ -273,6 +273,17 @@ class Both(nn.Module):
         return y, y.sigmoid()
 
 
+def autoencoder():
+    """An image of three features at the end, in phases."""
+    down = nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU()
+    up = nn.ConvTranspose2d(64, 32, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(32, 3, 4, 2, 1), nn.Sigmoid()
+    return nn.Sequential(*down, *up), lambda n: torch.randn(4, 3, 4 * n, 4 * n)
+
+
+def few_features():
+    return nn.ConvTranspose2d(32, 3, 4, 2, 1), lambda n: torch.randn(4, 32, n, n + 3)
+
+
 def phases_for_two():
     return Both(), lambda n: torch.randn(1, 16, n, n + 3)
 
@@ -333,6 +344,8 @@ def lstm():
         phases_and_a_norm,
         phases_and_a_norm_of_each,
         phases_for_two,
+        few_features,
+        autoencoder,
         vocoder,
     ],
     ids=lambda make: make.__name__,

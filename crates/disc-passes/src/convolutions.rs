@@ -1,7 +1,7 @@
 //! Convolutions as products with patches, which the schedules of products compute.
 //!
-//! Where windows have one element and lie side by side, the input is its own patches. What is left are convolutions of few features per group,
-//! where a product would have a row or two.
+//! Where windows have one element and lie side by side, the input is its own patches. What is left are convolutions of few features per group, both of the
+//! output and of the input: a product would have a row or two, and short sums.
 //!
 //! Other layouts than features first come first: [`layouts`]; then inputs that are spread, as those of transposed convolutions are: [`phases`].
 //!
@@ -30,7 +30,7 @@ pub static PASS: PassDef = PassDef {
 /// Output features of a group below which the convolution stays as it is, and input features up to which.
 const FEW_FEATURES: i64 = 8;
 const FEW_CHANNELS: i64 = 16;
-/// Output features that are always enough for a product.
+/// The former where there are no groups.
 const ENOUGH_FEATURES: i64 = 4;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
@@ -81,8 +81,11 @@ impl Convolution {
         let features = rw.f.shape(kernel)[kernel_axes[0]].as_const()?;
         let straight = kernel_axes.is_sorted();
         let channels = rw.f.shape(kernel)[kernel_axes[1]].as_const();
-        let direct = groups > 1 && channels.is_some_and(|channels| channels <= FEW_CHANNELS);
-        let enough = if direct { FEW_FEATURES } else { ENOUGH_FEATURES };
+        let enough = match channels {
+            Some(channels) if channels > FEW_CHANNELS && !is_one_place(rw, inst) => 1,
+            Some(_) if groups > 1 => FEW_FEATURES,
+            _ => ENOUGH_FEATURES,
+        };
         let few = features / groups < enough || features % groups != 0;
         let float = rw.f.ty(input).dtype().is_float();
         let spread = rw.f.ints(inst, "lhs_dilation").iter().any(|&apart| apart > 1);
@@ -177,6 +180,12 @@ fn order(rw: &Rewriter<'_>, inst: Inst, side: &str) -> Vec<usize> {
 /// Whether input and output have batch and features first.
 fn is_plain(rw: &Rewriter<'_>, inst: Inst) -> bool {
     ["input", "output"].iter().all(|side| order(rw, inst, side).is_sorted())
+}
+
+/// Whether the result has one place, for which a product would have one column.
+fn is_one_place(rw: &Rewriter<'_>, inst: Inst) -> bool {
+    let shape = rw.f.shape(rw.f.result(inst));
+    order(rw, inst, "output").into_iter().skip(2).all(|axis| shape[axis].is_const(1))
 }
 
 /// Whether every window is one element, and there is one for each element of the input.

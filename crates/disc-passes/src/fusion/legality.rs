@@ -57,6 +57,8 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
         let is_read = copied && in_groups(&found, inst) || lies && in_products(&found, inst);
         let is_repeat = found[&inst] == Role::View
             && in_groups(&found, inst)
+            // Windows read an element several times, and rows of memory far faster than elements that are found one by one.
+            && users_of(inst).all(|user| function.kind_of(user) != OpKind::Patches)
             && (repeats_lines(function, solver, inst)
                 || repeat_of(function, solver, inst).is_some()
                     && users_of(inst).all(|user| leaves_neighbours(function, user) && !spreads(function, solver, user)));
