@@ -18,6 +18,8 @@ pub(super) trait KnownBounds {
     fn of(&self, part: &Dim) -> Interval;
     /// The parts with several terms that have bounds, and whose first term has these factors.
     fn sums_led_by(&self, lead: &Factors) -> &[Dim];
+    /// Whether there are any.
+    fn has_sums(&self) -> bool;
 }
 
 /// How many eliminations may follow each other.
@@ -143,8 +145,13 @@ fn refine(dim: &Dim, terms: &[Term], direct: Interval, known: &Known, effort: u3
         if let Some(factored) = bound_factored(dim, known, effort) {
             interval = interval.intersect(factored);
         }
-        if let Some(without) = terms.iter().find_map(|term| bound_without_quotient(dim, term, known, effort)) {
+        if let Some(without) = terms.iter().find_map(|term| without_quotient(dim, term, &|sum| bound(sum, known, effort))) {
             interval = interval.intersect(without);
+        }
+        // What one of the other quotients divides may be a sum that something is known about.
+        if known.bounds.has_sums() {
+            let stated = |term| without_quotient(dim, term, &|sum| bound_known(sum, known));
+            interval = terms.iter().filter_map(stated).fold(interval, Interval::intersect);
         }
         if let Some(cases) = terms.iter().find_map(|term| bound_by_cases(dim, term, known, effort)) {
             interval = interval.intersect(cases);
@@ -165,8 +172,9 @@ fn bound_factored(dim: &Dim, known: &Known, effort: u32) -> Option<Interval> {
     (!content.factors.is_empty()).then(|| bound_term(&content, known, effort).times(bound(&primitive, known, effort)))
 }
 
-/// `dim` is `rest + k*(x/c)`, and `x - c + 1 <= c*(x/c) <= x`: so `c*dim` lies between `c*rest + k*x` and that with `x - c + 1`.
-fn bound_without_quotient(dim: &Dim, term: &Term, known: &Known, effort: u32) -> Option<Interval> {
+/// `dim` is `rest + k*(x/c)`, and `x - c + 1 <= c*(x/c) <= x`: so `c*dim` lies between `c*rest + k*x` and that with `x - c + 1`,
+/// which `bound` bounds.
+fn without_quotient(dim: &Dim, term: &Term, bound: &dyn Fn(&Dim) -> Interval) -> Option<Interval> {
     let [(factor, 1)] = term.factors.as_slice() else { return None };
     let Some(Kind::FloorDiv(numerator, divisor)) = factor.kind() else { return None };
     let divisor = divisor.as_const().filter(|c| *c > 1)?;
@@ -176,7 +184,7 @@ fn bound_without_quotient(dim: &Dim, term: &Term, known: &Known, effort: u32) ->
         sum.add(-i128::from(divisor) * i128::from(term.coefficient), factor);
         sum.add(term.coefficient.into(), &numerator.plus(&Dim::constant(-shift)));
         let sum = sum.finish();
-        sum.defect().is_none().then(|| bound(&sum, known, effort))
+        sum.defect().is_none().then(|| bound(&sum))
     };
     let (exact, short) = (scaled(0)?, scaled(divisor - 1)?);
     let (low, high) = if term.coefficient > 0 { (short, exact) } else { (exact, short) };

@@ -299,6 +299,10 @@ impl KnownBounds for Facts {
     fn sums_led_by(&self, _: &Factors) -> &[Dim] {
         &[]
     }
+
+    fn has_sums(&self) -> bool {
+        false
+    }
 }
 
 /// What holds for any dims.
@@ -311,6 +315,10 @@ impl KnownBounds for NoFacts {
 
     fn sums_led_by(&self, _: &Factors) -> &[Dim] {
         &[]
+    }
+
+    fn has_sums(&self) -> bool {
+        false
     }
 }
 

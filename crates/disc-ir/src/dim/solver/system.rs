@@ -143,6 +143,10 @@ impl KnownBounds for BoundTable {
     fn sums_led_by(&self, lead: &Factors) -> &[Dim] {
         self.sums.get(lead).map_or(&[], Vec::as_slice)
     }
+
+    fn has_sums(&self) -> bool {
+        !self.sums.is_empty()
+    }
 }
 
 /// Hidden symbols come after all others in the order of names, so that terms with them do not lead.

@@ -133,6 +133,9 @@ fn range(facts: &str, text: &str, lo: Option<i64>, hi: Option<i64>) {
 
 #[test]
 fn ranges() {
+    // The outer quotient divides a sum that is known not to be negative.
+    range("C/2 <= (C/2 + (3*C + 2)/4)/2", "(max(0, (C/2 + (3*C + 2)/4)/2 - C/2 + 1) + 1)/2", Some(1), None);
+    range("", "(max(0, (C/2 + (3*C + 2)/4)/2 - C/2 + 1) + 1)/2", Some(0), None);
     range("", "S", Some(0), None);
     range("", "S-1", Some(-1), None);
     range("S <= 512", "2*S+1", Some(1), Some(1025));
