@@ -1,5 +1,5 @@
 //! Products of tensors, one result element at a time: loops over what is summed. The contraction schedule is the fast way.
-use super::{Elements, compute_dtype};
+use super::{Elements, compute_dtype, condition::Condition};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{DType, Dim, Inst, Literal, OpKind, Value};
 use disc_passes::query::Query;
@@ -90,16 +90,13 @@ impl Elements<'_> {
             let (&channel, taps) = loops.split_last().expect("the input features come last");
             let zero = Index::uniform(kb.int(0));
             let (mut from, mut weight) = (vec![zero; input_dims.len()], vec![zero; kernel_dims.len()]);
-            let (mut inside, mut counts): (Option<Value>, Option<Value>) = (None, None);
+            let (mut inside, mut counts): (Condition, Option<Value>) = (Condition::default(), None);
             for (i, &tap) in taps.iter().enumerate() {
                 weight[kernel_spatial[i]] = cx.tap(kb, inst, i, tap, &kernel_dims[kernel_spatial[i]]);
                 let out = at[out_spatial[i]];
                 let (position, valid) = cx.window_position(kb, inst, i, out, Index::uniform(tap), &input_dims[in_spatial[i]]);
                 from[in_spatial[i]] = position;
-                inside = Some(match inside {
-                    Some(others) => kb.and(others, valid),
-                    None => valid,
-                });
+                inside.and(kb, valid);
                 let here = cx.lies_on_grid(kb, inst, i, out, Index::uniform(tap));
                 counts = match (counts, here) {
                     (Some(others), Some(here)) => Some(kb.and(others, here)),
@@ -123,10 +120,7 @@ impl Elements<'_> {
             };
             let old = carried[0];
             let operand = compute_dtype(cx.tensor(input).dtype);
-            let x = match inside {
-                Some(inside) => cx.either(kb, inside, at, |cx, kb| cx.element(kb, input, &from), |_, kb| kb.zero(operand, 1)),
-                None => cx.element(kb, input, &from),
-            };
+            let x = cx.either(kb, &inside, at, |cx, kb| cx.element(kb, input, &from), |_, kb| kb.zero(operand, 1));
             let w = cx.element(kb, kernel, &weight);
             let sum = multiply_add(kb, dtype, x, w, old);
             let sum = counts.map_or(sum, |counts| kb.select(counts, sum, old));

@@ -1,5 +1,5 @@
 //! Ops whose positions are data: gather and the dynamic slices.
-use super::{Elements, Site, near::is_counted};
+use super::{Elements, Site, condition::Condition, near::is_counted};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Code, DType, Dim, Inst, Literal, OpKind, Value};
 use disc_passes::{fusion::space::counted_place, query::Query};
@@ -103,11 +103,8 @@ impl Elements<'_> {
     /// Fails the launch unless every active lane of `index` lies in [`low`, `high`]; the message gets an offender and the bound.
     fn check(&mut self, kb: &mut KernelBuilder, inst: Inst, index: Value, low: Value, high: Value) {
         let (above, below) = (kb.compare("GE", index, low), kb.compare("LE", index, high));
-        let mut ok = kb.and(above, below);
-        if let (Some(mask), true) = (self.mask, kb.lanes(ok) > 1) {
-            let idle = kb.emit(OpKind::Not, &[mask]);
-            ok = kb.map(OpKind::Or, &[ok, idle]);
-        }
+        let ok = kb.and(above, below);
+        let ok = self.asked(kb, ok);
         let zero = kb.zero(kb.dtype(index), 1);
         let bad = kb.select(ok, zero, index);
         let (most, least) = (kb.reduce_lanes(bad, "maximum"), kb.reduce_lanes(bad, "minimum"));
@@ -173,7 +170,7 @@ impl Elements<'_> {
         let [operand, update, starts @ ..] = &operands[..] else { panic!("`dynamic_update_slice` has two tensors") };
         let (shape, extent) = (&self.tensor(*operand).dims, &self.tensor(*update).dims);
         let starts = self.starts(kb, inst, starts, shape, extent);
-        let mut inside: Option<Value> = None;
+        let mut inside = Condition::default();
         let mut from = Vec::with_capacity(at.len());
         for (axis, (index, start)) in at.iter().zip(starts).enumerate() {
             let size = &extent[axis];
@@ -190,18 +187,10 @@ impl Elements<'_> {
             let limit = kb.dim(size);
             let (after, before) = (kb.compare("GE", value, zero), kb.compare("LT", value, limit));
             let here = kb.and(after, before);
-            inside = Some(match inside {
-                Some(others) => kb.and(others, here),
-                None => here,
-            });
+            inside.and(kb, here);
             from.push(position);
         }
-        match inside {
-            Some(inside) => {
-                self.either(kb, inside, at, |cx, kb| cx.element(kb, *update, &from), |cx, kb| cx.element(kb, *operand, at))
-            }
-            None => self.element(kb, *update, &from),
-        }
+        self.either(kb, &inside, at, |cx, kb| cx.element(kb, *update, &from), |cx, kb| cx.element(kb, *operand, at))
     }
 }
 

@@ -8,6 +8,7 @@
 //! - f16 and bf16 are computed in f32: a value of these types is an f32 vector, rounded when it is stored or converted.
 //! - A value that is the same in every lane stays a scalar.
 //! - Lanes that the mask switches off may compute anything, but read no memory.
+mod condition;
 pub(crate) mod contraction;
 mod elementwise;
 mod index;
@@ -57,6 +58,8 @@ pub struct Elements<'g> {
     arithmetic: Arithmetic,
     /// The active lanes; all, if absent.
     pub mask: Option<Value>,
+    /// Whether the position exists that is the same in every lane; it does, if absent.
+    exists: Option<Value>,
     buffers: HashMap<Value, Value>,
     /// Buffers that hold a block of rows only.
     blocks: HashMap<Value, RowBlock>,
@@ -134,6 +137,7 @@ impl<'g> Elements<'g> {
             target: target.clone(),
             arithmetic: Arithmetic::of(target),
             mask: None,
+            exists: None,
             buffers: HashMap::new(),
             blocks: HashMap::new(),
             lines: HashSet::new(),
@@ -300,7 +304,7 @@ impl<'g> Elements<'g> {
 
     fn load_at(&mut self, kb: &mut KernelBuilder, buffer: Value, index: Index) -> Value {
         match index {
-            Index::Affine { base, stride: 0 } => kb.load(buffer, base, 1, None),
+            Index::Affine { base, stride: 0 } => self.load_uniform(kb, buffer, base),
             Index::Affine { base, stride: 1 } => kb.load(buffer, base, self.lanes, self.mask),
             index => {
                 let positions = index.value(kb, self.lanes);

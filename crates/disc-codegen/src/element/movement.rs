@@ -1,5 +1,5 @@
 //! Ops that rearrange elements: they change the position, not the value.
-use super::{Elements, compute_dtype};
+use super::{Elements, compute_dtype, condition::Condition};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Attr, Dim, Inst, OpKind, Value, dim::DimView};
 use disc_passes::query::Query;
@@ -132,55 +132,21 @@ impl Elements<'_> {
         }
         let (position, limit) = (at[axis].value(kb, self.lanes), kb.dim(&end));
         let inside = kb.compare("LT", position, limit);
+        let inside = Condition::of(kb, inside);
         self.either(
             kb,
-            inside,
+            &inside,
             at,
             |cx, kb| cx.element(kb, *input, &here),
             |cx, kb| cx.concatenate_from(kb, rest, axis, &end, at),
         )
     }
 
-    /// `then` where `pred` holds, else `otherwise`; neither reads memory where it is not wanted.
-    pub(super) fn either(
-        &mut self,
-        kb: &mut KernelBuilder,
-        pred: Value,
-        at: &[Index],
-        then: impl FnOnce(&mut Self, &mut KernelBuilder) -> Value,
-        otherwise: impl FnOnce(&mut Self, &mut KernelBuilder) -> Value,
-    ) -> Value {
-        let lanes = self.lanes_at(at);
-        if kb.lanes(pred) == 1 {
-            let cell = std::cell::RefCell::new(self);
-            let on_true = |kb: &mut KernelBuilder| {
-                let value = cell.borrow_mut().scoped(|cx| then(cx, kb));
-                vec![kb.widen(value, lanes)]
-            };
-            let on_false = |kb: &mut KernelBuilder| {
-                let value = cell.borrow_mut().scoped(|cx| otherwise(cx, kb));
-                vec![kb.widen(value, lanes)]
-            };
-            return kb.if_(pred, on_true, on_false)[0];
-        }
-        let outside = kb.emit(OpKind::Not, &[pred]);
-        let (mut on, mut off) = (pred, outside);
-        if let Some(mask) = self.mask {
-            (on, off) = (kb.and(on, mask), kb.and(off, mask));
-        }
-        let on_true = self.masked(Some(on), |cx| then(cx, kb));
-        let on_false = self.masked(Some(off), |cx| otherwise(cx, kb));
-        if kb.is_zero(on_false) && kb.is_zero_without(on_true, on) {
-            return on_true;
-        }
-        kb.select(pred, on_true, on_false)
-    }
-
     fn pad(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let [operand, fill] = self.group.operands(inst)[..] else { panic!("`pad` has two operands") };
         let (low, interior) = (self.group.dims(inst, "low"), self.group.ints(inst, "interior"));
         let fill = self.element(kb, fill, &[]);
-        let mut inside: Option<Value> = None;
+        let mut inside = Condition::default();
         let mut from = Vec::with_capacity(at.len());
         for (i, index) in at.iter().enumerate() {
             let step = interior.get(i).copied().unwrap_or(0) + 1;
@@ -202,17 +168,11 @@ impl Elements<'_> {
                     here = kb.and(here, exact);
                     moved = Index::from_value(kb, position);
                 }
-                inside = Some(match inside {
-                    Some(others) => kb.and(others, here),
-                    None => here,
-                });
+                inside.and(kb, here);
             }
             from.push(moved);
         }
-        match inside {
-            Some(inside) => self.either(kb, inside, at, |cx, kb| cx.element(kb, operand, &from), |_, _| fill),
-            None => self.element(kb, operand, &from),
-        }
+        self.either(kb, &inside, at, |cx, kb| cx.element(kb, operand, &from), |_, _| fill)
     }
 }
 

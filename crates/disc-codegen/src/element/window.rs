@@ -1,5 +1,5 @@
 //! Windows: reductions over them, and the positions that they cover.
-use super::{Elements, compute_dtype};
+use super::{Elements, compute_dtype, condition::Condition};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Dim, Inst, Value};
 use disc_passes::query::Query;
@@ -87,24 +87,16 @@ impl Elements<'_> {
             self.carry(kb, &mut at, i, &sizes[i]);
         }
         let mut from = at[..others].to_vec();
-        let mut inside: Option<Value> = None;
+        let mut inside = Condition::default();
         for i in 0..windows {
             let (tap, window) = (at[others + i], at[others + windows + i]);
             let (position, valid) = self.window_position(kb, inst, i, window, tap, &input[others + i]);
             from.push(position);
-            inside = Some(match inside {
-                Some(before) => kb.and(before, valid),
-                None => valid,
-            });
+            inside.and(kb, valid);
         }
         let dtype = compute_dtype(self.tensor(operand).dtype);
-        match inside {
-            Some(inside) => {
-                let lanes = self.lanes_at(&at);
-                self.either(kb, inside, &at, |cx, kb| cx.element(kb, operand, &from), |_, kb| kb.zero(dtype, lanes))
-            }
-            None => self.element(kb, operand, &from),
-        }
+        let lanes = self.lanes_at(&at);
+        self.either(kb, &inside, &at, |cx, kb| cx.element(kb, operand, &from), |_, kb| kb.zero(dtype, lanes))
     }
 
     /// Makes the position along dimension `i` one below its size; the dimension before counts how often the size was in it.
@@ -131,23 +123,16 @@ impl Elements<'_> {
         let fills = self.initial(kb, inits, 1);
         let start: Vec<Value> = fills.iter().map(|&f| kb.widen(f, lanes)).collect();
         self.nest(kb, &sizes, start, &mut |cx, kb, taps, carried| {
-            let mut inside: Option<Value> = None;
+            let mut inside = Condition::default();
             let mut from = Vec::with_capacity(taps.len());
             for (i, &tap) in taps.iter().enumerate() {
                 let (position, valid) = cx.window_position(kb, inst, i, at[i], Index::uniform(tap), &shape[i]);
                 from.push(position);
-                inside = Some(match inside {
-                    Some(others) => kb.and(others, valid),
-                    None => valid,
-                });
+                inside.and(kb, valid);
             }
             let mut elements = Vec::with_capacity(inputs.len());
             for (&input, &fill) in inputs.iter().zip(&fills) {
-                let element = match inside {
-                    Some(inside) => cx.either(kb, inside, at, |cx, kb| cx.element(kb, input, &from), |_, _| fill),
-                    None => cx.element(kb, input, &from),
-                };
-                elements.push(element);
+                elements.push(cx.either(kb, &inside, at, |cx, kb| cx.element(kb, input, &from), |_, _| fill));
             }
             let arguments: Vec<Value> = carried.iter().copied().chain(elements).collect();
             let results = cx.inline(kb, body, &arguments);
