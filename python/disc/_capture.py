@@ -162,8 +162,18 @@ def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves:
         return _attempts(module, arguments, tensors, plan, functools.partial(quick, serves=serves))
     except Exception as error:
         # Whatever stopped the quick tracer: torch.export succeeds, or says what is wrong.
-        logging.getLogger(__name__).info("traced by torch.export: %s", error.__cause__ or error)
-        return _attempts(module, arguments, tensors, plan, functools.partial(exported, serves=serves))
+        from ._trace import Transformed
+
+        reason = error.__cause__ or error
+        logging.getLogger(__name__).info("traced by torch.export: %s", reason)
+        below = isinstance(reason, Transformed)
+        return _attempts(
+            module,
+            arguments,
+            tensors,
+            plan,
+            functools.partial(exported, serves=serves, below_transforms=below),
+        )
 
 
 def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
@@ -232,10 +242,16 @@ def quick(
 
 
 def exported(
-    entry: _Entry, examples, sizes: Sizes | None, oblivious: bool, serves: Serves = serves_all
+    entry: _Entry,
+    examples,
+    sizes: Sizes | None,
+    oblivious: bool,
+    serves: Serves = serves_all,
+    below_transforms: bool = False,
 ) -> Traced:
-    """Traces by torch.export."""
+    """Traces by torch.export: whole ops, or what transforms of ``torch.func`` (``grad``, ``vmap``) make of them."""
     import torch.export
+    from torch.export._trace import _export
     from torch.fx.experimental import _config
 
     from ._trace_env import sizes_from_0
@@ -250,17 +266,24 @@ def exported(
         shapes = {"tensors": tuple(rows)} if rows else None
     from_0 = sizes_from_0() if oblivious else contextlib.nullcontext()
     with _config.patch(backed_size_oblivious=oblivious), from_0, _without_graph_dump():
-        program = torch.export.export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
+        # torch.export.export records the ops above transforms, whose tensors have no meaning in a graph.
+        export = functools.partial(_export, pre_dispatch=False) if below_transforms else torch.export.export
+        program = export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
     return from_export(program)
 
 
 @contextlib.contextmanager
 def _stepwise(serves: Serves):
     """Ops that ``serves`` does not name are traced as their steps, as the quick tracer does."""
-    from torch.fx.experimental.proxy_tensor import decompose
+    from torch.fx.experimental.proxy_tensor import decompose, get_proxy_mode
 
     from ._symbolic_functions import SymbolicFunctions
 
+    if get_proxy_mode() is None:
+        # Below transforms, torch.export runs the module once before it records it.
+        with SymbolicFunctions():
+            yield
+        return
     with decompose(_decompose.Unserved(serves)), SymbolicFunctions():
         yield
 

@@ -55,6 +55,10 @@ class NotTraced(Exception):
     """The module does something that is left to ``torch.export``."""
 
 
+class Transformed(NotTraced):
+    """A tensor of a transform of ``torch.func``: what its ops are is only known below the transform."""
+
+
 def trace(
     entry: torch.nn.Module,
     examples: list[torch.Tensor],
@@ -208,7 +212,9 @@ class _Recorder(SchemaCheckMode):
 
     def _outsider(self, t: torch.Tensor) -> FakeTensor:
         """A weight or a constant, met for the first time."""
-        if not _is_plain(t) or torch._C._functorch.is_functorch_wrapped_tensor(t):
+        if torch._C._functorch.is_functorch_wrapped_tensor(t):
+            raise Transformed("a tensor inside of a transform of torch.func")
+        if not _is_plain(t):
             raise NotTraced(f"a tensor of class {type(t).__name__} and type {t.dtype}")
         with torch._C._DisableTorchDispatch():
             meta = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
@@ -401,7 +407,8 @@ class _Recorder(SchemaCheckMode):
             self._track(out, node, kind)
             return "tensor", node.meta["val"], kind, source
         if isinstance(out, torch.Tensor):
-            raise NotTraced("an op returned a tensor that is not traced")
+            inside = torch._C._functorch.maybe_current_level() is not None
+            raise (Transformed if inside else NotTraced)("an op returned a tensor that is not traced")
         if isinstance(out, (list, tuple)):
             node.meta["root"] = node
             parts = [
