@@ -31,5 +31,6 @@ pub mod shapes;
 pub mod specialize;
 #[cfg(test)]
 mod testing;
+pub mod turns;
 
 pub use registry::docs;

@@ -5,7 +5,7 @@ use crate::{
     branches, buffers, canonicalize, columns, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline,
     pack,
     pass::{PassDef, PassManager},
-    placement, plans, prepare, scales, shapes,
+    placement, plans, prepare, scales, shapes, turns,
 };
 use disc_ir::{Diagnostic, Module, ops::Stage};
 
@@ -27,6 +27,8 @@ pub static STEPS: &[&PassDef] = &[
     &convolutions::PASS,
     // Queries, keys and values are products of their own; what is left between products is another numbering.
     &columns::PASS,
+    // Products and convolutions have taken the transposes that they read through.
+    &turns::PASS,
     // Folded and equal operands make more rules apply (`x - x`), and nothing is left behind them.
     &canonicalize::PASS,
     // No table is left in the program: what is prepared may depend on one.

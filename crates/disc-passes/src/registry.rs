@@ -1,7 +1,7 @@
 //! Every pass by name, for command lines, tests and docs.
 use crate::{
     branches, buffers, canonicalize, columns, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline,
-    pack, pass::PassDef, pipeline, placement, plans, prepare, rules, scales, shapes,
+    pack, pass::PassDef, pipeline, placement, plans, prepare, rules, scales, shapes, turns,
 };
 use std::fmt::Write;
 
@@ -28,6 +28,7 @@ pub static PASSES: &[&PassDef] = &[
     &prepare::PASS,
     &scales::PASS,
     &columns::PASS,
+    &turns::PASS,
     &shapes::PASS,
 ];
 

@@ -173,8 +173,17 @@ impl<'g> Elements<'g> {
         self.buffers[&value]
     }
 
-    /// Where a vector starts that lies along memory.
-    pub fn start_of(&self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Value {
+    /// Where a vector starts that lies along memory: of an input, or of a part of one behind slices and transposes.
+    pub fn start_of(&mut self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Value {
+        if let Some(inst) = self.group.defining(value).filter(|_| !self.buffers.contains_key(&value)) {
+            let operand = self.group.operands(inst)[0];
+            let from = match self.group.kind_of(inst) {
+                OpKind::Slice => self.sliced(kb, inst, at),
+                OpKind::Transpose => self.turned(inst, at),
+                other => panic!("`{}` is no part of what lies in memory", other.name()),
+            };
+            return self.start_of(kb, operand, &from);
+        }
         match self.place(kb, self.buffers[&value], self.tensor(value), at) {
             Index::Affine { base, stride: 1 } => base,
             _ => panic!("a vector does not lie along the last dimension"),

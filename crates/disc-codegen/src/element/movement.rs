@@ -25,14 +25,13 @@ impl Elements<'_> {
             }
             OpKind::BroadcastInDim => self.broadcast_in_dim(kb, inst, at),
             OpKind::Transpose => {
-                let axes = self.group.ints(inst, "dims");
-                let mut from = at.to_vec();
-                for (i, &axis) in axes.iter().enumerate() {
-                    from[axis as usize] = at[i];
-                }
+                let from = self.turned(inst, at);
                 self.element(kb, self.group.operands(inst)[0], &from)
             }
-            OpKind::Slice => self.slice(kb, inst, at),
+            OpKind::Slice => {
+                let from = self.sliced(kb, inst, at);
+                self.element(kb, self.group.operands(inst)[0], &from)
+            }
             OpKind::Reverse => self.reverse(kb, inst, at),
             OpKind::Reshape => self.reshape(kb, inst, at),
             OpKind::Concatenate => self.concatenate(kb, inst, at),
@@ -72,7 +71,15 @@ impl Elements<'_> {
         self.element(kb, operand, &from)
     }
 
-    fn slice(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+    /// Where the operand of a transpose has an element of the result.
+    pub(super) fn turned(&self, inst: Inst, at: &[Index]) -> Vec<Index> {
+        let mut from = at.to_vec();
+        self.group.axes(inst, "dims").into_iter().zip(at).for_each(|(axis, index)| from[axis] = *index);
+        from
+    }
+
+    /// Where the operand of a slice has an element of the result.
+    pub(super) fn sliced(&self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Vec<Index> {
         let (start, limit) = (self.group.dims(inst, "start"), self.group.dims(inst, "limit"));
         let steps = self.group.ints(inst, "strides");
         let mut from = Vec::with_capacity(at.len());
@@ -84,7 +91,7 @@ impl Elements<'_> {
             let (first, step) = (kb.dim(&unclamped(&start[i], &limit[i])), kb.int(steps.get(i).copied().unwrap_or(1)));
             from.push(index.scale(kb, self.lanes, step).add_scalar(kb, first));
         }
-        self.element(kb, self.group.operands(inst)[0], &from)
+        from
     }
 
     /// Whether a slice leaves a dimension as it is. Fusion counts on it: positions there are those of the operand.

@@ -272,16 +272,23 @@ pub(super) fn output_map(solver: &Solver, space: &[Dim], kept: &[usize], tensor:
     map_of(solver, space, &all, &tensor.dims).or_else(|| map_of(solver, space, kept, &tensor.dims))
 }
 
-/// The inputs that a group reads, with how their dimensions follow the space; an input that is read in several ways is there several times.
-pub(super) fn mapped_inputs(group: &Function, solver: &Solver, space: &[Dim], roots: &[(Value, Map)]) -> Vec<(Value, Map)> {
+/// The values that `ends` accepts on the way from what a group computes to its inputs, and the inputs that are reached otherwise, with how their
+/// dimensions follow the space; what is read in several ways is there several times.
+pub(super) fn mapped_values(
+    group: &Function,
+    solver: &Solver,
+    space: &[Dim],
+    roots: &[(Value, Map)],
+    ends: &dyn Fn(Value, &Map) -> bool,
+) -> Vec<(Value, Map)> {
     let (mut stack, mut seen, mut found) = (roots.to_vec(), HashSet::new(), Vec::new());
     while let Some((value, map)) = stack.pop() {
         if !seen.insert((value, map.clone())) {
             continue;
         }
         match group.defining(value) {
-            Some(inst) => stack.extend(reads(group, solver, space, inst, &map).operands),
-            None => found.push((value, map)),
+            Some(inst) if !ends(value, &map) => stack.extend(reads(group, solver, space, inst, &map).operands),
+            _ => found.push((value, map)),
         }
     }
     found

@@ -1,16 +1,20 @@
 //! Inputs that lie in memory along an outer dimension of the space, so that a vector along the inner one would touch a cache line per lane.
 //!
 //! Such inputs are read in square blocks, by vectors that lie as the memory does, and turned in registers; the loops then find them in a tile
-//! of task memory. What is computed from them stays as it is: a tile is only another place where an input's elements are.
+//! of task memory. What is computed from them stays as it is: a tile is only another place where an input's elements are. So may be a part of an
+//! input, behind slices and transposes.
 //!
 //! Invariant: a tile holds [`TILE`] positions of the outer dimension for one vector of the inner one; nothing outside of an input is read.
 use super::{
     Group,
-    domain::{Merged, mapped_inputs},
+    domain::{Merged, mapped_values},
 };
 use crate::{build::KernelBuilder, element::Elements, index::Index};
-use disc_ir::{DType, Dim, OpKind, TensorType, Value};
-use disc_passes::fusion::space::{Map, axes_of, regroup};
+use disc_ir::{DType, Dim, Function, OpKind, TensorType, Value};
+use disc_passes::{
+    fusion::space::{Follows, Map, axes_of, regroup},
+    query::Query,
+};
 
 /// Positions of a tile: elements of a cache line, or some lines of them.
 pub(super) const TILE: i64 = 16;
@@ -18,14 +22,53 @@ pub(super) const TILE: i64 = 16;
 /// Smaller squares are not worth the shuffles.
 const LEAST: u32 = 4;
 
-/// An input with the axes of the space that each of its dimensions stands for, and the tile that holds a part of it.
+/// An input or a part of one, with how it lies and the tile that holds some of it.
 #[derive(Clone)]
 struct Turned {
-    input: Value,
+    part: Part,
+    /// The axes of the space that each of its dimensions stands for.
     shape: Vec<Vec<usize>>,
+    /// Elements between positions next to one another along the inner dimension.
+    step: Dim,
     tile: Value,
     /// Rows and columns of a square.
     square: u32,
+}
+
+/// A value that lies in memory: an input, or a part of one.
+#[derive(Clone, PartialEq, Eq)]
+struct Part {
+    value: Value,
+    input: Value,
+    /// Its dimensions in the order of those of the input.
+    order: Vec<usize>,
+}
+
+impl Part {
+    /// What a value is a part of, behind slices of neighbours and transposes, the first of which is a slice; or the input that it is.
+    fn of(function: &Function, value: Value) -> Option<Self> {
+        let (mut input, mut order) = (value, (0..function.shape(value).len()).collect::<Vec<_>>());
+        while let Some(inst) = function.defining(input) {
+            match function.kind_of(inst) {
+                OpKind::Slice if function.ints(inst, "strides").iter().all(|&step| step == 1) => {}
+                OpKind::Transpose if input != value => {
+                    // Dimension `i` of the result is dimension `axes[i]` of what is behind.
+                    let axes = function.axes(inst, "dims");
+                    let place = |axis: usize| axes.iter().position(|&from| from == axis).expect("an order names every axis");
+                    order = (0..axes.len()).map(|axis| order[place(axis)]).collect();
+                }
+                _ => return None,
+            }
+            input = function.operands(inst)[0];
+        }
+        Some(Self { value, input, order })
+    }
+
+    /// The axes that its dimensions follow, in the order of memory.
+    fn axes(&self, map: &[Follows]) -> Option<Vec<usize>> {
+        let lies: Map = self.order.iter().map(|&dim| map[dim].clone()).collect();
+        axes_of(&lies)
+    }
 }
 
 /// The inputs of a group that lie along one outer dimension.
@@ -36,12 +79,19 @@ pub(super) struct TurnedInputs {
     inputs: Vec<Turned>,
 }
 
+/// What loops read from memory, inputs or parts of them, with how their dimensions follow the space.
+fn parts(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<(Part, Map)> {
+    let values = mapped_values(group.function, &group.solver, space, roots, &|value, map| {
+        axes_of(map).is_some() && Part::of(group.function, value).is_some()
+    });
+    values.into_iter().filter_map(|(value, map)| Some((Part::of(group.function, value)?, map))).collect()
+}
+
 /// The outer run that inputs lie along while they also have the inner dimension, by its place among the runs.
 pub(super) fn turned_run(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Option<usize> {
     let (inner, outer) = runs.split_last()?;
-    let inputs = mapped_inputs(group.function, &group.solver, space, roots);
     let along = |axes: Vec<usize>| outer.iter().position(|run| Some(&run.axis) == axes.last() && axes.contains(&inner.axis));
-    inputs.iter().filter_map(|(_, map)| axes_of(map)).find_map(along)
+    parts(group, space, roots).iter().filter_map(|(part, map)| part.axes(map)).find_map(along)
 }
 
 impl TurnedInputs {
@@ -54,15 +104,16 @@ impl TurnedInputs {
         lanes: u32,
     ) -> Self {
         let mut inputs: Vec<Turned> = Vec::new();
-        for (input, map) in mapped_inputs(group.function, &group.solver, space, roots) {
-            let tensor = group.tensor(input);
+        for (part, map) in parts(group, space, roots) {
+            let tensor = group.tensor(part.value);
             let square = (group.target.vector_bytes() / tensor.dtype.size() as u32).min(lanes).min(TILE as u32);
-            let axes = axes_of(&map).filter(|axes| axes.last() == Some(&run.axis) && axes.contains(&inner.axis));
-            let shape = axes.and_then(|axes| regroup(&group.solver, space, &axes, &tensor.dims));
-            let known = inputs.iter().any(|other| other.input == input && Some(&other.shape) == shape.as_ref());
+            let lies = part.axes(&map).filter(|axes| axes.last() == Some(&run.axis) && axes.contains(&inner.axis));
+            let shape = lies.and_then(|_| regroup(&group.solver, space, &axes_of(&map)?, &tensor.dims));
+            let known = inputs.iter().any(|other| other.part == part && Some(&other.shape) == shape.as_ref());
             let Some(shape) = shape.filter(|_| square >= LEAST && tensor.dtype != DType::I1 && !known) else { continue };
+            let step = step_of(group, space, (&part, &shape), inner.axis);
             let tile = kb.scratch(TensorType::new([Dim::constant(TILE * i64::from(lanes))], tensor.dtype));
-            inputs.push(Turned { input, shape, tile, square });
+            inputs.push(Turned { part, shape, step, tile, square });
         }
         Self { run, inner, inputs }
     }
@@ -110,9 +161,9 @@ impl TurnedInputs {
         at: &[Index],
     ) -> Vec<Value> {
         let Index::Affine { base, .. } = at[self.inner.axis] else { panic!("the inner dimension is walked in order") };
-        let (shift, zero, one) = (kb.int(i64::from(column)), kb.int(0), kb.int(1));
+        let shift = kb.int(i64::from(column));
         let mut row = kb.add(base, shift);
-        let step = self.start_of(kb, elements, turned, space, [one, zero], &vec![Index::uniform(zero); at.len()]);
+        let step = kb.dim(&turned.step);
         // What is beyond the end is read from the last row, and not used.
         let most = elements.mask.map(|_| {
             let last = kb.dim(&(&self.inner.size - 1));
@@ -120,7 +171,7 @@ impl TurnedInputs {
             kb.sub(last, row)
         });
         let start = self.start_of(kb, elements, turned, space, [row, from], at);
-        let (lanes, buffer) = (turned.square, elements.buffer(turned.input));
+        let (lanes, buffer) = (turned.square, elements.buffer(turned.part.input));
         let places = |kb: &mut KernelBuilder| -> Vec<Value> {
             let place = |number: u32| {
                 let number = kb.int(i64::from(number));
@@ -134,7 +185,7 @@ impl TurnedInputs {
         let whole = kb.compare("GE", left, full);
         let all = |kb: &mut KernelBuilder| {
             if most.is_none() && kb.known_int(step).is_none() {
-                return load_rows(kb, buffer, start, (step, &self.step(turned, space)), lanes);
+                return load_rows(kb, buffer, start, (step, &turned.step), lanes);
             }
             places(kb).into_iter().map(|place| kb.load(buffer, place, lanes, None)).collect()
         };
@@ -160,14 +211,8 @@ impl TurnedInputs {
         here[self.run.axis] = Index::Affine { base: from, stride: 1 };
         elements.scoped(|elements| {
             let place = elements.position(kb, space, &turned.shape, &here);
-            elements.start_of(kb, turned.input, &place)
+            elements.start_of(kb, turned.part.value, &place)
         })
-    }
-
-    /// How far apart the rows of an input are: positions next to one another along the inner dimension.
-    fn step(&self, turned: &Turned, space: &[Dim]) -> Dim {
-        let behind = turned.shape.iter().flatten().skip_while(|&&axis| axis != self.inner.axis).skip(1);
-        Dim::product(behind.map(|&axis| space[axis].clone()))
     }
 
     /// Makes the elements at position `position` of the run known, of which the first one in the tiles is `first`.
@@ -185,9 +230,17 @@ impl TurnedInputs {
             let found = kb.load(turned.tile, index, elements.lanes, None);
             let computed = kb.convert(found, crate::element::compute_dtype(kb.dtype(found)));
             let place = elements.position(kb, space, &turned.shape, at);
-            elements.seed(turned.input, &place, computed);
+            elements.seed(turned.part.value, &place, computed);
         }
     }
+}
+
+/// How far apart in memory the elements of a part are that are next to one another along an axis.
+fn step_of(group: &Group<'_>, space: &[Dim], (part, shape): (&Part, &[Vec<usize>]), axis: usize) -> Dim {
+    let place = part.order.iter().position(|&dim| shape[dim].contains(&axis)).expect("the part has the axis");
+    let within = shape[part.order[place]].iter().skip_while(|&&other| other != axis).skip(1);
+    let behind = group.tensor(part.input).dims[place + 1..].iter();
+    Dim::product(within.map(|&other| space[other].clone()).chain(behind.cloned()))
 }
 
 /// Vectors `step` apart from `start` on, four by four: from the first of four, loads reach the others by multiples of the step, which all fours

@@ -25,6 +25,8 @@ const MOST_TENSORS: usize = 24;
 /// [`COSTLY`] times.
 const MOST_SCANNED: (usize, usize) = (24, 64);
 const COSTLY: usize = 8;
+/// Rows up to this length are computed side by side, each lane with its own.
+const SHORT_ROW: i64 = 8;
 
 /// What a group walks: the sizes of its space, and which axes its reductions reduce; none, for a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub(super) enum Why {
     Again(&'static str),
     /// What is repeated would be read element by element.
     Apart,
+    /// Rows would read elements that lie apart.
+    Turned,
     /// Rows would be written in pieces of so many elements.
     Pieces(Dim),
     /// What checks indices would not see all of them.
@@ -266,6 +270,9 @@ impl Candidate<'_> {
             }
             let inst = self.function.defining(value).filter(|&inst| self.is_inside(&members, inst));
             let Some(inst) = inst else {
+                if self.lies_apart(layout, &map) {
+                    return Err(Why::Turned);
+                }
                 tensors.insert(value);
                 if tensors.len() > MOST_TENSORS {
                     return Err(Why::Large);
@@ -358,6 +365,16 @@ impl Candidate<'_> {
         if are_neighbours { Ok(()) } else { Err(Why::Apart) }
     }
 
+    /// Whether rows would read a whole tensor of memory that lies along another dimension than their vectors: a cache line for each element. Written
+    /// in their order first, by squares that are turned in registers, it is read in vectors.
+    fn lies_apart(&self, layout: &Layout, map: &Map) -> bool {
+        let Some(last) = layout.space.len().checked_sub(1).filter(|_| layout.reduces) else { return false };
+        let axes = axes_of(map).unwrap_or_default();
+        let apart = axes.len() == layout.space.len() && axes.last() != Some(&last);
+        let length = Dim::product(layout.reduced.iter().map(|&axis| layout.space[axis].clone()));
+        apart && self.solver.range(&length).hi.is_none_or(|most| most > SHORT_ROW)
+    }
+
     /// Whether an op computes elements of its operands that it does not use, or several times: lanes on both sides of a joint, elements that data
     /// name, and those that are repeated one by one.
     fn shares(&self, space: &[Dim], inst: Inst, map: &Map) -> bool {
@@ -415,6 +432,7 @@ impl std::fmt::Display for Why {
             Why::Apart => {
                 f.write_str("what is repeated one by one would be read element by element: written first, it is read in vectors")
             }
+            Why::Turned => f.write_str("rows would read elements that lie apart: turned first, they are read in vectors"),
             Why::Pieces(size) => write!(f, "rows would be written in pieces of {size} elements that lie apart"),
             Why::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
             Why::Large => f.write_str("the kernel would have too many ops or tensors, or compute ops at too many places"),

@@ -14,6 +14,8 @@ pub struct Phases {
     level: HashMap<Value, usize>,
     /// Phases that need an element of a value, as a bit set.
     needed: HashMap<Value, u64>,
+    /// Of these, the ones that reduce it or write it as an output.
+    asked: HashMap<Value, u64>,
     /// The phase of the last walk.
     pub last: usize,
     early: Vec<Value>,
@@ -42,7 +44,7 @@ impl Phases {
         for &inst in insts.iter().filter(|&&inst| function.kind_of(inst) == OpKind::Reduce) {
             let phase = phases.of_reduction(function.results_of(inst)[0]);
             let inputs = function.operands(inst);
-            inputs[..inputs.len() / 2].iter().for_each(|&input| phases.need(function, input, phase));
+            inputs[..inputs.len() / 2].iter().for_each(|&input| phases.ask(function, input, phase));
         }
         // What uses an output comes behind it.
         let made = insts.iter().rev().flat_map(|&inst| function.results_of(inst)).copied();
@@ -51,7 +53,7 @@ impl Phases {
             let level = phases.level(output);
             let later = phases.needed.get(&output).is_some_and(|bits| bits >> level > 1);
             let is_early = level < phases.last && !later;
-            phases.need(function, output, if is_early { level } else { phases.last });
+            phases.ask(function, output, if is_early { level } else { phases.last });
             phases.early.extend(is_early.then_some(output));
         }
         phases.part(function, block, outputs);
@@ -84,6 +86,12 @@ impl Phases {
         self.level(result) - 1
     }
 
+    /// Notes that a phase reduces `value`, or writes it.
+    fn ask(&mut self, function: &Function, value: Value, phase: usize) {
+        *self.asked.entry(value).or_default() |= 1 << phase;
+        self.need(function, value, phase);
+    }
+
     /// Marks `value` and what it is computed from, up to reductions, as needed in a phase.
     fn need(&mut self, function: &Function, value: Value, phase: usize) {
         let bits = self.needed.entry(value).or_default();
@@ -100,6 +108,21 @@ impl Phases {
     /// The phases that need elements of a value, as a bit set; none, for what nothing needs.
     pub fn needing(&self, value: Value) -> Option<u64> {
         self.needed.get(&value).copied()
+    }
+
+    /// Asks, from the last value to the first, whether to keep each one, given the phases that compute it, as a bit set: what is kept is computed in the
+    /// first of them alone.
+    pub fn each_computed(&self, function: &Function, block: Block, keeps: &mut dyn FnMut(Value, u64) -> bool) {
+        let mut computing = self.asked.clone();
+        for &inst in function.insts(block).iter().rev().filter(|&&inst| function.kind_of(inst) != OpKind::Reduce) {
+            for &value in function.results_of(inst) {
+                let Some(&phases) = computing.get(&value) else { continue };
+                let phases = if keeps(value, phases) { phases & phases.wrapping_neg() } else { phases };
+                for &operand in function.operands(inst) {
+                    *computing.entry(operand).or_default() |= phases;
+                }
+            }
+        }
     }
 
     /// The phase whose walk writes an output, if that is not the last one.

@@ -204,36 +204,22 @@ impl RowPlan {
         }
     }
 
-    /// The values to keep in task memory: expensive ones that several phases need, unless a user needed in the same phases is kept.
+    /// The values to keep in task memory: expensive ones that several phases compute, but for what is cheap to compute from others that are kept.
     pub(super) fn keep(&self, group: &Group<'_>) -> Vec<Placed> {
         let function = group.function;
-        let several = |v: &Value| self.phases.needing(*v).is_some_and(|bits| bits.count_ones() > 1);
-        let mut cone: HashMap<Value, i64> = HashMap::new();
-        let mut covered: HashMap<Value, u64> = HashMap::new();
-        for &inst in function.insts(function.body) {
-            let below: i64 = function.operands(inst).iter().filter_map(|v| cone.get(v)).sum();
-            let own = if function.kind_of(inst) == OpKind::Reduce { 0 } else { cost::weight(function, inst) + below };
-            cone.extend(function.results_of(inst).iter().map(|&r| (r, own)));
-        }
-        let expensive = |v: &Value| cone.get(v).is_some_and(|&c| c >= KEEP_COST);
+        let alone = costs(function, &mut |_, _| false);
+        let mut wanted = HashMap::new();
+        self.phases.each_computed(function, function.body, &mut |value, phases| {
+            let pays = phases.count_ones() > 1 && alone.get(&value).is_some_and(|&cost| cost >= KEEP_COST);
+            let shape = pays.then(|| self.whole(&group.solver, group.tensor(value))).flatten();
+            shape.map(|shape| wanted.insert(value, shape)).is_some()
+        });
         let mut kept = Vec::new();
-        for &inst in function.insts(function.body).iter().rev() {
-            for &value in function.results_of(inst) {
-                let bits = self.phases.needing(value).unwrap_or(0);
-                let Some(shape) = self.whole(&group.solver, group.tensor(value)) else { continue };
-                if several(&value) && expensive(&value) {
-                    if covered.get(&value).is_none_or(|&c| bits & !c != 0) {
-                        kept.push(Placed { value, shape });
-                    }
-                    // What a kept value needs is needed once, in the first of its phases.
-                    for &operand in function.operands(inst) {
-                        let first = bits & bits.wrapping_neg();
-                        *covered.entry(operand).or_default() |= bits & !first;
-                    }
-                }
-            }
-        }
-        kept.reverse();
+        costs(function, &mut |value, cost| {
+            let Some(shape) = wanted.remove(&value).filter(|_| cost >= KEEP_COST) else { return false };
+            kept.push(Placed { value, shape });
+            true
+        });
         kept
     }
 
@@ -251,6 +237,19 @@ impl RowPlan {
     pub(super) fn row_length(&self) -> Dim {
         Dim::product(self.layout.reduced.iter().map(|&axis| self.layout.space[axis].clone()))
     }
+}
+
+/// What it costs to compute an element of each value from inputs, reductions and what is kept: whether a value is, is asked with its cost.
+fn costs(function: &Function, keeps: &mut dyn FnMut(Value, i64) -> bool) -> HashMap<Value, i64> {
+    let mut costs: HashMap<Value, i64> = HashMap::new();
+    for &inst in function.insts(function.body).iter().filter(|&&inst| function.kind_of(inst) != OpKind::Reduce) {
+        let operands: i64 = function.operands(inst).iter().filter_map(|operand| costs.get(operand)).sum();
+        let own = cost::weight(function, inst) + operands;
+        for &result in function.results_of(inst) {
+            costs.insert(result, if keeps(result, own) { 0 } else { own });
+        }
+    }
+    costs
 }
 
 /// The shape that a reduction reduces, and how many dimensions come before the reduced ones, if these are the last.
