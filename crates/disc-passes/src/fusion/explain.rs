@@ -272,7 +272,7 @@ impl Explaining<'_> {
                     _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
                 }
             }
-            why @ (Why::Again(_) | Why::Large | Why::Scans | Why::Pieces(_) | Why::Apart | Why::Turned) => {
+            why @ (Why::Again(_) | Why::Large | Why::Scans | Why::Pieces(_) | Why::Apart | Why::Turned | Why::Divided) => {
                 Reason::Cost(why.to_string())
             }
             why => Reason::Schedule(why.to_string()),

@@ -59,6 +59,8 @@ pub(super) enum Why {
     Apart,
     /// Rows would read elements that lie apart.
     Turned,
+    /// The position of each element would be divided.
+    Divided,
     /// Rows would be written in pieces of so many elements.
     Pieces(Dim),
     /// What checks indices would not see all of them.
@@ -296,6 +298,7 @@ impl Candidate<'_> {
                 return Err(Why::Unchecked);
             }
             let found = reads(self.function, self.solver, space, inst, &map);
+            self.check_division(&members, inst, &map, &found.operands)?;
             let shares = self.shares(space, inst, &map);
             for (position, (operand, map)) in found.operands.into_iter().enumerate() {
                 stack.push((operand, map, shared || shares && position < self.tensors(inst)));
@@ -351,6 +354,20 @@ impl Candidate<'_> {
             Some(axes) if layout.kept.iter().any(|a| !axes.contains(a) && !self.solver.equal(&layout.space[*a], &one)) => again,
             _ => Ok(()),
         }
+    }
+
+    /// A reshape between dimensions that are not known to be parts of one another would divide the position of each element. What is in memory is
+    /// another view of it instead.
+    fn check_division(&self, members: &HashSet<Inst>, inst: Inst, map: &Map, operands: &[(Value, Map)]) -> Result<(), Why> {
+        let divides = self.function.kind_of(inst) == OpKind::Reshape
+            && !self.repeats(inst)
+            && !map.contains(&Follows::Other)
+            && operands.iter().any(|(operand, _)| {
+                let maker = self.function.defining(*operand);
+                let [from, to] = [*operand, self.function.result(inst)].map(|value| self.function.shape(value));
+                maker.is_some_and(|maker| self.is_inside(members, maker)) && refine(self.solver, to, from).is_none()
+            });
+        if divides { Err(Why::Divided) } else { Ok(()) }
     }
 
     /// Elements that are repeated one by one are read by vectors along them.
@@ -433,6 +450,7 @@ impl std::fmt::Display for Why {
                 f.write_str("what is repeated one by one would be read element by element: written first, it is read in vectors")
             }
             Why::Turned => f.write_str("rows would read elements that lie apart: turned first, they are read in vectors"),
+            Why::Divided => f.write_str("the position of each element would be divided: in memory, a reshape is another view"),
             Why::Pieces(size) => write!(f, "rows would be written in pieces of {size} elements that lie apart"),
             Why::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
             Why::Large => f.write_str("the kernel would have too many ops or tensors, or compute ops at too many places"),
