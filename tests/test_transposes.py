@@ -103,6 +103,7 @@ LOOPS = {
     "part of both": (lambda x: x[:, 1:, :-1].transpose(1, 2).tanh(), 1),
     "differences": (lambda x: x.mT[..., 1:] - x.mT[..., :-1], 1),
     "halves": (lambda x: x.mT[:, : x.shape[2] // 2] * x.mT[:, x.shape[2] - x.shape[2] // 2 :], 1),
+    "outermost": (lambda x: x[:, :, 1:].permute(2, 0, 1).contiguous(), 1),
     "image": (as_map, 2),
 }
 

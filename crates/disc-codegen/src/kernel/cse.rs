@@ -1,6 +1,6 @@
-//! Computes equal things once, and drops what nobody uses.
+//! Computes equal things once, branches of pure ops among them, and drops what nobody uses.
 use disc_ir::{Attr, Block, Function, Inst, OpKind, Type, Value, ops::Trait};
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Write};
 
 /// What makes two pure ops equal. Attributes are compared by their debug text, which shows every bit of them but NaN payloads of
 /// literals, whose bytes it shows.
@@ -22,14 +22,14 @@ fn block(kernel: &mut Function, at: Block, scopes: &mut Vec<HashMap<Key, Inst>>,
             block(kernel, region, scopes, replaced);
             scopes.pop();
         }
-        let data = kernel.inst(inst);
-        if !data.kind.def().has(Trait::Pure) || !data.regions.is_empty() || data.kind == OpKind::Scratch {
+        let Some(meaning) = meaning(kernel, inst, replaced) else {
             kept.push(inst);
             continue;
-        }
+        };
+        let data = kernel.inst(inst);
         let operands: Vec<Value> = data.operands.iter().map(|v| replaced.get(v).copied().unwrap_or(*v)).collect();
         let types = data.results.iter().map(|&r| kernel.ty(r).clone()).collect();
-        let key = (data.kind, operands, text(&data.attrs), types);
+        let key = (data.kind, operands, meaning, types);
         if let Some(&earlier) = scopes.iter().find_map(|scope| scope.get(&key)) {
             for (&old, &new) in kernel.results_of(inst).iter().zip(kernel.results_of(earlier)) {
                 replaced.insert(old, new);
@@ -40,6 +40,45 @@ fn block(kernel: &mut Function, at: Block, scopes: &mut Vec<HashMap<Key, Inst>>,
         }
     }
     kernel.set_insts(at, kept);
+}
+
+/// What an op does with its operands, as text; `None` for one that is not pure.
+fn meaning(kernel: &Function, inst: Inst, replaced: &HashMap<Value, Value>) -> Option<String> {
+    let data = kernel.inst(inst);
+    match data.kind {
+        OpKind::If => {
+            let mut found = String::new();
+            data.regions.iter().try_for_each(|&region| branch(kernel, region, replaced, &mut found))?;
+            Some(found)
+        }
+        OpKind::Scratch => None,
+        kind if kind.def().has(Trait::Pure) && data.regions.is_empty() => Some(text(&data.attrs)),
+        _ => None,
+    }
+}
+
+/// Adds what a branch of pure ops does: its own values by their numbers, others by themselves.
+fn branch(kernel: &Function, region: Block, replaced: &HashMap<Value, Value>, found: &mut String) -> Option<()> {
+    let mut own: HashMap<Value, usize> = HashMap::new();
+    for &inst in kernel.insts(region) {
+        let data = kernel.inst(inst);
+        let is_end = data.kind == OpKind::Return;
+        if !data.regions.is_empty() || !is_end && (!data.kind.def().has(Trait::Pure) || data.kind == OpKind::Scratch) {
+            return None;
+        }
+        write!(found, "{:?}{}(", data.kind, text(&data.attrs)).expect("writing to a string");
+        for operand in &data.operands {
+            let operand = replaced.get(operand).unwrap_or(operand);
+            let known = own.get(operand).map_or_else(|| format!("{operand:?}"), |number| format!("own {number}"));
+            write!(found, "{known},").expect("writing to a string");
+        }
+        for &result in &data.results {
+            own.insert(result, own.len());
+            write!(found, "){:?}", kernel.ty(result)).expect("writing to a string");
+        }
+    }
+    found.push(';');
+    Some(())
 }
 
 fn text(attrs: &[Option<Attr>]) -> String {

@@ -1,8 +1,9 @@
 //! Moves what does not change in a loop in front of it.
 //!
 //! Only pure ops move: they neither fail nor touch memory, so they may run where the loop would not. A view stays: its place is checked, and may
-//! lie outside where the loop would not run.
-use disc_ir::{Block, Function, Inst, OpKind, Value, ops::Trait};
+//! lie outside where the loop would not run. Out of a branch, scalars move as well, which are places mostly; vectors move only with all that leaves
+//! the loop around it: the branch may be a long computation for numbers that are rare.
+use disc_ir::{Block, Function, Inst, OpKind, Type, Value, ops::Trait};
 use std::collections::HashSet;
 
 pub(super) fn run(kernel: &mut Function) {
@@ -10,40 +11,59 @@ pub(super) fn run(kernel: &mut Function) {
     block(kernel, body);
 }
 
-/// Hoists out of the loops of a block, inner ones first; what leaves an inner loop may leave the outer one too.
+/// Hoists out of the loops and branches of a block, inner ones first; what leaves an inner loop may leave the outer one too.
 fn block(kernel: &mut Function, at: Block) {
     let mut done = Vec::new();
     for inst in kernel.insts(at).to_vec() {
         for region in kernel.inst(inst).regions.clone() {
             block(kernel, region);
         }
-        match kernel.kind_of(inst) {
-            OpKind::For | OpKind::While | OpKind::If => {
-                for region in kernel.inst(inst).regions.clone() {
-                    done.extend(leaving(kernel, region));
-                }
+        let is_loop = matches!(kernel.kind_of(inst), OpKind::For | OpKind::While);
+        if is_loop || kernel.kind_of(inst) == OpKind::If {
+            for region in kernel.inst(inst).regions.clone() {
+                let mut leaving = Leaving { is_loop, inside: HashSet::new(), out: Vec::new() };
+                leaving.take(kernel, region);
+                done.append(&mut leaving.out);
             }
-            _ => {}
         }
         done.push(inst);
     }
     kernel.set_insts(at, done);
 }
 
-/// Takes the ops out of a region that need nothing from it.
-fn leaving(kernel: &mut Function, region: Block) -> Vec<Inst> {
-    let mut inside: HashSet<Value> = kernel.arguments(region).iter().copied().collect();
-    let (mut out, mut stay) = (Vec::new(), Vec::new());
-    for &inst in kernel.insts(region) {
-        let pure = kernel.def(inst).has(Trait::Pure) && kernel.inst(inst).regions.is_empty();
-        let pure = pure && kernel.kind_of(inst) != OpKind::View;
-        if pure && kernel.operands(inst).iter().all(|v| !inside.contains(v)) {
-            out.push(inst);
-        } else {
-            inside.extend(kernel.results_of(inst).iter().copied());
+/// What leaves a region.
+struct Leaving {
+    is_loop: bool,
+    /// Values that stay.
+    inside: HashSet<Value>,
+    out: Vec<Inst>,
+}
+
+impl Leaving {
+    /// Takes the ops out of a region that need nothing from what stays; of a loop, those in its branches too.
+    fn take(&mut self, kernel: &mut Function, region: Block) {
+        self.inside.extend(kernel.arguments(region).iter().copied());
+        let mut stay = Vec::new();
+        for inst in kernel.insts(region).to_vec() {
+            if self.may_leave(kernel, inst) {
+                self.out.push(inst);
+                continue;
+            }
+            if self.is_loop && kernel.kind_of(inst) == OpKind::If {
+                kernel.inst(inst).regions.clone().into_iter().for_each(|branch| self.take(kernel, branch));
+            }
+            self.inside.extend(kernel.results_of(inst).iter().copied());
             stay.push(inst);
         }
+        kernel.set_insts(region, stay);
     }
-    kernel.set_insts(region, stay);
-    out
+
+    fn may_leave(&self, kernel: &Function, inst: Inst) -> bool {
+        let pure = kernel.def(inst).has(Trait::Pure) && kernel.inst(inst).regions.is_empty();
+        let is_vector = |value: &Value| matches!(kernel.ty(*value), Type::Vector { lanes: 2.., .. });
+        let operands = kernel.operands(inst);
+        pure && kernel.kind_of(inst) != OpKind::View
+            && operands.iter().all(|v| !self.inside.contains(v))
+            && (self.is_loop || operands.is_empty() || !kernel.results_of(inst).iter().any(is_vector))
+    }
 }
