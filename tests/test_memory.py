@@ -202,6 +202,26 @@ def gated():
     return nn.Sequential(*layers), lambda n: torch.randn(8, 4 * n, 64)
 
 
+class Crossed(nn.Module):
+    """Values of several widths: a wide one lies where two narrower ones were."""
+
+    def __init__(self):
+        super().__init__()
+        self.crosses = nn.ModuleList(nn.Linear(208, 208) for _ in range(3))
+        self.deep = nn.Sequential(nn.Linear(208, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU())
+        self.last = nn.Linear(272, 1)
+
+    def forward(self, x):
+        y = x
+        for cross in self.crosses:
+            y = x * cross(y) + y
+        return self.last(torch.cat([y, self.deep(x)], -1)).sigmoid()
+
+
+def crossed():
+    return Crossed(), lambda n: torch.randn(20 * n, 208)
+
+
 def windows():
     return Residual(nn.AvgPool2d(3, 1, 1), nn.MaxPool2d(3, 1, 1)), lambda n: torch.randn(2, 16, n, n + 3)
 
@@ -335,6 +355,7 @@ def lstm():
         inverted,
         inverted_and_scaled,
         gated,
+        crossed,
         windows,
         matrices,
         doubled,
