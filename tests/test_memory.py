@@ -202,6 +202,24 @@ def gated():
     return nn.Sequential(*layers), lambda n: torch.randn(8, 4 * n, 64)
 
 
+class Experts(nn.Module):
+    """Each expert adds to the sum of those before it."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(64, 4)
+        layers = (nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64)) for _ in range(4))
+        self.experts = nn.ModuleList(layers)
+
+    def forward(self, x):
+        shares = self.gate(x).softmax(-1)
+        return sum(shares[..., i : i + 1] * expert(x) for i, expert in enumerate(self.experts))
+
+
+def experts():
+    return Experts(), lambda n: torch.randn(8, 4 * n, 64)
+
+
 class Crossed(nn.Module):
     """Values of several widths: a wide one lies where two narrower ones were."""
 
@@ -355,6 +373,7 @@ def lstm():
         inverted,
         inverted_and_scaled,
         gated,
+        experts,
         crossed,
         windows,
         matrices,
