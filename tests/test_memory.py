@@ -202,6 +202,44 @@ def gated():
     return nn.Sequential(*layers), lambda n: torch.randn(8, 4 * n, 64)
 
 
+class Experts(nn.Module):
+    """Each expert adds to the sum of those before it."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(64, 4)
+        layers = (nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64)) for _ in range(4))
+        self.experts = nn.ModuleList(layers)
+
+    def forward(self, x):
+        shares = self.gate(x).softmax(-1)
+        return sum(shares[..., i : i + 1] * expert(x) for i, expert in enumerate(self.experts))
+
+
+def experts():
+    return Experts(), lambda n: torch.randn(8, 4 * n, 64)
+
+
+class Crossed(nn.Module):
+    """Values of several widths: a wide one lies where two narrower ones were."""
+
+    def __init__(self):
+        super().__init__()
+        self.crosses = nn.ModuleList(nn.Linear(208, 208) for _ in range(3))
+        self.deep = nn.Sequential(nn.Linear(208, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU())
+        self.last = nn.Linear(272, 1)
+
+    def forward(self, x):
+        y = x
+        for cross in self.crosses:
+            y = x * cross(y) + y
+        return self.last(torch.cat([y, self.deep(x)], -1)).sigmoid()
+
+
+def crossed():
+    return Crossed(), lambda n: torch.randn(20 * n, 208)
+
+
 def windows():
     return Residual(nn.AvgPool2d(3, 1, 1), nn.MaxPool2d(3, 1, 1)), lambda n: torch.randn(2, 16, n, n + 3)
 
@@ -335,6 +373,8 @@ def lstm():
         inverted,
         inverted_and_scaled,
         gated,
+        experts,
+        crossed,
         windows,
         matrices,
         doubled,

@@ -4,18 +4,20 @@
 //! an input that dies where the part is made, if the group writes each position where it has read it; else a slot that is free while the part is
 //! needed, best one of which the facts prove that one of the two sizes covers the other, else one that becomes as large as the larger size;
 //! otherwise it gets a new slot. A small part leaves large slots to large ones. Slots of a frame follow one another. The memory of an output is a
-//! slot too, until the output is written, where that makes the arena smaller.
+//! slot too, until the output is written, where that makes the arena smaller. [`packing`](super::packing) is another layout, in which parts lie
+//! beside one another in what slots keep apart; it is taken where it is smaller.
 use super::{
     frames::Frames,
     in_place::takers,
     liveness::{Range, ranges},
     outputs::{self, Output},
+    packing,
 };
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type};
 use std::collections::HashMap;
 
 /// The largest expression that the size of a slot may become.
-const MOST_NODES: usize = 48;
+pub(super) const MOST_NODES: usize = 48;
 /// A part takes no slot that is more than this many times as large: the next large part would need a new one.
 const ROOMY: i64 = 8;
 /// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else.
@@ -26,24 +28,42 @@ pub(super) struct Slot {
     pub(super) output: Option<Output>,
     pub(super) frame: usize,
     pub(super) size: Size,
-    /// What it holds, and when.
-    pub(super) tenants: Vec<(Inst, Range)>,
+    pub(super) tenants: Vec<Tenant>,
+}
+
+/// What a slot holds, when, and how far behind its beginning.
+#[derive(Clone)]
+pub(super) struct Tenant {
+    pub(super) inst: Inst,
+    pub(super) range: Range,
+    pub(super) offset: Dim,
+    pub(super) end: Dim,
+}
+
+impl Tenant {
+    pub(super) fn at(part: &Part, offset: Dim) -> Self {
+        let end = &offset + &part.size.bytes;
+        Self { inst: part.inst, range: part.range, offset, end }
+    }
+
+    /// Whether it is needed while the part is. What `may_touch` the part may end where that begins, or begin where that ends.
+    pub(super) fn meets(&self, part: &Part, may_touch: impl Fn(Inst) -> bool) -> bool {
+        let (range, from, to) = (self.range, part.range.first, part.range.last);
+        let touches = range.last == from || to == range.first;
+        !(range.last < from || to < range.first || touches && may_touch(self.inst))
+    }
 }
 
 impl Slot {
-    fn of_output(output: Output) -> Self {
+    pub(super) fn of_output(output: Output) -> Self {
         let (frame, size) = (output.frame, output.size.clone());
         Self { output: Some(output), frame, size, tenants: Vec::new() }
     }
 
     /// Whether the slot holds nothing while the part is needed, but for what `may_touch` the part: ends where it begins, or begins where it ends.
     fn is_free(&self, part: &Part, may_touch: impl Fn(Inst) -> bool) -> bool {
-        let (from, to) = (part.range.first, part.range.last);
-        let parted = |&(tenant, range): &(Inst, Range)| {
-            let touches = range.last == from || to == range.first;
-            range.last < from || to < range.first || touches && may_touch(tenant)
-        };
-        self.tenants.iter().all(parted) && self.output.as_ref().is_none_or(|output| output.admits(part))
+        let meets = |tenant: &Tenant| tenant.meets(part, &may_touch);
+        !self.tenants.iter().any(meets) && self.output.as_ref().is_none_or(|output| output.admits(part))
     }
 }
 
@@ -53,6 +73,8 @@ impl Slot {
 enum Order {
     FirstUse,
     LastUse,
+    /// Of those that end together, the smallest first: those are packed, and what begins earlier lies beside them.
+    LastUseSmallest,
     Size,
 }
 
@@ -83,14 +105,19 @@ impl Size {
     }
 
     /// The larger of two sizes, whichever that is, unless it takes too much to say.
-    fn larger(&self, other: &Size) -> Option<Size> {
+    pub(super) fn larger(&self, other: &Size) -> Option<Size> {
         let larger = Self { bytes: Dim::max(&self.bytes, &other.bytes), exact: Dim::max(&self.exact, &other.exact) };
         (larger.bytes.nodes().max(larger.exact.nodes()) <= MOST_NODES).then_some(larger)
     }
 
     pub(super) fn typical(&self) -> i64 {
-        self.bytes.eval(&|_| Some(TYPICAL)).unwrap_or(0)
+        typical(&self.bytes)
     }
+}
+
+/// A size where all dims are alike.
+pub(super) fn typical(bytes: &Dim) -> i64 {
+    bytes.eval(&|_| Some(TYPICAL)).unwrap_or(0)
 }
 
 /// A part of the arena that wants a place.
@@ -98,10 +125,10 @@ pub(super) struct Part {
     pub(super) inst: Inst,
     pub(super) dtype: DType,
     pub(super) range: Range,
-    size: Size,
+    pub(super) size: Size,
     /// The frame where its size is known, and the one where it is made.
-    frame: usize,
-    inner: usize,
+    pub(super) frame: usize,
+    pub(super) inner: usize,
 }
 
 /// Gives every `alloc` of a host program its frame and its offset, and every frame its size; a part that nothing uses gets no room, and a
@@ -131,6 +158,13 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Solver) {
             slots = other;
         }
     }
+    for order in [Order::FirstUse, Order::LastUse, Order::LastUseSmallest, Order::Size] {
+        sort(&mut parts, order);
+        let packed = packing::pack(&parts, outputs::largest(&outputs), &takers, frames, solver);
+        if let Some(other) = packed.filter(|other| outputs::is_smaller(other, &slots)) {
+            slots = other;
+        }
+    }
     outputs::lend(host, &slots);
     slots.retain(|slot| slot.output.is_none());
     for frame in 0..frames.count() {
@@ -144,6 +178,7 @@ fn sort(parts: &mut [Part], order: Order) {
     match order {
         Order::FirstUse => {}
         Order::LastUse => parts.sort_by_key(|part| std::cmp::Reverse(part.range.last)),
+        Order::LastUseSmallest => parts.sort_by_key(|part| (std::cmp::Reverse(part.range.last), part.size.typical())),
         Order::Size => parts.sort_by_key(|part| std::cmp::Reverse(part.size.typical())),
     }
 }
@@ -155,10 +190,11 @@ fn put(slots: &mut Vec<Slot>, part: &Part, takers: &HashMap<Inst, Vec<Inst>>, fr
         Some((position, grown)) => {
             let slot = &mut slots[position];
             slot.size = grown;
-            slot.tenants.push((part.inst, part.range));
+            slot.tenants.push(Tenant::at(part, Dim::constant(0)));
         }
         None => {
-            slots.push(Slot { output: None, frame: part.frame, size: part.size.clone(), tenants: vec![(part.inst, part.range)] })
+            let tenants = vec![Tenant::at(part, Dim::constant(0))];
+            slots.push(Slot { output: None, frame: part.frame, size: part.size.clone(), tenants })
         }
     }
 }
@@ -168,9 +204,10 @@ fn place_slots(host: &mut Function, frames: &Frames, frame: usize, slots: &[Slot
     let arena = frames.arena(frame);
     let mut offset = Dim::constant(0);
     for slot in slots.iter().filter(|slot| slot.frame == frame) {
-        for &(inst, _) in &slot.tenants {
-            host.inst_mut(inst).attrs[position("offset")] = Some(Attr::Dim(offset.clone()));
-            host.inst_mut(inst).operands[0] = arena;
+        for tenant in &slot.tenants {
+            let data = host.inst_mut(tenant.inst);
+            data.attrs[position("offset")] = Some(Attr::Dim(&offset + &tenant.offset));
+            data.operands[0] = arena;
         }
         offset += &slot.size.bytes;
     }
@@ -204,7 +241,7 @@ fn share(slots: &[Slot], part: &Part, takers: &HashMap<Inst, Vec<Inst>>, frames:
     let takes = |output: Inst, input: Inst| takers.get(&output).is_some_and(|inputs| inputs.contains(&input));
     let shares = |tenant: Inst| takes(part.inst, tenant) || takes(tenant, part.inst);
     let position = slots.iter().position(|slot| {
-        let holds = slot.tenants.iter().any(|&(tenant, _)| shares(tenant));
+        let holds = slot.tenants.iter().any(|tenant| shares(tenant.inst));
         holds && slot.is_free(part, shares) && frames.surrounds(slot.frame, part.inner)
     })?;
     Some((position, slots[position].size.clone()))

@@ -16,6 +16,7 @@ mod frames;
 mod in_place;
 mod liveness;
 mod outputs;
+mod packing;
 mod updates;
 
 use crate::pass::{PassCx, PassDef};

@@ -4,7 +4,7 @@
 //! where the first of them is made.
 //!
 //! Invariants:
-//! - An output has exactly the bytes of its elements, aligned to an element, and it never grows: what is in it is proved to be no larger, and
+//! - An output has exactly the bytes of its elements, aligned to an element, and it never grows: what is in it is proved to end in it, and
 //!   has no wider elements.
 //! - It is asked for where its sizes are bound, and they are proved not to be negative: no check that it passes on the way could have failed
 //!   for them.
@@ -41,6 +41,11 @@ impl Output {
         let ends = part.range.last < self.written || part.range.last == self.written && self.written_over.contains(&part.inst);
         ends && part.dtype.size() <= self.element_bytes
     }
+
+    /// Whether the output is written over a part that it admits, which then begins where the output does.
+    pub(super) fn is_written_over(&self, part: &Part) -> bool {
+        part.range.last >= self.written
+    }
 }
 
 /// The outputs that are written by ops, and whose sizes are proved not to be negative.
@@ -73,10 +78,8 @@ pub(super) fn all(
 
 /// The slots with those outputs that make the arena smaller, one after the other.
 pub(super) fn arrange_best(outputs: &[Output], arrange: impl Fn(&[Output]) -> Vec<Slot>) -> Vec<Slot> {
-    let mut outputs = outputs.to_vec();
-    outputs.sort_by_key(|output| std::cmp::Reverse(output.size.typical()));
     let (mut used, mut best) = (Vec::new(), arrange(&[]));
-    for output in outputs.into_iter().take(MOST_TRIED) {
+    for output in largest(outputs) {
         used.push(output);
         let other = arrange(&used);
         if is_smaller(&other, &best) {
@@ -86,6 +89,14 @@ pub(super) fn arrange_best(outputs: &[Output], arrange: impl Fn(&[Output]) -> Ve
         }
     }
     best
+}
+
+/// The outputs that are tried, the largest first.
+pub(super) fn largest(outputs: &[Output]) -> Vec<Output> {
+    let mut outputs = outputs.to_vec();
+    outputs.sort_by_key(|output| std::cmp::Reverse(output.size.typical()));
+    outputs.truncate(MOST_TRIED);
+    outputs
 }
 
 /// Whether the arena takes less with the first slots than with the others, as far as samples tell.
@@ -108,16 +119,16 @@ pub(super) fn lend(host: &mut Function, slots: &[Slot]) {
     for slot in slots {
         let Some(output) = slot.output.as_ref().filter(|_| !slot.tenants.is_empty()) else { continue };
         let memory = host.result(output.inst);
-        for &(tenant, _) in &slot.tenants {
-            let tensor = host.ty(host.result(tenant)).shaped().expect("a part is a buffer");
+        for tenant in &slot.tenants {
+            let tensor = host.ty(host.result(tenant.inst)).shaped().expect("a part is a buffer");
             let bytes = tensor.element_count() * tensor.dtype.size() as i64;
-            let data = host.inst_mut(tenant);
+            let data = host.inst_mut(tenant.inst);
             data.operands[0] = memory;
-            data.attrs[position("offset")] = Some(Attr::Dim(Dim::constant(0)));
+            data.attrs[position("offset")] = Some(Attr::Dim(tenant.offset.clone()));
             data.attrs[position("bytes")] = Some(Attr::Dim(bytes));
         }
         let mut insts = host.insts(host.body).to_vec();
-        let holds_part = |inst: Inst| slot.tenants.iter().any(|&(tenant, _)| tenant == inst);
+        let holds_part = |inst: Inst| slot.tenants.iter().any(|tenant| tenant.inst == inst);
         let holds = |inst: Inst| {
             let regions = &host.inst(inst).regions;
             let inner = regions.iter().any(|&region| host.walk(region).iter().any(|inner| holds_part(*inner)));

@@ -102,6 +102,7 @@ impl Grouping<'_> {
                 && alone
                 && same_shape(self.solver, self.function.shape(self.function.result(self.insts[i])), domain)
                 && !self.waits_for(i, dot, &taken)
+                && !self.is_of_another(i, dot, &taken)
             {
                 taken.insert(i);
             }
@@ -133,6 +134,45 @@ impl Grouping<'_> {
             }
         }
         false
+    }
+
+    /// Whether `i` is for a later product, which it needs where product `dot` has taken in another value as large. Of a sum of many products each then
+    /// adds to what is there, so that no more than two of them are in memory.
+    fn is_of_another(&self, i: usize, dot: usize, taken: &BTreeSet<usize>) -> bool {
+        let read = |op: usize| {
+            self.real_sources[op].iter().copied().filter(|&s| s != dot && !taken.contains(&s) && self.is_like(s, dot))
+        };
+        let mut before: Vec<usize> = taken.iter().flat_map(|&op| read(op)).collect();
+        before.extend(taken.iter().flat_map(|&op| self.later_products(op, dot, taken)));
+        let own = self.later_products(i, dot, taken);
+        !before.is_empty() && own.iter().any(|product| !before.contains(product))
+    }
+
+    /// Whether two ops have one result each, of one shape.
+    fn is_like(&self, a: usize, b: usize) -> bool {
+        match (self.function.results_of(self.insts[a]), self.function.results_of(self.insts[b])) {
+            ([x], [y]) => same_shape(self.solver, self.function.shape(*x), self.function.shape(*y)),
+            _ => false,
+        }
+    }
+
+    /// The products behind `dot` of its shape that `i` is computed from, element by element, but not by way of `dot` and what it has taken.
+    fn later_products(&self, i: usize, dot: usize, taken: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let (mut found, mut seen, mut stack) = (BTreeSet::new(), HashSet::from([i]), vec![i]);
+        while let Some(op) = stack.pop() {
+            for &source in &self.real_sources[op] {
+                let outside = source > dot && !taken.contains(&source) && self.is_like(source, dot);
+                if !outside || !seen.insert(source) {
+                    continue;
+                }
+                if self.roles[source] == Role::Contraction {
+                    found.insert(source);
+                } else if self.function.def(self.insts[source]).has(Trait::Elementwise) {
+                    stack.push(source);
+                }
+            }
+        }
+        found
     }
 
     /// Whether `i` is, or looks through free ops at, something in `reached`.
