@@ -5,12 +5,14 @@ use crate::{
     schedule::{
         Group,
         domain::{Merged, OuterGather, joints, merge, mergeable_in, outer_gathers, output_map},
+        shared::{is_kept, shared},
     },
 };
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 use disc_passes::fusion::{
     Layout, layout_of,
     phases::Phases,
+    sharing::{Sharing, sharing},
     space::{Follows, Map, axes_of, map_of, reads},
 };
 use disc_passes::query::Query;
@@ -166,6 +168,18 @@ impl RowPlan {
         found
     }
 
+    /// Costly values that differ along reduced axes, and not from row to row, where there are several.
+    pub(super) fn common(&self, group: &Group<'_>) -> Vec<Placed> {
+        let layout = &self.layout;
+        let are_common = |axes: &[usize]| sharing(&group.solver, layout, axes) == Some(Sharing::ByTask);
+        let one = Dim::constant(1);
+        if layout.kept.iter().all(|&axis| group.solver.equal(&layout.space[axis], &one)) {
+            return Vec::new();
+        }
+        let found = shared(group, &layout.space, &self.roots(group), &are_common);
+        found.into_iter().map(|(value, shape)| Placed { value, shape }).collect()
+    }
+
     /// The gathers that take one slice for each row.
     pub(super) fn row_gathers(&self, group: &Group<'_>) -> Vec<OuterGather> {
         outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &[], &self.layout.kept)
@@ -208,12 +222,15 @@ impl RowPlan {
     pub(super) fn keep(&self, group: &Group<'_>) -> Vec<Placed> {
         let function = group.function;
         let several = |v: &Value| self.phases.needing(*v).is_some_and(|bits| bits.count_ones() > 1);
+        // What is the same all over a row and needs no reduction is computed once for it.
+        let is_given = |value: &Value| function.defining(*value).is_some_and(|inst| is_kept(function, inst));
+        let of_rows: HashSet<Value> = self.row_values(group).into_iter().map(|placed| placed.value).filter(is_given).collect();
         let mut cone: HashMap<Value, i64> = HashMap::new();
         let mut covered: HashMap<Value, u64> = HashMap::new();
         for &inst in function.insts(function.body) {
             let below: i64 = function.operands(inst).iter().filter_map(|v| cone.get(v)).sum();
             let own = if function.kind_of(inst) == OpKind::Reduce { 0 } else { cost::weight(function, inst) + below };
-            cone.extend(function.results_of(inst).iter().map(|&r| (r, own)));
+            cone.extend(function.results_of(inst).iter().map(|&r| (r, if of_rows.contains(&r) { 0 } else { own })));
         }
         let expensive = |v: &Value| cone.get(v).is_some_and(|&c| c >= KEEP_COST);
         let mut kept = Vec::new();
