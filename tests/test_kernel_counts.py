@@ -84,6 +84,66 @@ def blocks(x, y):
     return torch.arange(x.shape[0]) // 4 == torch.arange(y.shape[1])[:, None] // 4
 
 
+def scaled(x, w):
+    return x * torch.exp(w)
+
+
+def scaled_norm(x, w, scale, shift):
+    y = F.layer_norm(x, (x.shape[-1],)) * torch.exp(w)
+    return y * F.silu(scale)[:, None] + torch.tanh(shift)[:, None]
+
+
+def gated(x, gate, temperature):
+    return x * torch.sigmoid(gate)[..., None] * torch.exp(temperature)
+
+
+def batch_norm(x, mean, variance, weight):
+    return F.relu(F.batch_norm(x, mean, variance.abs(), weight))
+
+
+def softmax_by_temperature(x, temperature):
+    return torch.softmax(x / temperature.exp(), -1)
+
+
+def attention_by_distance(x):
+    slopes = 2.0 ** (-8.0 * (torch.arange(x.shape[1]) + 1).float() / x.shape[1])
+    distance = (torch.arange(x.shape[2])[:, None] - torch.arange(x.shape[3])).abs()
+    return torch.softmax(x - distance * slopes[:, None, None], -1)
+
+
+def long_blocks(x):
+    block = torch.arange(x.shape[1]) // 200
+    return torch.softmax(x.masked_fill(block != (torch.arange(x.shape[0]) // 150)[:, None], -1e9), -1)
+
+
+def label_and_probability(x, labels):
+    return x.argmax(-1) == labels, torch.softmax(x, -1).gather(-1, labels[:, None])[:, 0]
+
+
+def beside(x, y, z):
+    return x.sum(-1), torch.softmax(y, -1), torch.tanh(z), y.amax(-1, keepdim=True)
+
+
+def beside_rows(x, ids, table, row):
+    return x.logsumexp(-1), table[ids], torch.exp(row)
+
+
+def where_three_meet(x, m):
+    mask = m < 0
+    other = ~mask
+    return torch.where(other, F.softplus(x), other.float()), torch.where(mask, x, 0.0)
+
+
+def rows_of_rows(ids, table, order):
+    x = table[ids]
+    return torch.log_softmax(x.index_select(-1, order), -1)
+
+
+def angles(x):
+    position = torch.arange(x.shape[1])[:, None] * torch.exp(-torch.arange(x.shape[2]) / x.shape[2])
+    return x * position.cos() + x * position.sin()
+
+
 def classes(b, s):
     return torch.randn(b * s, 19), torch.randint(0, 19, (b * s,))
 
@@ -92,7 +152,7 @@ def tokens(b, s):
     return torch.randn(b, s, HEADS * WIDTH)
 
 
-BS, N, NONE = {0: "B", 1: "S"}, {0: "N"}, {}
+BS, N, ROWS, NONE = {0: "B", 1: "S"}, {0: "N"}, {0: "B"}, {}
 CASES = {
     "norm of heads": Case(norm_of_heads, lambda b, s: (tokens(b, s), torch.randn(96)), (BS, NONE), 1),
     "a norm and its heads": Case(
@@ -122,6 +182,54 @@ CASES = {
     # Positions that are counted are divided where they are needed.
     "a mask of blocks": Case(in_blocks, lambda b, s: (torch.randn(b, s),), (BS,), 1),
     "a mask of turns in front of a softmax": Case(in_turns, lambda b, s: (torch.randn(b, s),), (BS,), 1),
+    "a mask of long blocks": Case(long_blocks, lambda b, s: (torch.randn(b, s),), (BS,), 1),
+    # What costs something and rows share is computed in front of them.
+    "a scale of columns": Case(scaled, lambda b, s: (torch.randn(b, s), torch.randn(s)), (BS, {0: "S"}), 1),
+    "a norm with scales": Case(
+        scaled_norm,
+        lambda b, s: (torch.randn(b, s, 21), torch.randn(21), torch.randn(b, 21), torch.randn(b, 21)),
+        (BS, NONE, ROWS, ROWS),
+        1,
+    ),
+    "a gate of rows": Case(
+        gated,
+        lambda b, s: (torch.randn(b, s, 5), torch.randn(b, s), torch.randn(())),
+        (BS, BS, NONE),
+        1,
+    ),
+    "batch norm": Case(
+        batch_norm,
+        lambda b, s: (torch.randn(b, 6, s, 3), *(torch.randn(6) for _ in range(3))),
+        ({0: "B", 2: "S"}, NONE, NONE, NONE),
+        1,
+    ),
+    "a temperature": Case(
+        softmax_by_temperature, lambda b, s: (torch.randn(b, s), torch.randn(())), (BS, NONE), 1
+    ),
+    "attention by distance": Case(
+        attention_by_distance, lambda b, s: (torch.randn(b, 4, s, s),), ({0: "B", 2: "S", 3: "S"},), 1
+    ),
+    # Each batch would compute the angles again.
+    "angles": Case(angles, lambda b, s: (torch.randn(b, s, 8),), (BS,), 2),
+    "a label and its probability": Case(label_and_probability, classes, (N, N), 1),
+    "what has nothing in common": Case(
+        beside, lambda b, s: tuple(torch.randn(b, s + 1) for _ in range(3)), (BS, BS, BS), 1
+    ),
+    "gathered beside rows": Case(
+        beside_rows,
+        lambda b, s: (torch.randn(b, s), torch.randint(0, 9, (b, s)), torch.randn(9), torch.randn(b)),
+        (BS, BS, NONE, {0: "B"}),
+        1,
+    ),
+    "a mask between three": Case(
+        where_three_meet, lambda b, s: (torch.randn(b, s), torch.randn(s)), (BS, {0: "S"}), 1
+    ),
+    "columns of gathered rows": Case(
+        rows_of_rows,
+        lambda b, s: (torch.randint(0, 9, (b,)), torch.randn(9, s + 1), torch.randint(0, s + 1, (s + 1,))),
+        ({0: "B"}, {1: "T"}, {0: "T"}),
+        1,
+    ),
     "a mask alone": Case(blocks, lambda b, s: (torch.randn(b, s), torch.randn(b, s)), (BS, BS), 1),
 }
 

@@ -12,7 +12,7 @@ use disc_passes::{
     query::Query,
 };
 
-/// Up to this, the quotient of a lane is a product with a reciprocal of 16 bits.
+/// Up to this, the quotient of a lane is a product with a reciprocal of 16 bits; no vector has more lanes.
 const SMALL: i64 = 128;
 
 impl Elements<'_> {
@@ -72,7 +72,7 @@ impl Elements<'_> {
         let factor = kb.int(by);
         let (base, lanes) = match at {
             Index::Affine { base, stride: 0 } => return Some(Index::uniform(kb.div(base, factor))),
-            Index::Affine { base, stride: 1 } if i64::from(self.lanes) <= SMALL && by <= SMALL => (base, self.lanes),
+            Index::Affine { base, stride: 1 } if i64::from(self.lanes) <= SMALL => (base, self.lanes),
             _ => return None,
         };
         let first = self.first_quotient(kb, base, by);
@@ -82,7 +82,14 @@ impl Elements<'_> {
         let numbers = kb.convert(numbers, DType::I32);
         let number = kb.map(OpKind::Add, &[rest, numbers]);
         let constant = |kb: &mut KernelBuilder, value: i64| kb.constant(Literal::splat_i64(DType::I32, value), 1);
-        let steps = if by.count_ones() == 1 {
+        let steps = if by > SMALL {
+            // No more lanes than `by`: the quotient grows once at most. In front of that, `n - by` is negative.
+            let least = constant(kb, by);
+            let behind = kb.map(OpKind::Subtract, &[number, least]);
+            let (sign, one) = (constant(kb, 31), constant(kb, 1));
+            let signs = kb.map(OpKind::ShiftRightArithmetic, &[behind, sign]);
+            kb.map(OpKind::Add, &[signs, one])
+        } else if by.count_ones() == 1 {
             let shift = constant(kb, i64::from(by.trailing_zeros()));
             kb.map(OpKind::ShiftRightLogical, &[number, shift])
         } else {

@@ -182,11 +182,28 @@ pub(super) struct CountedUnits {
 impl CountedUnits {
     pub(super) fn open(kb: &mut KernelBuilder, range: [Value; 2], runs: &[Merged]) -> Self {
         let short = runs.last().is_some_and(|last| last.size.as_const().is_some_and(|size| size < SHORT_RUN));
-        Self::open_in(kb, range, runs, short)
+        Self::open_in(kb, range, runs, short, &mut |_, _| ())
+    }
+
+    /// The same for several runs, the last one with a loop of its own; `enter` writes what comes in front of it, for a position along the others.
+    pub(super) fn open_entering(
+        kb: &mut KernelBuilder,
+        range: [Value; 2],
+        runs: &[Merged],
+        enter: &mut dyn FnMut(&mut KernelBuilder, &[Value]),
+    ) -> Self {
+        debug_assert!(runs.len() > 1, "there is a loop around that of the last run");
+        Self::open_in(kb, range, runs, false, enter)
     }
 
     /// The same; whether the last run is counted along with the others.
-    fn open_in(kb: &mut KernelBuilder, [begin, end]: [Value; 2], runs: &[Merged], short: bool) -> Self {
+    fn open_in(
+        kb: &mut KernelBuilder,
+        [begin, end]: [Value; 2],
+        runs: &[Merged],
+        short: bool,
+        enter: &mut dyn FnMut(&mut KernelBuilder, &[Value]),
+    ) -> Self {
         let one = kb.int(1);
         let Some(last) = runs.last().filter(|_| runs.len() > 1) else {
             let open = kb.open_for([begin, end, one]);
@@ -205,6 +222,7 @@ impl CountedUnits {
         let (left, room) = (kb.sub(end, unit), kb.sub(size, from));
         let count = kb.map(OpKind::Minimum, &[left, room]);
         let stop = kb.add(from, count);
+        enter(kb, &positions);
         let open = kb.open_for([from, stop, one]);
         positions.push(open.index);
         Self { around: Some((around, count)), open, positions }
@@ -241,7 +259,7 @@ pub(super) fn each_tile(
     runs: &[Merged],
     body: impl FnOnce(&mut KernelBuilder, &[Value]),
 ) {
-    let units = CountedUnits::open_in(kb, range, runs, true);
+    let units = CountedUnits::open_in(kb, range, runs, true, &mut |_, _| ());
     body(kb, &units.positions);
     units.close(kb, runs);
 }

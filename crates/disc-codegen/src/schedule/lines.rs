@@ -63,13 +63,14 @@ impl KeptLines {
         Some(Self { run: all, together, lines })
     }
 
-    /// Runs `body` for each row of part `at` of the last outer run, the lines of all of these known.
+    /// Runs `body` for each row of part `at` of the last outer run, the lines of all of these known; `know` computes what is the same all over a row.
     pub(super) fn each_row<'e>(
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'e>,
         (space, gathers): (&[Dim], &[OuterGather]),
         at: &[Index],
+        know: &dyn Fn(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
         body: impl FnOnce(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
     ) {
         let [first, stop] = self.rows(kb, at[self.run.axis]);
@@ -78,6 +79,7 @@ impl KeptLines {
             elements.scoped(|elements| {
                 at[self.run.axis] = Index::uniform(row);
                 read_places(kb, elements, space, gathers, &at);
+                know(kb, elements, &at);
                 self.fill(kb, elements, space, &at, first);
             });
             Vec::new()
@@ -86,6 +88,7 @@ impl KeptLines {
             elements.scoped(|elements| {
                 at[self.run.axis] = Index::uniform(row);
                 read_places(kb, elements, space, gathers, &at);
+                know(kb, elements, &at);
                 for (line, memory, apart) in &self.lines {
                     let line_of_row = part_of(kb, *memory, apart, [first, row]);
                     elements.bind_line(line.value, line_of_row);

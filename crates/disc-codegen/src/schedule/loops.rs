@@ -8,10 +8,11 @@ pub(super) use super::domain::Merged;
 use super::{
     Group, Scheduled, Version, VersionKind, Versioned,
     columns::{self, Columns, Tables},
-    domain::{each_tile, each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
+    domain::{CountedUnits, each_tile, each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
     lines::{KeptLines, lines_of},
     narrow,
+    shared::{KeptRows, Shared, is_everywhere, shared},
     stream::Stream,
     turned::{TILE, TurnedInputs, turned_run},
     vectors::{row_loop, vector_loop},
@@ -88,6 +89,8 @@ struct Nest<'g> {
     columns: Columns,
     /// What is computed in front of each row.
     lines: Vec<Line>,
+    /// Costly values that are the same all over a row.
+    of_rows: Vec<Shared>,
 }
 
 /// An element that narrow rows share.
@@ -129,7 +132,13 @@ impl<'g> Nest<'g> {
         let is_turned = woven.is_none() && turned_run(group, &space, &roots, &runs).is_some();
         let lines = if is_turned { Vec::new() } else { lines_of(group, &space, &roots, &runs) };
         let lanes = runs.last().map_or(1, |inner| cost::lanes(group.function, group.target, &group.solver, &inner.size));
-        let nest = Self { group, space, shapes, roots, runs, woven, lanes, narrow: false, columns: Columns::new(), lines };
+        let inner_from = runs.len().checked_sub(2).map_or(0, |outer| runs[outer].axis + 1);
+        let of_rows = match runs.is_empty() || is_turned {
+            true => Vec::new(),
+            false => shared(group, &space, &roots, &|axes| axes.iter().all(|&axis| axis < inner_from)),
+        };
+        let columns = Columns::new();
+        let nest = Self { group, space, shapes, roots, runs, woven, lanes, narrow: false, columns, lines, of_rows };
         match nest.lengths().and_then(|lengths| narrow::always(group, &lengths)) {
             Some(lanes) => nest.narrowed(lanes),
             None => nest,
@@ -144,7 +153,8 @@ impl<'g> Nest<'g> {
 
     /// The same where each part of the inner run has at most so many elements.
     fn narrowed(self, lanes: u32) -> Self {
-        let columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs);
+        let mut columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs);
+        columns.retain(|column| !column.is_outer);
         Self { lanes, narrow: true, columns, ..self }
     }
 
@@ -168,7 +178,13 @@ impl<'g> Nest<'g> {
     /// What is worth a table.
     fn columns(&self) -> Columns {
         let plain = self.woven.is_none() && turned_run(self.group, &self.space, &self.roots, &self.runs).is_none();
-        if plain { columns::columns_of(self.group, &self.space, &self.roots, &self.runs) } else { Columns::new() }
+        if !plain {
+            return Columns::new();
+        }
+        let mut columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs);
+        // Rows with lines are counted by some at once.
+        columns.retain(|column| !column.is_outer || self.lines.is_empty());
+        columns
     }
 
     /// When results go past the caches: those whose rows are written in order.
@@ -232,9 +248,13 @@ impl<'g> Nest<'g> {
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
         let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &[], &outer_axes);
         let in_tables = if self.narrow { &[][..] } else { &self.columns };
-        let tables = Tables::fill(kb, elements, self.group, in_tables, (&self.space, inner));
+        let tables = Tables::of(kb, elements, self.group, in_tables, inner);
+        tables.fill(kb, elements, (&self.space, inner), &at, false);
         let held = self.held(kb, elements, inner);
         let lines = KeptLines::new(kb, elements, &self.lines, &mut outer);
+        self.know(kb, elements, &at, true);
+        let has_rows = lines.is_none() && !tables.are_outer();
+        let rows = has_rows.then(|| KeptRows::new(kb, elements, &self.by_row(), &inner.size, &mut outer)).flatten();
         let row = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]| {
             let tile = turned.as_ref().map(|turned| (turned, tile_range(kb, &turned.run, at[turned.run.axis])));
             self.segments(kb, elements, (inner, tile.is_none()), &mut |kb, elements, indices| {
@@ -253,21 +273,54 @@ impl<'g> Nest<'g> {
                 }
             });
         };
-        let unit = |kb: &mut KernelBuilder, positions: &[Value]| {
+        let know = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]| self.know(kb, elements, at, false);
+        let mut unit = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, positions: &[Value]| {
             elements.scoped(|elements| {
                 outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
-                let Some(lines) = &lines else {
-                    read_places(kb, elements, &self.space, &gathers, &at);
-                    return row(kb, elements, &at);
-                };
-                lines.each_row(kb, elements, (&self.space, &gathers), &at, row);
+                match (&lines, &rows) {
+                    (Some(lines), _) => lines.each_row(kb, elements, (&self.space, &gathers), &at, &know, row),
+                    (None, Some(rows)) => rows.each_row(kb, elements, &self.space, &at, |kb, elements, at| {
+                        read_places(kb, elements, &self.space, &gathers, at);
+                        row(kb, elements, at);
+                    }),
+                    (None, None) => {
+                        read_places(kb, elements, &self.space, &gathers, &at);
+                        self.know(kb, elements, &at, false);
+                        row(kb, elements, &at);
+                    }
+                }
             });
         };
-        match &lines {
-            Some(_) => each_tile(kb, range, &outer, unit),
-            None => each_unit(kb, range, &outer, unit),
+        if tables.are_outer() && lines.is_none() {
+            let mut outside = vec![Index::uniform(kb.int(0)); self.space.len()];
+            let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
+                outer.iter().zip(positions).for_each(|(run, &position)| outside[run.axis] = Index::uniform(position));
+                tables.fill(kb, elements, (&self.space, inner), &outside, true);
+            };
+            let units = CountedUnits::open_entering(kb, range, &outer, &mut enter);
+            let positions = units.positions.clone();
+            unit(kb, elements, &positions);
+            units.close(kb, &outer);
+            return Dim::product(outer.iter().map(|m| m.size.clone()));
+        }
+        match lines.is_some() || rows.is_some() {
+            true => each_tile(kb, range, &outer, |kb, positions| unit(kb, elements, positions)),
+            false => each_unit(kb, range, &outer, |kb, positions| unit(kb, elements, positions)),
         }
         Dim::product(outer.iter().map(|m| m.size.clone()))
+    }
+
+    /// Computes what is the same all over the row at a position, or what is the same everywhere: what is computed along rows finds it.
+    fn know(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], everywhere: bool) {
+        for (value, shape) in self.of_rows.iter().filter(|shared| is_everywhere(shared) == everywhere) {
+            let place = elements.position(kb, &self.space, shape, at);
+            elements.element(kb, *value, &place);
+        }
+    }
+
+    /// What is the same all over a row, and not everywhere.
+    fn by_row(&self) -> Vec<Shared> {
+        self.of_rows.iter().filter(|shared| !is_everywhere(shared)).cloned().collect()
     }
 
     /// Computes the columns of narrow rows, in front of the loops: registers hold them.
@@ -375,6 +428,7 @@ impl<'g> Nest<'g> {
         let units = Merged { size: inner.size.ceil_div(&Dim::constant(chunk)), axis: inner.axis };
         each_unit(kb, range, &[units], |kb, unit| {
             elements.scoped(|elements| {
+                self.know(kb, elements, &at, true);
                 let (size, chunk) = (kb.dim(&inner.size), kb.int(chunk));
                 let low = kb.mul(unit[0], chunk);
                 let stop = kb.add(low, chunk);

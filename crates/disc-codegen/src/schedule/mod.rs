@@ -14,6 +14,7 @@ mod lines;
 mod loops;
 mod narrow;
 mod rows;
+mod shared;
 mod single;
 mod stream;
 mod turned;

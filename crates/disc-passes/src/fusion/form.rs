@@ -9,6 +9,7 @@ use super::{
     copies::computations,
     legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
     lines::{Line, Lines, never_fails},
+    sharing::{MOST_SHARED, Sharing, sharing},
     space::{Follows, Map, axes_of, counted_quotient, map_of, reads, refine, regroup, repeat_of},
 };
 use crate::query::Query;
@@ -79,8 +80,32 @@ pub(super) struct Candidate<'a> {
     pub(super) role: &'a dyn Fn(Inst) -> Option<Role>,
 }
 
-/// What a walk has come by: a value, how its dimensions follow the space, and whether only a share of what is computed there is used.
-type Visit = (Value, Map, bool);
+/// What a walk knows of costly ops.
+#[derive(Default)]
+struct Costs<'a> {
+    /// How rows may have some in common.
+    shares: &'a [Sharing],
+    /// Where each is computed.
+    maps: HashMap<Inst, Map>,
+    /// Those that do not follow all axes that are kept.
+    in_common: HashSet<Inst>,
+}
+
+/// What a walk has come by: a value, how its dimensions follow the space, and how much of it is computed there.
+type Visit = (Value, Map, Share);
+
+/// How much is computed of a value where it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Share {
+    /// What is used.
+    Used,
+    /// Elements that data name, as they are.
+    Picked,
+    /// More than is used, or some of it several times.
+    More,
+    /// One element for each row: which, the data say.
+    One,
+}
 
 impl Layout {
     /// What the dimensions of an output follow whose rows lie in another order than in the space.
@@ -100,7 +125,8 @@ impl Candidate<'_> {
         let members: HashSet<Inst> = self.members.iter().copied().collect();
         let lines = self.lines(&layout, &members, &roots)?;
         let mut tensors: HashSet<Value> = self.outputs.iter().copied().collect();
-        self.walk(&layout, &lines, roots, &mut tensors)?;
+        let shares: &[Sharing] = if self.scan()?.is_none() { &[Sharing::ByRow, Sharing::ByTask] } else { &[] };
+        self.walk(&layout, (&lines, shares), roots, &mut tensors)?;
         for line in &lines {
             self.walk_line(line.value, &mut tensors)?;
         }
@@ -161,12 +187,12 @@ impl Candidate<'_> {
             let kept = || layout.reduces.then(|| map(output, &layout.kept)).flatten();
             let found = layout.reordered(output).cloned().or_else(|| map(output, &all)).or_else(kept);
             let found = found.ok_or_else(|| Why::Shapes(layout.space.clone(), self.function.shape(output).to_vec()))?;
-            roots.push((output, found, false));
+            roots.push((output, found, Share::Used));
         }
         for inst in self.reductions().into_iter().chain(scan) {
             let operands = self.function.operands(inst);
             for &input in &operands[..operands.len() / 2] {
-                roots.push((input, map(input, &all).ok_or(Why::Axes)?, false));
+                roots.push((input, map(input, &all).ok_or(Why::Axes)?, Share::Used));
             }
         }
         Ok(roots)
@@ -256,18 +282,25 @@ impl Candidate<'_> {
         let kept: Vec<usize> = (0..space.len()).collect();
         let map = map_of(self.solver, &space, &kept, shape).ok_or(Why::Axes)?;
         let layout = Layout { space, reduced: Vec::new(), kept, reduces: false, reordered: Vec::new() };
-        self.walk(&layout, &[], vec![(line, map, false)], tensors)
+        self.walk(&layout, (&[], &[Sharing::ByRow]), vec![(line, map, Share::Used)], tensors)
     }
 
-    /// Checks all that is computed for some values, up to the lines among it, and adds what is read from memory.
-    fn walk(&self, layout: &Layout, lines: &[Line], mut stack: Vec<Visit>, tensors: &mut HashSet<Value>) -> Result<(), Why> {
+    /// Checks all that is computed for some values, up to the lines among it, and adds what is read from memory; `shares`: how rows may have costly
+    /// values in common.
+    fn walk(
+        &self,
+        layout: &Layout,
+        (lines, shares): (&[Line], &[Sharing]),
+        mut stack: Vec<Visit>,
+        tensors: &mut HashSet<Value>,
+    ) -> Result<(), Why> {
         let space = &layout.space[..];
         let members: HashSet<Inst> = self.members.iter().copied().collect();
         let mut seen: HashSet<Visit> = HashSet::new();
-        let mut maps: HashMap<Inst, Map> = HashMap::new();
+        let mut costs = Costs { shares, ..Costs::default() };
         let scan = self.scan()?;
-        while let Some((value, map, shared)) = stack.pop() {
-            if !seen.insert((value, map.clone(), shared)) || lines.iter().any(|line| line.value == value) {
+        while let Some((value, map, share)) = stack.pop() {
+            if !seen.insert((value, map.clone(), share)) || lines.iter().any(|line| line.value == value) {
                 continue;
             }
             let inst = self.function.defining(value).filter(|&inst| self.is_inside(&members, inst));
@@ -286,22 +319,26 @@ impl Candidate<'_> {
                     return Err(if scan.is_some() { Why::OtherPlaces } else { Why::OtherRows });
                 }
                 let operands = self.function.operands(inst);
-                stack.extend(operands[operands.len() / 2..].iter().map(|&init| (init, Map::new(), false)));
+                stack.extend(operands[operands.len() / 2..].iter().map(|&init| (init, Map::new(), Share::Used)));
                 continue;
             }
             if scan.is_some() && self.is_reordered(inst) {
                 return Err(Why::Shapes(layout.space.clone(), self.function.shape(self.function.operands(inst)[0]).to_vec()));
             }
-            self.check_cost(layout, inst, &map, shared, &mut maps)?;
+            self.check_cost(layout, inst, &map, share, &mut costs)?;
             self.check_repeat(layout, inst, &map)?;
-            if self.function.def(inst).has(Trait::MayFail) && map.contains(&Follows::Other) && !self.is_place_of_gathers(inst) {
+            let found = reads(self.function, self.solver, space, inst, &map);
+            // Of a gather whose elements are picked as they are, every place is looked at.
+            let is_picked = self.function.kind_of(inst) == OpKind::Gather && matches!(share, Share::Picked | Share::One);
+            let checked = if is_picked { &found.operands[1].1 } else { &map };
+            if self.function.def(inst).has(Trait::MayFail) && checked.contains(&Follows::Other) && !self.is_place_of_gathers(inst)
+            {
                 return Err(Why::Unchecked);
             }
-            let found = reads(self.function, self.solver, space, inst, &map);
             self.check_division(&members, inst, &map, &found.operands)?;
-            let shares = self.shares(space, inst, &map);
+            let below = self.share(layout, inst, &map, share);
             for (position, (operand, map)) in found.operands.into_iter().enumerate() {
-                stack.push((operand, map, shared || shares && position < self.tensors(inst)));
+                stack.push((operand, map, if position < self.tensors(inst) { below } else { share }));
             }
         }
         Ok(())
@@ -337,21 +374,32 @@ impl Candidate<'_> {
         }
     }
 
-    /// Costly ops are computed once for each element that they have, or once a row.
-    fn check_cost(&self, layout: &Layout, inst: Inst, map: &Map, shared: bool, maps: &mut HashMap<Inst, Map>) -> Result<(), Why> {
+    /// Costly ops are computed once for each element that they have, or once a row; a few of them that rows share, once for each row or task.
+    fn check_cost(&self, layout: &Layout, inst: Inst, map: &Map, share: Share, costs: &mut Costs<'_>) -> Result<(), Why> {
         let kind = self.function.kind_of(inst);
         // Positions are divided by a few ops for a vector.
         if !costly(kind) || counted_quotient(self.function, inst).is_some() {
             return Ok(());
         }
         let again = Err(Why::Again(kind.name()));
-        let repeats = shared && map.contains(&Follows::Other);
-        if repeats || maps.insert(inst, map.clone()).is_some_and(|before| before != *map) {
+        let is_picked = map.contains(&Follows::Other);
+        if share == Share::One && is_picked {
+            costs.in_common.insert(inst);
+            return if costs.in_common.len() <= MOST_SHARED { Ok(()) } else { again };
+        }
+        if matches!(share, Share::More | Share::Picked) && is_picked
+            || costs.maps.insert(inst, map.clone()).is_some_and(|before| before != *map)
+        {
             return again;
         }
         let one = Dim::constant(1);
         match axes_of(map) {
-            Some(axes) if layout.kept.iter().any(|a| !axes.contains(a) && !self.solver.equal(&layout.space[*a], &one)) => again,
+            Some(axes) if layout.kept.iter().any(|a| !axes.contains(a) && !self.solver.equal(&layout.space[*a], &one)) => {
+                costs.in_common.insert(inst);
+                let is_shared = self.walks_rows(layout)
+                    && sharing(self.solver, layout, &axes).is_some_and(|sharing| costs.shares.contains(&sharing));
+                if is_shared && costs.in_common.len() <= MOST_SHARED { Ok(()) } else { again }
+            }
             _ => Ok(()),
         }
     }
@@ -368,6 +416,12 @@ impl Candidate<'_> {
                 maker.is_some_and(|maker| self.is_inside(members, maker)) && refine(self.solver, to, from).is_none()
             });
         if divides { Err(Why::Divided) } else { Ok(()) }
+    }
+
+    /// Whether vectors lie along the last axis: where an operand lies along another one, a loop walks squares of both.
+    fn walks_rows(&self, layout: &Layout) -> bool {
+        let is_turned = |inst: Inst| self.function.kind_of(inst) == OpKind::Transpose && !leaves_neighbours(self.function, inst);
+        layout.reduces || !self.members.iter().any(|&inst| is_turned(inst))
     }
 
     /// Elements that are repeated one by one are read by vectors along them.
@@ -392,18 +446,22 @@ impl Candidate<'_> {
         apart && self.solver.range(&length).hi.is_none_or(|most| most > SHORT_ROW)
     }
 
-    /// Whether an op computes elements of its operands that it does not use, or several times: lanes on both sides of a joint, elements that data
-    /// name, and those that are repeated one by one.
-    fn shares(&self, space: &[Dim], inst: Inst, map: &Map) -> bool {
-        match self.function.kind_of(inst) {
-            OpKind::Gather => true,
+    /// How much is computed of the operands of an op, so much of which is computed itself: more than it uses are lanes on both sides of a joint,
+    /// elements that data name, and those that are repeated one by one; of what a row reads once, one element.
+    fn share(&self, layout: &Layout, inst: Inst, map: &Map, share: Share) -> Share {
+        let of_row = || axes_of(map).is_some_and(|axes| layout.reduces && axes.iter().all(|axis| layout.kept.contains(axis)));
+        let is_more = match self.function.kind_of(inst) {
+            OpKind::Gather if share == Share::Used && of_row() => return Share::One,
+            OpKind::Gather if share == Share::Used => return Share::Picked,
             OpKind::Reshape => self.repeats(inst),
             OpKind::Concatenate => match &map[self.function.int(inst, "dim") as usize] {
-                Follows::Axes(axes) => axes.last().is_some_and(|&axis| axis + 1 == space.len()),
+                Follows::Axes(axes) => axes.last().is_some_and(|&axis| axis + 1 == layout.space.len()),
                 Follows::Other => true,
             },
             _ => false,
-        }
+        };
+        let is_combined = share == Share::Picked && self.function.def(inst).has(Trait::Elementwise);
+        if is_more && share == Share::Used || is_combined { Share::More } else { share }
     }
 
     /// How many operands of an op hold what it moves.

@@ -263,7 +263,7 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
 }
 
 /// Whether an op costs more than reading its operand from memory again.
-pub(super) fn costly(kind: OpKind) -> bool {
+pub fn costly(kind: OpKind) -> bool {
     use OpKind::*;
     if matches!(kind, Divide | Remainder | Sqrt) {
         return true;

@@ -3,6 +3,7 @@ use super::{
     form::{Candidate, Layout, Why},
     grouping::Grouping,
     legality::{Role, same_shape},
+    lines::never_fails,
 };
 use crate::pass::PassCx;
 use crate::query::Query;
@@ -11,6 +12,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Groups beside one another are joined up to this many tensors: their gain is a launch, their price more streams at once.
 pub(super) const MOST_BESIDE: usize = 10;
+
+/// The memory of a group that may be joined with one beside it.
+struct GroupMemory {
+    /// The values that it reads, and those it gives to others; of views, the memory that they are views of.
+    tensors: HashSet<Value>,
+    /// Whether nothing is computed of what it reads.
+    reads_given: bool,
+}
 
 impl Grouping<'_> {
     /// Merges reductions with each other and with loops around them.
@@ -86,25 +95,86 @@ impl Grouping<'_> {
         Candidate { function: self.function, solver: self.solver, members: &insts, outputs: &outputs, role: &role }.form()
     }
 
-    /// Merges groups that nothing flows between: reductions of one tensor, small loops of one shape, and loops over the rows of a tensor that
-    /// is reduced.
+    /// Merges three and more groups of loops and rows that flow into one another, where they are one kernel and no two of them are: what two of them
+    /// need of a third would have to leave any pair.
+    pub(super) fn merge_joined(&mut self, cx: &mut PassCx) {
+        let mut seen: HashSet<usize> = HashSet::new();
+        for group in 0..self.groups.len() {
+            if !self.is_walked(group) || seen.contains(&group) {
+                continue;
+            }
+            let joined = self.joined_with(group);
+            seen.extend(&joined);
+            let set: BTreeSet<usize> =
+                joined.iter().filter_map(|&g| self.groups[g].as_ref()).flat_map(|m| m.insts.iter().copied()).collect();
+            if joined.len() < 3 || joined.iter().any(|&from| joined.iter().any(|&to| self.leaves_and_returns(from, to, &joined)))
+            {
+                continue;
+            }
+            let Ok(form) = self.form_of_set(&set) else { continue };
+            if !cx.spend_on("fuse-joined") {
+                return;
+            }
+            let to = *joined.last().expect("there are three");
+            joined.iter().filter(|&&from| from != to).for_each(|&from| self.merge(from, to));
+            self.groups[to].as_mut().expect("a live group").role = role_of(&form);
+        }
+    }
+
+    /// Whether a group is one of loops or rows.
+    fn is_walked(&self, group: usize) -> bool {
+        self.groups[group].as_ref().is_some_and(|members| matches!(members.role, Role::Loop | Role::Row))
+    }
+
+    /// The groups of loops and rows that are joined with one by what flows between such groups.
+    fn joined_with(&self, group: usize) -> BTreeSet<usize> {
+        let (mut found, mut stack) = (BTreeSet::new(), vec![group]);
+        while let Some(group) = stack.pop() {
+            if found.insert(group) {
+                let members = &self.groups[group].as_ref().expect("a live group").insts;
+                let sources = members.iter().flat_map(|&i| &self.real_sources[i]).map(|&source| self.group_of[source]);
+                stack.extend(sources.chain(self.users_of_group(group)).filter(|&other| self.is_walked(other)));
+            }
+        }
+        found
+    }
+
+    /// Whether a path leads from a group to another one by way of groups that are none of `set`.
+    fn leaves_and_returns(&self, from: usize, to: usize, set: &BTreeSet<usize>) -> bool {
+        let outside = |group: &usize| !set.contains(group);
+        let mut stack: Vec<usize> = self.users_of_group(from).filter(outside).collect();
+        let mut seen = HashSet::new();
+        while let Some(group) = stack.pop() {
+            if seen.insert(group) {
+                if self.users_of_group(group).any(|next| next == to) {
+                    return true;
+                }
+                stack.extend(self.users_of_group(group).filter(outside));
+            }
+        }
+        false
+    }
+
+    /// Merges groups that nothing flows between: reductions of one tensor, small loops of one shape, loops over the rows of a tensor that is
+    /// reduced, and rows and loops of one space where one of them reads only what is there anyway.
     pub(super) fn merge_beside(&mut self, cx: &mut PassCx) {
         let live = |g: &usize| self.groups[*g].as_ref().is_some_and(|m| matches!(m.role, Role::Loop | Role::Row));
         let live: Vec<usize> = (0..self.groups.len()).filter(live).collect();
-        let mut tensors: Vec<HashSet<Value>> = live.iter().map(|&group| self.tensors(group)).collect();
+        let mut memory: Vec<GroupMemory> = live.iter().map(|&group| self.memory(group)).collect();
         for first in 0..live.len() {
             for second in first + 1..live.len() {
                 let (a, b) = (live[first], live[second]);
-                if !self.are_beside(a, b, &tensors[first], &tensors[second]) || self.leads(a, b) || self.leads(b, a) {
+                if !self.are_beside(a, b, &memory[first], &memory[second]) || self.leads(a, b) || self.leads(b, a) {
                     continue;
                 }
+                let have_common = !memory[first].tensors.is_disjoint(&memory[second].tensors);
                 if let Ok(form) = self.form_of(a, b)
-                    && self.walks_as_rows(a, b, &form)
+                    && self.walks_as_rows(a, b, &form, have_common)
                     && cx.spend_on("fuse-beside")
                 {
                     self.merge(a, b);
                     self.groups[b].as_mut().expect("a live group").role = role_of(&form);
-                    tensors[second] = self.tensors(b);
+                    memory[second] = self.memory(b);
                     break;
                 }
             }
@@ -112,48 +182,54 @@ impl Grouping<'_> {
     }
 
     /// Whether loops that are joined with rows leave these as they are: rows lie along memory (elements that are reduced side by side would be
-    /// written in short pieces that lie apart), and no walk along them falls into shorter ones.
-    fn walks_as_rows(&self, a: usize, b: usize, form: &Layout) -> bool {
+    /// written in short pieces that lie apart), and no walk along them falls into shorter ones. Rows of tensors that they do not have in common lie along
+    /// memory as well.
+    fn walks_as_rows(&self, a: usize, b: usize, form: &Layout, have_common: bool) -> bool {
         let role = |group: usize| self.groups[group].as_ref().map(|members| members.role);
+        let along = form.reduced.last().is_none_or(|&last| last + 1 == form.space.len());
         let rows = match (role(a), role(b)) {
             (Some(Role::Row), Some(Role::Loop)) => a,
             (Some(Role::Loop), Some(Role::Row)) => b,
+            (Some(Role::Row), Some(Role::Row)) => return along || have_common,
             _ => return true,
         };
-        let along = form.reduced.last().is_none_or(|&last| last + 1 == form.space.len());
         along && self.form_of(rows, rows).is_ok_and(|own| form.reduced.len() <= own.reduced.len())
     }
 
     /// Whether two groups have few tensors, and the same to walk: a tensor that one of them reduces, or outputs of one shape.
-    fn are_beside(&self, a: usize, b: usize, x: &HashSet<Value>, y: &HashSet<Value>) -> bool {
+    fn are_beside(&self, a: usize, b: usize, of_a: &GroupMemory, of_b: &GroupMemory) -> bool {
+        // Nothing is kept in memory for a group that waits for another one, where that reads only what is given.
+        let (x, y, may_wait) = (&of_a.tensors, &of_b.tensors, of_a.reads_given || of_b.reads_given);
         let (Some(first), Some(second)) = (&self.groups[a], &self.groups[b]) else { return false };
         if x.union(y).count() > MOST_BESIDE {
             return false;
         }
         match (first.role, second.role) {
-            (Role::Row, Role::Row) => x.intersection(y).next().is_some(),
+            (Role::Row, Role::Row) => may_wait || !x.is_disjoint(y),
             (Role::Loop, Role::Loop) => match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first()) {
                 (Some(&p), Some(&q)) => same_shape(self.solver, self.function.shape(p), self.function.shape(q)),
                 _ => false,
             },
-            (Role::Row, _) => self.is_stepwise(b) && self.reads_rows(a, x.intersection(y)),
-            _ => self.is_stepwise(a) && self.reads_rows(b, x.intersection(y)),
+            (Role::Row, _) => self.is_beside_rows(b, a, x.intersection(y), may_wait),
+            _ => self.is_beside_rows(a, b, x.intersection(y), may_wait),
         }
     }
 
-    /// Whether a group computes each element from those of its own position. Loops have ways to walk what is moved that rows have not.
-    fn is_stepwise(&self, group: usize) -> bool {
-        let members = &self.groups[group].as_ref().expect("a live group").insts;
-        members.iter().all(|&i| self.roles[i] != Role::Loop || self.function.def(self.insts[i]).has(Trait::Elementwise))
+    /// Whether a loop may be computed along the rows of another group, which have these tensors in common with it.
+    fn is_beside_rows<'v>(&self, of_loop: usize, rows: usize, common: impl Iterator<Item = &'v Value>, may_wait: bool) -> bool {
+        let members = &self.groups[of_loop].as_ref().expect("a live group").insts;
+        // Loops have ways to walk what is moved that rows have not.
+        let is_stepwise = |inst: Inst| match self.function.kind_of(inst) {
+            OpKind::Gather => !never_fails(self.function, inst),
+            _ => self.function.def(inst).has(Trait::Elementwise),
+        };
+        members.iter().all(|&i| self.roles[i] != Role::Loop || is_stepwise(self.insts[i]))
+            && self.takes_in_loops(rows, common, may_wait)
     }
 
-    /// Whether one of some values has an element for each that a group of rows reduces, and reductions may walk them in any order. What may be
-    /// the middle of an attention stays as it is.
-    fn reads_rows<'v>(&self, group: usize, values: impl Iterator<Item = &'v Value>) -> bool {
-        let mut values = values.peekable();
-        if values.peek().is_none() {
-            return false;
-        }
+    /// Whether reductions of a group may walk their elements in any order, and one of some values that it has in common with a loop has an element for
+    /// each of these, unless one of the two may `wait`. What may be the middle of an attention stays as it is.
+    fn takes_in_loops<'v>(&self, group: usize, mut values: impl Iterator<Item = &'v Value>, wait: bool) -> bool {
         let members = &self.groups[group].as_ref().expect("a live group").insts;
         let is_product = |&i: &usize| self.group(i).role == Role::Contraction;
         let feeds = members.iter().any(|&i| self.flow_users[i].iter().any(is_product));
@@ -163,13 +239,18 @@ impl Grouping<'_> {
         let count = |value: Value| Dim::product(self.function.shape(value).iter().cloned());
         let Some(rows) = reductions.peek().map(|&inst| count(self.function.operands(inst)[0])) else { return false };
         let in_any_order = reductions.all(|inst| self.function.operands(inst).len() == 2);
-        in_any_order && !(feeds && is_fed) && values.any(|&value| self.solver.equal(&rows, &count(value)))
+        in_any_order && !(feeds && is_fed) && (wait || values.any(|&value| self.solver.equal(&rows, &count(value))))
     }
 
-    /// The values that a group reads, and those it gives to others; of views, the memory that they are views of.
-    fn tensors(&self, group: usize) -> HashSet<Value> {
+    /// What a group reads and gives.
+    fn memory(&self, group: usize) -> GroupMemory {
         let members = &self.groups[group].as_ref().expect("a live group").insts;
-        let mut found: HashSet<Value> = self.outputs(members).into_iter().collect();
+        let mut tensors: HashSet<Value> = self.outputs(members).into_iter().collect();
+        let mut reads_given = true;
+        let is_given = |value: Value| {
+            let maker = self.function.defining(value);
+            maker.is_none_or(|maker| matches!(self.function.kind_of(maker), OpKind::Weight | OpKind::Constant))
+        };
         let mut stack: Vec<usize> = members.iter().copied().collect();
         while let Some(i) = stack.pop() {
             for &value in self.function.operands(self.insts[i]) {
@@ -177,12 +258,13 @@ impl Grouping<'_> {
                     Some(source) if members.contains(source) => {}
                     Some(&source) if matches!(self.roles[source], Role::Free | Role::View) => stack.push(source),
                     _ => {
-                        found.insert(value);
+                        reads_given &= is_given(value);
+                        tensors.insert(value);
                     }
                 }
             }
         }
-        found
+        GroupMemory { tensors, reads_given }
     }
 
     /// Whether something flows from one group to another, by any path.

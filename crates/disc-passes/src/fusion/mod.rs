@@ -38,6 +38,7 @@ mod merging;
 mod nest;
 mod order;
 pub mod phases;
+pub mod sharing;
 mod siblings;
 mod sinking;
 pub mod space;
@@ -45,6 +46,7 @@ mod together;
 
 pub use explain::{Edge, Plan, PlannedGroup, Reason, Siblings, explain};
 pub use form::{Layout, layout_of};
+pub use legality::costly;
 
 use crate::pass::{PassCx, PassDef};
 use disc_ir::{Block, Diagnostic, Function, FunctionKind, Module, OpKind, Solver, ops::Stage};
@@ -89,6 +91,7 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     grouping.merge_loops(cx);
     // A loop of several ops may be read by rows, or read them, where none of its ops alone has their shape.
     grouping.merge_rows(cx);
+    grouping.merge_joined(cx);
     grouping.merge_beside(cx);
     grouping.sink_cheap(cx);
     let plan = grouping.finish();

@@ -323,8 +323,8 @@ pub fn counted_place(function: &Function, solver: &Solver, inst: Inst, part: usi
     (one && wide && solver.equal(&function.shape(operand)[axis], size)).then_some(position)
 }
 
-/// Positions are divided by no more than this where they are counted: a few ops then do for a vector.
-const MOST_DIVIDED: i64 = 128;
+/// Positions are divided by no more than this where they are counted: a few ops of 32 bits then do for a vector.
+const MOST_DIVIDED: i64 = 1 << 30;
 
 /// What an op divides, and by how much, if it is a quotient or a remainder of positions that are counted along a dimension.
 pub fn counted_quotient(function: &Function, inst: Inst) -> Option<(Value, i64)> {

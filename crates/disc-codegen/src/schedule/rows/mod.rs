@@ -10,11 +10,12 @@ mod lent;
 mod phases;
 mod plan;
 mod split;
+mod tables;
 mod unit;
 
 use super::{
     Group, Scheduled, Streamed, Version, VersionKind, Versioned,
-    domain::{Merged, each_tile, each_unit},
+    domain::{CountedUnits, Merged, each_tile, each_unit},
     draft::Draft,
     stream::Stream,
 };
@@ -28,6 +29,7 @@ use disc_ir::{Dim, OpKind, TensorType, Value};
 use disc_passes::fusion::space::regroup;
 pub use plan::RowPlan;
 use plan::{Along, Placed};
+use tables::Tables;
 use unit::Unit;
 
 /// Quarter nanoseconds of a vector of the whole group, up to which phases are bound by loads and the latency of sums.
@@ -219,7 +221,8 @@ impl Shape {
         let (reduced, along, copies) = (self.reduced.clone(), self.along, self.copies);
         let row_values = plan.row_values(group);
         let joints = if along == Along::Reduced { plan.joints(group, &reduced) } else { Vec::new() };
-        Unit { group, plan, reduced, along, copies, targets, caches, gathers, row_values, joints, part: None }
+        let tables = Tables::default();
+        Unit { group, plan, reduced, along, copies, targets, caches, gathers, row_values, joints, tables, part: None }
     }
 }
 
@@ -453,12 +456,28 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
     let targets = draft.memory.targets.clone();
     let Draft { kb, elements, range, .. } = &mut draft;
     let mut unit = shape.unit(kb, group, plan, targets);
+    let tables = Tables::of(kb, elements, group, plan, &shape.reduced);
+    let (space, counted) = (&plan.layout.space, shape.counted());
+    let mut at = vec![Index::uniform(kb.int(0)); space.len()];
+    tables.fill(kb, elements, space, &at, false);
+    unit.know_everywhere(kb, elements, &at);
+    unit.tables = tables.clone();
+    if tables.are_outer() {
+        let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
+            shape.kept.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
+            tables.fill(kb, elements, space, &at, true);
+        };
+        let units = CountedUnits::open_entering(kb, *range, &counted, &mut enter);
+        elements.scoped(|elements| shape.run(&mut unit, kb, elements, &units.positions));
+        units.close(kb, &counted);
+        return draft.finish(shape.units(), cost(group, plan, shape));
+    }
     let row = |kb: &mut KernelBuilder, positions: &[Value]| {
         elements.scoped(|elements| shape.run(&mut unit, kb, elements, positions));
     };
     match shape.rows {
-        1 => each_unit(kb, *range, &shape.counted(), row),
-        _ => each_tile(kb, *range, &shape.counted(), row),
+        1 => each_unit(kb, *range, &counted, row),
+        _ => each_tile(kb, *range, &counted, row),
     }
     draft.finish(shape.units(), cost(group, plan, shape))
 }

@@ -5,12 +5,14 @@ use crate::{
     schedule::{
         Group,
         domain::{Merged, OuterGather, joints, merge, mergeable_in, outer_gathers, output_map},
+        shared::{is_kept, shared},
     },
 };
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 use disc_passes::fusion::{
     Layout, layout_of,
     phases::Phases,
+    sharing::{Sharing, sharing},
     space::{Follows, Map, axes_of, map_of, reads},
 };
 use disc_passes::query::Query;
@@ -166,6 +168,18 @@ impl RowPlan {
         found
     }
 
+    /// Costly values that differ along reduced axes, and not from row to row, where there are several.
+    pub(super) fn common(&self, group: &Group<'_>) -> Vec<Placed> {
+        let layout = &self.layout;
+        let are_common = |axes: &[usize]| sharing(&group.solver, layout, axes) == Some(Sharing::ByTask);
+        let one = Dim::constant(1);
+        if layout.kept.iter().all(|&axis| group.solver.equal(&layout.space[axis], &one)) {
+            return Vec::new();
+        }
+        let found = shared(group, &layout.space, &self.roots(group), &are_common);
+        found.into_iter().map(|(value, shape)| Placed { value, shape }).collect()
+    }
+
     /// The gathers that take one slice for each row.
     pub(super) fn row_gathers(&self, group: &Group<'_>) -> Vec<OuterGather> {
         outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &[], &self.layout.kept)
@@ -207,7 +221,10 @@ impl RowPlan {
     /// The values to keep in task memory: expensive ones that several phases compute, but for what is cheap to compute from others that are kept.
     pub(super) fn keep(&self, group: &Group<'_>) -> Vec<Placed> {
         let function = group.function;
-        let alone = costs(function, &mut |_, _| false);
+        // What is the same all over a row and needs no reduction is computed once for it.
+        let is_given = |value: &Value| function.defining(*value).is_some_and(|inst| is_kept(function, inst));
+        let of_rows: HashSet<Value> = self.row_values(group).into_iter().map(|placed| placed.value).filter(is_given).collect();
+        let alone = costs(function, &mut |value, _| of_rows.contains(&value));
         let mut wanted = HashMap::new();
         self.phases.each_computed(function, function.body, &mut |value, phases| {
             let pays = phases.count_ones() > 1 && alone.get(&value).is_some_and(|&cost| cost >= KEEP_COST);
@@ -216,7 +233,7 @@ impl RowPlan {
         });
         let mut kept = Vec::new();
         costs(function, &mut |value, cost| {
-            let Some(shape) = wanted.remove(&value).filter(|_| cost >= KEEP_COST) else { return false };
+            let Some(shape) = wanted.remove(&value).filter(|_| cost >= KEEP_COST) else { return of_rows.contains(&value) };
             kept.push(Placed { value, shape });
             true
         });

@@ -5,9 +5,11 @@ use super::{
     super::{
         Group,
         domain::{Merged, OuterGather, read_places},
+        shared::is_kept,
         vectors::{carrying, vector_loop},
     },
     plan::{Along, Combine, Placed, Reduction, RowPlan},
+    tables::Tables,
 };
 use crate::{
     build::KernelBuilder,
@@ -43,6 +45,8 @@ pub(super) struct Unit<'g> {
     pub(super) row_values: Vec<Placed>,
     /// Where operands of a concatenation along the last reduced run end, but for the last one: each is written by a loop of its own.
     pub(super) joints: Vec<Dim>,
+    /// What rows have in common.
+    pub(super) tables: Tables,
     pub(super) part: Option<Part>,
 }
 
@@ -96,6 +100,15 @@ impl Unit<'_> {
                 let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
                 elements.element(kb, placed.value, &place);
             }
+        }
+    }
+
+    /// Computes what costs something and is the same in all rows, in front of them.
+    pub(super) fn know_everywhere(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
+        let is_kept = |value| self.group.function.defining(value).is_some_and(|inst| is_kept(self.group.function, inst));
+        for placed in self.row_values.iter().filter(|placed| placed.shape.iter().all(Vec::is_empty) && is_kept(placed.value)) {
+            let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+            elements.element(kb, placed.value, &place);
         }
     }
 
@@ -306,6 +319,7 @@ impl Unit<'_> {
 
     /// Makes kept values known at a position, and keeps those whose first phase it is.
     fn recall(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize, phase: usize) {
+        self.tables.recall(kb, elements, self.plan, at, phase);
         // All are computed before any is stored: the memory of one may be that of an input which another reads.
         let mut computed = Vec::new();
         for (placed, buffer) in self.part.iter().flat_map(|part| &part.kept) {
