@@ -311,6 +311,15 @@ impl KernelBuilder {
         if self.dtype(value) == dtype {
             return value;
         }
+        // What was widened is that number again.
+        let widened = self.function.defining(value).filter(|&inst| self.function.kind_of(inst) == OpKind::Convert);
+        if let Some(from) = widened.map(|inst| self.function.operands(inst)[0])
+            && self.dtype(from) == dtype
+            && dtype != DType::I1
+            && self.dtype(value).holds(dtype)
+        {
+            return from;
+        }
         self.emit_all(OpKind::Convert, &[value], &[("dtype", dtype.into())], None)[0]
     }
 
