@@ -59,6 +59,49 @@ fn softmax_with_scale_and_mask_is_one_kernel() {
     assert_eq!((kept, whole), (5, 5), "the exponentials are kept for the last phase:\n{}", program.module);
 }
 
+/// A norm without its scale of `activation` of `%x`, which is `%a`.
+fn norm_of(activation: &str) -> Program {
+    let (whole, rows) = ("tensor<[B]x64xf32>", "tensor<[B]xf32>");
+    let mean = |name: &str, of: &str| {
+        format!(
+            "%{name}s = reduce %{of}, %z, dims = [1] : ({whole}, tensor<f32>) -> {rows} applies add
+             %{name}c = constant dense<0.015625> : {rows}
+             %{name}m = multiply %{name}s, %{name}c : {rows}
+             %{name} = broadcast_in_dim %{name}m, dims = [0] : ({rows}) -> {whole}"
+        )
+    };
+    compile(&format!(
+        "func @main(%x: {whole}) -> {whole} {{
+           %z = constant dense<0.0> : tensor<f32>
+           {activation}
+           {}
+           %d = subtract %a, %m : {whole}
+           %q = multiply %d, %d : {whole}
+           {}
+           %r = rsqrt %v : {whole}
+           %o = multiply %d, %r : {whole}
+           return %o : {whole}
+         }}",
+        mean("m", "a"),
+        mean("v", "q"),
+    ))
+}
+
+#[test]
+fn rows_keep_the_end_of_what_is_costly() {
+    let long = norm_of(
+        "%h = constant dense<0.5> : tensor<[B]x64xf32>
+         %s = multiply %x, %h : tensor<[B]x64xf32>
+         %t = tanh %s : tensor<[B]x64xf32>
+         %a = multiply %t, %x : tensor<[B]x64xf32>",
+    );
+    let kernel = long.module.functions.iter().find(|f| &*f.name == "k0_row").expect("rows");
+    let count = |kind: OpKind| kernel.walk(kernel.body).into_iter().filter(|&inst| kernel.kind_of(inst) == kind).count();
+    assert_eq!(count(OpKind::Scratch), 1, "the product alone, neither the function in it nor the difference:\n{kernel}");
+    let cheap = norm_of("%a = multiply %x, %x : tensor<[B]x64xf32>");
+    assert!(!kernel_ops(&cheap.module).contains(&OpKind::Scratch), "{}", cheap.module);
+}
+
 #[test]
 fn a_product_takes_bias_gelu_and_residual_along() {
     let program = compile(
@@ -272,7 +315,7 @@ fn gathers(text: &str) -> bool {
 }
 
 #[test]
-fn an_input_that_lies_across_the_loops_is_turned_in_registers() {
+fn inputs_and_parts_that_lie_across_the_loops_are_turned_in_registers() {
     for (shape, dims, turned) in [
         ("[A]x[B]x[C]", [0, 2, 1], "[A]x[C]x[B]"),
         ("[A]x[B]x[C]", [2, 0, 1], "[C]x[A]x[B]"),
@@ -288,6 +331,18 @@ fn an_input_that_lies_across_the_loops_is_turned_in_registers() {
         let text = kernels(&program);
         assert!(text.contains("transpose_lanes") && !gathers(&text), "{text}");
     }
+    let parts = compile(
+        "func @main(%x: tensor<[A]x[B+1]x[C]xf32>) -> tensor<[A]x[C]x[B]xf32> {
+  %p = slice %x [0:A, 1:B+1, 0:C] : (tensor<[A]x[B+1]x[C]xf32>) -> tensor<[A]x[B]x[C]xf32>
+  %t = transpose %p, dims = [0, 2, 1] : (tensor<[A]x[B]x[C]xf32>) -> tensor<[A]x[C]x[B]xf32>
+  %w = transpose %x, dims = [0, 2, 1] : (tensor<[A]x[B+1]x[C]xf32>) -> tensor<[A]x[C]x[B+1]xf32>
+  %q = slice %w [0:A, 0:C, 0:B] : (tensor<[A]x[C]x[B+1]xf32>) -> tensor<[A]x[C]x[B]xf32>
+  %d = subtract %t, %q : tensor<[A]x[C]x[B]xf32>
+  return %d : tensor<[A]x[C]x[B]xf32>
+}",
+    );
+    let text = kernels(&parts);
+    assert!(text.contains("transpose_lanes") && !gathers(&text), "parts on both sides of a transpose:\n{text}");
     let program = compile(
         "func @main(%x: tensor<[A]x[B]x[C]x64xf32>) -> tensor<[A]x[C]x[B]x64xf32> {
   %a = transpose %x, dims = [0, 2, 1, 3] : (tensor<[A]x[B]x[C]x64xf32>) -> tensor<[A]x[C]x[B]x64xf32>
