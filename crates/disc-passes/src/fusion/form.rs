@@ -404,18 +404,33 @@ impl Candidate<'_> {
         }
     }
 
-    /// A reshape between dimensions that are not known to be parts of one another would divide the position of each element. What is in memory is
-    /// another view of it instead.
+    /// A reshape between dimensions that are not known to be parts of one another would divide the position of each element of what is turned. In
+    /// memory it is another view of that instead. (Positions of what lies there as it is are the same in both.)
     fn check_division(&self, members: &HashSet<Inst>, inst: Inst, map: &Map, operands: &[(Value, Map)]) -> Result<(), Why> {
         let divides = self.function.kind_of(inst) == OpKind::Reshape
             && !self.repeats(inst)
             && !map.contains(&Follows::Other)
             && operands.iter().any(|(operand, _)| {
-                let maker = self.function.defining(*operand);
                 let [from, to] = [*operand, self.function.result(inst)].map(|value| self.function.shape(value));
-                maker.is_some_and(|maker| self.is_inside(members, maker)) && refine(self.solver, to, from).is_none()
+                self.is_turned(members, *operand) && refine(self.solver, to, from).is_none()
             });
         if divides { Err(Why::Divided) } else { Ok(()) }
+    }
+
+    /// Whether a value is computed element by element from a transpose that moves neighbours apart.
+    fn is_turned(&self, members: &HashSet<Inst>, value: Value) -> bool {
+        let (mut stack, mut seen) = (vec![value], HashSet::new());
+        while let Some(value) = stack.pop() {
+            let inst = self.function.defining(value).filter(|&inst| self.is_inside(members, inst));
+            let Some(inst) = inst.filter(|&inst| seen.insert(inst)) else { continue };
+            if self.function.kind_of(inst) == OpKind::Transpose && !leaves_neighbours(self.function, inst) {
+                return true;
+            }
+            if self.function.def(inst).has(Trait::Elementwise) {
+                stack.extend(self.function.operands(inst));
+            }
+        }
+        false
     }
 
     /// Whether vectors lie along the last axis: where an operand lies along another one, a loop walks squares of both.
