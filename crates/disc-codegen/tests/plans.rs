@@ -6,6 +6,8 @@ mod memory;
 mod of_convolutions;
 #[path = "plans/products.rs"]
 mod of_products;
+#[path = "plans/rows.rs"]
+mod of_rows;
 
 use disc_codegen::lower::Program;
 use disc_ir::{FunctionKind, Module, OpKind};
@@ -57,49 +59,6 @@ fn softmax_with_scale_and_mask_is_one_kernel() {
     let names = ["k0_row", "k0_row_some", "k0_row_short", "k0_row_stream", "k0_row_some_stream"];
     let whole = program.module.functions.iter().filter(|f| names.contains(&&*f.name)).count();
     assert_eq!((kept, whole), (5, 5), "the exponentials are kept for the last phase:\n{}", program.module);
-}
-
-/// A norm without its scale of `activation` of `%x`, which is `%a`.
-fn norm_of(activation: &str) -> Program {
-    let (whole, rows) = ("tensor<[B]x64xf32>", "tensor<[B]xf32>");
-    let mean = |name: &str, of: &str| {
-        format!(
-            "%{name}s = reduce %{of}, %z, dims = [1] : ({whole}, tensor<f32>) -> {rows} applies add
-             %{name}c = constant dense<0.015625> : {rows}
-             %{name}m = multiply %{name}s, %{name}c : {rows}
-             %{name} = broadcast_in_dim %{name}m, dims = [0] : ({rows}) -> {whole}"
-        )
-    };
-    compile(&format!(
-        "func @main(%x: {whole}) -> {whole} {{
-           %z = constant dense<0.0> : tensor<f32>
-           {activation}
-           {}
-           %d = subtract %a, %m : {whole}
-           %q = multiply %d, %d : {whole}
-           {}
-           %r = rsqrt %v : {whole}
-           %o = multiply %d, %r : {whole}
-           return %o : {whole}
-         }}",
-        mean("m", "a"),
-        mean("v", "q"),
-    ))
-}
-
-#[test]
-fn rows_keep_the_end_of_what_is_costly() {
-    let long = norm_of(
-        "%h = constant dense<0.5> : tensor<[B]x64xf32>
-         %s = multiply %x, %h : tensor<[B]x64xf32>
-         %t = tanh %s : tensor<[B]x64xf32>
-         %a = multiply %t, %x : tensor<[B]x64xf32>",
-    );
-    let kernel = long.module.functions.iter().find(|f| &*f.name == "k0_row").expect("rows");
-    let count = |kind: OpKind| kernel.walk(kernel.body).into_iter().filter(|&inst| kernel.kind_of(inst) == kind).count();
-    assert_eq!(count(OpKind::Scratch), 1, "the product alone, neither the function in it nor the difference:\n{kernel}");
-    let cheap = norm_of("%a = multiply %x, %x : tensor<[B]x64xf32>");
-    assert!(!kernel_ops(&cheap.module).contains(&OpKind::Scratch), "{}", cheap.module);
 }
 
 #[test]
