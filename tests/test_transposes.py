@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from test_kernel_counts import Whole
 from torch import nn
 from torch.nn import functional as F
 
@@ -20,17 +21,6 @@ class Case(NamedTuple):
     kernels: int
     #: Beside the tensor of three sizes, labels: one for the first and last of them.
     labels: bool = False
-
-
-class Whole(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def loss(x, y):
