@@ -73,7 +73,7 @@ impl KeptLines {
         know: &dyn Fn(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
         body: impl FnOnce(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
     ) {
-        let [first, stop] = self.rows(kb, at[self.run.axis]);
+        let [first, stop] = rows_of_part(kb, &self.run, &self.together, at[self.run.axis]);
         let (one, mut at) = (kb.int(1), at.to_vec());
         kb.for_([first, stop, one], &[], |kb, row, _| {
             elements.scoped(|elements| {
@@ -97,15 +97,6 @@ impl KeptLines {
             });
             Vec::new()
         });
-    }
-
-    /// The rows of part number `part`.
-    fn rows(&self, kb: &mut KernelBuilder, part: Index) -> [Value; 2] {
-        let number = part.as_uniform().expect("a unit has one position along outer dimensions");
-        let (size, together) = (kb.dim(&self.run.size), kb.dim(&self.together));
-        let first = kb.mul(number, together);
-        let stop = kb.add(first, together);
-        [first, kb.map(OpKind::Minimum, &[stop, size])]
     }
 
     /// Computes the lines of a row, of which the first one in memory is that of row `first`.
@@ -146,4 +137,13 @@ fn part_of(kb: &mut KernelBuilder, memory: Value, apart: &Dim, [first, row]: [Va
     let (size, number) = (kb.dim(apart), kb.sub(row, first));
     let start = kb.mul(number, size);
     kb.view(memory, start, TensorType::new([apart.clone()], kb.dtype(memory)))
+}
+
+/// The rows of part number `part`, of which each has `together`.
+pub(super) fn rows_of_part(kb: &mut KernelBuilder, run: &Merged, together: &Dim, part: Index) -> [Value; 2] {
+    let number = part.as_uniform().expect("a unit has one position along outer dimensions");
+    let (size, together) = (kb.dim(&run.size), kb.dim(together));
+    let first = kb.mul(number, together);
+    let stop = kb.add(first, together);
+    [first, kb.map(OpKind::Minimum, &[stop, size])]
 }

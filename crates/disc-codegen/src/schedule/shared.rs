@@ -2,7 +2,7 @@
 //!
 //! It finds them, and computes those that are the same all over a row of a loop, in vectors for some rows at once. What differs along rows is in
 //! [`super::columns`], what rows of reductions have in common in `rows/tables.rs`.
-use super::{Group, domain::Merged, vectors::vector_loop};
+use super::{Group, domain::Merged, lines::rows_of_part, vectors::vector_loop};
 use crate::{
     build::KernelBuilder,
     element::{Elements, compute_dtype},
@@ -112,7 +112,7 @@ impl KeptRows {
         body: impl FnOnce(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
     ) {
         let (one, mut at) = (kb.int(1), at.to_vec());
-        let [first, stop] = self.rows(kb, at[self.run.axis]);
+        let [first, stop] = rows_of_part(kb, &self.run, &self.together, at[self.run.axis]);
         for (value, shape) in &self.alike {
             let place = elements.position(kb, space, shape, &at);
             elements.element(kb, *value, &place);
@@ -144,14 +144,5 @@ impl KeptRows {
             });
             Vec::new()
         });
-    }
-
-    /// The rows of part number `part`.
-    fn rows(&self, kb: &mut KernelBuilder, part: Index) -> [Value; 2] {
-        let number = part.as_uniform().expect("a unit has one position along outer dimensions");
-        let (size, together) = (kb.dim(&self.run.size), kb.dim(&self.together));
-        let first = kb.mul(number, together);
-        let stop = kb.add(first, together);
-        [first, kb.map(OpKind::Minimum, &[stop, size])]
     }
 }

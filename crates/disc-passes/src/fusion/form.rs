@@ -26,8 +26,8 @@ const MOST_TENSORS: usize = 24;
 /// [`COSTLY`] times.
 const MOST_SCANNED: (usize, usize) = (24, 64);
 const COSTLY: usize = 8;
-/// Rows up to this length are computed side by side, each lane with its own.
-const SHORT_ROW: i64 = 8;
+/// Rows up to this length are faster side by side, though each lane then reads memory of its own.
+pub const SHORT_ROW: i64 = 8;
 
 /// What a group walks: the sizes of its space, and which axes its reductions reduce; none, for a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]

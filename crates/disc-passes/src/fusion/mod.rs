@@ -45,7 +45,7 @@ pub mod space;
 mod together;
 
 pub use explain::{Edge, Plan, PlannedGroup, Reason, Siblings, explain};
-pub use form::{Layout, layout_of};
+pub use form::{Layout, SHORT_ROW, layout_of};
 pub use legality::costly;
 
 use crate::pass::{PassCx, PassDef};

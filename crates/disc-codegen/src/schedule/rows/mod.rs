@@ -26,7 +26,7 @@ use crate::{
     index::Index,
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
-use disc_passes::fusion::space::regroup;
+use disc_passes::fusion::{SHORT_ROW, space::regroup};
 pub use plan::RowPlan;
 use plan::{Along, Placed};
 use tables::Tables;
@@ -441,9 +441,9 @@ fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<(D
     let length = plan.row_length();
     let range = |dim: &Dim| group.solver.range(dim);
     let possible =
-        range(&length).lo.is_none_or(|least| least <= plan::SHORT_ROW) && range(last).hi.is_none_or(|most| most > plan::NARROW);
+        range(&length).lo.is_none_or(|least| least <= SHORT_ROW) && range(last).hi.is_none_or(|most| most > plan::NARROW);
     let rows = Dim::product(shape.kept.iter().map(|run| run.size.clone()));
-    let mut guard = vec![(length, Dim::constant(plan::SHORT_ROW + 1)), (Dim::constant(MANY_ROWS), rows)];
+    let mut guard = vec![(length, Dim::constant(SHORT_ROW + 1)), (Dim::constant(MANY_ROWS), rows)];
     if shape.kept.len() > 1 {
         guard.push((Dim::constant(plan::NARROW), last.clone()));
     }

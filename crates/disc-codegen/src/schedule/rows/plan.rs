@@ -10,7 +10,7 @@ use crate::{
 };
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 use disc_passes::fusion::{
-    Layout, layout_of,
+    Layout, SHORT_ROW, layout_of,
     phases::Phases,
     sharing::{Sharing, sharing},
     space::{Follows, Map, axes_of, map_of, reads},
@@ -20,9 +20,6 @@ use std::collections::{HashMap, HashSet};
 
 /// Quarter nanoseconds of a vector above which a value is kept rather than computed again.
 const KEEP_COST: i64 = 12;
-
-/// Rows up to this length are faster side by side, though each lane then reads memory of its own.
-pub(super) const SHORT_ROW: i64 = 8;
 
 /// So few rows beside one another leave most lanes empty.
 pub(super) const NARROW: i64 = 16;
