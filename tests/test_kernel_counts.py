@@ -144,6 +144,33 @@ def angles(x):
     return x * position.cos() + x * position.sin()
 
 
+def angles_of_heads(x, frequency):
+    position = torch.arange(x.shape[1])[:, None] * frequency
+    position = torch.cat((position, position), -1)[:, None]
+    return x * position.cos() + rotated(x) * position.sin()
+
+
+def bias_of_buckets(scores, bias):
+    """T5's relative positions."""
+    keys, queries = (torch.arange(scores.shape[dim]) for dim in (-1, -2))
+    distance = keys - queries[:, None]
+    far = distance.abs()
+    log = torch.log(far.float().clamp(min=1) / 8) / 2.7726 * 8
+    bucket = torch.where(far < 8, far, (8 + log.long()).clamp(max=15)) + (distance > 0).long() * 16
+    return torch.softmax(scores + bias[bucket].permute(2, 0, 1), -1)
+
+
+def strided_attention(scores):
+    keys, queries = (torch.arange(scores.shape[dim]) for dim in (-1, -2))
+    return torch.softmax(scores.masked_fill((queries[:, None] - keys) % 3 != 0, -1e9), -1)
+
+
+def with_positions(x):
+    column = torch.arange(x.shape[2])
+    angle = torch.arange(x.shape[1])[:, None] / torch.pow(1e4, 2 * (column // 2) / x.shape[2])
+    return x + torch.where(column % 2 == 0, angle.sin(), angle.cos())
+
+
 def classes(b, s):
     return torch.randn(b * s, 19), torch.randint(0, 19, (b * s,))
 
@@ -209,8 +236,21 @@ CASES = {
     "attention by distance": Case(
         attention_by_distance, lambda b, s: (torch.randn(b, 4, s, s),), ({0: "B", 2: "S", 3: "S"},), 1
     ),
-    # Each batch would compute the angles again.
-    "angles": Case(angles, lambda b, s: (torch.randn(b, s, 8),), (BS,), 2),
+    # All of a batch have the angles in common, and all heads the buckets.
+    "angles": Case(angles, lambda b, s: (torch.randn(b, s, 8),), (BS,), 1),
+    "angles of few heads": Case(
+        angles_of_heads, lambda b, s: (torch.randn(b, s, HEADS, 8), torch.randn(4)), (BS, NONE), 1
+    ),
+    "buckets of distances": Case(
+        bias_of_buckets,
+        lambda b, s: (torch.randn(b, HEADS, s, s), torch.randn(32, HEADS)),
+        ({0: "B", 2: "S", 3: "S"}, NONE),
+        1,
+    ),
+    "a mask of every third distance": Case(
+        strided_attention, lambda b, s: (torch.randn(b, s, s),), ({0: "B", 1: "S", 2: "S"},), 1
+    ),
+    "positions of sines": Case(with_positions, lambda b, s: (torch.randn(b, s, 34),), (BS,), 1),
     "a label and its probability": Case(label_and_probability, classes, (N, N), 1),
     "what has nothing in common": Case(
         beside, lambda b, s: tuple(torch.randn(b, s + 1) for _ in range(3)), (BS, BS, BS), 1

@@ -1,16 +1,17 @@
 //! What a loop nest computes from its inner dimension alone: the same in each row, so that a task computes it once and keeps it in its memory. What is
-//! costly and the same in rows that follow one another is computed once for these.
+//! costly and the same in rows that follow one another is computed once for these, and what other rows have in common for a block of them
+//! ([`super::blocks`]).
 //!
 //! Places and weights along the rows of an image that is resampled are such, and angles that positions are turned by. That pays where rows are not
 //! so long that the tables fill the caches, and where there are several: a version of its own.
 //!
-//! Invariant: a table holds an element for each position of the inner dimension, in the type that it is computed in; lanes beyond the last one hold
-//! anything.
-use super::{Group, domain::Merged, shared, vectors::vector_loop};
+//! Invariant: a table holds an element for each position of the inner dimension, of each row of a block, in the type that it is computed in; lanes
+//! beyond the last one hold anything.
+use super::{Group, blocks::Blocks, domain::Merged, parts::Parts, shared};
 use crate::{build::KernelBuilder, cost, element::Elements, element::compute_dtype, index::Index};
 use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::Trait};
 use disc_passes::{
-    fusion::space::{Map, axes_of, reads, regroup},
+    fusion::space::{Follows, Map, axes_of, reads, regroup},
     query::Query,
 };
 use std::collections::HashSet;
@@ -32,7 +33,7 @@ pub(super) struct Column {
     pub(super) value: Value,
     /// The axes of the space that each of its dimensions stands for.
     pub(super) shape: Vec<Vec<usize>>,
-    /// Whether it differs along outer dimensions, though not along the last one of them.
+    /// Whether it differs along outer dimensions, though not along the last one of them, or one that shares blocks.
     pub(super) is_outer: bool,
     /// Whether it takes so long that rows do not compute it again where that can be left out.
     costly: bool,
@@ -48,34 +49,56 @@ impl Column {
 }
 
 /// The tables of a kernel.
-pub(super) struct Tables(Vec<(Column, Value)>);
+pub(super) struct Tables {
+    columns: Vec<(Column, Value)>,
+    blocks: Option<Blocks>,
+    /// How the inner run is walked.
+    parts: Parts,
+    /// Lanes of the vectors that are computed: of what takes long, more than rows have.
+    lanes: u32,
+}
 
-/// Finds the values that depend on the inner one of some runs alone.
-pub(super) fn columns_of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Columns {
+/// Finds the values that depend on the inner one of some runs alone, or on outer axes that `followed` names as well.
+pub(super) fn columns_of(
+    group: &Group<'_>,
+    space: &[Dim],
+    roots: &[(Value, Map)],
+    runs: &[Merged],
+    followed: Option<&[usize]>,
+) -> Columns {
     let [.., outer, inner] = runs else { return Columns::new() };
     let along: Vec<usize> = (outer.axis + 1..=inner.axis).collect();
     // What the rows that follow one another have in common differs along these at most, and is worth it where it is costly.
     let beyond = runs.len().checked_sub(3).map_or(0, |next| runs[next].axis + 1);
+    let is_shared = |axis: usize| followed.map_or(axis < beyond, |followed| followed.contains(&axis));
     let is_outer = |axes: &[usize], inst: Inst| {
         let around = axes.strip_suffix(&along[..]).filter(|around| !around.is_empty());
-        around.is_some_and(|around| around.iter().all(|&axis| axis < beyond)) && shared::is_kept(group.function, inst)
+        around.is_some_and(|around| around.iter().all(|&axis| is_shared(axis))) && shared::is_kept(group.function, inst)
     };
-    let (mut stack, mut seen, mut found) = (roots.to_vec(), HashSet::new(), Columns::new());
-    while let Some((value, map)) = stack.pop() {
-        let Some(inst) = group.function.defining(value).filter(|_| seen.insert((value, map.clone()))) else { continue };
-        let tensor = group.tensor(value);
-        let shape = axes_of(&map)
-            .filter(|axes| {
-                tensor.dtype != DType::I1 && weight(group, inst) >= LEAST_WEIGHT && (*axes == along || is_outer(axes, inst))
-            })
-            .and_then(|axes| Some((regroup(&group.solver, space, &axes, &tensor.dims)?, axes != along)));
-        match shape {
-            Some(_) if found.iter().any(|known| known.value == value) => {}
-            Some((shape, is_outer)) => {
-                let places = places(group, value);
-                found.push(Column { value, shape, is_outer, costly: shared::is_kept(group.function, inst), places });
+    let (mut found, mut below) = (Columns::new(), Vec::new());
+    // What differs along outer dimensions may be computed from what does not.
+    for (is_below, mut stack) in [(false, roots.to_vec()), (true, Vec::new())] {
+        let mut seen = HashSet::new();
+        stack.append(&mut below);
+        while let Some((value, map)) = stack.pop() {
+            let Some(inst) = group.function.defining(value).filter(|_| seen.insert((value, map.clone()))) else { continue };
+            let tensor = group.tensor(value);
+            let is_table = |axes: &Vec<usize>| *axes == along || !is_below && is_outer(axes, inst);
+            let axes = axes_of(&map).filter(|_| tensor.dtype != DType::I1 && weight(group, inst) >= LEAST_WEIGHT);
+            let shape =
+                axes.filter(is_table).and_then(|axes| Some((regroup(&group.solver, space, &axes, &tensor.dims)?, axes != along)));
+            let operands = || reads(group.function, &group.solver, space, inst, &map).operands;
+            match shape {
+                Some(_) if found.iter().any(|known| known.value == value) => {}
+                Some((shape, is_outer)) => {
+                    let places = places(group, value);
+                    found.push(Column { value, shape, is_outer, costly: shared::is_kept(group.function, inst), places });
+                    if is_outer {
+                        below.extend(operands());
+                    }
+                }
+                None => stack.extend(operands()),
             }
-            None => stack.extend(reads(group.function, &group.solver, space, inst, &map).operands),
         }
     }
     found
@@ -127,71 +150,155 @@ pub(super) fn guard(columns: &Columns, runs: &[Merged]) -> Vec<(Dim, Dim)> {
 }
 
 impl Tables {
-    /// Asks for task memory for columns.
+    /// Asks for task memory for columns, of a block of rows where they differ along that.
     pub(super) fn of(
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
         group: &Group<'_>,
         columns: &[Column],
-        inner: &Merged,
+        (parts, inner): (Parts, &Merged),
+        blocks: Option<&Blocks>,
     ) -> Self {
-        let lanes = i64::from(elements.lanes);
+        let lanes = cost::lanes(group.function, group.target, &group.solver, &inner.size).max(elements.lanes);
         let table = |column: &Column| {
-            let tensor = TensorType::new([&inner.size + lanes], column.dtype(group));
-            (column.clone(), kb.scratch(tensor))
+            let rows = blocks.filter(|blocks| column.shape.concat().contains(&blocks.run.axis)).map(|blocks| &blocks.rows);
+            let size = rows.map_or(inner.size.clone(), |rows| rows * &inner.size);
+            (column.clone(), kb.scratch(TensorType::new([size + i64::from(lanes)], column.dtype(group))))
         };
-        Self(columns.iter().map(table).collect())
+        Self { columns: columns.iter().map(table).collect(), blocks: blocks.cloned(), parts, lanes }
     }
 
     /// Whether some of them are others at other positions along outer dimensions.
     pub(super) fn are_outer(&self) -> bool {
-        self.0.iter().any(|(column, _)| column.is_outer)
+        self.columns.iter().any(|(column, _)| column.is_outer)
     }
 
-    /// Computes the columns that are the same in all rows, or those that differ along outer dimensions, for the position `at` along these.
-    pub(super) fn fill(
+    /// Computes the columns that are the same in all rows.
+    pub(super) fn fill(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, nest: (&[Dim], &Merged), at: &[Index]) {
+        let common = |column: &Column| !column.is_outer;
+        self.fill_row(kb, elements, nest, (at, None), &common);
+    }
+
+    /// Computes those that differ along outer dimensions, for the position `at` along these; of a block, for its rows.
+    pub(super) fn fill_outer(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        nest: (&[Dim], &Merged),
+        at: &[Index],
+        block: Option<[Value; 2]>,
+    ) {
+        let is_block = |column: &Column| self.block_axis(column).is_some();
+        self.fill_row(kb, elements, nest, (at, None), &|column| column.is_outer && !is_block(column));
+        let (Some([first, stop]), Some(blocks)) = (block, &self.blocks) else { return };
+        let (mut at, one) = (at.to_vec(), kb.int(1));
+        kb.for_([first, stop, one], &[], |kb, row, _| {
+            at[blocks.run.axis] = Index::uniform(row);
+            elements.scoped(|elements| self.fill_row(kb, elements, nest, (&at, Some(first)), &is_block));
+            Vec::new()
+        });
+    }
+
+    /// The axis whose rows lie behind one another in the table of a column.
+    fn block_axis(&self, column: &Column) -> Option<usize> {
+        let axis = self.blocks.as_ref()?.run.axis;
+        column.shape.concat().contains(&axis).then_some(axis)
+    }
+
+    /// Where an element is in the table of a column, whose first row is number `first`.
+    fn place(&self, kb: &mut KernelBuilder, column: &Column, inner: &Merged, at: &[Index], first: Option<Value>) -> Value {
+        let base = base_of(at[inner.axis]);
+        let (Some(axis), Some(first)) = (self.block_axis(column), first) else { return base };
+        let row = at[axis].as_uniform().expect("vectors lie along the inner run");
+        let (row, length) = (kb.sub(row, first), kb.dim(&inner.size));
+        let start = kb.mul(row, length);
+        kb.add(start, base)
+    }
+
+    /// Computes some of the columns for one row.
+    fn fill_row(
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
         (space, inner): (&[Dim], &Merged),
-        at: &[Index],
-        outer: bool,
+        (at, first): (&[Index], Option<Value>),
+        is_wanted: &dyn Fn(&Column) -> bool,
     ) {
-        let (lanes, mut at) = (i64::from(elements.lanes), at.to_vec());
-        let wanted: Vec<&(Column, Value)> = self.0.iter().filter(|(column, _)| column.is_outer == outer).collect();
+        let mut at = at.to_vec();
+        let wanted: Vec<&(Column, Value)> = self.columns.iter().filter(|(column, _)| is_wanted(column)).collect();
         if wanted.is_empty() {
             return;
         }
-        let range = [kb.int(0), kb.dim(&inner.size)];
-        let exact = elements.solver.divisible(&inner.size, lanes);
-        vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
-            at[inner.axis] = index;
-            for (column, table) in &wanted {
-                let place = elements.position(kb, space, &column.shape, &at);
-                let mut computed = elements.element(kb, column.value, &place);
-                if column.places.is_some() {
-                    let [least, most] = [i32::MIN, i32::MAX].map(|limit| kb.int(limit.into()));
-                    let above = kb.map(OpKind::Maximum, &[computed, least]);
-                    let within = kb.map(OpKind::Minimum, &[above, most]);
-                    computed = kb.convert(within, DType::I32);
+        let are_outer = wanted.iter().any(|(column, _)| column.is_outer);
+        let lanes = std::mem::replace(&mut elements.lanes, self.lanes);
+        self.parts.walk(kb, elements, &mut |kb, elements, indices| {
+            for (number, &index) in indices.iter().enumerate() {
+                at[inner.axis] = index;
+                if are_outer {
+                    self.recall_some(kb, elements, (space, inner), (&at, None), &|column| !column.is_outer);
                 }
-                let wide = kb.widen(computed, elements.lanes);
-                // Whole vectors are read, so that whole ones are written.
-                kb.store(*table, base_of(index), wide, None);
+                for (column, table) in &wanted {
+                    let place = elements.position(kb, space, &column.shape, &at);
+                    let mut computed = elements.element(kb, column.value, &place);
+                    if column.places.is_some() {
+                        let [least, most] = [i32::MIN, i32::MAX].map(|limit| kb.int(limit.into()));
+                        let above = kb.map(OpKind::Maximum, &[computed, least]);
+                        let within = kb.map(OpKind::Minimum, &[above, most]);
+                        computed = kb.convert(within, DType::I32);
+                    }
+                    let wide = kb.widen(computed, elements.lanes);
+                    let place = self.place(kb, column, inner, &at, first);
+                    // Whole vectors are read, so that whole ones are written, if nothing lies behind them yet.
+                    let mask = elements.mask.filter(|_| number + 1 < indices.len());
+                    kb.store(*table, place, wide, mask);
+                }
             }
         });
+        elements.lanes = lanes;
     }
 
-    /// Makes the elements at a position known.
+    /// Whether a value is in a table of blocks, where it is read by a map.
+    pub(super) fn has(&self, value: Value, map: &Map) -> bool {
+        let follows = |shape: &Vec<Vec<usize>>| shape.iter().cloned().map(Follows::Axes).collect::<Map>() == *map;
+        let is_found = |column: &Column| column.value == value && follows(&column.shape);
+        self.columns.iter().any(|(column, _)| self.block_axis(column).is_some() && is_found(column))
+    }
+
+    /// As [`Self::recall`], of what is in tables of blocks: the rows of one may be walked as one, of which `at` counts the elements.
+    pub(super) fn recall_of_block(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        nest: (&[Dim], &Merged),
+        at: &[Index],
+        first: Value,
+    ) {
+        self.recall_some(kb, elements, nest, (at, Some(first)), &|column| self.block_axis(column).is_some());
+    }
+
+    /// Makes the elements at a position known, which is in a block whose first row is number `first`.
     pub(super) fn recall(
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
-        (space, inner): (&[Dim], &Merged),
+        nest: (&[Dim], &Merged),
         at: &[Index],
+        first: Option<Value>,
     ) {
-        for (column, table) in &self.0 {
-            let mut known = kb.load(*table, base_of(at[inner.axis]), elements.lanes, None);
+        self.recall_some(kb, elements, nest, (at, first), &|_| true);
+    }
+
+    fn recall_some(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        (space, inner): (&[Dim], &Merged),
+        (at, first): (&[Index], Option<Value>),
+        is_wanted: &dyn Fn(&Column) -> bool,
+    ) {
+        for (column, table) in self.columns.iter().filter(|(column, _)| is_wanted(column)) {
+            let place = self.place(kb, column, inner, at, first);
+            let mut known = kb.load(*table, place, elements.lanes, None);
             if column.places.is_some() {
                 known = kb.convert(known, DType::I64);
             }

@@ -20,18 +20,28 @@ pub(super) fn mergeable(group: &Function, solver: &Solver, roots: &[Value]) -> V
     let Some(tensor) = roots.first().and_then(|&r| group.ty(r).shaped()) else { return Vec::new() };
     let identity: Map = (0..tensor.rank()).map(|d| Follows::Axes(vec![d])).collect();
     let roots: Vec<(Value, Map)> = roots.iter().map(|&root| (root, identity.clone())).collect();
-    mergeable_in(group, solver, &tensor.dims, &roots, false)
+    mergeable_in(group, solver, &tensor.dims, &roots, &|_, _| false)
 }
 
-/// Which pairs of the dimensions of a space can be merged, the roots following it by these maps. `seeded`: reductions and
-/// running combinations are known where they are read.
-pub(super) fn mergeable_in(group: &Function, solver: &Solver, space: &[Dim], roots: &[(Value, Map)], seeded: bool) -> Vec<bool> {
+/// Which pairs of the dimensions of a space can be merged, the roots following it by these maps. What is known where it is read is not looked into.
+pub(super) fn mergeable_in(
+    group: &Function,
+    solver: &Solver,
+    space: &[Dim],
+    roots: &[(Value, Map)],
+    is_known: &dyn Fn(Value, &Map) -> bool,
+) -> Vec<bool> {
     let pairs = vec![true; space.len().saturating_sub(1)];
-    let mut walk = Walk { group, solver, space, pairs, seen: HashSet::new(), seeded };
+    let mut walk = Walk { group, solver, space, pairs, seen: HashSet::new(), is_known };
     for (root, map) in roots {
         walk.visit(*root, map);
     }
     walk.pairs
+}
+
+/// Whether a value is a reduction or a running combination: those are known where they are read.
+pub(super) fn is_combined(group: &Function, value: Value) -> bool {
+    group.defining(value).is_some_and(|inst| matches!(group.kind_of(inst), OpKind::Reduce | OpKind::Cumulative))
 }
 
 struct Walk<'g> {
@@ -40,7 +50,7 @@ struct Walk<'g> {
     space: &'g [Dim],
     pairs: Vec<bool>,
     seen: HashSet<(Value, Map)>,
-    seeded: bool,
+    is_known: &'g dyn Fn(Value, &Map) -> bool,
 }
 
 impl Walk<'_> {
@@ -50,7 +60,7 @@ impl Walk<'_> {
         }
         self.separate(map);
         let Some(inst) = self.group.defining(value) else { return };
-        if self.seeded && matches!(self.group.kind_of(inst), OpKind::Reduce | OpKind::Cumulative) {
+        if (self.is_known)(value, map) {
             return;
         }
         if self.group.kind_of(inst) == OpKind::Patches {

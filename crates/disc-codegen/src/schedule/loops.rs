@@ -7,21 +7,25 @@
 pub(super) use super::domain::Merged;
 use super::{
     Group, Scheduled, Version, VersionKind, Versioned,
+    blocks::Blocks,
     columns::{self, Columns, Tables},
-    domain::{CountedUnits, each_tile, each_unit, joints, merge, mergeable_in, outer_gathers, positions_of, read_places},
+    domain::{CountedUnits, OuterGather, each_tile, each_unit, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
     lines::{KeptLines, lines_of},
     narrow,
+    parts::Parts,
     shared::{KeptRows, Shared, is_everywhere, shared},
     stream::Stream,
     turned::{TILE, TurnedInputs, turned_run},
-    vectors::{row_loop, vector_loop},
+    vectors::vector_loop,
     woven::Woven,
 };
 use crate::{build::KernelBuilder, cost, element::Elements, index::Index};
 use disc_ir::{Dim, OpKind, Value};
 use disc_passes::fusion::{
+    Layout,
     lines::Line,
+    sharing::followed,
     space::{Follows, Map, refine, regroup, repeat_of},
 };
 
@@ -71,6 +75,9 @@ pub fn versions(group: &Group<'_>) -> Versioned {
     Versioned { versions, otherwise: Nest::of(&next).scheduled() }
 }
 
+/// Writes a row, in a block whose first row has this number, if there are blocks.
+type RowOfBlock<'a> = dyn Fn(&mut KernelBuilder, &mut Elements<'_>, &[Index], Option<Value>) + 'a;
+
 /// The loops of a group.
 struct Nest<'g> {
     group: &'g Group<'g>,
@@ -85,6 +92,8 @@ struct Nest<'g> {
     lanes: u32,
     /// Whether each part of the inner run is one vector: see [`super::narrow`].
     narrow: bool,
+    /// The axes of rows that what rows share by blocks follows, if there are blocks.
+    followed: Option<Vec<usize>>,
     /// What is kept in tables; where rows are narrow, in registers.
     columns: Columns,
     /// What is computed in front of each row.
@@ -102,16 +111,6 @@ struct Held {
     computed: Value,
 }
 
-/// The parts of the inner run, one for each operand of a concatenation along it.
-struct Parts {
-    /// Where they begin but for the first, which begins at 0.
-    joints: Vec<Dim>,
-    starts: Vec<Dim>,
-    ends: Vec<Dim>,
-    /// Whether they have one length and are walked together.
-    together: bool,
-}
-
 impl<'g> Nest<'g> {
     fn of(group: &'g Group<'g>) -> Self {
         let outputs = group.outputs();
@@ -123,7 +122,7 @@ impl<'g> Nest<'g> {
         let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
         let follows = |shape: &Vec<Vec<usize>>| shape.iter().cloned().map(Follows::Axes).collect();
         let roots: Vec<(Value, Map)> = outputs.iter().copied().zip(shapes.iter().map(follows)).collect();
-        let mut runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, false));
+        let mut runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, &|_, _| false));
         let woven = Woven::of(group, &space, &roots, &runs);
         if woven.is_some() {
             runs.pop();
@@ -131,15 +130,23 @@ impl<'g> Nest<'g> {
         // Rows of a tile are written side by side.
         let is_turned = woven.is_none() && turned_run(group, &space, &roots, &runs).is_some();
         let lines = if is_turned { Vec::new() } else { lines_of(group, &space, &roots, &runs) };
-        let lanes = runs.last().map_or(1, |inner| cost::lanes(group.function, group.target, &group.solver, &inner.size));
+        let is_plain = woven.is_none() && !is_turned && lines.is_empty();
+        let layout = || Layout { space: space.clone(), reduced: Vec::new(), kept: all, reduces: false, reordered: Vec::new() };
+        let followed = is_plain.then(|| followed(group.function, &group.solver, &layout(), &roots)).flatten();
+        if followed.is_some() {
+            runs = merge(&space, &rows_apart(group, &space, &roots));
+        }
+        // What takes long is in tables of blocks.
+        let of_loop = if followed.is_some() { cost::lanes_of_register } else { cost::lanes };
+        let lanes = runs.last().map_or(1, |inner| of_loop(group.function, group.target, &group.solver, &inner.size));
         let inner_from = runs.len().checked_sub(2).map_or(0, |outer| runs[outer].axis + 1);
         let of_rows = match runs.is_empty() || is_turned {
             true => Vec::new(),
             false => shared(group, &space, &roots, &|axes| axes.iter().all(|&axis| axis < inner_from)),
         };
         let columns = Columns::new();
-        let nest = Self { group, space, shapes, roots, runs, woven, lanes, narrow: false, columns, lines, of_rows };
-        match nest.lengths().and_then(|lengths| narrow::always(group, &lengths)) {
+        let nest = Self { group, space, shapes, roots, runs, woven, lanes, narrow: false, followed, columns, lines, of_rows };
+        match nest.lengths().filter(|_| nest.followed.is_none()).and_then(|lengths| narrow::always(group, &lengths)) {
             Some(lanes) => nest.narrowed(lanes),
             None => nest,
         }
@@ -153,7 +160,7 @@ impl<'g> Nest<'g> {
 
     /// The same where each part of the inner run has at most so many elements.
     fn narrowed(self, lanes: u32) -> Self {
-        let mut columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs);
+        let mut columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs, None);
         columns.retain(|column| !column.is_outer);
         Self { lanes, narrow: true, columns, ..self }
     }
@@ -164,14 +171,12 @@ impl<'g> Nest<'g> {
         if self.woven.is_none() && turned_run(self.group, &self.space, &self.roots, &self.runs).is_some() {
             return None;
         }
-        let parts = self.parts(inner, true);
-        let count = if parts.together { 1 } else { parts.starts.len() };
-        Some(parts.starts.iter().zip(&parts.ends).take(count).map(|(start, end)| end - start).collect())
+        Some(self.parts(inner, true).lengths())
     }
 
     /// Vectors that rows may fit, and when they do.
     fn narrow_widths(&self) -> Vec<(u32, Vec<(Dim, Dim)>)> {
-        let lengths = self.lengths().filter(|_| !self.narrow);
+        let lengths = self.lengths().filter(|_| !self.narrow && self.followed.is_none());
         lengths.map_or(Vec::new(), |lengths| narrow::widths(self.group, &lengths))
     }
 
@@ -181,7 +186,7 @@ impl<'g> Nest<'g> {
         if !plain {
             return Columns::new();
         }
-        let mut columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs);
+        let mut columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs, self.followed.as_deref());
         // Rows with lines are counted by some at once.
         columns.retain(|column| !column.is_outer || self.lines.is_empty());
         columns
@@ -247,15 +252,18 @@ impl<'g> Nest<'g> {
         let inner_from = outer.last().map_or(0, |run| run.axis + 1);
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
         let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &[], &outer_axes);
+        let nest = (&self.space[..], inner);
         let in_tables = if self.narrow { &[][..] } else { &self.columns };
-        let tables = Tables::of(kb, elements, self.group, in_tables, inner);
-        tables.fill(kb, elements, (&self.space, inner), &at, false);
+        let followed = self.followed.as_ref().filter(|_| in_tables.iter().any(|column| column.is_outer));
+        let blocks = followed.and_then(|followed| Blocks::of(&outer, followed, &inner.size));
+        let tables = Tables::of(kb, elements, self.group, in_tables, (self.parts(inner, true), inner), blocks.as_ref());
+        tables.fill(kb, elements, nest, &at);
         let held = self.held(kb, elements, inner);
         let lines = KeptLines::new(kb, elements, &self.lines, &mut outer);
         self.know(kb, elements, &at, true);
         let has_rows = lines.is_none() && !tables.are_outer();
         let rows = has_rows.then(|| KeptRows::new(kb, elements, &self.by_row(), &inner.size, &mut outer)).flatten();
-        let row = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]| {
+        let row = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], first: Option<Value>| {
             let tile = turned.as_ref().map(|turned| (turned, tile_range(kb, &turned.run, at[turned.run.axis])));
             self.segments(kb, elements, (inner, tile.is_none()), &mut |kb, elements, indices| {
                 let along = |&index: &Index| {
@@ -264,7 +272,7 @@ impl<'g> Nest<'g> {
                     at
                 };
                 let at: Vec<Vec<Index>> = indices.iter().map(along).collect();
-                at.iter().for_each(|at| tables.recall(kb, elements, (&self.space, inner), at));
+                at.iter().for_each(|at| tables.recall(kb, elements, nest, at, first));
                 let of_part = held.iter().filter(|held| indices.contains(&held.at));
                 of_part.for_each(|held| elements.seed(held.value, &held.place, held.computed));
                 match &tile {
@@ -274,6 +282,11 @@ impl<'g> Nest<'g> {
             });
         };
         let know = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]| self.know(kb, elements, at, false);
+        if let Some(blocks) = &blocks {
+            self.in_blocks(kb, elements, (targets, range), (blocks, &tables), &gathers, &row);
+            return blocks.units();
+        }
+        let row = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]| row(kb, elements, at, None);
         let mut unit = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, positions: &[Value]| {
             elements.scoped(|elements| {
                 outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
@@ -295,7 +308,7 @@ impl<'g> Nest<'g> {
             let mut outside = vec![Index::uniform(kb.int(0)); self.space.len()];
             let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
                 outer.iter().zip(positions).for_each(|(run, &position)| outside[run.axis] = Index::uniform(position));
-                tables.fill(kb, elements, (&self.space, inner), &outside, true);
+                tables.fill_outer(kb, elements, nest, &outside, None);
             };
             let units = CountedUnits::open_entering(kb, range, &outer, &mut enter);
             let positions = units.positions.clone();
@@ -343,20 +356,60 @@ impl<'g> Nest<'g> {
         held
     }
 
-    /// The parts of the inner run, which are walked together only where `joint`.
-    fn parts(&self, inner: &Merged, joint: bool) -> Parts {
-        let (group, solver) = (self.group.function, &self.group.solver);
-        let joints = joints(group, solver, &self.space, &self.roots, inner.axis);
-        let mut starts = vec![Dim::constant(0)];
-        starts.extend(joints.iter().cloned());
-        let ends: Vec<Dim> = joints.iter().cloned().chain([inner.size.clone()]).collect();
-        let of_one_length = || starts.iter().zip(&ends).all(|(start, end)| solver.equal(&(end - start), &ends[0]));
-        let together = joint && starts.len() > 1 && of_one_length();
-        Parts { joints, starts, ends, together }
+    /// Walks rows in blocks; `row` writes one of them, in a block whose first row has this number.
+    fn in_blocks(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        (targets, range): (&[Value], [Value; 2]),
+        (blocks, tables): (&Blocks, &Tables),
+        gathers: &[OuterGather],
+        row: &RowOfBlock<'_>,
+    ) {
+        let inner = self.runs.last().expect("there are rows");
+        let (nest, counted) = ((&self.space[..], inner), blocks.counted());
+        let mut at = vec![Index::uniform(kb.int(0)); self.space.len()];
+        let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
+            let mut at = at.clone();
+            let block = blocks.enter(kb, positions, &mut at);
+            tables.fill_outer(kb, elements, nest, &at, Some(block));
+        };
+        let units = CountedUnits::open_entering(kb, range, &counted, &mut enter);
+        let [first, stop] = blocks.place(kb, &units.positions, &mut at);
+        if self.is_flat(blocks, tables) {
+            let length = kb.dim(&inner.size);
+            let range = [kb.mul(first, length), kb.mul(stop, length)];
+            read_places(kb, elements, &self.space, gathers, &at);
+            self.know(kb, elements, &at, false);
+            vector_loop(kb, elements, range, false, &mut |kb, elements, index| {
+                at[inner.axis] = index;
+                tables.recall_of_block(kb, elements, nest, &at, first);
+                self.write(kb, elements, targets, std::slice::from_ref(&at));
+            });
+        } else {
+            each_position(kb, elements, &blocks.inside(), Some([first, stop]), &mut at, &mut |kb, elements, at| {
+                read_places(kb, elements, &self.space, gathers, at);
+                self.know(kb, elements, at, false);
+                row(kb, elements, at, Some(first));
+            });
+        }
+        units.close(kb, &counted);
     }
 
-    /// The inner loop: one for each operand of a concatenation along it, if there is one, so that each reads nothing but its own. Operands
-    /// of one length are walked together where `joint`: what several of them are computed from is read once.
+    /// Whether the rows of a block are one run of elements, but for what is in tables of it.
+    fn is_flat(&self, blocks: &Blocks, tables: &Tables) -> bool {
+        let is_known = |value: Value, map: &Map| tables.has(value, map);
+        let pairs = mergeable_in(self.group.function, &self.group.solver, &self.space, &self.roots, &is_known);
+        let inner = self.runs.last().expect("there are rows");
+        blocks.behind.is_empty() && pairs[blocks.run.axis..inner.axis].iter().all(|&pair| pair)
+    }
+
+    /// The parts of the inner run, which are walked together only where `joint`.
+    fn parts(&self, inner: &Merged, joint: bool) -> Parts {
+        Parts::of(self.group, &self.space, &self.roots, inner, joint)
+    }
+
+    /// The inner loop.
     fn segments<'e>(
         &self,
         kb: &mut KernelBuilder,
@@ -364,53 +417,10 @@ impl<'g> Nest<'g> {
         (inner, joint): (&Merged, bool),
         body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
     ) {
-        let (solver, parts) = (&self.group.solver, self.parts(inner, joint));
-        let Parts { joints, starts, ends, together } = &parts;
-        let bound = |elements: &mut Elements<'e>, index: Index, number: usize| {
-            joints.iter().enumerate().for_each(|(joint, place)| elements.bound(index, place.clone(), number <= joint));
-        };
-        let length = &ends[0];
-        let all = |kb: &mut KernelBuilder, elements: &mut Elements<'e>, first: Index| {
-            let place = |start: &Dim| {
-                let start = kb.dim(start);
-                first.add_scalar(kb, start)
-            };
-            let indices: Vec<Index> = starts.iter().map(place).collect();
-            indices.iter().enumerate().for_each(|(number, &index)| bound(elements, index, number));
-            indices
-        };
-        if self.narrow {
-            let each = if *together { &starts[..1] } else { &starts[..] };
-            for (number, (start, end)) in each.iter().zip(ends).enumerate() {
-                let mask = narrow::mask(kb, solver, &(end - start), self.lanes);
-                let index = Index::Affine { base: kb.dim(start), stride: 1 };
-                elements.masked(mask, |elements| {
-                    let indices = if *together { all(kb, elements, index) } else { vec![index] };
-                    if !together {
-                        bound(elements, index, number);
-                    }
-                    body(kb, elements, &indices);
-                    // The same places are others in the next part.
-                    indices.iter().for_each(|&index| elements.unbound(index));
-                });
-            }
-            return;
-        }
-        if *together {
-            let range = [kb.int(0), kb.dim(length)];
-            let exact = solver.divisible(length, i64::from(self.lanes));
-            return row_loop(kb, elements, range, exact, &mut |kb, elements, index| {
-                let indices = all(kb, elements, index);
-                body(kb, elements, &indices);
-            });
-        }
-        for (number, (start, end)) in starts.iter().zip(ends).enumerate() {
-            let range = [kb.dim(start), kb.dim(end)];
-            let exact = solver.divisible(&(end - start), i64::from(self.lanes));
-            row_loop(kb, elements, range, exact, &mut |kb, elements, index| {
-                bound(elements, index, number);
-                body(kb, elements, &[index]);
-            });
+        let parts = self.parts(inner, joint);
+        match self.narrow {
+            true => parts.walk_narrow(kb, elements, self.lanes, body),
+            false => parts.walk(kb, elements, body),
         }
     }
 
@@ -487,6 +497,33 @@ impl<'g> Nest<'g> {
             }
         }
     }
+}
+
+/// Which dimensions can be merged, where rows along the last one are told apart by those around it.
+fn rows_apart(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<bool> {
+    let mut pairs = mergeable_in(group.function, &group.solver, space, roots, &|_, _| false);
+    let last = (0..space.len()).rev().find(|&axis| !group.solver.equal(&space[axis], &Dim::constant(1)));
+    last.into_iter().filter(|&last| last > 0).for_each(|last| pairs[last - 1] = false);
+    pairs
+}
+
+/// Runs `body` at each position along some runs, the first of them in a range.
+fn each_position<'e>(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'e>,
+    runs: &[Merged],
+    range: Option<[Value; 2]>,
+    at: &mut Vec<Index>,
+    body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
+) {
+    let Some((run, others)) = runs.split_first() else { return elements.scoped(|elements| body(kb, elements, at)) };
+    let [first, stop] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&run.size)]);
+    let one = kb.int(1);
+    kb.for_([first, stop, one], &[], |kb, position, _| {
+        at[run.axis] = Index::uniform(position);
+        each_position(kb, elements, others, None, at, body);
+        Vec::new()
+    });
 }
 
 /// The positions of tile number `tile` of a run.

@@ -6,6 +6,7 @@
 //!
 //! Invariants: a schedule asks facts, never sizes; the result does not depend on how units are spread over threads.
 mod attention;
+mod blocks;
 mod columns;
 mod contraction;
 mod domain;
@@ -13,6 +14,7 @@ mod draft;
 mod lines;
 mod loops;
 mod narrow;
+mod parts;
 mod rows;
 mod shared;
 mod single;

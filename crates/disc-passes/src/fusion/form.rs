@@ -9,8 +9,8 @@ use super::{
     copies::computations,
     legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
     lines::{Line, Lines, never_fails},
-    sharing::{MOST_SHARED, Sharing, sharing},
-    space::{Follows, Map, axes_of, counted_quotient, map_of, reads, refine, regroup, repeat_of},
+    sharing::{MOST_SHARED, Sharing, costs as costs_something, may_fail, rows_of, sharing},
+    space::{Follows, Map, axes_of, map_of, reads, refine, regroup, repeat_of},
 };
 use crate::query::Query;
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
@@ -87,8 +87,10 @@ struct Costs<'a> {
     shares: &'a [Sharing],
     /// Where each is computed.
     maps: HashMap<Inst, Map>,
-    /// Those that do not follow all axes that are kept.
+    /// Those that do not follow all axes that are kept, but for those that rows share by blocks.
     in_common: HashSet<Inst>,
+    /// The axes of rows that those follow which are kept in tables: rows that differ along others have these in common.
+    followed: HashSet<usize>,
 }
 
 /// What a walk has come by: a value, how its dimensions follow the space, and how much of it is computed there.
@@ -125,7 +127,12 @@ impl Candidate<'_> {
         let members: HashSet<Inst> = self.members.iter().copied().collect();
         let lines = self.lines(&layout, &members, &roots)?;
         let mut tensors: HashSet<Value> = self.outputs.iter().copied().collect();
-        let shares: &[Sharing] = if self.scan()?.is_none() { &[Sharing::ByRow, Sharing::ByTask] } else { &[] };
+        let shares: &[Sharing] = match self.scan()? {
+            Some(_) => &[],
+            // Rows with lines are walked in their order.
+            None if !lines.is_empty() => &[Sharing::ByRow, Sharing::ByTask],
+            None => &[Sharing::ByRow, Sharing::ByTask, Sharing::ByBlock],
+        };
         self.walk(&layout, (&lines, shares), roots, &mut tensors)?;
         for line in &lines {
             self.walk_line(line.value, &mut tensors)?;
@@ -376,12 +383,10 @@ impl Candidate<'_> {
 
     /// Costly ops are computed once for each element that they have, or once a row; a few of them that rows share, once for each row or task.
     fn check_cost(&self, layout: &Layout, inst: Inst, map: &Map, share: Share, costs: &mut Costs<'_>) -> Result<(), Why> {
-        let kind = self.function.kind_of(inst);
-        // Positions are divided by a few ops for a vector.
-        if !costly(kind) || counted_quotient(self.function, inst).is_some() {
+        if !costs_something(self.function, inst) {
             return Ok(());
         }
-        let again = Err(Why::Again(kind.name()));
+        let again = Err(Why::Again(self.function.kind_of(inst).name()));
         let is_picked = map.contains(&Follows::Other);
         if share == Share::One && is_picked {
             costs.in_common.insert(inst);
@@ -395,10 +400,22 @@ impl Candidate<'_> {
         let one = Dim::constant(1);
         match axes_of(map) {
             Some(axes) if layout.kept.iter().any(|a| !axes.contains(a) && !self.solver.equal(&layout.space[*a], &one)) => {
-                costs.in_common.insert(inst);
-                let is_shared = self.walks_rows(layout)
-                    && sharing(self.solver, layout, &axes).is_some_and(|sharing| costs.shares.contains(&sharing));
-                if is_shared && costs.in_common.len() <= MOST_SHARED { Ok(()) } else { again }
+                let how = sharing(self.solver, layout, &axes).filter(|sharing| costs.shares.contains(sharing));
+                let Some(how) = how.filter(|_| self.walks_rows(layout)) else { return again };
+                let mut rows = rows_of(self.solver, layout);
+                if how != Sharing::ByRow {
+                    costs.followed.extend(rows_of(self.solver, layout).filter(|axis| axes.contains(axis)));
+                }
+                if how == Sharing::ByBlock {
+                    let members: HashSet<Inst> = self.members.iter().copied().collect();
+                    if may_fail(self.function, inst, &|inst| self.is_inside(&members, inst)) {
+                        return again;
+                    }
+                } else {
+                    costs.in_common.insert(inst);
+                }
+                let are_in_common = costs.followed.is_empty() || rows.any(|axis| !costs.followed.contains(&axis));
+                if are_in_common && costs.in_common.len() <= MOST_SHARED { Ok(()) } else { again }
             }
             _ => Ok(()),
         }

@@ -15,6 +15,7 @@ mod unit;
 
 use super::{
     Group, Scheduled, Streamed, Version, VersionKind, Versioned,
+    blocks::Blocks,
     domain::{CountedUnits, Merged, each_tile, each_unit},
     draft::Draft,
     stream::Stream,
@@ -29,7 +30,7 @@ use disc_ir::{Dim, OpKind, TensorType, Value};
 use disc_passes::fusion::{SHORT_ROW, space::regroup};
 pub use plan::RowPlan;
 use plan::{Along, Placed};
-use tables::Tables;
+use tables::{Tables, Walk};
 use unit::Unit;
 
 /// Quarter nanoseconds of a vector of the whole group, up to which phases are bound by loads and the latency of sums.
@@ -140,31 +141,68 @@ impl Shape {
         let mut at = vec![Index::uniform(zero); unit.plan.layout.space.len()];
         self.kept.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
         match self.kept.last() {
-            Some(last) if self.width() > 1 => self.beside(unit, kb, elements, last, at),
+            Some(last) if self.width() > 1 => {
+                let tile = at[last.axis].as_uniform().expect("a unit has one position along each kept dimension");
+                let (size, step) = (kb.dim(&last.size), kb.int(self.width()));
+                let base = kb.mul(tile, step);
+                let is_full = unit.group.solver.divisible(&last.size, self.width());
+                self.beside(unit, kb, elements, (last.axis, [base, size], is_full), at);
+            }
             _ => unit.run(kb, elements, vec![at]),
         }
     }
 
-    /// A unit of rows beside one another, `at` having the number of its tile: all its columns at once where they are full, else one after the
-    /// other, with a mask where each is a vector.
-    fn beside(&self, unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, last: &Merged, at: Vec<Index>) {
+    /// Computes the rows at the positions along some runs, the first of them in a range; `at` has the position along the others.
+    fn run_inside(
+        &self,
+        unit: &mut Unit<'_>,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        (runs, range): (&[Merged], Option<[Value; 2]>),
+        at: &[Index],
+    ) {
+        let Some((run, others)) = runs.split_first() else {
+            return elements.scoped(|elements| unit.run(kb, elements, vec![at.to_vec()]));
+        };
+        let [first, stop] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&run.size)]);
+        let (is_last, mut at) = (others.is_empty() && self.width() > 1, at.to_vec());
+        let step = kb.int(if is_last { self.width() } else { 1 });
+        kb.for_([first, stop, step], &[], |kb, position, _| {
+            at[run.axis] = Index::uniform(position);
+            if is_last {
+                elements.scoped(|elements| self.beside(unit, kb, elements, (run.axis, [position, stop], false), at));
+            } else {
+                self.run_inside(unit, kb, elements, (others, None), &at);
+            }
+            Vec::new()
+        });
+    }
+
+    /// A unit of rows beside one another along an axis, from `base` on: all its columns at once where they are full, which may be known, else one after
+    /// the other, with a mask where each is a vector.
+    fn beside(
+        &self,
+        unit: &mut Unit<'_>,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        (axis, [base, size], is_full): (usize, [Value; 2], bool),
+        at: Vec<Index>,
+    ) {
         // Lanes are rows, or each column is one.
         let lanes = if self.along == Along::Kept { i64::from(self.lanes) } else { 1 };
         let (wide, count) = (self.width(), self.width() / lanes);
-        let tile = at[last.axis].as_uniform().expect("a unit has one position along each kept dimension");
-        let (size, step) = (kb.dim(&last.size), kb.int(wide));
-        let base = kb.mul(tile, step);
+        let step = kb.int(wide);
         let stride = i64::from(lanes > 1);
         let columns = |kb: &mut KernelBuilder, count: i64, from: Value| -> Vec<Vec<Index>> {
             let column = |n: i64| {
                 let offset = kb.int(n * lanes);
                 let mut at = at.clone();
-                at[last.axis] = Index::Affine { base: kb.add(from, offset), stride };
+                at[axis] = Index::Affine { base: kb.add(from, offset), stride };
                 at
             };
             (0..count).map(column).collect()
         };
-        if unit.group.solver.divisible(&last.size, wide) {
+        if is_full {
             let all = columns(kb, count, base);
             return unit.run(kb, elements, all);
         }
@@ -285,7 +323,9 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     let split = split::version(group, plan, &shape).or_else(|| phases::version(group, plan, &shape));
     let mut versions: Vec<Version> = split.into_iter().collect();
     let sites = |versions: &[Version]| -> i64 { versions.iter().map(|version| version.code.sites.len() as i64).sum() };
-    if let Some(guard) = short_rows(group, plan, &shape) {
+    // Lanes of rows beside one another have no tables of blocks.
+    let in_blocks = walk_of(group, plan, &shape).is_some();
+    if let Some(guard) = short_rows(group, plan, &shape).filter(|_| !in_blocks) {
         // Of the guard, their code can use the length of rows alone.
         let mut side_by_side = group.guarded(format!("{}_short", group.name), &guard[..1]);
         side_by_side.first_site += sites(&versions);
@@ -456,16 +496,31 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
     let targets = draft.memory.targets.clone();
     let Draft { kb, elements, range, .. } = &mut draft;
     let mut unit = shape.unit(kb, group, plan, targets);
-    let tables = Tables::of(kb, elements, group, plan, &shape.reduced);
+    let walk = walk_of(group, plan, shape);
+    let tables = Tables::of(kb, elements, group, plan, &shape.reduced, walk.as_ref());
     let (space, counted) = (&plan.layout.space, shape.counted());
     let mut at = vec![Index::uniform(kb.int(0)); space.len()];
-    tables.fill(kb, elements, space, &at, false);
+    tables.fill(kb, elements, space, &at);
     unit.know_everywhere(kb, elements, &at);
     unit.tables = tables.clone();
+    if let Some(Walk { blocks, .. }) = walk.filter(|_| tables.are_outer()) {
+        let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
+            let mut at = at.clone();
+            let rows = blocks.enter(kb, positions, &mut at);
+            tables.fill_outer(kb, elements, space, &at, Some(rows));
+        };
+        let counted = blocks.counted();
+        let units = CountedUnits::open_entering(kb, *range, &counted, &mut enter);
+        let [first, stop] = blocks.place(kb, &units.positions, &mut at);
+        unit.tables.first = Some(first);
+        shape.run_inside(&mut unit, kb, elements, (&blocks.inside(), Some([first, stop])), &at);
+        units.close(kb, &counted);
+        return draft.finish(blocks.units(), cost(group, plan, shape));
+    }
     if tables.are_outer() {
         let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
             shape.kept.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
-            tables.fill(kb, elements, space, &at, true);
+            tables.fill_outer(kb, elements, space, &at, None);
         };
         let units = CountedUnits::open_entering(kb, *range, &counted, &mut enter);
         elements.scoped(|elements| shape.run(&mut unit, kb, elements, &units.positions));
@@ -480,6 +535,13 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
         _ => each_tile(kb, *range, &counted, row),
     }
     draft.finish(shape.units(), cost(group, plan, shape))
+}
+
+/// How rows are walked in blocks, where vectors lie along them and some have costly values in common with others than their neighbours.
+fn walk_of(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Walk> {
+    let followed = plan.followed(group).filter(|_| shape.along == Along::Reduced)?;
+    let blocks = Blocks::of(&shape.kept, &followed, &plan.row_length())?;
+    Some(Walk { blocks, followed })
 }
 
 /// Nanoseconds on one thread.

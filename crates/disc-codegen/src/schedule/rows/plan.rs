@@ -4,15 +4,15 @@ use crate::{
     reducer::{Monoid, monoid_of},
     schedule::{
         Group,
-        domain::{Merged, OuterGather, joints, merge, mergeable_in, outer_gathers, output_map},
-        shared::{is_kept, shared},
+        domain::{Merged, OuterGather, is_combined, joints, merge, mergeable_in, outer_gathers, output_map},
+        shared::{Shared, is_kept, shared},
     },
 };
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 use disc_passes::fusion::{
     Layout, SHORT_ROW, layout_of,
     phases::Phases,
-    sharing::{Sharing, sharing},
+    sharing::{Sharing, followed, sharing},
     space::{Follows, Map, axes_of, map_of, reads},
 };
 use disc_passes::query::Query;
@@ -165,16 +165,36 @@ impl RowPlan {
         found
     }
 
-    /// Costly values that differ along reduced axes, and not from row to row, where there are several.
-    pub(super) fn common(&self, group: &Group<'_>) -> Vec<Placed> {
+    /// Costly values that differ along reduced axes, and not from row to row, where there are several; along kept ones that are `followed`, where rows
+    /// are walked in blocks. What those are computed from that differs along reduced axes alone is among them.
+    pub(super) fn common(&self, group: &Group<'_>, followed: Option<&[usize]>) -> Vec<Placed> {
         let layout = &self.layout;
-        let are_common = |axes: &[usize]| sharing(&group.solver, layout, axes) == Some(Sharing::ByTask);
         let one = Dim::constant(1);
         if layout.kept.iter().all(|&axis| group.solver.equal(&layout.space[axis], &one)) {
             return Vec::new();
         }
-        let found = shared(group, &layout.space, &self.roots(group), &are_common);
+        let is_kept = |axis: &&usize| layout.kept.contains(axis);
+        let how = |axes: &[usize]| sharing(&group.solver, layout, axes);
+        let are_common = |axes: &[usize]| match followed {
+            Some(followed) => {
+                matches!(how(axes), Some(Sharing::ByTask | Sharing::ByBlock))
+                    && axes.iter().filter(is_kept).all(|axis| followed.contains(axis))
+            }
+            None => how(axes) == Some(Sharing::ByTask),
+        };
+        let mut found = shared(group, &layout.space, &self.roots(group), &are_common);
+        let is_outer = |(_, shape): &&Shared| shape.iter().flatten().any(|axis| is_kept(&axis));
+        let map = |(value, shape): &Shared| (*value, shape.iter().cloned().map(Follows::Axes).collect());
+        let outer: Vec<(Value, Map)> = found.iter().filter(is_outer).map(map).collect();
+        let are_of_all = |axes: &[usize]| are_common(axes) && !axes.iter().any(|axis| is_kept(&axis));
+        let below = shared(group, &layout.space, &outer, &are_of_all);
+        found.extend(below.into_iter().filter(|(value, _)| !found.iter().any(|known| known.0 == *value)).collect::<Vec<_>>());
         found.into_iter().map(|(value, shape)| Placed { value, shape }).collect()
+    }
+
+    /// The kept axes that costly values follow which other rows than neighbours have in common, if there are such.
+    pub(super) fn followed(&self, group: &Group<'_>) -> Option<Vec<usize>> {
+        followed(group.function, &group.solver, &self.layout, &self.roots(group))
     }
 
     /// The gathers that take one slice for each row.
@@ -193,7 +213,9 @@ impl RowPlan {
     /// The merged kept dimensions, and the merged reduced ones.
     pub(super) fn runs(&self, group: &Group<'_>) -> (Vec<Merged>, Vec<Merged>) {
         let layout = &self.layout;
-        let mut pairs = mergeable_in(group.function, &group.solver, &layout.space, &self.roots(group), true);
+        let mut pairs = mergeable_in(group.function, &group.solver, &layout.space, &self.roots(group), &|value, _| {
+            is_combined(group.function, value)
+        });
         let is_reduced = |axis: usize| layout.reduced.contains(&axis);
         for (pair, mergeable) in pairs.iter_mut().enumerate() {
             *mergeable &= is_reduced(pair) == is_reduced(pair + 1);

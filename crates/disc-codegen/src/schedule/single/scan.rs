@@ -11,7 +11,7 @@ use crate::{
     index::Index,
     schedule::{
         Group, Scheduled, Version, VersionKind, Versioned,
-        domain::{Merged, merge, mergeable_in, positions_of},
+        domain::{Merged, is_combined, merge, mergeable_in, positions_of},
     },
 };
 use disc_ir::{Block, Dim, Inst, OpKind, Solver, Value};
@@ -67,7 +67,8 @@ impl<'g> Scan<'g> {
         let axis = function.int(inst, "dim") as usize;
         let identity: Map = (0..shape.len()).map(|d| Follows::Axes(vec![d])).collect();
         let roots = group.outputs().into_iter().chain(inputs.iter().copied()).map(|value| (value, identity.clone()));
-        let mut pairs = mergeable_in(function, &group.solver, &shape, &roots.collect::<Vec<_>>(), true);
+        let mut pairs =
+            mergeable_in(function, &group.solver, &shape, &roots.collect::<Vec<_>>(), &|value, _| is_combined(function, value));
         pairs.iter_mut().enumerate().for_each(|(pair, mergeable)| *mergeable &= pair + 1 != axis && pair != axis);
         let is_one = |solver: &Solver, run: &Merged| solver.equal(&run.size, &Dim::constant(1));
         let runs = merge(&shape, &pairs).into_iter().filter(|run| run.axis != axis && !is_one(&group.solver, run));
