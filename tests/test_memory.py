@@ -330,6 +330,30 @@ def vocoder():
     return nn.ConvTranspose1d(32, 16, 16, 8, 4), lambda n: torch.randn(4, 32, 4 * n)
 
 
+def gated_sounds():
+    layers = nn.Conv1d(32, 128, 3, padding=1), nn.GLU(1), nn.Conv1d(64, 32, 1)
+    return nn.Sequential(*layers), lambda n: torch.randn(4, 32, 16 * n)
+
+
+class Siamese(nn.Module):
+    """Two images that go the same way, and meet behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)
+        )
+        self.second = nn.Conv2d(16, 32, 3, padding=1)
+
+    def forward(self, x):
+        left, right = (self.second(self.first(half)) for half in (x, -x))
+        return torch.cat([left, right, (left - right).abs()], 1)
+
+
+def siamese():
+    return Siamese(), lambda n: torch.randn(2, 3, n, n)
+
+
 def decoder():
     return Translator(), lambda n: torch.randn(4, 2 * n, 64)
 
@@ -387,6 +411,8 @@ def lstm():
         few_features,
         autoencoder,
         vocoder,
+        gated_sounds,
+        siamese,
     ],
     ids=lambda make: make.__name__,
 )

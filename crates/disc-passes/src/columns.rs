@@ -3,6 +3,7 @@
 //! Queries, keys and values of attention are often columns of one product. In parts they lie as the products that read them want them, where slices
 //! would be copied first; products of the same rows are one launch again later. So are two gates, whose parts are read by element-wise ops alone: what
 //! these make is written over the second part. Gates of matrices that do not stay in a cache are one product: a row of them takes longer in parts.
+//! Gates that a convolution makes are rows of weights on the left, and are split like them.
 //!
 //! Invariants: each column is computed once, and every sum adds up the same products in the same order. Parts fill vectors of columns.
 use crate::{
@@ -150,6 +151,11 @@ impl<'f> Analysis<'f> {
                 Some((columns * each, elements))
             }
             OpKind::DotGeneral => {
+                if rows_of_weights(self.function, self.fixed, inst) == Some(axis) {
+                    let dims = self.function.ints(inst, "lhs_batching_dims").len();
+                    let each = Dim::product(self.function.shape(operands[0])[dims..].iter().cloned());
+                    return Some((1, each.as_const()));
+                }
                 let elements = Dim::product(self.function.shape(operands[1]).iter().cloned()).as_const();
                 let is_last = axis + 1 == self.function.shape(value).len();
                 (is_last && self.is_of_weights(inst)).then_some((1, elements))
@@ -180,6 +186,15 @@ impl<'f> Analysis<'f> {
             && self.function.attr(product, "packed_columns").is_none()
             && sums == 1
     }
+}
+
+/// The dimension of a product's result that the rows of weights on its left make, as the features of a convolution.
+fn rows_of_weights(function: &Function, fixed: &Fixed, product: Inst) -> Option<usize> {
+    let [left, right] = function.operands(product)[..] else { return None };
+    let (batch, sums) = (function.axes(product, "lhs_batching_dims"), function.axes(product, "lhs_contracting_dims"));
+    // Batch dimensions come first, then rows.
+    let is_plain = batch.iter().copied().eq(0..batch.len()) && function.shape(left).len() == batch.len() + sums.len() + 1;
+    (is_plain && is_repeated(function, fixed, left) && !fixed.contains(right)).then_some(batch.len())
 }
 
 /// Whether an op computes each element of its one result from those of its position, and cannot fail.
@@ -226,6 +241,12 @@ fn part(rw: &mut Rewriter<'_>, fixed: &Fixed, value: Value, axis: usize, [from, 
             let (place, each) = joined(rw.f, &rw.solver, inst, axis)?;
             let x = part(rw, fixed, data.operands[0], place, [from * each, to * each])?;
             rw.reshape(x, shape)
+        }
+        OpKind::DotGeneral if rows_of_weights(rw.f, fixed, inst) == Some(axis) => {
+            let sums = rw.f.axes(inst, "lhs_contracting_dims");
+            let row = (axis..rw.f.shape(data.operands[0]).len()).find(|dim| !sums.contains(dim))?;
+            let weights = part_of_repeated(rw, data.operands[0], row, [from, to])?;
+            rw.build(|b| b.op(OpKind::DotGeneral).operands(&[weights, data.operands[1]]).attrs(data.attrs).value())
         }
         OpKind::DotGeneral => {
             let sum_axis = rw.f.axes(inst, "rhs_contracting_dims")[0];

@@ -112,23 +112,22 @@ impl Convolution {
             axes.iter_mut().for_each(|axis| *axis += 1);
         }
         let lead = batches.len();
-        let shape: Vec<Dim> = batches[..1].iter().chain(rw.f.shape(kernel)).cloned().collect();
-        let dtype = rw.f.ty(kernel).dtype();
-        let dims: Vec<i64> = (1..shape.len() as i64).collect();
-        let repeated = Type::tensor(shape, dtype);
-        let kernel =
-            rw.build(|b| b.op(OpKind::BroadcastInDim).operands(&[kernel]).attr("dims", dims).result(repeated).value())?;
         let (patches, taps) =
             if are_own_patches(rw, inst, &self.windows) { (input, 0) } else { (self.patches(rw, inst, input)?, spatial) };
-        let numbers = |range: std::ops::Range<usize>| range.map(|axis| axis as i64).collect::<Vec<_>>();
-        axes.iter_mut().for_each(|axis| *axis += 1);
-        let mut kernel = kernel;
         if taps == 0 {
             // Windows of one element are left out of the sums.
             kernel = drop_ones(rw, kernel, &axes[2..])?;
             let dropped = axes.split_off(2);
             axes.iter_mut().for_each(|axis| *axis -= dropped.iter().filter(|&other| other < axis).count());
         }
+        let shape: Vec<Dim> = batches[..1].iter().chain(rw.f.shape(kernel)).cloned().collect();
+        let dtype = rw.f.ty(kernel).dtype();
+        let dims: Vec<i64> = (1..shape.len() as i64).collect();
+        let repeated = Type::tensor(shape, dtype);
+        let kernel =
+            rw.build(|b| b.op(OpKind::BroadcastInDim).operands(&[kernel]).attr("dims", dims).result(repeated).value())?;
+        let numbers = |range: std::ops::Range<usize>| range.map(|axis| axis as i64).collect::<Vec<_>>();
+        axes.iter_mut().for_each(|axis| *axis += 1);
         let kernel_sums: Vec<i64> = axes[1..].iter().map(|&axis| axis as i64).collect();
         let dtype_attr = rw.f.attr(inst, "dtype").cloned();
         let product = rw.build(|b| {

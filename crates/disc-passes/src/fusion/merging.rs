@@ -19,6 +19,8 @@ struct GroupMemory {
     tensors: HashSet<Value>,
     /// Whether nothing is computed of what it reads.
     reads_given: bool,
+    /// The ops that compute what it reads.
+    makers: HashSet<usize>,
 }
 
 impl Grouping<'_> {
@@ -196,7 +198,8 @@ impl Grouping<'_> {
         along && self.form_of(rows, rows).is_ok_and(|own| form.reduced.len() <= own.reduced.len())
     }
 
-    /// Whether two groups have few tensors, and the same to walk: a tensor that one of them reduces, or outputs of one shape.
+    /// Whether two groups have few tensors, and the same to walk: a tensor that one of them reduces, or outputs of one shape. What reductions
+    /// read is not kept in memory until others may begin.
     fn are_beside(&self, a: usize, b: usize, of_a: &GroupMemory, of_b: &GroupMemory) -> bool {
         // Nothing is kept in memory for a group that waits for another one, where that reads only what is given.
         let (x, y, may_wait) = (&of_a.tensors, &of_b.tensors, of_a.reads_given || of_b.reads_given);
@@ -205,7 +208,9 @@ impl Grouping<'_> {
             return false;
         }
         match (first.role, second.role) {
-            (Role::Row, Role::Row) => may_wait || !x.is_disjoint(y),
+            (Role::Row, Role::Row) => {
+                may_wait || x.intersection(y).any(|&value| !self.is_kept(value)) || self.begin_together(of_a, of_b)
+            }
             (Role::Loop, Role::Loop) => match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first()) {
                 (Some(&p), Some(&q)) => same_shape(self.solver, self.function.shape(p), self.function.shape(q)),
                 _ => false,
@@ -213,6 +218,19 @@ impl Grouping<'_> {
             (Role::Row, _) => self.is_beside_rows(b, a, x.intersection(y), may_wait),
             _ => self.is_beside_rows(a, b, x.intersection(y), may_wait),
         }
+    }
+
+    /// Whether two groups could begin when the same others have ended.
+    fn begin_together(&self, of_a: &GroupMemory, of_b: &GroupMemory) -> bool {
+        let makers =
+            |memory: &GroupMemory| -> HashSet<usize> { memory.makers.iter().map(|&maker| self.group_of[maker]).collect() };
+        makers(of_a) == makers(of_b)
+    }
+
+    /// Whether a value is there all the time: a weight or a constant.
+    fn is_kept(&self, value: Value) -> bool {
+        let maker = self.function.defining(value);
+        maker.is_some_and(|maker| matches!(self.function.kind_of(maker), OpKind::Weight | OpKind::Constant))
     }
 
     /// Whether a loop may be computed along the rows of another group, which have these tensors in common with it.
@@ -246,25 +264,25 @@ impl Grouping<'_> {
     fn memory(&self, group: usize) -> GroupMemory {
         let members = &self.groups[group].as_ref().expect("a live group").insts;
         let mut tensors: HashSet<Value> = self.outputs(members).into_iter().collect();
-        let mut reads_given = true;
-        let is_given = |value: Value| {
-            let maker = self.function.defining(value);
-            maker.is_none_or(|maker| matches!(self.function.kind_of(maker), OpKind::Weight | OpKind::Constant))
-        };
+        let (mut reads_given, mut makers) = (true, HashSet::new());
+        let is_given = |value: Value| self.function.defining(value).is_none() || self.is_kept(value);
         let mut stack: Vec<usize> = members.iter().copied().collect();
         while let Some(i) = stack.pop() {
             for &value in self.function.operands(self.insts[i]) {
                 match self.function.defining(value).and_then(|source| self.position.get(&source)) {
                     Some(source) if members.contains(source) => {}
                     Some(&source) if matches!(self.roles[source], Role::Free | Role::View) => stack.push(source),
-                    _ => {
-                        reads_given &= is_given(value);
+                    source => {
+                        if !is_given(value) {
+                            reads_given = false;
+                            makers.extend(source);
+                        }
                         tensors.insert(value);
                     }
                 }
             }
         }
-        GroupMemory { tensors, reads_given }
+        GroupMemory { tensors, reads_given, makers }
     }
 
     /// Whether something flows from one group to another, by any path.

@@ -42,7 +42,9 @@ pub fn refine(solver: &Solver, a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
     let mut found = Vec::new();
     while !left.is_empty() && !right.is_empty() {
         let (x, y) = (left.pop()?, right.pop()?);
-        if solver.equal(&x, &y) {
+        // Of sizes that are 0, one may still be a part of the other.
+        let are_empty = x != y && solver.range(&x).hi == Some(0);
+        if !are_empty && solver.equal(&x, &y) {
             found.push(x);
         } else if let Some(rest) = quotient(solver, &y, &x) {
             found.push(x);
@@ -50,6 +52,8 @@ pub fn refine(solver: &Solver, a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
         } else if let Some(rest) = quotient(solver, &x, &y) {
             found.push(y);
             left.push(rest);
+        } else if solver.equal(&x, &y) {
+            found.push(x);
         } else {
             return None;
         }

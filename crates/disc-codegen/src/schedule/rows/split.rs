@@ -2,7 +2,7 @@
 //!
 //! The parts are a matter of sizes alone, so that the result is, too: not of threads, nor of time.
 use super::{
-    Group, RowPlan, Shape, cost,
+    Group, RowPlan, SOME_ROWS, Shape, cost,
     plan::{Along, Combine, Placed, Reduction},
     unit::Part,
 };
@@ -41,13 +41,18 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     let count = Dim::product(plan.layout.space.iter().cloned());
     let (units, kept) = (shape.units(), Dim::product(shape.kept.iter().map(|run| run.size.clone())));
     let many = if late.len() < group.wanted.len() { MANY_WRITTEN } else { MANY };
-    if !simple || !in_place || !small || !may_be_few(solver, plan, shape, FEW_UNITS, many) {
+    // Units of many rows take memory for all of them.
+    let few = if shape.width() > SOME_ROWS { FEW_UNITS / plan.reductions.len().max(1) as i64 } else { FEW_UNITS };
+    if !simple || !in_place || !small || !may_be_few(solver, plan, shape, few, many) {
         return None;
     }
-    // Where the guard holds, there are no more rows than this.
-    let most = FEW_UNITS * shape.width();
-    let workspace =
-        |r: &Reduction| workspace(parts_of(tensor(group.function.result(r.inst))), &Dim::constant(PARTS), &kept, most);
+    // Where the guard holds, there are no more rows than this; elsewhere, no memory is needed.
+    let most = few * shape.width();
+    let holds = Dim::max(&Dim::min(&(few - &units), &Dim::constant(1)), &Dim::constant(0));
+    let workspace = |r: &Reduction| {
+        let found = workspace(parts_of(tensor(group.function.result(r.inst))), &Dim::constant(PARTS), &kept, most);
+        Workspace { bytes: found.bytes * &holds, ..found }
+    };
     let workspaces: Vec<Workspace> = plan.reductions.iter().map(workspace).collect();
     let due: Vec<(Reduction, usize)> = plan.reductions.iter().copied().zip(0..).collect();
     let step = Step { suffix: "parts".into(), known: &[], kept: &[], due: &due, is_last: false };
@@ -59,7 +64,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     code.kernels.extend(sums.kernels);
     code.launches.extend(sums.launches);
     code.sites.extend(sums.sites);
-    let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(many), count)];
+    let guard = vec![(units, Dim::constant(few)), (Dim::constant(many), count)];
     Some(Version { kind: VersionKind::RowParts, guard, code, workspaces, streamed: None })
 }
 
