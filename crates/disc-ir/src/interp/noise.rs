@@ -36,6 +36,9 @@ pub struct Noisy {
 /// such decisions is far from one in which a single one differs.
 const SHARES: [f64; 4] = [1.0, 0.25, 0.06, 0.015];
 
+/// How often a number that may be an integer, but for its error, is one.
+const ROUND: f64 = 0.25;
+
 /// Runs an entry of a module without weights, with errors that depend on `seed`.
 pub fn run_noisy(module: &Module, entry: &str, inputs: &[Tensor], limits: Limits, seed: u64) -> Noisy {
     let mut machine = Machine::new(module, &|_| None, limits);
@@ -200,6 +203,8 @@ impl Noise {
                 // Which zero it is may depend on an order.
                 0.0 => 0_f64.copysign(unit),
                 x if x.abs() < smallest * 64.0 => x + smallest * (4.0 * unit).round(),
+                // A power of what is nearly an integer is none, where that is negative.
+                x if (x - x.round()).abs() <= relative * x.abs() && self.random.unit() < ROUND => x.round(),
                 x => x * (1.0 + unit * relative),
             })
         })
@@ -280,5 +285,17 @@ mod tests {
         assert!(noisy(body, 16384.0).iter().all(|x| (0.0..=1.0).contains(x)));
         assert_eq!(noisy(body, 16.0), [0.0]);
         assert_eq!(noisy(body, 0.0), [0.0]);
+    }
+
+    #[test]
+    fn what_is_nearly_an_integer_may_be_one() {
+        let body = "
+            %wide = convert %x : (tensor<1xbf16>) -> tensor<1xf64>
+            %less = constant dense<0.9999999999999999> : tensor<1xf64>
+            %p = multiply %wide, %less : tensor<1xf64>
+            %q = power %p, %p : tensor<1xf64>
+            %r = convert %q : (tensor<1xf64>) -> tensor<1xbf16>";
+        let found = noisy(body, -1.0);
+        assert!(found.contains(&1.0) && found.iter().any(|x| x.is_nan()), "{found:?}");
     }
 }
