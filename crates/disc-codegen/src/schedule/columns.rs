@@ -42,6 +42,12 @@ pub(super) struct Column {
 }
 
 impl Column {
+    /// Whether it is a value, read by a map, that has a table for each of these blocks.
+    pub(super) fn is_of(&self, blocks: &Blocks, value: Value, map: &Map) -> bool {
+        let follows = || self.shape.iter().cloned().map(Follows::Axes).collect::<Map>();
+        self.value == value && self.shape.concat().contains(&blocks.run.axis) && follows() == *map
+    }
+
     /// The type of the table's elements. What 32 bits do not hold is out of range, and stays so.
     fn dtype(&self, group: &Group<'_>) -> DType {
         if self.places.is_some() { DType::I32 } else { compute_dtype(group.tensor(self.value).dtype) }
@@ -52,8 +58,9 @@ impl Column {
 pub(super) struct Tables {
     columns: Vec<(Column, Value)>,
     blocks: Option<Blocks>,
-    /// How the inner run is walked.
+    /// How the inner run is walked, and whether each part of it is one vector.
     parts: Parts,
+    is_narrow: bool,
     /// Lanes of the vectors that are computed: of what takes long, more than rows have.
     lanes: u32,
 }
@@ -156,16 +163,17 @@ impl Tables {
         elements: &Elements<'_>,
         group: &Group<'_>,
         columns: &[Column],
-        (parts, inner): (Parts, &Merged),
+        (parts, inner, is_narrow): (Parts, &Merged, bool),
         blocks: Option<&Blocks>,
     ) -> Self {
-        let lanes = cost::lanes(group.function, group.target, &group.solver, &inner.size).max(elements.lanes);
+        let wide = cost::lanes(group.function, group.target, &group.solver, &inner.size).max(elements.lanes);
+        let lanes = if is_narrow { elements.lanes } else { wide };
         let table = |column: &Column| {
             let rows = blocks.filter(|blocks| column.shape.concat().contains(&blocks.run.axis)).map(|blocks| &blocks.rows);
             let size = rows.map_or(inner.size.clone(), |rows| rows * &inner.size);
             (column.clone(), kb.scratch(TensorType::new([size + i64::from(lanes)], column.dtype(group))))
         };
-        Self { columns: columns.iter().map(table).collect(), blocks: blocks.cloned(), parts, lanes }
+        Self { columns: columns.iter().map(table).collect(), blocks: blocks.cloned(), parts, is_narrow, lanes }
     }
 
     /// Whether some of them are others at other positions along outer dimensions.
@@ -231,7 +239,7 @@ impl Tables {
         }
         let are_outer = wanted.iter().any(|(column, _)| column.is_outer);
         let lanes = std::mem::replace(&mut elements.lanes, self.lanes);
-        self.parts.walk(kb, elements, &mut |kb, elements, indices| {
+        let mut body = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, indices: &[Index]| {
             for (number, &index) in indices.iter().enumerate() {
                 at[inner.axis] = index;
                 if are_outer {
@@ -253,15 +261,12 @@ impl Tables {
                     kb.store(*table, place, wide, mask);
                 }
             }
-        });
+        };
+        match self.is_narrow {
+            true => self.parts.walk_narrow(kb, elements, self.lanes, &mut body),
+            false => self.parts.walk(kb, elements, &mut body),
+        }
         elements.lanes = lanes;
-    }
-
-    /// Whether a value is in a table of blocks, where it is read by a map.
-    pub(super) fn has(&self, value: Value, map: &Map) -> bool {
-        let follows = |shape: &Vec<Vec<usize>>| shape.iter().cloned().map(Follows::Axes).collect::<Map>() == *map;
-        let is_found = |column: &Column| column.value == value && follows(&column.shape);
-        self.columns.iter().any(|(column, _)| self.block_axis(column).is_some() && is_found(column))
     }
 
     /// As [`Self::recall`], of what is in tables of blocks: the rows of one may be walked as one, of which `at` counts the elements.

@@ -146,7 +146,7 @@ impl<'g> Nest<'g> {
         };
         let columns = Columns::new();
         let nest = Self { group, space, shapes, roots, runs, woven, lanes, narrow: false, followed, columns, lines, of_rows };
-        match nest.lengths().filter(|_| nest.followed.is_none()).and_then(|lengths| narrow::always(group, &lengths)) {
+        match nest.lengths().filter(|_| !nest.is_flat()).and_then(|lengths| narrow::always(group, &lengths)) {
             Some(lanes) => nest.narrowed(lanes),
             None => nest,
         }
@@ -160,8 +160,8 @@ impl<'g> Nest<'g> {
 
     /// The same where each part of the inner run has at most so many elements.
     fn narrowed(self, lanes: u32) -> Self {
-        let mut columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs, None);
-        columns.retain(|column| !column.is_outer);
+        let mut columns = self.columns_of_space();
+        columns.retain(|column| !column.is_outer || self.followed.is_some());
         Self { lanes, narrow: true, columns, ..self }
     }
 
@@ -176,7 +176,7 @@ impl<'g> Nest<'g> {
 
     /// Vectors that rows may fit, and when they do.
     fn narrow_widths(&self) -> Vec<(u32, Vec<(Dim, Dim)>)> {
-        let lengths = self.lengths().filter(|_| !self.narrow && self.followed.is_none());
+        let lengths = self.lengths().filter(|_| !self.narrow && !self.is_flat());
         lengths.map_or(Vec::new(), |lengths| narrow::widths(self.group, &lengths))
     }
 
@@ -186,10 +186,14 @@ impl<'g> Nest<'g> {
         if !plain {
             return Columns::new();
         }
-        let mut columns = columns::columns_of(self.group, &self.space, &self.roots, &self.runs, self.followed.as_deref());
+        let mut columns = self.columns_of_space();
         // Rows with lines are counted by some at once.
         columns.retain(|column| !column.is_outer || self.lines.is_empty());
         columns
+    }
+
+    fn columns_of_space(&self) -> Columns {
+        columns::columns_of(self.group, &self.space, &self.roots, &self.runs, self.followed.as_deref())
     }
 
     /// When results go past the caches: those whose rows are written in order.
@@ -253,12 +257,13 @@ impl<'g> Nest<'g> {
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
         let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &[], &outer_axes);
         let nest = (&self.space[..], inner);
-        let in_tables = if self.narrow { &[][..] } else { &self.columns };
-        let followed = self.followed.as_ref().filter(|_| in_tables.iter().any(|column| column.is_outer));
-        let blocks = followed.and_then(|followed| Blocks::of(&outer, followed, &inner.size));
-        let tables = Tables::of(kb, elements, self.group, in_tables, (self.parts(inner, true), inner), blocks.as_ref());
+        let blocks = self.blocks().filter(|_| self.columns.iter().any(|column| column.is_outer));
+        let in_registers = self.narrow && blocks.is_none();
+        let in_tables = if in_registers { &[][..] } else { &self.columns };
+        let walk = (self.parts(inner, true), inner, self.narrow);
+        let tables = Tables::of(kb, elements, self.group, in_tables, walk, blocks.as_ref());
         tables.fill(kb, elements, nest, &at);
-        let held = self.held(kb, elements, inner);
+        let held = if in_registers { self.held(kb, elements, inner) } else { Vec::new() };
         let lines = KeptLines::new(kb, elements, &self.lines, &mut outer);
         self.know(kb, elements, &at, true);
         let has_rows = lines.is_none() && !tables.are_outer();
@@ -339,7 +344,7 @@ impl<'g> Nest<'g> {
     /// Computes the columns of narrow rows, in front of the loops: registers hold them.
     fn held(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, inner: &Merged) -> Vec<Held> {
         let mut held = Vec::new();
-        if !self.narrow || self.columns.is_empty() {
+        if self.columns.is_empty() {
             return held;
         }
         let mut at = vec![Index::uniform(kb.int(0)); self.space.len()];
@@ -376,7 +381,7 @@ impl<'g> Nest<'g> {
         };
         let units = CountedUnits::open_entering(kb, range, &counted, &mut enter);
         let [first, stop] = blocks.place(kb, &units.positions, &mut at);
-        if self.is_flat(blocks, tables) {
+        if self.is_flat() {
             let length = kb.dim(&inner.size);
             let range = [kb.mul(first, length), kb.mul(stop, length)];
             read_places(kb, elements, &self.space, gathers, &at);
@@ -396,11 +401,18 @@ impl<'g> Nest<'g> {
         units.close(kb, &counted);
     }
 
+    /// The blocks of rows that share what costs something, if there are such.
+    fn blocks(&self) -> Option<Blocks> {
+        let (inner, outer) = self.runs.split_last()?;
+        Blocks::of(outer, self.followed.as_ref()?, &inner.size)
+    }
+
     /// Whether the rows of a block are one run of elements, but for what is in tables of it.
-    fn is_flat(&self, blocks: &Blocks, tables: &Tables) -> bool {
-        let is_known = |value: Value, map: &Map| tables.has(value, map);
+    fn is_flat(&self) -> bool {
+        let (Some(blocks), Some(inner)) = (self.blocks(), self.runs.last()) else { return false };
+        let columns = self.columns_of_space();
+        let is_known = |value: Value, map: &Map| columns.iter().any(|column| column.is_of(&blocks, value, map));
         let pairs = mergeable_in(self.group.function, &self.group.solver, &self.space, &self.roots, &is_known);
-        let inner = self.runs.last().expect("there are rows");
         blocks.behind.is_empty() && pairs[blocks.run.axis..inner.axis].iter().all(|&pair| pair)
     }
 
