@@ -2,7 +2,7 @@
 //! walked before the next block.
 //!
 //! Angles of positions under a batch are such: `x[b, l, d] * sin(position[l] * frequency[d])` walks some `l`, then all `b`, then these `l`. A block is
-//! as long as a table of it stays in the first-level cache, so that memory is still read in pieces.
+//! as long as a table of it stays in the nearest caches, so that memory is still read in pieces.
 //!
 //! It counts the units and walks their rows; what is computed for a block is in [`super::columns`] (loops) and `rows/tables.rs`.
 //!
@@ -11,7 +11,7 @@ use super::domain::{Merged, positions_of};
 use crate::{build::KernelBuilder, index::Index};
 use disc_ir::{Dim, Value};
 
-/// A block has at least about so many elements, and at most: longer pieces of memory are read faster, and a table of them stays in the caches.
+/// A block has at least about so many elements, and at most: longer pieces of memory are read faster, but a table has to stay near.
 const LEAST: i64 = 512;
 const MOST: i64 = 8192;
 

@@ -9,7 +9,7 @@ use super::{
     copies::computations,
     legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
     lines::{Line, Lines, never_fails},
-    sharing::{MOST_SHARED, Sharing, costs as costs_something, may_fail, rows_of, sharing},
+    sharing::{MOST_SHARED, Sharing, costs_something, may_fail, rows_of, sharing},
     space::{Follows, Map, axes_of, map_of, reads, refine, regroup, repeat_of},
 };
 use crate::query::Query;
@@ -381,7 +381,8 @@ impl Candidate<'_> {
         }
     }
 
-    /// Costly ops are computed once for each element that they have, or once a row; a few of them that rows share, once for each row or task.
+    /// Costly ops are computed once for each element that they have, or once a row; those that rows share, once for a block of them, or a few once for
+    /// each row or task.
     fn check_cost(&self, layout: &Layout, inst: Inst, map: &Map, share: Share, costs: &mut Costs<'_>) -> Result<(), Why> {
         if !costs_something(self.function, inst) {
             return Ok(());
@@ -402,23 +403,26 @@ impl Candidate<'_> {
             Some(axes) if layout.kept.iter().any(|a| !axes.contains(a) && !self.solver.equal(&layout.space[*a], &one)) => {
                 let how = sharing(self.solver, layout, &axes).filter(|sharing| costs.shares.contains(sharing));
                 let Some(how) = how.filter(|_| self.walks_rows(layout)) else { return again };
-                let mut rows = rows_of(self.solver, layout);
+                let rows: Vec<usize> = rows_of(self.solver, layout).collect();
                 if how != Sharing::ByRow {
-                    costs.followed.extend(rows_of(self.solver, layout).filter(|axis| axes.contains(axis)));
+                    costs.followed.extend(rows.iter().filter(|axis| axes.contains(axis)));
                 }
-                if how == Sharing::ByBlock {
-                    let members: HashSet<Inst> = self.members.iter().copied().collect();
-                    if may_fail(self.function, inst, &|inst| self.is_inside(&members, inst)) {
-                        return again;
-                    }
-                } else {
+                if how != Sharing::ByBlock {
                     costs.in_common.insert(inst);
+                } else if self.may_fail(inst) {
+                    return again;
                 }
-                let are_in_common = costs.followed.is_empty() || rows.any(|axis| !costs.followed.contains(&axis));
+                let are_in_common = costs.followed.is_empty() || rows.iter().any(|axis| !costs.followed.contains(axis));
                 if are_in_common && costs.in_common.len() <= MOST_SHARED { Ok(()) } else { again }
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether computing an op may fail, down to what is read from memory.
+    fn may_fail(&self, inst: Inst) -> bool {
+        let members: HashSet<Inst> = self.members.iter().copied().collect();
+        may_fail(self.function, inst, &|inst| self.is_inside(&members, inst))
     }
 
     /// A reshape between dimensions that are not known to be parts of one another would divide the position of each element of what is turned. In

@@ -66,7 +66,7 @@ pub fn followed(function: &Function, solver: &Solver, layout: &Layout, roots: &[
     let (mut found, mut are_blocks) = (Vec::new(), false);
     while let Some((value, map)) = stack.pop() {
         let Some(inst) = function.defining(value).filter(|_| seen.insert((value, map.clone()))) else { continue };
-        let shared = axes_of(&map).filter(|_| costs(function, inst) && !may_fail(function, inst, &|_| true));
+        let shared = axes_of(&map).filter(|_| costs_something(function, inst) && !may_fail(function, inst, &|_| true));
         let how = shared.as_ref().and_then(|axes| sharing(solver, layout, axes));
         if let (Some(axes), Some(Sharing::ByTask | Sharing::ByBlock)) = (shared, how)
             && rows.iter().any(|axis| !axes.contains(axis))
@@ -84,7 +84,7 @@ pub fn followed(function: &Function, solver: &Solver, layout: &Layout, roots: &[
 }
 
 /// Whether an op is computed as few times as possible. Positions are divided by a few ops for a vector.
-pub(super) fn costs(function: &Function, inst: Inst) -> bool {
+pub(super) fn costs_something(function: &Function, inst: Inst) -> bool {
     costly(function.kind_of(inst)) && counted_quotient(function, inst).is_none()
 }
 
