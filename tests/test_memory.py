@@ -459,6 +459,20 @@ def test_an_enlarged_image_needs_no_memory_beside_it(make, mode):
     assert disc.report(compiled).to_dict()["peak_arena_bytes"] <= SLACK
 
 
+def test_many_rows_have_no_memory_for_their_parts():
+    """Few rows are reduced in parts, which have memory of their own; where there are more of them, none is kept for that."""
+    compiled = disc.optimize(Extremes(), torch.randn(2, 32, 24, 27))
+    compiled(torch.randn(2, 32, 200, 203))
+    assert disc.report(compiled).to_dict()["peak_arena_bytes"] == 0
+
+
+class Extremes(nn.Module):
+    """Means and maxima of features."""
+
+    def forward(self, x):
+        return x.mean(1), x.amax(1)
+
+
 class Tied(nn.Module):
     """A table that is looked up, and multiplied too; matrices; a kernel."""
 

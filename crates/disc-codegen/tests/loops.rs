@@ -97,6 +97,28 @@ fn the_last_run_of_units_is_a_loop_of_its_own() {
     assert_eq!(nested("3"), 0, "three rows are counted along");
 }
 
+/// The names of the kernels of a loop that multiplies what `of_x` makes of rows by sines that a batch has in common.
+fn names_with_sines(of_x: &str) -> Vec<String> {
+    let made = kernels(&format!(
+        "func @main(%x: tensor<[B]x[S]x[C]xf32>, %a: tensor<[S]x[C]xf32>) -> tensor<[B]x[S]x[C]xf32> {{
+  %s = sine %a : tensor<[S]x[C]xf32>
+  %w = broadcast_in_dim %s, dims = [1, 2] : (tensor<[S]x[C]xf32>) -> tensor<[B]x[S]x[C]xf32>
+  %r = {of_x} : tensor<[B]x[S]x[C]xf32>
+  %y = multiply %r, %w : tensor<[B]x[S]x[C]xf32>
+  return %y : tensor<[B]x[S]x[C]xf32>
+}}"
+    ));
+    made.iter().map(|kernel| kernel.name.to_string()).collect()
+}
+
+#[test]
+fn rows_of_a_block_are_walked_as_one_where_the_table_alone_tells_them_apart() {
+    assert_eq!(names_with_sines("negate %x"), ["k0_loop_tables", "k0_loop"]);
+    // A reversed row is no part of a longer run: short ones are single vectors.
+    let reversed = names_with_sines("reverse %x, dims = [2]");
+    assert_eq!(reversed, ["k0_loop_narrow8", "k0_loop_narrow16", "k0_loop_tables", "k0_loop"]);
+}
+
 /// Rows that are twice as long: each element for two neighbours. `places` says where they are.
 fn enlarged(parameters: &str, places: &str) -> String {
     format!(

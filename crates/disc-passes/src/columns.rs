@@ -3,7 +3,7 @@
 //! Queries, keys and values of attention are often columns of one product. In parts they lie as the products that read them want them, where slices
 //! would be copied first; products of the same rows are one launch again later. So are two gates, whose parts are read by element-wise ops alone: what
 //! these make is written over the second part. Gates of matrices that do not stay in a cache are one product: a row of them takes longer in parts.
-//! Gates that a convolution makes are rows of weights on the left, and are split like them.
+//! Rows of weights on the left, which features of convolutions are, are split like columns.
 //!
 //! Invariants: each column is computed once, and every sum adds up the same products in the same order. Parts fill vectors of columns.
 use crate::{
@@ -22,8 +22,8 @@ use std::{
 /// Splits products whose columns are read in parts.
 pub static PASS: PassDef = PassDef {
     name: "split-columns",
-    doc: "Splits products with weights whose columns are read in parts, where another product reads a part: slices go in front of what is \
-          element-wise, of reshapes and transposes, and to the weights.",
+    doc: "Splits products with weights whose columns (or features, of a convolution) are read in parts, where another product reads a part or there \
+          are two gates: slices go in front of what is element-wise, of reshapes and transposes, and to the weights.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
@@ -150,12 +150,11 @@ impl<'f> Analysis<'f> {
                 let (columns, elements) = self.columns(operands[0], from, 1)?;
                 Some((columns * each, elements))
             }
+            OpKind::DotGeneral if rows_of_weights(self.function, self.fixed, inst) == Some(axis) => {
+                // Batch dimensions, which come first, repeat the matrix.
+                Some((1, Dim::product(self.function.shape(operands[0])[axis..].iter().cloned()).as_const()))
+            }
             OpKind::DotGeneral => {
-                if rows_of_weights(self.function, self.fixed, inst) == Some(axis) {
-                    let dims = self.function.ints(inst, "lhs_batching_dims").len();
-                    let each = Dim::product(self.function.shape(operands[0])[dims..].iter().cloned());
-                    return Some((1, each.as_const()));
-                }
                 let elements = Dim::product(self.function.shape(operands[1]).iter().cloned()).as_const();
                 let is_last = axis + 1 == self.function.shape(value).len();
                 (is_last && self.is_of_weights(inst)).then_some((1, elements))

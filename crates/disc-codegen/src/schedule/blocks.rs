@@ -75,8 +75,44 @@ impl Blocks {
         range
     }
 
-    /// The runs that are walked within a unit.
-    pub(super) fn inside(&self) -> Vec<Merged> {
-        [std::slice::from_ref(&self.run), &self.behind].concat()
+    /// The run that is walked innermost within a unit.
+    pub(super) fn last(&self) -> &Merged {
+        self.behind.last().unwrap_or(&self.run)
     }
+
+    /// Walks the rows of a unit in order, along the last run that many at a time: `body` gets the position of the first of these, and where that run
+    /// stops.
+    pub(super) fn each_row(
+        &self,
+        kb: &mut KernelBuilder,
+        range: [Value; 2],
+        step: i64,
+        at: &[Index],
+        body: &mut dyn FnMut(&mut KernelBuilder, &[Index], Value),
+    ) {
+        let (run, behind) = (std::slice::from_ref(&self.run), &self.behind[..]);
+        walk(kb, &[run, behind].concat(), Some(range), step, at, body);
+    }
+}
+
+fn walk(
+    kb: &mut KernelBuilder,
+    runs: &[Merged],
+    range: Option<[Value; 2]>,
+    step: i64,
+    at: &[Index],
+    body: &mut dyn FnMut(&mut KernelBuilder, &[Index], Value),
+) {
+    let Some((run, others)) = runs.split_first() else { return };
+    let [first, stop] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&run.size)]);
+    let step_here = kb.int(if others.is_empty() { step } else { 1 });
+    kb.for_([first, stop, step_here], &[], |kb, position, _| {
+        let mut at = at.to_vec();
+        at[run.axis] = Index::uniform(position);
+        match others.is_empty() {
+            true => body(kb, &at, stop),
+            false => walk(kb, others, None, step, &at, body),
+        }
+        Vec::new()
+    });
 }

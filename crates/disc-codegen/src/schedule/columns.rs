@@ -11,7 +11,7 @@ use super::{Group, blocks::Blocks, domain::Merged, parts::Parts, shared};
 use crate::{build::KernelBuilder, cost, element::Elements, element::compute_dtype, index::Index};
 use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::Trait};
 use disc_passes::{
-    fusion::space::{Follows, Map, axes_of, reads, regroup},
+    fusion::space::{Map, axes_of, map_along, reads, regroup},
     query::Query,
 };
 use std::collections::HashSet;
@@ -42,10 +42,14 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Whether it is a value, read by a map, that has a table for each of these blocks.
-    pub(super) fn is_of(&self, blocks: &Blocks, value: Value, map: &Map) -> bool {
-        let follows = || self.shape.iter().cloned().map(Follows::Axes).collect::<Map>();
-        self.value == value && self.shape.concat().contains(&blocks.run.axis) && follows() == *map
+    /// Whether it differs along the rows of a block.
+    fn is_of(&self, blocks: &Blocks) -> bool {
+        self.shape.concat().contains(&blocks.run.axis)
+    }
+
+    /// Whether a value, read by a map, is in its table of a block.
+    pub(super) fn holds(&self, blocks: &Blocks, value: Value, map: &Map) -> bool {
+        self.value == value && self.is_of(blocks) && map_along(&self.shape) == *map
     }
 
     /// The type of the table's elements. What 32 bits do not hold is out of range, and stays so.
@@ -54,13 +58,20 @@ impl Column {
     }
 }
 
+/// How rows are walked.
+pub(super) struct RowWalk<'n> {
+    pub(super) space: &'n [Dim],
+    /// The run that rows lie along, with its parts, and whether each of them is one vector.
+    pub(super) inner: &'n Merged,
+    pub(super) parts: Parts,
+    pub(super) is_narrow: bool,
+}
+
 /// The tables of a kernel.
-pub(super) struct Tables {
+pub(super) struct Tables<'n> {
     columns: Vec<(Column, Value)>,
+    walk: RowWalk<'n>,
     blocks: Option<Blocks>,
-    /// How the inner run is walked, and whether each part of it is one vector.
-    parts: Parts,
-    is_narrow: bool,
     /// Lanes of the vectors that are computed: of what takes long, more than rows have.
     lanes: u32,
 }
@@ -156,24 +167,24 @@ pub(super) fn guard(columns: &Columns, runs: &[Merged]) -> Vec<(Dim, Dim)> {
     guard
 }
 
-impl Tables {
+impl<'n> Tables<'n> {
     /// Asks for task memory for columns, of a block of rows where they differ along that.
     pub(super) fn of(
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
         group: &Group<'_>,
         columns: &[Column],
-        (parts, inner, is_narrow): (Parts, &Merged, bool),
+        walk: RowWalk<'n>,
         blocks: Option<&Blocks>,
     ) -> Self {
-        let wide = cost::lanes(group.function, group.target, &group.solver, &inner.size).max(elements.lanes);
-        let lanes = if is_narrow { elements.lanes } else { wide };
+        let wide = cost::lanes(group.function, group.target, &group.solver, &walk.inner.size).max(elements.lanes);
+        let lanes = if walk.is_narrow { elements.lanes } else { wide };
         let table = |column: &Column| {
-            let rows = blocks.filter(|blocks| column.shape.concat().contains(&blocks.run.axis)).map(|blocks| &blocks.rows);
-            let size = rows.map_or(inner.size.clone(), |rows| rows * &inner.size);
+            let rows = blocks.filter(|blocks| column.is_of(blocks)).map(|blocks| &blocks.rows);
+            let size = rows.map_or(walk.inner.size.clone(), |rows| rows * &walk.inner.size);
             (column.clone(), kb.scratch(TensorType::new([size + i64::from(lanes)], column.dtype(group))))
         };
-        Self { columns: columns.iter().map(table).collect(), blocks: blocks.cloned(), parts, is_narrow, lanes }
+        Self { columns: columns.iter().map(table).collect(), walk, blocks: blocks.cloned(), lanes }
     }
 
     /// Whether some of them are others at other positions along outer dimensions.
@@ -182,9 +193,8 @@ impl Tables {
     }
 
     /// Computes the columns that are the same in all rows.
-    pub(super) fn fill(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, nest: (&[Dim], &Merged), at: &[Index]) {
-        let common = |column: &Column| !column.is_outer;
-        self.fill_row(kb, elements, nest, (at, None), &common);
+    pub(super) fn fill(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
+        self.fill_row(kb, elements, (at, None), &|column| !column.is_outer);
     }
 
     /// Computes those that differ along outer dimensions, for the position `at` along these; of a block, for its rows.
@@ -192,33 +202,31 @@ impl Tables {
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
-        nest: (&[Dim], &Merged),
         at: &[Index],
         block: Option<[Value; 2]>,
     ) {
-        let is_block = |column: &Column| self.block_axis(column).is_some();
-        self.fill_row(kb, elements, nest, (at, None), &|column| column.is_outer && !is_block(column));
+        self.fill_row(kb, elements, (at, None), &|column| column.is_outer && !self.is_of_block(column));
         let (Some([first, stop]), Some(blocks)) = (block, &self.blocks) else { return };
         let (mut at, one) = (at.to_vec(), kb.int(1));
         kb.for_([first, stop, one], &[], |kb, row, _| {
             at[blocks.run.axis] = Index::uniform(row);
-            elements.scoped(|elements| self.fill_row(kb, elements, nest, (&at, Some(first)), &is_block));
+            elements.scoped(|elements| self.fill_row(kb, elements, (&at, Some(first)), &|column| self.is_of_block(column)));
             Vec::new()
         });
     }
 
-    /// The axis whose rows lie behind one another in the table of a column.
-    fn block_axis(&self, column: &Column) -> Option<usize> {
-        let axis = self.blocks.as_ref()?.run.axis;
-        column.shape.concat().contains(&axis).then_some(axis)
+    /// Whether the rows of a block lie behind one another in the table of a column.
+    fn is_of_block(&self, column: &Column) -> bool {
+        self.blocks.as_ref().is_some_and(|blocks| column.is_of(blocks))
     }
 
     /// Where an element is in the table of a column, whose first row is number `first`.
-    fn place(&self, kb: &mut KernelBuilder, column: &Column, inner: &Merged, at: &[Index], first: Option<Value>) -> Value {
-        let base = base_of(at[inner.axis]);
-        let (Some(axis), Some(first)) = (self.block_axis(column), first) else { return base };
-        let row = at[axis].as_uniform().expect("vectors lie along the inner run");
-        let (row, length) = (kb.sub(row, first), kb.dim(&inner.size));
+    fn place(&self, kb: &mut KernelBuilder, column: &Column, at: &[Index], first: Option<Value>) -> Value {
+        let base = base_of(at[self.walk.inner.axis]);
+        let blocks = self.blocks.as_ref().filter(|blocks| column.is_of(blocks));
+        let (Some(blocks), Some(first)) = (blocks, first) else { return base };
+        let row = at[blocks.run.axis].as_uniform().expect("vectors lie along the inner run");
+        let (row, length) = (kb.sub(row, first), kb.dim(&self.walk.inner.size));
         let start = kb.mul(row, length);
         kb.add(start, base)
     }
@@ -228,7 +236,6 @@ impl Tables {
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
-        (space, inner): (&[Dim], &Merged),
         (at, first): (&[Index], Option<Value>),
         is_wanted: &dyn Fn(&Column) -> bool,
     ) {
@@ -241,12 +248,12 @@ impl Tables {
         let lanes = std::mem::replace(&mut elements.lanes, self.lanes);
         let mut body = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, indices: &[Index]| {
             for (number, &index) in indices.iter().enumerate() {
-                at[inner.axis] = index;
+                at[self.walk.inner.axis] = index;
                 if are_outer {
-                    self.recall_some(kb, elements, (space, inner), (&at, None), &|column| !column.is_outer);
+                    self.recall_some(kb, elements, (&at, None), &|column| !column.is_outer);
                 }
                 for (column, table) in &wanted {
-                    let place = elements.position(kb, space, &column.shape, &at);
+                    let place = elements.position(kb, self.walk.space, &column.shape, &at);
                     let mut computed = elements.element(kb, column.value, &place);
                     if column.places.is_some() {
                         let [least, most] = [i32::MIN, i32::MAX].map(|limit| kb.int(limit.into()));
@@ -255,59 +262,44 @@ impl Tables {
                         computed = kb.convert(within, DType::I32);
                     }
                     let wide = kb.widen(computed, elements.lanes);
-                    let place = self.place(kb, column, inner, &at, first);
+                    let place = self.place(kb, column, &at, first);
                     // Whole vectors are read, so that whole ones are written, if nothing lies behind them yet.
                     let mask = elements.mask.filter(|_| number + 1 < indices.len());
                     kb.store(*table, place, wide, mask);
                 }
             }
         };
-        match self.is_narrow {
-            true => self.parts.walk_narrow(kb, elements, self.lanes, &mut body),
-            false => self.parts.walk(kb, elements, &mut body),
+        match self.walk.is_narrow {
+            true => self.walk.parts.walk_narrow(kb, elements, self.lanes, &mut body),
+            false => self.walk.parts.walk(kb, elements, &mut body),
         }
         elements.lanes = lanes;
     }
 
     /// As [`Self::recall`], of what is in tables of blocks: the rows of one may be walked as one, of which `at` counts the elements.
-    pub(super) fn recall_of_block(
-        &self,
-        kb: &mut KernelBuilder,
-        elements: &mut Elements<'_>,
-        nest: (&[Dim], &Merged),
-        at: &[Index],
-        first: Value,
-    ) {
-        self.recall_some(kb, elements, nest, (at, Some(first)), &|column| self.block_axis(column).is_some());
+    pub(super) fn recall_of_block(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], first: Value) {
+        self.recall_some(kb, elements, (at, Some(first)), &|column| self.is_of_block(column));
     }
 
     /// Makes the elements at a position known, which is in a block whose first row is number `first`.
-    pub(super) fn recall(
-        &self,
-        kb: &mut KernelBuilder,
-        elements: &mut Elements<'_>,
-        nest: (&[Dim], &Merged),
-        at: &[Index],
-        first: Option<Value>,
-    ) {
-        self.recall_some(kb, elements, nest, (at, first), &|_| true);
+    pub(super) fn recall(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], first: Option<Value>) {
+        self.recall_some(kb, elements, (at, first), &|_| true);
     }
 
     fn recall_some(
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
-        (space, inner): (&[Dim], &Merged),
         (at, first): (&[Index], Option<Value>),
         is_wanted: &dyn Fn(&Column) -> bool,
     ) {
         for (column, table) in self.columns.iter().filter(|(column, _)| is_wanted(column)) {
-            let place = self.place(kb, column, inner, at, first);
+            let place = self.place(kb, column, at, first);
             let mut known = kb.load(*table, place, elements.lanes, None);
             if column.places.is_some() {
                 known = kb.convert(known, DType::I64);
             }
-            let place = elements.position(kb, space, &column.shape, at);
+            let place = elements.position(kb, self.walk.space, &column.shape, at);
             elements.seed(column.value, &place, known);
         }
     }

@@ -8,7 +8,7 @@ pub(super) use super::domain::Merged;
 use super::{
     Group, Scheduled, Version, VersionKind, Versioned,
     blocks::Blocks,
-    columns::{self, Columns, Tables},
+    columns::{self, Columns, RowWalk, Tables},
     domain::{CountedUnits, OuterGather, each_tile, each_unit, merge, mergeable_in, outer_gathers, positions_of, read_places},
     draft::Draft,
     lines::{KeptLines, lines_of},
@@ -26,7 +26,7 @@ use disc_passes::fusion::{
     Layout,
     lines::Line,
     sharing::followed,
-    space::{Follows, Map, refine, regroup, repeat_of},
+    space::{Map, map_along, refine, regroup, repeat_of},
 };
 
 /// Elements of a work unit where all dimensions are one.
@@ -120,8 +120,7 @@ impl<'g> Nest<'g> {
             regroup(&group.solver, &space, &all, &group.tensor(output).dims).expect("a space is fine enough for its shapes")
         };
         let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
-        let follows = |shape: &Vec<Vec<usize>>| shape.iter().cloned().map(Follows::Axes).collect();
-        let roots: Vec<(Value, Map)> = outputs.iter().copied().zip(shapes.iter().map(follows)).collect();
+        let roots: Vec<(Value, Map)> = outputs.iter().copied().zip(shapes.iter().map(|shape| map_along(shape))).collect();
         let mut runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, &|_, _| false));
         let woven = Woven::of(group, &space, &roots, &runs);
         if woven.is_some() {
@@ -256,13 +255,12 @@ impl<'g> Nest<'g> {
         let inner_from = outer.last().map_or(0, |run| run.axis + 1);
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
         let gathers = outer_gathers(self.group.function, &self.group.solver, &self.space, &self.roots, &[], &outer_axes);
-        let nest = (&self.space[..], inner);
         let blocks = self.blocks().filter(|_| self.columns.iter().any(|column| column.is_outer));
         let in_registers = self.narrow && blocks.is_none();
         let in_tables = if in_registers { &[][..] } else { &self.columns };
-        let walk = (self.parts(inner, true), inner, self.narrow);
+        let walk = RowWalk { space: &self.space, inner, parts: self.parts(inner, true), is_narrow: self.narrow };
         let tables = Tables::of(kb, elements, self.group, in_tables, walk, blocks.as_ref());
-        tables.fill(kb, elements, nest, &at);
+        tables.fill(kb, elements, &at);
         let held = if in_registers { self.held(kb, elements, inner) } else { Vec::new() };
         let lines = KeptLines::new(kb, elements, &self.lines, &mut outer);
         self.know(kb, elements, &at, true);
@@ -277,7 +275,7 @@ impl<'g> Nest<'g> {
                     at
                 };
                 let at: Vec<Vec<Index>> = indices.iter().map(along).collect();
-                at.iter().for_each(|at| tables.recall(kb, elements, nest, at, first));
+                at.iter().for_each(|at| tables.recall(kb, elements, at, first));
                 let of_part = held.iter().filter(|held| indices.contains(&held.at));
                 of_part.for_each(|held| elements.seed(held.value, &held.place, held.computed));
                 match &tile {
@@ -313,7 +311,7 @@ impl<'g> Nest<'g> {
             let mut outside = vec![Index::uniform(kb.int(0)); self.space.len()];
             let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
                 outer.iter().zip(positions).for_each(|(run, &position)| outside[run.axis] = Index::uniform(position));
-                tables.fill_outer(kb, elements, nest, &outside, None);
+                tables.fill_outer(kb, elements, &outside, None);
             };
             let units = CountedUnits::open_entering(kb, range, &outer, &mut enter);
             let positions = units.positions.clone();
@@ -372,12 +370,12 @@ impl<'g> Nest<'g> {
         row: &RowOfBlock<'_>,
     ) {
         let inner = self.runs.last().expect("there are rows");
-        let (nest, counted) = ((&self.space[..], inner), blocks.counted());
+        let counted = blocks.counted();
         let mut at = vec![Index::uniform(kb.int(0)); self.space.len()];
         let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
             let mut at = at.clone();
             let block = blocks.enter(kb, positions, &mut at);
-            tables.fill_outer(kb, elements, nest, &at, Some(block));
+            tables.fill_outer(kb, elements, &at, Some(block));
         };
         let units = CountedUnits::open_entering(kb, range, &counted, &mut enter);
         let [first, stop] = blocks.place(kb, &units.positions, &mut at);
@@ -388,14 +386,16 @@ impl<'g> Nest<'g> {
             self.know(kb, elements, &at, false);
             vector_loop(kb, elements, range, false, &mut |kb, elements, index| {
                 at[inner.axis] = index;
-                tables.recall_of_block(kb, elements, nest, &at, first);
+                tables.recall_of_block(kb, elements, &at, first);
                 self.write(kb, elements, targets, std::slice::from_ref(&at));
             });
         } else {
-            each_position(kb, elements, &blocks.inside(), Some([first, stop]), &mut at, &mut |kb, elements, at| {
-                read_places(kb, elements, &self.space, gathers, at);
-                self.know(kb, elements, at, false);
-                row(kb, elements, at, Some(first));
+            blocks.each_row(kb, [first, stop], 1, &at, &mut |kb, at, _| {
+                elements.scoped(|elements| {
+                    read_places(kb, elements, &self.space, gathers, at);
+                    self.know(kb, elements, at, false);
+                    row(kb, elements, at, Some(first));
+                });
             });
         }
         units.close(kb, &counted);
@@ -411,7 +411,7 @@ impl<'g> Nest<'g> {
     fn is_flat(&self) -> bool {
         let (Some(blocks), Some(inner)) = (self.blocks(), self.runs.last()) else { return false };
         let columns = self.columns_of_space();
-        let is_known = |value: Value, map: &Map| columns.iter().any(|column| column.is_of(&blocks, value, map));
+        let is_known = |value: Value, map: &Map| columns.iter().any(|column| column.holds(&blocks, value, map));
         let pairs = mergeable_in(self.group.function, &self.group.solver, &self.space, &self.roots, &is_known);
         blocks.behind.is_empty() && pairs[blocks.run.axis..inner.axis].iter().all(|&pair| pair)
     }
@@ -517,25 +517,6 @@ fn rows_apart(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<b
     let last = (0..space.len()).rev().find(|&axis| !group.solver.equal(&space[axis], &Dim::constant(1)));
     last.into_iter().filter(|&last| last > 0).for_each(|last| pairs[last - 1] = false);
     pairs
-}
-
-/// Runs `body` at each position along some runs, the first of them in a range.
-fn each_position<'e>(
-    kb: &mut KernelBuilder,
-    elements: &mut Elements<'e>,
-    runs: &[Merged],
-    range: Option<[Value; 2]>,
-    at: &mut Vec<Index>,
-    body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
-) {
-    let Some((run, others)) = runs.split_first() else { return elements.scoped(|elements| body(kb, elements, at)) };
-    let [first, stop] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&run.size)]);
-    let one = kb.int(1);
-    kb.for_([first, stop, one], &[], |kb, position, _| {
-        at[run.axis] = Index::uniform(position);
-        each_position(kb, elements, others, None, at, body);
-        Vec::new()
-    });
 }
 
 /// The positions of tile number `tile` of a run.

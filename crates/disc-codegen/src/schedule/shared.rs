@@ -10,8 +10,8 @@ use crate::{
 };
 use disc_ir::{Dim, Function, Inst, OpKind, TensorType, Value, ops::Trait};
 use disc_passes::fusion::{
-    costly,
-    space::{Map, axes_of, counted_quotient, reads, regroup},
+    sharing::costs_something,
+    space::{Map, axes_of, reads, regroup},
 };
 use std::collections::HashSet;
 
@@ -52,11 +52,10 @@ pub(super) fn is_kept(function: &Function, inst: Inst) -> bool {
         if !seen.insert(inst) {
             continue;
         }
-        let kind = function.kind_of(inst);
-        if function.def(inst).has(Trait::MayFail) || matches!(kind, OpKind::Reduce | OpKind::Cumulative) {
+        if function.def(inst).has(Trait::MayFail) || matches!(function.kind_of(inst), OpKind::Reduce | OpKind::Cumulative) {
             return false;
         }
-        costs |= costly(kind) && counted_quotient(function, inst).is_none();
+        costs |= costs_something(function, inst);
         stack.extend(function.operands(inst).iter().filter_map(|&operand| function.defining(operand)));
     }
     costs

@@ -203,7 +203,7 @@ impl Noise {
                 // Which zero it is may depend on an order.
                 0.0 => 0_f64.copysign(unit),
                 x if x.abs() < smallest * 64.0 => x + smallest * (4.0 * unit).round(),
-                // A power of what is nearly an integer is none, where that is negative.
+                // A negative number has a power where the exponent is an integer: what is nearly one may be one.
                 x if (x - x.round()).abs() <= relative * x.abs() && self.random.unit() < ROUND => x.round(),
                 x => x * (1.0 + unit * relative),
             })

@@ -403,7 +403,7 @@ impl Candidate<'_> {
             Some(axes) if layout.kept.iter().any(|a| !axes.contains(a) && !self.solver.equal(&layout.space[*a], &one)) => {
                 let how = sharing(self.solver, layout, &axes).filter(|sharing| costs.shares.contains(sharing));
                 let Some(how) = how.filter(|_| self.walks_rows(layout)) else { return again };
-                let rows: Vec<usize> = rows_of(self.solver, layout).collect();
+                let rows = rows_of(self.solver, layout);
                 if how != Sharing::ByRow {
                     costs.followed.extend(rows.iter().filter(|axis| axes.contains(axis)));
                 }

@@ -34,11 +34,11 @@ pub enum Sharing {
 
 /// How a value that follows these axes is shared by the rows of a layout; `None` where it would be computed for each element.
 pub fn sharing(solver: &Solver, layout: &Layout, axes: &[usize]) -> Option<Sharing> {
-    let last = (0..layout.space.len()).rev().find(|&axis| is_long(solver, layout, axis))?;
+    let last = last_of(solver, layout)?;
     if !axes.iter().any(|&axis| is_in_row(layout, axis, last)) {
         return Some(Sharing::ByRow);
     }
-    let rows: Vec<usize> = rows_of(solver, layout).collect();
+    let rows = rows_of(solver, layout);
     let next = *rows.last().filter(|_| is_in_row(layout, last, last))?;
     let follows_rows = axes.iter().any(|axis| !is_in_row(layout, *axis, last));
     let are_few = follows_rows && solver.range(&layout.space[next]).hi.is_some_and(|most| most < LEAST_NEXT);
@@ -52,16 +52,15 @@ pub fn sharing(solver: &Solver, layout: &Layout, axes: &[usize]) -> Option<Shari
 }
 
 /// The axes that tell rows apart.
-pub(super) fn rows_of<'a>(solver: &'a Solver, layout: &'a Layout) -> impl Iterator<Item = usize> + 'a {
-    let last = (0..layout.space.len()).rev().find(|&axis| is_long(solver, layout, axis));
-    (0..layout.space.len())
-        .filter(move |&axis| is_long(solver, layout, axis) && last.is_some_and(|last| !is_in_row(layout, axis, last)))
+pub(super) fn rows_of(solver: &Solver, layout: &Layout) -> Vec<usize> {
+    let Some(last) = last_of(solver, layout) else { return Vec::new() };
+    (0..=last).filter(|&axis| is_long(solver, layout, axis) && !is_in_row(layout, axis, last)).collect()
 }
 
 /// The axes of rows that values which rows share by blocks follow, and those that share the blocks with them; `None` where there are no such blocks.
 /// Rows that differ along other axes alone have it all in common.
 pub fn followed(function: &Function, solver: &Solver, layout: &Layout, roots: &[(Value, Map)]) -> Option<Vec<usize>> {
-    let rows: Vec<usize> = rows_of(solver, layout).collect();
+    let rows = rows_of(solver, layout);
     let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());
     let (mut found, mut are_blocks) = (Vec::new(), false);
     while let Some((value, map)) = stack.pop() {
@@ -84,12 +83,12 @@ pub fn followed(function: &Function, solver: &Solver, layout: &Layout, roots: &[
 }
 
 /// Whether an op is computed as few times as possible. Positions are divided by a few ops for a vector.
-pub(super) fn costs_something(function: &Function, inst: Inst) -> bool {
+pub fn costs_something(function: &Function, inst: Inst) -> bool {
     costly(function.kind_of(inst)) && counted_quotient(function, inst).is_none()
 }
 
-/// Whether computing an op may fail, or what leads to it inside.
-pub(super) fn may_fail(function: &Function, inst: Inst, is_inside: &dyn Fn(Inst) -> bool) -> bool {
+/// Whether computing an op may fail, or what leads to it from inside.
+pub fn may_fail(function: &Function, inst: Inst, is_inside: &dyn Fn(Inst) -> bool) -> bool {
     let (mut stack, mut seen) = (vec![inst], HashSet::new());
     while let Some(inst) = stack.pop() {
         if !seen.insert(inst) {
@@ -102,6 +101,11 @@ pub(super) fn may_fail(function: &Function, inst: Inst, is_inside: &dyn Fn(Inst)
         stack.extend(operands.filter(|&inst| is_inside(inst)));
     }
     false
+}
+
+/// The last axis that is walked at all.
+fn last_of(solver: &Solver, layout: &Layout) -> Option<usize> {
+    (0..layout.space.len()).rev().find(|&axis| is_long(solver, layout, axis))
 }
 
 fn is_long(solver: &Solver, layout: &Layout, axis: usize) -> bool {

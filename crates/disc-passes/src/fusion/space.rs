@@ -119,7 +119,7 @@ fn regroup_by(equal: &dyn Fn(&Dim, &Dim) -> bool, space: &[Dim], axes: &[usize],
 
 /// The map of a value whose elements are those of these axes, in order.
 pub fn map_of(solver: &Solver, space: &[Dim], axes: &[usize], shape: &[Dim]) -> Option<Map> {
-    regroup(solver, space, axes, shape).map(|dims| dims.into_iter().map(Follows::Axes).collect())
+    regroup(solver, space, axes, shape).map(|shape| map_along(&shape))
 }
 
 /// The axes that a map follows, in order; `None` where it does not follow axes alone.
@@ -132,6 +132,11 @@ pub fn axes_of(map: &[Follows]) -> Option<Vec<usize>> {
         }
     }
     Some(found)
+}
+
+/// How a value follows a space whose dimensions stand for these axes.
+pub fn map_along(shape: &[Vec<usize>]) -> Map {
+    shape.iter().cloned().map(Follows::Axes).collect()
 }
 
 /// What an op reads where its result (or each of them) is read by `map`. A reduction reads the axes it keeps by `map`, others by all.

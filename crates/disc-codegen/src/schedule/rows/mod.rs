@@ -152,32 +152,6 @@ impl Shape {
         }
     }
 
-    /// Computes the rows at the positions along some runs, the first of them in a range; `at` has the position along the others.
-    fn run_inside(
-        &self,
-        unit: &mut Unit<'_>,
-        kb: &mut KernelBuilder,
-        elements: &mut Elements<'_>,
-        (runs, range): (&[Merged], Option<[Value; 2]>),
-        at: &[Index],
-    ) {
-        let Some((run, others)) = runs.split_first() else {
-            return elements.scoped(|elements| unit.run(kb, elements, vec![at.to_vec()]));
-        };
-        let [first, stop] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&run.size)]);
-        let (is_last, mut at) = (others.is_empty() && self.width() > 1, at.to_vec());
-        let step = kb.int(if is_last { self.width() } else { 1 });
-        kb.for_([first, stop, step], &[], |kb, position, _| {
-            at[run.axis] = Index::uniform(position);
-            if is_last {
-                elements.scoped(|elements| self.beside(unit, kb, elements, (run.axis, [position, stop], false), at));
-            } else {
-                self.run_inside(unit, kb, elements, (others, None), &at);
-            }
-            Vec::new()
-        });
-    }
-
     /// A unit of rows beside one another along an axis, from `base` on: all its columns at once where they are full, which may be known, else one after
     /// the other, with a mask where each is a vector.
     fn beside(
@@ -513,7 +487,14 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
         let units = CountedUnits::open_entering(kb, *range, &counted, &mut enter);
         let [first, stop] = blocks.place(kb, &units.positions, &mut at);
         unit.tables.first = Some(first);
-        shape.run_inside(&mut unit, kb, elements, (&blocks.inside(), Some([first, stop])), &at);
+        let last = blocks.last().axis;
+        blocks.each_row(kb, [first, stop], shape.width(), &at, &mut |kb, at, stop| {
+            let base = at[last].as_uniform().expect("rows are counted one by one");
+            elements.scoped(|elements| match shape.width() {
+                1 => unit.run(kb, elements, vec![at.to_vec()]),
+                _ => shape.beside(&mut unit, kb, elements, (last, [base, stop], false), at.to_vec()),
+            });
+        });
         units.close(kb, &counted);
         return draft.finish(blocks.units(), cost(group, plan, shape));
     }

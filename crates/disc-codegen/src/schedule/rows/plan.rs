@@ -8,12 +8,12 @@ use crate::{
         shared::{Shared, is_kept, shared},
     },
 };
-use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
+use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::fusion::{
     Layout, SHORT_ROW, layout_of,
     phases::Phases,
-    sharing::{Sharing, followed, sharing},
-    space::{Follows, Map, axes_of, map_of, reads},
+    sharing::{Sharing, followed, may_fail, sharing},
+    space::{Follows, Map, axes_of, map_along, map_of, reads},
 };
 use disc_passes::query::Query;
 use std::collections::{HashMap, HashSet};
@@ -155,7 +155,7 @@ impl RowPlan {
             let kind = inst.map(|inst| function.kind_of(inst));
             if of_row(&map) {
                 let known = matches!(kind, Some(OpKind::Reduce | OpKind::Constant | OpKind::DimValue));
-                if !known && self.phases.needing(value).is_some() && !may_fail(function, value) {
+                if !known && self.phases.needing(value).is_some() && !is_risky(function, value) {
                     found.extend(axes(map).map(|shape| Placed { value, shape }));
                 }
             } else if let Some(inst) = inst {
@@ -184,7 +184,7 @@ impl RowPlan {
         };
         let mut found = shared(group, &layout.space, &self.roots(group), &are_common);
         let is_outer = |(_, shape): &&Shared| shape.iter().flatten().any(|axis| is_kept(&axis));
-        let map = |(value, shape): &Shared| (*value, shape.iter().cloned().map(Follows::Axes).collect());
+        let map = |(value, shape): &Shared| (*value, map_along(shape));
         let outer: Vec<(Value, Map)> = found.iter().filter(is_outer).map(map).collect();
         let are_of_all = |axes: &[usize]| are_common(axes) && !axes.iter().any(|axis| is_kept(&axis));
         let below = shared(group, &layout.space, &outer, &are_of_all);
@@ -297,18 +297,8 @@ fn domain(group: &Function, reduction: Inst) -> (Vec<Dim>, usize) {
 }
 
 /// Whether computing a value, down to reductions, may fail: then it is left to where it is needed.
-fn may_fail(group: &Function, value: Value) -> bool {
-    let (mut stack, mut seen) = (vec![value], HashSet::new());
-    while let Some(value) = stack.pop() {
-        let Some(inst) = group.defining(value).filter(|&inst| seen.insert(inst) && group.kind_of(inst) != OpKind::Reduce) else {
-            continue;
-        };
-        if group.def(inst).has(Trait::MayFail) {
-            return true;
-        }
-        stack.extend(group.operands(inst));
-    }
-    false
+fn is_risky(group: &Function, value: Value) -> bool {
+    group.defining(value).is_some_and(|inst| may_fail(group, inst, &|inst| group.kind_of(inst) != OpKind::Reduce))
 }
 
 fn axes(map: Map) -> Option<Vec<Vec<usize>>> {

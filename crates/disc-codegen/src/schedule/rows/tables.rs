@@ -13,7 +13,7 @@ use crate::{
     index::Index,
 };
 use disc_ir::{Dim, TensorType, Value};
-use disc_passes::fusion::space::Follows;
+use disc_passes::fusion::space::map_along;
 
 /// Rows that are walked in blocks.
 pub(super) struct Walk {
@@ -63,9 +63,8 @@ impl Tables {
             let size = Dim::product(sizes) + i64::from(elements.lanes);
             let memory = kb.scratch(TensorType::new([size], compute_dtype(group.tensor(placed.value).dtype)));
             let is_outer = axes.iter().any(|axis| plan.layout.kept.contains(axis));
-            let map = placed.shape.iter().cloned().map(Follows::Axes).collect();
             let last = runs.last().expect("a table differs along rows");
-            let parts = Parts::of(group, &plan.layout.space, &[(placed.value, map)], last, true);
+            let parts = Parts::of(group, &plan.layout.space, &[(placed.value, map_along(&placed.shape))], last, true);
             Table { placed, runs, memory, is_outer, block: block.map(|block| (block.run.axis, block.rows.clone())), parts }
         };
         let common = plan.common(group, walk.map(|walk| &walk.followed[..]));
