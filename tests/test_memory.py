@@ -354,6 +354,52 @@ def siamese():
     return Siamese(), lambda n: torch.randn(2, 3, n, n)
 
 
+class Fire(nn.Module):
+    """Few features, and two convolutions of these beside one another."""
+
+    def __init__(self, width: int, few: int, many: int):
+        super().__init__()
+        self.squeeze = nn.Conv2d(width, few, 1)
+        self.expand = nn.ModuleList((nn.Conv2d(few, many, 1), nn.Conv2d(few, many, 3, padding=1)))
+
+    def forward(self, x):
+        x = self.squeeze(x).relu()
+        return torch.cat([layer(x).relu() for layer in self.expand], 1)
+
+
+def rounded_up():
+    """Each map has quotients of its own of the image's size, and nothing orders two of them."""
+    layers = (
+        nn.Conv2d(3, 64, 3, 2),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, ceil_mode=True),
+        Fire(64, 16, 64),
+        Fire(128, 16, 64),
+        nn.MaxPool2d(3, 2, ceil_mode=True),
+        Fire(128, 32, 128),
+    )
+    return nn.Sequential(*layers), lambda n: torch.randn(2, 3, 2 * n + 7, 2 * n + 10)
+
+
+class OneHead(nn.Module):
+    """Attention of an image over a smaller one, with a single head: the first stage of SegFormer and PVT."""
+
+    def __init__(self):
+        super().__init__()
+        self.reduced = nn.Conv2d(16, 16, 4, 4)
+        self.query, self.key, self.value = (nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x):
+        rows, few = (t.flatten(2).transpose(1, 2) for t in (x, self.reduced(x)))
+        q, k, v = self.query(rows), self.key(few), self.value(few)
+        q, k, v = (t.view(*t.shape[:2], 1, 16).transpose(1, 2) for t in (q, k, v))
+        return nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def one_head():
+    return OneHead(), lambda n: torch.randn(2, 16, n // 4 * 4, n // 4 * 4 + 8)
+
+
 def decoder():
     return Translator(), lambda n: torch.randn(4, 2 * n, 64)
 
@@ -413,6 +459,8 @@ def lstm():
         vocoder,
         gated_sounds,
         siamese,
+        rounded_up,
+        one_head,
     ],
     ids=lambda make: make.__name__,
 )

@@ -114,11 +114,19 @@ def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode, cut=True):
     for i in range(n):
         if cut and ceil_mode and is_int(kernel[i]) and kernel[i] > LONG and dilation[i] == 1:
             kernel[i] = least(kernel[i], x.shape[lead + i] + 2 * padding[i])
-        reach = (b.shape[lead + i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
-        high = reach - x.shape[lead + i] - padding[i] if ceil_mode else padding[i]
-        edges.append((padding[i], high))
+        high = _high_edge(x.shape[lead + i], b.shape[lead + i], kernel[i], stride[i], padding[i], dilation[i])
+        edges.append((padding[i], high if ceil_mode else padding[i]))
     ones = [1] * lead
     return ones + kernel, ones + stride, edges, ones + dilation
+
+
+def _high_edge(size, count, kernel, stride, padding, dilation):
+    """The padding at the end that ``count`` windows reach into; the most that may be, where it depends on the size."""
+    reach = dilation * (kernel - 1) + 1
+    needed = (count - 1) * stride + reach - size - padding
+    most = padding + stride - 1
+    windows = (size + padding + most - reach) // stride + 1
+    return most if not is_int(needed) and is_int(kernel) and same(windows, count) else needed
 
 
 def _pool(b, x, how, window, strides, edges, dilation):

@@ -17,7 +17,7 @@ use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorTyp
 use std::collections::HashMap;
 
 /// The largest expression that the size of a slot may become.
-pub(super) const MOST_NODES: usize = 48;
+pub(super) const MOST_NODES: usize = 160;
 /// A part takes no slot that is more than this many times as large: the next large part would need a new one.
 const ROOMY: i64 = 8;
 /// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else.

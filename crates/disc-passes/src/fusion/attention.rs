@@ -74,7 +74,7 @@ fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value)
         (same && stays_in_rows(function, solver, rows, i)).then_some(first)
     })?;
     let product = Product::of(function, scores)?;
-    let plain = product.left.is_some() && product.right.is_some() && product.batch == rank.checked_sub(2)?;
+    let plain = product.rows.is_some() && product.right.is_some() && product.batch == rank.checked_sub(2)?;
     let along_rows = weighted.left_axes_in_order && weighted.left_sum == [rank as i64 - 1] && weighted.batch + 2 == rank;
     (plain && !product.transposed && along_rows).then_some([scores, rows, last])
 }
@@ -90,6 +90,8 @@ struct Product {
     /// The operands, as positions among the group's inputs; the right one may be repeated.
     left: Option<usize>,
     right: Option<usize>,
+    /// As `left`, where that may be reshaped.
+    rows: Option<usize>,
     batch: usize,
     left_sum: Vec<i64>,
     /// Whether the batch dimensions of the left operand come first, in their order.
@@ -121,12 +123,18 @@ impl Product {
         Some(Self {
             left: input(left),
             right: input(stored(function, right)),
+            rows: input(reshaped(function, left)),
             batch: batching.len(),
             left_sum: left_sum.to_vec(),
             left_axes_in_order: batching.iter().zip(0..).all(|(&axis, i)| axis == i),
             transposed,
         })
     }
+}
+
+/// What a value is a reshape of.
+fn reshaped(function: &Function, value: Value) -> Value {
+    function.made_by(value, OpKind::Reshape).map_or(value, |inst| reshaped(function, function.operands(inst)[0]))
 }
 
 /// What a value is a broadcast, a reshape or a conversion of: another way to read the same memory.
