@@ -199,7 +199,7 @@ impl Grouping<'_> {
     }
 
     /// Whether two groups have few tensors, and the same to walk: a tensor that one of them reduces, or outputs of one shape. What reductions
-    /// read is not kept in memory until others may begin.
+    /// read is not kept in memory until others may begin, nor what grows with the sizes until a later layer of the model needs it.
     fn are_beside(&self, a: usize, b: usize, of_a: &GroupMemory, of_b: &GroupMemory) -> bool {
         // Nothing is kept in memory for a group that waits for another one, where that reads only what is given.
         let (x, y, may_wait) = (&of_a.tensors, &of_b.tensors, of_a.reads_given || of_b.reads_given);
@@ -212,7 +212,12 @@ impl Grouping<'_> {
                 may_wait || x.intersection(y).any(|&value| !self.is_kept(value)) || self.begin_together(of_a, of_b)
             }
             (Role::Loop, Role::Loop) => match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first()) {
-                (Some(&p), Some(&q)) => same_shape(self.solver, self.function.shape(p), self.function.shape(q)),
+                (Some(&p), Some(&q)) => {
+                    let waits = || self.is_needed_later(a, b) || self.is_needed_later(b, a);
+                    let shapes = [p, q].map(|value| self.function.shape(value));
+                    let are_fixed = shapes[0].iter().all(|dim| dim.as_const().is_some());
+                    same_shape(self.solver, shapes[0], shapes[1]) && (are_fixed || !waits())
+                }
                 _ => false,
             },
             (Role::Row, _) => self.is_beside_rows(b, a, x.intersection(y), may_wait),

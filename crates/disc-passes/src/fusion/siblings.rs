@@ -34,7 +34,7 @@ impl Grouping<'_> {
 
     /// Whether what needs the results of a group, up to the next product with weights, needs a product with weights too, which needs the results of the
     /// group `first`.
-    fn is_needed_later(&self, first: usize, group: usize) -> bool {
+    pub(super) fn is_needed_later(&self, first: usize, group: usize) -> bool {
         let readers = self.reached(group, |behind| !behind);
         self.reached(first, |_| true).iter().any(|&(reader, behind)| behind && readers.contains(&(reader, false)))
     }
