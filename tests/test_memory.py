@@ -400,6 +400,40 @@ def one_head():
     return OneHead(), lambda n: torch.randn(2, 16, n // 4 * 4, n // 4 * 4 + 8)
 
 
+def waves():
+    """What strides leave of a sound has a size for long ones alone: the layout of memory is for these."""
+    layers = (
+        nn.Conv1d(1, 64, 127, 64),
+        nn.Tanh(),
+        nn.GroupNorm(1, 64),
+        nn.Conv1d(64, 128, 7, 3),
+        nn.GELU(),
+        nn.Conv1d(128, 64, 3, 2),
+        nn.GELU(),
+    )
+    return nn.Sequential(*layers), lambda n: torch.randn(4, 1, 1_000 * n)
+
+
+class Positions(nn.Module):
+    """Scores by the distance of rows: each layer has a table of a row for each distance."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(17, 16) for _ in range(3))
+        self.queries = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x):
+        at = torch.arange(x.shape[1])
+        far = (at - at[:, None]).clamp(-8, 8) + 8
+        for table, query in zip(self.tables, self.queries, strict=True):
+            x = torch.einsum("bld,lrd->blr", query(x), table(far)).softmax(-1) @ x
+        return x
+
+
+def positions():
+    return Positions(), lambda n: torch.randn(2, n, 16)
+
+
 def decoder():
     return Translator(), lambda n: torch.randn(4, 2 * n, 64)
 
@@ -461,6 +495,8 @@ def lstm():
         siamese,
         rounded_up,
         one_head,
+        waves,
+        positions,
     ],
     ids=lambda make: make.__name__,
 )

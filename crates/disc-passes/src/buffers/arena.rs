@@ -20,8 +20,9 @@ use std::collections::HashMap;
 pub(super) const MOST_NODES: usize = 160;
 /// A part takes no slot that is more than this many times as large: the next large part would need a new one.
 const ROOMY: i64 = 8;
-/// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else.
-const TYPICAL: i64 = 64;
+/// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else. Large enough for what strides
+/// leave of an image or a sound.
+const TYPICAL: i64 = 1024;
 
 pub(super) struct Slot {
     /// The output whose memory it is; else it is in the arena.
@@ -115,9 +116,9 @@ impl Size {
     }
 }
 
-/// A size where all dims are alike.
+/// A size where all dims are alike; what is too large to say is the largest.
 pub(super) fn typical(bytes: &Dim) -> i64 {
-    bytes.eval(&|_| Some(TYPICAL)).unwrap_or(0)
+    bytes.eval(&|_| Some(TYPICAL)).unwrap_or(i64::MAX)
 }
 
 /// A part of the arena that wants a place.

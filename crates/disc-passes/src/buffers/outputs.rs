@@ -18,8 +18,9 @@ use std::collections::{BTreeSet, HashMap};
 
 /// So many outputs are tried, the largest first: each takes as long as the layout of the arena.
 const MOST_TRIED: usize = 6;
-/// What dims are taken for where layouts are compared, by turns: a layout is smaller if it is for each of these.
-const SAMPLES: [[i64; 2]; 3] = [[64, 64], [8, 500], [500, 8]];
+/// What dims are taken for where layouts are compared, by turns: a layout is smaller if it is for each of these at which all sizes are positive. What is
+/// left of sounds by strides of some hundred elements has sizes for long ones alone.
+const SAMPLES: [[i64; 2]; 5] = [[64, 64], [8, 500], [500, 8], [4000, 4000], [8, 32_000]];
 
 /// An output, and who may use its memory.
 #[derive(Clone)]
@@ -102,15 +103,19 @@ pub(super) fn largest(outputs: &[Output]) -> Vec<Output> {
 /// Whether the arena takes less with the first slots than with the others, as far as samples tell.
 pub(super) fn is_smaller(first: &[Slot], other: &[Slot]) -> bool {
     let symbols: BTreeSet<Symbol> = first.iter().chain(other).flat_map(|slot| slot.size.bytes.symbols()).collect();
-    let sums = SAMPLES.map(|sample| {
-        let sizes: HashMap<&Symbol, i64> = symbols.iter().zip(sample.into_iter().cycle()).collect();
-        let size = |symbol: &Symbol| sizes.get(symbol).copied();
-        let sum = |slots: &[Slot]| -> i64 {
-            let own = slots.iter().filter(|slot| slot.output.is_none());
-            own.map(|slot| slot.size.bytes.eval(&size).unwrap_or(0)).fold(0, i64::saturating_add)
-        };
-        [sum(first), sum(other)]
-    });
+    let sums: Vec<[i64; 2]> = SAMPLES
+        .iter()
+        .filter_map(|sample| {
+            let sizes: HashMap<&Symbol, i64> = symbols.iter().zip(sample.iter().copied().cycle()).collect();
+            let size = |symbol: &Symbol| sizes.get(symbol).copied();
+            let sum = |slots: &[Slot]| -> Option<i64> {
+                let own = slots.iter().filter(|slot| slot.output.is_none());
+                let bytes = |slot: &Slot| slot.size.bytes.eval(&size).ok().filter(|&bytes| bytes > 0);
+                own.map(bytes).try_fold(0, |sum: i64, bytes| sum.checked_add(bytes?))
+            };
+            Some([sum(first)?, sum(other)?])
+        })
+        .collect();
     sums.iter().all(|[a, b]| a <= b) && sums.iter().any(|[a, b]| a < b)
 }
 
