@@ -402,16 +402,12 @@ def one_head():
 
 def waves():
     """What strides leave of a sound has a size for long ones alone: the layout of memory is for these."""
-    layers = (
-        nn.Conv1d(1, 64, 127, 64),
-        nn.Tanh(),
-        nn.GroupNorm(1, 64),
-        nn.Conv1d(64, 128, 7, 3),
-        nn.GELU(),
-        nn.Conv1d(128, 64, 3, 2),
-        nn.GELU(),
-    )
-    return nn.Sequential(*layers), lambda n: torch.randn(4, 1, 1_000 * n)
+    from transformers import MoonshineConfig
+    from transformers.models.moonshine.modeling_moonshine import MoonshineEncoder
+
+    heads = {"encoder_num_hidden_layers": 2, "encoder_num_attention_heads": 4}
+    config = MoonshineConfig(hidden_size=64, intermediate_size=128, **heads)
+    return MoonshineEncoder(config), lambda n: torch.randn(2, 100 * n + 2_000)
 
 
 class Positions(nn.Module):
