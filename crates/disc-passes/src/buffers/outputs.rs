@@ -18,8 +18,8 @@ use std::collections::{BTreeSet, HashMap};
 
 /// So many outputs are tried, the largest first: each takes as long as the layout of the arena.
 const MOST_TRIED: usize = 6;
-/// What dims are taken for where layouts are compared, by turns: a layout is smaller if it is for each of these at which all sizes are positive. What is
-/// left of sounds by strides of some hundred elements has sizes for long ones alone.
+/// What dims are taken for where layouts are compared, by turns: a layout is smaller if it is for each of these at which no size is negative, as what is
+/// left of a short sound by strides of some hundred elements is.
 const SAMPLES: [[i64; 2]; 5] = [[64, 64], [8, 500], [500, 8], [4000, 4000], [8, 32_000]];
 
 /// An output, and who may use its memory.
@@ -110,7 +110,7 @@ pub(super) fn is_smaller(first: &[Slot], other: &[Slot]) -> bool {
             let size = |symbol: &Symbol| sizes.get(symbol).copied();
             let sum = |slots: &[Slot]| -> Option<i64> {
                 let own = slots.iter().filter(|slot| slot.output.is_none());
-                let bytes = |slot: &Slot| slot.size.bytes.eval(&size).ok().filter(|&bytes| bytes > 0);
+                let bytes = |slot: &Slot| slot.size.bytes.eval(&size).ok().filter(|&bytes| bytes >= 0);
                 own.map(bytes).try_fold(0, |sum: i64, bytes| sum.checked_add(bytes?))
             };
             Some([sum(first)?, sum(other)?])
