@@ -114,8 +114,9 @@ def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode, cut=True):
     for i in range(n):
         if cut and ceil_mode and is_int(kernel[i]) and kernel[i] > LONG and dilation[i] == 1:
             kernel[i] = least(kernel[i], x.shape[lead + i] + 2 * padding[i])
-        high = _high_edge(x.shape[lead + i], b.shape[lead + i], kernel[i], stride[i], padding[i], dilation[i])
-        edges.append((padding[i], high if ceil_mode else padding[i]))
+        form = kernel[i], stride[i], padding[i], dilation[i]
+        high = _high_edge(x.shape[lead + i], b.shape[lead + i], *form) if ceil_mode else padding[i]
+        edges.append((padding[i], high))
     ones = [1] * lead
     return ones + kernel, ones + stride, edges, ones + dilation
 

@@ -180,8 +180,7 @@ impl<'f> Planner<'f> {
 
     fn allocate(&mut self, block: Block, tensor: &TensorType) -> Result<Value, Diagnostic> {
         let (count, zero) = (tensor.element_count(), Dim::constant(0));
-        let is_sized = tensor.dims.iter().all(|dim| self.solver.less_equal(&zero, dim));
-        // In a branch that is not taken, a size may be negative.
+        let is_sized = outputs::is_sized(&self.solver, &tensor.dims);
         let count = if is_sized || self.solver.less_equal(&zero, &count) { count } else { Dim::max(&count, &zero) };
         let bytes = (count * tensor.dtype.size() as i64).ceil_div(&Dim::constant(64)) * 64;
         let frame = self.frames.of(&bytes, self.frames.current());

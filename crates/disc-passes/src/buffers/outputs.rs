@@ -61,11 +61,10 @@ pub(super) fn all(
     let made = host.insts(host.body).iter().copied().filter(is_output);
     made.filter_map(|inst| {
         let tensor = host.ty(host.result(inst)).shaped().expect("an output is a buffer");
-        let (zero, element_bytes) = (Dim::constant(0), tensor.dtype.size());
-        let is_sized = tensor.dims.iter().all(|dim| solver.less_equal(&zero, dim));
+        let element_bytes = tensor.dtype.size();
         let exact = tensor.element_count() * element_bytes as i64;
         let asked_in = frames.asked_in(host.result(inst));
-        is_sized.then(|| Output {
+        is_sized(solver, &tensor.dims).then(|| Output {
             inst,
             size: Size { bytes: exact.clone(), exact },
             frame: tensor.dims.iter().map(|dim| frames.of(dim, asked_in)).max().unwrap_or(0),
@@ -103,20 +102,24 @@ pub(super) fn largest(outputs: &[Output]) -> Vec<Output> {
 /// Whether the arena takes less with the first slots than with the others, as far as samples tell.
 pub(super) fn is_smaller(first: &[Slot], other: &[Slot]) -> bool {
     let symbols: BTreeSet<Symbol> = first.iter().chain(other).flat_map(|slot| slot.size.bytes.symbols()).collect();
-    let sums: Vec<[i64; 2]> = SAMPLES
-        .iter()
-        .filter_map(|sample| {
-            let sizes: HashMap<&Symbol, i64> = symbols.iter().zip(sample.iter().copied().cycle()).collect();
-            let size = |symbol: &Symbol| sizes.get(symbol).copied();
-            let sum = |slots: &[Slot]| -> Option<i64> {
-                let own = slots.iter().filter(|slot| slot.output.is_none());
-                let bytes = |slot: &Slot| slot.size.bytes.eval(&size).ok().filter(|&bytes| bytes >= 0);
-                own.map(bytes).try_fold(0, |sum: i64, bytes| sum.checked_add(bytes?))
-            };
-            Some([sum(first)?, sum(other)?])
-        })
-        .collect();
+    let at = |sample: &[i64; 2]| {
+        let sizes = symbols.iter().zip(sample.iter().copied().cycle()).collect();
+        Some([own_bytes(first, &sizes)?, own_bytes(other, &sizes)?])
+    };
+    let sums: Vec<[i64; 2]> = SAMPLES.iter().filter_map(at).collect();
     sums.iter().all(|[a, b]| a <= b) && sums.iter().any(|[a, b]| a < b)
+}
+
+/// What slots take of the arena at some sizes; `None` where one of them would be negative, or too large.
+fn own_bytes(slots: &[Slot], sizes: &HashMap<&Symbol, i64>) -> Option<i64> {
+    let size = |symbol: &Symbol| sizes.get(symbol).copied();
+    let bytes = |slot: &Slot| slot.size.bytes.eval(&size).ok().filter(|&bytes| bytes >= 0);
+    slots.iter().filter(|slot| slot.output.is_none()).map(bytes).try_fold(0, |sum: i64, bytes| sum.checked_add(bytes?))
+}
+
+/// Whether no size of a shape is negative, which it may be in a branch that is not taken.
+pub(super) fn is_sized(solver: &Solver, dims: &[Dim]) -> bool {
+    dims.iter().all(|dim| solver.less_equal(&Dim::constant(0), dim))
 }
 
 /// Gives tenants the memory of their outputs, which are asked for before the first of them.

@@ -213,10 +213,10 @@ impl Grouping<'_> {
             }
             (Role::Loop, Role::Loop) => match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first()) {
                 (Some(&p), Some(&q)) => {
+                    let [shape, other] = [p, q].map(|value| self.function.shape(value));
+                    let is_fixed = shape.iter().all(|dim| dim.as_const().is_some());
                     let waits = || self.is_needed_later(a, b) || self.is_needed_later(b, a);
-                    let shapes = [p, q].map(|value| self.function.shape(value));
-                    let are_fixed = shapes[0].iter().all(|dim| dim.as_const().is_some());
-                    same_shape(self.solver, shapes[0], shapes[1]) && (are_fixed || !waits())
+                    same_shape(self.solver, shape, other) && (is_fixed || !waits())
                 }
                 _ => false,
             },
