@@ -430,6 +430,29 @@ def positions():
     return Positions(), lambda n: torch.randn(2, n, 16)
 
 
+def squares():
+    """What strides leave of a sound, and squares of its length: no size is the larger one at all lengths."""
+    from transformers import Wav2Vec2ConformerConfig, Wav2Vec2ConformerModel
+
+    widths = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "conv_dim": (32,) * 7}
+    config = Wav2Vec2ConformerConfig(num_hidden_layers=1, **widths)
+    return Wav2Vec2ConformerModel(config), lambda n: torch.randn(1, 200 * n + 2_000)
+
+
+class Counted(nn.Module):
+    """Each layer has memory of a size that it counts, which the next one has no use for."""
+
+    def forward(self, x):
+        for _ in range(4):
+            kept = x[x.abs() > 0.5].sort().values.cumsum(0)
+            x = x + kept[-1] / x.numel()
+        return x
+
+
+def counted():
+    return Counted(), lambda n: torch.randn(50 * n, 40)
+
+
 def decoder():
     return Translator(), lambda n: torch.randn(4, 2 * n, 64)
 
@@ -493,6 +516,8 @@ def lstm():
         one_head,
         waves,
         positions,
+        squares,
+        counted,
     ],
     ids=lambda make: make.__name__,
 )

@@ -108,8 +108,20 @@ pub struct Runtime {
     /// leave the same values up to rounding. The status is that of `launch`. For entries only, not for kernels.
     pub product: unsafe extern "C" fn(ctx: *mut Context, product: *const Product) -> i32,
 
+    /// Places `parts` parts of an arena: the least offset of each, 0 or the end of a part that it meets, at which it overlaps none of the earlier
+    /// parts that it meets; parts of size 0 are in nobody's way. `meets`, of `words` words, is for each part how many these are, and their
+    /// positions. Writes the offsets, and returns where the last part ends: less than 0 on failure. For entries only.
+    pub lay_out: unsafe extern "C" fn(
+        ctx: *mut Context,
+        parts: u32,
+        sizes: *const i64,
+        meets: *const i64,
+        words: u32,
+        offsets: *mut i64,
+    ) -> i64,
+
     /// Null in this version.
-    pub reserved: [*const c_void; 7],
+    pub reserved: [*const c_void; 6],
 }
 
 /// A product of two matrices that a kernel computes and a library may compute instead: `result[i, j] = sum over l of left[i, l] * right[l, j]`.

@@ -21,7 +21,7 @@ pub use dtype::DType;
 pub use tensor::{DEVICE_CPU, FLAG_ALIAS, FLAG_READ_ONLY, FLAG_WRITTEN, Tensor};
 
 /// Version of this contract. Generated code exports it as the `u32` constant [`VERSION_SYMBOL`].
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// The data symbol (a constant `u32`, aligned to 4) by which a library says for which [`ABI_VERSION`] it was generated.
 pub const VERSION_SYMBOL: &str = "disc_abi_version";

@@ -5,7 +5,7 @@
 //! likely values, which are hints.
 use crate::element::Site;
 use disc_ir::{
-    Block, Code, Dim, Function, Symbol,
+    Block, Code, Dim, Function, OpKind, Symbol,
     binding::{Binding, bindings},
     dim::{Fact, Facts, Range},
     ops::demands,
@@ -121,9 +121,12 @@ fn bound_checks(
 ) {
     let mut here = Vec::new();
     for &inst in entry.insts(block) {
-        if let Some(symbol) = entry.bound_by(inst) {
+        for symbol in entry.bound_by(inst) {
             known.insert(symbol.clone());
             here.push(symbol.clone());
+            if entry.kind_of(inst) == OpKind::LayOut {
+                continue;
+            }
             let site = next_site();
             let facts = take_known(open, known, next_site);
             found.push(BoundCheck { symbol: symbol.clone(), site, facts });

@@ -386,17 +386,19 @@ impl Function {
         symbols
     }
 
-    /// The dim that an op binds, from data.
-    pub fn bound_by(&self, inst: Inst) -> Option<&Symbol> {
-        match (self.kind_of(inst), self.inst(inst).attrs.first()) {
-            (OpKind::BindDim, Some(Some(Attr::Dim(dim)))) => dim.as_symbol(),
-            _ => None,
-        }
+    /// The dims that an op binds: from data, or the places of parts of memory.
+    pub fn bound_by(&self, inst: Inst) -> impl Iterator<Item = &Symbol> {
+        let dims = match (self.kind_of(inst), self.inst(inst).attrs.first()) {
+            (OpKind::BindDim, Some(Some(Attr::Dim(dim)))) => std::slice::from_ref(dim),
+            (OpKind::LayOut, Some(Some(Attr::Dims(dims)))) => dims,
+            _ => &[],
+        };
+        dims.iter().filter_map(Dim::as_symbol)
     }
 
     /// The dims that ops bind, in the order of the text.
     pub fn data_dims(&self) -> Vec<Symbol> {
-        self.walk(self.body).into_iter().filter_map(|inst| self.bound_by(inst).cloned()).collect()
+        self.walk(self.body).into_iter().flat_map(|inst| self.bound_by(inst).cloned()).collect()
     }
 
     /// The symbols in the attributes and result types of an op, and in its regions.

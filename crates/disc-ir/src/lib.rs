@@ -16,6 +16,7 @@ pub mod generate;
 pub mod graph;
 pub mod infer;
 pub mod interp;
+pub mod layout;
 pub mod literal;
 pub mod ops;
 pub mod plans;

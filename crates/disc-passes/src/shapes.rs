@@ -31,7 +31,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
 fn learn_bound(function: &mut Function, cx: &mut PassCx) -> usize {
     let mut learned = 0;
     for inst in function.walk(function.body) {
-        let Some(symbol) = function.bound_by(inst) else { continue };
+        let Some(symbol) = function.bound_by(inst).next() else { continue };
         let (bound, size) = (Dim::symbol(symbol), function.operands(inst)[0]);
         let fact = match (function.as_dim(size), counted(function, size)) {
             (Some(dim), _) => Fact::Equal(bound, dim),
@@ -124,7 +124,7 @@ fn unify(function: &mut Function, cx: &mut PassCx) -> usize {
         for value in values {
             changes += usize::from(map_type(function, value, &mut renamed));
         }
-        if function.bound_by(inst).is_some() {
+        if function.bound_by(inst).next().is_some() {
             continue;
         }
         for attr in function.inst_mut(inst).attrs.iter_mut().flatten() {

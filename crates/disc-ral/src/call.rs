@@ -10,6 +10,7 @@ use crate::{
     cpu,
     device::{Device, Launch, LaunchFailure, Queue},
     failure::Failure,
+    lay_out::lay_out,
     meta::EntryMeta,
     products::{Products, run_product},
     profile::LaunchRecord,
@@ -122,6 +123,9 @@ impl Call<'_> {
     }
 }
 
+/// No size of an arena: asking for it fails.
+const NOWHERE: i64 = i64::MIN >> 16;
+
 /// The table that every context points to.
 static RUNTIME: Runtime = Runtime {
     version: ABI_VERSION,
@@ -134,7 +138,8 @@ static RUNTIME: Runtime = Runtime {
     fail,
     copy,
     product,
-    reserved: [ptr::null(); 7],
+    lay_out: place_parts,
+    reserved: [ptr::null(); 6],
 };
 
 /// Runs `body` on the call; `failed` if it panics, records a failure, or is called by a kernel.
@@ -239,6 +244,23 @@ unsafe extern "C" fn product(ctx: *mut Context, product: *const Product) -> i32 
             let result = run_product(call, product);
             drop(ended);
             result.map(|()| STATUS_OK)
+        })
+    }
+}
+
+unsafe extern "C" fn place_parts(
+    ctx: *mut Context,
+    parts: u32,
+    sizes: *const i64,
+    meets: *const i64,
+    words: u32,
+    offsets: *mut i64,
+) -> i64 {
+    // SAFETY: generated code passes its context, so many sizes and words for offsets, which do not overlap, and so many words of a table.
+    unsafe {
+        on_call(ctx, NOWHERE, |_| {
+            let (sizes, meets) = (slice::from_raw_parts(sizes, parts as usize), slice::from_raw_parts(meets, words as usize));
+            Ok(lay_out(sizes, meets, slice::from_raw_parts_mut(offsets, parts as usize)))
         })
     }
 }

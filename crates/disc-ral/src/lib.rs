@@ -14,6 +14,7 @@ mod error;
 mod executable;
 mod failure;
 mod host;
+mod lay_out;
 mod library;
 mod meta;
 mod pool;

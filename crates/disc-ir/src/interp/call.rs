@@ -7,7 +7,7 @@ use super::{
 use crate::{
     attr::Attr,
     diag::{Code, Diagnostic},
-    dim::Symbol,
+    dim::{Dim, Symbol},
     graph::{Block, Function, InstData},
     literal::Literal,
     types::{DType, Type},
@@ -151,6 +151,12 @@ impl<'a> Call<'a> {
             Some(Attr::Dim(dim)) => dim.as_symbol(),
             _ => None,
         }
+    }
+
+    /// The dims of a list that the op binds.
+    pub(super) fn bound_symbols(&self) -> impl Iterator<Item = &'a Symbol> {
+        let dims: &[Dim] = if let Some(Attr::Dims(dims)) = self.attr("dims") { dims } else { &[] };
+        dims.iter().filter_map(Dim::as_symbol)
     }
 
     /// The values of a list of dims; none where it is absent.

@@ -6,7 +6,10 @@ use super::{
     memory::Buffer,
     tensor::count,
 };
-use crate::diag::{Code, Diagnostic};
+use crate::{
+    diag::{Code, Diagnostic},
+    layout::{first_fit, parts_met},
+};
 
 /// How many tasks a launch is split into, where it has as many units: work units must not depend on their neighbours.
 const TASKS: i64 = 3;
@@ -28,6 +31,16 @@ pub(super) fn arena(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
         return Err(call.malformed(format!("{bytes} bytes, but the type is {}", call.result_type(0))));
     }
     Ok(vec![Val::Buffer(fresh(machine, call)?)])
+}
+
+pub(super) fn lay_out<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
+    let sizes = call.dims("sizes")?;
+    let met = parts_met(sizes.len(), call.ints("meets")).ok_or_else(|| call.malformed("`meets` is no list of parts".into()))?;
+    let (offsets, total) = first_fit(&sizes, &met);
+    for (symbol, value) in call.bound_symbols().zip(offsets.into_iter().chain([total])) {
+        machine.bind_dim(symbol, value)?;
+    }
+    Ok(Vec::new())
 }
 
 pub(super) fn alloc(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {

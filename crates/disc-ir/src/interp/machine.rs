@@ -142,7 +142,7 @@ impl<'a> Machine<'a> {
         for &inst in function.insts(block) {
             function.results_of(inst).iter().for_each(|&value| self.frame().values[value.index()] = None);
             // The results of the body have sizes that the caller reads from them.
-            if let Some(symbol) = function.bound_by(inst).filter(|_| block != function.body) {
+            for symbol in function.bound_by(inst).filter(|_| block != function.body) {
                 Rc::make_mut(&mut self.frame().symbols).remove(symbol);
             }
         }

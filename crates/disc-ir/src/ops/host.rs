@@ -10,6 +10,7 @@ use crate::{
     attr::AttrKind,
     diag::Code,
     infer::{InferCx, Inferred},
+    layout,
     types::{DType, Type},
 };
 
@@ -23,6 +24,17 @@ op! {
     ///
     /// (C1) The result is a buffer.
     Arena = "arena"() { bytes: required(AttrKind::Dim) } -> (result: one(ANY)) traits [Writes] stages HOST, infer buffer;
+}
+
+op! {
+    /// Places parts of an arena by the sizes of a call, and binds their places: from here to the end of the block, `dims` are the offset of each part,
+    /// and behind them the size of it all. One part after the other gets the least offset, 0 or the end of a part that it meets, at which it
+    /// overlaps none of the earlier parts that it meets. Parts of size 0 are in nobody's way. No unit is said: that of `sizes` is that of `dims`.
+    ///
+    /// (C1) `dims` are symbols alone, which nothing else binds, one more than `sizes`.
+    /// (C2) `meets` is, for each part, how many earlier parts it meets, and their positions.
+    LayOut = "lay_out"() { dims: required(AttrKind::Dims), sizes: required(AttrKind::Dims), meets: required(AttrKind::Ints) } -> ()
+        traits [Writes] stages HOST, infer lay_out;
 }
 
 op! {
@@ -90,6 +102,22 @@ fn buffer(cx: &InferCx<'_>) -> Inferred {
 
 fn nothing(_: &InferCx<'_>) -> Inferred {
     Ok(Vec::new())
+}
+
+fn lay_out(cx: &InferCx<'_>) -> Inferred {
+    let (dims, sizes) = (cx.dims("dims"), cx.dims("sizes"));
+    if dims.len() != sizes.len() + 1 || dims.iter().any(|dim| dim.as_symbol().is_none()) {
+        let message = format!(
+            "`dims` are {} entries for {} parts, expected a symbol for each part and one for all",
+            dims.len(),
+            sizes.len()
+        );
+        return Err(cx.error(Code::E0209, 1, message));
+    }
+    match layout::parts_met(sizes.len(), cx.ints("meets")) {
+        Some(_) => Ok(Vec::new()),
+        None => Err(cx.error(Code::E0209, 2, "`meets` is not a count and that many earlier parts for each part")),
+    }
 }
 
 fn streams(cx: &InferCx<'_>) -> Inferred {

@@ -12,6 +12,7 @@ use crate::{
     diag::{Code, Span},
     dim::{Dim, Symbol},
     graph::{Block, Inst},
+    ops::OpKind,
     text::limits::{MAX_RANK, fits},
     types::{TensorType, Type},
 };
@@ -61,15 +62,19 @@ impl Seen {
         self.bound.retain(|symbol| !here.contains(symbol));
     }
 
-    /// The dim that an op binds, from here on.
-    fn binds(&mut self, cx: &mut Check<'_>, inst: Inst) -> Option<Symbol> {
-        let symbol = cx.function.bound_by(inst)?;
-        if self.bound.contains(symbol) || !self.later.remove(symbol) {
-            cx.op_error(Code::E0104, inst, format!("(C2) the dim {symbol} is bound already"));
-            return None;
+    /// The dims that an op binds, from here on.
+    fn binds(&mut self, cx: &mut Check<'_>, inst: Inst) -> Vec<Symbol> {
+        let rule = if cx.function.kind_of(inst) == OpKind::LayOut { "C1" } else { "C2" };
+        let mut bound = Vec::new();
+        for symbol in cx.function.bound_by(inst) {
+            if self.bound.contains(symbol) || !self.later.remove(symbol) {
+                cx.op_error(Code::E0104, inst, format!("({rule}) the dim {symbol} is bound already"));
+                continue;
+            }
+            self.bound.insert(symbol.clone());
+            bound.push(symbol.clone());
         }
-        self.bound.insert(symbol.clone());
-        Some(symbol.clone())
+        bound
     }
 
     fn inst(&mut self, cx: &mut Check<'_>, inst: Inst) {
@@ -98,7 +103,7 @@ impl Seen {
         let inside: Vec<Symbol> = regions
             .iter()
             .flat_map(|&region| function.walk(region))
-            .filter_map(|inner| function.bound_by(inner).cloned())
+            .flat_map(|inner| function.bound_by(inner).cloned())
             .collect();
         let types = function.results_of(inst).iter().filter_map(|&value| function.ty(value).shaped());
         let sizes: Vec<Symbol> = types.flat_map(|tensor| &tensor.dims).flat_map(Dim::symbols).collect();

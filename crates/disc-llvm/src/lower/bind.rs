@@ -5,14 +5,14 @@
 //! - what is computed there is forgotten at the end of the region that binds the symbol.
 use super::Lowering;
 use crate::{Error, emit::Val};
-use disc_ir::{Dim, Inst, Symbol};
+use disc_ir::{Attr, Dim, Inst, Symbol};
 use inkwell::{IntPredicate, basic_block::BasicBlock, values::InstructionValue};
 use std::collections::HashMap;
 
 /// From where a symbol is bound to the end of the region; the outermost scope is the host program.
 #[derive(Default)]
 pub(super) struct Scope<'c> {
-    symbol: Option<Symbol>,
+    symbols: Vec<Symbol>,
     /// Ends the block where its dims are computed, once its checks are done.
     end: Option<InstructionValue<'c>>,
     pub(super) dims: HashMap<Dim, Val<'c>>,
@@ -26,7 +26,7 @@ impl<'c> Lowering<'_, 'c> {
     pub(super) fn scope_of(&self, dim: &Dim) -> usize {
         let mut found = 0;
         dim.visit_symbols(&mut |symbol| {
-            let position = self.scopes.iter().rposition(|scope| scope.symbol.as_ref() == Some(symbol));
+            let position = self.scopes.iter().rposition(|scope| scope.symbols.contains(symbol));
             found = found.max(position.unwrap_or(0));
         });
         found
@@ -56,14 +56,14 @@ impl<'c> Lowering<'_, 'c> {
     /// Ends the scopes that a region has begun.
     pub(super) fn leave_scopes(&mut self, outer: usize) {
         for scope in self.scopes.drain(outer..) {
-            self.symbols.retain(|symbol, _| scope.symbol.as_ref() != Some(symbol));
+            self.symbols.retain(|symbol, _| !scope.symbols.contains(symbol));
         }
     }
 
     pub(super) fn bind_dim(&mut self, inst: Inst) -> Result<(), Error> {
         self.host(inst)?;
         let size = self.value(self.function.operands(inst)[0])?;
-        let Some(symbol) = self.function.bound_by(inst) else { return Err(self.error(inst, "needs a dim".to_owned())) };
+        let Some(symbol) = self.function.bound_by(inst).next() else { return Err(self.error(inst, "needs a dim".to_owned())) };
         let bound = self.bound;
         let Some(check) = bound.iter().find(|check| check.symbol == *symbol) else {
             return Err(self.error(inst, format!("binds {symbol}, of which the signature says nothing")));
@@ -71,8 +71,25 @@ impl<'c> Lowering<'_, 'c> {
         let valid = self.emit.icmp(IntPredicate::SGE, size, self.emit.i64(0).into())?;
         self.fail_unless(valid, check.site, &[size])?;
         self.symbols.insert(symbol.clone(), size);
-        self.scopes.push(Scope { symbol: Some(symbol.clone()), ..Scope::default() });
+        self.scopes.push(Scope { symbols: vec![symbol.clone()], ..Scope::default() });
         check.facts.iter().try_for_each(|fact| self.check_fact(fact))?;
+        self.open_body()
+    }
+
+    /// Places parts of an arena, and binds the places.
+    pub(super) fn lay_out(&mut self, inst: Inst) -> Result<(), Error> {
+        self.host(inst)?;
+        let (Some(Attr::Dims(sizes)), Some(Attr::Ints(meets))) = (self.attr(inst, "sizes"), self.attr(inst, "meets")) else {
+            return Err(self.error(inst, "needs `sizes` and `meets`".to_owned()));
+        };
+        let values = sizes.iter().map(|size| self.bounded_value(size)).collect::<Result<Vec<_>, _>>()?;
+        let words = self.write_words(&values)?;
+        let offsets = self.emit.slot(words, values.len() as i64)?;
+        let total = self.call_lay_out(values.len(), words, meets, offsets)?;
+        let places = (0..values.len() as i64).map(|part| self.emit.load_i64(offsets, part)).collect::<Result<Vec<_>, _>>()?;
+        let symbols: Vec<Symbol> = self.function.bound_by(inst).cloned().collect();
+        self.symbols.extend(symbols.iter().cloned().zip(places.into_iter().chain([total])));
+        self.scopes.push(Scope { symbols, ..Scope::default() });
         self.open_body()
     }
 }

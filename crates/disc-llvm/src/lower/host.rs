@@ -25,6 +25,7 @@ pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
     let needed = insts.iter().map(|&inst| match function.kind_of(inst) {
         OpKind::Launch => launch_words(program, function, inst),
         OpKind::AllocOutput => function.ty(function.result(inst)).shaped().map_or(0, |tensor| tensor.dims.len()),
+        OpKind::LayOut => 2 * function.bound_by(inst).count(),
         OpKind::Assert => function.operands(inst).len(),
         _ => 0,
     });

@@ -257,6 +257,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Arena => self.arena(inst),
             Launch => self.launch(inst),
             BindDim => self.bind_dim(inst),
+            LayOut => self.lay_out(inst),
             Mark => self.mark(inst),
             Release => self.release(inst),
             Weight => self.weight(inst),

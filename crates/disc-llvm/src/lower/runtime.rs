@@ -9,6 +9,7 @@ use crate::{
 use disc_abi::{Context, Runtime, STATUS_FAILED};
 use disc_ir::{DType, Inst};
 use inkwell::{
+    module::Linkage,
     types::BasicTypeEnum,
     values::{BasicMetadataValueEnum, PointerValue},
 };
@@ -18,6 +19,17 @@ impl<'c> Emit<'c> {
     /// The address of a field that lies `offset` bytes into a struct.
     pub(super) fn field(&self, base: PointerValue<'c>, offset: usize) -> Result<PointerValue<'c>, Error> {
         Ok(self.element_address(DType::U8, base, self.i64(offset as i64).into())?.into_pointer_value())
+    }
+
+    /// The address of constants.
+    pub(super) fn table(&self, values: &[i64]) -> PointerValue<'c> {
+        let i64t = self.context.i64_type();
+        let values: Vec<_> = values.iter().map(|&value| self.i64(value)).collect();
+        let table = self.module.add_global(i64t.array_type(values.len() as u32), None, "table");
+        table.set_initializer(&i64t.const_array(&values));
+        table.set_constant(true);
+        table.set_linkage(Linkage::Internal);
+        table.as_pointer_value()
     }
 
     pub(super) fn load_pointer(&self, base: PointerValue<'c>, offset: usize) -> Result<PointerValue<'c>, Error> {
@@ -73,6 +85,20 @@ impl<'c> Lowering<'_, 'c> {
         let function = self.emit.load_pointer(host.runtime, offset_of!(Runtime, release))?;
         self.emit.builder.build_indirect_call(ty, function, &[host.ctx.into(), mark.into()], "")?;
         Ok(())
+    }
+
+    /// Places parts of these sizes; the size of it all. See `disc_abi::Runtime::lay_out`.
+    pub(super) fn call_lay_out(
+        &mut self,
+        parts: usize,
+        sizes: PointerValue<'c>,
+        meets: &[i64],
+        offsets: PointerValue<'c>,
+    ) -> Result<Val<'c>, Error> {
+        let c = |value: usize| self.emit.const_int(32, 1, value as i64);
+        let (words, meets) = (c(meets.len()), self.emit.table(meets));
+        let arguments = [c(parts), sizes.into(), meets.into(), words, offsets.into()];
+        self.call_runtime(offset_of!(Runtime, lay_out), self.emit.context.i64_type().into(), &arguments)
     }
 
     /// The memory of an output with these sizes, or the end of the entry.

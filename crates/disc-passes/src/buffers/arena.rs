@@ -5,21 +5,29 @@
 //! needed, best one of which the facts prove that one of the two sizes covers the other, else one that becomes as large as the larger size;
 //! otherwise it gets a new slot. A small part leaves large slots to large ones. Slots of a frame follow one another. The memory of an output is a
 //! slot too, until the output is written, where that makes the arena smaller. [`packing`](super::packing) is another layout, in which parts lie
-//! beside one another in what slots keep apart; it is taken where it is smaller.
+//! beside one another in what slots keep apart, and [`first_fit`](super::first_fit) one that each call computes; each is taken where it is smaller.
 use super::{
+    first_fit,
     frames::Frames,
     in_place::takers,
     liveness::{Range, ranges},
     outputs::{self, Output},
     packing,
+    samples::samples,
 };
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type};
-use std::collections::HashMap;
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// The largest expression that the size of a slot may become.
 pub(super) const MOST_NODES: usize = 160;
 /// A part takes no slot that is more than this many times as large: the next large part would need a new one.
 const ROOMY: i64 = 8;
+/// Sizes of parts are multiples of so many bytes, a cache line.
+pub(super) const LINE: i64 = 64;
 /// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else. Large enough for what strides
 /// leave of an image or a sound.
 const TYPICAL: i64 = 1024;
@@ -71,12 +79,16 @@ impl Slot {
 /// In which order parts are placed. In a chain of parts of one size, each needed by the next, every second one may be where the result will be: which
 /// ones is seen from the end. Parts of many sizes suit better if the largest come first.
 #[derive(Clone, Copy)]
-enum Order {
+pub(super) enum Order {
     FirstUse,
     LastUse,
     /// Of those that end together, the smallest first: those are packed, and what begins earlier lies beside them.
     LastUseSmallest,
     Size,
+}
+
+impl Order {
+    pub(super) const ALL: [Self; 4] = [Self::FirstUse, Self::LastUse, Self::LastUseSmallest, Self::Size];
 }
 
 /// How much memory: rounded up to cache lines, and exactly. Of two sizes, what holds exactly holds rounded up, and is easier to prove. An
@@ -97,7 +109,7 @@ impl Size {
         }
     }
 
-    fn equals(&self, other: &Size, solver: &Solver) -> bool {
+    pub(super) fn equals(&self, other: &Size, solver: &Solver) -> bool {
         solver.equal(&self.exact, &other.exact) || solver.equal(&self.bytes, &other.bytes)
     }
 
@@ -122,6 +134,7 @@ pub(super) fn typical(bytes: &Dim) -> i64 {
 }
 
 /// A part of the arena that wants a place.
+#[derive(Clone)]
 pub(super) struct Part {
     pub(super) inst: Inst,
     pub(super) dtype: DType,
@@ -134,7 +147,7 @@ pub(super) struct Part {
 
 /// Gives every `alloc` of a host program its frame and its offset, and every frame its size; a part that nothing uses gets no room, and a
 /// frame without room is none.
-pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Solver) {
+pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Arc<Solver>) {
     let ranges = ranges(host);
     let mut parts: Vec<Part> = ranges
         .iter()
@@ -146,41 +159,49 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Solver) {
         .collect();
     let takers = takers(host, solver, &ranges);
     let outputs = outputs::all(host, frames, solver, &ranges, &takers);
+    let samples = samples(&parts.iter().flat_map(|part| part.size.bytes.symbols()).collect(), &host.facts);
     let mut slots = Vec::new();
     for (i, order) in [Order::FirstUse, Order::LastUse, Order::Size].into_iter().enumerate() {
-        sort(&mut parts, order);
+        sort(&mut parts, order, |part| part);
         let arrange = |outputs: &[Output]| {
             let mut slots: Vec<Slot> = outputs.iter().cloned().map(Slot::of_output).collect();
             parts.iter().for_each(|part| put(&mut slots, part, &takers, frames, solver));
             slots
         };
-        let other = outputs::arrange_best(&outputs, arrange);
-        if i == 0 || outputs::is_smaller(&other, &slots) {
+        let other = outputs::arrange_best(&outputs, &samples, arrange);
+        if i == 0 || outputs::is_smaller(&other, &slots, &samples) {
             slots = other;
         }
     }
-    for order in [Order::FirstUse, Order::LastUse, Order::LastUseSmallest, Order::Size] {
-        sort(&mut parts, order);
-        let packed = packing::pack(&parts, outputs::largest(&outputs), &takers, frames, solver);
-        if let Some(other) = packed.filter(|other| outputs::is_smaller(other, &slots)) {
+    let largest = outputs::largest(&outputs);
+    for order in Order::ALL {
+        sort(&mut parts, order, |part| part);
+        let packed = packing::pack(&parts, largest.clone(), &takers, frames, solver);
+        if let Some(other) = packed.filter(|other| outputs::is_smaller(other, &slots, &samples)) {
             slots = other;
         }
+    }
+    if let Some(layout) = first_fit::smaller_than(&slots, &samples, &parts, &largest, &takers, frames, solver) {
+        outputs::lend(host, &layout.lent);
+        layout.place(host, frames, solver);
+        return remove_empty(host, frames, &layout.frames());
     }
     outputs::lend(host, &slots);
     slots.retain(|slot| slot.output.is_none());
     for frame in 0..frames.count() {
         place_slots(host, frames, frame, &slots);
     }
-    remove_empty(host, frames, &slots);
+    remove_empty(host, frames, &slots.iter().map(|slot| slot.frame).collect());
 }
 
-fn sort(parts: &mut [Part], order: Order) {
-    parts.sort_by_key(|part| (part.range.first, part.inst));
+/// Sorts what is placed as one part each.
+pub(super) fn sort<T>(placed: &mut [T], order: Order, part: impl Fn(&T) -> &Part) {
+    placed.sort_by_key(|one| (part(one).range.first, part(one).inst));
     match order {
         Order::FirstUse => {}
-        Order::LastUse => parts.sort_by_key(|part| std::cmp::Reverse(part.range.last)),
-        Order::LastUseSmallest => parts.sort_by_key(|part| (std::cmp::Reverse(part.range.last), part.size.typical())),
-        Order::Size => parts.sort_by_key(|part| std::cmp::Reverse(part.size.typical())),
+        Order::LastUse => placed.sort_by_key(|one| Reverse(part(one).range.last)),
+        Order::LastUseSmallest => placed.sort_by_key(|one| (Reverse(part(one).range.last), part(one).size.typical())),
+        Order::Size => placed.sort_by_key(|one| Reverse(part(one).size.typical())),
     }
 }
 
@@ -218,10 +239,10 @@ fn place_slots(host: &mut Function, frames: &Frames, frame: usize, slots: &[Slot
     host.inst_mut(inst).attrs[0] = Some(Attr::Dim(offset));
 }
 
-/// Removes nested frames without slots, and parts that nothing uses from them.
-fn remove_empty(host: &mut Function, frames: &Frames, slots: &[Slot]) {
+/// Removes nested frames other than those that hold something, and parts that nothing uses from them.
+fn remove_empty(host: &mut Function, frames: &Frames, full: &HashSet<usize>) {
     let empty: Vec<_> = (1..frames.count())
-        .filter(|&frame| slots.iter().all(|slot| slot.frame != frame))
+        .filter(|frame| !full.contains(frame))
         .filter_map(|frame| host.defining(frames.arena(frame)))
         .collect();
     let unused = |host: &Function, inst: Inst| {

@@ -29,7 +29,7 @@ impl Planner<'_> {
     pub(super) fn open_frame(&mut self, block: Block, inst: Option<Inst>) -> Result<(), Diagnostic> {
         let none = TensorType::new([Dim::constant(0)], DType::U8);
         let arena = self.builder(block).op(OpKind::Arena).attr("bytes", Dim::constant(0)).result(global(none)).value()?;
-        let symbol = inst.and_then(|inst| self.source.bound_by(inst).cloned());
+        let symbol = inst.and_then(|inst| self.source.bound_by(inst).next().cloned());
         self.host.set_name(arena, symbol.as_ref().map_or_else(|| "arena".to_owned(), |symbol| format!("arena_{symbol}")));
         self.frames.open(Frame { arena, symbol, parent: None });
         Ok(())
@@ -50,7 +50,7 @@ impl Planner<'_> {
     ) -> Result<Block, Diagnostic> {
         let block = self.host.add_block();
         let outer = self.frames.current();
-        let binds = self.source.insts(region).iter().any(|&inst| self.source.bound_by(inst).is_some());
+        let binds = self.source.insts(region).iter().any(|&inst| self.source.bound_by(inst).next().is_some());
         let mark = match binds {
             true => Some(self.builder(block).op(OpKind::Mark).result(Type::scalar(DType::I64)).value()?),
             false => None,

@@ -2,8 +2,9 @@
 //!
 //! Each function becomes a host program: every value that a group makes gets memory, a part of the arena or, if it is returned, memory from
 //! the caller; groups write into their last operands. A reshape is a view. The parts of the arena are laid out at compile time: offsets are
-//! sums of symbolic sizes, and a part is used again when what it held is dead and the facts prove that the sizes fit. Where an op binds a dim,
-//! a nested frame begins, for what has that size. The memory of an output serves as such a part until the output is written.
+//! sums of symbolic sizes, and a part is used again when what it held is dead and the facts prove that the sizes fit; or each call lays them out
+//! by its sizes, where that takes less. Where an op binds a dim, a nested frame begins, for what has that size, and those end that nothing needs
+//! any more. The memory of an output serves as such a part until the output is written.
 //!
 //! Invariants:
 //! - Two values that are alive at the same time share no memory, except a view and what it looks at. An update of a part of a value that dies
@@ -12,11 +13,14 @@
 //!   is in a frame that ends with the iteration.
 mod arena;
 mod control;
+mod ends;
+mod first_fit;
 mod frames;
 mod in_place;
 mod liveness;
 mod outputs;
 mod packing;
+mod samples;
 mod updates;
 
 use crate::pass::{PassCx, PassDef};
@@ -92,6 +96,7 @@ impl<'f> Planner<'f> {
         }
         planner.builder(body).ret(&[])?;
         arena::lay_out(&mut planner.host, &planner.frames, &planner.solver);
+        ends::end_frames(&mut planner.host, &planner.frames, &planner.solver);
         Ok(planner.host)
     }
 
@@ -182,7 +187,7 @@ impl<'f> Planner<'f> {
         let (count, zero) = (tensor.element_count(), Dim::constant(0));
         let is_sized = outputs::is_sized(&self.solver, &tensor.dims);
         let count = if is_sized || self.solver.less_equal(&zero, &count) { count } else { Dim::max(&count, &zero) };
-        let bytes = (count * tensor.dtype.size() as i64).ceil_div(&Dim::constant(64)) * 64;
+        let bytes = (count * tensor.dtype.size() as i64).ceil_div(&Dim::constant(arena::LINE)) * arena::LINE;
         let frame = self.frames.of(&bytes, self.frames.current());
         let (ty, arena) = (global(tensor.clone()), self.frames.arena(frame));
         let buffer = self

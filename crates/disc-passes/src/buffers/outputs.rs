@@ -12,16 +12,13 @@ use super::{
     arena::{Part, Size, Slot, position},
     frames::Frames,
     liveness::Range,
+    samples::{Sizes, value},
 };
-use disc_ir::{Attr, Dim, Function, Inst, OpKind, Solver, Symbol};
-use std::collections::{BTreeSet, HashMap};
+use disc_ir::{Attr, Dim, Function, Inst, OpKind, Solver};
+use std::collections::HashMap;
 
 /// So many outputs are tried, the largest first: each takes as long as the layout of the arena.
 const MOST_TRIED: usize = 6;
-/// What dims are taken for where layouts are compared, by turns: a layout is smaller if it is for each of these at which no size is negative, as what is
-/// left of a short sound by strides of some hundred elements is.
-const SAMPLES: [[i64; 2]; 5] = [[64, 64], [8, 500], [500, 8], [4000, 4000], [8, 32_000]];
-
 /// An output, and who may use its memory.
 #[derive(Clone)]
 pub(super) struct Output {
@@ -77,12 +74,12 @@ pub(super) fn all(
 }
 
 /// The slots with those outputs that make the arena smaller, one after the other.
-pub(super) fn arrange_best(outputs: &[Output], arrange: impl Fn(&[Output]) -> Vec<Slot>) -> Vec<Slot> {
+pub(super) fn arrange_best(outputs: &[Output], samples: &[Sizes], arrange: impl Fn(&[Output]) -> Vec<Slot>) -> Vec<Slot> {
     let (mut used, mut best) = (Vec::new(), arrange(&[]));
     for output in largest(outputs) {
         used.push(output);
         let other = arrange(&used);
-        if is_smaller(&other, &best) {
+        if is_smaller(&other, &best, samples) {
             best = other;
         } else {
             used.pop();
@@ -99,21 +96,17 @@ pub(super) fn largest(outputs: &[Output]) -> Vec<Output> {
     outputs
 }
 
-/// Whether the arena takes less with the first slots than with the others, as far as samples tell.
-pub(super) fn is_smaller(first: &[Slot], other: &[Slot]) -> bool {
-    let symbols: BTreeSet<Symbol> = first.iter().chain(other).flat_map(|slot| slot.size.bytes.symbols()).collect();
-    let at = |sample: &[i64; 2]| {
-        let sizes = symbols.iter().zip(sample.iter().copied().cycle()).collect();
-        Some([own_bytes(first, &sizes)?, own_bytes(other, &sizes)?])
-    };
-    let sums: Vec<[i64; 2]> = SAMPLES.iter().filter_map(at).collect();
+/// Whether the arena takes less with the first slots than with the others, as far as samples tell: those at which no size is negative, as what is left of
+/// a short sound by strides of some hundred elements is.
+pub(super) fn is_smaller(first: &[Slot], other: &[Slot], samples: &[Sizes]) -> bool {
+    let at = |sizes: &Sizes| Some([own_bytes(first, sizes)?, own_bytes(other, sizes)?]);
+    let sums: Vec<[i64; 2]> = samples.iter().filter_map(at).collect();
     sums.iter().all(|[a, b]| a <= b) && sums.iter().any(|[a, b]| a < b)
 }
 
 /// What slots take of the arena at some sizes; `None` where one of them would be negative, or too large.
-fn own_bytes(slots: &[Slot], sizes: &HashMap<&Symbol, i64>) -> Option<i64> {
-    let size = |symbol: &Symbol| sizes.get(symbol).copied();
-    let bytes = |slot: &Slot| slot.size.bytes.eval(&size).ok().filter(|&bytes| bytes >= 0);
+pub(super) fn own_bytes(slots: &[Slot], sizes: &Sizes) -> Option<i64> {
+    let bytes = |slot: &Slot| value(&slot.size.bytes, sizes);
     slots.iter().filter(|slot| slot.output.is_none()).map(bytes).try_fold(0, |sum: i64, bytes| sum.checked_add(bytes?))
 }
 

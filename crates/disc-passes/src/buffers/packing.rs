@@ -44,7 +44,7 @@ pub(super) fn pack(
 }
 
 /// Where a part may begin in a slot.
-fn place(slot: &Slot, part: &Part, takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Option<Dim> {
+pub(super) fn place(slot: &Slot, part: &Part, takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Option<Dim> {
     if slot.output.as_ref().is_some_and(|output| !output.admits(part)) {
         return None;
     }

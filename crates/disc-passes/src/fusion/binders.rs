@@ -9,7 +9,8 @@ pub(crate) struct Binders(HashMap<Symbol, Inst>);
 
 impl Binders {
     pub(crate) fn of_block(function: &Function, block: Block) -> Self {
-        let bound = function.insts(block).iter().filter_map(|&inst| Some((function.bound_by(inst)?.clone(), inst)));
+        let bound = |&inst| function.bound_by(inst).map(move |symbol| (symbol.clone(), inst));
+        let bound = function.insts(block).iter().flat_map(bound);
         Self(bound.collect())
     }
 

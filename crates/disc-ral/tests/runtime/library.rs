@@ -83,5 +83,5 @@ fn a_library_from_memory_runs() {
 fn a_library_of_another_version_is_refused() {
     // SAFETY: nothing of it is called.
     let error = unsafe { Library::load(&compile(999)) }.unwrap_err();
-    assert_eq!(error.to_string(), "E0501: the library was compiled for ABI version 999, this runtime has version 2");
+    assert_eq!(error.to_string(), "E0501: the library was compiled for ABI version 999, this runtime has version 3");
 }

@@ -222,7 +222,9 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         K::If => (control::if_, Exact),
         K::Return => (control::ret, Exact),
         K::While => (control::while_, Exact),
-        K::Fusion | K::Alloc | K::AllocOutput | K::Arena | K::Launch | K::Mark | K::Release | K::Streams => return None,
+        K::Fusion | K::Alloc | K::AllocOutput | K::Arena | K::Launch | K::LayOut | K::Mark | K::Release | K::Streams => {
+            return None;
+        }
         kind if kind.def().stages == Stages::Kernel => return None,
         kind => panic!("`{}` has no recipe", kind.name()),
     })
