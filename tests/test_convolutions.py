@@ -335,6 +335,49 @@ def test_winograd_keeps_weights_that_are_not_finite():
         torch.testing.assert_close(got[:, :3], module(x)[:, :3])
 
 
+#: Convolutions by Winograd's method whose results are interleaved with others.
+INTERLEAVED = {
+    "a phase of four": nn.ConvTranspose2d(24, 17, 5, 2, 2, output_padding=1),
+    "a phase of four, cut": nn.ConvTranspose2d(24, 20, 5, 2, 2),
+    "all phases": nn.ConvTranspose2d(24, 16, 6, 2, 2),
+    "three apart": nn.ConvTranspose2d(24, 16, 7, 3, 2),
+    "features as phases": nn.Sequential(nn.Conv2d(24, 36, 3, padding=1), nn.PixelShuffle(2)),
+    "features as 3 by 3 phases": nn.Sequential(nn.Conv2d(24, 36, 3, padding=1), nn.PixelShuffle(3)),
+    "and more behind": nn.Sequential(nn.ConvTranspose2d(24, 16, 5, 2, 2, 1), nn.BatchNorm2d(16), nn.GELU()),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", INTERLEAVED)
+def test_winograd_interleaves(target, name):
+    torch.manual_seed(0)
+    module = INTERLEAVED[name].eval()
+    exact = copy.deepcopy(module).double()
+    with torch.no_grad():
+        fast, plain = (compiled(module, torch.randn(1, 24, 9, 8), target, winograd=w) for w in (True, False))
+        assert kinds(fast) == kinds(plain)
+        for batch, height, width in (
+            (1, 30, 30),
+            (2, 7, 9),
+            (3, 12, 5),
+            (1, 6, 35),
+            (2, 1, 1),
+            (0, 8, 8),
+            (1, 33, 65),
+        ):
+            x = torch.randn(batch, 24, height, width)
+            wanted, got = exact(x.double()), fast(x)
+            assert got.shape == wanted.shape
+            assert ((got - wanted).abs() <= 2e-5).all(), (batch, height, width)
+        assert not torch.equal(fast(x), plain(x))
+        for image in SPECIALS.values():
+            wanted, got = plain(image), fast(image)
+            assert torch.equal(got.isnan(), wanted.isnan())
+            finite = wanted.isfinite()
+            largest = max(float(image[image.isfinite()].abs().max()) if image.isfinite().any() else 0, 1)
+            assert ((got - wanted)[finite].abs() <= 6e-5 * largest).all()
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_transposed_convolutions_multiply_nothing_between_elements(target):
     torch.manual_seed(0)

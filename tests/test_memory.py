@@ -278,6 +278,10 @@ def generator():
     return nn.Sequential(*layers), lambda n: torch.randn(1, 16, n // 2, n // 2 + 3)
 
 
+def one_phase_by_winograd():
+    return nn.ConvTranspose2d(32, 32, 5, 2, 2, 1), lambda n: torch.randn(1, 32, n, n + 3)
+
+
 def odd_phases():
     """The last phases are an element shorter than the first."""
     layers = nn.ConvTranspose2d(16, 16, 3, 2, 1), nn.ReLU(), nn.ConvTranspose2d(16, 12, 3, 2)
@@ -502,6 +506,7 @@ def lstm():
         matrices,
         doubled,
         generator,
+        one_phase_by_winograd,
         odd_phases,
         phases_in_groups,
         phases_and_a_norm,

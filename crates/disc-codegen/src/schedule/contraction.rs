@@ -34,6 +34,7 @@ mod units;
 mod words;
 
 pub(super) use block::{BlockProduct, RowsOf};
+pub(super) use interleaved::InterleavedProduct;
 pub use library::{offer_products, offered};
 pub(crate) use plan::packed_columns;
 pub(super) use plan::{ContractionPlan, Held, Right, Role};
@@ -57,8 +58,13 @@ use routines::{Routines, few_rows};
 /// # Errors
 /// A group without products, and a product of a form that no micro-kernel computes.
 pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
+    schedule_without(group, &[])
+}
+
+/// The same for all products but some.
+pub(super) fn schedule_without(group: &Group<'_>, products: &[Inst]) -> Result<Scheduled, String> {
     let mut families: Vec<Vec<ContractionPlan>> = Vec::new();
-    for plan in plans(group)? {
+    for plan in plans(group)?.into_iter().filter(|plan| !products.contains(&plan.dot)) {
         match families.iter_mut().find(|family| are_siblings(group, &family[0], &plan)) {
             Some(family) => family.push(plan),
             None => families.push(vec![plan]),

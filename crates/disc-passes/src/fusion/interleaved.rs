@@ -44,6 +44,8 @@ pub struct Interleaved {
 /// of a phase.
 pub struct Part {
     pub product: Inst,
+    /// Winograd's method, where it may compute the product.
+    pub winograd: Option<Inst>,
     /// The first phase along each dimension, and how many there are.
     pub first: Vec<i64>,
     pub phases: Vec<i64>,
@@ -91,6 +93,10 @@ impl Interleaved {
         while function.kind_of(product) == OpKind::Reshape {
             product = function.defining(function.operands(product)[0])?;
         }
+        let winograd = Some(product).filter(|&inst| function.kind_of(inst) == OpKind::Winograd);
+        if let Some(method) = winograd {
+            product = function.defining(function.operands(method)[0])?;
+        }
         let rows = lead[1].as_const()? * phases.iter().product::<i64>();
         if function.kind_of(product) != OpKind::DotGeneral || !is_plain(function, product) {
             return None;
@@ -107,7 +113,7 @@ impl Interleaved {
         if !same_shape(solver, &made, result) {
             return None;
         }
-        self.parts.push(Part { product, first: first.clone(), phases });
+        self.parts.push(Part { product, winograd, first: first.clone(), phases });
         Some(())
     }
 }

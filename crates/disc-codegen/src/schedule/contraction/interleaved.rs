@@ -21,14 +21,14 @@ use disc_passes::fusion::interleaved::{Interleaved, Part};
 #[derive(Clone, Debug)]
 pub(in crate::schedule) struct InterleavedProduct {
     /// The interleaved value.
-    value: Value,
+    pub(in crate::schedule) value: Value,
     steps: Vec<i64>,
     first: Vec<i64>,
     phases: Vec<i64>,
     /// Elements of a phase along each dimension that is interleaved.
     sizes: Vec<Dim>,
     /// For each of these dimensions that ends before the last elements of some phases: its size.
-    ends: Vec<Option<Dim>>,
+    pub(in crate::schedule) ends: Vec<Option<Dim>>,
     /// Batch dimensions of the product: with groups of features, these are the second one.
     lead: usize,
     /// Features of such a group.
@@ -50,26 +50,11 @@ impl ContractionPlan {
         if !columns || plan.rank != lead + 1 + interleaved.steps.len() {
             return Err("products that are interleaved have rows of features, and columns that are packed".into());
         }
-        let dims = &group.tensor(product).dims;
-        let rows = dims[lead].as_const().ok_or("the number of features is known")?;
-        let sizes = dims[lead + 1..].to_vec();
-        let shown = &group.tensor(interleaved.value).dims[2..];
-        let end =
-            |((size, step), shown): ((&Dim, &i64), &Dim)| (!group.solver.equal(&(size * *step), shown)).then(|| shown.clone());
-        let ends = sizes.iter().zip(&interleaved.steps).zip(shown).map(end).collect();
         plan.outputs = group.outputs();
         plan.inputs = group.inputs().to_vec();
         plan.finishes_apart = true;
-        plan.interleaved = Some(InterleavedProduct {
-            value: interleaved.value,
-            steps: interleaved.steps.clone(),
-            first: part.first.clone(),
-            phases: part.phases.clone(),
-            sizes,
-            ends,
-            lead,
-            features: rows / part.phases.iter().product::<i64>().max(1),
-        });
+        let place = InterleavedProduct::of(group, interleaved, part, lead);
+        plan.interleaved = Some(place.ok_or("the number of features is known")?);
         Ok(plan)
     }
 }
@@ -221,6 +206,26 @@ impl Left {
 }
 
 impl InterleavedProduct {
+    /// Where the elements of a part are, whose product has so many batch dimensions.
+    pub(in crate::schedule) fn of(group: &Group<'_>, interleaved: &Interleaved, part: &Part, lead: usize) -> Option<Self> {
+        let dims = &group.tensor(group.function.result(part.product)).dims;
+        let (rows, sizes) = (dims[lead].as_const()?, dims[lead + 1..].to_vec());
+        let shown = &group.tensor(interleaved.value).dims[2..];
+        let end =
+            |((size, step), shown): ((&Dim, &i64), &Dim)| (!group.solver.equal(&(size * *step), shown)).then(|| shown.clone());
+        let ends = sizes.iter().zip(&interleaved.steps).zip(shown).map(end).collect();
+        Some(Self {
+            value: interleaved.value,
+            steps: interleaved.steps.clone(),
+            first: part.first.clone(),
+            phases: part.phases.clone(),
+            sizes,
+            ends,
+            lead,
+            features: rows / part.phases.iter().product::<i64>().max(1),
+        })
+    }
+
     /// How far elements of a phase are from one another.
     fn apart(&self) -> i64 {
         *self.steps.last().expect("a dimension is interleaved")
@@ -273,7 +278,7 @@ impl InterleavedProduct {
     }
 
     /// Where element `there` of a line is in the interleaved value, for a row of the product: its feature and its phases.
-    fn place(&self, kb: &mut KernelBuilder, line: &[Value], row: Value, there: Value) -> Vec<Index> {
+    pub(in crate::schedule) fn place(&self, kb: &mut KernelBuilder, line: &[Value], row: Value, there: Value) -> Vec<Index> {
         let (mut rest, mut found) = (row, Vec::new());
         let elements = [&line[2..], &[there]].concat();
         for (i, &element) in elements.iter().enumerate().rev() {
@@ -298,7 +303,7 @@ impl InterleavedProduct {
     }
 
     /// Whether the value has elements at a place, looking at the dimensions in front of the last one; nothing, where it has.
-    fn exists(&self, kb: &mut KernelBuilder, place: &[Index]) -> Option<Value> {
+    pub(in crate::schedule) fn exists(&self, kb: &mut KernelBuilder, place: &[Index]) -> Option<Value> {
         let outer = self.ends[..self.ends.len() - 1].iter().zip(&place[2..]);
         outer.fold(None, |exists, (end, at)| {
             let Some(end) = end else { return exists };
@@ -309,7 +314,13 @@ impl InterleavedProduct {
     }
 
     /// How many of `rest` elements of a line, from element `there` on, there are of each of some rows, where the value ends at `end`.
-    fn counts(&self, kb: &mut KernelBuilder, end: &Dim, [row, there, rest]: [Value; 3], rows: i64) -> Vec<Value> {
+    pub(in crate::schedule) fn counts(
+        &self,
+        kb: &mut KernelBuilder,
+        end: &Dim,
+        [row, there, rest]: [Value; 3],
+        rows: i64,
+    ) -> Vec<Value> {
         let last = self.steps.len() - 1;
         let [count, up, step] = [self.phases[last], self.steps[last] - 1 - self.first[last], self.steps[last]].map(|n| kb.int(n));
         let (phase, end) = (kb.rem(row, count), kb.dim(end));

@@ -1,7 +1,7 @@
 //! A feature of tiles where its results are not all finite: computed as sums of products, which keep a NaN or an infinity in the windows that read it.
 //!
 //! It is out of the way of tiles of ordinary numbers, and mindful of time only so far that an input full of NaN is no trap.
-use super::{Emitter, plan::WinogradPlan, results::Corner, store};
+use super::{Emitter, Position, plan::WinogradPlan, results::Corner, store};
 use crate::{
     build::KernelBuilder,
     element::{Elements, Site},
@@ -44,8 +44,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, first_s
     let x = kb.add(column, piece.index);
     let sums = again.sums(&mut kb, feature, x);
     let left = kb.sub(count, piece.index);
-    let mask = kb.lane_mask(left, plan.lanes);
-    again.store(&mut kb, feature, x, sums, mask);
+    again.store(&mut kb, feature, x, sums, left);
     again.elements.close_scope();
     kb.close_for(piece);
     (kb.finish(), again.elements.sites)
@@ -138,16 +137,15 @@ impl Again<'_, '_> {
         self.elements.element(kb, *value, &at)
     }
 
-    fn store(&mut self, kb: &mut KernelBuilder, feature: Value, x: Value, sums: Vec<Value>, mask: Value) {
+    fn store(&mut self, kb: &mut KernelBuilder, feature: Value, x: Value, sums: Vec<Value>, left: Value) {
         let height = kb.dim(&self.plan.height);
         for (down, sum) in sums.into_iter().enumerate() {
             let shift = kb.int(down as i64);
             let y = kb.add(self.corner.row, shift);
             let exists = kb.compare("LT", y, height);
             let guard = kb.open_if(exists);
-            let x = Index::Affine { base: x, stride: 1 };
-            let at = [Index::uniform(self.corner.batch), Index::uniform(feature), Index::uniform(y), x];
-            store(kb, self.group, self.plan, &mut self.elements, &self.targets, &at, (sum, Some(mask)));
+            let at = Position { batch: self.corner.batch, feature, y, x };
+            store(kb, self.group, self.plan, &mut self.elements, &self.targets, at, (sum, Some(left)));
             kb.close_if(guard);
         }
     }

@@ -20,9 +20,9 @@ mod products;
 mod results;
 mod tiles;
 
-use super::{Group, Scheduled, Version, draft::Draft};
+use super::{Group, Scheduled, Version, contraction, draft::Draft};
 use crate::{build::KernelBuilder, element::Elements, index::Index};
-use disc_ir::{DType, Dim, TensorType, Value};
+use disc_ir::{DType, Dim, Inst, TensorType, Value};
 use method::{KERNEL_SIDE, Method};
 use plan::WinogradPlan;
 
@@ -30,12 +30,35 @@ use plan::WinogradPlan;
 pub fn schedule(group: &Group<'_>) -> Vec<Version> {
     let (mut versions, mut group) = (Vec::new(), group.clone());
     for method in Method::ALL {
-        let Some(plan) = WinogradPlan::of(&group, method) else { break };
-        let code = launch(&group, &plan);
+        let plans = WinogradPlan::all(&group, method);
+        let Some(code) = launches(&group, &plans) else { break };
         group.first_site += code.sites.len() as i64;
-        versions.push(Version { kind: method.kind(), guard: plan.guard(), code, workspaces: Vec::new(), streamed: None });
+        let guard = plans.iter().flat_map(WinogradPlan::guard).collect();
+        versions.push(Version { kind: method.kind(), guard, code, workspaces: Vec::new(), streamed: None });
     }
     versions
+}
+
+/// The launches of the plans, and those of the products that are interleaved with them.
+fn launches(group: &Group<'_>, plans: &[WinogradPlan]) -> Option<Scheduled> {
+    let first = plans.first()?;
+    if first.interleaved.is_none() {
+        return Some(launch(group, first));
+    }
+    let part = |number: usize, sites: usize| Group {
+        name: format!("{}.{}_{number}", group.name, first.method.suffix()).into(),
+        first_site: group.first_site + sites as i64,
+        ..group.clone()
+    };
+    let products: Vec<Inst> = plans.iter().map(|plan| plan.dot).collect();
+    let mut all = contraction::schedule_without(&part(0, 0), &products).ok()?;
+    for (number, plan) in (1..).zip(plans) {
+        let code = launch(&part(number, all.sites.len()), plan);
+        all.kernels.extend(code.kernels);
+        all.launches.extend(code.launches);
+        all.sites.extend(code.sites);
+    }
+    Some(all)
 }
 
 fn launch(group: &Group<'_>, plan: &WinogradPlan) -> Scheduled {
@@ -197,22 +220,59 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// Stores a vector of results at a position, with what the rest of the group makes of it.
+/// Stores a vector of results at a position, with what the rest of the group makes of it: all lanes, or those that are left.
 fn store(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
     plan: &WinogradPlan,
     elements: &mut Elements<'_>,
     targets: &[Value],
-    at: &[Index],
-    (result, mask): (Value, Option<Value>),
+    at: Position,
+    (result, left): (Value, Option<Value>),
 ) {
     let outputs = group.outputs();
+    let Position { batch, feature, y, x } = at;
+    let Some(interleaved) = &plan.interleaved else {
+        let at = [Index::uniform(batch), Index::uniform(feature), Index::uniform(y), Index::Affine { base: x, stride: 1 }];
+        let mask = left.map(|left| kb.lane_mask(left, elements.lanes));
+        elements.masked(mask, |elements| {
+            elements.seed(plan.product, &at, result);
+            let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, &at)).collect();
+            for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
+                elements.store(kb, target, group.tensor(output), &at, value);
+            }
+        });
+        return;
+    };
+    let zero = kb.int(0);
+    let at = interleaved.place(kb, &[batch, zero, y], feature, x);
+    let exists = interleaved.exists(kb, &at).map(|exists| kb.open_if(exists));
+    let left = match interleaved.ends.last() {
+        // The value may end before the last element of this phase.
+        Some(Some(end)) => {
+            let most = left.unwrap_or_else(|| kb.int(i64::from(elements.lanes)));
+            interleaved.counts(kb, end, [feature, x, most], 1).pop()
+        }
+        _ => left,
+    };
+    let mask = left.map(|left| kb.lane_mask(left, elements.lanes));
     elements.masked(mask, |elements| {
-        elements.seed(plan.product, at, result);
-        let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, at)).collect();
+        elements.seed(interleaved.value, &at, result);
+        let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, &at)).collect();
         for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
-            elements.store(kb, target, group.tensor(output), at, value);
+            elements.store_apart(kb, target, group.tensor(output), &at, (value, left));
         }
     });
+    if let Some(exists) = exists {
+        kb.close_if(exists);
+    }
+}
+
+/// Where a vector of results begins.
+#[derive(Clone, Copy)]
+struct Position {
+    batch: Value,
+    feature: Value,
+    y: Value,
+    x: Value,
 }

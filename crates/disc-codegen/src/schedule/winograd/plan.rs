@@ -1,9 +1,16 @@
 //! Sizes of a convolution by Winograd's method, and how its work is cut.
 use super::{again::Weights, method::Method};
 use crate::build::KernelBuilder;
-use crate::schedule::{Group, contraction::check_elementwise, tile};
+use crate::schedule::{
+    Group,
+    contraction::{InterleavedProduct, check_elementwise},
+    tile,
+};
 use disc_ir::{DType, Dim, Inst, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::{
+    fusion::interleaved::{Interleaved, Part},
+    query::Query,
+};
 
 /// Blocks of output features of a unit: tiles are transformed anew for each unit.
 const CHUNK_BLOCKS: i64 = 11;
@@ -11,7 +18,10 @@ const CHUNK_BLOCKS: i64 = 11;
 pub(super) struct WinogradPlan {
     pub(super) method: Method,
     /// The product that the method computes.
+    pub(super) dot: Inst,
     pub(super) product: Value,
+    /// Where results are stored interleaved with those of other products.
+    pub(super) interleaved: Option<InterleavedProduct>,
     pub(super) input: Value,
     /// The transformed kernel, and the original one.
     pub(super) kernel: Value,
@@ -33,18 +43,30 @@ pub(super) struct WinogradPlan {
 }
 
 impl WinogradPlan {
-    /// `None` for a group without such a convolution, or with something else.
-    pub(super) fn of(group: &Group<'_>, method: Method) -> Option<Self> {
+    /// One for each such convolution of a group; none for a group with something else besides, but for products that are interleaved with them.
+    pub(super) fn all(group: &Group<'_>, method: Method) -> Vec<Self> {
         let function = group.function;
-        let insts = || function.insts(function.body).iter().copied();
-        let mut found = insts().filter(|&inst| function.kind_of(inst) == OpKind::Winograd);
-        let (Some(inst), None) = (found.next(), found.next()) else { return None };
-        let dots: Vec<Inst> = insts().filter(|&inst| function.kind_of(inst) == OpKind::DotGeneral).collect();
+        let of_kind =
+            |kind: OpKind| function.insts(function.body).iter().copied().filter(move |&inst| function.kind_of(inst) == kind);
+        if let (Some(inst), None) = (of_kind(OpKind::Winograd).next(), of_kind(OpKind::Winograd).nth(1))
+            && let (Some(dot), None) = (of_kind(OpKind::DotGeneral).next(), of_kind(OpKind::DotGeneral).nth(1))
+            && group.outputs().iter().all(|&output| check_elementwise(group, function.operands(inst)[0], output).is_ok())
+        {
+            return Self::of(group, method, inst, dot, None).into_iter().collect();
+        }
+        let Some(interleaved) = Interleaved::of(function, &group.solver, function.body) else { return Vec::new() };
+        let of_part = |part: &Part| {
+            let place = InterleavedProduct::of(group, &interleaved, part, 1)?;
+            Self::of(group, method, part.winograd?, part.product, Some(place))
+        };
+        interleaved.parts.iter().filter_map(of_part).collect()
+    }
+
+    fn of(group: &Group<'_>, method: Method, inst: Inst, dot: Inst, interleaved: Option<InterleavedProduct>) -> Option<Self> {
+        let function = group.function;
         let [product, input, kernel] = function.operands(inst)[..] else { return None };
         let is_input = |value: Value| group.inputs().contains(&value);
-        let plain = group.outputs().iter().all(|&output| check_elementwise(group, product, output).is_ok());
-        let [dot] = dots[..] else { return None };
-        if !is_input(input) || !is_input(kernel) || !plain {
+        if !is_input(input) || !is_input(kernel) {
             return None;
         }
         let (dims, shape) = (&group.tensor(product).dims, &group.tensor(input).dims);
@@ -55,7 +77,9 @@ impl WinogradPlan {
         let low = function.dims(inst, "padding_low");
         fits.then_some(Self {
             method,
+            dot,
             product,
+            interleaved,
             input,
             kernel,
             weights: Weights::of(group, dot)?,

@@ -1,6 +1,6 @@
 //! The transformation of products to results: from the places of transformed windows to the results of each tile, for neighbouring tiles at once.
-use super::{Emitter, Segment};
-use crate::{build::KernelBuilder, index::Index};
+use super::{Emitter, Position, Segment};
+use crate::build::KernelBuilder;
 use disc_ir::{DType, Value};
 
 /// Where the results of a segment go: the place of the first one, and how many there are in a row.
@@ -75,24 +75,21 @@ impl Emitter<'_, '_> {
         for (number, vector) in joined(kb, &columns).into_iter().enumerate() {
             let done = kb.int(number as i64 * i64::from(lanes));
             let (left, x) = (kb.sub(corner.count, done), kb.add(corner.column, done));
-            let at =
-                [Index::uniform(corner.batch), Index::uniform(feature), Index::uniform(y), Index::Affine { base: x, stride: 1 }];
+            let at = Position { batch: corner.batch, feature, y, x };
             let zero = kb.int(0);
             let any = kb.compare("GT", left, zero);
             let some = kb.open_if(any);
             if self.plan.has_masks {
-                let mask = kb.lane_mask(left, lanes);
-                self.store(kb, &at, (vector, Some(mask)));
+                self.store(kb, at, (vector, Some(left)));
             } else {
                 let whole = kb.int(i64::from(lanes));
                 let is_whole = kb.compare("GE", left, whole);
                 let all = kb.open_if(is_whole);
-                self.store(kb, &at, (vector, None));
+                self.store(kb, at, (vector, None));
                 kb.close_if(all);
                 let is_cut = kb.emit(disc_ir::OpKind::Not, &[is_whole]);
                 let cut = kb.open_if(is_cut);
-                let mask = kb.lane_mask(left, lanes);
-                self.store(kb, &at, (vector, Some(mask)));
+                self.store(kb, at, (vector, Some(left)));
                 kb.close_if(cut);
             }
             kb.close_if(some);
@@ -101,7 +98,7 @@ impl Emitter<'_, '_> {
         kb.close_if(guard);
     }
 
-    fn store(&mut self, kb: &mut KernelBuilder, at: &[Index], result: (Value, Option<Value>)) {
+    fn store(&mut self, kb: &mut KernelBuilder, at: Position, result: (Value, Option<Value>)) {
         super::store(kb, self.group, self.plan, self.elements, &self.targets, at, result);
     }
 }
