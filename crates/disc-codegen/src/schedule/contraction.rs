@@ -34,6 +34,7 @@ mod units;
 mod words;
 
 pub(super) use block::{BlockProduct, RowsOf};
+pub(super) use epilogue::check_elementwise;
 pub(super) use interleaved::InterleavedProduct;
 pub use library::{offer_products, offered};
 pub(crate) use plan::packed_columns;
@@ -114,12 +115,6 @@ fn plans(group: &Group<'_>) -> Result<Vec<ContractionPlan>, String> {
         Ok(plan)
     };
     made.map(plan).collect()
-}
-
-/// Whether an output is element-wise in the one compute-intensive result of a group, and in its order.
-pub(super) fn check_elementwise(group: &Group<'_>, result: Value, output: Value) -> Result<(), String> {
-    let order = epilogue::order(group.function, &group.solver, result, output)?;
-    if order.is_sorted() { Ok(()) } else { Err("an output is transposed".into()) }
 }
 
 /// Adds where routines can fail: each is numbered as in the first of them.

@@ -1,5 +1,5 @@
 //! What follows the product in its group: which outputs are element-wise in it, and in which order they are written.
-use crate::schedule::domain::mergeable;
+use crate::schedule::{Group, domain::mergeable};
 use disc_ir::{Attr, Function, OpKind, Solver, Value, ops::Trait};
 
 /// What an output is before a final transpose.
@@ -25,6 +25,12 @@ pub(super) fn order(group: &Function, solver: &Solver, product: Value, output: V
         },
         _ => Ok((0..dims(product).len()).collect()),
     }
+}
+
+/// Whether an output is element-wise in the one compute-intensive result of a group, and in its order.
+pub(in crate::schedule) fn check_elementwise(group: &Group<'_>, result: Value, output: Value) -> Result<(), String> {
+    let order = order(group.function, &group.solver, result, output)?;
+    if order.is_sorted() { Ok(()) } else { Err("an output is transposed".into()) }
 }
 
 /// Whether `value` is computed from the product by element-wise ops only (and from other things that do not depend on it).
