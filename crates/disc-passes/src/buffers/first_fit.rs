@@ -181,6 +181,35 @@ impl Layout {
 impl Placed {
     fn place(&self, host: &mut Function, arena: Value, solver: &Arc<Solver>) {
         let asked = host.defining(arena).expect("the arena is the result of an op");
+        let (offsets, total) = if self.is_stack() { self.stacked() } else { self.laid_out(host, asked, solver) };
+        for (chain, offset) in self.chains.iter().zip(offsets) {
+            for &part in &chain.parts {
+                let data = host.inst_mut(part);
+                data.attrs[position("offset")] = Some(Attr::Dim(offset.clone()));
+                data.operands[0] = arena;
+            }
+        }
+        host.inst_mut(asked).attrs[0] = Some(Attr::Dim(total.clone()));
+        host.set_type(arena, Type::Buffer { tensor: TensorType::new([total], DType::U8), space: Space::Global });
+    }
+
+    /// Whether each part meets all earlier ones: then there is nothing to find.
+    fn is_stack(&self) -> bool {
+        self.met.iter().enumerate().all(|(part, met)| met.len() == part)
+    }
+
+    /// One part behind the other, and where the last one ends.
+    fn stacked(&self) -> (Vec<Dim>, Dim) {
+        let mut end = Dim::constant(0);
+        let behind = |chain: &Chain| {
+            let next = &end + &chain.whole.size.bytes;
+            std::mem::replace(&mut end, next)
+        };
+        (self.chains.iter().map(behind).collect(), end)
+    }
+
+    /// Adds the op that places the parts before their arena is asked for; the offsets, and where the last part ends.
+    fn laid_out(&self, host: &mut Function, asked: Inst, solver: &Arc<Solver>) -> (Vec<Dim>, Dim) {
         let block = block_of(host, host.body, asked).expect("the arena is in the program");
         let mut dims = fresh_dims(host, self.chains.len() + 1);
         let sizes: Vec<Dim> = self.chains.iter().map(|chain| chain.whole.size.bytes.ceil_div(&Dim::constant(LINE))).collect();
@@ -197,15 +226,7 @@ impl Placed {
         insts[before..].rotate_right(1);
         host.set_insts(block, insts);
         let total = dims.pop().expect("one for all") * LINE;
-        for (chain, dim) in self.chains.iter().zip(dims) {
-            for &part in &chain.parts {
-                let data = host.inst_mut(part);
-                data.attrs[position("offset")] = Some(Attr::Dim(&dim * LINE));
-                data.operands[0] = arena;
-            }
-        }
-        host.inst_mut(asked).attrs[0] = Some(Attr::Dim(total.clone()));
-        host.set_type(arena, Type::Buffer { tensor: TensorType::new([total], DType::U8), space: Space::Global });
+        (dims.into_iter().map(|dim| dim * LINE).collect(), total)
     }
 }
 

@@ -272,9 +272,14 @@ impl Explaining<'_> {
                     _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
                 }
             }
-            why @ (Why::Again(_) | Why::Large | Why::Scans | Why::Pieces(_) | Why::Apart | Why::Turned | Why::Divided) => {
-                Reason::Cost(why.to_string())
-            }
+            why @ (Why::Again(_)
+            | Why::Large
+            | Why::Scans
+            | Why::Waits
+            | Why::Pieces(_)
+            | Why::Apart
+            | Why::Turned
+            | Why::Divided) => Reason::Cost(why.to_string()),
             why => Reason::Schedule(why.to_string()),
         }
     }
