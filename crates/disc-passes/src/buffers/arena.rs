@@ -146,8 +146,8 @@ pub(super) struct Part {
 }
 
 /// Gives every `alloc` of a host program its frame and its offset, and every frame its size; a part that nothing uses gets no room, and a
-/// frame without room is none.
-pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Arc<Solver>) {
+/// frame without room is none. Says what the arena takes at some sizes.
+pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Arc<Solver>) -> Vec<i64> {
     let ranges = ranges(host);
     let mut parts: Vec<Part> = ranges
         .iter()
@@ -184,14 +184,17 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Arc<Solver>
     if let Some(layout) = first_fit::smaller_than(&slots, &samples, &parts, &largest, &takers, frames, solver) {
         outputs::lend(host, &layout.lent);
         layout.place(host, frames, solver);
-        return remove_empty(host, frames, &layout.frames());
+        remove_empty(host, frames, &layout.frames());
+        return samples.iter().filter_map(|sizes| layout.bytes(sizes)).collect();
     }
+    let bytes = samples.iter().filter_map(|sizes| outputs::own_bytes(&slots, sizes)).collect();
     outputs::lend(host, &slots);
     slots.retain(|slot| slot.output.is_none());
     for frame in 0..frames.count() {
         place_slots(host, frames, frame, &slots);
     }
     remove_empty(host, frames, &slots.iter().map(|slot| slot.frame).collect());
+    bytes
 }
 
 /// Sorts what is placed as one part each.

@@ -12,7 +12,7 @@ use super::{
     frames::Frames,
     outputs::{Output, own_bytes},
     packing,
-    samples::{Sizes, value},
+    samples::{Sizes, saves, saves_at, value},
 };
 use disc_ir::{
     Attr, Block, Builder, DType, Dim, Function, Inst, OpKind, Solver, Space, Symbol, TensorType, Type, Value, layout::first_fit,
@@ -22,8 +22,6 @@ use std::{
     sync::Arc,
 };
 
-/// A layout has to save a part in so many of the arena at one of the sampled sizes, and may take as much more at none.
-const LEAST_GAIN: i64 = 50;
 /// More parts that are needed at once than so many take too long to place.
 const MOST_MEETINGS: usize = 1 << 12;
 
@@ -59,7 +57,7 @@ pub(super) fn smaller_than(
     solver: &Solver,
 ) -> Option<Layout> {
     let samples: Vec<(&Sizes, i64)> = samples.iter().filter_map(|sizes| Some((sizes, own_bytes(slots, sizes)?))).collect();
-    if !samples.iter().any(|(sizes, bytes)| alive_at_once(parts, sizes).is_some_and(|alive| saves(alive, *bytes))) {
+    if !samples.iter().any(|(sizes, bytes)| alive_at_once(parts, sizes).is_some_and(|alive| saves_at(alive, *bytes))) {
         return None;
     }
     let mut best: Option<(f64, Layout)> = None;
@@ -69,19 +67,13 @@ pub(super) fn smaller_than(
         let layout = Layout::of(&chains, outputs, takers, frames, solver)?;
         let bytes: Option<Vec<i64>> = samples.iter().map(|(sizes, _)| layout.bytes(sizes)).collect();
         let Some(bytes) = bytes else { continue };
-        let pairs = || bytes.iter().copied().zip(samples.iter().map(|&(_, bytes)| bytes));
-        let shares: f64 = pairs().map(|(own, other)| own as f64 / other.max(1) as f64).sum();
-        let is_smaller = !pairs().any(|(own, other)| saves(other, own)) && pairs().any(|(own, other)| saves(own, other));
-        if is_smaller && best.as_ref().is_none_or(|(least, _)| shares < *least) {
+        let others: Vec<i64> = samples.iter().map(|&(_, bytes)| bytes).collect();
+        let shares: f64 = bytes.iter().zip(&others).map(|(&own, &other)| own as f64 / other.max(1) as f64).sum();
+        if saves(&bytes, &others) && best.as_ref().is_none_or(|(least, _)| shares < *least) {
             best = Some((shares, layout));
         }
     }
     best.map(|(_, layout)| layout)
-}
-
-/// Whether what takes `own` bytes saves something worth its time where `other` are taken.
-fn saves(own: i64, other: i64) -> bool {
-    own < other - other / LEAST_GAIN
 }
 
 /// The most bytes that parts hold at once; `None` where a size is negative, or too large.
@@ -159,7 +151,7 @@ impl Layout {
     }
 
     /// What the arena takes at some sizes; `None` where one of them is negative, or too large.
-    fn bytes(&self, sizes: &Sizes) -> Option<i64> {
+    pub(super) fn bytes(&self, sizes: &Sizes) -> Option<i64> {
         let frame = |frame: &Placed| {
             let bytes = frame.chains.iter().map(|chain| value(&chain.whole.size.bytes, sizes));
             Some(first_fit(&bytes.collect::<Option<Vec<_>>>()?, &frame.met).1)

@@ -20,6 +20,7 @@ mod in_place;
 mod liveness;
 mod outputs;
 mod packing;
+mod recompute;
 mod samples;
 mod updates;
 
@@ -42,15 +43,43 @@ pub static PASS: PassDef = PassDef {
     run,
 };
 
-fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut changes = 0;
-    for function in &mut module.functions {
-        if function.kind == FunctionKind::Func {
-            *function = Planner::plan(function)?;
-            changes += 1;
-        }
+    for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
+        *function = plan(function, cx)?;
+        changes += 1;
     }
     Ok(changes)
+}
+
+/// The host program of a function, in which cheap values are computed again where that takes less memory.
+fn plan(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
+    let (mut host, mut bytes) = Planner::plan(function)?;
+    let mut chosen = recompute::candidates(function);
+    if chosen.is_empty() || !cx.spend_on("recompute") {
+        return Ok(host);
+    }
+    let with = |again: &[recompute::Again]| {
+        let mut changed = function.clone();
+        let solver = Arc::new(Solver::new(&function.facts));
+        again.iter().try_for_each(|again| again.apply(&mut changed, &solver))?;
+        Planner::plan(&changed)
+    };
+    let (other, least) = with(&chosen)?;
+    if !samples::saves(&least, &bytes) {
+        return Ok(host);
+    }
+    (host, bytes) = (other, least);
+    // Not all of them may be needed for that.
+    for position in (0..chosen.len()).rev() {
+        let mut fewer = chosen.clone();
+        fewer.remove(position);
+        let (other, least) = with(&fewer)?;
+        if !samples::saves(&bytes, &least) {
+            (host, chosen) = (other, fewer);
+        }
+    }
+    Ok(host)
 }
 
 struct Planner<'f> {
@@ -71,7 +100,8 @@ enum Home {
 }
 
 impl<'f> Planner<'f> {
-    fn plan(source: &'f Function) -> Result<Function, Diagnostic> {
+    /// The program, and what its arena takes at some sizes.
+    fn plan(source: &'f Function) -> Result<(Function, Vec<i64>), Diagnostic> {
         let mut host = Function::new(source.name.clone(), FunctionKind::Host);
         host.facts = source.facts.clone();
         host.results = source.results.clone();
@@ -95,9 +125,9 @@ impl<'f> Planner<'f> {
             }
         }
         planner.builder(body).ret(&[])?;
-        arena::lay_out(&mut planner.host, &planner.frames, &planner.solver);
+        let bytes = arena::lay_out(&mut planner.host, &planner.frames, &planner.solver);
         ends::end_frames(&mut planner.host, &planner.frames, &planner.solver);
-        Ok(planner.host)
+        Ok((planner.host, bytes))
     }
 
     fn tensor(&self, value: Value) -> TensorType {

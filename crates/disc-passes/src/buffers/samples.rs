@@ -18,6 +18,9 @@ const TRIED: [i64; 24] = [1, 2, 3, 4, 7, 8, 14, 16, 28, 32, 48, 56, 64, 96, 112,
 const WANTED: usize = 3;
 const MOST_TRIES: usize = 1 << 14;
 
+/// What takes time has to save a part in so many of the arena.
+const LEAST_GAIN: i64 = 50;
+
 /// What dims are, in one sample.
 pub(super) type Sizes = HashMap<Symbol, i64>;
 
@@ -39,6 +42,16 @@ pub(super) fn samples(symbols: &BTreeSet<Symbol>, facts: &Facts) -> Vec<Sizes> {
 /// A dim at a sample; `None` where it is negative or too large.
 pub(super) fn value(dim: &Dim, sizes: &Sizes) -> Option<i64> {
     dim.eval(&|symbol| sizes.get(symbol).copied()).ok().filter(|&value| value >= 0)
+}
+
+/// Whether what takes `own` bytes at some sizes is worth its time where `others` are taken: it saves something at one of them, and loses as much at none.
+pub(super) fn saves(own: &[i64], others: &[i64]) -> bool {
+    let pairs = || own.iter().copied().zip(others.iter().copied());
+    own.len() == others.len() && pairs().any(|(a, b)| saves_at(a, b)) && !pairs().any(|(a, b)| saves_at(b, a))
+}
+
+pub(super) fn saves_at(own: i64, other: i64) -> bool {
+    own < other - other / LEAST_GAIN
 }
 
 fn allow(facts: &[Fact], sizes: &Sizes) -> bool {
