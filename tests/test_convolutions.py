@@ -153,6 +153,7 @@ CASES = {
         nn.ConvTranspose2d(8, 12, (4, 3), (2, 1), (1, 1), groups=2, bias=False),
         planes(8),
     ),
+    "gates of an image": (nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.GLU(1)), planes(64)),
     "transposed 3x3x3": (nn.ConvTranspose3d(4, 5, 3, 2, 1, 1), volumes(4)),
     "dilated and causal": (causal(16, 8), lines(16)),
     "3x3 of many features": (

@@ -339,6 +339,30 @@ def gated_sounds():
     return nn.Sequential(*layers), lambda n: torch.randn(4, 32, 16 * n)
 
 
+def gated_images():
+    layers = nn.Conv2d(64, 128, 3, padding=1), nn.GLU(1), nn.Conv2d(64, 64, 1)
+    return nn.Sequential(*layers), lambda n: torch.randn(1, 64, n, n + 3)
+
+
+class Blocks(nn.Module):
+    """Three stacks that begin with the same activation, and what is added to it: generators of sounds."""
+
+    def __init__(self):
+        super().__init__()
+        self.stacks = nn.ModuleList(
+            Residual(*(nn.Conv1d(16, 16, k, padding=k // 2) for _ in range(2))) for k in (3, 5, 7)
+        )
+        self.last = nn.Conv1d(16, 1, 7, padding=3)
+
+    def forward(self, x):
+        x = x.sin()
+        return self.last(sum(stack(x) for stack in self.stacks))
+
+
+def blocks():
+    return Blocks(), lambda n: torch.randn(2, 16, 40 * n)
+
+
 class Siamese(nn.Module):
     """Two images that go the same way, and meet behind it."""
 
@@ -516,6 +540,8 @@ def lstm():
         autoencoder,
         vocoder,
         gated_sounds,
+        gated_images,
+        blocks,
         siamese,
         rounded_up,
         one_head,

@@ -7,6 +7,7 @@
 //!
 //! Invariants: each column is computed once, and every sum adds up the same products in the same order. Parts fill vectors of columns.
 use crate::{
+    convolutions::winograd,
     dce,
     fixed::Fixed,
     pass::{PassCx, PassDef},
@@ -32,6 +33,8 @@ pub static PASS: PassDef = PassDef {
 const FEWEST: i64 = 32;
 const VECTOR: i64 = 16;
 const MANY: i64 = 96;
+/// Input features from which on two convolutions by Winograd's method take as long as one of both.
+const TRANSFORMED: i64 = 64;
 /// Elements of a matrix that stays in a cache.
 const CACHED: i64 = 1 << 20;
 
@@ -150,6 +153,11 @@ impl<'f> Analysis<'f> {
                 let (columns, elements) = self.columns(operands[0], from, 1)?;
                 Some((columns * each, elements))
             }
+            OpKind::Winograd => {
+                // Each part transforms the input anew, which few features do not make up for.
+                let channels = self.function.shape(operands[2])[2].as_const()?;
+                (channels >= TRANSFORMED).then(|| self.columns(operands[0], axis, 1))?
+            }
             OpKind::DotGeneral if rows_of_weights(self.function, self.fixed, inst) == Some(axis) => {
                 // Batch dimensions, which come first, repeat the matrix.
                 Some((1, Dim::product(self.function.shape(operands[0])[axis..].iter().cloned()).as_const()))
@@ -240,6 +248,14 @@ fn part(rw: &mut Rewriter<'_>, fixed: &Fixed, value: Value, axis: usize, [from, 
             let (place, each) = joined(rw.f, &rw.solver, inst, axis)?;
             let x = part(rw, fixed, data.operands[0], place, [from * each, to * each])?;
             rw.reshape(x, shape)
+        }
+        OpKind::Winograd => {
+            let product = part(rw, fixed, data.operands[0], axis, [from, to])?;
+            let kernel = rw.f.operands(rw.f.defining(product)?)[0];
+            let kernel = rw.f.made_by(kernel, OpKind::BroadcastInDim).map_or(kernel, |inst| rw.f.operands(inst)[0]);
+            let (channels, rows) = (rw.f.shape(data.operands[2])[2].as_const()?, rw.f.shape(data.operands[2])[3].as_const()?);
+            let packed = winograd::packed(rw, kernel, [to - from, channels], rows)?;
+            rw.build(|b| b.op(OpKind::Winograd).operands(&[product, data.operands[1], packed]).attrs(data.attrs).value())
         }
         OpKind::DotGeneral if rows_of_weights(rw.f, fixed, inst) == Some(axis) => {
             let sums = rw.f.axes(inst, "lhs_contracting_dims");

@@ -8,7 +8,7 @@
 //! Invariant: padding takes part as zeros, as in the convolution; sums are in another order.
 mod layouts;
 mod phases;
-mod winograd;
+pub(crate) mod winograd;
 
 use crate::{
     fixed::Fixed,

@@ -29,20 +29,7 @@ impl Convolution {
             return Some(product);
         };
         let kernel = super::reversed(rw, inst, self.kernel, &self.kernel_axes)?;
-        let kernel = rw.reshape(kernel, [features, channels, 9].map(Dim::constant))?;
-        let table = rw.build(|b| {
-            let literal = Literal::from_f64s(DType::F32, &both_ways());
-            b.op(OpKind::Constant).attr("value", literal).result(Type::tensor([36, 9].map(Dim::constant), DType::F32)).value()
-        })?;
-        let transformed = rw.build(|b| {
-            let product = b.op(OpKind::DotGeneral).operands(&[table, kernel]);
-            product.attr("lhs_contracting_dims", vec![1_i64]).attr("rhs_contracting_dims", vec![2_i64]).value()
-        })?;
-        let blocks = (features + rows - 1) / rows;
-        let rows = (features + blocks - 1) / blocks;
-        let padded = pad(rw, transformed, 1, blocks * rows - features)?;
-        let split = rw.reshape(padded, [36, blocks, rows, channels].map(Dim::constant))?;
-        let packed = rw.transpose(split, &[1, 0, 3, 2])?;
+        let packed = packed(rw, kernel, [features, channels], rows)?;
         let (input, low) = (self.input, rw.f.dims(inst, "padding_low").to_vec());
         let low = if low.is_empty() { vec![Dim::constant(0); 2] } else { low };
         rw.build(|b| b.op(OpKind::Winograd).operands(&[product, input, packed]).attr("padding_low", low).value())
@@ -59,6 +46,24 @@ impl Convolution {
         let fits = features >= FEW && (FEW..=MANY).contains(&channels);
         (plain && small && f32s && fits && self.kernel_axes.is_sorted()).then_some([features, channels])
     }
+}
+
+/// A kernel of 3 by 3 windows, transformed, in blocks of at most `rows` features.
+pub(crate) fn packed(rw: &mut Rewriter<'_>, kernel: Value, [features, channels]: [i64; 2], rows: i64) -> Option<Value> {
+    let kernel = rw.reshape(kernel, [features, channels, 9].map(Dim::constant))?;
+    let table = rw.build(|b| {
+        let literal = Literal::from_f64s(DType::F32, &both_ways());
+        b.op(OpKind::Constant).attr("value", literal).result(Type::tensor([36, 9].map(Dim::constant), DType::F32)).value()
+    })?;
+    let transformed = rw.build(|b| {
+        let product = b.op(OpKind::DotGeneral).operands(&[table, kernel]);
+        product.attr("lhs_contracting_dims", vec![1_i64]).attr("rhs_contracting_dims", vec![2_i64]).value()
+    })?;
+    let blocks = (features + rows - 1) / rows;
+    let rows = (features + blocks - 1) / blocks;
+    let padded = pad(rw, transformed, 1, blocks * rows - features)?;
+    let split = rw.reshape(padded, [36, blocks, rows, channels].map(Dim::constant))?;
+    rw.transpose(split, &[1, 0, 3, 2])
 }
 
 /// The transformation along both dimensions: for each of the 36 places, the share of each of the 9 elements.
