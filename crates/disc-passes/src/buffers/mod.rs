@@ -54,7 +54,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
 
 /// The host program of a function, in which cheap values are computed again where that takes less memory.
 fn plan(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
-    let (mut host, mut bytes) = Planner::plan(function)?;
+    let (mut host, bytes) = Planner::plan(function)?;
     let mut chosen = recompute::candidates(function);
     if chosen.is_empty() || !cx.spend_on("recompute") {
         return Ok(host);
@@ -69,14 +69,22 @@ fn plan(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
     if !samples::saves(&least, &bytes) {
         return Ok(host);
     }
-    (host, bytes) = (other, least);
-    // Not all of them may be needed for that.
-    for position in (0..chosen.len()).rev() {
-        let mut fewer = chosen.clone();
-        fewer.remove(position);
-        let (other, least) = with(&fewer)?;
-        if !samples::saves(&bytes, &least) {
-            (host, chosen) = (other, fewer);
+    host = other;
+    // Not all of them may be needed for that: halves of them are left out, quarters, and so on.
+    let (mut size, mut tries) = (chosen.len(), 0);
+    while size > 1 {
+        size = size.div_ceil(2);
+        let mut start = 0;
+        while start < chosen.len() && tries < recompute::MOST_TRIES {
+            let mut fewer = chosen.clone();
+            fewer.drain(start..(start + size).min(chosen.len()));
+            let (other, own) = with(&fewer)?;
+            if samples::saves(&least, &own) {
+                start += size;
+            } else {
+                (host, chosen) = (other, fewer);
+            }
+            tries += 1;
         }
     }
     Ok(host)

@@ -1,33 +1,35 @@
-//! Cheap values that are computed again where they are needed next, so that no memory is kept for them in between.
+//! Cheap values that are computed where they are needed, so that no memory is kept for them until then.
 //!
 //! What several groups compute alike is computed once. Where the first and the last of its readers are far apart, as the activation of a tensor that three
-//! residual blocks begin with, it takes memory all the time, though the tensor that it is computed from is there as well.
+//! residual blocks begin with, it takes memory all the time, though the tensor that it is computed from is there as well. And a group that stores a
+//! tensor and its activation needs room for both while what it reads is still there.
 //!
 //! Invariants:
-//! - What is computed again is element-wise in one tensor and constants, cannot fail, and costs no more than to read that tensor, which is needed later
-//!   anyway.
+//! - What is computed again is element-wise in one tensor, weights and constants, cannot fail, and costs no more than to read that tensor, which is needed
+//!   later anyway.
 //! - Whether it is worth its time is not guessed: the arena is laid out with and without it.
-use crate::fusion::costly;
-use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Value, ops::Trait};
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use crate::fusion::{carve, costly};
+use disc_ir::{Diagnostic, Function, Inst, OpKind, Solver, Value, ops::Trait};
+use std::{collections::HashMap, sync::Arc};
 
-/// More ops than this are not computed again, nor so many values tried one by one.
+/// More ops than this are not computed again, nor are so many values.
 const MOST_OPS: usize = 6;
-const MOST_TRIED: usize = 12;
+const MOST_VALUES: usize = 64;
+/// So many layouts are tried to find out which of them are needed.
+pub(super) const MOST_TRIES: usize = 32;
 
-/// A value, and groups that compute it anew.
+/// A result of a group, and groups that compute it anew.
 #[derive(Clone, Debug)]
 pub(super) struct Again {
+    group: Inst,
+    number: usize,
     value: Value,
-    /// What it is computed from, outside of the group that makes it, and in it.
-    base: [Value; 2],
-    /// The ops of that group that compute it, in order.
-    ops: Vec<Inst>,
-    /// Its readers that come later, together with those right behind them.
+    /// What it is computed from: in the group that makes it, and outside of that.
+    base: (Value, Value),
+    /// Readers that compute it again, each with those right behind it.
     readers: Vec<Vec<Inst>>,
+    /// Whether these are all, and its group need not give it.
+    is_dropped: bool,
 }
 
 /// The values of the body of a function that groups further down could compute again.
@@ -46,7 +48,7 @@ pub(super) fn candidates(function: &Function) -> Vec<Again> {
             found.extend(of_result(function, insts, &uses, group, number));
         }
     }
-    found.truncate(MOST_TRIED);
+    found.truncate(MOST_VALUES);
     found
 }
 
@@ -60,29 +62,38 @@ fn of_result(
 ) -> Option<Again> {
     let value = function.results_of(group)[number];
     let at = uses.get(&value)?;
-    let is_group = |&position: &usize| function.kind_of(insts[position]) == OpKind::Fusion;
-    if at.first() == at.last() || !at.iter().all(is_group) {
+    if !at.iter().all(|&position| is_fusion(function, insts[position])) {
         return None;
     }
-    let (base, ops) = computed(function, group, number)?;
-    let until = *uses.get(&base[0])?.last()?;
+    let base = computed(function, group, number)?;
+    let until = *uses.get(&base.1)?.last()?;
     let mut readers: Vec<Vec<Inst>> = Vec::new();
-    let mut before = at[0];
-    for &position in &at[1..] {
-        let is_far = insts[before + 1..position.max(before + 1)].iter().any(|&inst| function.kind_of(inst) == OpKind::Fusion);
-        match readers.last_mut() {
-            _ if position > until || position == before => {}
-            Some(together) if !is_far => together.push(insts[position]),
-            None if !is_far => {}
+    let mut before = None;
+    for &position in at.iter().filter(|&&position| position <= until) {
+        let is_far = |before: usize| insts[before + 1..position.max(before + 1)].iter().any(|&inst| is_fusion(function, inst));
+        match (before, readers.last_mut()) {
+            (Some(before), _) if before == position => {}
+            (Some(before), Some(together)) if !is_far(before) => together.push(insts[position]),
             _ => readers.push(vec![insts[position]]),
         }
-        before = position;
+        before = Some(position);
     }
-    (!readers.is_empty()).then_some(Again { value, base, ops, readers })
+    // Right behind the group the value is there; nobody else may need it where the group does not give it.
+    let is_dropped =
+        readers.len() == 1 && at.iter().all(|&position| position <= until) && function.defining(base.1) == Some(group);
+    if !is_dropped && !readers.is_empty() {
+        readers.remove(0);
+    }
+    (!readers.is_empty()).then_some(Again { group, number, value, base, readers, is_dropped })
 }
 
-/// What a result of a group is computed from, where that is one value that the group reads or gives as well, and constants; and by which ops.
-fn computed(function: &Function, group: Inst, number: usize) -> Option<([Value; 2], Vec<Inst>)> {
+fn is_fusion(function: &Function, inst: Inst) -> bool {
+    function.kind_of(inst) == OpKind::Fusion
+}
+
+/// What a result of a group is computed from, in the group and outside of it, where that is one value that the group reads or gives as well, beside
+/// weights and constants, and few cheap ops compute it.
+fn computed(function: &Function, group: Inst, number: usize) -> Option<(Value, Value)> {
     let region = function.inst(group).regions[0];
     let given = function.operands(function.terminator(region)?);
     let read = function.arguments(region);
@@ -91,25 +102,28 @@ fn computed(function: &Function, group: Inst, number: usize) -> Option<([Value; 
         let operand = || read.iter().position(|&other| other == value).map(|i| function.operands(group)[i]);
         result.map(|i| function.results_of(group)[i]).or_else(operand)
     };
-    let (mut stack, mut ops, mut base) = (vec![given[number]], HashSet::new(), None::<[Value; 2]>);
+    let is_weight = |value: Value| function.defining(value).is_some_and(|inst| function.kind_of(inst) == OpKind::Weight);
+    let (mut stack, mut ops, mut base) = (vec![given[number]], Vec::new(), None::<(Value, Value)>);
     while let Some(value) = stack.pop() {
         if let Some(known) = outside(value) {
-            if base.is_some_and(|[other, _]| other != known) {
+            if is_weight(known) {
+                continue;
+            }
+            if base.is_some_and(|other| other.1 != known) {
                 return None;
             }
-            base = Some([known, value]);
+            base = Some((value, known));
             continue;
         }
         let inst = function.defining(value).filter(|&inst| is_cheap(function, inst))?;
-        if ops.insert(inst) {
+        if !ops.contains(&inst) {
+            ops.push(inst);
             stack.extend(function.operands(inst));
         }
     }
-    let ops: Vec<Inst> = function.insts(region).iter().copied().filter(|inst| ops.contains(inst)).collect();
     let shape = |value: Value| function.ty(value).shaped().map(|tensor| &tensor.dims);
-    let base = base.filter(|&[_, inner]| shape(inner) == shape(given[number]))?;
-    let counted = ops.iter().filter(|&&inst| function.kind_of(inst) != OpKind::Constant).count();
-    (1..=MOST_OPS).contains(&counted).then_some((base, ops))
+    let counted = ops.iter().filter(|&&inst| function.def(inst).has(Trait::Elementwise)).count();
+    base.filter(|base| shape(base.0) == shape(given[number]) && (1..=MOST_OPS).contains(&counted))
 }
 
 fn is_cheap(function: &Function, inst: Inst) -> bool {
@@ -119,41 +133,31 @@ fn is_cheap(function: &Function, inst: Inst) -> bool {
 }
 
 impl Again {
-    /// Adds groups that compute the value again, each right before those that read what it gives.
+    /// Adds groups that compute the value again, each right before those that read what it gives. Nothing, where the value is gone: another one may have
+    /// taken its group's place.
     pub(super) fn apply(&self, function: &mut Function, solver: &Arc<Solver>) -> Result<(), Diagnostic> {
+        let body = function.body;
+        let is_there = |inst: &Inst| function.insts(body).contains(inst);
+        let comes_from = function.defining(self.base.1);
+        if !self.readers.iter().flatten().chain([&self.group]).chain(&comes_from).all(is_there) {
+            return Ok(());
+        }
         for readers in &self.readers {
-            let (group, result) = self.group(function, function.body, solver)?;
-            let mut insts = function.insts(function.body).to_vec();
+            let again = carve::again(function, (body, self.group), self.number, self.base, solver)?;
+            let mut insts = function.insts(body).to_vec();
+            insts.retain(|&inst| inst != again);
             let place = insts.iter().position(|inst| *inst == readers[0]).expect("a reader is in the body");
-            insts.retain(|inst| *inst != group);
-            insts.insert(place, group);
-            function.set_insts(function.body, insts);
+            insts.insert(place, again);
+            function.set_insts(body, insts);
+            let result = function.result(again);
             for &reader in readers {
                 let operands = &mut function.inst_mut(reader).operands;
                 operands.iter_mut().filter(|operand| **operand == self.value).for_each(|operand| *operand = result);
             }
         }
-        Ok(())
-    }
-
-    /// A new loop at the end of a block.
-    fn group(&self, function: &mut Function, block: Block, solver: &Arc<Solver>) -> Result<(Inst, Value), Diagnostic> {
-        let [outer, inner] = self.base;
-        let source = function.clone();
-        let region = function.add_block();
-        let argument = function.add_argument(region, source.ty(inner).clone());
-        let mut map = HashMap::from([(inner, argument)]);
-        for &op in &self.ops {
-            let copy = function.import(&source, op, &mut map);
-            function.append(region, copy);
+        if self.is_dropped {
+            carve::drop_result(function, (body, self.group), self.number, solver)?;
         }
-        let last = *self.ops.last().expect("there are ops");
-        let made = map[&source.result(last)];
-        Builder::at(function, region, solver.clone()).ret(&[made])?;
-        let ty = source.ty(self.value).clone();
-        let mut builder = Builder::at(function, block, solver.clone());
-        let op = builder.op(OpKind::Fusion).operands(&[outer]).attr("kind", Attr::Enum("loop"));
-        let group = op.region(region).results(vec![ty]).build()?;
-        Ok((group, function.result(group)))
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
-//! One group as two: a loop with what one value of it is computed from, and the group that reads this value from memory.
+//! One group as two: a loop with what one value of it is computed from, and the group that reads this value from memory; or a loop that computes a result
+//! of the group again.
 //!
-//! It does not ask whether that is worth it: [`super::interleaved`] does.
+//! It does not ask whether that is worth it: [`super::interleaved`] and the planning of buffers do.
 //!
 //! Invariant: each op goes where it is needed, so an op that both need is in both.
 use crate::query::Query;
@@ -40,6 +41,47 @@ pub(super) fn out(
     }
     made.replace_uses(&pairs.into_iter().collect());
     Ok(Some((made, [first, second])))
+}
+
+/// Adds a loop to the end of a block that computes a result of a group from a value of its region, which lies where `from` says.
+pub(crate) fn again(
+    function: &mut Function,
+    (block, group): (Block, Inst),
+    number: usize,
+    from: (Value, Value),
+    solver: &Arc<Solver>,
+) -> Result<Inst, Diagnostic> {
+    let source = function.clone();
+    let region = source.inst(group).regions[0];
+    let end = source.terminator(region).expect("a region ends in `return`");
+    let apart = (!source.arguments(region).contains(&from.0)).then_some(from);
+    let mut carver = Carver { source: &source, made: source.clone(), block, group };
+    let made = carver.part("loop", &[source.operands(end)[number]], apart, solver)?;
+    *function = carver.made;
+    Ok(made)
+}
+
+/// Makes a group of a block give one result less, which nothing uses.
+pub(crate) fn drop_result(
+    function: &mut Function,
+    (block, group): (Block, Inst),
+    number: usize,
+    solver: &Arc<Solver>,
+) -> Result<(), Diagnostic> {
+    let source = function.clone();
+    let end = source.terminator(source.inst(group).regions[0]).expect("a region ends in `return`");
+    let mut returned = source.operands(end).to_vec();
+    returned.remove(number);
+    let mut carver = Carver { source: &source, made: source.clone(), block, group };
+    let made = carver.part(source.word(group, "kind"), &returned, None, solver)?;
+    let mut results = source.results_of(group).to_vec();
+    results.remove(number);
+    let order = source.insts(block).iter().map(|&inst| if inst == group { made } else { inst });
+    carver.made.set_insts(block, order.collect());
+    let outputs = carver.made.results_of(made).to_vec();
+    carver.made.replace_uses(&results.into_iter().zip(outputs).collect());
+    *function = carver.made;
+    Ok(())
 }
 
 struct Carver<'f> {

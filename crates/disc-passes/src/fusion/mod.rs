@@ -24,7 +24,7 @@
 //! free ones.
 pub mod attention;
 pub(crate) mod binders;
-mod carve;
+pub(crate) mod carve;
 mod copies;
 mod emit;
 mod epilogue;
