@@ -16,7 +16,7 @@ use std::{collections::HashMap, sync::Arc};
 const MOST_OPS: usize = 6;
 const MOST_VALUES: usize = 64;
 /// So many layouts are tried to find out which of them are needed.
-pub(super) const MOST_TRIES: usize = 32;
+pub(super) const MOST_TRIES: usize = 12;
 
 /// A result of a group, and groups that compute it anew.
 #[derive(Clone, Debug)]
