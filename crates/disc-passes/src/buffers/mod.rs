@@ -38,7 +38,7 @@ use std::{
 /// Gives every value memory: a part of the arena, or an output of the caller.
 pub static PASS: PassDef = PassDef {
     name: "plan-buffers",
-    doc: "Gives every value memory: a part of the arena, or an output of the caller.",
+    doc: "Gives every value memory: a part of the arena, or an output of the caller. Cheap values are computed again where keeping them would take more.",
     stages: (Stage::Fused, Stage::Buffer),
     run,
 };
