@@ -55,6 +55,10 @@ struct Piece {
     read_only: bool,
 }
 
+fn released() -> Diagnostic {
+    fault("memory that was released is used".into())
+}
+
 fn fault(message: String) -> Diagnostic {
     Diagnostic::new(Code::E0211, message)
 }
@@ -116,7 +120,7 @@ impl Memory {
     /// The bytes of an element.
     pub(super) fn read(&self, buffer: &Buffer, element: i64) -> Result<&[u8], Diagnostic> {
         let range = locate(buffer, element)?;
-        let piece = &self.pieces[buffer.piece];
+        let piece = self.pieces.get(buffer.piece).filter(|piece| range.end <= piece.bytes.len()).ok_or_else(released)?;
         match piece.writers[range.clone()].iter().find(|&&writer| writer != buffer.owner) {
             None => Ok(&piece.bytes[range]),
             Some(0) => Err(fault(format!("element {element} of the buffer is read before it is written"))),
@@ -126,7 +130,7 @@ impl Memory {
 
     pub(super) fn write(&mut self, buffer: &Buffer, element: i64, bytes: &[u8]) -> Result<(), Diagnostic> {
         let range = locate(buffer, element)?;
-        let piece = &mut self.pieces[buffer.piece];
+        let piece = self.pieces.get_mut(buffer.piece).filter(|piece| range.end <= piece.bytes.len()).ok_or_else(released)?;
         if piece.read_only {
             return Err(fault("a write to an input or a weight".into()));
         }
