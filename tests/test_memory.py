@@ -481,6 +481,30 @@ def counted():
     return Counted(), lambda n: torch.randn(50 * n, 40)
 
 
+class Distances(nn.Module):
+    """Scores of queries and of keys for each distance, of which the distances of rows are picked; there are fewer rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(2))
+        self.table = nn.Parameter(torch.randn(1024, 32))
+        self.positions = nn.Parameter(torch.randn(512, 32))
+
+    def forward(self, x):
+        x = x + self.positions[: x.shape[1]]
+        at = torch.arange(x.shape[1])
+        places = (at - at[:, None]).clamp(-512, 511) + 512
+        places = places.expand(x.shape[0], -1, -1)
+        queries, keys = (layer(x) for layer in self.layers)
+        first = (queries @ self.table.T).gather(-1, places)
+        second = (keys @ self.table.T).gather(-1, places).mT
+        return (queries @ keys.mT + first + second).softmax(-1) @ x
+
+
+def distances():
+    return Distances(), lambda n: torch.randn(4, n, 32)
+
+
 def decoder():
     return Translator(), lambda n: torch.randn(4, 2 * n, 64)
 
@@ -549,6 +573,7 @@ def lstm():
         positions,
         squares,
         counted,
+        distances,
     ],
     ids=lambda make: make.__name__,
 )

@@ -66,7 +66,7 @@ pub(super) enum Why {
     Pieces(Dim),
     /// What checks indices would not see all of them.
     Unchecked,
-    /// Several products are parts of one tensor, and would all have to be there first.
+    /// Several products would all have to be there first.
     Waits,
     Large,
 }
@@ -111,21 +111,6 @@ enum Share {
     One,
 }
 
-/// Whether a value is what element-wise ops make of products.
-fn depends_on_product(function: &Function, value: Value) -> bool {
-    let (mut stack, mut seen) = (vec![value], HashSet::new());
-    while let Some(value) = stack.pop() {
-        let Some(inst) = function.defining(value).filter(|&inst| seen.insert(inst)) else { continue };
-        match function.kind_of(inst) {
-            OpKind::DotGeneral | OpKind::Convolution => return true,
-            OpKind::Reshape => stack.extend(function.operands(inst)),
-            _ if function.def(inst).has(Trait::Elementwise) => stack.extend(function.operands(inst)),
-            _ => {}
-        }
-    }
-    false
-}
-
 impl Layout {
     /// What the dimensions of an output follow whose rows lie in another order than in the space.
     pub fn reordered(&self, output: Value) -> Option<&Map> {
@@ -139,7 +124,7 @@ impl Candidate<'_> {
         if self.members.len() > MOST_OPS {
             return Err(Why::Large);
         }
-        if self.members.iter().any(|&inst| self.waits_for_products(inst)) {
+        if self.waits_for_products() {
             return Err(Why::Waits);
         }
         let layout = self.layout()?;
@@ -162,15 +147,6 @@ impl Candidate<'_> {
             count if count > MOST_COMPUTATIONS => Err(Why::Large),
             _ => Ok(layout),
         }
-    }
-
-    /// Whether a product is written into a tensor into which another one was written just before: apart, each is written where the tensor is as soon as it
-    /// is there, and the next one takes its memory.
-    fn waits_for_products(&self, inst: Inst) -> bool {
-        let is_update = |inst: Inst| self.function.kind_of(inst) == OpKind::DynamicUpdateSlice && self.members.contains(&inst);
-        let writes_product = |inst: Inst| depends_on_product(self.function, self.function.operands(inst)[1]);
-        let before = || self.function.defining(self.function.operands(inst)[0]).filter(|&before| is_update(before));
-        is_update(inst) && before().is_some_and(writes_product) && writes_product(inst)
     }
 
     pub(super) fn reductions(&self) -> Vec<Inst> {
@@ -576,9 +552,7 @@ impl std::fmt::Display for Why {
             Why::Divided => f.write_str("the position of each element would be divided: in memory, a reshape is another view"),
             Why::Pieces(size) => write!(f, "rows would be written in pieces of {size} elements that lie apart"),
             Why::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
-            Why::Waits => {
-                f.write_str("products would wait for one another: each is written where it goes as soon as it is there")
-            }
+            Why::Waits => f.write_str("products would wait for one another: each is used as soon as it is there"),
             Why::Large => f.write_str("the kernel would have too many ops or tensors, or compute ops at too many places"),
         }
     }

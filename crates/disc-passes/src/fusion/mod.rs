@@ -13,7 +13,7 @@
 //! [`form`] decides whether a set of ops is a loop or a row group, and its cost model is: costly ops are computed once for each of their
 //! elements (or once a row), everything else may be computed where it is used. Outputs that are transposed behind a reduction have their
 //! place from [`order`]; what is read along rows at other places may be computed a row at a time ([`lines`]); [`copies`] bounds the code of ops
-//! that are computed at several places. At last groups beside one another are joined:
+//! that are computed at several places; [`waits`] keeps loops apart for which several products would be in memory at once. At last groups beside one another are joined:
 //! reductions of one tensor, loops over the rows of a tensor that is reduced, and small loops of one shape; and cheap
 //! functions of what a group stores anyway move to the one group that needs them ([`sinking`]). [`explain`] says of each edge
 //! that was not fused why.
@@ -43,6 +43,7 @@ mod siblings;
 mod sinking;
 pub mod space;
 mod together;
+mod waits;
 
 pub use explain::{Edge, Plan, PlannedGroup, Reason, Siblings, explain};
 pub use form::{Layout, SHORT_ROW, layout_of};
