@@ -17,11 +17,12 @@ const TASKS: i64 = 3;
 /// What caches are taken to hold, so that small tests run what large sizes do.
 const CACHED: i64 = 1 << 10;
 
-/// New memory of the first result's type.
-fn fresh(machine: &mut Machine<'_>, call: &Call<'_>) -> Result<Buffer, Diagnostic> {
+/// New memory of the first result's type, for an output or for a frame.
+fn fresh(machine: &mut Machine<'_>, call: &Call<'_>, is_output: bool) -> Result<Buffer, Diagnostic> {
     let count = count(&call.shape()).unwrap_or(usize::MAX) as u64;
     machine.reserve_bytes(count.saturating_mul(call.dtype().size() as u64))?;
-    Ok(machine.memory.fresh(call.dtype(), call.shape()))
+    let (dtype, dims) = (call.dtype(), call.shape());
+    Ok(if is_output { machine.memory.output(dtype, dims) } else { machine.memory.fresh(dtype, dims) })
 }
 
 pub(super) fn arena(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
@@ -30,7 +31,7 @@ pub(super) fn arena(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     if needed.is_none() || needed != usize::try_from(bytes).ok() {
         return Err(call.malformed(format!("{bytes} bytes, but the type is {}", call.result_type(0))));
     }
-    Ok(vec![Val::Buffer(fresh(machine, call)?)])
+    Ok(vec![Val::Buffer(fresh(machine, call, false)?)])
 }
 
 pub(super) fn lay_out<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
@@ -49,7 +50,7 @@ pub(super) fn alloc(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
 }
 
 pub(super) fn alloc_output(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
-    let buffer = fresh(machine, call)?;
+    let buffer = fresh(machine, call, true)?;
     machine.set_output(call.int("index", 0), buffer.clone())?;
     Ok(vec![Val::Buffer(buffer)])
 }

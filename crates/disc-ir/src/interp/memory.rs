@@ -53,6 +53,8 @@ struct Piece {
     /// Who wrote each byte; 0 is nobody.
     writers: Vec<u32>,
     read_only: bool,
+    /// Whether it ends with a frame; what inputs, weights and outputs are in does not.
+    is_temporary: bool,
 }
 
 fn released() -> Diagnostic {
@@ -72,14 +74,21 @@ impl Memory {
     /// Memory that holds a tensor and must not be written.
     pub(super) fn input(&mut self, tensor: &Tensor) -> Buffer {
         let (bytes, owner) = (tensor.bytes().to_vec(), self.owner());
-        self.pieces.push(Piece { writers: vec![owner; bytes.len()], bytes, read_only: true });
+        self.pieces.push(Piece { writers: vec![owner; bytes.len()], bytes, read_only: true, is_temporary: false });
         Buffer { piece: self.pieces.len() - 1, start: 0, owner, dtype: tensor.dtype(), dims: tensor.dims().to_vec() }
     }
 
-    /// New memory that nothing has written. The sizes were checked.
+    /// New memory of a frame or a task that nothing has written. The sizes were checked.
     pub(super) fn fresh(&mut self, dtype: DType, dims: Vec<i64>) -> Buffer {
+        let buffer = self.output(dtype, dims);
+        self.pieces[buffer.piece].is_temporary = true;
+        buffer
+    }
+
+    /// The same for an output, which outlives the call.
+    pub(super) fn output(&mut self, dtype: DType, dims: Vec<i64>) -> Buffer {
         let (bytes, owner) = (count(&dims).expect("sizes that were checked") * dtype.size(), self.owner());
-        self.pieces.push(Piece { bytes: vec![0; bytes], writers: vec![0; bytes], read_only: false });
+        self.pieces.push(Piece { bytes: vec![0; bytes], writers: vec![0; bytes], read_only: false, is_temporary: false });
         Buffer { piece: self.pieces.len() - 1, start: 0, owner, dtype, dims }
     }
 
@@ -112,9 +121,14 @@ impl Memory {
         self.pieces.len()
     }
 
-    /// Frees what was made since `mark`: the scratch of a task.
+    /// Frees what was made since `mark` for a frame or a task.
     pub(super) fn release(&mut self, mark: usize) {
-        self.pieces.truncate(mark);
+        for piece in self.pieces.iter_mut().skip(mark).filter(|piece| piece.is_temporary) {
+            (piece.bytes, piece.writers) = (Vec::new(), Vec::new());
+        }
+        while self.pieces.len() > mark && self.pieces.last().is_some_and(|piece| piece.is_temporary) {
+            self.pieces.pop();
+        }
     }
 
     /// The bytes of an element.
