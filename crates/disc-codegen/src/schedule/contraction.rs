@@ -84,10 +84,7 @@ pub(super) fn schedule_without(group: &Group<'_>, products: &[Inst]) -> Result<S
             solver: group.solver.clone(),
             ..*group
         };
-        let scheduled = launch(&one, family);
-        all.kernels.extend(scheduled.kernels);
-        all.launches.extend(scheduled.launches);
-        all.sites.extend(scheduled.sites);
+        all.append(launch(&one, family));
     }
     Ok(all)
 }

@@ -147,6 +147,15 @@ pub struct Scheduled {
     pub sites: Vec<Site>,
 }
 
+impl Scheduled {
+    /// Adds code that runs behind this.
+    pub(super) fn append(&mut self, next: Self) {
+        self.kernels.extend(next.kernels);
+        self.launches.extend(next.launches);
+        self.sites.extend(next.sites);
+    }
+}
+
 /// What a version is. crates/disc/tests/versions.rs runs each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionKind {

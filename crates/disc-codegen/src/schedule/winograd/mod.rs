@@ -53,10 +53,7 @@ fn launches(group: &Group<'_>, plans: &[WinogradPlan]) -> Option<Scheduled> {
     let products: Vec<Inst> = plans.iter().map(|plan| plan.dot).collect();
     let mut all = contraction::schedule_without(&part(0, 0), &products).ok()?;
     for (number, plan) in (1..).zip(plans) {
-        let code = launch(&part(number, all.sites.len()), plan);
-        all.kernels.extend(code.kernels);
-        all.launches.extend(code.launches);
-        all.sites.extend(code.sites);
+        all.append(launch(&part(number, all.sites.len()), plan));
     }
     Some(all)
 }
@@ -232,32 +229,22 @@ fn store(
 ) {
     let outputs = group.outputs();
     let Position { batch, feature, y, x } = at;
-    let Some(interleaved) = &plan.interleaved else {
-        let at = [Index::uniform(batch), Index::uniform(feature), Index::uniform(y), Index::Affine { base: x, stride: 1 }];
-        let mask = left.map(|left| kb.lane_mask(left, elements.lanes));
-        elements.masked(mask, |elements| {
-            elements.seed(plan.product, &at, result);
-            let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, &at)).collect();
-            for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
-                elements.store(kb, target, group.tensor(output), &at, value);
-            }
-        });
-        return;
-    };
-    let zero = kb.int(0);
-    let at = interleaved.place(kb, &[batch, zero, y], feature, x);
-    let exists = interleaved.exists(kb, &at).map(|exists| kb.open_if(exists));
-    let left = match interleaved.ends.last() {
+    let (mut value, mut left) = (plan.product, left);
+    let mut at = vec![Index::uniform(batch), Index::uniform(feature), Index::uniform(y), Index::Affine { base: x, stride: 1 }];
+    let mut exists = None;
+    if let Some(interleaved) = &plan.interleaved {
+        let zero = kb.int(0);
+        (value, at) = (interleaved.value, interleaved.place(kb, &[batch, zero, y], feature, x));
+        exists = interleaved.exists(kb, &at).map(|exists| kb.open_if(exists));
         // The value may end before the last element of this phase.
-        Some(Some(end)) => {
+        if let Some(Some(end)) = interleaved.ends.last() {
             let most = left.unwrap_or_else(|| kb.int(i64::from(elements.lanes)));
-            interleaved.counts(kb, end, [feature, x, most], 1).pop()
+            left = interleaved.counts(kb, end, [feature, x, most], 1).pop();
         }
-        _ => left,
-    };
+    }
     let mask = left.map(|left| kb.lane_mask(left, elements.lanes));
     elements.masked(mask, |elements| {
-        elements.seed(interleaved.value, &at, result);
+        elements.seed(value, &at, result);
         let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, &at)).collect();
         for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
             elements.store_apart(kb, target, group.tensor(output), &at, (value, left));
