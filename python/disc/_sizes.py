@@ -23,6 +23,9 @@ _MOST_FRESH = 1000
 
 _MAX_TRIED = 3
 
+#: What disagrees, in a message that lists whole shapes before it.
+_DISAGREEING = re.compile(r"to have \w+ channels, but got \w+ channels")
+
 #: So many tensors of one shape are alike (the caches of all layers): one after the other would take an attempt each.
 _ALIKE = 4
 
@@ -262,7 +265,8 @@ class Sizes:
         return before != [c.size for c in self.classes]
 
     def _mentioned(self, message: str, symbols: dict[str, tuple[int, int]]) -> list[SizeClass]:
-        words = set(re.findall(r"[A-Za-z_]\w*|\d+", message))
+        told = _DISAGREEING.search(message)
+        words = set(re.findall(r"[A-Za-z_]\w*|\d+", told[0] if told else message))
         hit = [c for name, place in symbols.items() if name in words and (c := self.class_of(*place))]
         hit += [c for c in self.classes if str(c.size) in words]
         return list({id(c): c for c in hit}.values())

@@ -78,7 +78,7 @@ impl Convolution {
         let [input, kernel] = rw.f.operands(inst)[..] else { return None };
         let groups = rw.f.int(inst, "feature_group_count").max(1);
         let kernel_axes = kernel_axes(rw, inst);
-        let features = rw.f.shape(kernel)[kernel_axes[0]].as_const()?;
+        let features = rw.f.shape(kernel)[kernel_axes[0]].as_const();
         let straight = kernel_axes.is_sorted();
         let channels = rw.f.shape(kernel)[kernel_axes[1]].as_const();
         let enough = match channels {
@@ -86,7 +86,8 @@ impl Convolution {
             Some(_) if groups > 1 => FEW_FEATURES,
             _ => ENOUGH_FEATURES,
         };
-        let few = features / groups < enough || features % groups != 0;
+        // An open number of features is taken for a large one.
+        let few = features.map_or(groups > 1, |features| features / groups < enough || features % groups != 0);
         let float = rw.f.ty(input).dtype().is_float();
         let spread = rw.f.ints(inst, "lhs_dilation").iter().any(|&apart| apart > 1);
         if spread || !is_plain(rw, inst) || !float || few || rw.f.int(inst, "batch_group_count") > 1 || (groups > 1 && !straight)
