@@ -453,3 +453,18 @@ def test_a_model_s_own_line_about_its_size_is_a_condition(compile_module):
     torch.testing.assert_close(compiled(x), x - 1)
     with pytest.raises(disc.Error):
         compiled(torch.rand(4, 4))
+
+
+@pytest.mark.parametrize(
+    "dims", [None, {"x": {0: "B"}}, {"x": {0: "B"}, "w": {0: 6, 1: 4, 2: 1, 3: 1}}], ids=str
+)
+def test_channels_that_disagree_are_told_from_a_batch_and_windows_of_one(dims):
+    class Convolution(torch.nn.Module):
+        def forward(self, x, w):
+            return torch.nn.functional.conv2d(x, w)
+
+    x, w = torch.randn(1, 4, 5, 6), torch.randn(6, 4, 1, 1)
+    compiled = disc.optimize(Convolution(), (x, w), dims=dims)
+    for batch in (1, 3):
+        x = torch.randn(batch, 4, 7, 5)
+        torch.testing.assert_close(compiled(x, w), torch.nn.functional.conv2d(x, w))

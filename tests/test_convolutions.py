@@ -10,6 +10,7 @@ import copy
 import itertools
 
 import disc
+import model_check
 import pytest
 import torch
 from torch import nn
@@ -192,6 +193,39 @@ def test_equals_float64(name, target):
             assert error <= BOUND, (shape, float(error))
 
 
+#: Cases whose schedules differ in half precision: words of two elements, where the CPU multiplies them, and Winograd's method.
+IN_HALF = (
+    "added to, 3x3",
+    "depthwise 3x3",
+    "3x3 stride 2",
+    "1x1 stride 2",
+    "7x7 stride 2",
+    "9 wide stride 2",
+    "filters of several taps that are pages apart",
+    "columns that are left over",
+    "columns that are left over of windows, in groups",
+    "transposed by halves, 2x2",
+    "transposed one way, in groups",
+    "dilated and causal",
+    "3x3 of many features",
+    "3x3 with uneven padding",
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", IN_HALF)
+def test_half_precision(name, dtype, target):
+    torch.manual_seed(0)
+    module, shapes = CASES[name]
+    module = copy.deepcopy(module).eval().to(dtype)
+    exact = copy.deepcopy(module).double()
+    fast = compiled(module, torch.randn(shapes[0]).to(dtype), target)
+    for shape in shapes:
+        ours, eager = model_check.half_errors(fast, module, exact, (torch.randn(shape).to(dtype),), {})
+        assert ours <= 4 * eager + 2e-5, shape
+
+
 def kinds(fast):
     return disc.report(fast).to_dict()["kernels_by_kind"]
 
@@ -299,6 +333,24 @@ def test_winograd_keeps_what_is_not_finite_where_a_sum_has_it(target):
                 )
                 assert ((got[finite] - wanted).abs() <= 3e-5 * max(largest, 1)).all(), name
             assert fast(x).isfinite().all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_winograd_in_half_precision_keeps_what_is_not_finite(dtype, target):
+    torch.manual_seed(0)
+    module = nn.Conv2d(24, 24, 3, padding=1).eval().to(dtype)
+    with torch.no_grad():
+        x = torch.randn(1, 24, 32, 32).to(dtype)
+        fast, plain = compiled(module, x, target), compiled(module, x, target, winograd=False)
+        for name, image in SPECIALS.items():
+            wanted, got = plain(image.to(dtype)), fast(image.to(dtype))
+            for same in (torch.isnan, torch.isposinf, torch.isneginf):
+                assert torch.equal(same(got), same(wanted)), name
+            finite = wanted.isfinite()
+            torch.testing.assert_close(got[finite], wanted[finite], rtol=2e-2, atol=2e-2, msg=name)
+        # Large images take the method, of which the rounding of sums tells.
+        assert not torch.equal(fast(x), plain(x))
 
 
 @pytest.mark.parametrize("target", TARGETS)

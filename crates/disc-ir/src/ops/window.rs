@@ -17,6 +17,8 @@ use crate::{
 
 const ANY: DTypeClass = DTypeClass::ANY;
 const F32: DTypeClass = DTypeClass::of(&[DType::F32]);
+/// Types that are computed in f32.
+const UP_TO_F32: DTypeClass = DTypeClass::of(&[DType::F16, DType::BF16, DType::F32]);
 
 op! {
     /// Combines the elements of each window by `body`, starting from `inits`. The windows slide over the inputs, whose elements are first
@@ -55,14 +57,14 @@ op! {
     /// `product`, which is the product of a kernel and the patches of `input` whose windows have 3 times 3 elements and are 1 apart, or what an
     /// element-wise op makes of it; a kernel may compute it by Winograd's method F(4x4, 3x3) instead, with rounding of its own.
     /// `kernel` is the transformed kernel: blocks of output features, the 36 places of a transformed window, input features, and the output
-    /// features of a block. Features behind the last one are zeros. Not for other types
-    /// than f32.
+    /// features of a block. Features behind the last one are zeros. Not for f64: transformations and
+    /// products are those of f32, also where the operands are narrower.
     ///
     /// (C1) `product` and `input` have rank 4 and one batch, and the result has the type of `product`.
     /// (C2) `kernel` has rank 4, with 36 places and the features of `input`.
     /// (C3) `padding_low` has one entry for each of the last two dimensions.
-    Winograd = "winograd"(product: one(F32), input: one(F32), kernel: one(F32)) { padding_low: required(AttrKind::Dims) }
-        -> (result: one(F32)) traits [Pure] stages Stages::Tensor, infer winograd;
+    Winograd = "winograd"(product: one(UP_TO_F32), input: one(UP_TO_F32), kernel: one(F32)) { padding_low: required(AttrKind::Dims) }
+        -> (result: one(UP_TO_F32)) traits [Pure] stages Stages::Tensor, infer winograd;
 }
 
 /// How windows slide along one dimension.

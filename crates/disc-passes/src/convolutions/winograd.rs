@@ -40,16 +40,21 @@ impl Convolution {
         let ones = |name: &str| rw.f.ints(inst, name).iter().all(|&factor| factor == 1);
         let plain = ones("window_strides") && ones("rhs_dilation") && self.groups == 1;
         let small = self.windows.len() == 2 && self.windows.iter().all(|window| window.is_const(3));
-        let f32s = [self.input, self.kernel, rw.f.result(inst)].iter().all(|&value| rw.f.ty(value).dtype() == DType::F32);
+        let computed = [self.input, self.kernel, rw.f.result(inst)].iter().all(|&value| DType::F32.holds(rw.f.ty(value).dtype()));
         let shape = rw.f.shape(self.kernel);
         let (features, channels) = (shape[self.kernel_axes[0]].as_const()?, shape[self.kernel_axes[1]].as_const()?);
         let fits = features >= FEW && (FEW..=MANY).contains(&channels);
-        (plain && small && f32s && fits && self.kernel_axes.is_sorted()).then_some([features, channels])
+        (plain && small && computed && fits && self.kernel_axes.is_sorted()).then_some([features, channels])
     }
 }
 
 /// A kernel of 3 by 3 windows, transformed, in blocks of at most `rows` features.
 pub(crate) fn packed(rw: &mut Rewriter<'_>, kernel: Value, [features, channels]: [i64; 2], rows: i64) -> Option<Value> {
+    let kernel = if rw.f.ty(kernel).dtype() == DType::F32 {
+        kernel
+    } else {
+        rw.build(|b| b.op(OpKind::Convert).operands(&[kernel]).attr("dtype", DType::F32).value())?
+    };
     let kernel = rw.reshape(kernel, [features, channels, 9].map(Dim::constant))?;
     let table = rw.build(|b| {
         let literal = Literal::from_f64s(DType::F32, &both_ways());

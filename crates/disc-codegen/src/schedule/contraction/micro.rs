@@ -331,7 +331,7 @@ impl Step<'_> {
     /// A vector of the panel.
     fn column(&self, kb: &mut KernelBuilder, here: Value, piece: &Piece, mask: Option<Value>) -> Value {
         let word = match self.plan.word {
-            // Panels of weights are as they are stored, those in task memory are words already.
+            // Panels of weights are as they are stored, and woven rows are as they were; other panels in task memory are words already.
             Some(word) if self.spread > 1 => (word, word.load(kb, self.b, here, piece.lanes)),
             Some(word) => (word, kb.load(self.b, here, piece.lanes, None)),
             None => {
@@ -381,7 +381,7 @@ fn accumulate(
 ) -> Vec<Value> {
     let vectors = masks.len();
     let operands = &parameters.operands;
-    let spread = if source == Source::Panels { plan.word_size() } else { 1 };
+    let spread = if source == Source::Panels || plan.weaves_rows() { plan.word_size() } else { 1 };
     let width = Dim::constant(i64::from(plan.tile.columns) * spread);
     let (b, b_step) = match source {
         Source::Panels => (operands.right(), width),

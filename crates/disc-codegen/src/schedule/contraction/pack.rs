@@ -7,7 +7,8 @@ use disc_ir::{DType, Dim, Value};
 pub(super) fn panel_elements(plan: &ContractionPlan) -> Dim {
     let lanes = i64::from(plan.tile.lanes);
     let rows = plan.steps.as_ref().map_or_else(|| plan.word_steps(), super::steps::Steps::rows);
-    rows.ceil_div(&Dim::constant(lanes)) * lanes * i64::from(plan.tile.columns)
+    let elements = if plan.weaves_rows() { plan.word_size() } else { 1 };
+    rows.ceil_div(&Dim::constant(lanes)) * (lanes * i64::from(plan.tile.columns) * elements)
 }
 
 /// Copies a panel whose columns are contiguous.
@@ -96,7 +97,11 @@ pub(super) fn compute_panel(
     column: Value,
 ) {
     if let Some(patches) = Patches::of(elements.group, plan) {
-        return patches.pack(kb, plan, operands, at, column);
+        patches.pack(kb, plan, operands, at, column);
+        if let Some(word) = plan.word {
+            words::weave_rows(kb, plan, word, operands.panel());
+        }
+        return;
     }
     let panel = operands.panel();
     let masks = column_masks(kb, plan, column);

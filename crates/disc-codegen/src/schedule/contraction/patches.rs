@@ -172,7 +172,7 @@ impl Patches {
                 Vec::new()
             };
             let clear = |kb: &mut KernelBuilder| {
-                let zeros = kb.zero(run.plan.compute, run.plan.tile.lanes);
+                let zeros = kb.zero(run.plan.panel_dtype(), run.plan.tile.lanes);
                 for (tap, _, done, masks) in &pieces {
                     let number = kb.add(number, *tap);
                     let there = run.there(kb, number, *done);
@@ -304,7 +304,7 @@ impl Patches {
                 kb.unzip_lanes(both[0], both[1])[0]
             }
         };
-        let loaded = kb.convert(loaded, run.plan.compute);
+        let loaded = kb.convert(loaded, run.plan.panel_dtype());
         let there = run.there(kb, number, done);
         kb.store(run.operands.panel(), there, loaded, Some(masks.store));
     }
@@ -348,7 +348,7 @@ fn clear(kb: &mut KernelBuilder, plan: &ContractionPlan, operands: &Operands, [f
     let lanes = plan.tile.lanes;
     let (zero, one, vector) = (kb.int(0), kb.int(1), kb.int(i64::from(lanes)));
     let (depth, width) = (kb.dim(&plan.k.size), kb.int(i64::from(plan.tile.columns)));
-    let zeros = kb.zero(plan.compute, lanes);
+    let zeros = kb.zero(plan.panel_dtype(), lanes);
     let row = kb.open_for([zero, depth, one]);
     let to = kb.mul(row.index, width);
     let to = kb.add(to, first);

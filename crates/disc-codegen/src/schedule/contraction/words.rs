@@ -7,6 +7,7 @@
 use super::{
     Operands,
     micro::column_masks,
+    patches::Patches,
     plan::{ContractionPlan, Right},
 };
 use crate::{build::KernelBuilder, target::Target};
@@ -44,6 +45,26 @@ impl Word {
         let loaded = kb.load(buffer, at, lanes * self.count() as u32, None);
         let loaded = kb.convert(loaded, self.elements);
         kb.recast(loaded, DType::I32)
+    }
+
+    /// The words of rows that follow each other, one for each lane.
+    fn woven(self, kb: &mut KernelBuilder, rows: &[Value]) -> Value {
+        let bits = 8 * self.elements.size() as i64;
+        let unsigned = if self.elements.size() == 1 { DType::U8 } else { DType::U16 };
+        let mut words = None;
+        for (place, &row) in (0..).zip(rows) {
+            let row = kb.emit_all(OpKind::BitcastConvert, &[row], &[("dtype", unsigned.into())], None)[0];
+            let row = kb.convert(row, DType::I32);
+            words = Some(match words {
+                None => row,
+                Some(words) => {
+                    let above = kb.constant(Literal::splat_i64(DType::I32, place * bits), kb.lanes(row));
+                    let shifted = kb.map(OpKind::ShiftLeft, &[row, above]);
+                    kb.map(OpKind::Or, &[words, shifted])
+                }
+            });
+        }
+        words.expect("a word has elements")
     }
 
     /// Words of columns, as they are multiplied.
@@ -97,7 +118,11 @@ impl ContractionPlan {
         let dtype = group.ty(self.left.value).dtype();
         let alike = group.ty(self.right.value).dtype() == dtype;
         let few = self.right_form == Right::Rows && self.m.size.as_const().is_some_and(|rows| rows <= ROWS_IN_PLACE);
-        let can = matches!(self.right_form, Right::Rows | Right::Columns) && self.sums.len() <= 1 && !few;
+        let can = match self.right_form {
+            Right::Rows | Right::Columns => self.sums.len() <= 1 && !few,
+            Right::Computed => dtype.is_float() && Patches::of(group, self).is_some(),
+            _ => false,
+        };
         self.word = if alike && can { Word::of(target, dtype, self.compute) } else { None };
     }
 
@@ -137,7 +162,16 @@ impl ContractionPlan {
     }
 
     pub(super) fn panel_dtype(&self) -> DType {
-        self.word.map_or(self.compute, |_| DType::I32)
+        match self.word {
+            Some(word) if self.weaves_rows() => word.elements,
+            Some(_) => DType::I32,
+            None => self.compute,
+        }
+    }
+
+    /// Whether rows of a panel are packed as elements first, and then woven into words where they lie.
+    pub(super) fn weaves_rows(&self) -> bool {
+        self.word.is_some() && self.right_form == Right::Computed
     }
 }
 
@@ -154,6 +188,47 @@ pub(super) fn end_row(kb: &mut KernelBuilder, plan: &ContractionPlan, rows: Valu
         let at = kb.add(end, number);
         kb.store(rows, at, zero, None);
     }
+}
+
+/// Weaves the rows of a panel in task memory into words, which take the place of these rows.
+pub(super) fn weave_rows(kb: &mut KernelBuilder, plan: &ContractionPlan, word: Word, panel: Value) {
+    let (lanes, columns) = (plan.tile.lanes, i64::from(plan.tile.columns));
+    let (zero, one, size, width) = (kb.int(0), kb.int(1), kb.int(word.count()), kb.int(columns));
+    let steps = kb.dim(&plan.word_steps());
+    let (depth, end) = (kb.dim(&plan.k.size), kb.mul(steps, size));
+    let shifts: Vec<i64> = (0..columns).step_by(lanes as usize).collect();
+    // Rows behind the last one, up to a whole word.
+    kb.for_([depth, end, one], &[], |kb, row, _| {
+        let (to, nothing) = (kb.mul(row, width), kb.zero(word.elements, lanes));
+        for &shift in &shifts {
+            let shift = kb.int(shift);
+            let at = kb.add(to, shift);
+            kb.store(panel, at, nothing, None);
+        }
+        Vec::new()
+    });
+    kb.for_([zero, steps, one], &[], |kb, step, _| {
+        let first = kb.mul(step, size);
+        let mut words = Vec::new();
+        for &shift in &shifts {
+            let rows = (0..word.count()).map(|number| {
+                let (number, shift) = (kb.int(number), kb.int(shift));
+                let row = kb.add(first, number);
+                let at = kb.mul(row, width);
+                let at = kb.add(at, shift);
+                kb.load(panel, at, lanes, None)
+            });
+            let rows: Vec<Value> = rows.collect();
+            words.push(word.woven(kb, &rows));
+        }
+        for (words, &shift) in words.into_iter().zip(&shifts) {
+            let (to, shift) = (kb.mul(first, width), kb.int(shift * word.count()));
+            let at = kb.add(to, shift);
+            let elements = kb.recast(words, word.elements);
+            kb.store(panel, at, elements, None);
+        }
+        Vec::new()
+    });
 }
 
 /// Packs a panel whose columns are contiguous: words of neighbouring rows.
@@ -195,13 +270,11 @@ fn weave(
     masks: &[Option<Value>],
     left: Option<Value>,
 ) {
-    let (lanes, bits) = (plan.tile.lanes, 8 * word.elements.size() as i64);
-    let unsigned = if word.elements.size() == 1 { DType::U8 } else { DType::U16 };
+    let lanes = plan.tile.lanes;
     let (stride, size, width) = (kb.dim(&plan.k.right), kb.int(word.count()), kb.int(i64::from(plan.tile.columns)));
     for (v, &mask) in masks.iter().enumerate() {
         let shift = kb.int(v as i64 * i64::from(lanes));
-        let mut words = kb.zero(DType::I32, lanes);
-        for i in 0..word.count() {
+        let rows = (0..word.count()).map(|i| {
             let number = kb.int(i);
             let mask = match left {
                 None => mask,
@@ -217,13 +290,10 @@ fn weave(
             let at = kb.add(from, row);
             let at = kb.add(at, shift);
             let loaded = kb.load(operands.right(), at, lanes, mask);
-            let loaded = kb.convert(loaded, word.elements);
-            let loaded = kb.emit_all(OpKind::BitcastConvert, &[loaded], &[("dtype", unsigned.into())], None)[0];
-            let loaded = kb.convert(loaded, DType::I32);
-            let place = kb.constant(Literal::splat_i64(DType::I32, i * bits), lanes);
-            let loaded = if i == 0 { loaded } else { kb.map(OpKind::ShiftLeft, &[loaded, place]) };
-            words = if i == 0 { loaded } else { kb.map(OpKind::Or, &[words, loaded]) };
-        }
+            kb.convert(loaded, word.elements)
+        });
+        let rows: Vec<Value> = rows.collect();
+        let words = word.woven(kb, &rows);
         let to = kb.div(k, size);
         let to = kb.mul(to, width);
         let to = kb.add(to, shift);

@@ -77,7 +77,8 @@ impl Again<'_, '_> {
                 let (at, mask) = (kb.add(row, before), kb.and(inside, exists));
                 let at = kb.add(at, shift);
                 let input = self.elements.buffer(plan.input);
-                let elements = kb.load(input, at, lanes, Some(mask));
+                let loaded = kb.load(input, at, lanes, Some(mask));
+                let elements = kb.convert(loaded, DType::F32);
                 for (down, &weight) in weights.iter().enumerate() {
                     if let Some(sum) = number.checked_sub(down).and_then(|result| sums.get_mut(result)) {
                         *sum = kb.fma(weight, elements, *sum);

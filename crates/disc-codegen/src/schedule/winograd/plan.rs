@@ -38,6 +38,8 @@ pub(super) struct WinogradPlan {
     pub(super) blocks: i64,
     pub(super) rows: i64,
     pub(super) lanes: u32,
+    /// Products that the plain version makes at once in a lane.
+    word: i64,
     /// Whether a store with a mask costs no more than another one.
     pub(super) has_masks: bool,
 }
@@ -93,6 +95,7 @@ impl WinogradPlan {
             blocks: packed[0],
             rows: packed[3],
             lanes: tile.lanes,
+            word: words(group, dot),
             has_masks: group.target.has_mask_registers(),
         })
     }
@@ -135,7 +138,7 @@ impl WinogradPlan {
     pub(super) fn guard(&self) -> Vec<(Dim, Dim)> {
         let results = &self.batch * &self.height * &self.width;
         let own = self.effort(self.method);
-        let mut guard = vec![(own.clone(), results * (9 * self.features.min(self.channels)))];
+        let mut guard = vec![(&own * self.word, results * (9 * self.features.min(self.channels)))];
         if self.method == Method::Large {
             guard.push((own, self.effort(Method::Small)));
         }
@@ -196,4 +199,14 @@ impl WinogradPlan {
         let products = self.tiles() * (self.method.places() * self.channels * self.blocks * self.rows * 5 / 2);
         products.ceil_div(&Dim::constant(i64::from(self.lanes) * 5))
     }
+}
+
+/// Elements of the words that a product of two operands of one type is made of.
+fn words(group: &Group<'_>, dot: Inst) -> i64 {
+    let [kernel, patches] = [0, 1].map(|side| group.tensor(group.function.operands(dot)[side]).dtype);
+    group
+        .target
+        .word_elements(patches)
+        .filter(|&elements| kernel == patches && elements == patches)
+        .map_or(1, |elements| (DType::F32.size() / elements.size()) as i64)
 }

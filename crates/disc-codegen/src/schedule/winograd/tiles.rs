@@ -4,7 +4,7 @@
 //! of four columns, one for those of two.
 use super::{Emitter, Segment};
 use crate::build::KernelBuilder;
-use disc_ir::{Dim, OpKind, Value};
+use disc_ir::{DType, Dim, OpKind, Value};
 
 /// What is the same for all features.
 struct Reading {
@@ -88,7 +88,8 @@ impl Emitter<'_, '_> {
             .map(|(shift, &mask)| {
                 let (shift, mask) = (kb.int(shift), kb.and(mask, exists));
                 let at = kb.add(from, shift);
-                kb.load(self.input, at, segment.lanes, Some(mask))
+                let loaded = kb.load(self.input, at, segment.lanes, Some(mask));
+                kb.convert(loaded, DType::F32)
             })
             .collect();
         let (own, next) = read.split_at(side as usize);

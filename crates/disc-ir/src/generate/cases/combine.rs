@@ -190,7 +190,7 @@ pub(super) fn winograd(s: &mut Sketch) -> Made<Vec<Value>> {
     let ([a, b], two) = (s.plane(), Dim::constant(2));
     let product = s.input(Draw::Any, &[a.clone(), two.clone(), b.clone(), b.clone()], s.dtype);
     let input = s.input(Draw::Any, &[a, two.clone(), b.clone(), b], s.dtype);
-    let kernel = s.input(Draw::Any, &[Dim::constant(1), Dim::constant(36), two.clone(), two], s.dtype);
+    let kernel = s.input(Draw::Any, &[Dim::constant(1), Dim::constant(36), two.clone(), two], DType::F32);
     let padding = Attr::Dims(vec![Dim::constant(1), Dim::constant(1)]);
     Ok(vec![s.op(OpKind::Winograd, &[product, input, kernel], &[("padding_low", padding)])?])
 }
