@@ -341,7 +341,7 @@ ROWS = [
     *[
         row(
             "grid_sampler_2d.default",
-            T("B 2 H W"),
+            T(f"B {features} H W"),
             T("B N M 2"),
             mode,
             padding,
@@ -351,12 +351,15 @@ ROWS = [
             note=note,
             tolerance=1e-3,
         )
-        for mode, padding, corners, note in (
-            (0, 2, False, "mirrored"),
-            (0, 2, True, "mirrored-corners"),
-            (2, 0, False, "bicubic"),
-            (2, 1, True, "bicubic-border"),
-            (2, 2, False, "bicubic-mirrored"),
+        for features, mode, padding, corners, note in (
+            (2, 0, 2, False, "mirrored"),
+            (2, 0, 2, True, "mirrored-corners"),
+            (2, 2, 0, False, "bicubic"),
+            (2, 2, 1, True, "bicubic-border"),
+            (2, 2, 2, False, "bicubic-mirrored"),
+            (9, 0, 0, False, "many features"),
+            (9, 1, 1, False, "many features, nearest-border"),
+            (9, 2, 0, True, "many features, bicubic"),
         )
     ],
     row("col2im.default", T("B 12 12"), [4, 5], [2, 2], [1, 1], [0, 0], [1, 1], dtypes=WIDE),

@@ -1,5 +1,5 @@
 //! Questions that rules, passes and schedules ask about ops and values.
-use disc_ir::{Attr, Block, DType, Dim, Function, Inst, Literal, OpKind, Value, ops::Trait};
+use disc_ir::{Attr, Block, DType, Dim, Function, Inst, Literal, OpKind, Solver, Value, ops::Trait};
 
 /// A size that programs have: dims in 32 bits have to be in range for it.
 const SIZE: i64 = 1 << 15;
@@ -96,6 +96,13 @@ impl Query for Function {
         let is_in_range = |size: i64| dim.eval(&|_| Some(size)).is_ok_and(|value| i32::try_from(value).is_ok());
         (ty.dtype == DType::I64 || (is_in_range(0) && is_in_range(SIZE))).then(|| dim.clone())
     }
+}
+
+/// Whether an op is a gather of rows: of slices that are whole along the last dimension.
+pub fn picks_rows(function: &Function, solver: &Solver, inst: Inst) -> bool {
+    let whole = || function.dims(inst, "slice_sizes").last().zip(function.shape(function.operands(inst)[0]).last());
+    function.kind_of(inst) == OpKind::Gather
+        && whole().is_some_and(|(slice, size)| !slice.is_const(1) && solver.equal(slice, size))
 }
 
 /// The values that a block computes from `value`, itself first; none if one of them is not computed element by element from the same position, nor,

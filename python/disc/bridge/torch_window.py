@@ -566,22 +566,31 @@ def affine_grid(b, theta, size, align_corners):
     return b.move(b.dot(cells, theta, contracting=([last], [2])), last, 0)
 
 
+#: Features from which on they are the last axis while an image is sampled: those of a cell lie together then, and a place is
+#: found once for all. An open number is taken for a small one, as of an image.
+_MANY_FEATURES = 8
+
+
 def grid_sample(b, x, grid, mode=0, padding=0, align_corners=False):
     """Bilinear (0), nearest (1) and bicubic (2) sampling with zeros (0), border (1) or reflection (2), two spatial axes."""
     if len(x.shape) != 4:
         raise b.unsupported("grid_sampler: only images with two spatial axes are supported")
-    result = x.dtype
-    x, grid = b.wide(x), b.wide(grid)
+    result, sizes = x.dtype, x.shape[2:]
+    features = 3 if isinstance(x.shape[1], int) and x.shape[1] >= _MANY_FEATURES else 1
+    x, grid = b.move(b.wide(x), 1, features), b.wide(grid)
 
     def inner(place, axis):
-        return _inner(b, place, x.shape[axis], padding, align_corners)
+        return _inner(b, place, sizes[axis], padding, align_corners)
 
-    y, x0 = (_grid_place(b, grid, i, x.shape[axis], align_corners) for i, axis in ((1, 2), (0, 3)))
+    def sample(row, column):
+        return _sample(b, x, features, row, column)
+
+    y, x0 = (_grid_place(b, grid, 1 - axis, sizes[axis], align_corners) for axis in range(2))
     if mode != 2:
-        y, x0 = inner(y, 2), inner(x0, 3)
+        y, x0 = inner(y, 0), inner(x0, 1)
     if mode == 1:
         rows, columns = (b.op("round_nearest_even", p) for p in (y, x0))
-        return b.convert(_sample(b, x, rows, columns), result)
+        return b.convert(b.move(sample(rows, columns), features, 1), result)
     low = b.op("floor", y), b.op("floor", x0)
     if mode == 2:
         taps = range(-1, 3)
@@ -597,11 +606,11 @@ def grid_sample(b, x, grid, mode=0, padding=0, align_corners=False):
         for dx, column_weight in zip(taps, weights[1], strict=True):
             row, column = b.add(low[0], float(dy)), b.add(low[1], float(dx))
             if mode == 2:
-                row, column = inner(row, 2), inner(column, 3)
-            weight = b.unsqueeze(b.mul(row_weight, column_weight), 1)
-            part = b.mul(_sample(b, x, row, column), weight)
+                row, column = inner(row, 0), inner(column, 1)
+            weight = b.unsqueeze(b.mul(row_weight, column_weight), features)
+            part = b.mul(sample(row, column), weight)
             total = part if total is None else b.add(total, part)
-    return b.convert(total, result)
+    return b.convert(b.move(total, features, 1), result)
 
 
 def _closeness(b, place, corner):
@@ -632,9 +641,13 @@ def _inner(b, place, size, padding, align_corners):
     return b.minimum(b.maximum(place, 0.0), last)
 
 
-def _sample(b, x, rows, columns):
-    """x[n, :, rows[n, i, j], columns[n, i, j]], zero outside."""
-    channels, height, width = x.shape[1:]
+def _sample(b, x, features, rows, columns):
+    """The features of x in sample n, row rows[n, i, j] and column columns[n, i, j]; zero outside.
+
+    They are axis ``features`` of x and of the result.
+    """
+    places = [axis for axis in range(4) if axis != features]
+    height, width = (x.shape[axis] for axis in places[1:])
     inside = b.map("and", _within(b, rows, height), _within(b, columns, width))
     rows, columns = (b.convert(b.select(inside, v, b.lift(0, v.dtype)), "i64") for v in (rows, columns))
     sample = b.iota(rows.shape, 0, "i64")
@@ -642,14 +655,14 @@ def _sample(b, x, rows, columns):
     picked = b.gather(
         x,
         index,
-        offset_dims=[1],
-        collapsed=[0, 2, 3],
-        index_map=[0, 2, 3],
+        offset_dims=[features],
+        collapsed=places,
+        index_map=places,
         vector_dim=3,
-        window=[1, channels, 1, 1],
+        window=[size if axis == features else 1 for axis, size in enumerate(x.shape)],
         bounds="clamp",
     )
-    return b.select(b.unsqueeze(inside, 1), picked, b.lift(0, x.dtype))
+    return b.select(b.unsqueeze(inside, features), picked, b.lift(0, x.dtype))
 
 
 def _within(b, place, size):

@@ -12,7 +12,7 @@ use super::{
     sharing::{MOST_SHARED, Sharing, costs_something, may_fail, rows_of, sharing},
     space::{Follows, Map, axes_of, map_of, reads, refine, regroup, repeat_of},
 };
-use crate::query::Query;
+use crate::query::{Query, picks_rows};
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::{HashMap, HashSet};
 
@@ -339,6 +339,9 @@ impl Candidate<'_> {
             }
             self.check_cost(layout, inst, &map, share, &mut costs)?;
             self.check_repeat(layout, inst, &map)?;
+            if self.picks_turned_rows(layout, inst, &map) {
+                return Err(Why::Turned);
+            }
             let found = reads(self.function, self.solver, space, inst, &map);
             // Of a gather whose elements are picked as they are, every place is looked at.
             let is_picked = self.function.kind_of(inst) == OpKind::Gather && matches!(share, Share::Picked | Share::One);
@@ -362,6 +365,21 @@ impl Candidate<'_> {
         let mut users = self.members.iter().filter(|&&user| self.function.operands(user).contains(&value));
         never_fails(self.function, inst)
             && users.all(|&user| never_fails(self.function, user) && self.function.operands(user)[1] != value)
+    }
+
+    /// Whether a gather and others pick rows that a transpose of the group makes, or that vectors would not lie along.
+    fn picks_turned_rows(&self, layout: &Layout, inst: Inst, map: &Map) -> bool {
+        let picks = |inst: Inst| picks_rows(self.function, self.solver, inst);
+        let operand = |inst: Inst| self.function.operands(inst)[0];
+        let alone =
+            |inst: Inst| !self.members.iter().any(|&other| other != inst && picks(other) && operand(other) == operand(inst));
+        if !picks(inst) || alone(inst) {
+            return false;
+        }
+        let row = self.function.axes(inst, "offset_dims").last().map(|&dim| &map[dim]);
+        let is_along = matches!(row, Some(Follows::Axes(axes)) if axes.last().is_some_and(|axis| axis + 1 == layout.space.len()));
+        let is_made = self.function.made_by(operand(inst), OpKind::Transpose).is_some_and(|made| self.members.contains(&made));
+        is_made || !is_along
     }
 
     /// Whether neighbours in an op's result are not neighbours in its operand: vectors of a scan lie along memory.

@@ -1,6 +1,6 @@
 //! Which ops a region behind a transpose has, and whether all that needs its values can be written in another order.
 use super::sorted;
-use crate::query::Query;
+use crate::query::{Query, picks_rows};
 use disc_ir::{
     Block, Dim, Function, Inst, OpKind, Solver, Value,
     ops::{Trait, body},
@@ -169,7 +169,7 @@ impl Growth<'_, '_> {
                 Some(Ends::Reduce)
             }
             OpKind::Gather if !self.values.contains(&operands[1]) && self.keeps_offsets(user) => {
-                self.pays = true;
+                self.pays |= !self.picks_rows_with_others(user);
                 Some(Ends::Gather)
             }
             OpKind::Slice | OpKind::Reverse | OpKind::Concatenate | OpKind::Pad => None,
@@ -214,6 +214,13 @@ impl Growth<'_, '_> {
         let function = self.search.function;
         let axes: Vec<usize> = sorted(function.axes(reduce, "dims")).into_iter().map(|axis| self.region.order[axis]).collect();
         axes.is_sorted() || body::monoid(function, function.inst(reduce).regions[0]).is_some()
+    }
+
+    /// Whether a gather and others pick rows of one tensor: these read it often enough to be written.
+    fn picks_rows_with_others(&self, gather: Inst) -> bool {
+        let Search { function, solver, users, .. } = self.search;
+        let users = users.get(&function.operands(gather)[0]).map_or(&[][..], Vec::as_slice);
+        picks_rows(function, solver, gather) && users.iter().filter(|&&inst| picks_rows(function, solver, inst)).count() > 1
     }
 
     /// Whether the dimensions of a gather's slices keep their order.
