@@ -291,8 +291,9 @@ def _adaptive_axis(b, x, axis, out, how):
     size = x.shape[axis]
     if is_int(out) and out == 1:
         return _whole_axes(b, x, [axis], how)
-    picked, _ = _adaptive_parts(b, x, axis, out, how)
-    whole = b.reduce(picked, [axis + 1], how)
+    pick, inside, _ = _adaptive_parts(b, x, axis, out)
+    rest = b.lift(0 if how == "add" else lowest(x.dtype), x.dtype)
+    whole = b.reduce(b.select(inside, pick(x), rest), [axis + 1], how)
     if how != "add":
         return whole
     start, end = _adaptive_bounds(b, out, size)
@@ -305,59 +306,60 @@ def _whole_axes(b, x, axes, how):
     return b.div(whole, b.lift(product(x.shape[axis] for axis in axes), x.dtype)) if how == "add" else whole
 
 
-def _adaptive_parts(b, x, axis, out, how):
-    """The axis once for each cell of the result, in a new one behind those, and which elements are of the cell."""
-    size = x.shape[axis]
-    start, end = _adaptive_bounds(b, out, size)
-    place = b.iota([out, size], 1, "i64")
-    inside = b.map(
-        "and", b.compare("GE", place, b.unsqueeze(start, -1)), b.compare("LT", place, b.unsqueeze(end, -1))
-    )
-    wide = b.unsqueeze(x, axis)
-    shape = [out if i == axis else s for i, s in enumerate(wide.shape)]
-    inside = b.broadcast(inside, shape, [axis, axis + 1])
-    rest = b.lift(0 if how == "add" else lowest(x.dtype), x.dtype)
-    return b.select(inside, b.expand(wide, shape), rest), inside
+def _adaptive_parts(b, x, axis, out):
+    """Elements of the axis for each cell of the result, in a new axis behind those: how to pick them, which are of the cell, and
+    where they lie along the axis.
+
+    Along the last axis these are all elements, which vectors hold; else as many as the longest part has.
+    """
+    size, last = x.shape[axis], axis == len(x.shape) - 1
+    start, end = (b.unsqueeze(bound, -1) for bound in _adaptive_bounds(b, out, size))
+    count = size if last else (size + out - 1) // out + 1
+    place = b.iota([out, count], 1, "i64")
+    place = place if last else b.add(place, start)
+    inside = b.compare("LT", place, end)
+    if last:
+        inside = b.map("and", inside, b.compare("GE", place, start))
+    shape = [*x.shape[:axis], out, count, *x.shape[axis + 1 :]]
+
+    def pick(values):
+        if last:
+            return b.expand(b.unsqueeze(values, axis), shape)
+        return b.take(values, axis, place, bounds="clamp")
+
+    return pick, *(b.broadcast(v, shape, [axis, axis + 1]) for v in (inside, place))
 
 
 def adaptive_max_pool(n: int):
     """Values and flat places in the plane, of the first largest element; of the last NaN, where there are some."""
 
     def entry(b, x, size):
-        out, lead, places, step = b.shape[-n:], len(x.shape) - n, None, 1
-        for i in reversed(range(n)):
-            here = _adaptive_places(b, x, lead + i, out[i], places, step)
-            step, x = step * x.shape[lead + i], _adaptive_axis(b, x, lead + i, out[i], "maximum")
-            places = here
+        out, lead, places = b.shape[-n:], len(x.shape) - n, None
+        for i, axis in enumerate(range(lead, lead + n)):
+            step = product(x.shape[axis + 1 :])
+            here = _adaptive_places(b, x, axis, out[i], places, step)
+            x, places = _adaptive_axis(b, x, axis, out[i], "maximum"), here
         return x, places
 
     return entry
 
 
 def _adaptive_places(b, x, axis, out, places, step):
-    """Where the largest elements of an axis's parts lie; ``places``: where those of ``x`` come from along later axes."""
-    picked, inside = _adaptive_parts(b, x, axis, out, "maximum")
-    shape = picked.shape
-    cell = b.broadcast(b.iota([x.shape[axis]], 0, "i64"), shape, [axis + 1])
-
-    def along(part):
-        return b.expand(b.unsqueeze(part, axis + 1), shape)
-
-    def last(chosen, value):
-        return b.reduce(
-            b.select(b.map("and", inside, chosen), value, b.lift(-1, "i64")), [axis + 1], "maximum"
-        )
-
-    largest = b.compare("EQ", picked, along(b.reduce(picked, [axis + 1], "maximum")))
-    first = b.select(b.map("and", inside, largest), cell, b.lift(x.shape[axis], "i64"))
-    where = b.reduce(first, [axis + 1], "minimum")
-    if x.dtype in types.FLOATS:
-        odd = last(b.is_nan(picked), cell)
-        where = b.select(b.compare("GE", odd, b.lift(0, "i64")), odd, where)
-    if places is None:
+    """The flat places of the largest elements of the parts of an axis; ``places``: those of ``x`` along earlier axes."""
+    pick, inside, place = _adaptive_parts(b, x, axis, out)
+    picked, flat = pick(x), b.mul(place, b.lift(step, "i64"))
+    if places is not None:
+        flat = b.add(flat, pick(places))
+    largest = b.reduce(b.select(inside, picked, b.lift(lowest(x.dtype), x.dtype)), [axis + 1], "maximum")
+    chosen = b.map(
+        "and", inside, b.compare("EQ", picked, b.expand(b.unsqueeze(largest, axis + 1), picked.shape))
+    )
+    where = b.reduce(b.select(chosen, flat, b.lift(2**63 - 1, "i64")), [axis + 1], "minimum")
+    if x.dtype not in types.FLOATS:
         return where
-    flat = b.add(b.mul(cell, b.lift(step, "i64")), b.expand(b.unsqueeze(places, axis), shape))
-    return last(b.compare("EQ", cell, along(where)), flat)
+    odd = b.select(b.map("and", inside, b.is_nan(picked)), flat, b.lift(-1, "i64"))
+    odd = b.reduce(odd, [axis + 1], "maximum")
+    return b.select(b.compare("GE", odd, b.lift(0, "i64")), odd, where)
 
 
 def _adaptive_bounds(b, out, size):
