@@ -182,13 +182,6 @@ def _of_some(op):
     return steps
 
 
-def _kthvalue(x, k, dim=-1, keepdim=False):
-    if x.dim() == 0:
-        return x.clone(), torch.zeros([], dtype=torch.int64)
-    found = (t.narrow(dim, k - 1, 1) for t in x.sort(dim=dim, stable=True))
-    return tuple(t if keepdim else t.squeeze(dim) for t in found)
-
-
 def _flat_and_not_empty(x):
     """All elements in a line; NaN where there is none."""
     flat = x.reshape([-1])
@@ -227,7 +220,6 @@ OWN = {
     aten.gradient.scalarrayarray: _gradient_spacings,
     aten.gradient.scalarrayint: _gradient_spacings,
     aten.index_reduce.default: _index_reduce,
-    aten.kthvalue.default: _kthvalue,
     aten.linalg_multi_dot.default: _multi_dot,
     aten.linalg_vander.default: _linalg_vander,
     aten.median.default: _median,

@@ -35,15 +35,19 @@ fn program(dtype: DType) -> Module {
     let (x, places) = (format!("tensor<[R]x[S]x{dtype}>"), "tensor<[R]x[S]xi64>");
     let (few, few_places) = (format!("tensor<[R]x{K}x{dtype}>"), format!("tensor<[R]x{K}xi64>"));
     let (half, half_places) = (format!("tensor<[R]x[S/2]x{dtype}>"), "tensor<[R]x[S/2]xi32>");
+    let (one, one_place) = (format!("tensor<[R]x1x{dtype}>"), "tensor<[R]x1xi32>");
+    let (rest, rest_places) = (format!("tensor<[R]x[S-S/2]x{dtype}>"), "tensor<[R]x[S-S/2]xi32>");
     let text = format!(
-        "func @main(%x: {x}) -> ({x}, {places}, {x}, {places}, {few}, {few_places}, {half}, {half_places}) where S >= {K} {{
+        "func @main(%x: {x}) -> ({x}, {places}, {x}, {places}, {few}, {few_places}, {half}, {half_places}, {one}, {one_place}, {rest}, {rest_places}) where S >= {K} {{
   %i = iota dim = 1 : {places}
   %c = iota dim = 0 : {places}
   %a, %p = sort %x, %i, dimension = 1, is_stable = true : ({x}, {places}) -> ({x}, {places}) {rising}
   %d, %q = sort %x, %c, dimension = 0, is_stable = true : ({x}, {places}) -> ({x}, {places}) {falling}
   %v, %k = top_k %x, k = [{K}], index_dtype = i64 : ({x}) -> ({few}, {few_places})
   %w, %l = top_k %x, k = [S/2], largest = false : ({x}) -> ({half}, {half_places})
-  return %a, %p, %d, %q, %v, %k, %w, %l : {x}, {places}, {x}, {places}, {few}, {few_places}, {half}, {half_places}
+  %m, %o = top_k %x, k = [1], largest = false, skip = [(S-1)/2] : ({x}) -> ({one}, {one_place})
+  %n, %r = top_k %x, k = [S-S/2], skip = [S/2] : ({x}) -> ({rest}, {rest_places})
+  return %a, %p, %d, %q, %v, %k, %w, %l, %m, %o, %n, %r : {x}, {places}, {x}, {places}, {few}, {few_places}, {half}, {half_places}, {one}, {one_place}, {rest}, {rest_places}
 }}",
         rising = comparator("rising"),
         falling = comparator("falling"),
@@ -140,6 +144,9 @@ fn check(level: &dyn disc_filetests::Compiled, dtype: DType) {
                 expect(&x, &falling[..K], &found[4..6], at(row, K), row * length, &format!("largest: {what}"));
                 let half = length / 2;
                 expect(&x, &rising[..half], &found[6..8], at(row, half), row * length, &format!("least: {what}"));
+                let middle = (length - 1) / 2;
+                expect(&x, &rising[middle..=middle], &found[8..10], at(row, 1), row * length, &format!("middle: {what}"));
+                expect(&x, &falling[half..], &found[10..12], at(row, length - half), row * length, &format!("behind: {what}"));
             }
             for column in 0..length {
                 let column_of = (0..ROWS).map(|row| row * length + column).collect();

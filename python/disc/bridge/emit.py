@@ -608,9 +608,10 @@ class Emitter:
         only_c = self.op("and", c_nan, self.op("not", a_nan))
         return self.op("or", self.op("compare", a, c, direction="LT"), only_c)
 
-    def top_k(self, x, k, largest: bool = True):
-        """The ``k`` greatest (or least) of the last axis, NaN as greatest, and their places (i64)."""
-        return tuple(self.op("top_k", x, k=k, largest=largest, index_dtype="i64"))
+    def top_k(self, x, k, largest: bool = True, skip=None):
+        """The ``k`` greatest (or least) of the last axis behind the first ``skip``, NaN as greatest, and their places (i64)."""
+        behind = {} if skip is None else {"skip": skip}
+        return tuple(self.op("top_k", x, k=k, largest=largest, index_dtype="i64", **behind))
 
 
 def neutral(how: str, dtype: str):

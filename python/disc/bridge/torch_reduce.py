@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from . import types
-from .sizes import least, product
+from .sizes import is_int, least, product
 from .torch_shape import axis_of
 
 INF = math.inf
@@ -275,14 +275,33 @@ def median(b, x, dim=-1, keepdim=False):
     if not x.shape:
         return x, b.full(0, [], "i64")
     axis = axis_of(x, dim)
-    values, places = sort(b, x, axis)
     middle = (x.shape[axis] - 1) // 2
-    value, place = (b.slice(t, axis, middle, middle + 1) for t in (values, places))
+    value, place = _ranked(b, x, axis, middle)
     if x.dtype in types.FLOATS:
-        size = x.shape[axis]
-        last = b.slice(values, axis, size - 1, size)
-        value, place = _first_nan(b, x, axis, last, value, place)
+        value, place = _first_nan(b, x, axis, b.reduce(x, [axis], "maximum", True), value, place)
     return tuple(v if keepdim else b.squeeze(v, axis) for v in (value, place))
+
+
+#: So many least elements are found in less time than one behind many others.
+_FEW = 16
+
+
+def kthvalue(b, x, k, dim=-1, keepdim=False):
+    """The ``k``-th least, counted from 1; NaN is greater than all numbers."""
+    if not x.shape:
+        return x, b.full(0, [], "i64")
+    axis = axis_of(x, dim)
+    found = _ranked(b, x, axis, k - 1)
+    return tuple(v if keepdim else b.squeeze(v, axis) for v in found)
+
+
+def _ranked(b, x, axis, rank):
+    """The element with ``rank`` others before it, and where it lies."""
+    last = axis == len(x.shape) - 1
+    if last and not (is_int(rank) and rank < _FEW):
+        return b.top_k(x, 1, False, skip=rank)
+    found = b.top_k(x, rank + 1, False) if last else sort(b, x, axis)
+    return tuple(b.slice(t, axis, rank, rank + 1) for t in found)
 
 
 def _first_nan(b, x, axis, last, value, place):
@@ -342,4 +361,5 @@ TABLE = {
     "aten.msort.default": lambda b, x: sort(b, x, 0)[0],
     "aten.topk.default": topk,
     "aten.median.dim": median,
+    "aten.kthvalue.default": kthvalue,
 }

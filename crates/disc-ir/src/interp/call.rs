@@ -70,7 +70,7 @@ impl<'a> Call<'a> {
         self.result_type(0).dtype()
     }
 
-    fn attr(&self, name: &str) -> Option<&'a Attr> {
+    pub(super) fn attr(&self, name: &str) -> Option<&'a Attr> {
         let position = self.data.kind.def().attr_position(name)?;
         self.data.attrs.get(position)?.as_ref()
     }

@@ -75,6 +75,7 @@ fn total(a: Scalar, b: Scalar) -> Ordering {
 pub(super) fn top_k(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let operand = call.tensor(0)?;
     let (k, last) = (call.dim("k")?, operand.dims().len() - 1);
+    let skip = if call.attr("skip").is_some() { call.dim("skip")? } else { 0 };
     let first = if call.bool("largest", true) { Ordering::Greater } else { Ordering::Less };
     let mut values = Tensor::zeros(operand.dtype(), call.shape());
     let mut indices = Tensor::zeros(call.result_type(1).dtype(), call.shape());
@@ -83,7 +84,7 @@ pub(super) fn top_k(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
         machine.charge(places.len() as u64)?;
         let start = places.first().copied().unwrap_or(0);
         let mut before = |a: usize, b: usize| Ok::<_, Diagnostic>(total(operand.at(a), operand.at(b)) == first);
-        for from in merge_sort(places, &mut before)?.into_iter().take(k as usize) {
+        for from in merge_sort(places, &mut before)?.into_iter().skip(skip as usize).take(k as usize) {
             values.set_element(to, operand.element(from));
             indices.set(to, Scalar::Int((from - start) as i128));
             to += 1;

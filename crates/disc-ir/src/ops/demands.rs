@@ -108,7 +108,11 @@ impl<'f> Asked<'f> {
             OpKind::DynamicSlice => self.fits(self.dims("sizes"), self.shape(0)),
             OpKind::DynamicUpdateSlice => self.fits(self.shape(1), self.shape(0)),
             OpKind::TopK => match (self.attr("k"), self.shape(0).last()) {
-                (Some(Attr::Dim(k)), Some(size)) => self.fits(std::slice::from_ref(k), std::slice::from_ref(size)),
+                (Some(Attr::Dim(k)), Some(size)) => {
+                    let zero = Dim::constant(0);
+                    let skip = if let Some(Attr::Dim(skip)) = self.attr("skip") { skip } else { &zero };
+                    vec![Demand::new(&zero, k), Demand::new(&zero, skip), Demand::new(&(k + skip), size)]
+                }
                 _ => Vec::new(),
             },
             OpKind::ReduceWindow => self.dims("window_dimensions").iter().map(|size| Demand::new(&one, size)).collect(),

@@ -29,13 +29,15 @@ op! {
 
 op! {
     /// The `k` greatest elements along the last dimension, greatest first, and their indices; with `largest = false`, the least, least
-    /// first. Of equal elements, the one with the lower index comes first. NaN is greater than every number.
+    /// first. Of equal elements, the one with the lower index comes first. NaN is greater than every number. With `skip`, so many that
+    /// come first are left out: a median is `k = 1` behind half of the elements.
     ///
     /// (C1) The operand has a rank of at least 1.
-    /// (C2) `0 <= k <= size` of the last dimension, proved where constant, else a fact the program states.
+    /// (C2) `0 <= k` and `skip + k <= size` of the last dimension, proved where constant, else a fact the program states.
     /// (C3) `index_dtype` is an integer type; it is `i32` if absent.
+    /// (C4) `0 <= skip`, proved where constant, else a fact the program states; it is 0 if absent.
     TopK = "top_k"(operand: one(ANY)) {
-            k: required(AttrKind::Dim), largest: optional(AttrKind::Bool), index_dtype: optional(AttrKind::DType)
+            k: required(AttrKind::Dim), largest: optional(AttrKind::Bool), skip: optional(AttrKind::Dim), index_dtype: optional(AttrKind::DType)
         } -> (values: one(ANY), indices: one(INTEGER)) traits [Pure] stages Stages::Tensor, infer top_k;
 }
 
@@ -62,10 +64,15 @@ fn top_k(cx: &InferCx<'_>) -> Inferred {
         return Err(cx.error(Code::E0207, 1, "the operand is a scalar"));
     };
     let zero = Dim::constant(0);
-    let k = cx.dim("k").unwrap_or(&zero);
+    let [k, skip] = ["k", "skip"].map(|name| cx.dim(name).unwrap_or(&zero));
     let refuted = |low: &Dim, high: &Dim| cx.solver.less_equal(high, &(low - 1));
-    if refuted(&zero, k) || refuted(k, size) {
-        return Err(cx.error(Code::E0209, 2, format!("`k` is [{k}], the last dimension has size [{size}]")));
+    if refuted(&zero, skip) {
+        return Err(cx.error(Code::E0209, 4, format!("`skip` is [{skip}]")));
+    }
+    let wanted = k + skip;
+    if refuted(&zero, k) || refuted(&wanted, size) {
+        let skipped = if skip.is_const(0) { String::new() } else { format!(" and `skip` [{skip}]") };
+        return Err(cx.error(Code::E0209, 2, format!("`k` is [{k}]{skipped}, the last dimension has size [{size}]")));
     }
     let index = cx.dtype("index_dtype").unwrap_or(DType::I32);
     if !index.is_integer() {

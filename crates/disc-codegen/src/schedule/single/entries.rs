@@ -10,15 +10,20 @@ use disc_ir::{DType, Dim, Literal, OpKind, TensorType, Value};
 const FEW_PER_LANE: i64 = 24;
 /// Vectors whose counts are in registers at once.
 const COUNTED: i64 = 4;
-/// Where at least so many times as many entries as are wanted are there, these are found one by one.
-const FEW_WANTED: i64 = 8;
+/// So many entries are found one by one, where at least [`LEAST_SHARE`] times as many are there.
+const FEW_WANTED: i64 = 16;
+const LEAST_SHARE: i64 = 8;
+/// Up to so many entries are put in order whatever is wanted of them.
+pub(super) const FEW_SORTED: i64 = 64;
 const DIGIT_BITS: i64 = 8;
 const BINS: i64 = 1 << DIGIT_BITS;
 
 /// Two halves of memory for entries: sorting goes from one to the other.
 pub(super) struct Entries {
     /// Keys of 32 bits above their positions, or keys of 64 bits.
-    keys: Value,
+    pub(super) keys: Value,
+    /// Keys of 32 bits by themselves, where the first of some entries are looked for.
+    pub(super) narrow: Option<Value>,
     /// The positions of keys of 64 bits.
     places: Option<Value>,
     /// How many entries have each digit, one digit after another.
@@ -48,15 +53,19 @@ enum Ties {
 }
 
 impl Entries {
-    pub(super) fn new(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
+    /// Memory for so many entries; `selects`: the first of them may be asked for.
+    pub(super) fn new(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32, selects: bool) -> Self {
         let kb = &mut draft.kb;
         let wide = key == DType::I64;
         let keys = kb.scratch(TensorType::new([room * 2], DType::I64));
         let places = wide.then(|| kb.scratch(TensorType::new([room * 2], DType::I32)));
         let digits = i64::from(key.bits()) / DIGIT_BITS;
         let counts = kb.scratch(TensorType::new([Dim::constant(digits * BINS)], DType::I32));
+        let lanes = (vector_bytes / 8).max(1);
+        let slack = 2 * i64::from(lanes);
+        let narrow = (selects && !wide).then(|| kb.scratch(TensorType::new([room + slack], DType::I32)));
         let room = kb.dim(room);
-        Self { keys, places, counts, room, lanes: (vector_bytes / 8).max(1) }
+        Self { keys, narrow, places, counts, room, lanes }
     }
 
     fn digits(&self) -> i64 {
@@ -139,17 +148,32 @@ impl Entries {
 
     /// Sorts the first `count` entries as far as the first `wanted` of them; says where they are then.
     pub(super) fn first(&self, kb: &mut KernelBuilder, count: Value, wanted: Value) -> Value {
-        let eight = kb.int(FEW_WANTED);
-        let work = kb.mul(wanted, eight);
-        let is_little = kb.compare("LE", work, count);
-        if self.places.is_some() {
-            return self.sort(kb, count);
-        }
+        let Some(narrow) = self.narrow else { return self.sort(kb, count) };
         let one_by_one = |kb: &mut KernelBuilder| {
             self.least(kb, count, wanted);
             vec![self.room]
         };
-        kb.if_(is_little, one_by_one, |kb| vec![self.sort(kb, count)])[0]
+        let select = |kb: &mut KernelBuilder| {
+            let (few, one) = (kb.int(FEW_SORTED), kb.int(1));
+            let (many, some, less) =
+                (kb.compare("GT", count, few), kb.compare("GE", wanted, one), kb.compare("LT", wanted, count));
+            let pays = kb.and(many, some);
+            let pays = kb.and(pays, less);
+            let left = kb.if_(
+                pays,
+                |kb| {
+                    self.select(kb, narrow, [count, wanted]);
+                    vec![wanted]
+                },
+                |_| vec![count],
+            );
+            vec![self.sort(kb, left[0])]
+        };
+        let (share, most) = (kb.int(LEAST_SHARE), kb.int(FEW_WANTED));
+        let work = kb.mul(wanted, share);
+        let (is_little, are_few) = (kb.compare("LE", work, count), kb.compare("LE", wanted, most));
+        let is_little = kb.and(is_little, are_few);
+        kb.if_(is_little, one_by_one, select)[0]
     }
 
     /// Writes the least `wanted` entries to the other half, each found among those that are greater than the one before.

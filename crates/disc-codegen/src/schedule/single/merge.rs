@@ -4,7 +4,7 @@ use crate::{
     index::Index,
     schedule::{Group, Scheduled, loops::place_unit},
 };
-use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value};
+use disc_ir::{Attr, DType, Dim, Inst, OpKind, TensorType, Value};
 use disc_passes::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, name: &str) -> Scheduled {
@@ -126,6 +126,13 @@ impl Line<'_, '_> {
         let results = self.group.function.results_of(self.inst).to_vec();
         let count = self.group.tensor(results[0]).dims[self.axis].clone();
         let (zero, one, count) = (draft.kb.int(0), draft.kb.int(1), draft.kb.dim(&count));
+        let sorted = match self.group.function.attr(self.inst, "skip") {
+            Some(Attr::Dim(skip)) => {
+                let skip = draft.kb.dim(skip);
+                draft.kb.add(sorted, skip)
+            }
+            _ => sorted,
+        };
         let copy = draft.kb.open_for([zero, count, one]);
         draft.elements.open_scope();
         let place = draft.kb.add(sorted, copy.index);

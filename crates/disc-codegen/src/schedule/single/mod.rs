@@ -6,15 +6,17 @@ mod key;
 mod merge;
 mod nonzero;
 mod random;
+mod ranked;
 mod scan;
 mod scatter;
+mod select;
 mod sort;
 mod top_k;
 mod update;
 
 use super::{Group, Version, VersionKind, Versioned, domain::Merged, draft::Draft, loops::place_unit};
 use crate::{build::KernelBuilder, element::Elements, index::Index};
-use disc_ir::{Dim, Inst, OpKind, Value};
+use disc_ir::{Attr, Dim, Inst, OpKind, Value};
 use disc_passes::query::Query;
 
 /// The schedule of a group of one such op; `None` where elements can be computed one by one.
@@ -44,7 +46,11 @@ fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
     let tensor = group.tensor(group.function.operands(inst)[0]);
     let is_sort = group.function.kind_of(inst) == OpKind::Sort;
     let axis = if is_sort { group.function.int(inst, "dimension") as usize } else { tensor.rank() - 1 };
-    let code = if is_sort { sort::schedule(group, inst, order) } else { top_k::schedule(group, inst, order) };
+    let code = match group.function.attr(inst, "skip") {
+        _ if is_sort => sort::schedule(group, inst, order),
+        Some(Attr::Dim(skip)) => ranked::schedule(group, inst, order, skip),
+        _ => top_k::schedule(group, inst, order),
+    };
     if group.solver.less_equal(&tensor.dims[axis], &Dim::constant(LONGEST)) {
         return code.into();
     }

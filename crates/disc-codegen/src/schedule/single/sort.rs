@@ -17,7 +17,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
     let runs = lines(&shape, axis);
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * 10;
-    let entries = Entries::new(&mut draft, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes());
+    let entries = Entries::new(&mut draft, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes(), false);
     draft.elements.lanes = entries.lanes;
     draft.units(units, cost, |draft, unit| {
         let (zero, count) = (draft.kb.int(0), draft.kb.dim(&size));
@@ -59,6 +59,27 @@ impl Line<'_> {
             let (key, place) = (kb.widen(key, elements.lanes), index.value(kb, elements.lanes));
             let Index::Affine { base, .. } = index else { panic!("a vector loop walks along an axis") };
             entries.put(kb, base, key, place, elements.mask);
+        });
+    }
+
+    /// Writes the elements of `count` entries from `first` on, and their positions, where they are asked for.
+    pub(super) fn write_found(
+        &self,
+        draft: &mut Draft<'_>,
+        group: &Group<'_>,
+        entries: &Entries,
+        [first, count]: [Value; 2],
+        results: &[Value],
+    ) {
+        self.follow(draft, entries, first, count, &mut |draft, place, there| {
+            let mut from = self.at.to_vec();
+            from[self.axis] = place;
+            if draft.target(results[0]).is_some() {
+                let element = draft.elements.element(&mut draft.kb, self.value, &from);
+                draft.store(group, results[0], there, element);
+            }
+            let place = place.value(&mut draft.kb, entries.lanes);
+            draft.store(group, results[1], there, place);
         });
     }
 

@@ -27,7 +27,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = (size.ceil_div(&Dim::constant(8)) + &room * 16) * &units;
     let key = key::dtype_of(tensor.dtype);
-    let entries = Entries::new(&mut draft, key, &room, group.target.vector_bytes());
+    let entries = Entries::new(&mut draft, key, &room, group.target.vector_bytes(), true);
     let lanes = group.target.vector_bytes() / key.size() as u32;
     let keys = draft.kb.scratch(TensorType::new([Dim::constant(lanes.into())], key));
     draft.units(units, cost, |draft, unit| {
@@ -41,16 +41,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
         line.enter(draft, &entries, sizes[2]);
         let sorted = scan.rest(draft);
         draft.elements.lanes = entries.lanes;
-        line.follow(draft, &entries, sorted, sizes[1], &mut |draft, place, there| {
-            let mut from = at.clone();
-            from[axis] = place;
-            if draft.target(results[0]).is_some() {
-                let element = draft.elements.element(&mut draft.kb, value, &from);
-                draft.store(group, results[0], there, element);
-            }
-            let place = place.value(&mut draft.kb, entries.lanes);
-            draft.store(group, results[1], there, place);
-        });
+        line.write_found(draft, group, &entries, [sorted, sizes[1]], &results);
     })
 }
 

@@ -31,9 +31,10 @@ pub(super) fn top_k(s: &mut Sketch) -> Made<Vec<Value>> {
     let [a, b] = s.plane();
     let x = s.input(Draw::Any, &[a, b.clone()], s.dtype);
     let half = b.floor_div(&Dim::constant(2));
-    let largest = s.ops(OpKind::TopK, &[x], &[("k", half.into())], &[], None)?;
+    let largest = s.ops(OpKind::TopK, &[x], &[("k", half.clone().into())], &[], None)?;
+    let behind = s.ops(OpKind::TopK, &[x], &[("k", (&b - &half).into()), ("skip", half.into())], &[], None)?;
     let attrs = [("k", b.into()), ("largest", Attr::Bool(false)), ("index_dtype", DType::I64.into())];
-    Ok([largest, s.ops(OpKind::TopK, &[x], &attrs, &[], None)?].concat())
+    Ok([largest, behind, s.ops(OpKind::TopK, &[x], &attrs, &[], None)?].concat())
 }
 
 pub(super) fn random_bits(s: &mut Sketch) -> Made<Vec<Value>> {

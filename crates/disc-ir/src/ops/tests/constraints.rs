@@ -148,6 +148,8 @@ fn sorts() {
     op(OpKind::Sort, &["f32[4]"]).attr("dimension", 0).region(&["f32"], &["i1"]).fails(3, "arguments");
     op(OpKind::TopK, &["f32"]).attr("k", Dim::constant(0)).fails(1, "scalar");
     op(OpKind::TopK, &["f32[3]"]).attr("k", Dim::constant(4)).fails(2, "[4]");
+    op(OpKind::TopK, &["f32[3]"]).attr("k", Dim::constant(2)).attr("skip", Dim::constant(2)).fails(2, "`skip` [2]");
+    op(OpKind::TopK, &["f32[3]"]).attr("k", Dim::constant(2)).attr("skip", Dim::constant(-1)).fails(4, "[-1]");
     op(OpKind::TopK, &["f32[3]"]).attr("k", Dim::constant(1)).attr("index_dtype", DType::F32).fails(3, "f32");
 }
 
