@@ -111,6 +111,9 @@ pub struct Site {
     pub kernel_values: usize,
 }
 
+/// Lanes from which on vectors are taken apart rather than picked element by element.
+const LEAST_PARTED: u32 = 4;
+
 /// The type that values of `dtype` are computed in.
 pub fn compute_dtype(dtype: DType) -> DType {
     match dtype {
@@ -315,11 +318,42 @@ impl<'g> Elements<'g> {
         match index {
             Index::Affine { base, stride: 0 } => self.load_uniform(kb, buffer, base),
             Index::Affine { base, stride: 1 } => kb.load(buffer, base, self.lanes, self.mask),
+            Index::Affine { base, stride: 2 } if self.parts_pairs(kb.dtype(buffer)) => self.load_pairs(kb, buffer, base),
             index => {
                 let positions = index.value(kb, self.lanes);
                 kb.load(buffer, positions, self.lanes, self.mask)
             }
         }
+    }
+
+    /// Whether elements of this type that are two apart are taken out of vectors.
+    fn parts_pairs(&self, dtype: DType) -> bool {
+        self.lanes >= LEAST_PARTED && dtype != DType::I1
+    }
+
+    /// Elements that are two apart, as they are computed with: the even lanes of two vectors. Nothing behind the last of them is read.
+    fn load_pairs(&self, kb: &mut KernelBuilder, buffer: Value, base: Value) -> Value {
+        let (lanes, dtype) = (self.lanes, compute_dtype(kb.dtype(buffer)));
+        let width = i64::from(lanes);
+        // Without masks the second vector ends at the last element, which is an odd lane then.
+        let behind = kb.int(if self.mask.is_some() { width } else { width - 1 });
+        let second = kb.add(base, behind);
+        let masks = self.mask.map(|mask| {
+            let none = kb.zero(DType::I1, lanes);
+            kb.zip_lanes(mask, none)
+        });
+        let mut load = |at: Value, which: usize| {
+            let loaded = kb.load(buffer, at, lanes, masks.map(|masks| masks[which]));
+            kb.convert(loaded, dtype)
+        };
+        let (low, high) = (load(base, 0), load(second, 1));
+        let [even, odd] = kb.unzip_lanes(low, high);
+        if masks.is_some() {
+            return even;
+        }
+        let half = kb.int(width / 2);
+        let is_low = kb.lane_mask(half, lanes);
+        kb.select(is_low, even, odd)
     }
 
     /// Writes an element of a buffer, rounding it to the buffer's type.
