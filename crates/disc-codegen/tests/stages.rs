@@ -196,6 +196,19 @@ fn convolutions_as_products() {
 }
 
 #[test]
+fn convolutions_of_words() {
+    let text = include_str!("stages/convolutions.disc").replace("f32", "bf16");
+    check_on(&["x86-64-v3", "x86-64-v4+avx512bf16"], &text);
+    let (target, mut made) = ("x86-64-v4+avx512bf16".parse().expect("a target"), 0);
+    for (_, program) in programs(&text) {
+        let tensors = disc_ir::text::parse(&program).expect("a program");
+        let lowered = Lowered::of(&tensors, &target).program.module.to_string();
+        made += usize::from(lowered.contains("elements = bf16"));
+    }
+    assert!(made >= 4, "{made} programs multiply words");
+}
+
+#[test]
 fn attention() {
     check_all(include_str!("stages/attention.disc"));
 }

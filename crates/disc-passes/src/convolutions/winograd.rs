@@ -119,6 +119,13 @@ mod tests {
     }
 
     #[test]
+    fn kernels_in_half_precision_are_transformed_to_f32() {
+        let text = after_all(&[&convolutions::PASS, &prepare::PASS], &CONVOLUTION.replace("f32", "bf16"), options(true));
+        let (entry, prepared) = text.split_once("func @prepare").expect("what is prepared");
+        assert!(entry.contains("winograd %") && prepared.contains("tensor<2x36x16x10xf32>"), "{text}");
+    }
+
+    #[test]
     fn an_option_forbids_it() {
         let text = after_all(&[&convolutions::PASS], CONVOLUTION, options(false));
         assert!(text.contains("dot_general") && !text.contains("winograd"), "{text}");
