@@ -197,7 +197,7 @@ def test_the_op_table_is_data():
     ops = {op["name"]: op for op in _disc.ops()}
     assert len(ops) == len(_disc.ops())
     top_k = ops["top_k"]
-    assert [a["name"] for a in top_k["attrs"]] == ["k", "largest", "index_dtype"]
+    assert [a["name"] for a in top_k["attrs"]] == ["k", "largest", "skip", "index_dtype"]
     assert top_k["attrs"][0]["required"]
     assert [r["name"] for r in top_k["results"]] == ["values", "indices"]
     assert "i32" not in top_k["doc"].split("\n")[0]
