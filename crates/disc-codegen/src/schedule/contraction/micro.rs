@@ -331,7 +331,7 @@ impl Step<'_> {
     /// A vector of the panel.
     fn column(&self, kb: &mut KernelBuilder, here: Value, piece: &Piece, mask: Option<Value>) -> Value {
         let word = match self.plan.word {
-            // Panels of weights are as they are stored, and woven rows are as they were; other panels in task memory are words already.
+            // Elements in panels of weights, and in rows that were woven; other panels in task memory are words already.
             Some(word) if self.spread > 1 => (word, word.load(kb, self.b, here, piece.lanes)),
             Some(word) => (word, kb.load(self.b, here, piece.lanes, None)),
             None => {

@@ -53,19 +53,24 @@ enum Ties {
 }
 
 impl Entries {
-    /// Memory for so many entries; `selects`: the first of them may be asked for.
-    pub(super) fn new(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32, selects: bool) -> Self {
+    /// Memory for so many entries, of which the first may be asked for.
+    pub(super) fn of_first(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
+        let entries = Self::new(draft, key, room, vector_bytes);
+        let slack = 2 * i64::from(entries.lanes);
+        let keys = || draft.kb.scratch(TensorType::new([room + slack], DType::I32));
+        Self { narrow: entries.places.is_none().then(keys), ..entries }
+    }
+
+    /// Memory for so many entries.
+    pub(super) fn new(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
         let kb = &mut draft.kb;
         let wide = key == DType::I64;
         let keys = kb.scratch(TensorType::new([room * 2], DType::I64));
         let places = wide.then(|| kb.scratch(TensorType::new([room * 2], DType::I32)));
         let digits = i64::from(key.bits()) / DIGIT_BITS;
         let counts = kb.scratch(TensorType::new([Dim::constant(digits * BINS)], DType::I32));
-        let lanes = (vector_bytes / 8).max(1);
-        let slack = 2 * i64::from(lanes);
-        let narrow = (selects && !wide).then(|| kb.scratch(TensorType::new([room + slack], DType::I32)));
         let room = kb.dim(room);
-        Self { keys, narrow, places, counts, room, lanes }
+        Self { keys, narrow: None, places, counts, room, lanes: (vector_bytes / 8).max(1) }
     }
 
     fn digits(&self) -> i64 {

@@ -19,7 +19,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order, skip: &Dim) 
     let runs = lines(&shape, axis);
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * if k.is_const(1) { 3 } else { 10 };
-    let entries = Entries::new(&mut draft, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes(), true);
+    let entries = Entries::of_first(&mut draft, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes());
     draft.elements.lanes = entries.lanes;
     draft.units(units, cost, |draft, unit| {
         let zero = draft.kb.int(0);

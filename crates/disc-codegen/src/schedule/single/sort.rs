@@ -17,7 +17,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
     let runs = lines(&shape, axis);
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * 10;
-    let entries = Entries::new(&mut draft, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes(), false);
+    let entries = Entries::new(&mut draft, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes());
     draft.elements.lanes = entries.lanes;
     draft.units(units, cost, |draft, unit| {
         let (zero, count) = (draft.kb.int(0), draft.kb.dim(&size));

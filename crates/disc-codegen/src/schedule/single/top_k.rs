@@ -27,7 +27,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = (size.ceil_div(&Dim::constant(8)) + &room * 16) * &units;
     let key = key::dtype_of(tensor.dtype);
-    let entries = Entries::new(&mut draft, key, &room, group.target.vector_bytes(), true);
+    let entries = Entries::of_first(&mut draft, key, &room, group.target.vector_bytes());
     let lanes = group.target.vector_bytes() / key.size() as u32;
     let keys = draft.kb.scratch(TensorType::new([Dim::constant(lanes.into())], key));
     draft.units(units, cost, |draft, unit| {
