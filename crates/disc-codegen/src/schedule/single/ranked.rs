@@ -1,7 +1,7 @@
 //! Elements at some places of the order along lines, without those before and behind: a median, or the k-th of them.
 //!
 //! All of a line are entries. One place is the greatest of the entries up to it, which are selected and stay out of order; several are sorted.
-use super::{Draft, entries::Entries, key, lines, sort::Line};
+use super::{Draft, entries::Entries, sort::Line, top_k::TopK};
 use crate::{
     index::Index,
     schedule::{Group, Scheduled, loops::place_unit},
@@ -11,15 +11,9 @@ use disc_ir::{Dim, Inst, ops::body::Order};
 /// The schedule of a `top_k` that leaves out the `skip` first elements.
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order, skip: &Dim) -> Scheduled {
     let mut draft = Draft::new(group, &group.name, 1);
-    let value = group.function.operands(inst)[0];
-    let results = group.function.results_of(inst).to_vec();
-    let tensor = group.tensor(value);
-    let (shape, axis) = (tensor.dims.clone(), tensor.rank() - 1);
-    let (size, k) = (shape[axis].clone(), group.tensor(results[0]).dims[axis].clone());
-    let runs = lines(&shape, axis);
-    let units = Dim::product(runs.iter().map(|run| run.size.clone()));
+    let TopK { value, results, key, shape, axis, size, k, runs, units } = TopK::of(group, inst);
     let cost = Dim::product(shape.iter().cloned()) * if k.is_const(1) { 3 } else { 10 };
-    let entries = Entries::of_first(&mut draft, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes());
+    let entries = Entries::of_first(&mut draft, key, &size, group.target.vector_bytes());
     draft.elements.lanes = entries.lanes;
     draft.units(units, cost, |draft, unit| {
         let zero = draft.kb.int(0);

@@ -6,7 +6,7 @@ use super::{Draft, entries::Entries, key, lines, sort::Line};
 use crate::{
     build::OpenWhile,
     index::Index,
-    schedule::{Group, Scheduled, loops::place_unit},
+    schedule::{Group, Scheduled, domain::Merged, loops::place_unit},
 };
 use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::body::Order};
 
@@ -15,18 +15,37 @@ const GROUP: u32 = 4;
 /// Room for entries: so many times `k`, and so many more. A group of elements fits behind `k` entries.
 const ROOM: (i64, i64) = (4, 128);
 
+/// What a `top_k` takes and gives: a line of each is a unit.
+pub(super) struct TopK {
+    pub(super) value: Value,
+    pub(super) results: Vec<Value>,
+    pub(super) key: DType,
+    pub(super) shape: Vec<Dim>,
+    pub(super) axis: usize,
+    /// Elements of a line, and those that are wanted.
+    pub(super) size: Dim,
+    pub(super) k: Dim,
+    pub(super) runs: Vec<Merged>,
+    pub(super) units: Dim,
+}
+
+impl TopK {
+    pub(super) fn of(group: &Group<'_>, inst: Inst) -> Self {
+        let (value, results) = (group.function.operands(inst)[0], group.function.results_of(inst).to_vec());
+        let tensor = group.tensor(value);
+        let (shape, axis) = (tensor.dims.to_vec(), tensor.rank() - 1);
+        let (size, k) = (shape[axis].clone(), group.tensor(results[0]).dims[axis].clone());
+        let runs = lines(&shape, axis);
+        let units = Dim::product(runs.iter().map(|run| run.size.clone()));
+        Self { value, results, key: key::dtype_of(tensor.dtype), shape, axis, size, k, runs, units }
+    }
+}
+
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled {
     let mut draft = Draft::new(group, &group.name, 1);
-    let value = group.function.operands(inst)[0];
-    let results = group.function.results_of(inst).to_vec();
-    let tensor = group.tensor(value);
-    let (shape, axis) = (tensor.dims.clone(), tensor.rank() - 1);
-    let (size, k) = (shape[axis].clone(), group.tensor(results[0]).dims[axis].clone());
+    let TopK { value, results, key, shape, axis, size, k, runs, units } = TopK::of(group, inst);
     let room = Dim::min(&size, &(&k * ROOM.0 + ROOM.1));
-    let runs = lines(&shape, axis);
-    let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = (size.ceil_div(&Dim::constant(8)) + &room * 16) * &units;
-    let key = key::dtype_of(tensor.dtype);
     let entries = Entries::of_first(&mut draft, key, &room, group.target.vector_bytes());
     let lanes = group.target.vector_bytes() / key.size() as u32;
     let keys = draft.kb.scratch(TensorType::new([Dim::constant(lanes.into())], key));
