@@ -578,7 +578,7 @@ def grid_sample(b, x, grid, mode=0, padding=0, align_corners=False):
     if len(x.shape) != 4:
         raise b.unsupported("grid_sampler: only images with two spatial axes are supported")
     result, sizes = x.dtype, x.shape[2:]
-    features = 3 if isinstance(x.shape[1], int) and x.shape[1] >= _MANY_FEATURES else 1
+    features = 3 if is_int(x.shape[1]) and x.shape[1] >= _MANY_FEATURES else 1
     x, grid = b.move(b.wide(x), 1, features), b.wide(grid)
 
     def inner(place, axis):
