@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 
 ROWS = (1, 2, 4, 7, 8, 16, 17, 32, 33, 64, 128, 256, 512)
-#: Up to so many rows a product is bound by reading its weights, and its bar is another one (ROADMAP.md).
+#: Up to so many rows a product is bound by reading its weights, and its bar is another one (docs/performance/matmul.md).
 FEW = 32
 MATRICES = ((768, 768), (768, 3072), (3072, 768), (256, 1024), (512, 2048))
 FORMS = ("linear", "product", "transposed")
