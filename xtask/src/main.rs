@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask tidy | codegen | bless | fuzz | soak | licenses`.
+//! Developer commands: `cargo xtask tidy | codegen | bless | fuzz | soak | same-code | licenses`.
 //!
 //! Not part of the product: nothing depends on this crate, and it links no LLVM, so that it builds in seconds.
 
@@ -7,6 +7,7 @@ mod codegen;
 mod fuzz;
 mod layers;
 mod licenses;
+mod same_code;
 mod soak;
 mod sources;
 mod tidy;
@@ -54,6 +55,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// Write the kernels and assembly of many programs, and compare them with those of another tree.
+    SameCode(same_code::Arguments),
     /// Collect the licence texts of everything that the wheel contains.
     Licenses {
         #[arg(long, default_value = "licenses/generated")]
@@ -73,6 +76,7 @@ fn main() -> Result<ExitCode> {
         Command::Bless { filter } => bless::run(&root, filter.as_deref())?,
         Command::Fuzz { seconds, seed } => fuzz::run(&root, seconds, seed)?,
         Command::Soak { graphs, options } => soak::run(&root, graphs, &options)?,
+        Command::SameCode(arguments) => same_code::run(&root, &arguments)?,
         Command::Licenses { out } => {
             licenses::write(&root, &root.join(out))?;
             true

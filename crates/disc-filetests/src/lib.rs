@@ -12,6 +12,7 @@ pub mod fuzz;
 mod kinds;
 pub mod matrix;
 mod outputs;
+pub mod same_code;
 pub mod soak;
 mod trial;
 mod values;

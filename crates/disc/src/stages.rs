@@ -45,6 +45,22 @@ pub fn kernels(module: Module, options: &Options) -> Result<Module, Error> {
     })
 }
 
+/// Runs the passes and gives the kernels and host programs of a module, and their assembly.
+///
+/// # Errors
+/// Those of [`crate::compile`].
+pub fn code(mut module: Module, options: &Options) -> Result<(Module, String), Error> {
+    guarded(|| {
+        let target = target(options)?;
+        let stage = start(&module)?;
+        let mut manager = pass::PassManager::new(pass_options(options)?);
+        disc_passes::pipeline::run(&mut module, stage, Stage::Buffer, &mut manager)?;
+        let program = program(module, &target, offers(options, &target)?)?;
+        let assembly = disc_llvm::assembly(&program, &target)?;
+        Ok((program.module, assembly))
+    })
+}
+
 /// The stage that a module is compiled from.
 pub(crate) fn start(module: &Module) -> Result<Stage, Error> {
     let stage = stage_of(module);

@@ -52,6 +52,15 @@ pub fn check(kind: OpKind, compiled: &dyn Compiled, shapes: &[Shapes]) -> Result
     Ok(report)
 }
 
+/// All cases of an op with shapes of one kind, in one module.
+///
+/// # Errors
+/// Where the cases cannot be made.
+pub fn module(kind: OpKind, shapes: Shapes) -> Result<Module, String> {
+    let all = cases(kind, &[shapes]).map_err(|error| format!("{}: {error}", kind.name()))?;
+    Ok(joined(&all))
+}
+
 fn alone(case: &Case, compiled: &dyn Compiled) -> Result<(), String> {
     let made = compiled.compile(&case.module, &|name| weight(case, name));
     made.map(drop).map_err(|error| format!("{} on {}: {error}\n{}", case.entry, compiled.name(), case.module))
