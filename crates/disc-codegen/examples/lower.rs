@@ -1,5 +1,5 @@
 //! Lowers a module of tensors from standard input to kernels, and prints every stage.
-use disc_codegen::{lower::lower, target::Target};
+use disc_codegen::{host::lower, target::Target};
 use disc_passes::{buffers, fusion, pass::PassCx};
 
 fn main() {

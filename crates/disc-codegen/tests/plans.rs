@@ -9,7 +9,7 @@ mod of_products;
 #[path = "plans/rows.rs"]
 mod of_rows;
 
-use disc_codegen::lower::Program;
+use disc_codegen::host::Program;
 use disc_ir::{FunctionKind, Module, OpKind};
 use lowered::Lowered;
 

@@ -3,7 +3,7 @@
 //! The programs are the functions of `stages/*.disc`, each run over a table of sizes that always has 0 and 1.
 mod lowered;
 
-use disc_codegen::{lower::Program, target::Target};
+use disc_codegen::{host::Program, target::Target};
 use disc_ir::{
     DType, Dim, FunctionKind, Module, Symbol,
     interp::{Limits, Tensor, run_with},

@@ -1,7 +1,7 @@
 //! Loops that update what they carry: where that is in place, an iteration writes the update and no more.
 mod lowered;
 
-use disc_codegen::lower::Program;
+use disc_codegen::host::Program;
 use disc_ir::{Attr, Function, FunctionKind, Inst, OpKind};
 use lowered::Lowered;
 

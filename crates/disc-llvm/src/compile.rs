@@ -10,7 +10,7 @@ use crate::{
     lower::{lower, lower_entry},
     machine::{Codegen, Machine, Object, in_context},
 };
-use disc_codegen::{lower::Program, target::Target};
+use disc_codegen::{host::Program, target::Target};
 use disc_ir::{Function, FunctionKind};
 use inkwell::{GlobalVisibility, context::Context};
 use std::{

@@ -7,7 +7,7 @@ use crate::{
     meta::{describe, drop_unread},
     stages::{pass_options, program, start, target},
 };
-use disc_codegen::{lower::Program, target::Target};
+use disc_codegen::{host::Program, target::Target};
 use disc_ir::{FunctionKind, Module, graph::PREPARE, ops::Stage};
 use disc_passes::{
     pass::{self, PassManager},

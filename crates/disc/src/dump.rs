@@ -2,7 +2,7 @@
 //!
 //! Not logs: a dump is written where the user asked for one, and nothing else is.
 use crate::{Error, Options};
-use disc_codegen::{lower::Program, target::Target};
+use disc_codegen::{host::Program, target::Target};
 use std::{fs, path::PathBuf};
 
 /// Where to write, if anywhere, and how many files were written.

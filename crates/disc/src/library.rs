@@ -8,7 +8,7 @@ use crate::{
     Error, LibraryChoice, Options,
     cache::{Cache, Key, Level},
 };
-use disc_codegen::{lower::Offers, target::Target};
+use disc_codegen::{host::Offers, target::Target};
 use disc_ral::{Decision, OnDecision, OneDnn, Policy, ProductLibrary, Products};
 use std::{
     collections::HashMap,

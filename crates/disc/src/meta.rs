@@ -1,5 +1,5 @@
 //! What the runtime has to know about a program.
-use disc_codegen::lower::Program;
+use disc_codegen::host::Program;
 use disc_ir::{
     Attr, Function, FunctionKind, Module, OpKind, TensorType,
     graph::{PREPARE, Weight},
@@ -80,7 +80,7 @@ fn dims(tensor: &TensorType) -> Vec<String> {
     tensor.dims.iter().map(ToString::to_string).collect()
 }
 
-fn site(site: &disc_codegen::element::Site) -> Site {
+fn site(site: &disc_codegen::kernel::Site) -> Site {
     Site {
         code: site.code.to_string(),
         op: site.op.clone(),

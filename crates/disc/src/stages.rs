@@ -1,7 +1,7 @@
 //! The steps of compiling one by one, for tools that look between them; [`crate::compile`] takes the same ones.
 use crate::{Error, Options, compile::guarded, library::offers, meta::order_weights};
 use disc_codegen::{
-    lower::{Offers, Program, lower_with},
+    host::{Offers, Program, lower_with},
     schedule::tile,
     target::Target,
 };

@@ -4,7 +4,7 @@
 //! - Neither side reads memory where it is not wanted: vectors with a mask, what is the same in every lane behind a branch.
 //! - Neither side fails where it is not wanted.
 use super::Elements;
-use crate::{build::KernelBuilder, index::Index};
+use crate::kernel::{Index, KernelBuilder};
 use disc_ir::{OpKind, Value};
 
 /// What is asked of a position, dimension by dimension; nothing, to begin with.

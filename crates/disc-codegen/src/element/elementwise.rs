@@ -1,8 +1,7 @@
 //! Element-wise ops on vectors in the compute type.
-use super::compute_dtype;
-use crate::{
-    build::KernelBuilder,
-    expand::{self, Arithmetic},
+use crate::kernel::{
+    KernelBuilder, compute_dtype,
+    expand_math::{self, Arithmetic},
 };
 use disc_ir::{Attr, DType, Function, Inst, OpKind, Value};
 
@@ -18,7 +17,7 @@ pub(super) fn apply(kb: &mut KernelBuilder, group: &Function, inst: Inst, operan
             let bits = kb.emit_all(OpKind::BitcastConvert, &[exact], &[("dtype", (*to).into())], None)[0];
             kb.convert(bits, compute_dtype(*to))
         }
-        (kind, _) => expand::math(kb, kind, operands, arithmetic).unwrap_or_else(|| kb.map(kind, operands)),
+        (kind, _) => expand_math::math(kb, kind, operands, arithmetic).unwrap_or_else(|| kb.map(kind, operands)),
     }
 }
 

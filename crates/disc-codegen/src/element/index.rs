@@ -1,6 +1,6 @@
 //! Ops whose positions are data: gather and the dynamic slices.
-use super::{Elements, Site, condition::Condition, near::is_counted};
-use crate::{build::KernelBuilder, index::Index};
+use super::{Elements, condition::Condition, near::is_counted};
+use crate::kernel::{Index, KernelBuilder, Site};
 use disc_ir::{Code, DType, Dim, Inst, Literal, OpKind, Value};
 use disc_passes::{fusion::space::counted_place, query::Query};
 

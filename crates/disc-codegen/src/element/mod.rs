@@ -9,9 +9,9 @@
 //! - A value that is the same in every lane stays a scalar.
 //! - Lanes that the mask switches off may compute anything, but read no memory.
 mod condition;
-pub(crate) mod contraction;
 mod elementwise;
 mod index;
+pub(crate) mod matmul;
 mod movement;
 mod near;
 mod patterns;
@@ -23,11 +23,7 @@ mod window;
 pub(crate) use index::signed as signed_index;
 
 use crate::{
-    build::KernelBuilder,
-    cost,
-    expand::Arithmetic,
-    index::{Index, linear},
-    schedule::weave,
+    kernel::{Index, KernelBuilder, Site, compute_dtype, cost, expand_math::Arithmetic, lanes::weave, linear},
     target::Target,
 };
 use disc_ir::{DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
@@ -101,34 +97,8 @@ pub struct RowBlock {
 /// A position along a dimension of this size.
 type Part = (Index, Dim);
 
-/// Where a kernel can fail, and what the message says: `{0}`, `{1}` stand for the values that the kernel reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    pub code: disc_ir::Code,
-    pub op: String,
-    pub message: String,
-    /// How many values a kernel reports.
-    pub kernel_values: usize,
-}
-
 /// Lanes from which on vectors are taken apart rather than picked element by element.
 const LEAST_PARTED: u32 = 4;
-
-/// The type that values of `dtype` are computed in.
-pub fn compute_dtype(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        _ => dtype,
-    }
-}
-
-/// The type that products of `dtype` are summed in. Integers wrap, so that those of a narrow type are the low bits of those of a wide one.
-pub fn accumulator_dtype(dtype: DType) -> DType {
-    match compute_dtype(dtype) {
-        wide if wide.is_float() || wide.size() >= 4 => wide,
-        _ => DType::I32,
-    }
-}
 
 impl<'g> Elements<'g> {
     pub fn new(group: &'g Function, solver: Arc<Solver>, lanes: u32, target: &Target) -> Self {

@@ -1,6 +1,6 @@
 //! Ops that rearrange elements: they change the position, not the value.
-use super::{Elements, compute_dtype, condition::Condition};
-use crate::{build::KernelBuilder, index::Index};
+use super::{Elements, condition::Condition};
+use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Attr, Dim, Inst, OpKind, Value, dim::DimView};
 use disc_passes::query::Query;
 

@@ -4,8 +4,8 @@
 //! lie within two vectors is asked at run time; where they do not, each lane is loaded by itself.
 //!
 //! Invariant: nothing outside of the buffer is read.
-use super::{Elements, compute_dtype};
-use crate::{build::KernelBuilder, index::Index};
+use super::Elements;
+use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{DType, Function, Inst, Literal, OpKind, TensorType, Value, ops::Trait};
 use disc_passes::query::Query;
 use std::collections::HashSet;

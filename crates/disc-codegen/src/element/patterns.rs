@@ -8,13 +8,13 @@
 //! - `tanh(log1p(exp x))`, the factor of mish, is `m / (m + 2)` with `m = n (n + 2)`, `n = exp x`: `tanh(log t) = (t^2 - 1) / (t^2 + 1)`.
 //!
 //! Invariant: a pattern is a proof, for all values and sizes; what is not recognised is computed as written.
-use super::{Elements, compute_dtype};
+use super::Elements;
 use crate::{
-    build::KernelBuilder,
-    expand,
-    index::Index,
+    kernel::{
+        Index, KernelBuilder, compute_dtype, expand_math,
+        monoid::{Monoid, monoid_of},
+    },
     math::MathFn,
-    reducer::{Monoid, monoid_of},
 };
 use disc_ir::{Attr, DType, Function, Inst, OpKind, Value};
 use disc_passes::query::Query;
@@ -35,12 +35,12 @@ impl Elements<'_> {
             OpKind::Multiply => {
                 let x = gelu_operand(self.group, inst)?;
                 let x = self.element(kb, x, at);
-                expand::function(kb, MathFn::GeluErf, &[x], self.arithmetic)
+                expand_math::function(kb, MathFn::GeluErf, &[x], self.arithmetic)
             }
             OpKind::Exponential => {
                 let function = power_of_distance(self.group, inst)?;
                 let x = self.element(kb, operands[0], at);
-                expand::function(kb, function, &[x], self.arithmetic)
+                expand_math::function(kb, function, &[x], self.arithmetic)
             }
             OpKind::Tanh => {
                 let x = softplus_operand(self.group, operands[0])?;
@@ -57,7 +57,7 @@ impl Elements<'_> {
         let (most, two) = (kb.float(dtype, 20.0, 1), kb.float(dtype, 2.0, 1));
         let above = kb.compare("LT", most, x);
         let x = kb.select(above, most, x);
-        let n = expand::function(kb, MathFn::Exp, &[x], self.arithmetic)?;
+        let n = expand_math::function(kb, MathFn::Exp, &[x], self.arithmetic)?;
         let more = kb.map(OpKind::Add, &[n, two]);
         let m = kb.map(OpKind::Multiply, &[n, more]);
         let bottom = kb.map(OpKind::Add, &[m, two]);

@@ -1,6 +1,6 @@
 //! Reductions of single result elements: a loop over the reduced dimensions.
-use super::{Elements, compute_dtype};
-use crate::{build::KernelBuilder, index::Index};
+use super::Elements;
+use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Dim, Inst, Value};
 use disc_passes::query::Query;
 

@@ -4,8 +4,8 @@
 //! lie in one vector, so that a load and a permutation do where the target has one.
 //!
 //! Invariant: nothing outside of the buffer is read.
-use super::{Elements, compute_dtype};
-use crate::{build::KernelBuilder, index::Index};
+use super::Elements;
+use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{DType, Inst, Literal, OpKind, TensorType, Value};
 use disc_passes::{
     fusion::space::{counted_quotient, repeat_of},

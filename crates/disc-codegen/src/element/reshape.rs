@@ -4,10 +4,7 @@
 //! both sides have no common refinement are positions divided, and not even there if only element-wise ops lie between the reshape and
 //! memory: these compute the element of a row-major position.
 use super::{Elements, Part, elementwise};
-use crate::{
-    build::KernelBuilder,
-    index::{Index, linear},
-};
+use crate::kernel::{Index, KernelBuilder, linear};
 use disc_ir::{DType, Dim, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 
 impl Elements<'_> {

@@ -1,6 +1,6 @@
 //! Windows: reductions over them, and the positions that they cover.
-use super::{Elements, compute_dtype, condition::Condition};
-use crate::{build::KernelBuilder, index::Index};
+use super::{Elements, condition::Condition};
+use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Dim, Inst, Value};
 use disc_passes::query::Query;
 

@@ -1,12 +1,26 @@
-//! Passes over kernels: they make what a schedule wrote cheap, so that LLVM has only to select instructions.
+//! Kernels: the builder that schedules write them with, and the passes that make what was written cheap, so that LLVM has only to select
+//! instructions.
+mod builder;
+pub mod cost;
 mod cse;
-mod hoist;
+pub(crate) mod expand_math;
+mod index;
+pub(crate) mod lanes;
+mod licm;
+pub mod monoid;
+mod precision;
+mod site;
+
+pub use builder::{KernelBuilder, OpenFor, OpenIf, OpenWhile};
+pub use index::{Index, linear};
+pub use precision::{accumulator_dtype, compute_dtype};
+pub use site::Site;
 
 use disc_ir::Function;
 
 /// Cleans up a kernel: equal computations once, loop-invariant ones outside of their loops, unused ones gone.
 pub fn optimize(kernel: &mut Function) {
-    hoist::run(kernel);
+    licm::run(kernel);
     cse::run(kernel);
     cse::remove_unused(kernel);
 }

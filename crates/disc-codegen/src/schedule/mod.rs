@@ -5,32 +5,20 @@
 //! outputs it uses, in the order of its launch, then the range of units.
 //!
 //! Invariants: a schedule asks facts, never sizes; the result does not depend on how units are spread over threads.
-mod attention;
-mod blocks;
-mod columns;
-mod contraction;
-mod domain;
-mod draft;
-mod lines;
-mod loops;
-mod narrow;
-mod parts;
-mod rows;
-mod shared;
-mod single;
-mod stream;
-mod turned;
-mod vectors;
-mod windows;
-mod winograd;
-mod woven;
+mod common;
+mod cpu;
 
-use crate::{element::Site, target::Target};
+pub use cpu::{
+    AttentionPlan, RowPlan, Tile, attention, matmul, offer_products, offered, pointwise, pointwise_versions, reduction, space_of,
+    split_sums, standalone, tile, update, window, winograd,
+};
+
+use crate::{kernel::Site, target::Target};
 use disc_ir::{
-    Dim, Function, Solver, TensorType, Value,
+    Dim, Function, FunctionKind, Inst, Solver, TensorType, Value,
     dim::{Fact, Range},
 };
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// A group to be scheduled.
 #[derive(Clone)]
@@ -262,12 +250,11 @@ pub fn aligned_bytes(tensor: &TensorType) -> Dim {
     bytes.ceil_div(&Dim::constant(64)) * 64
 }
 
-pub use attention::{AttentionPlan, schedule as attention};
-pub(crate) use contraction::packed_columns;
-pub use contraction::{Tile, offer_products, offered, schedule as contraction, split_sums, tile};
-pub use loops::{schedule as loops, space_of, versions as loop_versions};
-pub use rows::{RowPlan, schedule as rows};
-pub use single::{schedule as single, update};
-pub use windows::schedule as windows;
-pub use winograd::schedule as winograd;
-pub(crate) use woven::weave;
+/// A group as a function of its own.
+pub(crate) fn extract(host: &Function, inst: Inst) -> Function {
+    let mut function = Function::new("group", FunctionKind::Func);
+    function.facts = host.facts.clone();
+    let body = function.import_block(host, host.inst(inst).regions[0], &mut HashMap::new());
+    function.body = body;
+    function
+}

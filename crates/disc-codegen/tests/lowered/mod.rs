@@ -1,7 +1,7 @@
 //! What the tests of this crate make of a program: groups, buffers and kernels, by the steps of the pipeline alone.
 #![allow(dead_code, reason = "each test looks at some of the stages")]
 use disc_codegen::{
-    lower::{Program, lower},
+    host::{Program, lower},
     target::Target,
 };
 use disc_ir::{Module, ops::Stage};

@@ -1,6 +1,6 @@
 //! What the arena makes of programs: which values share memory, and that each kind of fact is used.
 use super::{compile, launches};
-use disc_codegen::lower::Program;
+use disc_codegen::host::Program;
 use disc_ir::{Attr, FunctionKind, OpKind};
 use std::collections::HashSet;
 

@@ -1,6 +1,6 @@
 //! How products read their operands, and which of them are one launch.
 use super::{compile, compile_for, lowered::Lowered, task_memory};
-use disc_codegen::lower::Program;
+use disc_codegen::host::Program;
 use disc_ir::{Attr, FunctionKind, OpKind};
 use disc_passes::query::Query;
 

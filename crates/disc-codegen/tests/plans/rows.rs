@@ -1,6 +1,6 @@
 //! What rows keep from one walk along them to the next.
 use super::{compile, kernel_ops};
-use disc_codegen::lower::Program;
+use disc_codegen::host::Program;
 use disc_ir::OpKind;
 
 /// A norm without its scale of `activation` of `%x`, which is `%a`.

@@ -10,7 +10,7 @@ use crate::{
     function::mark,
 };
 use disc_abi::Tensor;
-use disc_codegen::signature::{FactCheck, Signature};
+use disc_codegen::host::signature::{FactCheck, Signature};
 use disc_ir::{Function, Module, Symbol, dim::Fact};
 use inkwell::{
     IntPredicate,

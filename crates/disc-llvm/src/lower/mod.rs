@@ -28,7 +28,7 @@ use crate::{
     emit::{Emit, Val},
     function::mark,
 };
-use disc_codegen::signature::BoundCheck;
+use disc_codegen::host::signature::BoundCheck;
 use disc_ir::{Attr, Block, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Symbol, Type, Value};
 use inkwell::{
     module::Linkage,

@@ -8,7 +8,7 @@ mod scale;
 
 use super::library::Library;
 use crate::{Error, Options, compile};
-use disc_codegen::{lower::Program as Lowered, target::Target};
+use disc_codegen::{host::Program as Lowered, target::Target};
 use disc_ir::text;
 
 fn program(source: &str) -> Lowered {

@@ -7,7 +7,7 @@ use crate::{
     compile::{Constants, Made},
     library,
 };
-use disc_codegen::{lower::Offers, target::Target};
+use disc_codegen::{host::Offers, target::Target};
 use disc_ral::ModuleMeta;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};

@@ -1,7 +1,7 @@
 //! A program through all stages, and what runs it.
 use crate::{Compiled, Options, compile, entry_symbol};
 use disc_codegen::{
-    lower::{Program, lower},
+    host::{Program, lower},
     target::Target,
 };
 use disc_ir::{DType, Function, FunctionKind, Module, TensorType, interp::Tensor};
@@ -71,7 +71,7 @@ fn describe(program: &Program) -> ModuleMeta {
         let elements = w.ty.static_dims().unwrap().iter().product::<i64>() as u64;
         BlobMeta { name: w.name.to_string(), bytes: elements * w.ty.dtype.size() as u64, prepare: 0 }
     });
-    let site = |site: &disc_codegen::element::Site| Site {
+    let site = |site: &disc_codegen::kernel::Site| Site {
         code: site.code.to_string(),
         op: site.op.clone(),
         template: site.message.clone(),

@@ -1,0 +1,36 @@
+//! Groups of a plan whose code is that of another group: they share its kernels. A plan of nothing but such groups is dropped.
+//!
+//! Code is compared as text, without the group's name, with which the names of its kernels begin. Kernels that can fail hold the numbers of their
+//! checks, so that no two of them are alike.
+use super::group::GroupCode;
+use crate::schedule::{Scheduled, Versioned};
+use std::{collections::HashMap, fmt::Write};
+
+/// What was made of groups, by the text of their code.
+#[derive(Default)]
+pub(super) struct Alike(HashMap<String, GroupCode>);
+
+impl Alike {
+    /// What was made of a group that has this code.
+    pub(super) fn find(&self, text: &str) -> Option<GroupCode> {
+        self.0.get(text).cloned()
+    }
+
+    pub(super) fn insert(&mut self, text: String, known: GroupCode) {
+        self.0.insert(text, known);
+    }
+}
+
+/// The code of a group as text: versions with their guards, launches and kernels, without the name of the group.
+pub(super) fn text(scheduled: &Versioned, name: &str) -> String {
+    let mut text = String::new();
+    let mut write = |code: &Scheduled, when: &dyn std::fmt::Debug| {
+        let kernels: Vec<String> = code.kernels.iter().map(ToString::to_string).collect();
+        writeln!(text, "{when:?} {:?}\n{}", code.launches, kernels.concat()).expect("writing to a string");
+    };
+    for version in &scheduled.versions {
+        write(&version.code, &(&version.guard, &version.workspaces, &version.streamed));
+    }
+    write(&scheduled.otherwise, &());
+    text.replace(name, "")
+}

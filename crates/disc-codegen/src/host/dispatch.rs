@@ -1,0 +1,168 @@
+//! How a host program chooses among the versions of a group, launches one, and gives its launches the memory that they share.
+//!
+//! A guard compares sizes, and asks of memory where results go past the caches; the versions are nested `if`s, the last branch has no guard. What
+//! launches share lies in the arena behind all values, and is used again by the next group.
+use crate::schedule::{self, Argument, Launch, Version};
+use disc_ir::{Attr, Block, Builder, DType, Diagnostic, Dim, Function, OpKind, Solver, Space, TensorType, Type, Value};
+use std::sync::Arc;
+
+/// Whether a version is the one that runs, as a value of the host program: all of `smaller < larger`, and what it asks of memory.
+pub(super) fn guard(
+    host: &mut Function,
+    block: Block,
+    version: &Version,
+    outputs: &[Value],
+    solver: &Arc<Solver>,
+) -> Result<Value, Diagnostic> {
+    let mut conditions = Vec::new();
+    for (smaller, larger) in &version.guard {
+        let mut builder = Builder::at(host, block, solver.clone());
+        let mut size = |dim: &Dim| match dim.as_const() {
+            Some(value) => {
+                let literal = disc_ir::Literal::splat_i64(DType::I64, value);
+                builder.op(OpKind::Constant).attr("value", literal).result(Type::scalar(DType::I64)).value()
+            }
+            None => builder.op(OpKind::DimValue).attr("value", dim.clone()).result(Type::scalar(DType::I64)).value(),
+        };
+        let operands = [size(smaller)?, size(larger)?];
+        conditions.push(builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()?);
+    }
+    let mut builder = Builder::at(host, block, solver.clone());
+    if let Some(streamed) = &version.streamed {
+        let buffers: Vec<Value> = streamed.outputs.iter().map(|&output| outputs[output]).collect();
+        conditions.push(builder.op(OpKind::Streams).operands(&buffers).attr("bytes", streamed.bytes.clone()).value()?);
+    }
+    let mut conditions = conditions.into_iter();
+    let first = conditions.next().expect("a guard has a condition");
+    conditions.try_fold(first, |all, condition| builder.op(OpKind::And).operands(&[all, condition]).value())
+}
+
+/// Whether a version would write past the caches where an input of the group is: it would read these lines all the same.
+pub(super) fn writes_over(host: &Function, version: &Version, memory: &[Value], inputs: usize) -> bool {
+    let Some(streamed) = &version.streamed else { return false };
+    let read: Vec<(Value, Dim)> = memory[..inputs].iter().map(|&input| place(host, input)).collect();
+    streamed.outputs.iter().any(|&output| read.contains(&place(host, memory[inputs + output])))
+}
+
+/// The memory that a buffer is a part of, and where it begins there.
+fn place(host: &Function, mut buffer: Value) -> (Value, Dim) {
+    let mut offset = Dim::constant(0);
+    while let Some(inst) = host.defining(buffer) {
+        match (host.kind_of(inst), &host.inst(inst).attrs[..]) {
+            (OpKind::View, _) => {}
+            (OpKind::Alloc, [Some(Attr::Dim(at)), ..]) => offset += at,
+            _ => break,
+        }
+        buffer = host.operands(inst)[0];
+    }
+    (buffer, offset)
+}
+
+/// Launches kernels on a group's memory: its inputs, then its outputs.
+pub(super) fn launch(
+    host: &mut Function,
+    block: Block,
+    launches: &[Launch],
+    memory: &[Value],
+    inputs: usize,
+    workspaces: &[Value],
+    solver: &Arc<Solver>,
+) -> Result<(), Diagnostic> {
+    for launch in launches {
+        let argument = |argument: &Argument| match *argument {
+            Argument::Input(position) => memory[position],
+            Argument::Output(position) => memory[inputs + position],
+            Argument::Workspace(position) => workspaces[position],
+            Argument::Product => unreachable!("only the rest of a product reads its result, and that is no launch of its own"),
+        };
+        if !launch.copies.is_empty() && launch.copies.iter().all(|(from, to)| argument(from) == argument(to)) {
+            continue;
+        }
+        let arguments: Vec<Value> = launch.arguments.iter().map(argument).collect();
+        let mut builder = Builder::at(host, block, solver.clone());
+        let mut op = builder
+            .op(OpKind::Launch)
+            .operands(&arguments)
+            .attr("kernel", Attr::Symbol(launch.kernel.clone()))
+            .attr("units", launch.units.clone())
+            .attr("cost", launch.cost.clone())
+            .attr("scratch", launch.scratch.clone());
+        if let Some(offer) = &launch.product {
+            let role = |of: &Argument| launch.arguments.iter().position(|known| known == of).map_or(-1, |i| i as i64);
+            let result = offer.result.as_ref().map_or(-1, role);
+            op = op.attr("product", offer.dims.to_vec()).attr("roles", vec![role(&offer.left), role(&offer.right), result]);
+            if let Some(rest) = &offer.rest {
+                let work = vec![rest.units.clone(), rest.cost.clone(), rest.scratch.clone()];
+                let roles: Vec<i64> = rest.arguments.iter().map(role).collect();
+                op = op.attr("rest", Attr::Symbol(rest.kernel.clone())).attr("rest_roles", roles).attr("rest_work", work);
+            }
+        }
+        op.build()?;
+    }
+    Ok(())
+}
+
+/// The end of a host program's arena, for what launches share.
+pub(super) struct Workspace {
+    arena: Value,
+    /// Where it starts.
+    start: Dim,
+    needs: Vec<Dim>,
+}
+
+impl Workspace {
+    /// The workspace of a host program; it has one `arena`.
+    pub(super) fn of(host: &Function) -> Option<Self> {
+        let inst = host.walk(host.body).into_iter().find(|&inst| host.kind_of(inst) == OpKind::Arena)?;
+        match &host.inst(inst).attrs[0] {
+            Some(Attr::Dim(start)) => Some(Self { arena: host.result(inst), start: start.clone(), needs: Vec::new() }),
+            _ => None,
+        }
+    }
+
+    /// Whether the memory of a version has a size, or a bound, that is known when a call begins.
+    pub(super) fn has_room(host: &Function, workspaces: &[schedule::Workspace]) -> bool {
+        workspaces.iter().all(|workspace| Self::bytes(host, workspace).is_some())
+    }
+
+    /// What to set aside: the bytes, or a bound where they depend on what data binds later.
+    fn bytes(host: &Function, workspace: &schedule::Workspace) -> Option<Dim> {
+        let later = host.data_dims();
+        let is_known = |bytes: &&Dim| !bytes.symbols().iter().any(|symbol| later.contains(symbol));
+        [Some(&workspace.bytes), workspace.most.as_ref()].into_iter().flatten().find(is_known).cloned()
+    }
+
+    /// Memory for the launches of one version.
+    pub(super) fn take(
+        &mut self,
+        host: &mut Function,
+        block: Block,
+        workspaces: &[schedule::Workspace],
+        solver: &Arc<Solver>,
+    ) -> Result<Vec<Value>, Diagnostic> {
+        let (mut offset, mut found) = (self.start.clone(), Vec::new());
+        for workspace in workspaces {
+            let bytes = Self::bytes(host, workspace).expect("a version is taken where its memory is bounded");
+            let ty = Type::Buffer { tensor: workspace.tensor.clone(), space: Space::Global };
+            let mut builder = Builder::at(host, block, solver.clone());
+            let op = builder.op(OpKind::Alloc).operands(&[self.arena]).result(ty);
+            found.push(op.attr("offset", offset.clone()).attr("bytes", bytes.clone()).value()?);
+            offset += &bytes;
+        }
+        let need = offset - &self.start;
+        if !self.needs.contains(&need) {
+            self.needs.push(need);
+        }
+        Ok(found)
+    }
+
+    /// Makes room for the largest need.
+    pub(super) fn make_room(self, host: &mut Function) {
+        let Some(need) = Dim::max_of(self.needs) else { return };
+        let bytes = self.start + &need;
+        let inst = host.defining(self.arena).expect("the arena is the result of an op");
+        let tensor = TensorType::new([bytes.clone()], DType::U8);
+        host.set_type(self.arena, Type::Buffer { tensor, space: Space::Global });
+        host.inst_mut(inst).attrs[0] = Some(Attr::Dim(bytes));
+    }
+}

@@ -1,0 +1,314 @@
+//! From the buffer stage to the kernel stage: each group becomes kernels and launches.
+//!
+//! Groups of one structure share their kernels, so a model of twelve equal layers has the kernels of one. Entries share them where they state
+//! the same facts. A plan shares those that come out alike with its function; where all do, and none is left out, there is no plan.
+//!
+//! Invariant: whatever a group's kind promises, a group whose plan does not hold is computed by the loop schedule, output by output: slower,
+//! never wrong.
+use super::{
+    dedup::{self, Alike},
+    dispatch::{Workspace, guard, launch, writes_over},
+    group::{GroupCode, flat, structure},
+    signature::Signature,
+};
+use crate::{
+    kernel::{self, Site},
+    schedule::{self, AttentionPlan, Group, RowPlan, Scheduled, Versioned},
+    target::Target,
+};
+use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Solver};
+use std::{collections::HashMap, sync::Arc};
+
+/// A module of kernels and host programs, with what its messages need.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    pub module: Module,
+    /// Site number `i + 1` is entry `i`.
+    pub sites: Vec<Site>,
+    /// What each host program checks at entry.
+    pub signatures: Vec<(Arc<str>, Signature)>,
+    /// For each host program, how many launches of each kind of group one call makes (loops count once).
+    pub launches: Vec<(Arc<str>, HashMap<&'static str, usize>)>,
+    /// Groups that did not get the schedule of their kind, and why.
+    pub notes: Vec<String>,
+}
+
+/// Lowers every host program of a module at the buffer stage.
+///
+/// # Errors
+/// None for a module that satisfies the invariants of its stage.
+pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
+    lower_with(module, target, Offers::Nothing)
+}
+
+/// What launches offer to the runtime besides their kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offers {
+    Nothing,
+    /// Products that a library may compute, where no version of a kernel is for their sizes.
+    Products,
+    /// Products that a library may compute, of all sizes.
+    AllProducts,
+}
+
+/// As [`lower`], with offers to the runtime.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Program, Diagnostic> {
+    let mut lowering = Lowering {
+        target,
+        offers,
+        kernels: Vec::new(),
+        known: HashMap::new(),
+        alike: module.functions.iter().any(|function| function.plan_of.is_some()).then(Alike::default),
+        is_plan: false,
+        sites: Vec::new(),
+        notes: Vec::new(),
+        workspace: None,
+    };
+    let mut functions = Vec::new();
+    let mut launches: Vec<(Arc<str>, HashMap<&'static str, usize>)> = Vec::new();
+    let mut signatures = Vec::new();
+    for mut function in module.functions {
+        if function.kind == FunctionKind::Host {
+            let (kernels, sites, notes) = (lowering.kernels.len(), lowering.sites.len(), lowering.notes.len());
+            lowering.is_plan = function.plan_of.is_some();
+            let solver = Arc::new(Solver::new(&function.facts));
+            let mut counts = HashMap::new();
+            let signature = Signature::of(&function, lowering.sites.len() as i64 + 1);
+            lowering.sites.extend(signature.sites(&function));
+            let body = function.body;
+            lowering.workspace = Workspace::of(&function);
+            lowering.block(&mut function, body, &solver, &mut counts)?;
+            if let Some(workspace) = lowering.workspace.take() {
+                workspace.make_room(&mut function);
+            }
+            let of_entry = launches.iter().find(|(name, _)| Some(name) == function.plan_of.as_ref());
+            if lowering.kernels.len() == kernels && of_entry.is_some_and(|(_, of_entry)| *of_entry == counts) {
+                lowering.sites.truncate(sites);
+                lowering.notes.truncate(notes);
+                continue;
+            }
+            signatures.push((function.name.clone(), signature));
+            launches.push((function.name.clone(), counts));
+        }
+        functions.push(function);
+    }
+    functions.extend(lowering.kernels);
+    Ok(Program {
+        module: Module { functions, weights: module.weights },
+        sites: lowering.sites,
+        signatures,
+        launches,
+        notes: lowering.notes,
+    })
+}
+
+struct Lowering<'t> {
+    target: &'t Target,
+    offers: Offers,
+    kernels: Vec<Function>,
+    /// The launches of group structures that were met already.
+    known: HashMap<String, GroupCode>,
+    /// The same by what came out, where the module has plans.
+    alike: Option<Alike>,
+    /// Whether the host program is a plan of another one.
+    is_plan: bool,
+    /// That of the host program which is being lowered.
+    workspace: Option<Workspace>,
+    sites: Vec<Site>,
+    notes: Vec<String>,
+}
+
+impl Lowering<'_> {
+    fn block(
+        &mut self,
+        host: &mut Function,
+        block: Block,
+        solver: &Arc<Solver>,
+        counts: &mut HashMap<&'static str, usize>,
+    ) -> Result<(), Diagnostic> {
+        let insts = host.insts(block).to_vec();
+        host.set_insts(block, Vec::new());
+        for inst in insts {
+            if host.kind_of(inst) == OpKind::Fusion {
+                self.group(host, block, inst, solver, counts)?;
+                continue;
+            }
+            for region in host.inst(inst).regions.clone() {
+                self.block(host, region, solver, counts)?;
+            }
+            self.number_assert(host, inst);
+            host.append(block, inst);
+        }
+        Ok(())
+    }
+
+    /// Gives the message of an `assert` a site.
+    fn number_assert(&mut self, host: &mut Function, inst: Inst) {
+        if host.kind_of(inst) != OpKind::Assert {
+            return;
+        }
+        let message = match &host.inst(inst).attrs[0] {
+            Some(Attr::Str(message)) => message.to_string(),
+            _ => "the assertion does not hold".into(),
+        };
+        let about = OpKind::Assert.def().attr_position("about").and_then(|i| host.inst(inst).attrs[i].as_ref());
+        let is_size = matches!(about, Some(Attr::Enum("size")));
+        let code = if is_size { disc_ir::Code::E0602 } else { disc_ir::Code::E0604 };
+        self.sites.push(Site { code, op: "assert".into(), message, kernel_values: 0 });
+        let position = OpKind::Assert.def().attr_position("site").expect("`assert` has a site");
+        host.inst_mut(inst).attrs[position] = Some(Attr::Int(self.sites.len() as i64));
+    }
+
+    fn group(
+        &mut self,
+        host: &mut Function,
+        block: Block,
+        inst: Inst,
+        solver: &Arc<Solver>,
+        counts: &mut HashMap<&'static str, usize>,
+    ) -> Result<(), Diagnostic> {
+        let kind = match &host.inst(inst).attrs[0] {
+            Some(Attr::Enum(kind)) => *kind,
+            _ => "loop",
+        };
+        let function = schedule::extract(host, inst);
+        let memory = host.operands(inst).to_vec();
+        let inputs = function.parameters().len();
+        // A group that writes over an input updates a part of it.
+        let is_update = kind == "loop" && memory[inputs..].iter().any(|output| memory[..inputs].contains(output));
+        let form = if is_update { "update" } else { kind };
+        let key = structure(&function, form);
+        if !self.known.contains_key(&key) {
+            let planned = if self.is_plan { "planned_" } else { "" };
+            let name = format!("k{}_{planned}{form}", self.known.len());
+            let scheduled = self.schedule(&function, solver, &name, form);
+            let known = self.keep(scheduled, &name);
+            self.known.insert(key.clone(), known);
+        }
+        *counts.entry(kind).or_default() += self.known[&key].otherwise.len();
+        let (mut target, mut branches) = (block, Vec::new());
+        for position in 0..self.known[&key].versions.len() {
+            let version = self.known[&key].versions[position].clone();
+            if !Workspace::has_room(host, &version.workspaces) || writes_over(host, &version, &memory, inputs) {
+                continue;
+            }
+            let holds = guard(host, target, &version, &memory[inputs..], solver)?;
+            let [then, otherwise] = [host.add_block(), host.add_block()];
+            Builder::at(host, target, solver.clone()).op(OpKind::If).operands(&[holds]).region(then).region(otherwise).build()?;
+            let workspace = self.workspace.as_mut().expect("a host program has an arena");
+            let workspaces = workspace.take(host, then, &version.workspaces, solver)?;
+            launch(host, then, &version.code.launches, &memory, inputs, &workspaces, solver)?;
+            Builder::at(host, then, solver.clone()).ret(&[])?;
+            branches.push(otherwise);
+            target = otherwise;
+        }
+        launch(host, target, &self.known[&key].otherwise, &memory, inputs, &[], solver)?;
+        branches.into_iter().try_for_each(|branch| Builder::at(host, branch, solver.clone()).ret(&[]).map(drop))
+    }
+
+    /// Takes the kernels of a group; for a plan, those that another group has already.
+    fn keep(&mut self, scheduled: Versioned, name: &str) -> GroupCode {
+        let text = self.alike.is_some().then(|| dedup::text(&scheduled, name));
+        let shared = self.alike.as_ref().zip(text.as_ref()).and_then(|(alike, text)| alike.find(text));
+        if let Some(known) = shared.filter(|_| self.is_plan) {
+            return known;
+        }
+        let mut versions = scheduled.versions;
+        let codes = versions.iter_mut().map(|version| &mut version.code);
+        let mut otherwise = scheduled.otherwise;
+        for code in codes.chain([&mut otherwise]) {
+            for mut made in std::mem::take(&mut code.kernels) {
+                kernel::optimize(&mut made);
+                self.kernels.push(made);
+            }
+            self.sites.append(&mut code.sites);
+        }
+        let known = GroupCode { versions, otherwise: otherwise.launches };
+        if let (Some(alike), Some(text)) = (&mut self.alike, text) {
+            alike.insert(text, known.clone());
+        }
+        known
+    }
+
+    fn schedule(&mut self, function: &Function, solver: &Arc<Solver>, name: &str, kind: &'static str) -> Versioned {
+        let end = function.terminator(function.body).expect("a region ends in `return`");
+        let outputs = function.operands(end).to_vec();
+        let group = |wanted: Vec<usize>, name: &'_ str| Group {
+            function,
+            wanted,
+            solver: solver.clone(),
+            name: Arc::from(name),
+            target: self.target,
+            first_site: self.sites.len() as i64 + 1,
+            streams: false,
+        };
+        let whole = group((0..outputs.len()).collect(), name);
+        let reason = match kind {
+            "row" => match RowPlan::of(function, solver, &outputs) {
+                Ok(plan) => return schedule::reduction(&whole, &plan),
+                Err(reason) => Some(reason),
+            },
+            "contraction" => {
+                if self.offers == Offers::AllProducts
+                    && let Some(offered) = schedule::offered(&whole)
+                {
+                    return offered.into();
+                }
+                let mut versions = schedule::winograd(&whole);
+                if versions.is_empty() {
+                    versions.extend(schedule::split_sums(&whole));
+                }
+                let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
+                let rest = Group { first_site: whole.first_site + sites as i64, ..whole.clone() };
+                match schedule::matmul(&rest) {
+                    Ok(mut otherwise) => {
+                        if self.offers != Offers::Nothing {
+                            schedule::offer_products(&rest, &mut otherwise);
+                        }
+                        return Versioned { versions, otherwise };
+                    }
+                    Err(reason) => Some(reason),
+                }
+            }
+            "convolution" | "pooling" => match schedule::window(&whole) {
+                Ok(scheduled) => return scheduled.into(),
+                Err(reason) => Some(reason),
+            },
+            "attention" => match AttentionPlan::of(function, solver, self.target) {
+                Ok(plan) => return schedule::attention(&whole, &plan),
+                Err(reason) => Some(reason),
+            },
+            "update" => match schedule::update(&whole) {
+                Some(scheduled) => return scheduled.into(),
+                None => None,
+            },
+            "single" => match schedule::standalone(&whole) {
+                Some(scheduled) => return scheduled,
+                None => None,
+            },
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            self.notes.push(format!("{name}: {reason}"));
+        }
+        if kind == "attention" {
+            return self.schedule(&flat(function), solver, name, "loop");
+        }
+        if schedule::space_of(&whole, &outputs).is_some() {
+            return schedule::pointwise_versions(&whole);
+        }
+        let mut all = Scheduled::default();
+        for position in 0..outputs.len() {
+            let mut one = group(vec![position], &format!("{name}_{position}"));
+            one.first_site += all.sites.len() as i64;
+            let scheduled = schedule::pointwise(&one);
+            all.kernels.extend(scheduled.kernels);
+            all.launches.extend(scheduled.launches);
+            all.sites.extend(scheduled.sites);
+        }
+        all.into()
+    }
+}

@@ -1,0 +1,8 @@
+//! From the buffer stage to the kernel stage: host programs, which choose among the versions of each group and launch them.
+mod dedup;
+mod dispatch;
+mod group;
+mod lower;
+pub mod signature;
+
+pub use lower::{Offers, Program, lower, lower_with};

@@ -1,0 +1,102 @@
+//! The inner loop of a nest in parts: one for each operand of a concatenation along it, so that each reads nothing but its own.
+//!
+//! Parts of one length may be walked together: what several of them are computed from is read and computed once.
+use super::{
+    iteration_space::{Merged, joints},
+    short_rows,
+    vector_loop::row_loop,
+};
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder},
+    schedule::Group,
+};
+use disc_ir::{Dim, Value};
+use disc_passes::fusion::space::Map;
+
+/// The parts of a run, one for each operand of a concatenation along it.
+#[derive(Clone)]
+pub(in crate::schedule) struct Parts {
+    /// Where they begin but for the first, which begins at 0.
+    pub(in crate::schedule) joints: Vec<Dim>,
+    pub(in crate::schedule) starts: Vec<Dim>,
+    pub(in crate::schedule) ends: Vec<Dim>,
+    /// Whether they have one length and are walked together.
+    pub(in crate::schedule) together: bool,
+}
+
+impl Parts {
+    /// Those of what the roots are computed from, walked together only where `joint`.
+    pub(in crate::schedule) fn of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], run: &Merged, joint: bool) -> Self {
+        let joints = joints(group.function, &group.solver, space, roots, run.axis);
+        let mut starts = vec![Dim::constant(0)];
+        starts.extend(joints.iter().cloned());
+        let ends: Vec<Dim> = joints.iter().cloned().chain([run.size.clone()]).collect();
+        let of_one_length = || starts.iter().zip(&ends).all(|(start, end)| group.solver.equal(&(end - start), &ends[0]));
+        let together = joint && starts.len() > 1 && of_one_length();
+        Self { joints, starts, ends, together }
+    }
+
+    /// How long those are that are walked by themselves.
+    pub(in crate::schedule) fn lengths(&self) -> Vec<Dim> {
+        let count = if self.together { 1 } else { self.starts.len() };
+        self.starts.iter().zip(&self.ends).take(count).map(|(start, end)| end - start).collect()
+    }
+
+    /// Runs `body` for the vectors of all parts, with a place in each where they are walked together.
+    pub(in crate::schedule) fn walk<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
+    ) {
+        for (number, length) in self.lengths().iter().enumerate() {
+            let range = [kb.dim(&self.starts[number]), kb.dim(&self.ends[number])];
+            let exact = elements.solver.divisible(length, i64::from(elements.lanes));
+            row_loop(kb, elements, range, exact, &mut |kb, elements, index| {
+                let indices = self.places(kb, elements, number, index);
+                body(kb, elements, &indices);
+            });
+        }
+    }
+
+    /// The same where each part is one vector of so many lanes: see [`narrow`].
+    pub(in crate::schedule) fn walk_narrow<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        lanes: u32,
+        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &[Index]),
+    ) {
+        let solver = elements.solver.clone();
+        for (number, length) in self.lengths().iter().enumerate() {
+            let mask = short_rows::mask(kb, &solver, length, lanes);
+            let index = Index::Affine { base: kb.dim(&self.starts[number]), stride: 1 };
+            elements.masked(mask, |elements| {
+                let indices = self.places(kb, elements, number, index);
+                body(kb, elements, &indices);
+                // The same places are others in the next part.
+                indices.iter().for_each(|&index| elements.unbound(index));
+            });
+        }
+    }
+
+    /// A place in part `number`, and in all others where they are walked together; makes known on which sides of the joints these are.
+    fn places(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, number: usize, first: Index) -> Vec<Index> {
+        let places: Vec<Index> = match self.together {
+            false => vec![first],
+            true => {
+                let place = |start: &Dim| {
+                    let start = kb.dim(start);
+                    first.add_scalar(kb, start)
+                };
+                self.starts.iter().map(place).collect()
+            }
+        };
+        for (part, &index) in places.iter().enumerate() {
+            let part = number + part;
+            self.joints.iter().enumerate().for_each(|(joint, place)| elements.bound(index, place.clone(), part <= joint));
+        }
+        places
+    }
+}

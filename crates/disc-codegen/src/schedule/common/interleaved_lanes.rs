@@ -1,0 +1,47 @@
+//! Innermost dimensions of two or four elements, such as pairs: vectors lie along the dimension in front of them.
+//!
+//! One vector is computed for each element of the short dimension, and they are woven to the vectors that lie in memory. A loop along the
+//! short dimension would leave most lanes empty, and decide at every step which operand of a concatenation it is in.
+//!
+//! Invariant: the outputs of a woven group have the short dimension innermost; their elements lie in memory in the order of the space.
+use super::{
+    iteration_space::{Merged, outer_gathers},
+    line_buffers::lines_of,
+    transpose_tiles::turned_run,
+};
+use crate::{
+    kernel::{Index, KernelBuilder},
+    schedule::Group,
+};
+use disc_ir::{Dim, Value};
+use disc_passes::fusion::{lines::WOVEN, space::Map};
+
+/// A short innermost dimension of a space.
+pub(in crate::schedule) struct Woven {
+    pub(in crate::schedule) axis: usize,
+    pub(in crate::schedule) size: i64,
+}
+
+impl Woven {
+    /// The last of some runs, if it is short and vectors can lie along the one in front.
+    pub(in crate::schedule) fn of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Option<Self> {
+        let [.., before, last] = runs else { return None };
+        let size = last.size.as_const().filter(|size| WOVEN.contains(size))?;
+        // A slice of a gather is one vector already; what lies along another dimension is turned.
+        let outer: Vec<usize> = (0..last.axis).collect();
+        let lines = lines_of(group, space, roots, &runs[..runs.len() - 1]);
+        let sliced = !outer_gathers(group.function, &group.solver, space, roots, &lines, &outer).is_empty();
+        let turned = turned_run(group, space, roots, runs).is_some_and(|run| runs[run].axis != before.axis);
+        (!sliced && !turned).then_some(Self { axis: last.axis, size })
+    }
+
+    /// The positions of all elements of the short dimension.
+    pub(in crate::schedule) fn positions(&self, kb: &mut KernelBuilder, at: &[Index]) -> Vec<Vec<Index>> {
+        let place = |number: i64| {
+            let mut at = at.to_vec();
+            at[self.axis] = Index::uniform(kb.int(number));
+            at
+        };
+        (0..self.size).map(place).collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! Versions that write results past the caches.
+//!
+//! A vector that is stored in a cache is in a line that is read first and written to memory later. Where results are so large that the caches do not
+//! hold them until somebody reads them, whole lines can go to memory at once, which saves a third or a half of the traffic. Such a store needs an
+//! aligned address, so that each row of results has to start at a multiple of a line; what is left over at its end is stored as ever.
+//!
+//! Not for transposes, rows that one vector holds, and results that are scattered.
+//!
+//! Invariants: the guard says all that addresses rely on, the sizes here and where memory starts in [`Streamed`]; results are written once, in order.
+use crate::{
+    element::LEAST_STREAMED,
+    schedule::{Group, Scheduled, Streamed, Version, VersionKind},
+};
+use disc_ir::{Dim, TensorType, Value, dim::Fact};
+
+/// Larger results are in memory that allocators give back to the system after each call, and ask for in the next one: it clears the pages, which are
+/// in the caches then. Past them, results of 96 MiB took 0.93 to 1.15 times as long.
+const MOST: i64 = 64 << 20;
+
+/// When large results of a group go past the caches.
+#[derive(Clone)]
+pub(in crate::schedule) struct Stream {
+    guard: Vec<(Dim, Dim)>,
+    /// The same of sizes that have to be multiples.
+    facts: Vec<Fact>,
+    streamed: Streamed,
+}
+
+impl Stream {
+    /// For results in whose order positions are walked, by vectors of `lanes` from each multiple of `starts` on.
+    pub(in crate::schedule) fn of(group: &Group<'_>, results: &[Value], lanes: u32, starts: &[Dim]) -> Option<Self> {
+        let bytes = |tensor: &TensorType| tensor.element_count() * tensor.dtype.size() as i64;
+        let widths = results.iter().map(|&result| group.tensor(result).dtype.size());
+        let (narrowest, widest) = (widths.clone().min()?, widths.max()?);
+        let count = group.tensor(results[0]).element_count();
+        // Inputs that are read once; of others next to nothing may be read, or all that is there may be in a cache.
+        let read = group.inputs().iter().filter(|&&input| group.solver.equal(&group.tensor(input).element_count(), &count));
+        let touched = Dim::sum(results.iter().chain(read).map(|&value| bytes(group.tensor(value))));
+        let is_small = group.solver.range(&touched).hi.is_some_and(|most| most < disc_abi::LEAST_STREAM_BYTES);
+        if is_small || !group.target.streams() || lanes as usize * widest < LEAST_STREAMED {
+            return None;
+        }
+        let multiple = (disc_abi::ALIGN / narrowest) as i64;
+        let (mut guard, mut facts) = (Vec::new(), Vec::new());
+        let largest = Dim::max_of(results.iter().map(|&result| bytes(group.tensor(result))))?;
+        let sizes = group.solver.range(&largest);
+        if sizes.lo.is_some_and(|least| least > MOST) {
+            return None;
+        }
+        if sizes.hi.is_none_or(|most| most > MOST) {
+            guard.push((largest, Dim::constant(MOST + 1)));
+        }
+        for start in starts.iter().filter(|start| !group.solver.divisible(start, multiple)) {
+            guard.push((start.modulo(&Dim::constant(multiple)), Dim::constant(1)));
+            facts.push(Fact::Divisible(start.clone(), multiple));
+        }
+        let outputs = group.outputs().into_iter().zip(&group.wanted);
+        let outputs = outputs.filter(|(output, _)| results.contains(output)).map(|(_, &position)| position).collect();
+        Some(Self { guard, facts, streamed: Streamed { outputs, bytes: touched } })
+    }
+
+    /// The same for some sizes alone.
+    pub(in crate::schedule) fn where_(mut self, conditions: &[(Dim, Dim)]) -> Self {
+        self.guard.extend_from_slice(conditions);
+        self
+    }
+
+    /// The group where it holds.
+    pub(in crate::schedule) fn inside<'g>(&self, group: &Group<'g>, name: String) -> Group<'g> {
+        Group { streams: true, ..group.given(name, &self.guard, self.facts.clone()) }
+    }
+
+    pub(in crate::schedule) fn version(self, code: Scheduled) -> Version {
+        let Self { guard, streamed, .. } = self;
+        Version { kind: VersionKind::Stream, guard, code, workspaces: Vec::new(), streamed: Some(streamed) }
+    }
+}

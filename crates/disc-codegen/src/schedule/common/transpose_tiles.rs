@@ -1,0 +1,293 @@
+//! Inputs that lie in memory along an outer dimension of the space, so that a vector along the inner one would touch a cache line per lane.
+//!
+//! Such inputs are read in square blocks, by vectors that lie as the memory does, and turned in registers; the loops then find them in a tile
+//! of task memory. What is computed from them stays as it is: a tile is only another place where an input's elements are. So may be a part of an
+//! input, behind slices and transposes.
+//!
+//! Invariant: a tile holds [`TILE`] positions of the outer dimension for one vector of the inner one; nothing outside of an input is read.
+use super::iteration_space::{Merged, mapped_values};
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder},
+    schedule::Group,
+};
+use disc_ir::{DType, Dim, Function, OpKind, TensorType, Value};
+use disc_passes::{
+    fusion::space::{Follows, Map, axes_of, regroup},
+    query::Query,
+};
+
+/// Positions of a tile: elements of a cache line, or some lines of them.
+pub(in crate::schedule) const TILE: i64 = 16;
+
+/// Smaller squares are not worth the shuffles.
+const LEAST: u32 = 4;
+
+/// An input or a part of one, with how it lies and the tile that holds some of it.
+#[derive(Clone)]
+struct Turned {
+    part: Part,
+    /// The axes of the space that each of its dimensions stands for.
+    shape: Vec<Vec<usize>>,
+    /// Elements between positions next to one another along the inner dimension.
+    step: Dim,
+    tile: Value,
+    /// Rows and columns of a square.
+    square: u32,
+}
+
+/// A value that lies in memory: an input, or a part of one.
+#[derive(Clone, PartialEq, Eq)]
+struct Part {
+    value: Value,
+    input: Value,
+    /// Its dimensions in the order of those of the input.
+    order: Vec<usize>,
+}
+
+impl Part {
+    /// What a value is a part of, behind slices of neighbours and transposes, the first of which is a slice; or the input that it is.
+    fn of(function: &Function, value: Value) -> Option<Self> {
+        let (mut input, mut order) = (value, (0..function.shape(value).len()).collect::<Vec<_>>());
+        while let Some(inst) = function.defining(input) {
+            match function.kind_of(inst) {
+                OpKind::Slice if function.ints(inst, "strides").iter().all(|&step| step == 1) => {}
+                OpKind::Transpose if input != value => {
+                    // Dimension `i` of the result is dimension `axes[i]` of what is behind.
+                    let axes = function.axes(inst, "dims");
+                    let place = |axis: usize| axes.iter().position(|&from| from == axis).expect("an order names every axis");
+                    order = (0..axes.len()).map(|axis| order[place(axis)]).collect();
+                }
+                _ => return None,
+            }
+            input = function.operands(inst)[0];
+        }
+        Some(Self { value, input, order })
+    }
+
+    /// The axes that its dimensions follow, in the order of memory.
+    fn axes(&self, map: &[Follows]) -> Option<Vec<usize>> {
+        let lies: Map = self.order.iter().map(|&dim| map[dim].clone()).collect();
+        axes_of(&lies)
+    }
+}
+
+/// The inputs of a group that lie along one outer dimension.
+pub(in crate::schedule) struct TurnedInputs {
+    /// The outer dimension, with all its positions.
+    pub(in crate::schedule) run: Merged,
+    inner: Merged,
+    inputs: Vec<Turned>,
+}
+
+/// What loops read from memory, inputs or parts of them, with how their dimensions follow the space.
+fn parts(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<(Part, Map)> {
+    let values = mapped_values(group.function, &group.solver, space, roots, &|value, map| {
+        axes_of(map).is_some() && Part::of(group.function, value).is_some()
+    });
+    values.into_iter().filter_map(|(value, map)| Some((Part::of(group.function, value)?, map))).collect()
+}
+
+/// The outer run that inputs lie along while they also have the inner dimension, by its place among the runs.
+pub(in crate::schedule) fn turned_run(
+    group: &Group<'_>,
+    space: &[Dim],
+    roots: &[(Value, Map)],
+    runs: &[Merged],
+) -> Option<usize> {
+    let (inner, outer) = runs.split_last()?;
+    let along = |axes: Vec<usize>| outer.iter().position(|run| Some(&run.axis) == axes.last() && axes.contains(&inner.axis));
+    parts(group, space, roots).iter().filter_map(|(part, map)| part.axes(map)).find_map(along)
+}
+
+impl TurnedInputs {
+    /// The inputs that lie along `run`; asks for task memory for their tiles.
+    pub(in crate::schedule) fn new(
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        (space, roots): (&[Dim], &[(Value, Map)]),
+        [run, inner]: [Merged; 2],
+        lanes: u32,
+    ) -> Self {
+        let mut inputs: Vec<Turned> = Vec::new();
+        for (part, map) in parts(group, space, roots) {
+            let tensor = group.tensor(part.value);
+            let square = (group.target.vector_bytes() / tensor.dtype.size() as u32).min(lanes).min(TILE as u32);
+            let lies = part.axes(&map).filter(|axes| axes.last() == Some(&run.axis) && axes.contains(&inner.axis));
+            let shape = lies.and_then(|_| regroup(&group.solver, space, &axes_of(&map)?, &tensor.dims));
+            let known = inputs.iter().any(|other| other.part == part && Some(&other.shape) == shape.as_ref());
+            let Some(shape) = shape.filter(|_| square >= LEAST && tensor.dtype != DType::I1 && !known) else { continue };
+            let step = step_of(group, space, (&part, &shape), inner.axis);
+            let tile = kb.scratch(TensorType::new([Dim::constant(TILE * i64::from(lanes))], tensor.dtype));
+            inputs.push(Turned { part, shape, step, tile, square });
+        }
+        Self { run, inner, inputs }
+    }
+
+    /// Reads the tiles for the positions from `first` to below `stop` of the run, and the vector of the inner dimension that `at` has.
+    pub(in crate::schedule) fn fill(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        space: &[Dim],
+        [first, stop]: [Value; 2],
+        at: &[Index],
+    ) {
+        for turned in &self.inputs {
+            // The rest of a row may have vectors of half the lanes.
+            let turned = &Turned { square: turned.square.min(elements.lanes), ..turned.clone() };
+            let mut fill = |kb: &mut KernelBuilder, from: Value| {
+                let offset = kb.sub(from, first);
+                for column in (0..elements.lanes).step_by(turned.square as usize) {
+                    let rows = self.rows(kb, elements, turned, space, ([from, stop], column), at);
+                    store_columns(kb, turned, &rows, offset, (column, elements.lanes));
+                }
+            };
+            // A unit has a position at least.
+            if i64::from(turned.square) == TILE {
+                fill(kb, first);
+                continue;
+            }
+            let square = kb.int(i64::from(turned.square));
+            kb.for_([first, stop, square], &[], |kb, from, _| {
+                fill(kb, from);
+                Vec::new()
+            });
+        }
+    }
+
+    /// The vectors of a square: along the run, at `square` positions of the inner dimension from lane `column` on.
+    fn rows(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        turned: &Turned,
+        space: &[Dim],
+        ([from, stop], column): ([Value; 2], u32),
+        at: &[Index],
+    ) -> Vec<Value> {
+        let Index::Affine { base, .. } = at[self.inner.axis] else { panic!("the inner dimension is walked in order") };
+        let shift = kb.int(i64::from(column));
+        let mut row = kb.add(base, shift);
+        let step = kb.dim(&turned.step);
+        // What is beyond the end is read from the last row, and not used.
+        let most = elements.mask.map(|_| {
+            let last = kb.dim(&(&self.inner.size - 1));
+            row = kb.map(OpKind::Minimum, &[row, last]);
+            kb.sub(last, row)
+        });
+        let start = self.start_of(kb, elements, turned, space, [row, from], at);
+        let (lanes, buffer) = (turned.square, elements.buffer(turned.part.input));
+        let places = |kb: &mut KernelBuilder| -> Vec<Value> {
+            let place = |number: u32| {
+                let number = kb.int(i64::from(number));
+                let number = most.map_or(number, |most| kb.map(OpKind::Minimum, &[number, most]));
+                let offset = kb.mul(number, step);
+                kb.add(start, offset)
+            };
+            (0..lanes).map(place).collect()
+        };
+        let (full, left) = (kb.int(i64::from(lanes)), kb.sub(stop, from));
+        let whole = kb.compare("GE", left, full);
+        let all = |kb: &mut KernelBuilder| {
+            if most.is_none() && kb.known_int(step).is_none() {
+                return load_rows(kb, buffer, start, (step, &turned.step), lanes);
+            }
+            places(kb).into_iter().map(|place| kb.load(buffer, place, lanes, None)).collect()
+        };
+        let some = |kb: &mut KernelBuilder| {
+            let mask = kb.lane_mask(left, lanes);
+            places(kb).into_iter().map(|place| kb.load(buffer, place, lanes, Some(mask))).collect()
+        };
+        kb.if_(whole, all, some)
+    }
+
+    /// Where the element of an input is at a position of the inner dimension and one of the run, with the others as `at` has them.
+    fn start_of(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        turned: &Turned,
+        space: &[Dim],
+        [row, from]: [Value; 2],
+        at: &[Index],
+    ) -> Value {
+        let mut here = at.to_vec();
+        here[self.inner.axis] = Index::uniform(row);
+        here[self.run.axis] = Index::Affine { base: from, stride: 1 };
+        elements.scoped(|elements| {
+            let place = elements.position(kb, space, &turned.shape, &here);
+            elements.start_of(kb, turned.part.value, &place)
+        })
+    }
+
+    /// Makes the elements at position `position` of the run known, of which the first one in the tiles is `first`.
+    pub(in crate::schedule) fn recall(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        space: &[Dim],
+        [first, position]: [Value; 2],
+        at: &[Index],
+    ) {
+        for turned in &self.inputs {
+            let (row, lanes) = (kb.sub(position, first), kb.int(i64::from(elements.lanes)));
+            let index = kb.mul(row, lanes);
+            let found = kb.load(turned.tile, index, elements.lanes, None);
+            let computed = kb.convert(found, crate::kernel::compute_dtype(kb.dtype(found)));
+            let place = elements.position(kb, space, &turned.shape, at);
+            elements.seed(turned.part.value, &place, computed);
+        }
+    }
+}
+
+/// How far apart in memory the elements of a part are that are next to one another along an axis.
+fn step_of(group: &Group<'_>, space: &[Dim], (part, shape): (&Part, &[Vec<usize>]), axis: usize) -> Dim {
+    let place = part.order.iter().position(|&dim| shape[dim].contains(&axis)).expect("the part has the axis");
+    let within = shape[part.order[place]].iter().skip_while(|&&other| other != axis).skip(1);
+    let behind = group.tensor(part.input).dims[place + 1..].iter();
+    Dim::product(within.map(|&other| space[other].clone()).chain(behind.cloned()))
+}
+
+/// Vectors `step` apart from `start` on, four by four: from the first of four, loads reach the others by multiples of the step, which all fours
+/// share. That the first place is not negative is said again for LLVM, which would otherwise carry each place through all loops around
+/// it: more than there are registers.
+fn load_rows(kb: &mut KernelBuilder, buffer: Value, start: Value, (step, apart): (Value, &Dim), count: u32) -> Vec<Value> {
+    let zero = kb.int(0);
+    let [two, three, four] = [2, 3, 4].map(|factor| {
+        let factor = kb.int(factor);
+        kb.mul(step, factor)
+    });
+    let mut from = kb.map(OpKind::Maximum, &[start, zero]);
+    let (mut part, mut found) = (buffer, Vec::with_capacity(count as usize));
+    for number in (0..count).step_by(4) {
+        let elements = apart * i64::from(count - number - 1) + i64::from(count);
+        part = kb.view(part, from, TensorType::new([elements], kb.dtype(buffer)));
+        found.extend([zero, step, two, three].map(|offset| kb.load(part, offset, count, None)));
+        from = four;
+    }
+    found
+}
+
+/// Stores a square, its rows and columns exchanged, from a position of the run on.
+fn store_columns(kb: &mut KernelBuilder, turned: &Turned, rows: &[Value], offset: Value, (column, lanes): (u32, u32)) {
+    let dtype = kb.dtype(rows[0]);
+    // Halves are moved as the bits that they are.
+    let bits = match dtype {
+        DType::F16 | DType::BF16 => DType::I16,
+        other => other,
+    };
+    let as_type = |kb: &mut KernelBuilder, value: Value, to: DType| match kb.dtype(value) == to {
+        true => value,
+        false => kb.emit_all(OpKind::BitcastConvert, &[value], &[("dtype", to.into())], None)[0],
+    };
+    let rows: Vec<Value> = rows.iter().map(|&row| as_type(kb, row, bits)).collect();
+    let (length, shift) = (kb.int(i64::from(lanes)), i64::from(column));
+    let start = kb.mul(offset, length);
+    for (number, turned_row) in kb.transpose_lanes(&rows).into_iter().enumerate() {
+        let step = kb.int(number as i64 * i64::from(lanes) + shift);
+        let index = kb.add(start, step);
+        let value = as_type(kb, turned_row, dtype);
+        kb.store(turned.tile, index, value, None);
+    }
+}

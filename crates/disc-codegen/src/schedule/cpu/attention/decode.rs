@@ -1,0 +1,291 @@
+//! Attention of a few rows over many columns: one new token over a long cache.
+//!
+//! Each unit takes `KEYS` columns at one position along the batch dimensions, for all rows: it reads keys and values as they lie, once, and
+//! leaves the maximum, the sum and the totals of its columns behind. A second kernel adds up what the parts of a row have left. How a row is
+//! cut is a matter of sizes alone, so that the result is, too.
+//!
+//! Heads that share their keys are rows of one product here.
+use super::{
+    AttentionPlan,
+    flash::{KEYS, Place, Unit},
+    online_softmax::{over_columns, with_column},
+    softmax::Softmax,
+};
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder, Site},
+    schedule::{
+        Group, Launch, Scheduled, Version, VersionKind, Workspace, aligned_bytes,
+        common::kernel_frame::GroupMemory,
+        cpu::{
+            matmul::{BlockProduct, MatmulPlan, Right, RowsOf},
+            pointwise::place_unit,
+        },
+    },
+};
+use disc_ir::{Dim, Function, FunctionKind, OpKind, Solver, TensorType, Value};
+
+/// The most rows that are few.
+const FEW: i64 = 8;
+/// Up to this many columns the parts would not pay for a second kernel.
+const SHORT: i64 = 64;
+
+/// What the units of the first kernel leave behind: for each, of each row, the maximum, the sum, and the totals.
+struct Left {
+    tops: Value,
+    sums: Value,
+    totals: Value,
+}
+
+/// The version of a group for a few rows, if it has one.
+pub(super) fn version(group: &Group<'_>, softmax: &Softmax) -> Option<Version> {
+    let plan = AttentionPlan::of_few_rows(group.function, &group.solver, group.target)?;
+    let rows = &plan.scores.m.size;
+    let most = FEW.min(i64::from(plan.scores.tile.rows));
+    let columns = &plan.scores.n.size;
+    let range = |dim: &Dim| group.solver.range(dim);
+    if range(rows).lo.is_some_and(|least| least > most) || range(columns).hi.is_some_and(|longest| longest <= SHORT) {
+        return None;
+    }
+    // Queries other than the first read the keys anew.
+    let queries = plan.scores.outer.iter().find(|outer| plan.shared.is_some_and(|[_, queries]| outer.run.axis == queries));
+    let queries = queries.map(|outer| outer.run.size.clone());
+    let few = [Some(rows.clone()), queries].into_iter().flatten().map(|size| (size, Dim::constant(most + 1)));
+    let guard = few.chain([(Dim::constant(SHORT), columns.clone())]).collect();
+    let workspaces = plan.workspaces(most);
+    let code = parts(group, &plan, softmax, &workspaces);
+    Some(Version { kind: VersionKind::FewQueries, guard, code, workspaces, streamed: None })
+}
+
+impl AttentionPlan {
+    /// The plan for a few rows: keys are read along the sums, and heads that share them are rows.
+    fn of_few_rows(group: &Function, solver: &Solver, target: &crate::target::Target) -> Option<Self> {
+        let mut plan = Self::of(group, solver, target).ok()?;
+        if plan.scores.right_form != Right::Columns {
+            return None;
+        }
+        plan.scores.walk_along_sums();
+        let shares = |plan: &MatmulPlan| plan.outer.last().is_some_and(|outer| outer.right.is_const(0));
+        let last = plan.scores.outer.last().map(|outer| outer.run.size.clone());
+        let grouped = last.is_some_and(|size| !solver.equal(&size, &Dim::constant(1)));
+        if grouped && shares(&plan.scores) && shares(&plan.weighted) {
+            let queries = plan.row_axis();
+            plan.scores.exchange_rows();
+            plan.weighted.exchange_rows();
+            plan.shared = Some([plan.row_axis(), queries]);
+        }
+        Some(plan)
+    }
+
+    /// Parts of a row.
+    fn parts(&self) -> Dim {
+        self.scores.n.size.ceil_div(&Dim::constant(KEYS))
+    }
+
+    fn batch(&self) -> Dim {
+        Dim::product(self.scores.outer.iter().map(|outer| outer.run.size.clone()))
+    }
+
+    /// Memory for what units leave behind, where there are at most `most` rows.
+    fn workspaces(&self, most: i64) -> Vec<Workspace> {
+        let (units, dtype) = (self.batch() * self.parts(), self.scores.compute);
+        let memory = |width: Dim| {
+            let rows = Dim::min(&self.scores.m.size, &Dim::constant(most));
+            let count = |rows: &Dim| TensorType::new([&units * rows * &width], dtype);
+            Workspace { tensor: count(&self.scores.m.size), bytes: aligned_bytes(&count(&rows)), most: None }
+        };
+        let one = || Dim::constant(1);
+        vec![memory(one()), memory(one()), memory(self.weighted.total_columns())]
+    }
+}
+
+/// Both kernels.
+fn parts(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax, workspaces: &[Workspace]) -> Scheduled {
+    let named = Group { name: format!("{}_few", group.name).into(), ..group.clone() };
+    let parts = [0, 1, 2].map(|i| plan.part(if i == 2 { group } else { &named }, i, group.first_site));
+    let groups = [&parts[0], &parts[1], &parts[2]];
+    let (keys, mut sites) = BlockProduct::keys_routine(groups[0], &plan.scores);
+    let first_site = group.first_site + sites.len() as i64;
+    let kernels = Kernels { group: &named, plan, softmax, groups, workspaces };
+    let units = plan.batch() * plan.parts();
+    let (first, launch, more) = kernels.parts(first_site, units.clone(), plan.cost(groups[1]));
+    sites.extend(more);
+    let first_site = group.first_site + sites.len() as i64;
+    let cost = (units * plan.weighted.total_columns()).ceil_div(&Dim::constant(8));
+    let (second, combine, more) = kernels.sums(first_site, plan.batch(), cost);
+    sites.extend(more);
+    Scheduled { kernels: vec![first, second, keys], launches: vec![launch, combine], sites }
+}
+
+/// What the two kernels are made of.
+struct Kernels<'a> {
+    group: &'a Group<'a>,
+    plan: &'a AttentionPlan,
+    softmax: &'a Softmax,
+    groups: [&'a Group<'a>; 3],
+    workspaces: &'a [Workspace],
+}
+
+impl<'a> Kernels<'a> {
+    /// The kernel that leaves behind what parts of rows give.
+    fn parts(&self, first_site: i64, units: Dim, cost: Dim) -> (Function, Launch, Vec<Site>) {
+        self.kernel("parts", first_site, [units, cost], |_| (), |unit, kb, number, left, ()| unit.part(kb, number, left))
+    }
+
+    /// The kernel that adds up what parts have left.
+    fn sums(&self, first_site: i64, units: Dim, cost: Dim) -> (Function, Launch, Vec<Site>) {
+        let factors = |kb: &mut KernelBuilder| kb.scratch(TensorType::new([self.plan.parts()], self.plan.scores.compute));
+        self.kernel("sum", first_site, [units, cost], factors, |unit, kb, batch, left, &factors| {
+            unit.combine(kb, batch, left, factors)
+        })
+    }
+
+    /// `body` for each unit, with the task memory that `scratch` asks for.
+    fn kernel<T>(
+        &self,
+        name: &str,
+        first_site: i64,
+        [units, cost]: [Dim; 2],
+        scratch: impl FnOnce(&mut KernelBuilder) -> T,
+        body: impl FnOnce(&mut Unit<'a>, &mut KernelBuilder, Value, &Left, &T),
+    ) -> (Function, Launch, Vec<Site>) {
+        let Self { group, plan, softmax, groups, .. } = *self;
+        let mut kb = KernelBuilder::new(&format!("{}_{name}", group.name), FunctionKind::Kernel);
+        let mut memory = GroupMemory::of(&mut kb, group);
+        let [tops, sums, totals] = [(0, "tops"), (1, "sums"), (2, "totals")]
+            .map(|(i, name)| memory.add_workspace(&mut kb, name, i, self.workspaces[i].tensor.clone()));
+        let left = Left { tops, sums, totals };
+        let [begin, end] = kb.units();
+        let held = scratch(&mut kb);
+        let mut unit = Unit::new(&mut kb, group, plan, softmax, groups, &memory, first_site);
+        let one = kb.int(1);
+        kb.for_([begin, end, one], &[], |kb, number, _| {
+            body(&mut unit, kb, number, &left, &held);
+            Vec::new()
+        });
+        let kernel = kb.finish();
+        let launch = Launch::new(&kernel, memory.arguments, units, cost);
+        (kernel, launch, unit.sites)
+    }
+}
+
+impl<'a> Unit<'a> {
+    /// What a part of the columns gives for all rows.
+    fn part(&mut self, kb: &mut KernelBuilder, number: Value, left: &Left) {
+        let plan = self.plan;
+        let parts = kb.dim(&plan.parts());
+        let (part, batch) = (kb.rem(number, parts), kb.div(number, parts));
+        let (zero, rows) = (kb.int(0), kb.dim(&plan.scores.m.size));
+        let place = self.place_at(kb, batch, [zero, rows]);
+        self.clear(kb, &place);
+        let (columns, step) = (kb.dim(&plan.scores.n.size), kb.int(KEYS));
+        let low = kb.mul(part, step);
+        let high = kb.add(low, step);
+        let high = kb.map(OpKind::Minimum, &[high, columns]);
+        let block = RowsOf { left: place.queries, first: zero, height: rows };
+        self.scores.run_along_sums(kb, &place.at, place.keys, block, [low, high], low);
+        self.powers(kb, &place, [zero, rows], low, [low, high]);
+        self.weigh(kb, &place, [zero, rows], low, [low, high]);
+        self.leave(kb, number, rows, left);
+    }
+
+    fn leave(&self, kb: &mut KernelBuilder, number: Value, rows: Value, left: &Left) {
+        let (zero, one) = (kb.int(0), kb.int(1));
+        let (lanes, width) = (self.plan.scores.tile.lanes, kb.dim(&self.plan.weighted.total_columns()));
+        let start = kb.mul(number, rows);
+        kb.for_([zero, rows, one], &[], |kb, row, _| {
+            let there = kb.add(start, row);
+            for (from, to) in [(self.state.tops, left.tops), (self.state.sums, left.sums)] {
+                let value = kb.load(from, row, 1, None);
+                kb.store(to, there, value, None);
+            }
+            Vec::new()
+        });
+        let (count, start) = (kb.mul(rows, width), kb.mul(start, width));
+        let step = kb.int(i64::from(lanes));
+        kb.for_([zero, count, step], &[], |kb, here, _| {
+            let there = kb.add(start, here);
+            let value = kb.load(self.state.totals, here, lanes, None);
+            kb.store(left.totals, there, value, None);
+            Vec::new()
+        });
+    }
+
+    /// Adds up what the parts of rows have left, and writes what the group makes of it.
+    fn combine(&mut self, kb: &mut KernelBuilder, batch: Value, left: &Left, factors: Value) {
+        let plan = self.plan;
+        let (zero, one, rows) = (kb.int(0), kb.int(1), kb.dim(&plan.scores.m.size));
+        let mut at = vec![Index::uniform(zero); plan.rows.domain.len()];
+        place_unit(kb, batch, &plan.scores.outer_runs(), &mut at);
+        let parts = kb.dim(&plan.parts());
+        let place = Place { at, rows: [zero, rows], queries: zero, keys: zero, values: zero, finite: None };
+        let first = kb.mul(batch, parts);
+        let first = kb.mul(first, rows);
+        let mut softmax = self.row_elements(kb, zero, zero);
+        let mut weighted = self.weighted.elements();
+        weighted.first_site = self.next_site();
+        kb.for_([zero, rows, one], &[], |kb, row, _| {
+            let at = self.position(&place, row);
+            let start = kb.add(first, row);
+            let scale = softmax.scoped(|softmax| {
+                let [top, sum] = self.total(kb, softmax, &at, start, left, factors);
+                self.scale(kb, softmax, &at, [top, sum])
+            });
+            let scale = kb.widen(scale, weighted.lanes);
+            let (columns, width) = (kb.dim(&plan.weighted.n.size), kb.dim(&plan.weighted.total_columns()));
+            over_columns(kb, &mut weighted, [zero, columns], zero, &mut |kb, elements, column, nothing| {
+                let Index::Affine { base, .. } = column else { panic!("a loop counts in steps of one") };
+                let none = kb.zero(plan.scores.compute, elements.lanes);
+                let total = kb.for_([zero, parts, one], &[none], |kb, part, carried| {
+                    let number = kb.mul(part, rows);
+                    let number = kb.add(number, start);
+                    let from = kb.mul(number, width);
+                    let from = kb.add(from, base);
+                    let there = kb.load(left.totals, from, elements.lanes, None);
+                    let factor = kb.load(factors, part, 1, None);
+                    vec![kb.fma(there, factor, carried[0])]
+                });
+                let value = kb.map(OpKind::Multiply, &[total[0], scale]);
+                self.weighted.store(kb, elements, &with_column(&at, column), value);
+                nothing
+            });
+            Vec::new()
+        });
+        self.sites.extend(weighted.sites);
+    }
+
+    /// The maximum and the sum of a row, from those of its parts, and the factor of each part.
+    fn total(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'a>,
+        at: &[Index],
+        start: Value,
+        left: &Left,
+        factors: Value,
+    ) -> [Value; 2] {
+        let plan = self.plan;
+        let (zero, one) = (kb.int(0), kb.int(1));
+        let (parts, rows) = (kb.dim(&plan.parts()), kb.dim(&plan.scores.m.size));
+        let of = |kb: &mut KernelBuilder, part: Value, buffer: Value| {
+            let number = kb.mul(part, rows);
+            let number = kb.add(number, start);
+            kb.load(buffer, number, 1, None)
+        };
+        let lowest = kb.float(plan.scores.compute, f64::NEG_INFINITY, 1);
+        let top = kb.for_([zero, parts, one], &[lowest], |kb, part, carried| {
+            let there = of(kb, part, left.tops);
+            vec![kb.map(OpKind::Maximum, &[carried[0], there])]
+        })[0];
+        let shift = self.shift(kb, elements, at, top);
+        let nothing = kb.zero(plan.scores.compute, 1);
+        let sum = kb.for_([zero, parts, one], &[nothing], |kb, part, carried| {
+            let there = of(kb, part, left.tops);
+            let factor = elements.scoped(|elements| self.factor(kb, elements, at, [there, shift]));
+            kb.store(factors, part, factor, None);
+            let sum = of(kb, part, left.sums);
+            vec![kb.fma(sum, factor, carried[0])]
+        })[0];
+        [top, sum]
+    }
+}

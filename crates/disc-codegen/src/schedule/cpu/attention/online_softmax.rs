@@ -1,0 +1,297 @@
+//! Rows of scores as powers: the maximum of a row, and the sum of its powers, over the columns seen so far.
+//!
+//! Invariant: what a row depends on besides its maximum and sum is asked from its group, by columns alone.
+use super::flash::{Place, Unit};
+use crate::{
+    element::{Elements, RowBlock},
+    kernel::{
+        Index, KernelBuilder,
+        expand_math::{self, Arithmetic},
+    },
+    math::MathFn,
+    schedule::{common::vector_loop::carrying, cpu::reduction},
+};
+use disc_ir::{Inst, OpKind, Value};
+
+/// Rows whose lanes are reduced together.
+struct Few<'p> {
+    place: &'p Place,
+    first: Value,
+    count: Value,
+    /// Where the first lies among the rows of the unit.
+    own: Value,
+    /// The lanes that are rows, where each lane is one.
+    inside: Value,
+}
+
+impl<'a> Unit<'a> {
+    /// Makes powers of a block of scores; notes the maximum and the sum of each row, and what the totals so far are to be scaled by.
+    pub(super) fn powers(
+        &mut self,
+        kb: &mut KernelBuilder,
+        place: &Place,
+        [first, height]: [Value; 2],
+        low: Value,
+        seen: [Value; 2],
+    ) {
+        let mut elements = self.row_elements(kb, first, low);
+        let (step, stop) = (kb.int(i64::from(self.rows_at_once())), kb.add(first, height));
+        kb.for_([first, stop, step], &[], |kb, start, _| {
+            let left = kb.sub(stop, start);
+            let count = kb.map(OpKind::Minimum, &[left, step]);
+            let (own, inside) = (kb.sub(start, place.rows[0]), kb.lane_mask(count, self.rows_at_once()));
+            self.few_powers(kb, &mut elements, &Few { place, first: start, count, own, inside }, seen);
+            Vec::new()
+        });
+        self.sites.extend(elements.sites);
+    }
+
+    /// Elements of the group of rows, of which the scores are in task memory.
+    pub(super) fn row_elements(&self, kb: &mut KernelBuilder, first: Value, column: Value) -> Elements<'a> {
+        let group = self.groups[1];
+        let lanes = reduction::lanes(group, &self.plan.rows);
+        let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
+        elements.first_site = self.next_site();
+        for (&parameter, read) in group.inputs().iter().zip(&self.plan.reads[1]) {
+            elements.bind(parameter, self.memory[read]);
+        }
+        let stride = kb.dim(&self.plan.stride());
+        elements.hold_rows(self.state.block, RowBlock { axis: self.plan.row_axis(), first, column, stride });
+        elements
+    }
+
+    /// Rows whose lanes are reduced together: each is then a lane of one vector.
+    pub(super) fn rows_at_once(&self) -> u32 {
+        reduction::lanes(self.groups[1], &self.plan.rows).min(self.plan.scores.tile.lanes)
+    }
+
+    /// The same for at most as many rows as are reduced together.
+    fn few_powers(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, few: &Few<'_>, seen: [Value; 2]) {
+        let (lanes, state, own, inside) = (self.rows_at_once(), &self.state, few.own, Some(few.inside));
+        let [old_tops, old_sums] = [state.tops, state.sums].map(|buffer| kb.load(buffer, own, lanes, inside));
+        self.of_each_row(kb, elements, few, |kb, elements, at, _| self.top(kb, elements, at, seen));
+        let tops = self.of_rows(kb, elements.lanes, greater);
+        let tops = greater(kb, tops, old_tops);
+        kb.store(state.tops, own, tops, inside);
+        let factors = self.shifts(kb, elements, few, [old_tops, tops]);
+        self.of_each_row(kb, elements, few, |kb, elements, at, number| {
+            let shift = kb.load(state.shifts, number, 1, None);
+            self.sum(kb, elements, at, seen, shift)
+        });
+        let sums = self.of_rows(kb, elements.lanes, |kb, a, b| kb.map(OpKind::Add, &[a, b]));
+        let sums = kb.fma(old_sums, factors, sums);
+        kb.store(state.sums, own, sums, inside);
+    }
+
+    /// Keeps the vector that `body` makes of each of some rows, from its position and its number among them.
+    fn of_each_row(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'a>,
+        few: &Few<'_>,
+        mut body: impl FnMut(&mut KernelBuilder, &mut Elements<'a>, &[Index], Value) -> Value,
+    ) {
+        let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(elements.lanes)));
+        kb.for_([zero, few.count, one], &[], |kb, number, _| {
+            let row = kb.add(few.first, number);
+            let at = self.position(few.place, row);
+            let lanes = elements.scoped(|elements| body(kb, elements, &at, number));
+            let there = kb.mul(number, width);
+            kb.store(self.state.lanes, there, lanes, None);
+            Vec::new()
+        });
+    }
+
+    /// What combines all the `width` lanes kept of a row, in the lane of the row's number: halves of neighbours are combined until one
+    /// vector is left. Behind the last row are lanes of no meaning.
+    fn of_rows(&self, kb: &mut KernelBuilder, width: u32, combine: impl Fn(&mut KernelBuilder, Value, Value) -> Value) -> Value {
+        let lanes = self.rows_at_once();
+        let mut rows = Vec::new();
+        for row in 0..lanes {
+            let part = |kb: &mut KernelBuilder, start: u32| {
+                let there = kb.int(i64::from(row * width + start));
+                kb.load(self.state.lanes, there, lanes, None)
+            };
+            let mut all = part(kb, 0);
+            for start in (lanes..width).step_by(lanes as usize) {
+                let more = part(kb, start);
+                all = combine(kb, all, more);
+            }
+            rows.push(all);
+        }
+        while rows.len() > 1 {
+            let pairs = rows.chunks(2).map(|pair| {
+                let [even, odd] = kb.unzip_lanes(pair[0], pair[1]);
+                combine(kb, even, odd)
+            });
+            rows = pairs.collect();
+        }
+        rows[0]
+    }
+
+    /// The largest logit of a row in each lane, NaN left out: it makes the sum NaN. Notes the logits, unless the scores are these.
+    fn top(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], seen: [Value; 2]) -> Value {
+        let (group, softmax, lanes) = (self.groups[1], self.softmax, elements.lanes);
+        let logits = group.tensor(softmax.logits).clone();
+        let keep = !group.inputs().contains(&softmax.logits);
+        let lowest = kb.float(self.plan.scores.compute, f64::NEG_INFINITY, lanes);
+        over_columns(kb, elements, seen, lowest, &mut |kb, elements, column, top| {
+            let at = self.place(kb, elements, softmax.logits, &with_column(at, column));
+            let logit = elements.element(kb, softmax.logits, &at);
+            let logit = kb.widen(logit, lanes);
+            if keep {
+                elements.store(kb, self.state.block, &logits, &at, logit);
+            }
+            let logit = elements.mask.map_or(logit, |mask| kb.select(mask, logit, lowest));
+            greater(kb, logit, top)
+        })
+    }
+
+    /// Makes powers of the logits of a row; their sum, in lanes.
+    fn sum(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], seen: [Value; 2], shift: Value) -> Value {
+        let (dtype, lanes, softmax) = (self.plan.scores.compute, elements.lanes, self.softmax);
+        let logits = self.groups[1].tensor(softmax.logits).clone();
+        let (nothing, shift) = (kb.zero(dtype, lanes), kb.widen(shift, lanes));
+        over_columns(kb, elements, seen, nothing, &mut |kb, elements, column, sum| {
+            let at = self.place(kb, elements, softmax.logits, &with_column(at, column));
+            let logit = elements.load(kb, self.state.block, &logits, &at);
+            let difference = kb.sub(logit, shift);
+            let power = self.exponential(kb, difference);
+            elements.store(kb, self.state.block, &logits, &at, power);
+            let power = elements.mask.map_or(power, |mask| kb.select(mask, power, nothing));
+            kb.map(OpKind::Add, &[sum, power])
+        })
+    }
+
+    /// Notes what is subtracted from the logits of some rows, and what their totals so far are to be scaled by; gives the latter.
+    fn shifts(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, few: &Few<'_>, [old_tops, tops]: [Value; 2]) -> Value {
+        let (dtype, lanes, state) = (self.plan.scores.compute, self.rows_at_once(), &self.state);
+        let (zero, one, own, inside) = (kb.int(0), kb.int(1), few.own, Some(few.inside));
+        if self.softmax.from_top {
+            let (lowest, nothing) = (kb.float(dtype, f64::NEG_INFINITY, lanes), kb.zero(dtype, lanes));
+            let none = kb.compare("EQ", tops, lowest);
+            let shifts = kb.select(none, nothing, tops);
+            kb.store(state.shifts, zero, shifts, None);
+            // The power of minus infinity is 0: of a row that has seen nothing.
+            let grown = kb.sub(old_tops, shifts);
+            let factors = self.exponential(kb, grown);
+            kb.store(state.factors, own, factors, inside);
+            return factors;
+        }
+        // What was the top is where the shift will be: a lane is read before it is written.
+        kb.store(state.shifts, zero, old_tops, None);
+        kb.for_([zero, few.count, one], &[], |kb, number, _| {
+            let row = kb.add(few.first, number);
+            let there = kb.add(own, number);
+            let at = self.position(few.place, row);
+            let [old_top, top] = [(state.shifts, number), (state.tops, there)].map(|(buffer, i)| kb.load(buffer, i, 1, None));
+            let shift = self.shift(kb, elements, &at, top);
+            let factor = elements.scoped(|elements| self.factor(kb, elements, &at, [old_top, shift]));
+            kb.store(state.shifts, number, shift, None);
+            kb.store(state.factors, there, factor, None);
+            Vec::new()
+        });
+        kb.load(state.factors, own, lanes, inside)
+    }
+
+    /// The position of a row in the space of the group of rows, at its first column.
+    pub(super) fn position(&self, place: &Place, row: Value) -> Vec<Index> {
+        let mut at = place.at.clone();
+        at[self.plan.row_axis()] = Index::uniform(row);
+        at
+    }
+
+    /// What is subtracted from the logits of a row whose maximum this is: 0, if no logit is finite yet.
+    pub(super) fn shift(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], top: Value) -> Value {
+        let dtype = self.plan.scores.compute;
+        let shift = elements.scoped(|elements| {
+            self.know(kb, elements, at, &[(self.softmax.top, top)]);
+            let place = self.place(kb, elements, self.softmax.shift, at);
+            elements.element(kb, self.softmax.shift, &place)
+        });
+        let (lowest, zero) = (kb.float(dtype, f64::NEG_INFINITY, 1), kb.float(dtype, 0.0, 1));
+        let none = kb.compare("EQ", top, lowest);
+        kb.select(none, zero, shift)
+    }
+
+    /// By what the sum and the totals of a row change their scale when its maximum grows; 0, if there are none yet.
+    pub(super) fn factor(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'a>,
+        at: &[Index],
+        [old_top, shift]: [Value; 2],
+    ) -> Value {
+        let dtype = self.plan.scores.compute;
+        let (lowest, zero) = (kb.float(dtype, f64::NEG_INFINITY, 1), kb.float(dtype, 0.0, 1));
+        let some = kb.compare("NE", old_top, lowest);
+        let open = kb.open_if(some);
+        let before = self.shift(kb, elements, at, old_top);
+        let grown = kb.sub(before, shift);
+        let factor = self.exponential(kb, grown);
+        kb.close_if_giving(open, &[factor], &[zero])[0]
+    }
+
+    fn exponential(&self, kb: &mut KernelBuilder, x: Value) -> Value {
+        // Denormal powers add nothing to a sum of which one is 1.
+        let function = if self.softmax.from_top { MathFn::SoftmaxExp } else { MathFn::Exp };
+        expand_math::function(kb, function, &[x], Arithmetic::of(self.groups[1].target)).expect("rows of a softmax are floats")
+    }
+
+    /// Says what reductions of a row give.
+    fn know(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], known: &[(Inst, Value)]) {
+        for &(inst, value) in known {
+            let result = self.groups[1].function.result(inst);
+            let place = self.place(kb, elements, result, at);
+            elements.seed(result, &place, value);
+        }
+    }
+
+    /// Where a value of the group of rows has its element for a position.
+    fn place(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, value: Value, at: &[Index]) -> Vec<Index> {
+        reduction::place(kb, elements, self.groups[1], &self.plan.rows, value, at)
+    }
+
+    /// What the totals of a row with this maximum and sum are multiplied by: 1 over its divisor. Without any columns the totals are sums of
+    /// nothing.
+    pub(super) fn scale(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'a>,
+        at: &[Index],
+        [top, sum]: [Value; 2],
+    ) -> Value {
+        let dtype = self.plan.scores.compute;
+        let known = [(self.softmax.top, top), (self.softmax.total, sum)];
+        self.know(kb, elements, at, &known);
+        let place = self.place(kb, elements, self.softmax.divisor, at);
+        let divisor = elements.element(kb, self.softmax.divisor, &place);
+        let (one, zero, columns) = (kb.float(dtype, 1.0, 1), kb.int(0), kb.dim(&self.plan.scores.n.size));
+        let scale = kb.map(OpKind::Divide, &[one, divisor]);
+        let none = kb.compare("EQ", columns, zero);
+        kb.select(none, one, scale)
+    }
+}
+
+pub(super) fn with_column(at: &[Index], column: Index) -> Vec<Index> {
+    let mut at = at.to_vec();
+    *at.last_mut().expect("a row has columns") = column;
+    at
+}
+
+/// Runs `body` for vectors of columns, carrying one value along.
+pub(super) fn over_columns<'e>(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'e>,
+    range: [Value; 2],
+    init: Value,
+    body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Index, Value) -> Value,
+) -> Value {
+    carrying(kb, elements, range, false, &[init], |kb, elements, column, carried| vec![body(kb, elements, column, carried[0])])[0]
+}
+
+/// The larger of two numbers in each lane; the second, where the first is none.
+fn greater(kb: &mut KernelBuilder, a: Value, b: Value) -> Value {
+    let above = kb.compare("GT", a, b);
+    kb.select(above, a, b)
+}

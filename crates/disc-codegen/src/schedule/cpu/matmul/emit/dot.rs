@@ -1,0 +1,151 @@
+//! Dot products along memory: blocks of a few rows and columns, with vectors along what is summed over.
+//!
+//! For products of few columns or few rows, where packing panels, or filling them with zeros, would cost more than the products. Each block's
+//! sums are vectors, which are added up at the end.
+use super::{
+    micro::{starts, store},
+    operands::Operands,
+};
+use crate::{
+    element::matmul::multiply_add,
+    kernel::{Index, KernelBuilder, Site},
+    schedule::{Group, cpu::matmul::plan::MatmulPlan},
+};
+use disc_ir::{DType, Function, FunctionKind, OpKind, Type, Value};
+
+/// Columns of a block.
+const WIDE: u32 = 4;
+/// Vectors of a lone sum that are added to in turn.
+const CHAINS: usize = 4;
+
+/// Rows and columns of the blocks, larger ones first.
+pub(in crate::schedule) fn blocks(group: &Group<'_>, plan: &MatmulPlan) -> [Vec<u32>; 2] {
+    let tall = if group.target.vector_registers() > 16 { 4 } else { 2 };
+    let sizes = |most: u32, size: Option<i64>| match size {
+        Some(size) if size < i64::from(most) => vec![1],
+        _ => vec![most, 1],
+    };
+    [sizes(tall, plan.m.size.as_const()), sizes(WIDE, plan.n.size.as_const())]
+}
+
+pub(in crate::schedule) fn name(part: &str, rows: u32, columns: u32) -> String {
+    format!("{part}.dots{rows}x{columns}")
+}
+
+/// The routine for a block.
+pub(in crate::schedule) fn emit(
+    group: &Group<'_>,
+    plan: &MatmulPlan,
+    part: &str,
+    rows: u32,
+    columns: u32,
+) -> (Function, Vec<Site>) {
+    let mut kb = KernelBuilder::new(&name(part, rows, columns), FunctionKind::Routine);
+    let operands = Operands::parameters(&mut kb, group, plan);
+    let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
+    let [left, right, row, column] = ["left", "right", "row", "column"].map(&mut scalar);
+    let outer: Vec<Value> = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
+
+    let lefts = starts(&mut kb, left, &plan.m.left, rows);
+    let rights = starts(&mut kb, right, &plan.n.right, columns);
+    let sums = accumulate(&mut kb, group, plan, [(operands.left(), lefts), (operands.right(), rights)]);
+    let mut elements = operands.elements(group, plan, 1);
+    for (i, &sum) in sums.iter().enumerate() {
+        let mut at = vec![Index::uniform(kb.int(0)); plan.rank];
+        for (run, &position) in plan.outer.iter().zip(&outer) {
+            at[run.run.axis] = Index::uniform(position);
+        }
+        for (axis, base, offset) in [(plan.m_axis, row, i as u32 / columns), (plan.n_axis, column, i as u32 % columns)] {
+            if let Some(axis) = axis {
+                let offset = kb.int(i64::from(offset));
+                at[axis] = Index::uniform(kb.add(base, offset));
+            }
+        }
+        elements.scoped(|elements| store(&mut kb, group, plan, &operands, elements, &at, sum));
+    }
+    (kb.finish(), elements.sites)
+}
+
+/// Rows and columns that are multiplied along memory.
+struct Block<'p> {
+    plan: &'p MatmulPlan,
+    /// The memory of the rows and of the columns, and where each starts.
+    left: (Value, Vec<Value>),
+    right: (Value, Vec<Value>),
+}
+
+impl Block<'_> {
+    fn read(&self, kb: &mut KernelBuilder, buffer: Value, at: Value, mask: Option<Value>) -> Value {
+        let loaded = kb.load(buffer, at, self.plan.tile.lanes, mask);
+        kb.convert(loaded, self.plan.compute)
+    }
+
+    /// Adds the products of a vector of each row and each column, from `k` on, to the sums.
+    fn step(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value], mask: Option<Value>) -> Vec<Value> {
+        let mut columns = Vec::with_capacity(self.right.1.len());
+        for &start in &self.right.1 {
+            let here = kb.add(start, k);
+            columns.push(self.read(kb, self.right.0, here, mask));
+        }
+        let mut next = Vec::with_capacity(sums.len());
+        for (&start, sums) in self.left.1.iter().zip(sums.chunks(columns.len())) {
+            let here = kb.add(start, k);
+            let row = self.read(kb, self.left.0, here, mask);
+            let products = sums.iter().zip(&columns);
+            next.extend(products.map(|(&sum, &column)| multiply_add(kb, self.plan.compute, row, column, sum)));
+        }
+        next
+    }
+
+    /// One sum in `CHAINS` vectors that are added to in turn: what comes of it, and where it ends, with less than a turn left of `size`.
+    fn in_turn(&self, kb: &mut KernelBuilder, none: Value, size: Value) -> (Value, Value) {
+        let lanes = i64::from(self.plan.tile.lanes);
+        let (zero, turn) = (kb.int(0), kb.int(lanes * CHAINS as i64));
+        let whole = kb.div(size, turn);
+        let whole = kb.mul(whole, turn);
+        let sums = kb.for_([zero, whole, turn], &[none; CHAINS], |kb, k, carried| {
+            let mut next = Vec::with_capacity(CHAINS);
+            for (chain, sum) in carried.chunks(1).enumerate() {
+                let shift = kb.int(chain as i64 * lanes);
+                let here = kb.add(k, shift);
+                next.extend(self.step(kb, here, sum, None));
+            }
+            next
+        });
+        (sums[1..].iter().fold(sums[0], |a, &b| kb.map(OpKind::Add, &[a, b])), whole)
+    }
+}
+
+/// The sums of rows and columns, given as their memory and where each starts, row by row.
+pub(in crate::schedule) fn accumulate(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    plan: &MatmulPlan,
+    [left, right]: [(Value, Vec<Value>); 2],
+) -> Vec<Value> {
+    let lanes = plan.tile.lanes;
+    let count = left.1.len() * right.1.len();
+    let block = Block { plan, left, right };
+    let none = kb.zero(plan.compute, lanes);
+    let (low, size, vector) = (kb.int(0), kb.dim(&plan.k.size), kb.int(i64::from(lanes)));
+    let (sums, low) = match count {
+        1 => {
+            let (sum, low) = block.in_turn(kb, none, size);
+            (vec![sum], low)
+        }
+        count => (vec![none; count], low),
+    };
+    let whole = kb.div(size, vector);
+    let whole = kb.mul(whole, vector);
+    let sums = kb.for_([low, whole, vector], &sums, |kb, k, carried| block.step(kb, k, carried, None));
+    let sums = match group.solver.divisible(&plan.k.size, i64::from(lanes)) {
+        true => sums,
+        // At most one turn, for what is left.
+        false => kb.for_([whole, size, vector], &sums, |kb, k, carried| {
+            let left = kb.sub(size, k);
+            let mask = kb.lane_mask(left, lanes);
+            block.step(kb, k, carried, Some(mask))
+        }),
+    };
+    sums.into_iter().map(|sum| kb.reduce_lanes(sum, "add")).collect()
+}

@@ -1,0 +1,97 @@
+//! One row with as many columns as a vector has lanes, by sums along memory: the columns are read as they lie, and nothing is packed.
+//!
+//! For a few rows that are multiplied by a long right operand, which is read once: the time is that of reading it.
+use super::{micro::store, operands::Operands, parameters::Parameters};
+use crate::{
+    element::matmul::multiply_add,
+    kernel::{Index, KernelBuilder, Site},
+    schedule::{
+        Group,
+        cpu::matmul::plan::{Left, MatmulPlan},
+    },
+};
+use disc_ir::{Function, FunctionKind, OpKind, Value};
+
+pub(in crate::schedule) fn name(part: &str) -> String {
+    format!("{part}.keys")
+}
+
+/// The routine, and where it can fail. Its `block` is the first row that is in task memory.
+pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan) -> (Function, Vec<Site>) {
+    let mut kb = KernelBuilder::new(&name(&group.name), FunctionKind::Routine);
+    let parameters = Parameters::declare(&mut kb, group, plan);
+    let lanes = plan.tile.lanes;
+    let sums = accumulate(&mut kb, group, plan, &parameters);
+    // Lane by lane, the sums of a column are added up.
+    let mut sums = kb.transpose_lanes(&sums);
+    while sums.len() > 1 {
+        sums = sums.chunks(2).map(|pair| kb.map(OpKind::Add, pair)).collect();
+    }
+    let columns = kb.dim(&plan.n.size);
+    let left = kb.sub(columns, parameters.column);
+    let mask = kb.lane_mask(left, lanes);
+    let mut at = vec![Index::uniform(kb.int(0)); plan.rank];
+    for (outer, &position) in plan.outer.iter().zip(&parameters.outer) {
+        at[outer.run.axis] = Index::uniform(position);
+    }
+    if let Some(axis) = plan.m_axis {
+        at[axis] = Index::uniform(parameters.row);
+    }
+    if let Some(axis) = plan.n_axis {
+        at[axis] = Index::Affine { base: parameters.column, stride: 1 };
+    }
+    let mut elements = parameters.elements(&mut kb, group, plan, parameters.block);
+    elements.masked(Some(mask), |elements| store(&mut kb, group, plan, &parameters.operands, elements, &at, sums[0]));
+    (kb.finish(), elements.sites)
+}
+
+/// A vector of sums for each column: behind the last column, that of the last one again.
+fn accumulate(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, parameters: &Parameters) -> Vec<Value> {
+    let lanes = plan.tile.lanes;
+    let left = left(&parameters.operands, plan);
+    let (one, columns, stride) = (kb.int(1), kb.dim(&plan.n.size), kb.dim(&plan.n.right));
+    let last = kb.sub(columns, one);
+    let mut starts = Vec::new();
+    for lane in 0..lanes {
+        let number = kb.int(i64::from(lane));
+        let column = kb.add(parameters.column, number);
+        let column = kb.map(OpKind::Minimum, &[column, last]);
+        let offset = kb.mul(column, stride);
+        starts.push(kb.add(parameters.right, offset));
+    }
+    let step = |kb: &mut KernelBuilder, k: Value, sums: &[Value], mask: Option<Value>| -> Vec<Value> {
+        let read = |kb: &mut KernelBuilder, buffer: Value, start: Value| {
+            let here = kb.add(start, k);
+            let loaded = kb.load(buffer, here, lanes, mask);
+            kb.convert(loaded, plan.compute)
+        };
+        let row = read(kb, left, parameters.left);
+        let mut next = Vec::with_capacity(sums.len());
+        for (&start, &sum) in starts.iter().zip(sums) {
+            let column = read(kb, parameters.operands.right(), start);
+            next.push(multiply_add(kb, plan.compute, row, column, sum));
+        }
+        next
+    };
+    let zero = kb.zero(plan.compute, lanes);
+    let (low, size, vector) = (kb.int(0), kb.dim(&plan.k.size), kb.int(i64::from(lanes)));
+    let whole = kb.div(size, vector);
+    let whole = kb.mul(whole, vector);
+    let sums = kb.for_([low, whole, vector], &vec![zero; lanes as usize], |kb, k, carried| step(kb, k, carried, None));
+    if group.solver.divisible(&plan.k.size, i64::from(lanes)) {
+        return sums;
+    }
+    // At most one turn, for what is left.
+    kb.for_([whole, size, vector], &sums, |kb, k, carried| {
+        let left = kb.sub(size, k);
+        let mask = kb.lane_mask(left, lanes);
+        step(kb, k, carried, Some(mask))
+    })
+}
+
+fn left(operands: &Operands, plan: &MatmulPlan) -> Value {
+    match plan.left_form {
+        Left::InPlace => operands.left(),
+        Left::Packed => operands.rows(),
+    }
+}

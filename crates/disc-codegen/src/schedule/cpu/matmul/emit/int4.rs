@@ -1,0 +1,235 @@
+//! Weights in steps of 4 bits: panels `[groups][height][NR]` of words that hold eight steps each, and a scale for each group and column.
+//!
+//! For a few rows the steps are multiplied as they are, and the sums of a group by its scale; for more, a unit unpacks its panel to task
+//! memory, where micro-kernels read it for block after block.
+use super::{
+    micro::{CHAINS, starts},
+    operands::Operands,
+    parameters::Parameters,
+};
+use crate::{
+    element::matmul::multiply_add,
+    kernel::KernelBuilder,
+    schedule::cpu::matmul::plan::{Left, MatmulPlan},
+    target::Target,
+};
+use disc_ir::{DType, Dim, Function, Literal, OpKind, Value};
+use disc_passes::query::Query;
+
+/// Steps in a word, and the bits of one.
+const IN_WORD: i64 = 8;
+const BITS: i64 = 4;
+/// Bits below the uppermost step of a word, and what undoes that a step is read there.
+const TOP: i64 = (IN_WORD - 1) * BITS;
+const UNDO: f64 = 1.0 / (1_i64 << TOP) as f64;
+
+/// What is stored in place of a right operand.
+#[derive(Clone, Debug)]
+pub(in crate::schedule) struct Steps {
+    words: Value,
+    scales: Value,
+    groups: Dim,
+    /// Words of a group, in each column.
+    height: i64,
+}
+
+impl Steps {
+    /// Of a right operand that is unpacked from two inputs of the group.
+    pub(in crate::schedule) fn of(group: &Function, right: Value) -> Option<Self> {
+        let unpack = group.made_by(right, OpKind::UnpackSteps)?;
+        let [words, scales] = group.operands(unpack)[..] else { return None };
+        let inputs = group.parameters();
+        let dims = &group.ty(words).shaped()?.dims;
+        let (groups, height) = (dims[1].clone(), dims[2].as_const()?);
+        (inputs.contains(&words) && inputs.contains(&scales)).then_some(Self { words, scales, groups, height })
+    }
+
+    /// Rows of a group.
+    pub(in crate::schedule) fn group_rows(&self) -> i64 {
+        self.height * IN_WORD
+    }
+
+    /// Rows of a panel.
+    pub(in crate::schedule) fn rows(&self) -> Dim {
+        &self.groups * self.group_rows()
+    }
+
+    fn buffers(&self, plan: &MatmulPlan, operands: &Operands) -> [Value; 2] {
+        let position = |value| plan.inputs.iter().position(|&input| input == value).expect("an input of the product");
+        [self.words, self.scales].map(|value| operands.inputs[position(value)])
+    }
+}
+
+impl MatmulPlan {
+    /// The most rows that are multiplied by steps as they are stored.
+    pub(in crate::schedule) fn rows_by_steps(&self, target: &Target) -> u32 {
+        if target.vector_registers() > 16 { 4 } else { 2 }
+    }
+}
+
+/// The vectors of a group of a panel: where it starts, in groups, and how its words and scales are read.
+struct Group<'p> {
+    plan: &'p MatmulPlan,
+    steps: &'p Steps,
+    words: Value,
+    scales: Value,
+    number: Value,
+}
+
+impl Group<'_> {
+    fn vectors(&self) -> i64 {
+        i64::from(self.plan.tile.columns / self.plan.tile.lanes)
+    }
+
+    /// A row of the panel, from row `row` of `buffer` on.
+    fn read(&self, kb: &mut KernelBuilder, buffer: Value, row: Value) -> Vec<Value> {
+        let (lanes, width) = (self.plan.tile.lanes, kb.int(i64::from(self.plan.tile.columns)));
+        let start = kb.mul(row, width);
+        let at = |v: i64| v * i64::from(lanes);
+        let mut read = Vec::new();
+        for v in 0..self.vectors() {
+            let shift = kb.int(at(v));
+            let here = kb.add(start, shift);
+            read.push(kb.load(buffer, here, lanes, None));
+        }
+        read
+    }
+
+    /// The scales of numbers as [`step`] gives them.
+    fn scales(&self, kb: &mut KernelBuilder) -> Vec<Value> {
+        let scales = self.read(kb, self.scales, self.number);
+        let undo = kb.constant(Literal::splat_f64(DType::F32, UNDO), self.plan.tile.lanes);
+        scales.into_iter().map(|scale| kb.map(OpKind::Multiply, &[scale, undo])).collect()
+    }
+
+    /// The words of eight rows.
+    fn words(&self, kb: &mut KernelBuilder, height: Value) -> Vec<Value> {
+        let rows = kb.int(self.steps.height);
+        let first = kb.mul(self.number, rows);
+        let row = kb.add(first, height);
+        self.read(kb, self.words, row)
+    }
+}
+
+/// Step number `place` of each word, as a number times `1 / UNDO`: where the sign of a word is. To shift it down again would cost as much as the
+/// product, and the factor costs nothing, since it is exact and the scale takes it back.
+fn step(kb: &mut KernelBuilder, word: Value, place: i64) -> Value {
+    let lanes = kb.lanes(word);
+    let mut shifted = word;
+    if place < IN_WORD - 1 {
+        let above = kb.constant(Literal::splat_i64(DType::I32, TOP - place * BITS), lanes);
+        shifted = kb.map(OpKind::ShiftLeft, &[word, above]);
+    }
+    let top = kb.constant(Literal::splat_i64(DType::I32, -(1 << TOP)), lanes);
+    let step = kb.map(OpKind::And, &[shifted, top]);
+    kb.convert(step, DType::F32)
+}
+
+/// Rows of the left operand: where they start, and how far elements along the sums are apart.
+struct Rows {
+    left: Value,
+    starts: Vec<Value>,
+    along: Value,
+}
+
+impl Rows {
+    /// Adds the products of element `k` of each row and the vectors of a row of the panel to the sums, row by row.
+    fn multiply(&self, kb: &mut KernelBuilder, compute: DType, k: Value, columns: &[Value], sums: &mut [Value]) {
+        let offset = kb.mul(k, self.along);
+        for (&start, sums) in self.starts.iter().zip(sums.chunks_mut(columns.len())) {
+            let at = kb.add(start, offset);
+            let element = kb.load(self.left, at, 1, None);
+            let element = kb.convert(element, compute);
+            for (sum, &column) in sums.iter_mut().zip(columns) {
+                *sum = multiply_add(kb, compute, element, column, *sum);
+            }
+        }
+    }
+}
+
+/// The sums of `rows` rows: `right` is the number of the panel.
+pub(in crate::schedule) fn accumulate(
+    kb: &mut KernelBuilder,
+    plan: &MatmulPlan,
+    steps: &Steps,
+    parameters: &Parameters,
+    rows: u32,
+) -> Vec<Value> {
+    let operands = &parameters.operands;
+    let left = match plan.left_form {
+        Left::InPlace => operands.left(),
+        Left::Packed => operands.rows(),
+    };
+    let count = rows as usize * (plan.tile.columns / plan.tile.lanes) as usize;
+    let chains = CHAINS.div_ceil(count).min(IN_WORD as usize);
+    let rows = Rows { left, starts: starts(kb, parameters.left, &plan.m.left, rows), along: kb.dim(&plan.k.left) };
+    let none = kb.zero(plan.compute, plan.tile.lanes);
+    let [words, scales] = steps.buffers(plan, operands);
+    let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&steps.groups));
+    let (height, depth, in_word) = (kb.int(steps.height), kb.int(steps.group_rows()), kb.int(IN_WORD));
+    let first = kb.mul(parameters.right, groups);
+    kb.for_([zero, groups, one], &vec![none; count], |kb, number, sums| {
+        let group = Group { plan, steps, words, scales, number: kb.add(first, number) };
+        let start = kb.mul(number, depth);
+        let partial = kb.for_([zero, height, one], &vec![none; count * chains], |kb, h, carried| {
+            let words = group.words(kb, h);
+            let before = kb.mul(h, in_word);
+            let k = kb.add(start, before);
+            let mut next = carried.to_vec();
+            for place in 0..IN_WORD {
+                let columns: Vec<Value> = words.iter().map(|&word| step(kb, word, place)).collect();
+                let here = kb.int(place);
+                let k = kb.add(k, here);
+                let chain = place as usize % chains * count;
+                rows.multiply(kb, plan.compute, k, &columns, &mut next[chain..chain + count]);
+            }
+            next
+        });
+        let scales = group.scales(kb);
+        let scaled = sums.iter().enumerate().map(|(i, &sum)| {
+            let parts = (1..chains).map(|chain| partial[chain * count + i]);
+            let part = parts.fold(partial[i], |a, b| kb.map(OpKind::Add, &[a, b]));
+            kb.fma(part, scales[i % scales.len()], sum)
+        });
+        scaled.collect()
+    })
+}
+
+/// Unpacks panel number `panel` to task memory.
+pub(in crate::schedule) fn unpack_panel(
+    kb: &mut KernelBuilder,
+    plan: &MatmulPlan,
+    steps: &Steps,
+    operands: &Operands,
+    panel: Value,
+) {
+    let [words, scales] = steps.buffers(plan, operands);
+    let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&steps.groups));
+    let (height, depth, in_word) = (kb.int(steps.height), kb.int(steps.group_rows()), kb.int(IN_WORD));
+    let width = kb.int(i64::from(plan.tile.columns));
+    let first = kb.mul(panel, groups);
+    kb.for_([zero, groups, one], &[], |kb, number, _| {
+        let group = Group { plan, steps, words, scales, number: kb.add(first, number) };
+        let scales = group.scales(kb);
+        let start = kb.mul(number, depth);
+        kb.for_([zero, height, one], &[], |kb, h, _| {
+            let words = group.words(kb, h);
+            let before = kb.mul(h, in_word);
+            let k = kb.add(start, before);
+            for place in 0..IN_WORD {
+                let here = kb.int(place);
+                let row = kb.add(k, here);
+                let to = kb.mul(row, width);
+                for (v, (&word, &scale)) in words.iter().zip(&scales).enumerate() {
+                    let number = step(kb, word, place);
+                    let weight = kb.map(OpKind::Multiply, &[number, scale]);
+                    let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
+                    let at = kb.add(to, shift);
+                    kb.store(operands.panel(), at, weight, None);
+                }
+            }
+            Vec::new()
+        });
+        Vec::new()
+    });
+}

@@ -1,0 +1,114 @@
+//! The memory that a product works on, as the kernel and its routines name it.
+use crate::{
+    element::Elements,
+    kernel::KernelBuilder,
+    schedule::{
+        Group,
+        cpu::matmul::plan::{Left, MatmulPlan, operand::Operand},
+    },
+};
+use disc_ir::{Dim, Space, TensorType, Type, Value};
+
+/// The name of the memory that rows are packed into.
+pub(in crate::schedule) const ROWS: &str = "rows";
+
+/// Inputs and outputs of one product, and the task memory that it packs into.
+pub(in crate::schedule) struct Operands {
+    /// In the order of the plan's.
+    pub(in crate::schedule) inputs: Vec<Value>,
+    pub(in crate::schedule) outputs: Vec<Value>,
+    pub(in crate::schedule) left: Option<Value>,
+    pub(in crate::schedule) right: Option<Value>,
+    /// Packed rows, or parts of them that a micro-kernel copies.
+    pub(in crate::schedule) rows: Option<Value>,
+    pub(in crate::schedule) panel: Option<Value>,
+    /// Columns that are left over of the last panel.
+    pub(in crate::schedule) rest: Option<Value>,
+    /// Where blocks leave sums that are finished apart.
+    pub(in crate::schedule) sums: Option<Value>,
+}
+
+impl Operands {
+    /// Task memory is made by `scratch`, for a number of elements.
+    pub(in crate::schedule) fn new(
+        kb: &mut KernelBuilder,
+        plan: &MatmulPlan,
+        inputs: Vec<Value>,
+        outputs: Vec<Value>,
+        scratch: &mut dyn FnMut(&mut KernelBuilder, &str, TensorType) -> Value,
+    ) -> Self {
+        let buffer = |side: &Operand| {
+            let memory = side.memory.as_ref()?;
+            plan.inputs.iter().position(|&input| input == memory.input).map(|i| inputs[i])
+        };
+        let (left, right) = (buffer(&plan.left), buffer(&plan.right));
+        let elements = match plan.left_form {
+            Left::Packed => Some(&plan.m.left * plan.packed_rows()),
+            Left::InPlace => plan.staged.then(|| Dim::constant(i64::from(plan.tile.rows) * plan.staged_elements())),
+        };
+        let rows = elements.map(|elements| scratch(kb, ROWS, TensorType::new([elements], plan.rows_dtype())));
+        let panels = super::pack::panel_elements(plan) * plan.packed_panels();
+        let panel = plan.is_packed_right().then(|| scratch(kb, "panel", TensorType::new([panels], plan.panel_dtype())));
+        let rest = plan.rest_memory().map(|tensor| scratch(kb, "rest", tensor));
+        let sums = plan.finishes_apart.then(|| scratch(kb, "sums", super::epilogue_routine::memory(plan)));
+        Self { inputs, outputs, left, right, rows, panel, rest, sums }
+    }
+
+    /// As the parameters of a routine.
+    pub(in crate::schedule) fn parameters(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan) -> Self {
+        let mut declare = |name: String, value: Value| match &plan.held {
+            Some(held) if held.value == value => {
+                kb.parameter(&name, Type::Buffer { tensor: plan.row_block(group.tensor(value)), space: Space::Task })
+            }
+            _ => kb.buffer(&name, group.tensor(value).clone()),
+        };
+        let inputs = plan.inputs.iter().enumerate().map(|(i, &input)| declare(format!("in{i}"), input)).collect();
+        let outputs = plan.outputs.iter().enumerate().map(|(i, &output)| declare(format!("out{i}"), output)).collect();
+        Self::new(kb, plan, inputs, outputs, &mut |kb, name, tensor| {
+            kb.parameter(name, Type::Buffer { tensor, space: Space::Task })
+        })
+    }
+
+    /// The arguments for such parameters.
+    pub(in crate::schedule) fn arguments(&self) -> Vec<Value> {
+        self.inputs
+            .iter()
+            .chain(&self.outputs)
+            .copied()
+            .chain(self.rows)
+            .chain(self.panel)
+            .chain(self.rest)
+            .chain(self.sums)
+            .collect()
+    }
+
+    pub(in crate::schedule) fn left(&self) -> Value {
+        self.left.expect("an operand that is read in place lies in memory")
+    }
+
+    pub(in crate::schedule) fn right(&self) -> Value {
+        self.right.expect("an operand that is read in place lies in memory")
+    }
+
+    pub(in crate::schedule) fn rows(&self) -> Value {
+        self.rows.expect("packed rows have memory")
+    }
+
+    pub(in crate::schedule) fn panel(&self) -> Value {
+        self.panel.expect("a packed panel has memory")
+    }
+
+    pub(in crate::schedule) fn sums(&self) -> Value {
+        self.sums.expect("sums that are finished apart have memory")
+    }
+
+    /// Elements of the group's values, with the inputs in memory.
+    pub(in crate::schedule) fn elements<'g>(&self, group: &Group<'g>, plan: &MatmulPlan, lanes: u32) -> Elements<'g> {
+        let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
+        elements.first_site = group.first_site;
+        for (&input, &buffer) in plan.inputs.iter().zip(&self.inputs) {
+            elements.bind(input, buffer);
+        }
+        elements
+    }
+}

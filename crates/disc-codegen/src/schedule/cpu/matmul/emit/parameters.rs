@@ -1,0 +1,129 @@
+//! What a micro-kernel is called with: operands, where its block lies, and what it has to know of rows in task memory.
+//!
+//! Each routine of one contraction declares the same parameters, so that one can pass its own on to the next.
+use super::{
+    micro::{Piece, Source, column_masks, tail_masks},
+    operands::Operands,
+    split_k::PARTS,
+};
+use crate::{
+    element::{Elements, RowBlock},
+    kernel::{Index, KernelBuilder},
+    schedule::{
+        Group,
+        cpu::matmul::plan::{MatmulPlan, Role},
+    },
+};
+use disc_ir::{DType, Dim, Space, TensorType, Type, Value};
+
+/// The arguments of a micro-kernel.
+pub(in crate::schedule) struct Parameters {
+    pub(in crate::schedule) operands: Operands,
+    pub(in crate::schedule) left: Value,
+    pub(in crate::schedule) right: Value,
+    pub(in crate::schedule) row: Value,
+    pub(in crate::schedule) column: Value,
+    pub(in crate::schedule) block: Value,
+    pub(in crate::schedule) fetches: Value,
+    pub(in crate::schedule) outer: Vec<Value>,
+    pub(in crate::schedule) held: HeldParameters,
+}
+
+/// What a routine has to know of rows in task memory.
+pub(in crate::schedule) enum HeldParameters {
+    None,
+    /// The column of the result that is the first there.
+    Result {
+        start: Value,
+    },
+    /// How many columns of the left operand are there, and the totals: rows of whole panels, each of which is scaled by its factor first.
+    Parts {
+        depth: Value,
+        totals: Value,
+        factors: Value,
+    },
+    /// How many products the sums have here, and where they are left: `[m, n]` from an element on.
+    Split {
+        depth: Value,
+        parts: Value,
+        from: Value,
+    },
+}
+
+impl Parameters {
+    pub(in crate::schedule) fn declare(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan) -> Self {
+        let operands = Operands::parameters(kb, group, plan);
+        let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
+        let [left, right, row, column, block, fetches] = ["left", "right", "row", "column", "block", "fetches"].map(&mut scalar);
+        let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
+        let task = |count: Dim| Type::Buffer { tensor: TensorType::new([count], plan.compute), space: Space::Task };
+        let held = match plan.held.as_ref().map(|held| held.role) {
+            None if plan.split => HeldParameters::Split {
+                depth: scalar("depth"),
+                parts: kb.buffer("parts", TensorType::new([&plan.m.size * &plan.n.size * PARTS], plan.compute)),
+                from: kb.parameter("from", Type::scalar(DType::I64)),
+            },
+            None | Some(Role::Rows) => HeldParameters::None,
+            Some(Role::Result) => HeldParameters::Result { start: scalar("start") },
+            Some(Role::Parts) => HeldParameters::Parts {
+                depth: scalar("depth"),
+                totals: kb.parameter("totals", task(plan.total_columns() * plan.most_rows())),
+                factors: kb.parameter("factors", task(Dim::constant(plan.most_rows()))),
+            },
+        };
+        Self { operands, left, right, row, column, block, fetches, outer, held }
+    }
+
+    /// As they are passed on to another routine that declares the same ones.
+    pub(in crate::schedule) fn arguments(&self) -> Vec<Value> {
+        let own = [self.left, self.right, self.row, self.column, self.block, self.fetches];
+        self.operands.arguments().into_iter().chain(own).chain(self.outer.iter().copied()).collect()
+    }
+
+    /// The vectors of a panel, each with a mask where the panel may end after the last column.
+    pub(in crate::schedule) fn vectors(
+        &self,
+        kb: &mut KernelBuilder,
+        plan: &MatmulPlan,
+        source: Source,
+    ) -> Vec<(Piece, Option<Value>)> {
+        let pieces = plan.pieces(source);
+        let masks = match source {
+            Source::InPlace | Source::Wide | Source::Copied | Source::Along(_) => vec![None; pieces.len()],
+            Source::Edge | Source::Panels | Source::Steps | Source::Task => column_masks(kb, plan, self.column),
+            Source::Tail(_) | Source::EdgeTail(_) => tail_masks(kb, plan, self.column, &pieces),
+        };
+        pieces.into_iter().zip(masks).collect()
+    }
+
+    /// A row of the block among the results, at the first column.
+    pub(in crate::schedule) fn row_of_result(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, row: i64) -> Vec<Index> {
+        let mut at = vec![Index::uniform(kb.int(0)); plan.rank];
+        for (outer, &position) in plan.outer.iter().zip(&self.outer) {
+            at[outer.run.axis] = Index::uniform(position);
+        }
+        if let Some(axis) = plan.m_axis {
+            let row = kb.int(row);
+            at[axis] = Index::uniform(kb.add(self.row, row));
+        }
+        at
+    }
+
+    /// Elements of the group's values; of a result in task memory, row `first` is the first there.
+    pub(in crate::schedule) fn elements<'g>(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &Group<'g>,
+        plan: &MatmulPlan,
+        first: Value,
+    ) -> Elements<'g> {
+        let mut elements = self.operands.elements(group, plan, plan.tile.lanes);
+        if let (HeldParameters::Result { start }, Some(held)) = (&self.held, &plan.held) {
+            let output = plan.outputs.iter().position(|&o| o == held.value).expect("the plan makes the value");
+            let stride = kb.dim(&held.room.stride);
+            let axis = plan.m_axis.expect("a product with rows");
+            elements.hold_rows(self.operands.outputs[output], RowBlock { axis, first, column: *start, stride });
+        }
+        elements
+    }
+}

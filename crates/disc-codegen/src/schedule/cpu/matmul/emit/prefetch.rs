@@ -1,0 +1,180 @@
+//! What lies in rows far apart, fetched while sums are computed: what an epilogue reads beside them, where their results go, and the left operand.
+//!
+//! A block's rows of a residual lie in lines of their own, a whole row of the tensor apart: nothing else fetches them, and behind the sums nothing
+//! is left to compute while they come. A row goes with each step, or round of steps: all at once, they would keep the operands waiting. Not here:
+//! panels, of which `micro` fetches the next one.
+//!
+//! Invariant: nothing is read, so that a place may lie behind the last column, or behind the memory.
+use super::{
+    micro::{FETCHED_ROWS, LINE, Piece},
+    parameters::{HeldParameters, Parameters},
+};
+use crate::{
+    kernel::{Index, KernelBuilder},
+    schedule::{
+        Group,
+        cpu::matmul::plan::{Left, MatmulPlan, Right, epilogue::before_transpose},
+    },
+};
+use disc_ir::{Attr, Dim, OpKind, Value, ops::Trait};
+use std::collections::HashSet;
+
+/// Sums of up to so many products leave stores little time: lines that results go to are fetched too, and beside panels of weights, where blocks of rows
+/// are long, in any case.
+const STORE_BOUND_SUM: i64 = 256;
+
+/// The block of each input that outputs read element by element and, beside panels or short sums, of outputs that lie as the product does.
+pub(in crate::schedule) struct Ahead {
+    /// Buffers, and where the block's first row starts in each.
+    blocks: Vec<(Value, Value)>,
+    stride: Value,
+    last: Value,
+    /// Columns of the block.
+    width: i64,
+}
+
+impl Ahead {
+    /// What there is to fetch for a block, if anything; nothing is fetched here. Results that are interleaved go to other lines.
+    pub(in crate::schedule) fn of_block(
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        plan: &MatmulPlan,
+        parameters: &Parameters,
+        rows: u32,
+        pieces: &[Piece],
+    ) -> Option<Self> {
+        let columns = plan.n_axis.filter(|&axis| axis + 1 == plan.rank)?;
+        let axis = plan.m_axis.filter(|_| matches!(parameters.held, HeldParameters::None) && plan.interleaved.is_none())?;
+        let mut values = read_beside(group, plan);
+        let is_short = plan.k.size.as_const().is_some_and(|size| size <= STORE_BOUND_SUM);
+        if is_short || (plan.right_form == Right::Panels && rows > FETCHED_ROWS) {
+            let straight = |(&value, order): (&Value, &Vec<usize>)| order.is_sorted().then_some(value);
+            values.extend(plan.outputs.iter().zip(&plan.orders).filter_map(straight));
+        }
+        let behind = &group.tensor(*values.first()?).dims[axis + 1..];
+        // Elements of its own: behind the sums, nothing from before them is to be held in registers.
+        let mut elements = parameters.operands.elements(group, plan, plan.tile.lanes);
+        for (&value, &buffer) in plan.outputs.iter().zip(&parameters.operands.outputs) {
+            elements.bind(value, buffer);
+        }
+        let mut at = parameters.row_of_result(kb, plan, 0);
+        at[columns] = Index::Affine { base: parameters.column, stride: 1 };
+        let blocks = values.iter().map(|&value| (elements.buffer(value), elements.start_of(kb, value, &at))).collect();
+        let stride = kb.dim(&behind.iter().fold(Dim::constant(1), |size, dim| size * dim));
+        let width = pieces.iter().map(|piece| piece.shift + i64::from(piece.lanes)).max()?;
+        Some(Self { blocks, stride, last: kb.int(i64::from(rows) - 1), width })
+    }
+
+    /// Fetches a row of the block; behind the last one, that one again.
+    pub(in crate::schedule) fn fetch(&self, kb: &mut KernelBuilder, row: Value) {
+        let row = kb.map(OpKind::Minimum, &[row, self.last]);
+        let along = kb.mul(row, self.stride);
+        for &(buffer, start) in &self.blocks {
+            let line = LINE / kb.dtype(buffer).size() as i64;
+            let start = kb.add(start, along);
+            // Rows begin anywhere in a line.
+            for shift in (0..self.width).step_by(line as usize).chain([self.width - 1]) {
+                let shift = kb.int(shift);
+                let place = kb.add(start, shift);
+                kb.emit_all(OpKind::Prefetch, &[buffer, place], &[("locality", Attr::Int(2))], None);
+            }
+        }
+    }
+}
+
+/// The left operand's rows, those of the next block or, where rows are long, the block's own some steps ahead.
+///
+/// Weights on the left come from memory, and a block reads as many rows as it has at once, each of which the hardware sees begin too late.
+pub(in crate::schedule) struct RowsAhead {
+    buffer: Value,
+    /// Where the block's first row starts, and that of the next block.
+    starts: [Value; 2],
+    /// Elements from one row to the next.
+    stride: Value,
+    rows: i64,
+    /// Steps ahead, and how many there are, where these are not the same.
+    near: Option<[Value; 2]>,
+}
+
+/// Bytes of a block's rows that may wait in the second-level cache.
+const BLOCK_BYTES: i64 = 64 << 10;
+/// Steps that longer rows are fetched ahead: what some 300 ns take, in which they come from memory.
+const ROW_STEPS_AHEAD: i64 = 128;
+
+impl RowsAhead {
+    /// What there is to fetch beside a block of `rows` rows, if anything; nothing is fetched here.
+    pub(in crate::schedule) fn of_block(
+        kb: &mut KernelBuilder,
+        plan: &MatmulPlan,
+        parameters: &Parameters,
+        rows: u32,
+    ) -> Option<Self> {
+        let is_read = plan.left_form == Left::InPlace && plan.k.left.is_const(1) && plan.held.is_none() && plan.word.is_none();
+        if !is_read || rows <= FETCHED_ROWS {
+            return None;
+        }
+        let buffer = parameters.operands.left();
+        let (stride, count) = (kb.dim(&plan.m.left), kb.int(i64::from(rows)));
+        let along = kb.mul(count, stride);
+        let starts = [parameters.left, kb.add(parameters.left, along)];
+        let bytes = kb.dtype(buffer).size() as i64 * i64::from(rows);
+        let is_short = plan.k.size.as_const().is_some_and(|size| size * bytes <= BLOCK_BYTES);
+        let near = (!is_short).then(|| {
+            let steps = Dim::min(&plan.k.size, &Dim::constant(ROW_STEPS_AHEAD));
+            [kb.dim(&steps), kb.dim(&plan.k.size)]
+        });
+        Some(Self { buffer, starts, stride, rows: i64::from(rows), near })
+    }
+
+    /// Fetches a line of a row with step `k`, of two rows where lines have fewer elements than a block has rows: one of each row by turns, then the next
+    /// line of each. Turns that are left repeat the last row.
+    pub(in crate::schedule) fn fetch(&self, kb: &mut KernelBuilder, k: Value) {
+        let elements = LINE / kb.dtype(self.buffer).size() as i64;
+        let line = kb.int(elements);
+        let turn = kb.rem(k, line);
+        let first = kb.sub(k, turn);
+        let (start, along) = match self.near {
+            None => (self.starts[1], first),
+            Some([steps, size]) => {
+                let ahead = kb.add(first, steps);
+                let (is_behind, behind) = (kb.compare("LE", size, ahead), kb.sub(ahead, size));
+                let start = kb.select(is_behind, self.starts[1], self.starts[0]);
+                (start, kb.select(is_behind, behind, ahead))
+            }
+        };
+        let start = kb.add(start, along);
+        let last = kb.int(self.rows - 1);
+        for shift in (0..self.rows).step_by(elements as usize) {
+            let shift = kb.int(shift);
+            let row = kb.add(turn, shift);
+            let row = kb.map(OpKind::Minimum, &[row, last]);
+            let row = kb.mul(row, self.stride);
+            let place = kb.add(start, row);
+            kb.emit_all(OpKind::Prefetch, &[self.buffer, place], &[("locality", Attr::Int(2))], None);
+        }
+    }
+}
+
+/// Inputs of the product's sizes that element-wise ops join with it.
+fn read_beside(group: &Group<'_>, plan: &MatmulPlan) -> Vec<Value> {
+    let function = group.function;
+    let product = function.result(plan.dot);
+    let sizes = &group.tensor(product).dims;
+    let is_like = |value| {
+        let dims = &group.tensor(value).dims;
+        dims.len() == sizes.len() && dims.iter().zip(sizes).all(|(a, b)| group.solver.equal(a, b))
+    };
+    let mut open: Vec<Value> = plan.outputs.iter().map(|&output| before_transpose(function, output)).collect();
+    let (mut seen, mut found) = (HashSet::new(), Vec::new());
+    while let Some(value) = open.pop() {
+        if value == product || !seen.insert(value) {
+            continue;
+        }
+        match function.defining(value) {
+            None if plan.inputs.contains(&value) && is_like(value) => found.push(value),
+            Some(inst) if function.def(inst).has(Trait::Elementwise) => open.extend(function.operands(inst)),
+            _ => {}
+        }
+    }
+    found
+}

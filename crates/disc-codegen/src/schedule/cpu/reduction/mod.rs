@@ -1,0 +1,541 @@
+//! The row schedule: reductions over the same dimensions, and what depends on them, in one kernel.
+//!
+//! A row is one position along the kept dimensions. Over the reduced ones runs one loop nest per *phase*: phase `p` computes the reductions
+//! that depend on `p` earlier ones, the last phase computes the outputs. What is expensive and needed in several phases is kept in task
+//! memory. Softmax and layer norm are one kernel by this. Vectors lie along the dimension that is contiguous in memory: where it is
+//! reduced, a unit of work is a row; where it is kept, a unit is a few vectors of rows side by side.
+//!
+//! The group has to be one that [`RowPlan::of`] accepts.
+mod borrowed_outputs;
+mod phases;
+mod plan;
+mod split;
+mod tables;
+mod unit;
+
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder, compute_dtype, cost},
+    schedule::{
+        Group, Scheduled, Streamed, Version, VersionKind, Versioned,
+        common::{
+            iteration_space::{CountedUnits, Merged, each_tile, each_unit},
+            kernel_frame::Draft,
+            nontemporal::Stream,
+            row_blocking::Blocks,
+        },
+    },
+};
+use disc_ir::{Dim, OpKind, TensorType, Value};
+use disc_passes::fusion::{SHORT_ROW, space::regroup};
+pub use plan::RowPlan;
+use plan::{Along, Placed};
+use tables::{Tables, Walk};
+use unit::Unit;
+
+/// Quarter nanoseconds of a vector of the whole group, up to which phases are bound by loads and the latency of sums.
+const CHEAP: i64 = 24;
+
+/// More rows than this fill vectors side by side.
+const MANY_ROWS: i64 = 64;
+
+/// Rows up to this length are computed some at once...
+const SOME_LENGTH: i64 = 1024;
+
+/// ... where fewer elements than this are near: memory further away is read faster in one stream...
+const NEAR: i64 = 1 << 19;
+
+/// ... but for rows of up to so few elements, which lie beside one another and end before a stream is under way.
+const FEW_ELEMENTS: i64 = 256;
+
+/// Where rows are written as well, in as many streams, such are shorter; those between are computed at once where fewer than twice as many
+/// elements are near.
+const FEW_WRITTEN: i64 = 80;
+
+/// Rows shorter than this leave so many lanes empty that long computations of single elements are faster in loops of their own.
+const PARTLY_FILLED: i64 = 128;
+
+/// As many rows fill a unit of some.
+const SOME_ROWS: i64 = 4;
+
+/// How a group's rows are computed: where vectors lie, how long they are, how many of them at once.
+struct Shape {
+    kept: Vec<Merged>,
+    reduced: Vec<Merged>,
+    along: Along,
+    copies: u32,
+    lanes: u32,
+    /// Rows that are computed at once, where vectors lie along them.
+    rows: u32,
+}
+
+impl Shape {
+    fn of(group: &Group<'_>, plan: &RowPlan) -> Self {
+        let (kept, reduced) = plan.runs(group);
+        let along = plan.along(&group.solver, &kept, &reduced);
+        Self::with(group, plan, kept, reduced, along)
+    }
+
+    /// For rows that are computed one at a time.
+    fn one_by_one(group: &Group<'_>, plan: &RowPlan) -> Self {
+        let (kept, reduced) = plan.runs(group);
+        Self::with(group, plan, kept, reduced, Along::Reduced)
+    }
+
+    /// For rows of which each is a lane.
+    fn side_by_side(group: &Group<'_>, plan: &RowPlan) -> Self {
+        let (kept, reduced) = plan.runs(group);
+        Self::with(group, plan, kept, reduced, Along::Kept)
+    }
+
+    fn with(group: &Group<'_>, plan: &RowPlan, kept: Vec<Merged>, reduced: Vec<Merged>, along: Along) -> Self {
+        let work: i64 = group.function.insts(group.function.body).iter().map(|&inst| own_weight(group, inst)).sum();
+        let in_order = !plan.in_any_order();
+        let copies = match () {
+            () if in_order || cost::is_long(group.function) => 1,
+            () if work <= CHEAP => 4,
+            () => 2,
+        };
+        let vector = match along {
+            Along::Reduced => reduced.last().filter(|_| !in_order),
+            Along::Kept => kept.last(),
+        };
+        let lanes = vector.map_or(1, |run| cost::lanes(group.function, group.target, &group.solver, &run.size));
+        Self { kept, reduced, along, copies, lanes, rows: 1 }
+    }
+
+    /// For some rows at a time: while one waits for its total, others work.
+    fn several(&self, group: &Group<'_>) -> Self {
+        let last = &self.reduced.last().expect("vectors lie along a reduced dimension").size;
+        let lanes = cost::lanes_of_register(group.function, group.target, &group.solver, last);
+        // Of long computations, as many as registers hold.
+        let rows = if cost::is_long(group.function) && group.target.vector_bytes() < 64 { 2 } else { 4 };
+        Self { kept: self.kept.clone(), reduced: self.reduced.clone(), along: self.along, copies: 1, lanes, rows }
+    }
+
+    /// Elements of the last kept dimension in a unit.
+    fn width(&self) -> i64 {
+        match self.along {
+            Along::Kept => i64::from(self.copies) * i64::from(self.lanes),
+            Along::Reduced => i64::from(self.rows),
+        }
+    }
+
+    /// What units are counted along: rows, or tiles of them.
+    fn counted(&self) -> Vec<Merged> {
+        let mut runs = self.kept.clone();
+        if let Some(last) = runs.last_mut() {
+            last.size = last.size.ceil_div(&Dim::constant(self.width()));
+        }
+        runs
+    }
+
+    /// How many units there are.
+    fn units(&self) -> Dim {
+        Dim::product(self.counted().into_iter().map(|run| run.size))
+    }
+
+    /// Computes the unit at these positions along what units are counted along.
+    fn run(&self, unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, positions: &[Value]) {
+        let zero = kb.int(0);
+        let mut at = vec![Index::uniform(zero); unit.plan.layout.space.len()];
+        self.kept.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
+        match self.kept.last() {
+            Some(last) if self.width() > 1 => {
+                let tile = at[last.axis].as_uniform().expect("a unit has one position along each kept dimension");
+                let (size, step) = (kb.dim(&last.size), kb.int(self.width()));
+                let base = kb.mul(tile, step);
+                let is_full = unit.group.solver.divisible(&last.size, self.width());
+                self.beside(unit, kb, elements, (last.axis, [base, size], is_full), at);
+            }
+            _ => unit.run(kb, elements, vec![at]),
+        }
+    }
+
+    /// A unit of rows beside one another along an axis, from `base` on: all its columns at once where they are full, which may be known, else one after
+    /// the other, with a mask where each is a vector.
+    fn beside(
+        &self,
+        unit: &mut Unit<'_>,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        (axis, [base, size], is_full): (usize, [Value; 2], bool),
+        at: Vec<Index>,
+    ) {
+        // Lanes are rows, or each column is one.
+        let lanes = if self.along == Along::Kept { i64::from(self.lanes) } else { 1 };
+        let (wide, count) = (self.width(), self.width() / lanes);
+        let step = kb.int(wide);
+        let stride = i64::from(lanes > 1);
+        let columns = |kb: &mut KernelBuilder, count: i64, from: Value| -> Vec<Vec<Index>> {
+            let column = |n: i64| {
+                let offset = kb.int(n * lanes);
+                let mut at = at.clone();
+                at[axis] = Index::Affine { base: kb.add(from, offset), stride };
+                at
+            };
+            (0..count).map(column).collect()
+        };
+        if is_full {
+            let all = columns(kb, count, base);
+            return unit.run(kb, elements, all);
+        }
+        let end = kb.add(base, step);
+        let full = kb.compare("LE", end, size);
+        let shared = std::cell::RefCell::new((unit, elements));
+        let at_once = |kb: &mut KernelBuilder| {
+            let (unit, elements) = &mut *shared.borrow_mut();
+            let all = columns(kb, count, base);
+            elements.scoped(|elements| unit.run(kb, elements, all));
+            Vec::new()
+        };
+        let one_by_one = |kb: &mut KernelBuilder| {
+            let (unit, elements) = &mut *shared.borrow_mut();
+            let one_column = kb.int(lanes);
+            kb.for_([base, size, one_column], &[], |kb, from, _| {
+                let only = columns(kb, 1, from);
+                let left = kb.sub(size, from);
+                let mask = (lanes > 1).then(|| kb.lane_mask(left, lanes as u32));
+                elements.masked(mask, |elements| unit.run(kb, elements, only));
+                Vec::new()
+            });
+            Vec::new()
+        };
+        kb.if_(full, at_once, one_by_one);
+    }
+
+    fn unit<'g>(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &'g Group<'g>,
+        plan: &'g RowPlan,
+        targets: Vec<(Value, Value)>,
+    ) -> Unit<'g> {
+        self.unit_keeping(kb, group, plan, targets, plan.keep(group))
+    }
+
+    /// A unit that keeps these values in task memory.
+    fn unit_keeping<'g>(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &'g Group<'g>,
+        plan: &'g RowPlan,
+        targets: Vec<(Value, Value)>,
+        kept: Vec<Placed>,
+    ) -> Unit<'g> {
+        let cached = |placed: Placed| {
+            let dtype = compute_dtype(group.tensor(placed.value).dtype);
+            let buffer = kb.scratch(TensorType::new([plan.row_length() * self.width()], dtype));
+            (placed, buffer)
+        };
+        let caches = kept.into_iter().map(cached).collect();
+        let gathers = if self.along == Along::Reduced { plan.row_gathers(group) } else { Vec::new() };
+        let (reduced, along, copies) = (self.reduced.clone(), self.along, self.copies);
+        let row_values = plan.row_values(group);
+        let joints = if along == Along::Reduced { plan.joints(group, &reduced) } else { Vec::new() };
+        let tables = Tables::default();
+        Unit { group, plan, reduced, along, copies, targets, caches, gathers, row_values, joints, tables, part: None }
+    }
+}
+
+/// Lanes for rows that another schedule computes.
+pub(super) fn lanes(group: &Group<'_>, plan: &RowPlan) -> u32 {
+    Shape::one_by_one(group, plan).lanes
+}
+
+/// Computes rows for another schedule, one at a time.
+pub(super) struct Rows<'g> {
+    unit: Unit<'g>,
+}
+
+impl<'g> Rows<'g> {
+    /// Rows of a group whose outputs go to `targets`; asks for task memory for what is kept of a row.
+    pub(super) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Self {
+        let targets = group.outputs().into_iter().zip(targets).collect();
+        Self { unit: Shape::one_by_one(group, plan).unit(kb, group, plan, targets) }
+    }
+
+    /// Computes one row; `at` has its position in the plan's domain, with the columns at 0.
+    pub(super) fn run(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
+        let here = in_space(kb, self.unit.group, self.unit.plan, at);
+        self.unit.run(kb, elements, vec![here]);
+    }
+}
+
+/// A position of the plan's domain in its space.
+fn in_space(kb: &mut KernelBuilder, group: &Group<'_>, plan: &RowPlan, at: &[Index]) -> Vec<Index> {
+    let all: Vec<usize> = (0..plan.layout.space.len()).collect();
+    let shape = regroup(&group.solver, &plan.layout.space, &all, &plan.domain).expect("the domain is of the space");
+    let mut here = vec![Index::uniform(kb.int(0)); all.len()];
+    for (axes, index) in shape.iter().zip(at) {
+        if let [axis] = axes[..] {
+            here[axis] = *index;
+        }
+    }
+    here
+}
+
+/// Where a value of the group has its element for a position of the plan's domain: one for each position, or one for each row.
+pub(super) fn place(
+    kb: &mut KernelBuilder,
+    elements: &mut Elements<'_>,
+    group: &Group<'_>,
+    plan: &RowPlan,
+    value: Value,
+    at: &[Index],
+) -> Vec<Index> {
+    let (solver, tensor) = (&group.solver, group.tensor(value));
+    let shape = plan.whole(solver, tensor).or_else(|| plan.kept(solver, tensor)).expect("a value of the domain or of its rows");
+    let here = in_space(kb, group, plan, at);
+    elements.position(kb, &plan.layout.space, &shape, &here)
+}
+
+/// Schedules a group that has a plan: row by row; where there are few rows of many elements, in parts that are added up; many rows of few
+/// elements side by side.
+pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
+    let shape = Shape::of(group, plan);
+    let split = split::version(group, plan, &shape).or_else(|| phases::version(group, plan, &shape));
+    let mut versions: Vec<Version> = split.into_iter().collect();
+    let sites = |versions: &[Version]| -> i64 { versions.iter().map(|version| version.code.sites.len() as i64).sum() };
+    // Lanes of rows beside one another have no tables of blocks.
+    let in_blocks = walk_of(group, plan, &shape).is_some();
+    if let Some(guard) = short_rows(group, plan, &shape).filter(|_| !in_blocks) {
+        // Of the guard, their code can use the length of rows alone.
+        let mut side_by_side = group.guarded(format!("{}_short", group.name), &guard[..1]);
+        side_by_side.first_site += sites(&versions);
+        // Each element is stored by itself there.
+        let code = |group: &Group<'_>, plan: &RowPlan| whole(group, plan, &Shape::side_by_side(group, plan));
+        versions.extend(apart_versions(&side_by_side, plan, VersionKind::ShortRows, &guard, &code));
+    }
+    let at_once = some_at_once(group, plan, &shape);
+    let partly_filled = [(plan.row_length(), Dim::constant(PARTLY_FILLED))];
+    let are_longer = group.solver.range(&partly_filled[0].0).lo.is_some_and(|least| least >= PARTLY_FILLED);
+    if !matches!(at_once, AtOnce::Never) && !are_longer && is_long_apart(group, plan) {
+        let mut partly = group.guarded(format!("{}_partly", group.name), &partly_filled);
+        partly.first_site += sites(&versions);
+        let code = |group: &Group<'_>, plan: &RowPlan| whole(group, plan, &shape.several(group));
+        versions.extend(apart_versions(&partly, plan, VersionKind::SomeRows, &partly_filled, &code));
+    }
+    let mut rest = group.clone();
+    rest.first_site += sites(&versions);
+    let mut add = |version: Version, rest: &mut Group<'_>| {
+        rest.first_site += version.code.sites.len() as i64;
+        versions.push(version);
+    };
+    let shape = if matches!(at_once, AtOnce::Always) { shape.several(group) } else { shape };
+    let mut stream = stream(group, plan, &shape);
+    if let AtOnce::Where(guard) = at_once {
+        let (length, most) = (plan.row_length(), Dim::constant(FEW_WRITTEN));
+        if let Some(large) = stream.take() {
+            let (few, long) = ([(length.clone(), &most + 1)], [(most, length)]);
+            let large_few = large.clone().where_(&few);
+            let inside = large_few.inside(&rest, format!("{}_some_stream", group.name));
+            add(large_few.version(whole(&inside, plan, &shape.several(&inside))), &mut rest);
+            stream = Some(large.where_(&long));
+        }
+        let some = rest.guarded(format!("{}_some", group.name), &guard[..1]);
+        let code = whole(&some, plan, &shape.several(&some));
+        add(Version { kind: VersionKind::SomeRows, guard, code, workspaces: Vec::new(), streamed: None }, &mut rest);
+    }
+    if let Some(stream) = stream {
+        let inside = stream.inside(&rest, format!("{}_stream", group.name));
+        add(stream.version(whole(&inside, plan, &shape)), &mut rest);
+    }
+    let otherwise = whole(&rest, plan, &shape);
+    Versioned { versions, otherwise }
+}
+
+/// When results as long as rows go past the caches: where rows are walked along memory.
+fn stream(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Stream> {
+    let all: Vec<usize> = (0..plan.layout.space.len()).collect();
+    let inner = shape.reduced.last().filter(|run| shape.along == Along::Reduced && Some(&run.axis) == all.last())?;
+    let whole =
+        |output: Value| plan.whole_output(&group.solver, output, group.tensor(output)).map(|axes| (output, axes.concat()));
+    let results: Vec<(Value, Vec<usize>)> = group.outputs().into_iter().filter_map(whole).collect();
+    // Vectors are stored of these alone; the others have an element for each row.
+    let results: Vec<Value> =
+        results.iter().all(|(_, axes)| *axes == all).then(|| results.iter().map(|found| found.0).collect())?;
+    // Rows are walked part by part, so that each part has to start at a line as well.
+    let mut starts = plan.joints(group, &shape.reduced);
+    starts.push(inner.size.clone());
+    Stream::of(group, &results, shape.lanes, &starts)
+}
+
+/// How the rows of a group are computed that has this plan.
+type RowCode<'a> = dyn Fn(&Group<'_>, &RowPlan) -> Scheduled + 'a;
+
+/// Versions in which loops of their own write the outputs that these can write, where there are such, in front of the rows: outputs of rows may
+/// take over the memory of inputs. There is one for each version of the loops.
+fn apart_versions(
+    group: &Group<'_>,
+    plan: &RowPlan,
+    kind: VersionKind,
+    guard: &[(Dim, Dim)],
+    code: &RowCode<'_>,
+) -> Vec<Version> {
+    let version = |guard, code, streamed| Version { kind, guard, code, workspaces: Vec::new(), streamed };
+    let (apart, others): (Vec<usize>, Vec<usize>) = group.wanted.iter().partition(|&&wanted| plan.is_apart(group.output(wanted)));
+    let mut rows = Group { wanted: others, ..group.clone() };
+    let plan_of_rows = RowPlan::of(group.function, &group.solver, &rows.outputs()).ok().filter(|_| !apart.is_empty());
+    let loops = Group { wanted: apart, name: format!("{}_apart", group.name).into(), ..group.clone() };
+    // The space of the rows may relate shapes that are not known to be of one space by themselves.
+    let are_loops = super::space_of(&loops, &loops.outputs()).is_some();
+    let Some(plan_of_rows) = plan_of_rows.filter(|_| are_loops) else {
+        return vec![version(guard.to_vec(), code(group, plan), None)];
+    };
+    let Versioned { versions, otherwise } = super::pointwise_versions(&loops);
+    let found = versions.into_iter().map(|found| (found.guard, found.code, found.streamed));
+    let codes: Vec<_> = found.chain([(Vec::new(), otherwise, None)]).collect();
+    rows.first_site += codes.iter().map(|(_, code, _)| code.sites.len() as i64).sum::<i64>();
+    let rows = code(&rows, &plan_of_rows);
+    let with_rows = |(condition, mut code, streamed): (Vec<(Dim, Dim)>, Scheduled, Option<Streamed>)| {
+        code.launches.extend(rows.launches.iter().cloned());
+        version([guard, &condition].concat(), code, streamed)
+    };
+    let mut made: Vec<Version> = codes.into_iter().map(with_rows).collect();
+    // All of them launch the same kernel.
+    if let Some(last) = made.last_mut() {
+        last.code.kernels.extend(rows.kernels);
+        last.code.sites.extend(rows.sites);
+    }
+    made
+}
+
+/// Whether loops of their own can write an output that takes long to compute.
+fn is_long_apart(group: &Group<'_>, plan: &RowPlan) -> bool {
+    let mut stack: Vec<Value> = group.outputs().into_iter().filter(|&output| plan.is_apart(output)).collect();
+    while let Some(value) = stack.pop() {
+        let Some(inst) = group.function.defining(value) else { continue };
+        if cost::is_long_op(group.function, inst) {
+            return true;
+        }
+        stack.extend(group.function.operands(inst));
+    }
+    false
+}
+
+/// When some rows are computed at once.
+enum AtOnce {
+    Never,
+    Always,
+    Where(Vec<(Dim, Dim)>),
+}
+
+/// Rows so short that their latencies count are computed some at once, where there are some.
+fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
+    let Some(last) = shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order()) else {
+        return AtOnce::Never;
+    };
+    let (length, count) = (plan.row_length(), Dim::product(plan.layout.space.iter().cloned()));
+    let range = |dim: &Dim| group.solver.range(dim);
+    let few = range(&last.size).hi.is_some_and(|hi| hi < SOME_ROWS);
+    let is_whole = |output: Value| plan.whole_output(&group.solver, output, group.tensor(output)).is_some();
+    let is_written = group.outputs().into_iter().any(is_whole);
+    let least = if is_written { FEW_WRITTEN } else { FEW_ELEMENTS };
+    // Twice the elements that have to be near: each once for rows of more than `least` elements, once more for those of more than a few.
+    let is_more = |few: i64| Dim::min(&(&length - 1).floor_div(&Dim::constant(few)), &Dim::constant(1));
+    let far = match range(&length) {
+        known if known.hi.is_some_and(|hi| hi <= least) => Dim::constant(0),
+        known if known.lo.is_some_and(|lo| lo > FEW_ELEMENTS) => count * 2,
+        _ => count * (is_more(least) + is_more(FEW_ELEMENTS)),
+    };
+    let much = range(&length).lo.is_some_and(|lo| lo > SOME_LENGTH) || range(&far).lo.is_some_and(|lo| lo >= 2 * NEAR);
+    if few || much || shape.reduced.is_empty() {
+        return AtOnce::Never;
+    }
+    if range(&length).hi.is_some_and(|hi| hi <= SOME_LENGTH) && range(&far).hi.is_some_and(|hi| hi < 2 * NEAR) {
+        return AtOnce::Always;
+    }
+    AtOnce::Where(vec![(length, Dim::constant(SOME_LENGTH + 1)), (far, Dim::constant(2 * NEAR))])
+}
+
+/// When rows that may be longer, or few beside one another, are side by side.
+fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<(Dim, Dim)>> {
+    let last = &shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order())?.size;
+    let length = plan.row_length();
+    let range = |dim: &Dim| group.solver.range(dim);
+    let possible =
+        range(&length).lo.is_none_or(|least| least <= SHORT_ROW) && range(last).hi.is_none_or(|most| most > plan::NARROW);
+    let rows = Dim::product(shape.kept.iter().map(|run| run.size.clone()));
+    let mut guard = vec![(length, Dim::constant(SHORT_ROW + 1)), (Dim::constant(MANY_ROWS), rows)];
+    if shape.kept.len() > 1 {
+        guard.push((Dim::constant(plan::NARROW), last.clone()));
+    }
+    possible.then_some(guard)
+}
+
+/// The kernel that computes whole rows.
+fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
+    let mut draft = Draft::new(group, &group.name, shape.lanes);
+    let targets = draft.memory.targets.clone();
+    let Draft { kb, elements, range, .. } = &mut draft;
+    let mut unit = shape.unit(kb, group, plan, targets);
+    let walk = walk_of(group, plan, shape);
+    let tables = Tables::of(kb, elements, group, plan, &shape.reduced, walk.as_ref());
+    let (space, counted) = (&plan.layout.space, shape.counted());
+    let mut at = vec![Index::uniform(kb.int(0)); space.len()];
+    tables.fill(kb, elements, space, &at);
+    unit.know_everywhere(kb, elements, &at);
+    unit.tables = tables.clone();
+    if let Some(Walk { blocks, .. }) = walk.filter(|_| tables.are_outer()) {
+        let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
+            let mut at = at.clone();
+            let rows = blocks.enter(kb, positions, &mut at);
+            tables.fill_outer(kb, elements, space, &at, Some(rows));
+        };
+        let counted = blocks.counted();
+        let units = CountedUnits::open_entering(kb, *range, &counted, &mut enter);
+        let [first, stop] = blocks.place(kb, &units.positions, &mut at);
+        unit.tables.first = Some(first);
+        let last = blocks.last().axis;
+        blocks.each_row(kb, [first, stop], shape.width(), &at, &mut |kb, at, stop| {
+            let base = at[last].as_uniform().expect("rows are counted one by one");
+            elements.scoped(|elements| match shape.width() {
+                1 => unit.run(kb, elements, vec![at.to_vec()]),
+                _ => shape.beside(&mut unit, kb, elements, (last, [base, stop], false), at.to_vec()),
+            });
+        });
+        units.close(kb, &counted);
+        return draft.finish(blocks.units(), cost(group, plan, shape));
+    }
+    if tables.are_outer() {
+        let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
+            shape.kept.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
+            tables.fill_outer(kb, elements, space, &at, None);
+        };
+        let units = CountedUnits::open_entering(kb, *range, &counted, &mut enter);
+        elements.scoped(|elements| shape.run(&mut unit, kb, elements, &units.positions));
+        units.close(kb, &counted);
+        return draft.finish(shape.units(), cost(group, plan, shape));
+    }
+    let row = |kb: &mut KernelBuilder, positions: &[Value]| {
+        elements.scoped(|elements| shape.run(&mut unit, kb, elements, positions));
+    };
+    match shape.rows {
+        1 => each_unit(kb, *range, &counted, row),
+        _ => each_tile(kb, *range, &counted, row),
+    }
+    draft.finish(shape.units(), cost(group, plan, shape))
+}
+
+/// How rows are walked in blocks, where vectors lie along them and some have costly values in common with others than their neighbours.
+fn walk_of(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Walk> {
+    let followed = plan.followed(group).filter(|_| shape.along == Along::Reduced)?;
+    let blocks = Blocks::of(&shape.kept, &followed, &plan.row_length())?;
+    Some(Walk { blocks, followed })
+}
+
+/// Nanoseconds on one thread.
+fn cost(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Dim {
+    let work: i64 = group.function.insts(group.function.body).iter().map(|&inst| own_weight(group, inst)).sum();
+    let count = Dim::product(plan.layout.space.iter().cloned());
+    (count * (work + 4)).ceil_div(&Dim::constant(4 * i64::from(shape.lanes))) + shape.units() * 20
+}
+
+/// A reduction itself costs as much as its op.
+fn own_weight(group: &Group<'_>, inst: disc_ir::Inst) -> i64 {
+    match group.function.kind_of(inst) {
+        OpKind::Reduce => 1,
+        _ => cost::weight(group.function, inst),
+    }
+}

@@ -1,0 +1,315 @@
+//! What the row schedule decides about a group before it writes code: phases, runs, which way vectors lie, what is kept.
+use crate::{
+    kernel::{
+        cost,
+        monoid::{Monoid, monoid_of},
+    },
+    schedule::{
+        Group,
+        common::{
+            hoisting::{Shared, is_kept, shared},
+            iteration_space::{Merged, OuterGather, is_combined, joints, merge, mergeable_in, outer_gathers, output_map},
+        },
+    },
+};
+use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_passes::fusion::{
+    Layout, SHORT_ROW, layout_of,
+    phases::Phases,
+    sharing::{Sharing, followed, may_fail, sharing},
+    space::{Follows, Map, axes_of, map_along, map_of, reads},
+};
+use disc_passes::query::Query;
+use std::collections::{HashMap, HashSet};
+
+/// Quarter nanoseconds of a vector above which a value is kept rather than computed again.
+const KEEP_COST: i64 = 12;
+
+/// So few rows beside one another leave most lanes empty.
+pub(super) const NARROW: i64 = 16;
+
+/// What the schedule decided about a group.
+pub struct RowPlan {
+    pub layout: Layout,
+    /// The shape of what is reduced first.
+    pub domain: Vec<Dim>,
+    /// How many leading dimensions of it are kept, where the others are reduced; else 0.
+    pub rows: usize,
+    pub(super) reductions: Vec<Reduction>,
+    phases: Phases,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reduction {
+    pub(super) inst: Inst,
+    pub(super) phase: usize,
+    pub(super) combine: Combine,
+}
+
+/// How a reduction combines two values.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Combine {
+    Plain(Monoid),
+    /// By a body of its own, in the order of the elements.
+    Body(Block),
+}
+
+/// A value with the dimensions of the space that each of its own stands for.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) value: Value,
+    pub(super) shape: Vec<Vec<usize>>,
+}
+
+/// Which dimension the lanes of a vector lie along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Along {
+    /// The last reduced one: a row is a few vectors, whose lanes are combined at the end.
+    Reduced,
+    /// The last kept one: each lane is a row of its own.
+    Kept,
+}
+
+impl RowPlan {
+    /// The plan of a group, or why it is not a row group.
+    pub fn of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<RowPlan, String> {
+        let insts = group.insts(group.body);
+        let is_reduction = |&i: &Inst| group.kind_of(i) == OpKind::Reduce;
+        let first = insts.iter().copied().find(is_reduction).ok_or("there is no reduction")?;
+        let layout = layout_of(group, solver, outputs)?;
+        let (domain, rows) = domain(group, first);
+        let mut plan = RowPlan { layout, domain, rows, reductions: Vec::new(), phases: Phases::default() };
+        let is_whole = |value: Value| plan.whole_output(solver, value, group.ty(value).shaped().expect("a tensor")).is_some();
+        plan.phases = Phases::of(group, group.body, outputs, &is_whole)?;
+        for &inst in insts.iter().filter(|&inst| is_reduction(inst)) {
+            let plain = monoid_of(group, inst).filter(|_| group.operands(inst).len() == 2);
+            let combine = plain.map_or(Combine::Body(group.inst(inst).regions[0]), Combine::Plain);
+            let phase = plan.phases.of_reduction(group.results_of(inst)[0]);
+            plan.reductions.push(Reduction { inst, phase, combine });
+        }
+        Ok(plan)
+    }
+
+    /// Whether the elements of a row may be combined in any order.
+    pub fn in_any_order(&self) -> bool {
+        self.reductions.iter().all(|r| matches!(r.combine, Combine::Plain(_)))
+    }
+
+    /// The phase of the last walk.
+    pub(super) fn last(&self) -> usize {
+        self.phases.last
+    }
+
+    /// The phase whose walk writes an output, if that is not the last one.
+    pub(super) fn early(&self, output: Value) -> Option<usize> {
+        self.phases.early(output)
+    }
+
+    /// Whether loops of their own can write an early output.
+    pub(super) fn is_apart(&self, output: Value) -> bool {
+        self.phases.is_apart(output)
+    }
+
+    /// The dimensions of a value with an element for each position of the space.
+    pub(super) fn whole(&self, solver: &Solver, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
+        let all: Vec<usize> = (0..self.layout.space.len()).collect();
+        axes(map_of(solver, &self.layout.space, &all, &tensor.dims)?)
+    }
+
+    /// The dimensions of an output with an element for each position of the space, whose rows may lie in another order.
+    pub(super) fn whole_output(&self, solver: &Solver, output: Value, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
+        let reordered = self.layout.reordered(output).cloned().and_then(axes);
+        reordered.or_else(|| self.whole(solver, tensor))
+    }
+
+    /// The dimensions of a value with one element for each row.
+    pub(super) fn kept(&self, solver: &Solver, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
+        axes(map_of(solver, &self.layout.space, &self.layout.kept, &tensor.dims)?)
+    }
+
+    /// What loops compute: the outputs, what is reduced, and the reductions themselves.
+    fn roots(&self, group: &Group<'_>) -> Vec<(Value, Map)> {
+        let layout = &self.layout;
+        let map = |tensor| output_map(&group.solver, &layout.space, &layout.kept, tensor);
+        let of_output = |output| layout.reordered(output).cloned().or_else(|| map(group.tensor(output)));
+        let outputs = group.outputs().into_iter();
+        let mut roots: Vec<(Value, Map)> = outputs.filter_map(|output| Some((output, of_output(output)?))).collect();
+        for reduction in &self.reductions {
+            let operands = group.function.operands(reduction.inst);
+            let inputs = operands[..operands.len() / 2].iter();
+            roots.extend(inputs.filter_map(|&input| Some((input, map(group.tensor(input))?))));
+            let total = group.function.results_of(reduction.inst)[0];
+            let kept = map_of(&group.solver, &layout.space, &layout.kept, &group.tensor(total).dims);
+            roots.extend(kept.map(|map| (total, map)));
+        }
+        roots
+    }
+
+    /// Values that are the same all over a row, where what differs along it reads them: a row computes each once, in the first phase that needs it.
+    pub(super) fn row_values(&self, group: &Group<'_>) -> Vec<Placed> {
+        let (function, space) = (group.function, &self.layout.space);
+        let of_row = |map: &Map| axes_of(map).is_some_and(|axes| axes.iter().all(|axis| self.layout.kept.contains(axis)));
+        let mut stack = self.roots(group);
+        let (mut seen, mut found) = (HashSet::new(), Vec::new());
+        while let Some((value, map)) = stack.pop() {
+            if !seen.insert((value, map.clone())) {
+                continue;
+            }
+            let inst = function.defining(value);
+            let kind = inst.map(|inst| function.kind_of(inst));
+            if of_row(&map) {
+                let known = matches!(kind, Some(OpKind::Reduce | OpKind::Constant | OpKind::DimValue));
+                if !known && self.phases.needing(value).is_some() && !is_risky(function, value) {
+                    found.extend(axes(map).map(|shape| Placed { value, shape }));
+                }
+            } else if let Some(inst) = inst {
+                stack.extend(reads(function, &group.solver, space, inst, &map).operands);
+            }
+        }
+        found
+    }
+
+    /// Costly values that differ along reduced axes, and not from row to row, where there are several; along kept ones that are `followed`, where rows
+    /// are walked in blocks. What those are computed from that differs along reduced axes alone is among them.
+    pub(super) fn common(&self, group: &Group<'_>, followed: Option<&[usize]>) -> Vec<Placed> {
+        let layout = &self.layout;
+        let one = Dim::constant(1);
+        if layout.kept.iter().all(|&axis| group.solver.equal(&layout.space[axis], &one)) {
+            return Vec::new();
+        }
+        let is_kept = |axis: &&usize| layout.kept.contains(axis);
+        let how = |axes: &[usize]| sharing(&group.solver, layout, axes);
+        let are_common = |axes: &[usize]| match followed {
+            Some(followed) => {
+                matches!(how(axes), Some(Sharing::ByTask | Sharing::ByBlock))
+                    && axes.iter().filter(is_kept).all(|axis| followed.contains(axis))
+            }
+            None => how(axes) == Some(Sharing::ByTask),
+        };
+        let mut found = shared(group, &layout.space, &self.roots(group), &are_common);
+        let is_outer = |(_, shape): &&Shared| shape.iter().flatten().any(|axis| is_kept(&axis));
+        let map = |(value, shape): &Shared| (*value, map_along(shape));
+        let outer: Vec<(Value, Map)> = found.iter().filter(is_outer).map(map).collect();
+        let are_of_all = |axes: &[usize]| are_common(axes) && !axes.iter().any(|axis| is_kept(&axis));
+        let below = shared(group, &layout.space, &outer, &are_of_all);
+        found.extend(below.into_iter().filter(|(value, _)| !found.iter().any(|known| known.0 == *value)).collect::<Vec<_>>());
+        found.into_iter().map(|(value, shape)| Placed { value, shape }).collect()
+    }
+
+    /// The kept axes that costly values follow which other rows than neighbours have in common, if there are such.
+    pub(super) fn followed(&self, group: &Group<'_>) -> Option<Vec<usize>> {
+        followed(group.function, &group.solver, &self.layout, &self.roots(group))
+    }
+
+    /// The gathers that take one slice for each row.
+    pub(super) fn row_gathers(&self, group: &Group<'_>) -> Vec<OuterGather> {
+        outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &[], &self.layout.kept)
+    }
+
+    /// Where the operands of a concatenation along the last reduced run end, of which outputs as long as rows are made.
+    pub(super) fn joints(&self, group: &Group<'_>, reduced: &[Merged]) -> Vec<Dim> {
+        let Some(last) = reduced.last() else { return Vec::new() };
+        let outputs = group.outputs();
+        let roots: Vec<(Value, Map)> = self.roots(group).into_iter().filter(|(value, _)| outputs.contains(value)).collect();
+        joints(group.function, &group.solver, &self.layout.space, &roots, last.axis)
+    }
+
+    /// The merged kept dimensions, and the merged reduced ones.
+    pub(super) fn runs(&self, group: &Group<'_>) -> (Vec<Merged>, Vec<Merged>) {
+        let layout = &self.layout;
+        let mut pairs = mergeable_in(group.function, &group.solver, &layout.space, &self.roots(group), &|value, _| {
+            is_combined(group.function, value)
+        });
+        let is_reduced = |axis: usize| layout.reduced.contains(&axis);
+        for (pair, mergeable) in pairs.iter_mut().enumerate() {
+            *mergeable &= is_reduced(pair) == is_reduced(pair + 1);
+        }
+        merge(&layout.space, &pairs).into_iter().partition(|run| !is_reduced(run.axis))
+    }
+
+    /// Which way vectors lie: along the dimension that is contiguous in memory; but rows that are combined in order are done side by side, and
+    /// so are short ones, where it is known that there are enough of them beside one another.
+    pub(super) fn along(&self, solver: &Solver, kept: &[Merged], reduced: &[Merged]) -> Along {
+        let is_short = solver.range(&self.row_length()).hi.is_some_and(|most| most <= SHORT_ROW);
+        let is_wide = |run: &Merged| solver.range(&run.size).lo.is_some_and(|least| least > NARROW);
+        match (kept.last(), reduced.last()) {
+            (Some(_), _) if !self.in_any_order() => Along::Kept,
+            (Some(k), _) if is_short && is_wide(k) => Along::Kept,
+            (Some(k), Some(r)) if k.axis > r.axis => Along::Kept,
+            (Some(_), None) => Along::Kept,
+            _ => Along::Reduced,
+        }
+    }
+
+    /// The values to keep in task memory: expensive ones that several phases compute, but for what is cheap to compute from others that are kept.
+    pub(super) fn keep(&self, group: &Group<'_>) -> Vec<Placed> {
+        let function = group.function;
+        // What is the same all over a row and needs no reduction is computed once for it.
+        let is_given = |value: &Value| function.defining(*value).is_some_and(|inst| is_kept(function, inst));
+        let of_rows: HashSet<Value> = self.row_values(group).into_iter().map(|placed| placed.value).filter(is_given).collect();
+        let alone = costs(function, &mut |value, _| of_rows.contains(&value));
+        let mut wanted = HashMap::new();
+        self.phases.each_computed(function, function.body, &mut |value, phases| {
+            let pays = phases.count_ones() > 1 && alone.get(&value).is_some_and(|&cost| cost >= KEEP_COST);
+            let shape = pays.then(|| self.whole(&group.solver, group.tensor(value))).flatten();
+            shape.map(|shape| wanted.insert(value, shape)).is_some()
+        });
+        let mut kept = Vec::new();
+        costs(function, &mut |value, cost| {
+            let Some(shape) = wanted.remove(&value).filter(|_| cost >= KEEP_COST) else { return of_rows.contains(&value) };
+            kept.push(Placed { value, shape });
+            true
+        });
+        kept
+    }
+
+    /// The first phase that needs a value, which is where it is computed if it is kept.
+    pub(super) fn first_phase(&self, value: Value) -> usize {
+        self.phases.needing(value).map_or(0, |bits| bits.trailing_zeros() as usize)
+    }
+
+    /// Whether a phase needs elements of a value.
+    pub(super) fn is_needed(&self, value: Value, phase: usize) -> bool {
+        self.phases.needing(value).is_some_and(|bits| bits & (1 << phase) != 0)
+    }
+
+    /// How many positions one row has.
+    pub(super) fn row_length(&self) -> Dim {
+        Dim::product(self.layout.reduced.iter().map(|&axis| self.layout.space[axis].clone()))
+    }
+}
+
+/// What it costs to compute an element of each value from inputs, reductions and what is kept: whether a value is, is asked with its cost.
+fn costs(function: &Function, keeps: &mut dyn FnMut(Value, i64) -> bool) -> HashMap<Value, i64> {
+    let mut costs: HashMap<Value, i64> = HashMap::new();
+    for &inst in function.insts(function.body).iter().filter(|&&inst| function.kind_of(inst) != OpKind::Reduce) {
+        let operands: i64 = function.operands(inst).iter().filter_map(|operand| costs.get(operand)).sum();
+        let own = cost::weight(function, inst) + operands;
+        for &result in function.results_of(inst) {
+            costs.insert(result, if keeps(result, own) { 0 } else { own });
+        }
+    }
+    costs
+}
+
+/// The shape that a reduction reduces, and how many dimensions come before the reduced ones, if these are the last.
+fn domain(group: &Function, reduction: Inst) -> (Vec<Dim>, usize) {
+    let shape = group.ty(group.operands(reduction)[0]).shaped().expect("a tensor").dims.clone();
+    let kept = group.ty(group.results_of(reduction)[0]).shaped().expect("a tensor").dims.len();
+    let last = group.axes(reduction, "dims").iter().all(|&d| d >= kept);
+    (shape, if last { kept } else { 0 })
+}
+
+/// Whether computing a value, down to reductions, may fail: then it is left to where it is needed.
+fn is_risky(group: &Function, value: Value) -> bool {
+    group.defining(value).is_some_and(|inst| may_fail(group, inst, &|inst| group.kind_of(inst) != OpKind::Reduce))
+}
+
+fn axes(map: Map) -> Option<Vec<Vec<usize>>> {
+    map.into_iter()
+        .map(|follows| match follows {
+            Follows::Axes(axes) => Some(axes),
+            Follows::Other => None,
+        })
+        .collect()
+}

@@ -1,0 +1,572 @@
+//! The code of one unit of the row schedule: some rows at once, or vectors of rows side by side (its *columns*), phase by phase.
+//!
+//! Sums are never one long chain: a row has several accumulators, and after a block of elements these are added to a total.
+use super::{
+    plan::{Along, Combine, Placed, Reduction, RowPlan},
+    tables::Tables,
+};
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder, compute_dtype, monoid::Monoid},
+    schedule::{
+        Group,
+        common::{
+            hoisting::is_kept,
+            iteration_space::{Merged, OuterGather, read_places},
+            vector_loop::{carrying, vector_loop},
+        },
+    },
+};
+use disc_ir::{Dim, TensorType, Value};
+
+/// A position of the space for each column.
+type Columns = Vec<Vec<Index>>;
+
+/// What a loop nest computes at a position, from the carried values.
+type Body<'b, 'e> = dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &Columns, &[Value]) -> Vec<Value> + 'b;
+
+/// An output where it is in the space, whether it has an element for each position, and its memory.
+type Target = (Placed, bool, Value);
+
+pub(super) struct Unit<'g> {
+    pub(super) group: &'g Group<'g>,
+    pub(super) plan: &'g RowPlan,
+    pub(super) reduced: Vec<Merged>,
+    pub(super) along: Along,
+    /// Independent accumulators of a row, or columns of a unit of rows side by side.
+    pub(super) copies: u32,
+    /// The outputs that the kernel may write, with their memory.
+    pub(super) targets: Vec<(Value, Value)>,
+    /// Values that are kept, with the task memory of their rows.
+    pub(super) caches: Vec<(Placed, Value)>,
+    /// Gathers that take one slice for each row.
+    pub(super) gathers: Vec<OuterGather>,
+    /// What is the same all over a row, where it is read.
+    pub(super) row_values: Vec<Placed>,
+    /// Where operands of a concatenation along the last reduced run end, but for the last one: each is written by a loop of its own.
+    pub(super) joints: Vec<Dim>,
+    /// What rows have in common.
+    pub(super) tables: Tables,
+    pub(super) part: Option<Part>,
+}
+
+/// A part of all rows: what its reductions give goes to memory, one after the other, for another kernel to add up.
+#[derive(Clone)]
+pub(super) struct Part {
+    /// The positions of the first reduced run.
+    pub(super) range: [Value; 2],
+    /// The phase whose reductions are computed; none where the outputs are written.
+    pub(super) phase: Option<usize>,
+    /// Where the part starts in the buffers.
+    pub(super) offset: Value,
+    /// Memory for each reduction.
+    pub(super) buffers: Vec<(Value, TensorType)>,
+    /// Elements that later kernels need, with the memory where they go.
+    pub(super) kept: Vec<(Placed, Value)>,
+}
+
+impl Unit<'_> {
+    /// Computes a unit; the columns have their kept positions, and 0 where it is reduced.
+    pub(super) fn run(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: Columns) {
+        for at in columns.iter().filter(|_| !self.gathers.is_empty()) {
+            read_places(kb, elements, &self.plan.layout.space, &self.gathers, at);
+        }
+        // A part is of one phase: what other kernels do is in memory.
+        let only = self.part.as_ref().map(|part| part.phase.unwrap_or(self.plan.last()));
+        for phase in only.map_or(0..=self.plan.last(), |phase| phase..=phase) {
+            let is_due =
+                |value| if only.is_some() { self.plan.is_needed(value, phase) } else { self.plan.first_phase(value) == phase };
+            self.know_row_values(kb, elements, &columns, &is_due);
+            let due: Vec<Reduction> = self.plan.reductions.iter().copied().filter(|r| r.phase == phase).collect();
+            if !due.is_empty() {
+                self.reduce(kb, elements, &columns, phase, &due);
+            }
+        }
+        if self.part.as_ref().is_none_or(|part| part.phase.is_none()) {
+            self.write(kb, elements, &columns);
+        }
+    }
+
+    /// Computes what is the same all over a row and due in a phase, in front of its loops: these find it.
+    fn know_row_values(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        columns: &Columns,
+        is_due: &dyn Fn(Value) -> bool,
+    ) {
+        for placed in self.row_values.iter().filter(|placed| is_due(placed.value)) {
+            for at in columns {
+                let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+                elements.element(kb, placed.value, &place);
+            }
+        }
+    }
+
+    /// Computes what costs something and is the same in all rows, in front of them.
+    pub(super) fn know_everywhere(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
+        let is_kept = |value| self.group.function.defining(value).is_some_and(|inst| is_kept(self.group.function, inst));
+        for placed in self.row_values.iter().filter(|placed| placed.shape.iter().all(Vec::is_empty) && is_kept(placed.value)) {
+            let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+            elements.element(kb, placed.value, &place);
+        }
+    }
+
+    fn reduce(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns, phase: usize, due: &[Reduction]) {
+        let identities = self.identities(kb, elements, due);
+        let copies = if self.along == Along::Kept { columns.len() } else { columns.len() * self.copies as usize };
+        let start: Vec<Value> = identities.iter().flat_map(|&identity| std::iter::repeat_n(identity, copies)).collect();
+        let mut body = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, from: Value, to: Value| {
+            self.walk(kb, elements, columns, &self.reduced, Some([from, to]), &start, &mut |kb, elements, columns, carried| {
+                self.accumulate(kb, elements, columns, phase, due, &identities, carried)
+            })
+        };
+        let totals = self.in_blocks(kb, elements, due, &start, &mut body);
+        self.conclude(kb, elements, columns, due, totals, copies);
+    }
+
+    /// What accumulators start from: neutral values.
+    fn identities(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, due: &[Reduction]) -> Vec<Value> {
+        let lanes = elements.lanes;
+        let mut found = Vec::new();
+        for reduction in due {
+            let operands = self.group.function.operands(reduction.inst);
+            match reduction.combine {
+                Combine::Plain(monoid) => {
+                    found.push(monoid.identity(kb, compute_dtype(self.group.tensor(operands[0]).dtype), lanes));
+                }
+                Combine::Body(_) => {
+                    for &init in &operands[operands.len() / 2..] {
+                        let value = elements.element(kb, init, &[]);
+                        found.push(kb.widen(value, lanes));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The positions of the first reduced run after which sums go to a total; none, where rows are known to be short.
+    fn block(&self) -> Option<i64> {
+        let block = match (&self.reduced[..], self.along) {
+            ([], _) => return None,
+            ([_], Along::Reduced) => 1 << 14,
+            ([_], Along::Kept) => 1 << 10,
+            _ => 1 << 6,
+        };
+        let most = |dim: &Dim| self.group.solver.range(dim).hi.unwrap_or(i64::MAX);
+        // Sums are as long as a row, or shorter.
+        let all = if self.along == Along::Reduced { 1 << 14 } else { 1 << 10 };
+        (most(&self.reduced[0].size) > block && most(&self.plan.row_length()) > all).then_some(block)
+    }
+
+    /// Runs `body` for blocks of the first reduced run, and combines what the blocks give; sums of floats only need that.
+    fn in_blocks<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        due: &[Reduction],
+        start: &[Value],
+        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Value, Value) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let size = self.reduced.first().map_or(Dim::constant(1), |run| run.size.clone());
+        let [low, high] = match &self.part {
+            Some(part) => part.range,
+            None => [kb.int(0), kb.dim(&size)],
+        };
+        let rounds = |r: &Reduction| {
+            self.group.tensor(self.group.function.results_of(r.inst)[0]).dtype.is_float()
+                && matches!(r.combine, Combine::Plain(m) if m.rounds())
+        };
+        let block = self.block().filter(|_| due.iter().any(rounds) && due.iter().all(|r| matches!(r.combine, Combine::Plain(_))));
+        let Some(block) = block else { return body(kb, elements, low, high) };
+        let block = kb.int(block);
+        let copies = start.len() / due.len();
+        kb.for_([low, high, block], start, |kb, from, carried| {
+            let end = kb.add(from, block);
+            let end = kb.map(disc_ir::OpKind::Minimum, &[end, high]);
+            let found = elements.scoped(|elements| body(kb, elements, from, end));
+            let mut next = Vec::with_capacity(found.len());
+            for (i, (&total, value)) in carried.iter().zip(found).enumerate() {
+                let Combine::Plain(monoid) = due[i / copies].combine else { unreachable!("all are plain") };
+                next.push(monoid.apply(kb, total, value));
+            }
+            next
+        })
+    }
+
+    /// One step of the reductions that are due: `carried` has the copies of the first result, then those of the next.
+    #[expect(clippy::too_many_arguments, reason = "a step of a loop nest has its surroundings")]
+    fn accumulate(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        columns: &Columns,
+        phase: usize,
+        due: &[Reduction],
+        identities: &[Value],
+        carried: &[Value],
+    ) -> Vec<Value> {
+        let lanes = elements.lanes;
+        let copies = carried.len() / identities.len();
+        let mut next = carried.to_vec();
+        let early: Vec<_> =
+            self.placed_targets().into_iter().filter(|(placed, ..)| self.plan.early(placed.value) == Some(phase)).collect();
+        // Behind the whole steps of a row, its first accumulator alone goes on.
+        let each = copies / columns.len();
+        for (column, at) in columns.iter().enumerate() {
+            let copy = column * each;
+            let number = if self.along == Along::Kept { copy } else { copy / self.copies as usize };
+            self.recall(kb, elements, at, number, phase);
+            let mut first = 0;
+            for reduction in due {
+                let operands = self.group.function.operands(reduction.inst);
+                let inputs = &operands[..operands.len() / 2];
+                let mut values = Vec::with_capacity(inputs.len());
+                for &input in inputs {
+                    let place = self.place(kb, elements, input, at);
+                    let element = elements.element(kb, input, &place);
+                    values.push(kb.widen(element, lanes));
+                }
+                let slot = |i: usize| (first + i) * copies + copy;
+                match reduction.combine {
+                    Combine::Plain(monoid) => {
+                        // Lanes of other rows need no care.
+                        if let Some(mask) = elements.mask.filter(|_| self.along == Along::Reduced) {
+                            values[0] = kb.select(mask, values[0], identities[first]);
+                        }
+                        next[slot(0)] = monoid.apply(kb, next[slot(0)], values[0]);
+                    }
+                    Combine::Body(body) => {
+                        let before = (0..inputs.len()).map(|i| next[slot(i)]);
+                        let arguments: Vec<Value> = before.chain(values).collect();
+                        let results = elements.inline(kb, body, &arguments);
+                        for (i, result) in results.into_iter().enumerate() {
+                            next[slot(i)] = kb.widen(result, lanes);
+                        }
+                    }
+                }
+                first += inputs.len();
+            }
+            self.store(kb, elements, &early, at);
+        }
+        next
+    }
+
+    /// The results: copies and lanes combined, with the inits, known to what reads them.
+    fn conclude(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        columns: &Columns,
+        due: &[Reduction],
+        totals: Vec<Value>,
+        copies: usize,
+    ) {
+        let mut totals = totals.into_iter();
+        for (number, reduction) in due.iter().enumerate() {
+            let function = self.group.function;
+            let operands = function.operands(reduction.inst);
+            let count = operands.len() / 2;
+            for (position, &result) in function.results_of(reduction.inst).iter().enumerate() {
+                let mut found: Vec<Value> = totals.by_ref().take(copies).collect();
+                if let Combine::Plain(monoid) = reduction.combine {
+                    if self.along == Along::Reduced {
+                        let rows = found.chunks(copies / columns.len());
+                        found = rows.map(|row| total(kb, monoid, row)).collect();
+                    }
+                    if let Some(part) = &self.part {
+                        self.store_part(kb, elements, columns, part, number, &found);
+                        continue;
+                    }
+                    let init = elements.element(kb, operands[count + position], &[]);
+                    found = found.into_iter().map(|total| monoid.apply(kb, init, total)).collect();
+                }
+                let tensor = self.group.tensor(result);
+                let shape = self.plan.kept(&self.group.solver, tensor).expect("a reduction has an element for each row");
+                for (at, &total) in columns.iter().zip(&found) {
+                    let place = elements.position(kb, &self.plan.layout.space, &shape, at);
+                    elements.seed(result, &place, total);
+                }
+            }
+        }
+    }
+
+    /// Writes what a part gives for one reduction.
+    fn store_part(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        columns: &Columns,
+        part: &Part,
+        number: usize,
+        totals: &[Value],
+    ) {
+        let layout = &self.plan.layout;
+        let (buffer, tensor) = &part.buffers[number];
+        for (at, &total) in columns.iter().zip(totals) {
+            let parts: Vec<(Index, Dim)> = layout.kept.iter().map(|&axis| (at[axis], layout.space[axis].clone())).collect();
+            let index = elements.join(kb, &parts).add_scalar(kb, part.offset);
+            elements.store(kb, *buffer, tensor, &[index], total);
+        }
+    }
+
+    /// The position of a whole value.
+    fn place(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, value: Value, at: &[Index]) -> Vec<Index> {
+        let shape = self.plan.whole(&self.group.solver, self.group.tensor(value)).expect("loops compute whole values");
+        elements.position(kb, &self.plan.layout.space, &shape, at)
+    }
+
+    /// Makes kept values known at a position, and keeps those whose first phase it is.
+    fn recall(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize, phase: usize) {
+        self.tables.recall(kb, elements, self.plan, at, phase);
+        // All are computed before any is stored: the memory of one may be that of an input which another reads.
+        let mut computed = Vec::new();
+        for (placed, buffer) in self.part.iter().flat_map(|part| &part.kept) {
+            let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+            computed.push((placed.value, *buffer, elements.element(kb, placed.value, &place), place));
+        }
+        for (value, buffer, element, place) in computed {
+            elements.store(kb, buffer, self.group.tensor(value), &place, element);
+        }
+        for (placed, cache) in &self.caches {
+            let first = self.plan.first_phase(placed.value);
+            if first > phase {
+                continue;
+            }
+            let lanes = elements.lanes;
+            let index = self.cache_index(kb, elements, at, copy);
+            let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+            if first == phase {
+                let computed = elements.element(kb, placed.value, &place);
+                let wide = kb.widen(computed, lanes);
+                kb.store(*cache, index, wide, elements.mask);
+            } else {
+                let loaded = kb.load(*cache, index, lanes, elements.mask);
+                elements.seed(placed.value, &place, loaded);
+            }
+        }
+    }
+
+    /// Where a vector is in the memory of a kept value; `copy` is the number of its row, or of its column.
+    fn cache_index(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize) -> Value {
+        let layout = &self.plan.layout;
+        let parts: Vec<(Index, Dim)> = layout.reduced.iter().map(|&axis| (at[axis], layout.space[axis].clone())).collect();
+        let joined = elements.join(kb, &parts);
+        let Index::Affine { base, .. } = joined else { panic!("reduced dimensions are walked in order") };
+        if self.along == Along::Reduced {
+            let (row, length) = (kb.int(copy as i64), kb.dim(&self.plan.row_length()));
+            let start = kb.mul(length, row);
+            return kb.add(start, base);
+        }
+        let (width, offset) = (i64::from(self.copies) * i64::from(elements.lanes), copy as i64 * i64::from(elements.lanes));
+        let (width, offset) = (kb.int(width), kb.int(offset));
+        let start = kb.mul(base, width);
+        kb.add(start, offset)
+    }
+
+    /// Loops over the positions of reduced runs, the first from `range` on. `body` gets as many columns as there are carried copies: along
+    /// a row, these are vectors next to one another.
+    #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
+    fn walk<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        columns: &Columns,
+        runs: &[Merged],
+        range: Option<[Value; 2]>,
+        carried: &[Value],
+        body: &mut Body<'_, 'e>,
+    ) -> Vec<Value> {
+        let Some((first, others)) = runs.split_first() else {
+            return elements.scoped(|elements| body(kb, elements, columns, carried));
+        };
+        if self.along == Along::Reduced && others.is_empty() {
+            return self.along_row(kb, elements, columns, first, range, carried, body);
+        }
+        let [low, high] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&first.size)]);
+        let one = kb.int(1);
+        kb.for_([low, high, one], carried, |kb, index, carried| {
+            elements.scoped(|elements| {
+                let mut columns = columns.clone();
+                columns.iter_mut().for_each(|at| at[first.axis] = Index::uniform(index));
+                self.walk(kb, elements, &columns, others, None, carried, body)
+            })
+        })
+    }
+
+    /// The vectors of rows: of each as many at once as there are copies, then one after the other, the last one with a mask.
+    #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
+    fn along_row<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        columns: &Columns,
+        run: &Merged,
+        range: Option<[Value; 2]>,
+        carried: &[Value],
+        body: &mut Body<'_, 'e>,
+    ) -> Vec<Value> {
+        let (lanes, copies) = (i64::from(elements.lanes), i64::from(self.copies));
+        let stride = i64::from(lanes > 1);
+        let [low, high] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&run.size)]);
+        let at = |kb: &mut KernelBuilder, row: &[Index], from: Value, n: i64| {
+            let offset = kb.int(n * lanes);
+            let mut at = row.to_vec();
+            at[run.axis] = Index::Affine { base: kb.add(from, offset), stride };
+            at
+        };
+        if copies == 1 {
+            let exact = self.group.solver.divisible(&run.size, lanes);
+            return carrying(kb, elements, [low, high], exact, carried, |kb, elements, index, carried| {
+                let mut columns = columns.clone();
+                columns.iter_mut().for_each(|row| row[run.axis] = index);
+                body(kb, elements, &columns, carried)
+            });
+        }
+        let (step, vector) = (kb.int(lanes * copies), kb.int(lanes));
+        let length = kb.sub(high, low);
+        let whole = kb.div(length, step);
+        let whole = kb.mul(whole, step);
+        let full = kb.add(low, whole);
+        let carried = kb.for_([low, full, step], carried, |kb, from, carried| {
+            elements.scoped(|elements| {
+                let places = columns.iter().flat_map(|row| (0..copies).map(move |n| (row, n)));
+                let several: Columns = places.map(|(row, n)| at(kb, row, from, n)).collect();
+                body(kb, elements, &several, carried)
+            })
+        });
+        if self.group.solver.divisible(&run.size, lanes * copies) {
+            return carried;
+        }
+        let exact = lanes == 1 || self.group.solver.divisible(&run.size, lanes);
+        kb.for_([full, high, vector], &carried, |kb, from, carried| {
+            let mask = (!exact).then(|| {
+                let left = kb.sub(high, from);
+                kb.lane_mask(left, lanes as u32)
+            });
+            elements.masked(mask, |elements| {
+                let only: Columns = columns.iter().map(|row| at(kb, row, from, 0)).collect();
+                body(kb, elements, &only, carried)
+            })
+        })
+    }
+
+    /// The outputs that the kernel may write.
+    fn placed_targets(&self) -> Vec<Target> {
+        let shaped = |&(output, target): &(Value, Value)| {
+            let (solver, tensor) = (&self.group.solver, self.group.tensor(output));
+            let whole = self.plan.whole_output(solver, output, tensor);
+            let is_whole = whole.is_some();
+            let shape =
+                whole.or_else(|| self.plan.kept(solver, tensor)).expect("an output is whole or has an element for each row");
+            (Placed { value: output, shape }, is_whole, target)
+        };
+        self.targets.iter().map(shaped).collect()
+    }
+
+    /// Writes an element of some outputs: all are computed before any is stored, since the memory of one may be that of an input which another
+    /// one reads.
+    fn store(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, outputs: &[Target], at: &[Index]) {
+        let mut computed = Vec::with_capacity(outputs.len());
+        for (placed, ..) in outputs {
+            let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+            let value = elements.element(kb, placed.value, &place);
+            computed.push((place, value));
+        }
+        for ((placed, _, target), (place, value)) in outputs.iter().zip(computed) {
+            elements.store(kb, *target, self.group.tensor(placed.value), &place, value);
+        }
+    }
+
+    /// Stores the outputs that no walk before has written: whole ones in a last loop over the reduced positions, then those of one element for
+    /// each row.
+    fn write(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns) {
+        let late = self.placed_targets().into_iter().filter(|(placed, ..)| self.plan.early(placed.value).is_none());
+        let (whole, single): (Vec<Target>, Vec<Target>) = late.partition(|&(_, is_whole, _)| is_whole);
+        if !whole.is_empty() {
+            let range = self.part.as_ref().map(|part| part.range);
+            self.each(kb, elements, columns, &self.reduced, range, &mut |kb, elements, columns| {
+                for (copy, at) in columns.iter().enumerate() {
+                    self.recall(kb, elements, at, copy, self.plan.last());
+                    self.store(kb, elements, &whole, at);
+                }
+            });
+        }
+        if single.is_empty() {
+            return;
+        }
+        let mut store_single = |kb: &mut KernelBuilder| columns.iter().for_each(|at| self.store(kb, elements, &single, at));
+        let Some(part) = &self.part else { return store_single(kb) };
+        // One part of each row does it.
+        let zero = kb.int(0);
+        let is_first = kb.compare("EQ", part.range[0], zero);
+        let first = |kb: &mut KernelBuilder| {
+            store_single(kb);
+            Vec::new()
+        };
+        kb.if_(is_first, first, |_| Vec::new());
+    }
+
+    /// Loops over the reduced positions, one vector of each column at a time; over a range of the first run, where there is one.
+    fn each<'e>(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'e>,
+        columns: &Columns,
+        runs: &[Merged],
+        range: Option<[Value; 2]>,
+        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &Columns),
+    ) {
+        let Some((first, others)) = runs.split_first() else {
+            return elements.scoped(|elements| body(kb, elements, columns));
+        };
+        let [low, high] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&first.size)]);
+        let one = kb.int(1);
+        let mut columns = columns.clone();
+        if self.along == Along::Reduced && others.is_empty() {
+            let mut along = |kb: &mut KernelBuilder, elements: &mut Elements<'e>, range, size: &Dim, part: Option<usize>| {
+                let exact = self.group.solver.divisible(size, i64::from(elements.lanes));
+                vector_loop(kb, elements, range, exact, &mut |kb, elements, index| {
+                    let bound = |(joint, place): (usize, &Dim)| (place.clone(), part.is_some_and(|part| part <= joint));
+                    let known = self.joints.iter().enumerate().filter(|_| part.is_some()).map(bound);
+                    known.for_each(|(place, below)| elements.bound(index, place, below));
+                    columns.iter_mut().for_each(|row| row[first.axis] = index);
+                    body(kb, elements, &columns);
+                    // The same place may be another one in the next part.
+                    elements.unbound(index);
+                });
+            };
+            if range.is_some() || self.joints.is_empty() {
+                return along(kb, elements, [low, high], &first.size, None);
+            }
+            let mut start = Dim::constant(0);
+            for (part, end) in self.joints.iter().chain([&first.size]).enumerate() {
+                let range = [kb.dim(&start), kb.dim(end)];
+                along(kb, elements, range, &(end - &start), Some(part));
+                start = end.clone();
+            }
+            return;
+        }
+        kb.for_([low, high, one], &[], |kb, index, _| {
+            elements.scoped(|elements| {
+                columns.iter_mut().for_each(|at| at[first.axis] = Index::uniform(index));
+                self.each(kb, elements, &columns, others, None, body);
+            });
+            Vec::new()
+        });
+    }
+}
+
+/// The total of a row from its accumulators, added pairwise.
+fn total(kb: &mut KernelBuilder, monoid: Monoid, accumulators: &[Value]) -> Value {
+    let mut found = accumulators.to_vec();
+    while found.len() > 1 {
+        let pair = |kb: &mut KernelBuilder, pair: &[Value]| match pair {
+            &[a, b] => monoid.apply(kb, a, b),
+            _ => pair[0],
+        };
+        found = found.chunks(2).map(|values| pair(kb, values)).collect();
+    }
+    kb.reduce_lanes(found[0], monoid.lane_reducer())
+}

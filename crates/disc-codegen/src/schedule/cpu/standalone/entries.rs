@@ -1,0 +1,385 @@
+//! Keys with their positions, in memory of the task, and how they are put in order: few by counting for each how many come before it, many by
+//! a radix sort, least significant digit first.
+//!
+//! Invariants: positions are below 2^31; entries of equal keys are put in the order of their positions, so that what is sorted is stable.
+use crate::{kernel::KernelBuilder, schedule::common::kernel_frame::Draft};
+use disc_ir::{DType, Dim, Literal, OpKind, TensorType, Value};
+
+/// Up to so many entries per lane of a vector are sorted by counting.
+const FEW_PER_LANE: i64 = 24;
+/// Vectors whose counts are in registers at once.
+const COUNTED: i64 = 4;
+/// So many entries are found one by one, where at least [`LEAST_SHARE`] times as many are there.
+const FEW_WANTED: i64 = 16;
+const LEAST_SHARE: i64 = 8;
+/// Up to so many entries are put in order whatever is wanted of them.
+pub(super) const FEW_SORTED: i64 = 64;
+const DIGIT_BITS: i64 = 8;
+const BINS: i64 = 1 << DIGIT_BITS;
+
+/// Two halves of memory for entries: sorting goes from one to the other.
+pub(super) struct Entries {
+    /// Keys of 32 bits above their positions, or keys of 64 bits.
+    pub(super) keys: Value,
+    /// Keys of 32 bits by themselves, where the first of some entries are looked for.
+    pub(super) narrow: Option<Value>,
+    /// The positions of keys of 64 bits.
+    places: Option<Value>,
+    /// How many entries have each digit, one digit after another.
+    counts: Value,
+    /// Entries of a half.
+    room: Value,
+    /// Entries of a vector.
+    pub(super) lanes: u32,
+}
+
+/// A vector of entries that are counted for.
+struct Counted {
+    key: Value,
+    place: Option<Value>,
+    /// The numbers of the entries.
+    number: Value,
+}
+
+/// Which of the entries with an equal key come before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ties {
+    /// None: there are none, or they have higher numbers.
+    None,
+    /// All: they have lower numbers.
+    Before,
+    ByNumber,
+}
+
+impl Entries {
+    /// Memory for so many entries, of which the first may be asked for.
+    pub(super) fn of_first(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
+        let entries = Self::new(draft, key, room, vector_bytes);
+        let slack = 2 * i64::from(entries.lanes);
+        let keys = || draft.kb.scratch(TensorType::new([room + slack], DType::I32));
+        Self { narrow: entries.places.is_none().then(keys), ..entries }
+    }
+
+    /// Memory for so many entries.
+    pub(super) fn new(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
+        let kb = &mut draft.kb;
+        let wide = key == DType::I64;
+        let keys = kb.scratch(TensorType::new([room * 2], DType::I64));
+        let places = wide.then(|| kb.scratch(TensorType::new([room * 2], DType::I32)));
+        let digits = i64::from(key.bits()) / DIGIT_BITS;
+        let counts = kb.scratch(TensorType::new([Dim::constant(digits * BINS)], DType::I32));
+        let room = kb.dim(room);
+        Self { keys, narrow: None, places, counts, room, lanes: (vector_bytes / 8).max(1) }
+    }
+
+    fn digits(&self) -> i64 {
+        if self.places.is_some() { 8 } else { 4 }
+    }
+
+    /// The first bit of the keys in what `keys` holds.
+    fn key_shift(&self) -> i64 {
+        if self.places.is_some() { 0 } else { 32 }
+    }
+
+    /// Writes entries: a scalar each, or vectors.
+    pub(super) fn put(&self, kb: &mut KernelBuilder, at: Value, key: Value, place: Value, mask: Option<Value>) {
+        let values = kb.unify(&[key, place]);
+        let (key, place) = (values[0], values[1]);
+        match self.places {
+            Some(places) => {
+                kb.store(self.keys, at, key, mask);
+                let short = kb.convert(place, DType::I32);
+                kb.store(places, at, short, mask);
+            }
+            None => {
+                let (wide, shift) = (kb.convert(key, DType::I64), kb.int(32));
+                let high = kb.map(OpKind::ShiftLeft, &[wide, shift]);
+                let both = kb.map(OpKind::Or, &[high, place]);
+                kb.store(self.keys, at, both, mask);
+            }
+        }
+    }
+
+    /// The positions of entries from `at` on.
+    pub(super) fn places(&self, kb: &mut KernelBuilder, at: Value, lanes: u32, mask: Option<Value>) -> Value {
+        match self.places {
+            Some(places) => {
+                let found = kb.load(places, at, lanes, mask);
+                kb.convert(found, DType::I64)
+            }
+            None => {
+                let (both, low) = (kb.load(self.keys, at, lanes, mask), kb.int((1 << 32) - 1));
+                kb.and(both, low)
+            }
+        }
+    }
+
+    /// The key of an entry.
+    pub(super) fn key(&self, kb: &mut KernelBuilder, at: Value) -> Value {
+        let found = kb.load(self.keys, at, 1, None);
+        if self.places.is_some() {
+            return found;
+        }
+        let shift = kb.int(32);
+        let key = kb.map(OpKind::ShiftRightArithmetic, &[found, shift]);
+        kb.convert(key, DType::I32)
+    }
+
+    /// Copies `count` entries from `from` to the start.
+    pub(super) fn move_to_start(&self, kb: &mut KernelBuilder, from: Value, count: Value) {
+        let (zero, step) = (kb.int(0), kb.int(self.lanes.into()));
+        kb.for_([zero, count, step], &[], |kb, at, _| {
+            let left = kb.sub(count, at);
+            let (mask, source) = (kb.lane_mask(left, self.lanes), kb.add(from, at));
+            for buffer in [Some(self.keys), self.places].into_iter().flatten() {
+                let moved = kb.load(buffer, source, self.lanes, Some(mask));
+                kb.store(buffer, at, moved, Some(mask));
+            }
+            Vec::new()
+        });
+    }
+
+    /// Sorts the first `count` entries; says where they are then.
+    pub(super) fn sort(&self, kb: &mut KernelBuilder, count: Value) -> Value {
+        let few = kb.int(FEW_PER_LANE * i64::from(self.lanes) + 64);
+        let is_short = kb.compare("LE", count, few);
+        let by_counting = |kb: &mut KernelBuilder| {
+            self.count_before(kb, count);
+            vec![self.room]
+        };
+        kb.if_(is_short, by_counting, |kb| vec![self.radix(kb, count)])[0]
+    }
+
+    /// Sorts the first `count` entries as far as the first `wanted` of them; says where they are then.
+    pub(super) fn first(&self, kb: &mut KernelBuilder, count: Value, wanted: Value) -> Value {
+        let Some(narrow) = self.narrow else { return self.sort(kb, count) };
+        let one_by_one = |kb: &mut KernelBuilder| {
+            self.least(kb, count, wanted);
+            vec![self.room]
+        };
+        let select = |kb: &mut KernelBuilder| {
+            let (few, one) = (kb.int(FEW_SORTED), kb.int(1));
+            let (many, some, less) =
+                (kb.compare("GT", count, few), kb.compare("GE", wanted, one), kb.compare("LT", wanted, count));
+            let pays = kb.and(many, some);
+            let pays = kb.and(pays, less);
+            let left = kb.if_(
+                pays,
+                |kb| {
+                    self.select(kb, narrow, [count, wanted]);
+                    vec![wanted]
+                },
+                |_| vec![count],
+            );
+            vec![self.sort(kb, left[0])]
+        };
+        let (share, most) = (kb.int(LEAST_SHARE), kb.int(FEW_WANTED));
+        let work = kb.mul(wanted, share);
+        let (is_little, are_few) = (kb.compare("LE", work, count), kb.compare("LE", wanted, most));
+        let is_little = kb.and(is_little, are_few);
+        kb.if_(is_little, one_by_one, select)[0]
+    }
+
+    /// Writes the least `wanted` entries to the other half, each found among those that are greater than the one before.
+    fn least(&self, kb: &mut KernelBuilder, count: Value, wanted: Value) {
+        let constant = |kb: &mut KernelBuilder, value| kb.constant(Literal::splat_i64(DType::I64, value), 1);
+        let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(self.lanes.into()));
+        let (start, none) = (constant(kb, i64::MIN), constant(kb, i64::MAX));
+        kb.for_([zero, wanted, one], &[start], |kb, number, bound| {
+            let nothing = kb.widen(none, self.lanes);
+            let least = kb.for_([zero, count, step], &[nothing], |kb, at, least| {
+                let left = kb.sub(count, at);
+                let mask = kb.lane_mask(left, self.lanes);
+                let found = kb.load(self.keys, at, self.lanes, Some(mask));
+                let (above, smaller) = (kb.compare("GE", found, bound[0]), kb.compare("LT", found, least[0]));
+                let better = kb.and(above, smaller);
+                let better = kb.and(better, mask);
+                vec![kb.select(better, found, least[0])]
+            });
+            let least = kb.reduce_lanes(least[0], "minimum");
+            let at = kb.add(self.room, number);
+            kb.store(self.keys, at, least, None);
+            // No two entries are equal, and none is the greatest number: positions have 31 bits.
+            vec![kb.add(least, one)]
+        });
+    }
+
+    /// Writes each entry to its rank in the other half.
+    fn count_before(&self, kb: &mut KernelBuilder, count: Value) {
+        let lanes = i64::from(self.lanes);
+        let (zero, block, one) = (kb.int(0), kb.int(lanes * COUNTED), kb.int(lanes));
+        let blocks = kb.div(count, block);
+        let full = kb.mul(blocks, block);
+        kb.for_([zero, full, block], &[], |kb, base, _| {
+            self.rank(kb, count, base, COUNTED, None);
+            Vec::new()
+        });
+        kb.for_([full, count, one], &[], |kb, base, _| {
+            let left = kb.sub(count, base);
+            let mask = kb.lane_mask(left, self.lanes);
+            self.rank(kb, count, base, 1, Some(mask));
+            Vec::new()
+        });
+    }
+
+    /// Counts for some vectors of entries from `base` on how many come before each, and writes them there.
+    fn rank(&self, kb: &mut KernelBuilder, count: Value, base: Value, vectors: i64, mask: Option<Value>) {
+        let mut mine = Vec::new();
+        for vector in 0..vectors {
+            let step = kb.int(vector * i64::from(self.lanes));
+            let at = kb.add(base, step);
+            let key = kb.load(self.keys, at, self.lanes, mask);
+            let place = self.places.map(|places| kb.load(places, at, self.lanes, mask));
+            let numbers = kb.lane_numbers(self.lanes);
+            mine.push(Counted { key, place, number: kb.add(at, numbers) });
+        }
+        let (zero, none) = (kb.int(0), kb.zero(DType::I64, self.lanes));
+        let mut ranks = vec![none; mine.len()];
+        if self.places.is_none() {
+            // Keys of 32 bits carry their position: no two are equal.
+            ranks = self.count(kb, [zero, count], &mine, ranks, Ties::None);
+        } else {
+            let length = kb.int(vectors * i64::from(self.lanes));
+            let end = kb.add(base, length);
+            let end = kb.map(OpKind::Minimum, &[end, count]);
+            ranks = self.count(kb, [zero, base], &mine, ranks, Ties::Before);
+            ranks = self.count(kb, [base, end], &mine, ranks, Ties::ByNumber);
+            ranks = self.count(kb, [end, count], &mine, ranks, Ties::None);
+        }
+        for (Counted { key, place, .. }, rank) in mine.into_iter().zip(ranks) {
+            let at = kb.add(rank, self.room);
+            kb.store(self.keys, at, key, mask);
+            if let (Some(places), Some(place)) = (self.places, place) {
+                kb.store(places, at, place, mask);
+            }
+        }
+    }
+
+    /// Adds to `ranks` how many of the entries in a range come before each of `mine`.
+    fn count(
+        &self,
+        kb: &mut KernelBuilder,
+        [low, high]: [Value; 2],
+        mine: &[Counted],
+        ranks: Vec<Value>,
+        ties: Ties,
+    ) -> Vec<Value> {
+        let one = kb.int(1);
+        kb.for_([low, high, one], &ranks, |kb, j, ranks| {
+            let other = kb.load(self.keys, j, 1, None);
+            let mut next = Vec::new();
+            for (entry, &rank) in mine.iter().zip(ranks) {
+                let mut before = kb.compare(if ties == Ties::Before { "LE" } else { "LT" }, other, entry.key);
+                if ties == Ties::ByNumber {
+                    let (equal, earlier) = (kb.compare("EQ", other, entry.key), kb.compare("LT", j, entry.number));
+                    let tie = kb.and(equal, earlier);
+                    before = kb.map(OpKind::Or, &[before, tie]);
+                }
+                let step = kb.convert(before, DType::I64);
+                next.push(kb.add(rank, step));
+            }
+            next
+        })
+    }
+
+    /// A digit of an entry: its position among the counts of all digits' bins. `last`: the digit with the sign, which counts the other way.
+    fn digit(&self, kb: &mut KernelBuilder, entry: Value, shift: Value, last: Value) -> Value {
+        let (shifted, low) = (kb.map(OpKind::ShiftRightLogical, &[entry, shift]), kb.int(BINS - 1));
+        let digit = kb.and(shifted, low);
+        kb.map(OpKind::Xor, &[digit, last])
+    }
+
+    /// Sorts the first `count` entries, one digit after another, in as many passes as there are digits that differ.
+    fn radix(&self, kb: &mut KernelBuilder, count: Value) -> Value {
+        self.count_digits(kb, count);
+        let (zero, one, digits) = (kb.int(0), kb.int(1), kb.int(self.digits()));
+        let sorted = kb.for_([zero, digits, one], &[zero, self.room], |kb, pass, halves| {
+            let (from, to) = (halves[0], halves[1]);
+            let (bins, bits, first_bit) = (kb.int(BINS), kb.int(DIGIT_BITS), kb.int(self.key_shift()));
+            let table = kb.mul(pass, bins);
+            let shift = kb.mul(pass, bits);
+            let shift = kb.add(shift, first_bit);
+            let (top, half) = (kb.int(self.digits() - 1), kb.int(BINS / 2));
+            let is_top = kb.compare("EQ", pass, top);
+            let sign = kb.select(is_top, half, zero);
+            let first = kb.load(self.keys, from, 1, None);
+            let digit = self.digit(kb, first, shift, sign);
+            let place = kb.add(table, digit);
+            let alike = kb.load(self.counts, place, 1, None);
+            let alike = kb.convert(alike, DType::I64);
+            let differ = kb.compare("LT", alike, count);
+            kb.if_(
+                differ,
+                |kb| {
+                    self.sum_counts(kb, table, to);
+                    self.distribute(kb, [from, count], table, shift, sign);
+                    vec![to, from]
+                },
+                |_| vec![from, to],
+            )
+        });
+        sorted[0]
+    }
+
+    /// Counts all digits of all entries.
+    fn count_digits(&self, kb: &mut KernelBuilder, count: Value) {
+        let (zero, one) = (kb.int(0), kb.int(1));
+        let lanes = self.lanes * 2;
+        let (bins, step) = (kb.int(self.digits() * BINS), kb.int(lanes.into()));
+        kb.for_([zero, bins, step], &[], |kb, at, _| {
+            let none = kb.zero(DType::I32, lanes);
+            kb.store(self.counts, at, none, None);
+            Vec::new()
+        });
+        kb.for_([zero, count, one], &[], |kb, i, _| {
+            let entry = kb.load(self.keys, i, 1, None);
+            for pass in 0..self.digits() {
+                let (shift, table) = (kb.int(self.key_shift() + pass * DIGIT_BITS), kb.int(pass * BINS));
+                let sign = kb.int(if pass == self.digits() - 1 { BINS / 2 } else { 0 });
+                let digit = self.digit(kb, entry, shift, sign);
+                let at = kb.add(digit, table);
+                self.increment(kb, at);
+            }
+            Vec::new()
+        });
+    }
+
+    /// The count at a place, which grows by one.
+    fn increment(&self, kb: &mut KernelBuilder, at: Value) -> Value {
+        let (found, one) = (kb.load(self.counts, at, 1, None), kb.constant(Literal::splat_i64(DType::I32, 1), 1));
+        let more = kb.map(OpKind::Add, &[found, one]);
+        kb.store(self.counts, at, more, None);
+        found
+    }
+
+    /// Makes the counts of a digit the places where its bins start, from `to` on. They wrap as counts do: both are below 2^32.
+    fn sum_counts(&self, kb: &mut KernelBuilder, table: Value, to: Value) {
+        let (one, bins) = (kb.int(1), kb.int(BINS));
+        let end = kb.add(table, bins);
+        let start = kb.convert(to, DType::I32);
+        kb.for_([table, end, one], &[start], |kb, at, sum| {
+            let here = kb.load(self.counts, at, 1, None);
+            kb.store(self.counts, at, sum[0], None);
+            vec![kb.map(OpKind::Add, &[sum[0], here])]
+        });
+    }
+
+    fn distribute(&self, kb: &mut KernelBuilder, [from, count]: [Value; 2], table: Value, shift: Value, sign: Value) {
+        let (end, one) = (kb.add(from, count), kb.int(1));
+        kb.for_([from, end, one], &[], |kb, i, _| {
+            let entry = kb.load(self.keys, i, 1, None);
+            let digit = self.digit(kb, entry, shift, sign);
+            let bin = kb.add(table, digit);
+            let found = self.increment(kb, bin);
+            // Unsigned: two halves may be more than 2^31 entries.
+            let found = kb.emit_all(OpKind::BitcastConvert, &[found], &[("dtype", DType::U32.into())], None)[0];
+            let place = kb.convert(found, DType::I64);
+            kb.store(self.keys, place, entry, None);
+            if let Some(places) = self.places {
+                let position = kb.load(places, i, 1, None);
+                kb.store(places, place, position, None);
+            }
+            Vec::new()
+        });
+    }
+}

@@ -1,0 +1,50 @@
+//! Elements as signed integers that compare as an order asks: equal where the order calls two elements equal, NaN above all numbers.
+use crate::kernel::{KernelBuilder, compute_dtype};
+use disc_ir::{DType, Literal, OpKind, Value, ops::body::Order};
+
+/// The type of the keys of elements of a type.
+pub(super) fn dtype_of(element: DType) -> DType {
+    match compute_dtype(element) {
+        DType::F64 | DType::I64 | DType::U64 => DType::I64,
+        _ => DType::I32,
+    }
+}
+
+/// The greatest key, as a scalar.
+pub(super) fn greatest(kb: &mut KernelBuilder, key: DType) -> Value {
+    kb.constant(Literal::splat_i64(key, i64::MAX >> (64 - key.bits())), 1)
+}
+
+/// The key of an element in its compute type; that of the element that comes first is the least.
+pub(super) fn encode(kb: &mut KernelBuilder, element: Value, order: Order) -> Value {
+    let dtype = kb.dtype(element);
+    let key = dtype_of(dtype);
+    let ascending = match dtype {
+        _ if dtype.is_float() => of_float(kb, element, key),
+        DType::U32 | DType::U64 => {
+            let bits = kb.emit_all(OpKind::BitcastConvert, &[element], &[("dtype", key.into())], None)[0];
+            let sign = kb.constant(Literal::splat_i64(key, i64::MIN >> (64 - key.bits())), 1);
+            kb.map(OpKind::Xor, &[bits, sign])
+        }
+        _ => kb.convert(element, key),
+    };
+    match order {
+        Order::Ascending => ascending,
+        Order::Descending => kb.emit(OpKind::Not, &[ascending]),
+    }
+}
+
+/// The bits, those behind the sign turned where it is set: minus 0 is 0, and every NaN is the greatest key.
+fn of_float(kb: &mut KernelBuilder, element: Value, key: DType) -> Value {
+    let bits = kb.emit_all(OpKind::BitcastConvert, &[element], &[("dtype", key.into())], None)[0];
+    let constant = |kb: &mut KernelBuilder, value| kb.constant(Literal::splat_i64(key, value), 1);
+    let (zero, shift, most) = (constant(kb, 0), constant(kb, key.bits() as i64 - 1), greatest(kb, key));
+    let negative = kb.map(OpKind::ShiftRightArithmetic, &[bits, shift]);
+    let turned = kb.and(negative, most);
+    let ordered = kb.map(OpKind::Xor, &[bits, turned]);
+    let nought = kb.zero(kb.dtype(element), 1);
+    let is_zero = kb.compare("EQ", element, nought);
+    let number = kb.select(is_zero, zero, ordered);
+    let is_nan = kb.compare("NE", element, element);
+    kb.select(is_nan, most, number)
+}

@@ -1,0 +1,155 @@
+//! Sorting by any comparator: a stable bottom-up merge sort of positions, line by line; then the elements follow their positions.
+use super::{flag, lines};
+use crate::{
+    kernel::Index,
+    schedule::{Group, Scheduled, common::kernel_frame::Draft, cpu::pointwise::place_unit},
+};
+use disc_ir::{Attr, DType, Dim, Inst, OpKind, TensorType, Value};
+use disc_passes::query::Query;
+
+pub(super) fn schedule(group: &Group<'_>, inst: Inst, name: &str) -> Scheduled {
+    let mut draft = Draft::new(group, name, 1);
+    let inputs = group.function.operands(inst).to_vec();
+    let shape = group.tensor(inputs[0]).dims.clone();
+    let is_sort = group.function.kind_of(inst) == OpKind::Sort;
+    let axis = if is_sort { draft.elements.group.int(inst, "dimension") as usize } else { shape.len() - 1 };
+    let runs = lines(&shape, axis);
+    let units = Dim::product(runs.iter().map(|run| run.size.clone()));
+    let cost = Dim::product(shape.iter().cloned()) * 40;
+    // Two rows of positions: merges go from one to the other.
+    let positions = draft.kb.scratch(TensorType::new([&shape[axis] * 2], DType::I64));
+    draft.units(units, cost, |draft, unit| {
+        let zero = Index::uniform(draft.kb.int(0));
+        let mut at = vec![zero; shape.len()];
+        place_unit(&mut draft.kb, unit, &runs, &mut at);
+        let line = Line { group, inst, inputs: &inputs, at, axis, size: draft.kb.dim(&shape[axis]), positions };
+        let sorted = line.sort(draft);
+        line.write(draft, sorted);
+    })
+}
+
+/// One line along the sorted dimension.
+struct Line<'a, 'g> {
+    group: &'a Group<'g>,
+    inst: Inst,
+    inputs: &'a [Value],
+    at: Vec<Index>,
+    axis: usize,
+    size: Value,
+    positions: Value,
+}
+
+impl Line<'_, '_> {
+    /// Sorts the positions; returns where in the scratch memory they are.
+    fn sort(&self, draft: &mut Draft<'_>) -> Value {
+        let kb = &mut draft.kb;
+        let (zero, one, two) = (kb.int(0), kb.int(1), kb.int(2));
+        let fill = kb.open_for([zero, self.size, one]);
+        kb.store(self.positions, fill.index, fill.index, None);
+        kb.close_for(fill);
+        // Carried: the width of sorted runs, where they are, where the merged ones go.
+        let mut round = kb.open_while(&[one, zero, self.size], |kb, carried| kb.compare("LT", carried[0], self.size));
+        let [width, from, to] = round.carried[..] else { panic!("three values are carried") };
+        let stride = kb.mul(width, two);
+        let merge = kb.open_for([zero, self.size, stride]);
+        draft.elements.open_scope();
+        self.merge(draft, merge.index, width, [from, to]);
+        draft.elements.close_scope();
+        draft.kb.close_for(merge);
+        round.next = vec![stride, to, from];
+        draft.kb.close_while(round)[1]
+    }
+
+    /// Merges the runs of `width` positions from `low` on.
+    fn merge(&self, draft: &mut Draft<'_>, low: Value, width: Value, [from, to]: [Value; 2]) {
+        let kb = &mut draft.kb;
+        let (one, zero) = (kb.int(1), kb.int(0));
+        let middle = kb.add(low, width);
+        let middle = kb.map(OpKind::Minimum, &[middle, self.size]);
+        let high = kb.add(middle, width);
+        let high = kb.map(OpKind::Minimum, &[high, self.size]);
+        let last = kb.sub(self.size, one);
+        let mut step = kb.open_for_carrying([low, high, one], &[low, middle]);
+        let [i, j] = step.carried[..] else { panic!("two positions are carried") };
+        // A run that is used up is not looked at: its position is only kept in range.
+        let position = |kb: &mut crate::kernel::KernelBuilder, index: Value| {
+            let inside = kb.map(OpKind::Minimum, &[index, last]);
+            let place = kb.add(from, inside);
+            kb.load(self.positions, place, 1, None)
+        };
+        let (left, right) = (position(kb, i), position(kb, j));
+        let right_first = self.before(draft, right, left);
+        let kb = &mut draft.kb;
+        let left_done = kb.compare("GE", i, middle);
+        let right_left = kb.compare("LT", j, high);
+        let takes = kb.map(OpKind::Or, &[left_done, right_first]);
+        let takes = kb.and(takes, right_left);
+        let chosen = kb.select(takes, right, left);
+        let place = kb.add(to, step.index);
+        kb.store(self.positions, place, chosen, None);
+        let (right_step, left_step) = (kb.select(takes, one, zero), kb.select(takes, zero, one));
+        step.next = vec![kb.add(i, left_step), kb.add(j, right_step)];
+        kb.close_for(step);
+    }
+
+    /// Whether the element at position `a` comes before that at `b`.
+    fn before(&self, draft: &mut Draft<'_>, a: Value, b: Value) -> Value {
+        let mut arguments = Vec::new();
+        for &input in self.inputs {
+            arguments.push(self.element(draft, input, a));
+            arguments.push(self.element(draft, input, b));
+        }
+        if self.group.function.kind_of(self.inst) == OpKind::Sort {
+            let comparator = self.group.function.inst(self.inst).regions[0];
+            return draft.elements.inline(&mut draft.kb, comparator, &arguments)[0];
+        }
+        let largest = flag(&draft.elements, self.inst, "largest", true);
+        let (kb, [x, y]) = (&mut draft.kb, [arguments[0], arguments[1]]);
+        let ordered = kb.compare(if largest { "GT" } else { "LT" }, x, y);
+        if !kb.dtype(x).is_float() {
+            return ordered;
+        }
+        let (x_nan, y_nan) = (kb.emit(OpKind::IsNan, &[x]), kb.emit(OpKind::IsNan, &[y]));
+        let (first, second) = if largest { (x_nan, y_nan) } else { (y_nan, x_nan) };
+        let other = kb.emit(OpKind::Not, &[second]);
+        let by_nan = kb.and(first, other);
+        kb.map(OpKind::Or, &[ordered, by_nan])
+    }
+
+    fn element(&self, draft: &mut Draft<'_>, input: Value, position: Value) -> Value {
+        let mut at = self.at.clone();
+        at[self.axis] = Index::uniform(position);
+        draft.elements.element(&mut draft.kb, input, &at)
+    }
+
+    fn write(&self, draft: &mut Draft<'_>, sorted: Value) {
+        let results = self.group.function.results_of(self.inst).to_vec();
+        let count = self.group.tensor(results[0]).dims[self.axis].clone();
+        let (zero, one, count) = (draft.kb.int(0), draft.kb.int(1), draft.kb.dim(&count));
+        let sorted = match self.group.function.attr(self.inst, "skip") {
+            Some(Attr::Dim(skip)) => {
+                let skip = draft.kb.dim(skip);
+                draft.kb.add(sorted, skip)
+            }
+            _ => sorted,
+        };
+        let copy = draft.kb.open_for([zero, count, one]);
+        draft.elements.open_scope();
+        let place = draft.kb.add(sorted, copy.index);
+        let position = draft.kb.load(self.positions, place, 1, None);
+        let mut there = self.at.clone();
+        there[self.axis] = Index::uniform(copy.index);
+        if self.group.function.kind_of(self.inst) == OpKind::Sort {
+            for (&result, &input) in results.iter().zip(self.inputs) {
+                let value = self.element(draft, input, position);
+                draft.store(self.group, result, &there, value);
+            }
+        } else {
+            let value = self.element(draft, self.inputs[0], position);
+            draft.store(self.group, results[0], &there, value);
+            draft.store(self.group, results[1], &there, position);
+        }
+        draft.elements.close_scope();
+        draft.kb.close_for(copy);
+    }
+}

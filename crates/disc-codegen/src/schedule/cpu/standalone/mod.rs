@@ -1,0 +1,105 @@
+//! Ops with a schedule of their own: those of which no single element can be asked.
+//!
+//! All but scans are plain and scalar: a work unit is what must be done in order (a row of a sort, a whole scatter).
+mod entries;
+mod key;
+mod merge;
+mod nonzero;
+mod random;
+mod ranked;
+mod scan;
+mod scatter;
+mod select;
+mod sort;
+mod top_k;
+mod update;
+
+use super::pointwise::place_unit;
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder},
+    schedule::{Group, Version, VersionKind, Versioned, common::iteration_space::Merged},
+};
+use disc_ir::{Attr, Dim, Inst, OpKind, Value};
+use disc_passes::query::Query;
+
+/// The schedule of a group of one such op; `None` where elements can be computed one by one.
+pub fn schedule(group: &Group<'_>) -> Option<Versioned> {
+    let ops = group.function.insts(group.function.body).iter().copied();
+    for inst in ops {
+        match group.function.kind_of(inst) {
+            OpKind::Cumulative => return Some(scan::schedule(group, inst)),
+            OpKind::Sort | OpKind::TopK => return Some(ordered(group, inst)),
+            OpKind::Scatter => return Some(scatter::schedule(group, inst).into()),
+            OpKind::Nonzero => return Some(nonzero::schedule(group, inst).into()),
+            OpKind::RngBitGenerator => return Some(random::schedule(group, inst).into()),
+            _ => {}
+        }
+    }
+    None
+}
+
+pub use update::schedule as update;
+
+/// Lines longer than this have positions that entries have no bits for.
+const LONGEST: i64 = i32::MAX as i64;
+
+/// A sort or the start of one: by keys where the order is a plain one, else by its comparator.
+fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
+    let Some(order) = sort::order_of(group, inst) else { return merge::schedule(group, inst, &group.name).into() };
+    let tensor = group.tensor(group.function.operands(inst)[0]);
+    let is_sort = group.function.kind_of(inst) == OpKind::Sort;
+    let axis = if is_sort { group.function.int(inst, "dimension") as usize } else { tensor.rank() - 1 };
+    let code = match group.function.attr(inst, "skip") {
+        _ if is_sort => sort::schedule(group, inst, order),
+        Some(Attr::Dim(skip)) => ranked::schedule(group, inst, order, skip),
+        _ => top_k::schedule(group, inst, order),
+    };
+    if group.solver.less_equal(&tensor.dims[axis], &Dim::constant(LONGEST)) {
+        return code.into();
+    }
+    let guard = vec![(tensor.dims[axis].clone(), Dim::constant(LONGEST))];
+    let by_comparator = merge::schedule(group, inst, &format!("{}_long", group.name));
+    let by_keys = Version { kind: VersionKind::Keys, guard, code, workspaces: Vec::new(), streamed: None };
+    Versioned { versions: vec![by_keys], otherwise: by_comparator }
+}
+
+/// A line that is cut into chunks, and the dimensions around it: a work unit is a chunk.
+struct Chunks {
+    outer: Vec<Merged>,
+    size: Dim,
+    chunk: i64,
+}
+
+impl Chunks {
+    fn units(&self) -> Dim {
+        Dim::product(self.outer.iter().map(|run| run.size.clone())) * self.size.ceil_div(&Dim::constant(self.chunk))
+    }
+
+    /// Places a unit along the outer dimensions; from where to where it goes along the line.
+    fn place(&self, kb: &mut KernelBuilder, unit: Value, at: &mut [Index]) -> [Value; 2] {
+        let (size, chunk) = (kb.dim(&self.size), kb.int(self.chunk));
+        let parts = kb.dim(&self.size.ceil_div(&Dim::constant(self.chunk)));
+        let (line, part) = match self.outer.is_empty() {
+            true => (unit, unit),
+            false => (kb.div(unit, parts), kb.rem(unit, parts)),
+        };
+        place_unit(kb, line, &self.outer, at);
+        let low = kb.mul(part, chunk);
+        let high = kb.add(low, chunk);
+        [low, kb.map(OpKind::Minimum, &[high, size])]
+    }
+}
+
+/// All dimensions but `axis`, for units that are lines along it.
+fn lines(shape: &[Dim], axis: usize) -> Vec<Merged> {
+    let others = shape.iter().enumerate().filter(|(d, _)| *d != axis);
+    others.map(|(d, size)| Merged { size: size.clone(), axis: d }).collect()
+}
+
+fn flag(elements: &Elements<'_>, inst: Inst, name: &str, default: bool) -> bool {
+    match elements.group.attr(inst, name) {
+        Some(disc_ir::Attr::Bool(value)) => *value,
+        _ => default,
+    }
+}

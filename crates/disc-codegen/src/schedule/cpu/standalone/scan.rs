@@ -1,0 +1,397 @@
+//! Running combinations along one dimension, with what feeds them and what is computed from them, element by element.
+//!
+//! Every line is combined in order, by whatever body the op has; lanes are lines of their own. Where dimensions follow the one that is
+//! walked, lines lie side by side in memory. Where it is the last one, squares of lines and positions are turned in registers, combined, and
+//! turned back; few lines are walked one by one, in chunks ([`chunks`]) where more than the scan is computed along them.
+mod chunks;
+
+use crate::{
+    kernel::{Index, cost},
+    schedule::{
+        Group, Scheduled, Version, VersionKind, Versioned,
+        common::{
+            iteration_space::{Merged, is_combined, merge, mergeable_in, positions_of},
+            kernel_frame::Draft,
+        },
+    },
+};
+use disc_ir::{Block, Dim, Inst, OpKind, Solver, Value};
+use disc_passes::{
+    fusion::space::{Follows, Map},
+    query::Query,
+};
+
+/// With fewer lines most of a square would be idle.
+const FEW_LINES: i64 = 4;
+
+/// Vectors of lines side by side that are carried at once.
+const COPIES: i64 = 4;
+
+pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
+    let scan = Scan::of(group, inst);
+    if !scan.inner.is_empty() {
+        return scan.side_by_side(group).into();
+    }
+    let lanes = scan.lanes(&scan.lines());
+    if lanes < 4 || scan.has_one_step() {
+        return scan.few_lines(group).into();
+    }
+    let squares = Group { name: format!("{}_squares", group.name).into(), ..group.clone() };
+    let code = scan.squares(&squares, lanes);
+    let mut rest = group.clone();
+    rest.first_site += code.sites.len() as i64;
+    let guard = vec![(Dim::constant(FEW_LINES - 1), scan.lines())];
+    let version = Version { kind: VersionKind::Squares, guard, code, workspaces: Vec::new(), streamed: None };
+    Versioned { versions: vec![version], otherwise: scan.few_lines(&rest) }
+}
+
+struct Scan<'g> {
+    group: &'g Group<'g>,
+    inst: Inst,
+    inputs: Vec<Value>,
+    inits: Vec<Value>,
+    body: Block,
+    axis: usize,
+    reverse: bool,
+    shape: Vec<Dim>,
+    /// The dimensions before the walked one, and those after it.
+    outer: Vec<Merged>,
+    inner: Vec<Merged>,
+}
+
+impl<'g> Scan<'g> {
+    fn of(group: &'g Group<'g>, inst: Inst) -> Self {
+        let function = group.function;
+        let operands = function.operands(inst);
+        let (inputs, inits) = operands.split_at(operands.len() / 2);
+        let shape = group.tensor(inputs[0]).dims.clone();
+        let axis = function.int(inst, "dim") as usize;
+        let identity: Map = (0..shape.len()).map(|d| Follows::Axes(vec![d])).collect();
+        let roots = group.outputs().into_iter().chain(inputs.iter().copied()).map(|value| (value, identity.clone()));
+        let mut pairs =
+            mergeable_in(function, &group.solver, &shape, &roots.collect::<Vec<_>>(), &|value, _| is_combined(function, value));
+        pairs.iter_mut().enumerate().for_each(|(pair, mergeable)| *mergeable &= pair + 1 != axis && pair != axis);
+        let is_one = |solver: &Solver, run: &Merged| solver.equal(&run.size, &Dim::constant(1));
+        let runs = merge(&shape, &pairs).into_iter().filter(|run| run.axis != axis && !is_one(&group.solver, run));
+        let (outer, inner) = runs.partition(|run| run.axis < axis);
+        Self {
+            group,
+            inst,
+            inputs: inputs.to_vec(),
+            inits: inits.to_vec(),
+            body: function.inst(inst).regions[0],
+            axis,
+            reverse: matches!(function.attr(inst, "reverse"), Some(disc_ir::Attr::Bool(true))),
+            shape,
+            outer,
+            inner,
+        }
+    }
+
+    /// Lanes for lines along a dimension: no more than a register of 4-byte lanes has, so that squares stay small.
+    fn lanes(&self, along: &Dim) -> u32 {
+        let target = self.group.target;
+        cost::lanes(self.group.function, target, &self.group.solver, along).min(target.vector_bytes() / 4)
+    }
+
+    /// How many lines there are, where none lie side by side.
+    fn lines(&self) -> Dim {
+        Dim::product(self.outer.iter().map(|run| run.size.clone()))
+    }
+
+    /// Whether lines have a single element. Its position is written as 0 then, as in whatever broadcasts along a size of 1.
+    fn has_one_step(&self) -> bool {
+        self.group.solver.equal(&self.shape[self.axis], &Dim::constant(1))
+    }
+
+    /// Nanoseconds on one thread.
+    fn cost(&self, lanes: i64) -> Dim {
+        let count = Dim::product(self.shape.iter().cloned());
+        (cost::loops(self.group.function, &count, lanes as u32)) + count.ceil_div(&Dim::constant(lanes))
+    }
+
+    fn starts(&self, draft: &mut Draft<'g>, lanes: u32) -> Vec<Value> {
+        let start = |&init: &Value| {
+            let value = draft.elements.element(&mut draft.kb, init, &[]);
+            draft.kb.widen(value, lanes)
+        };
+        self.inits.iter().map(start).collect()
+    }
+
+    fn combine(&self, draft: &mut Draft<'g>, carried: &[Value], values: Vec<Value>, lanes: u32) -> Vec<Value> {
+        let arguments: Vec<Value> = carried.iter().copied().chain(values).collect();
+        let combined = draft.elements.inline(&mut draft.kb, self.body, &arguments);
+        combined.into_iter().map(|value| draft.kb.widen(value, lanes)).collect()
+    }
+
+    fn read(&self, draft: &mut Draft<'g>, at: &[Index], lanes: u32) -> Vec<Value> {
+        let read = |&input: &Value| {
+            let value = draft.elements.element(&mut draft.kb, input, at);
+            draft.kb.widen(value, lanes)
+        };
+        self.inputs.iter().map(read).collect()
+    }
+
+    /// Computes and stores the outputs at a position whose running combinations are known.
+    fn write(&self, draft: &mut Draft<'g>, at: &[Index], combined: &[Value]) {
+        let results = self.group.function.results_of(self.inst);
+        results.iter().zip(combined).for_each(|(&result, &value)| draft.elements.seed(result, at, value));
+        // All are computed before any is stored: an output may share memory with an input that another output reads.
+        let targets = draft.memory.targets.clone();
+        let computed: Vec<Value> = targets.iter().map(|(output, _)| draft.elements.element(&mut draft.kb, *output, at)).collect();
+        for ((output, buffer), value) in targets.into_iter().zip(computed) {
+            draft.elements.store(&mut draft.kb, buffer, self.group.tensor(output), at, value);
+        }
+    }
+
+    /// Walks along lines: `step` gets the place in the order of the walk, and what is carried.
+    fn walk(&self, draft: &mut Draft<'g>, start: &[Value], step: impl FnOnce(&mut Draft<'g>, Value, &[Value]) -> Vec<Value>) {
+        let (low, high, one) = (draft.kb.int(0), draft.kb.dim(&self.shape[self.axis]), draft.kb.int(1));
+        let mut open = draft.kb.open_for_carrying([low, high, one], start);
+        draft.elements.open_scope();
+        let mut position = open.index;
+        if self.reverse {
+            let last = draft.kb.sub(high, one);
+            position = draft.kb.sub(last, position);
+        }
+        if self.has_one_step() {
+            position = low;
+        }
+        let carried = open.carried.clone();
+        open.next = step(draft, position, &carried);
+        draft.elements.close_scope();
+        draft.kb.close_for(open);
+    }
+
+    /// Lines that are too few for a square.
+    fn few_lines(&self, group: &Group<'g>) -> Scheduled {
+        if self.is_alone() || self.has_one_step() { self.one_by_one(group) } else { self.by_chunks(group) }
+    }
+
+    /// Each line by itself.
+    fn one_by_one(&self, group: &Group<'g>) -> Scheduled {
+        let draft = Draft::new(group, &group.name, 1);
+        draft.counted(&self.outer, self.cost(1), |draft, positions| {
+            let mut at = vec![Index::uniform(draft.kb.int(0)); self.shape.len()];
+            self.outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
+            let start = self.starts(draft, 1);
+            self.walk(draft, &start, |draft, position, carried| {
+                at[self.axis] = Index::uniform(position);
+                let values = self.read(draft, &at, 1);
+                let combined = self.combine(draft, carried, values, 1);
+                self.write(draft, &at, &combined);
+                combined
+            });
+        })
+    }
+
+    /// Lines that lie side by side in memory: a unit is a few vectors of them.
+    fn side_by_side(&self, group: &Group<'g>) -> Scheduled {
+        let mut draft = Draft::new(group, &group.name, 1);
+        let last = self.inner.last().expect("there are dimensions behind");
+        draft.elements.lanes = self.lanes(&last.size);
+        let lanes = i64::from(draft.elements.lanes);
+        let mut runs: Vec<Merged> = self.outer.iter().chain(&self.inner).cloned().collect();
+        runs.last_mut().expect("as above").size = last.size.ceil_div(&Dim::constant(lanes * COPIES));
+        draft.counted(&runs, self.cost(lanes), |draft, positions| {
+            let mut at = vec![Index::uniform(draft.kb.int(0)); self.shape.len()];
+            runs.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
+            let (tile, size) = (*positions.last().expect("as above"), draft.kb.dim(&last.size));
+            let (wide, all) = (draft.kb.int(lanes * COPIES), draft.kb.int(lanes));
+            let low = draft.kb.mul(tile, wide);
+            let end = draft.kb.add(low, wide);
+            if self.group.solver.divisible(&last.size, lanes * COPIES) {
+                return self.lines_from(draft, &at, low, COPIES);
+            }
+            let full = draft.kb.compare("LE", end, size);
+            let several = draft.kb.open_if(full);
+            draft.elements.open_scope();
+            self.lines_from(draft, &at, low, COPIES);
+            draft.elements.close_scope();
+            draft.kb.close_if(several);
+            let rest = draft.kb.emit(OpKind::Not, &[full]);
+            let rest = draft.kb.open_if(rest);
+            let single = draft.kb.open_for([low, size, all]);
+            let left = draft.kb.sub(size, single.index);
+            let mask = (lanes > 1).then(|| draft.kb.lane_mask(left, lanes as u32));
+            let outside = std::mem::replace(&mut draft.elements.mask, mask);
+            draft.elements.open_scope();
+            self.lines_from(draft, &at, single.index, 1);
+            draft.elements.close_scope();
+            draft.elements.mask = outside;
+            draft.kb.close_for(single);
+            draft.kb.close_if(rest);
+        })
+    }
+
+    /// Walks along `copies` vectors of lines, the first one at position `from` of the last dimension.
+    fn lines_from(&self, draft: &mut Draft<'g>, at: &[Index], from: Value, copies: i64) {
+        let (lanes, last) = (draft.elements.lanes, self.inner.last().expect("there are dimensions behind").axis);
+        let column = |draft: &mut Draft<'g>, n: i64| {
+            let step = draft.kb.int(n * i64::from(lanes));
+            let mut at = at.to_vec();
+            at[last] = Index::Affine { base: draft.kb.add(from, step), stride: i64::from(lanes > 1) };
+            at
+        };
+        let columns: Vec<Vec<Index>> = (0..copies).map(|n| column(draft, n)).collect();
+        let start = self.starts(draft, lanes);
+        let all: Vec<Value> = columns.iter().flat_map(|_| start.iter().copied()).collect();
+        self.walk(draft, &all, |draft, position, carried| {
+            let mut next = Vec::with_capacity(carried.len());
+            let mut found = Vec::with_capacity(columns.len());
+            for (column, carried) in columns.iter().zip(carried.chunks(start.len())) {
+                let mut at = column.clone();
+                at[self.axis] = Index::uniform(position);
+                let values = self.read(draft, &at, lanes);
+                let combined = self.combine(draft, carried, values, lanes);
+                next.extend(combined.iter().copied());
+                found.push((at, combined));
+            }
+            found.iter().for_each(|(at, combined)| self.write(draft, at, combined));
+            next
+        });
+    }
+
+    /// Lines along the last dimension: a unit is as many of them as a vector has lanes. A unit with fewer has its last one several times.
+    fn squares(&self, group: &Group<'g>, lanes: u32) -> Scheduled {
+        let mut draft = Draft::new(group, &group.name, 1);
+        draft.elements.lanes = lanes;
+        let lines = self.lines();
+        let axis = self.outer.last().map_or(0, |run| run.axis);
+        let units = [Merged { size: lines.ceil_div(&Dim::constant(i64::from(lanes))), axis }];
+        draft.counted(&units, self.cost(i64::from(lanes)), |draft, positions| {
+            let (count, last) = (draft.kb.int(i64::from(lanes)), draft.kb.dim(&(&lines - 1)));
+            let first = draft.kb.mul(positions[0], count);
+            let mut places = Vec::with_capacity(lanes as usize);
+            for line in 0..lanes {
+                let step = draft.kb.int(i64::from(line));
+                let number = draft.kb.add(first, step);
+                let number = draft.kb.map(OpKind::Minimum, &[number, last]);
+                let mut at = vec![Index::uniform(draft.kb.int(0)); self.shape.len()];
+                let found = positions_of(&mut draft.kb, number, &self.outer);
+                self.outer.iter().zip(found).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
+                places.push(at);
+            }
+            let start = self.starts(draft, lanes);
+            match self.reverse {
+                false => self.forwards(draft, &places, &start),
+                true => self.backwards(draft, &places, &start),
+            }
+        })
+    }
+
+    /// Whole squares first, then what is left, with a mask.
+    fn forwards(&self, draft: &mut Draft<'g>, places: &[Vec<Index>], start: &[Value]) {
+        let (zero, step, size, full) = self.extent(draft);
+        let mut squares = draft.kb.open_for_carrying([zero, full, step], start);
+        let carried = squares.carried.clone();
+        squares.next = self.square(draft, places, squares.index, None, &carried);
+        let carried = draft.kb.close_for(squares);
+        self.rest(draft, places, [full, size], &carried);
+    }
+
+    /// What is left behind whole squares first, then these, the last one first.
+    fn backwards(&self, draft: &mut Draft<'g>, places: &[Vec<Index>], start: &[Value]) {
+        let (zero, step, size, full) = self.extent(draft);
+        let carried = self.rest(draft, places, [full, size], start);
+        let mut squares = draft.kb.open_for_carrying([zero, full, step], &carried);
+        let last = draft.kb.sub(full, step);
+        let from = draft.kb.sub(last, squares.index);
+        let carried = squares.carried.clone();
+        squares.next = self.square(draft, places, from, None, &carried);
+        draft.kb.close_for(squares);
+    }
+
+    /// Zero, the length of a square, that of a line, and how much of it whole squares cover.
+    fn extent(&self, draft: &mut Draft<'g>) -> (Value, Value, Value, Value) {
+        let kb = &mut draft.kb;
+        let (zero, step) = (kb.int(0), kb.int(i64::from(draft.elements.lanes)));
+        let size = kb.dim(&self.shape[self.axis]);
+        let whole = kb.div(size, step);
+        (zero, step, size, kb.mul(whole, step))
+    }
+
+    /// The positions from `full` on, fewer than a square has: none or one of these.
+    fn rest(&self, draft: &mut Draft<'g>, places: &[Vec<Index>], [full, size]: [Value; 2], carried: &[Value]) -> Vec<Value> {
+        if self.group.solver.divisible(&self.shape[self.axis], i64::from(draft.elements.lanes)) {
+            return carried.to_vec();
+        }
+        let step = draft.kb.int(i64::from(draft.elements.lanes));
+        let mut open = draft.kb.open_for_carrying([full, size, step], carried);
+        let left = draft.kb.sub(size, full);
+        let inner = open.carried.clone();
+        open.next = self.square(draft, places, full, Some(left), &inner);
+        draft.kb.close_for(open)
+    }
+
+    /// Combines a square of lines and positions; `left` is how many positions there are, if not all.
+    fn square(
+        &self,
+        draft: &mut Draft<'g>,
+        places: &[Vec<Index>],
+        from: Value,
+        left: Option<Value>,
+        carried: &[Value],
+    ) -> Vec<Value> {
+        let lanes = draft.elements.lanes;
+        let mask = left.map(|left| draft.kb.lane_mask(left, lanes));
+        let outside = std::mem::replace(&mut draft.elements.mask, mask);
+        draft.elements.open_scope();
+        let along = |place: &Vec<Index>| {
+            let mut at = place.clone();
+            at[self.axis] = Index::Affine { base: from, stride: 1 };
+            at
+        };
+        let places: Vec<Vec<Index>> = places.iter().map(along).collect();
+        let rows: Vec<Vec<Value>> = places.iter().map(|at| self.read(draft, at, lanes)).collect();
+        let columns = turn(draft, &rows);
+        let (carried, found) = self.combine_columns(draft, columns, left, carried);
+        let rows = turn(draft, &found);
+        places.iter().zip(rows).for_each(|(at, combined)| self.write(draft, at, &combined));
+        draft.elements.close_scope();
+        draft.elements.mask = outside;
+        carried
+    }
+
+    /// The running combinations of the columns of a square, and what is carried on.
+    fn combine_columns(
+        &self,
+        draft: &mut Draft<'g>,
+        columns: Vec<Vec<Value>>,
+        left: Option<Value>,
+        carried: &[Value],
+    ) -> (Vec<Value>, Vec<Vec<Value>>) {
+        let lanes = draft.elements.lanes;
+        let mut order: Vec<usize> = (0..columns.len()).collect();
+        if self.reverse {
+            order.reverse();
+        }
+        let mut carried = carried.to_vec();
+        let mut found = vec![Vec::new(); columns.len()];
+        for place in order {
+            let mut combined = self.combine(draft, &carried, columns[place].clone(), lanes);
+            // Forwards, what is beyond the end comes last and leads nowhere.
+            if let (Some(left), true) = (left, self.reverse) {
+                let number = draft.kb.int(place as i64);
+                let inside = draft.kb.compare("LT", number, left);
+                let inside = draft.kb.widen(inside, lanes);
+                combined = combined.iter().zip(&carried).map(|(&new, &old)| draft.kb.select(inside, new, old)).collect();
+            }
+            found[place] = combined.clone();
+            carried = combined;
+        }
+        (carried, found)
+    }
+}
+
+/// Rows as columns: of each value that a row has.
+fn turn(draft: &mut Draft<'_>, rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
+    let mut turned = vec![Vec::new(); rows.len()];
+    for value in 0..rows[0].len() {
+        let all: Vec<Value> = rows.iter().map(|row| row[value]).collect();
+        for (column, found) in turned.iter_mut().zip(draft.kb.transpose_lanes(&all)) {
+            column.push(found);
+        }
+    }
+    turned
+}

@@ -1,0 +1,409 @@
+//! Scatter: the inputs are copied, then the updates are applied.
+//!
+//! Where an index names no dimension that updates run along, the elements of an update go to places of their own: these are spread over the
+//! work units, and each unit applies all updates of its places in their order. Otherwise one unit applies all.
+use super::Chunks;
+use crate::{
+    element::Elements,
+    kernel::{Index, OpenFor, compute_dtype},
+    schedule::{
+        Group, Scheduled,
+        common::{iteration_space::Merged, kernel_frame::Draft, vector_loop::vector_loop},
+        cpu::pointwise::place_unit,
+    },
+};
+use disc_ir::{Code, Dim, Inst, OpKind, Value};
+use disc_passes::query::Query;
+
+/// Elements of a unit of the copy.
+const CHUNK: i64 = 4096;
+/// Elements of an update that a unit applies: where they lie side by side, and where each has a place of its own. Of the latter, 8 took twice as long
+/// for long rows, which lie pages apart.
+const COLUMNS: (i64, i64) = (128, 64);
+
+pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
+    let mut all = copy(group, inst);
+    let mut draft = Draft::new(group, &group.name, 1);
+    draft.elements.first_site += all.sites.len() as i64;
+    let scatter = Scatter::of(&draft, group, inst);
+    let mut applied = match scatter.places.are_apart() {
+        true => scatter.apply_apart(draft),
+        false => scatter.apply_in_order(draft),
+    };
+    all.kernels.append(&mut applied.kernels);
+    all.launches.append(&mut applied.launches);
+    all.sites.append(&mut applied.sites);
+    all
+}
+
+/// Lanes that hold elements of all of these values.
+fn lanes(group: &Group<'_>, values: &[Value]) -> u32 {
+    let sizes = values.iter().map(|&value| compute_dtype(group.tensor(value).dtype).size() as u32);
+    group.target.vector_bytes() / sizes.max().unwrap_or(4).max(4)
+}
+
+fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {
+    let mut draft = Draft::new(group, &format!("{}_copy", group.name), 1);
+    let results = group.function.results_of(inst).to_vec();
+    let inputs = &group.function.operands(inst)[..results.len()];
+    let shape = group.tensor(results[0]).dims.clone();
+    let count = Dim::product(shape.iter().cloned());
+    let lanes = lanes(group, inputs);
+    draft.elements.lanes = lanes;
+    let pairs: Vec<(Value, Value)> =
+        results.iter().zip(inputs).filter_map(|(&result, &input)| Some((draft.target(result)?, input))).collect();
+    // What is in memory is one line; else each element is computed at its place.
+    let sources: Option<Vec<Value>> = pairs.iter().map(|&(_, input)| draft.source(input)).collect();
+    let line = match (&sources, shape.split_last()) {
+        (None, Some((last, outer))) => Chunks { outer: Merged::each(outer), size: last.clone(), chunk: CHUNK },
+        _ => Chunks { outer: Vec::new(), size: count.clone(), chunk: CHUNK },
+    };
+    let argument = |buffer: Value| {
+        let position = draft.memory.pairs().position(|(_, known)| known == buffer).expect("memory of the kernel");
+        draft.memory.arguments[position]
+    };
+    let copied = sources.iter().flatten().zip(&pairs);
+    let copies = copied.map(|(&from, &(to, _))| (argument(from), argument(to))).collect();
+    let mut code = draft.units(line.units(), count.ceil_div(&Dim::constant(8)), |draft, unit| {
+        let zero = draft.kb.int(0);
+        let mut at = vec![Index::uniform(zero); shape.len()];
+        let range = line.place(&mut draft.kb, unit, &mut at);
+        vector_loop(&mut draft.kb, &mut draft.elements, range, false, &mut |kb, elements, index| {
+            let Index::Affine { base, .. } = index else { panic!("a vector loop walks along an axis") };
+            for (i, &(target, input)) in pairs.iter().enumerate() {
+                if let Some(sources) = &sources {
+                    let moved = kb.load(sources[i], base, lanes, elements.mask);
+                    kb.store(target, base, moved, elements.mask);
+                    continue;
+                }
+                if let Some(last) = at.last_mut() {
+                    *last = index;
+                }
+                let value = elements.element(kb, input, &at);
+                elements.store(kb, target, group.tensor(input), &at, value);
+            }
+        });
+    });
+    code.launches[0].copies = copies;
+    code
+}
+
+struct Scatter<'a, 'g> {
+    group: &'a Group<'g>,
+    inst: Inst,
+    inputs: Vec<Value>,
+    indices: Value,
+    updates: Vec<Value>,
+    results: Vec<Value>,
+    shape: Vec<Dim>,
+    update_shape: Vec<Dim>,
+    places: Places,
+}
+
+impl<'a, 'g> Scatter<'a, 'g> {
+    fn of(draft: &Draft<'_>, group: &'a Group<'g>, inst: Inst) -> Self {
+        let operands = group.function.operands(inst);
+        let n = operands.len() / 2;
+        let (inputs, updates) = (operands[..n].to_vec(), operands[n + 1..].to_vec());
+        Self {
+            group,
+            inst,
+            indices: operands[n],
+            results: group.function.results_of(inst).to_vec(),
+            shape: group.tensor(inputs[0]).dims.clone(),
+            update_shape: group.tensor(updates[0]).dims.clone(),
+            places: Places::of(draft, inst),
+            inputs,
+            updates,
+        }
+    }
+
+    /// Each place of an update by itself, all updates in their order.
+    fn apply_apart(&self, mut draft: Draft<'_>) -> Scheduled {
+        let rank = self.update_shape.len();
+        let own: Vec<usize> = (0..rank).filter(|&d| self.places.is_own(d)).collect();
+        // The innermost loop is that over the last dimension of updates, if it is one of places of their own.
+        let inner = own.last().copied().filter(|&d| d + 1 == rank);
+        let runs = |dims: &[usize]| dims.iter().map(|&d| Merged { size: self.update_shape[d].clone(), axis: d }).collect();
+        let outer: Vec<Merged> = runs(&own[..own.len() - usize::from(inner.is_some())]);
+        let ordered: Vec<usize> = (0..rank).filter(|d| !own.contains(d)).collect();
+        let size = inner.map_or(Dim::constant(1), |d| self.update_shape[d].clone());
+        // Along a dimension of windows that is the last one of the inputs too, elements lie side by side.
+        let window = inner.and_then(|d| self.places.axis_of_window(d, self.shape.len()));
+        let is_contiguous = window.is_some_and(|axis| axis + 1 == self.shape.len());
+        if is_contiguous {
+            draft.elements.lanes = lanes(self.group, &[&self.inputs[..], &self.updates].concat());
+        }
+        let line = Chunks { outer, size, chunk: if is_contiguous { COLUMNS.0 } else { COLUMNS.1 } };
+        let each = Dim::product(ordered.iter().map(|&d| self.update_shape[d].clone()));
+        let count = Dim::product(self.update_shape.iter().cloned());
+        let cost = if is_contiguous { count.ceil_div(&Dim::constant(4)) } else { count * 2 } + &line.units() * &each;
+        draft.units(line.units(), cost, |draft, unit| {
+            let (zero, one) = (draft.kb.int(0), draft.kb.int(1));
+            let mut at = vec![Index::uniform(zero); rank];
+            let range = line.place(&mut draft.kb, unit, &mut at);
+            let mut loops: Vec<OpenFor> = Vec::new();
+            for &d in &ordered {
+                let size = draft.kb.dim(&self.update_shape[d]);
+                let open = draft.kb.open_for([zero, size, one]);
+                at[d] = Index::uniform(open.index);
+                loops.push(open);
+                draft.elements.open_scope();
+            }
+            match (inner, window) {
+                (Some(d), Some(axis)) => self.apply_window(draft, [d, axis], range, at),
+                (Some(d), None) => {
+                    let open = draft.kb.open_for([range[0], range[1], one]);
+                    draft.elements.open_scope();
+                    at[d] = Index::uniform(open.index);
+                    self.apply_one(draft, &at);
+                    draft.elements.close_scope();
+                    draft.kb.close_for(open);
+                }
+                (None, _) => self.apply_one(draft, &at),
+            }
+            for open in loops.into_iter().rev() {
+                draft.elements.close_scope();
+                draft.kb.close_for(open);
+            }
+        })
+    }
+
+    /// Applies a part of a window: its place is looked up once.
+    fn apply_window(&self, draft: &mut Draft<'_>, [d, axis]: [usize; 2], range: [Value; 2], mut at: Vec<Index>) {
+        let (mut position, inside) = self.position(draft, &at);
+        self.look_up_slices(draft, &at);
+        let branch = draft.kb.open_if(inside);
+        draft.elements.open_scope();
+        let targets: Vec<Option<Value>> = self.results.iter().map(|&result| draft.target(result)).collect();
+        vector_loop(&mut draft.kb, &mut draft.elements, range, false, &mut |kb, elements, index| {
+            (at[d], position[axis]) = (index, index);
+            self.combine(kb, elements, &targets, &at, &position);
+        });
+        draft.elements.close_scope();
+        draft.kb.close_if(branch);
+    }
+
+    /// Applies one element of the updates.
+    fn apply_one(&self, draft: &mut Draft<'_>, at: &[Index]) {
+        let (position, inside) = self.position(draft, at);
+        // Read whether or not it has a place: reading may be what checks an index.
+        for &update in &self.updates {
+            draft.elements.element(&mut draft.kb, update, at);
+        }
+        let branch = draft.kb.open_if(inside);
+        draft.elements.open_scope();
+        let targets: Vec<Option<Value>> = self.results.iter().map(|&result| draft.target(result)).collect();
+        self.combine(&mut draft.kb, &mut draft.elements, &targets, at, &position);
+        draft.elements.close_scope();
+        draft.kb.close_if(branch);
+    }
+
+    /// Looks up where updates that are gathered come from: once, and checked even for an update without a place.
+    fn look_up_slices(&self, draft: &mut Draft<'_>, at: &[Index]) {
+        let function = draft.elements.group;
+        for &update in &self.updates {
+            let Some(gather) = function.defining(update).filter(|&inst| function.kind_of(inst) == OpKind::Gather) else {
+                continue;
+            };
+            let offsets = function.axes(gather, "offset_dims");
+            let batch: Vec<Index> = (0..at.len()).filter(|d| !offsets.contains(d)).map(|d| at[d]).collect();
+            draft.elements.slice_starts(&mut draft.kb, gather, &batch);
+        }
+    }
+
+    fn position(&self, draft: &mut Draft<'_>, at: &[Index]) -> (Vec<Index>, Value) {
+        let index_shape = &self.group.tensor(self.indices).dims;
+        self.places.position(draft, self.inst, self.indices, [index_shape, &self.update_shape, &self.shape], at)
+    }
+
+    fn combine(
+        &self,
+        kb: &mut crate::kernel::KernelBuilder,
+        elements: &mut Elements<'_>,
+        targets: &[Option<Value>],
+        at: &[Index],
+        position: &[Index],
+    ) {
+        let mut arguments = Vec::new();
+        for ((&target, &result), &input) in targets.iter().zip(&self.results).zip(&self.inputs) {
+            // A result that nobody wants is still needed where the body mixes several: it stays what the input was.
+            arguments.push(match target {
+                Some(buffer) => elements.load(kb, buffer, self.group.tensor(result), position),
+                None => elements.element(kb, input, position),
+            });
+        }
+        for &update in &self.updates {
+            arguments.push(elements.element(kb, update, at));
+        }
+        let body = self.group.function.inst(self.inst).regions[0];
+        let combined = elements.inline(kb, body, &arguments);
+        for ((&target, &result), value) in targets.iter().zip(&self.results).zip(combined) {
+            if let Some(buffer) = target {
+                elements.store(kb, buffer, self.group.tensor(result), position, value);
+            }
+        }
+    }
+
+    /// All elements of all updates, one after the other.
+    fn apply_in_order(&self, draft: Draft<'_>) -> Scheduled {
+        let runs = Merged::each(&self.update_shape);
+        let count = Dim::product(self.update_shape.iter().cloned());
+        draft.units(Dim::constant(1), count.clone() * 4, |draft, _| {
+            let (zero, one) = (draft.kb.int(0), draft.kb.int(1));
+            let total = draft.kb.dim(&count);
+            let each = draft.kb.open_for([zero, total, one]);
+            draft.elements.open_scope();
+            let mut at = vec![Index::uniform(zero); self.update_shape.len()];
+            place_unit(&mut draft.kb, each.index, &runs, &mut at);
+            self.apply_one(draft, &at);
+            draft.elements.close_scope();
+            draft.kb.close_for(each);
+        })
+    }
+}
+
+/// The dimension numbers of a scatter.
+struct Places {
+    window: Vec<usize>,
+    dropped: Vec<usize>,
+    batching: Vec<usize>,
+    index_batching: Vec<usize>,
+    named: Vec<usize>,
+    /// For each entry of an index vector that only counts: the dimension of the updates along which it does.
+    counted: Vec<Option<usize>>,
+    vector_dim: usize,
+}
+
+impl Places {
+    fn of(draft: &Draft<'_>, inst: Inst) -> Self {
+        let axes = |name| draft.elements.group.axes(inst, name);
+        let batching = axes("input_batching_dims");
+        let window = axes("update_window_dims");
+        Self {
+            counted: counted(draft.elements.group, inst, &window),
+            window,
+            dropped: axes("inserted_window_dims").into_iter().chain(batching.iter().copied()).collect(),
+            batching,
+            index_batching: axes("scatter_indices_batching_dims"),
+            named: axes("scatter_dims_to_operand_dims"),
+            vector_dim: draft.elements.group.int(inst, "index_vector_dim") as usize,
+        }
+    }
+
+    /// Whether an index names no dimension that an update runs along: then elements of one update never meet.
+    fn are_apart(&self) -> bool {
+        self.named.iter().all(|axis| self.dropped.contains(axis))
+    }
+
+    /// Whether updates at different positions along this dimension of theirs never go to one place.
+    fn is_own(&self, dim: usize) -> bool {
+        if self.window.contains(&dim) {
+            return true;
+        }
+        if self.counted.contains(&Some(dim)) {
+            return true;
+        }
+        let batch = (0..dim).filter(|d| !self.window.contains(d)).count();
+        self.index_batching.contains(&if batch >= self.vector_dim { batch + 1 } else { batch })
+    }
+
+    /// The dimension of the inputs that a dimension of windows is.
+    fn axis_of_window(&self, dim: usize, rank: usize) -> Option<usize> {
+        let number = self.window.iter().position(|&d| d == dim)?;
+        (0..rank).filter(|axis| !self.dropped.contains(axis)).nth(number)
+    }
+
+    /// Where the update at `at` goes, and whether that is inside of the inputs.
+    fn position(
+        &self,
+        draft: &mut Draft<'_>,
+        inst: Inst,
+        indices: Value,
+        [index_shape, update_shape, shape]: [&[Dim]; 3],
+        at: &[Index],
+    ) -> (Vec<Index>, Value) {
+        let zero = draft.kb.int(0);
+        let batch: Vec<Index> = (0..at.len()).filter(|d| !self.window.contains(d)).map(|d| at[d]).collect();
+        let mut position = vec![Index::uniform(zero); shape.len()];
+        let kept = (0..shape.len()).filter(|d| !self.dropped.contains(d));
+        for (axis, &d) in kept.zip(&self.window) {
+            position[axis] = at[d];
+        }
+        for (&axis, &d) in self.batching.iter().zip(&self.index_batching) {
+            position[axis] = batch[if d > self.vector_dim { d - 1 } else { d }];
+        }
+        let checked = draft.elements.group.word(inst, "bounds") == "check";
+        let mut inside: Option<Value> = None;
+        for (k, &axis) in self.named.iter().enumerate() {
+            let mut from = batch.clone();
+            if self.vector_dim < index_shape.len() {
+                from.insert(self.vector_dim, Index::uniform(draft.kb.int(k as i64)));
+            }
+            let start = match self.counted[k] {
+                Some(d) => at[d],
+                None => {
+                    let start = draft.elements.element(&mut draft.kb, indices, &from);
+                    let start = crate::element::signed_index(&mut draft.kb, start);
+                    Index::from_value(&mut draft.kb, start)
+                }
+            };
+            position[axis] = position[axis].add(&mut draft.kb, 1, start);
+            // Counting stays inside where there is nothing more to count.
+            if let Some(d) = self.counted[k]
+                && self.dropped.contains(&axis)
+                && draft.elements.solver.less_equal(&update_shape[d], &shape[axis])
+            {
+                continue;
+            }
+            let kb = &mut draft.kb;
+            let here = position[axis].value(kb, 1);
+            let limit = kb.dim(&shape[axis]);
+            let (after, before) = (kb.compare("GE", here, zero), kb.compare("LT", here, limit));
+            let fits = kb.and(after, before);
+            if checked {
+                let site = draft.elements.site(inst, Code::E0603, "index {0} is out of range for a size of {1}");
+                draft.kb.assert(fits, &[here, limit], site);
+            }
+            // What is checked is inside.
+            inside = match inside {
+                _ if checked => None,
+                Some(others) => Some(draft.kb.and(others, fits)),
+                None => Some(fits),
+            };
+        }
+        let always = draft.kb.constant(disc_ir::Literal::splat_i64(disc_ir::DType::I1, 1), 1);
+        (position, inside.unwrap_or(always))
+    }
+}
+
+/// For each entry of the index vectors of a scatter, the dimension of the updates along which it counts, if it does nothing else.
+fn counted(group: &disc_ir::Function, inst: Inst, window: &[usize]) -> Vec<Option<usize>> {
+    let operands = group.operands(inst);
+    let (indices, updates) = (operands[operands.len() / 2], operands[operands.len() - 1]);
+    let named = group.ints(inst, "scatter_dims_to_operand_dims").len();
+    let vector_dim = group.int(inst, "index_vector_dim") as usize;
+    let batch: Vec<usize> = (0..group.shape(updates).len()).filter(|d| !window.contains(d)).collect();
+    let none = vec![None; named];
+    let Some(joined) = group.defining(indices).filter(|&i| group.kind_of(i) == OpKind::Concatenate) else { return none };
+    let parts = group.operands(joined);
+    let single = parts.iter().all(|&part| group.shape(part).get(vector_dim).is_some_and(|size| size.is_const(1)));
+    if parts.len() != named || group.int(joined, "dim") as usize != vector_dim || !single {
+        return none;
+    }
+    parts.iter().map(|&part| batch.get(count_of(group, part, vector_dim)?).copied()).collect()
+}
+
+/// The dimension along which a part of index vectors counts, without the one of the vectors.
+fn count_of(group: &disc_ir::Function, part: Value, vector_dim: usize) -> Option<usize> {
+    let inst = group.defining(part)?;
+    if group.kind_of(inst) == OpKind::Iota {
+        let dim = group.int(inst, "dim") as usize;
+        return (dim != vector_dim).then(|| dim - usize::from(dim > vector_dim));
+    }
+    let source = (group.kind_of(inst) == OpKind::Reshape).then(|| group.operands(inst)[0])?;
+    let mut shape = group.shape(part).to_vec();
+    shape.remove(vector_dim);
+    let iota = group.defining(source).filter(|&i| group.kind_of(i) == OpKind::Iota)?;
+    (group.shape(source) == shape).then(|| group.int(iota, "dim") as usize)
+}

@@ -1,0 +1,216 @@
+//! The first elements of long lines: a scan keeps what may still be among them, and sorts these when there is no more room.
+//!
+//! An element that comes no earlier than the `k`-th of those that were seen before it is passed over, several vectors at a time: of equal
+//! elements the one with the lower index comes first, so a later one cannot replace it.
+use super::{entries::Entries, key, lines, sort::Line};
+use crate::{
+    kernel::{Index, OpenWhile},
+    schedule::{
+        Group, Scheduled,
+        common::{iteration_space::Merged, kernel_frame::Draft},
+        cpu::pointwise::place_unit,
+    },
+};
+use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::body::Order};
+
+/// Vectors that are passed over at once.
+const GROUP: u32 = 4;
+/// Room for entries: so many times `k`, and so many more. A group of elements fits behind `k` entries.
+const ROOM: (i64, i64) = (4, 128);
+
+/// What a `top_k` takes and gives: a line of each is a unit.
+pub(super) struct TopK {
+    pub(super) value: Value,
+    pub(super) results: Vec<Value>,
+    pub(super) key: DType,
+    pub(super) shape: Vec<Dim>,
+    pub(super) axis: usize,
+    /// Elements of a line, and those that are wanted.
+    pub(super) size: Dim,
+    pub(super) k: Dim,
+    pub(super) runs: Vec<Merged>,
+    pub(super) units: Dim,
+}
+
+impl TopK {
+    pub(super) fn of(group: &Group<'_>, inst: Inst) -> Self {
+        let (value, results) = (group.function.operands(inst)[0], group.function.results_of(inst).to_vec());
+        let tensor = group.tensor(value);
+        let (shape, axis) = (tensor.dims.to_vec(), tensor.rank() - 1);
+        let (size, k) = (shape[axis].clone(), group.tensor(results[0]).dims[axis].clone());
+        let runs = lines(&shape, axis);
+        let units = Dim::product(runs.iter().map(|run| run.size.clone()));
+        Self { value, results, key: key::dtype_of(tensor.dtype), shape, axis, size, k, runs, units }
+    }
+}
+
+pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled {
+    let mut draft = Draft::new(group, &group.name, 1);
+    let TopK { value, results, key, shape, axis, size, k, runs, units } = TopK::of(group, inst);
+    let room = Dim::min(&size, &(&k * ROOM.0 + ROOM.1));
+    let cost = (size.ceil_div(&Dim::constant(8)) + &room * 16) * &units;
+    let entries = Entries::of_first(&mut draft, key, &room, group.target.vector_bytes());
+    let lanes = group.target.vector_bytes() / key.size() as u32;
+    let keys = draft.kb.scratch(TensorType::new([Dim::constant(lanes.into())], key));
+    draft.units(units, cost, |draft, unit| {
+        let zero = draft.kb.int(0);
+        let mut at = vec![Index::uniform(zero); shape.len()];
+        place_unit(&mut draft.kb, unit, &runs, &mut at);
+        let sizes = [&size, &k, &room].map(|dim| draft.kb.dim(dim));
+        let line = Line { value, axis, at: &at, order };
+        let scan = Scan { line: &line, entries: &entries, sizes, keys, lanes };
+        draft.elements.lanes = entries.lanes;
+        line.enter(draft, &entries, sizes[2]);
+        let sorted = scan.rest(draft);
+        draft.elements.lanes = entries.lanes;
+        line.write_found(draft, group, &entries, [sorted, sizes[1]], &results);
+    })
+}
+
+struct Scan<'a> {
+    line: &'a Line<'a>,
+    entries: &'a Entries,
+    /// Of the line, of what is wanted, and of the room for entries.
+    sizes: [Value; 3],
+    /// The keys of a vector.
+    keys: Value,
+    /// Keys of a vector.
+    lanes: u32,
+}
+
+/// What an element must come before: the key of the `k`-th entry, and its element.
+#[derive(Clone, Copy)]
+struct Bound {
+    key: Value,
+    element: Value,
+}
+
+impl Scan<'_> {
+    /// Looks at the elements that had no room; says where the sorted entries are then.
+    fn rest(&self, draft: &mut Draft<'_>) -> Value {
+        let [size, k, room] = self.sizes;
+        let kb = &mut draft.kb;
+        let (zero, one, not_yet) = (kb.int(0), kb.int(1), kb.int(-1));
+        let (key, element) = (kb.dtype(self.keys), crate::kernel::compute_dtype(draft.elements.tensor(self.line.value).dtype));
+        let bounds = [kb.zero(key, 1), kb.zero(element, 1)];
+        // Carried: where sorted entries are, if all is done; the next element; the number of entries; the bound.
+        let inits = [not_yet, room, room, bounds[0], bounds[1]];
+        let mut rounds = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], zero));
+        let [_, next, count, key, element] = rounds.carried[..] else { panic!("five values are carried") };
+        draft.elements.open_scope();
+        let [next, count] = self.fill(draft, [next, count], Bound { key, element });
+        let kb = &mut draft.kb;
+        let sorted = self.entries.first(kb, count, k);
+        let left = kb.compare("LT", next, size);
+        let shrink = kb.open_if(left);
+        draft.elements.open_scope();
+        let kb = &mut draft.kb;
+        let last = kb.sub(k, one);
+        let last = kb.map(OpKind::Maximum, &[last, zero]);
+        let last = kb.add(sorted, last);
+        let bound = self.entries.key(kb, last);
+        let place = self.entries.places(kb, last, 1, None);
+        let mut from = self.line.at.to_vec();
+        from[self.line.axis] = Index::uniform(place);
+        let worst = draft.elements.element(&mut draft.kb, self.line.value, &from);
+        self.entries.move_to_start(&mut draft.kb, sorted, k);
+        draft.elements.close_scope();
+        let next_round = draft.kb.close_if_giving(shrink, &[not_yet, k, bound, worst], &[sorted, count, key, element]);
+        let [done, count, key, element] = next_round[..] else { panic!("four values were given") };
+        draft.elements.close_scope();
+        rounds.next = vec![done, next, count, key, element];
+        draft.kb.close_while(rounds)[0]
+    }
+
+    /// Adds elements that come before the bound while there is room; gives the next element and the number of entries.
+    fn fill(&self, draft: &mut Draft<'_>, inits: [Value; 2], bound: Bound) -> [Value; 2] {
+        let [size, _, room] = self.sizes;
+        let kb = &mut draft.kb;
+        let length = kb.int(i64::from(self.lanes * GROUP));
+        let mut groups: OpenWhile = kb.open_while(&inits, |kb, carried| {
+            let (left, full) = (kb.compare("LT", carried[0], size), kb.add(carried[1], length));
+            let fits = kb.compare("LE", full, room);
+            kb.and(left, fits)
+        });
+        let [next, count] = groups.carried[..] else { panic!("two values are carried") };
+        let end = kb.add(next, length);
+        let whole = kb.compare("LE", end, size);
+        let look = kb.open_if(whole);
+        draft.elements.lanes = self.lanes * GROUP;
+        draft.elements.open_scope();
+        let element = self.elements(draft, next);
+        let some = self.may_come_before(draft, element, bound);
+        draft.elements.close_scope();
+        // A part of a group is looked at vector by vector.
+        let truth = draft.kb.constant(disc_ir::Literal::splat_i64(DType::I1, 1), 1);
+        let some = draft.kb.close_if_giving(look, &[some], &[truth])[0];
+        let add = draft.kb.open_if(some);
+        draft.elements.lanes = self.lanes;
+        draft.elements.open_scope();
+        let more = self.add_group(draft, next, count, bound);
+        draft.elements.close_scope();
+        let count = draft.kb.close_if_giving(add, &[more], &[count])[0];
+        groups.next = vec![end, count];
+        let [next, count] = draft.kb.close_while(groups)[..] else { panic!("two values are carried") };
+        [next, count]
+    }
+
+    fn elements(&self, draft: &mut Draft<'_>, next: Value) -> Value {
+        let mut at = self.line.at.to_vec();
+        at[self.line.axis] = Index::Affine { base: next, stride: i64::from(draft.elements.lanes > 1) };
+        let element = draft.elements.element(&mut draft.kb, self.line.value, &at);
+        draft.kb.widen(element, draft.elements.lanes)
+    }
+
+    /// Whether any of these elements may come before the bound. NaN may.
+    fn may_come_before(&self, draft: &mut Draft<'_>, element: Value, bound: Bound) -> Value {
+        let kb = &mut draft.kb;
+        let before = if kb.dtype(element).is_float() {
+            let behind = kb.compare(if self.line.order == Order::Descending { "LE" } else { "GE" }, element, bound.element);
+            kb.emit(OpKind::Not, &[behind])
+        } else {
+            let key = key::encode(kb, element, self.line.order);
+            kb.compare("LT", key, bound.key)
+        };
+        kb.reduce_lanes(before, "or")
+    }
+
+    /// Adds the elements of a group that come before the bound, vector by vector.
+    fn add_group(&self, draft: &mut Draft<'_>, next: Value, count: Value, bound: Bound) -> Value {
+        let [size, ..] = self.sizes;
+        let kb = &mut draft.kb;
+        let (zero, length, step) = (kb.int(0), kb.int(i64::from(self.lanes * GROUP)), kb.int(self.lanes.into()));
+        let mut vectors = kb.open_for_carrying([zero, length, step], &[count]);
+        let first = kb.add(next, vectors.index);
+        let left = kb.sub(size, first);
+        let mask = kb.lane_mask(left, self.lanes);
+        let outer = draft.elements.mask.replace(mask);
+        draft.elements.open_scope();
+        let element = self.elements(draft, first);
+        draft.elements.close_scope();
+        draft.elements.mask = outer;
+        let kb = &mut draft.kb;
+        let (key, most) = (key::encode(kb, element, self.line.order), key::greatest(kb, kb.dtype(self.keys)));
+        let key = kb.select(mask, key, most);
+        let before = kb.compare("LT", key, bound.key);
+        let some = kb.reduce_lanes(before, "or");
+        let more = kb.if_(
+            some,
+            |kb| {
+                let one = kb.int(1);
+                kb.store(self.keys, zero, key, None);
+                kb.for_([zero, step, one], &vectors.carried, |kb, lane, carried| {
+                    // Written where the next one belongs, and kept if it comes before the bound.
+                    let (key, place) = (kb.load(self.keys, lane, 1, None), kb.add(first, lane));
+                    self.entries.put(kb, carried[0], key, place, None);
+                    let kept = kb.compare("LT", key, bound.key);
+                    let kept = kb.convert(kept, DType::I64);
+                    vec![kb.add(carried[0], kept)]
+                })
+            },
+            |_| vectors.carried.clone(),
+        );
+        vectors.next = more;
+        kb.close_for(vectors)[0]
+    }
+}

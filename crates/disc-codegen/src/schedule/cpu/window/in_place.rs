@@ -1,0 +1,100 @@
+//! Small planes that are read where they lie: a vector holds a row of results, and masks leave out what is beside the plane.
+//!
+//! Where results may be written over the input, they are written later ([`super::plane_walk`]).
+//!
+//! Invariant: for convolutions alone, whose padding is the zero that a lane without an element reads.
+use super::{
+    Emitter,
+    pack::Place,
+    plan::{Form, WindowPlan},
+};
+use crate::kernel::KernelBuilder;
+use disc_ir::{OpKind, Value};
+
+/// What is the same for all rows of a unit.
+pub(super) struct Lying {
+    input: Value,
+    /// Where the plane starts.
+    base: Value,
+    /// For each element of a window along a row, which lanes have one.
+    masks: Vec<Value>,
+}
+
+/// A row of the input.
+pub(super) struct Row<'l> {
+    lying: &'l Lying,
+    from: Value,
+    exists: Value,
+}
+
+impl Emitter<'_, '_> {
+    /// Whether rows of results fit one vector, if the windows and the target allow to read them where they lie.
+    pub(super) fn is_narrow(&self, kb: &mut KernelBuilder) -> Option<Value> {
+        let (plan, group) = (self.plan, self.group);
+        let lanes = i64::from(plan.lanes);
+        let fits = matches!(plan.form, Form::Products { .. })
+            && plan.holds_kernel
+            && plan.slides.len() == 2
+            && plan.columns().step == 1
+            && (!plan.walks || plan.rows_above() <= plan.block[0])
+            && plan.columns().count.as_const().is_none_or(|count| count <= lanes)
+            && group.target.has_mask_registers()
+            && group.inputs().contains(&plan.input)
+            && group.tensor(plan.input).dtype == plan.compute;
+        if !fits {
+            return None;
+        }
+        let (count, lanes) = (kb.dim(&plan.columns().count), kb.int(lanes));
+        Some(kb.compare("LE", count, lanes))
+    }
+
+    pub(super) fn lying(&self, kb: &mut KernelBuilder, place: &Place) -> Lying {
+        let (plan, shape) = (self.plan, &self.group.tensor(self.plan.input).dims);
+        let (features, plane) = (kb.dim(&shape[1]), kb.dim(&(&shape[2] * &shape[3])));
+        // Groups have one input feature.
+        let number = kb.mul(place.lead[0], features);
+        let number = kb.add(number, place.lead[1]);
+        let base = kb.mul(number, plane);
+        let columns = plan.columns();
+        let (zero, width, low) = (kb.int(0), kb.dim(&columns.size), kb.dim(&columns.low));
+        let masks = (0..columns.taps).map(|tap| {
+            let shift = kb.int(tap * columns.dilation);
+            let first = kb.sub(shift, low);
+            let (start, stop) = (kb.sub(zero, first), kb.sub(width, first));
+            let (before, until) = (kb.lane_mask(start, plan.lanes), kb.lane_mask(stop, plan.lanes));
+            let behind = kb.emit(OpKind::Not, &[before]);
+            kb.and(until, behind)
+        });
+        Lying { masks: masks.collect(), input: self.elements.buffer(plan.input), base }
+    }
+}
+
+impl Lying {
+    /// Row `row` below the first one that the windows of row `block` of the unit read.
+    pub(super) fn row(&self, kb: &mut KernelBuilder, plan: &WindowPlan, place: &Place, block: Value, row: i64) -> Row<'_> {
+        let (rows, columns) = (plan.rows().expect("planes have rows"), plan.columns());
+        let (step, row, low) = (kb.int(rows.step), kb.int(row), kb.dim(&rows.low));
+        let number = kb.add(place.first[0], block);
+        let first = kb.mul(number, step);
+        let y = kb.add(first, row);
+        let y = kb.sub(y, low);
+        let (zero, all, height) = (kb.int(0), kb.int(i64::from(plan.lanes)), kb.dim(&rows.size));
+        let (after, before) = (kb.compare("GE", y, zero), kb.compare("LT", y, height));
+        let inside = kb.and(after, before);
+        let lanes = kb.select(inside, all, zero);
+        let (width, left) = (kb.dim(&columns.size), kb.dim(&columns.low));
+        let from = kb.mul(y, width);
+        let from = kb.add(self.base, from);
+        Row { lying: self, from: kb.sub(from, left), exists: kb.lane_mask(lanes, plan.lanes) }
+    }
+}
+
+impl Row<'_> {
+    /// The elements that a vector of windows has in one column.
+    pub(super) fn read(&self, kb: &mut KernelBuilder, plan: &WindowPlan, column: i64) -> Value {
+        let shift = kb.int(column * plan.columns().dilation);
+        let at = kb.add(self.from, shift);
+        let mask = kb.and(self.lying.masks[column as usize], self.exists);
+        kb.load(self.lying.input, at, plan.lanes, Some(mask))
+    }
+}

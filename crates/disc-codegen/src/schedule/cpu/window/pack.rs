@@ -1,0 +1,260 @@
+//! Copies what the windows of a unit read into task memory, with the padding around it: then every window is whole.
+//!
+//! A row lies as its phases, one after another: the elements whose numbers leave the rests 0, 1, ... when divided by the step of the windows.
+//! What neighbouring windows read is side by side in one phase.
+use super::plan::{Form, WindowPlan};
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder},
+};
+use disc_ir::{OpKind, Value};
+
+/// Where a unit is: its place along the dimensions before those that windows slide along, and its first window along these.
+pub(super) struct Place {
+    pub(super) lead: Vec<Value>,
+    pub(super) first: Vec<Value>,
+}
+
+/// What is the same for all rows of a unit.
+struct Bounds {
+    /// Where element number 0 lies in a row of the input.
+    first: Value,
+    /// The numbers of the first element that the input has, and of the first one behind it.
+    start: Value,
+    stop: Value,
+    /// All vectors from `inner` to below `outer` are in the input; `end` ends what windows read.
+    inner: Value,
+    outer: Value,
+    end: Value,
+    /// Which lanes of the first vectors are in the input.
+    masks: Vec<Value>,
+}
+
+/// What is written.
+pub(super) struct Packing<'p> {
+    pub(super) plan: &'p WindowPlan,
+    pub(super) held: Value,
+    /// What padding is, as a vector.
+    pub(super) fill: Value,
+    /// Whether lanes that are read with a mask are the padding already.
+    pub(super) fills_itself: bool,
+}
+
+impl Packing<'_> {
+    /// Packs the rows of a range of each plane, as far as `count` windows reach.
+    pub(super) fn pack(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        place: &Place,
+        rows: [Value; 2],
+        count: Value,
+    ) {
+        let plan = self.plan;
+        let bounds = self.bounds(kb, place, count);
+        let (zero, one) = (kb.int(0), kb.int(1));
+        let layers = kb.int(plan.layers().map_or(1, |layers| layers.taps));
+        let planes = kb.int(plan.held_planes());
+        let plane = kb.open_for([zero, planes, one]);
+        let (channel, layer) = (kb.div(plane.index, layers), kb.rem(plane.index, layers));
+        let row = kb.open_for([rows[0], rows[1], one]);
+        let (mut at, mut exists) = (self.lead(kb, place, channel), None);
+        let steps = [(plan.layers(), layer), (plan.rows(), row.index)];
+        let sliding = plan.slides.len() - 1;
+        for (i, (slide, number)) in steps.into_iter().filter_map(|(slide, number)| Some((slide?, number))).enumerate() {
+            // A layer is that of an element of the window, a row one of those that all windows read.
+            let is_layer = i + 1 < sliding;
+            let factor = kb.int(if is_layer { slide.dilation } else { 1 });
+            let (step, low, size) = (kb.int(slide.step), kb.dim(&slide.low), kb.dim(&slide.size));
+            let (first, within) = (kb.mul(place.first[i], step), kb.mul(number, factor));
+            let position = kb.add(first, within);
+            let position = kb.sub(position, low);
+            let (after, before) = (kb.compare("GE", position, zero), kb.compare("LT", position, size));
+            let inside = kb.and(after, before);
+            exists = Some(match exists {
+                Some(others) => kb.and(others, inside),
+                None => inside,
+            });
+            at.push(Index::uniform(position));
+        }
+        let held_rows = kb.int(plan.held_rows());
+        let number = kb.mul(plane.index, held_rows);
+        let number = kb.add(number, row.index);
+        let (phase, step) = (kb.dim(&plan.phase()), kb.int(plan.columns().step));
+        let pitch = kb.mul(phase, step);
+        let to = kb.mul(number, pitch);
+        match exists {
+            Some(exists) => {
+                let cell = std::cell::RefCell::new(elements);
+                let copy = |kb: &mut KernelBuilder| {
+                    self.row(kb, &mut cell.borrow_mut(), &at, &bounds, to);
+                    Vec::new()
+                };
+                let clear = |kb: &mut KernelBuilder| {
+                    self.clear(kb, &bounds, to);
+                    Vec::new()
+                };
+                kb.if_(exists, copy, clear);
+            }
+            None => self.row(kb, elements, &at, &bounds, to),
+        }
+        kb.close_for(row);
+        kb.close_for(plane);
+    }
+
+    /// The place in the input along the dimensions before those that windows slide along.
+    fn lead(&self, kb: &mut KernelBuilder, place: &Place, channel: Value) -> Vec<Index> {
+        let mut lead = place.lead.clone();
+        if let Form::Products { channels, .. } = &self.plan.form {
+            let channels = kb.int(*channels);
+            let last = lead.last_mut().expect("a convolution has groups");
+            let first = kb.mul(*last, channels);
+            *last = kb.add(first, channel);
+        }
+        lead.into_iter().map(Index::uniform).collect()
+    }
+
+    /// What is the same for all rows of a unit.
+    fn bounds(&self, kb: &mut KernelBuilder, place: &Place, count: Value) -> Bounds {
+        let plan = self.plan;
+        let (columns, lanes) = (plan.columns(), i64::from(plan.lanes));
+        let (zero, step) = (kb.int(0), kb.int(columns.step));
+        let (low, size) = (kb.dim(&columns.low), kb.dim(&columns.size));
+        let first = kb.mul(*place.first.last().expect("windows slide"), step);
+        let first = kb.sub(first, low);
+        let start = kb.sub(zero, first);
+        let start = kb.map(OpKind::Maximum, &[start, zero]);
+        let stop = kb.sub(size, first);
+        let stop = kb.map(OpKind::Maximum, &[stop, zero]);
+        let (width, up) = (kb.int(lanes * columns.step), kb.int(lanes * columns.step - 1));
+        let whole = |kb: &mut KernelBuilder, value: Value| {
+            let number = kb.div(value, width);
+            kb.mul(number, width)
+        };
+        let outer = whole(kb, stop);
+        let padded = kb.add(start, up);
+        let inner = whole(kb, padded);
+        let reach = kb.int((columns.taps - 1) * columns.dilation);
+        // The last vector of windows is whole: what is read has been written.
+        let (one, lanes, more) = (kb.int(1), kb.int(lanes), kb.int(lanes - 1));
+        let count = kb.add(count, more);
+        let count = kb.div(count, lanes);
+        let count = kb.mul(count, lanes);
+        let last = kb.sub(count, one);
+        let last = kb.mul(last, step);
+        let needed = kb.add(last, reach);
+        let needed = kb.add(needed, width);
+        let end = whole(kb, needed);
+        // The first vectors are packed by themselves: in narrow inputs there are no others.
+        let inner = kb.map(OpKind::Maximum, &[inner, width]);
+        let inner = kb.map(OpKind::Minimum, &[inner, end]);
+        let outer = kb.map(OpKind::Minimum, &[outer, end]);
+        let outer = kb.map(OpKind::Maximum, &[outer, inner]);
+        let masks = self.masks(kb, zero, [start, stop]);
+        Bounds { first, start, stop, inner, outer, end, masks }
+    }
+
+    /// Packs one row to `to`: what is before the input, and behind it, is padding.
+    fn row(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], bounds: &Bounds, to: Value) {
+        let (zero, width) = (kb.int(0), kb.int(i64::from(self.plan.lanes) * self.plan.columns().step));
+        elements.scoped(|elements| self.piece(kb, elements, at, [bounds.first, zero, to], Some(&bounds.masks)));
+        let sections = [([width, bounds.inner], true), ([bounds.inner, bounds.outer], false), ([bounds.outer, bounds.end], true)];
+        for (range, masked) in sections {
+            let pieces = kb.open_for([range[0], range[1], width]);
+            let masks = masked.then(|| self.masks(kb, pieces.index, [bounds.start, bounds.stop]));
+            elements.scoped(|elements| self.piece(kb, elements, at, [bounds.first, pieces.index, to], masks.as_deref()));
+            kb.close_for(pieces);
+        }
+    }
+
+    /// The vectors of one piece: the number of the first element of each, and how far its elements are apart.
+    fn vectors(&self) -> Vec<(i64, i64)> {
+        let (lanes, step) = (i64::from(self.plan.lanes), self.plan.columns().step);
+        match step {
+            1 | 2 => (0..step).map(|v| (v * lanes, 1)).collect(),
+            _ => (0..step).map(|rest| (rest, step)).collect(),
+        }
+    }
+
+    /// Which lanes of the vectors from number `number` on are elements from number `start` to below `stop`.
+    fn masks(&self, kb: &mut KernelBuilder, number: Value, [start, stop]: [Value; 2]) -> Vec<Value> {
+        let mut masks = Vec::new();
+        for (shift, stride) in self.vectors() {
+            let (shift, up, step, zero) = (kb.int(shift), kb.int(stride - 1), kb.int(stride), kb.int(0));
+            let number = kb.add(number, shift);
+            let passed = |kb: &mut KernelBuilder, bound: Value| {
+                let distance = kb.sub(bound, number);
+                let distance = kb.add(distance, up);
+                let distance = kb.map(OpKind::Maximum, &[distance, zero]);
+                kb.div(distance, step)
+            };
+            let (before, until) = (passed(kb, start), passed(kb, stop));
+            let (before, until) = (kb.lane_mask(before, self.plan.lanes), kb.lane_mask(until, self.plan.lanes));
+            let behind = kb.emit(OpKind::Not, &[before]);
+            masks.push(kb.and(until, behind));
+        }
+        masks
+    }
+
+    /// Makes a row of padding.
+    fn clear(&self, kb: &mut KernelBuilder, bounds: &Bounds, to: Value) {
+        let columns = self.plan.columns();
+        let (zero, width, step) = (kb.int(0), kb.int(i64::from(self.plan.lanes) * columns.step), kb.int(columns.step));
+        let pieces = kb.open_for([zero, bounds.end, width]);
+        let place = kb.div(pieces.index, step);
+        let place = kb.add(to, place);
+        let vectors = vec![self.fill; columns.step as usize];
+        self.write(kb, place, &vectors);
+        kb.close_for(pieces);
+    }
+
+    /// Writes a vector of each phase.
+    fn write(&self, kb: &mut KernelBuilder, place: Value, vectors: &[Value]) {
+        let phase = kb.dim(&self.plan.phase());
+        for (i, &vector) in vectors.iter().enumerate() {
+            let number = kb.int(i as i64);
+            let shift = kb.mul(number, phase);
+            let there = kb.add(place, shift);
+            kb.store(self.held, there, vector, None);
+        }
+    }
+
+    /// Packs one vector of each phase: the elements from number `number` on.
+    fn piece(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        at: &[Index],
+        [first, number, to]: [Value; 3],
+        masks: Option<&[Value]>,
+    ) {
+        let step = kb.int(self.plan.columns().step);
+        let place = kb.div(number, step);
+        let place = kb.add(to, place);
+        let mut read = Vec::new();
+        for (v, (shift, stride)) in self.vectors().into_iter().enumerate() {
+            let shift = kb.int(shift);
+            let number = kb.add(number, shift);
+            let base = kb.add(first, number);
+            let mut at = at.to_vec();
+            at.push(Index::Affine { base, stride });
+            read.push(self.vector(kb, elements, &at, masks.map(|masks| masks[v])));
+        }
+        let vectors = if self.plan.columns().step == 2 { kb.unzip_lanes(read[0], read[1]).to_vec() } else { read };
+        self.write(kb, place, &vectors);
+    }
+
+    /// The elements at a position, and padding where there is none.
+    fn vector(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], mask: Option<Value>) -> Value {
+        let plan = self.plan;
+        let read = elements.masked(mask, |elements| {
+            let value = elements.element(kb, plan.input, at);
+            let value = kb.convert(value, plan.compute);
+            kb.widen(value, plan.lanes)
+        });
+        match mask {
+            Some(mask) if !self.fills_itself => kb.select(mask, read, self.fill),
+            _ => read,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Units that walk a plane from its first row to its last, so that results may be written where the input is: [`disc_passes::planes`] says which.
+//!
+//! A few rows of results are computed from a copy of what they read; the last rows of the copy are the first of the next one. Rows that are read
+//! where they lie are written over when the next block has read them.
+//!
+//! Invariant: nothing reads an element of the input once the result at its position is written.
+use super::{
+    Block, Emitter, Unit,
+    pack::Place,
+    plan::{UNIT_ROWS, rows_read},
+};
+use crate::kernel::{Index, KernelBuilder};
+use disc_ir::{OpKind, Value};
+
+impl Emitter<'_, '_> {
+    /// All results of the plane at a place.
+    pub(super) fn walk(&mut self, kb: &mut KernelBuilder, lead: &[Value]) {
+        let plan = self.plan;
+        let zero = kb.int(0);
+        let slide = plan.rows().expect("a plane has rows");
+        let (rows, columns) = (kb.dim(&slide.count), kb.dim(&plan.columns().count));
+        let place = Place { lead: lead.to_vec(), first: vec![zero; 2] };
+        let start = self.start(kb);
+        let lead = lead.iter().map(|&value| Index::uniform(value)).collect();
+        let mut unit = Unit { place, rows, columns, kernel: Vec::new(), start, lead, lying: None };
+        self.either(kb, &mut unit, |emitter, kb, unit| {
+            let most = kb.int(UNIT_ROWS);
+            let step = kb.open_for([zero, rows, most]);
+            emitter.elements.open_scope();
+            unit.place.first[0] = step.index;
+            let left = kb.sub(rows, step.index);
+            unit.rows = kb.map(OpKind::Minimum, &[left, most]);
+            let is_later = kb.compare("GT", step.index, zero);
+            let later = kb.open_if(is_later);
+            emitter.move_up(kb);
+            kb.close_if(later);
+            let again = kb.int(rows_read(slide, 1) - 1);
+            let from = kb.select(is_later, again, zero);
+            emitter.pack(kb, unit, from);
+            emitter.planes(kb, unit);
+            emitter.elements.close_scope();
+            kb.close_for(step);
+        });
+    }
+
+    /// Makes the last rows of a copy the first of the next one.
+    fn move_up(&self, kb: &mut KernelBuilder) {
+        let plan = self.plan;
+        let again = rows_read(plan.rows().expect("a plane has rows"), 1) - 1;
+        let (pitch, lanes) = (kb.dim(&plan.phase()), kb.int(i64::from(plan.lanes)));
+        let (zero, again, below) = (kb.int(0), kb.int(again), kb.int(UNIT_ROWS));
+        let (count, distance) = (kb.mul(again, pitch), kb.mul(below, pitch));
+        let pieces = kb.open_for([zero, count, lanes]);
+        let from = kb.add(pieces.index, distance);
+        let vector = kb.load(self.held, from, plan.lanes, None);
+        kb.store(self.held, pieces.index, vector, None);
+        kb.close_for(pieces);
+    }
+
+    /// All results of a plane that is read where it lies. A block is written when the next one has read what it reads: loads beside fresh stores wait.
+    pub(super) fn plane_later(&mut self, kb: &mut KernelBuilder, unit: &Unit) {
+        let plan = self.plan;
+        let (zero, height) = (kb.int(0), kb.int(plan.block[0]));
+        let mask = Some(kb.lane_mask(unit.columns, plan.lanes));
+        let none = vec![unit.start; plan.block[0] as usize];
+        let mut rows = kb.open_for_carrying([zero, unit.rows, height], &none);
+        self.elements.open_scope();
+        let mut block = Block { row: rows.index, column: zero, vectors: 1, mask };
+        let mut sums = none;
+        self.by_input(kb, unit, &block, &mut sums);
+        rows.next = sums;
+        let is_later = kb.compare("GT", block.row, zero);
+        let later = kb.open_if(is_later);
+        block.row = kb.sub(block.row, height);
+        let carried = rows.carried.clone();
+        self.finish(kb, unit, &block, &carried);
+        kb.close_if(later);
+        self.elements.close_scope();
+        let left = kb.close_for(rows);
+        self.elements.open_scope();
+        let one = kb.int(1);
+        let last = kb.sub(unit.rows, one);
+        let last = kb.div(last, height);
+        block.row = kb.mul(last, height);
+        let is_any = kb.compare("GT", unit.rows, zero);
+        let any = kb.open_if(is_any);
+        self.finish(kb, unit, &block, &left);
+        kb.close_if(any);
+        self.elements.close_scope();
+    }
+}

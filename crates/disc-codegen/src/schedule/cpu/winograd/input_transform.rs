@@ -1,0 +1,118 @@
+//! The transformation of the input: from the elements that a tile reads to the places of its transformed window, for neighbouring tiles at once.
+//!
+//! A row of the input is read in vectors as it lies; rounds of taking every second lane part it into the columns of the tiles: two of them for tiles
+//! of four columns, one for those of two.
+use super::{Emitter, Segment};
+use crate::kernel::KernelBuilder;
+use disc_ir::{DType, Dim, OpKind, Value};
+
+/// What is the same for all features.
+struct Reading {
+    /// Where the first element of each row lies in the input, for the first feature; and whether the input has the row, in each lane.
+    rows: Vec<(Value, Value)>,
+    /// Which elements of a row exist, for each vector that is read.
+    masks: Vec<Value>,
+}
+
+impl Emitter<'_, '_> {
+    /// Transforms a segment of tiles for all input features.
+    pub(super) fn transform(&mut self, kb: &mut KernelBuilder, segment: &Segment) {
+        let plan = self.plan;
+        let reading = self.reading(kb, segment);
+        let (zero, one, channels) = (kb.int(0), kb.int(1), kb.int(plan.channels));
+        let plane = kb.dim(&(&plan.size[0] * &plan.size[1]));
+        let written = plan.has_masks.then(|| kb.lane_mask(segment.count, segment.lanes));
+        let channel = kb.open_for([zero, channels, one]);
+        let before = kb.mul(channel.index, plane);
+        let mut columns: Vec<Vec<Value>> = Vec::new();
+        for &(row, exists) in &reading.rows {
+            let from = kb.add(row, before);
+            let elements = self.columns(kb, segment, from, exists, &reading.masks);
+            columns.push(plan.method.transform_input(kb, &elements));
+        }
+        let row = kb.int(plan.tiles_row());
+        let to = kb.mul(channel.index, row);
+        let to = kb.add(to, segment.first);
+        let read = plan.method.read() as usize;
+        for across in 0..read {
+            let column: Vec<Value> = columns.iter().map(|row| row[across]).collect();
+            for (down, value) in plan.method.transform_input(kb, &column).into_iter().enumerate() {
+                let place = (down * read + across) as i64;
+                let shift = kb.int(place * plan.tiles_pitch());
+                let there = kb.add(to, shift);
+                kb.store(self.held, there, value, written);
+            }
+        }
+        kb.close_for(channel);
+    }
+
+    fn reading(&self, kb: &mut KernelBuilder, segment: &Segment) -> Reading {
+        let plan = self.plan;
+        let (zero, side) = (kb.int(0), kb.int(plan.method.side()));
+        let [low_y, low_x] = [0, 1].map(|i| kb.dim(&plan.low[i]));
+        let [height, width] = [0, 1].map(|i| kb.dim(&plan.size[i]));
+        let (first_y, first_x) = (kb.mul(segment.row, side), kb.mul(segment.column, side));
+        let (first_y, first_x) = (kb.sub(first_y, low_y), kb.sub(first_x, low_x));
+        let image = kb.dim(&(Dim::constant(plan.channels) * &plan.size[0] * &plan.size[1]));
+        let image = kb.mul(segment.batch, image);
+        let rows = (0..plan.method.read()).map(|row| {
+            let row = kb.int(row);
+            let y = kb.add(first_y, row);
+            let (after, before) = (kb.compare("GE", y, zero), kb.compare("LT", y, height));
+            let exists = kb.and(after, before);
+            let line = kb.mul(y, width);
+            let line = kb.add(image, line);
+            // All lanes, or none.
+            let all = kb.int(i64::from(segment.lanes));
+            let lanes = kb.select(exists, all, zero);
+            (kb.add(line, first_x), kb.lane_mask(lanes, segment.lanes))
+        });
+        let rows = rows.collect();
+        let masks = shifts(plan.method.side(), segment.lanes).into_iter().map(|shift| {
+            let shift = kb.int(shift);
+            let x = kb.add(first_x, shift);
+            let (start, stop) = (kb.sub(zero, x), kb.sub(width, x));
+            let (before, until) = (kb.lane_mask(start, segment.lanes), kb.lane_mask(stop, segment.lanes));
+            let behind = kb.emit(OpKind::Not, &[before]);
+            kb.and(until, behind)
+        });
+        Reading { rows, masks: masks.collect() }
+    }
+
+    /// The columns of the tiles in one row of the input.
+    fn columns(&self, kb: &mut KernelBuilder, segment: &Segment, from: Value, exists: Value, masks: &[Value]) -> Vec<Value> {
+        let side = self.plan.method.side();
+        let read: Vec<Value> = shifts(side, segment.lanes)
+            .into_iter()
+            .zip(masks)
+            .map(|(shift, &mask)| {
+                let (shift, mask) = (kb.int(shift), kb.and(mask, exists));
+                let at = kb.add(from, shift);
+                let loaded = kb.load(self.input, at, segment.lanes, Some(mask));
+                kb.convert(loaded, DType::F32)
+            })
+            .collect();
+        let (own, next) = read.split_at(side as usize);
+        let mut columns = parted(kb, own);
+        columns.extend(parted(kb, next).into_iter().take(2));
+        columns
+    }
+}
+
+/// Where the vectors of a row start that are read: as many as tiles have columns for these, and as many that start with the column behind.
+fn shifts(side: i64, lanes: u32) -> Vec<i64> {
+    let starts = |first: i64| (0..side).map(move |number| first + number * i64::from(lanes));
+    starts(0).chain(starts(side)).collect()
+}
+
+/// The lanes of two or four vectors, as if they were one, by the rests of their numbers when divided by that many.
+fn parted(kb: &mut KernelBuilder, vectors: &[Value]) -> Vec<Value> {
+    if let [low, high] = *vectors {
+        return kb.unzip_lanes(low, high).to_vec();
+    }
+    let [even_low, odd_low] = kb.unzip_lanes(vectors[0], vectors[1]);
+    let [even_high, odd_high] = kb.unzip_lanes(vectors[2], vectors[3]);
+    let [zero, two] = kb.unzip_lanes(even_low, even_high);
+    let [one, three] = kb.unzip_lanes(odd_low, odd_high);
+    vec![zero, one, two, three]
+}

@@ -1,0 +1,269 @@
+//! Convolutions of three times three windows by Winograd's methods F(4x4, 3x3) and F(2x2, 3x3) ([`method`]): versions of a product's group, for
+//! sizes with enough tiles.
+//!
+//! Results are cut into tiles of four times four (two times two), numbered along rows, images and batches. A unit is a block of neighbouring
+//! tiles, one or two vectors of them, and some blocks of output features. It transforms the six times six (four times four) elements that each
+//! tile reads, for all input features, into task memory `[places][features][tiles]`; then, block after block of output features, come as many small
+//! products with the transformed kernel as there are places, and the transformation of these to results, which takes the rest of the group along.
+//!
+//! Sums of a tile's elements make all its results of a NaN, an infinity or a number near the largest one what only some of them are. Where a result
+//! of a vector of tiles is not finite, [`again`] computes that output feature of these tiles as sums of products.
+//!
+//! Invariants:
+//! - What is computed for lanes and rows behind the last tile and feature is never stored.
+//! - A result is written once, with what follows the product: an output may be where something lies that is read there.
+//! - A result is finite exactly where a sum of products is, but for the rounding of those next to the largest number.
+mod gemm;
+mod input_transform;
+mod method;
+mod nonfinite;
+mod output_transform;
+mod plan;
+
+use super::matmul;
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder},
+    schedule::{Group, Scheduled, Version, common::kernel_frame::Draft},
+};
+use disc_ir::{DType, Dim, Inst, TensorType, Value};
+use method::{KERNEL_SIDE, Method};
+use plan::WinogradPlan;
+
+/// The versions of a group that use the methods, if the group allows it: the one with large tiles first.
+pub fn schedule(group: &Group<'_>) -> Vec<Version> {
+    let (mut versions, mut group) = (Vec::new(), group.clone());
+    for method in Method::ALL {
+        let plans = WinogradPlan::all(&group, method);
+        let Some(code) = launches(&group, &plans) else { break };
+        group.first_site += code.sites.len() as i64;
+        let guard = plans.iter().flat_map(WinogradPlan::guard).collect();
+        versions.push(Version { kind: method.kind(), guard, code, workspaces: Vec::new(), streamed: None });
+    }
+    versions
+}
+
+/// The launches of the plans, and those of the products that are interleaved with them.
+fn launches(group: &Group<'_>, plans: &[WinogradPlan]) -> Option<Scheduled> {
+    let first = plans.first()?;
+    if first.interleaved.is_none() {
+        return Some(launch(group, first));
+    }
+    let part = |number: usize, sites: usize| Group {
+        name: format!("{}.{}_{number}", group.name, first.method.suffix()).into(),
+        first_site: group.first_site + sites as i64,
+        ..group.clone()
+    };
+    let products: Vec<Inst> = plans.iter().map(|plan| plan.dot).collect();
+    let mut all = matmul::schedule_without(&part(0, 0), &products).ok()?;
+    for (number, plan) in (1..).zip(plans) {
+        all.append(launch(&part(number, all.sites.len()), plan));
+    }
+    Some(all)
+}
+
+fn launch(group: &Group<'_>, plan: &WinogradPlan) -> Scheduled {
+    let name = format!("{}.{}", group.name, plan.method.suffix());
+    let mut draft = Draft::new(group, &name, plan.lanes);
+    let mut scratch = |elements: i64| draft.kb.scratch(TensorType::new([Dim::constant(elements)], DType::F32));
+    let slack = i64::from(plan.lanes);
+    let held = scratch(plan.method.places() * plan.tiles_pitch() + slack);
+    let made = scratch(plan.method.places() * plan.products_pitch() + slack);
+    let (input, kernel) = (draft.memory.at(plan.input), draft.memory.at(plan.kernel));
+    let (buffers, targets) = (draft.memory.pairs().map(|(_, buffer)| buffer).collect(), draft.memory.outputs());
+    let mut code = draft.units(plan.tile_blocks() * plan.chunks(), plan.cost(), |draft, unit| {
+        let elements = &mut draft.elements;
+        let mut emitter = Emitter { group, plan, elements, targets, buffers, input, kernel, held, made, name: &name };
+        emitter.unit(&mut draft.kb, unit);
+    });
+    code.kernels.extend([1, 2].map(|segments| gemm::emit(group, plan, &name, segments)));
+    let (again, sites) = nonfinite::emit(group, plan, &name, group.first_site + code.sites.len() as i64);
+    code.kernels.push(again);
+    code.sites.extend(sites);
+    code
+}
+
+struct Emitter<'e, 'g> {
+    group: &'e Group<'g>,
+    plan: &'e WinogradPlan,
+    elements: &'e mut Elements<'g>,
+    targets: Vec<Value>,
+    /// All memory of the launch, for routines.
+    buffers: Vec<Value>,
+    input: Value,
+    kernel: Value,
+    /// Transformed tiles, and products of them.
+    held: Value,
+    made: Value,
+    name: &'e str,
+}
+
+/// Neighbouring tiles of one row of tiles.
+struct Segment {
+    /// The image, and the row and first column of tiles.
+    batch: Value,
+    row: Value,
+    column: Value,
+    /// The number of the first tile within the unit's block, and how many there are: at most `lanes`.
+    first: Value,
+    count: Value,
+    lanes: u32,
+}
+
+impl Emitter<'_, '_> {
+    fn unit(&mut self, kb: &mut KernelBuilder, unit: Value) {
+        let plan = self.plan;
+        let (one, chunks) = (kb.int(1), kb.int(plan.chunks()));
+        let (chunk, block) = (kb.rem(unit, chunks), kb.div(unit, chunks));
+        let most = plan.tiles_of_block(kb);
+        let first = kb.mul(block, most);
+        let tiles = kb.dim(&plan.tiles());
+        let end = kb.add(first, most);
+        let end = kb.map(disc_ir::OpKind::Minimum, &[end, tiles]);
+        self.segments(kb, [first, end], &mut |emitter, kb, segment| emitter.transform(kb, segment));
+        let per_chunk = kb.int(plan.chunk_blocks());
+        let low = kb.mul(chunk, per_chunk);
+        let high = kb.add(low, per_chunk);
+        let blocks = kb.int(plan.blocks);
+        let high = kb.map(disc_ir::OpKind::Minimum, &[high, blocks]);
+        let features = kb.open_for([low, high, one]);
+        self.elements.open_scope();
+        let count = kb.sub(end, first);
+        self.multiply(kb, features.index, count);
+        let block = features.index;
+        self.segments(kb, [first, end], &mut |emitter, kb, segment| emitter.finish(kb, segment, block));
+        self.elements.close_scope();
+        kb.close_for(features);
+    }
+
+    /// Runs `body` for the tiles from `first` to below `end`, row by row and a vector at a time. Short rows take vectors of half as many lanes.
+    fn segments(
+        &mut self,
+        kb: &mut KernelBuilder,
+        [first, end]: [Value; 2],
+        body: &mut dyn FnMut(&mut Self, &mut KernelBuilder, &Segment),
+    ) {
+        let plan = self.plan;
+        let half = plan.lanes / 2;
+        let (columns, limit) = (kb.dim(&plan.tile_columns()), kb.int(i64::from(half)));
+        let is_short = kb.compare("LE", columns, limit);
+        let short = kb.open_if(is_short);
+        self.rows_of_tiles(kb, [first, end], half, body);
+        kb.close_if(short);
+        let is_long = kb.emit(disc_ir::OpKind::Not, &[is_short]);
+        let long = kb.open_if(is_long);
+        self.rows_of_tiles(kb, [first, end], plan.lanes, body);
+        kb.close_if(long);
+    }
+
+    fn rows_of_tiles(
+        &mut self,
+        kb: &mut KernelBuilder,
+        [first, end]: [Value; 2],
+        lanes: u32,
+        body: &mut dyn FnMut(&mut Self, &mut KernelBuilder, &Segment),
+    ) {
+        let plan = self.plan;
+        let (zero, vector) = (kb.int(0), kb.int(i64::from(lanes)));
+        let (columns, rows) = (kb.dim(&plan.tile_columns()), kb.dim(&plan.tile_rows()));
+        let mut walk = kb.open_while(&[first], |kb, carried| kb.compare("LT", carried[0], end));
+        self.elements.open_scope();
+        let tile = walk.carried[0];
+        let (number, column) = (kb.div(tile, columns), kb.rem(tile, columns));
+        let (batch, row) = (kb.div(number, rows), kb.rem(number, rows));
+        let (room, left) = (kb.sub(columns, column), kb.sub(end, tile));
+        let length = kb.map(disc_ir::OpKind::Minimum, &[room, left]);
+        let pieces = kb.open_for([zero, length, vector]);
+        self.elements.open_scope();
+        let (here, left) = (kb.add(tile, pieces.index), kb.sub(length, pieces.index));
+        let count = kb.map(disc_ir::OpKind::Minimum, &[left, vector]);
+        let segment = Segment { batch, row, column: kb.add(column, pieces.index), first: kb.sub(here, first), count, lanes };
+        let wide = std::mem::replace(&mut self.elements.lanes, lanes);
+        body(self, kb, &segment);
+        self.elements.lanes = wide;
+        self.elements.close_scope();
+        kb.close_for(pieces);
+        self.elements.close_scope();
+        walk.next = vec![kb.add(tile, length)];
+        kb.close_while(walk);
+    }
+
+    /// The products of a block of output features with `count` tiles, one for each place.
+    fn multiply(&mut self, kb: &mut KernelBuilder, block: Value, count: Value) {
+        let plan = self.plan;
+        let (zero, one, places) = (kb.int(0), kb.int(1), kb.int(plan.method.places()));
+        let limit = kb.int(i64::from(plan.lanes));
+        let is_narrow = kb.compare("LE", count, limit);
+        let place = kb.open_for([zero, places, one]);
+        let stored = kb.int(KERNEL_SIDE * KERNEL_SIDE);
+        let before = kb.mul(block, stored);
+        let within = plan.method.place_in_kernel(kb, place.index);
+        let number = kb.add(before, within);
+        let size = kb.int(plan.channels * plan.rows);
+        let left = kb.mul(number, size);
+        let next = kb.add(place.index, one);
+        let next = plan.method.place_in_kernel(kb, next);
+        let gap = kb.sub(next, within);
+        let gap = kb.sub(gap, one);
+        let gap = kb.mul(gap, size);
+        let (right, to) = (kb.int(plan.tiles_pitch()), kb.int(plan.products_pitch()));
+        let (right, to) = (kb.mul(place.index, right), kb.mul(place.index, to));
+        let arguments = [self.kernel, self.held, self.made, left, right, to, gap];
+        let call = |vectors: i64| {
+            let name = gemm::name(self.name, vectors);
+            move |kb: &mut KernelBuilder| {
+                kb.call(&name, &arguments);
+                Vec::new()
+            }
+        };
+        kb.if_(is_narrow, call(1), call(2));
+        kb.close_for(place);
+    }
+}
+
+/// Stores a vector of results at a position, with what the rest of the group makes of it: all lanes, or those that are left.
+fn store(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    plan: &WinogradPlan,
+    elements: &mut Elements<'_>,
+    targets: &[Value],
+    at: Position,
+    (result, left): (Value, Option<Value>),
+) {
+    let outputs = group.outputs();
+    let Position { batch, feature, y, x } = at;
+    let (mut value, mut left) = (plan.product, left);
+    let mut at = vec![Index::uniform(batch), Index::uniform(feature), Index::uniform(y), Index::Affine { base: x, stride: 1 }];
+    let mut exists = None;
+    if let Some(interleaved) = &plan.interleaved {
+        let zero = kb.int(0);
+        (value, at) = (interleaved.value, interleaved.place(kb, &[batch, zero, y], feature, x));
+        exists = interleaved.exists(kb, &at).map(|exists| kb.open_if(exists));
+        // The value may end before the last element of this phase.
+        if let Some(Some(end)) = interleaved.ends.last() {
+            let most = left.unwrap_or_else(|| kb.int(i64::from(elements.lanes)));
+            left = interleaved.counts(kb, end, [feature, x, most], 1).pop();
+        }
+    }
+    let mask = left.map(|left| kb.lane_mask(left, elements.lanes));
+    elements.masked(mask, |elements| {
+        elements.seed(value, &at, result);
+        let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, &at)).collect();
+        for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
+            elements.store_apart(kb, target, group.tensor(output), &at, (value, left));
+        }
+    });
+    if let Some(exists) = exists {
+        kb.close_if(exists);
+    }
+}
+
+/// Where a vector of results begins.
+#[derive(Clone, Copy)]
+struct Position {
+    batch: Value,
+    feature: Value,
+    y: Value,
+    x: Value,
+}

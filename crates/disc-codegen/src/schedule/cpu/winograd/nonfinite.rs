@@ -1,0 +1,174 @@
+//! A feature of tiles where its results are not all finite: computed as sums of products, which keep a NaN or an infinity in the windows that read it.
+//!
+//! It is out of the way of tiles of ordinary numbers, and mindful of time only so far that an input full of NaN is no trap.
+use super::{Emitter, Position, output_transform::Corner, plan::WinogradPlan, store};
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder, Site},
+    schedule::{Group, common::kernel_frame::GroupMemory},
+};
+use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Type, Value};
+use disc_passes::query::Query;
+
+/// Elements along a side of a window.
+const TAPS: i64 = 3;
+
+fn name(kernel: &str) -> String {
+    format!("{kernel}.again")
+}
+
+impl Emitter<'_, '_> {
+    /// Computes the results of an output feature as sums of products, in place of those that are not all finite.
+    pub(super) fn call_again(&self, kb: &mut KernelBuilder, corner: &Corner, feature: Value) {
+        let mut arguments = self.buffers.clone();
+        arguments.extend([corner.batch, corner.row, corner.column, corner.count, feature]);
+        kb.call(&name(self.name), &arguments);
+    }
+}
+
+/// The routine, and where it can fail.
+pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, first_site: i64) -> (Function, Vec<Site>) {
+    let mut kb = KernelBuilder::new(&name(kernel), FunctionKind::Routine);
+    let mut elements = Elements::new(group.function, group.solver.clone(), plan.lanes, group.target);
+    elements.first_site = first_site;
+    let memory = GroupMemory::of(&mut kb, group);
+    memory.sources.iter().for_each(|&(input, buffer)| elements.bind(input, buffer));
+    let targets = memory.outputs();
+    let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
+    let [batch, row, column, count, feature] = ["batch", "row", "column", "count", "feature"].map(&mut scalar);
+    let mut again = Again { group, plan, elements, targets, corner: Corner { batch, row, column, count } };
+    let (zero, vector) = (kb.int(0), kb.int(i64::from(plan.lanes)));
+    let piece = kb.open_for([zero, count, vector]);
+    again.elements.open_scope();
+    let x = kb.add(column, piece.index);
+    let sums = again.sums(&mut kb, feature, x);
+    let left = kb.sub(count, piece.index);
+    again.store(&mut kb, feature, x, sums, left);
+    again.elements.close_scope();
+    kb.close_for(piece);
+    (kb.finish(), again.elements.sites)
+}
+
+struct Again<'a, 'g> {
+    group: &'a Group<'g>,
+    plan: &'a WinogradPlan,
+    elements: Elements<'g>,
+    targets: Vec<Value>,
+    corner: Corner,
+}
+
+impl Again<'_, '_> {
+    /// The sums of a vector of windows from column `x` on, in the rows of a tile.
+    fn sums(&mut self, kb: &mut KernelBuilder, feature: Value, x: Value) -> Vec<Value> {
+        let (plan, lanes) = (self.plan, self.plan.lanes);
+        let (zero, one, channels) = (kb.int(0), kb.int(1), kb.int(plan.channels));
+        let plane = kb.dim(&(&plan.size[0] * &plan.size[1]));
+        let (rows, columns) = (self.rows(kb), self.columns(kb, x));
+        let start = vec![kb.zero(DType::F32, lanes); plan.method.side() as usize];
+        let mut channel = kb.open_for_carrying([zero, channels, one], &start);
+        self.elements.open_scope();
+        let before = kb.mul(channel.index, plane);
+        let mut sums = channel.carried.clone();
+        for (across, &(shift, inside)) in columns.iter().enumerate() {
+            let weights: Vec<Value> =
+                (0..TAPS).map(|down| self.weight(kb, feature, channel.index, [down, across as i64])).collect();
+            for (number, &(row, exists)) in rows.iter().enumerate() {
+                let (at, mask) = (kb.add(row, before), kb.and(inside, exists));
+                let at = kb.add(at, shift);
+                let input = self.elements.buffer(plan.input);
+                let loaded = kb.load(input, at, lanes, Some(mask));
+                let elements = kb.convert(loaded, DType::F32);
+                for (down, &weight) in weights.iter().enumerate() {
+                    if let Some(sum) = number.checked_sub(down).and_then(|result| sums.get_mut(result)) {
+                        *sum = kb.fma(weight, elements, *sum);
+                    }
+                }
+            }
+        }
+        self.elements.close_scope();
+        channel.next = sums;
+        kb.close_for(channel)
+    }
+
+    /// Where the rows that the windows read start in the first plane of the input, and whether there is such a row, in each lane.
+    fn rows(&self, kb: &mut KernelBuilder) -> Vec<(Value, Value)> {
+        let plan = self.plan;
+        let (zero, all) = (kb.int(0), kb.int(i64::from(plan.lanes)));
+        let [height, width] = [0, 1].map(|i| kb.dim(&plan.size[i]));
+        let image = kb.dim(&(Dim::constant(plan.channels) * &plan.size[0] * &plan.size[1]));
+        let (image, low) = (kb.mul(self.corner.batch, image), kb.dim(&plan.low[0]));
+        let first = kb.sub(self.corner.row, low);
+        let rows = (0..plan.method.side() + TAPS - 1).map(|row| {
+            let row = kb.int(row);
+            let y = kb.add(first, row);
+            let (after, before) = (kb.compare("GE", y, zero), kb.compare("LT", y, height));
+            let exists = kb.and(after, before);
+            let (line, lanes) = (kb.mul(y, width), kb.select(exists, all, zero));
+            (kb.add(image, line), kb.lane_mask(lanes, plan.lanes))
+        });
+        rows.collect()
+    }
+
+    /// For each element of a window along a row, where those of a vector of windows start, and which lanes have one.
+    fn columns(&self, kb: &mut KernelBuilder, x: Value) -> Vec<(Value, Value)> {
+        let plan = self.plan;
+        let (zero, width, low) = (kb.int(0), kb.dim(&plan.size[1]), kb.dim(&plan.low[1]));
+        let first = kb.sub(x, low);
+        let columns = (0..TAPS).map(|tap| {
+            let tap = kb.int(tap);
+            let here = kb.add(first, tap);
+            let (start, stop) = (kb.sub(zero, here), kb.sub(width, here));
+            let (before, until) = (kb.lane_mask(start, plan.lanes), kb.lane_mask(stop, plan.lanes));
+            let behind = kb.emit(OpKind::Not, &[before]);
+            (here, kb.and(until, behind))
+        });
+        columns.collect()
+    }
+
+    fn weight(&mut self, kb: &mut KernelBuilder, feature: Value, channel: Value, taps: [i64; 2]) -> Value {
+        let Weights { value, batch, feature: axis, sums } = &self.plan.weights;
+        let mut at = vec![Index::uniform(kb.int(0)); self.group.tensor(*value).rank()];
+        at[*batch] = Index::uniform(self.corner.batch);
+        at[*axis] = Index::uniform(feature);
+        let taps = taps.map(|tap| kb.int(tap));
+        for (&axis, index) in sums.iter().zip([channel, taps[0], taps[1]]) {
+            at[axis] = Index::uniform(index);
+        }
+        self.elements.element(kb, *value, &at)
+    }
+
+    fn store(&mut self, kb: &mut KernelBuilder, feature: Value, x: Value, sums: Vec<Value>, left: Value) {
+        let height = kb.dim(&self.plan.height);
+        for (down, sum) in sums.into_iter().enumerate() {
+            let shift = kb.int(down as i64);
+            let y = kb.add(self.corner.row, shift);
+            let exists = kb.compare("LT", y, height);
+            let guard = kb.open_if(exists);
+            let at = Position { batch: self.corner.batch, feature, y, x };
+            store(kb, self.group, self.plan, &mut self.elements, &self.targets, at, (sum, Some(left)));
+            kb.close_if(guard);
+        }
+    }
+}
+
+/// The original kernel, as an operand of the product: its dimensions.
+pub(super) struct Weights {
+    value: Value,
+    batch: usize,
+    feature: usize,
+    /// Input features, and the two dimensions of a window.
+    sums: Vec<usize>,
+}
+
+impl Weights {
+    /// Of a product that sums over the input features and the elements of a window.
+    pub(super) fn of(group: &Group<'_>, dot: Inst) -> Option<Self> {
+        let (function, value) = (group.function, *group.function.operands(dot).first()?);
+        let (batches, sums) = (function.axes(dot, "lhs_batching_dims"), function.axes(dot, "lhs_contracting_dims"));
+        let mut free = (0..group.tensor(value).rank()).filter(|axis| !batches.contains(axis) && !sums.contains(axis));
+        match (&batches[..], free.next(), free.next()) {
+            (&[batch], Some(feature), None) if sums.len() == 3 => Some(Self { value, batch, feature, sums }),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The transformation of products to results: from the places of transformed windows to the results of each tile, for neighbouring tiles at once.
+use super::{Emitter, Position, Segment};
+use crate::kernel::KernelBuilder;
+use disc_ir::{DType, Value};
+
+/// Where the results of a segment go: the place of the first one, and how many there are in a row.
+pub(super) struct Corner {
+    pub(super) batch: Value,
+    pub(super) row: Value,
+    pub(super) column: Value,
+    pub(super) count: Value,
+}
+
+impl Emitter<'_, '_> {
+    /// Computes and stores the results of a segment for one block of output features; where one of a feature is not finite, in the other way.
+    pub(super) fn finish(&mut self, kb: &mut KernelBuilder, segment: &Segment, block: Value) {
+        let plan = self.plan;
+        let (zero, one, side) = (kb.int(0), kb.int(1), kb.int(plan.method.side()));
+        let (rows, features, width) = (kb.int(plan.rows), kb.int(plan.features), kb.dim(&plan.width));
+        let (row, column) = (kb.mul(segment.row, side), kb.mul(segment.column, side));
+        let (tiles, room) = (kb.mul(segment.count, side), kb.sub(width, column));
+        let count = kb.map(disc_ir::OpKind::Minimum, &[tiles, room]);
+        let corner = Corner { batch: segment.batch, row, column, count };
+        let first = kb.mul(block, rows);
+        let left = kb.sub(features, first);
+        let height = kb.map(disc_ir::OpKind::Minimum, &[rows, left]);
+        let feature = kb.open_for([zero, height, one]);
+        self.elements.open_scope();
+        let pitch = kb.int(plan.products_row());
+        let from = kb.mul(feature.index, pitch);
+        let from = kb.add(from, segment.first);
+        let results = self.results(kb, segment, from);
+        let number = kb.add(first, feature.index);
+        let is_odd = is_not_finite(kb, segment, &results);
+        let again = kb.open_if(is_odd);
+        self.call_again(kb, &corner, number);
+        kb.close_if(again);
+        let is_even = kb.emit(disc_ir::OpKind::Not, &[is_odd]);
+        let finite = kb.open_if(is_even);
+        self.elements.open_scope();
+        for (down, columns) in results.into_iter().enumerate() {
+            self.row(kb, &corner, number, down as i64, columns, segment.lanes);
+        }
+        self.elements.close_scope();
+        kb.close_if(finite);
+        self.elements.close_scope();
+        kb.close_for(feature);
+    }
+
+    /// For each row of the tiles, its columns.
+    fn results(&self, kb: &mut KernelBuilder, segment: &Segment, from: Value) -> Vec<Vec<Value>> {
+        let (method, mut rows) = (self.plan.method, vec![Vec::new(); self.plan.method.side() as usize]);
+        for across in 0..method.read() {
+            let column: Vec<Value> = (0..method.read())
+                .map(|down| {
+                    let shift = kb.int((down * method.read() + across) * self.plan.products_pitch());
+                    let at = kb.add(from, shift);
+                    kb.load(self.made, at, segment.lanes, None)
+                })
+                .collect();
+            for (row, value) in rows.iter_mut().zip(method.transform_products(kb, &column)) {
+                row.push(value);
+            }
+        }
+        rows.iter().map(|row| method.transform_products(kb, row)).collect()
+    }
+
+    /// Stores row `down` of the tiles: its columns by turns are what lies side by side.
+    fn row(&mut self, kb: &mut KernelBuilder, corner: &Corner, feature: Value, down: i64, columns: Vec<Value>, lanes: u32) {
+        let (shift, height) = (kb.int(down), kb.dim(&self.plan.height));
+        let y = kb.add(corner.row, shift);
+        let exists = kb.compare("LT", y, height);
+        let guard = kb.open_if(exists);
+        self.elements.open_scope();
+        for (number, vector) in joined(kb, &columns).into_iter().enumerate() {
+            let done = kb.int(number as i64 * i64::from(lanes));
+            let (left, x) = (kb.sub(corner.count, done), kb.add(corner.column, done));
+            let at = Position { batch: corner.batch, feature, y, x };
+            let zero = kb.int(0);
+            let any = kb.compare("GT", left, zero);
+            let some = kb.open_if(any);
+            if self.plan.has_masks {
+                self.store(kb, at, (vector, Some(left)));
+            } else {
+                let whole = kb.int(i64::from(lanes));
+                let is_whole = kb.compare("GE", left, whole);
+                let all = kb.open_if(is_whole);
+                self.store(kb, at, (vector, None));
+                kb.close_if(all);
+                let is_cut = kb.emit(disc_ir::OpKind::Not, &[is_whole]);
+                let cut = kb.open_if(is_cut);
+                self.store(kb, at, (vector, Some(left)));
+                kb.close_if(cut);
+            }
+            kb.close_if(some);
+        }
+        self.elements.close_scope();
+        kb.close_if(guard);
+    }
+
+    fn store(&mut self, kb: &mut KernelBuilder, at: Position, result: (Value, Option<Value>)) {
+        super::store(kb, self.group, self.plan, self.elements, &self.targets, at, result);
+    }
+}
+
+/// Whether a result of the segment's tiles is not finite. A sum that overflows counts as not finite: it costs time alone.
+fn is_not_finite(kb: &mut KernelBuilder, segment: &Segment, results: &[Vec<Value>]) -> Value {
+    let add =
+        |kb: &mut KernelBuilder, values: Vec<Value>| values.into_iter().reduce(|a, b| kb.add(a, b)).expect("tiles have sides");
+    let rows: Vec<Value> = results.iter().map(|row| add(kb, row.clone())).collect();
+    let (sum, none) = (add(kb, rows), kb.zero(DType::F32, segment.lanes));
+    // Lanes without a tile hold anything.
+    let tiles = kb.lane_mask(segment.count, segment.lanes);
+    let sum = kb.select(tiles, sum, none);
+    // NaN where it is not finite, else 0.
+    let odd = kb.mul(sum, none);
+    let (odd, zero) = (kb.reduce_lanes(odd, "add"), kb.float(DType::F32, 0.0, 1));
+    kb.compare("NE", odd, zero)
+}
+
+/// Vectors of the columns by turns: what `parted` takes apart.
+fn joined(kb: &mut KernelBuilder, columns: &[Value]) -> Vec<Value> {
+    if let [even, odd] = *columns {
+        return kb.zip_lanes(even, odd).to_vec();
+    }
+    let [even_low, even_high] = kb.zip_lanes(columns[0], columns[2]);
+    let [odd_low, odd_high] = kb.zip_lanes(columns[1], columns[3]);
+    let (low, high) = (kb.zip_lanes(even_low, odd_low), kb.zip_lanes(even_high, odd_high));
+    [low, high].concat()
+}
