@@ -178,7 +178,7 @@ REFUSED = {
         lambda x: nn.functional.linear(x.long(), torch.ones(2, 3)),
         r"aten.linear.default \(test_errors.py:\d+\): `dot_general`.*i64[^$]*help: does the module run eagerly",
     ),
-    "text": (lambda x: (x, f"a tensor of {x.shape}"), "returns a text that is made of a size"),
+    "text": (lambda x: x * len(f"{x}"), r"depends on values.*test_errors.py:\d+.*the text of a tensor"),
 }
 
 

@@ -465,9 +465,10 @@ class NamesASize(nn.Module):
 
 
 @pytest.mark.parametrize("as_key", [True, False])
-def test_a_text_that_is_made_of_a_size_is_refused(as_key):
-    """It would be a symbol's name."""
-    with pytest.raises(disc.UnsupportedOp, match="a text that is made of a size"):
-        disc.optimize(NamesASize(as_key), torch.rand(2, 3))
-    fixed = disc.optimize(NamesASize(as_key), torch.rand(2, 3), dims="static")
-    assert "rows2" in fixed(torch.rand(2, 3))
+def test_a_size_whose_text_is_returned_is_fixed(as_key):
+    fast = disc.optimize(NamesASize(as_key), torch.rand(2, 3))
+    assert "rows2" in fast(torch.rand(2, 3))
+    assert disc.report(fast).to_dict()["fixed"] == ["x axis 0 == 2"]
+    assert "rows2" in fast(torch.rand(2, 7))
+    with pytest.raises(disc.Error, match="axis 0 of x is 3, expected 2"):
+        fast(torch.rand(3, 3))

@@ -30,7 +30,7 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
-from . import _branches, _containers, _decompose, _guards, _state
+from . import _branches, _containers, _decompose, _guards, _state, _texts
 from ._decompose import Serves, serves_all
 from ._dims import Dim, DimPlan
 from ._dynamic_functions import dynamic_functions
@@ -38,7 +38,6 @@ from ._errors import DimError, Error, UnsupportedOp
 from ._sizes import Sizes
 from ._symbolic_functions import SQUEEZES
 from ._symbols import expression
-from ._torch_versions import children_of
 from ._traced import Traced, from_export
 from ._tree import Arguments, flatten_arguments
 
@@ -198,6 +197,8 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
         try:
             traced = tracer(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
         except Exception as error:
+            if _pin_written(entry.seen.shapes, sizes):
+                continue
             if not _is_shape_failure(error):
                 raise _capture_error(module, error) from error
             if sizes.relax(str(error), _symbol_places(entry.seen.shapes)):
@@ -217,7 +218,6 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
         if _settle_branches(captured, module, tensors, sizes, tracer, oblivious):
             continue
         _report_fixed(captured, sizes)
-        _refuse_written_sizes(captured)
         return captured
     raise Error("the model could not be captured with other sizes than the example's", code="E0404")
 
@@ -397,6 +397,17 @@ def _note_places(captured: Captured, sizes: Sizes) -> None:
                 sizes.places.setdefault((t, axis), captured.conditions.places[symbol])
 
 
+def _pin_written(shapes, sizes: Sizes) -> bool:
+    """The model read the text of a size of our choice, and failed: what it looks up by the text is there for the user's."""
+    again = False
+    for t, shape in enumerate(shapes):
+        for axis, size in enumerate(shape):
+            if isinstance(size, torch.SymInt) and size.node._expr in _texts.written(size.node.shape_env):
+                c = sizes.class_of(t, axis)
+                again |= c is not None and c.changed and sizes.pin(t, axis)
+    return again
+
+
 def _equal_places(captured: Captured) -> dict[tuple[int, int], tuple[int, int]]:
     """Axes whose size is that of an earlier axis."""
     return {
@@ -506,26 +517,6 @@ def _report_fixed(captured: Captured, sizes: Sizes) -> None:
             captured.fixed.append(text)
             if (t, axis) in sizes.places:
                 captured.fixed_at[text] = _guards.written(sizes.places[t, axis])
-
-
-def _refuse_written_sizes(captured: Captured) -> None:
-    """A text of a size would be the name of a symbol."""
-    names = [str(symbol) for symbol in captured.symbols]
-    texts = [text for text in (*captured.traced.results, *_keys(captured.out_spec)) if isinstance(text, str)]
-    for text in texts:
-        if any(name in text for name in names):
-            raise UnsupportedOp(
-                f"the module returns a text that is made of a size ({text!r})",
-                help='return the size as a number, or fix it, as with dims="static"',
-            )
-
-
-def _keys(spec: pytree.TreeSpec):
-    """The keys of all dicts."""
-    if isinstance(spec.context, (list, tuple)):
-        yield from spec.context
-    for child in children_of(spec):
-        yield from _keys(child)
 
 
 def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, oblivious: bool) -> bool:

@@ -16,6 +16,7 @@ from torch._subclasses import FakeTensor
 from torch.utils._sympy import functions as tsf
 
 from ._symbols import NUMBERS, expression, shortened
+from ._texts import REPLACED as _OF_TEXTS
 from ._torch_versions import extremes_replacements, plain_slice_index, slice_replacement
 from ._transformer_functions import REPLACED as _OF_TRANSFORMERS
 
@@ -198,6 +199,7 @@ _REPLACED = (
     slice_replacement(_slice_index),
     *extremes_replacements(),
     *_OF_TRANSFORMERS,
+    *_OF_TEXTS,
     (decomposition_table, torch.ops.aten.unbind.int, _unbind),
     (math, "sqrt", _sqrt),
     (math, "log", _log),
