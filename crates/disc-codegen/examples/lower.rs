@@ -1,14 +1,14 @@
 //! Lowers a module of tensors from standard input to kernels, and prints every stage.
 use disc_codegen::{host::lower, target::Target};
-use disc_passes::{buffers, fusion, pass::PassCx};
+use disc_passes::{buffers::plan_buffers, fusion::fuse, pass::PassCx};
 
 fn main() {
     let text = std::io::read_to_string(std::io::stdin()).expect("standard input");
     let mut module = disc_ir::text::parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
     let mut cx = PassCx::default();
-    (fusion::PASS.run)(&mut module, &mut cx).expect("fusion");
+    (fuse::PASS.run)(&mut module, &mut cx).expect("fusion");
     println!("// fused\n{module}");
-    (buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
+    (plan_buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
     println!("// buffer\n{module}");
     let program = lower(module, &Target::host().expect("a target")).expect("kernels");
     println!("// kernel\n{}", program.module);

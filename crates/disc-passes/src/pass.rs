@@ -4,7 +4,7 @@
 //! - A pass changes a module and says how many changes it made; it never prints and never times itself.
 //! - A pass asks [`PassCx::spend`] before each rewrite that it could leave out, so that fuel finds the one that breaks a program.
 //! - After every pass the module is well formed at the stage the pass ends in; the manager checks that in debug builds and where asked to.
-use crate::narrow::WeightForm;
+use crate::tensor::quantize_weights::WeightForm;
 use disc_ir::{DType, Diagnostic, Module, ops::Stage, verify::verify};
 use std::{
     collections::{BTreeMap, HashMap},

@@ -2,10 +2,14 @@
 //!
 //! A comment says why a step is where it is, as an invariant that the next ones need; what a step does is with the step.
 use crate::{
-    branches, buffers, canonicalize, columns, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline,
-    pack,
+    buffers::{plan_buffers, schedule_groups},
+    fusion::{fuse, fuse_attention, fuse_interleave, multiversion},
     pass::{PassDef, PassManager},
-    placement, plans, prepare, scales, shapes, turns,
+    rules::canonicalize,
+    tensor::{
+        cse, dce, eliminate_transposes, fold, fold_branches, inline, insert_shape_checks, lower_convolutions, outline_constants,
+        pack_weights, place, prepare, quantize_weights, sink_scales, split_matmuls, unify_dims,
+    },
 };
 use disc_ir::{Diagnostic, Module, ops::Stage};
 
@@ -14,42 +18,42 @@ pub static STEPS: &[&PassDef] = &[
     // From here on, every function is an entry, and no symbol has two meanings.
     &inline::PASS,
     // From here on, ops stay inside of their tensors.
-    &demands::PASS,
+    &insert_shape_checks::PASS,
     // What else holds in most calls is stated by functions of their own: the following passes take it for known.
-    &plans::PASS,
+    &multiversion::PASS,
     // From here on, equal sizes look equal.
-    &shapes::PASS,
+    &unify_dims::PASS,
     &canonicalize::PASS,
     &fold::PASS,
-    &branches::PASS,
+    &fold_branches::PASS,
     &cse::PASS,
     // Kernels of convolutions are operands of products, which are read as they lie or packed.
-    &convolutions::PASS,
+    &lower_convolutions::PASS,
     // Queries, keys and values are products of their own; what is left between products is another numbering.
-    &columns::PASS,
+    &split_matmuls::PASS,
     // Products and convolutions have taken the transposes that they read through.
-    &turns::PASS,
+    &eliminate_transposes::PASS,
     // Folded and equal operands make more rules apply (`x - x`), and nothing is left behind them.
     &canonicalize::PASS,
     // No table is left in the program: what is prepared may depend on one.
-    &outline::PASS,
+    &outline_constants::PASS,
     // Matrices of integers are read as they are stored.
-    &scales::PASS,
+    &sink_scales::PASS,
     // What is packed is the form that is stored.
-    &narrow::PASS,
+    &quantize_weights::PASS,
     // Transposes of weights are part of the numbering of a product by now, so that a weight is packed as the model has it.
-    &pack::PASS,
+    &pack_weights::PASS,
     &prepare::PASS,
     &dce::PASS,
-    &placement::PASS,
-    &fusion::PASS,
+    &place::PASS,
+    &fuse::PASS,
     // Rows of scores, whose groups are complete now, do not have to be in memory as a whole.
-    &fusion::attention::PASS,
+    &fuse_attention::PASS,
     // What is element-wise behind an interleaving is in its loop by now.
-    &fusion::interleaved::PASS,
+    &fuse_interleave::PASS,
     // Groups are what they will be: what each takes and frees is known.
-    &order::PASS,
-    &buffers::PASS,
+    &schedule_groups::PASS,
+    &plan_buffers::PASS,
 ];
 
 /// Runs the steps between two stages.
@@ -78,6 +82,6 @@ mod tests {
         run(&mut module, Stage::Tensor, Stage::Placed, &mut manager).unwrap();
         assert_eq!(manager.records.last().map(|record| record.name), Some("place"));
         run(&mut module, Stage::Placed, Stage::Fused, &mut manager).unwrap();
-        assert_eq!(manager.records.last().map(|record| record.name), Some("order-groups"));
+        assert_eq!(manager.records.last().map(|record| record.name), Some("schedule-groups"));
     }
 }

@@ -1,35 +1,42 @@
 //! Every pass by name, for command lines, tests and docs.
 use crate::{
-    branches, buffers, canonicalize, columns, convolutions, cse, dce, demands, fold, fusion, inline, narrow, order, outline,
-    pack, pass::PassDef, pipeline, placement, plans, prepare, rules, scales, shapes, turns,
+    buffers::{plan_buffers, schedule_groups},
+    fusion::{fuse, fuse_attention, fuse_interleave, multiversion},
+    pass::PassDef,
+    pipeline,
+    rules::{self, canonicalize},
+    tensor::{
+        cse, dce, eliminate_transposes, fold, fold_branches, inline, insert_shape_checks, lower_convolutions, outline_constants,
+        pack_weights, place, prepare, quantize_weights, sink_scales, split_matmuls, unify_dims,
+    },
 };
 use std::fmt::Write;
 
 /// All passes, in the order of their names.
 pub static PASSES: &[&PassDef] = &[
     &canonicalize::PASS,
-    &convolutions::PASS,
     &cse::PASS,
     &dce::PASS,
-    &demands::PASS,
+    &eliminate_transposes::PASS,
     &fold::PASS,
-    &branches::PASS,
-    &fusion::PASS,
-    &fusion::attention::PASS,
-    &fusion::interleaved::PASS,
+    &fold_branches::PASS,
+    &fuse::PASS,
+    &fuse_attention::PASS,
+    &fuse_interleave::PASS,
     &inline::PASS,
-    &narrow::PASS,
-    &order::PASS,
-    &outline::PASS,
-    &pack::PASS,
-    &placement::PASS,
-    &buffers::PASS,
-    &plans::PASS,
+    &insert_shape_checks::PASS,
+    &lower_convolutions::PASS,
+    &multiversion::PASS,
+    &outline_constants::PASS,
+    &pack_weights::PASS,
+    &place::PASS,
+    &plan_buffers::PASS,
     &prepare::PASS,
-    &scales::PASS,
-    &columns::PASS,
-    &turns::PASS,
-    &shapes::PASS,
+    &quantize_weights::PASS,
+    &schedule_groups::PASS,
+    &sink_scales::PASS,
+    &split_matmuls::PASS,
+    &unify_dims::PASS,
 ];
 
 /// The pass of this name.

@@ -6,9 +6,9 @@ use disc_ir::{
     ops::Stage,
 };
 use disc_passes::{
-    canonicalize,
     pass::{Options, PassManager},
     pipeline, registry,
+    rules::canonicalize,
 };
 
 const PROGRAMS: u64 = 10;

@@ -2,7 +2,7 @@
 use super::{Elements, condition::Condition, near::is_counted};
 use crate::kernel::{Index, KernelBuilder, Site};
 use disc_ir::{Code, DType, Dim, Inst, Literal, OpKind, Value};
-use disc_passes::{fusion::space::counted_place, query::Query};
+use disc_passes::{analysis::query::Query, fusion::space::counted_place};
 
 impl Elements<'_> {
     pub(super) fn indexed(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {

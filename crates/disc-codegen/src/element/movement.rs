@@ -2,7 +2,7 @@
 use super::{Elements, condition::Condition};
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Attr, Dim, Inst, OpKind, Value, dim::DimView};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 impl Elements<'_> {
     pub(super) fn movement(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {

@@ -7,7 +7,7 @@
 use super::Elements;
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{DType, Function, Inst, Literal, OpKind, TensorType, Value, ops::Trait};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 use std::collections::HashSet;
 
 impl Elements<'_> {

@@ -17,7 +17,7 @@ use crate::{
     math::MathFn,
 };
 use disc_ir::{Attr, DType, Function, Inst, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
 impl Elements<'_> {

@@ -2,7 +2,7 @@
 use super::Elements;
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Dim, Inst, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 /// The innermost body of a nest: gets the loops' indices and the carried values, gives the next ones.
 pub(crate) type NestBody<'b, 'g> = dyn FnMut(&mut Elements<'g>, &mut KernelBuilder, &[Value], &[Value]) -> Vec<Value> + 'b;

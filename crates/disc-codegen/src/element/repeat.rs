@@ -8,8 +8,8 @@ use super::Elements;
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{DType, Inst, Literal, OpKind, TensorType, Value};
 use disc_passes::{
+    analysis::query::Query,
     fusion::space::{counted_quotient, repeat_of},
-    query::Query,
 };
 
 /// Up to this, the quotient of a lane is a product with a reciprocal of 16 bits; no vector has more lanes.

@@ -2,7 +2,7 @@
 use super::{Elements, condition::Condition};
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Dim, Inst, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 impl Elements<'_> {
     /// Element `i` of an integer list attribute that may be absent.

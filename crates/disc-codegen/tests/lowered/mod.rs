@@ -6,9 +6,9 @@ use disc_codegen::{
 };
 use disc_ir::{Module, ops::Stage};
 use disc_passes::{
-    convolutions,
     pass::{Options, PassManager},
     pipeline,
+    tensor::lower_convolutions,
 };
 
 /// A program behind each stage, as it was written but for that: nothing is simplified, so that a test says what it compiles.
@@ -22,7 +22,7 @@ impl Lowered {
     pub(crate) fn of(module: &Module, target: &Target) -> Self {
         let mut manager = PassManager::new(Options::default());
         let mut fused = module.clone();
-        manager.run(&mut fused, &convolutions::PASS).expect("products");
+        manager.run(&mut fused, &lower_convolutions::PASS).expect("products");
         pipeline::run(&mut fused, Stage::Placed, Stage::Fused, &mut manager).unwrap_or_else(|e| panic!("{e}\n{fused}"));
         let mut buffers = fused.clone();
         pipeline::run(&mut buffers, Stage::Fused, Stage::Buffer, &mut manager).unwrap_or_else(|e| panic!("{e}\n{buffers}"));

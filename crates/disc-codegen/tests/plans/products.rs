@@ -2,7 +2,7 @@
 use super::{compile, compile_for, lowered::Lowered, task_memory};
 use disc_codegen::host::Program;
 use disc_ir::{Attr, FunctionKind, OpKind};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 /// Query, key and value: three products of the same rows with weights in panels, each with a bias; `key` says what becomes of the second.
 fn three_products(key: &str, key_type: &str) -> String {

@@ -13,9 +13,9 @@ use disc_ir::{
     verify::{stage_of, verify},
 };
 use disc_passes::{
-    narrow::WeightForm,
     pass::{Options, PassDef, PassManager},
     pipeline, registry,
+    tensor::quantize_weights::WeightForm,
 };
 use std::collections::HashMap;
 

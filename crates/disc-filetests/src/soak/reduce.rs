@@ -5,7 +5,7 @@ use disc_ir::{
     Function, Inst, Module, OpKind, Type, Value,
     interp::{Tensor, run_with},
 };
-use disc_passes::{dce, pass::PassManager};
+use disc_passes::{pass::PassManager, tensor::dce};
 use std::collections::HashMap;
 
 type Shrunk = (Module, Vec<Tensor>, String);

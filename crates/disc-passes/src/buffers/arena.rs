@@ -4,16 +4,16 @@
 //! an input that dies where the part is made, if the group writes each position where it has read it; else a slot that is free while the part is
 //! needed, best one of which the facts prove that one of the two sizes covers the other, else one that becomes as large as the larger size;
 //! otherwise it gets a new slot. A small part leaves large slots to large ones. Slots of a frame follow one another. The memory of an output is a
-//! slot too, until the output is written, where that makes the arena smaller. [`packing`](super::packing) is another layout, in which parts lie
-//! beside one another in what slots keep apart, and [`first_fit`](super::first_fit) one that each call computes; each is taken where it is smaller.
+//! slot too, until the output is written, where that makes the arena smaller. [`static_layout`](super::static_layout) is another layout, in which parts lie
+//! beside one another in what slots keep apart, and [`runtime_layout`](super::runtime_layout) one that each call computes; each is taken where it is smaller.
 use super::{
-    first_fit,
     frames::Frames,
     in_place::takers,
     liveness::{Range, ranges},
-    outputs::{self, Output},
-    packing,
-    samples::samples,
+    output_reuse::{self, Output},
+    runtime_layout,
+    sample_sizes::samples,
+    static_layout,
 };
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type};
 use std::{
@@ -158,7 +158,7 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Arc<Solver>
         })
         .collect();
     let takers = takers(host, solver, &ranges);
-    let outputs = outputs::all(host, frames, solver, &ranges, &takers);
+    let outputs = output_reuse::all(host, frames, solver, &ranges, &takers);
     let samples = samples(&parts.iter().flat_map(|part| part.size.bytes.symbols()).collect(), &host.facts);
     let mut slots = Vec::new();
     for (i, order) in [Order::FirstUse, Order::LastUse, Order::Size].into_iter().enumerate() {
@@ -168,27 +168,27 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Arc<Solver>
             parts.iter().for_each(|part| put(&mut slots, part, &takers, frames, solver));
             slots
         };
-        let other = outputs::arrange_best(&outputs, &samples, arrange);
-        if i == 0 || outputs::is_smaller(&other, &slots, &samples) {
+        let other = output_reuse::arrange_best(&outputs, &samples, arrange);
+        if i == 0 || output_reuse::is_smaller(&other, &slots, &samples) {
             slots = other;
         }
     }
-    let largest = outputs::largest(&outputs);
+    let largest = output_reuse::largest(&outputs);
     for order in Order::ALL {
         sort(&mut parts, order, |part| part);
-        let packed = packing::pack(&parts, largest.clone(), &takers, frames, solver);
-        if let Some(other) = packed.filter(|other| outputs::is_smaller(other, &slots, &samples)) {
+        let packed = static_layout::pack(&parts, largest.clone(), &takers, frames, solver);
+        if let Some(other) = packed.filter(|other| output_reuse::is_smaller(other, &slots, &samples)) {
             slots = other;
         }
     }
-    if let Some(layout) = first_fit::smaller_than(&slots, &samples, &parts, &largest, &takers, frames, solver) {
-        outputs::lend(host, &layout.lent);
+    if let Some(layout) = runtime_layout::smaller_than(&slots, &samples, &parts, &largest, &takers, frames, solver) {
+        output_reuse::lend(host, &layout.lent);
         layout.place(host, frames, solver);
         remove_empty(host, frames, &layout.frames());
         return samples.iter().filter_map(|sizes| layout.bytes(sizes)).collect();
     }
-    let bytes = samples.iter().filter_map(|sizes| outputs::own_bytes(&slots, sizes)).collect();
-    outputs::lend(host, &slots);
+    let bytes = samples.iter().filter_map(|sizes| output_reuse::own_bytes(&slots, sizes)).collect();
+    output_reuse::lend(host, &slots);
     slots.retain(|slot| slot.output.is_none());
     for frame in 0..frames.count() {
         place_slots(host, frames, frame, &slots);

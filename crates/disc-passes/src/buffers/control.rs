@@ -1,5 +1,9 @@
 //! Control flow of host programs: regions, what they return, and dims that data binds.
-use super::{Home, Planner, frames::Frame, global, index_zero, liveness::root};
+use super::{
+    frames::Frame,
+    liveness::root,
+    planner::{Home, Planner, global, index_zero},
+};
 use disc_ir::{Attr, Block, DType, Diagnostic, Dim, Inst, OpKind, TensorType, Type, Value};
 use std::collections::HashMap;
 

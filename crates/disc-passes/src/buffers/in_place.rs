@@ -10,7 +10,10 @@
 //! - It writes its rows where it reads them: none is transposed behind a reduction.
 //! - All that reads such an input behind a product follows that product alone: products of one group may be launched one after the other.
 use super::liveness::{Range, root};
-use crate::{fusion::phases::Phases, planes::walks_planes, query::used_in_step};
+use crate::{
+    analysis::{depthwise::walks_planes, query::used_in_step},
+    fusion::reduction_phases::Phases,
+};
 use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, TensorType, Value};
 use std::collections::{HashMap, HashSet};
 

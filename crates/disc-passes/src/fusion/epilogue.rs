@@ -3,8 +3,8 @@ use super::{
     grouping::Grouping,
     legality::{Role, same_shape},
 };
+use crate::analysis::query::Query;
 use crate::pass::PassCx;
-use crate::query::Query;
 use disc_ir::{DType, OpKind, ops::Trait};
 use std::collections::{BTreeSet, HashSet};
 

@@ -3,12 +3,12 @@
 //!
 //! It reads a module at the fused stage and decides nothing. Reasons are found from types and facts: the first thing that keeps the two
 //! groups from being one.
-mod siblings;
+mod horizontal;
 
 use super::{
     form::{Why, shown},
     legality::{Role, role},
-    together,
+    pairing,
 };
 use disc_ir::{Attr, Block, Dim, Function, Inst, Module, OpKind, Solver, Value, dim::Fact, text::value_names};
 use std::{
@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-pub use siblings::Siblings;
+pub use horizontal::Siblings;
 
 /// What fusion made of one function.
 #[derive(Clone, Debug)]
@@ -249,7 +249,7 @@ impl Explaining<'_> {
 
     /// Why two groups of loops and reductions are not one.
     fn refused(&self, maker: Inst, user: Inst) -> Reason {
-        match together::form(self.function, &self.solver, maker, user) {
+        match pairing::form(self.function, &self.solver, maker, user) {
             Err(why) => self.because(why, maker, user),
             Ok(_) if self.only_repeats(maker) => Reason::Cost(
                 "what is repeated is written first: in place it would be walked in short steps, or divided for each use".into(),
@@ -295,7 +295,7 @@ impl Explaining<'_> {
         let is_one = |fact: &Fact| matches!(fact, Fact::Equal(a, b) if a.is_const(1) || b.is_const(1));
         let mut known = self.function.facts.clone();
         let are_new = !facts.is_empty() && !facts.iter().any(is_one) && facts.iter().all(|fact| known.add(fact.clone()).is_ok());
-        are_new && together::form(self.function, &Solver::new(&known), maker, user).is_ok()
+        are_new && pairing::form(self.function, &Solver::new(&known), maker, user).is_ok()
     }
 
     /// A group on a path from group `from` to one of the `sources` of another, which is itself among the sources.

@@ -6,13 +6,13 @@
 //!
 //! Invariant: the answer asks types and facts alone, and depends on the set, not on how it came about.
 use super::{
-    copies::computations,
+    duplication::computations,
+    hoisting::{MOST_SHARED, Sharing, costs_something, may_fail, rows_of, sharing},
     legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
-    lines::{Line, Lines, never_fails},
-    sharing::{MOST_SHARED, Sharing, costs_something, may_fail, rows_of, sharing},
+    line_buffers::{Line, Lines, never_fails},
     space::{Follows, Map, axes_of, map_of, reads, refine, regroup, repeat_of},
 };
-use crate::query::{Query, picks_rows};
+use crate::analysis::query::{Query, picks_rows};
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::{HashMap, HashSet};
 
@@ -37,7 +37,7 @@ pub struct Layout {
     pub kept: Vec<usize>,
     /// Whether there are reductions: over sizes of 1 they reduce no axis.
     pub reduces: bool,
-    /// Outputs whose rows lie in another order than in the space, with what their dimensions follow: see [`super::order`].
+    /// Outputs whose rows lie in another order than in the space, with what their dimensions follow: see [`super::output_order`].
     pub reordered: Vec<(Value, Map)>,
 }
 

@@ -1,6 +1,6 @@
 //! Which ops can be in which kind of group.
 use super::space::{MANY_TIMES, counted_quotient, repeat_of};
-use crate::query::Query;
+use crate::analysis::query::Query;
 use disc_ir::{Attr, Block, Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::HashMap;
 

@@ -3,10 +3,10 @@ use super::{
     form::{Candidate, Layout, Why},
     grouping::Grouping,
     legality::{Role, same_shape},
-    lines::never_fails,
+    line_buffers::never_fails,
 };
+use crate::analysis::query::Query;
 use crate::pass::PassCx;
-use crate::query::Query;
 use disc_ir::{Dim, Inst, OpKind, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -18,85 +18,35 @@
 //! functions of what a group stores anyway move to the one group that needs them ([`sinking`]). [`explain`] says of each edge
 //! that was not fused why.
 //!
-//! Passes of their own then join groups that share rows of scores ([`attention`]), and products with the loop that interleaves their results ([`interleaved`]).
+//! Passes of their own then join groups that share rows of scores ([`fuse_attention`]), and products with the loop that interleaves their results ([`fuse_interleave`]).
 //!
 //! Invariants: the decision asks types and facts, never sizes; the groups form no cycle; every op is in exactly one group, except copies of
 //! free ones.
-pub mod attention;
 pub(crate) mod binders;
-pub(crate) mod carve;
-mod copies;
+mod duplication;
 mod emit;
 mod epilogue;
 mod explain;
 mod form;
+pub mod fuse;
+pub mod fuse_attention;
+pub mod fuse_interleave;
 mod grouping;
-pub mod interleaved;
+pub mod hoisting;
+mod horizontal;
 mod legality;
-pub mod lines;
+pub mod line_buffers;
+mod live_products;
 mod merging;
-mod nest;
-mod order;
-pub mod phases;
-pub mod sharing;
-mod siblings;
+pub mod multiversion;
+mod nested_group;
+mod output_order;
+mod pairing;
+pub mod reduction_phases;
 mod sinking;
 pub mod space;
-mod together;
-mod waits;
+pub(crate) mod split_group;
 
 pub use explain::{Edge, Plan, PlannedGroup, Reason, Siblings, explain};
 pub use form::{Layout, SHORT_ROW, layout_of};
 pub use legality::costly;
-
-use crate::pass::{PassCx, PassDef};
-use disc_ir::{Block, Diagnostic, Function, FunctionKind, Module, OpKind, Solver, ops::Stage};
-use grouping::Grouping;
-use std::sync::Arc;
-
-/// Puts ops that become one kernel into a `fusion` op.
-pub static PASS: PassDef = PassDef {
-    name: "fuse",
-    doc: "Puts ops that become one kernel into a `fusion` op.",
-    stages: (Stage::Placed, Stage::Fused),
-    run,
-};
-
-fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
-    let mut groups = 0;
-    for function in &mut module.functions {
-        if function.kind == FunctionKind::Func {
-            let solver = Arc::new(Solver::new(&function.facts));
-            groups += fuse_block(function, function.body, &solver, cx)?;
-        }
-    }
-    Ok(groups)
-}
-
-/// Fuses the ops of a block, after those of the regions of its control flow.
-fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mut PassCx) -> Result<usize, Diagnostic> {
-    let mut groups = 0;
-    for inst in function.insts(block).to_vec() {
-        if matches!(function.kind_of(inst), OpKind::If | OpKind::While) {
-            for region in function.inst(inst).regions.clone() {
-                groups += fuse_block(function, region, solver, cx)?;
-            }
-        }
-    }
-    let mut grouping = Grouping::new(function, block, solver);
-    grouping.absorb_epilogues(cx);
-    grouping.absorb_conversions(cx);
-    grouping.merge_siblings(cx);
-    grouping.merge_rows(cx);
-    grouping.merge_scans(cx);
-    grouping.merge_loops(cx);
-    // A loop of several ops may be read by rows, or read them, where none of its ops alone has their shape.
-    grouping.merge_rows(cx);
-    grouping.merge_joined(cx);
-    grouping.merge_beside(cx);
-    grouping.sink_cheap(cx);
-    let plan = grouping.finish();
-    groups += plan.len();
-    emit::rewrite(function, block, plan, solver)?;
-    Ok(groups)
-}

@@ -5,7 +5,7 @@
 //! is a sum of products, never a division.
 //!
 //! It is not a decision about groups: `form` decides.
-use crate::query::Query;
+use crate::analysis::query::Query;
 use disc_ir::{
     DType, Dim, Function, Inst, OpKind, Solver, Value,
     dim::{DimView, Term},

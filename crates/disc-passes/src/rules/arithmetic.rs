@@ -3,8 +3,8 @@
 //! Floats have two zeros and NaN, so that fewer hold than in algebra: `x + 0.0` is not `x` for `x = -0.0` (but `x + -0.0` is), `x * 0` is
 //! not 0 for infinities, and `x - x` is not 0 for them.
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, rule},
 };
 use disc_ir::{DType, Inst, Literal, OpKind, Value, ops::Trait};
 

@@ -1,8 +1,8 @@
 //! Comparisons that are decided.
 use super::arithmetic::operands;
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, rule},
 };
 use disc_ir::{DType, Dim, Inst, Literal, OpKind, Value};
 

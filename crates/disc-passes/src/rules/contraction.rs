@@ -1,8 +1,8 @@
 //! Products that read their operands as they lie: a transpose in front of a product is only another numbering of dimensions.
 use super::arithmetic::operands;
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, as_ints, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, as_ints, rule},
 };
 use disc_ir::{Attr, Inst, OpKind, Value};
 

@@ -1,8 +1,8 @@
 //! Conversions that do nothing, or nothing more than the next one.
 use super::arithmetic::operands;
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, rule},
 };
 use disc_ir::{DType, Inst, OpKind, Value};
 

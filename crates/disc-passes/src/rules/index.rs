@@ -1,7 +1,7 @@
 //! Reads at places that are known.
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, rule},
 };
 use disc_ir::{Dim, Inst, OpKind, Value};
 

@@ -1,8 +1,8 @@
 //! Identities of truth values and bits, and of choices.
 use super::arithmetic::{constant_right, idempotent, involution, neutral, operands};
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, rule},
 };
 use disc_ir::{Inst, Literal, OpKind, Value};
 

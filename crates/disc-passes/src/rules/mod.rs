@@ -3,21 +3,23 @@
 //! A rule must hold for every input, bit by bit: also for NaN, infinities and both zeros of floats, and for integers that wrap; a comment
 //! says why where that is not plain. (Which NaN comes out may change, and powers may be rounded otherwise.) Each has a function named for it in filetests/passes/canonicalize.
 mod arithmetic;
+pub mod canonicalize;
 mod compare;
 mod contraction;
 mod convert;
 mod index;
-mod joints;
 mod logic;
 mod movement;
-mod pieces;
 mod reduce;
+mod reshape_pairs;
+pub(crate) mod rewrite;
 mod sizes;
+mod slice_concat;
 mod slices;
 #[cfg(test)]
 mod tests;
 
-pub use crate::rewrite::Rule;
+pub use crate::rules::rewrite::Rule;
 
 static FAMILIES: &[&[Rule]] = &[
     arithmetic::RULES,
@@ -25,10 +27,10 @@ static FAMILIES: &[&[Rule]] = &[
     contraction::RULES,
     convert::RULES,
     index::RULES,
-    joints::RULES,
+    reshape_pairs::RULES,
     logic::RULES,
     movement::RULES,
-    pieces::RULES,
+    slice_concat::RULES,
     reduce::RULES,
     sizes::RULES,
     slices::RULES,

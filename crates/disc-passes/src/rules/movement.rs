@@ -1,8 +1,8 @@
 //! Rearrangements that do nothing, or that are one instead of two.
 use super::arithmetic::operands;
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, rule},
 };
 use disc_ir::{Dim, Inst, OpKind, Value};
 

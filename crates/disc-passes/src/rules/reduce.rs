@@ -1,8 +1,8 @@
 //! Reductions over nothing.
 use super::arithmetic::operands;
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, rule},
 };
 use disc_ir::{Inst, OpKind, Value, ops::body};
 

@@ -4,8 +4,8 @@
 //! Division and remainder of dims round down where those of tensors truncate: both agree where nothing is negative.
 use super::arithmetic::operands;
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, rule},
 };
 use disc_ir::{Dim, Inst, OpKind, Value};
 

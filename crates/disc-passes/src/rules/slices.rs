@@ -4,8 +4,8 @@
 //! any dimensions.
 use super::arithmetic::operands;
 use crate::{
-    query::Query,
-    rewrite::{Rewriter, Rule, as_ints, rule},
+    analysis::query::Query,
+    rules::rewrite::{Rewriter, Rule, as_ints, rule},
 };
 use disc_ir::{
     Dim, Inst, OpKind, Type, Value,

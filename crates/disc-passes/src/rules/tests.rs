@@ -1,6 +1,10 @@
 //! Every rule is hit by the function of its name in filetests/passes/canonicalize, and those named `keeps_..` by none; all compute the same
 //! afterwards, on numbers at which rules go wrong.
-use crate::{canonicalize, pass::PassManager, rules, testing::same_meaning};
+use crate::{
+    pass::PassManager,
+    rules::{self, canonicalize},
+    testing::same_meaning,
+};
 use disc_ir::{Function, Module, text};
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -11,7 +11,7 @@ use crate::{
     compile::{Source, compile_sharing, guarded},
 };
 use disc_ir::Symbol;
-use disc_passes::specialize::specialize;
+use disc_passes::tensor::specialize::specialize;
 use disc_ral::{Executable, HostTensor, OutputAllocator, Session, TensorRef, WeightState};
 use std::{
     collections::BTreeMap,

@@ -15,8 +15,8 @@ use crate::{
 };
 use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::Trait};
 use disc_passes::{
+    analysis::query::Query,
     fusion::space::{Map, axes_of, map_along, reads, regroup},
-    query::Query,
 };
 use std::collections::HashSet;
 

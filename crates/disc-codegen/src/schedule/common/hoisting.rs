@@ -1,4 +1,4 @@
-//! Costly values that rows have in common: those that `fusion/sharing.rs` of disc-passes leaves to the kernel that needs them.
+//! Costly values that rows have in common: those that `fusion/hoisting.rs` of disc-passes leaves to the kernel that needs them.
 //!
 //! It finds them, and computes those that are the same all over a row of a loop, in vectors for some rows at once. What differs along rows is in
 //! [`super::hoisted_tables`], what rows of reductions have in common in `reduction/tables.rs`.
@@ -10,7 +10,7 @@ use crate::{
 };
 use disc_ir::{Dim, Function, Inst, OpKind, TensorType, Value, ops::Trait};
 use disc_passes::fusion::{
-    sharing::costs_something,
+    hoisting::costs_something,
     space::{Map, axes_of, reads, regroup},
 };
 use std::collections::HashSet;

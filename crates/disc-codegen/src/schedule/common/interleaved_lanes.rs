@@ -14,7 +14,7 @@ use crate::{
     schedule::Group,
 };
 use disc_ir::{Dim, Value};
-use disc_passes::fusion::{lines::WOVEN, space::Map};
+use disc_passes::fusion::{line_buffers::WOVEN, space::Map};
 
 /// A short innermost dimension of a space.
 pub(in crate::schedule) struct Woven {

@@ -7,11 +7,11 @@ use crate::{
     kernel::{Index, KernelBuilder, OpenFor, OpenWhile},
 };
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_passes::analysis::query::Query;
 use disc_passes::fusion::{
-    lines::Line,
+    line_buffers::Line,
     space::{Follows, Map, map_of, reads},
 };
-use disc_passes::query::Query;
 use std::collections::HashSet;
 
 /// Which pairs (`i`, `i + 1`) of the dimensions of `roots`, values of one shape, can be merged.

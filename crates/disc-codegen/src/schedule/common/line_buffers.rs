@@ -1,6 +1,6 @@
 //! Lines in task memory: what a row of results reads at other places than where it is computed, computed once in front of the row.
 //!
-//! Which values those are is a part of the decision about groups ([`disc_passes::fusion::lines`]). Where a nest's rows are other ones than that
+//! Which values those are is a part of the decision about groups ([`disc_passes::fusion::line_buffers`]). Where a nest's rows are other ones than that
 //! assumes, nothing is kept, and elements are computed where they are read.
 //!
 //! Invariant: while a line is computed, no line stands for its elements: what one is computed from may be read in other rows.
@@ -16,7 +16,7 @@ use crate::{
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
 use disc_passes::fusion::{
-    lines::{Line, Lines},
+    line_buffers::{Line, Lines},
     space::Map,
 };
 

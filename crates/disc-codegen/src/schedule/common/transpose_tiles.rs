@@ -13,8 +13,8 @@ use crate::{
 };
 use disc_ir::{DType, Dim, Function, OpKind, TensorType, Value};
 use disc_passes::{
+    analysis::query::Query,
     fusion::space::{Follows, Map, axes_of, regroup},
-    query::Query,
 };
 
 /// Positions of a tile: elements of a cache line, or some lines of them.

@@ -31,8 +31,8 @@ use crate::{
 use disc_ir::{Dim, OpKind, Value};
 use disc_passes::fusion::{
     Layout,
-    lines::Line,
-    sharing::followed,
+    hoisting::followed,
+    line_buffers::Line,
     space::{Map, map_along, refine, regroup, repeat_of},
 };
 

@@ -5,7 +5,7 @@ use disc_codegen::{
     target::Target,
 };
 use disc_ir::{DType, Function, FunctionKind, Module, TensorType, interp::Tensor};
-use disc_passes::{buffers, fusion, pass::PassCx};
+use disc_passes::{buffers::plan_buffers, fusion::fuse, pass::PassCx};
 use disc_ral::{
     BlobMeta, Code, Cpu, EntryMeta, Executable, ExecutableOptions, HostOutputs, HostTensor, InputMeta, Library, ModuleMeta,
     OutputMeta, RunError, Site, Weight, WeightMeta,
@@ -18,8 +18,8 @@ pub(super) fn parse(text: &str) -> Module {
 
 pub(super) fn lowered(mut module: Module, target: &Target) -> Program {
     let mut cx = PassCx::default();
-    (fusion::PASS.run)(&mut module, &mut cx).unwrap();
-    (buffers::PASS.run)(&mut module, &mut cx).unwrap();
+    (fuse::PASS.run)(&mut module, &mut cx).unwrap();
+    (plan_buffers::PASS.run)(&mut module, &mut cx).unwrap();
     lower(module, target).unwrap()
 }
 

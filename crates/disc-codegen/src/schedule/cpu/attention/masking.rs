@@ -7,7 +7,7 @@ use crate::{
     kernel::{Index, KernelBuilder},
 };
 use disc_ir::{DType, Function, Literal, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 /// A mask: which scores count.
 pub(super) struct Mask {

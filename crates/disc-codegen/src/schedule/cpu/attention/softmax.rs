@@ -7,7 +7,7 @@ use crate::{
     schedule::RowPlan,
 };
 use disc_ir::{Function, Inst, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 use std::collections::HashSet;
 
 /// The values of a group of rows that is a softmax.

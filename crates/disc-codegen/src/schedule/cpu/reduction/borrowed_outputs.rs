@@ -11,7 +11,7 @@ use super::{
 };
 use crate::schedule::Argument;
 use disc_ir::{Dim, OpKind, Value};
-use disc_passes::query::used_in_step;
+use disc_passes::analysis::query::used_in_step;
 use std::collections::HashSet;
 
 /// For each kept value the output whose memory it may have; no two share one.

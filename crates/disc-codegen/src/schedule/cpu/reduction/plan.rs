@@ -13,13 +13,14 @@ use crate::{
     },
 };
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_passes::analysis::query::Query;
 use disc_passes::fusion::{
-    Layout, SHORT_ROW, layout_of,
-    phases::Phases,
-    sharing::{Sharing, followed, may_fail, sharing},
+    Layout, SHORT_ROW,
+    hoisting::{Sharing, followed, may_fail, sharing},
+    layout_of,
+    reduction_phases::Phases,
     space::{Follows, Map, axes_of, map_along, map_of, reads},
 };
-use disc_passes::query::Query;
 use std::collections::{HashMap, HashSet};
 
 /// Quarter nanoseconds of a vector above which a value is kept rather than computed again.

@@ -5,7 +5,7 @@ use crate::{
     schedule::{Group, Scheduled, common::kernel_frame::Draft, cpu::pointwise::place_unit},
 };
 use disc_ir::{Attr, DType, Dim, Inst, OpKind, TensorType, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, name: &str) -> Scheduled {
     let mut draft = Draft::new(group, name, 1);

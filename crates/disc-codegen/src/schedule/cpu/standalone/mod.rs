@@ -21,7 +21,7 @@ use crate::{
     schedule::{Group, Version, VersionKind, Versioned, common::iteration_space::Merged},
 };
 use disc_ir::{Attr, Dim, Inst, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 /// The schedule of a group of one such op; `None` where elements can be computed one by one.
 pub fn schedule(group: &Group<'_>) -> Option<Versioned> {

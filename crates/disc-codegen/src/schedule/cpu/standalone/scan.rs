@@ -17,8 +17,8 @@ use crate::{
 };
 use disc_ir::{Block, Dim, Inst, OpKind, Solver, Value};
 use disc_passes::{
+    analysis::query::Query,
     fusion::space::{Follows, Map},
-    query::Query,
 };
 
 /// With fewer lines most of a square would be idle.

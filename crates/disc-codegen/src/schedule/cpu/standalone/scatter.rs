@@ -13,7 +13,7 @@ use crate::{
     },
 };
 use disc_ir::{Code, Dim, Inst, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 /// Elements of a unit of the copy.
 const CHUNK: i64 = 4096;

@@ -9,7 +9,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, Inst, OpKind, Value, ops::body::Order};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled {
     let mut draft = Draft::new(group, &group.name, 1);

@@ -7,7 +7,7 @@ use crate::{
     schedule::Group,
 };
 use disc_ir::{Block, DType, Dim, Inst, OpKind, Value};
-use disc_passes::{planes::walks_planes, query::Query};
+use disc_passes::analysis::{depthwise::walks_planes, query::Query};
 
 /// Input features of a group whose planes fit the cache together.
 const MOST_CHANNELS: i64 = 16;
@@ -15,7 +15,7 @@ const MOST_CHANNELS: i64 = 16;
 pub(super) const UNIT_COLUMNS: i64 = 1024;
 /// Rows of results that are computed at once.
 const BLOCK_ROWS: i64 = 4;
-pub(super) use disc_passes::planes::{MOST_TAPS, UNIT_ROWS};
+pub(super) use disc_passes::analysis::depthwise::{MOST_TAPS, UNIT_ROWS};
 
 /// How windows slide along one dimension.
 pub(super) struct Slide {

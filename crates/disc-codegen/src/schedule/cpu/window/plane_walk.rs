@@ -1,4 +1,4 @@
-//! Units that walk a plane from its first row to its last, so that results may be written where the input is: [`disc_passes::planes`] says which.
+//! Units that walk a plane from its first row to its last, so that results may be written where the input is: [`disc_passes::analysis::depthwise`] says which.
 //!
 //! A few rows of results are computed from a copy of what they read; the last rows of the copy are the first of the next one. Rows that are read
 //! where they lie are written over when the next block has read them.

@@ -8,7 +8,7 @@ use crate::{
     schedule::{Group, common::kernel_frame::GroupMemory},
 };
 use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Type, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 /// Elements along a side of a window.
 const TAPS: i64 = 3;

@@ -10,8 +10,8 @@ use crate::{
 };
 use disc_ir::{DType, Dim, Inst, OpKind, Value};
 use disc_passes::{
-    fusion::interleaved::{Interleaved, Part},
-    query::Query,
+    analysis::query::Query,
+    fusion::fuse_interleave::{Interleaved, Part},
 };
 
 /// Blocks of output features of a unit: tiles are transformed anew for each unit.

@@ -9,7 +9,7 @@ use crate::{
     schedule::cpu::matmul::plan::MatmulPlan,
 };
 use disc_ir::{Dim, Function, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 /// Elements of a window along a row that are written out one by one.
 const MOST_WRITTEN: i64 = 8;

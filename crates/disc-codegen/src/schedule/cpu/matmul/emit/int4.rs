@@ -14,7 +14,7 @@ use crate::{
     target::Target,
 };
 use disc_ir::{DType, Dim, Function, Literal, OpKind, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 /// Steps in a word, and the bits of one.
 const IN_WORD: i64 = 8;

@@ -1,6 +1,6 @@
 //! Products whose results are stored interleaved: how the rest of a group is computed from the sums of a block, and where it goes.
 //!
-//! [`disc_passes::fusion::interleaved`] says which groups do so. Blocks leave their sums in task memory, as those with a long epilogue do; a row of them is
+//! [`disc_passes::fusion::fuse_interleave`] says which groups do so. Blocks leave their sums in task memory, as those with a long epilogue do; a row of them is
 //! some neighbouring elements of one phase, of one row of the result or of a few, and each of these is stored a step apart.
 use super::{epilogue_routine::row_stride, micro::Source, parameters::Parameters};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, OpKind, Value};
-use disc_passes::fusion::interleaved::{Interleaved, Part};
+use disc_passes::fusion::fuse_interleave::{Interleaved, Part};
 
 /// Where the elements of one product are in the interleaved value.
 #[derive(Clone, Debug)]

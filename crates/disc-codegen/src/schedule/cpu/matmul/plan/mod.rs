@@ -11,7 +11,7 @@ use crate::{
     target::Target,
 };
 use disc_ir::{DType, Dim, Function, Inst, Solver, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 use operand::Operand;
 
 /// Right operands with up to this many columns are read along the sums.

@@ -8,7 +8,7 @@ use crate::{
     schedule::common::iteration_space::mergeable,
 };
 use disc_ir::{DType, Dim, Function, OpKind, Solver, Value};
-use disc_passes::query::Query;
+use disc_passes::analysis::query::Query;
 
 /// An operand, and the role of each of its dimensions.
 pub(in crate::schedule) struct Operand {

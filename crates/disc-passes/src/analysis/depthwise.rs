@@ -1,0 +1,55 @@
+//! Depthwise convolutions that may write a plane of the result over the plane of the input: one kernel for each plane, and results where inputs are.
+//!
+//! The schedule of such a convolution takes the planes one by one, each from its first row to its last, and keeps the rows above that the next ones
+//! still read ([`walks_planes`] is what it and the plan of memory agree on).
+//!
+//! Invariant: what is said here of a convolution holds on every target, and suffices for its schedule.
+use crate::analysis::query::Query;
+use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, Value};
+
+/// So many planes are work for all threads, with each plane being one thread's.
+const FEWEST_PLANES: i64 = 32;
+/// Elements of a window that are written out one by one.
+pub const MOST_TAPS: i64 = 64;
+/// Rows of results that are computed from one copy of their inputs; as many above them are kept at most.
+pub const UNIT_ROWS: i64 = 16;
+
+/// Whether a convolution in a group takes plane by plane of an input of the group, each row before what is below it.
+pub fn walks_planes(function: &Function, solver: &Solver, block: Block, inst: Inst) -> bool {
+    if function.kind_of(inst) != OpKind::Convolution {
+        return false;
+    }
+    let [input, kernel] = function.operands(inst)[..] else { return false };
+    let (shape, result) = (function.shape(input), function.shape(function.result(inst)));
+    let same = shape.len() == 4 && result.len() == 4 && shape.iter().zip(result).all(|(a, b)| solver.equal(a, b));
+    let all_ones = |name: &str| function.ints(inst, name).iter().all(|&factor| factor == 1);
+    let plain =
+        ["input", "output"].iter().all(|side| is_straight(function, inst, side)) && function.int(inst, "batch_group_count") <= 1;
+    let float = function.ty(function.result(inst)).dtype().is_float();
+    let still = same && plain && float && all_ones("lhs_dilation") && all_ones("window_strides");
+    if !still || !function.arguments(block).contains(&input) {
+        return false;
+    }
+    let size = |role: &str| function.shape(kernel)[function.int(inst, role) as usize].as_const();
+    let planes = shape[1].as_const().filter(|&planes| planes >= FEWEST_PLANES);
+    let deep = planes == Some(function.int(inst, "feature_group_count"))
+        && planes == size("kernel_output_feature_dimension")
+        && size("kernel_input_feature_dimension") == Some(1);
+    deep && keeps_rows(function, inst, kernel)
+}
+
+fn is_straight(function: &Function, inst: Inst, side: &str) -> bool {
+    let number = |role: &str| function.int(inst, &format!("{side}_{role}_dimension"));
+    number("batch") == 0 && number("feature") == 1 && function.ints(inst, &format!("{side}_spatial_dimensions")) == [2, 3]
+}
+
+/// Whether windows are small, and the rows that they keep are few.
+fn keeps_rows(function: &Function, inst: Inst, kernel: Value) -> bool {
+    let axes = function.axes(inst, "kernel_spatial_dimensions");
+    let taps = axes.iter().map(|&axis| function.shape(kernel)[axis].as_const()).collect::<Option<Vec<i64>>>();
+    let Some(taps) = taps.filter(|taps| (1..=MOST_TAPS).contains(&taps.iter().product())) else { return false };
+    let dilation = function.ints(inst, "rhs_dilation").first().copied().unwrap_or(1);
+    let above = function.dims(inst, "padding_low").first().map_or(Some(0), Dim::as_const);
+    let reach = (taps[0] - 1) * dilation;
+    reach <= UNIT_ROWS && above.is_some_and(|above| (0..=reach).contains(&above))
+}

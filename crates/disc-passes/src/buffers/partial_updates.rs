@@ -1,0 +1,107 @@
+//! Groups that update a part of a tensor: such a group writes where the tensor is, and nothing copies the rest.
+//!
+//! A loop does so with what it begins with. The tensor is one that a loop carries, or one that an op of the same block has made and that is
+//! needed no more. The proof: nobody but the group reads the value, the group reads it only to update it, and what the update gives leaves the
+//! group at once. So no element is read after it was written, other than by the update itself, which writes where it reads.
+use super::planner::{Home, Planner};
+use disc_ir::{Attr, Block, Inst, OpKind, Value};
+use std::collections::HashMap;
+
+impl Planner<'_> {
+    /// For what the body of a loop returns: the memory of the carried value that it is an update of, or several in a row are.
+    pub(super) fn homes_of_updates(&self, body: Block, carried: &[Value]) -> HashMap<Value, Home> {
+        let end = self.source.terminator(body).expect("a region ends in `return`");
+        let returned = self.source.operands(end).iter().map(|&result| self.first_update(body, result));
+        let pairs = self.source.arguments(body).iter().zip(returned).zip(carried);
+        let updated = pairs.filter(|((argument, result), _)| self.is_update(body, **argument, *result));
+        updated.map(|((_, result), &buffer)| (result, Home::Buffer(buffer))).collect()
+    }
+
+    /// The first of updates in a row, each of what the one before gives.
+    fn first_update(&self, block: Block, mut value: Value) -> Value {
+        while let Some(input) = self.updated_in_place(block, value).filter(|&input| self.updated(block, input).is_some()) {
+            value = input;
+        }
+        value
+    }
+
+    /// The value in whose memory a group of the block makes `result`: one that the block has made, and that is needed no more.
+    pub(super) fn updated_in_place(&self, block: Block, result: Value) -> Option<Value> {
+        self.updated(block, result).filter(|&input| self.is_made_for_one(block, input))
+    }
+
+    /// Whether an op of the block has made the memory of a value, and every view on the way to it has one reader.
+    fn is_made_for_one(&self, block: Block, mut value: Value) -> bool {
+        loop {
+            let Some(inst) = self.source.defining(value).filter(|inst| self.source.insts(block).contains(inst)) else {
+                return false;
+            };
+            match self.source.kind_of(inst) {
+                OpKind::Reshape => value = self.source.operands(inst)[0],
+                OpKind::Fusion | OpKind::If | OpKind::While => return true,
+                _ => return false,
+            }
+            if self.uses(block, value) != 1 {
+                return false;
+            }
+        }
+    }
+
+    /// The operand of an op of the block that it makes `result` from by an update, if nothing else reads that operand.
+    fn updated(&self, block: Block, result: Value) -> Option<Value> {
+        let maker = self.source.defining(result)?;
+        self.source.operands(maker).iter().copied().find(|&operand| self.is_update(block, operand, result))
+    }
+
+    /// Whether an op of the block makes `result` from the memory of `argument`, which nothing else reads: a group, or a loop that begins
+    /// with it.
+    fn is_update(&self, block: Block, argument: Value, result: Value) -> bool {
+        let Some(group) = self.source.defining(result) else { return false };
+        match self.source.kind_of(group) {
+            OpKind::Fusion => {}
+            OpKind::While => {
+                return self.operand_of(group, result) == Some(argument)
+                    && self.source.insts(block).contains(&group)
+                    && self.uses(block, argument) == 1;
+            }
+            _ => return false,
+        }
+        let region = self.source.inst(group).regions[0];
+        let made = self.source.results_of(group).iter().position(|&value| value == result);
+        let read = self.source.operands(group).iter().position(|&value| value == argument);
+        let (Some(made), Some(read)) = (made, read) else { return false };
+        let end = self.source.terminator(region).expect("a region ends in `return`");
+        let (inner, updated) = (self.source.arguments(region)[read], self.source.operands(end)[made]);
+        self.source.defining(updated).is_some_and(|inst| self.updates(group, inst, inner, updated))
+            && self.source.insts(block).contains(&group)
+            && self.uses(region, inner) == 1
+            && self.uses(region, updated) == 1
+            && self.uses(block, argument) == 1
+    }
+
+    /// Whether an op of a group gives `updated` by writing to places of `inner`.
+    fn updates(&self, group: Inst, inst: Inst, inner: Value, updated: Value) -> bool {
+        let kind = match &self.source.inst(group).attrs[0] {
+            Some(Attr::Enum(kind)) => *kind,
+            _ => return false,
+        };
+        let is_input = self.operand_of(inst, updated) == Some(inner);
+        match self.source.kind_of(inst) {
+            OpKind::DynamicUpdateSlice => kind == "loop" && is_input,
+            OpKind::Scatter => kind == "single" && is_input,
+            _ => false,
+        }
+    }
+
+    /// The operand in the place that a result of an op has.
+    fn operand_of(&self, inst: Inst, result: Value) -> Option<Value> {
+        let number = self.source.results_of(inst).iter().position(|&value| value == result)?;
+        self.source.operands(inst).get(number).copied()
+    }
+
+    /// How often the ops of a block read a value.
+    fn uses(&self, block: Block, value: Value) -> usize {
+        let operands = self.source.walk(block).into_iter().flat_map(|inst| self.source.operands(inst));
+        operands.filter(|&&operand| operand == value).count()
+    }
+}

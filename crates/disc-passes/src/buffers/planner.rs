@@ -1,0 +1,240 @@
+//! Plans the memory of one function: walks its ops, and gives each value that a group makes a buffer.
+use super::{arena, early_release, frames::Frames, output_reuse};
+use disc_ir::{
+    Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Inst, OpKind, Solver, Space, Symbol, TensorType, Type, Value,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+pub(super) struct Planner<'f> {
+    pub(super) source: &'f Function,
+    pub(super) host: Function,
+    pub(super) solver: Arc<Solver>,
+    pub(super) frames: Frames,
+    /// Where each value of the source is.
+    pub(super) memory: HashMap<Value, Value>,
+}
+
+/// Memory that is there before what it holds.
+#[derive(Clone, Debug)]
+pub(super) enum Home {
+    /// The memory of an output, by its index; the output may be another view of the value.
+    Output(usize, TensorType),
+    Buffer(Value),
+}
+
+impl<'f> Planner<'f> {
+    /// The program, and what its arena takes at some sizes.
+    pub(super) fn plan(source: &'f Function) -> Result<(Function, Vec<i64>), Diagnostic> {
+        let mut host = Function::new(source.name.clone(), FunctionKind::Host);
+        host.facts = source.facts.clone();
+        host.results = source.results.clone();
+        host.plan_of = source.plan_of.clone();
+        host.span = source.span;
+        let solver = Arc::new(Solver::new(&source.facts));
+        let mut planner = Self { source, host, solver, frames: Frames::default(), memory: HashMap::new() };
+        let body = planner.host.body;
+        planner.open_frame(body, None)?;
+        for &parameter in source.parameters() {
+            let buffer = planner.host.add_argument(body, global(planner.tensor(parameter)));
+            planner.named(parameter, buffer);
+        }
+        let end = source.terminator(source.body).expect("a function ends in `return`");
+        let outputs = planner.homes(source.body, |position, value| Home::Output(position, value.clone()));
+        planner.block(source.body, body, &outputs.homes)?;
+        for (position, &value) in source.operands(end).iter().enumerate() {
+            if !outputs.served.contains(&position) {
+                let output = planner.allocate_output(body, position, &planner.tensor(value))?;
+                planner.copy(body, planner.memory[&value], output)?;
+            }
+        }
+        planner.builder(body).ret(&[])?;
+        let bytes = arena::lay_out(&mut planner.host, &planner.frames, &planner.solver);
+        early_release::end_frames(&mut planner.host, &planner.frames, &planner.solver);
+        Ok((planner.host, bytes))
+    }
+
+    pub(super) fn tensor(&self, value: Value) -> TensorType {
+        self.source.ty(value).shaped().expect("the value of a function is a tensor").clone()
+    }
+
+    /// Says where a value is.
+    pub(super) fn named(&mut self, value: Value, buffer: Value) {
+        if let Some(name) = self.source.name_of(value) {
+            self.host.set_name(buffer, name.clone());
+        }
+        self.memory.insert(value, buffer);
+    }
+
+    /// Which values of a block are made right where what the block returns goes: each for the first that returns it, or a view of it.
+    pub(super) fn homes(&self, block: Block, home: impl Fn(usize, &TensorType) -> Home) -> Homes {
+        let end = self.source.terminator(block).expect("a block ends in `return`");
+        let mut found = Homes::default();
+        for (position, &value) in self.source.operands(end).iter().enumerate() {
+            let made = self.looked_at(block, value);
+            let is_made = |inst: &Inst| {
+                let kind = self.source.kind_of(*inst);
+                matches!(kind, OpKind::Fusion | OpKind::If | OpKind::While) && self.source.insts(block).contains(inst)
+            };
+            let is_new = !found.homes.contains_key(&made) && self.known_with(value, made);
+            if is_new && self.source.defining(made).filter(is_made).is_some() {
+                found.homes.insert(made, home(position, &self.tensor(value)));
+                found.served.insert(position);
+            }
+        }
+        found
+    }
+
+    /// Whether the sizes of `value` are known where `made` is made, of which it is a view.
+    pub(super) fn known_with(&self, value: Value, made: Value) -> bool {
+        let symbols = |value: Value| self.tensor(value).dims.iter().flat_map(Dim::symbols).collect::<HashSet<Symbol>>();
+        let (late, known) = (self.source.data_dims(), symbols(made));
+        symbols(value).iter().all(|symbol| known.contains(symbol) || !late.contains(symbol))
+    }
+
+    /// What a value is a view or an update in place of, within a block.
+    pub(super) fn looked_at(&self, block: Block, mut value: Value) -> Value {
+        loop {
+            let inst = self.source.defining(value).filter(|inst| self.source.insts(block).contains(inst));
+            let view = inst.filter(|&inst| self.source.kind_of(inst) == OpKind::Reshape);
+            match view.map(|inst| self.source.operands(inst)[0]).or_else(|| self.updated_in_place(block, value)) {
+                Some(next) => value = next,
+                None => return value,
+            }
+        }
+    }
+
+    pub(super) fn builder(&mut self, block: Block) -> Builder<'_> {
+        let solver = self.solver.clone();
+        Builder::at(&mut self.host, block, solver)
+    }
+
+    /// Memory for a value of the source: its home, or a part of the arena that is laid out later.
+    pub(super) fn place(&mut self, block: Block, value: Value, homes: &HashMap<Value, Home>) -> Result<Value, Diagnostic> {
+        let tensor = self.tensor(value);
+        let buffer = match homes.get(&value).cloned() {
+            None => self.allocate(block, &tensor)?,
+            Some(Home::Buffer(buffer)) => self.as_type(block, buffer, &tensor)?,
+            Some(Home::Output(position, output)) => {
+                let buffer = self.allocate_output(block, position, &output)?;
+                self.as_type(block, buffer, &tensor)?
+            }
+        };
+        self.named(value, buffer);
+        Ok(buffer)
+    }
+
+    /// Memory for a value that may be an update in place.
+    pub(super) fn place_or_update(
+        &mut self,
+        [from, to]: [Block; 2],
+        value: Value,
+        homes: &HashMap<Value, Home>,
+    ) -> Result<Value, Diagnostic> {
+        let updated = if homes.contains_key(&value) { None } else { self.updated_in_place(from, value) };
+        let Some(input) = updated else { return self.place(to, value, homes) };
+        self.memory.insert(value, self.memory[&input]);
+        Ok(self.memory[&input])
+    }
+
+    pub(super) fn allocate(&mut self, block: Block, tensor: &TensorType) -> Result<Value, Diagnostic> {
+        let (count, zero) = (tensor.element_count(), Dim::constant(0));
+        let is_sized = output_reuse::is_sized(&self.solver, &tensor.dims);
+        let count = if is_sized || self.solver.less_equal(&zero, &count) { count } else { Dim::max(&count, &zero) };
+        let bytes = (count * tensor.dtype.size() as i64).ceil_div(&Dim::constant(arena::LINE)) * arena::LINE;
+        let frame = self.frames.of(&bytes, self.frames.current());
+        let (ty, arena) = (global(tensor.clone()), self.frames.arena(frame));
+        let buffer = self
+            .builder(block)
+            .op(OpKind::Alloc)
+            .operands(&[arena])
+            .attr("offset", Dim::constant(0))
+            .attr("bytes", bytes)
+            .result(ty)
+            .value()?;
+        self.frames.record(buffer);
+        Ok(buffer)
+    }
+
+    pub(super) fn allocate_output(&mut self, block: Block, position: usize, tensor: &TensorType) -> Result<Value, Diagnostic> {
+        let ty = global(tensor.clone());
+        let buffer = self.builder(block).op(OpKind::AllocOutput).attr("index", position as i64).result(ty).value()?;
+        self.frames.record(buffer);
+        Ok(buffer)
+    }
+
+    /// The same memory in another shape.
+    pub(super) fn as_type(&mut self, block: Block, buffer: Value, tensor: &TensorType) -> Result<Value, Diagnostic> {
+        if self.host.ty(buffer).shaped() == Some(tensor) {
+            return Ok(buffer);
+        }
+        let ty = global(tensor.clone());
+        let mut builder = self.builder(block);
+        let zero = index_zero(&mut builder)?;
+        builder.op(OpKind::View).operands(&[buffer, zero]).result(ty).value()
+    }
+
+    /// Plans the ops of a block of the source, except its terminator, at the end of `to`.
+    pub(super) fn block(&mut self, from: Block, to: Block, homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
+        for &inst in self.source.insts(from) {
+            match self.source.kind_of(inst) {
+                OpKind::Fusion => self.fusion(inst, [from, to], homes)?,
+                OpKind::Weight => {
+                    let result = self.source.result(inst);
+                    let ty = global(self.tensor(result));
+                    let attr = self.source.inst(inst).attrs[0].clone().expect("a weight has a name");
+                    let buffer = self.builder(to).op(OpKind::Weight).attr("name", attr).result(ty).value()?;
+                    self.named(result, buffer);
+                }
+                OpKind::Reshape => {
+                    let (operand, result) = (self.memory[&self.source.operands(inst)[0]], self.source.result(inst));
+                    let view = self.as_type(to, operand, &self.tensor(result))?;
+                    self.named(result, view);
+                }
+                OpKind::If => self.if_(inst, to, homes)?,
+                OpKind::While => self.while_(inst, [from, to], homes)?,
+                OpKind::BindDim => self.bind_dim(inst, to)?,
+                OpKind::Assert => self.assert(inst, to)?,
+                OpKind::Return => {}
+                kind => {
+                    let message = format!("`{}` is in no group", kind.name());
+                    return Err(Diagnostic::new(disc_ir::Code::E0208, message)
+                        .in_op(kind.name())
+                        .at(self.source.inst(inst).span));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn fusion(&mut self, inst: Inst, [from, to]: [Block; 2], homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
+        let mut operands: Vec<Value> = self.source.operands(inst).iter().map(|v| self.memory[v]).collect();
+        for &result in self.source.results_of(inst) {
+            operands.push(self.place_or_update([from, to], result, homes)?);
+        }
+        let data = self.source.inst(inst);
+        let region = self.host.import_block(self.source, data.regions[0], &mut HashMap::new());
+        let kind = data.attrs[0].clone().expect("a group has a kind");
+        self.builder(to).op(OpKind::Fusion).operands(&operands).attr("kind", kind).region(region).results(Vec::new()).build()?;
+        Ok(())
+    }
+}
+
+/// Values that are made where they go, and the returned positions that this takes care of.
+#[derive(Default)]
+pub(super) struct Homes {
+    pub(super) homes: HashMap<Value, Home>,
+    pub(super) served: HashSet<usize>,
+}
+
+pub(super) fn global(tensor: TensorType) -> Type {
+    Type::Buffer { tensor, space: Space::Global }
+}
+
+/// The index 0.
+pub(super) fn index_zero(builder: &mut Builder<'_>) -> Result<Value, Diagnostic> {
+    let zero = disc_ir::Literal::splat_i64(DType::I64, 0);
+    builder.op(OpKind::Constant).attr("value", zero).result(Type::scalar(DType::I64)).value()
+}

@@ -1,0 +1,90 @@
+//! Parts beside one another: a layout of the arena in which a part lies at the first place that is free while it is needed.
+//!
+//! Slots hold one part at a time, so that two small parts never share what a large one left, and a large one never lies where several small ones
+//! were. Here each frame is one slot, and so is the memory of an output, and a part begins where the slot does or where another part ends. Which
+//! places overlap is proved; a part for which nothing is proved lies behind all that is there at the same time.
+//!
+//! Invariants:
+//! - Two parts that are needed at the same time overlap nowhere, but for one that is written over the other.
+//! - A part that is written over another one begins where that does.
+use super::{
+    arena::{MOST_NODES, Part, Size, Slot, Tenant, typical},
+    frames::Frames,
+    output_reuse::Output,
+};
+use disc_ir::{Dim, Inst, Solver};
+use std::collections::HashMap;
+
+/// The slots of all frames, and of the outputs; nothing, if it takes too much to say where a part is.
+pub(super) fn pack(
+    parts: &[Part],
+    outputs: Vec<Output>,
+    takers: &HashMap<Inst, Vec<Inst>>,
+    frames: &Frames,
+    solver: &Solver,
+) -> Option<Vec<Slot>> {
+    let mut slots: Vec<Slot> = outputs.into_iter().map(Slot::of_output).collect();
+    let borrowed = slots.len();
+    for frame in 0..frames.count() {
+        let nothing = Size { bytes: Dim::constant(0), exact: Dim::constant(0) };
+        slots.push(Slot { output: None, frame, size: nothing, tenants: Vec::new() });
+    }
+    for part in parts {
+        let mut open =
+            (0..borrowed).filter(|&slot| frames.surrounds(slots[slot].frame, part.inner)).chain([borrowed + part.frame]);
+        let (slot, offset) = open.find_map(|slot| Some((slot, place(&slots[slot], part, takers, solver)?)))?;
+        let tenant = Tenant::at(part, offset);
+        if slot >= borrowed {
+            slots[slot].size = grown(&slots[slot].size, &tenant.end, solver)?;
+        }
+        slots[slot].tenants.push(tenant);
+    }
+    slots.retain(|slot| slot.output.is_some() || !slot.tenants.is_empty());
+    Some(slots)
+}
+
+/// Where a part may begin in a slot.
+pub(super) fn place(slot: &Slot, part: &Part, takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Option<Dim> {
+    if slot.output.as_ref().is_some_and(|output| !output.admits(part)) {
+        return None;
+    }
+    let takes = |output: Inst, input: Inst| takers.get(&output).is_some_and(|inputs| inputs.contains(&input));
+    let shares = |tenant: Inst| takes(part.inst, tenant) || takes(tenant, part.inst);
+    let fits = |offset: &Dim, met: &[&Tenant]| {
+        let end = offset + &part.size.bytes;
+        let apart = |tenant: &&Tenant| solver.less_equal(&end, &tenant.offset) || solver.less_equal(&tenant.end, offset);
+        let ends_inside = || solver.less_equal(&(offset + &part.size.exact), &slot.size.exact);
+        offset.nodes() <= MOST_NODES && met.iter().all(apart) && (slot.output.is_none() || ends_inside())
+    };
+    // At one place, what is written over the part or what the part is written over may touch it.
+    let met_at = |offset: &Dim| -> Vec<&Tenant> {
+        let meets = |tenant: &&Tenant| tenant.meets(part, |inst| tenant.offset == *offset && shares(inst));
+        slot.tenants.iter().filter(meets).collect()
+    };
+    let is_written_over = slot.output.as_ref().is_some_and(|output| output.is_written_over(part));
+    let shared = slot.tenants.iter().filter(|tenant| shares(tenant.inst)).map(|tenant| tenant.offset.clone());
+    let zero = Dim::constant(0);
+    let mut over = shared.chain(is_written_over.then(|| zero.clone()));
+    if let Some(offset) = over.find(|offset| (!is_written_over || *offset == zero) && fits(offset, &met_at(offset))) {
+        return Some(offset);
+    }
+    if is_written_over {
+        return None;
+    }
+    let met: Vec<&Tenant> = slot.tenants.iter().filter(|tenant| tenant.meets(part, |_| false)).collect();
+    let mut begins: Vec<Dim> = met.iter().map(|tenant| tenant.end.clone()).collect();
+    begins.push(zero);
+    begins.sort_by_key(typical);
+    let found = begins.iter().find(|offset| fits(offset, &met)).cloned();
+    let behind = || begins.into_iter().reduce(|a, b| if solver.less_equal(&a, &b) { b } else { Dim::max(&a, &b) });
+    found.or_else(|| behind().filter(|offset| slot.output.is_none() && offset.nodes() <= MOST_NODES))
+}
+
+/// The size of a slot that ends no sooner than a part.
+fn grown(size: &Size, end: &Dim, solver: &Solver) -> Option<Size> {
+    let end = Size { bytes: end.clone(), exact: end.clone() };
+    if solver.less_equal(&end.bytes, &size.bytes) {
+        return Some(size.clone());
+    }
+    if solver.less_equal(&size.bytes, &end.bytes) { Some(end) } else { size.larger(&end) }
+}

@@ -1,0 +1,104 @@
+//! Why two groups that read one tensor, and nothing of each other, are not one.
+use super::{Explaining, Reason, kind, members};
+use crate::{
+    analysis::query::Query,
+    fusion::{form::Layout, legality::leaves_position, merging::MOST_BESIDE, pairing},
+};
+use disc_ir::{Function, Inst, OpKind, Value};
+use std::collections::{HashMap, HashSet};
+
+/// Two groups that read one tensor, and nothing of each other.
+#[derive(Clone, Debug)]
+pub struct Siblings {
+    /// Numbers of groups.
+    pub groups: [usize; 2],
+    /// The tensor that both read.
+    pub value: String,
+    pub reason: Reason,
+}
+
+impl Explaining<'_> {
+    /// Notes the groups of the block that have a tensor in common with group `number`, which needs the groups `needed`.
+    pub(super) fn siblings_of(&mut self, number: usize, inst: Inst, groups: &HashMap<usize, Inst>, needed: &HashSet<usize>) {
+        let read = tensors(self.function, inst);
+        let mut others: Vec<(usize, Inst)> = groups.iter().map(|(&other, &inst)| (other, inst)).collect();
+        others.sort_unstable();
+        for (other, sibling) in others.into_iter().filter(|(other, _)| *other != number && !needed.contains(other)) {
+            let shared = tensors(self.function, sibling).into_iter().find(|value| read.contains(value));
+            if let Some(value) = shared {
+                let (value, reason) = (self.name(value), self.beside(sibling, inst));
+                self.plan.siblings.push(Siblings { groups: [other, number], value, reason });
+            }
+        }
+    }
+
+    fn beside(&self, first: Inst, second: Inst) -> Reason {
+        let kinds = [first, second].map(|group| kind(self.function, group));
+        let is_product = |kind: &str| matches!(kind, "contraction" | "attention");
+        match kinds {
+            _ if [first, second].iter().all(|&group| self.is_walked(group)) => self.not_beside(first, second),
+            [a, b] if is_product(a) && is_product(b) => {
+                Reason::Schedule("products are one kernel where they read the same rows and packed weights alike".into())
+            }
+            _ => self.reason(first, second),
+        }
+    }
+
+    /// Why two groups of loops and reductions that could be walked together are not.
+    fn not_beside(&self, first: Inst, second: Inst) -> Reason {
+        let together = match pairing::form(self.function, &self.solver, first, second) {
+            Err(why) => return self.because(why, first, second),
+            Ok(layout) => layout,
+        };
+        let count = tensors_of(self.function, first).union(&tensors_of(self.function, second)).count();
+        if count > MOST_BESIDE {
+            return Reason::Cost(format!("{count} tensors are more than one kernel reads and writes for the sake of a launch"));
+        }
+        if let Some(group) = self.beside_rows(first, second) {
+            if !is_along(&together) {
+                return Reason::Cost("what is beside sums of columns would be written in short pieces".into());
+            }
+            if !members(self.function, group).iter().all(|&inst| leaves_position(self.function, &self.solver, inst)) {
+                return Reason::Cost("what is moved has ways to be walked that rows have not".into());
+            }
+        }
+        if self.only_repeats(first) || self.only_repeats(second) {
+            return Reason::Cost("what only repeats elements is written by itself".into());
+        }
+        Reason::Cost("they could be one, but their gain is a launch, and each was joined with others first".into())
+    }
+
+    /// The loop of two groups of which one is a loop and the other one has rows.
+    fn beside_rows(&self, first: Inst, second: Inst) -> Option<Inst> {
+        match [first, second].map(|group| kind(self.function, group)) {
+            ["loop", "row"] => Some(first),
+            ["row", "loop"] => Some(second),
+            _ => None,
+        }
+    }
+}
+
+/// Whether what is reduced is innermost.
+fn is_along(layout: &Layout) -> bool {
+    layout.reduced.last().is_none_or(|&last| last + 1 == layout.space.len())
+}
+
+/// The tensors in memory that a group reads, views looked through; not weights, nor single numbers.
+fn tensors(function: &Function, group: Inst) -> Vec<Value> {
+    let roots = function.operands(group).iter().map(|&operand| memory(function, operand));
+    roots.filter(|&value| !function.shape(value).is_empty() && function.made_by(value, OpKind::Weight).is_none()).collect()
+}
+
+/// The tensors that a group reads and writes.
+fn tensors_of(function: &Function, group: Inst) -> HashSet<Value> {
+    let read = function.operands(group).iter().map(|&operand| memory(function, operand));
+    read.chain(function.results_of(group).iter().copied()).collect()
+}
+
+/// What a value is another view of.
+fn memory(function: &Function, value: Value) -> Value {
+    match function.made_by(value, OpKind::Reshape) {
+        Some(view) => memory(function, function.operands(view)[0]),
+        None => value,
+    }
+}

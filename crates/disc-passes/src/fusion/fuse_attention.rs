@@ -1,0 +1,186 @@
+//! Attention: a product, a softmax of its rows and a product with them, as one group.
+//!
+//! It works on groups that were built before, and knows none of them by name: any row group between two products will do, as long as a row
+//! of it needs nothing but that row of the first product. The scores then live for a block of rows at a time, in task memory.
+//!
+//! Invariant: an `attention` group holds three groups, each of which reads the one before it: a contraction, rows, a contraction.
+use super::{
+    legality::same_shape,
+    nested_group::{Nest, is_group},
+};
+use crate::{
+    analysis::query::Query,
+    pass::{PassCx, PassDef},
+};
+use disc_ir::{
+    Block, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Value,
+    ops::{Stage, Trait},
+};
+use std::{collections::HashSet, sync::Arc};
+
+/// Makes one group of a product, reductions of its rows, and a product of the result.
+pub static PASS: PassDef = PassDef {
+    name: "fuse-attention",
+    doc: "Makes one group of a product, a softmax of its rows and a product with the result.",
+    stages: (Stage::Fused, Stage::Fused),
+    run,
+};
+
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let mut found = 0;
+    for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
+        let solver = Arc::new(Solver::new(&function.facts));
+        found += in_block(function, function.body, &solver, cx)?;
+    }
+    Ok(found)
+}
+
+fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let mut found = 0;
+    for inst in function.insts(block).to_vec() {
+        if matches!(function.kind_of(inst), OpKind::If | OpKind::While) {
+            for region in function.inst(inst).regions.clone() {
+                found += in_block(function, region, solver, cx)?;
+            }
+        }
+    }
+    let uses = function.use_counts();
+    let once = |value: Value| uses[value.index()] == 1;
+    let insts = function.insts(block);
+    let chains: Vec<[Inst; 3]> = insts.iter().filter_map(|&last| chain(function, solver, last, &once)).collect();
+    for &chain in &chains {
+        // Each part of a chain must be of this block: a region cannot take ops from outside of it.
+        if chain.iter().all(|part| function.insts(block).contains(part)) && cx.spend() {
+            let mut nest = Nest::open(function, chain.to_vec());
+            nest.keep();
+            nest.end(solver)?;
+            *function = nest.close(block, "attention", solver)?;
+            found += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// The chain of groups that ends with the group `last`.
+fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value) -> bool) -> Option<[Inst; 3]> {
+    let weighted = Product::of(function, last)?;
+    let weights = function.operands(last)[weighted.left?];
+    let rows = single_result(function, weights, "row").filter(|_| once(weights))?;
+    let rank = function.shape(weights).len();
+    let scores = (0..function.operands(rows).len()).find_map(|i| {
+        let value = function.operands(rows)[i];
+        let first = single_result(function, value, "contraction").filter(|_| once(value))?;
+        let same = same_shape(solver, function.shape(value), function.shape(weights));
+        (same && stays_in_rows(function, solver, rows, i)).then_some(first)
+    })?;
+    let product = Product::of(function, scores)?;
+    let plain = product.rows.is_some() && product.right.is_some() && product.batch == rank.checked_sub(2)?;
+    let along_rows = weighted.left_axes_in_order && weighted.left_sum == [rank as i64 - 1] && weighted.batch + 2 == rank;
+    (plain && !product.transposed && along_rows).then_some([scores, rows, last])
+}
+
+/// The group that has this value as its only result, if it is of the kind.
+fn single_result(function: &Function, value: Value, kind: &str) -> Option<Inst> {
+    let inst = function.defining(value)?;
+    is_group(function, inst, kind).then_some(inst)
+}
+
+/// What matters of the product of a contraction group with one result, one summed dimension, one row and one column dimension.
+struct Product {
+    /// The operands, as positions among the group's inputs; the right one may be repeated.
+    left: Option<usize>,
+    right: Option<usize>,
+    /// As `left`, where that may be reshaped.
+    rows: Option<usize>,
+    batch: usize,
+    left_sum: Vec<i64>,
+    /// Whether the batch dimensions of the left operand come first, in their order.
+    left_axes_in_order: bool,
+    /// Whether the result is a transpose.
+    transposed: bool,
+}
+
+impl Product {
+    fn of(function: &Function, group: Inst) -> Option<Self> {
+        if !is_group(function, group, "contraction") {
+            return None;
+        }
+        let region = function.inst(group).regions[0];
+        let dot = function.insts(region).iter().copied().find(|&i| function.kind_of(i) == OpKind::DotGeneral)?;
+        let end = function.terminator(region)?;
+        let returned = function.operands(end)[0];
+        let transposed = function.made_by(returned, OpKind::Transpose).is_some();
+        let float = function.ty(function.result(dot)).dtype().is_float();
+        let packed = function.attr(dot, "packed_columns").is_some();
+        let batching = function.ints(dot, "lhs_batching_dims");
+        let (left_sum, right_sum) = (function.ints(dot, "lhs_contracting_dims"), function.ints(dot, "rhs_contracting_dims"));
+        let [left, right] = function.operands(dot)[..] else { return None };
+        let free = |value: Value| function.shape(value).len().checked_sub(batching.len() + 1);
+        if !float || packed || left_sum.len() != 1 || right_sum.len() != 1 || free(left)? != 1 || free(right)? != 1 {
+            return None;
+        }
+        let input = |value: Value| function.arguments(region).iter().position(|&a| a == value);
+        Some(Self {
+            left: input(left),
+            right: input(stored(function, right)),
+            rows: input(reshaped(function, left)),
+            batch: batching.len(),
+            left_sum: left_sum.to_vec(),
+            left_axes_in_order: batching.iter().zip(0..).all(|(&axis, i)| axis == i),
+            transposed,
+        })
+    }
+}
+
+/// What a value is a reshape of.
+fn reshaped(function: &Function, value: Value) -> Value {
+    function.made_by(value, OpKind::Reshape).map_or(value, |inst| reshaped(function, function.operands(inst)[0]))
+}
+
+/// What a value is a broadcast, a reshape or a conversion of: another way to read the same memory.
+fn stored(function: &Function, value: Value) -> Value {
+    let kinds = [OpKind::BroadcastInDim, OpKind::Reshape, OpKind::Convert];
+    let made = function.defining(value).filter(|&inst| kinds.contains(&function.kind_of(inst)));
+    made.map_or(value, |inst| stored(function, function.operands(inst)[0]))
+}
+
+/// Whether a row of the group's result needs, of input `position`, only the same row.
+fn stays_in_rows(function: &Function, solver: &Solver, group: Inst, position: usize) -> bool {
+    let region = function.inst(group).regions[0];
+    let scores = function.arguments(region)[position];
+    let domain = function.shape(scores).to_vec();
+    let Some(columns) = domain.len().checked_sub(1) else { return false };
+    // Values of the whole domain, and values of one element per row, that depend on the scores.
+    let (mut whole, mut rows): (HashSet<Value>, HashSet<Value>) = (HashSet::from([scores]), HashSet::new());
+    for &inst in function.insts(region) {
+        let operands = function.operands(inst);
+        let (from_whole, from_rows) = (operands.iter().any(|v| whole.contains(v)), operands.iter().any(|v| rows.contains(v)));
+        let results = function.results_of(inst);
+        match function.kind_of(inst) {
+            OpKind::Return => {}
+            _ if !from_whole && !from_rows => {}
+            OpKind::Reduce if from_whole && !from_rows && function.ints(inst, "dims") == [columns as i64] => rows.extend(results),
+            _ if function.def(inst).has(Trait::Elementwise) && from_whole => whole.extend(results),
+            _ if function.def(inst).has(Trait::Elementwise) => rows.extend(results),
+            OpKind::Reshape | OpKind::BroadcastInDim
+                if !from_whole && row_shaped(function, solver, inst, &domain[..columns], columns) =>
+            {
+                rows.extend(results)
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a reshape or broadcast of a value with one element per row leaves rows where they are.
+fn row_shaped(function: &Function, solver: &Solver, inst: Inst, rows: &[Dim], columns: usize) -> bool {
+    let fits = |dims: &[Dim]| dims.len() >= columns && dims.len() <= columns + 1 && same_shape(solver, &dims[..columns], rows);
+    let (operand, result) = (function.operands(inst)[0], function.result(inst));
+    let shapes = [function.shape(operand), function.shape(result)];
+    let in_place = || match function.kind_of(inst) {
+        OpKind::BroadcastInDim => function.ints(inst, "dims").iter().zip(0..).all(|(&axis, i)| axis == i),
+        _ => shapes.iter().all(|dims| dims[columns..].iter().all(|d| solver.equal(d, &Dim::constant(1)))),
+    };
+    shapes.iter().all(|dims| fits(dims)) && in_place()
+}

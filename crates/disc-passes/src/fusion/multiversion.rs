@@ -1,0 +1,190 @@
+//! Plans of an entry under facts that nothing states, and that hold in nearly all calls.
+//!
+//! With every size open, it is not known that tensors which are treated alike have equal sizes (queries and keys), nor that a size is a multiple
+//! of what it is divided by (the halves of rows). This pass fuses the program once to see what it lacks: the equalities that `explain` names, and
+//! the divisibilities that make two parts one size. A copy of the entry that states them is a plan of it (`disc_ir::plans`), which the other
+//! passes take for one more function; the code chooses by the sizes of a call.
+//!
+//! Not here: versions of one group, which are chosen one by one, and whose groups are those of the fusion plan.
+//!
+//! Invariants: a plan is its entry but for what it states, all of it about sizes that are known when a call begins; programs beyond a few groups
+//! have none, since kernels are compiled for each.
+use crate::{
+    analysis::query::Query,
+    fusion::{self, Reason},
+    pass::{Options, PassCx, PassDef, PassManager},
+    pipeline,
+};
+use disc_ir::{
+    Diagnostic, Dim, Facts, Function, FunctionKind, Module, OpKind, Solver, Symbol,
+    dim::{DimView, Fact, Term},
+    ops::Stage,
+};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
+
+/// Adds plans of small entries.
+pub static PASS: PassDef = PassDef {
+    name: "multiversion",
+    doc: "Adds plans to entries of a few groups: copies that state equalities and divisibilities which fusion lacks, run where they hold.",
+    stages: (Stage::Tensor, Stage::Tensor),
+    run,
+};
+
+/// Ops of an entry that is looked at, groups of one that has plans, and different sizes of its slices.
+const MOST_OPS: usize = 100;
+const MOST_GROUPS: usize = 8;
+const MOST_SIZES: usize = 8;
+
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let mut added = 0;
+    let planned: HashSet<Arc<str>> = module.functions.iter().filter_map(|function| function.plan_of.clone()).collect();
+    for function in std::mem::take(&mut module.functions) {
+        let has_plans = function.plan_of.is_some() || planned.contains(&function.name);
+        let plans = if has_plans || function.kind != FunctionKind::Func { Vec::new() } else { plans(module, &function, cx) };
+        added += plans.len();
+        module.functions.push(function);
+        module.functions.extend(plans);
+    }
+    Ok(added)
+}
+
+/// The plans of an entry, in the order in which they are tried.
+fn plans(module: &Module, entry: &Function, cx: &mut PassCx) -> Vec<Function> {
+    if entry.walk(entry.body).len() > MOST_OPS {
+        return Vec::new();
+    }
+    let alike = alike(entry);
+    if alike.is_empty() && parts(entry).is_empty() {
+        return Vec::new();
+    }
+    let Some(general) = fused(module, entry, cx).filter(|general| groups(general, entry) <= MOST_GROUPS) else {
+        return Vec::new();
+    };
+    let even = divisibilities(entry, &general);
+    let mut equal = equalities(&alike, &general);
+    equal.extend(even.iter().cloned());
+    let joins = |plan: &Function| fused(module, plan, cx).is_some_and(|fused| groups(&fused, plan) < groups(&general, entry));
+    let joined = (equal.len() > even.len()).then(|| planned(entry, 1, equal)).flatten().filter(joins);
+    let number = 1 + usize::from(joined.is_some());
+    let even = (!even.is_empty()).then(|| planned(entry, number, even)).flatten();
+    joined.into_iter().chain(even).take_while(|_| cx.spend()).collect()
+}
+
+/// A copy of an entry that states these facts too; none where they cannot hold.
+fn planned(entry: &Function, number: usize, facts: Vec<Fact>) -> Option<Function> {
+    let mut plan = entry.clone();
+    facts.into_iter().try_for_each(|fact| plan.facts.add(fact)).ok()?;
+    plan.name = format!("{}.plan{number}", entry.name).into();
+    plan.plan_of = Some(entry.name.clone());
+    Some(plan)
+}
+
+/// A function by itself as the rest of the pipeline fuses it.
+fn fused(module: &Module, function: &Function, cx: &PassCx) -> Option<Module> {
+    let mut function = function.clone();
+    function.plan_of = None;
+    let mut alone = Module { functions: vec![function], weights: module.weights.clone() };
+    let mut manager = PassManager::new(Options { fuel: None, ..cx.options.clone() });
+    let rest = pipeline::STEPS.iter().skip_while(|step| step.name != PASS.name).skip(1);
+    let mut rest = rest.take_while(|step| step.stages.1 <= Stage::Fused);
+    rest.try_for_each(|step| manager.run(&mut alone, step).map(drop)).ok().map(|()| alone)
+}
+
+/// The groups that a function has at the fused stage.
+fn groups(fused: &Module, function: &Function) -> usize {
+    let function = fused.function(&function.name).expect("no pass removes an entry");
+    let is_group = |&inst: &_| function.kind_of(inst) == OpKind::Fusion;
+    function.walk(function.body).into_iter().filter(is_group).count()
+}
+
+/// The sizes that stand at one place of two inputs of one rank and element type, and that nobody says are equal.
+fn alike(entry: &Function) -> HashSet<[Symbol; 2]> {
+    let inputs: Vec<_> = entry.parameters().iter().filter_map(|&parameter| entry.ty(parameter).as_tensor()).collect();
+    let mut found = HashSet::new();
+    for (number, x) in inputs.iter().enumerate() {
+        for y in inputs[..number].iter().filter(|y| y.rank() == x.rank() && y.dtype == x.dtype) {
+            let sizes = x.dims.iter().zip(&y.dims).filter_map(|(a, b)| Some((a.as_symbol()?, b.as_symbol()?)));
+            found.extend(sizes.filter(|(a, b)| a != b).map(|(a, b)| in_order(a, b)));
+        }
+    }
+    found
+}
+
+fn in_order(a: &Symbol, b: &Symbol) -> [Symbol; 2] {
+    [a.min(b).clone(), a.max(b).clone()]
+}
+
+/// The equalities of such sizes that keep groups apart.
+fn equalities(alike: &HashSet<[Symbol; 2]>, fused: &Module) -> Vec<Fact> {
+    let is_expected = |fact: &Fact| match fact {
+        Fact::Equal(a, b) => a.as_symbol().zip(b.as_symbol()).is_some_and(|(a, b)| alike.contains(&in_order(a, b))),
+        _ => false,
+    };
+    let mut found = Vec::new();
+    for plan in fusion::explain(fused) {
+        let edges = plan.edges.into_iter().map(|edge| edge.reason);
+        for reason in edges.chain(plan.siblings.into_iter().map(|siblings| siblings.reason)) {
+            match reason {
+                Reason::MissingFacts(facts) if facts.iter().all(is_expected) => found.extend(facts),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// Divisibilities of sizes by what they are divided by, where that makes two parts equally long.
+fn divisibilities(entry: &Function, fused: &Module) -> Vec<Fact> {
+    let function = fused.function(&entry.name).expect("no pass removes an entry");
+    let bound = entry.bound_symbols();
+    let parts: Vec<Dim> = parts(function).into_iter().take(MOST_SIZES).collect();
+    let (mut known, mut found) = (function.facts.clone(), Vec::new());
+    for (number, first) in parts.iter().enumerate() {
+        for second in &parts[..number] {
+            if Solver::new(&known).equal(first, second) {
+                continue;
+            }
+            let divided = quotients(first).into_iter().chain(quotients(second)).filter(|(symbol, _)| bound.contains(symbol));
+            let facts = divided.map(|(symbol, by)| Fact::Divisible(Dim::symbol(symbol), by));
+            let mut with = facts.filter_map(|fact| Some((stating(&known, &fact)?, fact)));
+            if let Some((facts, fact)) = with.find(|(facts, _)| Solver::new(facts).equal(first, second)) {
+                known = facts;
+                found.push(fact);
+            }
+        }
+    }
+    found
+}
+
+/// These facts with one more, unless it contradicts them.
+fn stating(facts: &Facts, fact: &Fact) -> Option<Facts> {
+    let mut facts = facts.clone();
+    facts.add(fact.clone()).is_ok().then_some(facts)
+}
+
+/// The sizes of slices that are parts of others.
+fn parts(function: &Function) -> BTreeSet<Dim> {
+    let slices = function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) == OpKind::Slice);
+    let sizes = slices.flat_map(|inst| function.shape(function.result(inst)).to_vec());
+    sizes.filter(|size| !quotients(size).is_empty()).collect()
+}
+
+/// The symbols that a size divides by numbers, each alone or with numbers beside it.
+fn quotients(size: &Dim) -> Vec<(Symbol, i64)> {
+    let (mut found, mut open) = (Vec::new(), vec![size]);
+    while let Some(dim) = open.pop() {
+        match dim.view() {
+            DimView::FloorDiv(dividend, by) => match (&dividend.symbols()[..], by.as_const()) {
+                ([symbol], Some(by)) => found.push((symbol.clone(), by)),
+                _ => open.push(dividend),
+            },
+            DimView::Sum(terms) => open.extend(terms.iter().flat_map(Term::factors).map(|(factor, _)| factor)),
+            DimView::Min(dims) | DimView::Max(dims) => open.extend(dims),
+            _ => {}
+        }
+    }
+    found
+}

@@ -1,0 +1,128 @@
+//! One group of several: their ops, or they themselves, in a region of their own, and that in place of the last of them.
+//!
+//! It does not ask whether they may be one: passes of their own do ([`super::fuse_attention`], [`super::fuse_interleave`]).
+//!
+//! Invariant: what the groups read from outside is an argument of the region, once and with its name, in the order in which they read it.
+use crate::analysis::query::Query;
+use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Value};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+/// Whether an op is a group of this kind with one result.
+pub(super) fn is_group(function: &Function, inst: Inst, kind: &str) -> bool {
+    is_of_kind(function, inst, kind) && function.results_of(inst).len() == 1
+}
+
+/// Whether an op is a group of this kind.
+pub(super) fn is_of_kind(function: &Function, inst: Inst, kind: &str) -> bool {
+    function.kind_of(inst) == OpKind::Fusion && function.word(inst, "kind") == kind
+}
+
+/// A region that is filled with parts of a block, in a copy of their function.
+pub(super) struct Nest<'f> {
+    source: &'f Function,
+    /// The copy.
+    pub(super) function: Function,
+    pub(super) region: Block,
+    parts: Vec<Inst>,
+    inputs: Vec<Value>,
+    /// Values of the source, and what they are in the region.
+    map: HashMap<Value, Value>,
+}
+
+impl<'f> Nest<'f> {
+    /// A region for these parts, which are in the order of their block; it holds none of them yet.
+    pub(super) fn open(source: &'f Function, parts: Vec<Inst>) -> Self {
+        let made: HashSet<Value> = parts.iter().flat_map(|&part| source.results_of(part)).copied().collect();
+        let mut inputs: Vec<Value> = Vec::new();
+        for value in parts.iter().flat_map(|&part| source.operands(part)) {
+            if !made.contains(value) && !inputs.contains(value) {
+                inputs.push(*value);
+            }
+        }
+        let mut function = source.clone();
+        let region = function.add_block();
+        let argument = |&input: &Value| {
+            let argument = function.add_argument(region, source.ty(input).clone());
+            if let Some(name) = source.name_of(input) {
+                function.set_name(argument, name.clone());
+            }
+            (input, argument)
+        };
+        let map = inputs.iter().map(argument).collect();
+        Self { source, function, region, parts, inputs, map }
+    }
+
+    /// Puts every part into the region as it is.
+    pub(super) fn keep(&mut self) {
+        for part in self.parts.clone() {
+            self.copy(part);
+        }
+    }
+
+    /// Puts what groups hold into the region, and the other parts as they are.
+    pub(super) fn unpack(&mut self) {
+        let source = self.source;
+        for part in self.parts.clone() {
+            if source.kind_of(part) != OpKind::Fusion {
+                self.copy(part);
+                continue;
+            }
+            let inner = source.inst(part).regions[0];
+            for (&argument, operand) in source.arguments(inner).iter().zip(source.operands(part)) {
+                self.map.insert(argument, self.map[operand]);
+            }
+            for &inst in source.insts(inner) {
+                if source.kind_of(inst) == OpKind::Return {
+                    let returned = source.results_of(part).iter().zip(source.operands(inst));
+                    let returned: Vec<(Value, Value)> = returned.map(|(&result, value)| (result, self.map[value])).collect();
+                    self.map.extend(returned);
+                } else {
+                    self.copy(inst);
+                }
+            }
+        }
+    }
+
+    fn copy(&mut self, inst: Inst) {
+        let copy = self.function.import(self.source, inst, &mut self.map);
+        self.function.append(self.region, copy);
+    }
+
+    /// What the last part gives.
+    fn results(&self) -> &'f [Value] {
+        self.source.results_of(*self.parts.last().expect("there are parts"))
+    }
+
+    /// Ends the region with what the last part gives.
+    pub(super) fn end(&mut self, solver: &Arc<Solver>) -> Result<(), Diagnostic> {
+        let returned: Vec<Value> = self.results().iter().map(|result| self.map[result]).collect();
+        Builder::at(&mut self.function, self.region, solver.clone()).ret(&returned).map(drop)
+    }
+
+    /// The function with a group of this kind where the last part was in `block`, and without the parts.
+    pub(super) fn close(mut self, block: Block, kind: &'static str, solver: &Arc<Solver>) -> Result<Function, Diagnostic> {
+        let results = self.results();
+        let fused = Builder::at(&mut self.function, block, solver.clone())
+            .op(OpKind::Fusion)
+            .operands(&self.inputs)
+            .attr("kind", Attr::Enum(kind))
+            .region(self.region)
+            .results(results.iter().map(|&result| self.source.ty(result).clone()).collect())
+            .build()?;
+        let (last, before) = self.parts.split_last().expect("there are parts");
+        let order = self.source.insts(block).iter().filter(|inst| !before.contains(inst));
+        let order: Vec<Inst> = order.map(|inst| if inst == last { fused } else { *inst }).collect();
+        self.function.set_insts(block, order);
+        let outputs = self.function.results_of(fused).to_vec();
+        for (&result, &output) in results.iter().zip(&outputs) {
+            if let Some(name) = self.source.name_of(result) {
+                self.function.set_name(output, name.clone());
+            }
+        }
+        self.function.replace_uses(&results.iter().copied().zip(outputs).collect());
+        Ok(self.function)
+    }
+}

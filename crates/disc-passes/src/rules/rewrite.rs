@@ -1,0 +1,245 @@
+//! Rewrites as data: a rule is a name, an equation and a function; the driver applies rules until none does.
+//!
+//! The driver goes forward through each block, so that a rule sees operands that are rewritten already, and repeats until a whole sweep
+//! changes nothing. It knows no rule; `rules/` knows nothing else.
+//!
+//! Invariants:
+//! - A rule looks at an op and gives the value that replaces its one result, or nothing. It never changes an op in place.
+//! - The value has the type of the result, by the facts; it is computed from values that dominate the op.
+//! - Each rule makes an op of a block simpler in one fixed order, so that no two rules undo each other; sweeps are bounded all the same.
+use crate::{pass::PassCx, rules, tensor::dce};
+use disc_ir::{
+    Block, Builder, Code, Diagnostic, Dim, Function, Inst, Literal, OpKind, Solver, Type, Value, diag::Span,
+    infer::same_by_facts, ops::OPS,
+};
+use std::sync::{Arc, LazyLock};
+
+/// After so many sweeps the driver stops: what is left is slower code, not wrong code.
+const MAX_SWEEPS: usize = 12;
+
+/// A rewrite of one kind of op.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    pub name: &'static str,
+    /// What it does, as people write it.
+    pub equation: &'static str,
+    pub kind: OpKind,
+    pub(crate) apply: Apply,
+}
+
+pub(crate) type Apply = fn(&mut Rewriter<'_>, Inst) -> Option<Value>;
+
+/// Declares a rule.
+pub(crate) const fn rule(name: &'static str, equation: &'static str, kind: OpKind, apply: Apply) -> Rule {
+    Rule { name, equation, kind, apply }
+}
+
+/// What a rule sees, and what it makes new ops with.
+pub(crate) struct Rewriter<'f> {
+    pub(crate) f: &'f mut Function,
+    pub(crate) solver: Arc<Solver>,
+    uses: Vec<u32>,
+    /// Whether nothing but slices reads a value.
+    sliced: Vec<bool>,
+    replaced: Vec<Option<Value>>,
+    /// Where new ops go; it has the ops in front of the one at hand.
+    pub(crate) block: Block,
+    span: Option<Span>,
+    error: Option<Diagnostic>,
+    changes: usize,
+}
+
+/// Applies all rules to a function until none applies.
+///
+/// # Errors
+/// Where a rule makes an op that its declaration forbids: an error of the compiler.
+pub(crate) fn rewrite(function: &mut Function, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let solver = Arc::new(Solver::new(&function.facts));
+    let mut total = 0;
+    for _ in 0..MAX_SWEEPS {
+        let changes = sweep(function, &solver, cx)?;
+        total += changes + dce::remove_dead(function);
+        if changes == 0 {
+            break;
+        }
+    }
+    Ok(total)
+}
+
+fn sweep(function: &mut Function, solver: &Arc<Solver>, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    visit(function, solver, &mut |rw, inst| rw.rewritten(inst, cx))
+}
+
+/// One sweep: replaces the result of each op for which `step` gives a value; gives their number.
+///
+/// # Errors
+/// Those of `step`.
+pub(crate) fn visit(function: &mut Function, solver: &Arc<Solver>, step: &mut Step<'_>) -> Result<usize, Diagnostic> {
+    let (uses, sliced, block) = (function.use_counts(), read_by_slices(function), function.body);
+    let replaced = vec![None; function.value_count()];
+    let solver = Arc::clone(solver);
+    let mut rewriter = Rewriter { f: function, solver, uses, sliced, replaced, block, span: None, error: None, changes: 0 };
+    rewriter.sweep(block, step)?;
+    Ok(rewriter.changes)
+}
+
+/// Of each value whether nothing but slices reads it.
+fn read_by_slices(function: &Function) -> Vec<bool> {
+    let mut sliced = vec![true; function.value_count()];
+    for inst in function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) != OpKind::Slice) {
+        function.operands(inst).iter().for_each(|operand| sliced[operand.index()] = false);
+    }
+    sliced
+}
+
+/// What a sweep does with an op whose operands are rewritten already.
+pub(crate) type Step<'s> = dyn FnMut(&mut Rewriter<'_>, Inst) -> Result<Option<Value>, Diagnostic> + 's;
+
+/// The rules of each kind of op, in the order of the table.
+fn rules_of(kind: OpKind) -> &'static [&'static Rule] {
+    static BY_KIND: LazyLock<Vec<Vec<&'static Rule>>> =
+        LazyLock::new(|| OPS.iter().map(|def| rules::all().filter(|rule| rule.kind == def.kind).collect()).collect());
+    &BY_KIND[kind as usize]
+}
+
+impl Rewriter<'_> {
+    fn sweep(&mut self, block: Block, step: &mut Step<'_>) -> Result<(), Diagnostic> {
+        let insts = self.f.insts(block).to_vec();
+        self.f.set_insts(block, Vec::with_capacity(insts.len()));
+        for inst in insts {
+            self.update_operands(inst);
+            for region in self.f.inst(inst).regions.clone() {
+                self.sweep(region, step)?;
+            }
+            (self.block, self.span) = (block, self.f.inst(inst).span);
+            match step(self, inst)? {
+                Some(value) => self.replace(inst, value),
+                None => self.f.append(block, inst),
+            }
+        }
+        Ok(())
+    }
+
+    fn update_operands(&mut self, inst: Inst) {
+        for operand in &mut self.f.inst_mut(inst).operands {
+            while let Some(&Some(to)) = self.replaced.get(operand.index()) {
+                *operand = to;
+            }
+        }
+    }
+
+    fn replace(&mut self, inst: Inst, value: Value) {
+        let result = self.f.result(inst);
+        self.f.inherit_name(result, value);
+        self.replaced[result.index()] = Some(value);
+        let sliced = self.only_sliced(result);
+        match self.sliced.get_mut(value.index()) {
+            Some(both) => *both &= sliced,
+            None => {
+                self.sliced.resize(value.index(), false);
+                self.sliced.push(sliced);
+            }
+        }
+        self.changes += 1;
+    }
+
+    fn rewritten(&mut self, inst: Inst, cx: &mut PassCx) -> Result<Option<Value>, Diagnostic> {
+        for rule in rules_of(self.f.kind_of(inst)) {
+            let before = self.f.insts(self.block).len();
+            let value = (rule.apply)(self, inst);
+            if let Some(error) = self.error.take() {
+                return Err(error.note(format!("in rule `{}`: {}", rule.name, rule.equation)));
+            }
+            match value {
+                Some(value) if cx.spend_on(rule.name) => return self.checked(rule, inst, value).map(Some),
+                _ if self.f.insts(self.block).len() > before => {
+                    let kept = self.f.insts(self.block)[..before].to_vec();
+                    self.f.set_insts(self.block, kept);
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn checked(&self, rule: &Rule, inst: Inst, value: Value) -> Result<Value, Diagnostic> {
+        let (old, new) = (self.f.ty(self.f.result(inst)), self.f.ty(value));
+        if same_by_facts(&self.solver, old, new) {
+            return Ok(value);
+        }
+        let message = format!("rule `{}` ({}) made {new} of {old}", rule.name, rule.equation);
+        Err(Diagnostic::new(Code::E0211, message).in_op(self.f.def(inst).name).at(self.span))
+    }
+
+    /// Whether nothing but the op at hand uses `value`. Uses that a rule of this sweep removed still count.
+    pub(crate) fn used_once(&self, value: Value) -> bool {
+        self.uses.get(value.index()).is_none_or(|&count| count <= 1)
+    }
+
+    /// Whether nothing but slices reads `value`, which was there before this sweep or took the place of such a value.
+    pub(crate) fn only_sliced(&self, value: Value) -> bool {
+        self.sliced.get(value.index()).is_some_and(|&sliced| sliced)
+    }
+
+    pub(crate) fn same_shape(&self, a: &[Dim], b: &[Dim]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(x, y)| self.solver.equal(x, y))
+    }
+
+    pub(crate) fn is_one(&self, size: &Dim) -> bool {
+        self.solver.equal(size, &Dim::constant(1))
+    }
+
+    /// The error of an op that could not be made, if there was one.
+    pub(crate) fn take_error(&mut self) -> Result<(), Diagnostic> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Adds an op in front of the one at hand.
+    pub(crate) fn build(&mut self, make: impl FnOnce(&mut Builder<'_>) -> Result<Value, Diagnostic>) -> Option<Value> {
+        let first = self.f.insts(self.block).len();
+        let mut builder = Builder::at(self.f, self.block, Arc::clone(&self.solver));
+        match make(&mut builder) {
+            Ok(value) => {
+                for i in first..self.f.insts(self.block).len() {
+                    let inst = self.f.insts(self.block)[i];
+                    self.f.inst_mut(inst).span = self.span;
+                }
+                Some(value)
+            }
+            Err(error) => {
+                self.error.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// An op without attributes.
+    pub(crate) fn emit(&mut self, kind: OpKind, operands: &[Value]) -> Option<Value> {
+        self.build(|b| b.emit(kind, operands))
+    }
+
+    /// A constant of the type of `like`, every element `literal`.
+    pub(crate) fn constant(&mut self, like: Value, literal: Literal) -> Option<Value> {
+        let ty = self.f.ty(like).with_dtype(literal.dtype);
+        let literal = Literal { splat: true, ..literal };
+        self.build(|b| b.op(OpKind::Constant).attr("value", literal).result(ty).value())
+    }
+
+    pub(crate) fn reshape(&mut self, value: Value, dims: impl IntoIterator<Item = Dim>) -> Option<Value> {
+        let ty = Type::tensor(dims, self.f.ty(value).dtype());
+        self.build(|b| b.op(OpKind::Reshape).operands(&[value]).result(ty).value())
+    }
+
+    pub(crate) fn transpose(&mut self, value: Value, order: &[usize]) -> Option<Value> {
+        self.build(|b| b.op(OpKind::Transpose).operands(&[value]).attr("dims", as_ints(order)).value())
+    }
+
+    pub(crate) fn broadcast(&mut self, value: Value, axes: &[usize], dims: impl IntoIterator<Item = Dim>) -> Option<Value> {
+        let ty = Type::tensor(dims, self.f.ty(value).dtype());
+        self.build(|b| b.op(OpKind::BroadcastInDim).operands(&[value]).attr("dims", as_ints(axes)).result(ty).value())
+    }
+}
+
+pub(crate) fn as_ints(axes: &[usize]) -> Vec<i64> {
+    axes.iter().map(|&axis| axis as i64).collect()
+}

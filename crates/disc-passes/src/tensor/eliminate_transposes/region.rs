@@ -1,0 +1,234 @@
+//! Which ops a region behind a transpose has, and whether all that needs its values can be written in another order.
+use super::sorted;
+use crate::analysis::query::{Query, picks_rows};
+use disc_ir::{
+    Block, Dim, Function, Inst, OpKind, Solver, Value,
+    ops::{Trait, body},
+};
+use std::collections::{HashMap, HashSet};
+
+/// Ops in a row between a value that is written anew and what all elements share: masks and factors.
+const MOST_SHARED: usize = 6;
+
+/// An op that a region ends in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    Transpose,
+    Gather,
+    Reduce,
+}
+
+/// The ops that are computed in another order.
+pub(super) struct Region {
+    /// Dimension `i` of its values is dimension `order[i]` of what lies in memory.
+    pub(super) order: Vec<usize>,
+    transposes: HashSet<Inst>,
+    inside: HashSet<Inst>,
+    ends: HashMap<Inst, Ends>,
+}
+
+impl Region {
+    /// The first region of a block that can be undone.
+    pub(super) fn next(function: &Function, solver: &Solver, block: Block) -> Option<Self> {
+        let insts = function.insts(block);
+        if !insts.iter().any(|&inst| function.kind_of(inst) == OpKind::Transpose) {
+            return None;
+        }
+        let search = Search { function, solver, users: users(function, block), here: insts.iter().copied().collect() };
+        let mut seen = HashSet::new();
+        let transposes = insts.iter().copied().filter(|&inst| function.kind_of(inst) == OpKind::Transpose);
+        transposes.filter_map(|seed| search.region(seed, &mut seen)).next()
+    }
+
+    pub(super) fn is_transpose(&self, inst: Inst) -> bool {
+        self.transposes.contains(&inst)
+    }
+
+    pub(super) fn is_inside(&self, inst: Inst) -> bool {
+        self.inside.contains(&inst)
+    }
+
+    pub(super) fn end(&self, inst: Inst) -> Option<Ends> {
+        self.ends.get(&inst).copied()
+    }
+}
+
+/// The ops of a block that read each value; an op with regions reads what these read.
+fn users(function: &Function, block: Block) -> HashMap<Value, Vec<Inst>> {
+    let mut users: HashMap<Value, Vec<Inst>> = HashMap::new();
+    for &inst in function.insts(block) {
+        let regions = function.inst(inst).regions.iter().flat_map(|&region| function.walk(region));
+        for reader in regions.chain([inst]) {
+            function.operands(reader).iter().for_each(|&value| users.entry(value).or_default().push(inst));
+        }
+    }
+    users
+}
+
+struct Search<'f> {
+    function: &'f Function,
+    solver: &'f Solver,
+    users: HashMap<Value, Vec<Inst>>,
+    /// The ops of the block.
+    here: HashSet<Inst>,
+}
+
+impl Search<'_> {
+    /// The region that a transpose is of, unless it was looked at already.
+    fn region(&self, seed: Inst, seen: &mut HashSet<Inst>) -> Option<Region> {
+        let order = self.function.axes(seed, "dims");
+        if seen.contains(&seed) || order.is_sorted() || self.is_view(seed, &order) {
+            return None;
+        }
+        let region = Region { order, transposes: HashSet::new(), inside: HashSet::new(), ends: HashMap::new() };
+        let mut growth = Growth { search: self, region, values: HashSet::new(), stack: Vec::new(), pays: false };
+        growth.join(seed);
+        let complete = growth.grow().is_some() && growth.is_closed();
+        seen.extend(growth.region.transposes.iter().copied());
+        (complete && growth.pays).then_some(growth.region)
+    }
+
+    /// Whether a transpose moves sizes of 1 alone.
+    fn is_view(&self, transpose: Inst, order: &[usize]) -> bool {
+        let (shape, one) = (self.function.shape(self.function.operands(transpose)[0]), Dim::constant(1));
+        order.iter().filter(|&&axis| !self.solver.equal(&shape[axis], &one)).is_sorted()
+    }
+
+    /// Whether a value is the same along what a region walks, or counted, or computed from such values by a few cheap ops: it can be written anew.
+    fn is_shared(&self, value: Value, left: usize) -> bool {
+        let function = self.function;
+        let Some(inst) = function.defining(value).filter(|inst| self.here.contains(inst)) else { return false };
+        match function.kind_of(inst) {
+            OpKind::Constant => function.splat(value).is_some(),
+            OpKind::BroadcastInDim | OpKind::Iota => true,
+            OpKind::Compare | OpKind::Select | OpKind::And | OpKind::Or | OpKind::Not | OpKind::Convert => {
+                self.reads_shared(inst, left)
+            }
+            OpKind::Add | OpKind::Subtract | OpKind::Multiply | OpKind::Maximum | OpKind::Minimum | OpKind::Negate => {
+                self.reads_shared(inst, left)
+            }
+            _ => false,
+        }
+    }
+
+    fn reads_shared(&self, inst: Inst, left: usize) -> bool {
+        let is_scalar = |value: &Value| self.function.shape(*value).is_empty();
+        left > 0 && self.function.operands(inst).iter().all(|value| is_scalar(value) || self.is_shared(*value, left - 1))
+    }
+}
+
+struct Growth<'s, 'f> {
+    search: &'s Search<'f>,
+    region: Region,
+    values: HashSet<Value>,
+    /// Values whose users are to be looked at.
+    stack: Vec<Value>,
+    /// Whether something is gained: a reduction or a gather, or transposes that cancel.
+    pays: bool,
+}
+
+impl Growth<'_, '_> {
+    /// Adds a transpose in the order of the region.
+    fn join(&mut self, transpose: Inst) {
+        if self.region.transposes.insert(transpose) {
+            self.add(self.search.function.result(transpose));
+        }
+    }
+
+    fn add(&mut self, value: Value) {
+        if self.values.insert(value) {
+            self.stack.push(value);
+        }
+    }
+
+    /// Adds all that needs a value of the region; `None` where something needs it as it is.
+    fn grow(&mut self) -> Option<()> {
+        while let Some(value) = self.stack.pop() {
+            for &user in self.search.users.get(&value).into_iter().flatten() {
+                if !self.region.inside.contains(&user) && !self.region.ends.contains_key(&user) {
+                    self.take(user)?;
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn take(&mut self, user: Inst) -> Option<()> {
+        let function = self.search.function;
+        let operands = function.operands(user);
+        let ends = match function.kind_of(user) {
+            OpKind::Transpose => {
+                let order = function.axes(user, "dims");
+                self.pays |= order.iter().map(|&axis| self.region.order[axis]).is_sorted();
+                Some(Ends::Transpose)
+            }
+            OpKind::Reduce if self.keeps_order(user) => {
+                self.pays = true;
+                let inputs = &operands[..operands.len() / 2];
+                inputs.iter().for_each(|&input| self.reads(input));
+                Some(Ends::Reduce)
+            }
+            OpKind::Gather if !self.values.contains(&operands[1]) && self.keeps_offsets(user) => {
+                self.pays |= !self.picks_rows_with_others(user);
+                Some(Ends::Gather)
+            }
+            OpKind::Slice | OpKind::Reverse | OpKind::Concatenate | OpKind::Pad => None,
+            kind if kind.def().has(Trait::Elementwise) && function.results_of(user).len() == 1 => None,
+            _ => return None,
+        };
+        if let Some(ends) = ends {
+            self.region.ends.insert(user, ends);
+            return Some(());
+        }
+        self.region.inside.insert(user);
+        operands.iter().for_each(|&operand| self.reads(operand));
+        self.add(function.result(user));
+        Some(())
+    }
+
+    /// A value that an op of the region reads: where a transpose in the same order makes it, that is of the region, too.
+    fn reads(&mut self, value: Value) {
+        let function = self.search.function;
+        let made = function.made_by(value, OpKind::Transpose).filter(|inst| self.search.here.contains(inst));
+        if let Some(transpose) = made.filter(|&inst| function.axes(inst, "dims") == self.region.order) {
+            self.join(transpose);
+        }
+    }
+
+    /// Whether all that the region reads is of it, or can be written in its order.
+    fn is_closed(&self) -> bool {
+        let function = self.search.function;
+        let known = |value: &Value| {
+            self.values.contains(value) || function.shape(*value).is_empty() || self.search.is_shared(*value, MOST_SHARED)
+        };
+        let inside = self.region.inside.iter().all(|&inst| function.operands(inst).iter().all(known));
+        let reduced = self.region.ends.iter().filter(|(_, ends)| **ends == Ends::Reduce).all(|(&inst, _)| {
+            let operands = function.operands(inst);
+            operands[..operands.len() / 2].iter().all(known)
+        });
+        inside && reduced
+    }
+
+    /// Whether a reduction may combine elements in the order in which they lie.
+    fn keeps_order(&self, reduce: Inst) -> bool {
+        let function = self.search.function;
+        let axes: Vec<usize> = sorted(function.axes(reduce, "dims")).into_iter().map(|axis| self.region.order[axis]).collect();
+        axes.is_sorted() || body::monoid(function, function.inst(reduce).regions[0]).is_some()
+    }
+
+    /// Whether a gather and others pick rows of one tensor: these read it often enough to be written.
+    fn picks_rows_with_others(&self, gather: Inst) -> bool {
+        let Search { function, solver, users, .. } = self.search;
+        let users = users.get(&function.operands(gather)[0]).map_or(&[][..], Vec::as_slice);
+        picks_rows(function, solver, gather) && users.iter().filter(|&&inst| picks_rows(function, solver, inst)).count() > 1
+    }
+
+    /// Whether the dimensions of a gather's slices keep their order.
+    fn keeps_offsets(&self, gather: Inst) -> bool {
+        let function = self.search.function;
+        let named = |name| function.axes(gather, name);
+        let left_out = [named("collapsed_slice_dims"), named("operand_batching_dims")].concat();
+        let offsets = (0..self.region.order.len()).filter(|axis| !left_out.contains(axis));
+        offsets.map(|axis| self.region.order[axis]).is_sorted()
+    }
+}

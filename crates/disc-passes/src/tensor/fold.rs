@@ -1,0 +1,108 @@
+//! Computes what is known when compiling, on the interpreter.
+//!
+//! Invariants:
+//! - Only small results: a large table is cheaper to compute where it is used than to store.
+//! - Element-wise ops on constants whose elements are all equal fold for any shape.
+//! - What fails when it runs (on the interpreter's limits, say) stays as it is.
+use crate::{
+    analysis::query::Query,
+    pass::{PassCx, PassDef},
+    rules::rewrite::{Rewriter, visit},
+};
+use disc_ir::{
+    Diagnostic, Function, FunctionKind, Inst, Literal, Module, OpKind, Solver, Type, Value,
+    graph::InstData,
+    interp::{self, Limits, Tensor},
+    ops::{Stage, Trait, is_pure},
+};
+use smallvec::{SmallVec, smallvec};
+use std::{collections::HashMap, sync::Arc};
+
+/// The most elements of a result, and of the operands together.
+const MOST_ELEMENTS: i64 = 1024;
+const MOST_OPERAND_ELEMENTS: i64 = 1 << 16;
+
+/// Replaces ops on constants by their results.
+pub static PASS: PassDef = PassDef {
+    name: "fold",
+    doc: "Replaces ops whose operands are constants by their results, as the interpreter gives them, where those are small or all equal.",
+    stages: (Stage::Tensor, Stage::Tensor),
+    run,
+};
+
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let mut folded = 0;
+    for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
+        let solver = Arc::new(Solver::new(&function.facts));
+        folded += visit(function, &solver, &mut |rw, inst| {
+            let Some(literal) = known(rw, inst) else { return Ok(None) };
+            let result = rw.f.result(inst);
+            let ty = rw.f.ty(result).clone();
+            let constant =
+                if cx.spend() { rw.build(|b| b.op(OpKind::Constant).attr("value", literal).result(ty).value()) } else { None };
+            rw.take_error().map(|()| constant)
+        })?;
+    }
+    Ok(folded)
+}
+
+/// The result of an op, if it is known.
+fn known(rw: &Rewriter<'_>, inst: Inst) -> Option<Literal> {
+    let f: &Function = rw.f;
+    let (def, operands) = (f.def(inst), f.operands(inst));
+    let constant = |value: &Value| f.made_by(*value, OpKind::Constant).is_some();
+    if !is_pure(f.inst(inst)) || f.results_of(inst).len() != 1 || operands.is_empty() || !operands.iter().all(constant) {
+        return None;
+    }
+    let splats = def.has(Trait::Elementwise) && operands.iter().all(|&value| f.splat(value).is_some());
+    let count = |value: Value| f.ty(value).as_tensor().and_then(|ty| ty.element_count().as_const()).unwrap_or(i64::MAX);
+    let small = count(f.result(inst)) <= MOST_ELEMENTS
+        && operands.iter().map(|&value| count(value)).fold(0, i64::saturating_add) <= MOST_OPERAND_ELEMENTS;
+    if !splats && !small || crate::analysis::call_invariant::uses(f, inst).len() > operands.len() {
+        return None;
+    }
+    Some(literal(&evaluate(f, inst, splats)?))
+}
+
+/// Runs a function of the op and its operands alone; where all elements are equal, on one of them.
+fn evaluate(from: &Function, inst: Inst, on_one: bool) -> Option<Tensor> {
+    let mut function = Function::new("known", FunctionKind::Func);
+    let body = function.body;
+    let scalar = |ty: &Type| Type::tensor([], ty.dtype());
+    let mut map = HashMap::new();
+    for &operand in from.operands(inst) {
+        let copy = function.import(from, from.defining(operand)?, &mut map);
+        function.append(body, copy);
+    }
+    let op = function.import(from, inst, &mut map);
+    function.append(body, op);
+    if on_one {
+        for inst in function.insts(body).to_vec() {
+            let result = function.result(inst);
+            let ty = scalar(function.ty(result));
+            function.set_type(result, ty);
+        }
+    }
+    let result = function.result(op);
+    function.results = vec![function.ty(result).clone()];
+    let operands: SmallVec<[Value; 3]> = smallvec![result];
+    let end =
+        InstData { kind: OpKind::Return, operands, results: smallvec![], attrs: smallvec![], regions: smallvec![], span: None };
+    let end = function.add_inst(end, []);
+    function.append(body, end);
+    let module = Module { functions: vec![function], weights: Vec::new() };
+    let limits = Limits { steps: 1 << 22, bytes: 1 << 26, depth: 8 };
+    let results = interp::run_with(&module, "known", &[], &|_| None, limits).ok()?;
+    results.into_iter().next()
+}
+
+fn literal(tensor: &Tensor) -> Literal {
+    let (dtype, bytes) = (tensor.dtype(), tensor.bytes());
+    let mut elements = bytes.chunks_exact(dtype.size());
+    match elements.next() {
+        Some(first) if elements.all(|element| element == first) => Literal::splat(dtype, first),
+        // Without elements, any one stands for all.
+        None => Literal::splat_i64(dtype, 0),
+        Some(_) => Literal::dense(dtype, bytes.to_vec()),
+    }
+}

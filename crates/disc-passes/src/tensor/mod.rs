@@ -1,0 +1,18 @@
+//! Passes on programs of tensors, one per file, each named for its pass; and the specialisation of a whole program.
+pub mod cse;
+pub mod dce;
+pub mod eliminate_transposes;
+pub mod fold;
+pub mod fold_branches;
+pub mod inline;
+pub mod insert_shape_checks;
+pub mod lower_convolutions;
+pub mod outline_constants;
+pub mod pack_weights;
+pub mod place;
+pub mod prepare;
+pub mod quantize_weights;
+pub(crate) mod sink_scales;
+pub mod specialize;
+pub mod split_matmuls;
+pub mod unify_dims;

@@ -1,0 +1,207 @@
+//! Lays the right operands of products out in panels, as the contraction schedule reads them.
+//!
+//! A matrix `[K, N]` becomes `[P, K, NR]` with `P = ceil(N / NR)`, zeros behind the last column: each panel is read front to back. Only
+//! operands that no call changes are packed; the pass `prepare` then moves the packing out of the entry.
+//!
+//! Weights on the left stay as they are, but for rows that would lie pages apart: [`rows`].
+//!
+//! Where the target multiplies words of several narrow elements, W rows lie together: `[P, ceil(K / W), NR, W]`, zeros behind the last row.
+//!
+//! Invariant: the product keeps its shape: users see `[.., N]`, never panels.
+mod rows;
+
+use crate::{
+    analysis::{call_invariant::Fixed, query::Query},
+    pass::{PassCx, PassDef},
+    rules::rewrite::{Rewriter, visit},
+    tensor::dce,
+};
+use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Literal, Module, OpKind, Solver, Type, Value, ops::Stage};
+use std::sync::Arc;
+
+/// Packs the weights of products into panels of `panel_columns` columns.
+pub static PASS: PassDef = PassDef {
+    name: "pack-weights",
+    doc: "Lays matrices of weights that products read on the right out in panels of `panel_columns` columns, the option that the target sets; \
+          0 leaves them as they are. Rows of weights on the left that are pages apart in memory are moved further apart.",
+    stages: (Stage::Tensor, Stage::Tensor),
+    run,
+};
+
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let width = cx.options.panel_columns;
+    if width <= 0 {
+        return Ok(0);
+    }
+    let mut packed = 0;
+    for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
+        let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
+        packed += visit(function, &solver, &mut |rw, inst| {
+            let Some(matrix) = matrix(rw, inst, &fixed) else {
+                let product = rows::spread(rw, inst, &fixed, cx);
+                return rw.take_error().map(|()| product);
+            };
+            // A vector of f64 holds half as many elements as one of f32.
+            let word = word(rw, inst, matrix, &cx.options.words);
+            if !rw.f.ty(matrix.value).dtype().is_float() && word.is_none() {
+                return Ok(None);
+            }
+            let width = if rw.f.ty(rw.f.result(inst)).dtype() == DType::F64 { width / 2 } else { width };
+            let product = if cx.spend() { pack(rw, inst, matrix, width, word.unwrap_or(1)) } else { None };
+            rw.take_error().map(|()| product)
+        })?;
+        dce::remove_dead(function);
+    }
+    Ok(packed)
+}
+
+/// The schedule multiplies matrices of up to this many columns, in the order [column][sum], as they are.
+const FEW_COLUMNS: i64 = 8;
+
+/// A right operand that can be packed.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix {
+    pub(crate) value: Value,
+    /// The axis that is summed over: 0 or 1.
+    pub(crate) sum_axis: usize,
+    pub(crate) rows: i64,
+    pub(crate) columns: i64,
+}
+
+/// The right operand of a product, if it can be packed.
+pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Matrix> {
+    if rw.f.kind_of(inst) != OpKind::DotGeneral || rw.f.attr(inst, "packed_columns").is_some() {
+        return None;
+    }
+    let value = rw.f.operands(inst)[1];
+    let ty = rw.f.ty(value).as_tensor()?;
+    let ([sum_axis], [_]) = (&rw.f.axes(inst, "rhs_contracting_dims")[..], rw.f.ints(inst, "lhs_contracting_dims")) else {
+        return None;
+    };
+    let [a, b] = ty.static_dims()?[..] else { return None };
+    let (rows, columns) = if *sum_axis == 0 { (a, b) } else { (b, a) };
+    let matrix = Matrix { value, sum_axis: *sum_axis, rows, columns };
+    let batched = !rw.f.ints(inst, "rhs_batching_dims").is_empty();
+    // A few columns would be panels of zeros: those are read along the sums.
+    let along_sums = columns <= FEW_COLUMNS && *sum_axis == 1;
+    (!batched && !along_sums && rows > 0 && columns > 0 && fixed.contains(value) && fixed.depends_on_weights(value))
+        .then_some(matrix)
+}
+
+/// What a matrix is converted from without loss: it is packed as it is stored, and the product converts what it reads.
+pub(crate) fn stored(rw: &Rewriter<'_>, value: Value) -> Value {
+    let dtype = |value: Value| rw.f.ty(value).dtype();
+    let from = rw.f.made_by(value, OpKind::Convert).map(|convert| rw.f.operands(convert)[0]);
+    from.filter(|&from| dtype(from) != DType::I1 && dtype(value).holds(dtype(from))).unwrap_or(value)
+}
+
+/// How many rows lie together, where the product is computed from words of both operands.
+fn word(rw: &Rewriter<'_>, inst: Inst, matrix: Matrix, words: &[(DType, i64)]) -> Option<i64> {
+    let (dtype, sums) = (rw.f.ty(matrix.value).dtype(), rw.f.ty(rw.f.result(inst)).dtype());
+    let suits = match dtype.is_float() {
+        true => matches!(sums, DType::BF16 | DType::F32),
+        false => matches!(sums, DType::I8 | DType::I16 | DType::I32),
+    };
+    let known = words.iter().find(|(of, _)| *of == dtype).map(|&(_, count)| count);
+    known.filter(|_| suits && rw.f.ty(stored(rw, matrix.value)).dtype() == dtype)
+}
+
+fn pack(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64, word: i64) -> Option<Value> {
+    let dtype = rw.f.ty(matrix.value).dtype();
+    let value = stored(rw, matrix.value);
+    let mut packed = panels(rw, Matrix { value, ..matrix }, width, word)?;
+    if rw.f.ty(packed).dtype() != dtype {
+        packed = rw.build(|b| b.op(OpKind::Convert).operands(&[packed]).attr("dtype", dtype).value())?;
+    }
+    product(rw, inst, packed, matrix.columns)
+}
+
+/// A matrix as panels `[P, K, width]`, or with a `word` other than 1 as `[P, ceil(K / word), width, word]`.
+pub(crate) fn panels(rw: &mut Rewriter<'_>, matrix: Matrix, width: i64, word: i64) -> Option<Value> {
+    let Matrix { value, sum_axis, rows, columns } = matrix;
+    let panels = (columns + width - 1) / width;
+    let column_axis = 1 - sum_axis;
+    let groups = (rows + word - 1) / word;
+    let mut whole = value;
+    if panels * width > columns || groups * word > rows {
+        let dtype = rw.f.ty(value).dtype();
+        let zero = rw.build(|b| {
+            b.op(OpKind::Constant).attr("value", Literal::splat_i64(dtype, 0)).result(Type::tensor([], dtype)).value()
+        })?;
+        let (low, mut high) = (vec![Dim::constant(0); 2], vec![Dim::constant(0); 2]);
+        high[column_axis] = Dim::constant(panels * width - columns);
+        high[sum_axis] = Dim::constant(groups * word - rows);
+        whole = rw.build(|b| b.op(OpKind::Pad).operands(&[value, zero]).attr("low", low).attr("high", high).value())?;
+    }
+    let (split, order): (&[i64], &[usize]) = match (column_axis, word) {
+        (1, 1) => (&[rows, panels, width], &[1, 0, 2]),
+        (_, 1) => (&[panels, width, rows], &[0, 2, 1]),
+        (1, _) => (&[groups, word, panels, width], &[2, 0, 3, 1]),
+        _ => (&[panels, width, groups, word], &[0, 2, 1, 3]),
+    };
+    let split = rw.reshape(whole, split.iter().map(|&size| Dim::constant(size)).collect::<Vec<_>>())?;
+    rw.transpose(split, order)
+}
+
+/// The product with panels of so many columns.
+pub(crate) fn product(rw: &mut Rewriter<'_>, inst: Inst, panels: Value, columns: i64) -> Option<Value> {
+    let left = rw.f.operands(inst)[0];
+    let def = rw.f.def(inst);
+    let mut attrs = rw.f.inst(inst).attrs.clone();
+    for (name, attr) in [("rhs_contracting_dims", vec![1_i64].into()), ("packed_columns", Dim::constant(columns).into())] {
+        attrs[def.attr_position(name).expect("an attribute of the op")] = Some(attr);
+    }
+    rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, panels]).attrs(attrs).value())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        pass::Options,
+        tensor::pack_weights,
+        testing::{after, after_all},
+    };
+    use disc_ir::DType;
+
+    const LINEAR: &str = "weight @w : tensor<40x8xf32>
+        func @f(%x: tensor<[B]x[S]x8xf32>) -> tensor<[B]x[S]x40xf32> {
+          %w = weight @w : tensor<40x8xf32>
+          %y = dot_general %x, %w, lhs_contracting_dims = [2], rhs_contracting_dims = [1] : (tensor<[B]x[S]x8xf32>, tensor<40x8xf32>) -> tensor<[B]x[S]x40xf32>
+          return %y : tensor<[B]x[S]x40xf32>
+        }";
+
+    #[test]
+    fn whole_panels_need_no_padding() {
+        let text = after_all(&[&pack_weights::PASS], LINEAR, Options { panel_columns: 8, ..Options::default() });
+        assert!(text.contains("packed_columns = [40]") && !text.contains("pad "), "{text}");
+    }
+
+    #[test]
+    fn what_is_stored_in_a_narrow_type_is_packed_in_it() {
+        let read = "%i = weight @w : tensor<40x8xi8>\n %w = convert %i : (tensor<40x8xi8>) -> tensor<40x8xf32>";
+        let stored = LINEAR.replace("%w = weight @w : tensor<40x8xf32>", read).replacen("tensor<40x8xf32>", "tensor<40x8xi8>", 1);
+        let text = after(&pack_weights::PASS, &stored);
+        assert!(!text.contains("packed"), "{text}");
+        let text = after_all(&[&pack_weights::PASS], &stored, Options { panel_columns: 16, ..Options::default() });
+        assert!(text.contains("-> tensor<3x8x16xi8>") && text.contains("(tensor<3x8x16xi8>) -> tensor<3x8x16xf32>"), "{text}");
+    }
+
+    #[test]
+    fn elements_that_the_target_multiplies_in_words_lie_together() {
+        let narrow = LINEAR.replace("xf32>", "xi8>").replace("rhs_contracting", "dtype = i32, rhs_contracting");
+        let narrow = narrow.replace("tensor<[B]x[S]x40xi8>", "tensor<[B]x[S]x40xi32>").replace("40x8xi8", "40x7xi8");
+        let narrow = narrow.replace("[S]x8xi8", "[S]x7xi8");
+        let options = |words: &[(DType, i64)]| Options { panel_columns: 16, words: words.to_vec(), ..Options::default() };
+        let text = after_all(&[&pack_weights::PASS], &narrow, options(&[(DType::I8, 4)]));
+        assert!(text.contains("tensor<3x2x16x4xi8>) -> tensor<[B]x[S]x40xi32>"), "{text}");
+        assert!(!after_all(&[&pack_weights::PASS], &narrow, options(&[])).contains("packed"));
+        // Sums of another type are not made of words.
+        let wide = narrow.replace("40xi32>", "40xi64>").replace("dtype = i32", "dtype = i64");
+        assert!(!after_all(&[&pack_weights::PASS], &wide, options(&[(DType::I8, 4)])).contains("packed"));
+    }
+
+    #[test]
+    fn targets_without_panels_leave_weights_alone() {
+        assert!(!after(&pack_weights::PASS, LINEAR).contains("packed"));
+    }
+}

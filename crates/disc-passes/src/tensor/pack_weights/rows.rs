@@ -1,0 +1,160 @@
+//! Keeps the rows of weights that products read on the left, as convolutions read their filters, from lying pages apart.
+//!
+//! Rows at such a distance take turns in the few lines of one set of the first-level cache, and a product would copy them together in each unit
+//! of work. With some elements behind each row, `slice(pad(w))`, they are read as they lie: the pass `prepare` makes the padded weight, and the
+//! slice is a way to read it (`query::is_front`).
+use super::PassCx;
+use crate::{
+    analysis::{call_invariant::Fixed, query::Query},
+    rules::rewrite::Rewriter,
+};
+use disc_ir::{Dim, Inst, Literal, OpKind, Type, Value};
+
+/// Rows at a multiple of this distance in bytes share their lines of the first-level cache.
+const PAGE: i64 = 4096;
+/// As many of them as fit there, next to a line of the panel.
+const CACHE_WAYS: i64 = 7;
+/// Bytes of a cache line.
+const LINE: i64 = 64;
+
+/// The product with a left operand whose rows lie apart, if it is weights whose rows collide.
+pub(super) fn spread(rw: &mut Rewriter<'_>, inst: Inst, fixed: &Fixed, cx: &mut PassCx) -> Option<Value> {
+    let is_product = rw.f.kind_of(inst) == OpKind::DotGeneral;
+    if cx.options.block_rows <= CACHE_WAYS || !is_product {
+        return None;
+    }
+    let left = rw.f.operands(inst)[0];
+    let weight = read_from(rw, left);
+    let depth = depth(rw, inst, left)?;
+    let (axis, more) = room(rw, weight, depth)?;
+    if !fixed.contains(weight) || !fixed.depends_on_weights(weight) || !cx.spend_on("spread-rows") {
+        return None;
+    }
+    let apart = lengthened(rw, weight, axis, more)?;
+    let right = rw.f.operands(inst)[1];
+    let left = reread(rw, left, weight, apart)?;
+    let attrs = rw.f.inst(inst).attrs.clone();
+    rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, right]).attrs(attrs).value())
+}
+
+/// Whether an op only adds dimensions of size 1, drops them, or repeats along new ones.
+fn is_view(rw: &Rewriter<'_>, inst: Inst) -> bool {
+    let kept = |value: Value| rw.f.shape(value).iter().filter(|dim| !dim.is_const(1)).cloned().collect::<Vec<_>>();
+    match rw.f.kind_of(inst) {
+        OpKind::BroadcastInDim => rw.f.ints(inst, "dims").is_sorted(),
+        OpKind::Reshape => kept(rw.f.operands(inst)[0]) == kept(rw.f.result(inst)),
+        _ => false,
+    }
+}
+
+/// What an operand is read from.
+fn read_from(rw: &Rewriter<'_>, mut value: Value) -> Value {
+    while let Some(inst) = rw.f.defining(value).filter(|&inst| is_view(rw, inst)) {
+        value = rw.f.operands(inst)[0];
+    }
+    value
+}
+
+/// The same views of another value.
+fn reread(rw: &mut Rewriter<'_>, value: Value, from: Value, to: Value) -> Option<Value> {
+    if value == from {
+        return Some(to);
+    }
+    let inst = rw.f.defining(value)?;
+    let (kind, attrs, ty) = (rw.f.kind_of(inst), rw.f.inst(inst).attrs.clone(), rw.f.ty(value).clone());
+    let operand = rw.f.operands(inst)[0];
+    let operand = reread(rw, operand, from, to)?;
+    rw.build(|b| b.op(kind).operands(&[operand]).attrs(attrs).result(ty).value())
+}
+
+/// The products of a sum, if the left operand's last dimensions are those of the sum, in order.
+fn depth(rw: &Rewriter<'_>, inst: Inst, left: Value) -> Option<i64> {
+    let dims = rw.f.shape(left);
+    let sums = rw.f.axes(inst, "lhs_contracting_dims");
+    let last: Vec<usize> = (dims.len().checked_sub(sums.len())?..dims.len()).collect();
+    let sizes = sums.iter().map(|&axis| dims[axis].as_const());
+    if sums == last { sizes.product() } else { None }
+}
+
+/// The axis of a weight to lengthen, and by how much, if its rows are of `depth` elements and lie pages apart.
+fn room(rw: &Rewriter<'_>, weight: Value, depth: i64) -> Option<(usize, i64)> {
+    if depth == 0 {
+        return None;
+    }
+    let ty = rw.f.ty(weight).as_tensor()?;
+    let (dims, size) = (ty.static_dims()?, ty.dtype.size() as i64);
+    let inner = |axis: usize| dims[axis + 1..].iter().product::<i64>();
+    let rows = (0..dims.len()).find(|&axis| dims[axis] > CACHE_WAYS && inner(axis) == depth)?;
+    let axis = (rows + 1..dims.len()).find(|&axis| dims[axis] > 1)?;
+    let more = (LINE / size).max(1).div_euclid(inner(axis)).max(1);
+    let after = (dims[axis] + more) * inner(axis) * size;
+    (depth * size % PAGE == 0 && after % PAGE != 0).then_some((axis, more))
+}
+
+/// The weight as the front of a longer one.
+fn lengthened(rw: &mut Rewriter<'_>, weight: Value, axis: usize, more: i64) -> Option<Value> {
+    let (dims, dtype) = (rw.f.shape(weight).to_vec(), rw.f.ty(weight).dtype());
+    let zero =
+        rw.build(|b| b.op(OpKind::Constant).attr("value", Literal::splat_i64(dtype, 0)).result(Type::tensor([], dtype)).value())?;
+    let none = vec![Dim::constant(0); dims.len()];
+    let mut high = none.clone();
+    high[axis] = Dim::constant(more);
+    let low = none.clone();
+    let padded = rw.build(|b| b.op(OpKind::Pad).operands(&[weight, zero]).attr("low", low).attr("high", high).value())?;
+    rw.build(|b| b.op(OpKind::Slice).operands(&[padded]).attr("start", none).attr("limit", dims).value())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        pass::Options,
+        tensor::{pack_weights, prepare},
+        testing::after_all,
+    };
+
+    /// A product of a filter that is repeated for each image, as those of convolutions are.
+    fn filter(features: &str, taps: i64, rows: i64) -> String {
+        let (shape, repeated) = (format!("{rows}x{features}x{taps}xf32"), format!("[B]x{rows}x{features}x{taps}xf32"));
+        format!(
+            "weight @w : tensor<{shape}>
+            func @f(%x: tensor<[B]x{features}x{taps}x[P]xf32>) -> tensor<[B]x{rows}x[P]xf32> {{
+              %w = weight @w : tensor<{shape}>
+              %r = broadcast_in_dim %w, dims = [1, 2, 3] : (tensor<{shape}>) -> tensor<{repeated}>
+              %y = dot_general %r, %x, batching_dims = [0] x [0], contracting_dims = [2, 3] x [1, 2] : \
+               (tensor<{repeated}>, tensor<[B]x{features}x{taps}x[P]xf32>) -> tensor<[B]x{rows}x[P]xf32>
+              return %y : tensor<[B]x{rows}x[P]xf32>
+            }}"
+        )
+    }
+
+    fn packed(text: &str, block_rows: i64) -> String {
+        let options = Options { panel_columns: 32, block_rows, ..Options::default() };
+        after_all(&[&pack_weights::PASS, &prepare::PASS], text, options)
+    }
+
+    #[test]
+    fn rows_that_are_pages_apart_get_a_line_more() {
+        let text = packed(&filter("1024", 1, 16), 12);
+        assert!(text.contains("weight @w.prepared = prepared 0 : tensor<16x1040x1xf32>"), "{text}");
+        assert!(text.contains("[0:16, 0:1024, 0:1]"), "{text}");
+        // Two taps: the distance grows by as many features as fill a line.
+        let text = packed(&filter("512", 2, 16), 12);
+        assert!(text.contains("prepared 0 : tensor<16x520x2xf32>"), "{text}");
+        let text = packed(&filter("512", 32, 16), 12);
+        assert!(text.contains("prepared 0 : tensor<16x513x32xf32>"), "{text}");
+    }
+
+    #[test]
+    fn other_rows_stay() {
+        for (features, taps, rows, block_rows) in
+            [("512", 1, 16, 12), ("1024", 1, 16, 6), ("1024", 1, 4, 12), ("1000", 1, 16, 12), ("1024", 0, 16, 12)]
+        {
+            let text = packed(&filter(features, taps, rows), block_rows);
+            assert!(!text.contains("pad"), "{text}");
+        }
+        // A left operand that a call gives.
+        let given = filter("1024", 1, 16).replace("func @f(", "func @f(%w: tensor<16x1024x1xf32>, ");
+        let given = given.replace("%w = weight @w : tensor<16x1024x1xf32>\n", "\n");
+        assert!(!packed(&given, 12).contains("pad"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Moves the scales of a quantised matrix from its elements to the sums of a product: `x @ (f32(q) * s)` is `(x @ f32(q)) * s`.
+//!
+//! Then the product reads what is stored; before, the matrix was made as wide as f32 in each call, or kept so.
+//!
+//! Invariants: the scales are the same along the sums; only matrices of integers that no call changes are read so.
+use crate::{
+    analysis::{call_invariant::Fixed, query::Query},
+    pass::{PassCx, PassDef},
+    rules::rewrite::{Rewriter, visit},
+    tensor::{
+        dce,
+        pack_weights::{matrix, stored},
+    },
+};
+use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Module, OpKind, Solver, Value, ops::Stage};
+use std::sync::Arc;
+
+/// Multiplies sums by the scales of columns.
+pub(crate) static PASS: PassDef = PassDef {
+    name: "sink-scales",
+    doc: "Multiplies the sums of a product by the scales of its columns, where its right operand is a matrix of integer weights times these \
+          scales.",
+    stages: (Stage::Tensor, Stage::Tensor),
+    run,
+};
+
+fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let mut moved = 0;
+    for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
+        let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
+        moved += visit(function, &solver, &mut |rw, inst| {
+            let Some(scaled) = scaled(rw, inst, &fixed) else { return Ok(None) };
+            let product = if cx.spend() { scale_sums(rw, inst, scaled) } else { None };
+            rw.take_error().map(|()| product)
+        })?;
+        dce::remove_dead(function);
+    }
+    Ok(moved)
+}
+
+/// A matrix, and what each of its columns is multiplied by: a vector, or one number for all.
+struct Scaled {
+    matrix: Value,
+    scales: Value,
+    count: i64,
+}
+
+/// The right operand of a product, if it is a matrix of integers times scales.
+fn scaled(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Scaled> {
+    let operand = matrix(rw, inst, fixed)?;
+    let multiply = rw.f.made_by(operand.value, OpKind::Multiply)?;
+    let is_f32 = |value: Value| rw.f.ty(value).dtype() == DType::F32;
+    if !is_f32(operand.value) || !is_f32(rw.f.result(inst)) {
+        return None;
+    }
+    let [a, b] = rw.f.operands(multiply)[..] else { return None };
+    let is_integer = |value: Value| rw.f.ty(stored(rw, value)).dtype().is_integer();
+    let (matrix, factor) = if is_integer(a) { (a, b) } else { (b, a) };
+    let broadcast = rw.f.made_by(factor, OpKind::BroadcastInDim)?;
+    let scales = rw.f.operands(broadcast)[0];
+    let sizes: Vec<i64> = rw.f.shape(scales).iter().map(Dim::as_const).collect::<Option<_>>()?;
+    let axes = rw.f.ints(broadcast, "dims");
+    let along_sums = axes.iter().zip(&sizes).any(|(&axis, &size)| axis == operand.sum_axis as i64 && size != 1);
+    let suits = is_integer(matrix) && !along_sums && operand.rows != 1;
+    suits.then_some(Scaled { matrix, scales, count: sizes.iter().product() })
+}
+
+/// `dot(x, q * s)` as `dot(x, q) * s`.
+fn scale_sums(rw: &mut Rewriter<'_>, inst: Inst, Scaled { matrix, scales, count }: Scaled) -> Option<Value> {
+    let (left, attrs) = (rw.f.operands(inst)[0], rw.f.inst(inst).attrs.clone());
+    let sums = rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, matrix]).attrs(attrs).value())?;
+    let dims = rw.f.shape(sums).to_vec();
+    let axes = if count == 1 { Vec::new() } else { vec![dims.len() - 1] };
+    let sizes = axes.iter().map(|_| Dim::constant(count)).collect::<Vec<_>>();
+    let scales = rw.reshape(scales, sizes)?;
+    let scales = rw.broadcast(scales, &axes, dims)?;
+    rw.emit(OpKind::Multiply, &[sums, scales])
+}
