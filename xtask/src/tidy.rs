@@ -7,6 +7,7 @@ mod code;
 mod codes;
 mod dependencies;
 mod files;
+mod maps;
 mod places;
 mod tokens;
 
@@ -65,6 +66,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         }
     }
     findings.extend(codes::check(&sources));
+    findings.extend(maps::check(&sources));
     findings.extend(dependencies::check(root, &sources)?);
     for name in codegen::stale(root)? {
         findings.push(Finding::error("generated", &name, 0, "stale: run `cargo xtask codegen`"));

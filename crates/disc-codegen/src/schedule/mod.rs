@@ -7,6 +7,8 @@
 //! Invariants: a schedule asks facts, never sizes; the result does not depend on how units are spread over threads.
 mod common;
 mod cpu;
+#[cfg(test)]
+mod version_docs;
 
 pub use cpu::{
     AttentionPlan, RowPlan, Tile, attention, matmul, offer_products, offered, pointwise, pointwise_versions, reduction, space_of,
