@@ -106,8 +106,8 @@ pub struct Function {
     pub results: Vec<Type>,
     /// What is known about the dims, beyond that they are >= 0.
     pub facts: Facts,
-    /// The function that this one is a plan of: another way to compute the same, under more facts ([`crate::plans`]).
-    pub plan_of: Option<Arc<str>>,
+    /// The function that this one is a variant of: another way to compute the same, under more facts ([`crate::variants`]).
+    pub variant_of: Option<Arc<str>>,
     pub span: Option<Span>,
     insts: Vec<InstData>,
     values: Vec<ValueData>,
@@ -155,7 +155,7 @@ impl Function {
             body: Block(0),
             results: Vec::new(),
             facts: Facts::default(),
-            plan_of: None,
+            variant_of: None,
             span: None,
             insts: Vec::new(),
             values: Vec::new(),

@@ -19,9 +19,9 @@ pub mod interp;
 pub mod layout;
 pub mod literal;
 pub mod ops;
-pub mod plans;
 pub mod text;
 pub mod types;
+pub mod variants;
 pub mod verify;
 
 pub use attr::Attr;

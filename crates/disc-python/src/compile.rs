@@ -5,7 +5,7 @@
 use crate::{
     call::{PyExecutable, read_weights},
     errors::{Failure, guarded},
-    facade::{self, Artifact, Options, PlanReport, Report, Runner, Specializations, Specialize, background, cache},
+    facade::{self, Artifact, Options, Report, Runner, Specializations, Specialize, VariantReport, background, cache},
     ir::PyBuilder,
 };
 use disc_ir::text::closest;
@@ -98,13 +98,13 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
     dict.set_item("passes_ms", &report.passes_ms)?;
     dict.set_item("kernels", report.kernels)?;
     dict.set_item("kernels_by_kind", report.kernels_by_kind.clone())?;
-    let plan = |plan: &PlanReport| {
+    let variant = |variant: &VariantReport| {
         let dict = PyDict::new(py);
-        dict.set_item("when", &plan.when)?;
-        dict.set_item("kernels", plan.kernels)?;
+        dict.set_item("when", &variant.when)?;
+        dict.set_item("kernels", variant.kernels)?;
         Ok(dict)
     };
-    dict.set_item("plans", report.plans.iter().map(plan).collect::<PyResult<Vec<_>>>()?)?;
+    dict.set_item("plans", report.variants.iter().map(variant).collect::<PyResult<Vec<_>>>()?)?;
     dict.set_item("versions", report.versions)?;
     dict.set_item("target", &report.target)?;
     dict.set_item("signature", &report.dims)?;

@@ -4,7 +4,7 @@ use disc_ral::{Cpu, Library, ModuleMeta, OutputAllocator, Products, Session, Ten
 use std::{collections::HashMap, sync::Arc};
 
 pub(crate) use disc::{
-    Artifact, Error, Options, PlanReport, Report, Specializations, Specialize, background, cache, compile, compile_text,
+    Artifact, Error, Options, Report, Specializations, Specialize, VariantReport, background, cache, compile, compile_text,
 };
 
 /// What runs: a module that was compiled here, or code and metadata from elsewhere.

@@ -1,6 +1,6 @@
 //! From a module to machine code.
 use crate::{
-    Error, Executable, Options, PlanReport, Report, Specialize,
+    Error, Executable, Options, Report, Specialize, VariantReport,
     cache::{self, Outcome},
     dump::Dump,
     library,
@@ -210,19 +210,19 @@ fn run_passes(
 /// What one call launches, and how many kernels there are for it; what runs once per load is no part of a call.
 fn count_kernels(program: &Program, report: &mut Report) {
     let functions = &program.module.functions;
-    let is_plan = |name: &str| program.module.function(name).is_some_and(|function| function.plan_of.is_some());
-    let (plans, entries): (Vec<_>, Vec<_>) = program.launches.iter().partition(|(name, _)| is_plan(name));
+    let is_variant = |name: &str| program.module.function(name).is_some_and(|function| function.variant_of.is_some());
+    let (variants, entries): (Vec<_>, Vec<_>) = program.launches.iter().partition(|(name, _)| is_variant(name));
     let calls = entries.into_iter().filter(|(entry, _)| &**entry != PREPARE);
     for (kind, count) in calls.flat_map(|(_, counts)| counts) {
         *report.kernels_by_kind.entry((*kind).into()).or_default() += count;
     }
     report.kernels = report.kernels_by_kind.values().sum();
-    for (name, counts) in plans {
-        let plan = functions.iter().find(|function| function.name == *name);
-        let entry = plan.and_then(|plan| program.module.function(plan.plan_of.as_ref()?));
-        let guard = plan.zip(entry).map_or(Vec::new(), |(plan, entry)| plan.guard(entry));
+    for (name, counts) in variants {
+        let variant = functions.iter().find(|function| function.name == *name);
+        let entry = variant.and_then(|variant| program.module.function(variant.variant_of.as_ref()?));
+        let guard = variant.zip(entry).map_or(Vec::new(), |(variant, entry)| variant.guard(entry));
         let when: Vec<String> = guard.iter().map(ToString::to_string).collect();
-        report.plans.push(PlanReport { when: when.join(", "), kernels: counts.values().sum() });
+        report.variants.push(VariantReport { when: when.join(", "), kernels: counts.values().sum() });
     }
     report.versions = functions.iter().filter(|f| f.kind == FunctionKind::Kernel).count();
     report.notes.clone_from(&program.notes);

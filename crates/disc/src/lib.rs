@@ -33,7 +33,7 @@ pub use disc_ral as ral;
 pub use error::Error;
 pub use executable::Executable;
 pub use options::{LibraryChoice, Options, Specialize};
-pub use report::{PlanReport, Report, Specializations, Specialized};
+pub use report::{Report, Specializations, Specialized, VariantReport};
 pub use tier::background;
 
 /// The version of the compiler.

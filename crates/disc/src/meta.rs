@@ -25,7 +25,7 @@ pub(crate) fn describe(program: &Program) -> ModuleMeta {
     let used: HashSet<&str> = hosts().filter(|f| &*f.name != PREPARE).flat_map(weights_of).collect();
     let (plain, prepared): (Vec<&Weight>, Vec<&Weight>) = module.weights.iter().partition(|w| w.prepared.is_none());
     ModuleMeta {
-        entries: hosts().filter(|f| &*f.name != PREPARE && f.plan_of.is_none()).map(entry).collect(),
+        entries: hosts().filter(|f| &*f.name != PREPARE && f.variant_of.is_none()).map(entry).collect(),
         weights: plain.iter().map(|w| weight(w, !used.contains(&*w.name))).collect(),
         blobs: prepared.iter().map(|w| blob(w)).collect(),
         prepare: hosts().filter(|f| &*f.name == PREPARE).map(|f| disc_llvm::entry_symbol(&f.name)).collect(),

@@ -10,11 +10,11 @@ pub struct Report {
     pub stages_ms: Vec<(String, f64)>,
     /// Milliseconds per pass, in order.
     pub passes_ms: Vec<(String, f64)>,
-    /// Launches that one call makes which runs no plan.
+    /// Launches that one call makes which runs no variant.
     pub kernels: usize,
     pub kernels_by_kind: BTreeMap<String, usize>,
     /// Other ways to compute a call, in the order in which they are tried.
-    pub plans: Vec<PlanReport>,
+    pub variants: Vec<VariantReport>,
     /// Kernel versions compiled.
     pub versions: usize,
     pub target: String,
@@ -28,9 +28,9 @@ pub struct Report {
     pub cache: Outcome,
 }
 
-/// A plan: what computes the calls for which more is true than the program states.
+/// A variant: what computes the calls for which more is true than the program states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanReport {
+pub struct VariantReport {
     /// The facts that have to hold: `S % 2 == 0`.
     pub when: String,
     /// Launches that such a call makes.

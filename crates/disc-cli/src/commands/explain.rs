@@ -73,7 +73,7 @@ pub(super) fn of_function(plan: &Plan) -> Value {
         json!({ "function": &**entry, "when": when })
     };
     json!({
-        "function": &*plan.function, "plan_of": plan.of.as_ref().map(of), "kinds": plan.kinds(),
+        "function": &*plan.function, "variant_of": plan.of.as_ref().map(of), "kinds": plan.kinds(),
         "groups": plan.groups.iter().map(group).collect::<Vec<_>>(),
         "not_fused": plan.edges.iter().map(edge).collect::<Vec<_>>(),
         "siblings": plan.siblings.iter().map(siblings).collect::<Vec<_>>(),

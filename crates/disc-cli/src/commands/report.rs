@@ -10,7 +10,7 @@ pub(super) fn text(report: &Report) -> String {
     let mut text = format!("signature   {}\n", report.dims);
     text += &format!("target      {}\n", report.target);
     text += &format!("kernels     {}{kinds}, {} versions\n", report.kernels, report.versions);
-    text.extend(report.plans.iter().map(|plan| format!("plan        {} where {}\n", plan.kernels, plan.when)));
+    text.extend(report.variants.iter().map(|variant| format!("plan        {} where {}\n", variant.kernels, variant.when)));
     text += &format!("code        {} bytes\n", report.code_bytes);
     text += &format!("stages, ms  {}, total {total:.1}\n", stages.join(", "));
     text.extend(report.notes.iter().map(|note| format!("note        {note}\n")));
@@ -22,7 +22,8 @@ pub(super) fn json(report: &Report) -> Value {
     let mut stages = times(&report.stages_ms);
     stages.insert("total".into(), json!(report.stages_ms.iter().map(|(_, ms)| ms).sum::<f64>()));
     let passes: Vec<Value> = report.passes_ms.iter().map(|(name, ms)| json!({ "pass": name, "ms": ms })).collect();
-    let plans: Vec<Value> = report.plans.iter().map(|plan| json!({ "when": plan.when, "kernels": plan.kernels })).collect();
+    let plans: Vec<Value> =
+        report.variants.iter().map(|variant| json!({ "when": variant.when, "kernels": variant.kernels })).collect();
     json!({
         "plans": plans,
         "dims": report.dims, "target": report.target, "kernels": report.kernels, "kernels_by_kind": report.kernels_by_kind,

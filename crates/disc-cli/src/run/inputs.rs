@@ -43,7 +43,7 @@ pub(crate) fn entry<'m>(module: &'m Module, name: Option<&str>) -> Result<&'m Fu
     };
     let called: HashSet<String> = module.functions.iter().flat_map(callees).collect();
     let is_entry = |f: &&Function| {
-        let is_callable = matches!(f.kind, FunctionKind::Func | FunctionKind::Host) && f.plan_of.is_none();
+        let is_callable = matches!(f.kind, FunctionKind::Func | FunctionKind::Host) && f.variant_of.is_none();
         is_callable && !called.contains(&*f.name) && !module.is_prepare(&f.name)
     };
     let entries: Vec<&Function> = module.functions.iter().filter(is_entry).collect();

@@ -1,4 +1,4 @@
-//! Groups of a plan whose code is that of another group: they share its kernels. A plan of nothing but such groups is dropped.
+//! Groups of a variant whose code is that of another group: they share its kernels. A variant of nothing but such groups is dropped.
 //!
 //! Code is compared as text, without the group's name, with which the names of its kernels begin. Kernels that can fail hold the numbers of their
 //! checks, so that no two of them are alike.

@@ -1,7 +1,7 @@
 //! From the buffer stage to the kernel stage: each group becomes kernels and launches.
 //!
 //! Groups of one structure share their kernels, so a model of twelve equal layers has the kernels of one. Entries share them where they state
-//! the same facts. A plan shares those that come out alike with its function; where all do, and none is left out, there is no plan.
+//! the same facts. A variant shares those that come out alike with its function; where all do, and none is left out, there is no variant.
 //!
 //! Invariant: whatever a group's kind promises, a group whose plan does not hold is computed by the loop schedule, output by output: slower,
 //! never wrong.
@@ -61,8 +61,8 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
         offers,
         kernels: Vec::new(),
         known: HashMap::new(),
-        alike: module.functions.iter().any(|function| function.plan_of.is_some()).then(Alike::default),
-        is_plan: false,
+        alike: module.functions.iter().any(|function| function.variant_of.is_some()).then(Alike::default),
+        is_variant: false,
         sites: Vec::new(),
         notes: Vec::new(),
         workspace: None,
@@ -73,7 +73,7 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
     for mut function in module.functions {
         if function.kind == FunctionKind::Host {
             let (kernels, sites, notes) = (lowering.kernels.len(), lowering.sites.len(), lowering.notes.len());
-            lowering.is_plan = function.plan_of.is_some();
+            lowering.is_variant = function.variant_of.is_some();
             let solver = Arc::new(Solver::new(&function.facts));
             let mut counts = HashMap::new();
             let signature = Signature::of(&function, lowering.sites.len() as i64 + 1);
@@ -84,7 +84,7 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
             if let Some(workspace) = lowering.workspace.take() {
                 workspace.make_room(&mut function);
             }
-            let of_entry = launches.iter().find(|(name, _)| Some(name) == function.plan_of.as_ref());
+            let of_entry = launches.iter().find(|(name, _)| Some(name) == function.variant_of.as_ref());
             if lowering.kernels.len() == kernels && of_entry.is_some_and(|(_, of_entry)| *of_entry == counts) {
                 lowering.sites.truncate(sites);
                 lowering.notes.truncate(notes);
@@ -111,10 +111,10 @@ struct Lowering<'t> {
     kernels: Vec<Function>,
     /// The launches of group structures that were met already.
     known: HashMap<String, GroupCode>,
-    /// The same by what came out, where the module has plans.
+    /// The same by what came out, where the module has variants.
     alike: Option<Alike>,
-    /// Whether the host program is a plan of another one.
-    is_plan: bool,
+    /// Whether the host program is a variant of another one.
+    is_variant: bool,
     /// That of the host program which is being lowered.
     workspace: Option<Workspace>,
     sites: Vec<Site>,
@@ -182,8 +182,8 @@ impl Lowering<'_> {
         let form = if is_update { "update" } else { kind };
         let key = structure(&function, form);
         if !self.known.contains_key(&key) {
-            let planned = if self.is_plan { "planned_" } else { "" };
-            let name = format!("k{}_{planned}{form}", self.known.len());
+            let variant = if self.is_variant { "variant_" } else { "" };
+            let name = format!("k{}_{variant}{form}", self.known.len());
             let scheduled = self.schedule(&function, solver, &name, form);
             let known = self.keep(scheduled, &name);
             self.known.insert(key.clone(), known);
@@ -209,11 +209,11 @@ impl Lowering<'_> {
         branches.into_iter().try_for_each(|branch| Builder::at(host, branch, solver.clone()).ret(&[]).map(drop))
     }
 
-    /// Takes the kernels of a group; for a plan, those that another group has already.
+    /// Takes the kernels of a group; for a variant, those that another group has already.
     fn keep(&mut self, scheduled: Versioned, name: &str) -> GroupCode {
         let text = self.alike.is_some().then(|| dedup::text(&scheduled, name));
         let shared = self.alike.as_ref().zip(text.as_ref()).and_then(|(alike, text)| alike.find(text));
-        if let Some(known) = shared.filter(|_| self.is_plan) {
+        if let Some(known) = shared.filter(|_| self.is_variant) {
             return known;
         }
         let mut versions = scheduled.versions;

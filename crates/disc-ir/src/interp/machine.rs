@@ -113,15 +113,15 @@ impl<'a> Machine<'a> {
         results
     }
 
-    /// The function that a call of an entry runs: itself, or a plan of it.
-    pub(super) fn planned(&self, function: &'a Function, arguments: &[Val]) -> Result<&'a Function, Diagnostic> {
-        let mut plans = self.module.plans_of(function).peekable();
-        if plans.peek().is_none() {
+    /// The function that a call of an entry runs: itself, or a variant of it.
+    pub(super) fn variant_for(&self, function: &'a Function, arguments: &[Val]) -> Result<&'a Function, Diagnostic> {
+        let mut variants = self.module.variants_of(function).peekable();
+        if variants.peek().is_none() {
             return Ok(function);
         }
         let symbols = bind(function, arguments, Symbols::new())?;
         let holds = |fact: &Fact| fact.holds(&|symbol| symbols.get(symbol).copied()) == Some(true);
-        Ok(plans.find(|plan| plan.guard(function).iter().all(holds)).unwrap_or(function))
+        Ok(variants.find(|variant| variant.guard(function).iter().all(holds)).unwrap_or(function))
     }
 
     /// Runs a region of the function that is being run.

@@ -97,7 +97,7 @@ fn run_entry(machine: &mut Machine<'_>, entry: &str, inputs: &[Tensor]) -> Resul
     match function.kind {
         FunctionKind::Func => {
             let values: Vec<Val> = inputs.iter().map(|tensor| Val::Tensor(Rc::new(tensor.clone()))).collect();
-            machine.call(machine.planned(function, &values)?, values)?.into_iter().map(Val::into_tensor).collect()
+            machine.call(machine.variant_for(function, &values)?, values)?.into_iter().map(Val::into_tensor).collect()
         }
         FunctionKind::Host => {
             let types = function.parameters().iter().map(|&p| function.ty(p));
@@ -107,7 +107,7 @@ fn run_entry(machine: &mut Machine<'_>, entry: &str, inputs: &[Tensor]) -> Resul
                 _ => Val::Tensor(Rc::new(tensor.clone())),
             });
             let values: Vec<Val> = values.collect();
-            machine.call(machine.planned(function, &values)?, values)?;
+            machine.call(machine.variant_for(function, &values)?, values)?;
             machine.outputs()
         }
         FunctionKind::Kernel | FunctionKind::Routine => {

@@ -4,7 +4,7 @@
 //! - A kernel takes buffers and scalars, last the `i64` bounds of its work units, and returns nothing.
 //! - A host program takes buffers and scalars. Its results are tensors: the outputs, which `alloc_output` makes, by their index; the body
 //!   returns nothing.
-//! - A plan is of a function of its kind that is no plan, and takes and gives what that does.
+//! - A variant is of a function of its kind that is no variant, and takes and gives what that does.
 //! - `scratch` is in the body of a kernel, not in a region.
 use super::{Check, stage::describe};
 use crate::{
@@ -30,16 +30,16 @@ pub(super) fn check(cx: &mut Check<'_>) {
         }
     }
     check_scratch(cx);
-    check_plan(cx);
+    check_variant(cx);
 }
 
-fn check_plan(cx: &mut Check<'_>) {
-    let plan = cx.function;
-    let Some(name) = &plan.plan_of else { return };
+fn check_variant(cx: &mut Check<'_>) {
+    let variant = cx.function;
+    let Some(name) = &variant.variant_of else { return };
     let types = |f: &Function| f.parameters().iter().map(|&p| f.ty(p).clone()).chain(f.results.clone()).collect::<Vec<_>>();
-    let fits = |f: &&Function| f.plan_of.is_none() && f.kind == plan.kind && types(f) == types(plan);
+    let fits = |f: &&Function| f.variant_of.is_none() && f.kind == variant.kind && types(f) == types(variant);
     if cx.module.function(name).filter(fits).is_none() {
-        cx.error(Code::E0214, None, format!("@{} is no plan of @{name}: they take or give different things", plan.name));
+        cx.error(Code::E0214, None, format!("@{} is no variant of @{name}: they take or give different things", variant.name));
     }
 }
 

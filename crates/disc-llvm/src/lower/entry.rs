@@ -1,4 +1,4 @@
-//! The start of a host program: it reads sizes, checks what its signature demands, and chooses a plan, before anything is allocated.
+//! The start of a host program: it reads sizes, checks what its signature demands, and chooses a variant, before anything is allocated.
 use super::{
     Lowering,
     host::{Host, words_of},
@@ -42,20 +42,20 @@ pub(crate) fn lower_entry(emit: &Emit<'_>, program: &Module, function: &Function
     });
     lowering.bound = &signature.bound;
     lowering.check_inputs(inputs, signature)?;
-    lowering.choose_plan()?;
+    lowering.choose_variant()?;
     lowering.open_body()?;
     lowering.lower_block(function.body)?;
     emit.builder.build_return(Some(&emit.context.i32_type().const_zero()))?;
     Ok(())
 }
 
-/// The LLVM function of a host program; plans are called by the entry in the same library alone.
+/// The LLVM function of a host program; variants are called by the entry in the same library alone.
 fn declare_entry<'c>(emit: &Emit<'c>, function: &Function) -> FunctionValue<'c> {
     let name = entry_symbol(&function.name);
     emit.module.get_function(&name).unwrap_or_else(|| {
         let ptr = emit.pointer().into();
         let ty = emit.context.i32_type().fn_type(&[ptr, ptr, ptr], false);
-        let linkage = if function.plan_of.is_some() { Linkage::Internal } else { Linkage::External };
+        let linkage = if function.variant_of.is_some() { Linkage::Internal } else { Linkage::External };
         let llvm = emit.module.add_function(&name, ty, Some(linkage));
         mark(emit.context, llvm, &emit.target);
         llvm
@@ -63,11 +63,11 @@ fn declare_entry<'c>(emit: &Emit<'c>, function: &Function) -> FunctionValue<'c> 
 }
 
 impl<'c> Lowering<'_, 'c> {
-    /// Leaves the call to the first plan whose guard holds: its sizes are read and checked, and nothing is allocated yet.
-    fn choose_plan(&mut self) -> Result<(), Error> {
-        for plan in self.program.plans_of(self.function) {
+    /// Leaves the call to the first variant whose guard holds: its sizes are read and checked, and nothing is allocated yet.
+    fn choose_variant(&mut self) -> Result<(), Error> {
+        for variant in self.program.variants_of(self.function) {
             let mut holds = self.emit.const_int(1, 1, 1);
-            for fact in plan.guard(self.function) {
+            for fact in variant.guard(self.function) {
                 let one = self.holds(&fact)?.0;
                 holds = self.emit.and(holds, one)?;
             }
@@ -75,7 +75,7 @@ impl<'c> Lowering<'_, 'c> {
             self.emit.builder.build_conditional_branch(holds.into_int_value(), then, otherwise)?;
             self.emit.builder.position_at_end(then);
             let arguments: Vec<_> = self.llvm.get_param_iter().map(Into::into).collect();
-            let call = self.emit.builder.build_call(declare_entry(self.emit, plan), &arguments, "")?;
+            let call = self.emit.builder.build_call(declare_entry(self.emit, variant), &arguments, "")?;
             let status = call.try_as_basic_value().expect_basic("an entry returns a status");
             self.emit.builder.build_return(Some(&status))?;
             self.emit.builder.position_at_end(otherwise);

@@ -31,7 +31,7 @@ impl<'f> Planner<'f> {
         let mut host = Function::new(source.name.clone(), FunctionKind::Host);
         host.facts = source.facts.clone();
         host.results = source.results.clone();
-        host.plan_of = source.plan_of.clone();
+        host.variant_of = source.variant_of.clone();
         host.span = source.span;
         let solver = Arc::new(Solver::new(&source.facts));
         let mut planner = Self { source, host, solver, frames: Frames::default(), memory: HashMap::new() };

@@ -23,7 +23,7 @@ pub use horizontal::Siblings;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub function: Arc<str>,
-    /// The function that this is a plan of, and when it runs.
+    /// The function that this is a variant of, and when it runs.
     pub of: Option<(Arc<str>, Vec<Fact>)>,
     /// In the order in which they run.
     pub groups: Vec<PlannedGroup>,
@@ -76,7 +76,7 @@ pub fn explain(module: &Module) -> Vec<Plan> {
 
 impl Plan {
     fn new(module: &Module, function: &Function) -> Self {
-        let entry = function.plan_of.as_ref().and_then(|name| module.function(name));
+        let entry = function.variant_of.as_ref().and_then(|name| module.function(name));
         let of = entry.map(|entry| (entry.name.clone(), function.guard(entry)));
         Self { function: function.name.clone(), of, groups: Vec::new(), edges: Vec::new(), siblings: Vec::new() }
     }
@@ -96,7 +96,7 @@ impl fmt::Display for Plan {
         write!(f, "@{}", self.function)?;
         if let Some((entry, facts)) = &self.of {
             let facts: Vec<String> = facts.iter().map(ToString::to_string).collect();
-            write!(f, ", a plan of @{entry} where {}", facts.join(" and "))?;
+            write!(f, ", a variant of @{entry} where {}", facts.join(" and "))?;
         }
         writeln!(f, ": {count} group{} ({})", if count == 1 { "" } else { "s" }, kinds.join(", "))?;
         for (number, group) in self.groups.iter().enumerate() {

@@ -40,9 +40,9 @@ const MOST_SIZES: usize = 8;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut added = 0;
-    let planned: HashSet<Arc<str>> = module.functions.iter().filter_map(|function| function.plan_of.clone()).collect();
+    let planned: HashSet<Arc<str>> = module.functions.iter().filter_map(|function| function.variant_of.clone()).collect();
     for function in std::mem::take(&mut module.functions) {
-        let has_plans = function.plan_of.is_some() || planned.contains(&function.name);
+        let has_plans = function.variant_of.is_some() || planned.contains(&function.name);
         let plans = if has_plans || function.kind != FunctionKind::Func { Vec::new() } else { plans(module, &function, cx) };
         added += plans.len();
         module.functions.push(function);
@@ -78,14 +78,14 @@ fn planned(entry: &Function, number: usize, facts: Vec<Fact>) -> Option<Function
     let mut plan = entry.clone();
     facts.into_iter().try_for_each(|fact| plan.facts.add(fact)).ok()?;
     plan.name = format!("{}.plan{number}", entry.name).into();
-    plan.plan_of = Some(entry.name.clone());
+    plan.variant_of = Some(entry.name.clone());
     Some(plan)
 }
 
 /// A function by itself as the rest of the pipeline fuses it.
 fn fused(module: &Module, function: &Function, cx: &PassCx) -> Option<Module> {
     let mut function = function.clone();
-    function.plan_of = None;
+    function.variant_of = None;
     let mut alone = Module { functions: vec![function], weights: module.weights.clone() };
     let mut manager = PassManager::new(Options { fuel: None, ..cx.options.clone() });
     let rest = pipeline::STEPS.iter().skip_while(|step| step.name != PASS.name).skip(1);

@@ -3,7 +3,7 @@
 //! An entry is the length of a JSON text, the text, the code, and the program's constants one after the other.
 use super::{Cache, Key, Level, Outcome};
 use crate::{
-    Artifact, Options, PlanReport, Report,
+    Artifact, Options, Report, VariantReport,
     compile::{Constants, Made},
     library,
 };
@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 struct Description {
     meta: ModuleMeta,
     kernels_by_kind: BTreeMap<String, usize>,
-    plans: Vec<PlanReport>,
+    variants: Vec<VariantReport>,
     versions: usize,
     dims: String,
     notes: Vec<String>,
@@ -80,7 +80,7 @@ fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
     let description = Description {
         meta: ModuleMeta::clone(&artifact.meta),
         kernels_by_kind: artifact.report.kernels_by_kind.clone(),
-        plans: artifact.report.plans.clone(),
+        variants: artifact.report.variants.clone(),
         versions: artifact.report.versions,
         dims: artifact.report.dims.clone(),
         notes: artifact.report.notes.clone(),
@@ -114,7 +114,7 @@ fn decode(bytes: &[u8], target: &Target) -> Option<(Artifact, Made)> {
     let report = Report {
         kernels: description.kernels_by_kind.values().sum(),
         kernels_by_kind: description.kernels_by_kind,
-        plans: description.plans,
+        variants: description.variants,
         versions: description.versions,
         target: description.target,
         dims: description.dims,

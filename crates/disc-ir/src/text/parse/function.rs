@@ -81,8 +81,8 @@ impl<'s> Parser<'s> {
         if self.cursor.eat_word("attributes") {
             self.skip_attribute_dictionary()?;
         }
-        if self.cursor.eat_word("plan_of") {
-            function.plan_of = Some(self.cursor.symbol_name()?.0.into());
+        if self.cursor.eat_word("variant_of") {
+            function.variant_of = Some(self.cursor.symbol_name()?.0.into());
         }
         if self.cursor.eat_word("where") {
             self.facts(&mut function.facts)?;

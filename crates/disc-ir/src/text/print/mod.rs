@@ -103,8 +103,8 @@ impl<'p> Printer<'p> {
         if !function.results.is_empty() {
             self.write(format_args!(" -> {}", op::types(&function.results)));
         }
-        if let Some(entry) = &function.plan_of {
-            self.write(format_args!(" plan_of {}", symbol(entry)));
+        if let Some(entry) = &function.variant_of {
+            self.write(format_args!(" variant_of {}", symbol(entry)));
         }
         if !function.facts.is_empty() {
             self.write(format_args!(" where {}", function.facts));

@@ -1,23 +1,23 @@
-//! Plans: other ways to compute a function, for the sizes of which more is true than the function states.
+//! Variants: other ways to compute a function, for the sizes of which more is true than the function states.
 //!
-//! A plan has the parameters and the results of its function, and more facts. A call of the function checks what the function states, then runs
-//! the first of its plans, in the order of the module, whose guard holds, and itself where none does. Both compute the same.
+//! A variant has the parameters and the results of its function, and more facts. A call of the function checks what the function states, then runs
+//! the first of its variants, in the order of the module, whose guard holds, and itself where none does. Both compute the same.
 //!
-//! Not here: which plans there are. A pass makes them.
+//! Not here: which variants there are. A pass makes them.
 use crate::{
     dim::Fact,
     graph::{Function, Module},
 };
 
 impl Module {
-    /// The plans of a function, in the order in which they are tried.
-    pub fn plans_of<'m>(&'m self, function: &'m Function) -> impl Iterator<Item = &'m Function> {
-        self.functions.iter().filter(|plan| plan.plan_of.as_ref() == Some(&function.name))
+    /// The variants of a function, in the order in which they are tried.
+    pub fn variants_of<'m>(&'m self, function: &'m Function) -> impl Iterator<Item = &'m Function> {
+        self.functions.iter().filter(|variant| variant.variant_of.as_ref() == Some(&function.name))
     }
 }
 
 impl Function {
-    /// What a plan states beyond its function, of sizes that are known when a call begins. (Facts about dims that data binds are the same on both
+    /// What a variant states beyond its function, of sizes that are known when a call begins. (Facts about dims that data binds are the same on both
     /// sides, and checked where they are bound.)
     pub fn guard(&self, function: &Function) -> Vec<Fact> {
         let (known, bound): (Vec<Fact>, Vec<_>) = (function.facts.iter().collect(), function.bound_symbols());
@@ -39,11 +39,11 @@ mod tests {
         parse, verify,
     };
 
-    /// The plan computes something else than its function, so that results say which one ran.
+    /// The variant computes something else than its function, so that results say which one ran.
     const TWO: &str = "func @f(%x: tensor<[N]xf32>) -> tensor<[N]xf32> where N <= 9 {
       return %x : tensor<[N]xf32>
     }
-    func @f.planned(%x: tensor<[N]xf32>) -> tensor<[N]xf32> plan_of @f where N <= 9, N % 2 == 0 {
+    func @f.variant(%x: tensor<[N]xf32>) -> tensor<[N]xf32> variant_of @f where N <= 9, N % 2 == 0 {
       %y = negate %x : tensor<[N]xf32>
       return %y : tensor<[N]xf32>
     }";
@@ -66,8 +66,8 @@ mod tests {
     #[test]
     fn a_plan_has_the_signature_of_a_function_that_is_none() {
         for (from, to) in [
-            ("plan_of @f", "plan_of @g"),
-            ("plan_of @f", "plan_of @f.planned"),
+            ("variant_of @f", "variant_of @g"),
+            ("variant_of @f", "variant_of @f.variant"),
             ("func @f(%x: tensor<[N]xf32>)", "func @f(%x: tensor<[N]xf32>, %y: tensor<f32>)"),
         ] {
             let text = TWO.replace(from, to);

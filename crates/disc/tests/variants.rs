@@ -1,6 +1,6 @@
-//! Which plan of an entry runs, by the names of the kernels that a call launches, and that all compute what the interpreter does.
+//! Which variant of an entry runs, by the names of the kernels that a call launches, and that all compute what the interpreter does.
 use disc::{
-    Executable, Options, PlanReport, compile, parse,
+    Executable, Options, VariantReport, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor},
 };
 use disc_ir::interp::{self, Tensor};
@@ -58,13 +58,13 @@ fn launched(executable: &Executable, program: &str, sizes: &[Vec<i64>]) -> Vec<S
 }
 
 #[test]
-fn a_plan_runs_where_what_it_states_holds() {
+fn a_variant_runs_where_what_it_states_holds() {
     let executable = load(TURNS);
-    let plan = |when: &str, kernels| PlanReport { when: when.into(), kernels };
+    let variant = |when: &str, kernels| VariantReport { when: when.into(), kernels };
     let report = &executable.artifact().report;
-    assert_eq!(report.plans, [plan("B == C, H == K, N % 2 == 0", 1), plan("N % 2 == 0", 2)]);
-    assert_eq!(report.kernels, 2, "kernels of a call that runs no plan");
-    for ([b, h, c, k, n], kernels, is_planned) in [
+    assert_eq!(report.variants, [variant("B == C, H == K, N % 2 == 0", 1), variant("N % 2 == 0", 2)]);
+    assert_eq!(report.kernels, 2, "kernels of a call that runs no variant");
+    for ([b, h, c, k, n], kernels, is_variant) in [
         ([2, 3, 2, 3, 64], 1, true),
         ([2, 3, 2, 3, 2], 1, true),
         ([1, 1, 1, 1, 48], 1, true),
@@ -76,7 +76,7 @@ fn a_plan_runs_where_what_it_states_holds() {
     ] {
         let names = launched(&executable, TURNS, &[vec![b, h, n], vec![c, k, n], vec![n]]);
         assert_eq!(names.len(), kernels, "{b} x {h}, {c} x {k}, {n}: {names:?}");
-        assert!(names.iter().all(|name| name.contains("_planned_") == is_planned), "{n}: {names:?}");
+        assert!(names.iter().all(|name| name.contains("_variant_") == is_variant), "{n}: {names:?}");
     }
     for [b, h, c, k, n] in [[0, 3, 0, 3, 8], [0, 3, 1, 3, 8], [2, 3, 0, 3, 5], [2, 3, 2, 3, 0]] {
         launched(&executable, TURNS, &[vec![b, h, n], vec![c, k, n], vec![n]]);
@@ -84,7 +84,7 @@ fn a_plan_runs_where_what_it_states_holds() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_before_a_plan_is_chosen() {
+fn what_does_not_fit_is_said_before_a_variant_is_chosen() {
     let executable = load(TURNS);
     let inputs = [[2, 3, 8], [2, 3, 6]].map(|dims| HostTensor::zeros(disc::ral::DType::F32, &dims).unwrap());
     let row = HostTensor::zeros(disc::ral::DType::F32, &[8]).unwrap();
@@ -94,16 +94,16 @@ fn what_does_not_fit_is_said_before_a_plan_is_chosen() {
 }
 
 #[test]
-fn a_plan_whose_kernels_are_those_of_the_entry_is_none() {
+fn a_variant_whose_kernels_are_those_of_the_entry_is_none() {
     let executable = load(GATE);
-    assert!(executable.artifact().report.plans.is_empty(), "{:?}", executable.artifact().report.plans);
+    assert!(executable.artifact().report.variants.is_empty(), "{:?}", executable.artifact().report.variants);
     let names = launched(&executable, GATE, &[vec![3, 64]]);
-    assert!(names.iter().all(|name| !name.contains("planned")), "{names:?}");
+    assert!(names.iter().all(|name| !name.contains("variant_")), "{names:?}");
 }
 
 #[test]
-fn programs_of_many_groups_have_one_plan() {
-    // Each sort is a group: there are more than a plan may have.
+fn programs_of_many_groups_have_one_variant() {
+    // Each sort is a group: there are more than a variant may have.
     let sorts = |count: usize| {
         let sort = |i: usize| {
             let from = if i == 0 { "q".to_owned() } else { format!("s{i}") };
@@ -115,6 +115,6 @@ fn programs_of_many_groups_have_one_plan() {
         let sorts: String = (0..count).map(sort).collect();
         TURNS.replacen("slice %q ", &format!("slice %s{count} "), 2).replacen(" {\n", &format!(" {{\n{sorts}"), 1)
     };
-    let plans = |count| load(&sorts(count)).artifact().report.plans.len();
-    assert_eq!([1, 7].map(plans), [2, 0]);
+    let variants = |count| load(&sorts(count)).artifact().report.variants.len();
+    assert_eq!([1, 7].map(variants), [2, 0]);
 }
