@@ -6,6 +6,7 @@
 pub mod analysis;
 pub mod buffers;
 pub mod fusion;
+pub mod options;
 pub mod pass;
 pub mod pipeline;
 pub mod registry;

@@ -4,8 +4,8 @@
 //! - A pass changes a module and says how many changes it made; it never prints and never times itself.
 //! - A pass asks [`PassCx::spend`] before each rewrite that it could leave out, so that fuel finds the one that breaks a program.
 //! - After every pass the module is well formed at the stage the pass ends in; the manager checks that in debug builds and where asked to.
-use crate::tensor::quantize_weights::WeightForm;
-use disc_ir::{DType, Diagnostic, Module, ops::Stage, verify::verify};
+use crate::options::Options;
+use disc_ir::{Diagnostic, Module, ops::Stage, verify::verify};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -13,7 +13,7 @@ use std::{
 };
 
 /// A pass, declared once: see `canonicalize.rs` for the exemplar.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct PassDef {
     /// The name on command lines and in dumps.
     pub name: &'static str,
@@ -22,25 +22,6 @@ pub struct PassDef {
     /// The stage that it takes, and the one that it leaves.
     pub stages: (Stage, Stage),
     pub run: fn(&mut Module, &mut PassCx) -> Result<usize, Diagnostic>,
-}
-
-/// What the compiler's user can choose about passes.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Columns of a weight panel of the target: 0 leaves weights as they are.
-    pub panel_columns: i64,
-    /// For element types that the target multiplies in words: how many rows of a panel of them lie together.
-    pub words: Vec<(DType, i64)>,
-    /// Rows of a register block of the target.
-    pub block_rows: i64,
-    /// Whether convolutions may be computed by Winograd's method.
-    pub winograd: bool,
-    /// How the matrices of products are stored.
-    pub weights: WeightForm,
-    /// How many rewrites may be made in all: for finding the one that breaks a program.
-    pub fuel: Option<u64>,
-    /// Weights that are there in prepared form already, by how they are made: see [`PassCx::recipes`].
-    pub ready: Arc<HashMap<String, Arc<str>>>,
 }
 
 /// What a pass may ask for, besides the module.
@@ -53,6 +34,8 @@ pub struct PassCx {
     pub last: Option<Rewrite>,
     /// How each prepared weight is made, as text, and its name. Two programs that make one alike may share it.
     pub recipes: HashMap<String, Arc<str>>,
+    /// Steps of the pipeline behind the pass that runs, for a pass that tries what they make of a copy.
+    pub remaining: &'static [&'static PassDef],
     /// The pass that runs.
     pass: &'static str,
     spent: u64,
@@ -117,6 +100,8 @@ pub type Verify = fn(&Module, Stage) -> Result<(), Diagnostic>;
 
 /// Runs passes and keeps a record.
 pub struct PassManager {
+    /// The pipeline that the passes are steps of.
+    pub steps: &'static [&'static PassDef],
     pub cx: PassCx,
     pub records: Vec<PassRecord>,
     /// Renders the module after each pass.
@@ -140,7 +125,7 @@ impl PassManager {
     /// A manager that checks after each pass in debug builds.
     pub fn new(options: Options) -> Self {
         let verify = cfg!(debug_assertions).then_some(well_formed as Verify);
-        Self { cx: PassCx::new(options), records: Vec::new(), dump: None, verify }
+        Self { steps: &[], cx: PassCx::new(options), records: Vec::new(), dump: None, verify }
     }
 
     /// Runs one pass.
@@ -151,6 +136,8 @@ impl PassManager {
         let span = tracing::debug_span!("pass", name = pass.name);
         let _entered = span.enter();
         self.cx.pass = pass.name;
+        let next = self.steps.iter().position(|step| step.name == pass.name).map_or(self.steps.len(), |place| place + 1);
+        self.cx.remaining = &self.steps[next..];
         let hits = self.cx.hits.clone();
         let start = Instant::now();
         let changes = (pass.run)(module, &mut self.cx)?;

@@ -4,6 +4,7 @@
 use crate::{
     buffers::{plan_buffers, schedule_groups},
     fusion::{fuse, fuse_attention, fuse_interleave, multiversion},
+    options::Options,
     pass::{PassDef, PassManager},
     rules::canonicalize,
     tensor::{
@@ -56,11 +57,17 @@ pub static STEPS: &[&PassDef] = &[
     &plan_buffers::PASS,
 ];
 
+/// Makes a manager whose passes are steps of the pipeline, for tools that run them one by one.
+pub fn manager(options: Options) -> PassManager {
+    PassManager { steps: STEPS, ..PassManager::new(options) }
+}
+
 /// Runs the steps between two stages.
 ///
 /// # Errors
 /// Those of a pass, and a violated invariant after it.
 pub fn run(module: &mut Module, from: Stage, to: Stage, manager: &mut PassManager) -> Result<(), Diagnostic> {
+    manager.steps = STEPS;
     let steps = STEPS.iter().filter(|step| step.stages.0 >= from && step.stages.1 <= to);
     steps.into_iter().try_for_each(|step| manager.run(module, step).map(drop))
 }
@@ -68,7 +75,7 @@ pub fn run(module: &mut Module, from: Stage, to: Stage, manager: &mut PassManage
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{pass::Options, testing::parse};
+    use crate::testing::parse;
 
     #[test]
     fn each_step_starts_where_the_last_one_ends() {

@@ -1,5 +1,8 @@
 //! Runs passes on text, for tests, and checks on the interpreter that programs mean the same afterwards.
-use crate::pass::{Options, PassDef, PassManager};
+use crate::{
+    options::Options,
+    pass::{PassDef, PassManager},
+};
 use disc_ir::{
     Code, DType, Dim, FunctionKind, Module, Symbol, TensorType,
     interp::{self, Limits, Tensor},

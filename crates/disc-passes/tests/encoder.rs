@@ -3,7 +3,8 @@ mod model;
 
 use disc_ir::{Function, Inst, OpKind, ops::Stage, text};
 use disc_passes::{
-    pass::{Options, PassManager, PassRecord},
+    options::Options,
+    pass::{PassManager, PassRecord},
     pipeline,
 };
 

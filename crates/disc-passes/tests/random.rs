@@ -5,11 +5,7 @@ use disc_ir::{
     interp::{self, Limits, Tensor},
     ops::Stage,
 };
-use disc_passes::{
-    pass::{Options, PassManager},
-    pipeline, registry,
-    rules::canonicalize,
-};
+use disc_passes::{options::Options, pass::PassManager, pipeline, registry, rules::canonicalize};
 
 const PROGRAMS: u64 = 10;
 const LENGTH: usize = 40;

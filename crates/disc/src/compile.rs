@@ -9,10 +9,7 @@ use crate::{
 };
 use disc_codegen::{host::Program, target::Target};
 use disc_ir::{FunctionKind, Module, graph::PREPARE, ops::Stage};
-use disc_passes::{
-    pass::{self, PassManager},
-    pipeline,
-};
+use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Prepared, Weight, WeightState};
 use std::{
     collections::HashMap,
@@ -196,7 +193,7 @@ fn run_passes(
     let time = Instant::now();
     let stage = start(module)?;
     disc_ir::verify::verify(module, stage)?;
-    let mut manager = PassManager::new(pass::Options { ready, ..pass_options(options)? });
+    let mut manager = PassManager::new(PassOptions { ready, ..pass_options(options)? });
     manager.dump = dump.is_wanted().then_some(ToString::to_string as fn(&Module) -> String);
     pipeline::run(module, stage, Stage::Buffer, &mut manager)?;
     report.passes_ms = manager.records.iter().map(|r| (r.name.to_owned(), r.time.as_secs_f64() * 1e3)).collect();

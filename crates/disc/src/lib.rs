@@ -28,7 +28,7 @@ pub use compile::{Artifact, compile, compile_text, parse};
 pub use disc_codegen::target::Target;
 pub use disc_ir as ir;
 pub use disc_passes as passes;
-pub use disc_passes::tensor::quantize_weights::WeightForm;
+pub use disc_passes::options::WeightForm;
 pub use disc_ral as ral;
 pub use error::Error;
 pub use executable::Executable;

@@ -1,6 +1,6 @@
 //! What a user may choose.
 use crate::Error;
-use disc_passes::tensor::quantize_weights::WeightForm;
+use disc_passes::options::WeightForm;
 use std::path::PathBuf;
 
 /// Choices for compiling and running; the default is right for most.

@@ -6,16 +6,16 @@ use disc_codegen::{
     target::Target,
 };
 use disc_ir::{Code, DType, Diagnostic, Module, ops::Stage, verify::stage_of};
-use disc_passes::pass;
+use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 
 /// What passes have to know about the target.
 ///
 /// # Errors
 /// A target that does not exist.
-pub fn pass_options(options: &Options) -> Result<pass::Options, Error> {
+pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
     let target = target(options)?;
     let tile = tile(&target, DType::F32);
-    Ok(pass::Options {
+    Ok(PassOptions {
         panel_columns: i64::from(tile.columns),
         words: [DType::I8, DType::U8, DType::BF16]
             .into_iter()
@@ -25,7 +25,7 @@ pub fn pass_options(options: &Options) -> Result<pass::Options, Error> {
         winograd: options.allows_winograd(),
         weights: options.weights,
         fuel: options.fuel,
-        ..pass::Options::default()
+        ..PassOptions::default()
     })
 }
 
@@ -53,8 +53,8 @@ pub fn code(mut module: Module, options: &Options) -> Result<(Module, String), E
     guarded(|| {
         let target = target(options)?;
         let stage = start(&module)?;
-        let mut manager = pass::PassManager::new(pass_options(options)?);
-        disc_passes::pipeline::run(&mut module, stage, Stage::Buffer, &mut manager)?;
+        let mut manager = PassManager::new(pass_options(options)?);
+        pipeline::run(&mut module, stage, Stage::Buffer, &mut manager)?;
         let program = program(module, &target, offers(options, &target)?)?;
         let assembly = disc_llvm::assembly(&program, &target)?;
         Ok((program.module, assembly))

@@ -6,7 +6,7 @@ use crate::{
 };
 use disc_ir::{Code, Diagnostic, Module, diag::CodeDoc, ops::Stage};
 use disc_passes::{
-    fusion::{self, Edge, Plan, PlannedGroup, Reason, Siblings},
+    fusion::{self, Edge, FusionPlan, HorizontalPair, PlannedGroup, Reason},
     pass::PassManager,
     pipeline,
 };
@@ -48,7 +48,7 @@ fn of_fused(module: &Module) -> Answer {
 }
 
 /// One plan as JSON.
-pub(super) fn of_function(plan: &Plan) -> Value {
+pub(super) fn of_function(plan: &FusionPlan) -> Value {
     let group = |group: &PlannedGroup| json!({ "kind": group.kind, "ops": group.ops, "results": group.results });
     let facts = |reason: &Reason| -> Vec<String> {
         match reason {
@@ -62,7 +62,7 @@ pub(super) fn of_function(plan: &Plan) -> Value {
             "missing_facts": facts(&edge.reason),
         })
     };
-    let siblings = |both: &Siblings| {
+    let siblings = |both: &HorizontalPair| {
         json!({
             "groups": both.groups, "value": both.value, "kind": both.reason.name(), "reason": both.reason.to_string(),
             "missing_facts": facts(&both.reason),

@@ -5,7 +5,8 @@ use super::arguments::Arguments;
 use crate::answer::diagnostics;
 use disc_ir::{Diagnostic, Module, diag::Code, ops::Stage, verify::verify};
 use disc_passes::{
-    pass::{self, PassDef, PassManager, PassRecord},
+    options::Options,
+    pass::{PassDef, PassManager, PassRecord},
     pipeline, registry,
 };
 
@@ -22,7 +23,7 @@ pub(super) struct Steps {
     kernels: bool,
     options: disc::Options,
     /// What passes know about the target.
-    target: pass::Options,
+    target: Options,
 }
 
 impl Steps {
@@ -44,15 +45,14 @@ impl Steps {
         }
         let options = disc::Options { target: arguments.target.clone(), ..disc::Options::default() };
         let has_target = options.target.is_some() || kernels || on_cpu;
-        let target =
-            if has_target { disc::stages::pass_options(&options).map_err(diagnostics)? } else { pass::Options::default() };
+        let target = if has_target { disc::stages::pass_options(&options).map_err(diagnostics)? } else { Options::default() };
         Ok(Self { passes, kernels, options, target })
     }
 
     /// These passes alone.
     #[cfg(test)]
     pub(super) fn of_passes(passes: Vec<&'static PassDef>) -> Self {
-        Self { passes, kernels: false, options: disc::Options::default(), target: pass::Options::default() }
+        Self { passes, kernels: false, options: disc::Options::default(), target: Options::default() }
     }
 
     pub(super) fn options(&self) -> &disc::Options {
@@ -61,7 +61,7 @@ impl Steps {
 
     /// A manager for [`Steps::apply`]; it checks nothing itself, because all errors of a wrong module are better than the first of them.
     pub(super) fn manager(&self, fuel: Option<u64>) -> PassManager {
-        let mut manager = PassManager::new(pass::Options { fuel, ..self.target.clone() });
+        let mut manager = pipeline::manager(Options { fuel, ..self.target.clone() });
         manager.verify = None;
         manager
     }

@@ -5,11 +5,7 @@ use disc_codegen::{
     target::Target,
 };
 use disc_ir::{Module, ops::Stage};
-use disc_passes::{
-    pass::{Options, PassManager},
-    pipeline,
-    tensor::lower_convolutions,
-};
+use disc_passes::{options::Options, pass::PassManager, pipeline, tensor::lower_convolutions};
 
 /// A program behind each stage, as it was written but for that: nothing is simplified, so that a test says what it compiles.
 pub(crate) struct Lowered {

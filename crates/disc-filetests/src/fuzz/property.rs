@@ -13,10 +13,7 @@ use disc_ir::{
     ops::Stage,
     verify::{stage_of, verify},
 };
-use disc_passes::{
-    pass::{Options, PassManager},
-    pipeline, registry,
-};
+use disc_passes::{options::Options, pass::PassManager, pipeline, registry};
 use std::collections::BTreeMap;
 
 /// What one run of a function may cost: these are small, and there are many.
@@ -68,7 +65,7 @@ fn check_change(
     run: impl FnOnce(&mut Module, &mut PassManager) -> Result<(), Diagnostic>,
 ) -> Result<Option<Module>, String> {
     let mut changed = module.clone();
-    let mut manager = PassManager::new(Options { panel_columns: 16, ..Options::default() });
+    let mut manager = pipeline::manager(Options { panel_columns: 16, ..Options::default() });
     manager.verify = None;
     if let Err(error) = run(&mut changed, &mut manager) {
         return check_errors(&[error], text).map(|()| None);

@@ -5,11 +5,7 @@ use disc_ir::{
     ops::Stage,
     verify::{stage_of, verify},
 };
-use disc_passes::{
-    fusion,
-    pass::{Options, PassManager},
-    pipeline,
-};
+use disc_passes::{fusion, options::Options, pass::PassManager, pipeline};
 
 pub(crate) fn run(file: &TestFile) -> Tried {
     let module = parsed(file)?;

@@ -13,9 +13,9 @@ use disc_ir::{
     verify::{stage_of, verify},
 };
 use disc_passes::{
-    pass::{Options, PassDef, PassManager},
+    options::{Options, WeightForm},
+    pass::PassDef,
     pipeline, registry,
-    tensor::quantize_weights::WeightForm,
 };
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ fn transformed(file: &TestFile, passes: &[&PassDef], weights: WeightForm) -> Tri
     checked(&module, stage_of(&module))?;
     let mut result = module.clone();
     // A target with panels: the pass that makes them does nothing for others.
-    let mut manager = PassManager::new(Options { panel_columns: 16, weights, ..Options::default() });
+    let mut manager = pipeline::manager(Options { panel_columns: 16, weights, ..Options::default() });
     manager.verify = None;
     for pass in passes {
         manager.run(&mut result, pass).map_err(|error| rendered(&file.source, &[error]))?;

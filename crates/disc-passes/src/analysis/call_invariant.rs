@@ -5,13 +5,13 @@ use disc_ir::{Function, Inst, OpKind, Value, ops::is_pure};
 use std::collections::HashSet;
 
 /// The values that no call changes.
-pub(crate) struct Fixed {
+pub(crate) struct CallInvariant {
     values: HashSet<Value>,
     /// Those that depend on a weight: the others are known when compiling.
     from_weights: HashSet<Value>,
 }
 
-impl Fixed {
+impl CallInvariant {
     /// Looks at the body and at all regions: what a region computes from weights alone is the same whenever it runs.
     pub(crate) fn of(function: &Function) -> Self {
         let mut fixed = Self { values: HashSet::new(), from_weights: HashSet::new() };

@@ -1,169 +1,54 @@
 //! The layout of the arena.
 //!
-//! Parts are placed one after the other, in an order of [`Order`]; the order that makes the arena smallest is kept. A part takes over the place of
+//! Parts are placed one after the other, in an order of [`PlacementOrder`]; the order that makes the arena smallest is kept. A part takes over the place of
 //! an input that dies where the part is made, if the group writes each position where it has read it; else a slot that is free while the part is
 //! needed, best one of which the facts prove that one of the two sizes covers the other, else one that becomes as large as the larger size;
 //! otherwise it gets a new slot. A small part leaves large slots to large ones. Slots of a frame follow one another. The memory of an output is a
 //! slot too, until the output is written, where that makes the arena smaller. [`static_layout`](super::static_layout) is another layout, in which parts lie
 //! beside one another in what slots keep apart, and [`runtime_layout`](super::runtime_layout) one that each call computes; each is taken where it is smaller.
 use super::{
+    allocation::{Allocation, Assignment, PlacementOrder, ReusableOutput, Size, Slot, position, sort},
     frames::Frames,
     in_place::takers,
-    liveness::{Range, ranges},
-    output_reuse::{self, Output},
-    runtime_layout,
+    liveness::ranges,
+    output_reuse, runtime_layout,
     sample_sizes::samples,
     static_layout,
 };
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type};
 use std::{
-    cmp::Reverse,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
-/// The largest expression that the size of a slot may become.
-pub(super) const MOST_NODES: usize = 160;
 /// A part takes no slot that is more than this many times as large: the next large part would need a new one.
 const ROOMY: i64 = 8;
-/// Sizes of parts are multiples of so many bytes, a cache line.
-pub(super) const LINE: i64 = 64;
-/// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else. Large enough for what strides
-/// leave of an image or a sound.
-const TYPICAL: i64 = 1024;
-
-pub(super) struct Slot {
-    /// The output whose memory it is; else it is in the arena.
-    pub(super) output: Option<Output>,
-    pub(super) frame: usize,
-    pub(super) size: Size,
-    pub(super) tenants: Vec<Tenant>,
-}
-
-/// What a slot holds, when, and how far behind its beginning.
-#[derive(Clone)]
-pub(super) struct Tenant {
-    pub(super) inst: Inst,
-    pub(super) range: Range,
-    pub(super) offset: Dim,
-    pub(super) end: Dim,
-}
-
-impl Tenant {
-    pub(super) fn at(part: &Part, offset: Dim) -> Self {
-        let end = &offset + &part.size.bytes;
-        Self { inst: part.inst, range: part.range, offset, end }
-    }
-
-    /// Whether it is needed while the part is. What `may_touch` the part may end where that begins, or begin where that ends.
-    pub(super) fn meets(&self, part: &Part, may_touch: impl Fn(Inst) -> bool) -> bool {
-        let (range, from, to) = (self.range, part.range.first, part.range.last);
-        let touches = range.last == from || to == range.first;
-        !(range.last < from || to < range.first || touches && may_touch(self.inst))
-    }
-}
-
-impl Slot {
-    pub(super) fn of_output(output: Output) -> Self {
-        let (frame, size) = (output.frame, output.size.clone());
-        Self { output: Some(output), frame, size, tenants: Vec::new() }
-    }
-
-    /// Whether the slot holds nothing while the part is needed, but for what `may_touch` the part: ends where it begins, or begins where it ends.
-    fn is_free(&self, part: &Part, may_touch: impl Fn(Inst) -> bool) -> bool {
-        let meets = |tenant: &Tenant| tenant.meets(part, &may_touch);
-        !self.tenants.iter().any(meets) && self.output.as_ref().is_none_or(|output| output.admits(part))
-    }
-}
-
-/// In which order parts are placed. In a chain of parts of one size, each needed by the next, every second one may be where the result will be: which
-/// ones is seen from the end. Parts of many sizes suit better if the largest come first.
-#[derive(Clone, Copy)]
-pub(super) enum Order {
-    FirstUse,
-    LastUse,
-    /// Of those that end together, the smallest first: those are packed, and what begins earlier lies beside them.
-    LastUseSmallest,
-    Size,
-}
-
-impl Order {
-    pub(super) const ALL: [Self; 4] = [Self::FirstUse, Self::LastUse, Self::LastUseSmallest, Self::Size];
-}
-
-/// How much memory: rounded up to cache lines, and exactly. Of two sizes, what holds exactly holds rounded up, and is easier to prove. An
-/// output has exactly what it needs.
-#[derive(Clone)]
-pub(super) struct Size {
-    pub(super) bytes: Dim,
-    pub(super) exact: Dim,
-}
-
-impl Size {
-    fn of(host: &Function, inst: Inst) -> Self {
-        let tensor = host.ty(host.result(inst)).shaped().expect("a part is a buffer");
-        let exact = tensor.element_count() * tensor.dtype.size() as i64;
-        match &host.inst(inst).attrs[position("bytes")] {
-            Some(Attr::Dim(bytes)) => Self { bytes: bytes.clone(), exact },
-            _ => panic!("`alloc` has a size"),
-        }
-    }
-
-    pub(super) fn equals(&self, other: &Size, solver: &Solver) -> bool {
-        solver.equal(&self.exact, &other.exact) || solver.equal(&self.bytes, &other.bytes)
-    }
-
-    fn fits(&self, other: &Size, solver: &Solver) -> bool {
-        solver.less_equal(&self.exact, &other.exact) || solver.less_equal(&self.bytes, &other.bytes)
-    }
-
-    /// The larger of two sizes, whichever that is, unless it takes too much to say.
-    pub(super) fn larger(&self, other: &Size) -> Option<Size> {
-        let larger = Self { bytes: Dim::max(&self.bytes, &other.bytes), exact: Dim::max(&self.exact, &other.exact) };
-        (larger.bytes.nodes().max(larger.exact.nodes()) <= MOST_NODES).then_some(larger)
-    }
-
-    pub(super) fn typical(&self) -> i64 {
-        typical(&self.bytes)
-    }
-}
-
-/// A size where all dims are alike; what is too large to say is the largest.
-pub(super) fn typical(bytes: &Dim) -> i64 {
-    bytes.eval(&|_| Some(TYPICAL)).unwrap_or(i64::MAX)
-}
-
-/// A part of the arena that wants a place.
-#[derive(Clone)]
-pub(super) struct Part {
-    pub(super) inst: Inst,
-    pub(super) dtype: DType,
-    pub(super) range: Range,
-    pub(super) size: Size,
-    /// The frame where its size is known, and the one where it is made.
-    pub(super) frame: usize,
-    pub(super) inner: usize,
-}
-
 /// Gives every `alloc` of a host program its frame and its offset, and every frame its size; a part that nothing uses gets no room, and a
 /// frame without room is none. Says what the arena takes at some sizes.
-pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Arc<Solver>) -> Vec<i64> {
+pub(super) fn layout_arena(host: &mut Function, frames: &Frames, solver: &Arc<Solver>) -> Vec<i64> {
     let ranges = ranges(host);
-    let mut parts: Vec<Part> = ranges
+    let mut parts: Vec<Allocation> = ranges
         .iter()
         .filter(|&(&inst, _)| host.kind_of(inst) == OpKind::Alloc)
         .map(|(&inst, &range)| {
             let (size, inner) = (Size::of(host, inst), frames.asked_in(host.result(inst)));
-            Part { inst, dtype: host.ty(host.result(inst)).dtype(), range, frame: frames.of(&size.bytes, inner), size, inner }
+            Allocation {
+                inst,
+                dtype: host.ty(host.result(inst)).dtype(),
+                range,
+                frame: frames.of(&size.bytes, inner),
+                size,
+                inner,
+            }
         })
         .collect();
     let takers = takers(host, solver, &ranges);
     let outputs = output_reuse::all(host, frames, solver, &ranges, &takers);
     let samples = samples(&parts.iter().flat_map(|part| part.size.bytes.symbols()).collect(), &host.facts);
     let mut slots = Vec::new();
-    for (i, order) in [Order::FirstUse, Order::LastUse, Order::Size].into_iter().enumerate() {
+    for (i, order) in [PlacementOrder::FirstUse, PlacementOrder::LastUse, PlacementOrder::Size].into_iter().enumerate() {
         sort(&mut parts, order, |part| part);
-        let arrange = |outputs: &[Output]| {
+        let arrange = |outputs: &[ReusableOutput]| {
             let mut slots: Vec<Slot> = outputs.iter().cloned().map(Slot::of_output).collect();
             parts.iter().for_each(|part| put(&mut slots, part, &takers, frames, solver));
             slots
@@ -174,7 +59,7 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Arc<Solver>
         }
     }
     let largest = output_reuse::largest(&outputs);
-    for order in Order::ALL {
+    for order in PlacementOrder::ALL {
         sort(&mut parts, order, |part| part);
         let packed = static_layout::pack(&parts, largest.clone(), &takers, frames, solver);
         if let Some(other) = packed.filter(|other| output_reuse::is_smaller(other, &slots, &samples)) {
@@ -197,29 +82,18 @@ pub(super) fn lay_out(host: &mut Function, frames: &Frames, solver: &Arc<Solver>
     bytes
 }
 
-/// Sorts what is placed as one part each.
-pub(super) fn sort<T>(placed: &mut [T], order: Order, part: impl Fn(&T) -> &Part) {
-    placed.sort_by_key(|one| (part(one).range.first, part(one).inst));
-    match order {
-        Order::FirstUse => {}
-        Order::LastUse => placed.sort_by_key(|one| Reverse(part(one).range.last)),
-        Order::LastUseSmallest => placed.sort_by_key(|one| (Reverse(part(one).range.last), part(one).size.typical())),
-        Order::Size => placed.sort_by_key(|one| Reverse(part(one).size.typical())),
-    }
-}
-
 /// Gives a part a slot.
-fn put(slots: &mut Vec<Slot>, part: &Part, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames, solver: &Solver) {
+fn put(slots: &mut Vec<Slot>, part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames, solver: &Solver) {
     let over = share(slots, part, takers, frames);
     match over.or_else(|| choose(slots, part, frames, solver)) {
         Some((position, grown)) => {
             let slot = &mut slots[position];
             slot.size = grown;
-            slot.tenants.push(Tenant::at(part, Dim::constant(0)));
+            slot.assigned.push(Assignment::at(part, Dim::constant(0)));
         }
         None => {
-            let tenants = vec![Tenant::at(part, Dim::constant(0))];
-            slots.push(Slot { output: None, frame: part.frame, size: part.size.clone(), tenants })
+            let assigned = vec![Assignment::at(part, Dim::constant(0))];
+            slots.push(Slot { output: None, frame: part.frame, size: part.size.clone(), assigned })
         }
     }
 }
@@ -229,9 +103,9 @@ fn place_slots(host: &mut Function, frames: &Frames, frame: usize, slots: &[Slot
     let arena = frames.arena(frame);
     let mut offset = Dim::constant(0);
     for slot in slots.iter().filter(|slot| slot.frame == frame) {
-        for tenant in &slot.tenants {
-            let data = host.inst_mut(tenant.inst);
-            data.attrs[position("offset")] = Some(Attr::Dim(&offset + &tenant.offset));
+        for assignment in &slot.assigned {
+            let data = host.inst_mut(assignment.inst);
+            data.attrs[position("offset")] = Some(Attr::Dim(&offset + &assignment.offset));
             data.operands[0] = arena;
         }
         offset += &slot.size.bytes;
@@ -262,11 +136,11 @@ fn remove_empty(host: &mut Function, frames: &Frames, full: &HashSet<usize>) {
 }
 
 /// The slot of an input that dies where the part is made, and that the group may write over; or of what is so written over the part.
-fn share(slots: &[Slot], part: &Part, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames) -> Option<(usize, Size)> {
+fn share(slots: &[Slot], part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames) -> Option<(usize, Size)> {
     let takes = |output: Inst, input: Inst| takers.get(&output).is_some_and(|inputs| inputs.contains(&input));
-    let shares = |tenant: Inst| takes(part.inst, tenant) || takes(tenant, part.inst);
+    let shares = |assignment: Inst| takes(part.inst, assignment) || takes(assignment, part.inst);
     let position = slots.iter().position(|slot| {
-        let holds = slot.tenants.iter().any(|tenant| shares(tenant.inst));
+        let holds = slot.assigned.iter().any(|assignment| shares(assignment.inst));
         holds && slot.is_free(part, shares) && frames.surrounds(slot.frame, part.inner)
     })?;
     Some((position, slots[position].size.clone()))
@@ -274,7 +148,7 @@ fn share(slots: &[Slot], part: &Part, takers: &HashMap<Inst, Vec<Inst>>, frames:
 
 /// The free slot to use, and its size then: an equal one, else the smallest that is large enough and not far too large, else one that grows to what
 /// is wanted, else the largest of those that may have to grow.
-fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Option<(usize, Size)> {
+fn choose(slots: &[Slot], part: &Allocation, frames: &Frames, solver: &Solver) -> Option<(usize, Size)> {
     let size = &part.size;
     let is_free = |slot: &Slot| slot.is_free(part, |_| false) && frames.surrounds(slot.frame, part.inner);
     let free = || slots.iter().enumerate().filter(|(_, slot)| is_free(slot));
@@ -297,8 +171,4 @@ fn choose(slots: &[Slot], part: &Part, frames: &Frames, solver: &Solver) -> Opti
             let slots = free().filter(|(_, slot)| grows(slot) && suits(slot)).filter_map(grown);
             slots.max_by_key(|&(_, typical, _)| typical).map(|(position, _, size)| (position, size))
         })
-}
-
-pub(super) fn position(name: &str) -> usize {
-    OpKind::Alloc.def().attr_position(name).expect("`alloc` has this attribute")
 }

@@ -2,7 +2,7 @@
 use super::{
     frames::Frame,
     liveness::root,
-    planner::{Home, Planner, global, index_zero},
+    planner::{Destination, Planner, global, index_zero},
 };
 use disc_ir::{Attr, Block, DType, Diagnostic, Dim, Inst, OpKind, TensorType, Type, Value};
 use std::collections::HashMap;
@@ -71,11 +71,11 @@ impl Planner<'_> {
     /// A branch whose results go into `targets`.
     fn branch(&mut self, region: Block, targets: &[Value]) -> Result<Block, Diagnostic> {
         self.within(region, |planner, block| {
-            let homes = planner.homes(region, |position, _| Home::Buffer(targets[position]));
-            planner.block(region, block, &homes.homes)?;
+            let destinations = planner.destinations(region, |position, _| Destination::Buffer(targets[position]));
+            planner.block(region, block, &destinations.destinations)?;
             let end = planner.source.terminator(region).expect("a region ends in `return`");
             for (position, (value, &target)) in planner.source.operands(end).iter().zip(targets).enumerate() {
-                if !homes.served.contains(&position) {
+                if !destinations.served.contains(&position) {
                     planner.copy(block, planner.memory[value], target)?;
                 }
             }
@@ -83,8 +83,8 @@ impl Planner<'_> {
         })
     }
 
-    pub(super) fn if_(&mut self, inst: Inst, to: Block, homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
-        let targets = self.results(inst, to, homes)?;
+    pub(super) fn if_(&mut self, inst: Inst, to: Block, destinations: &HashMap<Value, Destination>) -> Result<(), Diagnostic> {
+        let targets = self.results(inst, to, destinations)?;
         let pred = self.scalar(to, self.source.operands(inst)[0], DType::I1)?;
         let regions = self.source.inst(inst).regions.clone();
         let (then, otherwise) = (self.branch(regions[0], &targets)?, self.branch(regions[1], &targets)?);
@@ -93,18 +93,23 @@ impl Planner<'_> {
     }
 
     /// Memory for the results of control flow.
-    fn results(&mut self, inst: Inst, to: Block, homes: &HashMap<Value, Home>) -> Result<Vec<Value>, Diagnostic> {
+    fn results(&mut self, inst: Inst, to: Block, destinations: &HashMap<Value, Destination>) -> Result<Vec<Value>, Diagnostic> {
         let results = self.source.results_of(inst).to_vec();
-        results.into_iter().map(|result| self.place(to, result, homes)).collect()
+        results.into_iter().map(|result| self.place(to, result, destinations)).collect()
     }
 
     /// The carried values live in the memory of the results, which is that of what the loop begins with where that is needed no more. An
     /// iteration copies its results there at its end, by way of memory of their own, since one of them may be made from another; what it
     /// updates where it is needs no copy.
-    pub(super) fn while_(&mut self, inst: Inst, [from, to]: [Block; 2], homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
+    pub(super) fn while_(
+        &mut self,
+        inst: Inst,
+        [from, to]: [Block; 2],
+        destinations: &HashMap<Value, Destination>,
+    ) -> Result<(), Diagnostic> {
         let results = self.source.results_of(inst).to_vec();
         let carried: Vec<Value> =
-            results.into_iter().map(|result| self.place_or_update([from, to], result, homes)).collect::<Result<_, _>>()?;
+            results.into_iter().map(|result| self.place_or_update([from, to], result, destinations)).collect::<Result<_, _>>()?;
         for (&init, &buffer) in self.source.operands(inst).iter().zip(&carried) {
             if self.memory[&init] != buffer {
                 self.copy(to, self.memory[&init], buffer)?;
@@ -122,8 +127,8 @@ impl Planner<'_> {
             Ok(vec![planner.scalar(block, planner.source.operands(end)[0], DType::I1)?])
         })?;
         let step = self.within(body, |planner, block| {
-            let homes = planner.homes_of_updates(body, &carried);
-            planner.block(body, block, &homes)?;
+            let destinations = planner.homes_of_updates(body, &carried);
+            planner.block(body, block, &destinations)?;
             planner.carry(body, block, &carried)?;
             Ok(Vec::new())
         })?;

@@ -9,7 +9,7 @@
 //! - A group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
 //! - It writes its rows where it reads them: none is transposed behind a reduction.
 //! - All that reads such an input behind a product follows that product alone: products of one group may be launched one after the other.
-use super::liveness::{Range, root};
+use super::liveness::{LiveRange, root};
 use crate::{
     analysis::{depthwise::walks_planes, query::used_in_step},
     fusion::reduction_phases::Phases,
@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 const MOST_REDUCTIONS: usize = 63;
 
 /// For each part of the arena that a group makes, the parts whose memory it may take over: inputs that die there, as large.
-pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>) -> HashMap<Inst, Vec<Inst>> {
+pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, LiveRange>) -> HashMap<Inst, Vec<Inst>> {
     let mut found = HashMap::new();
     for inst in host.walk(host.body) {
         if host.kind_of(inst) == OpKind::Fusion && (is_walked(host, inst) && !reorders_rows(host, inst) || is_tiled(host, inst)) {
@@ -31,7 +31,13 @@ pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Ra
     found
 }
 
-fn takers_of(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Range>, group: Inst, found: &mut HashMap<Inst, Vec<Inst>>) {
+fn takers_of(
+    host: &Function,
+    solver: &Solver,
+    ranges: &HashMap<Inst, LiveRange>,
+    group: Inst,
+    found: &mut HashMap<Inst, Vec<Inst>>,
+) {
     let region = host.inst(group).regions[0];
     let inputs = host.arguments(region).len();
     let (read, written) = host.operands(group).split_at(inputs);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// The ops during which memory holds a value: from its first use (it is written) to its last. An output is needed for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct LiveRange {
     pub(super) first: usize,
     pub(super) last: usize,
 }
@@ -19,7 +19,7 @@ pub(super) fn root(host: &Function, mut buffer: Value) -> Value {
 
 /// The range of each `alloc` and `alloc_output`. What is used inside a loop but made outside of it is in use until the loop ends; what a loop body makes and
 /// reads in a later iteration would be carried, so it does not exist.
-pub(super) fn ranges(host: &Function) -> HashMap<Inst, Range> {
+pub(super) fn ranges(host: &Function) -> HashMap<Inst, LiveRange> {
     let mut walk = Walk { host, position: 0, ranges: HashMap::new(), depth_of: HashMap::new(), loops: Vec::new() };
     walk.block(host.body);
     walk.ranges
@@ -28,7 +28,7 @@ pub(super) fn ranges(host: &Function) -> HashMap<Inst, Range> {
 struct Walk<'h> {
     host: &'h Function,
     position: usize,
-    ranges: HashMap<Inst, Range>,
+    ranges: HashMap<Inst, LiveRange>,
     /// How many loops surround an allocation.
     depth_of: HashMap<Inst, usize>,
     /// For each surrounding loop: the parts made outside of it that it uses.
@@ -70,7 +70,7 @@ impl Walk<'_> {
             OpKind::AllocOutput => usize::MAX,
             _ => return,
         };
-        self.ranges.entry(part).and_modify(|r| r.last = last).or_insert(Range { first: here, last });
+        self.ranges.entry(part).and_modify(|r| r.last = last).or_insert(LiveRange { first: here, last });
         let depth = self.depth_of[&part];
         self.loops[depth..].iter_mut().for_each(|inside| inside.push(part));
     }

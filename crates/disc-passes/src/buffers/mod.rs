@@ -11,6 +11,7 @@
 //!   there is made where the value is.
 //! - What a loop body allocates is allocated once, outside of time: each iteration uses the same memory. What has a size that the body binds
 //!   is in a frame that ends with the iteration.
+mod allocation;
 mod arena;
 mod control;
 mod early_release;

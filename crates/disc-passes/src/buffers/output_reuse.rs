@@ -9,9 +9,9 @@
 //! - It is asked for where its sizes are bound, and they are proved not to be negative: no check that it passes on the way could have failed
 //!   for them.
 use super::{
-    arena::{Part, Size, Slot, position},
+    allocation::{ReusableOutput, Size, Slot, position},
     frames::Frames,
-    liveness::Range,
+    liveness::LiveRange,
     sample_sizes::{Sizes, value},
 };
 use disc_ir::{Attr, Dim, Function, Inst, OpKind, Solver};
@@ -19,41 +19,14 @@ use std::collections::HashMap;
 
 /// So many outputs are tried, the largest first: each takes as long as the layout of the arena.
 const MOST_TRIED: usize = 6;
-/// An output, and who may use its memory.
-#[derive(Clone)]
-pub(super) struct Output {
-    inst: Inst,
-    pub(super) size: Size,
-    /// Where its sizes are known.
-    pub(super) frame: usize,
-    /// The op that writes it first.
-    written: usize,
-    /// Parts that are read there, each position before it is written.
-    written_over: Vec<Inst>,
-    element_bytes: usize,
-}
-
-impl Output {
-    /// Whether a part ends before the output is written, or the output is written over it.
-    pub(super) fn admits(&self, part: &Part) -> bool {
-        let ends = part.range.last < self.written || part.range.last == self.written && self.written_over.contains(&part.inst);
-        ends && part.dtype.size() <= self.element_bytes
-    }
-
-    /// Whether the output is written over a part that it admits, which then begins where the output does.
-    pub(super) fn is_written_over(&self, part: &Part) -> bool {
-        part.range.last >= self.written
-    }
-}
-
 /// The outputs that are written by ops, and whose sizes are proved not to be negative.
 pub(super) fn all(
     host: &Function,
     frames: &Frames,
     solver: &Solver,
-    ranges: &HashMap<Inst, Range>,
+    ranges: &HashMap<Inst, LiveRange>,
     takers: &HashMap<Inst, Vec<Inst>>,
-) -> Vec<Output> {
+) -> Vec<ReusableOutput> {
     let is_output = |&inst: &Inst| host.kind_of(inst) == OpKind::AllocOutput && ranges.contains_key(&inst);
     let made = host.insts(host.body).iter().copied().filter(is_output);
     made.filter_map(|inst| {
@@ -61,7 +34,7 @@ pub(super) fn all(
         let element_bytes = tensor.dtype.size();
         let exact = tensor.element_count() * element_bytes as i64;
         let asked_in = frames.asked_in(host.result(inst));
-        is_sized(solver, &tensor.dims).then(|| Output {
+        is_sized(solver, &tensor.dims).then(|| ReusableOutput {
             inst,
             size: Size { bytes: exact.clone(), exact },
             frame: tensor.dims.iter().map(|dim| frames.of(dim, asked_in)).max().unwrap_or(0),
@@ -74,7 +47,11 @@ pub(super) fn all(
 }
 
 /// The slots with those outputs that make the arena smaller, one after the other.
-pub(super) fn arrange_best(outputs: &[Output], samples: &[Sizes], arrange: impl Fn(&[Output]) -> Vec<Slot>) -> Vec<Slot> {
+pub(super) fn arrange_best(
+    outputs: &[ReusableOutput],
+    samples: &[Sizes],
+    arrange: impl Fn(&[ReusableOutput]) -> Vec<Slot>,
+) -> Vec<Slot> {
     let (mut used, mut best) = (Vec::new(), arrange(&[]));
     for output in largest(outputs) {
         used.push(output);
@@ -89,7 +66,7 @@ pub(super) fn arrange_best(outputs: &[Output], samples: &[Sizes], arrange: impl 
 }
 
 /// The outputs that are tried, the largest first.
-pub(super) fn largest(outputs: &[Output]) -> Vec<Output> {
+pub(super) fn largest(outputs: &[ReusableOutput]) -> Vec<ReusableOutput> {
     let mut outputs = outputs.to_vec();
     outputs.sort_by_key(|output| std::cmp::Reverse(output.size.typical()));
     outputs.truncate(MOST_TRIED);
@@ -115,27 +92,27 @@ pub(super) fn is_sized(solver: &Solver, dims: &[Dim]) -> bool {
     dims.iter().all(|dim| solver.less_equal(&Dim::constant(0), dim))
 }
 
-/// Gives tenants the memory of their outputs, which are asked for before the first of them.
+/// Gives assigned the memory of their outputs, which are asked for before the first of them.
 pub(super) fn lend(host: &mut Function, slots: &[Slot]) {
     for slot in slots {
-        let Some(output) = slot.output.as_ref().filter(|_| !slot.tenants.is_empty()) else { continue };
+        let Some(output) = slot.output.as_ref().filter(|_| !slot.assigned.is_empty()) else { continue };
         let memory = host.result(output.inst);
-        for tenant in &slot.tenants {
-            let tensor = host.ty(host.result(tenant.inst)).shaped().expect("a part is a buffer");
+        for assignment in &slot.assigned {
+            let tensor = host.ty(host.result(assignment.inst)).shaped().expect("a part is a buffer");
             let bytes = tensor.element_count() * tensor.dtype.size() as i64;
-            let data = host.inst_mut(tenant.inst);
+            let data = host.inst_mut(assignment.inst);
             data.operands[0] = memory;
-            data.attrs[position("offset")] = Some(Attr::Dim(tenant.offset.clone()));
+            data.attrs[position("offset")] = Some(Attr::Dim(assignment.offset.clone()));
             data.attrs[position("bytes")] = Some(Attr::Dim(bytes));
         }
         let mut insts = host.insts(host.body).to_vec();
-        let holds_part = |inst: Inst| slot.tenants.iter().any(|tenant| tenant.inst == inst);
+        let holds_part = |inst: Inst| slot.assigned.iter().any(|assignment| assignment.inst == inst);
         let holds = |inst: Inst| {
             let regions = &host.inst(inst).regions;
             let inner = regions.iter().any(|&region| host.walk(region).iter().any(|inner| holds_part(*inner)));
             holds_part(inst) || inner
         };
-        let first = insts.iter().position(|&inst| holds(inst)).expect("a tenant is in the body");
+        let first = insts.iter().position(|&inst| holds(inst)).expect("a assignment is in the body");
         let place = insts.iter().position(|&inst| inst == output.inst).expect("an output is made in the body");
         if first < place {
             insts[first..=place].rotate_right(1);

@@ -3,18 +3,18 @@
 //! A loop does so with what it begins with. The tensor is one that a loop carries, or one that an op of the same block has made and that is
 //! needed no more. The proof: nobody but the group reads the value, the group reads it only to update it, and what the update gives leaves the
 //! group at once. So no element is read after it was written, other than by the update itself, which writes where it reads.
-use super::planner::{Home, Planner};
+use super::planner::{Destination, Planner};
 use disc_ir::{Attr, Block, Inst, OpKind, Value};
 use std::collections::HashMap;
 
 impl Planner<'_> {
     /// For what the body of a loop returns: the memory of the carried value that it is an update of, or several in a row are.
-    pub(super) fn homes_of_updates(&self, body: Block, carried: &[Value]) -> HashMap<Value, Home> {
+    pub(super) fn homes_of_updates(&self, body: Block, carried: &[Value]) -> HashMap<Value, Destination> {
         let end = self.source.terminator(body).expect("a region ends in `return`");
         let returned = self.source.operands(end).iter().map(|&result| self.first_update(body, result));
         let pairs = self.source.arguments(body).iter().zip(returned).zip(carried);
         let updated = pairs.filter(|((argument, result), _)| self.is_update(body, **argument, *result));
-        updated.map(|((_, result), &buffer)| (result, Home::Buffer(buffer))).collect()
+        updated.map(|((_, result), &buffer)| (result, Destination::Buffer(buffer))).collect()
     }
 
     /// The first of updates in a row, each of what the one before gives.

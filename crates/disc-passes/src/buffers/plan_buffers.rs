@@ -28,7 +28,7 @@ fn plan(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
     if chosen.is_empty() || !cx.spend_on("recompute") {
         return Ok(host);
     }
-    let with = |again: &[rematerialize::Again]| {
+    let with = |again: &[rematerialize::Rematerialization]| {
         let mut changed = function.clone();
         let solver = Arc::new(Solver::new(&function.facts));
         again.iter().try_for_each(|again| again.apply(&mut changed, &solver))?;

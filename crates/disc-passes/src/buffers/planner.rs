@@ -1,5 +1,5 @@
 //! Plans the memory of one function: walks its ops, and gives each value that a group makes a buffer.
-use super::{arena, early_release, frames::Frames, output_reuse};
+use super::{allocation, arena, early_release, frames::Frames, output_reuse};
 use disc_ir::{
     Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Inst, OpKind, Solver, Space, Symbol, TensorType, Type, Value,
 };
@@ -19,7 +19,7 @@ pub(super) struct Planner<'f> {
 
 /// Memory that is there before what it holds.
 #[derive(Clone, Debug)]
-pub(super) enum Home {
+pub(super) enum Destination {
     /// The memory of an output, by its index; the output may be another view of the value.
     Output(usize, TensorType),
     Buffer(Value),
@@ -42,8 +42,8 @@ impl<'f> Planner<'f> {
             planner.named(parameter, buffer);
         }
         let end = source.terminator(source.body).expect("a function ends in `return`");
-        let outputs = planner.homes(source.body, |position, value| Home::Output(position, value.clone()));
-        planner.block(source.body, body, &outputs.homes)?;
+        let outputs = planner.destinations(source.body, |position, value| Destination::Output(position, value.clone()));
+        planner.block(source.body, body, &outputs.destinations)?;
         for (position, &value) in source.operands(end).iter().enumerate() {
             if !outputs.served.contains(&position) {
                 let output = planner.allocate_output(body, position, &planner.tensor(value))?;
@@ -51,7 +51,7 @@ impl<'f> Planner<'f> {
             }
         }
         planner.builder(body).ret(&[])?;
-        let bytes = arena::lay_out(&mut planner.host, &planner.frames, &planner.solver);
+        let bytes = arena::layout_arena(&mut planner.host, &planner.frames, &planner.solver);
         early_release::end_frames(&mut planner.host, &planner.frames, &planner.solver);
         Ok((planner.host, bytes))
     }
@@ -69,18 +69,18 @@ impl<'f> Planner<'f> {
     }
 
     /// Which values of a block are made right where what the block returns goes: each for the first that returns it, or a view of it.
-    pub(super) fn homes(&self, block: Block, home: impl Fn(usize, &TensorType) -> Home) -> Homes {
+    pub(super) fn destinations(&self, block: Block, destination: impl Fn(usize, &TensorType) -> Destination) -> Destinations {
         let end = self.source.terminator(block).expect("a block ends in `return`");
-        let mut found = Homes::default();
+        let mut found = Destinations::default();
         for (position, &value) in self.source.operands(end).iter().enumerate() {
             let made = self.looked_at(block, value);
             let is_made = |inst: &Inst| {
                 let kind = self.source.kind_of(*inst);
                 matches!(kind, OpKind::Fusion | OpKind::If | OpKind::While) && self.source.insts(block).contains(inst)
             };
-            let is_new = !found.homes.contains_key(&made) && self.known_with(value, made);
+            let is_new = !found.destinations.contains_key(&made) && self.known_with(value, made);
             if is_new && self.source.defining(made).filter(is_made).is_some() {
-                found.homes.insert(made, home(position, &self.tensor(value)));
+                found.destinations.insert(made, destination(position, &self.tensor(value)));
                 found.served.insert(position);
             }
         }
@@ -111,13 +111,18 @@ impl<'f> Planner<'f> {
         Builder::at(&mut self.host, block, solver)
     }
 
-    /// Memory for a value of the source: its home, or a part of the arena that is laid out later.
-    pub(super) fn place(&mut self, block: Block, value: Value, homes: &HashMap<Value, Home>) -> Result<Value, Diagnostic> {
+    /// Memory for a value of the source: its destination, or a part of the arena that is laid out later.
+    pub(super) fn place(
+        &mut self,
+        block: Block,
+        value: Value,
+        destinations: &HashMap<Value, Destination>,
+    ) -> Result<Value, Diagnostic> {
         let tensor = self.tensor(value);
-        let buffer = match homes.get(&value).cloned() {
+        let buffer = match destinations.get(&value).cloned() {
             None => self.allocate(block, &tensor)?,
-            Some(Home::Buffer(buffer)) => self.as_type(block, buffer, &tensor)?,
-            Some(Home::Output(position, output)) => {
+            Some(Destination::Buffer(buffer)) => self.as_type(block, buffer, &tensor)?,
+            Some(Destination::Output(position, output)) => {
                 let buffer = self.allocate_output(block, position, &output)?;
                 self.as_type(block, buffer, &tensor)?
             }
@@ -131,10 +136,10 @@ impl<'f> Planner<'f> {
         &mut self,
         [from, to]: [Block; 2],
         value: Value,
-        homes: &HashMap<Value, Home>,
+        destinations: &HashMap<Value, Destination>,
     ) -> Result<Value, Diagnostic> {
-        let updated = if homes.contains_key(&value) { None } else { self.updated_in_place(from, value) };
-        let Some(input) = updated else { return self.place(to, value, homes) };
+        let updated = if destinations.contains_key(&value) { None } else { self.updated_in_place(from, value) };
+        let Some(input) = updated else { return self.place(to, value, destinations) };
         self.memory.insert(value, self.memory[&input]);
         Ok(self.memory[&input])
     }
@@ -143,7 +148,7 @@ impl<'f> Planner<'f> {
         let (count, zero) = (tensor.element_count(), Dim::constant(0));
         let is_sized = output_reuse::is_sized(&self.solver, &tensor.dims);
         let count = if is_sized || self.solver.less_equal(&zero, &count) { count } else { Dim::max(&count, &zero) };
-        let bytes = (count * tensor.dtype.size() as i64).ceil_div(&Dim::constant(arena::LINE)) * arena::LINE;
+        let bytes = (count * tensor.dtype.size() as i64).ceil_div(&Dim::constant(allocation::LINE)) * allocation::LINE;
         let frame = self.frames.of(&bytes, self.frames.current());
         let (ty, arena) = (global(tensor.clone()), self.frames.arena(frame));
         let buffer = self
@@ -177,10 +182,10 @@ impl<'f> Planner<'f> {
     }
 
     /// Plans the ops of a block of the source, except its terminator, at the end of `to`.
-    pub(super) fn block(&mut self, from: Block, to: Block, homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
+    pub(super) fn block(&mut self, from: Block, to: Block, destinations: &HashMap<Value, Destination>) -> Result<(), Diagnostic> {
         for &inst in self.source.insts(from) {
             match self.source.kind_of(inst) {
-                OpKind::Fusion => self.fusion(inst, [from, to], homes)?,
+                OpKind::Fusion => self.fusion(inst, [from, to], destinations)?,
                 OpKind::Weight => {
                     let result = self.source.result(inst);
                     let ty = global(self.tensor(result));
@@ -193,8 +198,8 @@ impl<'f> Planner<'f> {
                     let view = self.as_type(to, operand, &self.tensor(result))?;
                     self.named(result, view);
                 }
-                OpKind::If => self.if_(inst, to, homes)?,
-                OpKind::While => self.while_(inst, [from, to], homes)?,
+                OpKind::If => self.if_(inst, to, destinations)?,
+                OpKind::While => self.while_(inst, [from, to], destinations)?,
                 OpKind::BindDim => self.bind_dim(inst, to)?,
                 OpKind::Assert => self.assert(inst, to)?,
                 OpKind::Return => {}
@@ -209,10 +214,15 @@ impl<'f> Planner<'f> {
         Ok(())
     }
 
-    pub(super) fn fusion(&mut self, inst: Inst, [from, to]: [Block; 2], homes: &HashMap<Value, Home>) -> Result<(), Diagnostic> {
+    pub(super) fn fusion(
+        &mut self,
+        inst: Inst,
+        [from, to]: [Block; 2],
+        destinations: &HashMap<Value, Destination>,
+    ) -> Result<(), Diagnostic> {
         let mut operands: Vec<Value> = self.source.operands(inst).iter().map(|v| self.memory[v]).collect();
         for &result in self.source.results_of(inst) {
-            operands.push(self.place_or_update([from, to], result, homes)?);
+            operands.push(self.place_or_update([from, to], result, destinations)?);
         }
         let data = self.source.inst(inst);
         let region = self.host.import_block(self.source, data.regions[0], &mut HashMap::new());
@@ -224,8 +234,8 @@ impl<'f> Planner<'f> {
 
 /// Values that are made where they go, and the returned positions that this takes care of.
 #[derive(Default)]
-pub(super) struct Homes {
-    pub(super) homes: HashMap<Value, Home>,
+pub(super) struct Destinations {
+    pub(super) destinations: HashMap<Value, Destination>,
     pub(super) served: HashSet<usize>,
 }
 

@@ -20,7 +20,7 @@ pub(super) const MOST_TRIES: usize = 12;
 
 /// A result of a group, and groups that compute it anew.
 #[derive(Clone, Debug)]
-pub(super) struct Again {
+pub(super) struct Rematerialization {
     group: Inst,
     number: usize,
     value: Value,
@@ -33,7 +33,7 @@ pub(super) struct Again {
 }
 
 /// The values of the body of a function that groups further down could compute again.
-pub(super) fn candidates(function: &Function) -> Vec<Again> {
+pub(super) fn candidates(function: &Function) -> Vec<Rematerialization> {
     let insts = function.insts(function.body);
     let mut uses: HashMap<Value, Vec<usize>> = HashMap::new();
     for (position, &inst) in insts.iter().enumerate() {
@@ -59,7 +59,7 @@ fn of_result(
     uses: &HashMap<Value, Vec<usize>>,
     group: Inst,
     number: usize,
-) -> Option<Again> {
+) -> Option<Rematerialization> {
     let value = function.results_of(group)[number];
     let at = uses.get(&value)?;
     if !at.iter().all(|&position| is_fusion(function, insts[position])) {
@@ -84,7 +84,7 @@ fn of_result(
     if !is_dropped && !readers.is_empty() {
         readers.remove(0);
     }
-    (!readers.is_empty()).then_some(Again { group, number, value, base, readers, is_dropped })
+    (!readers.is_empty()).then_some(Rematerialization { group, number, value, base, readers, is_dropped })
 }
 
 fn is_fusion(function: &Function, inst: Inst) -> bool {
@@ -132,7 +132,7 @@ fn is_cheap(function: &Function, inst: Inst) -> bool {
     is_free || def.has(Trait::Elementwise) && !def.has(Trait::MayFail) && !costly(function.kind_of(inst))
 }
 
-impl Again {
+impl Rematerialization {
     /// Adds groups that compute the value again, each right before those that read what it gives. Nothing, where the value is gone: another one may have
     /// taken its group's place.
     pub(super) fn apply(&self, function: &mut Function, solver: &Arc<Solver>) -> Result<(), Diagnostic> {

@@ -1,4 +1,4 @@
-//! A layout that each call computes from its sizes: `lay_out`.
+//! A layout that each call computes from its sizes: `layout_arena`.
 //!
 //! A layout for all sizes is tight only where facts order them. The squares of a length and what strides leave of it are ordered by no fact, and then one
 //! lies behind the other though both are never needed at once. Here what is known beforehand is who is needed while whom; the places are found in
@@ -8,9 +8,9 @@
 //! - Two parts of which one is needed while the other is overlap nowhere; what is written over another part is one part with it.
 //! - An output's memory is lent for all sizes alike, as in [`packing`].
 use super::{
-    arena::{LINE, Order, Part, Slot, Tenant, position, sort},
+    allocation::{Allocation, Assignment, LINE, PlacementOrder, ReusableOutput, Slot, position, sort},
     frames::Frames,
-    output_reuse::{Output, own_bytes},
+    output_reuse::own_bytes,
     sample_sizes::{Sizes, saves, saves_at, value},
     static_layout,
 };
@@ -26,7 +26,7 @@ use std::{
 const MOST_MEETINGS: usize = 1 << 12;
 
 /// A layout: parts in the memory of outputs, and parts that each call places.
-pub(super) struct Layout {
+pub(super) struct RuntimeLayout {
     pub(super) lent: Vec<Slot>,
     frames: Vec<Placed>,
 }
@@ -42,7 +42,7 @@ struct Placed {
 #[derive(Clone)]
 struct Chain {
     /// All of them as one part, which ends as the last does.
-    whole: Part,
+    whole: Allocation,
     parts: Vec<Inst>,
 }
 
@@ -50,21 +50,21 @@ struct Chain {
 pub(super) fn smaller_than(
     slots: &[Slot],
     samples: &[Sizes],
-    parts: &[Part],
-    outputs: &[Output],
+    parts: &[Allocation],
+    outputs: &[ReusableOutput],
     takers: &HashMap<Inst, Vec<Inst>>,
     frames: &Frames,
     solver: &Solver,
-) -> Option<Layout> {
+) -> Option<RuntimeLayout> {
     let samples: Vec<(&Sizes, i64)> = samples.iter().filter_map(|sizes| Some((sizes, own_bytes(slots, sizes)?))).collect();
     if !samples.iter().any(|(sizes, bytes)| alive_at_once(parts, sizes).is_some_and(|alive| saves_at(alive, *bytes))) {
         return None;
     }
-    let mut best: Option<(f64, Layout)> = None;
+    let mut best: Option<(f64, RuntimeLayout)> = None;
     let mut chains = chains(parts, takers, solver);
-    for order in Order::ALL {
+    for order in PlacementOrder::ALL {
         sort(&mut chains, order, |chain| &chain.whole);
-        let layout = Layout::of(&chains, outputs, takers, frames, solver)?;
+        let layout = RuntimeLayout::of(&chains, outputs, takers, frames, solver)?;
         let bytes: Option<Vec<i64>> = samples.iter().map(|(sizes, _)| layout.bytes(sizes)).collect();
         let Some(bytes) = bytes else { continue };
         let others: Vec<i64> = samples.iter().map(|&(_, bytes)| bytes).collect();
@@ -77,7 +77,7 @@ pub(super) fn smaller_than(
 }
 
 /// The most bytes that parts hold at once; `None` where a size is negative, or too large.
-fn alive_at_once(parts: &[Part], sizes: &Sizes) -> Option<i64> {
+fn alive_at_once(parts: &[Allocation], sizes: &Sizes) -> Option<i64> {
     let bytes: Vec<i64> = parts.iter().map(|part| value(&part.size.bytes, sizes)).collect::<Option<_>>()?;
     let at = |position: usize| {
         let alive = parts.iter().zip(&bytes).filter(|(part, _)| part.range.first <= position && position <= part.range.last);
@@ -87,8 +87,8 @@ fn alive_at_once(parts: &[Part], sizes: &Sizes) -> Option<i64> {
 }
 
 /// Parts with those that are written over them, where sizes are equal.
-fn chains(parts: &[Part], takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Vec<Chain> {
-    let mut parts: Vec<&Part> = parts.iter().collect();
+fn chains(parts: &[Allocation], takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Vec<Chain> {
+    let mut parts: Vec<&Allocation> = parts.iter().collect();
     parts.sort_by_key(|part| (part.range.first, part.inst));
     let mut found: Vec<Chain> = Vec::new();
     for part in parts {
@@ -116,11 +116,11 @@ fn chains(parts: &[Part], takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) ->
     found
 }
 
-impl Layout {
+impl RuntimeLayout {
     /// The layout that places chains in an order; `None` where too many of them meet.
     fn of(
         chains: &[Chain],
-        outputs: &[Output],
+        outputs: &[ReusableOutput],
         takers: &HashMap<Inst, Vec<Inst>>,
         frames: &Frames,
         solver: &Solver,
@@ -136,8 +136,8 @@ impl Layout {
             if let Some((offset, slot)) =
                 lending.find_map(|slot| Some((static_layout::place(slot, whole, takers, solver)?, slot)))
             {
-                let tenant = Tenant::at(whole, offset);
-                slot.tenants.extend(chain.parts.iter().map(|&inst| Tenant { inst, ..tenant.clone() }));
+                let assignment = Assignment::at(whole, offset);
+                slot.assigned.extend(chain.parts.iter().map(|&inst| Assignment { inst, ..assignment.clone() }));
                 continue;
             }
             let frame = &mut placed[whole.frame];

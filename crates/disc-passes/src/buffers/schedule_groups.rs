@@ -152,7 +152,7 @@ fn bytes(function: &Function, value: Value) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::{buffers::schedule_groups, fusion::fuse, pass::Options, testing::after_all};
+    use crate::{buffers::schedule_groups, fusion::fuse, options::Options, testing::after_all};
 
     #[test]
     fn what_frees_more_than_it_takes_goes_first() {

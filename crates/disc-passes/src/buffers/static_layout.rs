@@ -8,17 +8,16 @@
 //! - Two parts that are needed at the same time overlap nowhere, but for one that is written over the other.
 //! - A part that is written over another one begins where that does.
 use super::{
-    arena::{MOST_NODES, Part, Size, Slot, Tenant, typical},
+    allocation::{Allocation, Assignment, MOST_NODES, ReusableOutput, Size, Slot, typical},
     frames::Frames,
-    output_reuse::Output,
 };
 use disc_ir::{Dim, Inst, Solver};
 use std::collections::HashMap;
 
 /// The slots of all frames, and of the outputs; nothing, if it takes too much to say where a part is.
 pub(super) fn pack(
-    parts: &[Part],
-    outputs: Vec<Output>,
+    parts: &[Allocation],
+    outputs: Vec<ReusableOutput>,
     takers: &HashMap<Inst, Vec<Inst>>,
     frames: &Frames,
     solver: &Solver,
@@ -27,42 +26,43 @@ pub(super) fn pack(
     let borrowed = slots.len();
     for frame in 0..frames.count() {
         let nothing = Size { bytes: Dim::constant(0), exact: Dim::constant(0) };
-        slots.push(Slot { output: None, frame, size: nothing, tenants: Vec::new() });
+        slots.push(Slot { output: None, frame, size: nothing, assigned: Vec::new() });
     }
     for part in parts {
         let mut open =
             (0..borrowed).filter(|&slot| frames.surrounds(slots[slot].frame, part.inner)).chain([borrowed + part.frame]);
         let (slot, offset) = open.find_map(|slot| Some((slot, place(&slots[slot], part, takers, solver)?)))?;
-        let tenant = Tenant::at(part, offset);
+        let assignment = Assignment::at(part, offset);
         if slot >= borrowed {
-            slots[slot].size = grown(&slots[slot].size, &tenant.end, solver)?;
+            slots[slot].size = grown(&slots[slot].size, &assignment.end, solver)?;
         }
-        slots[slot].tenants.push(tenant);
+        slots[slot].assigned.push(assignment);
     }
-    slots.retain(|slot| slot.output.is_some() || !slot.tenants.is_empty());
+    slots.retain(|slot| slot.output.is_some() || !slot.assigned.is_empty());
     Some(slots)
 }
 
 /// Where a part may begin in a slot.
-pub(super) fn place(slot: &Slot, part: &Part, takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Option<Dim> {
+pub(super) fn place(slot: &Slot, part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Option<Dim> {
     if slot.output.as_ref().is_some_and(|output| !output.admits(part)) {
         return None;
     }
     let takes = |output: Inst, input: Inst| takers.get(&output).is_some_and(|inputs| inputs.contains(&input));
-    let shares = |tenant: Inst| takes(part.inst, tenant) || takes(tenant, part.inst);
-    let fits = |offset: &Dim, met: &[&Tenant]| {
+    let shares = |assignment: Inst| takes(part.inst, assignment) || takes(assignment, part.inst);
+    let fits = |offset: &Dim, met: &[&Assignment]| {
         let end = offset + &part.size.bytes;
-        let apart = |tenant: &&Tenant| solver.less_equal(&end, &tenant.offset) || solver.less_equal(&tenant.end, offset);
+        let apart =
+            |assignment: &&Assignment| solver.less_equal(&end, &assignment.offset) || solver.less_equal(&assignment.end, offset);
         let ends_inside = || solver.less_equal(&(offset + &part.size.exact), &slot.size.exact);
         offset.nodes() <= MOST_NODES && met.iter().all(apart) && (slot.output.is_none() || ends_inside())
     };
     // At one place, what is written over the part or what the part is written over may touch it.
-    let met_at = |offset: &Dim| -> Vec<&Tenant> {
-        let meets = |tenant: &&Tenant| tenant.meets(part, |inst| tenant.offset == *offset && shares(inst));
-        slot.tenants.iter().filter(meets).collect()
+    let met_at = |offset: &Dim| -> Vec<&Assignment> {
+        let meets = |assignment: &&Assignment| assignment.meets(part, |inst| assignment.offset == *offset && shares(inst));
+        slot.assigned.iter().filter(meets).collect()
     };
     let is_written_over = slot.output.as_ref().is_some_and(|output| output.is_written_over(part));
-    let shared = slot.tenants.iter().filter(|tenant| shares(tenant.inst)).map(|tenant| tenant.offset.clone());
+    let shared = slot.assigned.iter().filter(|assignment| shares(assignment.inst)).map(|assignment| assignment.offset.clone());
     let zero = Dim::constant(0);
     let mut over = shared.chain(is_written_over.then(|| zero.clone()));
     if let Some(offset) = over.find(|offset| (!is_written_over || *offset == zero) && fits(offset, &met_at(offset))) {
@@ -71,8 +71,8 @@ pub(super) fn place(slot: &Slot, part: &Part, takers: &HashMap<Inst, Vec<Inst>>,
     if is_written_over {
         return None;
     }
-    let met: Vec<&Tenant> = slot.tenants.iter().filter(|tenant| tenant.meets(part, |_| false)).collect();
-    let mut begins: Vec<Dim> = met.iter().map(|tenant| tenant.end.clone()).collect();
+    let met: Vec<&Assignment> = slot.assigned.iter().filter(|assignment| assignment.meets(part, |_| false)).collect();
+    let mut begins: Vec<Dim> = met.iter().map(|assignment| assignment.end.clone()).collect();
     begins.push(zero);
     begins.sort_by_key(typical);
     let found = begins.iter().find(|offset| fits(offset, &met)).cloned();

@@ -6,7 +6,7 @@
 mod horizontal;
 
 use super::{
-    form::{Why, shown},
+    form::{Rejection, shown},
     legality::{Role, role},
     pairing,
 };
@@ -17,18 +17,18 @@ use std::{
     sync::Arc,
 };
 
-pub use horizontal::Siblings;
+pub use horizontal::HorizontalPair;
 
 /// What fusion made of one function.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct FusionPlan {
     pub function: Arc<str>,
     /// The function that this is a variant of, and when it runs.
     pub of: Option<(Arc<str>, Vec<Fact>)>,
     /// In the order in which they run.
     pub groups: Vec<PlannedGroup>,
     pub edges: Vec<Edge>,
-    pub siblings: Vec<Siblings>,
+    pub siblings: Vec<HorizontalPair>,
 }
 
 /// A group: what becomes one kernel.
@@ -63,18 +63,18 @@ pub enum Reason {
 }
 
 /// The plans of a module at the fused stage, one for each function that has groups.
-pub fn explain(module: &Module) -> Vec<Plan> {
+pub fn explain(module: &Module) -> Vec<FusionPlan> {
     let plans = module.functions.iter().map(|function| {
         let solver = Solver::new(&function.facts);
-        let (names, plan) = (value_names(function), Plan::new(module, function));
-        let mut explaining = Explaining { function, solver, names, plan, makers: HashMap::new() };
+        let (names, plan) = (value_names(function), FusionPlan::new(module, function));
+        let mut explaining = Explainer { function, solver, names, plan, makers: HashMap::new() };
         explaining.block(function.body);
         explaining.plan
     });
     plans.filter(|plan| !plan.groups.is_empty()).collect()
 }
 
-impl Plan {
+impl FusionPlan {
     fn new(module: &Module, function: &Function) -> Self {
         let entry = function.variant_of.as_ref().and_then(|name| module.function(name));
         let of = entry.map(|entry| (entry.name.clone(), function.guard(entry)));
@@ -89,7 +89,7 @@ impl Plan {
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for FusionPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.groups.len();
         let kinds: Vec<String> = self.kinds().iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -105,7 +105,7 @@ impl fmt::Display for Plan {
         for edge in &self.edges {
             writeln!(f, "  g{} -> g{} by {}: {}", edge.from, edge.to, edge.value, edge.reason)?;
         }
-        for Siblings { groups: [first, second], value, reason } in &self.siblings {
+        for HorizontalPair { groups: [first, second], value, reason } in &self.siblings {
             writeln!(f, "  g{first} and g{second} read {value}: {reason}")?;
         }
         Ok(())
@@ -135,16 +135,16 @@ impl fmt::Display for Reason {
     }
 }
 
-struct Explaining<'f> {
+struct Explainer<'f> {
     function: &'f Function,
     solver: Solver,
     names: HashMap<Value, String>,
-    plan: Plan,
+    plan: FusionPlan,
     /// The group that makes a value, by its number, and whether views lie between.
     makers: HashMap<Value, (usize, bool)>,
 }
 
-impl Explaining<'_> {
+impl Explainer<'_> {
     fn block(&mut self, block: Block) {
         let mut groups: HashMap<usize, Inst> = HashMap::new();
         // The groups that a value needs.
@@ -259,9 +259,9 @@ impl Explaining<'_> {
     }
 
     /// What `why` means for two groups: the facts that are missing, a cost, or what no schedule does.
-    fn because(&self, why: Why, maker: Inst, user: Inst) -> Reason {
+    fn because(&self, why: Rejection, maker: Inst, user: Inst) -> Reason {
         match why {
-            Why::Shapes(a, b) => {
+            Rejection::Shapes(a, b) => {
                 let unequal: Vec<(&Dim, &Dim)> = a.iter().zip(&b).filter(|(x, y)| !self.solver.equal(x, y)).collect();
                 let facts: Option<Vec<Fact>> = unequal.iter().map(|(x, y)| self.solver.missing_fact(x, y)).collect();
                 match facts {
@@ -272,14 +272,14 @@ impl Explaining<'_> {
                     _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
                 }
             }
-            why @ (Why::Again(_)
-            | Why::Large
-            | Why::Scans
-            | Why::Waits
-            | Why::Pieces(_)
-            | Why::Apart
-            | Why::Turned
-            | Why::Divided) => Reason::Cost(why.to_string()),
+            why @ (Rejection::Again(_)
+            | Rejection::Large
+            | Rejection::Scans
+            | Rejection::Waits
+            | Rejection::Pieces(_)
+            | Rejection::Apart
+            | Rejection::Turned
+            | Rejection::Divided) => Reason::Cost(why.to_string()),
             why => Reason::Schedule(why.to_string()),
         }
     }

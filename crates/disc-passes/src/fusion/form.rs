@@ -7,9 +7,10 @@
 //! Invariant: the answer asks types and facts alone, and depends on the set, not on how it came about.
 use super::{
     duplication::computations,
-    hoisting::{MOST_SHARED, Sharing, costs_something, may_fail, rows_of, sharing},
+    hoisting::{HoistLevel, MOST_SHARED, costs_something, hoist_level, may_fail, rows_of},
+    layout::Layout,
     legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
-    line_buffers::{Line, Lines, never_fails},
+    line_buffers::{LineBuffer, LineBuffers, never_fails},
     space::{Follows, Map, axes_of, map_of, reads, refine, regroup, repeat_of},
 };
 use crate::analysis::query::{Query, picks_rows};
@@ -29,21 +30,9 @@ const COSTLY: usize = 8;
 /// Rows up to this length are faster side by side, though each lane then reads memory of its own.
 pub const SHORT_ROW: i64 = 8;
 
-/// What a group walks: the sizes of its space, and which axes its reductions reduce; none, for a loop.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    pub space: Vec<Dim>,
-    pub reduced: Vec<usize>,
-    pub kept: Vec<usize>,
-    /// Whether there are reductions: over sizes of 1 they reduce no axis.
-    pub reduces: bool,
-    /// Outputs whose rows lie in another order than in the space, with what their dimensions follow: see [`super::output_order`].
-    pub reordered: Vec<(Value, Map)>,
-}
-
 /// Why a set of ops is no kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum Rejection {
     /// These shapes are not counted alike.
     Shapes(Vec<Dim>, Vec<Dim>),
     /// The reductions are over different axes of one shape.
@@ -86,7 +75,7 @@ pub(super) struct Candidate<'a> {
 #[derive(Default)]
 struct Costs<'a> {
     /// How rows may have some in common.
-    shares: &'a [Sharing],
+    shares: &'a [HoistLevel],
     /// Where each is computed.
     maps: HashMap<Inst, Map>,
     /// Those that do not follow all axes that are kept, but for those that rows share by blocks.
@@ -96,11 +85,11 @@ struct Costs<'a> {
 }
 
 /// What a walk has come by: a value, how its dimensions follow the space, and how much of it is computed there.
-type Visit = (Value, Map, Share);
+type Visit = (Value, Map, Demand);
 
 /// How much is computed of a value where it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Share {
+enum Demand {
     /// What is used.
     Used,
     /// Elements that data name, as they are.
@@ -111,32 +100,25 @@ enum Share {
     One,
 }
 
-impl Layout {
-    /// What the dimensions of an output follow whose rows lie in another order than in the space.
-    pub fn reordered(&self, output: Value) -> Option<&Map> {
-        self.reordered.iter().find(|(value, _)| *value == output).map(|(_, map)| map)
-    }
-}
-
 impl Candidate<'_> {
     /// The layout of the set as one kernel.
-    pub(super) fn form(&self) -> Result<Layout, Why> {
+    pub(super) fn form(&self) -> Result<Layout, Rejection> {
         if self.members.len() > MOST_OPS {
-            return Err(Why::Large);
+            return Err(Rejection::Large);
         }
         if self.waits_for_products() {
-            return Err(Why::Waits);
+            return Err(Rejection::Waits);
         }
         let layout = self.layout()?;
         let roots = self.roots(&layout)?;
         let members: HashSet<Inst> = self.members.iter().copied().collect();
         let lines = self.lines(&layout, &members, &roots)?;
         let mut tensors: HashSet<Value> = self.outputs.iter().copied().collect();
-        let shares: &[Sharing] = match self.scan()? {
+        let shares: &[HoistLevel] = match self.scan()? {
             Some(_) => &[],
             // Rows with lines are walked in their order.
-            None if !lines.is_empty() => &[Sharing::ByRow, Sharing::ByTask],
-            None => &[Sharing::ByRow, Sharing::ByTask, Sharing::ByBlock],
+            None if !lines.is_empty() => &[HoistLevel::PerRow, HoistLevel::PerTask],
+            None => &[HoistLevel::PerRow, HoistLevel::PerTask, HoistLevel::PerBlock],
         };
         self.walk(&layout, (&lines, shares), roots, &mut tensors)?;
         for line in &lines {
@@ -144,7 +126,7 @@ impl Candidate<'_> {
         }
         let is_line = |value: Value| lines.iter().any(|line| line.value == value);
         match computations(self.function, self.outputs, &|inst| self.is_inside(&members, inst), &is_line) {
-            count if count > MOST_COMPUTATIONS => Err(Why::Large),
+            count if count > MOST_COMPUTATIONS => Err(Rejection::Large),
             _ => Ok(layout),
         }
     }
@@ -154,23 +136,23 @@ impl Candidate<'_> {
     }
 
     /// The scan among the members, if there is one.
-    fn scan(&self) -> Result<Option<Inst>, Why> {
+    fn scan(&self) -> Result<Option<Inst>, Rejection> {
         let mut scans = self.members.iter().copied().filter(|&i| self.function.kind_of(i) == OpKind::Cumulative);
         let Some(scan) = scans.next() else { return Ok(None) };
         if scans.next().is_some() || !self.reductions().is_empty() {
-            return Err(Why::Scans);
+            return Err(Rejection::Scans);
         }
         let one = Dim::constant(1);
         let behind = &self.function.shape(self.function.result(scan))[self.function.int(scan, "dim") as usize + 1..];
         let most = if behind.iter().all(|d| self.solver.equal(d, &one)) { MOST_SCANNED.0 } else { MOST_SCANNED.1 };
         let weight = |&i: &Inst| if costly(self.function.kind_of(i)) { COSTLY } else { 1 };
         match self.members.iter().map(weight).sum::<usize>() > most {
-            true => Err(Why::Large),
+            true => Err(Rejection::Large),
             false => Ok(Some(scan)),
         }
     }
 
-    fn layout(&self) -> Result<Layout, Why> {
+    fn layout(&self) -> Result<Layout, Rejection> {
         if let Some(scan) = self.scan()? {
             let space = self.function.shape(self.function.operands(scan)[0]).to_vec();
             let kept = (0..space.len()).collect();
@@ -186,7 +168,7 @@ impl Candidate<'_> {
     }
 
     /// What loops compute: the outputs, and what is reduced.
-    fn roots(&self, layout: &Layout) -> Result<Vec<Visit>, Why> {
+    fn roots(&self, layout: &Layout) -> Result<Vec<Visit>, Rejection> {
         let all: Vec<usize> = (0..layout.space.len()).collect();
         let map = |value: Value, axes: &[usize]| map_of(self.solver, &layout.space, axes, self.function.shape(value));
         let mut roots: Vec<Visit> = Vec::new();
@@ -194,24 +176,24 @@ impl Candidate<'_> {
         for &output in self.outputs {
             let shape = self.function.shape(output);
             if scan.is_some() && !same_shape(self.solver, shape, &layout.space) {
-                return Err(Why::Shapes(layout.space.clone(), shape.to_vec()));
+                return Err(Rejection::Shapes(layout.space.clone(), shape.to_vec()));
             }
             let kept = || layout.reduces.then(|| map(output, &layout.kept)).flatten();
             let found = layout.reordered(output).cloned().or_else(|| map(output, &all)).or_else(kept);
-            let found = found.ok_or_else(|| Why::Shapes(layout.space.clone(), self.function.shape(output).to_vec()))?;
-            roots.push((output, found, Share::Used));
+            let found = found.ok_or_else(|| Rejection::Shapes(layout.space.clone(), self.function.shape(output).to_vec()))?;
+            roots.push((output, found, Demand::Used));
         }
         for inst in self.reductions().into_iter().chain(scan) {
             let operands = self.function.operands(inst);
             for &input in &operands[..operands.len() / 2] {
-                roots.push((input, map(input, &all).ok_or(Why::Axes)?, Share::Used));
+                roots.push((input, map(input, &all).ok_or(Rejection::Axes)?, Demand::Used));
             }
         }
         Ok(roots)
     }
 
     /// The space of what is reduced, or of the outputs; fine enough for every value of the set that has as many elements.
-    fn space(&self, reductions: &[Inst]) -> Result<Vec<Dim>, Why> {
+    fn space(&self, reductions: &[Inst]) -> Result<Vec<Dim>, Rejection> {
         let inputs: Vec<Value> = reductions.iter().map(|&i| self.function.operands(i)[0]).collect();
         let roots = if inputs.is_empty() { self.outputs } else { &inputs };
         let Some((&first, others)) = roots.split_first() else { return Ok(Vec::new()) };
@@ -220,7 +202,7 @@ impl Candidate<'_> {
         for &root in others {
             let shape = self.function.shape(root);
             let Some(finer) = refine(self.solver, &space, shape) else {
-                return Err(Why::Shapes(space, shape.to_vec()));
+                return Err(Rejection::Shapes(space, shape.to_vec()));
             };
             space = finer;
         }
@@ -260,16 +242,17 @@ impl Candidate<'_> {
     }
 
     /// The axes of the space that every reduction reduces.
-    fn reduced(&self, space: &[Dim], reductions: &[Inst]) -> Result<Vec<usize>, Why> {
+    fn reduced(&self, space: &[Dim], reductions: &[Inst]) -> Result<Vec<usize>, Rejection> {
         let all: Vec<usize> = (0..space.len()).collect();
         let mut found: Option<Vec<usize>> = None;
         for &inst in reductions {
             let shape = self.function.shape(self.function.operands(inst)[0]);
-            let groups = regroup(self.solver, space, &all, shape).ok_or_else(|| Why::Shapes(space.to_vec(), shape.to_vec()))?;
+            let groups =
+                regroup(self.solver, space, &all, shape).ok_or_else(|| Rejection::Shapes(space.to_vec(), shape.to_vec()))?;
             let mut axes: Vec<usize> = self.function.axes(inst, "dims").into_iter().flat_map(|d| groups[d].clone()).collect();
             axes.sort_unstable();
             match &found {
-                Some(others) if *others != axes => return Err(Why::Axes),
+                Some(others) if *others != axes => return Err(Rejection::Axes),
                 _ => found = Some(axes),
             }
         }
@@ -277,24 +260,24 @@ impl Candidate<'_> {
     }
 
     /// What a loop computes a line at a time.
-    fn lines(&self, layout: &Layout, members: &HashSet<Inst>, roots: &[Visit]) -> Result<Vec<Line>, Why> {
+    fn lines(&self, layout: &Layout, members: &HashSet<Inst>, roots: &[Visit]) -> Result<Vec<LineBuffer>, Rejection> {
         if layout.reduces || self.scan()?.is_some() || !self.members.iter().any(|&inst| never_fails(self.function, inst)) {
             return Ok(Vec::new());
         }
         let roots: Vec<(Value, Map)> = roots.iter().map(|(value, map, _)| (*value, map.clone())).collect();
         let inside = |inst: Inst| self.is_inside(members, inst);
-        let lines = Lines { function: self.function, solver: self.solver, space: &layout.space, inside: &inside };
+        let lines = LineBuffers { function: self.function, solver: self.solver, space: &layout.space, inside: &inside };
         Ok(lines.of(&roots))
     }
 
     /// Whether a line could be computed by a loop of its own.
-    fn walk_line(&self, line: Value, tensors: &mut HashSet<Value>) -> Result<(), Why> {
+    fn walk_line(&self, line: Value, tensors: &mut HashSet<Value>) -> Result<(), Rejection> {
         let shape = self.function.shape(line);
         let space = refine(self.solver, shape, shape).unwrap_or_default();
         let kept: Vec<usize> = (0..space.len()).collect();
-        let map = map_of(self.solver, &space, &kept, shape).ok_or(Why::Axes)?;
+        let map = map_of(self.solver, &space, &kept, shape).ok_or(Rejection::Axes)?;
         let layout = Layout { space, reduced: Vec::new(), kept, reduces: false, reordered: Vec::new() };
-        self.walk(&layout, (&[], &[Sharing::ByRow]), vec![(line, map, Share::Used)], tensors)
+        self.walk(&layout, (&[], &[HoistLevel::PerRow]), vec![(line, map, Demand::Used)], tensors)
     }
 
     /// Checks all that is computed for some values, up to the lines among it, and adds what is read from memory; `shares`: how rows may have costly
@@ -302,10 +285,10 @@ impl Candidate<'_> {
     fn walk(
         &self,
         layout: &Layout,
-        (lines, shares): (&[Line], &[Sharing]),
+        (lines, shares): (&[LineBuffer], &[HoistLevel]),
         mut stack: Vec<Visit>,
         tensors: &mut HashSet<Value>,
-    ) -> Result<(), Why> {
+    ) -> Result<(), Rejection> {
         let space = &layout.space[..];
         let members: HashSet<Inst> = self.members.iter().copied().collect();
         let mut seen: HashSet<Visit> = HashSet::new();
@@ -318,37 +301,40 @@ impl Candidate<'_> {
             let inst = self.function.defining(value).filter(|&inst| self.is_inside(&members, inst));
             let Some(inst) = inst else {
                 if self.lies_apart(layout, &map) {
-                    return Err(Why::Turned);
+                    return Err(Rejection::Turned);
                 }
                 tensors.insert(value);
                 if tensors.len() > MOST_TENSORS {
-                    return Err(Why::Large);
+                    return Err(Rejection::Large);
                 }
                 continue;
             };
             if matches!(self.function.kind_of(inst), OpKind::Reduce | OpKind::Cumulative) {
                 if map_of(self.solver, space, &layout.kept, self.function.shape(value)).as_ref() != Some(&map) {
-                    return Err(if scan.is_some() { Why::OtherPlaces } else { Why::OtherRows });
+                    return Err(if scan.is_some() { Rejection::OtherPlaces } else { Rejection::OtherRows });
                 }
                 let operands = self.function.operands(inst);
-                stack.extend(operands[operands.len() / 2..].iter().map(|&init| (init, Map::new(), Share::Used)));
+                stack.extend(operands[operands.len() / 2..].iter().map(|&init| (init, Map::new(), Demand::Used)));
                 continue;
             }
             if scan.is_some() && self.is_reordered(inst) {
-                return Err(Why::Shapes(layout.space.clone(), self.function.shape(self.function.operands(inst)[0]).to_vec()));
+                return Err(Rejection::Shapes(
+                    layout.space.clone(),
+                    self.function.shape(self.function.operands(inst)[0]).to_vec(),
+                ));
             }
             self.check_cost(layout, inst, &map, share, &mut costs)?;
             self.check_repeat(layout, inst, &map)?;
             if self.picks_turned_rows(layout, inst, &map) {
-                return Err(Why::Turned);
+                return Err(Rejection::Turned);
             }
             let found = reads(self.function, self.solver, space, inst, &map);
             // Of a gather whose elements are picked as they are, every place is looked at.
-            let is_picked = self.function.kind_of(inst) == OpKind::Gather && matches!(share, Share::Picked | Share::One);
+            let is_picked = self.function.kind_of(inst) == OpKind::Gather && matches!(share, Demand::Picked | Demand::One);
             let checked = if is_picked { &found.operands[1].1 } else { &map };
             if self.function.def(inst).has(Trait::MayFail) && checked.contains(&Follows::Other) && !self.is_place_of_gathers(inst)
             {
-                return Err(Why::Unchecked);
+                return Err(Rejection::Unchecked);
             }
             self.check_division(&members, inst, &map, &found.operands)?;
             let below = self.share(layout, inst, &map, share);
@@ -406,17 +392,17 @@ impl Candidate<'_> {
 
     /// Costly ops are computed once for each element that they have, or once a row; those that rows share, once for a block of them, or a few once for
     /// each row or task.
-    fn check_cost(&self, layout: &Layout, inst: Inst, map: &Map, share: Share, costs: &mut Costs<'_>) -> Result<(), Why> {
+    fn check_cost(&self, layout: &Layout, inst: Inst, map: &Map, share: Demand, costs: &mut Costs<'_>) -> Result<(), Rejection> {
         if !costs_something(self.function, inst) {
             return Ok(());
         }
-        let again = Err(Why::Again(self.function.kind_of(inst).name()));
+        let again = Err(Rejection::Again(self.function.kind_of(inst).name()));
         let is_picked = map.contains(&Follows::Other);
-        if share == Share::One && is_picked {
+        if share == Demand::One && is_picked {
             costs.in_common.insert(inst);
             return if costs.in_common.len() <= MOST_SHARED { Ok(()) } else { again };
         }
-        if matches!(share, Share::More | Share::Picked) && is_picked
+        if matches!(share, Demand::More | Demand::Picked) && is_picked
             || costs.maps.insert(inst, map.clone()).is_some_and(|before| before != *map)
         {
             return again;
@@ -424,13 +410,13 @@ impl Candidate<'_> {
         let one = Dim::constant(1);
         match axes_of(map) {
             Some(axes) if layout.kept.iter().any(|a| !axes.contains(a) && !self.solver.equal(&layout.space[*a], &one)) => {
-                let how = sharing(self.solver, layout, &axes).filter(|sharing| costs.shares.contains(sharing));
+                let how = hoist_level(self.solver, layout, &axes).filter(|sharing| costs.shares.contains(sharing));
                 let Some(how) = how.filter(|_| self.walks_rows(layout)) else { return again };
                 let rows = rows_of(self.solver, layout);
-                if how != Sharing::ByRow {
+                if how != HoistLevel::PerRow {
                     costs.followed.extend(rows.iter().filter(|axis| axes.contains(axis)));
                 }
-                if how != Sharing::ByBlock {
+                if how != HoistLevel::PerBlock {
                     costs.in_common.insert(inst);
                 } else if self.may_fail(inst) {
                     return again;
@@ -450,7 +436,7 @@ impl Candidate<'_> {
 
     /// A reshape between dimensions that are not known to be parts of one another would divide the position of each element of what is turned. In
     /// memory it is another view of that instead. (Positions of what lies there as it is are the same in both.)
-    fn check_division(&self, members: &HashSet<Inst>, inst: Inst, map: &Map, operands: &[(Value, Map)]) -> Result<(), Why> {
+    fn check_division(&self, members: &HashSet<Inst>, inst: Inst, map: &Map, operands: &[(Value, Map)]) -> Result<(), Rejection> {
         let divides = self.function.kind_of(inst) == OpKind::Reshape
             && !self.repeats(inst)
             && !map.contains(&Follows::Other)
@@ -458,7 +444,7 @@ impl Candidate<'_> {
                 let [from, to] = [*operand, self.function.result(inst)].map(|value| self.function.shape(value));
                 self.is_turned(members, *operand) && refine(self.solver, to, from).is_none()
             });
-        if divides { Err(Why::Divided) } else { Ok(()) }
+        if divides { Err(Rejection::Divided) } else { Ok(()) }
     }
 
     /// Whether a value is computed element by element from a transpose that moves neighbours apart.
@@ -484,7 +470,7 @@ impl Candidate<'_> {
     }
 
     /// Elements that are repeated one by one are read by vectors along them.
-    fn check_repeat(&self, layout: &Layout, inst: Inst, map: &Map) -> Result<(), Why> {
+    fn check_repeat(&self, layout: &Layout, inst: Inst, map: &Map) -> Result<(), Rejection> {
         if !self.repeats(inst) {
             return Ok(());
         }
@@ -492,7 +478,7 @@ impl Candidate<'_> {
             Some(Follows::Axes(axes)) => axes.last().is_none_or(|&axis| axis + 1 == layout.space.len()),
             _ => self.members.iter().all(|&member| leaves_neighbours(self.function, member)),
         };
-        if are_neighbours { Ok(()) } else { Err(Why::Apart) }
+        if are_neighbours { Ok(()) } else { Err(Rejection::Apart) }
     }
 
     /// Whether rows would read a whole tensor of memory that lies along another dimension than their vectors: a cache line for each element. Written
@@ -507,11 +493,11 @@ impl Candidate<'_> {
 
     /// How much is computed of the operands of an op, so much of which is computed itself: more than it uses are lanes on both sides of a joint,
     /// elements that data name, and those that are repeated one by one; of what a row reads once, one element.
-    fn share(&self, layout: &Layout, inst: Inst, map: &Map, share: Share) -> Share {
+    fn share(&self, layout: &Layout, inst: Inst, map: &Map, share: Demand) -> Demand {
         let of_row = || axes_of(map).is_some_and(|axes| layout.reduces && axes.iter().all(|axis| layout.kept.contains(axis)));
         let is_more = match self.function.kind_of(inst) {
-            OpKind::Gather if share == Share::Used && of_row() => return Share::One,
-            OpKind::Gather if share == Share::Used => return Share::Picked,
+            OpKind::Gather if share == Demand::Used && of_row() => return Demand::One,
+            OpKind::Gather if share == Demand::Used => return Demand::Picked,
             OpKind::Reshape => self.repeats(inst),
             OpKind::Concatenate => match &map[self.function.int(inst, "dim") as usize] {
                 Follows::Axes(axes) => axes.last().is_some_and(|&axis| axis + 1 == layout.space.len()),
@@ -519,8 +505,8 @@ impl Candidate<'_> {
             },
             _ => false,
         };
-        let is_combined = share == Share::Picked && self.function.def(inst).has(Trait::Elementwise);
-        if is_more && share == Share::Used || is_combined { Share::More } else { share }
+        let is_combined = share == Demand::Picked && self.function.def(inst).has(Trait::Elementwise);
+        if is_more && share == Demand::Used || is_combined { Demand::More } else { share }
     }
 
     /// How many operands of an op hold what it moves.
@@ -554,24 +540,26 @@ pub fn layout_of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result
     layout.map_err(|why| why.to_string())
 }
 
-impl std::fmt::Display for Why {
+impl std::fmt::Display for Rejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Why::Shapes(a, b) => write!(f, "{} and {} are not counted alike", shown(a), shown(b)),
-            Why::Axes => f.write_str("reductions are over different axes"),
-            Why::OtherRows => f.write_str("a reduction would be read by elements of other rows"),
-            Why::OtherPlaces => f.write_str("a scan would be read at other places than where it is"),
-            Why::Scans => f.write_str("a kernel computes one scan, and no reduction besides"),
-            Why::Again(op) => write!(f, "`{op}` would be computed again for each use"),
-            Why::Apart => {
+            Rejection::Shapes(a, b) => write!(f, "{} and {} are not counted alike", shown(a), shown(b)),
+            Rejection::Axes => f.write_str("reductions are over different axes"),
+            Rejection::OtherRows => f.write_str("a reduction would be read by elements of other rows"),
+            Rejection::OtherPlaces => f.write_str("a scan would be read at other places than where it is"),
+            Rejection::Scans => f.write_str("a kernel computes one scan, and no reduction besides"),
+            Rejection::Again(op) => write!(f, "`{op}` would be computed again for each use"),
+            Rejection::Apart => {
                 f.write_str("what is repeated one by one would be read element by element: written first, it is read in vectors")
             }
-            Why::Turned => f.write_str("rows would read elements that lie apart: turned first, they are read in vectors"),
-            Why::Divided => f.write_str("the position of each element would be divided: in memory, a reshape is another view"),
-            Why::Pieces(size) => write!(f, "rows would be written in pieces of {size} elements that lie apart"),
-            Why::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
-            Why::Waits => f.write_str("products would wait for one another: each is used as soon as it is there"),
-            Why::Large => f.write_str("the kernel would have too many ops or tensors, or compute ops at too many places"),
+            Rejection::Turned => f.write_str("rows would read elements that lie apart: turned first, they are read in vectors"),
+            Rejection::Divided => {
+                f.write_str("the position of each element would be divided: in memory, a reshape is another view")
+            }
+            Rejection::Pieces(size) => write!(f, "rows would be written in pieces of {size} elements that lie apart"),
+            Rejection::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
+            Rejection::Waits => f.write_str("products would wait for one another: each is used as soon as it is there"),
+            Rejection::Large => f.write_str("the kernel would have too many ops or tensors, or compute ops at too many places"),
         }
     }
 }

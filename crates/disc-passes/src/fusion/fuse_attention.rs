@@ -6,7 +6,7 @@
 //! Invariant: an `attention` group holds three groups, each of which reads the one before it: a contraction, rows, a contraction.
 use super::{
     legality::same_shape,
-    nested_group::{Nest, is_group},
+    nested_group::{NestedGroup, is_group},
 };
 use crate::{
     analysis::query::Query,
@@ -51,7 +51,7 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
     for &chain in &chains {
         // Each part of a chain must be of this block: a region cannot take ops from outside of it.
         if chain.iter().all(|part| function.insts(block).contains(part)) && cx.spend() {
-            let mut nest = Nest::open(function, chain.to_vec());
+            let mut nest = NestedGroup::open(function, chain.to_vec());
             nest.keep();
             nest.end(solver)?;
             *function = nest.close(block, "attention", solver)?;

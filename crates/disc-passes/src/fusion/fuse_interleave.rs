@@ -10,7 +10,7 @@
 //! - What code generation asks of such a group is [`Interleaved::of`], which is what decided about it.
 use super::{
     legality::same_shape,
-    nested_group::{Nest, is_group, is_of_kind},
+    nested_group::{NestedGroup, is_group, is_of_kind},
     split_group,
 };
 use crate::{
@@ -37,12 +37,12 @@ pub struct Interleaved {
     pub value: Value,
     /// How many phases there are along each of these.
     pub steps: Vec<i64>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<InterleavedPart>,
 }
 
 /// A product of some phases: batch, the groups of features if there are any, then features and their phases as one dimension, then one element for each
 /// of a phase.
-pub struct Part {
+pub struct InterleavedPart {
     pub product: Inst,
     /// Winograd's method, where it may compute the product.
     pub winograd: Option<Inst>,
@@ -113,7 +113,7 @@ impl Interleaved {
         if !same_shape(solver, &made, result) {
             return None;
         }
-        self.parts.push(Part { product, winograd, first: first.clone(), phases });
+        self.parts.push(InterleavedPart { product, winograd, first: first.clone(), phases });
         Some(())
     }
 }
@@ -332,7 +332,7 @@ impl Chain {
 
     /// All of them as one group, where the last was, if that is one that code generation can interleave.
     fn join(&self, function: &Function, block: Block, solver: &Arc<Solver>) -> Result<Option<Function>, Diagnostic> {
-        let mut nest = Nest::open(function, self.before.iter().chain([&self.last]).copied().collect());
+        let mut nest = NestedGroup::open(function, self.before.iter().chain([&self.last]).copied().collect());
         nest.unpack();
         nest.end(solver)?;
         match Interleaved::of(&nest.function, solver, nest.region) {

@@ -7,7 +7,7 @@
 //!
 //! Code generation finds the same values, in front of the rows and in front of the loops (`schedule/shared.rs`, `schedule/blocks.rs`).
 use super::{
-    form::Layout,
+    layout::Layout,
     legality::costly,
     line_buffers::WOVEN,
     space::{Map, axes_of, counted_quotient, reads},
@@ -23,32 +23,32 @@ const LEAST_NEXT: i64 = 8;
 
 /// How often a costly value is computed that does not follow all axes that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+pub enum HoistLevel {
     /// Once for each row.
-    ByRow,
+    PerRow,
     /// Once for each task, and for each position along outer axes.
-    ByTask,
+    PerTask,
     /// Once for a block of rows, for all rows elsewhere that have it in common.
-    ByBlock,
+    PerBlock,
 }
 
 /// How a value that follows these axes is shared by the rows of a layout; `None` where it would be computed for each element.
-pub fn sharing(solver: &Solver, layout: &Layout, axes: &[usize]) -> Option<Sharing> {
+pub fn hoist_level(solver: &Solver, layout: &Layout, axes: &[usize]) -> Option<HoistLevel> {
     let last = last_of(solver, layout)?;
     if !axes.iter().any(|&axis| is_in_row(layout, axis, last)) {
-        return Some(Sharing::ByRow);
+        return Some(HoistLevel::PerRow);
     }
     let rows = rows_of(solver, layout);
     let next = *rows.last().filter(|_| is_in_row(layout, last, last))?;
     let follows_rows = axes.iter().any(|axis| !is_in_row(layout, *axis, last));
     let are_few = follows_rows && solver.range(&layout.space[next]).hi.is_some_and(|most| most < LEAST_NEXT);
     if !axes.contains(&next) && !are_few {
-        return Some(Sharing::ByTask);
+        return Some(HoistLevel::PerTask);
     }
     // Where elements are woven, vectors lie along other rows.
     let is_woven = !layout.reduces && layout.space[last].as_const().is_some_and(|size| WOVEN.contains(&size));
     let are_elsewhere = rows.iter().any(|axis| !axes.contains(axis));
-    (are_elsewhere && !is_woven).then_some(Sharing::ByBlock)
+    (are_elsewhere && !is_woven).then_some(HoistLevel::PerBlock)
 }
 
 /// The axes that tell rows apart.
@@ -59,18 +59,18 @@ pub(super) fn rows_of(solver: &Solver, layout: &Layout) -> Vec<usize> {
 
 /// The axes of rows that values which rows share by blocks follow, and those that share the blocks with them; `None` where there are no such blocks.
 /// Rows that differ along other axes alone have it all in common.
-pub fn followed(function: &Function, solver: &Solver, layout: &Layout, roots: &[(Value, Map)]) -> Option<Vec<usize>> {
+pub fn block_axes(function: &Function, solver: &Solver, layout: &Layout, roots: &[(Value, Map)]) -> Option<Vec<usize>> {
     let rows = rows_of(solver, layout);
     let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());
     let (mut found, mut are_blocks) = (Vec::new(), false);
     while let Some((value, map)) = stack.pop() {
         let Some(inst) = function.defining(value).filter(|_| seen.insert((value, map.clone()))) else { continue };
         let shared = axes_of(&map).filter(|_| costs_something(function, inst) && !may_fail(function, inst, &|_| true));
-        let how = shared.as_ref().and_then(|axes| sharing(solver, layout, axes));
-        if let (Some(axes), Some(Sharing::ByTask | Sharing::ByBlock)) = (shared, how)
+        let how = shared.as_ref().and_then(|axes| hoist_level(solver, layout, axes));
+        if let (Some(axes), Some(HoistLevel::PerTask | HoistLevel::PerBlock)) = (shared, how)
             && rows.iter().any(|axis| !axes.contains(axis))
         {
-            are_blocks |= how == Some(Sharing::ByBlock);
+            are_blocks |= how == Some(HoistLevel::PerBlock);
             found.extend(rows.iter().copied().filter(|axis| axes.contains(axis)));
         }
         if !matches!(function.kind_of(inst), OpKind::Reduce | OpKind::Cumulative) {

@@ -1,4 +1,4 @@
-//! Lines: values of a loop group that are read along their last dimension at other places than where they are computed, for each row of the results.
+//! Line buffers: values of a loop group that are read along their last dimension at other places than where they are computed, for each row of the results.
 //!
 //! An image is enlarged along its height, then along its width: each element of the result reads some of one line of what the first step computes.
 //! A loop computes that line for each row of its results, in task memory, and what reads it finds it there; in memory, all lines together may be half
@@ -18,7 +18,7 @@ pub const WOVEN: [i64; 2] = [2, 4];
 
 /// A value that is computed a line at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct LineBuffer {
     pub value: Value,
     /// The axes of the space that its dimensions follow, but for the last one.
     pub rows: Vec<Vec<usize>>,
@@ -26,7 +26,7 @@ pub struct Line {
 
 /// What is asked about a group.
 #[derive(Clone, Copy)]
-pub struct Lines<'a> {
+pub struct LineBuffers<'a> {
     pub function: &'a Function,
     pub solver: &'a Solver,
     pub space: &'a [Dim],
@@ -34,10 +34,10 @@ pub struct Lines<'a> {
     pub inside: &'a dyn Fn(Inst) -> bool,
 }
 
-impl Lines<'_> {
+impl LineBuffers<'_> {
     /// The lines of a loop that computes `roots`, in the order of the block.
-    pub fn of(self, roots: &[(Value, Map)]) -> Vec<Line> {
-        let (mut stack, mut seen, mut found) = (roots.to_vec(), HashSet::new(), Vec::<Line>::new());
+    pub fn of(self, roots: &[(Value, Map)]) -> Vec<LineBuffer> {
+        let (mut stack, mut seen, mut found) = (roots.to_vec(), HashSet::new(), Vec::<LineBuffer>::new());
         while let Some((value, map)) = stack.pop() {
             let Some(inst) = self.defining(value).filter(|_| seen.insert((value, map.clone()))) else { continue };
             if found.iter().any(|known| known.value == value) {
@@ -45,11 +45,11 @@ impl Lines<'_> {
             }
             let rows = || self.rows(value, &map).filter(|_| self.is_worth_it(inst));
             match (map.last() == Some(&Follows::Other)).then(rows).flatten() {
-                Some(rows) => found.push(Line { value, rows }),
+                Some(rows) => found.push(LineBuffer { value, rows }),
                 None => stack.extend(reads(self.function, self.solver, self.space, inst, &map).operands),
             }
         }
-        let is_read_in_rows = |line: &Line| {
+        let is_read_in_rows = |line: &LineBuffer| {
             let mut maps = seen.iter().filter(|(value, _)| *value == line.value);
             maps.all(|(_, map)| self.rows(line.value, map).as_ref() == Some(&line.rows))
         };

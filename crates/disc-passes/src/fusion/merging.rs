@@ -1,7 +1,8 @@
 //! Joining groups of loops and reductions: along what flows between them, then beside one another.
 use super::{
-    form::{Candidate, Layout, Why},
+    form::{Candidate, Rejection},
     grouping::Grouping,
+    layout::Layout,
     legality::{Role, same_shape},
     line_buffers::never_fails,
 };
@@ -78,19 +79,19 @@ impl Grouping<'_> {
     }
 
     /// The form of two groups as one.
-    fn form_of(&self, a: usize, b: usize) -> Result<Layout, Why> {
+    fn form_of(&self, a: usize, b: usize) -> Result<Layout, Rejection> {
         let members = |group: usize| self.groups[group].as_ref().expect("a live group").insts.iter().copied();
         self.form_of_set(&members(a).chain(members(b)).collect())
     }
 
     /// The form of a group with one more op.
-    pub(super) fn form_with(&self, group: usize, i: usize) -> Result<Layout, Why> {
+    pub(super) fn form_with(&self, group: usize, i: usize) -> Result<Layout, Rejection> {
         let members = self.groups[group].as_ref().expect("a live group").insts.iter().copied();
         self.form_of_set(&members.chain([i]).collect())
     }
 
     /// The form of a set of ops as a group.
-    pub(super) fn form_of_set(&self, set: &BTreeSet<usize>) -> Result<Layout, Why> {
+    pub(super) fn form_of_set(&self, set: &BTreeSet<usize>) -> Result<Layout, Rejection> {
         let insts: Vec<Inst> = set.iter().map(|&i| self.insts[i]).collect();
         let outputs = self.outputs(set);
         let role = |inst: Inst| self.role_of.get(&inst).copied();

@@ -34,6 +34,7 @@ pub mod fuse_interleave;
 mod grouping;
 pub mod hoisting;
 mod horizontal;
+mod layout;
 mod legality;
 pub mod line_buffers;
 mod live_products;
@@ -47,6 +48,7 @@ mod sinking;
 pub mod space;
 pub(crate) mod split_group;
 
-pub use explain::{Edge, Plan, PlannedGroup, Reason, Siblings, explain};
-pub use form::{Layout, SHORT_ROW, layout_of};
+pub use explain::{Edge, FusionPlan, HorizontalPair, PlannedGroup, Reason, explain};
+pub use form::{SHORT_ROW, layout_of};
+pub use layout::Layout;
 pub use legality::costly;

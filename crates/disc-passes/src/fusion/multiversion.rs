@@ -12,8 +12,8 @@
 use crate::{
     analysis::query::Query,
     fusion::{self, Reason},
-    pass::{Options, PassCx, PassDef, PassManager},
-    pipeline,
+    options::Options,
+    pass::{PassCx, PassDef, PassManager},
 };
 use disc_ir::{
     Diagnostic, Dim, Facts, Function, FunctionKind, Module, OpKind, Solver, Symbol,
@@ -88,8 +88,7 @@ fn fused(module: &Module, function: &Function, cx: &PassCx) -> Option<Module> {
     function.variant_of = None;
     let mut alone = Module { functions: vec![function], weights: module.weights.clone() };
     let mut manager = PassManager::new(Options { fuel: None, ..cx.options.clone() });
-    let rest = pipeline::STEPS.iter().skip_while(|step| step.name != PASS.name).skip(1);
-    let mut rest = rest.take_while(|step| step.stages.1 <= Stage::Fused);
+    let mut rest = cx.remaining.iter().take_while(|step| step.stages.1 <= Stage::Fused);
     rest.try_for_each(|step| manager.run(&mut alone, step).map(drop)).ok().map(|()| alone)
 }
 

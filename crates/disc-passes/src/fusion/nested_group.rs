@@ -21,7 +21,7 @@ pub(super) fn is_of_kind(function: &Function, inst: Inst, kind: &str) -> bool {
 }
 
 /// A region that is filled with parts of a block, in a copy of their function.
-pub(super) struct Nest<'f> {
+pub(super) struct NestedGroup<'f> {
     source: &'f Function,
     /// The copy.
     pub(super) function: Function,
@@ -32,7 +32,7 @@ pub(super) struct Nest<'f> {
     map: HashMap<Value, Value>,
 }
 
-impl<'f> Nest<'f> {
+impl<'f> NestedGroup<'f> {
     /// A region for these parts, which are in the order of their block; it holds none of them yet.
     pub(super) fn open(source: &'f Function, parts: Vec<Inst>) -> Self {
         let made: HashSet<Value> = parts.iter().flat_map(|&part| source.results_of(part)).copied().collect();

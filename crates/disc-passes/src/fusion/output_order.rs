@@ -6,7 +6,8 @@
 //! Invariants: the innermost axis of the space is that of the output, so that elements are written as they are walked; such an output depends
 //! on a reduction of the group.
 use super::{
-    form::{Candidate, Layout, Why},
+    form::{Candidate, Rejection},
+    layout::Layout,
     space::{Follows, Map, map_of, quotient, reads},
 };
 use crate::analysis::query::Query;
@@ -18,7 +19,7 @@ const LEAST_PIECE: i64 = 16;
 
 impl Candidate<'_> {
     /// The outputs whose rows lie in another order than in the space.
-    pub(super) fn reordered(&self, layout: &Layout) -> Result<Vec<(Value, Map)>, Why> {
+    pub(super) fn reordered(&self, layout: &Layout) -> Result<Vec<(Value, Map)>, Rejection> {
         let mut found = Vec::new();
         let Some(last) = layout.space.len().checked_sub(1) else { return Ok(found) };
         let along = layout.reduced.last() == Some(&last);
@@ -78,7 +79,7 @@ impl Candidate<'_> {
     }
 
     /// Refuses orders that cut rows into short pieces.
-    fn check_pieces(&self, layout: &Layout, map: &Map) -> Result<(), Why> {
+    fn check_pieces(&self, layout: &Layout, map: &Map) -> Result<(), Rejection> {
         let axes: Vec<usize> = super::space::axes_of(map).expect("an order follows axes");
         let apart = axes.windows(2).rposition(|pair| pair[0] + 1 != pair[1]).map_or(0, |place| axes[place + 1]);
         if layout.reduced.iter().all(|&axis| axis >= apart) {
@@ -87,7 +88,7 @@ impl Candidate<'_> {
         let piece = Dim::product(layout.space[apart..].iter().cloned());
         match self.solver.range(&piece).lo {
             Some(least) if least >= LEAST_PIECE => Ok(()),
-            _ => Err(Why::Pieces(piece)),
+            _ => Err(Rejection::Pieces(piece)),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Two finished groups as one set of ops, to ask why they are not one kernel.
-use super::form::{Candidate, Layout, Why};
+use super::{
+    form::{Candidate, Rejection},
+    layout::Layout,
+};
 use disc_ir::{Function, FunctionKind, Inst, OpKind, Solver, Value};
 use std::collections::HashMap;
 
 /// The form that the groups `maker` and `user` of a block would have as one, where a result of the first goes to the second.
-pub(super) fn form(function: &Function, solver: &Solver, maker: Inst, user: Inst) -> Result<Layout, Why> {
+pub(super) fn form(function: &Function, solver: &Solver, maker: Inst, user: Inst) -> Result<Layout, Rejection> {
     let mut joined = Joined { source: function, both: Function::new("both", FunctionKind::Func), map: HashMap::new() };
     joined.both.facts = function.facts.clone();
     joined.copy(maker);

@@ -7,8 +7,8 @@
 //!   before. So the groups form no cycle: what else the op needs comes from before the group that gives it, which the taking one waits for anyway.
 //! - The op moves alone: what is behind it in its group would have to be stored.
 use super::{
-    form::Layout,
     grouping::Grouping,
+    layout::Layout,
     legality::{Role, costly},
     merging::role_of,
 };

@@ -25,7 +25,7 @@ pub(super) fn out(
     if returned.contains(&value) {
         return Ok(None);
     }
-    let mut carver = Carver { source: function, made: function.clone(), block, group };
+    let mut carver = GroupSplitter { source: function, made: function.clone(), block, group };
     let first = carver.part("loop", &[value], None, solver)?;
     let apart = carver.made.result(first);
     let second = carver.part(function.word(group, "kind"), returned, Some((value, apart)), solver)?;
@@ -55,7 +55,7 @@ pub(crate) fn again(
     let region = source.inst(group).regions[0];
     let end = source.terminator(region).expect("a region ends in `return`");
     let apart = (!source.arguments(region).contains(&from.0)).then_some(from);
-    let mut carver = Carver { source: &source, made: source.clone(), block, group };
+    let mut carver = GroupSplitter { source: &source, made: source.clone(), block, group };
     let made = carver.part("loop", &[source.operands(end)[number]], apart, solver)?;
     *function = carver.made;
     Ok(made)
@@ -72,7 +72,7 @@ pub(crate) fn drop_result(
     let end = source.terminator(source.inst(group).regions[0]).expect("a region ends in `return`");
     let mut returned = source.operands(end).to_vec();
     returned.remove(number);
-    let mut carver = Carver { source: &source, made: source.clone(), block, group };
+    let mut carver = GroupSplitter { source: &source, made: source.clone(), block, group };
     let made = carver.part(source.word(group, "kind"), &returned, None, solver)?;
     let mut results = source.results_of(group).to_vec();
     results.remove(number);
@@ -84,7 +84,7 @@ pub(crate) fn drop_result(
     Ok(())
 }
 
-struct Carver<'f> {
+struct GroupSplitter<'f> {
     source: &'f Function,
     /// The copy with the new groups.
     made: Function,
@@ -92,7 +92,7 @@ struct Carver<'f> {
     group: Inst,
 }
 
-impl Carver<'_> {
+impl GroupSplitter<'_> {
     /// A group with what these values are computed from, at the end of the block. Of `apart`, the first is a value of the region, and the second where
     /// it is read from.
     fn part(

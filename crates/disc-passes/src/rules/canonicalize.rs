@@ -5,9 +5,13 @@
 //! Invariant: the result of every op is equal bit by bit, for every input; but for which NaN it is, and powers, which come closer.
 use crate::{
     pass::{PassCx, PassDef},
-    rules::rewrite::rewrite,
+    rules::{
+        self,
+        rewrite::{RuleTable, rewrite},
+    },
 };
 use disc_ir::{Diagnostic, FunctionKind, Module, ops::Stage};
+use std::sync::LazyLock;
 
 /// Applies the rules of [`crate::rules`] until none applies.
 pub static PASS: PassDef = PassDef {
@@ -17,7 +21,9 @@ pub static PASS: PassDef = PassDef {
     run,
 };
 
+static RULES: LazyLock<RuleTable> = LazyLock::new(|| RuleTable::new(rules::all()));
+
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let functions = module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func);
-    functions.map(|function| rewrite(function, cx)).sum()
+    functions.map(|function| rewrite(function, &RULES, cx)).sum()
 }

@@ -7,6 +7,7 @@ pub mod canonicalize;
 mod compare;
 mod contraction;
 mod convert;
+pub(crate) mod dead_ops;
 mod index;
 mod logic;
 mod movement;
@@ -19,7 +20,7 @@ mod slices;
 #[cfg(test)]
 mod tests;
 
-pub use crate::rules::rewrite::Rule;
+pub use rewrite::Rule;
 
 static FAMILIES: &[&[Rule]] = &[
     arithmetic::RULES,

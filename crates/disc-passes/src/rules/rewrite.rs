@@ -7,12 +7,13 @@
 //! - A rule looks at an op and gives the value that replaces its one result, or nothing. It never changes an op in place.
 //! - The value has the type of the result, by the facts; it is computed from values that dominate the op.
 //! - Each rule makes an op of a block simpler in one fixed order, so that no two rules undo each other; sweeps are bounded all the same.
-use crate::{pass::PassCx, rules, tensor::dce};
+use super::dead_ops;
+use crate::pass::PassCx;
 use disc_ir::{
     Block, Builder, Code, Diagnostic, Dim, Function, Inst, Literal, OpKind, Solver, Type, Value, diag::Span,
     infer::same_by_facts, ops::OPS,
 };
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// After so many sweeps the driver stops: what is left is slower code, not wrong code.
 const MAX_SWEEPS: usize = 12;
@@ -34,6 +35,21 @@ pub(crate) const fn rule(name: &'static str, equation: &'static str, kind: OpKin
     Rule { name, equation, kind, apply }
 }
 
+/// Rules by the kind of op that they rewrite, each kind's in the order in which they are tried.
+pub(crate) struct RuleTable(Vec<Vec<&'static Rule>>);
+
+impl RuleTable {
+    pub(crate) fn new(rules: impl Iterator<Item = &'static Rule>) -> Self {
+        let mut by_kind = vec![Vec::new(); OPS.len()];
+        rules.for_each(|rule| by_kind[rule.kind as usize].push(rule));
+        Self(by_kind)
+    }
+
+    fn of(&self, kind: OpKind) -> &[&'static Rule] {
+        &self.0[kind as usize]
+    }
+}
+
 /// What a rule sees, and what it makes new ops with.
 pub(crate) struct Rewriter<'f> {
     pub(crate) f: &'f mut Function,
@@ -49,16 +65,16 @@ pub(crate) struct Rewriter<'f> {
     changes: usize,
 }
 
-/// Applies all rules to a function until none applies.
+/// Applies rules to a function until none applies.
 ///
 /// # Errors
 /// Where a rule makes an op that its declaration forbids: an error of the compiler.
-pub(crate) fn rewrite(function: &mut Function, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+pub(crate) fn rewrite(function: &mut Function, rules: &RuleTable, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let solver = Arc::new(Solver::new(&function.facts));
     let mut total = 0;
     for _ in 0..MAX_SWEEPS {
-        let changes = sweep(function, &solver, cx)?;
-        total += changes + dce::remove_dead(function);
+        let changes = sweep(function, &solver, rules, cx)?;
+        total += changes + dead_ops::remove_dead(function);
         if changes == 0 {
             break;
         }
@@ -66,8 +82,8 @@ pub(crate) fn rewrite(function: &mut Function, cx: &mut PassCx) -> Result<usize,
     Ok(total)
 }
 
-fn sweep(function: &mut Function, solver: &Arc<Solver>, cx: &mut PassCx) -> Result<usize, Diagnostic> {
-    visit(function, solver, &mut |rw, inst| rw.rewritten(inst, cx))
+fn sweep(function: &mut Function, solver: &Arc<Solver>, rules: &RuleTable, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    visit(function, solver, &mut |rw, inst| rw.rewritten(inst, rules, cx))
 }
 
 /// One sweep: replaces the result of each op for which `step` gives a value; gives their number.
@@ -94,13 +110,6 @@ fn read_by_slices(function: &Function) -> Vec<bool> {
 
 /// What a sweep does with an op whose operands are rewritten already.
 pub(crate) type Step<'s> = dyn FnMut(&mut Rewriter<'_>, Inst) -> Result<Option<Value>, Diagnostic> + 's;
-
-/// The rules of each kind of op, in the order of the table.
-fn rules_of(kind: OpKind) -> &'static [&'static Rule] {
-    static BY_KIND: LazyLock<Vec<Vec<&'static Rule>>> =
-        LazyLock::new(|| OPS.iter().map(|def| rules::all().filter(|rule| rule.kind == def.kind).collect()).collect());
-    &BY_KIND[kind as usize]
-}
 
 impl Rewriter<'_> {
     fn sweep(&mut self, block: Block, step: &mut Step<'_>) -> Result<(), Diagnostic> {
@@ -143,8 +152,8 @@ impl Rewriter<'_> {
         self.changes += 1;
     }
 
-    fn rewritten(&mut self, inst: Inst, cx: &mut PassCx) -> Result<Option<Value>, Diagnostic> {
-        for rule in rules_of(self.f.kind_of(inst)) {
+    fn rewritten(&mut self, inst: Inst, rules: &RuleTable, cx: &mut PassCx) -> Result<Option<Value>, Diagnostic> {
+        for rule in rules.of(self.f.kind_of(inst)) {
             let before = self.f.insts(self.block).len();
             let value = (rule.apply)(self, inst);
             if let Some(error) = self.error.take() {

@@ -135,7 +135,8 @@ fn regions_to_run(function: &Function, inst: Inst) -> Vec<Block> {
 mod tests {
     use super::{PASS, run};
     use crate::{
-        pass::{Options, PassCx},
+        options::Options,
+        pass::PassCx,
         testing::{after, parse},
     };
     use disc_ir::Code;

@@ -11,7 +11,7 @@ mod transposed;
 pub(crate) mod winograd;
 
 use crate::{
-    analysis::{call_invariant::Fixed, query::Query},
+    analysis::{call_invariant::CallInvariant, query::Query},
     pass::{PassCx, PassDef},
     rules::rewrite::{Rewriter, visit},
 };
@@ -45,7 +45,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
             let whole = transposed::phases(rw, inst).filter(|_| cx.spend_on("phases"));
             rw.take_error().map(|()| whole)
         })?;
-        let fixed = Fixed::of(function);
+        let fixed = CallInvariant::of(function);
         made += visit(function, &solver, &mut |rw, inst| {
             let Some(convolution) = Convolution::of(rw, inst).filter(|_| cx.spend()) else { return Ok(None) };
             let mut product = convolution.product(rw, inst);

@@ -11,10 +11,12 @@
 mod rows;
 
 use crate::{
-    analysis::{call_invariant::Fixed, query::Query},
+    analysis::{call_invariant::CallInvariant, query::Query},
     pass::{PassCx, PassDef},
-    rules::rewrite::{Rewriter, visit},
-    tensor::dce,
+    rules::{
+        dead_ops,
+        rewrite::{Rewriter, visit},
+    },
 };
 use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Literal, Module, OpKind, Solver, Type, Value, ops::Stage};
 use std::sync::Arc;
@@ -35,7 +37,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     }
     let mut packed = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
+        let (fixed, solver) = (CallInvariant::of(function), Arc::new(Solver::new(&function.facts)));
         packed += visit(function, &solver, &mut |rw, inst| {
             let Some(matrix) = matrix(rw, inst, &fixed) else {
                 let product = rows::spread(rw, inst, &fixed, cx);
@@ -50,7 +52,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
             let product = if cx.spend() { pack(rw, inst, matrix, width, word.unwrap_or(1)) } else { None };
             rw.take_error().map(|()| product)
         })?;
-        dce::remove_dead(function);
+        dead_ops::remove_dead(function);
     }
     Ok(packed)
 }
@@ -69,7 +71,7 @@ pub(crate) struct Matrix {
 }
 
 /// The right operand of a product, if it can be packed.
-pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Matrix> {
+pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant) -> Option<Matrix> {
     if rw.f.kind_of(inst) != OpKind::DotGeneral || rw.f.attr(inst, "packed_columns").is_some() {
         return None;
     }
@@ -157,7 +159,7 @@ pub(crate) fn product(rw: &mut Rewriter<'_>, inst: Inst, panels: Value, columns:
 #[cfg(test)]
 mod tests {
     use crate::{
-        pass::Options,
+        options::Options,
         tensor::pack_weights,
         testing::{after, after_all},
     };

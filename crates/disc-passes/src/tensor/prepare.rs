@@ -11,11 +11,12 @@
 //! - Entries that need the same thing share it.
 use crate::{
     analysis::{
-        call_invariant::{Fixed, uses},
+        call_invariant::{CallInvariant, uses},
         query::Query,
     },
     pass::{PassCx, PassDef},
-    tensor::{cse, dce},
+    rules::dead_ops,
+    tensor::cse,
 };
 use disc_ir::{
     Attr, Code, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Type, Value,
@@ -59,7 +60,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut moved = Vec::new();
     for (index, function) in module.functions.iter().enumerate().filter(|(_, f)| f.kind == FunctionKind::Func) {
         let mut map = HashMap::new();
-        let fixed = Fixed::of(function);
+        let fixed = CallInvariant::of(function);
         let sources = Sources::of(function, &fixed);
         let values: Vec<Value> = frontier(function, &fixed, &sources).into_iter().take_while(|_| cx.spend()).collect();
         copy(function, &values, &mut prepare, &mut map);
@@ -83,7 +84,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
 }
 
 /// The values to prepare: the last ones before what depends on a call, in order.
-fn frontier(function: &Function, fixed: &Fixed, sources: &Sources) -> Vec<Value> {
+fn frontier(function: &Function, fixed: &CallInvariant, sources: &Sources) -> Vec<Value> {
     let mut needed: HashSet<Value> = HashSet::new();
     let mut found = Vec::new();
     let read = read_in_panels(function);
@@ -115,7 +116,7 @@ struct Sources(HashMap<Value, (u128, Arc<str>)>);
 
 impl Sources {
     /// A weight that is used twice counts twice: this is a bound for what may be kept, not an account.
-    fn of(function: &Function, fixed: &Fixed) -> Self {
+    fn of(function: &Function, fixed: &CallInvariant) -> Self {
         let mut sources: HashMap<Value, (u128, Arc<str>)> = HashMap::new();
         for inst in function.walk(function.body) {
             let Some(&result) = function.results_of(inst).first().filter(|&&value| fixed.depends_on_weights(value)) else {
@@ -250,7 +251,7 @@ fn finish(module: &mut Module, mut prepare: Function, moved: &[Moved], cx: &mut 
     }
     let end = prepare.add_inst(InstData { operands: results, ..plain(OpKind::Return) }, []);
     prepare.append(prepare.body, end);
-    dce::remove_dead(&mut prepare);
+    dead_ops::remove_dead(&mut prepare);
     module.functions.push(prepare);
     names
 }
@@ -327,7 +328,7 @@ fn read_weights(function: &mut Function, values: &[(Value, &Arc<str>)]) {
         function.set_insts(block, insts);
     }
     function.replace_uses(&replaced);
-    dce::remove_dead(function);
+    dead_ops::remove_dead(function);
 }
 
 /// An op of this kind with nothing.
@@ -337,11 +338,7 @@ fn plain(kind: OpKind) -> InstData {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        pass::{Options, PassManager},
-        tensor::prepare,
-        testing::parse,
-    };
+    use crate::{options::Options, pass::PassManager, tensor::prepare, testing::parse};
     use std::{collections::HashMap, sync::Arc};
 
     fn program(size: &str, more: &str) -> String {

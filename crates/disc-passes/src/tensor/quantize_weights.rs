@@ -11,27 +11,17 @@
 //! Invariants: without the option nothing changes; what is stored in a form that is as narrow already stays; the narrow form is made from
 //! weights alone, so that the pass `prepare` makes it when weights are loaded.
 use crate::{
-    analysis::{call_invariant::Fixed, query::Query},
+    analysis::{call_invariant::CallInvariant, query::Query},
+    options::WeightForm,
     pass::{PassCx, PassDef},
-    rules::rewrite::{Rewriter, visit},
-    tensor::{
-        dce,
-        pack_weights::{self, Matrix, matrix, stored},
+    rules::{
+        dead_ops,
+        rewrite::{Rewriter, visit},
     },
+    tensor::pack_weights::{self, Matrix, matrix, stored},
 };
 use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Literal, Module, OpKind, Solver, Type, Value, ops::Stage};
-use std::{str::FromStr, sync::Arc};
-
-/// How the matrices of products are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WeightForm {
-    /// As the model has them.
-    #[default]
-    Exact,
-    Bf16,
-    Int8,
-    Int4,
-}
+use std::sync::Arc;
 
 /// Stores the matrices of products in the form that the option `weights` names.
 pub static PASS: PassDef = PassDef {
@@ -53,37 +43,6 @@ const FEW_STEPS: f64 = 7.0;
 const BLOCK: i64 = 32;
 const IN_WORD: i64 = 8;
 
-impl WeightForm {
-    pub const ALL: [Self; 4] = [Self::Exact, Self::Bf16, Self::Int8, Self::Int4];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Bf16 => "bf16",
-            Self::Int8 => "int8",
-            Self::Int4 => "int4",
-        }
-    }
-
-    /// A type that is no smaller than what is stored of one weight.
-    fn dtype(self) -> Option<DType> {
-        match self {
-            Self::Exact => None,
-            Self::Bf16 => Some(DType::BF16),
-            Self::Int8 | Self::Int4 => Some(DType::I8),
-        }
-    }
-}
-
-impl FromStr for WeightForm {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|form| form.name() == text);
-        found.ok_or_else(|| format!("weights cannot be `{text}`: expected {}", Self::ALL.map(Self::name).join(", ")))
-    }
-}
-
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let (form, width) = (cx.options.weights, cx.options.panel_columns);
     let Some(dtype) = form.dtype() else { return Ok(0) };
@@ -92,7 +51,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     }
     let mut narrowed = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
+        let (fixed, solver) = (CallInvariant::of(function), Arc::new(Solver::new(&function.facts)));
         narrowed += visit(function, &solver, &mut |rw, inst| {
             let Some(matrix) = wide(rw, inst, &fixed, dtype) else { return Ok(None) };
             let product = match form {
@@ -103,13 +62,13 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
             };
             rw.take_error().map(|()| product)
         })?;
-        dce::remove_dead(function);
+        dead_ops::remove_dead(function);
     }
     Ok(narrowed)
 }
 
 /// The matrix of a product in f32 that gets smaller by being stored as `dtype`.
-fn wide(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed, dtype: DType) -> Option<Matrix> {
+fn wide(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant, dtype: DType) -> Option<Matrix> {
     let matrix = matrix(rw, inst, fixed)?;
     let is_f32 = |value: Value| rw.f.ty(value).dtype() == DType::F32;
     let holds = rw.f.ty(stored(rw, matrix.value)).dtype().size() > dtype.size();
@@ -206,7 +165,8 @@ fn product(rw: &mut Rewriter<'_>, inst: Inst, narrow: Value) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::{
-        pass::{Options, PassManager},
+        options::Options,
+        pass::PassManager,
         tensor::prepare,
         testing::{after, parse},
     };

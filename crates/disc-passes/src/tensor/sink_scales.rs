@@ -4,13 +4,13 @@
 //!
 //! Invariants: the scales are the same along the sums; only matrices of integers that no call changes are read so.
 use crate::{
-    analysis::{call_invariant::Fixed, query::Query},
+    analysis::{call_invariant::CallInvariant, query::Query},
     pass::{PassCx, PassDef},
-    rules::rewrite::{Rewriter, visit},
-    tensor::{
-        dce,
-        pack_weights::{matrix, stored},
+    rules::{
+        dead_ops,
+        rewrite::{Rewriter, visit},
     },
+    tensor::pack_weights::{matrix, stored},
 };
 use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Module, OpKind, Solver, Value, ops::Stage};
 use std::sync::Arc;
@@ -27,13 +27,13 @@ pub(crate) static PASS: PassDef = PassDef {
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut moved = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
+        let (fixed, solver) = (CallInvariant::of(function), Arc::new(Solver::new(&function.facts)));
         moved += visit(function, &solver, &mut |rw, inst| {
             let Some(scaled) = scaled(rw, inst, &fixed) else { return Ok(None) };
             let product = if cx.spend() { scale_sums(rw, inst, scaled) } else { None };
             rw.take_error().map(|()| product)
         })?;
-        dce::remove_dead(function);
+        dead_ops::remove_dead(function);
     }
     Ok(moved)
 }
@@ -46,7 +46,7 @@ struct Scaled {
 }
 
 /// The right operand of a product, if it is a matrix of integers times scales.
-fn scaled(rw: &Rewriter<'_>, inst: Inst, fixed: &Fixed) -> Option<Scaled> {
+fn scaled(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant) -> Option<Scaled> {
     let operand = matrix(rw, inst, fixed)?;
     let multiply = rw.f.made_by(operand.value, OpKind::Multiply)?;
     let is_f32 = |value: Value| rw.f.ty(value).dtype() == DType::F32;

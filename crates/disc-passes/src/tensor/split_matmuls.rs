@@ -7,10 +7,13 @@
 //!
 //! Invariants: each column is computed once, and every sum adds up the same products in the same order. Parts fill vectors of columns.
 use crate::{
-    analysis::{call_invariant::Fixed, query::Query},
+    analysis::{call_invariant::CallInvariant, query::Query},
     pass::{PassCx, PassDef},
-    rules::rewrite::{Rewriter, visit},
-    tensor::{dce, lower_convolutions::winograd},
+    rules::{
+        dead_ops,
+        rewrite::{Rewriter, visit},
+    },
+    tensor::lower_convolutions::winograd,
 };
 use disc_ir::{Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Type, Value, ops::Stage, ops::Trait};
 use std::{
@@ -39,7 +42,7 @@ const CACHED: i64 = 1 << 20;
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut split = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        let (fixed, solver) = (Fixed::of(function), Arc::new(Solver::new(&function.facts)));
+        let (fixed, solver) = (CallInvariant::of(function), Arc::new(Solver::new(&function.facts)));
         let analysis = Analysis::of(function, &fixed, &solver);
         let slices: HashMap<Inst, usize> = analysis.slices(cx);
         split += visit(function, &solver, &mut |rw, inst| {
@@ -50,7 +53,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
             });
             rw.take_error().map(|()| part)
         })?;
-        dce::remove_dead(function);
+        dead_ops::remove_dead(function);
     }
     Ok(split)
 }
@@ -63,13 +66,13 @@ fn range(function: &Function, slice: Inst, axis: usize) -> Option<[i64; 2]> {
 
 struct Analysis<'f> {
     function: &'f Function,
-    fixed: &'f Fixed,
+    fixed: &'f CallInvariant,
     solver: &'f Solver,
     users: HashMap<Value, Vec<Inst>>,
 }
 
 impl<'f> Analysis<'f> {
-    fn of(function: &'f Function, fixed: &'f Fixed, solver: &'f Solver) -> Self {
+    fn of(function: &'f Function, fixed: &'f CallInvariant, solver: &'f Solver) -> Self {
         let mut users: HashMap<Value, Vec<Inst>> = HashMap::new();
         for inst in function.walk(function.body) {
             function.operands(inst).iter().for_each(|&value| users.entry(value).or_default().push(inst));
@@ -194,7 +197,7 @@ impl<'f> Analysis<'f> {
 }
 
 /// The dimension of a product's result that the rows of weights on its left make, as the features of a convolution.
-fn rows_of_weights(function: &Function, fixed: &Fixed, product: Inst) -> Option<usize> {
+fn rows_of_weights(function: &Function, fixed: &CallInvariant, product: Inst) -> Option<usize> {
     let [left, right] = function.operands(product)[..] else { return None };
     let (batch, sums) = (function.axes(product, "lhs_batching_dims"), function.axes(product, "lhs_contracting_dims"));
     // Batch dimensions come first, then rows.
@@ -209,7 +212,7 @@ fn is_stepwise(function: &Function, inst: Inst) -> bool {
 }
 
 /// Whether a value is computed from weights alone, or repeats such a value.
-fn is_repeated(function: &Function, fixed: &Fixed, value: Value) -> bool {
+fn is_repeated(function: &Function, fixed: &CallInvariant, value: Value) -> bool {
     let source = function.made_by(value, OpKind::BroadcastInDim).map_or(value, |inst| function.operands(inst)[0]);
     fixed.contains(source) || function.splat(value).is_some()
 }
@@ -231,7 +234,7 @@ fn joined(function: &Function, solver: &Solver, reshape: Inst, axis: usize) -> O
 }
 
 /// The part of a value along a dimension, computed from parts.
-fn part(rw: &mut Rewriter<'_>, fixed: &Fixed, value: Value, axis: usize, [from, to]: [i64; 2]) -> Option<Value> {
+fn part(rw: &mut Rewriter<'_>, fixed: &CallInvariant, value: Value, axis: usize, [from, to]: [i64; 2]) -> Option<Value> {
     let inst = rw.f.defining(value)?;
     let data = rw.f.inst(inst).clone();
     let mut shape = rw.f.shape(value).to_vec();

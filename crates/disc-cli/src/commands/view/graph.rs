@@ -1,6 +1,6 @@
 //! The groups of a plan as a picture: each below those whose results it reads.
 use super::page::escape;
-use disc_passes::fusion::{Edge, Plan};
+use disc_passes::fusion::{Edge, FusionPlan};
 
 const WIDTH: usize = 230;
 const HEIGHT: usize = 40;
@@ -10,7 +10,7 @@ const GAP_Y: usize = 44;
 const SHOWN: usize = 30;
 
 /// The plan as SVG.
-pub(super) fn svg(plan: &Plan) -> String {
+pub(super) fn svg(plan: &FusionPlan) -> String {
     let places = places(plan);
     let wide = places.iter().map(|place| place.0 + WIDTH).max().unwrap_or(0) + GAP_X;
     let high = places.iter().map(|place| place.1 + HEIGHT).max().unwrap_or(0) + GAP_X;
@@ -28,7 +28,7 @@ pub(super) fn svg(plan: &Plan) -> String {
 }
 
 /// The upper left corner of each group: its row is one below the lowest group that it needs.
-fn places(plan: &Plan) -> Vec<(usize, usize)> {
+fn places(plan: &FusionPlan) -> Vec<(usize, usize)> {
     let mut rows = vec![0; plan.groups.len()];
     for number in 0..rows.len() {
         let needs = plan.edges.iter().filter(|edge| edge.to == number).map(|edge| rows[edge.from] + 1);

@@ -12,7 +12,7 @@ use crate::{
 };
 use disc_ir::{Code, Diagnostic, FunctionKind, Module, ops::Stage};
 use disc_passes::{
-    fusion::{self, Plan},
+    fusion::{self, FusionPlan},
     pass::{PassDef, PassManager},
     pipeline,
 };
@@ -25,7 +25,7 @@ struct View {
     /// The text at each stage, as far as it is text of all functions.
     stages: Vec<(&'static str, String)>,
     passes: Vec<PassView>,
-    plans: Vec<Plan>,
+    plans: Vec<FusionPlan>,
     /// Kernels and routines, by name.
     kernels: Vec<(String, String)>,
 }
@@ -61,7 +61,7 @@ pub(super) fn view(given: &ViewArguments, source: &Source) -> Result<Answer, Vec
 
 /// Compiles a program to kernels, and keeps what is seen on the way.
 fn compiled(mut module: Module, from: Stage, title: &str, options: &disc::Options) -> Result<View, Vec<Diagnostic>> {
-    let mut manager = PassManager::new(disc::stages::pass_options(options).map_err(diagnostics)?);
+    let mut manager = pipeline::manager(disc::stages::pass_options(options).map_err(diagnostics)?);
     let mut before = module.to_string();
     let mut stages = vec![(from.name(), before.clone())];
     let (mut passes, mut plans) = (Vec::new(), if from == Stage::Fused { fusion::explain(&module) } else { Vec::new() });

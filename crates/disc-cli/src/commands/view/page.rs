@@ -2,7 +2,7 @@
 //!
 //! Invariant: every text of a program goes through [`escape`].
 use super::{PassView, View, graph};
-use disc_passes::fusion::Plan;
+use disc_passes::fusion::FusionPlan;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8886; --soft: #8882; --add: #2a92; --gone: #d332; }
@@ -37,7 +37,7 @@ pub(super) fn write(view: &View) -> String {
 }
 
 /// The groups of one function: a graph, and the reasons in words.
-fn fusion(plan: &Plan) -> String {
+fn fusion(plan: &FusionPlan) -> String {
     let mut text =
         format!("<h3>{}</h3>\n<div class=\"graph\">{}</div>\n", code(&format!("@{}", plan.function)), graph::svg(plan));
     let groups = plan.groups.iter().enumerate().map(|(number, group)| {

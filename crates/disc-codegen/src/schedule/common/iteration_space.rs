@@ -9,7 +9,7 @@ use crate::{
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::analysis::query::Query;
 use disc_passes::fusion::{
-    line_buffers::Line,
+    line_buffers::LineBuffer,
     space::{Follows, Map, map_of, reads},
 };
 use std::collections::HashSet;
@@ -363,7 +363,7 @@ pub(in crate::schedule) fn outer_gathers(
     solver: &Solver,
     space: &[Dim],
     roots: &[(Value, Map)],
-    lines: &[Line],
+    lines: &[LineBuffer],
     outer: &[usize],
 ) -> Vec<OuterGather> {
     let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());

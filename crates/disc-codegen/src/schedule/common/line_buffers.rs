@@ -16,15 +16,20 @@ use crate::{
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
 use disc_passes::fusion::{
-    line_buffers::{Line, Lines},
+    line_buffers::{LineBuffer, LineBuffers},
     space::Map,
 };
 
 /// The values of a loop group that are computed a line at a time, for each position along the runs but the last.
-pub(in crate::schedule) fn lines_of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Vec<Line> {
+pub(in crate::schedule) fn lines_of(
+    group: &Group<'_>,
+    space: &[Dim],
+    roots: &[(Value, Map)],
+    runs: &[Merged],
+) -> Vec<LineBuffer> {
     let [.., outer, _] = runs else { return Vec::new() };
     let rows: Vec<usize> = (0..=outer.axis).collect();
-    let lines = Lines { function: group.function, solver: &group.solver, space, inside: &|_| true };
+    let lines = LineBuffers { function: group.function, solver: &group.solver, space, inside: &|_| true };
     lines.of(roots).into_iter().filter(|line| line.rows.concat() == rows).collect()
 }
 
@@ -40,7 +45,7 @@ pub(in crate::schedule) struct KeptLines {
     /// How many rows have their lines computed together.
     together: Dim,
     /// Each line with the memory of some, and how far these are apart there.
-    lines: Vec<(Line, Value, Dim)>,
+    lines: Vec<(LineBuffer, Value, Dim)>,
 }
 
 impl KeptLines {
@@ -48,7 +53,7 @@ impl KeptLines {
     pub(in crate::schedule) fn new(
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
-        lines: &[Line],
+        lines: &[LineBuffer],
         outer: &mut [Merged],
     ) -> Option<Self> {
         let (run, first) = outer.last_mut().zip(lines.first())?;
@@ -57,7 +62,7 @@ impl KeptLines {
         let together = rows.expect("numbers have a least and a largest one");
         let all = run.clone();
         run.size = run.size.ceil_div(&together);
-        let memory = |line: &Line| {
+        let memory = |line: &LineBuffer| {
             let (tensor, lanes) = (elements.tensor(line.value), i64::from(elements.lanes));
             let apart = length(tensor).ceil_div(&Dim::constant(lanes)) * lanes;
             let memory = kb.scratch(TensorType::new([&apart * &together], compute_dtype(tensor.dtype)));

@@ -31,8 +31,8 @@ use crate::{
 use disc_ir::{Dim, OpKind, Value};
 use disc_passes::fusion::{
     Layout,
-    hoisting::followed,
-    line_buffers::Line,
+    hoisting::block_axes,
+    line_buffers::LineBuffer,
     space::{Map, map_along, refine, regroup, repeat_of},
 };
 
@@ -104,7 +104,7 @@ struct Nest<'g> {
     /// What is kept in tables; where rows are narrow, in registers.
     columns: Columns,
     /// What is computed in front of each row.
-    lines: Vec<Line>,
+    lines: Vec<LineBuffer>,
     /// Costly values that are the same all over a row.
     of_rows: Vec<Shared>,
 }
@@ -138,7 +138,7 @@ impl<'g> Nest<'g> {
         let lines = if is_turned { Vec::new() } else { lines_of(group, &space, &roots, &runs) };
         let is_plain = woven.is_none() && !is_turned && lines.is_empty();
         let layout = || Layout { space: space.clone(), reduced: Vec::new(), kept: all, reduces: false, reordered: Vec::new() };
-        let followed = is_plain.then(|| followed(group.function, &group.solver, &layout(), &roots)).flatten();
+        let followed = is_plain.then(|| block_axes(group.function, &group.solver, &layout(), &roots)).flatten();
         if followed.is_some() {
             runs = merge(&space, &rows_apart(group, &space, &roots));
         }

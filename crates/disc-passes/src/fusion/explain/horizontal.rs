@@ -1,15 +1,15 @@
-//! Why two groups that read one tensor, and nothing of each other, are not one.
-use super::{Explaining, Reason, kind, members};
+//! Rejection two groups that read one tensor, and nothing of each other, are not one.
+use super::{Explainer, Reason, kind, members};
 use crate::{
     analysis::query::Query,
-    fusion::{form::Layout, legality::leaves_position, merging::MOST_BESIDE, pairing},
+    fusion::{layout::Layout, legality::leaves_position, merging::MOST_BESIDE, pairing},
 };
 use disc_ir::{Function, Inst, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
 /// Two groups that read one tensor, and nothing of each other.
 #[derive(Clone, Debug)]
-pub struct Siblings {
+pub struct HorizontalPair {
     /// Numbers of groups.
     pub groups: [usize; 2],
     /// The tensor that both read.
@@ -17,7 +17,7 @@ pub struct Siblings {
     pub reason: Reason,
 }
 
-impl Explaining<'_> {
+impl Explainer<'_> {
     /// Notes the groups of the block that have a tensor in common with group `number`, which needs the groups `needed`.
     pub(super) fn siblings_of(&mut self, number: usize, inst: Inst, groups: &HashMap<usize, Inst>, needed: &HashSet<usize>) {
         let read = tensors(self.function, inst);
@@ -27,7 +27,7 @@ impl Explaining<'_> {
             let shared = tensors(self.function, sibling).into_iter().find(|value| read.contains(value));
             if let Some(value) = shared {
                 let (value, reason) = (self.name(value), self.beside(sibling, inst));
-                self.plan.siblings.push(Siblings { groups: [other, number], value, reason });
+                self.plan.siblings.push(HorizontalPair { groups: [other, number], value, reason });
             }
         }
     }

@@ -121,7 +121,7 @@ fn as_product(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use crate::{
-        pass::Options,
+        options::Options,
         rules::canonicalize,
         tensor::{dce, lower_convolutions},
         testing::after_all,

@@ -99,7 +99,7 @@ pub(super) fn pad(rw: &mut Rewriter<'_>, value: Value, axis: usize, count: i64) 
 #[cfg(test)]
 mod tests {
     use crate::{
-        pass::Options,
+        options::Options,
         tensor::{lower_convolutions, prepare},
         testing::after_all,
     };

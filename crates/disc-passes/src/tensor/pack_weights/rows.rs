@@ -5,7 +5,7 @@
 //! slice is a way to read it (`query::is_front`).
 use super::PassCx;
 use crate::{
-    analysis::{call_invariant::Fixed, query::Query},
+    analysis::{call_invariant::CallInvariant, query::Query},
     rules::rewrite::Rewriter,
 };
 use disc_ir::{Dim, Inst, Literal, OpKind, Type, Value};
@@ -18,7 +18,7 @@ const CACHE_WAYS: i64 = 7;
 const LINE: i64 = 64;
 
 /// The product with a left operand whose rows lie apart, if it is weights whose rows collide.
-pub(super) fn spread(rw: &mut Rewriter<'_>, inst: Inst, fixed: &Fixed, cx: &mut PassCx) -> Option<Value> {
+pub(super) fn spread(rw: &mut Rewriter<'_>, inst: Inst, fixed: &CallInvariant, cx: &mut PassCx) -> Option<Value> {
     let is_product = rw.f.kind_of(inst) == OpKind::DotGeneral;
     if cx.options.block_rows <= CACHE_WAYS || !is_product {
         return None;
@@ -107,7 +107,7 @@ fn lengthened(rw: &mut Rewriter<'_>, weight: Value, axis: usize, more: i64) -> O
 #[cfg(test)]
 mod tests {
     use crate::{
-        pass::Options,
+        options::Options,
         tensor::{pack_weights, prepare},
         testing::after_all,
     };

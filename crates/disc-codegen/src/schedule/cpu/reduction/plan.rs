@@ -16,7 +16,7 @@ use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::analysis::query::Query;
 use disc_passes::fusion::{
     Layout, SHORT_ROW,
-    hoisting::{Sharing, followed, may_fail, sharing},
+    hoisting::{HoistLevel, block_axes, hoist_level, may_fail},
     layout_of,
     reduction_phases::Phases,
     space::{Follows, Map, axes_of, map_along, map_of, reads},
@@ -179,13 +179,13 @@ impl RowPlan {
             return Vec::new();
         }
         let is_kept = |axis: &&usize| layout.kept.contains(axis);
-        let how = |axes: &[usize]| sharing(&group.solver, layout, axes);
+        let how = |axes: &[usize]| hoist_level(&group.solver, layout, axes);
         let are_common = |axes: &[usize]| match followed {
             Some(followed) => {
-                matches!(how(axes), Some(Sharing::ByTask | Sharing::ByBlock))
+                matches!(how(axes), Some(HoistLevel::PerTask | HoistLevel::PerBlock))
                     && axes.iter().filter(is_kept).all(|axis| followed.contains(axis))
             }
-            None => how(axes) == Some(Sharing::ByTask),
+            None => how(axes) == Some(HoistLevel::PerTask),
         };
         let mut found = shared(group, &layout.space, &self.roots(group), &are_common);
         let is_outer = |(_, shape): &&Shared| shape.iter().flatten().any(|axis| is_kept(&axis));
@@ -199,7 +199,7 @@ impl RowPlan {
 
     /// The kept axes that costly values follow which other rows than neighbours have in common, if there are such.
     pub(super) fn followed(&self, group: &Group<'_>) -> Option<Vec<usize>> {
-        followed(group.function, &group.solver, &self.layout, &self.roots(group))
+        block_axes(group.function, &group.solver, &self.layout, &self.roots(group))
     }
 
     /// The gathers that take one slice for each row.

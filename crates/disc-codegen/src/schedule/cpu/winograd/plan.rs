@@ -11,7 +11,7 @@ use crate::{
 use disc_ir::{DType, Dim, Inst, OpKind, Value};
 use disc_passes::{
     analysis::query::Query,
-    fusion::fuse_interleave::{Interleaved, Part},
+    fusion::fuse_interleave::{Interleaved, InterleavedPart},
 };
 
 /// Blocks of output features of a unit: tiles are transformed anew for each unit.
@@ -59,7 +59,7 @@ impl WinogradPlan {
             return Self::of(group, method, inst, dot, None).into_iter().collect();
         }
         let Some(interleaved) = Interleaved::of(function, &group.solver, function.body) else { return Vec::new() };
-        let of_part = |part: &Part| {
+        let of_part = |part: &InterleavedPart| {
             let place = InterleavedProduct::of(group, &interleaved, part, 1)?;
             Self::of(group, method, part.winograd?, part.product, Some(place))
         };

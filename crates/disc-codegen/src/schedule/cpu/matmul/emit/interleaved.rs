@@ -12,7 +12,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, OpKind, Value};
-use disc_passes::fusion::fuse_interleave::{Interleaved, Part};
+use disc_passes::fusion::fuse_interleave::{Interleaved, InterleavedPart};
 
 /// Where the elements of one product are in the interleaved value.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl MatmulPlan {
         Some(interleaved.parts.iter().map(|part| Self::of_part(group, &interleaved, part)).collect())
     }
 
-    fn of_part(group: &Group<'_>, interleaved: &Interleaved, part: &Part) -> Result<Self, String> {
+    fn of_part(group: &Group<'_>, interleaved: &Interleaved, part: &InterleavedPart) -> Result<Self, String> {
         let (function, product) = (group.function, group.function.result(part.product));
         let mut plan = Self::of_product(function, &group.solver, group.target, part.product, &[product], true)?;
         let lead = plan.left.batch.len();
@@ -204,7 +204,12 @@ impl Left {
 
 impl InterleavedProduct {
     /// Where the elements of a part are, whose product has so many batch dimensions.
-    pub(in crate::schedule) fn of(group: &Group<'_>, interleaved: &Interleaved, part: &Part, lead: usize) -> Option<Self> {
+    pub(in crate::schedule) fn of(
+        group: &Group<'_>,
+        interleaved: &Interleaved,
+        part: &InterleavedPart,
+        lead: usize,
+    ) -> Option<Self> {
         let dims = &group.tensor(group.function.result(part.product)).dims;
         let (rows, sizes) = (dims[lead].as_const()?, dims[lead + 1..].to_vec());
         let shown = &group.tensor(interleaved.value).dims[2..];
