@@ -671,4 +671,4 @@ def test_memory_ahead_is_for_one_who_needs_it():
             pass
     threads = [path.read_text().strip() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
     assert threads
-    assert "disc-ahead" not in threads
+    assert "disc-prefault" not in threads

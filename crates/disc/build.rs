@@ -1,11 +1,12 @@
-//! Gives the compiler a build id: a hash of the sources that decide what it generates. Cached code of another build is never used.
+//! Gives the compiler a build id: a hash of the sources that determine its output. Cached code of
+//! another build is never used.
 use sha2::{Digest, Sha256};
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
 
-/// What decides generated code, the form in which it is stored, and the text that captures hold.
+/// Sources that determine generated code, its stored form, and the text of captures.
 const SOURCES: [&str; 10] = [
     "disc/src",
     "disc-abi/src",

@@ -1,63 +1,72 @@
-//! What an entry gets, what it may call, and what a kernel is.
+//! Defines the calling convention of entries and kernels, and the functions that the runtime gives
+//! them.
 //!
-//! All functions of the table are called on the thread that called the entry, except from kernels, which may call `launch`
-//! only.
+//! All functions of the table are called on the thread that called the entry; kernels may call
+//! `launch` only.
 
 use crate::Tensor;
 use core::ffi::c_void;
 
-/// Status of success, of entries, kernels and runtime functions.
+/// Success of an entry, a kernel or a runtime function.
 pub const STATUS_OK: i32 = 0;
-/// Status of a failure that the session has recorded. An entry returns it unchanged to its caller.
+/// A failure that the session has recorded. An entry returns it unchanged to its caller.
 pub const STATUS_FAILED: i32 = -1;
 
 /// A kernel may leave this many `i64` values at the start of its scratch when it fails.
 pub const KERNEL_VALUES: usize = 8;
-/// No [`Context::stream_bytes`] but 0 is less: see the runtime's `cpu/cache.rs`.
-pub const LEAST_STREAM_BYTES: i64 = 64 << 20;
+/// Lower bound of every nonzero [`Context::nontemporal_bytes`]; `cpu/cache.rs` of the runtime
+/// derives it.
+pub const LEAST_NONTEMPORAL_BYTES: i64 = 64 << 20;
 /// Alignment of scratch in bytes.
 pub const SCRATCH_ALIGN: usize = crate::ALIGN;
 
 /// A CPU kernel: runs the work units `begin..end` of a launch, in ascending order.
 ///
-/// - `args`: the argument block of the launch, shared by all its threads and only read: one `u64` per argument (an address,
-///   an `i64`, the bits of an `f64`, the bits of an `f32` in the low half).
-/// - `scratch`: this thread's private memory, aligned to [`SCRATCH_ALIGN`], never null, of at least the bytes that the
-///   launch asked for and at least 64. Its contents are undefined at each call.
-/// - returns [`STATUS_OK`], or a positive *site*: the number of a source site in the module's table (they start at 1). It
-///   then returns at its first failing unit. For a site that declares `kernel_values = n`, the `n` (at most
-///   [`KERNEL_VALUES`]) values for the message lie as `i64` at the start of `scratch`.
+/// - `args`: the argument block of the launch, shared by all its threads and only read: one `u64`
+///   per argument (an address, an `i64`, the bits of an `f64`, the bits of an `f32` in the low
+///   half).
+/// - `scratch`: this thread's private memory, aligned to [`SCRATCH_ALIGN`], never null, of at least
+///   the bytes that the launch asked for and at least 64. Its contents are undefined at each call.
+/// - returns [`STATUS_OK`], or a positive *site*: the number of a source site in the module's table
+///   (they start at 1). It then returns at its first failing unit. For a site that declares
+///   `kernel_values = n`, the `n` (at most [`KERNEL_VALUES`]) values for the message lie as `i64`
+///   at the start of `scratch`.
 ///
-/// A launch calls it several times, on several threads, with ranges that together are `0..units` of the launch, each unit
-/// once. How the units are grouped depends on the thread limit and on timing, so **no result may depend on it**: every unit
-/// writes its own memory and no other unit reads that. After a failure, later units may be left out; all units before the
-/// reported one have run.
+/// A launch calls it several times, on several threads, with ranges that together are `0..units` of
+/// the launch, each unit once. How the units are grouped depends on the thread limit and on timing,
+/// so **no result may depend on it**: every unit writes its own memory and no other unit reads
+/// that. After a failure, later units may be left out; all units before the reported one have run.
 pub type KernelFn = unsafe extern "C" fn(args: *const u64, begin: i64, end: i64, scratch: *mut u8) -> i32;
 
-/// An entry of a module: checks its inputs, evaluates shapes, allocates, launches. Returns [`STATUS_OK`] when all outputs
-/// are written, else the status of the runtime function that failed. See [`Tensor`] for inputs and outputs.
+/// An entry of a module: checks its inputs, evaluates shapes, allocates, launches. Returns
+/// [`STATUS_OK`] when all outputs are written, else the status of the runtime function that failed.
+/// See [`Tensor`] for inputs and outputs.
 ///
-/// A `prepare` entry has this type too. It has no inputs and outputs (both null); it reads plain weights and writes the
-/// prepared blobs that the metadata gives to it, both found in [`Context::weights`].
+/// A `prepare` entry has this type too. It has no inputs and outputs (both null); it reads plain
+/// weights and writes the prepared blobs that the metadata gives to it, both found in
+/// [`Context::weights`].
 pub type EntryFn = unsafe extern "C" fn(ctx: *mut Context, inputs: *const Tensor, outputs: *mut Tensor) -> i32;
 
-/// What an entry sees of its session and executable. It lives for one call, is only read by generated code, and is not
-/// shared between threads.
+/// State of one call as an entry sees it: session and executable. It lives for one call, is only
+/// read by generated code, and is not shared between threads.
 #[repr(C)]
 pub struct Context {
     pub runtime: *const Runtime,
-    /// Addresses by index of the module's weight table: first the plain weights, then the prepared blobs. Contiguous.
+    /// Addresses of the module's weight table, contiguous: the plain weights, then the prepared
+    /// blobs.
     pub weights: *const *const u8,
     /// Always null in this version: the table of specialised kernels.
     pub kernels: *const c_void,
-    /// A kernel that reads and writes at least so many bytes may write past the caches of this machine: they hold fewer. 0: none may.
-    pub stream_bytes: i64,
+    /// A kernel that reads and writes at least this many bytes exceeds the last-level cache and may
+    /// use non-temporal stores. 0: no kernel may.
+    pub nontemporal_bytes: i64,
     pub reserved: [*const c_void; 2],
-    /// The runtime's own; generated code never reads it.
+    /// Private to the runtime; generated code never reads it.
     pub user: *mut c_void,
 }
 
-/// The functions that the runtime gives to generated code. `size` grows when functions are added at the end.
+/// Table of the functions that the runtime gives to generated code. `size` grows when functions are
+/// added at the end.
 #[repr(C)]
 pub struct Runtime {
     /// [`crate::ABI_VERSION`].
@@ -65,29 +74,33 @@ pub struct Runtime {
     /// `size_of::<Runtime>()` of the runtime.
     pub size: u32,
 
-    /// Temporary memory of the entry, aligned to [`crate::ALIGN`], undefined contents, valid until `release` of an earlier
-    /// mark or the end of the call. `bytes` may be 0 (the result is then not null and not to be accessed). Null on
-    /// failure (negative, over the machine's memory, out of memory), which is recorded: return [`STATUS_FAILED`].
-    /// A model without data-dependent sizes calls this once per call.
+    /// Allocates temporary memory of the entry, aligned to [`crate::ALIGN`], with undefined
+    /// contents, valid until `release` of an earlier mark or the end of the call. `bytes` may be 0:
+    /// the result is then not null and not to be accessed. Returns null on failure (negative, over
+    /// the machine's memory, out of memory), which is recorded: return [`STATUS_FAILED`]. A model
+    /// without data-dependent sizes calls this once per call.
     pub alloc: unsafe extern "C" fn(ctx: *mut Context, bytes: i64) -> *mut u8,
 
     /// Opens a nested frame: a mark for `release`.
     pub mark: unsafe extern "C" fn(ctx: *mut Context) -> u64,
 
-    /// Ends everything allocated since the mark. Frames nest; a mark may be released again and again (a loop body), and
-    /// frames that are still open at the end of a call are released by the runtime.
+    /// Frees everything allocated since the mark. Frames nest; a mark may be released again and
+    /// again (a loop body), and the runtime releases the frames that are still open at the end of a
+    /// call.
     pub release: unsafe extern "C" fn(ctx: *mut Context, mark: u64),
 
-    /// Memory of fresh output `index`, aligned to its element size; completes the descriptor. `sizes` (`rank` of them) is
-    /// only read during the call. The memory belongs to the caller of the entry and outlives it. Null on failure
-    /// (recorded). For an output without elements the address is not null and not to be accessed.
+    /// Allocates output `index`, aligned to its element size, and completes its descriptor. `sizes`
+    /// (`rank` of them) is only read during the call. The memory belongs to the caller of the entry
+    /// and outlives it. Returns null on failure (recorded). For an output without elements the
+    /// address is not null and not to be accessed.
     pub alloc_output: unsafe extern "C" fn(ctx: *mut Context, index: u32, dtype: u32, rank: u32, sizes: *const i64) -> *mut u8,
 
-    /// Runs all `units` of a kernel and returns when they are done. `units <= 0` does nothing. `cost` estimates the
-    /// nanoseconds of the whole launch on one thread and decides, with the session's limit, how many threads take part; no
-    /// result depends on it. `args` may live on the caller's stack. Returns [`STATUS_OK`] or a nonzero status (recorded),
-    /// which the entry returns. Called by a kernel (nested) it runs on that thread alone, records nothing, and returns the
-    /// status for the kernel to return; values that the inner kernel left are lost.
+    /// Runs all `units` of a kernel and returns when they are done. `units <= 0` does nothing.
+    /// `cost` estimates the nanoseconds of the whole launch on one thread and decides, with the
+    /// session's limit, how many threads take part; no result depends on it. `args` may live on the
+    /// caller's stack. Returns [`STATUS_OK`] or a nonzero status (recorded), which the entry
+    /// returns. Called by a kernel (nested) it runs on that thread alone, records nothing, and
+    /// returns the status for the kernel to return; values that the inner kernel left are lost.
     pub launch: unsafe extern "C" fn(
         ctx: *mut Context,
         kernel: KernelFn,
@@ -97,21 +110,26 @@ pub struct Runtime {
         scratch_bytes: i64,
     ) -> i32,
 
-    /// Records a failure at a source site, with the `n` values that its message template asks for, and returns
-    /// [`STATUS_FAILED`] for the entry to return. The first failure of a call is the one that is reported.
+    /// Records a failure at a source site, with the `n` values that its message template asks for,
+    /// and returns [`STATUS_FAILED`] for the entry to return. The first failure of a call is the
+    /// one that is reported.
     pub fail: unsafe extern "C" fn(ctx: *mut Context, site: u32, values: *const i64, n: u32) -> i32,
 
-    /// Copies `bytes` bytes between memory of the entry's device, which must not overlap, perhaps with several threads.
+    /// Copies `bytes` bytes within the entry's device memory, possibly on several threads. The
+    /// ranges must not overlap.
     pub copy: unsafe extern "C" fn(ctx: *mut Context, to: *mut u8, from: *const u8, bytes: i64) -> i32,
 
-    /// Runs a product: by its kernel, or by a library that computes the same and the rest after it, whichever the session's choice is. Both
-    /// leave the same values up to rounding. The status is that of `launch`. For entries only, not for kernels.
-    pub product: unsafe extern "C" fn(ctx: *mut Context, product: *const Product) -> i32,
+    /// Computes a GEMM by the generated kernel, or by a library followed by the group's epilogue
+    /// kernel; the session's dispatch chooses. Both give the same values up to rounding. The status
+    /// is that of `launch`. For entries only, not for kernels.
+    pub gemm: unsafe extern "C" fn(ctx: *mut Context, gemm: *const Gemm) -> i32,
 
-    /// Places `parts` parts of an arena: the least offset of each, 0 or the end of a part that it meets, at which it overlaps none of the earlier
-    /// parts that it meets; parts of size 0 are in nobody's way. `meets`, of `words` words, is for each part how many these are, and their
-    /// positions. Writes the offsets, and returns where the last part ends: less than 0 on failure. For entries only.
-    pub lay_out: unsafe extern "C" fn(
+    /// Lays out `parts` parts of an arena by first fit: each part gets the least offset, 0 or the
+    /// end of a part that it conflicts with, at which it overlaps no earlier part that it conflicts
+    /// with. Parts of size 0 conflict with none. `meets` (`words` words) holds, for each part, the
+    /// number of earlier parts that it conflicts with and then their positions. Writes the offsets
+    /// and returns the end of the last part, or a negative value on failure. For entries only.
+    pub layout_arena: unsafe extern "C" fn(
         ctx: *mut Context,
         parts: u32,
         sizes: *const i64,
@@ -124,31 +142,34 @@ pub struct Runtime {
     pub reserved: [*const c_void; 6],
 }
 
-/// A product of two matrices that a kernel computes and a library may compute instead: `result[i, j] = sum over l of left[i, l] * right[l, j]`.
-/// Every field is a word, so that generated code writes it as an array.
+/// A GEMM that a kernel computes and that a library may compute instead:
+/// `result[i, j] = sum over l of left[i, l] * right[l, j]`. Every field is one word, so generated
+/// code writes it as an array.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Product {
+pub struct Gemm {
     /// Code of the [`crate::DType`] of operands, sums and result.
     pub dtype: u64,
-    /// Rows, columns, and how many products each sum has.
+    /// `[m, n, k]`: rows, columns, and terms of each sum.
     pub sizes: [i64; 3],
-    /// Elements between rows of `left`, between its columns, between rows of `right`, between its columns.
+    /// Strides in elements: of `left` between rows and between columns, of `right` between rows and
+    /// between columns.
     pub strides: [i64; 4],
-    /// 0, or the width of the panels `[panel][l][j]` that `right` is in, zeros behind its last column; the strides of `right` say nothing then.
+    /// Width of the panels `[panel][l][j]` that `right` is packed in, zero-padded behind its last
+    /// column; the strides of `right` are then unused. 0: not packed.
     pub panel: i64,
     pub left: *const u8,
     pub right: *const u8,
-    /// Contiguous. Null where there is a `rest`, which then reads the result in memory of the runtime.
+    /// Contiguous. Null if there is a `rest`, which then reads the result in memory of the runtime.
     pub result: *mut u8,
-    /// The kernel that computes everything, and its launch: see [`Runtime::launch`].
+    /// The kernel that computes the whole group, and its launch: see [`Runtime::launch`].
     pub kernel: KernelFn,
     pub args: *const u64,
     pub units: i64,
     pub cost: i64,
     pub scratch_bytes: i64,
-    /// The kernel that computes what follows the product, if anything does, and its launch. The runtime writes the address of the result into
-    /// word `rest_slot` of `rest_args`.
+    /// The epilogue kernel of the group, if it has one, and its launch. The runtime writes the
+    /// address of the result into word `rest_slot` of `rest_args`.
     pub rest: Option<KernelFn>,
     pub rest_args: *mut u64,
     pub rest_slot: i64,
@@ -157,10 +178,10 @@ pub struct Product {
     pub rest_scratch_bytes: i64,
 }
 
-const _: () = assert!(size_of::<Product>() == Product::WORDS * 8, "generated code writes words");
+const _: () = assert!(size_of::<Gemm>() == Gemm::WORDS * 8, "generated code writes words");
 
-impl Product {
-    /// How many words a product is.
+impl Gemm {
+    /// Words of a [`Gemm`].
     pub const WORDS: usize = 23;
 }
 

@@ -1,6 +1,7 @@
-//! Element types as both sides write them down: one byte, never zero.
+//! Numbers the element types, as descriptors and metadata store them: one byte, never zero.
 
-/// An element type. The discriminants are the codes in [`crate::Tensor::dtype`] and are never renumbered.
+/// An element type. The discriminants are the codes in [`crate::Tensor::dtype`] and are never
+/// renumbered.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DType {
@@ -8,8 +9,9 @@ pub enum DType {
     BF16 = 2,
     F32 = 3,
     F64 = 4,
-    /// A boolean: one byte, 0 or 1 and nothing else (as `torch.bool` and NumPy's `bool_`). Generated code reads any nonzero
-    /// byte as an unspecified truth value, and writes only 0 and 1.
+    /// A boolean: one byte, 0 or 1 and nothing else (as `torch.bool` and NumPy's `bool_`).
+    /// Generated code reads any nonzero byte as an unspecified truth value, and writes only 0 and
+    /// 1.
     I1 = 5,
     I8 = 6,
     U8 = 7,
@@ -44,7 +46,7 @@ impl DType {
         self as u8
     }
 
-    /// The element type of a code, `None` for a code that this version does not know.
+    /// Returns the element type of a code, or `None` for a code that this version does not know.
     pub const fn from_code(code: u8) -> Option<DType> {
         if code == 0 || code as usize > Self::ALL.len() { None } else { Some(Self::ALL[code as usize - 1]) }
     }

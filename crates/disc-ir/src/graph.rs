@@ -390,7 +390,7 @@ impl Function {
     pub fn bound_by(&self, inst: Inst) -> impl Iterator<Item = &Symbol> {
         let dims = match (self.kind_of(inst), self.inst(inst).attrs.first()) {
             (OpKind::BindDim, Some(Some(Attr::Dim(dim)))) => std::slice::from_ref(dim),
-            (OpKind::LayOut, Some(Some(Attr::Dims(dims)))) => dims,
+            (OpKind::LayoutArena, Some(Some(Attr::Dims(dims)))) => dims,
             _ => &[],
         };
         dims.iter().filter_map(Dim::as_symbol)

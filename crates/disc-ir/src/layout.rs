@@ -1,4 +1,4 @@
-//! Where parts of memory lie whose sizes are known when a program runs: the meaning of `lay_out`.
+//! Where parts of memory lie whose sizes are known when a program runs: the meaning of `layout_arena`.
 //!
 //! First fit, with what is needed at the same time given, not computed here. It says what the result is; the runtime has a faster way to it.
 

@@ -1,8 +1,8 @@
-//! From a program to one shared object: modules of a few kernels each and one of the host programs, compiled by several threads, and one
-//! link.
+//! Compiles a program to one shared object: LLVM modules of a few kernels each and one of the host
+//! programs, compiled by several threads, then one link.
 //!
-//! Kernels have explicit vectors and loops: they get no passes of LLVM, and code generation at O1. Host programs are long and run once per
-//! call: they get the fastest code generation.
+//! Kernels have explicit vectors and loops: they run no passes of LLVM, and code generation at O1.
+//! Host programs are long and run once per call: they get the fastest code generation.
 use crate::{
     Error,
     emit::Emit,
@@ -21,16 +21,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Functions of one LLVM module: below 10 the fixed costs of a module show, above 50 threads wait for the last one.
+/// Functions of one LLVM module: below 10 the fixed costs of a module show, above 50 threads wait
+/// for the last one.
 const BATCH: usize = 25;
 /// LLVM recurses over large functions.
 const STACK: usize = 16 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many modules are compiled at once.
+    /// Number of modules that are compiled in parallel.
     pub threads: usize,
-    /// Kernels are exported by name, for programs that call them without a host program, and for profiles.
+    /// Export kernels by name, for programs that call them without a host program, and for
+    /// profiles.
     pub export_kernels: bool,
 }
 
@@ -59,13 +61,14 @@ pub struct Compiled {
     pub timings: Timings,
 }
 
-/// Compiles the kernels, routines and host programs of `program`. Host programs are exported by [`crate::entry_symbol`].
+/// Compiles the kernels, routines and host programs of `program`. Host programs are exported by
+/// [`crate::entry_symbol`].
 pub fn compile(program: &Program, target: &Target, options: &Options) -> Result<Compiled, Error> {
     let kernels: Vec<&Function> = program.module.functions.iter().filter(|f| is_kernel_code(f)).collect();
     let entries: Vec<&Function> = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Host).collect();
     let mut batches: Vec<Batch<'_>> = Vec::new();
     if target.is_cpu() {
-        // First, since it is the longest.
+        // The entries first, since they take the longest.
         batches.push(Batch { functions: &entries, codegen: Codegen::Fast, versioned: true });
     }
     batches.extend(kernels.chunks(BATCH).map(|functions| Batch { functions, codegen: Codegen::Less, versioned: false }));
@@ -84,7 +87,7 @@ pub fn compile(program: &Program, target: &Target, options: &Options) -> Result<
     Ok(Compiled { bytes, timings })
 }
 
-/// The assembly of `program`, for dumps and for tests that look at instructions.
+/// Returns the assembly of `program`, for dumps and for tests that look at instructions.
 pub fn assembly(program: &Program, target: &Target) -> Result<String, Error> {
     in_context(|context| {
         let machine = Machine::new(target, Codegen::Less)?;
@@ -93,7 +96,7 @@ pub fn assembly(program: &Program, target: &Target) -> Result<String, Error> {
     })
 }
 
-/// The LLVM IR of `program`, for dumps.
+/// Returns the LLVM IR of `program`, for dumps.
 pub fn llvm_ir(program: &Program, target: &Target) -> Result<String, Error> {
     in_context(|context| {
         let machine = Machine::new(target, Codegen::Less)?;
@@ -108,14 +111,14 @@ fn is_kernel_code(function: &Function) -> bool {
     }
 }
 
-/// Everything in one module.
+/// Lowers the whole program into one module.
 fn lower_all<'c>(context: &'c Context, machine: &Machine, program: &Program, target: &Target) -> Result<Emit<'c>, Error> {
     let emit = open(context, machine, target);
     program.module.functions.iter().try_for_each(|function| lower_any(&emit, program, function))?;
     Ok(emit)
 }
 
-/// An empty module for `machine`.
+/// Opens an empty module for `machine`.
 fn open<'c>(context: &'c Context, machine: &Machine, target: &Target) -> Emit<'c> {
     let module = context.create_module("disc");
     machine.prepare(&module);
@@ -135,15 +138,15 @@ fn lower_any(emit: &Emit<'_>, program: &Program, function: &Function) -> Result<
     }
 }
 
-/// What becomes one LLVM module.
+/// The functions of one LLVM module.
 struct Batch<'p> {
     functions: &'p [&'p Function],
     codegen: Codegen,
-    /// It says for which version of the runtime's contract the library is.
+    /// The module exports the version of the runtime's contract.
     versioned: bool,
 }
 
-/// One batch as an object, and the times of its two halves.
+/// Compiles one batch to an object, and times both halves.
 fn object(
     program: &Program,
     batch: &Batch<'_>,
@@ -159,7 +162,8 @@ fn object(
             export_version(&emit);
         }
         if options.export_kernels {
-            // Those that this module only refers to as well: of two visibilities, the linker takes the narrower one.
+            // Also kernels that this module only refers to: of two visibilities, the linker takes
+            // the narrower one.
             let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
             let lowered = kernels.filter_map(|f| emit.module.get_function(&f.name));
             lowered.for_each(|f| f.as_global_value().set_visibility(GlobalVisibility::Default));
@@ -178,7 +182,8 @@ fn export_version(emit: &Emit<'_>) {
     version.set_alignment(4);
 }
 
-/// Runs `job` for every number below `count` on up to `threads` threads; the results in order, or the first error in order.
+/// Runs `job` for every number below `count` on up to `threads` threads. Returns the results in
+/// order, or the first error in order.
 fn in_parallel<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> Result<T, Error> + Sync) -> Result<Vec<T>, Error> {
     let next = AtomicUsize::new(0);
     let done: Vec<Mutex<Option<Result<T, Error>>>> = (0..count).map(|_| Mutex::new(None)).collect();

@@ -1,8 +1,9 @@
-//! LLVM instructions on scalars and vectors alike: what the lowering of every op is written with.
+//! Emits LLVM instructions on scalars and vectors alike, for the lowering of every op.
 //!
-//! It knows element types and lanes, and no ops. A value is a scalar where it has one lane, else a fixed vector.
-//! Invariants:
-//! - f16 and bf16 values are their bits, as `i16`: nothing here makes LLVM compute with half floats, which would call a library;
+//! It knows element types and lanes, and no ops. A value with one lane is a scalar, any other a
+//! fixed vector. Invariants:
+//! - f16 and bf16 values are their bits, as `i16`: nothing here makes LLVM compute with half
+//!   floats, which would call a library;
 //! - truth values are `i1` in registers and bytes, 0 or 1, in memory;
 //! - no instruction carries a fast-math flag, and none gives poison for any value of its operands.
 use crate::Error;
@@ -22,7 +23,7 @@ use llvm_sys::core::LLVMBuildGEP2;
 pub(crate) type Val<'c> = BasicValueEnum<'c>;
 pub(crate) type Emitted<'c> = Result<Val<'c>, Error>;
 
-/// A module that is being filled, and the place where instructions go.
+/// A module under construction, and the insertion point.
 pub(crate) struct Emit<'c> {
     pub(crate) context: &'c Context,
     pub(crate) module: Module<'c>,
@@ -48,7 +49,7 @@ impl<'c> Emit<'c> {
         self.context.i64_type().const_int(value as u64, true)
     }
 
-    /// The type of a value in a register.
+    /// Returns the type of a value in a register.
     pub(crate) fn ty(&self, dtype: DType, lanes: u32) -> BasicTypeEnum<'c> {
         let element: BasicTypeEnum<'c> = match dtype {
             DType::F32 => self.context.f32_type().into(),
@@ -62,7 +63,7 @@ impl<'c> Emit<'c> {
         vector_of(element, lanes)
     }
 
-    /// The type of a value in memory.
+    /// Returns the type of a value in memory.
     pub(crate) fn memory_ty(&self, dtype: DType, lanes: u32) -> BasicTypeEnum<'c> {
         match dtype {
             DType::I1 => self.int_ty(8, lanes),
@@ -74,12 +75,12 @@ impl<'c> Emit<'c> {
         vector_of(self.int(bits).into(), lanes)
     }
 
-    /// `value` in all lanes, wrapped to `bits`.
+    /// Splats `value`, wrapped to `bits`.
     pub(crate) fn const_int(&self, bits: u32, lanes: u32, value: i64) -> Val<'c> {
         repeat(self.int(bits).const_int(value as u64, true).into(), lanes)
     }
 
-    /// `value` in all lanes, rounded to `dtype`, which is f32 or f64.
+    /// Splats `value`, rounded to `dtype`, which is f32 or f64.
     pub(crate) fn const_float(&self, dtype: DType, lanes: u32, value: f64) -> Val<'c> {
         let ty = self.ty(dtype, 1).into_float_type();
         repeat(ty.const_float(value).into(), lanes)
@@ -113,7 +114,7 @@ impl<'c> Emit<'c> {
         self.binary(InstructionOpcode::Xor, a, b)
     }
 
-    /// A shift by a constant below the width.
+    /// Shifts by a constant below the width.
     pub(crate) fn shift(&self, opcode: InstructionOpcode, a: Val<'c>, amount: u32) -> Emitted<'c> {
         self.binary(opcode, a, self.const_int(int_bits(a), lanes_of(a), i64::from(amount)))
     }
@@ -129,7 +130,7 @@ impl<'c> Emit<'c> {
         self.cast(InstructionOpcode::BitCast, value, to)
     }
 
-    /// An integer of another width: wrapped, or extended as `signed` says.
+    /// Converts an integer to another width: truncates it, or extends it as `signed` says.
     pub(crate) fn resize(&self, value: Val<'c>, bits: u32, signed: bool) -> Emitted<'c> {
         let opcode = match (int_bits(value) > bits, signed) {
             (true, _) => InstructionOpcode::Trunc,
@@ -153,7 +154,7 @@ impl<'c> Emit<'c> {
         })
     }
 
-    /// `a` in the lanes where `mask` holds, else `b`.
+    /// Selects `a` in the lanes where `mask` holds, else `b`.
     pub(crate) fn select(&self, mask: Val<'c>, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
         Ok(match mask {
             Val::VectorValue(mask) => self.builder.build_select(mask, a, b, "")?,
@@ -181,13 +182,13 @@ impl<'c> Emit<'c> {
         Ok(self.builder.build_call(function, &arguments, "")?)
     }
 
-    /// The value of an intrinsic that is overloaded on the type of its first argument alone.
+    /// Calls an intrinsic that is overloaded on the type of its first argument alone.
     pub(crate) fn intrinsic(&self, name: &str, arguments: &[Val<'c>]) -> Emitted<'c> {
         let call = self.call_intrinsic(name, &[arguments[0].get_type()], arguments)?;
         Ok(call.try_as_basic_value().expect_basic("an intrinsic with a value"))
     }
 
-    /// The value of an intrinsic of one target, whose types are fixed: arguments are taken as the bits that they are.
+    /// Calls an intrinsic of one target, whose types are fixed: arguments are bitcast to them.
     pub(crate) fn target_intrinsic(&self, name: &str, arguments: &[Val<'c>]) -> Emitted<'c> {
         let declared = Intrinsic::find(name).and_then(|intrinsic| intrinsic.get_declaration(&self.module, &[]));
         let function = declared.ok_or_else(|| Error::Emit(format!("LLVM has no intrinsic {name}")))?;
@@ -201,7 +202,7 @@ impl<'c> Emit<'c> {
         Ok(call.try_as_basic_value().expect_basic("an intrinsic with a value"))
     }
 
-    /// A scalar in all lanes.
+    /// Broadcasts a scalar to all lanes.
     pub(crate) fn splat(&self, scalar: Val<'c>, lanes: u32) -> Emitted<'c> {
         if lanes == 1 {
             return Ok(scalar);
@@ -214,7 +215,7 @@ impl<'c> Emit<'c> {
         Ok(self.builder.build_shuffle_vector(first, vector.get_poison(), zeros, "")?.into())
     }
 
-    /// The lanes that `sources` names of `a`, or of `a` followed by `b`.
+    /// Shuffles the lanes of `a`, or of `a` followed by `b`, into the order of `sources`.
     pub(crate) fn shuffle(&self, a: Val<'c>, b: Option<Val<'c>>, sources: impl IntoIterator<Item = u32>) -> Emitted<'c> {
         let i32t = self.context.i32_type();
         let lanes: Vec<_> = sources.into_iter().map(|lane| i32t.const_int(u64::from(lane), false)).collect();
@@ -223,19 +224,21 @@ impl<'c> Emit<'c> {
         Ok(self.builder.build_shuffle_vector(a, b, VectorType::const_vector(&lanes), "")?.into())
     }
 
-    /// The address of element `index` of an array of `dtype`; for a vector of indices, the address of each.
+    /// Returns the address of element `index` of an array of `dtype`; for a vector of indices, a
+    /// vector of addresses.
     pub(crate) fn element_address(&self, dtype: DType, array: PointerValue<'c>, index: Val<'c>) -> Emitted<'c> {
         let element = self.memory_ty(dtype, 1);
         let mut indices = [index.as_value_ref()];
-        // SAFETY: values of this context, at the place where the builder stands. An address computation alone; without `inbounds` it has
-        // a value for every index. inkwell's own method takes no vector of indices.
+        // SAFETY: values of this context, at the place where the builder stands. An address
+        // computation alone; without `inbounds` it has a value for every index. inkwell's own
+        // method takes no vector of indices.
         unsafe {
             let (builder, ty) = (self.builder.as_mut_ptr(), element.as_type_ref());
             Ok(Val::new(LLVMBuildGEP2(builder, ty, array.as_value_ref(), indices.as_mut_ptr(), 1, c"".as_ptr())))
         }
     }
 
-    /// The address of eight bytes in an array of such.
+    /// Returns the address of an eight-byte slot in an array of such.
     pub(crate) fn slot(&self, array: PointerValue<'c>, position: i64) -> Result<PointerValue<'c>, Error> {
         Ok(self.element_address(DType::I64, array, self.i64(position).into())?.into_pointer_value())
     }
@@ -251,7 +254,7 @@ fn vector_of(element: BasicTypeEnum<'_>, lanes: u32) -> BasicTypeEnum<'_> {
     }
 }
 
-/// A constant in all lanes.
+/// Repeats a constant in all lanes.
 fn repeat(scalar: Val<'_>, lanes: u32) -> Val<'_> {
     match (lanes, scalar) {
         (1, scalar) => scalar,
@@ -261,7 +264,7 @@ fn repeat(scalar: Val<'_>, lanes: u32) -> Val<'_> {
     }
 }
 
-/// The lanes of a value; 1 for a scalar.
+/// Returns the number of lanes of a value; 1 for a scalar.
 pub(crate) fn lanes_of(value: Val<'_>) -> u32 {
     match value {
         Val::VectorValue(vector) => vector.get_type().get_size(),
@@ -269,7 +272,7 @@ pub(crate) fn lanes_of(value: Val<'_>) -> u32 {
     }
 }
 
-/// The width of an integer, or of the integers of a vector.
+/// Returns the width of an integer, or of the integers of a vector.
 pub(crate) fn int_bits(value: Val<'_>) -> u32 {
     match value.get_type() {
         BasicTypeEnum::VectorType(vector) => vector.get_element_type().into_int_type().get_bit_width(),

@@ -1,4 +1,4 @@
-//! Everything that can fail behind the door.
+//! Defines the failures of this crate.
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -16,7 +16,8 @@ pub enum Error {
     Passes { pipeline: &'static str, message: String },
     #[error("LLVM code generation: {0}")]
     Codegen(String),
-    /// Code generation was abandoned in the middle. What it had allocated is leaked, and its context is never touched again.
+    /// Code generation was abandoned midway. Its allocations are leaked, and its context is never
+    /// touched again.
     #[error("LLVM gave up: {0}")]
     Fatal(String),
     #[error("lld: {0}")]
@@ -26,7 +27,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Says which op could not be lowered, unless that is said already.
+    /// Adds the op that could not be lowered, unless the error names one already.
     pub(crate) fn in_op(self, function: &str, op: &str) -> Self {
         match self {
             Self::Emit(message) => Self::Lower { function: function.to_owned(), op: op.to_owned(), message },

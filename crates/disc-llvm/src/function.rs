@@ -1,4 +1,4 @@
-//! The attributes of every function that is generated here.
+//! Sets the attributes of every generated function.
 use crate::target::LlvmTarget;
 use disc_codegen::target::Target;
 use inkwell::{
@@ -7,9 +7,11 @@ use inkwell::{
     values::FunctionValue,
 };
 
-/// Marks `function` as code for `target`: one module may hold functions for several levels of a CPU.
+/// Marks `function` as code for `target`: one module may hold functions for several levels of a
+/// CPU.
 ///
-/// Nothing unwinds, no loop becomes a call of memset or memcpy, and a frame of more than a page touches each of its pages.
+/// Nothing unwinds, no loop becomes a call of memset or memcpy, and a frame of more than a page
+/// touches each of its pages.
 pub(crate) fn mark(context: &Context, function: FunctionValue<'_>, target: &Target) {
     let nounwind = Attribute::get_named_enum_kind_id("nounwind");
     function.add_attribute(AttributeLoc::Function, context.create_enum_attribute(nounwind, 0));

@@ -1,7 +1,8 @@
-//! The only door to LLVM: lowering, target machines, in-process lld; returns bytes.
+//! Compiles kernels and host programs to machine code, and is the only door to LLVM: lowering,
+//! target machines, in-process lld. Returns bytes.
 //!
-//! Loading and running the bytes is the runtime's job, choosing what to compile is the code generator's.
-//! Invariants:
+//! Loading and running the bytes is the runtime's job, choosing what to compile is the code
+//! generator's. Invariants:
 //! - no file is written (descriptors only), and no type of LLVM is in the public interface;
 //! - every failure is an [`Error`], a fatal error of LLVM included, and the next call works;
 //! - any thread may call anything here.
@@ -23,7 +24,7 @@ pub use link::link;
 pub use lower::entry_symbol;
 pub use machine::{Codegen, Object, Passes};
 
-/// The version of the LLVM that is linked in.
+/// Returns the version of the LLVM that is linked in.
 pub fn llvm_version() -> String {
     let (major, minor, patch) = inkwell::support::get_llvm_version();
     format!("{major}.{minor}.{patch}")

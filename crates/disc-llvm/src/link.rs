@@ -1,7 +1,9 @@
-//! lld inside this process, from memory to memory: objects to one shared object that needs nothing from elsewhere.
+//! Links objects to one self-contained shared object with lld inside this process, from memory to
+//! memory.
 //!
-//! lld only opens paths, so the objects are memfds named by `/proc/self/fd/N`. The result cannot be one: for a regular file lld first
-//! makes a temporary file beside its path. It is a pipe, which lld writes in one go, and a thread collects it.
+//! lld only opens paths, so the objects are memfds named by `/proc/self/fd/N`. The result cannot be
+//! one: for a regular file lld first makes a temporary file beside its path. It is a pipe, which
+//! lld writes in one go, and a thread collects it.
 use crate::{
     Error,
     machine::{Object, take_text},
@@ -24,7 +26,8 @@ unsafe extern "C" {
 /// lld has one global state, and may end unusable.
 static LLD_USABLE: Mutex<bool> = Mutex::new(true);
 
-/// One thread: lld's pool would outlive the call, in a process that may fork. Undefined symbols are errors that name them.
+/// One thread: lld's pool would outlive the call, in a process that may fork. Undefined symbols are
+/// errors that name them.
 const FLAGS: [&str; 15] = [
     "-shared",
     "-z",
@@ -43,7 +46,8 @@ const FLAGS: [&str; 15] = [
     "-o",
 ];
 
-/// Links objects of one architecture into a shared object without undefined symbols (for `amdgpu`: a code object).
+/// Links objects of one architecture into a shared object without undefined symbols (for `amdgpu`:
+/// a code object).
 pub fn link(target: &Target, objects: &[Object]) -> Result<Vec<u8>, Error> {
     let emulation = emulation(target).ok_or_else(|| Error::Link(format!("code for `{target}` is not linked")))?;
     let support = support::object(target)?;
@@ -66,7 +70,8 @@ pub fn link(target: &Target, objects: &[Object]) -> Result<Vec<u8>, Error> {
     Ok(bytes?)
 }
 
-/// Reads until `done` is readable and the pipe is empty. Not until its end: a child forked meanwhile keeps the other side open.
+/// Reads until `done` is readable and the pipe is empty. It does not wait for the end of the pipe:
+/// a child forked meanwhile keeps the other side open.
 fn collect(mut reader: PipeReader, done: &PipeReader) -> io::Result<Vec<u8>> {
     let (mut bytes, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
     loop {
@@ -97,7 +102,8 @@ fn run(arguments: &[String]) -> Result<(), Error> {
         return Err(Error::Link("lld crashed earlier in this process and cannot run again".to_owned()));
     }
     let mut message = std::ptr::null_mut();
-    // SAFETY: `pointers` holds NUL-terminated strings that outlive the call; the lock makes this the only call.
+    // SAFETY: `pointers` holds NUL-terminated strings that outlive the call; the lock makes this
+    // the only call.
     let code = unsafe { disc_lld_elf(pointers.as_ptr(), pointers.len(), &mut message, &mut *usable) };
     // SAFETY: the shim gives malloc'ed, NUL-terminated text.
     let text = unsafe { take_text(message) };
@@ -124,7 +130,8 @@ fn path_of(file: &impl AsRawFd) -> String {
 mod tests {
     use super::*;
 
-    /// As after a fork during a link: somebody else still holds the writing side, and the result is longer than a pipe.
+    /// Simulates a fork during a link: the writing side stays open elsewhere, and the result is
+    /// longer than a pipe.
     #[test]
     fn collecting_does_not_wait_for_the_end_of_the_pipe() {
         let (reader, mut writer) = io::pipe().unwrap();

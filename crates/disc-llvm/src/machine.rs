@@ -1,7 +1,8 @@
-//! A target machine, and the two halves of compilation: passes over the IR, then code generation.
+//! Runs the two halves of compilation on a target machine: passes over the IR, then code
+//! generation.
 //!
-//! It does not build IR and does not link. After a fatal error of LLVM nothing that took part is touched again: [`in_context`] leaks
-//! the context, the machine its module and itself.
+//! It does not build IR and does not link. After a fatal error of LLVM, nothing that took part is
+//! touched again: [`in_context`] leaks the context, the machine its module and itself.
 use crate::{Error, target::LlvmTarget};
 use disc_codegen::target::Target;
 use inkwell::{
@@ -24,7 +25,7 @@ use std::{
     sync::Once,
 };
 
-/// How much work the code generator does, and which instruction selector does it.
+/// The effort of the code generator, and its instruction selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Codegen {
     /// FastISel: a third of the time, 1.3 to 7 times slower code. For host programs.
@@ -58,7 +59,7 @@ impl Passes {
     }
 }
 
-/// An object file that LLVM made in this process: the only input that lld is safe to be given.
+/// An object file that LLVM made in this process: the only input that is safe to give to lld.
 #[derive(Clone, Debug)]
 pub struct Object(Vec<u8>);
 
@@ -67,14 +68,15 @@ impl Object {
         &self.0
     }
 
-    /// For tests of what happens to bytes that are no object.
+    /// For tests of bytes that are no object.
     #[cfg(test)]
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.to_owned())
     }
 }
 
-/// Runs `build` in a context of its own, which is dropped unless the result is [`Error::Fatal`]: that error must be handed on.
+/// Runs `build` in a context of its own, which is dropped unless the result is [`Error::Fatal`]:
+/// the caller must pass that error on.
 pub(crate) fn in_context<T>(build: impl FnOnce(&Context) -> Result<T, Error>) -> Result<T, Error> {
     let context = ManuallyDrop::new(Context::create());
     let result = build(&context);
@@ -113,7 +115,8 @@ impl Machine {
         &self.target
     }
 
-    /// Marks the module as code for this machine. Call it before IR is built: constant folding uses the layout.
+    /// Marks the module as code for this machine. Call it before IR is built: constant folding uses
+    /// the layout.
     pub(crate) fn prepare(&self, module: &Module<'_>) {
         module.set_triple(&self.inner.get_triple());
         module.set_data_layout(&self.inner.get_target_data().get_data_layout());
@@ -141,7 +144,8 @@ impl Machine {
         self.emit(module, LLVMCodeGenFileType::LLVMObjectFile).map(Object)
     }
 
-    /// Assembly, or PTX, in which every call has its function: to LLVM a misspelt intrinsic is an ordinary call.
+    /// Returns assembly, or PTX, in which every call has its function: to LLVM a misspelt intrinsic
+    /// is an ordinary call.
     pub(crate) fn assembly(&self, module: Module<'_>) -> Result<String, Error> {
         let bytes = self.emit(module, LLVMCodeGenFileType::LLVMAssemblyFile)?;
         let text = String::from_utf8(bytes).map_err(|e| Error::Codegen(e.to_string()))?;
@@ -156,8 +160,8 @@ impl Machine {
     }
 
     /// # Errors
-    /// The verifier's complaint (with debug assertions: code generation of a broken module may crash), a diagnostic, or LLVM's fatal
-    /// error.
+    /// The verifier's complaint (with debug assertions: code generation of a broken module may
+    /// crash), a diagnostic, or LLVM's fatal error.
     fn emit(&self, module: Module<'_>, kind: LLVMCodeGenFileType) -> Result<Vec<u8>, Error> {
         if self.gave_up.get() {
             return Err(Error::Codegen("this target machine met a fatal error of LLVM before".to_owned()));
@@ -169,7 +173,8 @@ impl Machine {
         // SAFETY: a live machine and module, and two places to write to.
         let code = unsafe { disc_emit(self.inner.as_mut_ptr(), module.as_mut_ptr(), kind, &mut message, &mut buffer) };
         if code == 0 {
-            // SAFETY: success gives a buffer that is ours; its bytes are read before it is disposed.
+            // SAFETY: success gives a buffer that is ours; its bytes are read before it is
+            // disposed.
             unsafe {
                 let start = LLVMGetBufferStart(buffer).cast::<u8>();
                 let bytes = std::slice::from_raw_parts(start, LLVMGetBufferSize(buffer)).to_vec();
@@ -197,7 +202,7 @@ impl Drop for Machine {
     }
 }
 
-/// What `disc_emit` returns after a fatal error.
+/// Result of `disc_emit` after a fatal error.
 const FATAL: i32 = 2;
 
 unsafe extern "C" {

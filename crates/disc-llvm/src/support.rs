@@ -1,7 +1,9 @@
-//! Own hidden `memcpy`, `memmove` and `memset`, for the block operations that code generation turns into calls.
+//! Provides hidden `memcpy`, `memmove` and `memset`, for the block operations that code generation
+//! turns into calls.
 //!
-//! Kernels copy with explicit loops; this is what keeps a library closed where LLVM makes a call all the same. Each function has a
-//! section of its own, so that the link drops what is not called.
+//! Kernels copy with explicit loops; these functions keep a library self-contained where LLVM makes
+//! a call all the same. Each function has a section of its own, so that the link drops the unused
+//! ones.
 use crate::{
     Error,
     machine::{Codegen, Object, Passes},
@@ -10,7 +12,8 @@ use crate::{
 use disc_codegen::target::{Target, X86Level};
 use std::sync::OnceLock;
 
-/// The support object of an architecture, made once per process for its oldest CPU. None where nothing calls it.
+/// Returns the support object of an architecture, made once per process for its oldest CPU. `None`
+/// if no code of that target calls it.
 pub(crate) fn object(target: &Target) -> Result<Option<Object>, Error> {
     static X86: OnceLock<Object> = OnceLock::new();
     static AARCH64: OnceLock<Object> = OnceLock::new();
@@ -26,7 +29,8 @@ pub(crate) fn object(target: &Target) -> Result<Option<Object>, Error> {
     Ok(Some(cell.get_or_init(|| object).clone()))
 }
 
-/// Forward copies take words, then bytes; `memmove` copies bytes backward where the ranges overlap that way.
+/// Forward copies take words, then bytes; `memmove` copies bytes backward where the ranges overlap
+/// that way.
 const SOURCE: &str = r#"
 define hidden ptr @memcpy(ptr returned %to, ptr %from, i64 %n) #0 section ".text.memcpy" {
 entry:

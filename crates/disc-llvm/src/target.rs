@@ -1,4 +1,4 @@
-//! What LLVM calls the project's targets.
+//! Translates the project's targets to LLVM's names.
 use disc_codegen::target::{Target, X86Extension};
 
 /// The parts that make a target machine, and the attributes of a function.
@@ -24,7 +24,7 @@ impl LlvmTarget {
     }
 }
 
-/// lld's name for the object format of a target; none for PTX, which is not linked.
+/// Returns lld's name for the object format of a target; `None` for PTX, which is not linked.
 pub(crate) fn emulation(target: &Target) -> Option<&'static str> {
     match target {
         Target::X86(_) => Some("elf_x86_64"),

@@ -1,4 +1,4 @@
-//! What the door promises, tested from inside, so that one test binary holds LLVM.
+//! Tests the promises of this crate from inside, so that one test binary holds LLVM.
 mod errors;
 mod levels;
 mod library;

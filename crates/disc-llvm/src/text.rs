@@ -1,11 +1,11 @@
-//! Compilation of textual LLVM IR: for tools and tests. Kernels do not come this way.
+//! Compiles textual LLVM IR, for tools and tests. Kernels do not use it.
 use crate::{
     Error,
     machine::{Codegen, Machine, Object, Passes, in_context},
 };
 use disc_codegen::target::Target;
 
-/// An object file from IR text.
+/// Compiles IR text to an object file.
 pub fn object(text: &str, target: &Target, passes: Passes, codegen: Codegen) -> Result<Object, Error> {
     in_context(|context| {
         let machine = Machine::new(target, codegen)?;
@@ -15,7 +15,7 @@ pub fn object(text: &str, target: &Target, passes: Passes, codegen: Codegen) -> 
     })
 }
 
-/// Assembly (for `nvptx`: PTX) from IR text.
+/// Compiles IR text to assembly (for `nvptx`: PTX).
 pub fn assembly(text: &str, target: &Target, passes: Passes, codegen: Codegen) -> Result<String, Error> {
     in_context(|context| {
         let machine = Machine::new(target, codegen)?;

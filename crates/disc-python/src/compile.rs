@@ -5,11 +5,11 @@
 use crate::{
     call::{PyExecutable, read_weights},
     errors::{Failure, guarded},
-    facade::{self, Artifact, Options, Report, Runner, Specializations, Specialize, VariantReport, background, cache},
+    facade::{self, Artifact, Options, Report, Specializations, Specialize, VariantReport, background, cache},
     ir::PyBuilder,
 };
 use disc_ir::text::closest;
-use disc_ral::{Decision, Policy, Products, Way};
+use disc_ral::{Decision, GemmDispatch, Policy, Way};
 use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict, PyList, PyString},
@@ -71,7 +71,7 @@ impl PyArtifact {
         guarded(|| {
             let weights = weights.map_or_else(|| Ok(Vec::new()), read_weights)?;
             let loaded = py.detach(|| self.artifact.load(weights, &self.options)).map_err(Failure::from)?;
-            PyExecutable::new(py, Runner::Compiled(Box::new(loaded)), entry, outputs)
+            PyExecutable::new(py, loaded, entry, outputs)
         })
     }
 
@@ -172,16 +172,16 @@ fn specialize(value: &Bound<'_, PyAny>) -> Option<Specialize> {
 }
 
 /// Who computes products: the library, or none, how that is chosen, how often it was, and the choices.
-pub(crate) fn library_dict<'py>(py: Python<'py>, products: Option<&Products>) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn library_dict<'py>(py: Python<'py>, gemm: Option<&GemmDispatch>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("name", products.map(|products| products.library().name().to_owned()))?;
-    let Some(products) = products else { return Ok(dict) };
-    let [by_library, by_kernel] = products.counts();
-    dict.set_item("policy", if products.policy() == Policy::Measured { "measured" } else { "always" })?;
+    dict.set_item("name", gemm.map(|gemm| gemm.library().name().to_owned()))?;
+    let Some(gemm) = gemm else { return Ok(dict) };
+    let [by_library, by_kernel] = gemm.counts();
+    dict.set_item("policy", if gemm.policy() == Policy::Measured { "measured" } else { "always" })?;
     dict.set_item("by_library", by_library)?;
     dict.set_item("by_kernel", by_kernel)?;
     let choices = PyList::empty(py);
-    for Decision { key, way, nanoseconds_per_row } in products.decisions() {
+    for Decision { key, way, nanoseconds_per_row } in gemm.decisions() {
         let one = PyDict::new(py);
         one.set_item("rows_up_to", key.rows)?;
         one.set_item("columns", key.columns)?;

@@ -3,7 +3,6 @@
 //! What it is not: the package's interface. That is `disc`, written in Python; what is here may change with it.
 //!
 //! Invariant: an op of the IR never needs a change here, everything is generic over the op table.
-mod ahead;
 mod cache;
 mod call;
 mod cli;
@@ -11,6 +10,7 @@ mod compile;
 mod errors;
 mod facade;
 mod ir;
+mod prefault;
 
 use pyo3::prelude::*;
 
@@ -25,7 +25,7 @@ fn describe(object: &Bound<'_, PyAny>) -> String {
 fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     disc::log::start();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<ahead::MemoryAhead>()?;
+    module.add_class::<prefault::MemoryAhead>()?;
     module.add_class::<ir::PyBuilder>()?;
     module.add_class::<ir::PyDim>()?;
     module.add_class::<ir::PyValue>()?;

@@ -1,7 +1,8 @@
-//! What multiply-adds this CPU can do at most: the floor that benchmarks are measured against.
+//! Measures the peak rate of fused multiply-adds of this CPU: the roofline of the benchmarks.
 //!
-//! Each thread runs independent chains of fused multiply-adds that stay in registers, with the widest vectors that the CPU has. Printed is
-//! JSON: GFLOP/s of one thread, and of all threads at once, the best of several runs.
+//! Each thread runs independent chains of fused multiply-adds that stay in registers, with the
+//! widest vectors of the CPU. Prints JSON: GFLOP/s of one thread and of all threads at once, the
+//! best of several runs.
 //!
 //! `cargo run --release -p disc-ral --example fma_peak -- THREADS`
 use std::{
@@ -25,7 +26,7 @@ fn gigaflops(threads: usize) -> f64 {
     operations / best.as_secs_f64() / 1e9
 }
 
-/// The time of the slowest of `threads` threads that start together.
+/// Returns the time of the slowest of `threads` threads that start together.
 fn slowest(threads: usize) -> Duration {
     let barrier = Barrier::new(threads);
     let times = std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! What a launch and a call cost beside the kernel. Run it in release; it prints the minimum over many repetitions.
+//! Measures the overhead of a launch and of a call. Run it in release; it prints the minimum over
+//! many repetitions.
 //!
 //! `cargo run --release -p disc-ral --example launch_cost`
 
@@ -49,7 +50,7 @@ unsafe extern "C" fn launches(ctx: *mut Context, _: *const Tensor, _: *mut Tenso
     STATUS_OK
 }
 
-/// A call as of an ordinary small model: one allocation, one output.
+/// Makes the runtime calls of an ordinary small model: one allocation, one output.
 unsafe extern "C" fn call(ctx: *mut Context, inputs: *const Tensor, _: *mut Tensor) -> i32 {
     // SAFETY: the context of this call, whose entry has one input and one output.
     unsafe {
@@ -74,7 +75,7 @@ fn executable() -> Executable {
         .expect("code and metadata match")
 }
 
-/// Nanoseconds of one launch.
+/// Returns the nanoseconds of one launch.
 fn cost_of(executable: &Executable, session: &mut Session, threads: usize, kernel: (KernelFn, i64, i64)) -> f64 {
     KERNEL.set(kernel);
     FASTEST.set(f64::INFINITY);

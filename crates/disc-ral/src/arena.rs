@@ -1,10 +1,13 @@
-//! Temporary memory of a session: bump allocation in frames, kept between calls, trimmed to a bound.
+//! Allocates temporary memory of a session: a bump allocator with frames, kept between calls,
+//! trimmed to a bound.
 //!
 //! Invariants:
-//! - at rest there is at most one chunk; a call that outgrew it added chunks, which the next call merges into one;
-//! - at rest the arena holds at most 1.5 times the largest need of the last [`WINDOW`] to twice that many calls;
+//! - between calls there is at most one chunk; a call that outgrew it added chunks, which the next
+//!   call merges into one;
+//! - between calls the arena holds at most 1.5 times the largest need of the last [`WINDOW`] to
+//!   twice that many calls;
 //! - a call whose need fits allocates nothing from the device;
-//! - a failed allocation leaves the arena as it was.
+//! - a failed allocation leaves the arena unchanged.
 
 use crate::{
     device::{Block, Device},
@@ -15,11 +18,12 @@ use std::sync::Arc;
 
 /// Calls per period of the trimming window.
 const WINDOW: u32 = 32;
-/// A new chunk is a quarter larger than what was needed, so that slowly growing sizes do not allocate at each call.
+/// A new chunk is larger than the need by one part in this many, so that slowly growing sizes do
+/// not allocate at each call.
 const HEADROOM: usize = 4;
-/// Below this nothing is trimmed.
+/// Arenas below this size are not trimmed.
 const SMALL: usize = 64 << 10;
-/// A mark: chunk number above, offset in units of the alignment below.
+/// A mark holds the chunk number above this bit, and below it the offset in units of the alignment.
 const OFFSET_BITS: u32 = 48;
 
 pub(crate) struct Arena {
@@ -69,7 +73,8 @@ impl Arena {
         ((self.current as u64) << OFFSET_BITS) | (used / ALIGN) as u64
     }
 
-    /// Ends everything allocated since the mark. A mark that is not below the present fill has no effect.
+    /// Frees everything allocated since the mark. A mark that is not below the present fill has no
+    /// effect.
     pub(crate) fn release(&mut self, mark: u64) {
         let chunk = (mark >> OFFSET_BITS) as usize;
         let used = (mark & ((1 << OFFSET_BITS) - 1)) as usize * ALIGN;
@@ -83,7 +88,7 @@ impl Arena {
         self.current = chunk;
     }
 
-    /// Ends a call: nothing is in use any more.
+    /// Ends a call: frees everything.
     pub(crate) fn end_call(&mut self) {
         self.peak = self.peak.max(self.need);
         self.periods[0] = self.periods[0].max(self.need);
@@ -120,14 +125,15 @@ impl Arena {
         self.chunks[..=self.current].iter().map(|chunk| chunk.used).sum()
     }
 
-    /// Makes a chunk with room for `bytes` the current one: the next, if it is large enough, else a new one in its place.
+    /// Makes a chunk with room for `bytes` the current one: the next chunk if it is large enough,
+    /// else a new one in its place.
     #[cold]
     fn open(&mut self, bytes: usize) -> Result<(), AllocError> {
         let empty = self.chunks.get(self.current).is_none_or(|chunk| chunk.used == 0);
         let next = if empty { self.current } else { self.current + 1 };
         if self.chunks.get(next).is_none_or(|chunk| chunk.block.bytes() < bytes) {
             let need = self.chunk_need(bytes, next);
-            // Whatever follows is unused, and too small: give it back first.
+            // Later chunks are unused and too small: free them first.
             self.chunks.truncate(next);
             let roomy = Block::new(&self.device, need.saturating_add(need / HEADROOM));
             let block = roomy.or_else(|_| Block::new(&self.device, bytes))?;
@@ -137,7 +143,8 @@ impl Arena {
         Ok(())
     }
 
-    /// What a new chunk must hold: `bytes`, and in first place what recent calls needed.
+    /// Returns the size of a new chunk: `bytes`, and for the first chunk at least the need of
+    /// recent calls.
     fn chunk_need(&self, bytes: usize, position: usize) -> usize {
         if position == 0 { bytes.max(self.wanted).max(self.periods[0]).max(self.periods[1]) } else { bytes }
     }

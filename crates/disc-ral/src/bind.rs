@@ -1,6 +1,8 @@
-//! From the caller's tensors to descriptors: what the runtime guarantees to an entry is checked here.
+//! Fills the descriptors of a call from the caller's tensors, and checks everything that the
+//! runtime guarantees to an entry.
 //!
-//! Sizes are not compared with dims and facts here: the entry does that, and names both.
+//! Sizes are not checked against dims and facts here: the entry does that, and its message names
+//! both.
 
 use crate::{
     error::{RunError, code},
@@ -11,7 +13,8 @@ use crate::{
 use disc_abi::{DEVICE_CPU, FLAG_READ_ONLY, Tensor};
 use std::ptr;
 
-/// Fills the descriptors for a call of `entry`; the inputs' sizes and strides are borrowed until the call ends.
+/// Fills the descriptors for a call of `entry`; the inputs' sizes and strides are borrowed until
+/// the call ends.
 pub(crate) fn bind(
     descriptors: &mut Descriptors,
     entry: &EntryMeta,
@@ -68,7 +71,7 @@ fn bind_input(index: usize, meta: &InputMeta, input: &TensorRef<'_>, device: u8)
     })
 }
 
-/// The strides for the descriptor, or what is wrong with the memory.
+/// Returns the strides for the descriptor, or a message that says why the memory is unusable.
 fn check_memory(meta: &InputMeta, input: &TensorRef<'_>) -> Result<*const i64, String> {
     let sizes = input.sizes();
     let Some(bytes) = bytes_of(meta.dtype, sizes) else {
@@ -91,7 +94,7 @@ fn check_memory(meta: &InputMeta, input: &TensorRef<'_>) -> Result<*const i64, S
     }
 }
 
-/// Whether an element's distance in bytes does not fit in 63 bits.
+/// Returns true if the distance of an element in bytes does not fit in 63 bits.
 fn reaches_too_far(meta: &InputMeta, sizes: &[i64], strides: &[i64]) -> bool {
     let step = |(&size, &stride): (&i64, &i64)| (size - 1).checked_mul(stride)?.checked_abs();
     let reach = sizes.iter().zip(strides).map(step).try_fold(1_i64, |sum, step| sum.checked_add(step?));

@@ -1,23 +1,25 @@
-//! One call of an entry, and the function table that its code sees.
+//! Runs one call of an entry, and implements the function table that its code sees.
 //!
 //! Invariants:
-//! - no function of the table unwinds, aborts, or trusts a number: what generated code passes wrongly becomes an internal error;
-//! - the state of a call is touched by the thread of the call alone; a kernel reaches nothing but [`nested`];
-//! - the first failure stands, later ones are consequences.
+//! - no function of the table unwinds, aborts, or trusts a number: an invalid argument of generated
+//!   code becomes an internal error;
+//! - only the thread of the call touches the state of the call; a kernel reaches nothing but
+//!   [`nested`];
+//! - the first failure is reported, later ones are consequences.
 
 use crate::{
     arena::Arena,
     cpu,
     device::{Device, Launch, LaunchFailure, Queue},
     failure::Failure,
-    lay_out::lay_out,
+    gemm::{GemmDispatch, run_gemm},
+    layout_arena::layout_arena,
     meta::EntryMeta,
-    products::{Products, run_product},
     profile::LaunchRecord,
     tensor::{OutputAllocator, bytes_of},
     weights::WeightSet,
 };
-use disc_abi::{ABI_VERSION, Context, DType, FLAG_WRITTEN, KernelFn, Product, Runtime, STATUS_FAILED, STATUS_OK, Tensor};
+use disc_abi::{ABI_VERSION, Context, DType, FLAG_WRITTEN, Gemm, KernelFn, Runtime, STATUS_FAILED, STATUS_OK, Tensor};
 use std::{
     cell::UnsafeCell,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -32,7 +34,7 @@ use std::{
 /// More values than any message has.
 const MAX_VALUES: u32 = 64;
 
-/// What a call works with.
+/// Borrows everything that a call uses.
 pub(crate) struct Call<'a> {
     pub(crate) arena: &'a mut Arena,
     pub(crate) queue: &'a mut dyn Queue,
@@ -40,8 +42,8 @@ pub(crate) struct Call<'a> {
     pub(crate) entry: &'a EntryMeta,
     pub(crate) device: &'a Arc<dyn Device>,
     pub(crate) weights: &'a WeightSet,
-    /// The library that products are offered to; without one, kernels compute all.
-    pub(crate) products: Option<&'a Products>,
+    /// Decides between kernels and a library for each GEMM; without it, kernels compute all.
+    pub(crate) gemm: Option<&'a GemmDispatch>,
     pub(crate) allocator: &'a mut dyn OutputAllocator,
     /// The descriptors that the entry gets as `outputs`, one per output of `entry`.
     pub(crate) outputs: *mut Tensor,
@@ -50,7 +52,7 @@ pub(crate) struct Call<'a> {
 
 /// A call as [`Context::user`] points to it.
 pub(crate) struct CallState<'a> {
-    /// While a launch runs, `call` belongs to it, and kernels on other threads may come here.
+    /// While a launch runs, `call` belongs to it, and kernels on other threads may enter the table.
     launching: AtomicBool,
     call: UnsafeCell<Call<'a>>,
 }
@@ -60,10 +62,10 @@ impl<'a> CallState<'a> {
         Self { launching: AtomicBool::new(false), call: UnsafeCell::new(call) }
     }
 
-    /// The context for this call; it may be used while the state stays where it is.
-    pub(crate) fn context(&self, weights: *const *const u8, stream_bytes: i64) -> Context {
+    /// Returns the context for this call; it may be used while the state stays at its address.
+    pub(crate) fn context(&self, weights: *const *const u8, nontemporal_bytes: i64) -> Context {
         let user = (&raw const *self).cast_mut().cast();
-        Context { runtime: &RUNTIME, weights, kernels: ptr::null(), stream_bytes, reserved: [ptr::null(); 2], user }
+        Context { runtime: &RUNTIME, weights, kernels: ptr::null(), nontemporal_bytes, reserved: [ptr::null(); 2], user }
     }
 
     pub(crate) fn into_failure(self) -> Option<Failure> {
@@ -111,7 +113,8 @@ impl Call<'_> {
         }
         // Without elements any address but null will do.
         let data = if data.is_null() { ptr::without_provenance_mut(disc_abi::ALIGN) } else { data };
-        // SAFETY: the index was checked; the descriptor's sizes are an array of the session with `rank` values.
+        // SAFETY: the index was checked; the descriptor's sizes are an array of the session with
+        // `rank` values.
         unsafe {
             let descriptor = &mut *self.outputs.add(index);
             descriptor.sizes.cast_mut().copy_from_nonoverlapping(sizes.as_ptr(), sizes.len());
@@ -123,7 +126,7 @@ impl Call<'_> {
     }
 }
 
-/// No size of an arena: asking for it fails.
+/// No size of an arena: an allocation of it fails.
 const NOWHERE: i64 = i64::MIN >> 16;
 
 /// The table that every context points to.
@@ -137,22 +140,24 @@ static RUNTIME: Runtime = Runtime {
     launch,
     fail,
     copy,
-    product,
-    lay_out: place_parts,
+    gemm,
+    layout_arena: place_parts,
     reserved: [ptr::null(); 6],
 };
 
-/// Runs `body` on the call; `failed` if it panics, records a failure, or is called by a kernel.
+/// Runs `body` on the call. Returns `failed` if it panics, records a failure, or is called by a
+/// kernel.
 ///
 /// # Safety
-/// `ctx` is the context of a call that is going on.
+/// `ctx` is the context of a call that is running.
 unsafe fn on_call<R>(ctx: *mut Context, failed: R, body: impl FnOnce(&mut Call<'_>) -> Result<R, Failure>) -> R {
     // SAFETY: contexts are made by `CallState::context` only.
     let state = unsafe { state_of(ctx) };
     if state.launching.load(Ordering::Relaxed) {
         return failed;
     }
-    // SAFETY: no launch is running, so this is the call's own thread, and no other function of the table is active on it.
+    // SAFETY: no launch is running, so this is the call's own thread, and no other function of the
+    // table is active on it.
     let call = unsafe { &mut *state.call.get() };
     match catch_unwind(AssertUnwindSafe(|| body(call))) {
         Ok(Ok(result)) => result,
@@ -168,7 +173,7 @@ unsafe fn on_call<R>(ctx: *mut Context, failed: R, body: impl FnOnce(&mut Call<'
 }
 
 /// # Safety
-/// `ctx` is the context of a call that is going on.
+/// `ctx` is the context of a call that is running.
 unsafe fn state_of<'c>(ctx: *mut Context) -> &'c CallState<'c> {
     // SAFETY: the caller's promise; the state outlives the call.
     unsafe { &*(*ctx).user.cast::<CallState<'c>>() }
@@ -234,14 +239,14 @@ unsafe extern "C" fn launch(
     }
 }
 
-unsafe extern "C" fn product(ctx: *mut Context, product: *const Product) -> i32 {
+unsafe extern "C" fn gemm(ctx: *mut Context, product: *const Gemm) -> i32 {
     // SAFETY: generated code passes a product that it wrote.
     let product = unsafe { &*product };
     // SAFETY: generated code passes its context.
     unsafe {
         on_call(ctx, STATUS_FAILED, |call| {
             let ended = Ending::begin(state_of(ctx));
-            let result = run_product(call, product);
+            let result = run_gemm(call, product);
             drop(ended);
             result.map(|()| STATUS_OK)
         })
@@ -256,11 +261,12 @@ unsafe extern "C" fn place_parts(
     words: u32,
     offsets: *mut i64,
 ) -> i64 {
-    // SAFETY: generated code passes its context, so many sizes and words for offsets, which do not overlap, and so many words of a table.
+    // SAFETY: generated code passes its context, so many sizes and words for offsets, which do not
+    // overlap, and so many words of a table.
     unsafe {
         on_call(ctx, NOWHERE, |_| {
             let (sizes, meets) = (slice::from_raw_parts(sizes, parts as usize), slice::from_raw_parts(meets, words as usize));
-            Ok(lay_out(sizes, meets, slice::from_raw_parts_mut(offsets, parts as usize)))
+            Ok(layout_arena(sizes, meets, slice::from_raw_parts_mut(offsets, parts as usize)))
         })
     }
 }
@@ -281,7 +287,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A launch by a kernel: on this thread alone, touching nothing of the call.
+/// Runs a launch by a kernel: on this thread alone, touching nothing of the call.
 fn nested(launch: &Launch) -> i32 {
     // SAFETY: generated code keeps the contract of kernels.
     let run = || unsafe { cpu::launch_nested(launch) };

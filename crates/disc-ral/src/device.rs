@@ -1,7 +1,9 @@
-//! What a device is to the rest of the runtime. `cpu` is the first; nothing outside a device's own module assumes one.
+//! Declares the interface of a device to the rest of the runtime. `cpu` implements it; nothing
+//! outside a device's own module assumes one.
 //!
-//! A device is shared by all sessions; a [`Queue`] is one session's way to it (on the CPU a thread limit and scratch, on
-//! a GPU a stream). Invariant: a queue is used by one thread at a time.
+//! A device is shared by all sessions; a [`Queue`] is one session's access to it (on the CPU a
+//! thread limit and scratch, on a GPU a stream). Invariant: a queue is used by one thread at a
+//! time.
 
 use crate::error::AllocError;
 use disc_abi::{KERNEL_VALUES, KernelFn};
@@ -9,34 +11,36 @@ use std::{ptr::NonNull, sync::Arc};
 
 /// A kind of memory and the processors that work on it.
 pub trait Device: Send + Sync {
-    /// The number in [`disc_abi::Tensor::device`].
+    /// Returns the number in [`disc_abi::Tensor::device`].
     fn kind(&self) -> u8;
 
-    /// For messages and reports.
+    /// Returns the name for messages and reports.
     fn name(&self) -> &'static str;
 
-    /// Memory aligned to at least [`disc_abi::ALIGN`]; `bytes` is positive.
+    /// Allocates memory aligned to at least [`disc_abi::ALIGN`]; `bytes` is positive.
     fn alloc(&self, bytes: usize) -> Result<NonNull<u8>, AllocError>;
 
-    /// Gives memory back.
+    /// Frees memory.
     ///
     /// # Safety
     /// `at` came from `alloc(bytes)` of this device, once, and nothing uses it any more.
     unsafe fn free(&self, at: NonNull<u8>, bytes: usize);
 
-    /// A new queue, with the device's default limit.
+    /// Opens a queue with the device's default limit.
     fn queue(&self) -> Box<dyn Queue>;
 }
 
-/// A session's way to a device.
+/// One session's access to a device.
 pub trait Queue: Send {
-    /// At most so many threads take part in a launch; at least 1 is used. A device without host threads ignores it.
+    /// Limits a launch to this many threads; at least 1 is used. A device without host threads
+    /// ignores it.
     fn limit_threads(&mut self, threads: usize);
 
-    /// The present limit.
+    /// Returns the current limit.
     fn thread_limit(&self) -> usize;
 
-    /// Runs a kernel; when it returns, `args` is no longer read and a fault that the device reports at once is returned.
+    /// Runs a kernel. When it returns, `args` is no longer read, and a fault that the device
+    /// reports at once is returned.
     ///
     /// # Safety
     /// The kernel keeps the contract of [`KernelFn`] for these arguments.
@@ -48,14 +52,14 @@ pub trait Queue: Send {
     /// Both ranges are valid for `bytes`.
     unsafe fn copy(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure>;
 
-    /// Returns when everything launched is done.
+    /// Returns when everything launched has finished.
     fn sync(&mut self) -> Result<(), LaunchFailure>;
 
-    /// Bytes of scratch that the queue keeps between launches.
+    /// Returns the bytes of scratch that the queue keeps between launches.
     fn scratch_bytes(&self) -> usize;
 }
 
-/// How many threads took part in a launch, for the profile.
+/// Number of threads that took part in a launch, for the profile.
 pub type Threads = u32;
 
 /// One launch: see [`disc_abi::Runtime::launch`].
@@ -69,7 +73,7 @@ pub struct Launch {
     pub scratch_bytes: i64,
 }
 
-/// Why a launch failed.
+/// The reason why a launch failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchFailure {
     /// No memory for scratch.
@@ -80,7 +84,7 @@ pub enum LaunchFailure {
     Units(i64),
 }
 
-/// What the first failing unit of a kernel reported: its status and what it left in scratch.
+/// The report of a kernel's first failing unit: its status and the values that it left in scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub status: i32,
@@ -95,7 +99,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// `bytes` is rounded up to a positive multiple of the alignment.
+    /// Allocates a block; `bytes` is rounded up to a positive multiple of the alignment.
     pub(crate) fn new(device: &Arc<dyn Device>, bytes: usize) -> Result<Self, AllocError> {
         let bytes = bytes.max(1).checked_next_multiple_of(disc_abi::ALIGN).ok_or(AllocError::Size)?;
         let at = device.alloc(bytes)?;

@@ -1,14 +1,15 @@
-//! Failures of loading and running compiled code, and their codes.
+//! Defines the failures of loading and running compiled code, and their codes.
 //!
 //! Invariant: a failure at a source site of the module carries the site's own code.
 
 use std::{borrow::Cow, fmt};
 
-/// Codes of failures that the runtime itself finds. They mean the same as in the compiler's table of codes.
+/// Codes of failures that the runtime itself detects. They mean the same as in the compiler's table
+/// of codes.
 pub mod code {
     /// A call passed the wrong number of inputs, or an input of the wrong kind.
     pub const BAD_INPUT: &str = "E0601";
-    /// Memory could not be had.
+    /// Memory could not be allocated.
     pub const OUT_OF_MEMORY: &str = "E0605";
     /// The caller gave no memory for an output, or unusable memory.
     pub const OUTPUT: &str = "E0607";
@@ -23,18 +24,19 @@ pub mod code {
     pub const ALL: [&str; 6] = [BAD_INPUT, OUT_OF_MEMORY, OUTPUT, WEIGHTS, INTERNAL, LOAD];
 }
 
-/// Why loading or running failed. The executable and the session stay usable.
+/// A failure of loading or running. The executable and the session stay usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunError {
     /// `E0123`: the code of the source site, or one of [`code`].
     pub code: Cow<'static, str>,
-    /// What failed: an op of the model, or an entry's input, output or weight. Empty where the whole call failed.
+    /// The failed op of the model, or an entry's input, output or weight. Empty if the whole call
+    /// failed.
     pub op: String,
-    /// What was expected and what came, in lower case.
+    /// Expected and actual values, in lower case.
     pub message: String,
-    /// The dims that the message speaks of, as text.
+    /// The dims that the message mentions, as text.
     pub dims: Vec<String>,
-    /// The sizes and values met, in the order of the message's placeholders.
+    /// The actual sizes and values, in the order of the message's placeholders.
     pub values: Vec<i64>,
 }
 
@@ -43,7 +45,7 @@ impl RunError {
         Self { code: Cow::Borrowed(code), op: op.into(), message: message.into(), dims: Vec::new(), values: Vec::new() }
     }
 
-    /// Whether the message names [`RunError::op`] itself, or there is nothing to name.
+    /// Returns true if the message names [`RunError::op`] itself, or if there is no op to name.
     pub fn is_named(&self) -> bool {
         self.op.is_empty() || self.message.contains(&format!("`{}`", self.op))
     }
@@ -65,7 +67,7 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Why a device gave no memory.
+/// The reason why a device could not allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
     #[error("the size is negative or does not fit in 63 bits")]

@@ -1,7 +1,7 @@
-//! A compiled module with its weights: what calls run.
+//! Holds a compiled module with its weights, and runs calls of it.
 //!
-//! Invariants: an executable has no state that a call changes except counters, so any number of threads run it at once, each
-//! with its own session; its library stays loaded as long as it lives.
+//! Invariants: an executable has no state that a call changes except counters, so any number of
+//! threads run it at once, each with its own session; its library stays loaded as long as it lives.
 
 use crate::{
     bind::bind,
@@ -9,9 +9,9 @@ use crate::{
     device::Device,
     error::{RunError, code},
     failure::Failure,
+    gemm::GemmDispatch,
     library::Library,
     meta::{EntryMeta, ModuleMeta},
-    products::Products,
     session::Session,
     tensor::{OutputAllocator, OutputError, TensorRef},
     weights::{Prepared, Weight, WeightSet, WeightState},
@@ -45,7 +45,7 @@ impl Code {
         Ok(Self { entries, prepare, _library: Some(library) })
     }
 
-    /// Functions that are part of this program, in the order of the metadata.
+    /// Takes functions that are part of this program, in the order of the metadata.
     ///
     /// # Safety
     /// They keep the contract of [`EntryFn`] for the metadata that they are used with.
@@ -54,15 +54,15 @@ impl Code {
     }
 }
 
-/// How an executable holds its weights and threads.
+/// Options for the weights and threads of an executable.
 #[derive(Clone, Default)]
 pub struct ExecutableOptions {
-    /// Give up the plain weights that only `prepare` entries read, once they have run.
+    /// Free the plain weights that only `prepare` entries read, once they have run.
     pub release_weights: bool,
-    /// Limit for new sessions; `None`: the device's default.
+    /// Thread limit for new sessions; `None`: the device's default.
     pub threads: Option<usize>,
-    /// The library that products are offered to.
-    pub products: Option<Arc<Products>>,
+    /// Decides between kernels and a library for each GEMM; `None`: kernels compute all.
+    pub gemm: Option<Arc<GemmDispatch>>,
 }
 
 /// A compiled module, ready to run.
@@ -89,7 +89,8 @@ impl Executable {
         Self::with_prepared(device, code, meta, weights, options, None)
     }
 
-    /// The same, where prepared forms of these weights may be there already: no entry runs then. [`Executable::refresh`] runs them.
+    /// Like [`Executable::new`], but uses `prepared` blobs of these weights instead of running the
+    /// `prepare` entries, if given. [`Executable::refresh`] runs them.
     pub fn with_prepared(
         device: Arc<dyn Device>,
         code: Code,
@@ -112,7 +113,8 @@ impl Executable {
         })
     }
 
-    /// Runs entry number `entry` (see [`ModuleMeta::entry`]). After an error the next call works, with the same session.
+    /// Runs entry number `entry` (see [`ModuleMeta::entry`]). After an error the next call works,
+    /// with the same session.
     pub fn run(
         &self,
         entry: usize,
@@ -124,7 +126,7 @@ impl Executable {
         self.run_uncounted(entry, session, inputs, outputs)
     }
 
-    /// As [`Executable::run`], for a call that nobody made: a measurement.
+    /// Runs an entry without counting the call: a measurement.
     pub fn run_uncounted(
         &self,
         entry: usize,
@@ -145,8 +147,8 @@ impl Executable {
         }
         let result = bind(&mut session.descriptors, meta, inputs, self.device.kind())
             .and_then(|()| {
-                let products = self.options.products.as_deref();
-                call(function, session, (&self.weights.load(), products), &self.meta, meta, outputs)
+                let gemm = self.options.gemm.as_deref();
+                call(function, session, (&self.weights.load(), gemm), &self.meta, meta, outputs)
             })
             .and_then(|()| finish_outputs(meta, &session.descriptors.outputs, outputs));
         session.descriptors.clear();
@@ -154,25 +156,25 @@ impl Executable {
         result
     }
 
-    /// Replaces all weights: checks them, runs the `prepare` entries on them, then swaps. Calls that are running keep the old
-    /// ones; on an error the old ones stay.
+    /// Replaces all weights: checks them, runs the `prepare` entries on them, then swaps. Running
+    /// calls keep the old weights; on an error the old weights stay.
     pub fn refresh(&self, weights: Vec<Weight>) -> Result<(), RunError> {
         let weights = prepare(&self.device, &self.code, &self.meta, weights, &self.options, None)?;
         self.weights.store(Arc::new(weights));
         Ok(())
     }
 
-    /// The weights that calls read now.
+    /// Returns the weights that calls read now.
     pub fn weight_state(&self) -> WeightState {
         WeightState { set: self.weights.load_full(), meta: self.meta.clone() }
     }
 
-    /// Whether calls still read these weights.
+    /// Returns true if calls still read these weights.
     pub fn reads(&self, state: &WeightState) -> bool {
         Arc::ptr_eq(&self.weights.load(), &state.set)
     }
 
-    /// A session for this executable.
+    /// Opens a session for this executable.
     pub fn session(&self) -> Session {
         let mut session = Session::new(&self.device);
         if let Some(threads) = self.options.threads {
@@ -181,7 +183,7 @@ impl Executable {
         session
     }
 
-    /// Runs `body` with an idle session, or a new one. It never waits for another caller.
+    /// Runs `body` with an idle session, or a new one. Never waits for another caller.
     pub fn with_session<R>(&self, body: impl FnOnce(&mut Session) -> R) -> R {
         // `try_lock`: in a forked child another thread may hold the lock for ever.
         let idle = self.idle.try_lock().ok().and_then(|mut idle| idle.pop());
@@ -195,9 +197,9 @@ impl Executable {
         result
     }
 
-    /// The library that products are offered to, if any.
-    pub fn products(&self) -> Option<&Arc<Products>> {
-        self.options.products.as_ref()
+    /// Returns the dispatch of GEMMs to a library, if there is one.
+    pub fn gemm(&self) -> Option<&Arc<GemmDispatch>> {
+        self.options.gemm.as_ref()
     }
 
     pub fn meta(&self) -> &Arc<ModuleMeta> {
@@ -208,7 +210,7 @@ impl Executable {
         &self.device
     }
 
-    /// How many calls were made, failed ones included.
+    /// Returns the number of calls, failed ones included.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -218,13 +220,13 @@ impl Executable {
         self.peak_arena.load(Ordering::Relaxed)
     }
 
-    /// Bytes of plain weights that are kept alive, and of prepared blobs.
+    /// Returns the bytes of plain weights that are kept alive, and of prepared blobs.
     pub fn weight_bytes(&self) -> (usize, usize) {
         self.weights.load().bytes()
     }
 }
 
-/// What later code takes for granted about metadata.
+/// Checks the properties of metadata that later code relies on.
 fn check_meta(code: &Code, meta: &ModuleMeta) -> Result<(), RunError> {
     let counts = (code.entries.len(), code.prepare.len());
     if counts != (meta.entries.len(), meta.prepare.len()) {
@@ -242,7 +244,7 @@ fn check_meta(code: &Code, meta: &ModuleMeta) -> Result<(), RunError> {
     Ok(())
 }
 
-/// A new set of weights, with its blobs filled.
+/// Makes a new set of weights and fills its blobs.
 fn prepare(
     device: &Arc<dyn Device>,
     code: &Code,
@@ -273,20 +275,19 @@ fn prepare(
 fn call(
     function: EntryFn,
     session: &mut Session,
-    (weights, products): (&WeightSet, Option<&Products>),
+    (weights, gemm): (&WeightSet, Option<&GemmDispatch>),
     meta: &ModuleMeta,
     entry: &EntryMeta,
     allocator: &mut dyn OutputAllocator,
 ) -> Result<(), RunError> {
-    let Session { arena, queue, profile, descriptors, device, stream_bytes } = session;
+    let Session { arena, queue, profile, descriptors, device, nontemporal_bytes } = session;
     let inputs = if descriptors.inputs.is_empty() { ptr::null() } else { descriptors.inputs.as_ptr() };
     let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
     let queue = queue.as_mut();
-    let state =
-        CallState::new(Call { arena, queue, profile, entry, device, weights, products, allocator, outputs, failure: None });
-    let mut context = state.context(weights.table(), *stream_bytes);
-    // SAFETY: the code keeps its contract for this metadata (promised when it was loaded), and `bind` made the descriptors
-    // that it expects.
+    let state = CallState::new(Call { arena, queue, profile, entry, device, weights, gemm, allocator, outputs, failure: None });
+    let mut context = state.context(weights.table(), *nontemporal_bytes);
+    // SAFETY: the code keeps its contract for this metadata (promised when it was loaded), and
+    // `bind` made the descriptors that it expects.
     let status = unsafe { function(&mut context, inputs, outputs) };
     let failure = state.into_failure();
     session.arena.end_call();
@@ -298,7 +299,7 @@ fn call(
     Err(failure.into_error(meta, entry))
 }
 
-/// Checks that every output was made, and tells the caller about those that alias an input.
+/// Checks that every output was made, and reports those that alias an input to the caller.
 fn finish_outputs(entry: &EntryMeta, outputs: &[Tensor], allocator: &mut dyn OutputAllocator) -> Result<(), RunError> {
     for (index, (meta, output)) in entry.outputs.iter().zip(outputs).enumerate() {
         if output.flags & FLAG_WRITTEN == 0 {
@@ -311,8 +312,8 @@ fn finish_outputs(entry: &EntryMeta, outputs: &[Tensor], allocator: &mut dyn Out
             return Err(RunError::internal(format!("output {index} (`{}`) of `{}` must not alias", meta.name, entry.name)));
         };
         let rank = meta.dims.len();
-        // SAFETY: the contract of aliasing outputs: sizes are the session's array of `rank` values, strides null or `rank`
-        // values.
+        // SAFETY: the contract of aliasing outputs: sizes are the session's array of `rank` values,
+        // strides null or `rank` values.
         let view = unsafe {
             let sizes = slice::from_raw_parts(output.sizes, rank);
             let view = TensorRef::from_raw(output.data, meta.dtype, sizes).on_device(output.device);
@@ -325,7 +326,7 @@ fn finish_outputs(entry: &EntryMeta, outputs: &[Tensor], allocator: &mut dyn Out
     Ok(())
 }
 
-/// A `prepare` entry has no outputs.
+/// The allocator of `prepare` entries, which have no outputs.
 struct NoOutputs;
 
 impl OutputAllocator for NoOutputs {

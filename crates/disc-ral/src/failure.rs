@@ -1,4 +1,5 @@
-//! The first failure of a call, as it is recorded while generated code runs; it becomes a message when the call is over.
+//! Records the first failure of a call while generated code runs; it becomes a message when the
+//! call has ended.
 
 use crate::{
     device::{Fault, LaunchFailure},

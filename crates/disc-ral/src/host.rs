@@ -1,4 +1,4 @@
-//! Tensors in memory of their own, for Rust programs and tests that have no framework.
+//! Owns tensors in host memory, for Rust programs and tests that have no framework.
 
 use crate::{
     cpu::Cpu,
@@ -36,7 +36,7 @@ macro_rules! element {
 element!(f32 => F32, f64 => F64, i8 => I8, u8 => U8, i16 => I16, u16 => U16, i32 => I32, u32 => U32, i64 => I64, u64 => U64);
 
 impl HostTensor {
-    /// A tensor of zeros.
+    /// Makes a tensor of zeros.
     pub fn zeros(dtype: DType, sizes: &[i64]) -> Result<Self, RunError> {
         let fail = |cause| RunError::out_of_memory("a host tensor", format_args!("{sizes:?} {dtype}"), &cause);
         let bytes = bytes_of(dtype, sizes).ok_or(AllocError::Size).map_err(fail)?;
@@ -46,7 +46,7 @@ impl HostTensor {
         Ok(Self { dtype, sizes: sizes.to_vec(), memory, bytes })
     }
 
-    /// A tensor with these elements, in row-major order; their number must be that of `sizes`.
+    /// Makes a tensor of these elements, in row-major order; their number must be that of `sizes`.
     pub fn new<T: Element>(sizes: &[i64], elements: &[T]) -> Result<Self, RunError> {
         let mut tensor = Self::zeros(T::DTYPE, sizes)?;
         if tensor.bytes != size_of_val(elements) {
@@ -75,10 +75,11 @@ impl HostTensor {
         unsafe { slice::from_raw_parts_mut(self.memory.at(), self.bytes) }
     }
 
-    /// The elements in row-major order; an error for another dtype.
+    /// Returns the elements in row-major order; an error for another dtype.
     pub fn elements<T: Element>(&self) -> Result<&[T], RunError> {
         self.check_dtype::<T>()?;
-        // SAFETY: initialised, aligned memory of this many elements; `Element` admits every bit pattern.
+        // SAFETY: initialised, aligned memory of this many elements; `Element` admits every bit
+        // pattern.
         Ok(unsafe { slice::from_raw_parts(self.memory.at().cast(), self.bytes / size_of::<T>()) })
     }
 
@@ -88,19 +89,19 @@ impl HostTensor {
         Ok(unsafe { slice::from_raw_parts_mut(self.memory.at().cast(), self.bytes / size_of::<T>()) })
     }
 
-    /// As an input that is only read.
+    /// Borrows it as a read-only input.
     pub fn as_input(&self) -> TensorRef<'_> {
         // SAFETY: the memory is borrowed with the result, and as read-only.
         unsafe { TensorRef::from_raw(self.memory.at().cast(), self.dtype, &self.sizes) }
     }
 
-    /// As an input that the entry may write into.
+    /// Borrows it as an input that the entry may write into.
     pub fn as_written_input(&mut self) -> TensorRef<'_> {
         // SAFETY: the memory is borrowed mutably with the result.
         unsafe { TensorRef::from_raw(self.memory.at().cast(), self.dtype, &self.sizes) }.writable()
     }
 
-    /// Makes it a tensor of this type if its memory suffices, with whatever values the memory holds.
+    /// Makes it a tensor of this type if its memory suffices, with undefined elements.
     fn resize(&mut self, dtype: DType, sizes: &[i64]) -> bool {
         let Some(bytes) = bytes_of(dtype, sizes).filter(|&bytes| bytes <= self.memory.bytes()) else { return false };
         self.dtype = dtype;
@@ -119,7 +120,7 @@ impl HostTensor {
     }
 }
 
-/// Outputs in memory of their own, in the order of the entry. Used for several calls, it reuses that memory.
+/// Outputs in host memory, in the order of the entry. Memory is reused from call to call.
 #[derive(Default)]
 pub struct HostOutputs {
     outputs: Vec<Option<HostOutput>>,
@@ -128,7 +129,8 @@ pub struct HostOutputs {
 /// One output of a call.
 pub enum HostOutput {
     Fresh(HostTensor),
-    /// It lies in the memory of this input, with this offset in bytes, these sizes, and strides where it is not contiguous.
+    /// A view of this input's memory: its offset in bytes, its sizes, and its strides unless
+    /// contiguous.
     Alias {
         input: usize,
         data: *mut u8,
@@ -142,12 +144,12 @@ impl HostOutputs {
         Self::default()
     }
 
-    /// The outputs, emptied; `None` for one that was not made (the call failed).
+    /// Takes the outputs; `None` for one that was not made (the call failed).
     pub fn take(&mut self) -> Vec<Option<HostOutput>> {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Output `index`, if it is a tensor of its own.
+    /// Returns output `index`, if it owns its memory.
     pub fn tensor(&self, index: usize) -> Option<&HostTensor> {
         match self.outputs.get(index) {
             Some(Some(HostOutput::Fresh(tensor))) => Some(tensor),
@@ -155,7 +157,7 @@ impl HostOutputs {
         }
     }
 
-    /// Output `index`.
+    /// Returns output `index`.
     pub fn get(&self, index: usize) -> Option<&HostOutput> {
         self.outputs.get(index)?.as_ref()
     }

@@ -1,9 +1,10 @@
-//! The runtime abstraction layer: loads compiled code and runs it. `docs/runtime.md` is the contract in prose.
+//! Loads compiled code and runs it: the runtime abstraction layer. `docs/runtime.md` is the
+//! contract in prose.
 //!
-//! What it is not: it knows nothing of the compiler and its IR; the two meet in [`disc_abi`] and in [`ModuleMeta`].
+//! It does not know the compiler and its IR; the two meet in [`disc_abi`] and in [`ModuleMeta`].
 //!
-//! Invariants: nothing aborts the process, every failure is a [`RunError`] and the next call works; no panic crosses into
-//! generated code; a call allocates nothing after warm-up except its outputs.
+//! Invariants: nothing aborts the process, every failure is a [`RunError`] and the next call works;
+//! no panic crosses into generated code; a call allocates nothing after warm-up except its outputs.
 
 mod arena;
 mod bind;
@@ -13,27 +14,27 @@ mod device;
 mod error;
 mod executable;
 mod failure;
+mod gemm;
 mod host;
-mod lay_out;
+mod layout_arena;
 mod library;
 mod meta;
 mod pool;
-mod products;
 mod profile;
 mod session;
 mod tensor;
 mod weights;
 
-pub use cpu::{Ahead, Cpu};
+pub use cpu::{Cpu, Prefault};
 pub use device::{Device, Fault, Launch, LaunchFailure, Queue, Threads};
 pub use disc_abi::DType;
 pub use error::{AllocError, RunError, code};
 pub use executable::{Code, Executable, ExecutableOptions};
+pub use gemm::{Decision, GemmDispatch, GemmKey, GemmLibrary, GemmMatrices, Matrix, OnDecision, OneDnn, Policy, Way};
 pub use host::{Element, HostOutput, HostOutputs, HostTensor};
 pub use library::Library;
 pub use meta::{BlobMeta, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
 pub use pool::{MAX_THREADS, default_threads, pin_workers, started_workers};
-pub use products::{Decision, Matrix, OnDecision, OneDnn, Policy, ProductKey, ProductLibrary, ProductMatrices, Products, Way};
 pub use profile::LaunchRecord;
 pub use session::Session;
 pub use tensor::{OutputAllocator, OutputError, TensorRef, bytes_of};

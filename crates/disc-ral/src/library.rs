@@ -1,7 +1,7 @@
-//! A shared object, loaded from memory into this process.
+//! Loads a shared object from memory into this process.
 //!
-//! Invariants: nothing is written to a file system; a loaded library exports [`disc_abi::VERSION_SYMBOL`] with this
-//! runtime's version.
+//! Invariants: nothing is written to a file system; a loaded library exports
+//! [`disc_abi::VERSION_SYMBOL`] with this runtime's version.
 
 use crate::error::{RunError, code};
 use disc_abi::{ABI_VERSION, EntryFn, VERSION_SYMBOL};
@@ -13,11 +13,12 @@ use std::{
     ptr::NonNull,
 };
 
-/// Unloaded on drop: no function taken from it may be called afterwards.
+/// A loaded library. It is unloaded on drop: no function taken from it may be called afterwards.
 #[derive(Debug)]
 pub struct Library {
     handle: NonNull<c_void>,
-    /// Kept open: glibc knows a loaded library by its path, so a reused descriptor number would give the older library.
+    /// Kept open: glibc knows a loaded library by its path, so a reused descriptor number would
+    /// give the older library.
     _file: File,
 }
 
@@ -36,8 +37,9 @@ impl Library {
     /// Loads a shared object from an open file, such as a memfd.
     ///
     /// # Safety
-    /// The file is a shared object made by disc's compiler, and nobody changes it: its code will run in this process, and
-    /// its entries keep the contract of [`disc_abi`] for the [`crate::ModuleMeta`] that they are used with.
+    /// The file is a shared object made by disc's compiler, and nobody changes it: its code will
+    /// run in this process, and its entries keep the contract of [`disc_abi`] for the
+    /// [`crate::ModuleMeta`] that they are used with.
     pub unsafe fn load_file(file: File) -> Result<Self, RunError> {
         let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("digits hold no NUL");
         // SAFETY: a NUL-terminated path; generated libraries have no constructors.
@@ -48,14 +50,14 @@ impl Library {
         Ok(library)
     }
 
-    /// An entry or `prepare` entry by its symbol.
+    /// Returns an entry or `prepare` entry by its symbol.
     pub(crate) fn entry(&self, symbol: &str) -> Result<EntryFn, RunError> {
         let address = self.symbol(symbol)?;
         // SAFETY: `load_file`'s caller promised that the library's entries have this type.
         Ok(unsafe { std::mem::transmute::<*mut c_void, EntryFn>(address.as_ptr()) })
     }
 
-    /// The address of something that the library exports, as profiles show it.
+    /// Returns the address of an exported symbol, as profiles show it.
     pub fn address(&self, symbol: &str) -> Option<usize> {
         self.symbol(symbol).ok().map(|address| address.as_ptr() as usize)
     }
@@ -78,7 +80,8 @@ impl Library {
     }
 }
 
-// SAFETY: dlsym and dlclose may be called from any thread, and nothing else is done with the handle.
+// SAFETY: dlsym and dlclose may be called from any thread, and nothing else is done with the
+// handle.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
@@ -91,7 +94,8 @@ impl Drop for Library {
 }
 
 fn memory_file() -> std::io::Result<File> {
-    // An explicit executable memfd where the kernel knows the flag: some systems make the others non-executable.
+    // Some systems make memfds non-executable unless the flag says otherwise; older kernels do not
+    // know it.
     const MFD_EXEC: libc::c_uint = 0x10;
     // SAFETY: a NUL-terminated name and plain flags; a descriptor that is returned is ours.
     unsafe {

@@ -1,7 +1,9 @@
-//! What the runtime knows about a compiled module beside its code. Built by the compiler; plain data.
+//! Describes a compiled module to the runtime, beside its code. The compiler builds it; it is plain
+//! data.
 //!
-//! Invariant: the library that goes with it was compiled from the same module. The runtime checks counts, dtypes, ranks and
-//! memory against this; sizes against dims and facts are checked by the entry, whose messages are the `sites`.
+//! Invariant: the library that goes with it was compiled from the same module. The runtime checks
+//! counts, dtypes, ranks and memory against this; the entry checks sizes against dims and facts,
+//! with the `sites` as messages.
 
 use disc_abi::DType;
 use serde::{Deserialize, Serialize};
@@ -12,7 +14,7 @@ pub struct ModuleMeta {
     pub entries: Vec<EntryMeta>,
     /// The plain weights: the first part of the weight table.
     pub weights: Vec<WeightMeta>,
-    /// The prepared blobs: the second part of the weight table, laid out in this order.
+    /// The prepared blobs: the second part of the weight table, stored in this order.
     pub blobs: Vec<BlobMeta>,
     /// Symbols of the `prepare` entries, run in this order.
     pub prepare: Vec<String>,
@@ -55,7 +57,7 @@ pub struct OutputMeta {
     pub dtype: DType,
     pub dims: Vec<String>,
     pub host: bool,
-    /// The input in whose memory this output may lie.
+    /// The input whose memory this output may alias.
     pub alias: Option<usize>,
 }
 
@@ -66,11 +68,11 @@ pub struct WeightMeta {
     #[serde(with = "dtype_code")]
     pub dtype: DType,
     pub sizes: Vec<i64>,
-    /// Only `prepare` entries read it, so it may be given up when they have run.
+    /// Only `prepare` entries read it, so it may be freed when they have run.
     pub prepare_only: bool,
 }
 
-/// A prepared blob: a packed, scaled or folded form of weights.
+/// A prepared blob: packed, scaled or folded weights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobMeta {
     pub name: String,
@@ -88,33 +90,34 @@ pub struct Site {
     pub op: String,
     /// The message, with `{0}`, `{1}`... for the values.
     pub template: String,
-    /// The dims that it speaks of, as text.
+    /// The dims that the message mentions, as text.
     pub dims: Vec<String>,
-    /// For a site that kernels report: how many values they leave in scratch, at most [`disc_abi::KERNEL_VALUES`].
+    /// For a site that kernels report: the number of values that they leave in scratch, at most
+    /// [`disc_abi::KERNEL_VALUES`].
     pub kernel_values: usize,
 }
 
 impl ModuleMeta {
-    /// The site with a number of generated code.
+    /// Returns the site with a number of generated code.
     pub fn site(&self, number: u32) -> Option<&Site> {
         self.sites.get(usize::try_from(number).ok()?.checked_sub(1)?)
     }
 
-    /// Position of an entry.
+    /// Returns the position of an entry.
     pub fn entry(&self, name: &str) -> Option<usize> {
         self.entries.iter().position(|entry| entry.name == name)
     }
 }
 
 impl WeightMeta {
-    /// Size in bytes; `None` if it does not fit.
+    /// Returns the size in bytes; `None` if it does not fit.
     pub fn bytes(&self) -> Option<usize> {
         crate::tensor::bytes_of(self.dtype, &self.sizes)
     }
 }
 
 impl Site {
-    /// The message for these values; a placeholder without a value stays as it is.
+    /// Formats the message with these values; a placeholder without a value stays.
     pub fn message(&self, values: &[i64]) -> String {
         let mut text = String::with_capacity(self.template.len() + 16);
         let mut rest = self.template.as_str();

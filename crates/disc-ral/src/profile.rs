@@ -1,4 +1,5 @@
-//! Timings of single launches, for `disc bench` and reports. Off by default: a launch then costs one branch more.
+//! Times single launches, for `disc bench` and reports. Off by default: a launch then costs one
+//! branch more.
 
 use crate::device::Launch;
 
@@ -13,7 +14,7 @@ pub struct LaunchRecord {
     /// Threads that took part.
     pub threads: u32,
     pub nanoseconds: u64,
-    /// A library computed the product of this kernel; what follows it has a record of its own.
+    /// A library computed the GEMM of this kernel; the epilogue has a record of its own.
     pub by_library: bool,
 }
 

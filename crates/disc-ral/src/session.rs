@@ -1,6 +1,7 @@
-//! What one caller needs to run entries: temporary memory, a queue, and descriptors that are reused.
+//! Holds the resources of one caller: temporary memory, a queue, and descriptors that are reused.
 //!
-//! Invariant: between calls a session holds no address of a caller's memory. It may be used with any executable of its device.
+//! Invariant: between calls a session holds no address of a caller's memory. It may be used with
+//! any executable of its device.
 
 use crate::{
     arena::Arena,
@@ -11,26 +12,27 @@ use crate::{
 use disc_abi::Tensor;
 use std::sync::Arc;
 
-/// One call at a time; any number of sessions at once.
+/// The resources of one caller: one call at a time; any number of sessions at once.
 pub struct Session {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) arena: Arena,
     pub(crate) queue: Box<dyn Queue>,
     pub(crate) profile: Option<Vec<LaunchRecord>>,
     pub(crate) descriptors: Descriptors,
-    pub(crate) stream_bytes: i64,
+    pub(crate) nontemporal_bytes: i64,
 }
 
-/// Descriptors of the call that is going on; empty between calls.
+/// Descriptors of the running call; empty between calls.
 #[derive(Default)]
 pub(crate) struct Descriptors {
     pub(crate) inputs: Vec<Tensor>,
     pub(crate) outputs: Vec<Tensor>,
-    /// The outputs' sizes, one after the other.
+    /// The sizes of all outputs, concatenated.
     pub(crate) sizes: Vec<i64>,
 }
 
-// SAFETY: the addresses in the descriptors are of the call that is going on, which holds the session.
+// SAFETY: the addresses in the descriptors are of the call that is going on, which holds the
+// session.
 unsafe impl Send for Descriptors {}
 
 impl Session {
@@ -41,11 +43,11 @@ impl Session {
             queue: device.queue(),
             profile: None,
             descriptors: Descriptors::default(),
-            stream_bytes: Cpu::stream_bytes(),
+            nontemporal_bytes: Cpu::nontemporal_bytes(),
         }
     }
 
-    /// At most so many threads work for this session's calls, the caller's included.
+    /// Limits this session's calls to this many threads, the caller's included.
     pub fn limit_threads(&mut self, threads: usize) {
         self.queue.limit_threads(threads);
     }
@@ -54,10 +56,10 @@ impl Session {
         self.queue.thread_limit()
     }
 
-    /// Kernels that read and write so many bytes, or more, may write past the caches; 0: none may. A new session asks
-    /// [`Cpu::stream_bytes`]. No result depends on it.
-    pub fn stream_from(&mut self, bytes: i64) {
-        self.stream_bytes = bytes;
+    /// Sets the number of bytes read and written from which a kernel may use non-temporal stores;
+    /// 0: never. A new session uses [`Cpu::nontemporal_bytes`]. No result depends on it.
+    pub fn nontemporal_from(&mut self, bytes: i64) {
+        self.nontemporal_bytes = bytes;
     }
 
     /// Times each launch from now on.
@@ -65,12 +67,12 @@ impl Session {
         self.profile = Some(Vec::new());
     }
 
-    /// Stops the profile; the launches since `start_profile`.
+    /// Stops the profile. Returns the launches since `start_profile`.
     pub fn take_profile(&mut self) -> Vec<LaunchRecord> {
         self.profile.take().unwrap_or_default()
     }
 
-    /// Bytes of temporary memory that the session holds now, kernel scratch included.
+    /// Returns the bytes of temporary memory that the session holds now, kernel scratch included.
     pub fn held_bytes(&self) -> usize {
         self.arena.capacity() + self.queue.scratch_bytes()
     }

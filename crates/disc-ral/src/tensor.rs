@@ -1,4 +1,4 @@
-//! Tensors of the caller: borrowed descriptors for inputs, and where outputs come from.
+//! Borrows tensors of the caller as inputs, and allocates outputs through the caller.
 
 use crate::error::RunError;
 use disc_abi::{DEVICE_CPU, DType};
@@ -17,26 +17,28 @@ pub struct TensorRef<'a> {
 }
 
 impl<'a> TensorRef<'a> {
-    /// A contiguous tensor in host memory that may be read only. `strides`, `on_device` and `writable` change that.
+    /// Borrows a contiguous tensor in host memory as read-only. `strides`, `on_device` and
+    /// `writable` change that.
     ///
     /// # Safety
-    /// For `'a`, every element that sizes and strides reach from `data` is valid memory of the dtype, and nobody writes to it
-    /// (for a writable one: nobody else accesses it) during a call that gets it.
+    /// For `'a`, every element that sizes and strides reach from `data` is valid memory of the
+    /// dtype, and nobody writes to it (for a writable one: nobody else accesses it) during a call
+    /// that gets it.
     pub unsafe fn from_raw(data: *mut c_void, dtype: DType, sizes: &'a [i64]) -> Self {
         Self { data, sizes, strides: None, dtype, device: DEVICE_CPU, read_only: true, memory: PhantomData }
     }
 
-    /// Strides in elements, one per size. They may be zero or negative.
+    /// Sets the strides in elements, one per size. They may be zero or negative.
     pub fn strides(self, strides: &'a [i64]) -> Self {
         Self { strides: Some(strides), ..self }
     }
 
-    /// The kind of device whose memory it is.
+    /// Sets the kind of device that the memory belongs to.
     pub fn on_device(self, device: u8) -> Self {
         Self { device, ..self }
     }
 
-    /// The entry may write into it.
+    /// Lets the entry write into it.
     pub fn writable(self) -> Self {
         Self { read_only: false, ..self }
     }
@@ -53,9 +55,15 @@ impl<'a> TensorRef<'a> {
         self.sizes
     }
 
-    /// `None` for a contiguous tensor.
+    /// Returns the strides; `None` for a contiguous tensor.
     pub fn given_strides(&self) -> Option<&'a [i64]> {
         self.strides
+    }
+
+    /// Returns true if the tensor is row-major without gaps. One with a wrong number of strides
+    /// counts as contiguous: a call refuses it.
+    pub fn is_contiguous(&self) -> bool {
+        self.strides.is_none_or(|strides| strides.len() != self.sizes.len() || is_contiguous(self.sizes, strides))
     }
 
     pub fn device(&self) -> u8 {
@@ -67,17 +75,19 @@ impl<'a> TensorRef<'a> {
     }
 }
 
-/// Where an entry's outputs come from: the framework's allocator, or buffers that the caller has.
+/// Allocates an entry's outputs: by the framework's allocator, or out of buffers that the caller
+/// has.
 pub trait OutputAllocator {
-    /// Memory for a contiguous output, aligned to its element size; it lives at least until the call ends. Called during the
-    /// call, once for each fresh output, in any order.
+    /// Returns memory for a contiguous output, aligned to its element size; it lives at least until
+    /// the call ends. Called during the call, once for each fresh output, in any order.
     fn alloc(&mut self, index: usize, dtype: DType, sizes: &[i64]) -> Result<*mut u8, OutputError>;
 
-    /// Output `index` lies in the memory of input `input`, as `view` says. Called after a call that succeeded.
+    /// Reports that output `index` aliases the memory of input `input`, as `view` says. Called
+    /// after a call that succeeded.
     fn alias(&mut self, index: usize, input: usize, view: TensorRef<'_>) -> Result<(), OutputError>;
 }
 
-/// Why an allocator gave no output.
+/// The reason why an allocator gave no output.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OutputError(pub String);
@@ -88,7 +98,8 @@ impl From<OutputError> for RunError {
     }
 }
 
-/// Bytes of a contiguous tensor; `None` if a size is negative or the product does not fit in 63 bits.
+/// Returns the bytes of a contiguous tensor; `None` if a size is negative or the product does not
+/// fit in 63 bits.
 pub fn bytes_of(dtype: DType, sizes: &[i64]) -> Option<usize> {
     if sizes.contains(&0) && sizes.iter().all(|&size| size >= 0) {
         return Some(0);
@@ -98,7 +109,8 @@ pub fn bytes_of(dtype: DType, sizes: &[i64]) -> Option<usize> {
     usize::try_from(bytes).ok()
 }
 
-/// Whether strides describe a row-major contiguous tensor: dimensions of size 1 have no say, nor any where one is 0.
+/// Returns true if strides describe a row-major contiguous tensor: strides of dimensions of size 1
+/// are ignored, and an empty tensor is contiguous.
 pub(crate) fn is_contiguous(sizes: &[i64], strides: &[i64]) -> bool {
     if sizes.contains(&0) {
         return true;

@@ -1,19 +1,21 @@
-//! Weights: what the caller hands in, and the table of addresses that generated code reads.
+//! Checks the weights of a caller and builds the table of addresses that generated code reads.
 //!
-//! Invariants: a set of weights is immutable once its `prepare` entries have run; calls that started with a set keep it;
-//! blobs are one block, in the order of the metadata, each aligned to [`disc_abi::ALIGN`].
+//! Invariants: a set of weights is immutable once its `prepare` entries have run; calls that
+//! started with a set keep it; blobs are one block, in the order of the metadata, each aligned to
+//! [`disc_abi::ALIGN`].
 
 use crate::{
     device::{Block, Device},
     error::{AllocError, RunError, code},
+    gemm::PlainForms,
     host::HostTensor,
     meta::{ModuleMeta, WeightMeta},
-    products::PlainForms,
 };
-use disc_abi::{ALIGN, DType, Product};
+use disc_abi::{ALIGN, DType, Gemm};
 use std::{any::Any, ptr, sync::Arc};
 
-/// A plain weight: contiguous memory of the executable's device that stays as it is while an executable has it.
+/// A plain weight: contiguous memory of the executable's device that does not change while an
+/// executable has it.
 #[derive(Clone)]
 pub struct Weight {
     data: *const u8,
@@ -28,16 +30,17 @@ unsafe impl Send for Weight {}
 unsafe impl Sync for Weight {}
 
 impl Weight {
-    /// Memory of somebody else, without a copy: a framework's tensor, a mapped file.
+    /// Borrows memory without a copy: a framework's tensor, a mapped file.
     ///
     /// # Safety
-    /// While `owner` lives, `data` is valid for the elements of these sizes, contiguous, on the executable's device, and
-    /// not written to.
+    /// While `owner` lives, `data` is valid for the elements of these sizes, contiguous, on the
+    /// executable's device, and not written to.
     pub unsafe fn borrowed(data: *const u8, dtype: DType, sizes: Vec<i64>, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { data, dtype, sizes, _owner: owner }
     }
 
-    /// Where it lies, and how many bytes it has; `None` if that is no number of bytes, or there is nothing.
+    /// Returns the address and the number of bytes; `None` if that number does not fit, or if the
+    /// memory is missing.
     pub fn memory(&self) -> Option<(*const u8, usize)> {
         let bytes = crate::tensor::bytes_of(self.dtype, &self.sizes)?;
         (bytes == 0 || !self.data.is_null()).then_some((self.data, bytes))
@@ -51,7 +54,8 @@ impl From<HostTensor> for Weight {
     }
 }
 
-/// All prepared blobs of a module as one block that somebody else keeps: what [`WeightState::prepared`] gave for the same code and weights.
+/// All prepared blobs of a module as one block that somebody else owns: the result of
+/// [`WeightState::prepared`] for the same code and weights.
 pub struct Prepared {
     data: *const u8,
     bytes: usize,
@@ -65,45 +69,49 @@ unsafe impl Sync for Prepared {}
 
 impl Prepared {
     /// # Safety
-    /// While `owner` lives, `data` is valid for `bytes`, aligned to [`disc_abi::ALIGN`], and not written to.
+    /// While `owner` lives, `data` is valid for `bytes`, aligned to [`disc_abi::ALIGN`], and not
+    /// written to.
     pub unsafe fn borrowed(data: *const u8, bytes: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { data, bytes, _owner: owner }
     }
 }
 
-/// The block of all prepared blobs of one set of weights. Nobody writes to it once an executable has it, whatever becomes of that.
+/// The block of all prepared blobs of one set of weights. Nobody writes to it once an executable
+/// has it, even after the executable is gone.
 pub struct Blobs(Memory);
 
-/// Where the blobs lie.
+/// The owner of the blobs' memory.
 enum Memory {
     Own(Block),
     Borrowed(Prepared),
 }
 
-// SAFETY: the memory is written to by `prepare` entries alone, which have run when somebody else gets it; then it is only read. Devices may be
-// shared between threads.
+// SAFETY: the memory is written to by `prepare` entries alone, which have run when somebody else
+// gets it; then it is only read. Devices may be shared between threads.
 unsafe impl Send for Blobs {}
 // SAFETY: as above.
 unsafe impl Sync for Blobs {}
 
 /// One consistent state of all weights.
 pub(crate) struct WeightSet {
-    /// The table as generated code sees it: plain weights, then blobs.
+    /// The table that generated code sees: plain weights, then blobs.
     addresses: Vec<*const u8>,
     plain: Vec<Option<Weight>>,
     blobs: Option<Arc<Blobs>>,
     plain_bytes: usize,
-    /// Panels as a library reads them.
+    /// Panels that were unpacked for a library.
     forms: PlainForms,
 }
 
-// SAFETY: the addresses are of memory that the set owns or keeps alive, and that is only read once the set is shared.
+// SAFETY: the addresses are of memory that the set owns or keeps alive, and that is only read once
+// the set is shared.
 unsafe impl Send for WeightSet {}
 // SAFETY: as above.
 unsafe impl Sync for WeightSet {}
 
 impl WeightSet {
-    /// Checks the weights, and takes the blobs as they are or allocates them; their contents are still undefined then.
+    /// Checks the weights, and takes the prepared blobs or allocates them; allocated ones are still
+    /// undefined.
     pub(crate) fn new(
         device: &Arc<dyn Device>,
         meta: &ModuleMeta,
@@ -131,7 +139,7 @@ impl WeightSet {
         self.addresses.as_ptr()
     }
 
-    /// Gives up the plain weights that only `prepare` entries read.
+    /// Frees the plain weights that only `prepare` entries read.
     pub(crate) fn release(&mut self, meta: &ModuleMeta) {
         for (index, meta) in meta.weights.iter().enumerate().filter(|(_, meta)| meta.prepare_only) {
             if self.plain[index].take().is_some() {
@@ -141,17 +149,17 @@ impl WeightSet {
         }
     }
 
-    /// Bytes of plain weights that are kept alive, and of prepared forms.
+    /// Returns the bytes of plain weights that are kept alive, and of prepared forms.
     pub(crate) fn bytes(&self) -> (usize, usize) {
         (self.plain_bytes, self.blobs.as_ref().map_or(0, |blobs| blobs.bytes()) + self.forms.bytes())
     }
 
-    /// The right operand of a product as a plain matrix, if it is panels of this set.
-    pub(crate) fn plain_form(&self, device: &Arc<dyn Device>, product: &Product) -> Option<Arc<Block>> {
+    /// Returns the right operand of a GEMM as a plain matrix, if it is packed panels of this set.
+    pub(crate) fn plain_form(&self, device: &Arc<dyn Device>, product: &Gemm) -> Option<Arc<Block>> {
         self.forms.of(device, product, |address| self.addresses.contains(&address))
     }
 
-    /// Gives up what [`WeightSet::plain_form`] made for products of these columns and sums.
+    /// Frees the matrices that [`WeightSet::plain_form`] made for GEMMs of these columns and sums.
     pub(crate) fn release_plain_forms(&self, sizes: [i64; 2]) {
         self.forms.release(sizes);
     }
@@ -175,7 +183,7 @@ impl WeightSet {
 }
 
 impl Blobs {
-    /// Where the block begins.
+    /// Returns the start of the block.
     pub fn at(&self) -> *const u8 {
         match &self.0 {
             Memory::Own(block) => block.at().cast_const(),
@@ -183,7 +191,7 @@ impl Blobs {
         }
     }
 
-    /// How many bytes it has, gaps between blobs included.
+    /// Returns the number of bytes, gaps between blobs included.
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Memory::Own(block) => block.bytes(),
@@ -192,7 +200,7 @@ impl Blobs {
     }
 }
 
-/// Where each blob begins, and how many bytes all take.
+/// Returns the offset of each blob, and the bytes of all.
 fn layout(meta: &ModuleMeta) -> Result<(Vec<usize>, usize), RunError> {
     let mut total = 0_usize;
     let mut offsets = Vec::with_capacity(meta.blobs.len());
@@ -206,13 +214,14 @@ fn layout(meta: &ModuleMeta) -> Result<(Vec<usize>, usize), RunError> {
 }
 
 impl ModuleMeta {
-    /// Bytes of all prepared blobs; `None` if they do not fit.
+    /// Returns the bytes of all prepared blobs; `None` if they do not fit.
     pub fn prepared_bytes(&self) -> Option<usize> {
         layout(self).ok().map(|(_, total)| total)
     }
 }
 
-/// The weights that an executable's calls read at one moment, for another executable of the same model to read.
+/// The weights that an executable's calls read at one moment, for another executable of the same
+/// model to read.
 #[derive(Clone)]
 pub struct WeightState {
     pub(crate) set: Arc<WeightSet>,
@@ -220,13 +229,13 @@ pub struct WeightState {
 }
 
 impl WeightState {
-    /// All prepared blobs, without the plain weights; `None` without any.
+    /// Returns all prepared blobs, without the plain weights; `None` if there are none.
     pub fn prepared(&self) -> Option<Arc<Blobs>> {
         self.set.blobs.clone()
     }
 
-    /// A weight by its name, plain or prepared, without a copy; none if there is no such weight, if it was given up, or if these are not its
-    /// type and sizes.
+    /// Returns a weight by its name, plain or prepared, without a copy; `None` if there is no such
+    /// weight, if it was freed, or if it has another type or other sizes.
     pub fn weight(&self, name: &str, dtype: DType, sizes: &[i64]) -> Option<Weight> {
         let plain = &self.meta.weights;
         let position = match plain.iter().position(|weight| weight.name == name) {
@@ -238,7 +247,8 @@ impl WeightState {
             }
         };
         let data = *self.set.addresses.get(position)?;
-        // SAFETY: the address is of this many bytes, which the set owns or keeps alive and nobody writes to once it is shared.
+        // SAFETY: the address is of this many bytes, which the set owns or keeps alive and nobody
+        // writes to once it is shared.
         (!data.is_null()).then(|| unsafe { Weight::borrowed(data, dtype, sizes.to_vec(), self.set.clone()) })
     }
 }
@@ -260,7 +270,7 @@ fn is_aligned(weight: &Weight) -> bool {
     weight.data.addr().is_multiple_of(weight.dtype.size())
 }
 
-/// Some files store weights at odd offsets.
+/// Copies a weight to aligned memory: some files store weights at odd offsets.
 fn copied(meta: &WeightMeta, weight: &Weight, bytes: usize) -> Result<Weight, RunError> {
     let mut tensor = HostTensor::zeros(meta.dtype, &meta.sizes)?;
     // SAFETY: the weight's memory is valid while its owner lives, which `weight` holds.

@@ -1,6 +1,8 @@
-//! `cargo xtask soak`: random programs on compiled code and on the interpreter; see `disc_filetests::soak`.
+//! Runs random programs on compiled code and on the interpreter (`cargo xtask soak`); see
+//! `disc_filetests::soak`.
 //!
-//! The work is done by a child process, so that a program which crashes it is named too. `--show N` prints a program.
+//! A child process does the work, so that a program which crashes it is named too. `--show N`
+//! prints a program.
 #[path = "../tests/native/mod.rs"]
 mod native;
 
@@ -21,38 +23,38 @@ use std::{
 #[derive(Parser)]
 #[command(name = "soak", about = "Tries random programs on compiled code and on the interpreter")]
 struct Arguments {
-    /// How many programs.
+    /// Number of programs.
     #[arg(long, default_value_t = 20_000)]
     graphs: u64,
-    /// How many sizes each program gets.
+    /// Number of sizes for each program.
     #[arg(long, default_value_t = 5)]
     bindings: u64,
     /// Other seeds give other programs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The number of the first program.
+    /// Number of the first program.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Ends sooner, after this time.
+    /// Ends after this time, even if programs remain.
     #[arg(long)]
     seconds: Option<u64>,
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// A CPU level; absent, the levels of this machine take turns.
+    /// A CPU level; absent, the levels of this machine alternate.
     #[arg(long)]
     target: Option<String>,
-    /// Prints the program of this number, and does not try it.
+    /// Prints the program of this number, and does not run it.
     #[arg(long, value_name = "NUMBER")]
     show: Option<u64>,
     /// Tries the text of a file, in this process.
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
-    /// Is the child of a watching parent.
+    /// The progress file; set in the child of a watching parent.
     #[arg(long, hide = true, value_name = "FILE")]
     progress: Option<PathBuf>,
 }
 
-/// The code of a child that found a failure and has said so.
+/// Exit code of a child that found a failure and has reported it.
 const FOUND: i32 = 3;
 
 fn main() -> ExitCode {
@@ -98,9 +100,10 @@ fn check(path: &Path, arguments: &Arguments, levels: &[&'static dyn Compiled]) -
     ExitCode::SUCCESS
 }
 
-/// The child: says where it is, once a second to the reader, and always in the file.
+/// Runs the child: reports its position once a second to the reader, and always in the file.
 fn work(arguments: &Arguments, levels: &[&'static dyn Compiled], progress: &Path) -> ExitCode {
-    // A panic of the compiler is an error that the failure tells; reducing a program meets the same one hundreds of times.
+    // A panic of the compiler is an error that the failure reports; reducing a program meets the
+    // same one hundreds of times.
     std::panic::set_hook(Box::new(|_| {}));
     let file = match File::options().write(true).open(progress) {
         Ok(file) => file,
@@ -111,7 +114,7 @@ fn work(arguments: &Arguments, levels: &[&'static dyn Compiled], progress: &Path
     };
     let (start, last) = (Instant::now(), Mutex::new(Instant::now()));
     let note = |thread: usize, number: u64, done: Done| {
-        // A lost note makes only a report less exact.
+        // A lost note only makes a report less exact.
         let _ = file.write_all_at(&(number + 1).to_le_bytes(), 8 * thread as u64);
         if let Ok(mut last) = last.lock()
             && last.elapsed() > Duration::from_secs(2)
@@ -154,7 +157,7 @@ struct Turn {
     plan: Plan,
 }
 
-/// The best level takes half of the programs and of the time, the others share the rest.
+/// Gives the best level half of the programs and of the time; the others share the second half.
 fn turns(arguments: &Arguments, levels: &[&'static dyn Compiled]) -> Vec<Turn> {
     let count = levels.len() as u64;
     let parts = |i: u64| {
@@ -180,7 +183,8 @@ fn turns(arguments: &Arguments, levels: &[&'static dyn Compiled]) -> Vec<Turn> {
     made
 }
 
-/// The parent: runs this program again, and says which program the child was at if it dies.
+/// Runs the parent: starts this program again, and names the program that the child was running if
+/// it dies.
 fn watch(arguments: &Arguments) -> std::io::Result<ExitCode> {
     let progress = std::env::temp_dir().join(format!("disc-soak-{}", std::process::id()));
     File::create(&progress)?;

@@ -1,4 +1,4 @@
-//! From a module to machine code.
+//! Compiles a module to machine code.
 use crate::{
     Error, Executable, Options, Report, Specialize, VariantReport,
     cache::{self, Outcome},
@@ -6,11 +6,12 @@ use crate::{
     library,
     meta::{describe, drop_unread},
     stages::{pass_options, program, start, target},
+    weights::{Constants, by_name, weights_by_name},
 };
 use disc_codegen::{host::Program, target::Target};
 use disc_ir::{FunctionKind, Module, graph::PREPARE, ops::Stage};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
-use disc_ral::{Cpu, HostTensor, Library, ModuleMeta, Prepared, Weight, WeightState};
+use disc_ral::{Cpu, Library, ModuleMeta, Prepared, Weight, WeightState};
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -18,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-/// Machine code and what the runtime has to know about it.
+/// Machine code and the metadata that the runtime needs.
 #[derive(Clone, Debug)]
 pub struct Artifact {
     /// A shared object for [`Report::target`].
@@ -26,55 +27,52 @@ pub struct Artifact {
     pub meta: Arc<ModuleMeta>,
     pub report: Report,
     pub(crate) constants: Arc<Constants>,
-    /// The kernels that the code has by name.
+    /// The kernels that the code exports by name.
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) target: Target,
-    /// What specialised versions are made of; none where there will be none.
+    /// The source of specialised versions; `None` if there will be none.
     pub(crate) source: Option<Source>,
 }
 
-/// A program as it came, and how its prepared weights are made.
+/// The original program, and the recipes of its prepared weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) module: Arc<Module>,
     pub(crate) recipes: Recipes,
-    /// Milliseconds that the compilation took, in whichever process: a version is worth about as much.
+    /// Milliseconds that the compilation took, in any process: a version is worth about as much.
     pub(crate) spent_ms: f64,
 }
 
-/// Names of prepared weights by how they are made.
+/// Names of prepared weights by recipe: the text of the ops that prepare them.
 pub(crate) type Recipes = Arc<HashMap<String, Arc<str>>>;
 
-/// What is known of a compilation besides its code.
+/// Data of a compilation besides its code.
 #[derive(Debug)]
 pub(crate) struct Made {
-    /// How prepared weights are made.
+    /// The recipes of the prepared weights.
     pub(crate) recipes: Recipes,
-    /// The milliseconds that it took.
+    /// Milliseconds that it took.
     pub(crate) spent_ms: f64,
 }
 
-/// The values of the program's own constants, by name: all elements, or one that stands for all.
-pub(crate) type Constants = HashMap<String, Arc<[u8]>>;
-
-/// Reads a module from text, and checks it.
+/// Parses a module and verifies it.
 ///
 /// # Errors
-/// What is wrong with the text, with places in it.
+/// Diagnostics with positions in the text.
 pub fn parse(text: &str) -> Result<Module, Error> {
     let module = disc_ir::text::parse(text)?;
     disc_ir::verify::verify(&module, Stage::Tensor)?;
     Ok(module)
 }
 
-/// Compiles a module, from the stage that it is at: any but the last.
+/// Compiles a module from its current stage: any but the last.
 ///
 /// # Errors
 /// A program that is not well formed, a target that does not exist, or a failure of the compiler.
 pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
     guarded(|| {
         options.check_threads()?;
-        // The text is only made for the cache.
+        // Only the cache needs the text.
         let text = if options.cache.is_some() { module.to_string() } else { String::new() };
         match cache::find(&text, options, &target(options)?) {
             Ok((artifact, made)) => Ok(with_source(artifact, made, keeps_source(&module, options)?.then_some(module))),
@@ -83,7 +81,7 @@ pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
     })
 }
 
-/// Compiles a module from its text, which need not be read if the cache knows it.
+/// Compiles a module from its text, which is not parsed if the cache knows it.
 ///
 /// # Errors
 /// As [`parse`] and [`compile`].
@@ -100,7 +98,8 @@ pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
     })
 }
 
-/// Compiles a module whose text the cache was asked for: it is asked again only where the module prints as another one.
+/// Compiles a module whose text missed in the cache: asks it again only if the module prints
+/// differently.
 fn compile_asked(module: Module, asked_for: &str, asked: Outcome, options: &Options) -> Result<Artifact, Error> {
     if asked == Outcome::Miss && module.to_string() != asked_for {
         return compile(module, options);
@@ -108,7 +107,7 @@ fn compile_asked(module: Module, asked_for: &str, asked: Outcome, options: &Opti
     compile_as(module, asked_for, asked, options)
 }
 
-/// Whether versions for shapes will be made of the module later.
+/// Returns true if shape-specialised versions of the module may be compiled later.
 fn keeps_source(module: &Module, options: &Options) -> Result<bool, Error> {
     Ok(start(module)? == Stage::Tensor && options.specialization()? != Specialize::Off)
 }
@@ -119,7 +118,7 @@ fn with_source(mut artifact: Artifact, made: Made, module: Option<Module>) -> Ar
     artifact
 }
 
-/// Compiles a module that the cache does not have, and stores the code if it was `asked`.
+/// Compiles a module that the cache does not have, and stores the code if the lookup was a miss.
 fn compile_as(module: Module, text: &str, asked: Outcome, options: &Options) -> Result<Artifact, Error> {
     let source = keeps_source(&module, options)?.then(|| module.clone());
     let (mut artifact, recipes) = compile_inner(module, options, None)?;
@@ -131,7 +130,8 @@ fn compile_as(module: Module, text: &str, asked: Outcome, options: &Options) -> 
     Ok(with_source(artifact, made, source))
 }
 
-/// Compiles a module whose prepared weights are ready where they are made as these recipes say.
+/// Compiles a module. Its prepared weights are not prepared again if they match one of these
+/// recipes.
 pub(crate) fn compile_sharing(module: Module, ready: Recipes, options: &Options) -> Result<Artifact, Error> {
     Ok(compile_inner(module, options, Some(ready))?.0)
 }
@@ -146,7 +146,7 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Er
 
 fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) -> Result<(Artifact, Recipes), Error> {
     let target = target(options)?;
-    // A library that is not there is found out before there is work in vain.
+    // A missing library is reported before any work is done.
     let offers = library::offers(options, &target)?;
     let mut dump = Dump::new(options)?;
     let mut report = Report { target: target.to_string(), dims: signature(&module), ..Report::default() };
@@ -182,7 +182,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
     Ok((artifact, recipes))
 }
 
-/// The passes from the module's stage to buffers; gives how prepared weights are made.
+/// Runs the passes from the module's stage to buffers. Returns the recipes of prepared weights.
 fn run_passes(
     module: &mut Module,
     options: &Options,
@@ -204,7 +204,8 @@ fn run_passes(
     Ok(Arc::new(manager.cx.recipes))
 }
 
-/// What one call launches, and how many kernels there are for it; what runs once per load is no part of a call.
+/// Counts the launches of one call, and the kernels by kind; code that runs once per load is
+/// excluded.
 fn count_kernels(program: &Program, report: &mut Report) {
     let functions = &program.module.functions;
     let is_variant = |name: &str| program.module.function(name).is_some_and(|function| function.variant_of.is_some());
@@ -225,12 +226,12 @@ fn count_kernels(program: &Program, report: &mut Report) {
     report.notes.clone_from(&program.notes);
 }
 
-/// Compilation takes the cores that a call may take.
+/// Compilation uses as many threads as a call may.
 fn compile_threads(options: &Options) -> usize {
     options.threads.unwrap_or_else(disc_ral::default_threads).max(1)
 }
 
-/// The entry's parameters, results and facts.
+/// Formats the entry's parameters, results and facts.
 fn signature(module: &Module) -> String {
     let Some(entry) = module.functions.iter().find(|f| &*f.name != PREPARE) else { return String::new() };
     let list = |types: Vec<String>| types.join(", ");
@@ -245,10 +246,12 @@ fn signature(module: &Module) -> String {
 }
 
 impl Artifact {
-    /// Loads the code into this process, with the model's weights by name; the program's own constants come from the artifact.
+    /// Loads the code into this process, with the model's weights by name; the program's own
+    /// constants come from the artifact.
     ///
     /// # Errors
-    /// A weight that is missing or of another type or shape, a CPU that cannot run the code, or no memory for packed weights.
+    /// A weight that is missing or of another type or shape, a CPU that cannot run the code, or no
+    /// memory for packed weights.
     pub fn load(&self, weights: Vec<(String, Weight)>, options: &Options) -> Result<Executable, Error> {
         guarded(|| {
             options.check_threads()?;
@@ -257,7 +260,7 @@ impl Artifact {
             }
             let library = self.library()?;
             let names = self.names.iter().filter_map(|name| Some((library.address(name)?, name.clone()))).collect();
-            let weights = self.order(weights)?;
+            let weights = weights_by_name(&self.meta, &self.constants, by_name(weights))?;
             let place = cache::Place::of(self, &weights, options);
             let found = place.as_ref().and_then(cache::Place::find);
             let is_found = found.is_some();
@@ -270,7 +273,7 @@ impl Artifact {
                     place.missed()
                 }
             };
-            Executable::new(inner, self.clone(), names, outcome, options)
+            Executable::new(inner, self, names, outcome, options)
         })
     }
 
@@ -293,42 +296,17 @@ impl Artifact {
         prepared: Option<Prepared>,
     ) -> Result<disc_ral::Executable, Error> {
         let code = disc_ral::Code::from_library(library, &self.meta)?;
-        let products = library::products(options, &self.target)?;
-        let settings =
-            disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads, products };
+        let gemm = library::gemm(options, &self.target)?;
+        let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads, gemm };
         let (device, meta) = (Cpu::device(), self.meta.clone());
         Ok(disc_ral::Executable::with_prepared(device, code, meta, weights, settings, prepared)?)
     }
 
-    /// The weights in the order of the metadata, out of those of the general code.
+    /// Returns the weights in the order of the metadata, out of those that the general code reads.
     pub(crate) fn shared(&self, state: &WeightState) -> Result<Vec<Weight>, Error> {
-        let find = |meta: &disc_ral::WeightMeta| match self.constants.contains_key(&meta.name) {
-            true => self.constant(meta),
-            false => state.weight(&meta.name, meta.dtype, &meta.sizes).ok_or_else(|| no_value(meta)),
-        };
-        self.meta.weights.iter().map(find).collect()
+        weights_by_name(&self.meta, &self.constants, |meta| match self.constants.contains_key(&meta.name) {
+            true => None,
+            false => state.weight(&meta.name, meta.dtype, &meta.sizes),
+        })
     }
-
-    /// The weights in the order of the metadata.
-    pub(crate) fn order(&self, weights: Vec<(String, Weight)>) -> Result<Vec<Weight>, Error> {
-        let mut given: HashMap<String, Weight> = weights.into_iter().collect();
-        let find = |meta: &disc_ral::WeightMeta| match given.remove(&meta.name) {
-            Some(weight) => Ok(weight),
-            None => self.constant(meta),
-        };
-        self.meta.weights.iter().map(find).collect()
-    }
-
-    fn constant(&self, meta: &disc_ral::WeightMeta) -> Result<Weight, Error> {
-        let value = self.constants.get(&meta.name).ok_or_else(|| no_value(meta))?;
-        let mut tensor = HostTensor::zeros(meta.dtype, &meta.sizes)?;
-        for chunk in tensor.bytes_mut().chunks_mut(value.len().max(1)) {
-            chunk.copy_from_slice(&value[..chunk.len()]);
-        }
-        Ok(Weight::from(tensor))
-    }
-}
-
-fn no_value(meta: &disc_ral::WeightMeta) -> Error {
-    Error::Compile { code: "E0608", message: format!("no value for weight `{}`", meta.name) }
 }

@@ -1,11 +1,12 @@
-//! Dumps: a folder with the program as it came, after each pass, as kernels, as LLVM IR and as assembly; numbered in order.
+//! Dumps the program into a folder: the original, after each pass, as kernels, as LLVM IR and as
+//! assembly; numbered in order.
 //!
-//! Not logs: a dump is written where the user asked for one, and nothing else is.
+//! Dumps are not logs: a dump is written where the user asked for one, and nowhere else.
 use crate::{Error, Options};
 use disc_codegen::{host::Program, target::Target};
 use std::{fs, path::PathBuf};
 
-/// Where to write, if anywhere, and how many files were written.
+/// The folder, if there is one, and the number of files written.
 pub(crate) struct Dump {
     folder: Option<PathBuf>,
     count: usize,
@@ -24,7 +25,7 @@ impl Dump {
         self.folder.is_some()
     }
 
-    /// The next file: `07-cse.disc`. The text is made only if it is wanted.
+    /// Writes the next file: `07-cse.disc`. The text is made only if it is wanted.
     pub(crate) fn write(&mut self, name: &str, text: impl FnOnce() -> String) -> Result<(), Error> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let path = folder.join(format!("{:02}-{name}", self.count));
@@ -32,7 +33,7 @@ impl Dump {
         fs::write(&path, text()).map_err(|e| Error::argument(format!("{}: {e}", path.display())))
     }
 
-    /// Kernels and host programs, and what becomes of them.
+    /// Writes kernels and host programs, their LLVM IR and their assembly.
     pub(crate) fn program(&mut self, program: &Program, target: &Target) -> Result<(), Error> {
         if !self.is_wanted() {
             return Ok(());

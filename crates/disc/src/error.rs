@@ -1,4 +1,4 @@
-//! Every way in which compiling or running fails.
+//! Defines the failures of compiling and running.
 use disc_ir::Diagnostic;
 use disc_ral::RunError;
 use std::fmt;
@@ -27,7 +27,7 @@ impl Error {
         Error::Compile { code: "E0502", message: message.into() }
     }
 
-    /// Such as `E0203`.
+    /// Returns the code, such as `E0203`.
     pub fn code(&self) -> String {
         match self {
             Error::Ir(diagnostics) => diagnostics.first().map_or_else(|| "E0501".into(), |d| d.code.to_string()),
@@ -36,7 +36,7 @@ impl Error {
         }
     }
 
-    /// The op that the failure is about, if it is about one.
+    /// Returns the op that the failure is about, if there is one.
     pub fn op(&self) -> Option<String> {
         match self {
             Error::Ir(diagnostics) => diagnostics.first().and_then(|d| d.op.clone()),
@@ -45,7 +45,7 @@ impl Error {
         }
     }
 
-    /// The dims that the failure is about, as text.
+    /// Returns the dims that the failure is about, as text.
     pub fn dims(&self) -> Vec<String> {
         match self {
             Error::Ir(_) | Error::Compile { .. } => Vec::new(),
@@ -53,7 +53,7 @@ impl Error {
         }
     }
 
-    /// What would help, where that is known.
+    /// Returns advice, if there is any.
     pub fn help(&self) -> Option<String> {
         match self {
             Error::Ir(diagnostics) => diagnostics.iter().find_map(|d| d.help.clone()),
@@ -61,7 +61,7 @@ impl Error {
         }
     }
 
-    /// The message without its code.
+    /// Returns the message without its code.
     pub fn message(&self) -> String {
         match self {
             Error::Ir(diagnostics) => {

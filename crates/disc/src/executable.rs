@@ -1,15 +1,23 @@
-//! A loaded module, and calls of it with tensors as they come.
-use crate::{Artifact, Error, Options, Specializations, cache::Outcome, compile::guarded, tier::Tier};
-use disc_ral::{HostTensor, ModuleMeta, OutputAllocator, Products, Session, TensorRef, Weight};
+//! Calls a loaded module with tensors of any layout.
+use crate::{
+    Artifact, Error, Options, Report, Specializations,
+    cache::Outcome,
+    compile::guarded,
+    tier::Tier,
+    weights::{Constants, by_name, weights_by_name},
+};
+use disc_ral::{Cpu, GemmDispatch, HostTensor, Library, ModuleMeta, OutputAllocator, Session, TensorRef, Weight};
 use std::{collections::HashMap, sync::Arc};
 
-/// A compiled and loaded module: any number of threads may run it at once, each with a session of its own.
+/// A compiled and loaded module: any number of threads may run it at once, each with a session of
+/// its own.
 pub struct Executable {
     pub(crate) inner: Arc<disc_ral::Executable>,
-    artifact: Artifact,
-    /// Kernels by their addresses.
+    constants: Arc<Constants>,
+    report: Option<Report>,
+    /// Names of kernels by address.
     names: HashMap<usize, Arc<str>>,
-    /// Versions for constant sizes; none where there is nothing to specialise, or nothing shall be.
+    /// Versions for constant sizes; `None` if nothing can be, or shall be, specialised.
     tier: Option<Arc<Tier>>,
     prepared: Outcome,
 }
@@ -17,17 +25,37 @@ pub struct Executable {
 impl Executable {
     pub(crate) fn new(
         inner: disc_ral::Executable,
-        artifact: Artifact,
+        artifact: &Artifact,
         names: HashMap<usize, Arc<str>>,
         prepared: Outcome,
         options: &Options,
     ) -> Result<Self, Error> {
         let inner = Arc::new(inner);
-        let tier = Tier::new(&inner, &artifact, options)?.map(Arc::new);
-        Ok(Self { inner, artifact, names, tier, prepared })
+        let tier = Tier::new(&inner, artifact, options)?.map(Arc::new);
+        let (constants, report) = (Arc::clone(&artifact.constants), Some(artifact.report.clone()));
+        Ok(Self { inner, constants, report, names, tier, prepared })
     }
 
-    /// Runs entry number `entry`. An input that is not contiguous is copied first.
+    /// Loads machine code that was not compiled in this process, with its metadata and with weights
+    /// by name.
+    ///
+    /// # Errors
+    /// Code of another version of the runtime's contract, a symbol or a weight that is missing, or
+    /// no memory.
+    ///
+    /// # Safety
+    /// As [`Library::load`].
+    pub unsafe fn from_code(code: &[u8], meta: ModuleMeta, weights: Vec<(String, Weight)>) -> Result<Self, Error> {
+        // SAFETY: the caller's promise.
+        let library = Arc::new(unsafe { Library::load(code) }?);
+        let (meta, constants) = (Arc::new(meta), Arc::new(Constants::new()));
+        let code = disc_ral::Code::from_library(library, &meta)?;
+        let weights = weights_by_name(&meta, &constants, by_name(weights))?;
+        let inner = Arc::new(disc_ral::Executable::new(Cpu::device(), code, meta, weights, Default::default())?);
+        Ok(Self { inner, constants, report: None, names: HashMap::new(), tier: None, prepared: Outcome::Off })
+    }
+
+    /// Runs entry number `entry`. Strided inputs are made contiguous first.
     ///
     /// # Errors
     /// Inputs that do not fit the signature, an index out of range, no memory; the next call works.
@@ -38,10 +66,10 @@ impl Executable {
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
-        if inputs.iter().all(|input| is_contiguous(input)) {
+        if inputs.iter().all(TensorRef::is_contiguous) {
             return self.run_dense(entry, session, inputs, outputs);
         }
-        let copies = inputs.iter().map(|input| if is_contiguous(input) { Ok(None) } else { contiguous(input).map(Some) });
+        let copies = inputs.iter().map(|input| if input.is_contiguous() { Ok(None) } else { contiguous(input).map(Some) });
         let copies = copies.collect::<Result<Vec<_>, Error>>()?;
         let dense: Vec<TensorRef<'_>> =
             inputs.iter().zip(&copies).map(|(input, copy)| copy.as_ref().map_or(*input, HostTensor::as_input)).collect();
@@ -61,7 +89,7 @@ impl Executable {
         }
     }
 
-    /// What was compiled in the background so far; nothing where there are no dims to make constants of.
+    /// Returns the state of background compilation; empty if no dims can become constants.
     pub fn specializations(&self) -> Specializations {
         self.tier.as_ref().map_or_else(Specializations::default, |tier| tier.report())
     }
@@ -71,13 +99,13 @@ impl Executable {
         self.inner.with_session(body)
     }
 
-    /// Replaces the model's weights; calls that are running keep the old ones.
+    /// Replaces the model's weights; running calls keep the old ones.
     ///
     /// # Errors
     /// As [`Artifact::load`]; the old weights stay then.
     pub fn refresh(&self, weights: Vec<(String, Weight)>) -> Result<(), Error> {
         guarded(|| {
-            let weights = self.artifact.order(weights)?;
+            let weights = weights_by_name(self.meta(), &self.constants, by_name(weights))?;
             match &self.tier {
                 None => Ok(self.inner.refresh(weights)?),
                 Some(tier) => tier.refresh(weights),
@@ -85,25 +113,28 @@ impl Executable {
         })
     }
 
-    /// The library that products are offered to, with the choices so far; none where kernels compute all.
-    pub fn products(&self) -> Option<&Arc<Products>> {
-        self.inner.products()
+    /// Returns the dispatch of GEMMs to a library, with its choices so far; `None` if kernels
+    /// compute all.
+    pub fn gemm(&self) -> Option<&Arc<GemmDispatch>> {
+        self.inner.gemm()
     }
 
     pub fn meta(&self) -> &Arc<ModuleMeta> {
         self.inner.meta()
     }
 
-    pub fn artifact(&self) -> &Artifact {
-        &self.artifact
+    /// Returns the report of the compilation; `None` for [`Executable::from_code`].
+    pub fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
     }
 
-    /// The name of the kernel at an address of a [`disc_ral::LaunchRecord`], if it was compiled with [`crate::Options::keep_names`].
+    /// Returns the name of the kernel at an address of a [`disc_ral::LaunchRecord`], if it was
+    /// compiled with [`crate::Options::keep_names`].
     pub fn kernel_name(&self, address: usize) -> Option<&str> {
         self.names.get(&address).map(|name| &**name)
     }
 
-    /// Whether prepared weights came from the cache when it was loaded.
+    /// Returns `Hit` if prepared weights came from the cache at load, else the reason why not.
     pub fn prepared(&self) -> Outcome {
         self.prepared
     }
@@ -116,27 +147,13 @@ impl Executable {
         self.inner.peak_arena_bytes().max(self.tier.as_ref().map_or(0, |tier| tier.peak_arena_bytes()))
     }
 
-    /// Bytes of plain weights and of prepared ones.
+    /// Returns the bytes of plain weights and of prepared ones.
     pub fn weight_bytes(&self) -> (usize, usize) {
         self.inner.weight_bytes()
     }
 }
 
-/// Whether a tensor is row-major without gaps. One with a wrong number of strides is left to the runtime, which says so.
-fn is_contiguous(input: &TensorRef<'_>) -> bool {
-    let Some(strides) = input.given_strides() else { return true };
-    if strides.len() != input.sizes().len() || input.sizes().contains(&0) {
-        return true;
-    }
-    let mut expected = 1;
-    input.sizes().iter().zip(strides).rev().all(|(&size, &stride)| {
-        let fits = size == 1 || stride == expected;
-        expected = size.saturating_mul(expected);
-        fits
-    })
-}
-
-/// A contiguous copy of a tensor.
+/// Copies a tensor to contiguous memory.
 fn contiguous(input: &TensorRef<'_>) -> Result<HostTensor, Error> {
     let strides = input.given_strides().expect("a contiguous tensor is not copied");
     let mut copy = HostTensor::zeros(input.dtype(), input.sizes())?;
@@ -175,7 +192,8 @@ impl Strided<'_> {
     fn copy_row(&self, offset: i64, step: i64, to: &mut [u8]) {
         let size = self.size as i64;
         for (i, element) in to.chunks_exact_mut(self.size).enumerate() {
-            // SAFETY: a `TensorRef` promises that every element its sizes and strides reach is valid memory.
+            // SAFETY: a `TensorRef` promises that every element its sizes and strides reach is
+            // valid memory.
             unsafe {
                 let from = self.base.offset(((offset + i as i64 * step) * size) as isize);
                 std::ptr::copy_nonoverlapping(from, element.as_mut_ptr(), self.size);

@@ -1,16 +1,20 @@
-//! The facade: a module of the IR in, an executable out.
+//! Compiles a module of the IR and returns an executable: the facade of the compiler.
 //!
 //! ```no_run
-//! let module = disc::parse("func @main(%x: tensor<[N]xf32>) -> tensor<[N]xf32> {\n  %y = add %x, %x : tensor<[N]xf32>\n  return %y : tensor<[N]xf32>\n}")?;
-//! let artifact = disc::compile(module, &disc::Options::default())?;
+//! let text = "func @main(%x: tensor<[N]xf32>) -> tensor<[N]xf32> {
+//!   %y = add %x, %x : tensor<[N]xf32>
+//!   return %y : tensor<[N]xf32>
+//! }";
+//! let artifact = disc::compile(disc::parse(text)?, &disc::Options::default())?;
 //! let executable = artifact.load(Vec::new(), &disc::Options::default())?;
 //! # Ok::<(), disc::Error>(())
 //! ```
 //!
-//! It decides nothing itself: passes are disc-passes', schedules disc-codegen's, machine code disc-llvm's, memory and threads disc-ral's.
+//! It decides nothing itself: passes are disc-passes', schedules disc-codegen's, machine code
+//! disc-llvm's, memory and threads disc-ral's.
 //!
-//! Invariants: nothing here panics or ends the process, whatever it is given: a panic of the compiler becomes [`Error::Compile`], and the next
-//! call works.
+//! Invariants: nothing here panics or ends the process, whatever the input: a panic of the compiler
+//! becomes [`Error::Compile`], and the next call works.
 pub mod cache;
 mod compile;
 mod dump;
@@ -23,6 +27,7 @@ mod options;
 mod report;
 pub mod stages;
 mod tier;
+mod weights;
 
 pub use compile::{Artifact, compile, compile_text, parse};
 pub use disc_codegen::target::Target;

@@ -1,22 +1,22 @@
-//! The library that products are offered to: loaded once a process, with the choices that earlier processes made.
+//! Loads the GEMM library once per process, with the choices that earlier processes made.
 //!
-//! Choices are an entry of the cache on disk, of the level `choices`, for this CPU, target of the code and release of the library. Without a
-//! cache they are this process's alone.
+//! Choices are an entry of the cache on disk, of the level `choices`, for this CPU, target of the
+//! code and release of the library. Without a cache they stay in this process.
 //!
-//! Invariant: a choice that is stored stays there, whichever process made it, until the cache is cleared.
+//! Invariant: a stored choice stays, whichever process made it, until the cache is cleared.
 use crate::{
     Error, LibraryChoice, Options,
     cache::{Cache, Key, Level},
 };
 use disc_codegen::{host::Offers, target::Target};
-use disc_ral::{Decision, OnDecision, OneDnn, Policy, ProductLibrary, Products};
+use disc_ral::{Decision, GemmDispatch, GemmLibrary, OnDecision, OneDnn, Policy};
 use std::{
     collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What decides whether two modules share choices.
+/// The key by which modules share choices.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Asked {
     /// Whatever the system has, with choices for the code of a target.
@@ -25,11 +25,11 @@ enum Asked {
     Always(Option<PathBuf>),
 }
 
-/// Those that were asked for in this process; none where there is no library.
-static KNOWN: Mutex<Option<HashMap<Asked, Option<Arc<Products>>>>> = Mutex::new(None);
+/// The libraries that were requested in this process; `None` if a library could not be loaded.
+static KNOWN: Mutex<Option<HashMap<Asked, Option<Arc<GemmDispatch>>>>> = Mutex::new(None);
 
-/// The library that the products of code for a target are offered to, if the options ask for one and there is one.
-pub(crate) fn products(options: &Options, target: &Target) -> Result<Option<Arc<Products>>, Error> {
+/// Returns the dispatch for code of a target, if the options ask for a library and there is one.
+pub(crate) fn gemm(options: &Options, target: &Target) -> Result<Option<Arc<GemmDispatch>>, Error> {
     let unusable = |reason: String| Error::argument(format!("the library oneDNN was asked for, and cannot be used: {reason}"));
     let asked = match &options.library {
         LibraryChoice::Off => return Ok(None),
@@ -46,9 +46,9 @@ pub(crate) fn products(options: &Options, target: &Target) -> Result<Option<Arc<
         return Ok(found.clone());
     }
     let found = match (load(&asked), &asked) {
-        (Ok(products), _) => Some(Arc::new(products)),
+        (Ok(gemm), _) => Some(Arc::new(gemm)),
         (Err(reason), Asked::Measured { .. }) => {
-            tracing::info!("no library for products: {reason}");
+            tracing::info!("no library for matrix products: {reason}");
             None
         }
         (Err(reason), Asked::Always(_)) => return Err(unusable(reason)),
@@ -57,29 +57,29 @@ pub(crate) fn products(options: &Options, target: &Target) -> Result<Option<Arc<
     Ok(found)
 }
 
-/// What code offers to the library that it will be loaded with.
+/// Returns the products that code offers to the library that it will be loaded with.
 pub(crate) fn offers(options: &Options, target: &Target) -> Result<Offers, Error> {
-    let products = products(options, target)?;
-    Ok(match products.map(|products| products.policy()) {
+    let gemm = gemm(options, target)?;
+    Ok(match gemm.map(|gemm| gemm.policy()) {
         None => Offers::Nothing,
         Some(Policy::Measured) => Offers::Products,
         Some(Policy::Always) => Offers::AllProducts,
     })
 }
 
-fn load(asked: &Asked) -> Result<Products, String> {
+fn load(asked: &Asked) -> Result<GemmDispatch, String> {
     let (cache, target) = match asked {
         Asked::Measured { cache, target } => (cache.as_deref().map(Cache::new), target),
         Asked::Always(path) => {
             let library = OneDnn::load(path.as_deref())?;
-            return Ok(Products::new(Box::new(library), Policy::Always, Vec::new(), None));
+            return Ok(GemmDispatch::new(Box::new(library), Policy::Always, Vec::new(), None));
         }
     };
     let library = OneDnn::load(None)?;
     let key = Key::of(&[b"choices", cpu().as_bytes(), target.as_bytes(), library.name().as_bytes()]);
     let known = cache.as_ref().map_or_else(Vec::new, |cache| stored(cache, &key));
     let store = cache.map(|cache| Box::new(move |made: &Decision| keep(&cache, &key, made)) as OnDecision);
-    Ok(Products::new(Box::new(library), Policy::Measured, known, store))
+    Ok(GemmDispatch::new(Box::new(library), Policy::Measured, known, store))
 }
 
 fn stored(cache: &Cache, key: &Key) -> Vec<Decision> {
@@ -87,8 +87,8 @@ fn stored(cache: &Cache, key: &Key) -> Vec<Decision> {
     bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
-/// Adds a choice to what is stored, which other processes may have added to. Of two processes that add at the same moment one adds in vain: a
-/// later process measures that class again.
+/// Adds a choice to the stored ones, which other processes may have extended. If two processes add
+/// at the same moment, one choice is lost: a later process measures that class again.
 fn keep(cache: &Cache, key: &Key, made: &Decision) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,13 +97,13 @@ fn keep(cache: &Cache, key: &Key, made: &Decision) {
         return;
     }
     all.push(*made);
-    // A choice has numbers and names alone, which JSON can always say.
+    // A choice has only numbers and names, which JSON can represent.
     if let Ok(bytes) = serde_json::to_vec(&all) {
         cache.put(Level::Choices, key, &bytes);
     }
 }
 
-/// What tells apart CPUs on which other choices are right.
+/// Returns a text that differs for CPUs with different choices.
 fn cpu() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
@@ -113,14 +113,14 @@ fn cpu() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use disc_ral::{ProductKey, Way};
+    use disc_ral::{GemmKey, Way};
 
     #[test]
     fn choices_of_several_processes_are_stored_together() {
         let folder = std::env::temp_dir().join(format!("disc-stored-choices-{}", std::process::id()));
         let (cache, key) = (Cache::new(&folder), Key::of(&[b"some"]));
         let made = |rows: i64, way: Way| {
-            let key = ProductKey { rows, columns: 64, sums: 32, dtype: 3, threads: 1, form: 0 };
+            let key = GemmKey { rows, columns: 64, sums: 32, dtype: 3, threads: 1, form: 0 };
             Decision { key, way, nanoseconds_per_row: [Some(2.0), Some(1.5)] }
         };
         let [mine, theirs] = [made(8, Way::Library), made(16, Way::Kernel)];

@@ -1,4 +1,4 @@
-//! What the runtime has to know about a program.
+//! Builds the metadata of a program for the runtime.
 use disc_codegen::host::Program;
 use disc_ir::{
     Attr, Function, FunctionKind, Module, OpKind, TensorType,
@@ -7,7 +7,8 @@ use disc_ir::{
 use disc_ral::{BlobMeta, DType, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
 use std::collections::HashSet;
 
-/// Puts the weights into the order of the runtime's table: plain ones, then prepared ones by the result that makes them.
+/// Sorts the weights into the order of the runtime's table: plain ones, then prepared ones by the
+/// result that makes them.
 pub(crate) fn order_weights(module: &mut Module) {
     module.weights.sort_by_key(|weight| weight.prepared.map_or(0, |result| u64::from(result) + 1));
 }
@@ -18,7 +19,7 @@ pub(crate) fn drop_unread(module: &mut Module) {
     module.weights.retain(|weight| weight.prepared.is_some() || used.contains(&*weight.name));
 }
 
-/// The metadata of a program whose weights are in order.
+/// Builds the metadata of a program whose weights are in order.
 pub(crate) fn describe(program: &Program) -> ModuleMeta {
     let module = &program.module;
     let hosts = || module.functions.iter().filter(|f| f.kind == FunctionKind::Host);
@@ -33,7 +34,7 @@ pub(crate) fn describe(program: &Program) -> ModuleMeta {
     }
 }
 
-/// The weights that a function reads.
+/// Returns the weights that a function reads.
 fn weights_of(function: &Function) -> Vec<&str> {
     let insts = function.walk(function.body);
     let names =
@@ -90,7 +91,7 @@ fn site(site: &disc_codegen::kernel::Site) -> Site {
     }
 }
 
-/// The runtime's code of an element type.
+/// Converts an element type to the runtime's.
 pub(crate) fn dtype(dtype: disc_ir::DType) -> DType {
     match dtype {
         disc_ir::DType::F16 => DType::F16,

@@ -1,55 +1,58 @@
-//! What a user may choose.
+//! Defines the options of compiling and running.
 use crate::Error;
 use disc_passes::options::WeightForm;
 use std::path::PathBuf;
 
-/// Choices for compiling and running; the default is right for most.
+/// Options for compiling and running; the defaults suit most users.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// A target such as `x86-64-v3`; absent, `DISC_TARGET`, and else the CPU of this machine.
+    /// A target such as `x86-64-v3`; `None`: `DISC_TARGET`, and else the CPU of this machine.
     pub target: Option<String>,
-    /// The most threads that a call uses, and that compile; absent, the runtime's default.
+    /// Most threads of a call, and of compilation; `None`: the runtime's default.
     pub threads: Option<usize>,
-    /// Give up weights that only packing reads, once they are packed. They cannot be refreshed then.
+    /// Free weights that only packing reads, once they are packed. They cannot be refreshed then.
     pub release_weights: bool,
-    /// A directory for the IR after each pass, LLVM IR and assembly; absent, `DISC_DUMP`.
+    /// A directory for the IR after each pass, LLVM IR and assembly; `None`: `DISC_DUMP`.
     pub dump: Option<PathBuf>,
-    /// Whether convolutions may be computed by Winograd's method, which rounds more; absent, they may.
+    /// Allow Winograd's method for convolutions, which rounds more; `None`: allowed.
     pub winograd: Option<bool>,
-    /// How many rewrites the passes may make in all: for finding the one that breaks a program.
+    /// Most rewrites that the passes may make in all: to bisect the one that breaks a program.
     pub fuel: Option<u64>,
-    /// How the matrices of products are stored: narrower forms are smaller and less exact (docs/numerics.md).
+    /// The storage of weight matrices: narrower forms are smaller and less exact
+    /// (docs/numerics.md).
     pub weights: WeightForm,
-    /// The folder of a cache of compiled code ([`crate::cache::directory`]); absent, nothing is read from disk or left there.
+    /// The folder of a cache of compiled code ([`crate::cache::directory`]); `None`: nothing is
+    /// read from disk or written there.
     pub cache: Option<PathBuf>,
-    /// Prepared weights are kept in that folder too, by a thread of its own, and mapped from there by whoever loads the same code with the same weights.
+    /// Keep prepared weights in that folder too, written by a thread of its own and mapped by every
+    /// load of the same code with the same weights.
     pub cache_weights: bool,
-    /// Kernels keep their names in the code, so that [`crate::Executable::kernel_name`] knows them.
+    /// Keep the names of kernels in the code, for [`crate::Executable::kernel_name`].
     pub keep_names: bool,
-    /// Workers of the process's pool stay each on one CPU, from the first module on that asks for it.
+    /// Pin each worker of the process's pool to one CPU, from the first module on that asks for it.
     pub pin_threads: bool,
-    /// Code for sizes that come again and again; `DISC_SPECIALIZE=0` turns it off whatever this says.
+    /// Compile code for sizes that recur; `DISC_SPECIALIZE=0` overrides this.
     pub specialize: Specialize,
-    /// Who computes products of matrices (docs/guide/library.md).
+    /// Dispatch of matrix products (docs/guide/library.md).
     pub library: LibraryChoice,
 }
 
-/// Whether products may be computed by a library of this machine rather than by generated kernels.
+/// The choice between generated kernels and a library of this machine for matrix products.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LibraryChoice {
-    /// By generated kernels.
+    /// Generated kernels.
     #[default]
     Off,
-    /// By whichever was faster when both were measured; by kernels where there is no library.
+    /// The faster of both, measured; kernels if there is no library.
     Auto,
-    /// By oneDNN wherever it can, loaded from a file, or from where the system has it.
+    /// oneDNN wherever it can, loaded from a file, or from where the system has it.
     OneDnn(Option<PathBuf>),
 }
 
 impl std::str::FromStr for LibraryChoice {
     type Err = ();
 
-    /// `off`, `auto`, `onednn` or `onednn:PATH`.
+    /// Parses `off`, `auto`, `onednn` or `onednn:PATH`.
     fn from_str(text: &str) -> Result<Self, ()> {
         match (text, text.strip_prefix("onednn:")) {
             ("off", _) => Ok(Self::Off),
@@ -61,20 +64,21 @@ impl std::str::FromStr for LibraryChoice {
     }
 }
 
-/// Whether code for sizes that come again and again is made in the background (docs/guide/specialisation.md).
+/// The policy of compiling code for recurring sizes in the background
+/// (docs/guide/specialisation.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Specialize {
     /// The code of the first compilation runs for all sizes.
     #[default]
     Off,
-    /// For sizes that much time was spent on; kept where a trial finds it faster.
+    /// For sizes that took much time; kept if a trial finds it faster.
     Auto,
-    /// For all sizes that come twice; kept however fast it is: for tests and measurements.
+    /// For all sizes that occur twice; kept however fast it is: for tests and measurements.
     Always,
 }
 
 impl Options {
-    /// What `specialize` comes to with the environment.
+    /// Returns `specialize`, as the environment overrides it.
     pub(crate) fn specialization(&self) -> Result<Specialize, Error> {
         let Some(text) = std::env::var_os("DISC_SPECIALIZE").filter(|text| !text.is_empty()) else { return Ok(self.specialize) };
         match text.to_str() {
@@ -84,7 +88,7 @@ impl Options {
         }
     }
 
-    /// Refuses a `DISC_NUM_THREADS` that would count and is no number of threads.
+    /// Rejects a `DISC_NUM_THREADS` that would apply and is no number of threads.
     pub(crate) fn check_threads(&self) -> Result<(), Error> {
         let wish = std::env::var_os("DISC_NUM_THREADS").filter(|text| self.threads.is_none() && !text.is_empty());
         let is_count =
@@ -95,17 +99,17 @@ impl Options {
         }
     }
 
-    /// The name of the target asked for, if any.
+    /// Returns the name of the requested target, if there is one.
     pub(crate) fn wanted_target(&self) -> Option<String> {
         self.target.clone().or_else(|| std::env::var("DISC_TARGET").ok().filter(|name| !name.is_empty()))
     }
 
-    /// What `winograd` comes to where nobody chose.
+    /// Returns `winograd` with its default.
     pub(crate) fn allows_winograd(&self) -> bool {
         self.winograd.unwrap_or(true)
     }
 
-    /// Where dumps go, if anywhere.
+    /// Returns the folder for dumps, if there is one.
     pub(crate) fn dump_directory(&self) -> Option<PathBuf> {
         self.dump.clone().or_else(|| std::env::var_os("DISC_DUMP").filter(|name| !name.is_empty()).map(PathBuf::from))
     }

@@ -1,4 +1,4 @@
-//! What a compilation did.
+//! Reports on a compilation.
 use crate::cache::Outcome;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
@@ -10,7 +10,7 @@ pub struct Report {
     pub stages_ms: Vec<(String, f64)>,
     /// Milliseconds per pass, in order.
     pub passes_ms: Vec<(String, f64)>,
-    /// Launches that one call makes which runs no variant.
+    /// Launches of a call that runs no variant.
     pub kernels: usize,
     pub kernels_by_kind: BTreeMap<String, usize>,
     /// Other ways to compute a call, in the order in which they are tried.
@@ -20,20 +20,21 @@ pub struct Report {
     pub target: String,
     /// The inferred signature, as text.
     pub dims: String,
-    /// Where a group did not get the schedule of its kind, and why.
+    /// Groups that did not get the schedule of their kind, and why.
     pub notes: Vec<String>,
     /// Bytes of machine code and its tables.
     pub code_bytes: usize,
-    /// Whether the code came from the cache on disk; then nothing was compiled, and there are no stages.
+    /// `Hit` if the code came from the cache on disk; then nothing was compiled, and there are no
+    /// stages.
     pub cache: Outcome,
 }
 
-/// A variant: what computes the calls for which more is true than the program states.
+/// A variant: the code of calls for which more facts hold than the program states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantReport {
-    /// The facts that have to hold: `S % 2 == 0`.
+    /// The facts that must hold: `S % 2 == 0`.
     pub when: String,
-    /// Launches that such a call makes.
+    /// Launches of such a call.
     pub kernels: usize,
 }
 
@@ -43,18 +44,18 @@ impl Report {
     }
 }
 
-/// What was compiled in the background for sizes that came again and again.
+/// The state of background compilation for recurring sizes.
 #[derive(Clone, Debug, Default)]
 pub struct Specializations {
-    /// Compilations that ended, whatever came of them.
+    /// Compilations that ended, whatever their outcome.
     pub compiled: usize,
-    /// Compilations that wait or run.
+    /// Compilations that are queued or running.
     pub pending: usize,
     /// Versions that calls run now.
     pub versions: Vec<Specialized>,
-    /// Sizes that are left to the general code, and why: text of the dims, then the reason.
+    /// Sizes that stay with the general code, and why: text of the dims, then the reason.
     pub rejected: Vec<(String, String)>,
-    /// Sizes whose compilation failed, and how.
+    /// Sizes whose compilation failed, and the error.
     pub failed: Vec<(String, String)>,
     /// Milliseconds that the background thread compiled and tried.
     pub compile_ms: f64,
@@ -70,7 +71,7 @@ pub struct Specialized {
     pub code_bytes: usize,
     /// Milliseconds to compile it.
     pub compile_ms: f64,
-    /// The general code's time over its own, in the trial.
+    /// Speedup over the general code in the trial.
     pub ratio: f64,
     /// Bytes of weights that are prepared for it alone; it shares all others.
     pub weight_bytes: usize,

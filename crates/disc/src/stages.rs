@@ -1,4 +1,5 @@
-//! The steps of compiling one by one, for tools that look between them; [`crate::compile`] takes the same ones.
+//! Runs the steps of compiling one by one, for tools that look between them; [`crate::compile`]
+//! takes the same steps.
 use crate::{Error, Options, compile::guarded, library::offers, meta::order_weights};
 use disc_codegen::{
     host::{Offers, Program, lower_with},
@@ -8,7 +9,7 @@ use disc_codegen::{
 use disc_ir::{Code, DType, Diagnostic, Module, ops::Stage, verify::stage_of};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 
-/// What passes have to know about the target.
+/// Returns the options of passes that depend on the target.
 ///
 /// # Errors
 /// A target that does not exist.
@@ -29,12 +30,13 @@ pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
     })
 }
 
-/// How many elements of a type lie together in panels.
+/// Returns the number of elements of a type that are interleaved in panels.
 fn words(target: &Target, dtype: DType) -> Option<i64> {
     target.word_elements(dtype).map(|elements| (DType::I32.size() / elements.size()) as i64)
 }
 
-/// The kernels and host programs of a module at the buffer stage: the last stage that is text.
+/// Returns the kernels and host programs of a module at the buffer stage: the last stage that is
+/// text.
 ///
 /// # Errors
 /// A target that does not exist, or a failure of the compiler.
@@ -45,10 +47,10 @@ pub fn kernels(module: Module, options: &Options) -> Result<Module, Error> {
     })
 }
 
-/// Runs the passes and gives the kernels and host programs of a module, and their assembly.
+/// Returns the kernels and host programs of a module, and their assembly.
 ///
 /// # Errors
-/// Those of [`crate::compile`].
+/// As [`crate::compile`].
 pub fn code(mut module: Module, options: &Options) -> Result<(Module, String), Error> {
     guarded(|| {
         let target = target(options)?;

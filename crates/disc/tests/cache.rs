@@ -1,4 +1,4 @@
-//! The cache on disk: what a second compilation finds there, and what it must not use.
+//! Tests the cache on disk: hits of a second compilation, and entries that it must reject.
 use disc::{
     Options,
     cache::{Cache, Key, Level, Outcome, counts},
@@ -143,7 +143,7 @@ fn an_entry_under_anothers_name_or_of_another_form_is_not_used() {
     assert_eq!(cache.get(Level::Capture, &a), None);
     fs::copy(folder.0.join("code").join(a.hex()), folder.0.join("code").join(b.hex())).unwrap();
     assert_eq!(cache.get(Level::Code, &b), None);
-    // A whole entry, whose payload is no code.
+    // A complete entry, whose payload is no code.
     disc::compile_text(TEXT, &folder.options()).unwrap();
     let path = folder.entries(Level::Code).into_iter().find(|path| !path.ends_with(a.hex())).unwrap();
     let name = path.file_name().unwrap().to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! What the cache on disk counts: alone in its process, whose counts they are.
+//! Tests the counts of the cache on disk, alone in its process.
 use disc::{
     Options,
     cache::{Level, Outcome, counts},

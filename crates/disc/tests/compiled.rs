@@ -1,6 +1,8 @@
-//! Compiled code means what the interpreter says, through the whole pipeline, for every CPU level of this machine.
+//! Compares compiled code with the interpreter, through the whole pipeline, for every CPU level of
+//! this machine.
 //!
-//! The programs are those of disc-codegen's stage tests, each run over a table of sizes that has 0 and 1.
+//! The programs are those of disc-codegen's stage tests, each run over a table of sizes that has 0
+//! and 1.
 use disc::{
     Options, Target,
     ir::{
@@ -126,7 +128,7 @@ fn programs(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The levels that this machine can run.
+/// Returns the levels that this machine can run.
 fn targets() -> Vec<&'static str> {
     let runs = |name: &&str| name.parse::<Target>().expect("a target").check_host().is_ok();
     ["x86-64-v2", "x86-64-v3", "x86-64-v4"].into_iter().filter(runs).collect()

@@ -1,4 +1,4 @@
-//! The `run` tests of `filetests/`, on compiled code too.
+//! Runs the `run` tests of `filetests/` on compiled code too.
 mod native;
 
 use disc_filetests::{Hooks, run};

@@ -1,6 +1,8 @@
-//! Products by oneDNN where it is installed, beside generated kernels: the same results, whoever computes them; and what is chosen and kept.
+//! Compares products by oneDNN, if it is installed, with generated kernels; and tests the choices
+//! that are made and kept.
 //!
-//! Without the library all but one are ignored. They run one by one: what a library computed is counted for the whole process.
+//! Without the library all but one are ignored. They run one by one: products of the library are
+//! counted for the whole process.
 mod native;
 
 use disc::{
@@ -102,12 +104,13 @@ fn run(executable: &Executable, inputs: &[HostTensor]) -> Vec<f32> {
     }
 }
 
-/// Runs a program by kernels and by the library; how many products the library computed.
+/// Runs a program by kernels and by the library. Returns the number of products that the library
+/// computed.
 fn compare(program: &str, threads: usize, inputs: &[Vec<HostTensor>]) -> u64 {
     let by_kernel = load(program, &options(LibraryChoice::Off, threads)).unwrap();
     let by_library = load(program, &options(LibraryChoice::OneDnn(None), threads)).unwrap();
-    assert!(by_kernel.products().is_none());
-    let products = by_library.products().unwrap();
+    assert!(by_kernel.gemm().is_none());
+    let products = by_library.gemm().unwrap();
     assert_eq!(products.policy(), Policy::Always);
     let mut computed = 0;
     for inputs in inputs {
@@ -147,7 +150,7 @@ fn few_columns_with_long_sums() {
     assert_eq!(compare(LONG_SUMS, 2, &inputs), 2 * 4);
     // A kernel with a version for these sizes is not compared with the library.
     let measured = load(LONG_SUMS, &options(LibraryChoice::Auto, 2)).unwrap();
-    let products = measured.products().unwrap();
+    let products = measured.gemm().unwrap();
     let offered = || products.counts().iter().sum::<u64>();
     let before = offered();
     run(&measured, &inputs[1]);
@@ -169,7 +172,7 @@ fn refreshed_weights_are_read() {
 fn a_thread_limit_of_one_starts_no_thread() {
     let executable = load(PLAIN, &options(LibraryChoice::OneDnn(None), 1)).unwrap();
     let inputs = [tensor(&[300, 200], 1), tensor(&[200, 300], 2)];
-    // What the test harness has started is there before the first product, and ends at any time.
+    // Threads of the test harness exist before the first product, and end at any time.
     let threads = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -198,7 +201,7 @@ fn a_file_is_one_library_however_it_is_named() {
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let products = |path: PathBuf| {
         let executable = load(PLAIN, &options(LibraryChoice::OneDnn(Some(path)), 1)).unwrap();
-        Arc::clone(executable.products().unwrap())
+        Arc::clone(executable.gemm().unwrap())
     };
     assert!(Arc::ptr_eq(&products(file), &products(link)));
     std::fs::remove_dir_all(folder).unwrap();
@@ -207,7 +210,7 @@ fn a_file_is_one_library_however_it_is_named() {
 fn choices_are_for_the_target_of_the_code() {
     let products = |target: &str| {
         let options = Options { target: Some(target.to_owned()), ..options(LibraryChoice::Auto, 1) };
-        Arc::clone(load(PLAIN, &options).unwrap().products().unwrap())
+        Arc::clone(load(PLAIN, &options).unwrap().gemm().unwrap())
     };
     let all: Vec<_> = native::levels().iter().map(|level| products(level.name())).collect();
     for (level, known) in native::levels().iter().zip(&all) {
@@ -220,7 +223,7 @@ fn choices_are_measured_and_kept() {
     let folder = std::env::temp_dir().join(format!("disc-choices-{}", std::process::id()));
     let options = Options { cache: Some(folder.clone()), ..options(LibraryChoice::Auto, 1) };
     let executable = load(PLAIN, &options).unwrap();
-    let products = executable.products().unwrap();
+    let products = executable.gemm().unwrap();
     assert_eq!(products.policy(), Policy::Measured);
     for rows in [0, 0] {
         run(&executable, &[tensor(&[rows, 64], 1), tensor(&[64, 96], 2)]);

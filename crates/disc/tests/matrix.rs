@@ -1,7 +1,8 @@
-//! Every op, element type and kind of shape means on compiled code what the interpreter says: one test per op.
+//! Compares compiled code with the interpreter for every op, element type and kind of shape: one
+//! test per op.
 //!
-//! The best level of this machine takes every kind of shape (of the constant ones without many elements, every other op takes each); the other
-//! levels take turns.
+//! The best level of this machine takes every kind of shape (every other op takes each of the
+//! constant ones without many elements); the other levels alternate.
 mod native;
 
 use disc::ir::{generate::cases::Shapes, ops::OPS};
@@ -9,7 +10,7 @@ use disc_filetests::matrix::check;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 
-/// The kinds of shapes that each level takes of op number `op`, the best level last.
+/// Returns the kinds of shapes that each level takes of op number `op`, the best level last.
 fn plan(levels: usize, op: usize) -> Vec<(usize, Vec<Shapes>)> {
     let kinds = Shapes::ALL.len();
     let others = (0..levels - 1).map(|level| (level, vec![Shapes::ALL[(op + 2 * level) % kinds]]));

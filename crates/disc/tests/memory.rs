@@ -1,4 +1,5 @@
-//! Memory over many calls: one compile for all shapes, a bounded arena, and no allocation where a shape comes again.
+//! Tests memory over many calls: one compile for all shapes, a bounded arena, and no allocation
+//! when a shape recurs.
 mod native;
 
 use disc::{
@@ -34,7 +35,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Two scans are never one kernel, so there is temporary memory of both sizes; how many rows are chosen depends on data.
+/// Two scans are never one kernel, so there is temporary memory of both sizes; the number of chosen
+/// rows depends on data.
 const PROGRAM: &str = "
 func @main(%x: tensor<[B]x[S]xf32>, %mask: tensor<[B]xi1>) -> (tensor<[B]xf32>, tensor<[K]x[S]xf32>) {
   %zero = constant dense<0> : tensor<i64>
@@ -64,7 +66,7 @@ fn inputs(state: &mut u64, sizes: [i64; 2]) -> [HostTensor; 2] {
     [x, mask]
 }
 
-/// Memory for outputs that is there already.
+/// Memory for outputs that exists already.
 struct Ready([Vec<u64>; 2]);
 
 impl OutputAllocator for Ready {
@@ -80,7 +82,7 @@ impl OutputAllocator for Ready {
     }
 }
 
-/// Runs once; how often the call allocated.
+/// Runs once. Returns the number of allocations of the call.
 fn run(executable: &disc::Executable, session: &mut disc::ral::Session, given: &[HostTensor; 2], outputs: &mut Ready) -> u64 {
     let references = given.each_ref().map(HostTensor::as_input);
     let before = ALLOCATIONS.get();
@@ -133,13 +135,13 @@ fn many_shapes(executable: &disc::Executable) {
             assert!(held <= peak + peak / 2 + (64 << 10), "{held} bytes are held, {peak} were needed at most");
         }
         assert_eq!(executable.calls(), 10_000);
-        // Or else the bound of the arena would be what is never trimmed.
+        // Otherwise the bound of the arena would be the part that is never trimmed.
         assert!(session.peak_arena_bytes() > 512 << 10, "{} bytes were needed at most", session.peak_arena_bytes());
 
         for sizes in [[33, 65], [299, 399], [1, 1], [0, 17], [128, 7], [299, 399]] {
             let given = inputs(&mut state, sizes);
             let warm: Vec<u64> = (0..100).map(|_| run(executable, session, &given, &mut outputs)).collect();
-            // Where larger shapes came before, the arena shrinks in the next two periods of 32 calls.
+            // After larger shapes, the arena shrinks in the next two periods of 32 calls.
             assert!(warm[2..70].iter().sum::<u64>() <= 2, "{sizes:?}: {warm:?}");
             assert!(warm[70..].iter().all(|&count| count == 0), "{sizes:?}: {warm:?}");
         }

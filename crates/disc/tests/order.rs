@@ -1,6 +1,7 @@
-//! Sorts and top-k of lines that are too long for the table of sizes of the matrix: all ways to sort them, on elements of every kind.
+//! Tests sorts and top-k of lines that are too long for the matrix's sizes: all algorithms, on
+//! elements of every kind.
 //!
-//! What is expected comes from a sort of positions here; positions say which of equal elements came first.
+//! The expected result is a sort of positions; positions tell equal elements apart.
 mod native;
 
 use disc::ir::{DType, Module, interp::Tensor};
@@ -55,7 +56,8 @@ fn program(dtype: DType) -> Module {
     disc::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// A line of elements: special ones among random ones, few values, all of one, rising and falling.
+/// Returns a line of elements: special ones among random ones, few values, all of one, rising and
+/// falling.
 fn line(dtype: DType, kind: usize, count: usize, state: &mut u64) -> Vec<f64> {
     let mut next = || {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -120,7 +122,7 @@ impl Elements {
     }
 }
 
-/// Where the elements come from that a sorted line has: the numbers of elements of `x`, along the line.
+/// Returns the numbers of the elements of `x`, along the line, in sorted order.
 fn sorted(x: &Elements, mut line: Vec<usize>, falling: bool) -> Vec<usize> {
     line.sort_by(|&a, &b| if falling { x.compare(b, a) } else { x.compare(a, b) });
     line
@@ -161,7 +163,7 @@ fn check(level: &dyn disc_filetests::Compiled, dtype: DType) {
     }
 }
 
-/// The elements at these numbers, and their positions behind `base`, are what came.
+/// Asserts that the result is the elements at these numbers, with their positions behind `base`.
 fn expect(x: &Elements, from: &[usize], found: &[Elements], at: impl Fn(usize) -> usize, base: usize, what: &str) {
     for (i, &from) in from.iter().enumerate() {
         assert_eq!(found[1].integers[at(i)], (from - base) as i64, "position {i}, {what}");

@@ -1,4 +1,5 @@
-//! Prepared weights on disk: what a second load maps instead of preparing it, and what it must not take.
+//! Tests prepared weights on disk: blocks that a second load maps instead of preparing, and blocks
+//! that it must reject.
 use disc::{
     Options,
     cache::{Cache, Level, Outcome, counts, write_out},
@@ -10,7 +11,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// 4 MiB of weights: less is prepared sooner than found.
+/// 4 MiB of weights: less is prepared faster than found.
 const TEXT: &str = "\
 weight @w : tensor<1024x1030xf32>
 
@@ -21,7 +22,7 @@ func @main(%x: tensor<[N]x1024xf32>) -> tensor<[N]x1030xf32> {
 }
 ";
 
-/// Counts, and blocks that wait to be written, are those of the process.
+/// Counts, and queued blocks, are those of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Folder(PathBuf);
@@ -37,7 +38,7 @@ impl Folder {
         Options { cache: Some(self.0.clone()), cache_weights: true, target: Some("x86-64-v2".into()), ..Options::default() }
     }
 
-    /// All files at the level of weights, when those are written that wait.
+    /// Writes the queued blocks. Returns all files at the level of weights.
     fn entries(&self) -> Vec<PathBuf> {
         write_out(|| true);
         fs::read_dir(self.0.join("weights")).map(|files| files.flatten().map(|file| file.path()).collect()).unwrap_or_default()
@@ -58,7 +59,7 @@ fn tensor(sizes: &[i64], changed: Option<usize>) -> HostTensor {
     HostTensor::new(sizes, &values).unwrap()
 }
 
-/// `w`, with one other element.
+/// Returns `w`, with one element changed.
 fn weights(changed: Option<usize>) -> Vec<(String, Weight)> {
     vec![("w".into(), tensor(&[1024, 1030], changed).into())]
 }
@@ -70,7 +71,7 @@ fn run(executable: &disc::Executable) -> Vec<u8> {
     outputs.tensor(0).unwrap().bytes().to_vec()
 }
 
-/// What the cache did, and the result.
+/// Returns the outcome of the cache, and the result.
 fn used(options: &Options, changed: Option<usize>) -> (Outcome, Vec<u8>) {
     let executable = disc::compile_text(TEXT, options).unwrap().load(weights(changed), options).unwrap();
     assert!(executable.weight_bytes().1 > 1 << 20, "nothing is prepared");

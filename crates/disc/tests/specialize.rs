@@ -1,4 +1,5 @@
-//! Versions for constant sizes: they join in the background, give the same bits, share the weights, and are left out where nobody wants them.
+//! Tests versions for constant sizes: they join in the background, give the same bits, share the
+//! weights, and can be turned off.
 use disc::{
     Executable, Options, Specialize, background, compile, parse,
     ral::{HostOutputs, HostTensor, Weight},
@@ -87,7 +88,7 @@ fn a_hot_shape_is_tried_and_the_record_says_what_came_of_it() {
     run(&executable, &[&hot]);
     background::wait();
     assert_eq!(executable.specializations().compiled, 0, "one call makes no shape hot");
-    let spent: f64 = executable.artifact().report.stages_ms.iter().map(|(_, ms)| ms).sum();
+    let spent: f64 = executable.report().unwrap().stages_ms.iter().map(|(_, ms)| ms).sum();
     let start = std::time::Instant::now();
     while start.elapsed().as_secs_f64() * 1e3 < 3.0 * spent + 300.0 {
         run(&executable, &[&hot]);
@@ -126,7 +127,7 @@ fn versions_read_the_weights_of_a_refresh() {
     assert_eq!(run(&tiered, &[&hot]), run(&general, &[&hot]));
     assert_eq!(tiered.specializations().versions[0].hits, 1);
 
-    // While a compilation is on its way.
+    // While a compilation is running.
     let late = tensor(&[1, 9, 48], 0.1);
     (0..2).for_each(|_| drop(run(&tiered, &[&late])));
     for executable in [&general, &tiered] {

@@ -1,5 +1,5 @@
-//! Products of few rows and columns with long sums: right at every target for sizes around those that choose, and the same bits on any number
-//! of threads.
+//! Tests split-K: products of few rows and columns with long sums are right at every target around
+//! the thresholds, with the same bits on any number of threads.
 use disc::{
     Executable, Options, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor, Weight},
@@ -7,7 +7,7 @@ use disc::{
 
 mod native;
 
-/// A matrix that lies in memory, its columns contiguous.
+/// An unpacked matrix in memory, its columns contiguous.
 const ROWS: &str = "
 func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[K]x20xf32>, %b: tensor<20xf32>) -> tensor<[B]x20xf32> {
   %z = dot_general %x, %y, lhs_contracting_dims = [1], rhs_contracting_dims = [0] : (tensor<[B]x[K]xf32>, tensor<[K]x20xf32>) -> tensor<[B]x20xf32>
@@ -41,7 +41,7 @@ fn load(program: &str, target: &str, threads: usize) -> Executable {
     compile(parse(program).unwrap(), &options).unwrap().load(weights, &options).unwrap()
 }
 
-/// The results, and whether the sums were split.
+/// Returns the results, and true if the sums were split.
 fn run(executable: &Executable, inputs: &[HostTensor]) -> (Vec<f32>, bool) {
     let mut outputs = HostOutputs::new();
     let inputs: Vec<_> = inputs.iter().map(HostTensor::as_input).collect();
@@ -57,7 +57,7 @@ fn run(executable: &Executable, inputs: &[HostTensor]) -> (Vec<f32>, bool) {
     }
 }
 
-/// Rows of `x`, with sums of `k` products: `right(l, j)` is the matrix.
+/// Checks rows of `x` against sums of `k` products with the matrix `right(l, j)`.
 fn check(found: &[f32], [rows, columns, k]: [i64; 3], right: impl Fn(usize, usize) -> f32, what: &str) {
     let (x, b) = (values(rows * k, 1), values(columns, 3));
     let (columns, k) = (columns as usize, k as usize);
@@ -79,7 +79,7 @@ fn targets() -> Vec<&'static str> {
 fn matrices_in_memory() {
     for target in targets() {
         let [one, two] = [1, 2].map(|threads| load(ROWS, target, threads));
-        // Rows that two blocks of some targets have are split on these alone.
+        // Row counts that fill two blocks of some targets are split on these alone.
         let few = [([0, 4096], Some(false)), ([1, 0], Some(false)), ([1, 1], Some(false)), ([1, 511], Some(false))];
         let long = [([1, 40_009], Some(true)), ([2, 20_000], Some(true)), ([7, 8191], Some(true)), ([8, 4096], Some(true))];
         let more = [([13, 4099], None), ([24, 2048], None), ([25, 2048], Some(false)), ([300, 1031], Some(false))];
@@ -109,7 +109,7 @@ fn packed_weights() {
             split += usize::from(was_split);
             assert_eq!(run(&two, &inputs).0, found, "{what}: the number of threads has no say");
         }
-        // AVX2 and less have panels of so few columns that there are enough units.
+        // AVX2 and below have panels of so few columns that there are enough units.
         assert!(target != "x86-64-v4" || (2..8).contains(&split), "{target}: {split}");
     }
 }

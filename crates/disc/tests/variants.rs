@@ -1,11 +1,12 @@
-//! Which variant of an entry runs, by the names of the kernels that a call launches, and that all compute what the interpreter does.
+//! Tests the variant that an entry runs, by the names of the kernels that a call launches, against the
+//! interpreter's results.
 use disc::{
     Executable, Options, VariantReport, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor},
 };
 use disc_ir::interp::{self, Tensor};
 
-/// What turns the halves of two tensors that one table of positions goes to.
+/// Rotates the halves of two tensors by one table of positions.
 const TURNS: &str = "
 func @main(%q: tensor<[B]x[H]x[N]xf32>, %k: tensor<[C]x[K]x[N]xf32>, %w: tensor<[N]xf32>) -> (tensor<[B]x[H]x[N]xf32>, tensor<[C]x[K]x[N]xf32>) {
   %q2 = slice %q [0:B, 0:H, N/2:N] : (tensor<[B]x[H]x[N]xf32>) -> tensor<[B]x[H]x[N-N/2]xf32>
@@ -23,7 +24,7 @@ func @main(%q: tensor<[B]x[H]x[N]xf32>, %k: tensor<[C]x[K]x[N]xf32>, %w: tensor<
   return %rq, %rk : tensor<[B]x[H]x[N]xf32>, tensor<[C]x[K]x[N]xf32>
 }";
 
-/// Two parts of one size without a remainder; a divisibility would make nothing of it that is not there.
+/// Two parts of one size without a remainder; a plan for a divisibility would change nothing here.
 const GATE: &str = "
 func @main(%x: tensor<[B]x[N]xf32>) -> tensor<[B]x[N/2]xf32> {
   %a = slice %x [0:B, 0:N/2] : (tensor<[B]x[N]xf32>) -> tensor<[B]x[N/2]xf32>
@@ -37,7 +38,7 @@ fn load(program: &str) -> Executable {
     compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap()
 }
 
-/// The kernels that a call launches; its results are those of the interpreter.
+/// Returns the kernels that a call launches; asserts that its results are those of the interpreter.
 fn launched(executable: &Executable, program: &str, sizes: &[Vec<i64>]) -> Vec<String> {
     let values = |dims: &Vec<i64>| (0..dims.iter().product::<i64>()).map(|i| (i * 7919 % 997) as f32 - 400.5).collect::<Vec<_>>();
     let inputs: Vec<HostTensor> = sizes.iter().map(|dims| HostTensor::new(dims, &values(dims)).unwrap()).collect();
@@ -61,7 +62,7 @@ fn launched(executable: &Executable, program: &str, sizes: &[Vec<i64>]) -> Vec<S
 fn a_variant_runs_where_what_it_states_holds() {
     let executable = load(TURNS);
     let variant = |when: &str, kernels| VariantReport { when: when.into(), kernels };
-    let report = &executable.artifact().report;
+    let report = executable.report().unwrap();
     assert_eq!(report.variants, [variant("B == C, H == K, N % 2 == 0", 1), variant("N % 2 == 0", 2)]);
     assert_eq!(report.kernels, 2, "kernels of a call that runs no variant");
     for ([b, h, c, k, n], kernels, is_variant) in [
@@ -96,7 +97,7 @@ fn what_does_not_fit_is_said_before_a_variant_is_chosen() {
 #[test]
 fn a_variant_whose_kernels_are_those_of_the_entry_is_none() {
     let executable = load(GATE);
-    assert!(executable.artifact().report.variants.is_empty(), "{:?}", executable.artifact().report.variants);
+    assert!(executable.report().unwrap().variants.is_empty(), "{:?}", executable.report().unwrap().variants);
     let names = launched(&executable, GATE, &[vec![3, 64]]);
     assert!(names.iter().all(|name| !name.contains("variant_")), "{names:?}");
 }
@@ -115,6 +116,6 @@ fn programs_of_many_groups_have_one_variant() {
         let sorts: String = (0..count).map(sort).collect();
         TURNS.replacen("slice %q ", &format!("slice %s{count} "), 2).replacen(" {\n", &format!(" {{\n{sorts}"), 1)
     };
-    let variants = |count| load(&sorts(count)).artifact().report.variants.len();
+    let variants = |count| load(&sorts(count)).report().unwrap().variants.len();
     assert_eq!([1, 7].map(variants), [2, 0]);
 }

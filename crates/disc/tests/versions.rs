@@ -1,4 +1,5 @@
-//! Which version of a group runs, by the names of the kernels that a call launches: one compilation serves all sizes.
+//! Tests the version of a group that runs, by the names of the kernels that a call launches: one
+//! compilation serves all sizes.
 use disc::{
     Executable, Options, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor},
@@ -27,7 +28,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]xf32> {
   return %t : tensor<[B]xf32>
 }";
 
-/// Sums of six neighbours; of the last ones of a row there may be fewer, and they are left out.
+/// Sums of six neighbours; the last ones of a row may be fewer, and are left out.
 const SIXES: &str = "
 func @main(%x: tensor<[N]x[C]xf32>) -> tensor<[N]x[C/6]xf32> {
   %z = constant dense<0.0> : tensor<f32>
@@ -53,16 +54,16 @@ fn load(program: &str, threads: usize) -> Executable {
     compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap()
 }
 
-/// From how many bytes on kernels write past the caches, whatever this machine's hold.
-const STREAM_BYTES: i64 = 64 << 20;
+/// Threshold for non-temporal stores, whatever the caches of this machine.
+const NONTEMPORAL_BYTES: i64 = 64 << 20;
 
-/// The kernels that a call launches, its input and its results.
+/// Returns the kernels that a call launches, its input and its results.
 fn run(executable: &Executable, [rows, columns]: [i64; 2]) -> (Vec<String>, Vec<f32>, Vec<Vec<f32>>) {
     let values: Vec<f32> = (0..rows * columns).map(|i| ((i * 7919 % 997) as f32 - 400.5) / 250.0).collect();
     let input = HostTensor::new(&[rows, columns], &values).unwrap();
     let mut outputs = HostOutputs::new();
     let launches = executable.with_session(|session| {
-        session.stream_from(STREAM_BYTES);
+        session.nontemporal_from(NONTEMPORAL_BYTES);
         session.start_profile();
         executable.run(0, session, &[input.as_input()], &mut outputs).unwrap();
         session.take_profile()
@@ -120,10 +121,11 @@ fn rows_are_whole_side_by_side_or_split_by_their_sizes() {
         close(&one.2[0], softmax(&one.1, columns as usize), &format!("{rows} x {columns}"));
         assert!(one.2[0].iter().zip(&two.2[0]).all(|(a, b)| a.to_bits() == b.to_bits()), "threads do not change bits");
     }
-    assert_eq!(executables[0].artifact().report.kernels, 1, "one launch of the general version");
+    assert_eq!(executables[0].report().unwrap().kernels, 1, "one launch of the general version");
 }
 
-/// A softmax of what a sort leaves, before others: its input and its result are parts of the arena, one of which may take over the other.
+/// A softmax of a sort's result, before others: its input and its result are parts of the arena,
+/// one of which may reuse the other.
 fn between_sorts(other: &str) -> String {
     let softmax: Vec<&str> = SOFTMAX.lines().filter(|line| line.starts_with("  %")).collect();
     BETWEEN_SORTS.replace("{softmax}", &softmax.join("\n")).replace("{other}", other)
@@ -139,8 +141,8 @@ func @main(%in: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xf32
   return %v, %u : (tensor<[B]x[S]xf32>, tensor<[B]x[S]xf32>)
 }";
 
-/// What a phase keeps lies where an output will be, so that parts of rows need no more memory than rows do; but not where later phases read an
-/// input whose memory the output may have taken over.
+/// A phase keeps its values in the memory of an output, so that parts of rows need no more memory
+/// than rows do; unless later phases read an input whose memory the output may reuse.
 #[test]
 fn parts_keep_elements_in_the_memory_of_outputs() {
     let executable = load(SOFTMAX, 2);
@@ -169,7 +171,8 @@ fn parts_keep_elements_in_the_memory_of_outputs() {
     }
 }
 
-/// A norm that returns the mean of each row, and scales what differs from it by a value that is the same all over a row.
+/// A norm that returns the mean of each row, and scales the deviations by a value that is constant
+/// in a row.
 const MEANS: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]xf32>) {
   %z = constant dense<0.0> : tensor<f32>
@@ -262,7 +265,7 @@ fn long_columns_of_several_phases_are_split() {
     }
 }
 
-/// Rows that data counts: their number is not known where the arena is sized.
+/// Rows with a data-dependent count: it is unknown when the arena is sized.
 const COUNTED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[K]x[S]xf32> {
   %z = constant dense<0.0> : tensor<f32>
@@ -318,7 +321,7 @@ func @main(%q: tensor<[B]x[S]x2x8xf32>, %k: tensor<[B]x[T]x2x8xf32>, %v: tensor<
   return %o : tensor<[B]x2x[S]x8xf32>
 }";
 
-/// A convolution of 16 features to 16, with the filters as Winograd's method reads them.
+/// A convolution of 16 features to 16, with filters transformed for Winograd's method.
 const WINOGRAD: &str = "
 func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
   %k = broadcast_in_dim %w, dims = [1, 2, 3, 4] : (tensor<16x16x3x3xf32>) -> tensor<[B]x16x16x3x3xf32>
@@ -348,7 +351,8 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   return %y : tensor<[B]x[S]xf32>
 }";
 
-/// Rows that are enlarged by linear interpolation of a kind: places and weights are the same in each of them.
+/// Rows that are enlarged by a kind of linear interpolation: indices and weights are the same in
+/// each of them.
 const ENLARGED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[2*S]xf32> where 1 <= S {
   %i = iota dim = 0 : tensor<[2*S]xf32>
@@ -364,14 +368,15 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[2*S]xf32> where 1 <= S {
   return %r : tensor<[B]x[2*S]xf32>
 }";
 
-/// A program, the sizes of its inputs for which a version runs, and how the name of a kernel of it ends.
+/// A program, the sizes of its inputs for which a version runs, and the suffix of the kernel's
+/// name.
 struct Case {
     program: &'static str,
     inputs: Vec<Vec<i64>>,
     ends: &'static str,
 }
 
-/// The case of a version: one that is added needs another.
+/// Returns the case of a version; a new version needs another.
 fn case(kind: VersionKind) -> Case {
     let matrix = |program, rows, columns, ends| Case { program, inputs: vec![vec![rows, columns]], ends };
     match kind {
@@ -402,11 +407,11 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::SumParts => Case { program: PRODUCT, inputs: vec![vec![2, 8192], vec![8192, 20]], ends: "_sums" },
         VersionKind::Keys => matrix(SORT, 3, 100, "_single"),
         VersionKind::Squares => matrix(SCAN, 40, 100, "_squares"),
-        VersionKind::Stream => matrix(SOFTMAX, STREAM_BYTES / 8192, 1024, "_stream"),
+        VersionKind::Stream => matrix(SOFTMAX, NONTEMPORAL_BYTES / 8192, 1024, "_stream"),
     }
 }
 
-/// Halves of rows that change places, times their positions: `[-b, a] * i` of `[a, b]`.
+/// Rotated halves of rows, times their positions: `[-b, a] * i` of `[a, b]`.
 const TURNED_HALVES: &str = "
 func @main(%x: tensor<[B]x[2*H]xf32>) -> tensor<[B]x[2*H]xf32> {
   %a = slice %x [0:B, 0:H] : (tensor<[B]x[2*H]xf32>) -> tensor<[B]x[H]xf32>
@@ -418,8 +423,8 @@ func @main(%x: tensor<[B]x[2*H]xf32>) -> tensor<[B]x[2*H]xf32> {
   return %r : tensor<[B]x[2*H]xf32>
 }";
 
-/// A third of rows, and what is computed of the others together: `[2 a, -[|b|, c]]`, where the inner concatenation ends its first part
-/// after as many elements as the outer one does.
+/// A third of each row, and an expression of the other two: `[2 a, -[|b|, c]]`, where the inner
+/// concatenation ends its first part after as many elements as the outer one does.
 const THIRDS: &str = "
 func @main(%x: tensor<[B]x[3*H]xf32>) -> tensor<[B]x[3*H]xf32> {
   %a = slice %x [0:B, 0:H] : (tensor<[B]x[3*H]xf32>) -> tensor<[B]x[H]xf32>
@@ -472,7 +477,7 @@ fn rows_that_one_vector_holds_have_no_loop() {
             }
         }
     }
-    // What rows share is in registers, not in tables.
+    // Values that rows share are in registers, not in tables.
     let enlarged = [1, 2].map(|threads| load(ENLARGED, threads));
     for (rows, columns) in [(1, 1), (1, 2), (1, 4), (3, 3), (700, 1), (700, 4), (700, 5), (700, 8)] {
         for executable in &enlarged {
@@ -518,7 +523,7 @@ fn each_version_runs_for_some_sizes() {
         let tensors: Vec<HostTensor> = inputs.iter().map(tensor).collect();
         let inputs: Vec<_> = tensors.iter().map(HostTensor::as_input).collect();
         let launches = executable.with_session(|session| {
-            session.stream_from(STREAM_BYTES);
+            session.nontemporal_from(NONTEMPORAL_BYTES);
             session.start_profile();
             executable.run(0, session, &inputs, &mut HostOutputs::new()).unwrap();
             session.take_profile()
@@ -529,7 +534,7 @@ fn each_version_runs_for_some_sizes() {
     }
 }
 
-/// Rows with another one added to each.
+/// Rows with another row added to each.
 const ROW_ADDED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> where 1 <= B {
   %f = slice %x [0:1, 0:S] : (tensor<[B]x[S]xf32>) -> tensor<1x[S]xf32>
@@ -549,13 +554,13 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
 fn large_results_go_past_the_caches_where_rows_are_whole_lines() {
     let [negated, added, softmaxes] = [NEGATED, ROW_ADDED, SOFTMAX].map(|program| [1, 2].map(|threads| load(program, threads)));
     // Each element is read and written.
-    let rows = |columns: i64| (STREAM_BYTES + 8 * columns - 1) / (8 * columns);
+    let rows = |columns: i64| (NONTEMPORAL_BYTES + 8 * columns - 1) / (8 * columns);
     for ((rows, columns), expected) in [
         ((rows(1000), 1000), "k0_loop_stream"),
-        // All is one row then, and only its end is no line.
+        // All is one row then, and only its end is not aligned to a line.
         ((rows(999), 999), "k0_loop_stream"),
         ((rows(1024) - 1, 1024), "k0_loop"),
-        // Memory for more is mostly new, and in the caches.
+        // Memory of more calls is mostly new, and in the caches.
         (((64 << 20) / 4096, 1024), "k0_loop_stream"),
         (((64 << 20) / 4096 + 1, 1024), "k0_loop"),
     ] {

@@ -1,4 +1,5 @@
-//! Products of int8 and bf16, as words of several elements where the CPU multiplies them: each level and this CPU's extensions.
+//! Tests products of int8 and bf16, several elements per word where the CPU multiplies them: each
+//! level and this CPU's extensions.
 mod native;
 
 use disc::ir::{
@@ -8,14 +9,14 @@ use disc::ir::{
 };
 use disc_filetests::Compiled;
 
-/// Where the right operand is, and which of its dimensions is summed over.
+/// The storage of the right operand, and the dimension that is summed over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Right {
     Given { sum_axis: usize },
     Weight { sum_axis: usize },
 }
 
-/// `x` of `[M, K]` times `w`, both of `dtype`.
+/// Computes `x` of `[M, K]` times `w`, both of `dtype`.
 fn product(right: Right, dtype: &str, to: &str, [k, n]: [&str; 2]) -> String {
     let (Right::Given { sum_axis } | Right::Weight { sum_axis }) = right;
     let w = if sum_axis == 0 { format!("tensor<{k}x{n}x{dtype}>") } else { format!("tensor<{n}x{k}x{dtype}>") };
@@ -31,7 +32,7 @@ fn product(right: Right, dtype: &str, to: &str, [k, n]: [&str; 2]) -> String {
     )
 }
 
-/// Numbers of the whole range of the type, its ends among them.
+/// Returns numbers of the whole range of the type, with its limits among them.
 fn operand(dtype: DType, dims: [usize; 2], seed: u64) -> Tensor {
     let (low, count) = match dtype {
         DType::I8 => (-128.0, 256),
@@ -43,7 +44,7 @@ fn operand(dtype: DType, dims: [usize; 2], seed: u64) -> Tensor {
     let next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let pick = (state >> 33) % (count + 32);
-        // Ends come often.
+        // The limits come often.
         low + step * (if pick < count { pick } else { (pick & 1) * (count - 1) }) as f64
     };
     let values: Vec<f64> = std::iter::repeat_with(next).take(dims[0] * dims[1]).collect();

@@ -30,7 +30,7 @@ pub(super) fn guard(
     let mut builder = Builder::at(host, block, solver.clone());
     if let Some(streamed) = &version.streamed {
         let buffers: Vec<Value> = streamed.outputs.iter().map(|&output| outputs[output]).collect();
-        conditions.push(builder.op(OpKind::Streams).operands(&buffers).attr("bytes", streamed.bytes.clone()).value()?);
+        conditions.push(builder.op(OpKind::Nontemporal).operands(&buffers).attr("bytes", streamed.bytes.clone()).value()?);
     }
     let mut conditions = conditions.into_iter();
     let first = conditions.next().expect("a guard has a condition");

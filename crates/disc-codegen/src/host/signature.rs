@@ -124,7 +124,7 @@ fn bound_checks(
         for symbol in entry.bound_by(inst) {
             known.insert(symbol.clone());
             here.push(symbol.clone());
-            if entry.kind_of(inst) == OpKind::LayOut {
+            if entry.kind_of(inst) == OpKind::LayoutArena {
                 continue;
             }
             let site = next_site();

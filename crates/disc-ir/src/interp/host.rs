@@ -34,7 +34,7 @@ pub(super) fn arena(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     Ok(vec![Val::Buffer(fresh(machine, call, false)?)])
 }
 
-pub(super) fn lay_out<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
+pub(super) fn layout_arena<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
     let sizes = call.dims("sizes")?;
     let met = parts_met(sizes.len(), call.ints("meets")).ok_or_else(|| call.malformed("`meets` is no list of parts".into()))?;
     let (offsets, total) = first_fit(&sizes, &met);
@@ -89,7 +89,7 @@ pub(super) fn release(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     Ok(Vec::new())
 }
 
-pub(super) fn streams(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+pub(super) fn nontemporal(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let more = i64::from(call.dim("bytes")? > CACHED);
     Ok(vec![Tensor::from_i64s(call.dtype(), &call.shape(), &[more])?.into()])
 }

@@ -154,7 +154,7 @@ pub(super) fn meaning(kind: K) -> Meaning {
         K::Launch => Op(host::launch),
         K::Mark => Op(host::mark),
         K::Release => Op(host::release),
-        K::LayOut => Op(host::lay_out),
-        K::Streams => Op(host::streams),
+        K::LayoutArena => Op(host::layout_arena),
+        K::Nontemporal => Op(host::nontemporal),
     }
 }

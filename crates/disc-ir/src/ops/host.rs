@@ -33,8 +33,8 @@ op! {
     ///
     /// (C1) `dims` are symbols alone, which nothing else binds, one more than `sizes`.
     /// (C2) `meets` is, for each part, how many earlier parts it meets, and their positions.
-    LayOut = "lay_out"() { dims: required(AttrKind::Dims), sizes: required(AttrKind::Dims), meets: required(AttrKind::Ints) } -> ()
-        traits [Writes] stages HOST, infer lay_out;
+    LayoutArena = "layout_arena"() { dims: required(AttrKind::Dims), sizes: required(AttrKind::Dims), meets: required(AttrKind::Ints) } -> ()
+        traits [Writes] stages HOST, infer layout_arena;
 }
 
 op! {
@@ -76,7 +76,7 @@ op! {
     /// writes, and each buffer starts at a multiple of 64 bytes. No result depends on it.
     ///
     /// (C1) The operands are buffers.
-    Streams = "streams"(buffers: many(ANY)) { bytes: required(AttrKind::Dim) } -> (result: one(BOOL)) traits [Pure] stages HOST, infer streams;
+    Nontemporal = "nontemporal"(buffers: many(ANY)) { bytes: required(AttrKind::Dim) } -> (result: one(BOOL)) traits [Pure] stages HOST, infer nontemporal;
 }
 
 op! {
@@ -104,7 +104,7 @@ fn nothing(_: &InferCx<'_>) -> Inferred {
     Ok(Vec::new())
 }
 
-fn lay_out(cx: &InferCx<'_>) -> Inferred {
+fn layout_arena(cx: &InferCx<'_>) -> Inferred {
     let (dims, sizes) = (cx.dims("dims"), cx.dims("sizes"));
     if dims.len() != sizes.len() + 1 || dims.iter().any(|dim| dim.as_symbol().is_none()) {
         let message = format!(
@@ -120,7 +120,7 @@ fn lay_out(cx: &InferCx<'_>) -> Inferred {
     }
 }
 
-fn streams(cx: &InferCx<'_>) -> Inferred {
+fn nontemporal(cx: &InferCx<'_>) -> Inferred {
     match (0..cx.operands.len()).find(|&i| !matches!(cx.ty(i), Type::Buffer { .. })) {
         Some(i) => Err(cx.error(Code::E0208, 1, format!("operand {i} has type {}, expected a buffer", cx.ty(i)))),
         None => Ok(vec![Type::scalar(DType::I1)]),

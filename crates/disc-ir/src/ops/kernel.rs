@@ -43,11 +43,11 @@ op! {
 op! {
     /// Writes to a buffer: consecutive elements from a scalar `index`, or for a vector of indices each lane's element, in lane order.
     ///
-    /// With `stream`, nobody reads the elements soon, and their address is a multiple of so many bytes: a target may write them past its caches.
+    /// With `nontemporal`, nobody reads the elements soon, and their address is a multiple of so many bytes: a target may write them past its caches.
     ///
     /// (C1) `value` has the buffer's element type, and as many lanes as `mask` and a vector `index` have.
-    /// (C2) `stream` is a power of two that divides the bytes of `value`, which is a vector along memory without a mask.
-    Store = "store"(buffer: one(ANY), index: one(INDEX), value: one(ANY), mask: opt(BOOL)) { stream: optional(AttrKind::Int) } -> ()
+    /// (C2) `nontemporal` is a power of two that divides the bytes of `value`, which is a vector along memory without a mask.
+    Store = "store"(buffer: one(ANY), index: one(INDEX), value: one(ANY), mask: opt(BOOL)) { nontemporal: optional(AttrKind::Int) } -> ()
         traits [Writes] stages Stages::Kernel, infer store;
 }
 
@@ -234,12 +234,12 @@ fn store(cx: &InferCx<'_>) -> Inferred {
         return Err(cx.error(Code::E0204, 1, format!("the buffer holds {element}, the value is {}", cx.ty(2))));
     }
     check_access(cx, lanes(cx, 2)?, 3)?;
-    let Some(multiple) = cx.has("stream").then(|| cx.int("stream")) else { return Ok(Vec::new()) };
+    let Some(multiple) = cx.has("nontemporal").then(|| cx.int("nontemporal")) else { return Ok(Vec::new()) };
     let bytes = i64::from(lanes(cx, 2)?) * element.size() as i64;
     let divides = u64::try_from(multiple).is_ok_and(u64::is_power_of_two) && bytes % multiple == 0;
     match divides && lanes(cx, 1)? == 1 && cx.operands.len() == 3 {
         true => Ok(Vec::new()),
-        false => Err(cx.error(Code::E0209, 2, format!("`stream = {multiple}` of {}", cx.ty(2)))),
+        false => Err(cx.error(Code::E0209, 2, format!("`nontemporal = {multiple}` of {}", cx.ty(2)))),
     }
 }
 

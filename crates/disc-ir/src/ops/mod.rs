@@ -60,7 +60,7 @@ op_table! {
         DotLanes, ExtractLane, Fma, For, LaneMask, Lanes, Load, PickLanes, Prefetch, RecastLanes, ReduceLanes, ScaleByPower, Scratch, Splat, Store,
         TransposeLanes, UnzipLanes, View, ZipLanes,
     },
-    host::{Alloc, AllocOutput, Arena, Launch, LayOut, Mark, Release, Streams},
+    host::{Alloc, AllocOutput, Arena, Launch, LayoutArena, Mark, Release, Nontemporal},
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl Seen {
 
     /// The dims that an op binds, from here on.
     fn binds(&mut self, cx: &mut Check<'_>, inst: Inst) -> Vec<Symbol> {
-        let rule = if cx.function.kind_of(inst) == OpKind::LayOut { "C1" } else { "C2" };
+        let rule = if cx.function.kind_of(inst) == OpKind::LayoutArena { "C1" } else { "C2" };
         let mut bound = Vec::new();
         for symbol in cx.function.bound_by(inst) {
             if self.bound.contains(symbol) || !self.later.remove(symbol) {

@@ -1,19 +1,22 @@
-//! Where dims of a host program are computed: at its start, or behind the op that binds the last of their symbols.
+//! Places the computation of dims in a host program: at its start, or behind the op that binds the
+//! last of their symbols.
 //!
 //! Invariants:
-//! - a dim is computed once in the scope of its last symbol, in a block that dominates all of the scope;
-//! - what is computed there is forgotten at the end of the region that binds the symbol.
+//! - a dim is computed once in the scope of its last symbol, in a block that dominates all of the
+//!   scope;
+//! - its value is dropped at the end of the region that binds the symbol.
 use super::Lowering;
 use crate::{Error, emit::Val};
 use disc_ir::{Attr, Dim, Inst, Symbol};
 use inkwell::{IntPredicate, basic_block::BasicBlock, values::InstructionValue};
 use std::collections::HashMap;
 
-/// From where a symbol is bound to the end of the region; the outermost scope is the host program.
+/// The scope of a symbol: from its binding to the end of the region. The outermost scope is the
+/// host program.
 #[derive(Default)]
 pub(super) struct Scope<'c> {
     symbols: Vec<Symbol>,
-    /// Ends the block where its dims are computed, once its checks are done.
+    /// Terminator of the block that computes the scope's dims, once its checks are done.
     end: Option<InstructionValue<'c>>,
     pub(super) dims: HashMap<Dim, Val<'c>>,
     /// Dims as `f64`, and dims or `i64::MAX`: see `bounded`.
@@ -22,7 +25,7 @@ pub(super) struct Scope<'c> {
 }
 
 impl<'c> Lowering<'_, 'c> {
-    /// The position of the scope where a dim is computed.
+    /// Returns the position of the scope that a dim is computed in.
     pub(super) fn scope_of(&self, dim: &Dim) -> usize {
         let mut found = 0;
         dim.visit_symbols(&mut |symbol| {
@@ -32,8 +35,8 @@ impl<'c> Lowering<'_, 'c> {
         found
     }
 
-    /// Goes to where dims of a scope are computed; where the builder was. The first dims are those of the checks, computed one after the
-    /// other.
+    /// Moves the builder to the block that computes dims of a scope, and returns its previous
+    /// block. The dims of the checks come first, one after the other.
     pub(super) fn go_to_scope(&self, scope: usize) -> Result<BasicBlock<'c>, Error> {
         let here = self.block()?;
         if let Some(end) = &self.scopes[scope].end {
@@ -42,7 +45,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(here)
     }
 
-    /// Opens the block where dims of the innermost scope are computed from now on, and the one after it, where ops go on.
+    /// Opens the block for dims of the innermost scope, and the block after it, where ops continue.
     pub(super) fn open_body(&mut self) -> Result<(), Error> {
         let [shapes, body] = [self.append_block(), self.append_block()];
         self.emit.builder.build_unconditional_branch(shapes)?;
@@ -53,7 +56,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Ends the scopes that a region has begun.
+    /// Ends the scopes that a region has opened.
     pub(super) fn leave_scopes(&mut self, outer: usize) {
         for scope in self.scopes.drain(outer..) {
             self.symbols.retain(|symbol, _| !scope.symbols.contains(symbol));
@@ -76,8 +79,8 @@ impl<'c> Lowering<'_, 'c> {
         self.open_body()
     }
 
-    /// Places parts of an arena, and binds the places.
-    pub(super) fn lay_out(&mut self, inst: Inst) -> Result<(), Error> {
+    /// Lays out the parts of an arena, and binds their offsets.
+    pub(super) fn layout_arena(&mut self, inst: Inst) -> Result<(), Error> {
         self.host(inst)?;
         let (Some(Attr::Dims(sizes)), Some(Attr::Ints(meets))) = (self.attr(inst, "sizes"), self.attr(inst, "meets")) else {
             return Err(self.error(inst, "needs `sizes` and `meets`".to_owned()));
@@ -85,7 +88,7 @@ impl<'c> Lowering<'_, 'c> {
         let values = sizes.iter().map(|size| self.bounded_value(size)).collect::<Result<Vec<_>, _>>()?;
         let words = self.write_words(&values)?;
         let offsets = self.emit.slot(words, values.len() as i64)?;
-        let total = self.call_lay_out(values.len(), words, meets, offsets)?;
+        let total = self.call_layout_arena(values.len(), words, meets, offsets)?;
         let places = (0..values.len() as i64).map(|part| self.emit.load_i64(offsets, part)).collect::<Result<Vec<_>, _>>()?;
         let symbols: Vec<Symbol> = self.function.bound_by(inst).cloned().collect();
         self.symbols.extend(symbols.iter().cloned().zip(places.into_iter().chain([total])));

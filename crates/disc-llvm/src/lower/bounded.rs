@@ -1,8 +1,10 @@
-//! Sizes that memory depends on, with overflow made visible.
+//! Evaluates sizes that memory depends on so that overflow shows.
 //!
-//! Dims are evaluated with wrapping arithmetic, so sizes of some 2^32 each, which an empty tensor may have, could give a small number of
-//! bytes. What is allocated or compared is therefore evaluated a second time, in `f64`, which wraps nowhere: where a value is beyond 2^62, or
-//! comes from one by an operation that does not commute with wrapping, the size becomes `i64::MAX`, which no memory has.
+//! Dims are evaluated with wrapping arithmetic, so sizes of about 2^32 each, which an empty tensor
+//! may have, could give a small number of bytes. Sizes that are allocated or compared are therefore
+//! evaluated a second time, in `f64`, which does not wrap: if a value exceeds 2^62, or results from
+//! one by an operation that does not commute with wrapping, the size becomes `i64::MAX`, which no
+//! allocation can satisfy.
 use super::{Lowering, bind::Scope};
 use crate::{
     Error,
@@ -18,7 +20,7 @@ use std::collections::HashMap;
 const LIMIT: f64 = (1_u64 << 62) as f64;
 
 impl<'c> Lowering<'_, 'c> {
-    /// The value of an expression in a host program, or `i64::MAX`.
+    /// Returns the value of an expression in a host program, or `i64::MAX`.
     pub(super) fn bounded_value(&mut self, dim: &Dim) -> Emitted<'c> {
         if dim.as_const().is_some() || dim.as_symbol().is_some() {
             return self.dim_value(dim);
@@ -49,7 +51,7 @@ impl<'c> Emit<'c> {
 struct Estimates<'e, 'c> {
     emit: &'e Emit<'c>,
     symbols: &'e HashMap<Symbol, Val<'c>>,
-    /// The scopes that are around, the innermost last: new values are its own.
+    /// The enclosing scopes, the innermost last: new values belong to it.
     scopes: &'e mut [Scope<'c>],
 }
 
@@ -58,12 +60,12 @@ impl<'c> Estimates<'_, 'c> {
         self.emit.const_float(DType::F64, 1, value)
     }
 
-    /// The operand of an operation that does not commute with wrapping.
+    /// Returns the operand of an operation that does not commute with wrapping.
     fn exact(&self, value: Val<'c>) -> Emitted<'c> {
         self.emit.select(self.emit.is_small(value)?, value, self.float(f64::NAN))
     }
 
-    /// The operand for which `predicate` holds against the other; NaN if one is.
+    /// Selects the operand for which `predicate` holds against the other; NaN if either is NaN.
     fn choose(&self, predicate: FloatPredicate, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
         let (a, b) = (self.exact(a)?, self.exact(b)?);
         let chosen = self.emit.select(self.emit.fcmp(predicate, a, b)?, a, b)?;

@@ -1,4 +1,5 @@
-//! Structured control flow as basic blocks: loops are tested at their end, behind a test whether they run at all.
+//! Lowers structured control flow to basic blocks. Loops are rotated: tested at their end, behind a
+//! guard that skips empty ones.
 use super::Lowering;
 use crate::{Error, emit::Val};
 use disc_ir::{Block, Inst, Value};
@@ -13,7 +14,7 @@ impl<'c> Lowering<'_, 'c> {
         self.emit.context.append_basic_block(self.llvm, "")
     }
 
-    /// Lowers a region where the builder stands; what it returns.
+    /// Lowers a region at the insertion point. Returns its results.
     fn region(&mut self, block: Block, arguments: &[Val<'c>]) -> Result<Vec<Val<'c>>, Error> {
         for (&argument, &value) in self.function.arguments(block).iter().zip(arguments) {
             self.bind(argument, value);
@@ -24,7 +25,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(results)
     }
 
-    /// One phi per value, at the start of the block where the builder stands.
+    /// Emits one phi per value at the start of the current block.
     fn phis(&self, types_of: &[Val<'c>]) -> Result<Vec<PhiValue<'c>>, Error> {
         types_of.iter().map(|value| Ok(self.emit.builder.build_phi(value.get_type(), "")?)).collect()
     }
@@ -115,7 +116,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Leaves the function with `status` unless it is 0.
+    /// Returns `status` from the function unless it is 0.
     pub(super) fn return_failure(&mut self, status: Val<'c>) -> Result<(), Error> {
         let fails = self.emit.icmp(IntPredicate::NE, status, self.emit.const_int(32, 1, 0))?.into_int_value();
         let [failed, after] = [self.append_block(), self.append_block()];
@@ -126,7 +127,8 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Leaves the kernel with the number of the site, and the values at the start of the task's memory.
+    /// Returns the number of the site from the kernel, with the values at the start of the task's
+    /// memory.
     pub(super) fn assert(&mut self, inst: Inst) -> Result<(), Error> {
         let (Some(site), Some(base)) = (self.int(inst, "site"), self.task_memory) else {
             return Err(self.error(inst, "needs a `site`, and a kernel around it".to_owned()));
@@ -145,7 +147,7 @@ impl<'c> Lowering<'_, 'c> {
             let at = self.emit.slot(base, position)?;
             self.emit.builder.build_store(at, wide)?;
         }
-        self.fence_streams()?;
+        self.fence_nontemporal()?;
         let status = self.emit.const_int(32, 1, site);
         self.emit.builder.build_return(Some(&status))?;
         self.emit.builder.position_at_end(holds);

@@ -1,7 +1,8 @@
-//! Conversion between element types.
+//! Converts between element types.
 //!
-//! Rounding is to nearest even from the exact value, also where LLVM would call a library: f16 without F16C, f64 to f16 and bf16. A float
-//! saturates to an integer, NaN becomes 0, integers wrap, and a number is true where it is not 0.
+//! Rounding is to nearest even from the exact value, also where LLVM would call a library: f16
+//! without F16C, f64 to f16 and bf16. A float saturates to an integer, NaN becomes 0, integers
+//! wrap, and a number is true if it is not 0.
 use crate::emit::{Emit, Emitted, Val, int_bits, lanes_of};
 use disc_codegen::target::X86Level;
 use disc_ir::DType;
@@ -38,7 +39,8 @@ impl<'c> Emit<'c> {
         }
     }
 
-    /// LLVM takes saturating conversions of vectors apart, element by element, with branches: these are written out.
+    /// Converts with saturation. LLVM scalarises saturating conversions of vectors, with branches,
+    /// so they are written out here.
     fn float_to_int(&self, x: Val<'c>, from: DType, to: DType) -> Emitted<'c> {
         let lanes = lanes_of(x);
         if lanes == 1 {
@@ -54,7 +56,7 @@ impl<'c> Emit<'c> {
                 let (least, beyond) = limits(to);
                 let opcode = if unsigned && bits >= 32 { InstructionOpcode::FPToUI } else { InstructionOpcode::FPToSI };
                 let float = |value| self.const_float(from, lanes, value);
-                // What is too large converts to anything, and is replaced.
+                // Values that are too large convert to anything, and are replaced.
                 let above = self.fcmp(FloatPredicate::OGT, x, float(least))?;
                 let bounded = self.select(above, x, float(least))?;
                 let whole = self.cast(opcode, bounded, self.int_ty(width, lanes))?;
@@ -67,14 +69,16 @@ impl<'c> Emit<'c> {
         }
     }
 
-    /// In halves of 32 bits, of the magnitude: no CPU below AVX-512 converts vectors to integers of 64.
+    /// Converts the magnitude in halves of 32 bits: no CPU below AVX-512 converts vectors to 64-bit
+    /// integers.
     fn float_to_long(&self, x: Val<'c>, from: DType, to: DType) -> Emitted<'c> {
         let lanes = lanes_of(x);
         let float = |value| self.const_float(from, lanes, value);
         let long = |value| self.const_int(64, lanes, value);
         let (least, beyond) = limits(to);
         let signed = to.is_signed_integer();
-        // What is too large is replaced in the end; NaN is not below anything, and 0 like that.
+        // Values that are too large are replaced in the end; NaN compares below nothing and so
+        // becomes 0.
         let magnitude = if signed { self.intrinsic("llvm.fabs", &[x])? } else { x };
         let fits = self.fcmp(FloatPredicate::OLT, magnitude, float(beyond))?;
         let magnitude = self.select(fits, magnitude, float(0.0))?;
@@ -102,7 +106,7 @@ impl<'c> Emit<'c> {
         self.select(least_or_less, long(i64::MIN), whole)
     }
 
-    /// f16 or bf16 as f32, which is exact.
+    /// Widens f16 or bf16 to f32, which is exact.
     pub(crate) fn widen_half(&self, bits: Val<'c>, from: DType) -> Emitted<'c> {
         let lanes = lanes_of(bits);
         let f32t = self.ty(DType::F32, lanes);
@@ -113,7 +117,7 @@ impl<'c> Emit<'c> {
         if from == DType::BF16 {
             return self.bitcast(self.shift(InstructionOpcode::Shl, wide, 16)?, f32t);
         }
-        // The exponent's bias is corrected by a product, which is exact and brings denormals into place.
+        // A multiplication corrects the exponent's bias: it is exact and normalises denormals.
         let c = |value: i64| self.const_int(32, lanes, value);
         let magnitude = self.shift(InstructionOpcode::Shl, self.and(wide, c(0x7fff))?, 13)?;
         let scale = self.const_float(DType::F32, lanes, f64::from(2.0_f32.powi(112)));
@@ -125,7 +129,7 @@ impl<'c> Emit<'c> {
         self.bitcast(self.or(scaled, sign)?, f32t)
     }
 
-    /// f32 as f16 or bf16, to nearest even.
+    /// Narrows f32 to f16 or bf16, to nearest even.
     pub(crate) fn narrow_half(&self, x: Val<'c>, to: DType) -> Emitted<'c> {
         let lanes = lanes_of(x);
         if to == DType::F16 && self.target.has_f16c() {
@@ -149,13 +153,14 @@ impl<'c> Emit<'c> {
         self.select(is_nan, self.or(high, c(0x40))?, rounded)
     }
 
-    /// The bits of an f32 as those of an f16 in the low half of 32.
+    /// Rounds the bits of an f32 to those of an f16 in the low half of 32.
     fn round_to_f16(&self, bits: Val<'c>) -> Emitted<'c> {
         let lanes = lanes_of(bits);
         let c = |value: i64| self.const_int(32, lanes, value);
         let magnitude = self.and(bits, c(0x7fff_ffff))?;
         let sign = self.shift(InstructionOpcode::LShr, self.xor(bits, magnitude)?, 16)?;
-        // Normal: the bias is corrected, and half a unit less one is added, or half a unit where the result would be odd.
+        // Normal: corrects the bias, and adds half a unit less one, or half a unit if the result
+        // would be odd.
         let is_odd = self.and(self.shift(InstructionOpcode::LShr, magnitude, 13)?, c(1))?;
         let normal = self.add(self.add(magnitude, c(((15 - 127) << 23) + 0xfff))?, is_odd)?;
         let normal = self.shift(InstructionOpcode::LShr, normal, 13)?;
@@ -173,7 +178,8 @@ impl<'c> Emit<'c> {
         self.or(self.select(is_special, special, finite)?, sign)
     }
 
-    /// f64 as f32 such that rounding that further gives what rounding the f64 at once would: an inexact result is odd.
+    /// Narrows f64 to f32 so that a further rounding gives the same as rounding the f64 at once: an
+    /// inexact result is made odd.
     fn round_to_odd(&self, x: Val<'c>) -> Emitted<'c> {
         let lanes = lanes_of(x);
         let (f32t, i32t) = (self.ty(DType::F32, lanes), self.int_ty(32, lanes));
@@ -196,7 +202,7 @@ impl<'c> Emit<'c> {
     }
 }
 
-/// The least number of an integer type, and the first that is too large for it.
+/// Returns the least number of an integer type, and the first that is too large for it.
 fn limits(to: DType) -> (f64, f64) {
     match to.is_signed_integer() {
         true => (-(2.0_f64.powi(to.bits() as i32 - 1)), 2.0_f64.powi(to.bits() as i32 - 1)),

@@ -1,12 +1,13 @@
-//! Products of elements that share a lane: one instruction each on x86-64, where the target has it.
+//! Lowers dot products of elements that share a lane: one instruction each on x86-64, if the target
+//! has it.
 //!
-//! Which forms a target has is `Target::word`; schedules ask for no other.
+//! `Target::word` lists the forms of a target; schedules ask for no other.
 use super::Lowering;
 use crate::{Error, emit::lanes_of};
 use disc_ir::{Attr, DType, Inst};
 
 impl Lowering<'_, '_> {
-    /// The bits of the lanes as lanes of another size.
+    /// Bitcasts lanes to lanes of another size.
     pub(super) fn recast_lanes(&mut self, inst: Inst) -> Result<(), Error> {
         let value = self.value(self.function.operands(inst)[0])?;
         let (dtype, lanes) = self.vector_type(self.function.result(inst))?;

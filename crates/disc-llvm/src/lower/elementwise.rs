@@ -1,7 +1,8 @@
-//! Element-wise ops on the lanes of vectors. Semantics are those of the op table: nothing traps, NaN propagates.
+//! Lowers element-wise ops on vectors. Semantics are those of the op table: nothing traps, NaN
+//! propagates.
 //!
-//! f16 and bf16 are computed in f32 and rounded, which for these ops gives what computing in the type itself would.
-//! Math functions are not here: the kernel pipeline has replaced them by arithmetic.
+//! f16 and bf16 are computed in f32 and rounded, which for these ops equals computing in the type
+//! itself. Math functions do not occur: the kernel pipeline has expanded them.
 use super::Lowering;
 use crate::{
     Error,
@@ -11,7 +12,7 @@ use disc_ir::{DType, Inst, OpKind};
 use inkwell::{FloatPredicate, IntPredicate, values::InstructionOpcode};
 
 impl<'c> Lowering<'_, 'c> {
-    /// An op whose operands and result have one type.
+    /// Lowers an op whose operands and result have one type.
     pub(super) fn arithmetic(&mut self, inst: Inst) -> Result<(), Error> {
         let kind = self.function.kind_of(inst);
         let dtype = self.function.ty(self.function.result(inst)).dtype();
@@ -45,7 +46,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// The operand, with halves as f32.
+    /// Returns the operand, with halves widened to f32.
     fn float_operand(&mut self, inst: Inst) -> Result<(Val<'c>, DType), Error> {
         let operand = self.function.operands(inst)[0];
         let dtype = self.function.ty(operand).dtype();
@@ -122,7 +123,7 @@ fn int_predicate(direction: &str, signed: bool) -> IntPredicate {
     }
 }
 
-/// The value of an op, or `None` where the op is none of these types.
+/// The value of an op, or `None` if the op does not exist for these types.
 type Maybe<'c> = Result<Option<Val<'c>>, Error>;
 
 impl<'c> Emit<'c> {
@@ -164,11 +165,12 @@ impl<'c> Emit<'c> {
         value.map(Some)
     }
 
-    /// The greater (lesser) of two; NaN if either is. Of zeros with different signs, `b`.
+    /// Emits the greater (lesser) of two; NaN if either is. Of zeros with different signs, `b`.
     ///
-    /// In this form x86 does it by one comparison and two more instructions; `llvm.maximum` orders zeros for three more.
+    /// In this form x86 needs one comparison and two more instructions; `llvm.maximum` orders zeros
+    /// for three more.
     fn float_extreme(&self, predicate: FloatPredicate, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
-        // Not the comparison's choice alone: with a NaN in `a` that is `b`.
+        // The comparison alone does not decide: with a NaN in `a` it chooses `b`.
         let chosen = self.select(self.fcmp(predicate, a, b)?, a, b)?;
         let is_nan = self.fcmp(FloatPredicate::UNO, a, a)?;
         self.select(is_nan, a, chosen)
@@ -221,7 +223,8 @@ impl<'c> Emit<'c> {
         value.map(Some)
     }
 
-    /// Two values combined as a reduction over lanes says; `None` for a reducer that the type does not have.
+    /// Combines two values as a reduction over lanes does; `None` for a reducer that the type does
+    /// not have.
     pub(super) fn combine(&self, reducer: &str, dtype: DType, a: Val<'c>, b: Val<'c>) -> Maybe<'c> {
         let kind = match reducer {
             "add" => OpKind::Add,

@@ -1,4 +1,5 @@
-//! The start of a host program: it reads sizes, checks what its signature demands, and chooses a variant, before anything is allocated.
+//! Lowers the start of a host program: reads sizes, checks the signature's facts, and chooses a
+//! variant, before anything is allocated.
 use super::{
     Lowering,
     host::{Host, words_of},
@@ -19,7 +20,7 @@ use inkwell::{
 };
 use std::mem::offset_of;
 
-/// The exported name of a host program.
+/// Returns the exported name of a host program.
 pub fn entry_symbol(name: &str) -> String {
     // A symbol's name is an identifier, and differs for different names.
     format!("disc_entry_{}", Symbol::new(name))
@@ -49,7 +50,7 @@ pub(crate) fn lower_entry(emit: &Emit<'_>, program: &Module, function: &Function
     Ok(())
 }
 
-/// The LLVM function of a host program; variants are called by the entry in the same library alone.
+/// Declares the LLVM function of a host program. Only the entry in the same library calls variants.
 fn declare_entry<'c>(emit: &Emit<'c>, function: &Function) -> FunctionValue<'c> {
     let name = entry_symbol(&function.name);
     emit.module.get_function(&name).unwrap_or_else(|| {
@@ -63,7 +64,8 @@ fn declare_entry<'c>(emit: &Emit<'c>, function: &Function) -> FunctionValue<'c> 
 }
 
 impl<'c> Lowering<'_, 'c> {
-    /// Leaves the call to the first variant whose guard holds: its sizes are read and checked, and nothing is allocated yet.
+    /// Tail-calls the first variant whose guard holds: its sizes are read and checked, and nothing is
+    /// allocated yet.
     fn choose_variant(&mut self) -> Result<(), Error> {
         for variant in self.program.variants_of(self.function) {
             let mut holds = self.emit.const_int(1, 1, 1);
@@ -115,7 +117,7 @@ impl<'c> Lowering<'_, 'c> {
         self.fail_unless(holds, check.site, &values)
     }
 
-    /// Whether a fact holds, and the values that it is about.
+    /// Evaluates a fact. Returns its truth value and the values that it compares.
     fn holds(&mut self, fact: &Fact) -> Result<(Val<'c>, Vec<Val<'c>>), Error> {
         Ok(match fact {
             Fact::Equal(a, b) => {

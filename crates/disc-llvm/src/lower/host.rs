@@ -1,31 +1,33 @@
-//! Ops of host programs: memory of a call, weights, launches.
+//! Lowers ops of host programs: memory of a call, weights, launches.
 //!
 //! Invariants:
-//! - the argument block of a launch is on the stack of the entry, and used again by the next launch: a launch is over when it returns;
+//! - the argument block of a launch is on the stack of the entry, and the next launch reuses it: a
+//!   launch has ended when it returns;
 //! - a failure ends the entry, however deep it is nested.
-use super::{Lowering, declare, runtime::STREAM_BYTES, symbols_of};
+use super::{Lowering, declare, runtime::NONTEMPORAL_BYTES, symbols_of};
 use crate::{Error, emit::Val};
-use disc_abi::Product;
+use disc_abi::Gemm;
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type, graph::PREPARE};
 use inkwell::{IntPredicate, values::PointerValue};
 
-/// What the code of a host program has at hand.
+/// The values that the code of a host program uses.
 pub(super) struct Host<'c> {
     pub(super) ctx: PointerValue<'c>,
     pub(super) runtime: PointerValue<'c>,
     /// The addresses of the weights.
     pub(super) weights: PointerValue<'c>,
-    /// Eight-byte words for the arguments of a launch, the sizes of an output, or the values of a failure.
+    /// Eight-byte words for the arguments of a launch, the sizes of an output, or the values of a
+    /// failure.
     pub(super) words: PointerValue<'c>,
 }
 
-/// How many words the ops of a host program need at most.
+/// Returns the most words that an op of the host program needs.
 pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
     let insts = function.walk(function.body);
     let needed = insts.iter().map(|&inst| match function.kind_of(inst) {
         OpKind::Launch => launch_words(program, function, inst),
         OpKind::AllocOutput => function.ty(function.result(inst)).shaped().map_or(0, |tensor| tensor.dims.len()),
-        OpKind::LayOut => 2 * function.bound_by(inst).count(),
+        OpKind::LayoutArena => 2 * function.bound_by(inst).count(),
         OpKind::Assert => function.operands(inst).len(),
         _ => 0,
     });
@@ -33,7 +35,8 @@ pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
     needed.max().unwrap_or(0).max(2) as u32
 }
 
-/// The words of a launch: the arguments of its kernel; with a product, that and the arguments of what follows it as well.
+/// Returns the words of a launch: the arguments of its kernel; with a GEMM offer, the offer and the
+/// arguments of the epilogue as well.
 fn launch_words(program: &Module, function: &Function, inst: Inst) -> usize {
     let attr = |name| OpKind::Launch.def().attr_position(name).and_then(|at| function.inst(inst).attrs[at].as_ref());
     let symbols = |name| match attr(name) {
@@ -43,8 +46,8 @@ fn launch_words(program: &Module, function: &Function, inst: Inst) -> usize {
     let arguments = function.operands(inst).len() + symbols("kernel");
     match (attr("product"), attr("rest_roles")) {
         (None, _) => arguments,
-        (Some(_), Some(Attr::Ints(roles))) => Product::WORDS + arguments + roles.len() + symbols("rest"),
-        (Some(_), _) => Product::WORDS + arguments,
+        (Some(_), Some(Attr::Ints(roles))) => Gemm::WORDS + arguments + roles.len() + symbols("rest"),
+        (Some(_), _) => Gemm::WORDS + arguments,
     }
 }
 
@@ -73,7 +76,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         Ok(())
     }
 
-    /// Memory from the caller; for a prepared weight, the memory that the runtime has for it.
+    /// Allocates an output through the caller; a prepared weight gets the runtime's memory for it.
     pub(super) fn alloc_output(&mut self, inst: Inst) -> Result<(), Error> {
         self.host(inst)?;
         let Some(index) = self.int(inst, "index") else {
@@ -93,10 +96,11 @@ impl<'e, 'c> Lowering<'e, 'c> {
         Ok(())
     }
 
-    /// Whether there are so many bytes as the runtime says, and the addresses are multiples of a cache line.
-    pub(super) fn streams(&mut self, inst: Inst) -> Result<(), Error> {
+    /// Returns true if the bytes reach the runtime's threshold and the addresses are multiples of a
+    /// cache line.
+    pub(super) fn nontemporal(&mut self, inst: Inst) -> Result<(), Error> {
         let host = self.host(inst)?;
-        let at = self.emit.field(host.ctx, STREAM_BYTES)?;
+        let at = self.emit.field(host.ctx, NONTEMPORAL_BYTES)?;
         let (i64t, zero) = (self.emit.context.i64_type(), self.emit.i64(0));
         let least = self.emit.builder.build_load(i64t, at, "")?;
         let bytes = self.dim_value(self.dim_attr(inst, "bytes")?)?;
@@ -148,15 +152,16 @@ impl<'e, 'c> Lowering<'e, 'c> {
         let work = self.work([units?, cost?, scratch?])?;
         let address = declare(self.emit, self.program, kernel)?.as_global_value().as_pointer_value();
         if self.attr(inst, "product").is_some() {
-            return self.launch_product(inst, address, arguments, work);
+            return self.launch_gemm(inst, address, arguments, work);
         }
         let words = self.write_words(&arguments)?;
         let [units, cost, scratch] = work;
         self.call_launch([address.into(), words.into(), units, cost, scratch])
     }
 
-    /// A launch that a library may stand in for: see [`Product`], whose words come first, then the arguments of both kernels.
-    fn launch_product(
+    /// Lowers a launch that a library may replace: see [`Gemm`], whose words come first, then the
+    /// arguments of both kernels.
+    fn launch_gemm(
         &mut self,
         inst: Inst,
         kernel: PointerValue<'c>,
@@ -171,7 +176,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         let at = |position: usize| roles.get(position).and_then(|&role| usize::try_from(role).ok());
         let [left, right, result] = [0, 1, 2].map(|position| at(position).map_or(null, |role| arguments[role]));
         let host = self.host(inst)?;
-        let (first, second) = (Product::WORDS as i64, (Product::WORDS + arguments.len()) as i64);
+        let (first, second) = (Gemm::WORDS as i64, (Gemm::WORDS + arguments.len()) as i64);
         let [own, rest_args] = [self.emit.slot(host.words, first)?, self.emit.slot(host.words, second)?];
         let mut rest: Vec<Val<'c>> = vec![null, null];
         rest.resize(6, self.emit.i64(0).into());
@@ -197,10 +202,10 @@ impl<'e, 'c> Lowering<'e, 'c> {
         words.extend([left, right, result, kernel.into(), own.into()]);
         words.extend(work.into_iter().chain(rest).chain(arguments).chain(all));
         let address = self.write_words(&words)?;
-        self.call_product(address)
+        self.call_gemm(address)
     }
 
-    /// The kernel that an attribute of a launch names.
+    /// Returns the kernel that an attribute of a launch names.
     fn launched(&self, inst: Inst, attr: &str) -> Result<&'e Function, Error> {
         let kernel = match self.attr(inst, attr) {
             Some(Attr::Symbol(name)) => self.program.function(name).filter(|f| f.kind == FunctionKind::Kernel),
@@ -209,7 +214,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         kernel.ok_or_else(|| self.error(inst, "launches what is no kernel of the program".to_owned()))
     }
 
-    /// The sizes that a kernel takes behind its arguments.
+    /// Appends the sizes that a kernel takes behind its arguments.
     fn add_symbols(&mut self, kernel: &Function, arguments: &mut Vec<Val<'c>>) -> Result<(), Error> {
         for symbol in symbols_of(self.program, kernel) {
             arguments.push(self.dim_value(&Dim::symbol(symbol))?);
@@ -217,12 +222,12 @@ impl<'e, 'c> Lowering<'e, 'c> {
         Ok(())
     }
 
-    /// Units, cost and scratch of a launch.
+    /// Returns units, cost and scratch of a launch.
     fn work(&mut self, [units, cost, scratch]: [&Dim; 3]) -> Result<[Val<'c>; 3], Error> {
         Ok([self.dim_value(units)?, self.dim_value(cost)?, self.bounded_value(scratch)?])
     }
 
-    /// An argument of a launch as its slot holds it.
+    /// Converts an argument of a launch to its slot.
     fn argument(&self, inst: Inst, operand: disc_ir::Value) -> Result<Val<'c>, Error> {
         let value = self.value(operand)?;
         match self.function.ty(operand) {
@@ -244,7 +249,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         self.call_release(self.value(self.function.operands(inst)[0])?)
     }
 
-    /// `assert` of a host program.
+    /// Lowers `assert` of a host program.
     pub(super) fn check(&mut self, inst: Inst) -> Result<(), Error> {
         let Some(site) = self.int(inst, "site") else { return Err(self.error(inst, "needs a `site`".to_owned())) };
         let (pred, rest) = self.function.operands(inst).split_first().expect("`assert` has a condition");

@@ -1,4 +1,5 @@
-//! Integer arithmetic that no operand makes trap, shifts that every amount defines, and powers.
+//! Emits integer arithmetic that traps for no operand, shifts that are defined for every amount,
+//! and powers.
 use super::Lowering;
 use crate::{
     Error,
@@ -11,8 +12,9 @@ use inkwell::{
 };
 
 impl<'c> Lowering<'_, 'c> {
-    /// An integer to the power of another: wrapping, by squaring, as long as some lane's exponent has bits left. For a negative exponent
-    /// 0, unless the base is 1 or -1, whose powers depend on the lowest bit alone and so come out right.
+    /// Raises an integer to the power of another: wrapping, by squaring, as long as some lane's
+    /// exponent has bits left. A negative exponent gives 0, unless the base is 1 or -1, whose
+    /// powers depend on the lowest bit alone and so come out right.
     pub(super) fn power(&mut self, inst: Inst) -> Result<(), Error> {
         let dtype = self.function.ty(self.function.result(inst)).dtype();
         if dtype.is_float() {
@@ -34,7 +36,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// `exponent` counts as unsigned.
+    /// Treats `exponent` as unsigned.
     fn power_by_squaring(&self, base: Val<'c>, exponent: Val<'c>) -> Emitted<'c> {
         let c = |value| self.emit.const_int(int_bits(base), lanes_of(base), value);
         let (before, again, after) = (self.block()?, self.append_block(), self.append_block());
@@ -85,19 +87,19 @@ impl<'c> Emit<'c> {
         self.select(self.icmp(IntPredicate::EQ, b, zero)?, zero, quotient)
     }
 
-    /// The remainder of the truncated quotient: `x rem 0 = x`, `MIN rem -1 = 0`.
+    /// Returns the remainder of the truncated quotient: `x rem 0 = x`, `MIN rem -1 = 0`.
     pub(crate) fn int_remainder(&self, a: Val<'c>, b: Val<'c>, signed: bool) -> Emitted<'c> {
         let opcode = if signed { InstructionOpcode::SRem } else { InstructionOpcode::URem };
         if self.divides_safely(b) {
             return self.binary(opcode, a, b);
         }
-        // By the divisor 1 in place of -1, the remainder is 0, as it should be.
+        // The divisor 1 in place of -1 gives the remainder 0, as required.
         let rest = self.binary(opcode, a, self.safe_divisor(b, signed)?)?;
         let is_zero = self.icmp(IntPredicate::EQ, b, self.const_int(int_bits(a), lanes_of(a), 0))?;
         self.select(is_zero, a, rest)
     }
 
-    /// Rounds down; 0 for a divisor of 0.
+    /// Divides and rounds down; 0 for a divisor of 0.
     pub(crate) fn floor_divide(&self, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
         let divisor = constant(b);
         if let Some(power) = divisor.filter(|d| *d > 0 && d.count_ones() == 1) {
@@ -108,7 +110,8 @@ impl<'c> Emit<'c> {
         self.add(quotient, below)
     }
 
-    /// The remainder of [`Emit::floor_divide`], with the sign of the divisor; 0 for a divisor of 0.
+    /// Returns the remainder of [`Emit::floor_divide`], with the sign of the divisor; 0 for a
+    /// divisor of 0.
     pub(crate) fn floor_modulo(&self, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
         let zero = self.const_int(int_bits(a), lanes_of(a), 0);
         let rest = self.int_remainder(a, b, true)?;
@@ -116,7 +119,7 @@ impl<'c> Emit<'c> {
         self.select(self.icmp(IntPredicate::EQ, b, zero)?, zero, rest)
     }
 
-    /// Whether the truncated quotient is above the exact one.
+    /// Returns true if the truncated quotient is above the exact one.
     fn rounds_up(&self, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
         let zero = self.const_int(int_bits(a), lanes_of(a), 0);
         let rest = self.int_remainder(a, b, true)?;
@@ -126,7 +129,7 @@ impl<'c> Emit<'c> {
         self.and(self.and(inexact, opposite)?, divides)
     }
 
-    /// A divisor that traps for no dividend: 1 in place of 0, and of -1 where that may overflow.
+    /// Replaces divisors that trap: 0, and -1 if the quotient may overflow, become 1.
     fn safe_divisor(&self, b: Val<'c>, signed: bool) -> Emitted<'c> {
         let (bits, lanes) = (int_bits(b), lanes_of(b));
         let one = self.const_int(bits, lanes, 1);
@@ -138,12 +141,13 @@ impl<'c> Emit<'c> {
         self.select(unsafe_, one, b)
     }
 
-    /// Whether a divisor is a scalar constant other than 0 and -1. For constant vectors LLVM folds the guards.
+    /// Returns true if a divisor is a scalar constant other than 0 and -1. For constant vectors
+    /// LLVM folds the guards.
     fn divides_safely(&self, b: Val<'c>) -> bool {
         constant(b).is_some_and(|value| value != 0 && value != -1)
     }
 
-    /// 0 for amounts of the width or more, which a negative one is too.
+    /// Shifts; 0 for amounts of at least the width, negative ones included.
     pub(crate) fn shift_logical(&self, opcode: InstructionOpcode, a: Val<'c>, amount: Val<'c>) -> Emitted<'c> {
         let (bits, lanes) = (int_bits(a), lanes_of(a));
         let shifted = self.binary(opcode, a, self.and(amount, self.const_int(bits, lanes, i64::from(bits) - 1))?)?;
@@ -151,14 +155,14 @@ impl<'c> Emit<'c> {
         self.select(fits, shifted, self.const_int(bits, lanes, 0))
     }
 
-    /// The sign in every bit for amounts of the width or more, which a negative one is too.
+    /// Shifts; the sign in every bit for amounts of at least the width, negative ones included.
     pub(crate) fn shift_arithmetic(&self, a: Val<'c>, amount: Val<'c>) -> Emitted<'c> {
         let most = self.const_int(int_bits(a), lanes_of(a), i64::from(int_bits(a)) - 1);
         self.binary(InstructionOpcode::AShr, a, self.intrinsic("llvm.umin", &[amount, most])?)
     }
 }
 
-/// The value of a scalar constant.
+/// Returns the value of a scalar constant.
 fn constant(value: Val<'_>) -> Option<i64> {
     match value {
         Val::IntValue(value) => value.get_sign_extended_constant(),

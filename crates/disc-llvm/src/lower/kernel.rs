@@ -1,7 +1,8 @@
-//! Ops of kernels: memory and lanes.
+//! Lowers memory and lane ops of kernels.
 //!
-//! Accesses are aligned to the element alone, which costs nothing where the address happens to be aligned better. A mask keeps lanes
-//! from memory: they neither read, nor write, nor fault. A `stream` says more of an address, and x86 writes past the caches there.
+//! Accesses are aligned to the element alone, which costs nothing if the address happens to be
+//! better aligned. A mask keeps lanes from memory: they neither read, nor write, nor fault. A store
+//! with `nontemporal` states a larger alignment, and becomes a non-temporal store on x86.
 use super::Lowering;
 use crate::{
     Error,
@@ -19,7 +20,7 @@ use inkwell::{
 const SCRATCH_ALIGN: i64 = disc_abi::SCRATCH_ALIGN as i64;
 
 impl<'c> Lowering<'_, 'c> {
-    /// The address (or the addresses, for a vector of indices) of an access.
+    /// Returns the address (or the addresses, for a vector of indices) of an access.
     fn address(&mut self, buffer: Value, index: Value) -> Result<Val<'c>, Error> {
         let dtype = self.function.ty(buffer).dtype();
         let base = self.value(buffer)?.into_pointer_value();
@@ -42,7 +43,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Consecutive elements from an index on, or the elements that indices name.
+    /// Loads consecutive elements from an index on, or gathers the elements of a vector of indices.
     fn load_any(&mut self, buffer: Value, index: Value, lanes: u32, mask: Option<Val<'c>>) -> Emitted<'c> {
         let dtype = self.function.ty(buffer).dtype();
         let memory = self.emit.memory_ty(dtype, lanes);
@@ -59,7 +60,7 @@ impl<'c> Lowering<'_, 'c> {
         }
     }
 
-    /// Consecutive elements; of a vector, those that a mask names.
+    /// Loads consecutive elements; of a vector, only those whose mask is set.
     pub(super) fn load_wide(&self, memory: BasicTypeEnum<'c>, at: Val<'c>, mask: Option<Val<'c>>, dtype: DType) -> Emitted<'c> {
         let Some(mask) = mask else {
             let load = self.emit.builder.build_load(memory, at.into_pointer_value(), "")?;
@@ -72,7 +73,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(call.try_as_basic_value().expect_basic("a load has a value"))
     }
 
-    /// A scalar that is read if `mask` holds, else 0.
+    /// Loads a scalar if `mask` holds, else 0.
     fn load_if(&mut self, mask: Val<'c>, at: PointerValue<'c>, dtype: DType) -> Emitted<'c> {
         let memory = self.emit.memory_ty(dtype, 1);
         let from = self.block()?;
@@ -98,8 +99,8 @@ impl<'c> Lowering<'_, 'c> {
         match (self.address(operands[0], operands[1])?, mask) {
             (Val::PointerValue(at), None) => {
                 let store = self.emit.builder.build_store(at, value)?;
-                match self.int(inst, "stream").filter(|_| self.emit.target.streams()) {
-                    Some(multiple) => self.stream(store, multiple)?,
+                match self.int(inst, "nontemporal").filter(|_| self.emit.target.streams()) {
+                    Some(multiple) => self.mark_nontemporal(store, multiple)?,
                     None => align(store, dtype)?,
                 }
             }
@@ -126,24 +127,26 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Makes a store go past the caches; its address is a multiple of so many bytes.
-    fn stream(&self, store: InstructionValue<'c>, multiple: i64) -> Result<(), Error> {
+    /// Makes a store non-temporal; `multiple` bytes divide its address.
+    fn mark_nontemporal(&self, store: InstructionValue<'c>, multiple: i64) -> Result<(), Error> {
         let failed = |message: &dyn std::fmt::Display| Error::Emit(message.to_string());
         store.set_alignment(multiple as u32).map_err(|e| failed(&e))?;
         let one = self.emit.context.metadata_node(&[self.emit.context.i32_type().const_int(1, false).into()]);
         store.set_metadata(one, self.emit.context.get_kind_id("nontemporal")).map_err(|e| failed(&e))
     }
 
-    /// Ends a kernel with stores past the caches: others see them before they see that the kernel is done. Only these stores are not in order.
-    pub(super) fn fence_streams(&mut self) -> Result<(), Error> {
-        let streams = |&inst: &Inst| self.function.kind_of(inst) == OpKind::Store && self.int(inst, "stream").is_some();
-        if self.emit.target.streams() && self.function.walk(self.function.body).iter().any(streams) {
+    /// Fences a kernel with non-temporal stores: others see them before they see that the kernel is
+    /// done. Only these stores are unordered.
+    pub(super) fn fence_nontemporal(&mut self) -> Result<(), Error> {
+        let is_nontemporal =
+            |&inst: &Inst| self.function.kind_of(inst) == OpKind::Store && self.int(inst, "nontemporal").is_some();
+        if self.emit.target.streams() && self.function.walk(self.function.body).iter().any(is_nontemporal) {
             self.emit.call_intrinsic("llvm.x86.sse.sfence", &[], &[])?;
         }
         Ok(())
     }
 
-    /// States the alignment of a masked access: an attribute of its address.
+    /// States the alignment of a masked access, as an attribute of its address.
     fn align_argument(&self, call: CallSiteValue<'c>, argument: u32, dtype: DType) {
         let kind = Attribute::get_named_enum_kind_id("align");
         let attribute = self.emit.context.create_enum_attribute(kind, dtype.size() as u64);
@@ -157,7 +160,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// The next part of the task's memory, after those of the `scratch` ops before.
+    /// Returns the next part of the task's memory, after those of the earlier `scratch` ops.
     pub(super) fn scratch(&mut self, inst: Inst) -> Result<(), Error> {
         let Some(base) = self.scratch else { return Err(self.error(inst, "is legal in the body of a kernel alone".to_owned())) };
         self.define(inst, base.into());
@@ -207,7 +210,8 @@ impl<'c> Lowering<'_, 'c> {
         vector_or_scalar(&numbers)
     }
 
-    /// Compares the lanes' numbers with the count, in integers as wide as the elements of a full vector would be.
+    /// Compares the lanes' numbers with the count, in integers as wide as the elements of a full
+    /// vector would be.
     pub(super) fn lane_mask(&mut self, inst: Inst) -> Result<(), Error> {
         let (_, lanes) = self.vector_type(self.function.result(inst))?;
         let operand = self.function.operands(inst)[0];
@@ -232,7 +236,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Halves are combined, the lower with the upper, until one lane is left.
+    /// Combines the lower half with the upper half until one lane is left.
     pub(super) fn reduce_lanes(&mut self, inst: Inst) -> Result<(), Error> {
         let (dtype, lanes) = self.vector_type(self.function.operands(inst)[0])?;
         if !lanes.is_power_of_two() {
@@ -243,7 +247,7 @@ impl<'c> Lowering<'_, 'c> {
         let reduced = match (reducer, dtype) {
             ("maximum", DType::F32 | DType::F64) if lanes > 1 => self.extreme_lane(value, dtype, FloatPredicate::OGT)?,
             ("minimum", DType::F32 | DType::F64) if lanes > 1 => self.extreme_lane(value, dtype, FloatPredicate::OLT)?,
-            // Their order is no matter, and there are instructions for all lanes of a mask.
+            // Their order does not matter, and all lanes of a mask reduce in few instructions.
             ("and" | "or", DType::I1) if lanes > 1 => self.emit.intrinsic(&format!("llvm.vector.reduce.{reducer}"), &[value])?,
             _ => self.halved(value, |this, low, high| {
                 let combined = this.emit.combine(reducer, dtype, low, high)?;
@@ -262,7 +266,8 @@ impl<'c> Lowering<'_, 'c> {
         Ok(value)
     }
 
-    /// The greatest or least lane, NaN if there is one: that is asked once, beside the comparisons, which wait for each other.
+    /// Returns the greatest or least lane, NaN if there is one: NaN is tested once, beside the
+    /// comparisons, which depend on each other.
     fn extreme_lane(&self, value: Val<'c>, dtype: DType, predicate: FloatPredicate) -> Emitted<'c> {
         let emit = &self.emit;
         let extreme = self.halved(value, |_, low, high| emit.select(emit.fcmp(predicate, low, high)?, low, high))?;
@@ -273,7 +278,7 @@ impl<'c> Lowering<'_, 'c> {
         emit.select(any, emit.const_float(dtype, 1, f64::NAN), extreme)
     }
 
-    /// `count` lanes from `first` on; one is a scalar.
+    /// Extracts `count` lanes from `first` on; a single one as a scalar.
     fn part(&self, value: Val<'c>, first: u32, count: u32) -> Emitted<'c> {
         if count == 1 {
             let lane = self.emit.i64(i64::from(first));
@@ -287,7 +292,7 @@ fn align(instruction: InstructionValue<'_>, dtype: DType) -> Result<(), Error> {
     instruction.set_alignment(dtype.size() as u32).map_err(|e| Error::Emit(e.to_string()))
 }
 
-/// Constants as the lanes of a vector; a single one is a scalar.
+/// Makes a constant vector of lanes; a single one as a scalar.
 pub(super) fn vector_or_scalar<'c>(lanes: &[Val<'c>]) -> Val<'c> {
     match lanes {
         [one] => *one,

@@ -1,8 +1,8 @@
-//! Lowering of kernels and host programs to LLVM IR: one function at a time, one file per family of ops.
+//! Lowers kernels and host programs to LLVM IR: one function at a time, one file per family of ops.
 //!
-//! It decides nothing: loops, vectors and math functions are explicit in what comes in. An op that is not legal at this stage is an error
-//! that names it.
-//! Invariants: every value is lowered once, before its uses; docs/kernels.md fixes the arguments of kernels and routines.
+//! It decides nothing: loops, vectors and math functions are explicit in the input. An op that is
+//! not legal at this stage is an error that names it. Invariants: every value is lowered once,
+//! before its uses; docs/kernels.md fixes the arguments of kernels and routines.
 mod bind;
 mod bounded;
 mod control;
@@ -47,21 +47,23 @@ pub(crate) struct Lowering<'e, 'c> {
     symbols: HashMap<Symbol, Val<'c>>,
     /// The task's memory.
     task_memory: Option<PointerValue<'c>>,
-    /// Where the part of the next `scratch` op starts.
+    /// Start of the next `scratch` op's part.
     scratch: Option<PointerValue<'c>>,
-    /// What a host program has instead of a task's memory.
+    /// State of a host program, which has no task's memory.
     host: Option<host::Host<'c>>,
-    /// Where a host program computes dims, the innermost last.
+    /// Scopes in which a host program computes dims, the innermost last.
     scopes: Vec<bind::Scope<'c>>,
-    /// What is checked where an op of a host program binds a dim.
+    /// Checks at the ops of a host program that bind dims.
     bound: &'e [BoundCheck],
-    /// Masks with each lane's next to lanes that are off, by how far lanes are apart.
+    /// Masks spread to strided lanes (lanes between them are off), by mask and stride.
     spread_masks: Vec<(Val<'c>, u32, Val<'c>)>,
 }
 
-/// The symbols that a kernel or routine needs the values of, those of the routines that it calls included, sorted by name.
+/// Returns the symbols whose values a kernel or routine needs, those of the routines that it calls
+/// included, sorted by name.
 ///
-/// Their values follow the operands: in the argument block of a launch, and in the call of a routine.
+/// Their values follow the operands: in the argument block of a launch, and in the call of a
+/// routine.
 pub(crate) fn symbols_of(program: &Module, function: &Function) -> Vec<Symbol> {
     let mut symbols = function.used_symbols();
     for inst in function.walk(function.body) {
@@ -101,12 +103,13 @@ pub(crate) fn lower<'c>(emit: &Emit<'c>, program: &Module, function: &Function) 
         FunctionKind::Func | FunctionKind::Host => return Err(Error::Emit(format!("`{}` is no kernel", function.name))),
     }
     lowering.lower_block(function.body)?;
-    lowering.fence_streams()?;
+    lowering.fence_nontemporal()?;
     emit.builder.build_return(Some(&emit.context.i32_type().const_zero()))?;
     Ok(())
 }
 
-/// The LLVM function of a kernel or routine: hidden, so that other modules of the same library may call it.
+/// Declares the LLVM function of a kernel or routine: hidden, so that other modules of the same
+/// library may call it.
 fn declare<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> Result<FunctionValue<'c>, Error> {
     if let Some(found) = emit.module.get_function(&function.name) {
         return Ok(found);
@@ -152,8 +155,8 @@ impl<'e, 'c> Lowering<'e, 'c> {
         }
     }
 
-    /// Reads the argument block of a launch: eight bytes each for the parameters, then for the symbols. The last two parameters of a
-    /// kernel are the range of its work units.
+    /// Reads the argument block of a launch: eight bytes each for the parameters, then for the
+    /// symbols. The last two parameters of a kernel are the range of its work units.
     fn kernel_parameters(&mut self) -> Result<(), Error> {
         let argument = |i| self.llvm.get_nth_param(i).expect("a kernel has four parameters");
         let block = argument(0).into_pointer_value();
@@ -192,7 +195,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         })
     }
 
-    /// The parameters, the values of the symbols, and the task's memory.
+    /// Binds the parameters, the values of the symbols, and the task's memory.
     fn routine_parameters(&mut self) {
         let parameters = self.function.parameters().to_vec();
         let values: Vec<Val<'c>> = self.llvm.get_param_iter().collect();
@@ -220,7 +223,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         self.return_failure(call.try_as_basic_value().expect_basic("a routine returns a status"))
     }
 
-    /// Lowers the ops of a block; the values that it returns.
+    /// Lowers the ops of a block. Returns the values that the block returns.
     fn lower_block(&mut self, block: Block) -> Result<Vec<Val<'c>>, Error> {
         let function = self.function;
         let Some(end) = function.terminator(block) else {
@@ -257,7 +260,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Arena => self.arena(inst),
             Launch => self.launch(inst),
             BindDim => self.bind_dim(inst),
-            LayOut => self.lay_out(inst),
+            LayoutArena => self.layout_arena(inst),
             Mark => self.mark(inst),
             Release => self.release(inst),
             Weight => self.weight(inst),
@@ -271,7 +274,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             ReduceLanes => self.reduce_lanes(inst),
             Scratch => self.scratch(inst),
             Splat => self.splat(inst),
-            Streams => self.streams(inst),
+            Nontemporal => self.nontemporal(inst),
             Store => self.store(inst),
             PickLanes => self.pick_lanes(inst),
             TransposeLanes => self.transpose_lanes(inst),

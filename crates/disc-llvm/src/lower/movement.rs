@@ -1,4 +1,4 @@
-//! Constants and the values of dims.
+//! Lowers constants and the values of dims.
 use super::{Lowering, bind::Scope, kernel::vector_or_scalar};
 use crate::{
     Error,
@@ -38,7 +38,8 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// The value of an expression, as `i64`. A host program computes each expression once, where it dominates everything.
+    /// Returns the value of an expression, as `i64`. A host program computes each expression once,
+    /// where it dominates all uses.
     pub(super) fn dim_value(&mut self, dim: &Dim) -> Emitted<'c> {
         if self.host.is_none() {
             return dim.lower(&mut Dims { emit: self.emit, symbols: &self.symbols, scopes: &mut [Scope::default()] });
@@ -67,11 +68,11 @@ impl<'c> Emit<'c> {
     }
 }
 
-/// Dims as 64-bit arithmetic, with the values of the symbols given.
+/// Evaluates dims in 64-bit arithmetic, for given values of the symbols.
 struct Dims<'e, 'c> {
     emit: &'e Emit<'c>,
     symbols: &'e HashMap<Symbol, Val<'c>>,
-    /// The scopes that are around, the innermost last: new values are its own.
+    /// The enclosing scopes, the innermost last: new values belong to it.
     scopes: &'e mut [Scope<'c>],
 }
 

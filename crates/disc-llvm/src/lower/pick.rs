@@ -1,4 +1,5 @@
-//! Lanes of two vectors by numbers that are computed: one permutation where the target has it (AVX-512, and AVX2 for 32 bits), else lane by lane.
+//! Picks lanes of two vectors by computed indices: one permutation if the target has it (AVX-512,
+//! and AVX2 for 32 bits), else lane by lane.
 use super::Lowering;
 use crate::{
     Error,
@@ -23,7 +24,8 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Of both vectors at once: `vpermt2ps` and its kin look at the bits of a place that number their lanes.
+    /// Permutes both vectors at once: `vpermt2ps` and its kin read the index bits that number the
+    /// lanes.
     fn permuted(&self, a: Val<'c>, b: Val<'c>, places: Val<'c>, dtype: DType, bits: u32) -> Emitted<'c> {
         let kind = match (dtype.is_float(), dtype.bits()) {
             (true, 32) => "ps",
@@ -36,7 +38,8 @@ impl<'c> Lowering<'_, 'c> {
         self.emit.bitcast(picked, self.emit.ty(dtype, lanes_of(a)))
     }
 
-    /// Of each of the vectors, by the bits of a place that number its lanes; the next bit says which of both.
+    /// Permutes each vector by the index bits that number its lanes; the next bit selects the
+    /// vector.
     fn permuted_each(&self, a: Val<'c>, b: Val<'c>, places: Val<'c>, dtype: DType) -> Emitted<'c> {
         let name = if dtype.is_float() { "llvm.x86.avx2.permps" } else { "llvm.x86.avx2.permd" };
         let [first, second] = [a, b].map(|vector| self.emit.target_intrinsic(name, &[vector, places]));
@@ -48,7 +51,7 @@ impl<'c> Lowering<'_, 'c> {
 
     fn picked(&self, a: Val<'c>, b: Val<'c>, places: Val<'c>) -> Emitted<'c> {
         let (Val::VectorValue(first), Val::VectorValue(numbers)) = (a, places) else {
-            // Of one lane each: the lowest bit says which.
+            // One lane each: the lowest bit selects the vector.
             let is_first = self.emit.and(places, self.emit.const_int(32, 1, 1))?;
             let is_first = self.emit.icmp(IntPredicate::EQ, is_first, self.emit.const_int(32, 1, 0))?;
             return self.emit.select(is_first, a, b);

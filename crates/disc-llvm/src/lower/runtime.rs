@@ -1,6 +1,7 @@
-//! What generated code reads of the structs of `disc-abi`, and its calls of the runtime's functions.
+//! Reads the structs of `disc-abi` from generated code, and calls the runtime's functions.
 //!
-//! Field positions come from `offset_of!`. Every function that may fail has recorded why when it says so.
+//! Field positions come from `offset_of!`. A runtime function that fails has recorded the reason
+//! before it returns.
 use super::{Lowering, host::Host};
 use crate::{
     Error,
@@ -16,12 +17,12 @@ use inkwell::{
 use std::mem::offset_of;
 
 impl<'c> Emit<'c> {
-    /// The address of a field that lies `offset` bytes into a struct.
+    /// Returns the address of the field at `offset` bytes of a struct.
     pub(super) fn field(&self, base: PointerValue<'c>, offset: usize) -> Result<PointerValue<'c>, Error> {
         Ok(self.element_address(DType::U8, base, self.i64(offset as i64).into())?.into_pointer_value())
     }
 
-    /// The address of constants.
+    /// Returns the address of a constant table.
     pub(super) fn table(&self, values: &[i64]) -> PointerValue<'c> {
         let i64t = self.context.i64_type();
         let values: Vec<_> = values.iter().map(|&value| self.i64(value)).collect();
@@ -48,7 +49,7 @@ impl<'c> Lowering<'_, 'c> {
         self.host.as_ref().ok_or_else(|| self.error(inst, "is an op of host programs".to_owned()))
     }
 
-    /// Calls the function of the runtime's table that lies at `offset`, with the context and `arguments`.
+    /// Calls the function at `offset` of the runtime's table, with the context and `arguments`.
     fn call_runtime(&self, offset: usize, result: BasicTypeEnum<'c>, arguments: &[Val<'c>]) -> Result<Val<'c>, Error> {
         let host = self.host.as_ref().ok_or_else(|| Error::Emit("the runtime is called outside of a host program".to_owned()))?;
         let arguments: Vec<Val<'c>> = std::iter::once(host.ctx.into()).chain(arguments.iter().copied()).collect();
@@ -67,18 +68,18 @@ impl<'c> Lowering<'_, 'c> {
         self.emit.context.i32_type().into()
     }
 
-    /// Temporary memory of the call, or the end of the entry.
+    /// Allocates temporary memory of the call, or ends the entry.
     pub(super) fn call_alloc(&mut self, bytes: Val<'c>) -> Result<PointerValue<'c>, Error> {
         let memory = self.call_runtime(offset_of!(Runtime, alloc), self.emit.pointer().into(), &[bytes])?;
         self.return_if_null(memory.into_pointer_value())
     }
 
-    /// How much temporary memory is in use.
+    /// Marks the amount of temporary memory in use.
     pub(super) fn call_mark(&mut self) -> Result<Val<'c>, Error> {
         self.call_runtime(offset_of!(Runtime, mark), self.emit.context.i64_type().into(), &[])
     }
 
-    /// Ends the temporary memory since a mark.
+    /// Frees the temporary memory since a mark.
     pub(super) fn call_release(&mut self, mark: Val<'c>) -> Result<(), Error> {
         let host = self.host.as_ref().ok_or_else(|| Error::Emit("the runtime is called outside of a host program".to_owned()))?;
         let ty = self.emit.context.void_type().fn_type(&[self.emit.pointer().into(), mark.get_type().into()], false);
@@ -87,8 +88,9 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Places parts of these sizes; the size of it all. See `disc_abi::Runtime::lay_out`.
-    pub(super) fn call_lay_out(
+    /// Lays out parts of these sizes. Returns the total size. See
+    /// `disc_abi::Runtime::layout_arena`.
+    pub(super) fn call_layout_arena(
         &mut self,
         parts: usize,
         sizes: PointerValue<'c>,
@@ -98,10 +100,10 @@ impl<'c> Lowering<'_, 'c> {
         let c = |value: usize| self.emit.const_int(32, 1, value as i64);
         let (words, meets) = (c(meets.len()), self.emit.table(meets));
         let arguments = [c(parts), sizes.into(), meets.into(), words, offsets.into()];
-        self.call_runtime(offset_of!(Runtime, lay_out), self.emit.context.i64_type().into(), &arguments)
+        self.call_runtime(offset_of!(Runtime, layout_arena), self.emit.context.i64_type().into(), &arguments)
     }
 
-    /// The memory of an output with these sizes, or the end of the entry.
+    /// Allocates an output of these sizes, or ends the entry.
     pub(super) fn call_alloc_output(&mut self, index: i64, dtype: DType, sizes: &[Val<'c>]) -> Result<PointerValue<'c>, Error> {
         let words = self.write_words(sizes)?;
         let c = |value: i64| self.emit.const_int(32, 1, value);
@@ -110,15 +112,16 @@ impl<'c> Lowering<'_, 'c> {
         self.return_if_null(memory.into_pointer_value())
     }
 
-    /// Runs a kernel whose argument block is written: kernel, block, units, cost, bytes of scratch.
+    /// Launches a kernel whose argument block is written: kernel, block, units, cost, bytes of
+    /// scratch.
     pub(super) fn call_launch(&mut self, arguments: [Val<'c>; 5]) -> Result<(), Error> {
         let status = self.call_runtime(offset_of!(Runtime, launch), self.status(), &arguments)?;
         self.return_failure(status)
     }
 
-    /// Runs a product whose words are written.
-    pub(super) fn call_product(&mut self, product: PointerValue<'c>) -> Result<(), Error> {
-        let status = self.call_runtime(offset_of!(Runtime, product), self.status(), &[product.into()])?;
+    /// Offers a GEMM whose words are written.
+    pub(super) fn call_gemm(&mut self, product: PointerValue<'c>) -> Result<(), Error> {
+        let status = self.call_runtime(offset_of!(Runtime, gemm), self.status(), &[product.into()])?;
         self.return_failure(status)
     }
 
@@ -136,7 +139,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Writes values into the words of the host program, from the first on; their address.
+    /// Writes values into the words of the host program, from the first on. Returns their address.
     pub(super) fn write_words(&self, values: &[Val<'c>]) -> Result<PointerValue<'c>, Error> {
         let host = self.host.as_ref().ok_or_else(|| Error::Emit("only a host program has words".to_owned()))?;
         for (position, &value) in (0..).zip(values) {
@@ -158,12 +161,13 @@ impl<'c> Lowering<'_, 'c> {
     }
 }
 
-/// Where the context has the runtime's table, the table of weights, and the bytes from which on kernels may write past caches.
+/// Offsets in the context of the runtime's table, of the threshold for non-temporal stores, and of
+/// the table of weights.
 pub(super) const RUNTIME: usize = offset_of!(Context, runtime);
-pub(super) const STREAM_BYTES: usize = offset_of!(Context, stream_bytes);
+pub(super) const NONTEMPORAL_BYTES: usize = offset_of!(Context, nontemporal_bytes);
 pub(super) const WEIGHTS: usize = offset_of!(Context, weights);
 
-/// The runtime's number for an element type.
+/// Returns the runtime's number for an element type.
 fn abi_code(dtype: DType) -> i64 {
     let code = match dtype {
         DType::F16 => disc_abi::DType::F16,

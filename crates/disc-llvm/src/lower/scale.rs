@@ -1,6 +1,7 @@
-//! `x * 2^n` by AVX-512's instruction for it, register by register.
+//! Lowers `x * 2^n` to AVX-512's scale instruction, register by register.
 //!
-//! Schedules ask for it where `Target::scales_by_power` says so. Vectors of any number of lanes are cut into registers, and padded to one.
+//! Schedules ask for it if `Target::scales_by_power` holds. Vectors of any number of lanes are cut
+//! into registers; the last one is padded.
 use crate::emit::{Emit, Emitted, Val, lanes_of};
 use disc_ir::DType;
 
@@ -12,7 +13,7 @@ impl<'c> Emit<'c> {
         let suffix = if dtype == DType::F64 { "pd" } else { "ps" };
         let name = format!("llvm.x86.avx512.mask.scalef.{suffix}.{register}");
         let (zeros, all) = (self.const_float(dtype, count, 0.0), self.const_int(count.max(8), 1, -1));
-        // The widest form alone says how to round: as the CPU's mode does.
+        // Only the widest form takes a rounding mode: the CPU's current one.
         let mode = (register == 512).then(|| self.const_int(32, 1, 4));
         let mut parts = Vec::new();
         for first in (0..lanes).step_by(count as usize) {
@@ -31,7 +32,7 @@ impl<'c> Emit<'c> {
         }
     }
 
-    /// `count` lanes from `first` on; behind the last lane it is repeated.
+    /// Extracts `count` lanes from `first` on, and repeats the last lane as padding.
     fn lanes_from(&self, value: Val<'c>, first: u32, count: u32) -> Emitted<'c> {
         let lanes = lanes_of(value);
         match lanes {

@@ -1,23 +1,26 @@
-//! Loads whose lanes are a known distance apart: one wide load and a shuffle, where a gather would read lane by lane.
+//! Loads lanes a known stride apart: one wide load and a shuffle, where a gather would read lane by
+//! lane.
 //!
-//! A step of -1 is a vector read backwards. Small steps read what lies between as well, but for what mask and lanes do not cover: like every
-//! load, these touch no memory outside of the elements that they are asked for.
+//! A stride of -1 is a reversed vector. Small strides read the elements in between as well, but
+//! only within the bounds that mask and lanes give: like every load, these touch no memory outside
+//! of the requested elements.
 use super::Lowering;
 use crate::emit::{Emitted, Val};
 use disc_ir::{Attr, DType, OpKind, Value};
 use inkwell::values::{BasicValue, InstructionOpcode, InstructionValue};
 
-/// Steps beyond this leave most of what a wide load reads unused.
+/// Larger strides leave most of a wide load unused.
 const LARGEST_STEP: i64 = 4;
 
-/// The places of a strided access: `first + lane * step`.
+/// The indices of a strided access: `first + lane * step`.
 pub(super) struct Strided {
     first: Value,
     step: i64,
 }
 
 impl<'c> Lowering<'_, 'c> {
-    /// The places that a vector of indices names, if it is written as a scalar plus multiples of the lanes' numbers.
+    /// Returns the stride of a vector of indices, if it is written as a scalar plus multiples of
+    /// the lanes' numbers.
     pub(super) fn strided(&self, index: Value, dtype: DType) -> Option<Strided> {
         let made_by = |value: Value, kind: OpKind| {
             let inst = self.function.defining(value)?;
@@ -35,7 +38,7 @@ impl<'c> Lowering<'_, 'c> {
         (found.step == -1 || wide).then_some(found)
     }
 
-    /// The integer that all lanes of a constant are.
+    /// Returns the integer that all lanes of a constant have.
     fn splat_constant(&self, value: Value) -> Option<i64> {
         let inst = self.function.defining(value).filter(|&inst| self.function.kind_of(inst) == OpKind::Constant)?;
         match &self.function.inst(inst).attrs[..] {
@@ -44,7 +47,7 @@ impl<'c> Lowering<'_, 'c> {
         }
     }
 
-    /// Reads lanes that are a step apart, as they are in memory.
+    /// Loads lanes a stride apart, in the element type of memory.
     pub(super) fn load_strided(&mut self, buffer: Value, places: &Strided, lanes: u32, mask: Option<Val<'c>>) -> Emitted<'c> {
         let dtype = self.function.ty(buffer).dtype();
         let base = self.value(buffer)?.into_pointer_value();
@@ -68,7 +71,8 @@ impl<'c> Lowering<'_, 'c> {
         }
     }
 
-    /// A mask for each lane, and none for what lies between them: computed where the mask is, in front of the loops that it is the same in.
+    /// Spreads a mask to strided lanes, with the lanes between them off. It is computed next to the
+    /// mask, and so outside of the loops that do not change it.
     fn spread(&mut self, mask: Option<Val<'c>>, lanes: u32, step: u32) -> Emitted<'c> {
         let places: Vec<u32> = (0..lanes * step).map(|place| if place % step == 0 { place / step } else { lanes }).collect();
         let nothing = self.emit.const_int(1, lanes, 0);

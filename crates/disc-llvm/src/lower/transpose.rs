@@ -1,7 +1,8 @@
-//! Squares of elements with rows and columns exchanged, in shuffles that are one instruction each on x86-64.
+//! Transposes square tiles in shuffles that are one instruction each on x86-64.
 //!
-//! First within parts of 128 bits, where `unpack` instructions interleave the elements of two vectors; then whole parts change places. That is
-//! `n log2(n)` shuffles for `n` vectors of `n` lanes.
+//! First within parts of 128 bits, where `unpack` instructions interleave the elements of two
+//! vectors; then whole parts are exchanged. That is `n log2(n)` shuffles for `n` vectors of `n`
+//! lanes.
 use super::Lowering;
 use crate::{
     Error,
@@ -26,7 +27,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// The even lanes of two vectors, then the odd ones.
+    /// Separates the even lanes of two vectors from the odd ones.
     pub(super) fn unzip_lanes(&mut self, inst: Inst) -> Result<(), Error> {
         let both = self.operands(inst)?;
         let (_, lanes) = self.vector_type(self.function.operands(inst)[0])?;
@@ -40,7 +41,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// The lanes of two vectors by turns.
+    /// Interleaves the lanes of two vectors.
     pub(super) fn zip_lanes(&mut self, inst: Inst) -> Result<(), Error> {
         let both = self.operands(inst)?;
         let (_, lanes) = self.vector_type(self.function.operands(inst)[0])?;
@@ -55,7 +56,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// The columns of a square, whose parts hold `part` elements.
+    /// Returns the columns of a square, whose parts hold `part` elements.
     fn transposed(&self, rows: &[Val<'c>], part: usize) -> Result<Vec<Val<'c>>, Error> {
         let mut columns = rows.to_vec();
         // For each place within a part, the vectors that hold it: one for each `part` rows.
@@ -89,7 +90,8 @@ impl<'c> Lowering<'_, 'c> {
         Ok(all)
     }
 
-    /// In each part, `width` elements of `a` and of `b` by turns, from the half of the part that starts at `from`.
+    /// Interleaves, in each part, `width` elements of `a` and of `b`, from the half of the part
+    /// that starts at `from`.
     fn unpacked(&self, a: Val<'c>, b: Val<'c>, part: usize, width: usize, from: usize) -> Emitted<'c> {
         let lanes = lanes_of(a) as usize;
         let source = |lane: usize| {
@@ -100,7 +102,7 @@ impl<'c> Lowering<'_, 'c> {
         self.shuffled(a, b, (0..lanes).map(source))
     }
 
-    /// From vectors of parts, the vector of all their first parts, of their second ones, ...
+    /// Returns the vector of all first parts of `vectors`, of all second parts, ...
     fn across_parts(&self, vectors: &[Val<'c>], part: usize) -> Result<Vec<Val<'c>>, Error> {
         if vectors.len() == 1 {
             return Ok(vectors.to_vec());
@@ -114,7 +116,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(even.into_iter().zip(odd).flat_map(|(e, o)| [e, o]).collect())
     }
 
-    /// The lanes of `a` followed by `b` that `sources` name.
+    /// Shuffles the lanes of `a` followed by `b` into the order of `sources`.
     fn shuffled(&self, a: Val<'c>, b: Val<'c>, sources: impl Iterator<Item = usize>) -> Emitted<'c> {
         self.emit.shuffle(a, Some(b), sources.map(|lane| lane as u32))
     }

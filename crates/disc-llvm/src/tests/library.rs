@@ -1,4 +1,4 @@
-//! A loader for tests: the runtime has the real one, which this crate must not depend on.
+//! Loads a library for tests: the runtime has the real loader, which this crate must not depend on.
 use std::{
     ffi::{CString, c_void},
     fs::File,
@@ -25,7 +25,8 @@ impl Library {
     }
 
     /// # Safety
-    /// `F` is a function pointer of the signature that the symbol has, and is not called after the library is gone.
+    /// `F` is a function pointer of the signature that the symbol has, and is not called after the
+    /// library is gone.
     pub(crate) unsafe fn function<F: Copy>(&self, name: &str) -> F {
         const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
         // SAFETY: as the caller promises.

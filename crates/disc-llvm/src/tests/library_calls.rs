@@ -1,9 +1,9 @@
-//! Which IR becomes a call of a library: the table that the lowering is written against.
+//! Lists the IR that becomes a call of a library: the lowering is written against this table.
 use super::library::Library;
 use super::{object, target};
 use crate::{Passes, link};
 
-/// The undefined symbols of a link, without the block operations, which are ours.
+/// Returns the undefined symbols of a link, without the block operations, which are ours.
 fn undefined(ir: &str, passes: Passes) -> String {
     let object = object("x86-64-v3", ir, passes).unwrap();
     match link(&target("x86-64-v3"), &[object]) {
@@ -60,7 +60,8 @@ fn single_instructions() {
     }
 }
 
-/// No pass may turn a loop that clears memory into a call: the support object would make it slow, not wrong.
+/// No pass may turn a loop that clears memory into a call: the support object would make it slow,
+/// not wrong.
 #[test]
 fn loops_stay_loops() {
     let clear = |attributes: &str| {

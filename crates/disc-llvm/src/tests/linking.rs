@@ -1,4 +1,4 @@
-//! lld again and again, from many threads, of good and bad inputs; and what a shared object of ours looks like.
+//! Links again and again, from many threads, good and bad inputs; and inspects a shared object.
 use super::library::Library;
 use super::{SEVEN, object, target};
 use crate::{Error, Object, Passes, link};
@@ -57,7 +57,8 @@ fn bad_inputs_are_errors() {
     assert_eq!(call(&Library::load(&link(&v3(), &[good]).unwrap())), 7);
 }
 
-/// A result larger than a pipe holds, and several objects that call each other through hidden symbols.
+/// A result larger than a pipe holds, and several objects that call each other through hidden
+/// symbols.
 #[test]
 fn large_and_of_several_objects() {
     let table = "@t = hidden constant [400000 x i32] [".to_owned() + &vec!["i32 5"; 400_000].join(", ") + "]";

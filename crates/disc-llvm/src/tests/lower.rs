@@ -16,7 +16,7 @@ fn program(source: &str) -> Lowered {
     Lowered { module, ..Lowered::default() }
 }
 
-/// The levels that this CPU can run, the host's own extensions included.
+/// Returns the levels that this CPU can run, the host's own extensions included.
 pub(super) fn targets() -> Vec<Target> {
     let levels = ["x86-64-v2", "x86-64-v3", "x86-64-v4"].into_iter().map(super::target);
     let mut targets: Vec<Target> = levels.filter(|t| t.check_host().is_ok()).collect();
@@ -41,7 +41,7 @@ impl Program {
         Self(Library::load(&compiled.bytes))
     }
 
-    /// Runs one work unit; the status, and the first values of the task's memory.
+    /// Runs one work unit. Returns the status, and the first values of the task's memory.
     fn run(&self, kernel: &str, arguments: &[u64]) -> (i32, [i64; 32]) {
         self.run_units(kernel, arguments, 0, 1)
     }
@@ -50,7 +50,8 @@ impl Program {
         #[repr(align(64))]
         struct Scratch([i64; 32]);
         let mut scratch = Scratch([0; 32]);
-        // SAFETY: the tests give each kernel the arguments that it takes; their buffers are as large as it accesses.
+        // SAFETY: the tests give each kernel the arguments that it takes; their buffers are as
+        // large as it accesses.
         let status = unsafe {
             let kernel: KernelFn = self.0.function(kernel);
             kernel(arguments.as_ptr(), begin, end, scratch.0.as_mut_ptr().cast())

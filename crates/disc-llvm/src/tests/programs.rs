@@ -1,4 +1,5 @@
-//! Whole programs: from tensors to a loaded library that the runtime runs, compared with the interpreter.
+//! Whole programs: from tensors to a loaded library that the runtime runs, compared with the
+//! interpreter.
 mod checks;
 mod memory;
 mod run;

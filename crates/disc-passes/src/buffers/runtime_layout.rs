@@ -212,7 +212,7 @@ impl Placed {
         };
         let meets: Vec<i64> = self.met.iter().flat_map(listed).collect();
         let mut builder = Builder::at(host, block, solver.clone());
-        let op = builder.op(OpKind::LayOut).attr("dims", Attr::Dims(dims.clone())).attr("sizes", Attr::Dims(sizes));
+        let op = builder.op(OpKind::LayoutArena).attr("dims", Attr::Dims(dims.clone())).attr("sizes", Attr::Dims(sizes));
         let built = op.attr("meets", Attr::Ints(meets)).results(Vec::new()).build();
         built.expect("a symbol for each part, and one for all");
         let mut insts = host.insts(block).to_vec();

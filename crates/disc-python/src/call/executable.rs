@@ -8,7 +8,7 @@ use super::{
 use crate::{
     compile::{library_dict, report_dict, specializations_dict},
     errors::{Failure, guarded},
-    facade::Runner,
+    facade::Executable,
 };
 use disc_ral::{EntryMeta, TensorRef};
 use pyo3::{
@@ -19,7 +19,7 @@ use pyo3::{
 /// A compiled module with its weights. Any number of threads may call it at once.
 #[pyclass(name = "Executable", module = "disc._disc", frozen)]
 pub(crate) struct PyExecutable {
-    runner: Runner,
+    executable: Executable,
     /// Which entry of the module a call runs.
     entry: usize,
     /// What outputs are where no input says so.
@@ -43,26 +43,26 @@ impl PyExecutable {
     fn set_weights(&self, py: Python<'_>, weights: &Bound<'_, PyAny>) -> PyResult<()> {
         guarded(|| {
             let weights = weights::read(weights)?;
-            py.detach(|| self.runner.refresh(weights)).map_err(|error| Failure::from(error).into())
+            py.detach(|| self.executable.refresh(weights)).map_err(|error| Failure::from(error).into())
         })
     }
 
     /// How many calls were made.
     #[getter]
     fn calls(&self) -> u64 {
-        self.runner.calls()
+        self.executable.calls()
     }
 
     /// Most bytes of temporary memory that one call had in use at once.
     #[getter]
     fn peak_arena_bytes(&self) -> usize {
-        self.runner.peak_arena_bytes()
+        self.executable.peak_arena_bytes()
     }
 
     /// Bytes of plain weights that are kept alive, and of those in a prepared form.
     #[getter]
     fn weight_bytes(&self) -> (usize, usize) {
-        self.runner.weight_bytes()
+        self.executable.weight_bytes()
     }
 
     /// The signature of the entry: a dict with name, inputs, outputs and constraints.
@@ -73,16 +73,17 @@ impl PyExecutable {
 
     /// What the compilation did, and what the calls so far needed: a dict.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = match self.runner.report() {
-            Some(report) => report_dict(py, report)?,
+        let dict = match self.executable.report() {
+            Some(report) => {
+                let (dict, found) = (report_dict(py, report)?, self.executable.specializations());
+                dict.set_item("specializations", found.compiled)?;
+                dict.set_item("specialized", specializations_dict(py, &found)?)?;
+                dict
+            }
             None => PyDict::new(py),
         };
-        if let Some(found) = self.runner.specializations() {
-            dict.set_item("specializations", found.compiled)?;
-            dict.set_item("specialized", specializations_dict(py, &found)?)?;
-        }
-        dict.set_item("library", library_dict(py, self.runner.products().map(|products| &**products))?)?;
-        dict.set_item("weights_cache", self.runner.prepared().name())?;
+        dict.set_item("library", library_dict(py, self.executable.gemm().map(|gemm| &**gemm))?)?;
+        dict.set_item("weights_cache", self.executable.prepared().name())?;
         dict.set_item("calls", self.calls())?;
         dict.set_item("peak_arena_bytes", self.peak_arena_bytes())?;
         dict.set_item("weight_bytes", self.weight_bytes().0)?;
@@ -100,8 +101,8 @@ impl PyExecutable {
 
 impl PyExecutable {
     /// `outputs`: what they are where no input says so ("torch" or "numpy").
-    pub(crate) fn new(py: Python<'_>, runner: Runner, entry: Option<&str>, outputs: Option<&str>) -> PyResult<Self> {
-        let meta = runner.meta();
+    pub(crate) fn new(py: Python<'_>, executable: Executable, entry: Option<&str>, outputs: Option<&str>) -> PyResult<Self> {
+        let meta = executable.meta();
         let entry = match entry {
             None => 0,
             Some(name) => meta.entry(name).ok_or_else(|| Failure::argument(format!("there is no entry `{name}`")))?,
@@ -115,11 +116,11 @@ impl PyExecutable {
             Some("torch") => Some(Framework::torch(py)?),
             Some(other) => return Err(Failure::argument(format!("outputs = {other:?}: expected \"torch\" or \"numpy\"")).into()),
         };
-        Ok(Self { runner, entry, fallback })
+        Ok(Self { executable, entry, fallback })
     }
 
     fn meta(&self) -> &EntryMeta {
-        &self.runner.meta().entries[self.entry]
+        &self.executable.meta().entries[self.entry]
     }
 
     fn call<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
@@ -132,7 +133,7 @@ impl PyExecutable {
         let lent = Detached(&tensors[..]);
         let result = py.detach(|| {
             let inputs = lent.get();
-            self.runner.with_session(|session| self.runner.run(self.entry, session, inputs, &mut outputs))
+            self.executable.with_session(|session| self.executable.run(self.entry, session, inputs, &mut outputs))
         });
         result.map_err(Failure::from)?;
         outputs.into_python(py, entry, arguments.objects())
@@ -168,7 +169,7 @@ pub(crate) fn load_code(
     guarded(|| {
         let weights = weights.map_or_else(|| Ok(Vec::new()), weights::read)?;
         // SAFETY: the caller's promise, see above.
-        let runner = unsafe { Runner::load(code, meta::read(metadata)?, weights) }.map_err(Failure::from)?;
-        PyExecutable::new(py, runner, entry, outputs)
+        let executable = unsafe { Executable::from_code(code, meta::read(metadata)?, weights) }.map_err(Failure::from)?;
+        PyExecutable::new(py, executable, entry, outputs)
     })
 }

@@ -1,28 +1,31 @@
-//! What the last cache holds, and when a kernel writes past it.
+//! Reads the size of the last-level cache and derives the threshold for non-temporal stores from
+//! it.
 //!
-//! Invariant: it is asked for once; whatever the CPU says, the answer is within [`LEAST`] and [`MOST`].
+//! Invariant: CPUID is read once; whatever it says, the size is clamped to [`LEAST`] and [`MOST`].
 use std::sync::OnceLock;
 
-/// How many times what the cache holds a kernel must read and write. What it writes is half of that or a third, so that next to nothing of it
-/// would still be there for whoever reads it next, from its start on.
+/// Kernels that read and write this many times the cache size use non-temporal stores. They write a
+/// half or a third of that, so almost none of the result would still be cached when its consumer
+/// reads it from the start.
 const TIMES: i64 = 2;
 
-/// Virtual machines may say less than there is, and writing past a cache that holds the results takes up to three times as long.
-const LEAST: i64 = disc_abi::LEAST_STREAM_BYTES / TIMES;
+/// Virtual machines may report too little, and non-temporal stores of results that fit in the cache
+/// take up to three times as long.
+const LEAST: i64 = disc_abi::LEAST_NONTEMPORAL_BYTES / TIMES;
 
-/// Of caches that many cores share, a process has a part.
+/// A process gets only a part of a cache that many cores share.
 const MOST: i64 = 256 << 20;
 
-pub(super) fn stream_bytes() -> i64 {
+pub(super) fn nontemporal_bytes() -> i64 {
     static BYTES: OnceLock<i64> = OnceLock::new();
     *BYTES.get_or_init(|| TIMES * last_level().unwrap_or(LEAST).clamp(LEAST, MOST))
 }
 
-/// Bytes of the largest cache, as CPUID describes them.
+/// Returns the bytes of the largest cache, as CPUID describes it.
 #[cfg(target_arch = "x86_64")]
 fn last_level() -> Option<i64> {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
-    // Intel's leaf and AMD's, which have the same form; that of the other maker has no caches.
+    // The leaves of Intel and AMD have the same form; the other vendor's leaf describes no caches.
     let leaves = [(0, 4), (0x8000_0000, 0x8000_001d)].into_iter().filter(|&(range, leaf)| __cpuid(range).eax >= leaf);
     let sizes = leaves.flat_map(|(_, leaf)| (0..MOST_CACHES).map(move |number| __cpuid_count(leaf, number)));
     let caches = sizes.filter(|cache| cache.eax & 0x1f != NO_CACHE);
@@ -40,7 +43,8 @@ const MOST_CACHES: u32 = 8;
 #[cfg(target_arch = "x86_64")]
 const NO_CACHE: u32 = 0;
 
-/// Line size, partitions and ways, each less one, in 12, 10 and 10 bits of the first word; sets less one in the second.
+/// Returns the bytes of a cache from its geometry: line size, partitions and ways, each less one,
+/// in 12, 10 and 10 bits of the first word; sets less one in the second.
 #[cfg(target_arch = "x86_64")]
 fn bytes(geometry: u32, sets: u32) -> i64 {
     let field = |from: u32, bits: u32| i64::from(geometry >> from & ((1 << bits) - 1)) + 1;
@@ -53,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_limit_is_within_bounds() {
-        assert!((TIMES * LEAST..=TIMES * MOST).contains(&stream_bytes()));
+        assert!((TIMES * LEAST..=TIMES * MOST).contains(&nontemporal_bytes()));
     }
 
     #[test]

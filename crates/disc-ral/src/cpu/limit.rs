@@ -1,4 +1,4 @@
-//! How much memory this process may have at all: the machine's, or what its cgroups leave of it.
+//! Reads the memory limit of this process: the machine's memory, or a smaller limit of its cgroups.
 
 use std::{
     fs,
@@ -26,7 +26,8 @@ fn physical() -> u64 {
     if pages > 0 && page > 0 { (pages as u64).saturating_mul(page as u64) } else { i64::MAX as u64 }
 }
 
-/// The smallest limit of the groups in `groups` (the text of `/proc/self/cgroup`) and of their parents.
+/// Returns the smallest limit of the groups in `groups` (the text of `/proc/self/cgroup`) and of
+/// their parents.
 fn group_bytes(groups: &str, root: &Path) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -44,7 +45,7 @@ fn group_bytes(groups: &str, root: &Path) -> Option<u64> {
 
 fn smallest(root: &Path, group: &str, file: &str) -> Option<u64> {
     let folder: PathBuf = root.join(group.trim_start_matches('/'));
-    // In a container the group's path may be the host's: then only the root is there.
+    // In a container the group's path may be the host's: then only the root exists.
     let folders = folder.ancestors().take_while(|folder| folder.starts_with(root));
     folders.filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()).min()
 }

@@ -1,12 +1,13 @@
-//! The CPU device: host memory, and launches on the process's thread pool.
+//! Implements the CPU device: host memory, and launches on the process's thread pool.
 
-mod ahead;
 mod cache;
 mod limit;
+mod mapping;
 mod memory;
+mod prefault;
 mod queue;
 
-pub use ahead::Ahead;
+pub use prefault::Prefault;
 
 use crate::{
     device::{Block, Device, Launch, Queue},
@@ -20,14 +21,14 @@ use std::{ptr::NonNull, sync::Arc};
 pub struct Cpu;
 
 impl Cpu {
-    /// The device, as executables take it.
+    /// Returns the device in the form that executables take.
     pub fn device() -> Arc<dyn Device> {
         Arc::new(Cpu)
     }
 
-    /// Bytes that a kernel reads and writes from which on it may write past the caches.
-    pub fn stream_bytes() -> i64 {
-        cache::stream_bytes()
+    /// Returns the bytes that a kernel must read and write before it may use non-temporal stores.
+    pub fn nontemporal_bytes() -> i64 {
+        cache::nontemporal_bytes()
     }
 }
 
@@ -54,7 +55,8 @@ impl Device for Cpu {
     }
 }
 
-/// A launch by a kernel: runs here and now, with scratch of its own. The status is the kernel's.
+/// Runs a launch by a kernel on the calling thread, with scratch of its own. Returns the kernel's
+/// status.
 ///
 /// # Safety
 /// As [`Queue::launch`].

@@ -1,7 +1,9 @@
-//! A session's way to the CPU: decides how many threads a launch gets, and owns their scratch.
+//! Launches kernels for one session on the CPU: chooses the number of threads and owns their
+//! scratch.
 //!
-//! Invariants: no thread is woken for less than [`THREAD_COST`] of work; the number of ranges depends on units, cost and
-//! thread limit alone; scratch is allocated before a thread starts, so running out of memory is an ordinary error.
+//! Invariants: no thread is woken for less than [`THREAD_COST`] of work; the number of ranges
+//! depends on units, cost and thread limit alone; scratch is allocated before a thread starts, so
+//! running out of memory is an ordinary error.
 
 use crate::{
     cpu::Cpu,
@@ -12,11 +14,12 @@ use crate::{
 use disc_abi::STATUS_OK;
 use std::{ffi::c_void, sync::Arc};
 
-/// Nanoseconds of work that are worth a thread.
+/// Nanoseconds of work that justify waking a thread.
 const THREAD_COST: i64 = 5_000;
-/// Distance of two threads' scratch: no cache line, nor its prefetched neighbour, is shared.
+/// Distance between the scratch of two threads: they share no cache line, nor its prefetched
+/// neighbour.
 const SCRATCH_STEP: usize = 128;
-/// Launches with more units than this are refused: counting must not overflow.
+/// Launches with more units than this are refused: their sum must not overflow.
 const MAX_UNITS: i64 = 1 << 60;
 
 pub(super) struct CpuQueue {
@@ -37,7 +40,7 @@ impl CpuQueue {
         self.limit.min(paying).min(units)
     }
 
-    /// Scratch of `bytes` for each of `threads`, kept and grown.
+    /// Returns scratch of `bytes` for each of `threads`, kept between launches and grown on demand.
     fn scratch(&mut self, bytes: i64, threads: usize) -> Result<Scratch, AllocError> {
         let step = usize::try_from(bytes).map_err(|_| AllocError::Size)?.max(1);
         let step = step.checked_next_multiple_of(SCRATCH_STEP).ok_or(AllocError::Size)?;
@@ -47,8 +50,8 @@ impl CpuQueue {
             _ => {
                 self.scratch = None;
                 let block = self.scratch.insert(Block::new(&self.device, total)?);
-                // So that reading a kernel's values is reading initialised memory, whatever the kernel wrote.
-                // SAFETY: the block is ours and this large.
+                // So that reading a kernel's values is reading initialised memory, whatever the
+                // kernel wrote. SAFETY: the block is ours and this large.
                 unsafe { block.at().write_bytes(0, block.bytes()) };
                 Ok(Scratch { at: block.at(), step })
             }
@@ -88,7 +91,7 @@ impl Queue for CpuQueue {
     unsafe fn copy(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
         let args = [to.expose_provenance() as u64, from.expose_provenance() as u64, bytes as u64];
         let units = i64::try_from(bytes.div_ceil(COPY_UNIT)).map_err(|_| LaunchFailure::Units(i64::MAX))?;
-        // About 10 bytes a nanosecond.
+        // About 10 bytes per nanosecond.
         let cost = i64::try_from(bytes / 10).unwrap_or(i64::MAX);
         let launch = Launch { kernel: copy_units, args: args.as_ptr(), units, cost, scratch_bytes: 0 };
         // SAFETY: the kernel reads exactly these arguments, which outlive the launch.

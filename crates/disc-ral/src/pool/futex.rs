@@ -1,4 +1,4 @@
-//! Waiting on a word of memory, by the Linux futex call.
+//! Waits on a word of memory, by the Linux futex call.
 
 use std::{
     ptr,
@@ -24,7 +24,8 @@ pub(super) fn wait(word: &AtomicU32, value: u32) {
 
 /// Wakes one sleeper at this address. The word itself is not accessed: it may be gone already.
 pub(super) fn wake(word: *const AtomicU32) {
-    // SAFETY: the call takes the address as a key only; an address without sleepers, or unmapped, has no effect.
+    // SAFETY: the call takes the address as a key only; an address without sleepers, or unmapped,
+    // has no effect.
     unsafe {
         libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
     }

@@ -1,7 +1,8 @@
-//! One launch while it runs: its ranges, who has taken what, and the first fault.
+//! Distributes the units of one running launch over threads and records the first fault.
 //!
-//! Invariants: every unit is claimed exactly once, by a cursor per range; when the caller's `work` returns, all units are
-//! claimed. After a fault, grains above it are skipped and grains below it run, so the smallest failing unit wins.
+//! Invariants: every unit is claimed exactly once, by a cursor per range; when the caller's `work`
+//! returns, all units are claimed. After a fault, grains above it are skipped and grains below it
+//! run, so the smallest failing unit wins.
 
 use super::{MAX_THREADS, futex};
 use crate::device::{Fault, Launch};
@@ -15,13 +16,13 @@ use std::{
     thread,
 };
 
-/// Pauses before a waiting thread yields, then yields before it sleeps: longer spins cost more than they gain when two
-/// threads share a core.
+/// Pauses before a waiting thread yields, then yields before it sleeps: longer spins cost more than
+/// they gain when two threads share a core.
 pub(super) const SPINS: u32 = 400;
 pub(super) const YIELDS: u32 = 16;
 
-/// Nanoseconds of work of one grain, the part of a range that is claimed at once: large enough to be invisible,
-/// small enough that a thread that lost its CPU leaves most of its range to others.
+/// Nanoseconds of work of one grain, the part of a range that is claimed at once: large enough to
+/// be invisible, small enough that a thread that lost its CPU leaves most of its range to others.
 const GRAIN_COST: i64 = 50_000;
 const MAX_GRAINS: i64 = 8;
 
@@ -45,7 +46,7 @@ pub(super) struct Slot {
 pub(crate) struct Slots(Vec<Slot>);
 
 impl Slots {
-    /// `threads` contiguous ranges whose lengths differ by at most one.
+    /// Splits the units into `threads` contiguous ranges whose lengths differ by at most one.
     pub(super) fn split(&mut self, launch: &Launch, threads: usize) -> &[Slot] {
         let parts = threads as i64;
         let (base, rest) = (launch.units / parts, launch.units % parts);
@@ -63,7 +64,8 @@ impl Slots {
 /// Set in `finished` when the caller sleeps.
 const WAITING: u32 = 1 << 31;
 
-/// Lives on the caller's stack. Its alignment leaves the low byte of its address to a slot number.
+/// A launch that is running. It lives on the caller's stack; its alignment leaves the low byte of
+/// its address to a slot number.
 #[repr(align(256))]
 pub(super) struct Job<'a> {
     launch: &'a Launch,
@@ -72,7 +74,7 @@ pub(super) struct Job<'a> {
     /// Begin of the lowest grain that failed.
     failed: AtomicI64,
     fault: Mutex<Option<(i64, Fault)>>,
-    /// Workers that are done with this job, and `WAITING`.
+    /// Number of workers that have finished this job, and `WAITING`.
     finished: AtomicU32,
 }
 
@@ -84,7 +86,7 @@ impl<'a> Job<'a> {
         Self { launch, slots, scratch, failed, fault: Mutex::new(None), finished }
     }
 
-    /// The address of the job with a slot number in its low byte.
+    /// Returns the address of the job with a slot number in its low byte.
     pub(super) fn address(&self, slot: usize) -> *mut u8 {
         (&raw const *self).cast::<u8>().cast_mut().wrapping_add(slot)
     }
@@ -95,7 +97,7 @@ impl<'a> Job<'a> {
         (address.wrapping_sub(slot).cast(), slot)
     }
 
-    /// Runs the grains of this slot, then what is left in the others.
+    /// Runs the grains of this slot, then the remaining grains of the others.
     ///
     /// # Safety
     /// The kernel keeps its contract; no other thread works with this slot number.
@@ -111,7 +113,7 @@ impl<'a> Job<'a> {
     /// # Safety
     /// As `work`; `scratch` is this thread's.
     unsafe fn drain(&self, range: &Slot, scratch: *mut u8) {
-        // The look before the claim bounds the cursor: each thread overshoots at most once.
+        // The load before the claim bounds the cursor: each thread overshoots at most once.
         while range.cursor.load(Ordering::Relaxed) < range.end {
             let begin = range.cursor.fetch_add(range.grain, Ordering::Relaxed);
             if begin >= range.end || begin > self.failed.load(Ordering::Relaxed) {
@@ -171,7 +173,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Spins, then yields, until `done`; false when it is time to sleep.
+/// Spins, then yields, until `done`. Returns false when it is time to sleep.
 pub(super) fn wait_awake(mut done: impl FnMut() -> bool) -> bool {
     for _ in 0..SPINS {
         if done() {
@@ -204,6 +206,7 @@ pub(crate) unsafe fn run_inline(launch: &Launch, scratch: *mut u8) -> Result<(),
 /// # Safety
 /// `scratch` is aligned and at least as large as the values of a kernel.
 unsafe fn fault(status: i32, scratch: *const u8) -> Fault {
-    // SAFETY: the caller's promise. Where the kernel wrote nothing the values are unspecified and no message uses them.
+    // SAFETY: the caller's promise. Where the kernel wrote nothing the values are unspecified and
+    // no message uses them.
     Fault { status, values: unsafe { scratch.cast::<[i64; disc_abi::KERNEL_VALUES]>().read_volatile() } }
 }

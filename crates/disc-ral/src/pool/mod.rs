@@ -1,12 +1,16 @@
-//! The process's thread pool: one launch is one job, split into contiguous ranges of units.
+//! Runs launches on the process's thread pool: one launch is one job, split into contiguous ranges
+//! of units.
 //!
-//! What it is not: a scheduler of tasks. A caller hands its job to workers that are idle at that moment, works itself as
-//! thread 0, takes over what nobody has begun, and takes back the job from workers that never saw it.
+//! It does not schedule tasks. A caller hands its job to workers that are idle at that moment,
+//! works itself as thread 0, takes over ranges that nobody has begun, and takes back the job from
+//! workers that never saw it.
 //!
 //! Invariants:
-//! - a caller waits only for threads that are inside one of its kernels, so it can always finish its job alone, whether
-//!   workers are busy, descheduled, or could not be started; concurrent callers never wait for each other's jobs;
-//! - how a launch is split depends on units, cost and thread limit, never on timing; who runs a part does;
+//! - a caller waits only for threads that are inside one of its kernels, so it can always finish
+//!   its job alone, even if workers are busy, descheduled, or could not be started; concurrent
+//!   callers never wait for each other's jobs;
+//! - the split of a launch depends on units, cost and thread limit, never on timing; the assignment
+//!   of parts to threads does depend on timing;
 //! - the reported fault is that of the smallest failing unit, whatever the split;
 //! - workers are started when they are first needed, and a forked child starts its own.
 
@@ -29,12 +33,13 @@ use worker::Worker;
 /// The most threads of one launch, the caller included.
 pub const MAX_THREADS: usize = 256;
 
-/// From its next job on, each worker stays on one CPU of the process's affinity mask. Callers are never moved.
+/// Pins each worker, from its next job on, to one CPU of the process's affinity mask. Callers are
+/// never moved.
 pub fn pin_workers() {
     PIN.store(true, Ordering::Relaxed);
 }
 
-/// How many workers this process has started.
+/// Returns the number of workers that this process has started.
 pub fn started_workers() -> usize {
     pool().workers.iter().filter(|worker| worker.is_started()).count()
 }
@@ -44,8 +49,9 @@ static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
 
 struct Pool {
     workers: Box<[Worker]>,
-    /// So many workers may be used: one less than the largest number of threads that a launch was ever allowed.
-    /// Thus many sessions at once share the workers of one instead of starting their own.
+    /// Number of workers that may be used: one less than the largest number of threads that a
+    /// launch was ever allowed. Thus many sessions at once share the workers of one instead of
+    /// starting their own.
     usable: AtomicUsize,
 }
 
@@ -74,8 +80,8 @@ impl Pool {
         Self { workers: (0..MAX_THREADS - 1).map(|_| Worker::new()).collect(), usable: AtomicUsize::new(0) }
     }
 
-    /// Gives slots 1.. of the job to idle workers. Slot `i` tends to go to the same worker at each launch, whose caches
-    /// know its part.
+    /// Gives slots 1.. of the job to idle workers. Slot `i` tends to go to the same worker at each
+    /// launch, whose caches hold its part.
     fn claim(&'static self, job: &Job<'_>, threads: usize, claimed: &mut Claimed) {
         let usable = self.usable.load(Ordering::Relaxed);
         for (index, worker) in self.workers[..usable].iter().enumerate() {
@@ -104,14 +110,14 @@ impl Default for Claimed {
 }
 
 impl Claimed {
-    /// Takes the job back from workers that have not begun; the number of those that have.
+    /// Takes the job back from workers that have not begun. Returns the number of those that have.
     fn take_back(&self, pool: &Pool, job: &Job<'_>) -> u32 {
         let begun = |(position, index): (usize, &u8)| !pool.workers[usize::from(*index)].take_back(job.address(position + 1));
         self.workers[..self.count].iter().enumerate().filter(|entry| begun(*entry)).count() as u32
     }
 }
 
-/// The pool of this process.
+/// Returns the pool of this process.
 fn pool() -> &'static Pool {
     let present = POOL.load(Ordering::Acquire);
     // SAFETY: a pool is never freed.
@@ -122,8 +128,9 @@ fn pool() -> &'static Pool {
 fn create() -> &'static Pool {
     static WATCHES_FORK: AtomicBool = AtomicBool::new(false);
     if !WATCHES_FORK.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler only stores to an atomic, which is allowed in a forked child. Without it (out of memory)
-        // a forked child would only find no idle workers, and its callers do the work.
+        // SAFETY: the handler only stores to an atomic, which is allowed in a forked child. Without
+        // it (out of memory) a forked child would only find no idle workers, and its callers do the
+        // work.
         unsafe { libc::pthread_atfork(None, None, Some(forget)) };
     }
     let fresh = Box::into_raw(Box::new(Pool::new()));
@@ -140,7 +147,7 @@ fn create() -> &'static Pool {
     }
 }
 
-/// In a forked child no worker lives: the pool is left behind, and a new one starts with the first launch.
+/// Drops the pool in a forked child, where no worker lives; a new one starts with the first launch.
 extern "C" fn forget() {
     POOL.store(ptr::null_mut(), Ordering::Release);
 }

@@ -1,11 +1,12 @@
-//! How many threads a process should use.
+//! Chooses the number of threads for a process.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
-/// `DISC_NUM_THREADS`, else the CPUs that affinity mask and cgroup quota leave to this process. Read once.
+/// Returns `DISC_NUM_THREADS`, else the number of CPUs that affinity mask and cgroup quota leave to
+/// this process. Read once.
 pub fn default_threads() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     match THREADS.load(Ordering::Relaxed) {
@@ -18,7 +19,7 @@ pub fn default_threads() -> usize {
     }
 }
 
-/// The standard library looks at the affinity mask and at the quotas of cgroup v1 and v2.
+/// Reads the affinity mask and the quotas of cgroup v1 and v2, as the standard library does.
 fn available() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

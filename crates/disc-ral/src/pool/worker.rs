@@ -1,8 +1,9 @@
-//! One worker thread and its mailbox.
+//! Runs one worker thread, which gets its jobs through a mailbox.
 //!
-//! The mailbox holds nothing (idle), the address of a job with a slot number (offered, not yet seen), or `BUSY`.
-//! Offering and taking back are the caller's, taking is the worker's; each is one compare-exchange, so an offer is either
-//! taken or taken back. A worker is idle again *before* it reports a job as finished: the caller's next launch finds it.
+//! The mailbox is null (idle), the address of a job with a slot number (offered, not yet seen), or
+//! `BUSY`. The caller offers and takes back, the worker takes; each is one compare-exchange, so an
+//! offer is either taken or taken back. A worker is idle again *before* it reports a job as
+//! finished: the caller's next launch finds it.
 
 use super::job::{Job, wait_awake};
 use super::{PIN, futex};
@@ -41,16 +42,17 @@ impl Worker {
         self.state.load(Ordering::Relaxed) == STARTED
     }
 
-    /// Offers a job; false if the worker is not idle or cannot be started.
+    /// Offers a job. Returns false if the worker is not idle or cannot be started.
     pub(super) fn offer(&'static self, job: *mut u8, index: usize) -> bool {
         if self.mailbox.load(Ordering::Relaxed) != IDLE || self.state.load(Ordering::Relaxed) == REFUSED {
             return false;
         }
-        // Sequentially consistent with the worker's `parked`: either it sees the offer, or we see that it sleeps.
+        // Sequentially consistent with the worker's `parked`: either it sees the offer, or we see
+        // that it sleeps.
         if self.mailbox.compare_exchange(IDLE, job, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             return false;
         }
-        // Only the one whose offer stands comes here, so a thread is started once.
+        // Only the caller whose offer stands reaches this, so a thread is started once.
         if self.state.load(Ordering::Relaxed) == NEW && !self.start(index) {
             self.mailbox.store(IDLE, Ordering::Release);
             return false;
@@ -62,14 +64,15 @@ impl Worker {
         true
     }
 
-    /// Takes an offer back; false if the worker has taken it.
+    /// Takes an offer back. Returns false if the worker has taken it.
     pub(super) fn take_back(&self, job: *mut u8) -> bool {
         self.mailbox.compare_exchange(job, IDLE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     #[cold]
     fn start(&'static self, index: usize) -> bool {
-        // Before the thread exists: once it runs, the worker may be idle again and the next offer must not start another.
+        // Before the thread exists: once it runs, the worker may be idle again and the next offer
+        // must not start another.
         self.state.store(STARTED, Ordering::Relaxed);
         let body = move || {
             prepare_thread();
@@ -91,7 +94,8 @@ impl Worker {
                 is_pinned = true;
                 pin_thread(number);
             }
-            // SAFETY: a taken job lives until it is finished, and its slot is this worker's; its caller vouches for the kernel.
+            // SAFETY: a taken job lives until it is finished, and its slot is this worker's; its
+            // caller vouches for the kernel.
             unsafe { (*job).work(slot) };
             self.mailbox.store(IDLE, Ordering::Release);
             // SAFETY: still alive, and counted by its caller because the offer was taken.
@@ -99,7 +103,7 @@ impl Worker {
         }
     }
 
-    /// The next job that is offered, now taken.
+    /// Waits for the next offered job and takes it.
     fn next(&self) -> *mut u8 {
         loop {
             let mut taken = IDLE;
@@ -129,8 +133,8 @@ impl Worker {
     }
 }
 
-/// Gives the thread the default floating-point environment (a thread inherits its creator's) and leaves signals to the
-/// host's threads, except those that a fault of this thread raises.
+/// Gives the thread the default floating-point environment (a thread inherits its creator's) and
+/// leaves signals to the host's threads, except those that a fault of this thread raises.
 fn prepare_thread() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: round to nearest, all exceptions masked, no flush to zero: the ABI's initial value.
@@ -154,7 +158,7 @@ fn prepare_thread() {
     }
 }
 
-/// Binds this thread to the CPU at position `nth` of its affinity mask, counting round.
+/// Pins this thread to the CPU at position `nth` of its affinity mask, modulo their number.
 fn pin_thread(nth: usize) {
     // SAFETY: zeroed sets are empty, and CPU numbers are below their size.
     unsafe {

@@ -4,7 +4,8 @@ use crate::harness::*;
 use disc_abi::{Context, STATUS_FAILED, STATUS_OK, Tensor};
 use disc_ral::*;
 
-/// Takes as many bytes as input 0 has rows of 1 KiB, in nested frames for a fourth of them, and fails if that is odd.
+/// Takes as many bytes as input 0 has rows of 1 KiB, in nested frames for a fourth of them, and
+/// fails if that is odd.
 unsafe extern "C" fn take(ctx: *mut Context, inputs: *const Tensor, _: *mut Tensor) -> i32 {
     // SAFETY: the signature below; memory is written within its bounds.
     unsafe {

@@ -1,11 +1,12 @@
-//! Every way to fail is an error with its code and names, and the next call with the same session works.
+//! Every failure is an error with its code and names, and the next call with the same session
+//! works.
 
 use crate::harness::*;
 use disc_abi::{Context, STATUS_FAILED, STATUS_OK, Tensor};
 use disc_ral::*;
 use std::ptr;
 
-/// Runs an entry that fails, twice, then a good one with the same session; the error.
+/// Runs an entry that fails, twice, then a good one with the same session. Returns the error.
 fn fails(function: disc_abi::EntryFn) -> RunError {
     let x = HostTensor::new(&[2, 3], &[1.0_f32; 6]).unwrap();
     let bad = executable(function, double_meta(), vec![site("E0123", "`B` is {0}, expected {1}", 2)]);

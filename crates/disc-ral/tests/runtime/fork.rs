@@ -1,4 +1,5 @@
-//! What needs a fresh process: forked children start their own workers, and those have a clean environment.
+//! Tests that need a fresh process: forked children start their own workers, and those have a clean
+//! environment.
 
 use crate::harness::*;
 use disc_abi::{Context, STATUS_OK, Tensor};
@@ -10,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs `body` in a forked child; whether it returned without a panic within 20 seconds.
+/// Runs `body` in a forked child. Returns true if it returned without a panic within 20 seconds.
 fn passes_in_child(body: impl FnOnce()) -> bool {
     // SAFETY: the child runs `body` and ends without unwinding further.
     unsafe {
@@ -26,8 +27,8 @@ fn passes_in_child(body: impl FnOnce()) -> bool {
     }
 }
 
-/// Runs its two units on two threads: the caller's waits for the other. Arguments: units that ran elsewhere, check of that
-/// thread.
+/// Runs its two units on two threads: the caller's waits for the other. Arguments: the number of
+/// units that ran on another thread, and a check of that thread.
 unsafe extern "C" fn elsewhere(args: *const u64, begin: i64, end: i64, _: *mut u8) -> i32 {
     // SAFETY: the launch passes a counter and a function.
     let (ran, check): (&AtomicU32, &fn() -> bool) = unsafe { (argument(args, 0), argument(args, 1)) };
@@ -117,12 +118,13 @@ fn threads_on_one_cpu_do_not_wait_for_long() {
         let mut session = executable.session();
         session.limit_threads(4);
         run(&executable, &mut session, &[]).unwrap();
-        // 2000 launches of some 10 microseconds of work each; spinning without end would burn a time slice for each.
+        // 2000 launches of some 10 microseconds of work each; spinning without end would burn a
+        // time slice for each.
         assert!(cpu_time() < Duration::from_secs(2), "{:?}", cpu_time());
     }));
 }
 
-/// What all threads of this process have used.
+/// Returns the CPU time of all threads of this process.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes the time.

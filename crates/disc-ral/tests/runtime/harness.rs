@@ -1,10 +1,10 @@
-//! Modules made of Rust functions, and what those functions use.
+//! Builds modules out of Rust functions, with helpers for those functions.
 
 use disc_abi::{Context, EntryFn, KernelFn, Runtime, STATUS_OK, Tensor};
 use disc_ral::*;
 use std::sync::Arc;
 
-/// An input or output with these dims.
+/// An input with these dims.
 pub(crate) fn input(name: &str, dtype: DType, dims: &[&str]) -> InputMeta {
     InputMeta { name: name.into(), dtype, dims: texts(dims), host: false, written: false }
 }
@@ -39,7 +39,7 @@ pub(crate) fn plain(function: EntryFn) -> Executable {
     executable(function, entry("f", Vec::new(), Vec::new()), Vec::new())
 }
 
-/// Runs entry 0; its outputs.
+/// Runs entry 0. Returns its outputs.
 pub(crate) fn run(executable: &Executable, session: &mut Session, inputs: &[TensorRef<'_>]) -> Result<HostOutputs, RunError> {
     let mut outputs = HostOutputs::new();
     executable.run(0, session, inputs, &mut outputs)?;

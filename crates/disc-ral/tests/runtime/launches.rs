@@ -1,4 +1,5 @@
-//! Launches: every unit once, on several threads, whatever the split; the smallest failing unit is reported.
+//! Launches: every unit once, on several threads, whatever the split; the smallest failing unit is
+//! reported.
 
 use crate::harness::*;
 use disc_abi::{Context, STATUS_OK, Tensor};
@@ -110,7 +111,8 @@ fn threads_work_at_the_same_time() {
     run(&executable, &mut session, &[]).unwrap();
 }
 
-/// Fails from unit 40 of 100 on, with the unit as a value; slower for low units, so that high ones fail first.
+/// Fails from unit 40 of 100 on, with the unit as a value; slower for low units, so that high ones
+/// fail first.
 unsafe extern "C" fn fail_late(_: *const u64, begin: i64, end: i64, scratch: *mut u8) -> i32 {
     for unit in begin..end {
         if unit < 45 {

@@ -1,11 +1,12 @@
-//! The runtime under entries and kernels that are written in Rust: no compiler is needed to test the contract.
+//! Tests the runtime under entries and kernels that are written in Rust: the contract needs no
+//! compiler.
 
 mod arena;
 mod errors;
 mod fork;
+mod gemm;
 mod harness;
 mod launches;
 mod library;
 mod outputs;
-mod products;
 mod weights;

@@ -5,7 +5,8 @@ use disc_abi::{Context, FLAG_ALIAS, FLAG_READ_ONLY, FLAG_WRITTEN, STATUS_OK, Ten
 use disc_ral::*;
 use std::slice;
 
-/// Adds 1 to input 0 in place; output 0 is the input, output 1 the same as one row, output 2 its number of elements.
+/// Adds 1 to input 0 in place; output 0 is the input, output 1 the same as one row, output 2 its
+/// number of elements.
 unsafe extern "C" fn mutate(ctx: *mut Context, inputs: *const Tensor, outputs: *mut Tensor) -> i32 {
     // SAFETY: the signature below.
     unsafe {
@@ -67,7 +68,8 @@ fn a_strided_input_keeps_its_strides_in_the_alias() {
     assert_eq!(x.elements::<f32>().unwrap(), [1.0; 6]);
 }
 
-/// Checks what is guaranteed about inputs; output 0 says for each input whether its strides were null.
+/// Checks the guarantees about inputs; element i of output 0 is 1 if the strides of input i were
+/// null.
 unsafe extern "C" fn inspect(ctx: *mut Context, inputs: *const Tensor, outputs: *mut Tensor) -> i32 {
     // SAFETY: the signature below.
     unsafe {

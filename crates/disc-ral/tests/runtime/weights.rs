@@ -32,7 +32,7 @@ unsafe extern "C" fn pack(ctx: *mut Context, inputs: *const Tensor, outputs: *mu
     }
 }
 
-/// Output: first and last element of the blob, the bias, and whether the plain weight is still there.
+/// Output: first and last element of the blob, the bias, and 1 if the plain weight is still kept.
 unsafe extern "C" fn read(ctx: *mut Context, _: *const Tensor, _: *mut Tensor) -> i32 {
     // SAFETY: the metadata below.
     unsafe {
@@ -163,7 +163,7 @@ fn what_one_executable_reads_serves_another() {
 #[test]
 fn weights_at_odd_addresses_are_copied() {
     let bytes: Arc<Vec<u8>> = Arc::new([0].into_iter().chain((0..N).flat_map(|_| 4.0_f32.to_le_bytes())).collect());
-    // One of the two is not aligned, wherever the vector lies.
+    // One of the two offsets is not aligned, whatever the address of the vector.
     for offset in [0, 1] {
         let shifted: Arc<Vec<u8>> = Arc::new(bytes[1 - offset..].to_vec());
         let data = shifted.as_ptr().wrapping_add(offset);

@@ -1,18 +1,15 @@
-//! Code in the cache: an artifact as bytes.
+//! Stores compiled code in the cache: an artifact as bytes.
 //!
-//! An entry is the length of a JSON text, the text, the code, and the program's constants one after the other.
+//! An entry is the length of a JSON text, the text, the code, and the program's constants one after
+//! the other.
 use super::{Cache, Key, Level, Outcome};
-use crate::{
-    Artifact, Options, Report, VariantReport,
-    compile::{Constants, Made},
-    library,
-};
+use crate::{Artifact, Options, Report, VariantReport, compile::Made, library, weights::Constants};
 use disc_codegen::{host::Offers, target::Target};
 use disc_ral::ModuleMeta;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What describes the rest of an entry.
+/// The JSON text, which describes the other parts of an entry.
 #[derive(Serialize, Deserialize)]
 struct Description {
     meta: ModuleMeta,
@@ -29,19 +26,22 @@ struct Description {
     spent_ms: f64,
 }
 
-/// Where the code of a module is found, if the cache may be asked: dumps and `fuel` are for looking at the compiler at work.
+/// Returns the cache and key for the code of a module; `None` if the cache must not be used: dumps
+/// and `fuel` exist to watch the compiler run.
 fn place(text: &str, options: &Options, target: &Target) -> Option<(Cache, Key)> {
     let is_plain = options.fuel.is_none() && options.dump_directory().is_none();
     let cache = Cache::new(options.cache.clone().filter(|_| is_plain)?);
-    // Where the library that is asked for cannot be used, there is no code to be found.
+    // If the requested library cannot be used, no code can be found.
     let choices = choices(options, library::offers(options, target).ok()?);
     let (target, llvm) = (target.to_string(), disc_llvm::llvm_version());
     Some((cache, Key::of(&[b"code", llvm.as_bytes(), target.as_bytes(), choices.as_bytes(), text.as_bytes()])))
 }
 
-/// The options that decide what code is made. All are named, so that a new one has to be put in its place.
+/// Serialises the options that determine the generated code. All are named, so that a new one must
+/// be classified.
 fn choices(options: &Options, offers: Offers) -> String {
-    // `target` is a part of its own, of `library` the offers count, nothing is cached with `fuel` or `dump`, and the others are for running.
+    // `target` is a part of its own, only the offers of `library` matter, nothing is cached with
+    // `fuel` or `dump`, and the others concern running.
     let Options {
         target: _,
         fuel: _,
@@ -60,7 +60,7 @@ fn choices(options: &Options, offers: Offers) -> String {
     format!("winograd={} weights={} keep_names={keep_names} offers={offers:?}", options.allows_winograd(), weights.name())
 }
 
-/// The code of a module that was compiled before and what is known of that, or what the cache did instead.
+/// Returns cached code of a module and the data of its compilation, or the outcome of the lookup.
 pub(crate) fn find(text: &str, options: &Options, target: &Target) -> Result<(Artifact, Made), Outcome> {
     let (cache, key) = place(text, options, target).ok_or(Outcome::Off)?;
     cache.get_as(Level::Code, &key, |bytes| decode(&bytes, target)).ok_or(cache.missed())

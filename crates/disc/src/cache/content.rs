@@ -1,4 +1,5 @@
-//! A hash of much memory, as fast as it is read: not one that withstands somebody who looks for two contents with the same hash.
+//! Hashes large memory as fast as it is read. The hash does not resist a search for two contents
+//! with the same hash.
 use sha2::{Digest, Sha256};
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -6,10 +7,10 @@ use std::{
 };
 use twox_hash::XxHash3_128;
 
-/// What a thread reads at once; part of what the hash is.
+/// Bytes that a thread reads at once; part of the definition of the hash.
 pub(super) const CHUNK: usize = 1 << 20;
 
-/// Of a list of parts; where one ends and the next begins counts, how many threads work does not.
+/// Hashes a list of parts. The boundaries of the parts count, the number of threads does not.
 pub(super) fn digest(parts: &[&[u8]], threads: usize) -> [u8; 32] {
     let chunks: Vec<&[u8]> = parts.iter().flat_map(|part| part.chunks(CHUNK)).collect();
     let next = AtomicUsize::new(0);
@@ -23,7 +24,7 @@ pub(super) fn digest(parts: &[&[u8]], threads: usize) -> [u8; 32] {
         found
     };
     let mut found = thread::scope(|scope| {
-        // Where there is no thread to be had, this one does it all.
+        // Without another thread, this one does it all.
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
         let others: Vec<_> = (1..threads.min(chunks.len())).filter_map(spawn).collect();
         let mut found = work();
@@ -39,18 +40,18 @@ pub(super) fn digest(parts: &[&[u8]], threads: usize) -> [u8; 32] {
     whole.finalize().into()
 }
 
-/// The [`digest`] of one part that is read bit by bit.
+/// Computes the [`digest`] of one part that is read chunk by chunk.
 pub(super) struct Running(Sha256);
 
 impl Running {
-    /// Of a part with so many bytes.
+    /// Starts a part of this many bytes.
     pub(super) fn of(bytes: usize) -> Self {
         let mut whole = Sha256::new();
         whole.update((bytes as u64).to_le_bytes());
         Self(whole)
     }
 
-    /// The next [`CHUNK`] bytes; fewer at the end alone.
+    /// Adds the next [`CHUNK`] bytes; fewer only at the end.
     pub(super) fn add(&mut self, chunk: &[u8]) {
         self.0.update(XxHash3_128::oneshot(chunk).to_le_bytes());
     }
@@ -79,7 +80,7 @@ mod tests {
             other[at] ^= 1;
             assert_ne!(digest(&[&other], 2), hash);
         }
-        // Chunks that change places, an end elsewhere, nothing behind it.
+        // Exchanged chunks, another boundary, an empty second part.
         let (first, rest) = bytes.split_at(CHUNK);
         assert_ne!(digest(&[&[&rest[..CHUNK], first, &rest[CHUNK..]].concat()], 2), hash);
         for parts in [vec![first, rest], vec![&bytes[..], b""], vec![&bytes[..bytes.len() - 1]], vec![]] {

@@ -1,4 +1,4 @@
-//! What the caches of this process did so far.
+//! Counts the outcomes of the caches of this process.
 use super::Level;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counts {
     pub hits: u64,
     pub misses: u64,
-    /// Entries that were corrupt, cut off, or another's: each is a miss too.
+    /// Entries that were corrupt, truncated, or of another key: each is a miss too.
     pub rejected: u64,
     /// Entries that could not be written.
     pub unwritten: u64,
-    /// Entries that made room for others.
+    /// Entries that were removed to make room.
     pub evicted: u64,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn count(level: Level, event: Event) {
     COUNTS[level as usize][event as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// What happened in this process so far.
+/// Returns the counts of this process so far.
 pub fn counts(level: Level) -> Counts {
     let of = |event: Event| COUNTS[level as usize][event as usize].load(Ordering::Relaxed);
     Counts {

@@ -1,7 +1,7 @@
-//! The name of an entry: a hash of all that it was made from, and of the build that made it.
+//! Names an entry: a hash of all its inputs, and of the build that made it.
 use sha2::{Digest, Sha256};
 
-/// Which build of the compiler this is: a hash of its sources.
+/// Identifies the build of the compiler: a hash of its sources.
 const BUILD: &str = env!("DISC_BUILD_ID");
 
 /// A hash of 256 bits.
@@ -9,7 +9,7 @@ const BUILD: &str = env!("DISC_BUILD_ID");
 pub struct Key(pub(super) [u8; 32]);
 
 impl Key {
-    /// Of a list of parts; where one ends and the next begins counts.
+    /// Hashes a list of parts; their boundaries count.
     pub fn of(parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in [BUILD.as_bytes()].iter().chain(parts) {
@@ -19,7 +19,7 @@ impl Key {
         Self(hash.finalize().into())
     }
 
-    /// As a name of a file.
+    /// Formats the key as a file name.
     pub fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }

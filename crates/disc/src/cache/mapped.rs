@@ -1,10 +1,10 @@
-//! An entry that is mapped: its pages are those that the system keeps of the file, shared by all processes that use it.
+//! Maps entries from their files: the page cache is shared by all processes that use one.
 //!
-//! The header fills a page of the file, so that the payload is aligned. It is written last: a file is an entry by its contents too only when all is
-//! in it.
+//! The header fills a page of the file, so that the payload is aligned. It is written last: a file
+//! is a valid entry only when it is complete.
 //!
-//! Invariants: nobody writes to a file once it has its name; one that is removed stays for those who have it mapped; no entry takes more than a
-//! part of what is free on its disk.
+//! Invariants: nobody writes to a file once it has its name; a removed file stays for those who
+//! have it mapped; no entry takes more than a part of the free space on its disk.
 use super::{
     Key,
     content::{CHUNK, Running, digest},
@@ -21,7 +21,7 @@ use std::{
 
 /// Bytes of the header. Pages may be larger: the file is mapped from its start.
 const START: usize = 4096;
-/// An entry takes at most this part of what is free.
+/// An entry takes at most this part of the free space.
 const PART_OF_FREE: u64 = 10;
 
 /// The mapping of a whole file.
@@ -36,7 +36,8 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// The entry in a file, if it is whole, was stored for this key, and has so many bytes.
+    /// Maps the entry in a file if it is complete, was stored for this key, and has this many
+    /// bytes.
     pub(super) fn open(file: &File, key: &Key, bytes: usize, threads: usize) -> Option<Self> {
         let length = START.checked_add(bytes)?;
         if file.metadata().ok()?.len() != length as u64 {
@@ -66,7 +67,7 @@ impl Drop for Mapped {
     }
 }
 
-/// An entry that is written bit by bit.
+/// An entry that is being written in parts.
 pub(super) struct Unfinished {
     temporary: Temporary,
     digest: Running,
@@ -75,7 +76,7 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Begins an entry of so many bytes, if the disk has room for it and for much else.
+    /// Begins an entry of this many bytes, if the disk has enough room beyond it.
     pub(super) fn new(mut temporary: Temporary, bytes: usize) -> io::Result<Self> {
         if bytes as u64 > free(&temporary.file)? / PART_OF_FREE {
             return Err(io::Error::other("little is free on its disk"));
@@ -84,7 +85,8 @@ impl Unfinished {
         Ok(Self { temporary, digest: Running::of(bytes), written: 0 })
     }
 
-    /// Writes as long as `go_on` says so, asked before each of many parts; whether all is written.
+    /// Writes as long as `go_on` returns true, asked before each of many parts. Returns true if the
+    /// entry is complete.
     pub(super) fn advance(&mut self, payload: &[u8], go_on: &mut dyn FnMut() -> bool) -> io::Result<bool> {
         for chunk in payload[self.written..].chunks(CHUNK) {
             if !go_on() {
@@ -97,14 +99,14 @@ impl Unfinished {
         Ok(true)
     }
 
-    /// Gives the file, in which all is, its name.
+    /// Renames the complete file to its final name.
     pub(super) fn finish(self, key: &Key) -> io::Result<()> {
         self.temporary.file.write_all_at(&header(key, self.written, &self.digest.finish()), 0)?;
         self.temporary.rename()
     }
 }
 
-/// Bytes that this user may still write on the disk of a file.
+/// Returns the bytes that this user may still write on the disk of a file.
 fn free(file: &File) -> io::Result<u64> {
     let mut found = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: an open file, and room for the answer.
@@ -137,12 +139,12 @@ mod tests {
         Key::of(&[name.as_bytes()])
     }
 
-    /// Some chunks, each with other bytes, and a piece.
+    /// Returns some chunks, each with other bytes, and a partial chunk.
     fn contents() -> Vec<u8> {
         (0..3 * CHUNK + 77).map(|at| (at / 999 + at % 251) as u8).collect()
     }
 
-    /// Writes so many chunks, not all.
+    /// Writes this many chunks, not all.
     fn begin(folder: &Folder, key: &Key, contents: &[u8], chunks: usize) -> Option<Unfinished> {
         let (mut begun, mut left) = (None, chunks + 1);
         let mut go_on = || {
@@ -153,7 +155,7 @@ mod tests {
         begun
     }
 
-    /// Whether an entry is done with without a byte that is written.
+    /// Returns true if an entry is given up before a byte is written.
     fn begin_nothing(folder: &Folder, key: &Key, contents: &[u8]) -> bool {
         folder.cache().put_mapped(key, contents, &mut None, &mut || false)
     }

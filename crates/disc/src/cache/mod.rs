@@ -1,13 +1,16 @@
-//! What earlier compilations left on disk: a folder of entries, each found by a hash of everything that it was made from.
+//! Caches the results of earlier compilations on disk: a folder of entries, each found by a hash of
+//! all its inputs.
 //!
-//! There are five levels. *Code* is what the compiler makes of a module's text; *capture* is what a bridge makes of a framework's module: the
-//! text, and what the bridge has to remember with it; *bytecode* is what a bridge read in functions, to know one module from another; *choices* say
-//! which products go to a library. Weight values are in none of these; *weights* are prepared ones as a file that is mapped, which a thread of its own
-//! writes (docs/adr/0006-prepared-weights-on-disk.md).
+//! There are five levels. *Code* is the compiler's output for a module's text; *capture* is a
+//! bridge's output for a framework's module: the text, and the data that the bridge needs with it;
+//! *bytecode* is the part of functions that a bridge read to tell modules apart; *choices* record
+//! which products go to a library. None of these contains weight values; *weights* are prepared
+//! ones as a mapped file, written by a thread of its own
+//! (docs/adr/0006-prepared-weights-on-disk.md).
 //!
-//! Invariants: a cache only saves time: whatever is wrong with the folder, an entry or the disk is a miss and a count, never an error; an entry
-//! is used only if it is whole (a checksum) and was stored for that key; entries appear at once (a rename), so that any number of processes
-//! may share the folder.
+//! Invariants: a cache only saves time: a faulty folder, entry or disk is a miss and a count, never
+//! an error; an entry is used only if it is complete (a checksum) and was stored for that key;
+//! entries appear atomically (a rename), so that any number of processes may share the folder.
 mod code;
 mod content;
 mod counts;
@@ -28,14 +31,15 @@ pub use writer::write_out;
 
 use std::path::PathBuf;
 
-/// What an entry holds.
+/// The kind of an entry's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     Code,
     Capture,
-    /// What a bridge read in the bytecode of functions: names, values, texts that are looked up, imports.
+    /// The parts of functions' bytecode that a bridge read: names, values, texts that are looked
+    /// up, imports.
     Bytecode,
-    /// Which library computes products of which sizes.
+    /// The products, by size, that a library computes.
     Choices,
     /// Weights as kernels read them.
     Weights,
@@ -44,7 +48,7 @@ pub enum Level {
 impl Level {
     pub const ALL: [Self; 5] = [Self::Code, Self::Capture, Self::Bytecode, Self::Choices, Self::Weights];
 
-    /// Also the name of its folder.
+    /// Returns the name of the level, and of its folder.
     pub fn name(self) -> &'static str {
         match self {
             Self::Code => "code",
@@ -56,13 +60,13 @@ impl Level {
     }
 }
 
-/// What the cache did for a compilation, or for weights.
+/// The outcome of a cache lookup for a compilation, or for weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was not asked.
+    /// The cache was not asked.
     #[default]
     Off,
-    /// It was not asked: others may write to the folder.
+    /// The cache was not asked: others may write to the folder.
     Shared,
     Miss,
     Hit,
@@ -79,7 +83,8 @@ impl Outcome {
     }
 }
 
-/// Where the cache lies: `DISC_CACHE_DIR`, else the user's folder for caches. None with `DISC_CACHE=0`, and where there is no such folder.
+/// Returns the folder of the cache: `DISC_CACHE_DIR`, else the user's folder for caches. `None`
+/// with `DISC_CACHE=0`, or if there is no such folder.
 pub fn directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if variable("DISC_CACHE").is_some_and(|value| value == "0") {

@@ -1,16 +1,18 @@
-//! Prepared weights in the cache: the block of all blobs, found by the code that prepares them and the contents of the plain weights.
+//! Caches prepared weights: the block of all blobs, found by the code that prepares them and the
+//! contents of the plain weights.
 //!
-//! Invariant: what is stored was prepared from the weights that its key was made of: they are hashed once more behind it, since a user may
-//! have changed them meanwhile.
+//! Invariant: a stored block was prepared from the weights in its key: they are hashed again after
+//! it was prepared, since a user may have changed them meanwhile.
 use super::{Cache, Key, Level, Outcome, content::digest, mapped::Mapped, writer::WRITER};
 use crate::{Artifact, Options};
 use disc_ral::{Prepared, Weight, WeightState};
 use std::{slice, sync::Arc};
 
-/// Fewer bytes are prepared sooner than found. Blocks from here on are mappings, all of whose bytes have a value.
+/// Fewer bytes are prepared faster than found. Blocks of at least this size are mappings, all of
+/// whose bytes have a value.
 const LEAST: usize = 4 << 20;
 
-/// Where the prepared form of these weights is kept, or will be.
+/// The entry for the prepared form of these weights.
 pub(crate) struct Place {
     cache: Cache,
     key: Key,
@@ -21,7 +23,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// None where nobody asked for it, or it is not worth it.
+    /// Returns `None` if the cache is off, or if the block is too small to be worth it.
     pub(crate) fn of(artifact: &Artifact, weights: &[Weight], options: &Options) -> Option<Self> {
         let cache = Cache::new(options.cache.clone().filter(|_| options.cache_weights)?);
         let bytes = artifact.meta.prepared_bytes().filter(|&bytes| bytes >= LEAST && cache.takes(bytes as u64))?;
@@ -32,23 +34,25 @@ impl Place {
         Some(Self { cache, key, bytes, contents, weights: weights.to_vec(), threads })
     }
 
-    /// What was kept. All of it is read once, so that calls find its pages.
+    /// Returns the stored block. All of it is read once, so that calls find its pages.
     pub(crate) fn find(&self) -> Option<Prepared> {
         let mapped: Mapped = self.cache.map(Level::Weights, &self.key, self.bytes, self.threads)?;
         let (data, bytes) = (mapped.payload().as_ptr(), mapped.payload().len());
-        // SAFETY: the mapping, which nobody writes to; it begins at a page, its payload behind a number of bytes that is a multiple of `ALIGN`.
+        // SAFETY: the mapping, which nobody writes to; it begins at a page, its payload behind a
+        // number of bytes that is a multiple of `ALIGN`.
         Some(unsafe { Prepared::borrowed(data, bytes, Arc::new(mapped)) })
     }
 
-    /// Why nothing was found.
+    /// Returns the reason of a miss.
     pub(crate) fn missed(&self) -> Outcome {
         self.cache.missed()
     }
 
-    /// Keeps what was prepared of these weights: soon, by a thread of its own.
+    /// Hands a block that was prepared of these weights to the writer thread.
     pub(crate) fn keep(&self, state: &WeightState) {
         let Some(blobs) = state.prepared().filter(|blobs| blobs.bytes() == self.bytes) else { return };
-        // Now, and not when it is written: nobody says how long weights that have been read stay where they are.
+        // Hashes the weights now, not when they are written: nobody guarantees how long weights
+        // that have been read keep their address.
         if WRITER.takes(&self.cache, self.bytes) && contents(&self.weights, self.threads) == Some(self.contents) {
             WRITER.submit(self.cache.clone(), self.key, blobs);
         }
@@ -90,7 +94,8 @@ func @main(%x: tensor<[N]x1024xf32>) -> tensor<[N]x1030xf32> {
         let artifact = crate::compile_text(TEXT, &options).unwrap();
         let memory: Arc<Vec<AtomicU32>> = Arc::new((0..1024 * 1030).map(AtomicU32::new).collect());
         let data = memory.as_ptr().cast::<u8>();
-        // SAFETY: the vector's elements, of which nothing else is read or written while this test reads them.
+        // SAFETY: the vector's elements, of which nothing else is read or written while this test
+        // reads them.
         let weight = || unsafe { Weight::borrowed(data, DType::F32, vec![1024, 1030], memory.clone()) };
         let cached = Options { cache: Some(folder.path().into()), cache_weights: true, ..options.clone() };
         for (changes, kept) in [(true, 0), (false, 1)] {

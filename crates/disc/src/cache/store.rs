@@ -1,7 +1,9 @@
-//! The folder: entries are files, written under another name first and then renamed; the least recently used go first.
+//! Stores entries as files in a folder: each is written under another name and then renamed; the
+//! least recently used are removed first.
 //!
-//! A file is a header (magic, key, length, checksum) and the payload. Prepared weights go before all others: they are made again soonest, and
-//! take the most room. The folder belongs to this user alone: what is in it will run.
+//! A file is a header (magic, key, length, checksum) and the payload. Prepared weights are removed
+//! before all others: they are the fastest to remake, and take the most room. The folder belongs to
+//! this user alone: its contents will be executed.
 use super::{
     Key, Level, Outcome,
     counts::{Event, count},
@@ -21,11 +23,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Bytes that all entries together may take.
+/// Most bytes of all entries together.
 pub const LIMIT: u64 = 1 << 30;
 pub(super) const MAGIC: &[u8; 16] = b"disc cache v1\n\0\0";
 const HEADER: usize = 16 + 32 + 8 + 32;
-/// A temporary file that nobody wrote to for that long was left by a process that died.
+/// A temporary file that nobody wrote to for this long belongs to a process that died.
 const STALE: Duration = Duration::from_secs(600);
 
 /// A folder with entries.
@@ -44,12 +46,12 @@ struct Entry {
 }
 
 impl Cache {
-    /// The cache in a folder, which is made when something is stored.
+    /// Opens the cache in a folder, which is created when something is stored.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into(), limit: LIMIT }
     }
 
-    /// The same with another bound than [`LIMIT`].
+    /// Sets another bound than [`LIMIT`].
     #[must_use]
     pub fn limited(self, limit: u64) -> Self {
         Self { limit, ..self }
@@ -59,22 +61,22 @@ impl Cache {
         &self.directory
     }
 
-    /// Whether the folder is there, and is not used since others may write to it.
+    /// Returns true if the folder exists and is not used because others may write to it.
     pub fn is_shared(&self) -> bool {
         self.directory.is_dir() && !is_private(&self.directory)
     }
 
-    /// Why nothing was found.
+    /// Returns the reason of a miss.
     pub(super) fn missed(&self) -> Outcome {
         if self.is_shared() { Outcome::Shared } else { Outcome::Miss }
     }
 
-    /// What was stored for a key.
+    /// Returns the payload that was stored for a key.
     pub fn get(&self, level: Level, key: &Key) -> Option<Vec<u8>> {
         self.get_as(level, key, Some)
     }
 
-    /// What was stored for a key, if `decode` can read it.
+    /// Returns the payload that was stored for a key, if `decode` can read it.
     pub(super) fn get_as<T>(&self, level: Level, key: &Key, decode: impl FnOnce(Vec<u8>) -> Option<T>) -> Option<T> {
         let found = self.read(level, key, decode);
         count(level, if found.is_some() { Event::Hit } else { Event::Miss });
@@ -90,22 +92,23 @@ impl Cache {
         self.accept(level, key, payload(bytes, key).and_then(decode))
     }
 
-    /// Notes that an entry was used; one of which nothing could be made goes.
+    /// Notes that an entry was used; removes one that cannot be decoded.
     fn accept<T>(&self, level: Level, key: &Key, found: Option<T>) -> Option<T> {
         let path = self.path(level, key);
         if found.is_none() {
             count(level, Event::Rejected);
             tracing::warn!("an entry of the cache is not usable, and goes: {}", path.display());
-            // Another process may have been quicker.
+            // Another process may have been faster.
             let _ = fs::remove_file(path);
         } else {
-            // Used now: the others go first. It is as good an entry if that cannot be noted.
+            // Marks it as just used: the others go first. The entry is valid even if the mark
+            // fails.
             let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         }
         found
     }
 
-    /// What was stored by [`Cache::put_mapped`], of so many bytes.
+    /// Maps the payload of this many bytes that [`Cache::put_mapped`] stored.
     pub(super) fn map(&self, level: Level, key: &Key, bytes: usize, threads: usize) -> Option<Mapped> {
         let found = is_private(&self.directory)
             .then(|| File::open(self.path(level, key)).ok())
@@ -115,7 +118,8 @@ impl Cache {
         found
     }
 
-    /// Stores prepared weights, as long as `go_on` says so; whether that is done with. What was `begun` goes on where it stopped.
+    /// Stores prepared weights, as long as `go_on` returns true. Returns true if the entry is
+    /// finished or given up. An entry that was `begun` is continued.
     pub(super) fn put_mapped(
         &self,
         key: &Key,
@@ -123,7 +127,7 @@ impl Cache {
         begun: &mut Option<Unfinished>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> bool {
-        // Another process, or another module with these weights, may be quicker.
+        // Another process, or another module with these weights, may be faster.
         if begun.is_none() && (self.path(Level::Weights, key).exists() || self.is_begun(Level::Weights, key)) {
             return true;
         }
@@ -147,7 +151,7 @@ impl Cache {
         is_done
     }
 
-    /// Stores something; what cannot be written is counted.
+    /// Stores a payload; failures are counted.
     pub fn put(&self, level: Level, key: &Key, payload: &[u8]) {
         let write = || {
             let mut temporary = self.begin(level, key, payload.len())?;
@@ -180,7 +184,7 @@ impl Cache {
         Ok(Temporary { file, path, entry: self.path(level, key), process: process::id() })
     }
 
-    /// Whether somebody is writing the entry: any process, and not one that died.
+    /// Returns true if a live process is writing the entry.
     fn is_begun(&self, level: Level, key: &Key) -> bool {
         let Ok(files) = fs::read_dir(self.directory.join(level.name())) else { return false };
         let start = temporary_start(key);
@@ -188,17 +192,18 @@ impl Cache {
         files.flatten().any(|file| file.file_name().to_string_lossy().starts_with(&start) && is_fresh(&file))
     }
 
-    /// Whether an entry may be that large.
+    /// Returns true if an entry may be this large.
     pub(super) fn takes(&self, bytes: u64) -> bool {
         bytes <= self.limit / 2
     }
 
-    /// Bytes that are left when entries had to go.
+    /// Returns the bytes that remain after eviction.
     pub(super) fn room(&self) -> u64 {
         self.limit / 10 * 9
     }
 
-    /// Removes everything, also what this process was about to store; how many entries went.
+    /// Removes everything, and drops what this process was about to store. Returns the number of
+    /// removed entries.
     pub fn clear(&self) -> usize {
         WRITER.drop_all();
         self.entries().iter().filter(|entry| fs::remove_file(&entry.path).is_ok()).count()
@@ -208,7 +213,7 @@ impl Cache {
         self.directory.join(level.name()).join(key.hex())
     }
 
-    /// All entries; temporary files that were left behind are removed.
+    /// Lists all entries, and removes stale temporary files.
     fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for level in Level::ALL {
@@ -227,7 +232,8 @@ impl Cache {
         entries
     }
 
-    /// Removes prepared weights, then other entries, the least recently used first, until a tenth of the bound is free.
+    /// Removes prepared weights, then other entries, the least recently used first, until a tenth
+    /// of the bound is free.
     fn evict(&self) {
         let mut entries = self.entries();
         let mut total: u64 = entries.iter().map(|entry| entry.bytes).sum();
@@ -247,17 +253,18 @@ impl Cache {
     }
 }
 
-/// An entry on its way: a file under another name, which goes unless it gets that of its entry.
+/// An entry that is being written: a file under another name, which is removed unless it is
+/// renamed.
 pub(super) struct Temporary {
     pub(super) file: File,
     path: PathBuf,
     entry: PathBuf,
-    /// Who writes it: a forked child has a copy of this, and no right to the file.
+    /// Process that writes it: a forked child has a copy of this, and must not touch the file.
     process: u32,
 }
 
 impl Temporary {
-    /// Makes the file the entry, at once.
+    /// Renames the file to the entry, atomically.
     pub(super) fn rename(self) -> io::Result<()> {
         fs::rename(&self.path, &self.entry)
     }
@@ -266,23 +273,24 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if self.process == process::id() {
-            // It is not there when it has its other name.
+            // The path no longer exists after a rename.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether nobody can be writing a temporary file any more to which somebody wrote last then.
+/// Returns true if a temporary file that was last written at this time has no writer any more.
 fn is_stale(written: SystemTime) -> bool {
     written.elapsed().is_ok_and(|age| age > STALE)
 }
 
-/// How the names of temporary files of an entry begin.
+/// Returns the prefix of the names of an entry's temporary files.
 fn temporary_start(key: &Key) -> String {
     format!(".{}-", key.hex())
 }
 
-/// A name that no other process takes, on other machines and in containers too, where process numbers are the same.
+/// Returns a name that no other process takes, even on other machines and in containers with the
+/// same process numbers.
 fn temporary_name(key: &Key) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     // The standard library's hashers are seeded by the system, once for each thread.
@@ -290,7 +298,7 @@ fn temporary_name(key: &Key) -> String {
     format!("{}{}-{}-{random:016x}.tmp", temporary_start(key), process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Whether a folder is this user's, and nobody else may write to it.
+/// Returns true if a folder belongs to this user and nobody else may write to it.
 fn is_private(directory: &Path) -> bool {
     // SAFETY: it has no preconditions.
     let user = unsafe { libc::geteuid() };
@@ -301,7 +309,7 @@ fn header(key: &Key, payload: &[u8]) -> Vec<u8> {
     [&MAGIC[..], &key.0, &(payload.len() as u64).to_le_bytes(), &checksum(payload)].concat()
 }
 
-/// What a file holds, if it is a whole entry for this key.
+/// Returns the payload of a file, if it is a complete entry for this key.
 fn payload(mut bytes: Vec<u8>, key: &Key) -> Option<Vec<u8>> {
     let payload = bytes.get(HEADER..)?;
     if bytes[..HEADER] != header(key, payload) {

@@ -1,4 +1,4 @@
-//! A cache in a folder that goes away, for tests of this module.
+//! Opens a cache in a temporary folder, for tests of this module.
 use super::{Cache, Key, Level};
 use std::{
     fs,
@@ -12,7 +12,7 @@ impl Folder {
     pub(super) fn new(name: &str) -> Self {
         let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp");
         let folder = folders.join(format!("{name}-{}", process::id()));
-        // One of a process that ended with the same number.
+        // A folder of an earlier process with the same number.
         let _ = fs::remove_dir_all(&folder);
         Self(folder)
     }
@@ -25,13 +25,13 @@ impl Folder {
         Cache::new(&self.0)
     }
 
-    /// All files of prepared weights, begun ones too.
+    /// Returns all files of prepared weights, unfinished ones included.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.0.join(Level::Weights.name()));
         files.map(|files| files.flatten().map(|file| file.path()).collect()).unwrap_or_default()
     }
 
-    /// Whether these contents are there, whole.
+    /// Returns true if these contents are stored completely.
     pub(super) fn has(&self, key: &Key, contents: &[u8]) -> bool {
         self.cache().map(Level::Weights, key, contents.len(), 1).is_some_and(|found| found.payload() == contents)
     }

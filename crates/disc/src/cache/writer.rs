@@ -1,12 +1,17 @@
-//! The one thread of this process that writes prepared weights to disk, when their module is loaded and its first calls are made.
+//! Writes prepared weights to disk on one thread of this process, after their module is loaded and
+//! its first calls have run.
 //!
 //! Invariants:
-//! - who hands a block over does not wait for what is written;
-//! - the thread is there only while there are blocks, and yields to everything else that wants the CPU;
-//! - of blocks that wait, some are kept alive ([`MOST_HELD`]); the others are written if somebody else still has them then;
-//! - a process writes at most what the folder takes: more would make room for itself;
-//! - [`write_out`], which a program calls before it exits, does what is left, for [`PATIENCE`] at most; nothing that was begun is left behind then;
-//! - a forked child starts a thread of its own, and leaves to its parent what that was at.
+//! - the caller that hands over a block does not wait for the write;
+//! - the thread exists only while there are blocks, and yields to everything else that wants the
+//!   CPU;
+//! - some of the queued blocks are kept alive ([`MOST_HELD`]); the others are written only if
+//!   somebody else still has them then;
+//! - a process writes at most the capacity of the folder: more would only evict its own entries;
+//! - [`write_out`], which a program calls before it exits, writes the queued blocks, for at most
+//!   [`PATIENCE`]; afterwards no unfinished file remains;
+//! - a forked child starts a thread of its own, and leaves the parent's unfinished block to the
+//!   parent.
 use super::{Cache, Key, mapped::Unfinished};
 use disc_ral::Blobs;
 use std::{
@@ -26,35 +31,36 @@ use std::{
 
 /// Calls that come right after a module was loaded have the machine for themselves.
 const DELAY: Duration = Duration::from_millis(250);
-/// How long an exit may take for blocks that are not on disk yet.
+/// Time that an exit may spend on blocks that are not on disk yet.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long somebody waits who wants nothing to be written any more.
+/// Time that a caller waits for the thread to stop writing.
 const PATIENCE_TO_STOP: Duration = Duration::from_secs(1);
-/// Bytes that blocks have, all together, which are there for the sake of being written.
+/// Bytes of all blocks that are kept alive only to be written.
 const MOST_HELD: usize = 512 << 20;
 
 /// The writer of this process.
 pub(super) static WRITER: Writer = Writer::new(DELAY, MOST_HELD);
 
-/// Writes what is not written yet, in this thread: before the process exits, for tests and for measurements. It gives up when `go_on` says no, and
-/// after some seconds.
+/// Writes the queued blocks in this thread: before the process exits, for tests and for
+/// measurements. It gives up when `go_on` returns false, and after some seconds.
 pub fn write_out(go_on: impl FnMut() -> bool) {
     WRITER.write_out(PATIENCE, go_on);
 }
 
-/// Memory that stays as it is.
+/// Immutable memory.
 pub(super) trait Block: Send + Sync {
     fn contents(&self) -> &[u8];
 }
 
 impl Block for Blobs {
     fn contents(&self) -> &[u8] {
-        // SAFETY: the block, which nobody writes to any more; of executables on the CPU, the only ones whose weights are kept.
+        // SAFETY: the block, which nobody writes to any more; of executables on the CPU, the only
+        // ones whose weights are kept.
         unsafe { slice::from_raw_parts(self.at(), self.bytes()) }
     }
 }
 
-/// A block that will be an entry.
+/// A block that will become an entry.
 struct Job {
     cache: Cache,
     key: Key,
@@ -68,7 +74,7 @@ struct Job {
 struct Queue {
     jobs: VecDeque<Job>,
     running: bool,
-    /// Bytes of the block that the thread is at.
+    /// Bytes of the block that the thread is writing.
     at_work: usize,
     /// Bytes that this process wrote, or will.
     spent: u64,
@@ -79,9 +85,10 @@ pub(super) struct Writer {
     most_held: usize,
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// How many want the thread to put its block back and to end. It changes under the lock of the queue.
+    /// Number of callers that want the thread to put its block back and to end. It changes under
+    /// the lock of the queue.
     stops: AtomicUsize,
-    /// The process that the queue belongs to; 0 before the first block.
+    /// The process that owns the queue; 0 before the first block.
     process: AtomicU32,
 }
 
@@ -111,12 +118,12 @@ impl Writer {
         }
     }
 
-    /// Whether so many bytes more may be written.
+    /// Returns true if this many more bytes may be written.
     pub(super) fn takes(&self, cache: &Cache, bytes: usize) -> bool {
         self.enter().is_some_and(|queue| queue.takes(cache, bytes))
     }
 
-    /// Hands a block to the thread; says whether it was taken.
+    /// Hands a block to the thread. Returns true if it was taken.
     pub(super) fn submit(&'static self, cache: Cache, key: Key, block: Arc<dyn Block>) -> bool {
         let bytes = block.contents().len();
         let Some(mut queue) = self.enter().filter(|queue| queue.takes(&cache, bytes)) else { return false };
@@ -132,7 +139,8 @@ impl Writer {
         queue.running
     }
 
-    /// Writes what is not written yet, in this thread, for so long at most and while `go_on` says so; drops the rest.
+    /// Writes the queued blocks in this thread, for at most `patience` and while `go_on` returns
+    /// true; drops the others.
     fn write_out(&self, patience: Duration, mut go_on: impl FnMut() -> bool) {
         if !self.is_ours() {
             return;
@@ -149,7 +157,7 @@ impl Writer {
         self.stops.fetch_sub(1, Release);
     }
 
-    /// Drops what is not written yet.
+    /// Drops all queued blocks.
     pub(super) fn drop_all(&self) {
         if !self.is_ours() {
             return;
@@ -163,7 +171,8 @@ impl Writer {
         drop(dropped);
     }
 
-    /// Asks the thread to end, and waits until it has. Whoever calls this takes one from `stops` under the lock, when no job is left.
+    /// Asks the thread to end, and waits until it has. The caller takes one from `stops` under the
+    /// lock, when no job is left.
     fn stop(&self, go_on: &mut dyn FnMut() -> bool) -> MutexGuard<'_, Queue> {
         let mut queue = self.lock();
         self.stops.fetch_add(1, Release);
@@ -174,7 +183,8 @@ impl Writer {
         queue
     }
 
-    /// The queue of this process. A forked child has that of its parent, which it empties, or may never enter: if some thread of the parent was at it.
+    /// Locks the queue of this process. A forked child has a copy of its parent's, which it
+    /// empties, or may never enter if a thread of the parent held the lock.
     fn enter(&self) -> Option<MutexGuard<'_, Queue>> {
         if self.is_ours() {
             return Some(self.lock());
@@ -184,7 +194,7 @@ impl Writer {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        // Another thread may have been quicker.
+        // Another thread may have been faster.
         if !self.is_ours() {
             *queue = Queue::new();
             self.stops.store(0, Release);
@@ -205,9 +215,10 @@ impl Writer {
         self.stops.load(Acquire) > 0
     }
 
-    /// What the thread does.
+    /// Runs the thread.
     fn work(&self) {
-        // SAFETY: a plain system call; on Linux it is about this thread alone. If it fails the thread is as urgent as others.
+        // SAFETY: a plain system call; on Linux it is about this thread alone. If it fails the
+        // thread is as urgent as others.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
         let mut queue = self.lock();
         while let Some(due) = queue.jobs.front().map(|job| job.due).filter(|_| !self.is_stopped()) {
@@ -233,11 +244,11 @@ impl Writer {
 }
 
 impl Job {
-    /// Writes as long as `go_on` says so; whether it is done with, in whichever way.
+    /// Writes as long as `go_on` returns true. Returns true if the job is over, successful or not.
     fn advance(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
         let Some(block) = self.held.take().or_else(|| self.block.upgrade()) else { return true };
         let write = || self.cache.put_mapped(&self.key, block.contents(), &mut self.unfinished, go_on);
-        // A panic would be ours, and no reason to end a process.
+        // A panic would be a fault of this cache, and no reason to end a process.
         let is_done = catch_unwind(AssertUnwindSafe(write)).unwrap_or(true);
         self.held = (!is_done).then_some(block);
         is_done
@@ -250,7 +261,7 @@ mod tests {
     use std::sync::mpsc::{self, Receiver, Sender};
 
     const BYTES: usize = 40_000;
-    /// Nothing is written before somebody writes it out.
+    /// Only `write_out` writes.
     const NEVER: Duration = Duration::from_secs(3600);
 
     impl Block for Vec<u8> {
@@ -259,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A block that the thread cannot read before something is sent; it says when it tries.
+    /// A block that the thread cannot read before a message is sent; it reports the attempt.
     struct Slow(Sender<()>, Mutex<Receiver<()>>);
 
     impl Block for Slow {
@@ -363,9 +374,10 @@ mod tests {
         assert_eq!(queue.held(), 0);
     }
 
-    /// What becomes of `work` in a child: whether it says yes, within ten seconds.
+    /// Runs `work` in a forked child. Returns true if it does, within ten seconds.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child runs `work`, of which a panic does not leave it, and ends without anything else of this process.
+        // SAFETY: the child runs `work`, of which a panic does not leave it, and ends without
+        // anything else of this process.
         unsafe {
             match libc::fork() {
                 0 => {
@@ -386,7 +398,7 @@ mod tests {
         let (folder, writer) = (Folder::new("fork"), writer(NEVER, MOST_HELD));
         let large = Arc::new(vec![1; 9 << 20]);
         assert!(writer.submit(folder.cache(), key(1), large.clone()));
-        // The thread was stopped in the middle, and begins anew later.
+        // The thread was stopped midway, and starts anew later.
         let mut parts = 0;
         let mut two = || {
             parts += 1;
@@ -399,7 +411,7 @@ mod tests {
             writer.write_out(NEVER, || true);
             writer.drop_all();
             let is_left = folder.files() == begun;
-            // Now the queue is the child's.
+            // Now the queue belongs to the child.
             let is_taken = writer.submit(folder.cache(), key(2), block(2));
             writer.write_out(NEVER, || true);
             is_left && is_taken && has(&folder, 2) && !folder.has(&key(1), &large)

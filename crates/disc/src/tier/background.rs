@@ -1,10 +1,13 @@
-//! The one thread of this process that compiles in the background.
+//! Compiles in the background on one thread of this process.
 //!
 //! Invariants:
-//! - who submits a job never waits: neither for the thread, nor for the lock of the queue;
-//! - the thread is there only while there are jobs, and yields to everything else that wants the CPU;
-//! - before the process exits, jobs that were not begun are dropped and the one that runs is awaited: LLVM must not be torn down under it;
-//! - a forked child starts a thread of its own, unless it was forked while this one compiled: then it never does.
+//! - the caller that submits a job never waits: neither for the thread, nor for the lock of the
+//!   queue;
+//! - the thread exists only while there are jobs, and yields to everything else that wants the CPU;
+//! - before the process exits, queued jobs are dropped and the running one is awaited: LLVM must
+//!   not be torn down under it;
+//! - a forked child starts a thread of its own, unless it was forked while this one compiled: then
+//!   it never does.
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -18,7 +21,7 @@ use std::{
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Jobs that may wait.
+/// Jobs that may be queued.
 const MOST_JOBS: usize = 16;
 /// Deep enough for the recursion of LLVM's passes.
 const STACK: usize = 64 << 20;
@@ -31,10 +34,10 @@ struct Queue {
 
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), running: false, stopped: false });
 static IDLE: Condvar = Condvar::new();
-/// The process that the thread lives in; 0 before the first job.
+/// The process that the thread belongs to; 0 before the first job.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Hands a job to the thread; says whether it was taken.
+/// Hands a job to the thread. Returns true if it was taken.
 pub(super) fn submit(job: Job) -> bool {
     // `try_lock`: in a forked child another thread may hold the lock for ever.
     let Ok(mut queue) = QUEUE.try_lock() else { return false };
@@ -73,7 +76,7 @@ pub fn wait() {
     }
 }
 
-/// Drops the jobs that wait, awaits the one that runs, and takes no more: before the process exits.
+/// Drops the queued jobs, awaits the running one, and takes no more: before the process exits.
 pub fn stop() {
     if PROCESS.load(Relaxed) != process::id() {
         return;
@@ -83,7 +86,7 @@ pub fn stop() {
         queue.stopped = true;
         std::mem::take(&mut queue.jobs)
     };
-    // What they hold may want locks of its own.
+    // Their contents may want locks of their own.
     drop(dropped);
     wait();
 }
@@ -97,7 +100,8 @@ fn lock() -> MutexGuard<'static, Queue> {
 }
 
 fn work() {
-    // SAFETY: a plain system call; on Linux it is about this thread alone. If it fails the thread is as urgent as others.
+    // SAFETY: a plain system call; on Linux it is about this thread alone. If it fails the thread
+    // is as urgent as others.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
     loop {
         let job = {

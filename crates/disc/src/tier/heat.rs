@@ -1,13 +1,14 @@
-//! How much time calls of each shape took: a small table that threads share without waiting.
+//! Accumulates the time of calls by shape: a small table that threads share without waiting.
 //!
-//! Not exact: two shapes may fall into one row, where the one that costs more drives the other out, and an update may be lost to another
-//! thread's. What is decided by it may come later for that, and is right all the same.
+//! It is not exact: two shapes may fall into one row, where the more expensive one evicts the
+//! other, and an update may be lost to another thread's. Decisions based on it may come later for
+//! that, and are right all the same.
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Rows of the table.
 const ROWS: usize = 64;
 
-/// What calls of one shape took since the shape came into the table.
+/// Accumulated calls of one shape since it entered the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Warmth {
     pub(super) calls: u32,
@@ -32,7 +33,7 @@ impl Default for Heat {
 }
 
 impl Heat {
-    /// Adds a call of the shape with this key; what its calls took so far.
+    /// Adds a call of the shape with this key. Returns the total of its calls so far.
     pub(super) fn add(&self, key: u64, nanoseconds: u64) -> Warmth {
         let row = &self.rows[(key % ROWS as u64) as usize];
         let before = row.nanoseconds.load(Relaxed);
@@ -53,7 +54,7 @@ impl Heat {
         Warmth { calls, nanoseconds }
     }
 
-    /// Lets the shape with this key start from nothing.
+    /// Resets the shape with this key.
     pub(super) fn cool(&self, key: u64) {
         let row = &self.rows[(key % ROWS as u64) as usize];
         if row.key.load(Relaxed) == key {

@@ -1,14 +1,16 @@
-//! Versions for constant sizes: what a call does before it runs the general code, and what becomes of sizes that come again and again.
+//! Dispatches calls to versions for constant sizes, and compiles such versions for sizes that
+//! recur.
 //!
-//! A shape is *hot* when its calls took as long as the compilation did: from then on, compiling once more costs at most as much as was
-//! spent already. The background thread compiles it with its sizes as constants and tries it on the inputs of a call; it is kept if it gives the
-//! same bits and is faster. A program whose first versions were not kept is left alone.
+//! A shape is *hot* when its calls took as long as the compilation did: from then on, compiling
+//! once more costs at most as much as was spent already. The background thread compiles it with its
+//! sizes as constants and tries it on the inputs of a call; it is kept if it gives the same bits
+//! and is faster. A program whose first versions were not kept is left alone.
 //!
 //! Invariants:
-//! - no call waits: what a call does beside running is a search among few patterns and two looks at a clock;
-//! - which code runs never shows in the results;
+//! - no call waits: beside running, a call searches a few patterns and reads a clock twice;
+//! - the choice of code never shows in the results;
 //! - versions share the weights of the general code, and read the same ones as it after a refresh;
-//! - there are at most so many versions, so much code and so many compilations for one executable.
+//! - the versions, their code and the compilations of one executable are bounded.
 pub mod background;
 mod heat;
 mod shape;
@@ -41,9 +43,10 @@ const MOST_VERSIONS: usize = 8;
 const MOST_ORDERS: usize = 16;
 /// Bytes of code of all versions.
 const MOST_CODE: usize = 32 << 20;
-/// Bytes of inputs that are copied for a trial; calls with more take so long that how their sizes are known does not matter.
+/// Bytes of inputs that are copied for a trial; calls with more take so long that specialised sizes
+/// do not matter.
 const MOST_INPUT_BYTES: usize = 16 << 20;
-/// So many compilations for nothing, and no more are made.
+/// After this many compilations in vain, no more are made.
 const GIVE_UP: usize = 2;
 
 /// The specialised versions of one executable.
@@ -52,19 +55,19 @@ pub(crate) struct Tier {
     source: Source,
     options: Options,
     mode: Specialize,
-    /// Of each entry that has dims.
+    /// The signature of each entry that has dims.
     signatures: Vec<Option<Signature>>,
     likely: Vec<Likely>,
     versions: ArcSwap<Vec<Arc<Version>>>,
     heat: Heat,
     /// Nanoseconds from which a shape is hot.
     hot: u64,
-    /// Whether more versions may come.
+    /// True while more versions may join.
     open: AtomicBool,
     ledger: Mutex<Ledger>,
 }
 
-/// Values of dims that the program calls likely: their first call is reason enough.
+/// Values of dims that the program declares likely: their first call requests a version.
 struct Likely {
     entry: usize,
     values: BTreeMap<Symbol, i64>,
@@ -72,7 +75,7 @@ struct Likely {
     asked: AtomicBool,
 }
 
-/// What was asked for, and what came of it.
+/// The requested versions, and their outcomes.
 #[derive(Default)]
 struct Ledger {
     asked: Vec<(usize, BTreeMap<Symbol, i64>)>,
@@ -80,7 +83,7 @@ struct Ledger {
 }
 
 impl Tier {
-    /// None where there is nothing to specialise, or nothing shall be.
+    /// Returns `None` if nothing can be, or shall be, specialised.
     pub(crate) fn new(
         general: &Arc<disc_ral::Executable>,
         artifact: &Artifact,
@@ -131,7 +134,7 @@ impl Tier {
         Ok(())
     }
 
-    /// Counts a call of the general code, and asks for a version where that is due.
+    /// Counts a call of the general code, and requests a version when the shape is hot.
     fn record(self: &Arc<Self>, entry: usize, inputs: &[TensorRef<'_>], took: Duration) {
         let Some(signature) = self.signatures.get(entry).and_then(Option::as_ref) else { return };
         for likely in &self.likely {
@@ -153,7 +156,8 @@ impl Tier {
         }
     }
 
-    /// Hands an order to the background thread; says whether it is settled: taken, or refused for good.
+    /// Hands an order to the background thread. Returns true if the request is settled: taken, or
+    /// refused for good.
     #[cold]
     fn ask(self: &Arc<Self>, entry: usize, values: BTreeMap<Symbol, i64>, inputs: &[TensorRef<'_>], is_likely: bool) -> bool {
         let Ok(mut ledger) = self.ledger.try_lock() else { return false };
@@ -183,7 +187,7 @@ impl Tier {
 
     /// Replaces the weights of the general code, then those of all versions.
     pub(crate) fn refresh(&self, weights: Vec<Weight>) -> Result<(), Error> {
-        // Held all along: no version joins with the old weights.
+        // Held throughout: no version joins with the old weights.
         let mut ledger = self.lock();
         self.general.refresh(weights)?;
         let state = self.general.weight_state();
@@ -215,7 +219,7 @@ impl Tier {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends an order: a version, why there is none, or what went wrong.
+    /// Ends an order: with a version, with the reason why there is none, or with an error.
     fn settle(&self, dims: &str, took: Duration, outcome: Result<Result<Candidate, String>, Error>) {
         let mut ledger = self.lock();
         ledger.report.pending = ledger.report.pending.saturating_sub(1);
@@ -264,12 +268,13 @@ fn likely(signatures: &[Option<Signature>]) -> Vec<Likely> {
     signatures.iter().enumerate().flat_map(of).collect()
 }
 
-/// A copy of a contiguous input.
+/// Copies a contiguous input.
 fn copy(input: &TensorRef<'_>) -> Option<HostTensor> {
     let mut copy = HostTensor::zeros(input.dtype(), input.sizes()).ok()?;
     let bytes = copy.bytes().len();
     if bytes > 0 {
-        // SAFETY: a `TensorRef` promises that all elements of its sizes are valid memory, and this one is contiguous.
+        // SAFETY: a `TensorRef` promises that all elements of its sizes are valid memory, and this
+        // one is contiguous.
         unsafe { std::ptr::copy_nonoverlapping(input.data().cast::<u8>().cast_const(), copy.bytes_mut().as_mut_ptr(), bytes) };
     }
     Some(copy)

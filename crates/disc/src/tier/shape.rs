@@ -1,4 +1,4 @@
-//! The sizes that a call comes with, and which dims they are.
+//! Matches the sizes of a call to dims.
 use disc_ir::{
     Dim, Function, Symbol,
     binding::{Binding, bindings},
@@ -7,10 +7,10 @@ use disc_ir::{
 use disc_ral::{DType, TensorRef};
 use std::collections::BTreeMap;
 
-/// How many combinations of likely values are looked for.
+/// Most combinations of likely values that are looked up.
 const MOST_LIKELY: usize = 8;
 
-/// The dims of an entry, as its calls give them.
+/// Recovers the dims of an entry from the inputs of its calls.
 pub(super) struct Signature {
     pub(super) name: String,
     bindings: Vec<Binding>,
@@ -19,7 +19,7 @@ pub(super) struct Signature {
     pub(super) likely: Vec<BTreeMap<Symbol, i64>>,
 }
 
-/// Inputs of these types, and these sizes where there is one.
+/// Matches inputs of these types, and of these sizes if given.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pattern(Vec<(DType, Vec<Option<i64>>)>);
 
@@ -35,7 +35,8 @@ impl Pattern {
 }
 
 impl Signature {
-    /// That of an entry at the tensor stage; none if all of its sizes are constant.
+    /// Returns the signature of an entry at the tensor stage; `None` if all of its sizes are
+    /// constant.
     pub(super) fn of(entry: &Function) -> Option<Self> {
         let bindings = bindings(entry);
         if bindings.is_empty() {
@@ -46,7 +47,7 @@ impl Signature {
         Some(Self { name: entry.name.to_string(), bindings, inputs: inputs.collect::<Option<_>>()?, likely: likely(entry) })
     }
 
-    /// The dims of a call that succeeded; none if the inputs are others than the entry's.
+    /// Returns the dims of a call that succeeded; `None` if the inputs do not match the entry's.
     pub(super) fn values(&self, inputs: &[TensorRef<'_>]) -> Option<BTreeMap<Symbol, i64>> {
         let mut values = BTreeMap::new();
         for binding in &self.bindings {
@@ -57,13 +58,13 @@ impl Signature {
         Some(values)
     }
 
-    /// What calls with these values of dims come with.
+    /// Returns the pattern of calls with these values of dims.
     pub(super) fn pattern(&self, values: &BTreeMap<Symbol, i64>) -> Pattern {
         let size = |dim: &Dim| dim.eval(&|symbol| values.get(symbol).copied()).ok().filter(|_| dim.as_const().is_none());
         Pattern(self.inputs.iter().map(|(dtype, dims)| (*dtype, dims.iter().map(size).collect())).collect())
     }
 
-    /// A number that calls of one shape have in common.
+    /// Returns a hash of the shape.
     pub(super) fn key(&self, inputs: &[TensorRef<'_>]) -> u64 {
         let sizes = self.bindings.iter().map(|b| inputs.get(b.parameter).and_then(|input| input.sizes().get(b.axis)));
         let mix = |key: u64, size: Option<&i64>| {
@@ -91,7 +92,7 @@ fn likely(entry: &Function) -> Vec<BTreeMap<Symbol, i64>> {
     found
 }
 
-/// `B = 2, S = 128`.
+/// Formats values as `B = 2, S = 128`.
 pub(super) fn text(values: &BTreeMap<Symbol, i64>) -> String {
     values.iter().map(|(symbol, value)| format!("{symbol} = {value}")).collect::<Vec<_>>().join(", ")
 }

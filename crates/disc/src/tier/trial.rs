@@ -1,22 +1,23 @@
-//! Whether specialised code is worth having: it must give the same bits as the general code, and be faster.
+//! Compares specialised code with the general code: it must give the same bits, and be faster.
 //!
-//! Both run on one thread, in turn, on the inputs of a call that was made. The order in which a sum is added up may follow from a constant size;
-//! then the bits differ, and which code runs would show in the results.
+//! Both run on one thread, in turn, on the inputs of a call that was made. A constant size may
+//! change the order in which a sum is added up; then the bits differ, and the choice of code would
+//! show in the results.
 use crate::Error;
 use disc_ral::{Executable, HostOutput, HostOutputs, HostTensor, Session, TensorRef};
 use std::time::{Duration, Instant};
 
 /// Time for the comparison of speeds.
 const LONG: Duration = Duration::from_millis(100);
-/// Calls of each that are timed.
+/// Least timed calls of each.
 const FEWEST: usize = 5;
 const MOST: usize = 400;
 
-/// What a trial found.
+/// The outcome of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Found {
     Differs,
-    /// The general code's time over the specialised code's.
+    /// Speedup of the specialised code.
     Ratio(f64),
 }
 
@@ -48,7 +49,8 @@ fn time(call: impl FnOnce() -> Result<(), disc_ral::RunError>) -> Result<Duratio
     Ok(start.elapsed())
 }
 
-/// Whether two outputs have the same sizes and bits; one that lies in an input is that input in both.
+/// Returns true if two outputs have the same sizes and bits; one that aliases an input must alias
+/// that input in both.
 fn same(a: Option<&HostOutput>, b: Option<&HostOutput>) -> bool {
     match (a, b) {
         (Some(HostOutput::Fresh(a)), Some(HostOutput::Fresh(b))) => a.sizes() == b.sizes() && a.bytes() == b.bytes(),

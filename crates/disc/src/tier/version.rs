@@ -1,6 +1,7 @@
-//! One version: how it comes to be, on the background thread, and how it runs.
+//! Makes one version, on the background thread, and runs it.
 //!
-//! Invariant: an order holds the program that it compiles, not the executable that asked: that may go away meanwhile.
+//! Invariant: an order holds the program that it compiles, not the executable that asked: that may
+//! go away meanwhile.
 use super::{
     Tier,
     shape::{self, Pattern},
@@ -22,9 +23,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A version is kept from this ratio of times on.
+/// A version is kept from this speedup on.
 const LEAST_RATIO: f64 = 1.05;
-/// One for sizes that the program calls likely is kept unless it is slower than this.
+/// One for sizes that the program declares likely is kept unless it is slower than this.
 const LEAST_LIKELY_RATIO: f64 = 0.98;
 
 /// Code for constant sizes, as calls run it.
@@ -80,7 +81,7 @@ impl Version {
     }
 }
 
-/// A version that is worth having, and the weights that it was loaded with.
+/// A version that passed its trial, and the weights that it was loaded with.
 pub(super) struct Candidate {
     pub(super) version: Version,
     pub(super) state: WeightState,
@@ -124,7 +125,7 @@ impl Order {
         }
     }
 
-    /// Compiles, tries and installs the version; everything that fails is counted.
+    /// Compiles, tries and installs the version; all failures are counted.
     pub(super) fn carry_out(self) {
         if self.tier.strong_count() == 0 {
             return;
@@ -141,7 +142,7 @@ impl Order {
         tier.settle(&dims, start.elapsed(), outcome);
     }
 
-    /// The version, or why it is not worth having.
+    /// Returns the version, or the reason why it is rejected.
     fn try_out(self, tier: &Tier, artifact: Artifact, compiled: Duration) -> Result<Result<Candidate, String>, Error> {
         let state = tier.general.weight_state();
         let executable = artifact.load_sharing(&state, &self.options)?;

@@ -1,4 +1,4 @@
-//! Compiled code for the CPU levels that this machine can run, behind the door of disc-filetests.
+//! Runs compiled code for the CPU levels of this machine behind the interface of disc-filetests.
 //!
 //! Invariant: a failure keeps its code, whoever found it.
 #![allow(dead_code, reason = "each test uses its part")]
@@ -9,8 +9,8 @@ use disc::{
 };
 use disc_filetests::{Compiled, Program, Weights};
 
-/// Small results are written past the caches from so many bytes on that are read and written.
-const STREAM_BYTES: i64 = 1 << 10;
+/// Small results use non-temporal stores too, from this many bytes read and written.
+const NONTEMPORAL_BYTES: i64 = 1 << 10;
 
 /// A CPU level.
 pub(crate) struct Native(&'static str);
@@ -18,13 +18,13 @@ pub(crate) struct Native(&'static str);
 static LEVELS: [Native; 3] = [Native("x86-64-v2"), Native("x86-64-v3"), Native("x86-64-v4")];
 static ALL: [&dyn Compiled; 3] = [&LEVELS[0], &LEVELS[1], &LEVELS[2]];
 
-/// The levels that this machine can run, the best last.
+/// Returns the levels that this machine can run, the best last.
 pub(crate) fn levels() -> &'static [&'static dyn Compiled] {
     let runs = |level: &&&dyn Compiled| level.name().parse::<Target>().is_ok_and(|target| target.check_host().is_ok());
     &ALL[..ALL.iter().filter(runs).count()]
 }
 
-/// What this machine's CPU has beyond its level too.
+/// Returns the target of this machine's CPU, with its extensions beyond its level.
 pub(crate) fn this_cpu() -> Native {
     Native("")
 }
@@ -56,7 +56,7 @@ impl Program for Loaded {
         let references: Vec<_> = held.iter().map(HostTensor::as_input).collect();
         let mut outputs = HostOutputs::new();
         let run = |session: &mut Session| {
-            session.stream_from(STREAM_BYTES);
+            session.nontemporal_from(NONTEMPORAL_BYTES);
             self.0.run(position, session, &references, &mut outputs)
         };
         self.0.with_session(run).map_err(diagnostic)?;

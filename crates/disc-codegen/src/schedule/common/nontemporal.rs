@@ -36,7 +36,7 @@ impl Stream {
         // Inputs that are read once; of others next to nothing may be read, or all that is there may be in a cache.
         let read = group.inputs().iter().filter(|&&input| group.solver.equal(&group.tensor(input).element_count(), &count));
         let touched = Dim::sum(results.iter().chain(read).map(|&value| bytes(group.tensor(value))));
-        let is_small = group.solver.range(&touched).hi.is_some_and(|most| most < disc_abi::LEAST_STREAM_BYTES);
+        let is_small = group.solver.range(&touched).hi.is_some_and(|most| most < disc_abi::LEAST_NONTEMPORAL_BYTES);
         if is_small || !group.target.streams() || lanes as usize * widest < LEAST_STREAMED {
             return None;
         }

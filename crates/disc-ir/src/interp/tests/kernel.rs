@@ -139,13 +139,13 @@ pub(super) fn cases() -> Vec<Case> {
         let wanted = x.iter().map(|x| 2.0 * x + 1.0).collect();
         program("affine", format!("{AFFINE}{AFFINE_HOST}"), &[(ty, x)], &[(ty, wanted)])
     };
-    let asked = "    %s = streams %y, bytes = [1025] : (buffer<4xi32>) -> i1\n    if %s : i1 then {\n    launch";
-    let streams = SQUARE
+    let asked = "    %s = nontemporal %y, bytes = [1025] : (buffer<4xi32>) -> i1\n    if %s : i1 then {\n    launch";
+    let nontemporal = SQUARE
         .replace("    launch", asked)
         .replace("buffer<4xi32>)\n    return\n}", "buffer<4xi32>)\n    return\n} else {\n return\n}\n return\n}");
     vec![
         program("square", SQUARE.into(), &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
-        program("streams", streams, &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
+        program("nontemporal", nontemporal, &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
         pairs("unzip_lanes", [0.0, 2.0, 4.0, 6.0, 1.0, 3.0, 5.0, 7.0]),
         pairs("zip_lanes", [0.0, 4.0, 1.0, 5.0, 2.0, 6.0, 3.0, 7.0]),
         // Of places, the bits of 0 to 7 count.

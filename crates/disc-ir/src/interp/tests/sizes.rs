@@ -36,7 +36,7 @@ const FRAMES: &str = "kernel @double(%x: buffer<[N]xi64>, %y: buffer<[N]xi64>, %
 }
 host @main(%x: buffer<[N]xi64>) -> tensor<[N]xi64> {
     %mark = mark : i64
-    lay_out dims = [at0, at1, end], sizes = [N, N], meets = [0, 1, 0]
+    layout_arena dims = [at0, at1, end], sizes = [N, N], meets = [0, 1, 0]
     %a = arena bytes = [8*end] : buffer<[8*end]xu8>
     %t = alloc %a, offset = [8*at1], bytes = [8*N] : (buffer<[8*end]xu8>) -> buffer<[N]xi64>
     %y = alloc_output index = 0 : buffer<[N]xi64>

@@ -1,7 +1,8 @@
-//! What the code of a register tile looks like: as many instructions in its loop as there must be, and nothing on the stack.
+//! Checks the code of a register tile: no more instructions in its loop than necessary, and no
+//! spills.
 use crate::{assembly, tests::target};
 
-/// `acc[i][j] += a[k][i] * b[k][j]` over k, for `rows` rows and two vectors of columns.
+/// Computes `acc[i][j] += a[k][i] * b[k][j]` over k, for `rows` rows and two vectors of columns.
 fn tile(rows: usize, lanes: u32) -> String {
     let v = format!("vector<{lanes}xf32>");
     let accumulators: Vec<String> = (0..2 * rows).map(|i| format!("%c{i}")).collect();
@@ -52,7 +53,7 @@ fn tile(rows: usize, lanes: u32) -> String {
     )
 }
 
-/// The instructions of the block that holds the multiplications.
+/// Returns the instructions of the block that holds the multiplications.
 fn hot_loop(assembly: &str) -> Vec<&str> {
     let blocks = assembly.split("\n.LBB").find(|block| block.contains("vfmadd")).expect("a loop with multiplications");
     blocks.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '.', '0'])).collect()
@@ -68,7 +69,7 @@ fn register_tiles_are_free_of_spills() {
         assert_eq!(count("vbroadcastss"), rows, "{level}: {hot:#?}");
         assert_eq!(count("rsp"), 0, "{level}: {hot:#?}");
         assert!(hot.iter().filter(|line| line.contains("vfmadd")).all(|line| line.contains(register)), "{level}: {hot:#?}");
-        // Two loads of columns, and at most five instructions to count.
+        // Two loads of columns, and at most five instructions of loop control.
         assert!(hot.len() <= 3 * rows + 2 + 5, "{level}: {} instructions: {hot:#?}", hot.len());
     }
 }

@@ -1,4 +1,5 @@
-//! Conversion between every pair of element types, against the conversions of Rust and of the crate `half`.
+//! Conversion between every pair of element types, against the conversions of Rust and of the crate
+//! `half`.
 use super::{Program, address, address_mut, targets};
 use disc_ir::DType;
 use half::{bf16, f16};
@@ -55,8 +56,8 @@ fn expected(number: Number, dtype: DType) -> u64 {
     }
 }
 
-/// The half float nearest to `value`, ties to even, among a guess and its neighbours: the crate `half` rounds from f64 in two steps.
-/// `beyond` is what infinity counts as.
+/// Returns the half float nearest to `value`, ties to even, among a guess and its neighbours: the
+/// crate `half` rounds from f64 in two steps. `beyond` is the value of infinity.
 fn nearest(value: f64, guess: u16, number: impl Fn(u16) -> f64, beyond: f64) -> u64 {
     if value.is_nan() || value.is_infinite() {
         return guess.into();
@@ -79,7 +80,8 @@ fn is_nan(dtype: DType, bits: u64) -> bool {
     }
 }
 
-/// 4096 elements: every bit pattern of small types; of large ones the neighbourhoods of what other types can hold, and of their ties.
+/// Returns 4096 elements: every bit pattern of small types; of large ones the neighbourhoods of the
+/// values of other types, and of their ties.
 fn inputs(dtype: DType) -> Vec<u8> {
     let mut bits: Vec<u64> = Vec::new();
     match dtype {

@@ -34,7 +34,8 @@ macro_rules! float_element {
 }
 float_element!(f32 "f32", f64 "f64");
 
-/// A kernel that applies `op` to two arrays, vectors of 16 and then scalars, and writes both results.
+/// A kernel that applies `op` to two arrays, vectors of 16 and then scalars, and writes both
+/// results.
 fn binary_kernel(name: &str, op: &str, ty: &str, to: &str) -> String {
     let sign = |t: &str, r: &str| if t == r { t.to_owned() } else { format!("({t}, {t}) -> {r}") };
     let (v, w) = (format!("vector<16x{ty}>"), format!("vector<16x{to}>"));

@@ -73,7 +73,7 @@ fn loads_a_step_apart_read_nothing_else() {
     for target in targets() {
         let program = Program::new(&source, &target);
         for count in [0_i64, 1, 3, 7, 8] {
-            // The last element that is asked for ends where the page does.
+            // The last requested element ends at the end of the page.
             for (name, step) in [("two", 2), ("three", 3)] {
                 let elements = ((count - 1) * step + 1).max(0);
                 let mut found = [-1_i32; 8];
@@ -210,7 +210,7 @@ fn lanes_are_combined_in_halves() {
           store %i[%0], %numbers : (buffer<8xi16>, i64, vector<8xi16>)
           return
         }";
-    // In order the sum would be 8, in halves it is 0: 1e9 + -1e9 are partners.
+    // In order the sum would be 8, in halves it is 0: 1e9 + -1e9 are combined first.
     let a = [1e9, 1.0, 1.0, 1.0, -1e9, 1.0, 7.0, 1.0_f32];
     for target in targets() {
         let (mut b, mut i) = ([0.0_f32; 8], [0_i16; 8]);
@@ -389,7 +389,7 @@ fn a_stream_writes_past_the_caches_and_is_over_when_the_kernel_is() {
     let source = "kernel @copy(%a: buffer<64xf32>, %b: buffer<64xf32>, %n: i64, %begin: i64, %end: i64) {
           %zero = constant dense<0> : i64
           %x = load %a[%zero] : (buffer<64xf32>, i64) -> vector<32xf32>
-          store %b[%zero], %x, stream = 64 : (buffer<64xf32>, i64, vector<32xf32>)
+          store %b[%zero], %x, nontemporal = 64 : (buffer<64xf32>, i64, vector<32xf32>)
           %few = compare LT, %n, %end : (i64, i64) -> i1
           assert %few, message = \"many\", site = 3 : i1
           return

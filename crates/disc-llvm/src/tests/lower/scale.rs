@@ -1,4 +1,5 @@
-//! Products with powers of two: one instruction where the target has it, and right for every number of lanes.
+//! Products with powers of two: one instruction where the target has it, and right for every number
+//! of lanes.
 use super::{Program, address, address_mut, targets};
 use crate::{assembly, tests::target};
 use disc_codegen::target::Target;

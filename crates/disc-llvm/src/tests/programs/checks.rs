@@ -1,4 +1,5 @@
-//! What an entry refuses: sizes, facts, strides, and failures inside of control flow. After each, the next call works.
+//! Checks the inputs that an entry refuses: sizes, facts, strides, and failures inside of control
+//! flow. After each, the next call works.
 use super::run::{executable, host_tensor, lowered, parse, run};
 use disc_codegen::target::Target;
 use disc_ir::interp::Tensor;

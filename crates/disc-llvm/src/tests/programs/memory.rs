@@ -1,4 +1,4 @@
-//! Weights, prepared weights, and what happens when memory cannot be had.
+//! Tests weights, prepared weights, and failures of allocation.
 use super::run::{executable, lowered, parse, run};
 use crate::entry_symbol;
 use disc_codegen::target::Target;
@@ -44,7 +44,8 @@ func @main(%x: tensor<[B]x3xf32>) -> tensor<[B]x3xf32> {
     }
 }
 
-/// Two sizes whose product is beyond any memory: the temporary value cannot be had, nor can the output.
+/// Two sizes whose product is beyond any memory: neither the temporary value nor the output can be
+/// allocated.
 #[test]
 fn memory_that_cannot_be_had_is_an_error_and_the_next_call_works() {
     let module = parse(

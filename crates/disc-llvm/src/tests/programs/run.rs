@@ -1,4 +1,4 @@
-//! A program through all stages, and what runs it.
+//! Compiles a program through all stages and runs it.
 use crate::{Compiled, Options, compile, entry_symbol};
 use disc_codegen::{
     host::{Program, lower},
@@ -27,7 +27,7 @@ pub(super) fn compiled(program: &Program, target: &Target) -> Compiled {
     compile(program, target, &Options::default()).unwrap_or_else(|e| panic!("{target}: {e}\n{}", program.module))
 }
 
-/// The program as the runtime has it.
+/// Loads the program into the runtime.
 pub(super) fn executable(program: &Program, target: &Target, weights: &BTreeMap<String, Tensor>) -> Executable {
     let bytes = compiled(program, target).bytes;
     let meta = describe(program);
@@ -58,7 +58,7 @@ pub(super) fn host_tensor(tensor: &Tensor) -> HostTensor {
     host
 }
 
-/// The metadata of a program whose weights are in order.
+/// Describes a program whose weights are in order.
 fn describe(program: &Program) -> ModuleMeta {
     let module = &program.module;
     let hosts = || module.functions.iter().filter(|f| f.kind == FunctionKind::Host);

@@ -1,11 +1,11 @@
-//! What a host program costs, next to the kernels that it launches.
+//! Measures the cost of a host program, next to the kernels that it launches.
 use super::run::{compiled, executable, host_tensor, lowered, parse};
 use disc_codegen::target::Target;
 use disc_ir::interp::Tensor;
 use disc_ral::HostOutputs;
 use std::{collections::BTreeMap, fmt::Write, time::Instant};
 
-/// As many launches as steps: a cumulative sum is never fused with another.
+/// Builds as many launches as steps: a cumulative sum is never fused with another.
 fn chain(steps: usize) -> String {
     let mut text = "func @main(%x0: tensor<[B]xf32>) -> tensor<[B]xf32> {\n  %z = constant dense<0.0> : tensor<f32>\n".to_owned();
     for i in 0..steps {
@@ -19,7 +19,7 @@ fn chain(steps: usize) -> String {
     text
 }
 
-/// Prints times; asserts only what holds on a busy machine without optimisation.
+/// Prints times; asserts only bounds that hold on a busy machine without optimisation.
 #[test]
 fn a_hundred_launches() {
     let target = Target::host().unwrap();

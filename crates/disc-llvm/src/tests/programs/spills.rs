@@ -1,10 +1,10 @@
-//! The micro-kernels of products, as machine code: their loops keep every sum in a register.
+//! Checks the machine code of GEMM micro-kernels: their loops keep every sum in a register.
 use super::run::{lowered, parse};
 use crate::{assembly, tests::target};
 use disc_codegen::{schedule::tile, target::Target};
 use disc_ir::DType;
 
-/// A product with weights in panels and a bias; one of two inputs; one with a right operand that is transposed.
+/// Three products: weights in panels with a bias; two inputs; a transposed right operand.
 fn products(target: &Target) -> String {
     let width = tile(target, DType::F32).columns;
     format!(
@@ -24,13 +24,14 @@ fn products(target: &Target) -> String {
     )
 }
 
-/// The functions of an assembly text, by name.
+/// Returns the functions of an assembly text, by name.
 fn functions(assembly: &str) -> Vec<(&str, &str)> {
     let parts = assembly.split("\n\t.type\t").skip(1);
     parts.filter_map(|part| part.split_once(',').map(|(name, body)| (name.trim_matches('"'), body))).collect()
 }
 
-/// The basic blocks of a function that multiply and end in a jump to themselves, up to that jump.
+/// Returns the basic blocks of a function that multiply and end in a jump to themselves, up to that
+/// jump.
 fn hot_loops(function: &str) -> Vec<&str> {
     let blocks = function.split("\n.LBB").skip(1);
     let body = |block: &'_ str| {
@@ -59,7 +60,8 @@ fn products_of_words_are_one_instruction() {
     for (dtype, sum, word, name) in [("i8", "i32", 4, "vpdpbusd"), ("bf16", "f32", 2, "vdpbf16ps"), ("u8", "i32", 2, "vpdpwssd")]
     {
         let text = assembly(&lowered(parse(&product(dtype, sum, word)), &target), &target).unwrap();
-        // The tallest micro-kernel reads each row's words once for both vectors, and keeps all sums in registers.
+        // The tallest micro-kernel reads each row's words once for both vectors, and keeps all sums
+        // in registers.
         let rows = tile(&target, DType::F32).rows as usize;
         let function = functions(&text).into_iter().find(|(name, _)| name.ends_with(&format!(".rows{rows}")));
         let (_, body) = function.expect("the tallest micro-kernel");
@@ -85,7 +87,7 @@ fn micro_kernels_are_free_of_spills() {
                 kernels += 1;
             }
         }
-        // Loops were found at all: of every height, in all three forms.
+        // There are loops: of every height, in all three forms.
         assert!(kernels >= 3 * vectors / 2, "{level}: {kernels} loops");
         assert_eq!(tallest, vectors, "{level}: {text}");
     }

@@ -1,4 +1,5 @@
-//! The programs that the code generator is tested with, at sizes 0, 1 and others, on every level that this CPU has.
+//! Runs the test programs of the code generator at sizes 0, 1 and others, on every level that this
+//! CPU has.
 use super::run::{executable, lowered, parse, run};
 use disc_codegen::target::Target;
 use disc_ir::{
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 /// Sizes that each symbol takes, one row after the other.
 const SIZES: [i64; 7] = [0, 1, 2, 3, 5, 17, 40];
 
-/// A small generator of numbers that repeats itself exactly.
+/// A small reproducible generator of numbers.
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,14 +1,15 @@
-//! Weights in panels, laid out plainly for a library.
+//! Unpacks weights from panels into plain matrices for a library.
 //!
-//! Made when a library first needs them, kept with the set of weights: what never goes to a library costs no memory.
+//! A matrix is unpacked when a library first needs it and kept with the set of weights: weights
+//! that never go to a library cost no memory.
 use crate::device::{Block, Device};
-use disc_abi::Product;
+use disc_abi::Gemm;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The plain forms of a set of weights, by the address of the panels.
+/// The unpacked matrices of a set of weights, by the address of the panels.
 #[derive(Default)]
 pub(crate) struct PlainForms(Mutex<HashMap<usize, Form>>);
 
@@ -20,12 +21,13 @@ struct Form {
 }
 
 impl PlainForms {
-    /// The matrix `[l][j]` of a product's panels of f32; none without memory for it, nor where the same panels were another matrix. `is_weight` says whether an address is a weight's: other
-    /// panels may change from call to call.
+    /// Returns the matrix `[l][j]` of a GEMM's f32 panels; `None` without memory for it, or if the
+    /// same panels were unpacked as another matrix. `is_weight` returns true if an address is a
+    /// weight's: other panels may change from call to call.
     pub(crate) fn of(
         &self,
         device: &Arc<dyn Device>,
-        product: &Product,
+        product: &Gemm,
         is_weight: impl Fn(*const u8) -> bool,
     ) -> Option<Arc<Block>> {
         let address = product.right.addr();
@@ -45,7 +47,8 @@ impl PlainForms {
         for (panel, first) in (0..columns).step_by(width).enumerate() {
             for sum in 0..sums {
                 let count = width.min(columns - first);
-                // SAFETY: the panels have `sums` rows of `width` elements each, and the block `sums` rows of `columns` elements.
+                // SAFETY: the panels have `sums` rows of `width` elements each, and the block
+                // `sums` rows of `columns` elements.
                 unsafe {
                     let row = from.add((panel * sums + sum) * width);
                     to.add(sum * columns + first).copy_from_nonoverlapping(row, count);
@@ -57,12 +60,12 @@ impl PlainForms {
         Some(block)
     }
 
-    /// Bytes that are held.
+    /// Returns the bytes that are held.
     pub(crate) fn bytes(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().map(|form| form.block.bytes()).sum()
     }
 
-    /// Gives up all matrices of a size: the library is not taken for them.
+    /// Frees all matrices of a size that the library will not take.
     pub(crate) fn release(&self, [columns, sums]: [i64; 2]) {
         let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         forms.retain(|_, form| (form.columns, form.sums) != (columns, sums));

@@ -1,33 +1,36 @@
-//! The matrices of a product, as libraries of linear algebra take them.
-use super::ProductKey;
-use disc_abi::{DType, Product};
+//! Describes the matrices of a GEMM in the form that BLAS libraries take.
+use super::GemmKey;
+use disc_abi::{DType, Gemm};
 
-/// A matrix in memory: `data[row * stride + column]`, or with rows and columns exchanged where it is transposed.
+/// A matrix in memory: `data[row * stride + column]`, or `data[column * stride + row]` if it is
+/// transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     pub data: *const u8,
     pub transposed: bool,
-    /// Elements between rows, or between columns where it is transposed; no fewer than a row, or a column, has.
+    /// Elements between rows, or between columns if transposed; at least the length of a row, or of
+    /// a column.
     pub stride: i64,
 }
 
 /// `result = left * right`, with sizes of at least 1.
 #[derive(Clone, Copy, Debug)]
-pub struct ProductMatrices {
+pub struct GemmMatrices {
     pub dtype: DType,
     pub rows: i64,
     pub columns: i64,
     pub sums: i64,
     pub left: Matrix,
     pub right: Matrix,
-    /// Row by row without gaps.
+    /// Row-major without gaps.
     pub result: *mut u8,
 }
 
-impl ProductMatrices {
-    /// The matrices of an offer; none for what no library takes. What is not in memory yet is null: a right operand that is in panels, and a
-    /// result that is read by what follows.
-    pub(super) fn of(product: &Product) -> Option<Self> {
+impl GemmMatrices {
+    /// Returns the matrices of a GEMM; `None` if no library takes it. Operands that are not in
+    /// memory yet are null: a right operand that is packed in panels, and a result that an epilogue
+    /// reads.
+    pub(super) fn of(product: &Gemm) -> Option<Self> {
         let [rows, columns, sums] = product.sizes;
         let dtype = DType::from_code(u8::try_from(product.dtype).ok()?)?;
         let [left_row, left_column, right_row, right_column] = product.strides;
@@ -41,19 +44,20 @@ impl ProductMatrices {
     }
 }
 
-/// The class of a product for this many threads.
-pub(super) fn key(product: &Product, threads: usize) -> ProductKey {
+/// Returns the class of a GEMM for this many threads.
+pub(super) fn key(product: &Gemm, threads: usize) -> GemmKey {
     let [rows, columns, sums] = product.sizes;
     let flag = |of: bool, bit: u8| u8::from(of) << bit;
     let along = flag(product.strides[1] == 1, 0) | flag(product.strides[3] == 1, 1);
     let form = along | flag(product.panel > 0, 2) | flag(product.rest.is_some(), 3);
-    // The largest power of two has to be one.
+    // The largest power of two must fit.
     let rows = rows.clamp(1, 1 << 62) as u64;
     let threads = u32::try_from(threads).unwrap_or(u32::MAX);
-    ProductKey { rows: rows.next_power_of_two() as i64, columns, sums, dtype: product.dtype as u8, threads, form }
+    GemmKey { rows: rows.next_power_of_two() as i64, columns, sums, dtype: product.dtype as u8, threads, form }
 }
 
-/// A matrix of these sizes and strides, if its rows or its columns are contiguous and do not overlap.
+/// Returns a matrix of these sizes and strides, if its rows or its columns are contiguous and do
+/// not overlap.
 fn matrix(data: *const u8, [rows, columns]: [i64; 2], [row, column]: [i64; 2]) -> Option<Matrix> {
     let lies = |count: i64, stride: i64, length: i64, step: i64| (length <= 1 || step == 1) && (count <= 1 || stride >= length);
     if lies(rows, row, columns, column) {
@@ -73,7 +77,7 @@ mod tests {
         assert_eq!(of([3, 4], [9, 1]), Some((false, 9)));
         assert_eq!(of([3, 4], [1, 3]), Some((true, 3)));
         assert_eq!(of([3, 4], [8, 2]), None);
-        // A row that is repeated.
+        // A broadcast row.
         assert_eq!(of([3, 4], [0, 1]), None);
         assert_eq!(of([1, 4], [0, 1]), Some((false, 4)));
         assert_eq!(of([1, 1], [0, 0]), Some((false, 1)));

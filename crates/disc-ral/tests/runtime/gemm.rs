@@ -1,7 +1,8 @@
-//! Products that are offered to a library: what the library gets, what it is not asked for, and what settles a class of sizes.
+//! GEMMs that are offered to a library: the arguments of the library, the offers that it does not
+//! get, and the decision of a class of sizes.
 
 use crate::harness::*;
-use disc_abi::{Context, Product, STATUS_OK, Tensor};
+use disc_abi::{Context, Gemm, STATUS_OK, Tensor};
 use disc_ral::*;
 use std::{cell::Cell, ptr, sync::Arc};
 
@@ -13,12 +14,12 @@ struct Marks {
 const BY_KERNEL: f32 = 1.0;
 const BY_LIBRARY: f32 = 2.0;
 
-impl ProductLibrary for Marks {
+impl GemmLibrary for Marks {
     fn name(&self) -> &str {
         "marks"
     }
 
-    unsafe fn multiply(&self, _: &mut dyn Queue, product: &ProductMatrices) -> Result<bool, LaunchFailure> {
+    unsafe fn multiply(&self, _: &mut dyn Queue, product: &GemmMatrices) -> Result<bool, LaunchFailure> {
         assert!(!product.left.data.is_null() && !product.right.data.is_null() && !product.result.is_null());
         if self.can {
             // SAFETY: a result has at least one element.
@@ -28,14 +29,14 @@ impl ProductLibrary for Marks {
     }
 }
 
-/// Argument: where the mark goes.
+/// Writes the kernel's mark. Argument: its address.
 unsafe extern "C" fn mark(args: *const u64, _: i64, _: i64, _: *mut u8) -> i32 {
     // SAFETY: the entry passes the address of an element.
     unsafe { ptr::with_exposed_provenance_mut::<f32>(*args as usize).write(BY_KERNEL) };
     STATUS_OK
 }
 
-/// What follows a product. Arguments: the product, and where ten times of it goes.
+/// The epilogue of a GEMM: writes ten times the product. Arguments: the product and the result.
 unsafe extern "C" fn tenfold(args: *const u64, _: i64, _: i64, _: *mut u8) -> i32 {
     // SAFETY: the runtime wrote the product's address, the entry that of an element.
     unsafe {
@@ -67,10 +68,11 @@ unsafe extern "C" fn offer(ctx: *mut Context, _: *const Tensor, _: *mut Tensor) 
     let (operand, mut result) = ([0.0_f32; 256], [0.0_f32; 16]);
     let at = result.as_mut_ptr().expose_provenance() as u64;
     let (args, mut rest_args) = ([at], [0, at]);
-    // SAFETY: the module has one weight, and the memory is as large as these sizes and strides say where anything reads it.
+    // SAFETY: the module has one weight, and the memory is as large as these sizes and strides say
+    // where anything reads it.
     unsafe {
         let right = if of_weight { *(*ctx).weights } else { operand.as_ptr().cast() };
-        let product = Product {
+        let product = Gemm {
             dtype: u64::from(DType::F32.code()),
             sizes,
             strides,
@@ -90,23 +92,23 @@ unsafe extern "C" fn offer(ctx: *mut Context, _: *const Tensor, _: *mut Tensor) 
             rest_cost: 20,
             rest_scratch_bytes: 0,
         };
-        let status = (runtime(ctx).product)(ctx, &raw const product);
+        let status = (runtime(ctx).gemm)(ctx, &raw const product);
         FOUND.set(ptr::with_exposed_provenance::<f32>(at as usize).read());
         status
     }
 }
 
-/// An executable with a weight of 16 x 4 elements, whose products are offered to a library.
-fn executable(can: bool, policy: Policy) -> (Executable, Arc<Products>) {
+/// Makes an executable with a weight of 16 x 4 elements, whose GEMMs are offered to a library.
+fn executable(can: bool, policy: Policy) -> (Executable, Arc<GemmDispatch>) {
     let weight = WeightMeta { name: "w".into(), dtype: DType::F32, sizes: vec![16, 4], prepare_only: false };
     let entries = vec![entry("offer", Vec::new(), Vec::new())];
     let meta = Arc::new(ModuleMeta { entries, weights: vec![weight], ..ModuleMeta::default() });
-    let products = Arc::new(Products::new(Box::new(Marks { can }), policy, Vec::new(), None));
+    let gemm = Arc::new(GemmDispatch::new(Box::new(Marks { can }), policy, Vec::new(), None));
     // SAFETY: the function belongs to this metadata.
     let code = unsafe { Code::from_functions(vec![offer], Vec::new()) };
     let weights = vec![HostTensor::new(&[16, 4], &[1.0_f32; 64]).unwrap().into()];
-    let options = ExecutableOptions { products: Some(products.clone()), ..ExecutableOptions::default() };
-    (Executable::new(Cpu::device(), code, meta, weights, options).unwrap(), products)
+    let options = ExecutableOptions { gemm: Some(gemm.clone()), ..ExecutableOptions::default() };
+    (Executable::new(Cpu::device(), code, meta, weights, options).unwrap(), gemm)
 }
 
 fn product(executable: &Executable, offered: Offered) -> f32 {
@@ -128,20 +130,20 @@ fn what_is_no_matrix_is_the_kernels_and_settles_nothing() {
         Offered { sizes: [2, 1 << 30, 1 << 30], panel: 16, of_weight: true, ..PLAIN },
     ];
     for policy in [Policy::Measured, Policy::Always] {
-        let (executable, products) = executable(true, policy);
+        let (executable, gemm) = executable(true, policy);
         for offered in not_taken {
             for _ in 0..20 {
                 assert_eq!(product(&executable, offered), BY_KERNEL, "{:?} {:?}", offered.sizes, offered.strides);
             }
         }
-        assert!(products.decisions().is_empty(), "{:?}", products.decisions());
-        assert_eq!(products.counts()[0], 0);
+        assert!(gemm.decisions().is_empty(), "{:?}", gemm.decisions());
+        assert_eq!(gemm.counts()[0], 0);
     }
 }
 
 #[test]
 fn a_class_is_settled_by_times_though_some_of_it_never_came_to_the_library() {
-    let (executable, products) = executable(true, Policy::Measured);
+    let (executable, gemm) = executable(true, Policy::Measured);
     let panels = Offered { panel: 16, ..PLAIN };
     for _ in 0..20 {
         assert_eq!(product(&executable, panels), BY_KERNEL);
@@ -149,19 +151,19 @@ fn a_class_is_settled_by_times_though_some_of_it_never_came_to_the_library() {
     let weight = Offered { panel: 16, of_weight: true, ..PLAIN };
     let by_library = (0..20).filter(|_| product(&executable, weight) == BY_LIBRARY).count();
     assert!(by_library >= 4, "the library has its turns");
-    let [decision] = products.decisions()[..] else { panic!("one class") };
+    let [decision] = gemm.decisions()[..] else { panic!("one class") };
     assert!(decision.nanoseconds_per_row.iter().all(Option::is_some), "{decision:?}");
 }
 
 #[test]
 fn a_library_that_says_no_is_not_asked_again() {
-    let (executable, products) = executable(false, Policy::Measured);
+    let (executable, gemm) = executable(false, Policy::Measured);
     for _ in 0..20 {
         assert_eq!(product(&executable, PLAIN), BY_KERNEL);
     }
-    let [decision] = products.decisions()[..] else { panic!("one class") };
+    let [decision] = gemm.decisions()[..] else { panic!("one class") };
     assert_eq!((decision.way, decision.nanoseconds_per_row[1]), (Way::Kernel, None));
-    assert_eq!(products.counts(), [0, 20]);
+    assert_eq!(gemm.counts(), [0, 20]);
 }
 
 #[test]
@@ -179,11 +181,11 @@ fn the_librarys_part_and_what_follows_are_profiled_apart() {
 
 #[test]
 fn a_weight_is_laid_out_for_one_size_of_matrix() {
-    let (executable, products) = executable(true, Policy::Always);
+    let (executable, gemm) = executable(true, Policy::Always);
     let weight = Offered { panel: 16, of_weight: true, ..PLAIN };
     assert_eq!(product(&executable, weight), BY_LIBRARY);
     assert_eq!(product(&executable, Offered { sizes: [5, 4, 3], ..weight }), BY_LIBRARY);
     // The copy that was made is smaller than this.
     assert_eq!(product(&executable, Offered { sizes: [2, 4, 4], strides: [4, 1, 4, 1], ..weight }), BY_KERNEL);
-    assert_eq!(products.counts(), [2, 1]);
+    assert_eq!(gemm.counts(), [2, 1]);
 }

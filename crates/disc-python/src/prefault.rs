@@ -1,5 +1,5 @@
 //! Memory that is asked for while a module is captured: a context of Python around a compilation.
-use disc_ral::Ahead;
+use disc_ral::Prefault;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 #[pyclass(frozen)]
 pub(crate) struct MemoryAhead {
     bytes: usize,
-    held: Mutex<Option<Ahead>>,
+    held: Mutex<Option<Prefault>>,
 }
 
 #[pymethods]
@@ -19,7 +19,7 @@ impl MemoryAhead {
     }
 
     fn __enter__(&self) {
-        self.hold(Ahead::start(self.bytes));
+        self.hold(Prefault::start(self.bytes));
     }
 
     fn __exit__(&self, _kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyAny>, _trace: &Bound<'_, PyAny>) {
@@ -28,7 +28,7 @@ impl MemoryAhead {
 }
 
 impl MemoryAhead {
-    fn hold(&self, ahead: Option<Ahead>) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
+    fn hold(&self, prefault: Option<Prefault>) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = prefault;
     }
 }

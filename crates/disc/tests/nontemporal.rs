@@ -1,4 +1,5 @@
-//! Memory of a caller that starts at no line is not written past the caches, however large it is. Which version runs else: versions.rs.
+//! Tests that memory of a caller that is not aligned to a line gets no non-temporal stores, however
+//! large it is. versions.rs tests the other conditions.
 use disc::{
     Options, compile, parse,
     ral::{DType, HostOutputs, HostTensor, OutputAllocator, OutputError, TensorRef},
@@ -10,7 +11,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   return %y : tensor<[B]x[S]xf32>
 }";
 
-/// Memory for one output, which starts an element behind a line.
+/// Memory for one output, which starts one element behind a line.
 struct BesideALine(Vec<f32>);
 
 impl OutputAllocator for BesideALine {
@@ -34,7 +35,7 @@ fn memory_that_starts_at_no_line_is_written_as_ever() {
     let input = HostTensor::new(&sizes, &values).unwrap();
     let kernel = |memory: &mut dyn OutputAllocator| {
         let launches = executable.with_session(|session| {
-            session.stream_from(1);
+            session.nontemporal_from(1);
             session.start_profile();
             executable.run(0, session, &[input.as_input()], memory).unwrap();
             session.take_profile()
@@ -68,7 +69,7 @@ fn rows_of_parts_that_start_at_no_line_are_written_as_ever() {
         let input = HostTensor::new(&[64, half], &vec![1.0_f32; 64 * half as usize]).unwrap();
         let mut outputs = HostOutputs::new();
         let launches = executable.with_session(|session| {
-            session.stream_from(1);
+            session.nontemporal_from(1);
             session.start_profile();
             executable.run(0, session, &[input.as_input()], &mut outputs).unwrap();
             session.take_profile()

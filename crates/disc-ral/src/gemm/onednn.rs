@@ -1,10 +1,11 @@
-//! oneDNN, loaded when it is asked for: products of f32 on the CPU.
+//! Loads oneDNN on demand, and multiplies f32 matrices with it on the CPU.
 //!
-//! Its C function `dnnl_sgemm` is all that is used. It would start threads of its own; here each of the queue's threads calls it for a part of
-//! the product, limited to one thread.
+//! Only its C function `dnnl_sgemm` is used. It would start threads of its own; here each of the
+//! queue's threads calls it for a part of the product, limited to one thread.
 //!
-//! Invariant: the parts depend on the sizes and the thread limit alone, so the same call gives the same bits.
-use super::{ProductLibrary, ProductMatrices};
+//! Invariant: the parts depend on the sizes and the thread limit alone, so the same call gives the
+//! same bits.
+use super::{GemmLibrary, GemmMatrices};
 use crate::device::{Launch, LaunchFailure, Queue};
 use disc_abi::{DType, STATUS_OK};
 use std::{
@@ -14,21 +15,22 @@ use std::{
     ptr::NonNull,
 };
 
-/// The names that oneDNN's releases have.
+/// The file names of oneDNN's releases.
 const NAMES: [&str; 3] = ["libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"];
 /// `dnnl_version_t::cpu_runtime`.
 const RUNTIME_SEQUENTIAL: u32 = 1;
 const RUNTIME_OPENMP: u32 = 2;
-/// Parts of columns are multiples of this, parts of rows of that: whole vectors, and whole blocks of the library's kernels.
+/// Granularity of the parts: columns are cut at multiples of the first, rows at multiples of the
+/// second. These are whole vectors, and whole blocks of the library's kernels.
 const PART_COLUMNS: i64 = 64;
 const PART_ROWS: i64 = 48;
-/// With so many rows for each thread, rows are split rather than columns.
+/// From this many rows per thread on, rows are split rather than columns.
 const MANY_ROWS: i64 = 2 * PART_ROWS;
 
 type Sgemm =
     unsafe extern "C" fn(c_char, c_char, i64, i64, i64, f32, *const f32, i64, *const f32, i64, f32, *mut f32, i64) -> c_int;
 
-/// The functions of OpenMP by which a thread says how many threads its parallel regions have.
+/// The OpenMP functions that limit the threads of a thread's parallel regions.
 #[derive(Clone, Copy)]
 struct OpenMp {
     threads: unsafe extern "C" fn() -> c_int,
@@ -45,7 +47,7 @@ struct Version {
     cpu_runtime: u32,
 }
 
-/// The library, loaded for as long as the process lives.
+/// The library, which stays loaded as long as the process lives.
 pub struct OneDnn {
     name: String,
     sgemm: Sgemm,
@@ -53,12 +55,12 @@ pub struct OneDnn {
 }
 
 impl OneDnn {
-    /// Loads the library from a file, or from where the system has it: the first of its names that can be used.
+    /// Loads the library from a file, or from the system: the first of its names that can be used.
     ///
     /// # Errors
-    /// Why there is none that can be used.
+    /// The reason why none can be used.
     pub fn load(path: Option<&Path>) -> Result<Self, String> {
-        // The loader searches for what has no slash.
+        // The loader searches the system for names without a slash.
         let names = path.map_or_else(|| NAMES.map(PathBuf::from).to_vec(), |path| vec![Path::new(".").join(path)]);
         let mut reasons = Vec::new();
         for name in names {
@@ -71,7 +73,8 @@ impl OneDnn {
     }
 
     fn of(library: NonNull<c_void>) -> Result<Self, String> {
-        // SAFETY: the functions of oneDNN's C interface have these types in all its releases from 1.0 on, as those of OpenMP do.
+        // SAFETY: the functions of oneDNN's C interface have these types in all its releases from
+        // 1.0 on, as those of OpenMP do.
         unsafe {
             let sgemm = std::mem::transmute::<*mut c_void, Sgemm>(symbol(library, c"dnnl_sgemm")?.as_ptr());
             let version: unsafe extern "C" fn() -> *const Version =
@@ -95,33 +98,34 @@ impl OneDnn {
     }
 }
 
-impl ProductLibrary for OneDnn {
+impl GemmLibrary for OneDnn {
     fn name(&self) -> &str {
         &self.name
     }
 
-    unsafe fn multiply(&self, queue: &mut dyn Queue, product: &ProductMatrices) -> Result<bool, LaunchFailure> {
+    unsafe fn multiply(&self, queue: &mut dyn Queue, product: &GemmMatrices) -> Result<bool, LaunchFailure> {
         if product.dtype != DType::F32 {
             return Ok(false);
         }
         let parts = Parts::of(product, queue.thread_limit());
         let task = Task { library: self, product, parts };
         let args = [(&raw const task).expose_provenance() as u64];
-        // About 64 operations a nanosecond.
+        // About 64 operations per nanosecond.
         let work = product.rows.saturating_mul(product.columns).saturating_mul(product.sums);
         let launch =
             Launch { kernel: multiply_parts, args: args.as_ptr(), units: parts.count, cost: work / 32, scratch_bytes: 0 };
-        // SAFETY: the kernel reads the task, which outlives the launch; each unit writes its own part of the result.
+        // SAFETY: the kernel reads the task, which outlives the launch; each unit writes its own
+        // part of the result.
         match unsafe { queue.launch(&launch) } {
             Ok(_) => Ok(true),
-            // The library said no: the kernel can still do it.
+            // The library refused: the kernel can still compute it.
             Err(LaunchFailure::Fault(_)) => Ok(false),
             Err(failure) => Err(failure),
         }
     }
 }
 
-/// How a product is cut: into ranges of rows or of columns.
+/// The partition of a product into ranges of rows or of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parts {
     of_rows: bool,
@@ -131,7 +135,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(product: &ProductMatrices, threads: usize) -> Self {
+    fn of(product: &GemmMatrices, threads: usize) -> Self {
         let threads = i64::try_from(threads).unwrap_or(1).max(1);
         let of_rows = product.rows >= threads.saturating_mul(MANY_ROWS);
         let (length, step) = if of_rows { (product.rows, PART_ROWS) } else { (product.columns, PART_COLUMNS) };
@@ -143,21 +147,21 @@ impl Parts {
 
 struct Task<'t> {
     library: &'t OneDnn,
-    product: &'t ProductMatrices,
+    product: &'t GemmMatrices,
     parts: Parts,
 }
 
 impl Task<'_> {
-    /// Computes one part; whether the library could.
+    /// Computes one part. Returns true if the library could.
     ///
     /// # Safety
-    /// As [`ProductLibrary::multiply`].
+    /// As [`GemmLibrary::multiply`].
     unsafe fn multiply(&self, part: i64) -> bool {
         let Self { library, product, parts } = *self;
         let first = part * parts.size;
         let (mut rows, mut columns) = (product.rows, product.columns);
         let (left, right) = (product.left, product.right);
-        // Where the part starts in left operand, right operand and result.
+        // Start of the part in left operand, right operand and result.
         let starts = if parts.of_rows {
             rows = parts.size.min(rows - first);
             [if left.transposed { first } else { first * left.stride }, 0, first * product.columns]
@@ -201,7 +205,7 @@ unsafe extern "C" fn multiply_parts(args: *const u64, begin: i64, end: i64, _scr
     if all { STATUS_OK } else { 1 }
 }
 
-/// While it lives, parallel regions that this thread opens have one thread.
+/// Limits parallel regions that this thread opens to one thread while it lives.
 struct OneThread {
     openmp: OpenMp,
     before: c_int,
@@ -226,8 +230,8 @@ impl Drop for OneThread {
 
 fn open(name: &Path) -> Result<NonNull<c_void>, String> {
     let path = CString::new(name.as_os_str().as_bytes()).map_err(|_| format!("the name {name:?} holds a NUL"))?;
-    // SAFETY: a NUL-terminated name; the library's constructors run, as for any program that uses it. It is never closed: its threads and
-    // thread-local memory may outlive every executable.
+    // SAFETY: a NUL-terminated name; the library's constructors run, as for any program that uses
+    // it. It is never closed: its threads and thread-local memory may outlive every executable.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     NonNull::new(handle).ok_or_else(|| {
         // SAFETY: a string of the loader, which the next call of it on this thread replaces.
@@ -247,8 +251,9 @@ fn symbol(library: NonNull<c_void>, name: &CStr) -> Result<NonNull<c_void>, Stri
     NonNull::new(address).ok_or_else(|| format!("the library has no function {}", name.to_string_lossy()))
 }
 
-/// The function that the library's own calls of another library reach: the loader binds them to the first one in the process's global scope, and
-/// only then looks at what the library was loaded with.
+/// Returns the function that the library's own calls of another library reach: the loader binds
+/// them to the first one in the process's global scope, and only then looks at the libraries that
+/// it was loaded with.
 fn bound_symbol(library: NonNull<c_void>, name: &CStr) -> Result<NonNull<c_void>, String> {
     // SAFETY: a NUL-terminated name.
     let global = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -258,11 +263,11 @@ fn bound_symbol(library: NonNull<c_void>, name: &CStr) -> Result<NonNull<c_void>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::products::Matrix;
+    use crate::gemm::Matrix;
 
-    fn product(rows: i64, columns: i64) -> ProductMatrices {
+    fn product(rows: i64, columns: i64) -> GemmMatrices {
         let matrix = Matrix { data: std::ptr::null(), transposed: false, stride: 1 };
-        ProductMatrices { dtype: DType::F32, rows, columns, sums: 1, left: matrix, right: matrix, result: std::ptr::null_mut() }
+        GemmMatrices { dtype: DType::F32, rows, columns, sums: 1, left: matrix, right: matrix, result: std::ptr::null_mut() }
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Which of two ways is faster for a class of products: measured in the calls themselves, each of which goes one way.
+//! Chooses the faster of two ways for a class of GEMMs, by timing the calls themselves, each of
+//! which goes one way.
 //!
-//! The ways take turns until each has [`RUNS`] times; the first of a way does not count, it warms up. A class holds the row counts from one power
-//! of two to the next, so times are compared per row.
+//! The ways alternate until each has run [`RUNS`] times; the first run of a way is a warm-up and is
+//! ignored. A class covers the row counts from one power of two to the next, so times are compared
+//! per row.
 //!
-//! Invariant: a choice that was made stays.
+//! Invariant: a choice is final.
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -12,39 +14,42 @@ use std::{
 
 use super::OnDecision;
 
-/// Times of a way that are looked at, the first included.
+/// Runs of a way that are timed, the warm-up included.
 const RUNS: u32 = 4;
-/// The library has to be so much faster: a kernel has no copy of the weights, and rounds as other shapes do.
+/// The library must be faster by this factor: a kernel needs no copy of the weights, and rounds as
+/// it does for other shapes.
 const MARGIN: f64 = 0.97;
 
-/// Who computes a product.
+/// The two ways to compute a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
     Kernel,
     Library,
 }
 
-/// What products must have in common to be computed the same way.
+/// The class of a GEMM: GEMMs with the same key are computed the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ProductKey {
+pub struct GemmKey {
     /// The most rows of the class, a power of two.
     pub rows: i64,
     pub columns: i64,
-    /// Products in each sum.
+    /// Terms of each sum.
     pub sums: i64,
     /// Code of the element type.
     pub dtype: u8,
     pub threads: u32,
-    /// Operands that are read along the sums or not, and what follows the product, make other kernels.
+    /// Distinguishes kernels by whether operands are contiguous along the sums, and by their
+    /// epilogue.
     pub form: u8,
 }
 
-/// A choice, and the best times that it was made from.
+/// A choice, and the best times that it is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    pub key: ProductKey,
+    pub key: GemmKey,
     pub way: Way,
-    /// Nanoseconds per row: the kernel's, and the library's; infinite where it could not.
+    /// Nanoseconds per row of the kernel and of the library; infinite if the library could not
+    /// compute it.
     pub nanoseconds_per_row: [Option<f64>; 2],
 }
 
@@ -56,13 +61,13 @@ struct Trial {
 }
 
 impl Trial {
-    fn decision(&self, key: ProductKey) -> Option<Decision> {
+    fn decision(&self, key: GemmKey) -> Option<Decision> {
         Some(Decision { key, way: self.decided?, nanoseconds_per_row: self.best })
     }
 }
 
 pub(super) struct Choices {
-    trials: Mutex<HashMap<ProductKey, Trial>>,
+    trials: Mutex<HashMap<GemmKey, Trial>>,
     on_decision: Option<OnDecision>,
 }
 
@@ -75,8 +80,8 @@ impl Choices {
         Self { trials: Mutex::new(known.into_iter().map(trial).collect()), on_decision }
     }
 
-    /// The way that a product goes now, and whether its time is wanted.
-    pub(super) fn next(&self, key: &ProductKey) -> (Way, bool) {
+    /// Returns the way for the next GEMM of this class, and true if its time is wanted.
+    pub(super) fn next(&self, key: &GemmKey) -> (Way, bool) {
         let mut trials = self.lock();
         let trial = trials.entry(*key).or_default();
         match trial.decided {
@@ -85,8 +90,9 @@ impl Choices {
         }
     }
 
-    /// Takes note of a time; whether it led to a choice after which no matrix of this size is the library's.
-    pub(super) fn measured(&self, key: &ProductKey, way: Way, rows: i64, nanoseconds: u64) -> bool {
+    /// Records a time. Returns true if it led to a choice after which no matrix of this size goes
+    /// to the library.
+    pub(super) fn measured(&self, key: &GemmKey, way: Way, rows: i64, nanoseconds: u64) -> bool {
         let mut trials = self.lock();
         let trial = trials.entry(*key).or_default();
         if trial.decided.is_some() {
@@ -102,7 +108,7 @@ impl Choices {
             && let [Some(kernel), Some(library)] = trial.best
         {
             trial.decided = Some(if library < MARGIN * kernel { Way::Library } else { Way::Kernel });
-            let same = |other: &ProductKey| (other.columns, other.sums) == (key.columns, key.sums);
+            let same = |other: &GemmKey| (other.columns, other.sums) == (key.columns, key.sums);
             let unused = trials.iter().all(|(other, trial)| !same(other) || trial.decided == Some(Way::Kernel));
             self.tell(trials, key);
             return unused;
@@ -110,7 +116,7 @@ impl Choices {
         false
     }
 
-    pub(super) fn refuse(&self, key: &ProductKey) {
+    pub(super) fn refuse(&self, key: &GemmKey) {
         let mut trials = self.lock();
         let trial = trials.entry(*key).or_default();
         trial.best[1] = None;
@@ -125,7 +131,7 @@ impl Choices {
         sorted(&self.lock())
     }
 
-    fn tell(&self, trials: MutexGuard<'_, HashMap<ProductKey, Trial>>, key: &ProductKey) {
+    fn tell(&self, trials: MutexGuard<'_, HashMap<GemmKey, Trial>>, key: &GemmKey) {
         let made = trials.get(key).and_then(|trial| trial.decision(*key));
         drop(trials);
         if let (Some(on_decision), Some(made)) = (&self.on_decision, made) {
@@ -133,12 +139,12 @@ impl Choices {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProductKey, Trial>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<GemmKey, Trial>> {
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn sorted(trials: &HashMap<ProductKey, Trial>) -> Vec<Decision> {
+fn sorted(trials: &HashMap<GemmKey, Trial>) -> Vec<Decision> {
     let mut all: Vec<Decision> = trials.iter().filter_map(|(&key, trial)| trial.decision(key)).collect();
     all.sort_by_key(|decision| decision.key);
     all
@@ -149,7 +155,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    const KEY: ProductKey = ProductKey { rows: 8, columns: 64, sums: 32, dtype: 3, threads: 1, form: 0 };
+    const KEY: GemmKey = GemmKey { rows: 8, columns: 64, sums: 32, dtype: 3, threads: 1, form: 0 };
 
     fn try_both(choices: &Choices, kernel: u64, library: u64) -> usize {
         for calls in 0.. {

@@ -1,16 +1,18 @@
-//! Where parts of an arena lie in a call: first fit, among the parts that each one meets.
+//! Lays out the parts of an arena during a call: first fit among the parts that conflict.
 //!
-//! The meaning is `first_fit` of disc-ir. Here a part steps over what is in its way until nothing is: where it overlaps another part, it overlaps that
-//! one at every offset up to its end.
+//! The meaning is `first_fit` of disc-ir. Here a part steps over conflicting parts until nothing
+//! overlaps: where it overlaps another part, it overlaps that one at every offset up to its end.
 //!
 //! Invariant: it allocates nothing.
 
-/// Writes the offset of each part, and returns where the last of them ends: each lies at the least of 0 and the ends of those that it meets at which it
-/// overlaps none of these. `meets` is, for each part, how many earlier parts it meets, and their positions. Parts of size 0 are in nobody's way.
+/// Writes the offset of each part and returns the end of the last one. Each part gets the least of
+/// 0 and the ends of the parts that it conflicts with at which it overlaps none of these. `meets`
+/// holds, for each part, the number of earlier parts that it conflicts with, then their positions.
+/// Parts of size 0 conflict with none.
 ///
 /// # Panics
 /// If `meets` is no such list.
-pub(crate) fn lay_out(sizes: &[i64], meets: &[i64], offsets: &mut [i64]) -> i64 {
+pub(crate) fn layout_arena(sizes: &[i64], meets: &[i64], offsets: &mut [i64]) -> i64 {
     let (mut total, mut rest) = (0, meets);
     for (part, &size) in sizes.iter().enumerate() {
         let (met, later) = rest[1..].split_at(rest[0] as usize);
@@ -32,11 +34,11 @@ pub(crate) fn lay_out(sizes: &[i64], meets: &[i64], offsets: &mut [i64]) -> i64 
 
 #[cfg(test)]
 mod tests {
-    use super::lay_out;
+    use super::layout_arena;
 
     fn placed(sizes: &[i64], meets: &[i64]) -> (Vec<i64>, i64) {
         let mut offsets = vec![0; sizes.len()];
-        let total = lay_out(sizes, meets, &mut offsets);
+        let total = layout_arena(sizes, meets, &mut offsets);
         (offsets, total)
     }
 
