@@ -5,8 +5,8 @@ from __future__ import annotations
 import disc
 import pytest
 import torch
-from disc import _capture
-from disc._capture import capture
+from disc.torch.capture import capture as capturing
+from disc.torch.capture.capture import capture
 from torch import nn
 
 
@@ -112,9 +112,9 @@ def step(batch: int, held: int, new: int, width: int, layers: int = 2):
 def traces(monkeypatch):
     """One entry per trace."""
     seen = []
-    quick = _capture.quick
+    quick = capturing.quick
     monkeypatch.setattr(
-        _capture, "quick", lambda *args, **kwargs: (seen.append(1), quick(*args, **kwargs))[1]
+        capturing, "quick", lambda *args, **kwargs: (seen.append(1), quick(*args, **kwargs))[1]
     )
     return seen
 

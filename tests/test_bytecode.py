@@ -10,7 +10,7 @@ import types
 
 import pytest
 import torch
-from disc import _bytecode
+from disc.torch.cache import code_names
 
 
 def functions(module: types.ModuleType) -> list[types.CodeType]:
@@ -45,9 +45,9 @@ def test_values_are_those_that_dis_tells(module):
     assert codes
     for code in codes:
         wanted = by_dis(code).union(
-            *(_bytecode.values(one) for one in code.co_consts if isinstance(one, types.CodeType))
+            *(code_names.values(one) for one in code.co_consts if isinstance(one, types.CodeType))
         )
-        assert _bytecode.values(code) == wanted, code.co_qualname
+        assert code_names.values(code) == wanted, code.co_qualname
 
 
 def test_names_beyond_the_first_256():
@@ -55,7 +55,7 @@ def test_names_beyond_the_first_256():
     space = {}
     exec(f"def f():\n{lines}\n", space)
     wanted = {*(f"b{n}" for n in range(200)), *(f"c{n}" for n in range(200))}
-    assert _bytecode.values(space["f"].__code__) == wanted
+    assert code_names.values(space["f"].__code__) == wanted
 
 
 def test_what_looks_nothing_up_is_not_taken_apart():
@@ -68,31 +68,31 @@ def test_what_looks_nothing_up_is_not_taken_apart():
     def by_another_name(getattr, x):
         return getattr(x, x.name)
 
-    assert not _bytecode.lookups(plain.__code__).by_value
-    assert _bytecode.lookups(looks.__code__).by_value
-    assert _bytecode.lookups(by_another_name.__code__).by_value
+    assert not code_names.lookups(plain.__code__).by_value
+    assert code_names.lookups(looks.__code__).by_value
+    assert code_names.lookups(by_another_name.__code__).by_value
 
 
 @pytest.mark.parametrize("module", [argparse, torch.nn.functional])
 def test_notes_say_in_the_next_process_what_was_read_in_this_one(module, monkeypatch):
     codes = functions(module)
-    first = _bytecode.Notes()
+    first = code_names.Notes()
     facts = [first.of(code) for code in codes]
     stored = first.to_store()
-    monkeypatch.setattr(_bytecode, "_facts", None)
-    again = _bytecode.Notes(stored)
+    monkeypatch.setattr(code_names, "_facts", None)
+    again = code_names.Notes(stored)
     assert [again.of(code) for code in codes] == facts
     assert again.to_store() is None, "nothing is new"
-    assert _bytecode.Notes(stored).to_store() is None, "nothing was asked"
+    assert code_names.Notes(stored).to_store() is None, "nothing was asked"
 
 
 def test_notes_of_other_parts_are_kept():
     codes = functions(argparse)
-    first = _bytecode.Notes()
+    first = code_names.Notes()
     first.of(codes[0])
-    second = _bytecode.Notes(first.to_store())
+    second = code_names.Notes(first.to_store())
     second.of(codes[1])
-    third = _bytecode.Notes(second.to_store())
+    third = code_names.Notes(second.to_store())
     third.of(codes[0])
     third.of(codes[1])
     assert third.to_store() is None
@@ -101,7 +101,7 @@ def test_notes_of_other_parts_are_kept():
 @pytest.mark.parametrize("kind", ["cut", "other", "empty", "list", "entries"])
 def test_broken_notes_are_none(kind):
     codes = functions(argparse)
-    first = _bytecode.Notes()
+    first = code_names.Notes()
     facts = [first.of(code) for code in codes]
     stored = first.to_store()
     keys = marshal.loads(stored)
@@ -113,7 +113,7 @@ def test_broken_notes_are_none(kind):
         "list": marshal.dumps(list(keys)),
         "entries": marshal.dumps(dict(zip(keys, wrong, strict=False))),
     }[kind]
-    again = _bytecode.Notes(broken)
+    again = code_names.Notes(broken)
     assert [again.of(code) for code in codes] == facts
     assert marshal.loads(again.to_store()) == keys, "they are stored anew"
 
@@ -128,7 +128,7 @@ def test_functions_that_read_the_same_and_name_other_things_have_notes_of_their_
     def h(x, name):
         return [lambda: getattr(x, "a_" + name)]
 
-    digests = {_bytecode.digest(one.__code__) for one in (f, g, h)}
+    digests = {code_names.digest(one.__code__) for one in (f, g, h)}
     assert len(digests) == 3
     again = f.__code__.replace(co_filename="elsewhere", co_firstlineno=7)
-    assert _bytecode.digest(again) == _bytecode.digest(f.__code__)
+    assert code_names.digest(again) == code_names.digest(f.__code__)

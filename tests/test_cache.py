@@ -17,9 +17,9 @@ import disc
 import numpy
 import pytest
 import torch
-from disc import _capture_cache
-from disc._capture_cache import Lookup, watching
-from disc._fingerprint import Unsure, fingerprint
+from disc.torch.cache import capture_cache
+from disc.torch.cache.capture_cache import Lookup, watching
+from disc.torch.cache.fingerprint import Unsure, fingerprint
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_the_second_time_nothing_is_traced_or_compiled(folder):
 @pytest.mark.parametrize("broken", ["cut", "garbage"])
 def test_notes_that_cannot_be_read_are_no_doubt(broken, folder, monkeypatch):
     """Whole by their checksum, and yet not what this version writes."""
-    get = disc._native.cache_get
+    get = disc.core.extension.cache_get
     spoil = (lambda b: b[: len(b) // 2]) if broken == "cut" else lambda b: b"\xff" * len(b)
 
     def spoilt(directory, level, about):
@@ -86,7 +86,7 @@ def test_notes_that_cannot_be_read_are_no_doubt(broken, folder, monkeypatch):
 
     x = torch.rand(5, 4)
     used(Net(), x)
-    monkeypatch.setattr(disc._native, "cache_get", spoilt)
+    monkeypatch.setattr(disc.core.extension, "cache_get", spoilt)
     assert used(Net(), x)[0] == ("hit", "hit")
 
 
@@ -282,7 +282,7 @@ def test_globals_and_replaced_functions_are_in_the_key(monkeypatch):
 
 
 def test_a_package_that_changed_under_the_process_is_doubt(monkeypatch):
-    monkeypatch.setattr(disc._fingerprint, "_LOADED_NS", 0)
+    monkeypatch.setattr(disc, "_LOADED_NS", 0)
     with pytest.raises(Unsure, match=r"changed after it was loaded: .*\.py"):
         fingerprint(module=Net())
 
@@ -330,7 +330,7 @@ class Thrice(torch.nn.Module):
 
 def test_an_operation_with_a_decomposition_of_the_users_is_doubt(monkeypatch):
     monkeypatch.setattr(
-        disc._fingerprint.torch._C, "_dispatch_get_registrations_for_dispatch_key", lambda key: []
+        disc.torch.cache.fingerprint.torch._C, "_dispatch_get_registrations_for_dispatch_key", lambda key: []
     )
     fingerprint(module=Thrice())
     monkeypatch.setitem(torch._decomp.decomposition_table, _thrice.default, lambda x: x * 3)
@@ -459,14 +459,14 @@ def test_processes_that_end_leave_their_weights(tmp_path):
 
 def test_a_write_that_fails_leaves_nothing(folder):
     """No file may be longer than a part of the weights, as if the disk were full; nothing else is different."""
-    before = disc._native.cache_counts()["weights"]["unwritten"]
+    before = disc.core.extension.cache_counts()["weights"]["unwritten"]
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, limits[1]))
     try:
         assert _weights(_linear(0), torch.rand(3, 1024))[0] == "miss"
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert disc._native.cache_counts()["weights"]["unwritten"] == before + 1
+    assert disc.core.extension.cache_counts()["weights"]["unwritten"] == before + 1
     assert list((folder / "weights").iterdir()) == []
     assert [_weights(_linear(0), torch.rand(3, 1024))[0] for _ in range(2)] == ["miss", "hit"]
 
@@ -474,14 +474,14 @@ def test_a_write_that_fails_leaves_nothing(folder):
 def test_weights_that_cannot_be_written_are_counted(folder):
     folder.mkdir(mode=0o700)
     (folder / "weights").write_text("")
-    before = disc._native.cache_counts()["weights"]["unwritten"]
+    before = disc.core.extension.cache_counts()["weights"]["unwritten"]
     assert _weights(_linear(0), torch.rand(3, 1024))[0] == "miss"
-    assert disc._native.cache_counts()["weights"]["unwritten"] == before + 1
+    assert disc.core.extension.cache_counts()["weights"]["unwritten"] == before + 1
 
 
 def test_no_cycles_are_collected_while_the_key_is_made(folder, monkeypatch):
     passes, asked = [], []
-    make = _capture_cache._key
+    make = capture_cache._key
 
     def key(*args):
         asked.append(gc.isenabled())
@@ -490,7 +490,7 @@ def test_no_cycles_are_collected_while_the_key_is_made(folder, monkeypatch):
         assert not passes
         return found
 
-    monkeypatch.setattr(_capture_cache, "_key", key)
+    monkeypatch.setattr(capture_cache, "_key", key)
     was = gc.get_threshold()
     gc.callbacks.append(lambda phase, info: passes.append(phase))
     try:
@@ -509,10 +509,10 @@ def test_no_cycles_are_collected_while_the_key_is_made(folder, monkeypatch):
 
 FORK = """
     import gc, os, threading
-    from disc import _collector
+    from disc.core import gc_pause
     inside, done = threading.Event(), threading.Event()
     def wait():
-        with _collector.waiting():
+        with gc_pause.waiting():
             inside.set()
             done.wait()
     other = threading.Thread(target=wait)
@@ -535,7 +535,7 @@ def test_a_child_forked_meanwhile_collects_cycles():
 
 BERT = """
     import torch
-    from disc._capture_cache import look_up
+    from disc.torch.cache.capture_cache import look_up
     from transformers import BertConfig, BertModel
     config = BertConfig(vocab_size=50, num_hidden_layers=1, hidden_size=32, num_attention_heads=2, intermediate_size=64)
     ids = torch.ones(2, 7, dtype=torch.long)
@@ -640,9 +640,9 @@ def test_what_is_broken_is_made_again(folder):
     for spoil in (lambda b: b"", lambda b: b[:60], lambda b: b[:-1], lambda b: b[:-9] + b"x" + b[-8:]):
         for path, content in good.items():
             path.write_bytes(spoil(content))
-        before = disc._native.cache_counts()
+        before = disc.core.extension.cache_counts()
         assert used(Net(), x)[0] == ("miss", "miss")
-        after = disc._native.cache_counts()
+        after = disc.core.extension.cache_counts()
         assert all(after[level]["rejected"] == before[level]["rejected"] + 1 for level in levels)
         assert used(Net(), x)[0] == ("hit", "hit")
 
@@ -684,7 +684,7 @@ SCRIPT = """
     with torch.no_grad():
         fast = disc.optimize(model, x)
         same = torch.allclose(fast(x), model(x), atol=1e-5)
-    has_bridge = "disc.bridge.torch" in sys.modules or "disc._capture" in sys.modules
+    has_bridge = "disc.torch.lowering.graph" in sys.modules or "disc.torch.capture.capture" in sys.modules
     print(json.dumps({"same": same, "bridge": has_bridge, **disc.report(fast).to_dict()["cache"]}))
 """
 

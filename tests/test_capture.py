@@ -6,9 +6,10 @@ import disc
 import pytest
 import sympy
 import torch
-from disc import DimError, Error, _guards
-from disc._capture import capture
-from disc._dims import Dim
+from disc import DimError, Error
+from disc.core.dims import Dim
+from disc.torch.capture.capture import capture
+from disc.torch.symbolic.conditions import excludes_only_small, spelled
 from model_check import Function
 from torch import nn
 from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv, PythonMod
@@ -290,7 +291,7 @@ def test_each_of_two_equal_sizes_takes_the_way_of_the_example(compile_module):
 def test_what_excludes_small_sizes_only(text, only_small):
     s, t = sympy.symbols("s t", integer=True, nonnegative=True)
     assert (
-        _guards.excludes_only_small(
+        excludes_only_small(
             sympy.sympify(text, locals={"s": s, "t": t, "PythonMod": PythonMod}, evaluate=False)
         )
         == only_small
@@ -299,11 +300,11 @@ def test_what_excludes_small_sizes_only(text, only_small):
 
 def test_facts_are_spelled_as_python():
     s, t = sympy.symbols("s0 s1", integer=True, nonnegative=True)
-    assert _guards.spelled(sympy.Ne(sympy.Mod(s, 2), 0)) == "s0 % 2 != 0"
-    assert _guards.spelled(sympy.Ne(sympy.Mod(s + t, 4), 1)) == "(s0 + s1) % 4 != 1"
-    assert _guards.spelled(sympy.Ne(PythonMod(s, 2 * t), 0)) == "s0 % (2*s1) != 0"
-    assert _guards.spelled(sympy.Eq(FloatTrueDiv(s + 1, t + 2), 0.5)) == "(s0 + 1)/(s1 + 2) == 0.5"
-    assert _guards.spelled(sympy.Eq(IntTrueDiv(s, 2 * t), 0.5)) == "(s0)/(2*s1) == 0.5"
+    assert spelled(sympy.Ne(sympy.Mod(s, 2), 0)) == "s0 % 2 != 0"
+    assert spelled(sympy.Ne(sympy.Mod(s + t, 4), 1)) == "(s0 + s1) % 4 != 1"
+    assert spelled(sympy.Ne(PythonMod(s, 2 * t), 0)) == "s0 % (2*s1) != 0"
+    assert spelled(sympy.Eq(FloatTrueDiv(s + 1, t + 2), 0.5)) == "(s0 + 1)/(s1 + 2) == 0.5"
+    assert spelled(sympy.Eq(IntTrueDiv(s, 2 * t), 0.5)) == "(s0)/(2*s1) == 0.5"
 
 
 @pytest.mark.parametrize("swapped", [False, True])

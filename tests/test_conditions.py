@@ -8,8 +8,8 @@ import disc
 import pytest
 import sympy
 import torch
-from disc._conditions import function_of
-from disc._guards import spelled
+from disc.torch.symbolic.conditions import spelled
+from disc.torch.symbolic.guard_functions import function_of
 from torch.utils._sympy import functions as tsf
 
 a, b = (sympy.Symbol(name, integer=True, nonnegative=True) for name in "ab")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from disc import _coverage
-from disc.bridge.torch import TABLE
+from disc.torch import coverage
+from disc.torch.lowering.table import TABLE
 from torch_rows import ROWS
 
 #: Where ops are declared that are not torch's own.
@@ -16,13 +16,13 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_the_page_is_fresh():
-    assert _coverage.main(["--check", str(ROOT / "docs" / "coverage-torch.md")]) == 0, (
-        "run python -m disc._coverage"
+    assert coverage.main(["--check", str(ROOT / "docs" / "coverage-torch.md")]) == 0, (
+        "run python -m disc.torch.coverage"
     )
 
 
 def test_enough_core_overloads_are_served():
-    assert sum(name in TABLE for name in _coverage.core_overloads()) >= 150
+    assert sum(name in TABLE for name in coverage.core_overloads()) >= 150
 
 
 def test_every_row_of_the_table_is_an_overload_of_torch():
@@ -40,6 +40,6 @@ def test_every_row_of_the_table_is_an_overload_of_torch():
 def test_every_core_overload_of_the_table_has_a_row_test():
     tested = {row.overload for row in ROWS}
     # What an empty tensor holds is not defined; test_fft.py tests what takes or gives complex numbers.
-    core = [name for name in _coverage.core_overloads() if not name.startswith(("aten.empty", "aten._fft"))]
+    core = [name for name in coverage.core_overloads() if not name.startswith(("aten.empty", "aten._fft"))]
     untested = [name for name in core if name in TABLE and name not in tested]
     assert untested == []

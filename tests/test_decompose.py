@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from disc import _decompose
-from disc._capture import capture
-from disc.bridge import torch as bridge
+from disc.torch.capture.capture import capture
+from disc.torch.decompositions import lookup
+from disc.torch.lowering.table import serves
 from model_check import Function
 from torch.nn import functional as F
 
@@ -283,7 +283,7 @@ def test_a_write_of_another_type_is_refused():
 
 
 def test_what_has_an_entry_stays_whole():
-    captured = capture(torch.nn.LayerNorm(8), (torch.zeros(2, 8),), serves=bridge.serves)
+    captured = capture(torch.nn.LayerNorm(8), (torch.zeros(2, 8),), serves=serves)
     ops = {str(node.target) for node in captured.graph.nodes if node.op == "call_function"}
     assert ops == {"aten.layer_norm.default"}
 
@@ -315,14 +315,14 @@ def test_a_large_matrix_is_refused():
 def test_a_constant_is_small_and_the_same_each_time():
     aten = torch.ops.aten
     for op in (aten.from_file.default, aten.rand.default, aten.empty.memory_format):
-        assert not _decompose.is_constant(op)
-    assert _decompose.is_constant(aten.tril_indices.default)
+        assert not lookup.is_constant(op)
+    assert lookup.is_constant(aten.tril_indices.default)
     for size, is_folded in ((4, True), (1000, False)):
         module = Function(
             lambda x, size=size: (
                 x + torch.tril_indices(size, size).shape[1] + torch.tril_indices(size, size)[0, -1]
             )
         )
-        captured = capture(module, (torch.zeros(2),), serves=bridge.serves)
+        captured = capture(module, (torch.zeros(2),), serves=serves)
         ops = {str(node.target) for node in captured.graph.nodes if node.op == "call_function"}
         assert ("aten.tril_indices.default" in ops) != is_folded

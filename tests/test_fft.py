@@ -5,7 +5,7 @@ from __future__ import annotations
 import disc
 import pytest
 import torch
-from disc.bridge.torch_fft import LONGEST
+from disc.torch.lowering.fft import LONGEST
 from model_check import Function, one_compile
 from torch import fft
 

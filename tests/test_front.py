@@ -323,7 +323,7 @@ def test_changing_inputs_or_buffers_is_an_error(kind, message):
 
 
 def test_options_nest_per_thread():
-    from disc._options import current
+    from disc.core.options import current
 
     with disc.Options(threads=2, cache=False):
         with disc.Options(threads=1):
@@ -338,12 +338,12 @@ def test_options_nest_per_thread():
 
 
 def test_threads_come_from_the_option_then_the_environment_then_torch(monkeypatch):
-    from disc import _native
+    from disc.core import extension
 
     chosen = []
-    compile_function = _native.compile_function
+    compile_function = extension.compile_function
     monkeypatch.setattr(
-        _native, "compile_function", lambda *args: chosen.append(args[2]) or compile_function(*args)
+        extension, "compile_function", lambda *args: chosen.append(args[2]) or compile_function(*args)
     )
     monkeypatch.delenv("DISC_NUM_THREADS", raising=False)
     module, x = torch.nn.Linear(4, 4), torch.randn(2, 4)

@@ -9,7 +9,8 @@ from contextlib import nullcontext
 import disc
 import pytest
 import torch
-from disc import _native, _optimize
+from disc.core import extension
+from disc.torch.weights import prepared_bytes
 from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -653,8 +654,8 @@ class Tied(nn.Module):
 @pytest.mark.parametrize(("weights", "share"), [("exact", 4), ("bf16", 2), ("int8", 1), ("int4", 0.5)])
 def test_memory_is_asked_for_by_what_weights_will_take(weights, share):
     options = disc.Options(weights=weights)
-    assert _optimize._prepared_bytes(Tied(), options) == int(2 * 64 * 256 * share)
-    assert _optimize._prepared_bytes(nn.LazyLinear(5), options) == 0
+    assert prepared_bytes(Tied(), options) == int(2 * 64 * 256 * share)
+    assert prepared_bytes(nn.LazyLinear(5), options) == 0
 
 
 def test_memory_ahead_is_for_one_who_needs_it():
@@ -666,7 +667,7 @@ def test_memory_ahead_is_for_one_who_needs_it():
     fast = disc.optimize(model, x)
     torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
     for size in (0, 1 << 20, 64 << 20, 1 << 62):
-        ahead = _native.memory_ahead(size)
+        ahead = extension.memory_ahead(size)
         with ahead, ahead:
             pass
     threads = [path.read_text().strip() for path in pathlib.Path("/proc/self/task").glob("*/comm")]

@@ -9,7 +9,7 @@ import sys
 import disc
 import pytest
 import torch
-from disc import _environment
+from disc.core import environment
 from torch import nn
 
 
@@ -90,7 +90,7 @@ def test_a_bad_environment_variable_is_an_error(monkeypatch, name, value):
 @pytest.mark.parametrize("value", ["debug", "OFF", "warn, disc_passes=error", "disc_llvm::jit=0"])
 def test_logs_have_levels(monkeypatch, value):
     monkeypatch.setenv("DISC_LOG", value)
-    _environment.check()
+    environment.check()
 
 
 class Terminal:

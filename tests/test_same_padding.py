@@ -9,7 +9,7 @@ import disc
 import pytest
 import sympy
 import torch
-from disc._remainders import largest
+from disc.torch.symbolic.remainders import largest
 from model_check import Function
 from torch import nn
 from torch.utils._sympy import functions as tsf

@@ -95,7 +95,7 @@ class Inner(nn.Module):
 @pytest.mark.parametrize("exported", [False, True])
 def test_state_that_results_depend_on_is_refused_with_its_name_and_line(kind, named, exported, monkeypatch):
     if exported:
-        monkeypatch.setattr("disc._capture.quick", _fails)
+        monkeypatch.setattr("disc.torch.capture.capture.quick", _fails)
     module = kind().eval()
     before = _held(module)
     with pytest.raises(disc.Error, match=named) as caught:

@@ -8,7 +8,7 @@ import re
 import disc
 import pytest
 import torch
-from disc import _symbolic_functions
+from disc.torch.overrides import functions
 from model_check import Function
 from torch.nn import functional as F
 
@@ -146,7 +146,7 @@ def test_a_pool_of_another_size_is_what_it_was(compile_module):
 @pytest.mark.parametrize("offset", range(-4, 5))
 def test_indices_of_triangles(offset):
     for name in ("tril_indices", "triu_indices"):
-        ours, theirs = getattr(_symbolic_functions, name), getattr(torch, name)
+        ours, theirs = getattr(functions, name), getattr(torch, name)
         for rows in range(6):
             for columns in range(6):
                 expected = theirs(rows, columns, offset)

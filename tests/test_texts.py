@@ -12,6 +12,7 @@ import disc
 import numpy
 import pytest
 import torch
+from disc.torch.overrides import texts
 from torch.utils import _pytree as pytree
 
 _LOG = logging.getLogger(__name__)
@@ -166,6 +167,6 @@ def test_a_text_that_is_said_and_used_fixes_the_size(function):
 
 
 def test_afterwards_torch_writes_its_own_texts():
-    before = [vars(kind).get(name) for kind, name, _ in disc._texts.REPLACED]
+    before = [vars(kind).get(name) for kind, name, _ in texts.REPLACED]
     disc.optimize(Of(_says_and_uses), torch.ones(2, 5))
-    assert [vars(kind).get(name) for kind, name, _ in disc._texts.REPLACED] == before
+    assert [vars(kind).get(name) for kind, name, _ in texts.REPLACED] == before

@@ -7,10 +7,10 @@ import builtins
 import pytest
 import sympy
 import torch
-from disc import _capture
-from disc._dims import DimPlan
-from disc._trace import NotTraced, trace
-from disc._tree import flatten_arguments
+from disc.core.dims import DimPlan
+from disc.torch.capture import capture
+from disc.torch.pytree.arguments import flatten_arguments
+from disc.torch.tracer.tracer import NotTraced, trace
 from torch import nn
 from torch.nn import functional as F
 
@@ -22,8 +22,8 @@ SMALL = {"num_hidden_layers": 2, "hidden_size": 48, "num_attention_heads": 3, "i
 def captured_by(tracer, module, args, kwargs=None):
     arguments, tensors = flatten_arguments(module, args, kwargs or {})
     plan = DimPlan.read(None, arguments.tensor_names, [t.shape for t in tensors])
-    with _capture._quiet(), _capture.dynamic_functions(), torch.no_grad():
-        return _capture._attempts(module, arguments, tensors, plan, tracer)
+    with capture._quiet(), capture.dynamic_functions(), torch.no_grad():
+        return capture._attempts(module, arguments, tensors, plan, tracer)
 
 
 def _writes(target) -> bool:
@@ -45,7 +45,7 @@ def described(captured) -> tuple:
     for node in captured.graph.nodes:
         value = node.meta.get("val")
         if node.op == "call_function" and isinstance(value, torch.Tensor) and not changes_nothing(node):
-            shape = [named(_capture.expression(size)) for size in value.shape]
+            shape = [named(capture.expression(size)) for size in value.shape]
             ops.append((str(node.target), shape, value.dtype))
     return ops, sorted(named(f) for f in captured.facts), captured.fixed
 
@@ -122,14 +122,14 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_quick_tracer_finds_what_torch_export_finds(case):
     module, args = CASES[case]()
-    quick, exported = (described(captured_by(t, module, args)) for t in (_capture.quick, _capture.exported))
+    quick, exported = (described(captured_by(t, module, args)) for t in (capture.quick, capture.exported))
     assert quick[0] == exported[0]
     assert quick[1:] == exported[1:]
 
 
 def run(module, *args):
     arguments, tensors = flatten_arguments(module, args, {})
-    entry = _capture._Entry(module, arguments)
+    entry = capture._Entry(module, arguments)
     with torch.no_grad():
         return trace(entry, tensors, lambda i, axis: True, True)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import disc
 import pytest
 import torch
-from disc import _capture, _trace, _trace_plain, _trace_views
-from disc._trace_shapes import SHAPES
-from disc._tree import flatten_arguments
+from disc.torch.capture import capture
+from disc.torch.pytree.arguments import flatten_arguments
+from disc.torch.tracer import fake_rules, fake_views, tracer
+from disc.torch.tracer.fake_overrides import SHAPES
 from torch import nn
 from torch.nn import functional as F
 
@@ -78,7 +79,7 @@ def compared_rules():
 def test_what_is_known_is_what_torch_says(make, monkeypatch, compared_rules):
     torch.manual_seed(0)
     known = []
-    rules = _trace_plain.PlainResults.of
+    rules = fake_rules.PlainResults.of
 
     def compared(self, func, args, kwargs, tensors, lying):
         found = rules(self, func, args, kwargs, tensors, lying)
@@ -86,22 +87,22 @@ def test_what_is_known_is_what_torch_says(make, monkeypatch, compared_rules):
             out = SHAPES.get(func, func)(*args, **kwargs)
             dtype, shape, order, is_view = found
             assert out.dtype == dtype, func
-            assert _trace_views.alike(out.shape, shape), func
-            assert self.lying(out) == _trace_views.Lying(order), func
-            assert _trace._one_storage(out, tensors[0]) == is_view, func
+            assert fake_views.alike(out.shape, shape), func
+            assert self.lying(out) == fake_views.Lying(order), func
+            assert tracer._one_storage(out, tensors[0]) == is_view, func
             known.append(func)
         return found
 
-    monkeypatch.setattr(_trace_plain.PlainResults, "of", compared)
+    monkeypatch.setattr(fake_rules.PlainResults, "of", compared)
     arguments, tensors = flatten_arguments(make(), (torch.rand(3, 5, 12, 14), torch.rand(5)), {})
     module = make().eval()
-    entry = _capture._Entry(module, arguments)
-    with torch.no_grad(), _capture.dynamic_functions():
-        _trace.trace(entry, tensors, lambda i, axis: i == 0 and axis != 1, True)
+    entry = capture._Entry(module, arguments)
+    with torch.no_grad(), capture.dynamic_functions():
+        tracer.trace(entry, tensors, lambda i, axis: i == 0 and axis != 1, True)
     assert len(set(known)) >= 8
     compared_rules.update(known)
     if make is Others:
-        rules_but_elements = {*_trace_plain.VIEWS, *_trace_plain.ANYHOW, *_trace_plain.IN_ORDER}
+        rules_but_elements = {*fake_rules.VIEWS, *fake_rules.ANYHOW, *fake_rules.IN_ORDER}
         assert not {str(op) for op in rules_but_elements - compared_rules}
 
 

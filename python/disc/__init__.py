@@ -10,15 +10,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ._dims import Dim
-from ._errors import CompileError, DimError, Error, PackageError, ShapeError, UnsupportedOp
-from ._options import Options
+from .core.dims import Dim
+from .core.errors import CompileError, DimError, Error, PackageError, ShapeError, UnsupportedOp
+from .core.options import Options
 
 if TYPE_CHECKING:
-    from ._check import CheckResult, check
-    from ._optimize import optimize
-    from ._package import clear_cache, export, load, save
-    from ._report import Report, report
+    from .core.package import clear_cache, export, load, save
+    from .core.report import Report, report
+    from .torch.check import CheckResult, check
+    from .torch.module import optimize
 
 __all__ = [
     "CheckResult",
@@ -45,15 +45,15 @@ _LOADED_NS = time.time_ns()
 
 #: Where the functions live: torch is imported by the first one that needs it, not by ``import disc``.
 _LAZY = {
-    "optimize": "_optimize",
-    "report": "_report",
-    "Report": "_report",
-    "check": "_check",
-    "CheckResult": "_check",
-    "export": "_package",
-    "load": "_package",
-    "save": "_package",
-    "clear_cache": "_package",
+    "optimize": "torch.module",
+    "report": "core.report",
+    "Report": "core.report",
+    "check": "torch.check",
+    "CheckResult": "torch.check",
+    "export": "core.package",
+    "load": "core.package",
+    "save": "core.package",
+    "clear_cache": "core.package",
 }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import disc._native
-import disc._optimize
+import disc.core.extension
+import disc.torch.module
 import torch
-from disc.bridge.torch import convert
+from disc.torch.lowering.graph import convert
 
 from .builder import FactViolated, StubBuilder
 
@@ -54,10 +54,12 @@ def install(monkeypatch) -> None:
             inputs[name] = torch.zeros(sizes, dtype=val.dtype)
         return convert(captured, StubBuilder({}, inputs, _weights(captured)))
 
-    monkeypatch.setattr(disc._optimize, "convert", convert_for_stub)
-    monkeypatch.setattr(disc._native, "builder", _Built)
-    monkeypatch.setattr(disc._native, "compile_function", lambda built, options, threads: built.captured)
-    monkeypatch.setattr(disc._native, "load", StubExecutable)
+    monkeypatch.setattr(disc.torch.module, "convert", convert_for_stub)
+    monkeypatch.setattr(disc.core.extension, "builder", _Built)
+    monkeypatch.setattr(
+        disc.core.extension, "compile_function", lambda built, options, threads: built.captured
+    )
+    monkeypatch.setattr(disc.core.extension, "load", StubExecutable)
 
 
 def _weights(captured) -> dict[str, torch.Tensor]:

@@ -9,7 +9,7 @@ import itertools
 
 import torch
 import torch.nn.functional as F
-from disc.bridge.types import DTYPES, FLOATS, INTS
+from disc.lowering.dtypes import DTYPES, FLOATS, INTS
 
 from .dims import concrete
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sympy
 import torch
-from disc._capture import capture
-from disc.bridge.torch import convert
+from disc.torch.capture.capture import capture
+from disc.torch.lowering.graph import convert
 from torch.utils import _pytree as pytree
 
 from .builder import FactViolated, StubBuilder

@@ -1,6 +1,6 @@
 //! Failures as exceptions of the package: `disc.Error` and its subclasses, each with code, op, dims and help.
 //!
-//! The classes live in `disc._errors`; here is which code gets which class. Messages are written where a failure is found.
+//! The classes are public names of `disc`; this file maps each code to its class. Messages are written where a failure is found.
 //!
 //! Invariant: nothing but an exception leaves the extension module. A panic is caught at each entry and becomes a `CompileError`.
 use disc_ir::{Code, Diagnostic};
@@ -86,7 +86,7 @@ fn raised(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
     fields.set_item("op", failure.op.filter(|op| !op.is_empty()))?;
     fields.set_item("dims", (!failure.dims.is_empty()).then_some(failure.dims))?;
     fields.set_item("help", failure.help)?;
-    let class = py.import("disc._errors")?.getattr(class_of(&failure.code))?;
+    let class = py.import("disc")?.getattr(class_of(&failure.code))?;
     Ok(PyErr::from_value(class.call((failure.message,), Some(&fields))?))
 }
 

@@ -1,0 +1,118 @@
+"""The door to the compiled extension: everything that the Python side asks of it goes through here.
+
+The extension gives ``Builder`` (ops, inputs, weights, facts, outputs), ``compile`` and executables; it knows no torch graphs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from . import environment
+from .errors import Error
+from .options import Options
+
+
+def _extension():
+    try:
+        from .. import _disc
+    except ImportError as error:
+        raise Error(
+            f"the compiled extension of disc cannot be loaded: {error}",
+            code="E0802",
+            help="install the wheel, or run `make develop` in a checkout",
+        ) from error
+    if not hasattr(_disc, "Builder"):
+        raise Error(
+            "the compiled extension of disc has no compiler", code="E0802", help="run `make develop` again"
+        )
+    return _disc
+
+
+def builder():
+    """A new, empty function to build."""
+    return _extension().Builder()
+
+
+def dim(name: str):
+    """A size by its name."""
+    return _extension().Dim(name)
+
+
+def compile_function(source, options: Options, threads: int | None, cache: str | None = None):
+    """Compiles what a builder holds, or a module as text; ``load`` makes the result callable.
+
+    Without ``threads`` the runtime decides. ``cache`` is the folder of the cache on disk, if it may be asked.
+    """
+    chosen = {
+        "target": options.target,
+        "threads": threads,
+        "release_weights": options.release_weights,
+        "weights": options.weights,
+        "cache": cache,
+        "cache_weights": keeps_weights(options),
+        "pin_threads": options.pin_threads,
+        "specialize": {True: "auto", False: "off", None: None}.get(options.specialize, options.specialize),
+        "winograd": options.winograd,
+        "library": options.library,
+    }
+    return _extension().compile(source, chosen)
+
+
+def cache_directory() -> str | None:
+    """Where the cache on disk lies; None where there is none, or DISC_CACHE=0."""
+    found = _extension().cache_directory()
+    return None if found is None else str(found)
+
+
+def keeps_weights(options: Options) -> bool:
+    """Whether a cache on disk, if there is one, keeps prepared weights too."""
+    return options.cache is True and environment.switch("DISC_CACHE_WEIGHTS")
+
+
+def may_be_mapped(directory: str, size: int) -> bool:
+    """Whether weights that take about ``size`` bytes prepared lie in the cache: these or others."""
+    try:
+        with os.scandir(os.path.join(directory, "weights")) as found:
+            return any(size / 2 <= file.stat().st_size <= 2 * size for file in found)
+    except OSError:
+        return False
+
+
+def cache_get(directory: str, level: str, key: bytes) -> bytes | None:
+    """What an earlier process stored, at the level "capture" or "bytecode"."""
+    return _extension().cache_get(directory, level, key)
+
+
+def cache_is_shared(directory: str) -> bool:
+    """Whether the folder is not used, since others may write to it."""
+    return _extension().cache_is_shared(directory)
+
+
+def cache_put(directory: str, level: str, key: bytes, payload: bytes) -> None:
+    """Stores an entry, at the level "capture" or "bytecode"."""
+    _extension().cache_put(directory, level, key, payload)
+
+
+def cache_clear(directory: str) -> int:
+    """Removes all entries; how many there were."""
+    return _extension().cache_clear(directory)
+
+
+def cache_counts() -> dict[str, dict[str, int]]:
+    """What the cache did in this process, for each level."""
+    return _extension().cache_counts()
+
+
+def memory_ahead(size: int):
+    """A context in which the system is asked, beside what else is done, for ``size`` bytes that prepared weights will need."""
+    return _extension().MemoryAhead(size)
+
+
+def load(artifact, weights: Sequence[tuple[str, Any]]):
+    """Prepares the weights for the compiled code, and makes it callable.
+
+    ``weights`` are named tensors. They are used where they lie: a change in place may be seen.
+    """
+    return artifact.load(list(weights), outputs="torch")

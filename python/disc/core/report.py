@@ -1,0 +1,140 @@
+"""``disc.report``: what was compiled, into how many kernels, and how long each stage took."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+from . import extension
+from .errors import Error
+
+
+def report(module) -> Report:
+    """The report of a module that ``disc.optimize`` returned."""
+    from ..torch.module import OptimizedModule
+
+    if not isinstance(module, OptimizedModule):
+        raise Error(f"report: expected a module that disc.optimize returned, got {type(module).__name__}")
+    return Report(_collect(module))
+
+
+def _collect(module) -> dict[str, Any]:
+    native = dict(module._executable.report())
+    # Of code that came from the cache, nothing was compiled.
+    ours = {"passes": 0.0, "codegen": 0.0, "link": 0.0}
+    stages = {**module._stages, **ours, **native.pop("stages_ms", {})}
+    stages.pop("total", None)
+    stages["pack"] = stages.pop("pack", 0.0)  # the last one: the order is that of time
+    stages["total"] = sum(stages.values())
+    cache = {
+        "capture": module._capture_cache,
+        "code": native.pop("code_cache", "off"),
+        "weights": native.pop("weights_cache", "off"),
+    }
+    from_disk = cache["code"] == "hit"
+    names = module._call.arguments.tensor_names
+    program = module._program
+    return {
+        "compiles": 0 if from_disk else 1,
+        "cache_hits": 1 if from_disk else 0,
+        "cache": {**cache, "counts": extension.cache_counts()},
+        "specializations": 0,
+        "clusters": 1,
+        "coverage": 1.0,
+        "fallbacks": [],
+        **native,
+        "stages_ms": {name: round(ms, 3) for name, ms in stages.items()},
+        "dims": {name: list(row) for name, row in zip(names, program.dims, strict=True)},
+        "facts": list(program.facts) + [check.text for check in module._call.checks],
+        "fixed": list(module._capture_facts["fixed"]),
+        "asked_at": dict(module._call.asked_at),
+        "operations": program.operations,
+        **_weights(module, native),
+        "calls": module._executable.calls,
+    }
+
+
+def _weights(module, native: dict[str, Any]) -> dict[str, int]:
+    """Bytes of the model's weights, of those in a prepared form, and what is held with and without ``release_weights``."""
+    plain, kept, prepared = (
+        module._weight_bytes,
+        native.get("weight_bytes", 0),
+        native["prepared_weight_bytes"],
+    )
+    return {
+        "weight_bytes": plain,
+        "prepared_weight_bytes": prepared,
+        "held_weight_bytes": kept + prepared,
+        "unreleased_weight_bytes": plain + prepared,
+    }
+
+
+class Report:
+    """Facts about one compiled module; ``str`` gives them for people."""
+
+    def __init__(self, values: dict[str, Any]):
+        self._values = values
+
+    def to_dict(self) -> dict[str, Any]:
+        return json.loads(json.dumps(self._values))
+
+    def to_json(self) -> str:
+        return json.dumps(self._values, indent=2)
+
+    def to_html(self, path) -> None:
+        """Writes one page with the report."""
+        rows = "".join(
+            f"<tr><th>{html.escape(k)}</th><td><pre>{html.escape(_text(v))}</pre></td></tr>"
+            for k, v in self._values.items()
+        )
+        page = f"<!doctype html><meta charset=utf-8><title>disc report</title><table>{rows}</table>"
+        Path(path).write_text(page, encoding="utf-8")
+
+    def __str__(self) -> str:
+        v = self._values
+        inputs = "; ".join(f"{name} [{', '.join(row)}]" for name, row in v["dims"].items())
+        lines = [f"inputs      {inputs}"]
+        if v["facts"]:
+            lines.append(f"facts       {_with_lines(v, 'facts')}")
+        if v["fixed"]:
+            lines.append(f"fixed       {_with_lines(v, 'fixed')}")
+        compiles = f"{v['compiles']} (cache hits {v['cache_hits']})"
+        lines.append(f"compiles    {compiles}, coverage {v['coverage']:.0%} of {v['operations']} operations")
+        if "kernels" in v:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in v.get("kernels_by_kind", {}).items())
+            lines.append(f"kernels     {v['kernels']}{f' ({kinds})' if kinds else ''}")
+            lines += [f"plan        {plan['kernels']} where {plan['when']}" for plan in v.get("plans", [])]
+        stages = ", ".join(f"{name} {ms:.0f}" for name, ms in v["stages_ms"].items())
+        lines.append(f"stages, ms  {stages}")
+        special = v.get("specialized", {})
+        if versions := special.get("versions"):
+            made = ", ".join(f"({one['dims']}) {one['hits']} calls" for one in versions)
+            size = f"{special['code_bytes'] / 1024:.0f} KiB"
+            lines.append(f"specialised {made}; {size}, compiled in {special['compile_ms']:.0f} ms")
+        library = v.get("library", {})
+        if library.get("name"):
+            ways = f"{library['by_library']} products, kernels {library['by_kernel']}"
+            lines.append(
+                f"library     {library['name']} ({library['policy']}): {ways}, {len(library['choices'])} choices"
+            )
+        asked = ["capture", "code"] + ["weights"] * (v["cache"]["weights"] != "off")
+        lines.append("cache       " + ", ".join(f"{name} {v['cache'][name]}" for name in asked))
+        held, unreleased = v["held_weight_bytes"] / 2**20, v["unreleased_weight_bytes"] / 2**20
+        lines.append(f"weights     {held:.1f} MiB held ({unreleased:.1f} MiB without release_weights)")
+        lines.append(f"calls       {v['calls']}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Report(compiles={self._values['compiles']}, coverage={self._values['coverage']})"
+
+
+def _with_lines(values: dict[str, Any], what: str) -> str:
+    """Facts or fixed sizes, with the lines of the model that ask for them."""
+    lines = values["asked_at"]
+    return "; ".join(f"{text} ({lines[text]})" if text in lines else text for text in values[what])
+
+
+def _text(value) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=1)

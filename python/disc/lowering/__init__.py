@@ -1,0 +1,1 @@
+"""Builds the compiler's IR on behalf of a front end: ops, sizes and element types."""

@@ -1,0 +1,651 @@
+"""``Emitter``: the one door from the tables to the compiler's builder.
+
+Every op of the compiler that the tables use has one method here, so that names and attributes of ops live in this file alone.
+Element types and shapes follow torch: broadcasting, promotion, Python numbers. The meaning of framework ops is in the tables.
+
+Conventions: ``x, y`` are values (they have ``shape`` and ``dtype``); a *scalar* is a Python number, a size, or ``Number``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy
+import torch
+
+from ..core import extension
+from ..core.errors import ShapeError, UnsupportedOp
+from ..torch.symbolic.expressions import expression
+from . import dtypes, sizes
+from .sizes import same
+
+_NUMPY = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "i1": np.bool_,
+    "bf16": np.float32,
+}
+_RELATIONS = {"==": operator.eq, "<=": operator.le, ">=": operator.ge}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of Python that depends on sizes, such as ``math.sqrt(x.shape[0])``: a value of rank 0 and type f64, i64 or i1."""
+
+    value: Any
+
+
+class _Missing:
+    """Stands for the result of an unsupported op, so that the walk can go on and find the others."""
+
+
+MISSING = _Missing()
+
+
+class Emitter:
+    """Emits ops for the node of the framework graph that is being converted."""
+
+    def __init__(self, builder, expressions: sizes.Expressions):
+        self.builder = builder
+        self.expressions = expressions
+        self.meta: Any = None
+        #: Takes the text of a fact.
+        self.state = builder.fact
+        self.expressions.bind_number = lambda symbol, value: self.bind(value, symbol)
+        #: By the mask: its places, as long as nothing else has them.
+        self._places: dict[int, tuple] = {}
+        #: By what was repeated along an axis of size 1: itself, what is repeated, and the axis.
+        self._repeats: dict[int, tuple] = {}
+        #: Names of dims that were bound somewhere: no two are alike.
+        self._bound: set[str] = set()
+
+    @contextlib.contextmanager
+    def region(self):
+        """What is known of values, sizes and numbers within is forgotten behind it: a region's values are its own."""
+        own = "_places", "_repeats"
+        before = {name: dict(getattr(self, name)) for name in own}
+        try:
+            with self.expressions.region():
+                yield
+        finally:
+            for name in own:
+                setattr(self, name, before[name])
+
+    # What the framework says about the result of the node.
+
+    @property
+    def out(self):
+        """The first result as the framework describes it."""
+        return self.meta[0] if isinstance(self.meta, (tuple, list)) else self.meta
+
+    @property
+    def dtype(self) -> str:
+        return dtypes.name_of(self.out.dtype)
+
+    @property
+    def shape(self) -> list:
+        return self.shape_of(self.out)
+
+    def shape_of(self, tensor) -> list:
+        return self.expressions.shape(tensor.shape)
+
+    def unsupported(self, reason: str, help: str | None = None) -> UnsupportedOp:
+        """The error for an op whose arguments here cannot be compiled."""
+        return UnsupportedOp(reason, help=help)
+
+    def equal(self, left, right) -> bool:
+        """Whether two sizes are equal by what is known."""
+        return same(left, right) or (
+            not (sizes.is_int(left) and sizes.is_int(right)) and self.builder.equal(left, right)
+        )
+
+    def require(self, left, sign: str, right) -> None:
+        """A relation of sizes that the op needs, and that torch checks when it runs: a fact of the signature."""
+        if sign == "==" and self.equal(left, right):
+            return
+        if sizes.is_int(left) and sizes.is_int(right):
+            if _RELATIONS[sign](left, right):
+                return
+            raise ShapeError(f"sizes {left} and {right} do not fit: expected {left} {sign} {right}")
+        self.state(f"{left} {sign} {right}")
+
+    def require_true(self, condition, message: str) -> None:
+        """A condition on data that fails the call unless it holds."""
+        self.builder.op("assert", [self.lift(condition, "i1")], message=message)
+
+    # Values out of scalars.
+
+    def op(self, name: str, *operands, result=None, **attrs):
+        """``result``: (shape, dtype) where the op needs it stated."""
+        if result is not None:
+            return self.builder.op(name, list(operands), result_types=[result], **attrs)
+        return self.builder.op(name, list(operands), **attrs)
+
+    def full(self, value, shape, dtype: str):
+        """A constant with all elements equal."""
+        literal = np.asarray(_castable(value, dtype)).astype(_NUMPY[dtype])
+        return self.builder.constant(literal, dims=list(shape), dtype=dtype)
+
+    def tensor(self, values: torch.Tensor):
+        """A constant with the values of a torch tensor."""
+        return self.builder.constant(
+            values.detach().contiguous(), dims=list(values.shape), dtype=dtypes.name_of(values.dtype)
+        )
+
+    def lift(self, x, dtype: str | None = None):
+        """A value out of a value or a scalar, in ``dtype`` if given."""
+        if isinstance(x, Number):
+            x = x.value
+        elif isinstance(x, (bool, int, float)):
+            return self.full(x, [], dtype or dtypes.scalar_type(x))
+        elif not is_value(x):
+            x = self.builder.dim(x)
+        return self.convert(x, dtype) if dtype else x
+
+    def type_of(self, x) -> str:
+        return (
+            dtypes.scalar_type(x) if isinstance(x, (bool, int, float)) else x.dtype if is_value(x) else "i64"
+        )
+
+    def promoted_type(self, *xs) -> str:
+        groups: tuple[list, list, list] = ([], [], [])
+        for x in xs:
+            if isinstance(x, Number):
+                floating = x.value.dtype in dtypes.FLOATS
+                groups[2].append(dtypes.default_float() if floating else x.value.dtype)
+            elif is_value(x):
+                groups[0 if len(x.shape) else 1].append(x.dtype)
+            else:
+                groups[2].append(self.type_of(x))
+        return dtypes.promote(*groups)
+
+    def promote(self, *xs, floating: bool = False) -> list:
+        """Values of the type that torch computes in; ``floating``: at least torch's default float."""
+        dtype = self.promoted_type(*xs)
+        if floating and dtype not in dtypes.FLOATS:
+            dtype = dtypes.default_float()
+        return [self.lift(x, dtype) for x in xs]
+
+    # Element-wise ops.
+
+    def convert(self, x, dtype: str):
+        if x.dtype == dtype:
+            return x
+        if dtype == "i1":
+            return self.compare("NE", x, self.full(0, x.shape, x.dtype))
+        return self.op("convert", x, dtype=dtype)
+
+    def wide(self, x):
+        """f16 and bf16 as f32: torch computes in f32 and rounds once."""
+        return self.convert(x, "f32") if x.dtype in dtypes.HALVES else x
+
+    def widened(self, f, *xs):
+        """``f`` of ``xs`` computed in f32 where these are f16 or bf16, in their type again."""
+        if xs[0].dtype not in dtypes.HALVES:
+            return f(*xs)
+        return self.convert(f(*(self.wide(x) for x in xs)), xs[0].dtype)
+
+    def map(self, name: str, *xs, **attrs):
+        """An element-wise op on values that are broadcast to one shape."""
+        return self.op(name, *self.together(*xs), **attrs)
+
+    def together(self, *xs) -> list:
+        shape = self.common_shape(*xs)
+        return [self.expand(x, shape) for x in xs]
+
+    def compare(self, direction: str, x, y):
+        return self.map("compare", x, y, direction=direction)
+
+    def select(self, pred, x, y):
+        return self.map("select", pred, x, y)
+
+    def maximum(self, x, y):
+        return self.map("maximum", x, self._like(y, x))
+
+    def minimum(self, x, y):
+        return self.map("minimum", x, self._like(y, x))
+
+    def add(self, x, y):
+        return self.map("or" if x.dtype == "i1" else "add", x, self._like(y, x))
+
+    def sub(self, x, y):
+        return self.map("subtract", x, self._like(y, x))
+
+    def mul(self, x, y):
+        return self.map("and" if x.dtype == "i1" else "multiply", x, self._like(y, x))
+
+    def div(self, x, y):
+        return self.map("divide", x, self._like(y, x))
+
+    def neg(self, x):
+        return self.op("negate", x)
+
+    def is_nan(self, x):
+        return self.op("is_nan", x) if x.dtype in dtypes.FLOATS else self.full(False, x.shape, "i1")
+
+    def _like(self, y, x):
+        return y if is_value(y) else self.lift(y, x.dtype)
+
+    # Sizes that depend on data.
+
+    def bind(self, size, wanted=None):
+        """The dim that a scalar i64 is from here on; ``wanted``: the size as the framework describes it."""
+        symbol = expression(wanted)
+        if isinstance(symbol, sympy.Symbol) and symbol not in self.expressions.symbols:
+            # Another region may have bound the same symbol.
+            fresh = self._bind(size, None if str(symbol) in self._bound else str(symbol))
+            self.expressions.bind(symbol, fresh)
+            return fresh
+        fresh = self._bind(size, None)
+        if wanted is None:
+            return fresh
+        # The framework knows another name for the size: they are compared when it is bound.
+        known = self.expressions.size(wanted)
+        self.state(f"{fresh} == {known}")
+        return known
+
+    def _bind(self, size, name: str | None):
+        name = name or f"size_{len(self._bound) + 1}"
+        self._bound.add(name)
+        self.op("bind_dim", size, dim=name)
+        return extension.dim(name)
+
+    def places(self, mask, wanted=None):
+        """The row-major places of the true elements: their number is ``wanted``."""
+        if id(mask) in self._places:
+            return self._places[id(mask)][1]
+        flat = self.reshape(mask, [sizes.product(mask.shape)])
+        count = self.sum(self.convert(flat, "i64"), [0])
+        found = self.op("nonzero", flat, result=([self.bind(count, wanted)], "i64"))
+        self._places[id(mask)] = mask, found
+        return found
+
+    def coordinates(self, places, shape) -> list:
+        """What row-major places are along each axis."""
+        parts: list = []
+        for i in reversed(range(len(shape))):
+            size = self.lift(shape[i], "i64")
+            parts.insert(0, self.map("remainder", places, size) if i else places)
+            places = self.div(places, size) if i else places
+        return parts
+
+    # Shapes.
+
+    def common_shape(self, *xs) -> list:
+        """The broadcast shape; of two sizes that are not provably equal, that of the framework's result decides."""
+        rank = max(len(x.shape) for x in xs)
+        hint = self.out.shape if isinstance(self.out, torch.Tensor) and len(self.out.shape) == rank else None
+        if hint is not None and any(self._is_unbound(size) for size in hint):
+            hint = None
+        shape = []
+        for axis in range(rank):
+            own = [x.shape[axis - rank + len(x.shape)] for x in xs if axis >= rank - len(x.shape)]
+            shape.append(self._common_size(own, hint[axis] if hint else None))
+        return shape
+
+    def _is_unbound(self, size) -> bool:
+        """Whether a size of the framework's is one that the op itself will bind."""
+        symbol = expression(size)
+        known = self.expressions
+        return (
+            isinstance(symbol, sympy.Symbol) and symbol not in known.symbols and symbol not in known.numbers
+        )
+
+    def common_batch(self, x, y, rank: int) -> list:
+        """The broadcast of all axes but the last two."""
+        shapes = [[1] * (rank - len(t.shape)) + list(t.shape[:-2]) for t in (x, y)]
+        hint = self.out.shape if len(self.out.shape) == rank else None
+        return [
+            self._common_size(pair, hint[i] if hint else None)
+            for i, pair in enumerate(zip(*shapes, strict=True))
+        ]
+
+    def _common_size(self, sizes_, hint):
+        result: Any = 1
+        for size in sizes_:
+            if same(size, 1) or same(size, result):
+                continue
+            if same(result, 1) or (hint is not None and same(size, self.expressions.size(hint))):
+                result = size
+        return result
+
+    def expand(self, x, shape):
+        """Numpy-style broadcasting to ``shape``."""
+        rank = len(shape)
+        return self.broadcast(x, shape, list(range(rank - len(x.shape), rank)))
+
+    def broadcast(self, x, shape, dims: list[int]):
+        """``dims[i]`` is the axis of the result that axis ``i`` of ``x`` becomes."""
+        shape = list(shape)
+        if len(x.shape) == len(shape) and all(same(a, b) for a, b in zip(x.shape, shape, strict=True)):
+            return x
+        for axis, size in zip(dims, x.shape, strict=True):
+            if not same(size, 1):
+                self.require(size, "==", shape[axis])
+        result = self.op("broadcast_in_dim", x, result=(shape, x.dtype), dims=list(dims))
+        if len(x.shape) == len(shape):
+            longer = [i for i, (a, b) in enumerate(zip(x.shape, shape, strict=True)) if not same(a, b)]
+            if len(longer) == 1:
+                self._repeats[id(result)] = (result, x, longer[0])
+        return result
+
+    def reshape(self, x, shape):
+        shape = list(shape)
+        if len(shape) == len(x.shape) and all(same(a, b) for a, b in zip(x.shape, shape, strict=True)):
+            return x
+        # torch has compared them; how it writes its sizes may be beyond what we prove.
+        self.require(sizes.product(x.shape), "==", sizes.product(shape))
+        result = self.op("reshape", x, result=(shape, x.dtype))
+        repeated = self._repeats.get(id(x))
+        if repeated is not None and len(shape) == len(x.shape) - 1:
+            axis = repeated[2]
+            kept = [*x.shape[: axis - 1], *x.shape[axis + 1 :]] if axis else []
+            rest = [*shape[: axis - 1], *shape[axis:]]
+            if len(kept) == len(rest) and all(same(a, b) for a, b in zip(kept, rest, strict=True)):
+                self._repeats[id(result)] = (result, repeated[1], axis)
+        return result
+
+    def before_repeats(self, x):
+        """``[..., heads, 1, rows, columns]`` for an ``x`` whose heads are those, each several times in a row; else nothing."""
+        _, source, axis = self._repeats.get(id(x), (None, None, None))
+        joined = source is not None and len(source.shape) == len(x.shape) + 1
+        return source if joined and axis == len(source.shape) - 3 else None
+
+    def unsqueeze(self, x, *axes: int):
+        """New axes of size 1 at these places of the result."""
+        rank = len(x.shape) + len(axes)
+        wanted = {axis % rank for axis in axes}
+        rest = iter(x.shape)
+        return self.reshape(x, [1 if i in wanted else next(rest) for i in range(rank)])
+
+    def squeeze(self, x, *axes: int):
+        gone = {axis % len(x.shape) for axis in axes}
+        return self.reshape(x, [size for i, size in enumerate(x.shape) if i not in gone])
+
+    def transpose(self, x, dims):
+        dims = list(dims)
+        return x if dims == sorted(dims) else self.op("transpose", x, dims=dims)
+
+    def move(self, x, source: int, target: int):
+        """Axis ``source`` goes to place ``target``."""
+        rank = len(x.shape)
+        dims = [i for i in range(rank) if i != source % rank]
+        dims.insert(target % rank, source % rank)
+        return self.transpose(x, dims)
+
+    def iota(self, shape, axis: int, dtype: str):
+        if dtype == "i1":
+            return self.convert(self.iota(shape, axis, "i32"), "i1")
+        return self.op("iota", result=(list(shape), dtype), dim=axis)
+
+    def slice(self, x, axis: int, start, limit, stride: int = 1):
+        """``x[start:limit:stride]`` of one axis; the bounds are in range."""
+        rank = len(x.shape)
+        if stride == 1 and same(start, 0):
+            if same(limit, x.shape[axis]):
+                return x
+            if self.equal(limit, x.shape[axis]):
+                # What follows from other facts for this axis does not follow for products of several.
+                self.state(f"{limit} == {x.shape[axis]}")
+                return x
+        starts, limits, strides = [0] * rank, list(x.shape), [1] * rank
+        starts[axis], limits[axis], strides[axis] = start, limit, stride
+        return self.op("slice", x, start=starts, limit=limits, strides=strides)
+
+    def concatenate(self, xs, axis: int):
+        for x in xs[1:]:
+            for i, (own, first) in enumerate(zip(x.shape, xs[0].shape, strict=True)):
+                if i != axis:
+                    self.require(own, "==", first)
+        return xs[0] if len(xs) == 1 else self.op("concatenate", *xs, dim=axis)
+
+    def reverse(self, x, axes):
+        return self.op("reverse", x, dims=list(axes)) if axes else x
+
+    def pad(self, x, value, low, high, interior=None):
+        """Constant padding; negative amounts crop."""
+        rank = len(x.shape)
+        return self.op(
+            "pad",
+            x,
+            self._like(value, x),
+            low=list(low),
+            high=list(high),
+            interior=list(interior or [0] * rank),
+        )
+
+    # Contractions, reductions, windows.
+
+    def dot(self, x, y, *, batching=((), ()), contracting, dtype: str | None = None):
+        """Result axes: batch, free axes of ``x``, free axes of ``y``. ``dtype``: the type of the result."""
+        for i, j in [*zip(*batching, strict=True), *zip(*contracting, strict=True)]:
+            self.require(y.shape[j], "==", x.shape[i])
+        attrs = {"lhs_contracting_dims": list(contracting[0]), "rhs_contracting_dims": list(contracting[1])}
+        if batching[0]:
+            attrs |= {"lhs_batching_dims": list(batching[0]), "rhs_batching_dims": list(batching[1])}
+        if dtype is not None and dtype != x.dtype:
+            attrs["dtype"] = dtype
+        return self.op("dot_general", x, y, **attrs)
+
+    def combine(self, name: str, xs, how: str, dtype: str, inits=(), **attrs):
+        """An op with a body that combines two scalars by the op ``how``."""
+        scalar = ((), dtype)
+        body = ([scalar, scalar], lambda a, c: [c if how == "overwrite" else self.op(how, a, c)])
+        return self.builder.op(name, [*xs, *inits], regions=[body], **attrs)
+
+    def branch(self, condition, sides: list):
+        """``sides[0]()`` where the condition, a scalar of type i1, holds, else ``sides[1]()``; of the same types."""
+        return _listed(self.builder.op("if", [condition], regions=[([], side) for side in sides]))
+
+    def repeat(self, inits: list, more, step):
+        """``values = step(*values)`` as long as ``more(*values)`` holds, a scalar of type i1; the types of the values stay."""
+        types_ = [(list(x.shape), x.dtype) for x in inits]
+        return _listed(self.builder.op("while", list(inits), regions=[(types_, more), (types_, step)]))
+
+    def loop(self, count, inits: list, step):
+        """``values = step(i, *values)`` for each ``i`` below the size ``count``; the types of the values stay."""
+        last, one = self.lift(count, "i64"), self.lift(1, "i64")
+        return self.repeat(
+            [self.lift(0, "i64"), *inits],
+            lambda i, *_: [self.compare("LT", i, last)],
+            lambda i, *values: [self.add(i, one), *step(i, *values)],
+        )[1:]
+
+    def reduce(self, x, axes, how: str, keepdim: bool = False):
+        """``how``: add, multiply, maximum, minimum, and, or."""
+        axes = sorted(axis % len(x.shape) for axis in axes)
+        result = (
+            self.combine("reduce", [x], how, x.dtype, [self.neutral(how, x.dtype)], dims=axes) if axes else x
+        )
+        return self.unsqueeze(result, *axes) if keepdim and axes else result
+
+    def neutral(self, how: str, dtype: str):
+        return self.full(neutral(how, dtype), [], dtype)
+
+    def sum(self, x, axes, keepdim: bool = False):
+        return self.reduce(x, axes, "add", keepdim)
+
+    def cumulative(self, x, axis: int, how: str):
+        return self.combine("cumulative", [x], how, x.dtype, [self.neutral(how, x.dtype)], dim=axis)
+
+    def reduce_window(self, x, how: str, window, strides, padding, dilation=None):
+        """``padding``: (low, high) per axis, at least 0, of neutral elements."""
+        attrs = {"window_dimensions": list(window), "window_strides": list(strides)}
+        if dilation is not None and any(d != 1 for d in dilation):
+            attrs["window_dilations"] = list(dilation)
+        if any(not (same(a, 0) and same(c, 0)) for a, c in padding):
+            attrs |= {"padding_low": [p[0] for p in padding], "padding_high": [p[1] for p in padding]}
+        return self.combine("reduce_window", [x], how, x.dtype, [self.neutral(how, x.dtype)], **attrs)
+
+    def convolution(self, x, w, *, strides, padding, lhs_dilation, rhs_dilation, groups: int):
+        """x is [N, C, spatial...], w [O, C / groups, spatial...], as is the result."""
+        spatial = list(range(2, len(w.shape)))
+        batch, feature = 0, 1
+        return self.op(
+            "convolution",
+            x,
+            w,
+            input_batch_dimension=batch,
+            input_feature_dimension=feature,
+            input_spatial_dimensions=spatial,
+            kernel_output_feature_dimension=0,
+            kernel_input_feature_dimension=1,
+            kernel_spatial_dimensions=spatial,
+            output_batch_dimension=batch,
+            output_feature_dimension=feature,
+            output_spatial_dimensions=spatial,
+            window_strides=list(strides),
+            padding_low=[p[0] for p in padding],
+            padding_high=[p[1] for p in padding],
+            lhs_dilation=list(lhs_dilation),
+            rhs_dilation=list(rhs_dilation),
+            feature_group_count=groups,
+        )
+
+    # Indexing. ``bounds`` of a gather: "check" fails the call, "clamp" takes the nearest element.
+
+    def take(self, x, axis: int, index, bounds: str = "check"):
+        """The elements ``index`` of one axis, as ``numpy.take``."""
+        rank, depth = len(x.shape), len(index.shape)
+        offset = [i if i < axis else i + depth - 1 for i in range(rank) if i != axis]
+        window = [1 if i == axis else size for i, size in enumerate(x.shape)]
+        return self.gather(
+            x,
+            index,
+            offset_dims=offset,
+            collapsed=[axis],
+            index_map=[axis],
+            vector_dim=depth,
+            window=window,
+            bounds=bounds,
+        )
+
+    def gather(
+        self,
+        x,
+        index,
+        *,
+        offset_dims,
+        collapsed,
+        index_map,
+        vector_dim: int,
+        window,
+        bounds: str = "check",
+        batching=(),
+    ):
+        """The general form: an index vector lies along ``vector_dim`` of ``index`` and addresses the axes ``index_map`` of x.
+
+        ``batching``: axes that x and the index have in common.
+        """
+        lines = {"operand_batching_dims": list(batching), "start_indices_batching_dims": list(batching)}
+        return self.op(
+            "gather",
+            x,
+            index,
+            offset_dims=list(offset_dims),
+            collapsed_slice_dims=list(collapsed),
+            start_index_map=list(index_map),
+            index_vector_dim=vector_dim,
+            slice_sizes=list(window),
+            bounds=bounds,
+            **(lines if batching else {}),
+        )
+
+    def scatter(
+        self,
+        x,
+        index,
+        updates,
+        *,
+        window_dims,
+        inserted,
+        index_map,
+        vector_dim: int,
+        how: str,
+        bounds: str = "check",
+        batching=(),
+    ):
+        """``how``: overwrite, add, multiply, maximum, minimum. An index out of range fails the call, or is left out ("skip").
+
+        ``batching``: axes that x and the index have in common.
+        """
+        how = "or" if how == "add" and x.dtype == "i1" else how
+        attrs = {
+            "update_window_dims": list(window_dims),
+            "inserted_window_dims": list(inserted),
+            "scatter_dims_to_operand_dims": list(index_map),
+            "index_vector_dim": vector_dim,
+            "bounds": bounds,
+        }
+        if batching:
+            attrs |= {"input_batching_dims": list(batching), "scatter_indices_batching_dims": list(batching)}
+        return self.combine("scatter", [x, index, updates], how, x.dtype, **attrs)
+
+    def sort(self, xs, axis: int, descending: bool = False):
+        """Sorts ``xs[0]`` stably along one axis, NaN as greatest; the others follow it."""
+        arguments = [((), x.dtype) for x in xs for _ in range(2)]
+        body = (arguments, lambda *values: [self._before(values[0], values[1], descending)])
+        result = self.builder.op("sort", list(xs), regions=[body], dimension=axis, is_stable=True)
+        return list(result) if isinstance(result, (list, tuple)) else [result]
+
+    def _before(self, a, c, descending: bool):
+        if descending:
+            a, c = c, a
+        if a.dtype not in dtypes.FLOATS:
+            return self.op("compare", a, c, direction="LT")
+        a_nan, c_nan = self.op("is_nan", a), self.op("is_nan", c)
+        only_c = self.op("and", c_nan, self.op("not", a_nan))
+        return self.op("or", self.op("compare", a, c, direction="LT"), only_c)
+
+    def top_k(self, x, k, largest: bool = True, skip=None):
+        """The ``k`` greatest (or least) of the last axis behind the first ``skip``, NaN as greatest, and their places (i64)."""
+        behind = {} if skip is None else {"skip": skip}
+        return tuple(self.op("top_k", x, k=k, largest=largest, index_dtype="i64", **behind))
+
+
+def neutral(how: str, dtype: str):
+    """The value that changes nothing when it is combined by ``how``."""
+    if how in ("add", "or", "multiply", "and"):
+        return 0 if how in ("add", "or") else 1
+    return lowest(dtype) if how == "maximum" else highest(dtype)
+
+
+def lowest(dtype: str):
+    if dtype in dtypes.FLOATS:
+        return -math.inf
+    return False if dtype == "i1" else torch.iinfo(dtypes.DTYPES[dtype]).min
+
+
+def highest(dtype: str):
+    if dtype in dtypes.FLOATS:
+        return math.inf
+    return True if dtype == "i1" else torch.iinfo(dtypes.DTYPES[dtype]).max
+
+
+def is_value(x) -> bool:
+    return hasattr(x, "dtype") and hasattr(x, "shape")
+
+
+def _castable(value, dtype: str):
+    """torch wraps an integer that is too large for an integer type."""
+    if dtype in dtypes.INTS and isinstance(value, (int, float)) and not isinstance(value, bool):
+        width = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "u8": 8}[dtype]
+        value = int(value) & ((1 << width) - 1)
+        return value - (1 << width) if dtype != "u8" and value >= 1 << (width - 1) else value
+    return value
+
+
+def _listed(results) -> list:
+    """The results of an op that may have one or several."""
+    return [results] if is_value(results) else list(results)

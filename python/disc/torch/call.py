@@ -1,0 +1,307 @@
+"""What a call must look like: how arguments become the flat tensors of the compiled function, and what is wrong with them if not.
+
+``Call.tensors`` is on the path of every call and looks at little: the structure, the constants, and what the extension cannot see
+(subclasses, and negated views of any strides). ``Call.explain`` looks at everything and runs when the extension refused a call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import sympy
+import torch
+from torch.autograd import forward_ad
+
+from ..core.errors import DimError, Error, ShapeError
+from .compat import children_of
+from .pytree import kv_caches
+from .pytree.arguments import CONSTANTS, Arguments, array_cure
+from .symbolic.guard_functions import function_of
+
+#: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...) may be anything.
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
+
+
+class _Check(NamedTuple):
+    """A condition on sizes that the facts of the compiler cannot say."""
+
+    holds: Callable[..., bool]
+    #: The input and the axis of each size that ``holds`` takes.
+    places: list[tuple[int, int]]
+    text: str
+
+
+class Call:
+    """The signature of one compiled module."""
+
+    def __init__(self, module: torch.nn.Module, captured, program):
+        """``captured`` is a ``Captured``, or what the cache kept of one."""
+        self.arguments: Arguments = captured.arguments
+        self.dims = program.dims
+        self.facts = program.facts
+        self.symbols = captured.symbols
+        self.checks = [self._check(condition, text) for condition, text in program.checks]
+        self.plan = captured.plan
+        self.fixed_by_model = captured.fixed
+        #: The lines of the model that ask for facts and fixed sizes.
+        self.asked_at = {self._named(text): at for text, at in program.asked_at.items()} | captured.fixed_at
+        self.dtypes = captured.dtypes
+        self.training = module.training
+        self._read_signature(module)
+        args, kwargs = children_of(self.arguments.spec)
+        slots = [
+            *zip(self._parameters_of(args.num_children), children_of(args), strict=True),
+            *zip(kwargs.context, children_of(kwargs), strict=True),
+        ]
+        #: One per argument of the example: its name, its structure (None for a leaf), how many leaves it has.
+        self._slots = [(name, None if spec.is_leaf() else spec, spec.num_leaves) for name, spec in slots]
+        # The example had only tensors, each an argument of its own: such a call needs no look at names or structure.
+        plain = not self.arguments.constants and all(spec is None for _, spec, _ in self._slots)
+        self._keywords = tuple(kwargs.context) if plain else None
+        self._positional = args.num_children if plain else -1
+
+    def _read_signature(self, module: torch.nn.Module) -> None:
+        """Names of the parameters that a position may fill, and the defaults of all that have one."""
+        self._parameters: list[str] = []
+        self._defaults: dict[Any, Any] = {}
+        #: All parameters, and whether there are ``*args`` and ``**kwargs``.
+        self._names: set[str] = set()
+        self._takes_more = self._takes_any = False
+        try:
+            parameters = inspect.signature(module.forward).parameters.values()
+        except (TypeError, ValueError):
+            parameters = ()
+            self._takes_more = self._takes_any = True
+        for p in parameters:
+            self._takes_more |= p.kind is p.VAR_POSITIONAL
+            self._takes_any |= p.kind is p.VAR_KEYWORD
+            self._names.add(p.name)
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                self._parameters.append(p.name)
+            if p.default is not p.empty:
+                self._defaults[p.name] = p.default
+
+    def _parameters_of(self, count: int) -> list:
+        """What the first positional arguments are called; those of ``*args`` have no name but their place."""
+        return [*self._parameters[:count], *range(len(self._parameters), count)]
+
+    def tensors(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
+        """The flat tensors of a call."""
+        if len(args) == self._positional and tuple(kwargs) == self._keywords:
+            leaves = [*args, *kwargs.values()]
+        else:
+            leaves = self._flatten(args, kwargs)
+        for t in leaves:
+            if type(t) not in _PLAIN or t.is_neg():
+                self.explain(leaves)
+        if self.checks:
+            self._check_conditions(leaves)
+        if forward_ad._current_level >= 0:
+            self._refuse_tangents(leaves)
+        return leaves
+
+    def _flatten(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
+        """The general path: any mix of positional and keyword arguments, nested structures, constants."""
+        leaves: list = []
+        for (name, spec, count), value in zip(self._slots, self._in_order(args, kwargs), strict=True):
+            if spec is None:
+                leaves.append(value)
+                continue
+            held, found = kv_caches.flatten(value)
+            if found != spec or len(held) != count:
+                where, ours, theirs = kv_caches.difference(found, spec)
+                raise Error(
+                    f"input {name}{where} is {ours[:_QUOTED]}, the example's is {theirs[:_QUOTED]}",
+                    code="E0601",
+                    help="call with the structure of the example, or optimize once more with this one",
+                )
+            leaves += held
+        for i, wanted in self.arguments.constants.items():
+            if not _same_constant(leaves[i], wanted):
+                raise Error(
+                    f"input {self.arguments.names[i]} is {_short(leaves[i])}; the module was compiled for {wanted!r}",
+                    code="E0601",
+                    help="values that are not tensors are compiled in: optimize once more with this one",
+                )
+        return [leaves[i] for i in self.arguments.tensors]
+
+    def _in_order(self, args: tuple, kwargs: dict) -> list:
+        """The arguments in the order of the example; what is left out takes its default."""
+        given = dict(zip(self._parameters_of(len(args)), args, strict=True))
+        if twice := given.keys() & kwargs.keys():
+            raise Error(f"input {min(twice)} is given twice, by position and by name", code="E0601")
+        given |= kwargs
+        values = []
+        for name, _, _ in self._slots:
+            if name not in given and name not in self._defaults:
+                raise Error(f"input {self._called(name)} is missing", code="E0601")
+            values.append(given.pop(name) if name in given else self._defaults[name])
+        for name, value in given.items():
+            if name in self._defaults and _same_constant(value, self._defaults[name]):
+                continue
+            takes = self._takes_more if isinstance(name, int) else self._takes_any or name in self._names
+            if not takes:
+                raise Error(f"forward has no parameter for the input {self._called(name)}", code="E0601")
+            raise Error(
+                f"input {self._called(name)} was not given in the example",
+                code="E0601",
+                help="optimize once more with it",
+            )
+        return values
+
+    @staticmethod
+    def _called(name) -> str:
+        return f"number {name}" if isinstance(name, int) else name
+
+    def _refuse_tangents(self, leaves: list) -> None:
+        """Within a level of forward-mode differentiation."""
+        for name, t in zip(self.arguments.tensor_names, leaves, strict=True):
+            if forward_ad.unpack_dual(t).tangent is not None:
+                raise Error(
+                    f"input {name} has a tangent of forward-mode differentiation, and compiled modules are for inference",
+                    code="E0610",
+                    help="pass the primal of torch.autograd.forward_ad.unpack_dual",
+                )
+
+    # What is wrong.
+
+    def explain(self, leaves: list) -> None:
+        """Raises what is wrong with the tensors of a call; returns if nothing is."""
+        names = self.arguments.tensor_names
+        for i, (name, t) in enumerate(zip(names, leaves, strict=True)):
+            self._explain_tensor(name, t, self.dtypes[i])
+        for i, (name, t) in enumerate(zip(names, leaves, strict=True)):
+            if t.dim() != len(self.dims[i]):
+                raise ShapeError(
+                    f"input {name} has rank {t.dim()} (shape {list(t.shape)}), expected {len(self.dims[i])}: "
+                    f"[{', '.join(self.dims[i])}]"
+                )
+        self._explain_sizes(leaves)
+
+    def _explain_tensor(self, name: str, t: Any, dtype: torch.dtype) -> None:
+        if not isinstance(t, torch.Tensor):
+            raise Error(
+                f"input {name}: expected a tensor, got {type(t).__name__}",
+                code="E0601",
+                help=array_cure(t),
+            )
+        wrong, cure = None, "pass a dense tensor on cpu (t.contiguous(), t.resolve_neg())"
+        if isinstance(t, torch._subclasses.FakeTensor):
+            wrong = "a fake tensor, which has no data"
+        elif t.is_meta:
+            wrong = "a meta tensor, which has no data"
+        elif t.is_quantized:
+            wrong = f"a quantized tensor ({t.dtype})"
+        elif t.is_nested:
+            wrong = "a nested tensor"
+        elif t.layout is not torch.strided:
+            wrong = f"a tensor of layout {t.layout}"
+        elif type(t) not in _PLAIN:
+            wrong = f"a tensor of class {type(t).__name__}"
+        elif t.device.type != "cpu":
+            wrong = f"a tensor on {t.device}; the module was compiled for cpu"
+        elif t.is_conj() or t.is_neg():
+            wrong = "a tensor whose conjugation or negation is pending"
+        elif t.dtype != dtype:
+            wrong = f"dtype {t.dtype}, expected {dtype}"
+            cure = f"pass t.to({dtype}), or optimize once more with an example of {t.dtype}"
+        if wrong is not None:
+            raise Error(f"input {name}: got {wrong}", code="E0601", help=cure)
+        if torch.is_grad_enabled() and t.requires_grad:
+            raise Error(
+                f"input {name} requires a gradient, and compiled modules are for inference",
+                code="E0610",
+                help="call under torch.no_grad() or torch.inference_mode(), or detach the input",
+            )
+
+    def _explain_sizes(self, leaves: list) -> None:
+        sizes: dict[str, tuple[int, str]] = {}
+        for i, t in enumerate(leaves):
+            name = self.arguments.tensor_names[i]
+            for axis, dim in enumerate(self.dims[i]):
+                place, size = f"axis {axis} of {name}", t.shape[axis]
+                if dim.isdigit():
+                    if size != int(dim):
+                        raise DimError(
+                            f"{place} is {size}, expected {dim}{self._why_fixed(name, axis)}", dims=[place]
+                        )
+                elif sizes.setdefault(dim, (size, place))[0] != size:
+                    first, where = sizes[dim]
+                    raise DimError(
+                        f"{dim} is {size} on {place} and {first} on {where}: {dim} names one size", dims=[dim]
+                    )
+        for fact in self.facts:
+            used = [d for d in sizes if _names(fact, d)]
+            if not _holds(fact, {d: s for d, (s, _) in sizes.items()}):
+                met = ", ".join(f"{d} = {sizes[d][0]} ({sizes[d][1]})" for d in used)
+                raise DimError(f"{met}: the module needs {fact}{self._asked(fact)}", dims=used)
+
+    def _why_fixed(self, name: str, axis: int) -> str:
+        by_model = [text for text in self.fixed_by_model if text.startswith(f"{name} axis {axis} ==")]
+        return (
+            f": the model itself fixes it{self._asked(by_model[0])}"
+            if by_model
+            else ": it was fixed by dims="
+        )
+
+    def _asked(self, text: str) -> str:
+        return f" ({self.asked_at[text]})" if text in self.asked_at else ""
+
+    def _check(self, condition: sympy.Basic, text: str) -> _Check:
+        places = [(place, s) for s, place in self.symbols.items() if s in condition.free_symbols]
+        holds = function_of(condition, [s for _, s in places])
+        return _Check(holds, [place for place, _ in places], self._named(text))
+
+    def _check_conditions(self, leaves: list) -> None:
+        for check in self.checks:
+            try:
+                sizes = [leaves[t].size(axis) for t, axis in check.places]
+            except IndexError:
+                self.explain(leaves)
+                raise
+            if not check.holds(*sizes):
+                self.explain(leaves)
+                dims = [self.dims[t][axis] for t, axis in check.places]
+                met = ", ".join(f"{dim} = {size}" for dim, size in zip(dims, sizes, strict=True))
+                raise DimError(f"{met}: the module needs {check.text}{self._asked(check.text)}", dims=dims)
+
+    def _named(self, text: str) -> str:
+        names = {str(s): self.dims[t][axis] for s, (t, axis) in self.symbols.items()}
+        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+
+
+def _same_constant(value, wanted) -> bool:
+    """Whether a compiled-in value serves for ``value``: NaN does for NaN, 0.0 does not for -0.0."""
+    if type(value) is not type(wanted):
+        return False
+    if isinstance(wanted, (float, complex)):
+        return repr(value) == repr(wanted)
+    return value is wanted or (isinstance(wanted, CONSTANTS) and value == wanted)
+
+
+#: So much of a structure is shown.
+_QUOTED = 200
+
+
+def _short(value) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"
+
+
+def _names(fact: str, dim: str) -> bool:
+    return re.search(rf"\b{re.escape(dim)}\b", fact) is not None
+
+
+def _holds(fact: str, sizes: dict[str, int]) -> bool:
+    """Evaluates the text of a fact; `/` rounds down, and dividing by 0 gives 0."""
+    text = fact.replace("//", "/").replace("/", "//")
+    try:
+        return bool(eval(text, {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
+    except ZeroDivisionError:
+        return True
+    except NameError:
+        # A dim of the inside of the function: the compiler checks it.
+        return True

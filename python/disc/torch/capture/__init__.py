@@ -1,0 +1,1 @@
+"""Captures a module for all sizes: chooses example sizes, traces, and reads the guards."""

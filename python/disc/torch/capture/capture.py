@@ -1,0 +1,596 @@
+"""Capture: a torch module and an example call become an FX graph with symbolic sizes, plus what is known of the sizes.
+
+Not here: the meaning of the ops in the graph (``bridge``).
+Invariants of a ``Captured``:
+
+- every axis of every tensor input is dynamic unless the user fixed it or the model did; what the model fixed is in ``fixed``;
+- ``facts`` hold for every call that eager would accept, or were implied by a branch that the model took for the example;
+- no fact comes from an example size being 0 or 1, and none from two example sizes being equal, unless the model compares them
+  itself and would refuse the example otherwise;
+- the example satisfies all facts, as long as some choice of sizes brings that about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import io
+import itertools
+import logging
+import sys
+import threading
+import time
+import traceback
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch.utils import _pytree as pytree
+
+from ...core.dims import Dim, DimPlan
+from ...core.errors import DimError, Error, UnsupportedOp
+from ..decompositions import lookup
+from ..decompositions.lookup import Serves, serves_all
+from ..graph.changes import Change
+from ..graph.exported import Traced, from_export
+from ..overrides import texts
+from ..overrides.patches import dynamic_functions
+from ..overrides.squeeze import SQUEEZES
+from ..pytree import kv_caches
+from ..pytree.arguments import Arguments, flatten_arguments
+from ..symbolic.conditions import value_at
+from ..symbolic.expressions import expression
+from ..symbolic.source_lines import DISC, TORCH, Place, written
+from . import guards, side_effects, zero_one
+from .example_sizes import Sizes
+
+#: torch.export swaps global state while it runs.
+_LOCK = threading.RLock()
+_MAX_ATTEMPTS = 24
+#: After so many attempts a fact that the example breaks stays: a graph for other sizes is better than none.
+_MAX_CHOICES = 16
+#: They report what an attempt with other sizes cures.
+_NOISY = (
+    "torch.fx.experimental.symbolic_shapes",
+    "torch._export.non_strict_utils",
+    "torch.export._trace",
+    "torch._subclasses.fake_tensor",
+)
+
+
+@dataclass
+class Captured:
+    """One captured module. ``inputs[i]`` is the graph's placeholder of the i-th tensor input."""
+
+    arguments: Arguments
+    plan: DimPlan
+    traced: Traced
+    out_spec: pytree.TreeSpec
+    conditions: guards.Conditions
+    symbols: dict[sympy.Symbol, tuple[int, int]]
+    fixed: list[str] = field(default_factory=list)
+    #: The lines of the model that fix what is in ``fixed``, as far as they are known.
+    fixed_at: dict[str, str] = field(default_factory=dict)
+    attempts: int = 1
+    milliseconds: float = 0.0
+    #: What the module assigned while it was traced.
+    changes: list[Change] = field(default_factory=list)
+    #: What the bridge makes of it.
+    program: Any = None
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        return self.traced.graph
+
+    @property
+    def inputs(self) -> list[torch.fx.Node]:
+        return self.traced.inputs
+
+    @property
+    def facts(self) -> list[sympy.Basic]:
+        return self.conditions.facts
+
+    @property
+    def dtypes(self) -> list[torch.dtype]:
+        return [node.meta["val"].dtype for node in self.inputs]
+
+    def input_shape(self, i: int) -> tuple:
+        """The sizes of input ``i`` as torch sees them: ints and sympy expressions."""
+        return tuple(expression(size) for size in self.inputs[i].meta["val"].shape)
+
+    def simplify(self, expr):
+        return self.conditions.simplify(expr)
+
+
+class _Seen:
+    """What one trace met."""
+
+    def __init__(self):
+        self.shapes: list[tuple] = []
+        self.changes: list[Change] = []
+        self.out_spec: pytree.TreeSpec | None = None
+
+
+class _Entry(torch.nn.Module):
+    """The module with flat tensor arguments: other leaves of the call are constants."""
+
+    def __init__(self, module: torch.nn.Module, arguments: Arguments):
+        super().__init__()
+        self.module = module
+        self.arguments = arguments
+        self.training = module.training
+        self.seen = _Seen()
+        #: Makes what the module is called in.
+        self.within = contextlib.nullcontext
+
+    def forward(self, *tensors):
+        self.seen.shapes = [tuple(t.shape) for t in tensors]
+        args, kwargs = self.arguments.rebuild(tensors)
+        with self.within(), side_effects.as_it_was(self.module) as self.seen.changes:
+            result = self.module(*args, **kwargs)
+        leaves, self.seen.out_spec = kv_caches.flatten(result)
+        return tuple(leaves)
+
+
+def capture(
+    module: torch.nn.Module,
+    args: tuple,
+    kwargs: dict | None = None,
+    dims=None,
+    serves: Serves = serves_all,
+) -> Captured:
+    """Captures ``module(*args, **kwargs)``; the parameters and buffers become inputs of the graph.
+
+    Ops that ``serves`` does not name are captured as the steps that torch makes of them.
+    """
+    start = time.perf_counter()
+    arguments, tensors = flatten_arguments(module, args, kwargs or {})
+    _check_examples(arguments, tensors)
+    # Behind a window it is a slice; how a cache lies makes no difference to what is computed of it.
+    held = set(kv_caches.leaves_of_caches(arguments.spec))
+    tensors = [t.contiguous() if i in held else t for i, t in zip(arguments.tensors, tensors, strict=True)]
+    plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
+    with _LOCK, _quiet(), dynamic_functions(), torch.no_grad():
+        captured = _first_success(module, arguments, tensors, plan, serves)
+    if captured.changes and not captured.traced.writes_outside():
+        with _LOCK, _quiet():
+            side_effects.refuse_kept(module, arguments, tensors, captured.changes)
+    captured.milliseconds = (time.perf_counter() - start) * 1e3
+    return captured
+
+
+def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves: Serves) -> Captured:
+    try:
+        return _attempts(module, arguments, tensors, plan, functools.partial(quick, serves=serves))
+    except Exception as error:
+        # Whatever stopped the quick tracer: torch.export succeeds, or says what is wrong.
+        from ..tracer.tracer import Transformed
+
+        reason = error.__cause__ or error
+        logging.getLogger(__name__).info("traced by torch.export: %s", reason)
+        below = isinstance(reason, Transformed)
+        return _attempts(
+            module,
+            arguments,
+            tensors,
+            plan,
+            functools.partial(exported, serves=serves, below_transforms=below),
+        )
+
+
+def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
+    from torch._subclasses import FakeTensor
+
+    for name, t in zip(arguments.tensor_names, tensors, strict=True):
+        if isinstance(t, FakeTensor) or t.is_meta:
+            raise Error(
+                f"input {name}: a fake or meta tensor has no data; pass an example with data", code="E0601"
+            )
+        if t.layout is not torch.strided or t.is_quantized or t.is_nested:
+            kind = "a nested tensor" if t.is_nested else f"layout {t.layout}, dtype {t.dtype}"
+            raise Error(f"input {name}: expected a dense tensor, got {kind}", code="E0601")
+
+
+def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> Captured:
+    """Traces with sizes of our choice until the model accepts them. ``tracer`` is ``quick`` or ``exported``."""
+    sizes = Sizes(plan, [t.shape for t in tensors])
+    oblivious = True
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
+        entry = _Entry(module, arguments)
+        try:
+            traced = tracer(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
+        except Exception as error:
+            if _pin_written(entry.seen.shapes, sizes):
+                continue
+            if not _is_shape_failure(error):
+                raise _capture_error(module, error) from error
+            if sizes.relax(str(error), _symbol_places(entry.seen.shapes)):
+                continue
+            if oblivious:
+                oblivious, sizes = False, Sizes(plan, [t.shape for t in tensors])
+                continue
+            raise _capture_error(module, error) from error
+        captured = _read(traced, entry, arguments, plan)
+        _note_places(captured, sizes)
+        sizes.same_as = _equal_places(captured)
+        if _repin(captured, sizes) or _pin_squeezed(captured, sizes) or _pin_stretched(captured, sizes):
+            continue
+        if attempt <= _MAX_CHOICES and _avoid(captured, sizes):
+            continue
+        captured.attempts = attempt
+        if _settle_branches(captured, module, tensors, sizes, tracer, oblivious):
+            continue
+        _report_fixed(captured, sizes)
+        return captured
+    raise Error("the model could not be captured with other sizes than the example's", code="E0404")
+
+
+def _examples(tensors, shapes) -> list[torch.Tensor]:
+    """Stand-ins of the chosen sizes: capture looks at sizes and dtypes, never at values."""
+    return [
+        t.detach() if tuple(t.shape) == shape else t.detach().new_zeros(shape)
+        for t, shape in zip(tensors, shapes, strict=True)
+    ]
+
+
+def quick(
+    entry: _Entry, examples, sizes: Sizes | None, oblivious: bool, serves: Serves = serves_all
+) -> Traced:
+    """Traces by the tracer of disc."""
+    from ..tracer.tracer import trace
+
+    if sizes is None:
+        return trace(entry, examples, lambda i, axis: False, oblivious, serves)
+    return trace(entry, examples, sizes.dynamic, oblivious, serves, sizes.first)
+
+
+def exported(
+    entry: _Entry,
+    examples,
+    sizes: Sizes | None,
+    oblivious: bool,
+    serves: Serves = serves_all,
+    below_transforms: bool = False,
+) -> Traced:
+    """Traces by torch.export: whole ops, or what transforms of ``torch.func`` (``grad``, ``vmap``) make of them."""
+    import torch.export
+    from torch.export._trace import _export
+    from torch.fx.experimental import _config
+
+    from ..tracer.shape_env import sizes_from_0
+
+    entry.within = functools.partial(_stepwise, serves)
+    shapes = None
+    if sizes is not None:
+        auto = torch.export.Dim.AUTO
+        rows = [
+            {axis: auto for axis in range(t.dim()) if sizes.dynamic(i, axis)} for i, t in enumerate(examples)
+        ]
+        shapes = {"tensors": tuple(rows)} if rows else None
+    from_0 = sizes_from_0() if oblivious else contextlib.nullcontext()
+    with _config.patch(backed_size_oblivious=oblivious), from_0, _without_graph_dump():
+        # torch.export.export records the ops above transforms, whose tensors have no meaning in a graph.
+        export = functools.partial(_export, pre_dispatch=False) if below_transforms else torch.export.export
+        program = export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
+    return from_export(program)
+
+
+@contextlib.contextmanager
+def _stepwise(serves: Serves):
+    """Ops that ``serves`` does not name are traced as their steps, as the quick tracer does."""
+    from torch.fx.experimental.proxy_tensor import decompose, get_proxy_mode
+
+    from ..overrides.functions import SymbolicFunctions
+
+    if get_proxy_mode() is None:
+        # Below transforms, torch.export runs the module once before it records it.
+        with SymbolicFunctions():
+            yield
+        return
+    with decompose(lookup.Unserved(serves)), SymbolicFunctions():
+        yield
+
+
+@contextlib.contextmanager
+def _without_graph_dump():
+    """torch.export prints the graph so far when it fails: our error says what is needed of it."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            yield
+    except Exception as error:
+        dump = getattr(error, "partial_fx_graph", None)
+        text = said.getvalue()
+        said = io.StringIO(text.replace(f"{dump}\n", "") if dump is not None else text)
+        raise
+    finally:
+        if text := said.getvalue():
+            sys.stderr.write(text)
+
+
+@contextlib.contextmanager
+def _quiet():
+    """No garbage collection (it costs a tenth of the time) and no advice about our choice of sizes."""
+    collecting = gc.isenabled()
+    gc.disable()
+    loggers = [logging.getLogger(name) for name in _NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if collecting:
+            gc.enable()
+
+
+def _data_dependent() -> tuple[type[Exception], ...]:
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    return DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode
+
+
+def _is_shape_failure(error: Exception) -> bool:
+    """Errors that other sizes may cure. What a model raises about its data or what torch cannot trace is not among them."""
+    if isinstance(error, _data_dependent()):
+        return False
+    return isinstance(
+        error, (RuntimeError, ValueError, IndexError, TypeError, AssertionError, NotImplementedError)
+    )
+
+
+def _capture_error(module, error: Exception) -> Error:
+    text = str(error).strip().splitlines()
+    first = text[0] if text else type(error).__name__
+    name, at = type(module).__name__, _model_line(error)
+    if isinstance(error, _data_dependent()):
+        op = str(getattr(error, "func", "") or "")
+        return UnsupportedOp(
+            f"{name} depends on values of its inputs{at}: {op or first}",
+            op=op or None,
+            code="E0402",
+            help="branches that depend on data are not compiled yet; torch.where computes both sides",
+        )
+    return Error(
+        f"{name} could not be captured{at}: {type(error).__name__}: {first}",
+        code="E0404",
+        help="the module must run eagerly on the example; the original error is the cause of this one",
+    )
+
+
+def _model_line(error: Exception) -> str:
+    """The innermost line of the model that led to the error, as `` (file:line: code)``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith((TORCH, DISC, "<"))]
+    return f" ({written((own[-1].filename, own[-1].lineno))})" if own else ""
+
+
+def _symbol_places(shapes) -> dict[str, tuple[int, int]]:
+    places = {}
+    for t, shape in enumerate(shapes):
+        for axis, size in enumerate(shape):
+            if isinstance(size, torch.SymInt):
+                places[str(size.node._expr)] = (t, axis)
+    return places
+
+
+def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) -> Captured:
+    env = traced.shape_env
+    conditions = guards.read_conditions(env) if env is not None else guards.Conditions()
+    captured = Captured(arguments, plan, traced, entry.seen.out_spec, conditions, {})
+    captured.changes = entry.seen.changes
+    for t in range(len(traced.inputs)):
+        for axis, expr in enumerate(captured.input_shape(t)):
+            if isinstance(expr, sympy.Symbol):
+                captured.symbols.setdefault(expr, (t, axis))
+    return captured
+
+
+def _note_places(captured: Captured, sizes: Sizes) -> None:
+    """Which line of the model gave an axis a value."""
+    for t, node in enumerate(captured.inputs):
+        for axis, size in enumerate(node.meta["val"].shape):
+            symbol = size.node._expr if isinstance(size, torch.SymInt) else None
+            if symbol in captured.conditions.places:
+                sizes.places.setdefault((t, axis), captured.conditions.places[symbol])
+
+
+def _pin_written(shapes, sizes: Sizes) -> bool:
+    """The model read the text of a size of our choice, and failed: what it looks up by the text is there for the user's."""
+    again = False
+    for t, shape in enumerate(shapes):
+        for axis, size in enumerate(shape):
+            if isinstance(size, torch.SymInt) and size.node._expr in texts.written(size.node.shape_env):
+                c = sizes.class_of(t, axis)
+                again |= c is not None and c.changed and sizes.pin(t, axis)
+    return again
+
+
+def _equal_places(captured: Captured) -> dict[tuple[int, int], tuple[int, int]]:
+    """Axes whose size is that of an earlier axis."""
+    return {
+        (t, axis): captured.symbols[expr]
+        for t in range(len(captured.inputs))
+        for axis, expr in enumerate(captured.input_shape(t))
+        if isinstance(expr, sympy.Symbol) and captured.symbols[expr] != (t, axis)
+    }
+
+
+def _repin(captured: Captured, sizes: Sizes) -> bool:
+    """The model fixed a dimension at a size that is not the user's: keep the user's there and capture again."""
+    again = False
+    for c in list(sizes.classes):
+        for t, axis in list(c.members):
+            if c.changed and not c.fixed and isinstance(captured.input_shape(t)[axis], int):
+                again |= sizes.pin(t, axis)
+    return again
+
+
+def _avoid(captured: Captured, sizes: Sizes) -> bool:
+    """A fact that the example itself breaks comes from a size of our choice: capture again with another one."""
+    own = {s: sympy.Integer(sizes.shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
+    broken = [fact for fact in captured.facts if value_at(fact, own) == sympy.false]
+    symbols = [fact.free_symbols & captured.symbols.keys() for fact in broken]
+    for several in symbols:
+        if len(several) > 2 and sizes.add_up({captured.symbols[s] for s in several}):
+            return True
+    for fact in broken:
+        if (found := _solved_for_largest(fact, captured, own)) is not None and sizes.relate(*found):
+            return True
+    places = sorted({captured.symbols[s] for some in symbols for s in some})
+    if sum(sizes.choose_again(t, axis) for t, axis in places) > 0:
+        return True
+    # No choice takes the example's way beside a size of 0 or 1 of the example: that one stays.
+    small = [(t, axis) for t, axis in places if sizes.shapes[t][axis] < 2]
+    return sum(sizes.pin(t, axis) for t, axis in small if captured.plan.axes[t][axis] is None) > 0
+
+
+def _solved_for_largest(fact, captured: Captured, own: dict):
+    """The axis of the largest size among several that are added up, and how it comes of the others in the example."""
+    symbols = fact.free_symbols & captured.symbols.keys()
+    if not fact.is_Relational or len(symbols) < 3:
+        return None
+    difference = sympy.expand(fact.lhs - fact.rhs)
+    if any(difference.coeff(s, 1) not in (1, -1) for s in symbols) or not difference.is_polynomial(*symbols):
+        return None
+    if sympy.Poly(difference, *symbols).total_degree() > 1:
+        return None
+    largest = max(symbols, key=lambda s: (own[s], str(s)))
+    value = difference.xreplace(own)
+    others = {captured.symbols[s]: int(difference.coeff(s, 1)) for s in symbols - {largest}}
+    offset = value - difference.coeff(largest, 0).xreplace(dict.fromkeys(symbols, sympy.Integer(0)))
+    return captured.symbols[largest], others, int(difference.coeff(largest, 1)), int(offset)
+
+
+def _pin_squeezed(captured: Captured, sizes: Sizes) -> bool:
+    """``squeeze`` drops an axis of size 1 and keeps others: the rank follows the example, and its axis stays 1, or not 1."""
+    again = False
+    hints = {s: sizes.shapes[t][axis] for s, (t, axis) in captured.symbols.items()}
+    for node in captured.graph.nodes:
+        if node.target not in SQUEEZES:
+            continue
+        shape = [expression(size) for size in node.args[0].meta["val"].shape]
+        axes = node.args[1] if len(node.args) > 1 else range(len(shape))
+        for axis in [axes] if isinstance(axes, int) else axes:
+            size = shape[axis]
+            if isinstance(size, int):
+                continue
+            if size.xreplace({s: sympy.Integer(v) for s, v in hints.items()}) == 1:
+                for symbol in size.free_symbols & set(captured.symbols):
+                    again |= sizes.pin(*captured.symbols[symbol])
+            else:
+                captured.conditions.facts.append(sympy.Ne(size, 1))
+    return again
+
+
+def _pin_stretched(captured: Captured, sizes: Sizes) -> bool:
+    """A size of 1 of the example that meets a size from data is stretched to it, where ours would have to be equal to it."""
+    env = captured.traced.shape_env
+    again = False
+    for check in itertools.chain(*env.deferred_runtime_asserts.values()) if env is not None else ():
+        sides = set(check.expr.args) if isinstance(check.expr, sympy.Eq) else set()
+        for symbol in sides & set(captured.symbols):
+            c = sizes.class_of(*captured.symbols[symbol])
+            if c is not None and c.user == 1 and c.changed and not c.declared:
+                again |= sizes.pin(*captured.symbols[symbol])
+    return again
+
+
+def _report_fixed(captured: Captured, sizes: Sizes) -> None:
+    names = captured.arguments.tensor_names
+    for t, row in enumerate(captured.plan.axes):
+        for axis, what in enumerate(row):
+            size = captured.input_shape(t)[axis]
+            if isinstance(what, int) or not isinstance(size, int):
+                continue
+            if isinstance(what, Dim):
+                place = sizes.places.get((t, axis))
+                raise DimError(
+                    f"{what.name} (axis {axis} of {names[t]}) is declared dynamic, and the model works only for "
+                    f"{what.name} == {size}" + (f" ({written(place)})" if place else ""),
+                    code="E0403",
+                    dims=[what.name],
+                )
+            text = f"{names[t]} axis {axis} == {size}"
+            captured.fixed.append(text)
+            if (t, axis) in sizes.places:
+                captured.fixed_at[text] = written(sizes.places[t, axis])
+
+
+def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, oblivious: bool) -> bool:
+    """Settles what the model asks about sizes of 0 and 1; True if the example's way is to be captured instead."""
+    if not captured.conditions.branches:
+        return False
+    shapes = sizes.capture_shapes()
+    chosen = {s: sympy.Integer(shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
+    own = {s: sympy.Integer(sizes.shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
+
+    def retrace(values: dict, fixed: set) -> Captured | None:
+        rows = [captured.input_shape(t) for t in range(len(captured.inputs))]
+        at = [[expr if isinstance(expr, int) else expr.xreplace(values) for expr in row] for row in rows]
+        if not all(isinstance(x, int) or x.is_Integer for row in at for x in row):
+            return None
+        open_axes = _Open(
+            {
+                (t, axis)
+                for t, row in enumerate(rows)
+                for axis, expr in enumerate(row)
+                if not isinstance(expr, int) and not expr.free_symbols & fixed
+            },
+            _equal_places(captured),
+        )
+        entry = _Entry(module, captured.arguments)
+        examples = _examples(tensors, [tuple(int(x) for x in row) for row in at])
+        try:
+            return _read(
+                tracer(entry, examples, open_axes, oblivious), entry, captured.arguments, captured.plan
+            )
+        except Exception:
+            return None
+
+    refused = zero_one.settle(captured, retrace, chosen, own, asked_all=oblivious)
+    return sum(_keep_own(captured, sizes, symbol, place) for symbol, place in refused.items()) > 0
+
+
+@dataclass
+class _Open:
+    """Which axes are dynamic, and which of them have the size of an earlier one."""
+
+    axes: set[tuple[int, int]]
+    same_as: dict[tuple[int, int], tuple[int, int]]
+
+    def dynamic(self, t: int, axis: int) -> bool:
+        return (t, axis) in self.axes
+
+    def first(self, t: int, axis: int) -> tuple[int, int]:
+        return self.same_as.get((t, axis), (t, axis))
+
+
+def _keep_own(captured: Captured, sizes: Sizes, symbol: sympy.Symbol, place: Place) -> int:
+    """The size of the example takes a way of its own: its axes keep it. How many were free until now."""
+    own = sizes.shapes[captured.symbols[symbol][0]][captured.symbols[symbol][1]]
+    kept = 0
+    for t in range(len(captured.inputs)):
+        for axis, expr in enumerate(captured.input_shape(t)):
+            if expr != symbol or sizes.shapes[t][axis] != own:
+                continue
+            if isinstance(declared := captured.plan.axes[t][axis], Dim):
+                raise DimError(
+                    f"{declared.name} (axis {axis} of {captured.arguments.tensor_names[t]}) is {own} in the "
+                    f"example, for which the model takes a way of its own ({written(place)})",
+                    code="E0403",
+                    dims=[declared.name],
+                    help="give an example of another size, or fix the axis",
+                )
+            if sizes.pin(t, axis):
+                sizes.places[t, axis] = place
+                kept += 1
+    return kept

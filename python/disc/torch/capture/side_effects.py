@@ -1,0 +1,217 @@
+"""State that a module keeps from call to call: attributes that ``forward`` assigns, and containers in them that it changes.
+
+A trace must leave none of it behind, and what it read of it is fixed. Whether that matters is found by calling the module itself:
+a table that is made once and kept, or a note that nobody reads, changes no result, and a counter that is added does.
+
+Not here: writes in place to tensors (``lowering.functionalize``), and state of other objects.
+Invariant: after ``as_it_was`` and ``refuse_kept`` each attribute of each module is what it was before, whatever was raised; but
+for new flags, which say what was prepared.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import inspect
+import re
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ...core.errors import Error
+from ..graph.changes import Change
+from ..pytree import kv_caches
+from ..symbolic.source_lines import Place, written
+
+_MISSING = object()
+#: What their contents say is state too.
+_HOLDERS = (list, dict, set, collections.deque)
+#: What a module has before anything is assigned: hooks, the tables of parameters, buffers and submodules.
+_OWN = frozenset(torch.nn.Module().__dict__)
+
+
+@dataclass
+class _Before:
+    """What one module held."""
+
+    path: str
+    module: torch.nn.Module
+    attributes: dict[str, Any] = field(default_factory=dict)
+    held: list[dict[str, Any]] = field(default_factory=list)
+    #: Attribute, container and what was in it.
+    contents: list[tuple[str, Any, Any]] = field(default_factory=list)
+
+
+_KINDS = ("parameter", "buffer", "submodule")
+
+
+def _tables(m: torch.nn.Module) -> tuple[dict, ...]:
+    return m._parameters, m._buffers, m._modules
+
+
+@contextlib.contextmanager
+def as_it_was(module: torch.nn.Module):
+    """Puts back what is assigned within; the value says at the end what that was."""
+    before = [_note(path, m) for path, m in module.named_modules()]
+    places: dict[tuple[int, str], Place] = {}
+    changes: list[Change] = []
+    try:
+        with _noting_places(places):
+            yield changes
+    finally:
+        for noted in before:
+            changes += _put_back(noted, places)
+
+
+def _note(path: str, m: torch.nn.Module) -> _Before:
+    noted = _Before(path, m, dict(m.__dict__), [dict(table) for table in _tables(m)])
+    for name, value in m.__dict__.items():
+        if isinstance(value, _HOLDERS) and name not in _OWN:
+            noted.contents += [(name, *pair) for pair in _contents(value)]
+    return noted
+
+
+def _contents(holder):
+    """A container and a copy of it, and those of the containers in it."""
+    yield holder, holder.copy()
+    for value in holder.values() if isinstance(holder, dict) else holder:
+        if isinstance(value, _HOLDERS):
+            yield from _contents(value)
+
+
+@contextlib.contextmanager
+def _noting_places(places: dict):
+    """Which line assigned an attribute last."""
+    assign = torch.nn.Module.__setattr__
+
+    def noted(self, name, value):
+        frame = sys._getframe(1)
+        places[id(self), name] = frame.f_code.co_filename, frame.f_lineno
+        assign(self, name, value)
+
+    torch.nn.Module.__setattr__ = noted
+    try:
+        yield
+    finally:
+        torch.nn.Module.__setattr__ = assign
+
+
+def _put_back(noted: _Before, places: dict):
+    m, changed = noted.module, {}
+    for kind, now, then in zip(_KINDS, _tables(m), noted.held, strict=True):
+        if names := _differing(now, then):
+            changed |= {name: (kind, then.get(name), now.get(name)) for name in names}
+            now.clear()
+            now.update(then)
+    for name in _differing(m.__dict__, noted.attributes):
+        then, now = noted.attributes.get(name, _MISSING), m.__dict__.get(name, _MISSING)
+        if then is _MISSING and isinstance(now, bool):
+            # The first call of all has prepared something (transformers: hooks), and says so.
+            continue
+        changed[name] = "attribute", then, now
+        if then is _MISSING:
+            del m.__dict__[name]
+        else:
+            m.__dict__[name] = then
+    for name, holder, then in noted.contents:
+        if _is_other(holder, then):
+            changed.setdefault(name, ("attribute", then, holder.copy()))
+            holder.clear()
+            (holder.extend if isinstance(holder, (list, collections.deque)) else holder.update)(then)
+    dot = f"{noted.path}." if noted.path else ""
+    for name, what in changed.items():
+        yield Change(m, dot + name, name, *what, places.get((id(m), name)))
+
+
+def _differing(now: dict, then: dict) -> list[str]:
+    """Which entries differ; equal numbers do not."""
+    names = [name for name in {**now, **then} if now.get(name, _MISSING) is not then.get(name, _MISSING)]
+    return [n for n in names if not _same_number(now.get(n, _MISSING), then.get(n, _MISSING))]
+
+
+def _same_number(a, b) -> bool:
+    return type(a) is type(b) and isinstance(a, (int, float, str, tuple, torch.dtype)) and _equal(a, b)
+
+
+def _is_other(holder, then) -> bool:
+    """Whether a container holds other things than its copy."""
+    if len(holder) != len(then):
+        return True
+    if isinstance(holder, set):
+        return holder != then
+    if isinstance(holder, dict):
+        return any(k not in then or then[k] is not v for k, v in holder.items())
+    return any(x is not y for x, y in zip(holder, then, strict=True))
+
+
+def refuse_kept(module: torch.nn.Module, arguments, tensors, changes: list[Change]) -> None:
+    """Refuses a module whose next result, or whose buffers, depend on the call before.
+
+    ``changes`` are those of a trace; a second call with the same arguments tells.
+    """
+    buffers = dict(module.named_buffers())
+    copies = [t.detach().clone() for t in tensors]
+    with as_it_was(module):
+        try:
+            first = _results(module, arguments, copies)
+        except Exception:
+            # What the module says of its example is said by the capture.
+            return
+        now = dict(module.named_buffers())
+        assigned = {n for n, t in buffers.items() if n in now and not _equal(now[n], t)}
+        try:
+            second = _results(module, arguments, copies)
+        except Exception:
+            second = None
+    if kept := [c for c in changes if c.name in assigned]:
+        raise _refusal(module, kept, "and buffers that are assigned anew are not kept yet")
+    if second is None or not _same_results(first, second):
+        raise _refusal(module, changes, "and its next result depends on it")
+
+
+def _results(module, arguments, tensors) -> list:
+    args, kwargs = arguments.rebuild([t.clone() for t in tensors])
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        leaves, _ = kv_caches.flatten(module(*args, **kwargs))
+    return [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves]
+
+
+def _same_results(first: list, second: list) -> bool:
+    return len(first) == len(second) and all(map(_equal, first, second))
+
+
+def _equal(a, b) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return type(a) is type(b) and bool(a == b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.allclose(a, b, equal_nan=True) if a.is_floating_point() else torch.equal(a, b)
+
+
+def _refusal(module, changes: list[Change], why: str) -> Error:
+    names = ", ".join(dict.fromkeys(f"{c.kind} {c.name}{_where(c)}" for c in changes))
+    return Error(
+        f"{type(module).__name__} keeps state from call to call: it changes the {names}, {why}",
+        code="E0405",
+        help="take the state as an argument of forward, and return the new one",
+    )
+
+
+def _where(change: Change) -> str:
+    """The line that changed an attribute, as far as it is known."""
+    place = change.place or _mentioned(change.module, change.attribute)
+    return f" ({written(place)})" if place is not None else ""
+
+
+def _mentioned(m: torch.nn.Module, attribute: str) -> Place | None:
+    """The first line of ``forward`` with the name."""
+    try:
+        lines, start = inspect.getsourcelines(type(m).forward)
+    except (OSError, TypeError):
+        return None
+    named = (i for i, line in enumerate(lines) if re.search(rf"\.{re.escape(attribute)}\b", line))
+    found = next(named, None)
+    return None if found is None else (inspect.getsourcefile(type(m).forward), start + found)

@@ -1,0 +1,1 @@
+"""Expresses ATen ops without a lowering by others that have one."""

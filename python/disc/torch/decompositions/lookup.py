@@ -1,0 +1,83 @@
+"""Ops that the bridge has no entry for, in terms of others: torch's own decompositions, looked up when such an op is met.
+
+Not here: decompositions of ops that the bridge serves; theirs would hide what is computed from the compiler.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+
+import torch
+from torch._C import DispatchKey
+
+from . import basic
+
+aten = torch.ops.aten
+#: Of an op, and whether a tensor of complex numbers is among its arguments: whether it stays whole.
+Serves = Callable[[torch._ops.OpOverload, bool], bool]
+
+
+def serves_all(op: torch._ops.OpOverload, is_complex: bool) -> bool:
+    return True
+
+
+def steps(func: torch._ops.OpOverload) -> Callable | None:
+    """What computes ``func`` out of other ops, if torch has that."""
+    if func._schema.is_mutable:
+        return _written(func)
+    if func in basic.OWN:
+        return basic.OWN[func]
+    if func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd):
+        return func.decompose
+    if func.namespace == "prims":
+        return getattr(func, "impl_aten", None)
+    # Both enter their functions in the table.
+    import torch._decomp.decompositions
+    import torch._refs
+
+    return torch._decomp.decomposition_table.get(func)
+
+
+def _written(func: torch._ops.OpOverload) -> Callable | None:
+    """``x.op_(...)`` as a write of what ``x.op(...)`` gives."""
+    first, *rest = func._schema.arguments
+    alone = first.is_write and not any(argument.is_write for argument in rest)
+    if not alone or {torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded} & set(func.tags):
+        return None
+    # Python calls ``__iand__`` for ``&=``.
+    name = func._opname
+    name = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")
+    op = getattr(aten, name, None) if name != func._opname and func.namespace == "aten" else None
+
+    def steps(x, *args, **kwargs):
+        result = op(x, *args, **kwargs)
+        if not torch.can_cast(result.dtype, x.dtype):
+            raise TypeError(f"{func} of {x.dtype} gives {result.dtype}")
+        return x.copy_(result)
+
+    return steps if op is not None else None
+
+
+class Unserved(collections.UserDict):
+    """The steps of all ops that are not served, as a table of decompositions: torch asks it for each op that it meets."""
+
+    def __init__(self, serves: Serves):
+        super().__init__()
+        self.serves = serves
+
+    def __contains__(self, func) -> bool:
+        if func not in self.data:
+            known = isinstance(func, torch._ops.OpOverload) and not self.serves(func, False)
+            self.data[func] = steps(func) if known else None
+        return self.data[func] is not None
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def is_constant(func: torch._ops.OpOverload) -> bool:
+    """Whether an op without tensors among its arguments gives the same each time."""
+    if func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
+        return False
+    return not func._opname.startswith(("empty", "new_empty", "from_file"))

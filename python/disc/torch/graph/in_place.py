@@ -1,0 +1,46 @@
+"""Tells which tensors a node writes to, and which nodes share memory."""
+
+from __future__ import annotations
+
+import torch
+
+aten = torch.ops.aten
+
+
+#: They write in training mode only, which has no entry.
+_NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default, aten._native_batch_norm_legit.default}
+
+
+def written_arguments(node) -> list[torch.fx.Node]:
+    """The tensors that the op of a node writes to."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable or node.target in _NOT_WRITES or is_view_in_place(node):
+        return []
+    found = []
+    for i, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+            if isinstance(given, torch.fx.Node):
+                found.append(given)
+    return found
+
+
+def is_view_in_place(node) -> bool:
+    """``unsqueeze_`` and its kin write no element: what they return is a view, and nobody names their argument afterwards."""
+    return torch.Tag.inplace_view in getattr(node.target, "tags", ())
+
+
+def functional_name(name: str) -> str:
+    """``aten.add_.Tensor`` writes what ``aten.add.Tensor`` computes."""
+    space, op, overload = name.split(".")
+    name = f"{space}.{op.removesuffix('_')}.{overload}"
+    return "aten.transpose.int" if name == "aten.transpose.default" else name
+
+
+def shares_memory(a: torch.fx.Node, b: torch.fx.Node) -> bool:
+    if "root" in a.meta and "root" in b.meta:
+        return a.meta["root"] is b.meta["root"]
+    x, y = a.meta.get("val"), b.meta.get("val")
+    if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+        return False
+    return x.untyped_storage()._cdata == y.untyped_storage()._cdata

@@ -1,0 +1,596 @@
+"""Ops of torch that rearrange elements: views, joins, repetition, padding.
+
+All results are new values; what shares memory in torch is the matter of ``torch_alias``.
+"""
+
+from __future__ import annotations
+
+from ...core.errors import Error
+from ...lowering import dtypes
+from ...lowering.emitter import Number
+from ...lowering.sizes import greatest, is_int, least, product, same
+
+END = 2**63 - 1
+
+
+def axis_of(x, dim: int) -> int:
+    """An axis that counts from the front; torch does not look at all of them while a model is captured."""
+    rank = max(len(x.shape), 1)
+    if not -rank <= dim < rank:
+        raise Error(f"dim {dim} is out of range of a tensor of rank {rank}", code="E0404")
+    return dim % rank
+
+
+def as_stated(b, x, *args, **kwargs):
+    """The framework worked the result's shape out (views and their kin)."""
+    return b.reshape(x, b.shape)
+
+
+def bounds(b, size, start, end):
+    """Python's slice bounds on an axis of ``size``: negative ones count from the end, all are clipped."""
+    return _bound(b, size, start, 0), _bound(b, size, end, size)
+
+
+def _bound(b, size, where, default):
+    if where is None:
+        return default
+    if is_int(where):
+        if where >= END:
+            return size
+        if where < 0:
+            return greatest(size + where, 0) if where > -END else 0
+        return least(where, size) if where else 0
+    if b.builder.less_equal(where, 0):
+        # ``x[-n:]``: for n = 0 this is all of x, which is empty where n is the size.
+        if not b.equal(size + where, 0):
+            b.require(where, "<=", -1)
+        return greatest(size + where, 0)
+    where = _from_end(b, size, where)
+    return least(where if b.builder.less_equal(0, where) else greatest(where, 0), size)
+
+
+def _from_end(b, size, where):
+    """A place that counts from the end where it is negative, as ``size - 3`` is below 3."""
+    if b.builder.less_equal(0, where):
+        return where
+    # -1 of 1 and -2 of 1 and 0 are 0 or outside: cutting off says the same in fewer words.
+    if any(b.equal(where + behind, size) for behind in (1, 2)):
+        return greatest(where, 0)
+    return where + size * least(greatest(0 - where, 0), 1)
+
+
+def slice_(b, x, dim=0, start=None, end=None, step=1):
+    axis = axis_of(x, dim)
+    size = x.shape[axis]
+    if isinstance(start, Number) or isinstance(end, Number):
+        return _slice_by_data(b, x, axis, start, end, step)
+    low, high = bounds(b, size, start, end)
+    if not _ordered(low, high, start, end, size):
+        high = greatest(low, high)
+    if step == 1 and b.equal(high - low, b.shape[axis]):
+        high = low + b.shape[axis]
+    result = b.slice(x, axis, low, high, step)
+    # Where this cannot be proved, torch has simplified the length as if no size were 0.
+    b.expressions.equate(b.out.shape[axis], result.shape[axis])
+    return result
+
+
+def _slice_by_data(b, x, axis, start, end, step):
+    """``x[start:end]`` where the data says where: bounds count from the end where negative, and end at the ends."""
+    if step != 1:
+        raise b.unsupported("a slice with a step whose bounds depend on data is not supported")
+    size, zero = b.lift(x.shape[axis], "i64"), b.lift(0, "i64")
+
+    def place(bound):
+        bound = b.lift(bound, "i64")
+        bound = b.select(b.compare("LT", bound, zero), b.add(bound, size), bound)
+        return b.minimum(b.maximum(bound, zero), size)
+
+    low = zero if start is None else place(start)
+    high = size if end is None else place(end)
+    length = b.bind(b.maximum(b.sub(high, low), zero), b.out.shape[axis])
+    if start is None or same(start, 0):
+        return b.slice(x, axis, 0, length)
+    return b.take(x, axis, b.add(b.iota([length], 0, "i64"), low))
+
+
+def _ordered(low, high, start, end, size) -> bool:
+    """Whether ``low <= high`` holds for every size: then no maximum is needed."""
+    if same(low, 0) or same(high, size):
+        return True
+    return is_int(start) and is_int(end) and start <= end and (start < 0) == (end < 0)
+
+
+def narrow(b, x, dim, start, length):
+    axis = axis_of(x, dim)
+    if isinstance(start, Number):
+        return b.take(x, axis, b.add(b.iota([length], 0, "i64"), b.lift(start, "i64")))
+    if not is_int(start):
+        start = _from_end(b, x.shape[axis], start)
+    if is_int(start) and start < 0:
+        start = x.shape[axis] + start
+    return b.slice(x, axis, start, start + length)
+
+
+def select(b, x, dim, index):
+    axis = axis_of(x, dim)
+    if isinstance(index, Number):
+        place, size = b.lift(index, "i64"), b.lift(x.shape[axis], "i64")
+        place = b.select(b.compare("LT", place, b.lift(0, "i64")), b.add(place, size), place)
+        return b.take(x, axis, place)
+    where, size = index, x.shape[axis]
+    if not is_int(index) and not b.equal(index + 1, size):
+        where = _from_end(b, size, index)
+    if is_int(index) and index < 0:
+        where = size + index
+    return b.squeeze(b.slice(x, axis, where, where + 1), axis)
+
+
+def split_at(b, x, lengths, dim):
+    axis = axis_of(x, dim)
+    parts, start = [], 0
+    for length in lengths:
+        parts.append(b.slice(x, axis, start, start + length))
+        start = start + length
+    return parts
+
+
+def as_split(b, x, _, dim=0):
+    """split and chunk: the lengths are those of the framework's results."""
+    axis = axis_of(x, dim)
+    return split_at(b, x, [b.shape_of(part)[axis] for part in b.meta], dim)
+
+
+def unbind(b, x, dim=0):
+    axis = axis_of(x, dim)
+    return [b.squeeze(b.slice(x, axis, i, i + 1), axis) for i in range(len(b.meta))]
+
+
+def expand(b, x, sizes, implicit=False):
+    return b.expand(x, b.shape)
+
+
+def permute(b, x, dims):
+    return b.transpose(x, [axis_of(x, d) for d in dims])
+
+
+def transpose(b, x, a, c):
+    if not x.shape:
+        return x
+    dims = list(range(len(x.shape)))
+    a, c = axis_of(x, a), axis_of(x, c)
+    dims[a], dims[c] = dims[c], dims[a]
+    return b.transpose(x, dims)
+
+
+def movedim(b, x, source, target):
+    source, target = ([d] if is_int(d) else list(d) for d in (source, target))
+    order: list = [None] * len(x.shape)
+    for s, t in zip(source, target, strict=True):
+        order[axis_of(x, t)] = axis_of(x, s)
+    rest = iter(i for i in range(len(x.shape)) if i not in order)
+    return b.transpose(x, [next(rest) if d is None else d for d in order])
+
+
+def concatenate(b, xs, dim=0):
+    # Legacy: empty tensors of rank 1 are skipped.
+    kept = [
+        x
+        for x in xs
+        if not (len(x.shape) == 1 and same(x.shape[0], 0) and any(len(y.shape) != 1 for y in xs))
+    ]
+    dtype = b.promoted_type(*xs)
+    kept = [b.convert(x, dtype) for x in kept]
+    return b.concatenate(kept, axis_of(kept[0], dim))
+
+
+def stack(b, xs, dim=0):
+    dtype = b.promoted_type(*xs)
+    axis = dim % (len(xs[0].shape) + 1)
+    return b.concatenate([b.unsqueeze(b.convert(x, dtype), axis) for x in xs], axis)
+
+
+def joined(axis: int, least_rank: int):
+    """hstack and vstack."""
+
+    def entry(b, xs):
+        xs = [b.reshape(x, [1] * (least_rank - len(x.shape)) + list(x.shape)) for x in xs]
+        return concatenate(b, xs, 0 if len(xs[0].shape) == 1 else axis)
+
+    return entry
+
+
+def repeat(b, x, repeats):
+    """Each axis becomes (times, size), then one."""
+    rank = len(repeats)
+    own = [1] * (rank - len(x.shape)) + list(x.shape)
+    if all(is_int(r) and r == 1 for r in repeats):
+        return b.reshape(x, own)
+    paired = [s for pair in zip(repeats, own, strict=True) for s in pair]
+    axes = [2 * i + 1 for i in range(rank - len(x.shape), rank)]
+    return b.reshape(b.broadcast(x, paired, axes), [r * s for r, s in zip(repeats, own, strict=True)])
+
+
+def tile(b, x, repeats):
+    return repeat(b, x, [1] * (len(x.shape) - len(repeats)) + list(repeats))
+
+
+def repeat_interleave(b, x, repeats, dim=None, output_size=None):
+    if dim is None:
+        x, dim = b.reshape(x, [product(x.shape)]), 0
+    axis = axis_of(x, dim)
+    wide = list(x.shape)
+    wide.insert(axis + 1, repeats)
+    spread = b.broadcast(x, wide, [i if i <= axis else i + 1 for i in range(len(x.shape))])
+    return b.reshape(spread, [s * repeats if i == axis else s for i, s in enumerate(x.shape)])
+
+
+def flip(b, x, dims):
+    return b.reverse(x, sorted(axis_of(x, d) for d in dims)) if x.shape else x
+
+
+def roll(b, x, shifts, dims=()):
+    shifts = [shifts] if is_int(shifts) else list(shifts)
+    dims = [dims] if is_int(dims) else list(dims)
+    if not dims:
+        return b.reshape(roll(b, b.reshape(x, [product(x.shape)]), shifts, [0]), x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        x = _roll_one(b, x, shift, axis_of(x, dim))
+    return x
+
+
+def _roll_one(b, x, shift, axis):
+    size = x.shape[axis]
+    if is_int(size) and size == 0:
+        return x
+    # An axis of size 0 has no remainder: take it by 1.
+    turn = shift % greatest(size, 1)
+    return b.concatenate([b.slice(x, axis, size - turn, size), b.slice(x, axis, 0, size - turn)], axis)
+
+
+def squeeze_all(b, x):
+    return b.reshape(x, b.shape)
+
+
+def diagonal(b, x, offset=0, dim1=0, dim2=1):
+    """A mask on the two axes, summed away; exact, because one element is taken."""
+    i, j = axis_of(x, dim1), axis_of(x, dim2)
+    rest = [k for k in range(len(x.shape)) if k not in (i, j)]
+    x = b.transpose(x, [*rest, i, j])
+    rows, columns = x.shape[-2], x.shape[-1]
+    flat = b.reshape(x, [*x.shape[:-2], rows * columns])
+    length = b.shape[-1]
+    start = offset if offset >= 0 else columns * -offset
+    index = b.add(b.mul(b.iota([length], 0, "i64"), b.lift(columns + 1, "i64")), b.lift(start, "i64"))
+    return b.take(flat, len(rest), index, bounds="clamp")
+
+
+def diagonal_scatter(b, x, source, offset=0, dim1=0, dim2=1):
+    """``x`` with another diagonal. Row r holds element r, or with a negative offset element r + offset."""
+    i, j = axis_of(x, dim1), axis_of(x, dim2)
+    order = [*(k for k in range(len(x.shape)) if k not in (i, j)), i, j]
+    x, last = b.transpose(x, order), len(order) - 2
+    element = b.add(b.iota([x.shape[-2]], 0, "i64"), b.lift(min(offset, 0), "i64"))
+    # One element more: a diagonal behind the corners has none.
+    padded = b.pad(b.convert(source, x.dtype), b.lift(0, x.dtype), [0] * (last + 1), [0] * last + [1])
+    value = b.broadcast(b.take(padded, last, element, bounds="clamp"), x.shape, list(range(last + 1)))
+    mask = b.broadcast(_on_diagonal(b, x.shape[-2:], offset), x.shape, [last, last + 1])
+    return b.transpose(b.select(mask, value, x), [order.index(k) for k in range(len(order))])
+
+
+def fill_diagonal(b, x, value, wrap=False):
+    if len(x.shape) != 2 or wrap:
+        raise b.unsupported("only matrices without wrap are supported")
+    return b.select(_on_diagonal(b, x.shape, 0), b.lift(value, x.dtype), x)
+
+
+def _on_diagonal(b, plane, offset):
+    rows = b.add(b.iota(plane, 0, "i64"), b.lift(offset, "i64"))
+    return b.compare("EQ", rows, b.iota(plane, 1, "i64"))
+
+
+def meshgrid(b, xs, indexing="ij"):
+    shape = b.shape
+    order = [1, 0, *range(2, len(xs))] if indexing == "xy" and len(xs) > 1 else range(len(xs))
+    return [
+        b.broadcast(b.reshape(x, [s]), shape, [axis])
+        for x, s, axis in zip(xs, (shape[a] for a in order), order, strict=True)
+    ]
+
+
+def triangle(keep):
+    """tril (GE) and triu (LE): compares row + diagonal with column."""
+
+    def entry(b, x, diagonal=0):
+        plane = x.shape[-2:]
+        rows = b.add(b.iota(plane, 0, "i64"), b.lift(diagonal, "i64"))
+        mask = b.compare(keep, rows, b.iota(plane, 1, "i64"))
+        return b.select(mask, x, b.lift(0, x.dtype))
+
+    return entry
+
+
+# Padding: torch lists amounts from the last axis on, (low, high) each.
+
+
+def pad_amounts(x, pads):
+    rank = len(x.shape)
+    low, high = [0] * rank, [0] * rank
+    for i in range(len(pads) // 2):
+        low[rank - 1 - i], high[rank - 1 - i] = pads[2 * i], pads[2 * i + 1]
+    return low, high
+
+
+def constant_pad(b, x, pads, value=0):
+    low, high = pad_amounts(x, pads)
+    return b.pad(x, b.lift(value, x.dtype), low, high)
+
+
+def pad(b, x, pads, mode="constant", value=None):
+    if mode == "constant":
+        return constant_pad(b, x, pads, value or 0)
+    return {"reflect": reflect_pad, "replicate": replicate_pad, "circular": circular_pad}[mode](b, x, pads)
+
+
+def _padded(edge):
+    """Padding axis by axis; ``edge(b, x, axis, low, high)`` gives the two parts that are joined to the axis."""
+
+    def entry(b, x, pads):
+        low, high = pad_amounts(x, pads)
+        for axis in range(len(x.shape)):
+            if not (same(low[axis], 0) and same(high[axis], 0)):
+                x = _join_edges(b, x, axis, low[axis], high[axis], edge)
+        return x
+
+    return entry
+
+
+def _join_edges(b, x, axis, low, high, edge):
+    inner = b.slice(x, axis, greatest(0 - low, 0), x.shape[axis] - greatest(0 - high, 0))
+    low, high = greatest(low, 0), greatest(high, 0)
+    before, after = edge(b, inner, axis, low, high)
+    parts = [before] if not same(low, 0) else []
+    parts.append(inner)
+    return b.concatenate(parts + ([after] if not same(high, 0) else []), axis)
+
+
+def _reflected(b, x, axis, low, high):
+    size = x.shape[axis]
+    before = b.slice(x, axis, 1, low + 1) if not same(low, 0) else None
+    after = b.slice(x, axis, size - 1 - high, size - 1) if not same(high, 0) else None
+    return tuple(part if part is None else b.reverse(part, [axis]) for part in (before, after))
+
+
+def _repeated(b, x, axis, low, high):
+    def spread(part, count):
+        shape = [count if i == axis else s for i, s in enumerate(x.shape)]
+        return b.expand(part, shape)
+
+    size = x.shape[axis]
+    return spread(b.slice(x, axis, 0, 1), low), spread(b.slice(x, axis, size - 1, size), high)
+
+
+def _wrapped(b, x, axis, low, high):
+    size = x.shape[axis]
+    return b.slice(x, axis, size - low, size), b.slice(x, axis, 0, high)
+
+
+reflect_pad = _padded(_reflected)
+replicate_pad = _padded(_repeated)
+circular_pad = _padded(_wrapped)
+
+
+def pixel_shuffle(b, x, factor):
+    *lead, channels, h, w = x.shape
+    n = len(lead)
+    x = b.reshape(x, [*lead, channels // (factor * factor), factor, factor, h, w])
+    x = b.transpose(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
+    return b.reshape(x, b.shape)
+
+
+def pixel_unshuffle(b, x, factor):
+    *lead, channels, h, w = x.shape
+    n = len(lead)
+    x = b.reshape(x, [*lead, channels, h // factor, factor, w // factor, factor])
+    x = b.transpose(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    return b.reshape(x, b.shape)
+
+
+def unfold(b, x, dim, size, step):
+    """Tensor.unfold: windows of one axis become a new last axis."""
+    axis = axis_of(x, dim)
+    count = b.shape[axis]
+    plane = [count, size]
+    index = b.add(b.mul(b.iota(plane, 0, "i64"), step), b.iota(plane, 1, "i64"))
+    return b.move(b.take(x, axis, index, bounds="clamp"), axis + 1, -1)
+
+
+def to(b, x, *args, **kwargs):
+    """All forms of conversion: the framework knows the type of the result."""
+    if x.dtype not in dtypes.FLOATS or b.dtype in dtypes.FLOATS or b.dtype == "i1":
+        return b.convert(x, b.dtype)
+    # As x86 converts: NaN and what does not fit is the least integer, and short ones are the low bits of an i32.
+    word = "i64" if b.dtype == "i64" else "i32"
+    end = 1 << (63 if word == "i64" else 31)
+    x = b.wide(x)
+    fits = b.compare("LT", x, b.lift(float(end), x.dtype))
+    return b.convert(b.select(fits, b.convert(x, word), b.lift(-end, word)), b.dtype)
+
+
+def same_value(b, x, *args, **kwargs):
+    return x
+
+
+#: Bits of an element.
+_WIDTHS = {
+    "i1": 8,
+    "i8": 8,
+    "u8": 8,
+    "i16": 16,
+    "f16": 16,
+    "bf16": 16,
+    "i32": 32,
+    "f32": 32,
+    "i64": 64,
+    "f64": 64,
+}
+
+
+def reinterpreted(b, x, dtype):
+    """``x.view(dtype)``: the same bytes; elements of another width split or join those of the last axis, the lowest first."""
+    wanted = dtypes.name_of(dtype)
+    if wanted == x.dtype:
+        return x
+    if wanted == "i1":
+        return b.compare("NE", reinterpreted(b, x, dtypes.DTYPES["u8"]), b.lift(0, "u8"))
+    bits = b.convert(x, "u8") if x.dtype == "i1" else x
+    have, want = _WIDTHS[x.dtype], _WIDTHS[wanted]
+    bits = _bits_as(b, bits, f"i{have}")
+    if have > want:
+        bits = _split(b, bits, have, want)
+    elif have < want:
+        bits = _joined(b, bits, have, want)
+    return _bits_as(b, bits, wanted)
+
+
+def _bits_as(b, x, dtype: str):
+    return x if x.dtype == dtype else b.op("bitcast_convert", x, dtype=dtype)
+
+
+def _split(b, bits, have: int, want: int):
+    parts = have // want
+    places = b.mul(b.iota([parts], 0, bits.dtype), b.lift(want, bits.dtype))
+    pieces = b.convert(b.map("shift_right_logical", b.unsqueeze(bits, -1), places), f"i{want}")
+    return b.reshape(pieces, [*bits.shape[:-1], bits.shape[-1] * parts])
+
+
+def _joined(b, bits, have: int, want: int):
+    parts, whole = want // have, f"i{want}"
+    last = bits.shape[-1]
+    if is_int(last) and last % parts:
+        raise b.unsupported(f"view: a last axis of {last} does not divide into {parts}")
+    if not is_int(last):
+        b.require(last % parts, "==", 0)
+    bits = b.reshape(bits, [*bits.shape[:-1], last // parts, parts])
+    pieces = b.map("and", b.convert(bits, whole), b.lift((1 << have) - 1, whole))
+    places = b.mul(b.iota([parts], 0, whole), b.lift(have, whole))
+    return b.sum(b.map("shift_left", pieces, places), [len(bits.shape) - 1])
+
+
+_REARRANGED = (
+    "view.default",
+    "reshape.default",
+    "_unsafe_view.default",
+    "flatten.using_ints",
+    "unflatten.int",
+    "squeeze.default",
+    "squeeze.dim",
+    "squeeze.dims",
+    "unsqueeze.default",
+    "view_as.default",
+    "reshape_as.default",
+    "ravel.default",
+    "view_copy.default",
+    "squeeze_copy.dims",
+    "unsqueeze_copy.default",
+    "_reshape_copy.default",
+    "atleast_1d.default",
+    "atleast_2d.default",
+)
+_SAME = (
+    "clone.default",
+    "contiguous.default",
+    "detach.default",
+    "detach_.default",
+    "alias.default",
+    "lift_fresh_copy.default",
+    "lift_fresh.default",
+    "lift.default",
+    "resolve_conj.default",
+    "resolve_neg.default",
+    "requires_grad_.default",
+    "alias_copy.default",
+    "_conj.default",
+    "positive.default",
+)
+_CONVERTED = (
+    "to.dtype",
+    "to.dtype_layout",
+    "to.device",
+    "to.other",
+    "_to_copy.default",
+    "type_as.default",
+    "_cast_Float.default",
+    "prims.convert_element_type.default",
+)
+
+TABLE = {
+    **{f"aten.{name}": as_stated for name in _REARRANGED},
+    "aten.view.dtype": reinterpreted,
+    **{f"aten.{name}": same_value for name in _SAME},
+    **{f"aten.{name}": to for name in _CONVERTED if not name.startswith("prims")},
+    "prims.convert_element_type.default": to,
+    "aten.slice.Tensor": slice_,
+    "aten.slice_copy.Tensor": slice_,
+    "aten.narrow.default": narrow,
+    "aten.select.int": select,
+    "aten.select_copy.int": select,
+    "aten.split.Tensor": as_split,
+    "aten.split.sizes": as_split,
+    "aten.split_with_sizes.default": as_split,
+    "aten.split_with_sizes_copy.default": as_split,
+    "aten.chunk.default": as_split,
+    "aten.tensor_split.sections": as_split,
+    "aten.unsafe_split.Tensor": as_split,
+    "aten.unsafe_chunk.default": as_split,
+    "aten.unbind.int": unbind,
+    "aten.expand.default": expand,
+    "aten.expand_copy.default": expand,
+    "aten.expand_as.default": expand,
+    "aten.broadcast_to.default": expand,
+    "aten.broadcast_tensors.default": lambda b, xs: b.together(*xs),
+    "aten.permute.default": permute,
+    "aten.permute_copy.default": permute,
+    "aten.transpose.int": transpose,
+    "aten.transpose_copy.int": transpose,
+    "aten.swapaxes.default": transpose,
+    "aten.t.default": lambda b, x: transpose(b, x, 0, 1) if len(x.shape) == 2 else x,
+    "aten.t_copy.default": lambda b, x: transpose(b, x, 0, 1) if len(x.shape) == 2 else x,
+    "aten.numpy_T.default": lambda b, x: b.transpose(x, range(len(x.shape))[::-1]),
+    "aten.mT.default": lambda b, x: transpose(b, x, -2, -1),
+    "aten.movedim.int": movedim,
+    "aten.movedim.intlist": movedim,
+    "aten.cat.default": concatenate,
+    "aten.concat.default": concatenate,
+    "aten.concatenate.default": concatenate,
+    "aten.stack.default": stack,
+    "aten.hstack.default": joined(1, 1),
+    "aten.vstack.default": joined(0, 2),
+    "aten.repeat.default": repeat,
+    "aten.tile.default": tile,
+    "aten.repeat_interleave.self_int": repeat_interleave,
+    "aten.flip.default": flip,
+    "aten.fliplr.default": lambda b, x: flip(b, x, [1]),
+    "aten.flipud.default": lambda b, x: flip(b, x, [0]),
+    "aten.roll.default": roll,
+    "aten.meshgrid.default": meshgrid,
+    "aten.meshgrid.indexing": lambda b, xs, *, indexing: meshgrid(b, xs, indexing),
+    "aten.diagonal.default": diagonal,
+    "aten.diagonal_copy.default": diagonal,
+    "aten.diagonal_scatter.default": diagonal_scatter,
+    "aten.fill_diagonal_.default": fill_diagonal,
+    "aten.tril.default": triangle("GE"),
+    "aten.triu.default": triangle("LE"),
+    "aten.constant_pad_nd.default": constant_pad,
+    "aten.pad.default": pad,
+    "aten.reflection_pad1d.default": reflect_pad,
+    "aten.reflection_pad2d.default": reflect_pad,
+    "aten.reflection_pad3d.default": reflect_pad,
+    "aten.replication_pad1d.default": replicate_pad,
+    "aten.replication_pad2d.default": replicate_pad,
+    "aten.replication_pad3d.default": replicate_pad,
+    "aten.pixel_shuffle.default": pixel_shuffle,
+    "aten.pixel_unshuffle.default": pixel_unshuffle,
+    "aten.unfold.default": unfold,
+    "aten.unfold_copy.default": unfold,
+}

@@ -1,0 +1,562 @@
+"""Element-wise ops of torch. An entry takes the emitter and the arguments of the overload.
+
+Where torch on CPU rounds f16 and bf16 once per op, compositions here are computed in f32 (``b.widened``).
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...core.errors import Error
+from ...lowering import dtypes
+from ...lowering.emitter import is_value
+
+INF = math.inf
+
+
+def floating(name):
+    """An op on floats; integers become torch's default float."""
+    return lambda b, x: b.op(name, *b.promote(x, floating=True))
+
+
+def floating_by(f):
+    """A composition on floats, computed in f32 for half types."""
+
+    def entry(b, x, *args, **kwargs):
+        (x,) = b.promote(x, floating=True)
+        return b.widened(lambda v: f(b, v, *args, **kwargs), x)
+
+    return entry
+
+
+def rounding(name):
+    """Integers are round already."""
+    return lambda b, x: b.op(name, x) if x.dtype in dtypes.FLOATS else x
+
+
+def binary(name):
+    return lambda b, x, y: b.map(name, *b.promote(x, y))
+
+
+def binary_floating(name):
+    return lambda b, x, y: b.map(name, *b.promote(x, y, floating=True))
+
+
+def binary_by(f, floating=False):
+    def entry(b, x, y, *args, **kwargs):
+        x, y = b.promote(x, y, floating=floating)
+        return b.widened(lambda p, q: f(b, p, q, *args, **kwargs), x, y)
+
+    return entry
+
+
+def comparison(direction):
+    return lambda b, x, y: b.compare(direction, *b.promote(x, y))
+
+
+def logical(name):
+    return lambda b, x, y: b.map(name, truth(b, x), truth(b, y))
+
+
+def truth(b, x):
+    return b.convert(b.lift(x), "i1")
+
+
+# Arithmetic.
+
+
+def add(b, x, y, alpha=1):
+    x, y = b.promote(x, y)
+    return b.add(x, y if alpha == 1 else b.mul(y, alpha))
+
+
+def sub(b, x, y, alpha=1):
+    x, y = b.promote(x, y)
+    return b.sub(x, y if alpha == 1 else b.mul(y, alpha))
+
+
+def mul(b, x, y):
+    return b.mul(*b.promote(x, y))
+
+
+def div(b, x, y, rounding_mode=None):
+    if rounding_mode is None:
+        return b.div(*b.promote(x, y, floating=True))
+    return floor_divide(b, x, y) if rounding_mode == "floor" else trunc_divide(b, x, y)
+
+
+def trunc_divide(b, x, y):
+    x, y = b.promote(x, y)
+    # torch rounds the quotient of half types before it cuts.
+    return trunc(b, b.widened(lambda p, q: b.div(p, q), x, y))
+
+
+def floor_divide(b, x, y):
+    x, y = b.promote(x, y)
+    if x.dtype not in dtypes.FLOATS:
+        return _floor_divide_ints(b, x, y)
+    return b.widened(lambda p, q: _floor_divide_floats(b, p, q), x, y)
+
+
+def _floor_divide_ints(b, x, y):
+    quotient, rest = b.div(x, y), b.map("remainder", x, y)
+    if x.dtype == "u8":
+        return quotient
+    return b.select(_signs_differ(b, rest, y), b.sub(quotient, 1), quotient)
+
+
+def _floor_divide_floats(b, x, y):
+    """As C++ in torch: exact where the quotient is near an integer."""
+    rest = b.map("remainder", x, y)
+    quotient = b.div(b.sub(x, rest), y)
+    quotient = b.select(_signs_differ(b, rest, y), b.sub(quotient, 1), quotient)
+    floor = b.op("floor", quotient)
+    floor = b.select(b.compare("GT", b.sub(quotient, floor), b.lift(0.5, x.dtype)), b.add(floor, 1), floor)
+    zero = b.mul(b.div(x, y), 0.0)
+    floor = b.select(b.compare("EQ", quotient, b.lift(0, x.dtype)), zero, floor)
+    return b.select(b.compare("EQ", y, b.lift(0, x.dtype)), b.div(x, y), floor)
+
+
+def _signs_differ(b, rest, y):
+    """The remainder is not zero and has another sign than the divisor."""
+    zero = b.lift(0, rest.dtype)
+    differ = b.map("xor", b.compare("LT", rest, zero), b.compare("LT", y, zero))
+    return b.map("and", differ, b.compare("NE", rest, zero))
+
+
+def remainder(b, x, y):
+    """The sign of the divisor, as in Python."""
+    x, y = b.promote(x, y)
+    rest = b.map("remainder", x, y)
+    if x.dtype == "u8":
+        return rest
+    return b.select(_signs_differ(b, rest, y), b.add(rest, y), rest)
+
+
+def fmod(b, x, y):
+    return b.map("remainder", *b.promote(x, y))
+
+
+def power(b, x, y):
+    if isinstance(y, (int, float)) and is_value(x):
+        return _power_of_constant(b, x, y)
+    x, y = b.promote(x, y)
+    return b.map("power", x, y)
+
+
+def _power_of_constant(b, x, y):
+    (x, exponent) = b.promote(x, y)
+    if x.dtype in dtypes.INTS and y < 0:
+        raise Error("integers to negative integer powers are not allowed", op="aten.pow")
+    steps = {1: lambda v: v, 2: lambda v: b.mul(v, v), 3: lambda v: b.mul(b.mul(v, v), v)}
+    if x.dtype in dtypes.FLOATS:
+        if x.dtype != "f16":
+            # They differ from a power at -inf, and torch takes them for all but f16.
+            steps |= {0.5: lambda v: b.op("sqrt", v), -0.5: lambda v: b.op("rsqrt", v)}
+        steps |= {
+            -1: lambda v: reciprocal(b, v),
+            -2: lambda v: reciprocal(b, b.mul(v, v)),
+        }
+    return b.widened(steps[y], x) if y in steps else b.map("power", x, exponent)
+
+
+def reciprocal(b, x):
+    (x,) = b.promote(x, floating=True)
+    return b.div(b.lift(1, x.dtype), x)
+
+
+def trunc(b, x):
+    if x.dtype not in dtypes.FLOATS:
+        return x
+    return b.select(b.compare("LT", x, b.lift(0, x.dtype)), b.op("ceil", x), b.op("floor", x))
+
+
+def absolute(b, x):
+    return x if x.dtype in ("i1", "u8") else b.op("abs", x)
+
+
+def sign(b, x):
+    """torch gives 0 for NaN."""
+    if x.dtype in ("i1", "u8"):
+        return x if x.dtype == "i1" else b.convert(b.convert(x, "i1"), "u8")
+    zero = b.lift(0, x.dtype)
+    positive, negative = (b.convert(b.compare(d, x, zero), x.dtype) for d in ("GT", "LT"))
+    return b.sub(positive, negative)
+
+
+def round_decimals(b, x, decimals=0):
+    if x.dtype not in dtypes.FLOATS:
+        return x
+    if decimals == 0:
+        return b.op("round_nearest_even", x)
+    scale = float(10 ** abs(decimals))
+
+    def scaled(v):
+        if decimals > 0:
+            return b.div(b.op("round_nearest_even", b.mul(v, scale)), scale)
+        return b.mul(b.op("round_nearest_even", b.div(v, scale)), scale)
+
+    return b.widened(scaled, x)
+
+
+def next_after(b, x, y):
+    """Of half types, by their bits: those of numbers of one sign are in the order of the numbers."""
+    x, y = b.promote(x, y)
+    if x.dtype not in dtypes.HALVES:
+        return b.map("next_after", x, y)
+    x, y = b.together(x, y)
+    zero = b.lift(0.0, x.dtype)
+    bits = b.op("bitcast_convert", x, dtype="i16")
+    away = b.compare("EQ", b.compare("GT", y, x), b.compare("GT", x, zero))
+    stepped = b.add(bits, b.select(away, *(b.lift(n, "i16") for n in (1, -1))))
+    least = b.select(b.compare("GT", y, zero), *(b.lift(n, "i16") for n in (1, -32767)))
+    stepped = b.select(b.compare("EQ", x, zero), least, stepped)
+    found = b.select(b.compare("EQ", x, y), y, b.op("bitcast_convert", stepped, dtype=x.dtype))
+    return b.select(b.map("or", b.is_nan(x), b.is_nan(y)), b.add(x, y), found)
+
+
+def frac(b, x):
+    return b.sub(x, trunc(b, x))
+
+
+def bitwise(name):
+    return binary(name)
+
+
+def shift_left(b, x, y):
+    return b.map("shift_left", *b.promote(x, y))
+
+
+def shift_right(b, x, y):
+    """Unsigned integers get zeros from the left, others their sign."""
+    x, y = b.promote(x, y)
+    return b.map("shift_right_logical" if x.dtype.startswith("u") else "shift_right_arithmetic", x, y)
+
+
+# Choices.
+
+
+def where(b, pred, x, y):
+    x, y = b.promote(x, y)
+    return b.select(truth(b, pred), x, y)
+
+
+def clamp(b, x, low=None, high=None):
+    dtype = b.promoted_type(*(v for v in (x, low, high) if v is not None))
+    x = b.lift(x, dtype)
+    if low is not None:
+        x = b.maximum(x, b.lift(low, dtype))
+    return x if high is None else b.minimum(x, b.lift(high, dtype))
+
+
+def ignoring_nan(name):
+    """fmax and fmin: a NaN loses against a number."""
+
+    def entry(b, x, y):
+        x, y = b.promote(x, y)
+        if x.dtype not in dtypes.FLOATS:
+            return b.map(name, x, y)
+        both = b.map(name, x, y)
+        return b.select(b.is_nan(x), y, b.select(b.is_nan(y), x, both))
+
+    return entry
+
+
+def nan_to_num(b, x, nan=None, posinf=None, neginf=None):
+    if x.dtype not in dtypes.FLOATS:
+        return x
+    greatest = {
+        "f16": 65504.0,
+        "bf16": 3.3895313892515355e38,
+        "f32": 3.4028234663852886e38,
+        "f64": 1.7976931348623157e308,
+    }[x.dtype]
+    low = -greatest if neginf is None else neginf
+    y = b.select(
+        b.compare("EQ", x, b.lift(INF, x.dtype)), b.lift(greatest if posinf is None else posinf, x.dtype), x
+    )
+    y = b.select(b.compare("EQ", x, b.lift(-INF, x.dtype)), b.lift(low, x.dtype), y)
+    return b.select(b.is_nan(x), b.lift(nan or 0.0, x.dtype), y)
+
+
+def masked_fill(b, x, mask, value):
+    return b.select(mask, b.lift(value, x.dtype), x)
+
+
+def predicate(name):
+    return lambda b, x: (
+        b.op(name, x) if x.dtype in dtypes.FLOATS else b.full(name == "is_finite", x.shape, "i1")
+    )
+
+
+def equals(value):
+    return lambda b, x: (
+        b.compare("EQ", x, b.lift(value, x.dtype))
+        if x.dtype in dtypes.FLOATS
+        else b.full(False, x.shape, "i1")
+    )
+
+
+def sign_bit(b, x):
+    if x.dtype in dtypes.FLOATS:
+        # -0.0 has it: 1 / -0.0 is negative.
+        inverse = b.div(b.lift(1, x.dtype), x)
+        zero = b.lift(0, x.dtype)
+        return b.map(
+            "or",
+            b.compare("LT", x, zero),
+            b.map("and", b.compare("EQ", x, zero), b.compare("LT", inverse, zero)),
+        )
+    return b.compare("LT", x, b.lift(0, x.dtype)) if x.dtype != "i1" else b.full(False, x.shape, "i1")
+
+
+def copysign(b, x, y):
+    x, y = b.promote(x, y, floating=True)
+    size = b.op("abs", x)
+    return b.select(sign_bit(b, y), b.neg(size), size)
+
+
+def heaviside(b, x, values):
+    zero = b.lift(0, x.dtype)
+    step = b.convert(b.compare("GT", x, zero), x.dtype)
+    return b.select(b.compare("EQ", x, zero), values, step)
+
+
+# Two-argument mathematics.
+
+
+def logaddexp(b, x, y):
+    m = b.maximum(x, y)
+    distance = b.neg(b.op("abs", b.sub(x, y)))
+    value = b.add(m, b.op("log_plus_one", b.op("exponential", distance)))
+    same = b.map("and", b.compare("EQ", x, y), b.compare("EQ", b.op("abs", x), b.lift(INF, x.dtype)))
+    return b.select(same, x, value)
+
+
+def xlogy(b, x, y):
+    zero = b.lift(0, x.dtype)
+    product = b.select(b.compare("EQ", x, zero), zero, b.mul(x, b.op("log", y)))
+    return b.select(b.is_nan(y), b.lift(math.nan, x.dtype), product)
+
+
+def hypot(b, x, y):
+    x, y = b.op("abs", x), b.op("abs", y)
+    big, small = b.maximum(x, y), b.minimum(x, y)
+    ratio = b.div(small, b.select(b.compare("EQ", big, b.lift(0, x.dtype)), b.lift(1, x.dtype), big))
+    value = b.mul(big, b.op("sqrt", b.add(b.mul(ratio, ratio), 1.0)))
+    infinite = b.map("or", b.compare("EQ", x, b.lift(INF, x.dtype)), b.compare("EQ", y, b.lift(INF, x.dtype)))
+    return b.select(infinite, b.lift(INF, x.dtype), value)
+
+
+def lerp(b, x, end, weight):
+    def f(u, v, w):
+        w = b.lift(w, u.dtype)
+        distance = b.sub(v, u)
+        far = b.sub(v, b.mul(distance, b.sub(b.lift(1, u.dtype), w)))
+        return b.select(
+            b.compare("LT", b.op("abs", w), b.lift(0.5, u.dtype)), b.add(u, b.mul(w, distance)), far
+        )
+
+    # A number is not rounded to a half type: torch takes it as it is.
+    return (
+        b.widened(f, x, end, weight) if is_value(weight) else b.widened(lambda u, v: f(u, v, weight), x, end)
+    )
+
+
+def addcmul(b, x, u, v, value=1):
+    dtype = b.promoted_type(x, u, v)
+    x, u, v = (b.lift(t, dtype) for t in (x, u, v))
+    return b.widened(lambda x, u, v: b.add(x, b.mul(b.mul(u, v), value)), x, u, v)
+
+
+def addcdiv(b, x, u, v, value=1):
+    dtype = b.promoted_type(x, u, v)
+    x, u, v = (b.lift(t, dtype) for t in (x, u, v))
+    return b.widened(lambda x, u, v: b.add(x, b.div(b.mul(u, value), v)), x, u, v)
+
+
+def sinc(b, x):
+    angle = b.mul(x, math.pi)
+    zero = b.compare("EQ", x, b.lift(0, x.dtype))
+    return b.select(zero, b.lift(1, x.dtype), b.div(b.op("sine", angle), angle))
+
+
+def logit(b, x, eps=None):
+    if eps is not None:
+        x = b.minimum(b.maximum(x, eps), 1 - eps)
+    return b.op("log", b.div(x, b.sub(b.lift(1, x.dtype), x)))
+
+
+def scaled_log(factor):
+    return floating_by(lambda b, x: b.mul(b.op("log", x), factor))
+
+
+def isclose(b, x, y, rtol=1e-05, atol=1e-08, equal_nan=False):
+    x, y = b.promote(x, y)
+    equal = b.compare("EQ", x, y)
+    if equal_nan:
+        equal = b.map("or", equal, b.map("and", b.is_nan(x), b.is_nan(y)))
+    if rtol == 0 and atol == 0:
+        return equal
+    x, y = b.promote(x, y, floating=True)
+    allowed = b.add(b.mul(b.op("abs", y), rtol), atol)
+    error = b.op("abs", b.sub(x, y))
+    near = b.map("and", b.op("is_finite", error), b.compare("LE", error, allowed))
+    return b.map("or", equal, near)
+
+
+def rsub(b, x, y, alpha=1):
+    return sub(b, y, x, alpha) if is_value(y) or alpha == 1 else b.sub(b.lift(y, x.dtype), b.mul(x, alpha))
+
+
+_UNARY = {
+    "acos": "acos",
+    "acosh": "acosh",
+    "asin": "asin",
+    "asinh": "asinh",
+    "atan": "atan",
+    "atanh": "atanh",
+    "cos": "cosine",
+    "cosh": "cosh",
+    "digamma": "digamma",
+    "erf": "erf",
+    "erfc": "erfc",
+    "erfinv": "erf_inv",
+    "exp": "exponential",
+    "expm1": "exponential_minus_one",
+    "lgamma": "lgamma",
+    "log": "log",
+    "log1p": "log_plus_one",
+    "rsqrt": "rsqrt",
+    "special_i1e": "bessel_i1e",
+    "sigmoid": "logistic",
+    "sin": "sine",
+    "sinh": "sinh",
+    "sqrt": "sqrt",
+    "tan": "tan",
+    "tanh": "tanh",
+}
+_BINARY = {
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "remainder": remainder,
+    "fmod": fmod,
+    "bitwise_and": bitwise("and"),
+    "bitwise_or": bitwise("or"),
+    "bitwise_xor": bitwise("xor"),
+    "eq": comparison("EQ"),
+    "ne": comparison("NE"),
+    "lt": comparison("LT"),
+    "le": comparison("LE"),
+    "gt": comparison("GT"),
+    "ge": comparison("GE"),
+}
+
+TABLE = {
+    **{f"aten.{name}.default": floating(op) for name, op in _UNARY.items()},
+    **{f"aten.{name}.{kind}": f for name, f in _BINARY.items() for kind in ("Tensor", "Scalar")},
+    "aten.pow.Tensor_Tensor": power,
+    "aten.pow.Tensor_Scalar": power,
+    "aten.pow.Scalar": power,
+    "aten.remainder.Scalar_Tensor": remainder,
+    "aten.floor_divide.default": floor_divide,
+    "aten.bitwise_left_shift.Tensor": shift_left,
+    "aten.bitwise_right_shift.Tensor": shift_right,
+    "aten.bitwise_left_shift.Tensor_Scalar": shift_left,
+    "aten.bitwise_right_shift.Tensor_Scalar": shift_right,
+    "aten.__lshift__.Tensor": shift_left,
+    "aten.__rshift__.Tensor": shift_right,
+    "aten.__lshift__.Scalar": shift_left,
+    "aten.__rshift__.Scalar": shift_right,
+    "aten.__and__.Scalar": bitwise("and"),
+    "aten.__or__.Scalar": bitwise("or"),
+    "aten.__xor__.Scalar": bitwise("xor"),
+    "aten.__and__.Tensor": bitwise("and"),
+    "aten.__or__.Tensor": bitwise("or"),
+    "aten.__xor__.Tensor": bitwise("xor"),
+    "aten.div.Tensor": div,
+    "aten.div.Scalar": div,
+    "aten.div.Tensor_mode": div,
+    "aten.div.Scalar_mode": div,
+    "aten.true_divide.Tensor": div,
+    "aten.true_divide.Scalar": div,
+    "aten.rsub.Tensor": rsub,
+    "aten.rsub.Scalar": rsub,
+    "aten.multiply.Tensor": mul,
+    "aten.subtract.Tensor": sub,
+    "aten.reciprocal.default": reciprocal,
+    "aten.square.default": lambda b, x: power(b, x, 2),
+    "aten.neg.default": lambda b, x: b.neg(x),
+    "aten.abs.default": absolute,
+    "aten.sign.default": sign,
+    "aten.sgn.default": sign,
+    "aten.signbit.default": sign_bit,
+    "aten.ceil.default": rounding("ceil"),
+    "aten.floor.default": rounding("floor"),
+    "aten.round.default": rounding("round_nearest_even"),
+    "aten.round.decimals": round_decimals,
+    "aten.trunc.default": trunc,
+    "aten.fix.default": trunc,
+    "aten.frac.default": frac,
+    # Not exp(x ln 2), whose error grows with x.
+    "aten.exp2.default": floating_by(lambda b, x: b.map("power", b.lift(2, x.dtype), x)),
+    "aten.log2.default": scaled_log(1 / math.log(2)),
+    "aten.log10.default": scaled_log(1 / math.log(10)),
+    "aten.special_expit.default": floating("logistic"),
+    "aten.special_erf.default": floating("erf"),
+    "aten.deg2rad.default": floating_by(lambda b, x: b.mul(x, math.pi / 180)),
+    "aten.rad2deg.default": floating_by(lambda b, x: b.mul(x, 180 / math.pi)),
+    "aten.sinc.default": floating_by(sinc),
+    "aten.logit.default": floating_by(logit),
+    "aten.positive.default": lambda b, x: x,
+    # comparisons and logic
+    "aten.isnan.default": predicate("is_nan"),
+    "aten.isinf.default": predicate("is_inf"),
+    "aten.isfinite.default": predicate("is_finite"),
+    "aten.isposinf.default": equals(INF),
+    "aten.isneginf.default": equals(-INF),
+    "aten.isclose.default": isclose,
+    "aten.bitwise_not.default": lambda b, x: b.op("not", x),
+    "aten.logical_not.default": lambda b, x: b.op("not", truth(b, x)),
+    "aten.logical_and.default": logical("and"),
+    "aten.logical_or.default": logical("or"),
+    "aten.logical_xor.default": logical("xor"),
+    # choices
+    "aten.where.self": where,
+    "aten.where.ScalarOther": where,
+    "aten.where.ScalarSelf": where,
+    "aten.where.Scalar": where,
+    "aten.clamp.default": clamp,
+    "aten.clamp.Tensor": clamp,
+    "aten.clip.default": clamp,
+    "aten.clamp_min.default": lambda b, x, low: clamp(b, x, low),
+    "aten.clamp_min.Tensor": lambda b, x, low: clamp(b, x, low),
+    "aten.clamp_max.default": lambda b, x, high: clamp(b, x, None, high),
+    "aten.clamp_max.Tensor": lambda b, x, high: clamp(b, x, None, high),
+    "aten.maximum.default": binary("maximum"),
+    "aten.minimum.default": binary("minimum"),
+    "aten.max.other": binary("maximum"),
+    "aten.min.other": binary("minimum"),
+    "aten.fmax.default": ignoring_nan("maximum"),
+    "aten.fmin.default": ignoring_nan("minimum"),
+    "aten.masked_fill.Scalar": masked_fill,
+    "aten.masked_fill.Tensor": masked_fill,
+    "aten.nan_to_num.default": nan_to_num,
+    "aten.heaviside.default": heaviside,
+    "aten.copysign.Tensor": copysign,
+    "aten.copysign.Scalar": copysign,
+    # two arguments
+    "aten.atan2.default": binary_floating("atan2"),
+    "aten.arctan2.default": binary_floating("atan2"),
+    "aten.logaddexp.default": binary_by(logaddexp, floating=True),
+    "aten.xlogy.Tensor": binary_by(xlogy, floating=True),
+    "aten.xlogy.Scalar_Other": binary_by(xlogy, floating=True),
+    "aten.xlogy.Scalar_Self": binary_by(xlogy, floating=True),
+    "aten.hypot.default": binary_by(hypot),
+    "aten.nextafter.default": next_after,
+    "aten.lerp.Scalar": lerp,
+    "aten.lerp.Tensor": lerp,
+    "aten.addcmul.default": addcmul,
+    "aten.addcdiv.default": addcdiv,
+}

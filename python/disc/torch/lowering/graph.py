@@ -1,0 +1,334 @@
+"""The bridge of torch: a captured FX graph becomes ops of the compiler.
+
+The meaning of each op is one entry of ``TABLE``: a function of the emitter and the arguments of the overload. The entries are in
+the files of the families (``torch_elementwise`` and its neighbours). Here is the walk over the graph: inputs, weights, shape
+arithmetic, inlined regions, outputs, and the report of everything that has no entry.
+
+Invariants:
+
+- sizes come from the shape environment of the capture, never from an example;
+- a value is converted once; where the graph writes in place, ``torch_alias`` says what a later reader sees;
+- every unsupported op of a graph is reported in one error.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from typing import Any
+
+import torch
+
+from ...core.errors import Error, UnsupportedOp
+from ...lowering import sizes
+from ...lowering.emitter import MISSING, Emitter, Number, is_value
+from ..graph.origin import source_line
+from ..graph.program import Program
+from ..symbolic.conditions import conjuncts
+from ..symbolic.expressions import SYMBOLIC, expression
+from . import complex_numbers, control_flow
+from .functionalize import Aliases
+from .interface import (
+    RELATIONS,
+    add_check,
+    bind_weights,
+    declare_facts,
+    declare_inputs,
+    declare_outputs,
+    state_fact,
+    state_relation,
+)
+from .scalars import floating, integer, least_value, truth
+from .table import CHECKS, ITEMS, TABLE
+
+_INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+
+
+def convert(captured, builder) -> Program:
+    """Emits ``captured`` into ``builder``.
+
+    Raises UnsupportedOp, which names all ops without an entry.
+    """
+    program = Program()
+    expressions = sizes.Expressions(captured.simplify)
+    expressions.check = lambda condition, text: add_check(program, condition, text)
+    emitter = Emitter(builder, expressions)
+    emitter.state = lambda fact: state_fact(builder, program, fact)
+    walk = _Walk(captured, emitter, program)
+    declare_inputs(captured, builder, expressions, walk, program)
+    declare_facts(captured, builder, expressions, program)
+    bind_weights(captured, emitter, walk, program)
+    walk.run(captured.graph)
+    walk.raise_if_missing()
+    declare_outputs(captured, walk, builder, program)
+    return program
+
+
+# Inputs and facts.
+
+
+# The walk.
+
+
+class _Walk:
+    def __init__(self, captured, emitter: Emitter, program: Program):
+        self.captured = captured
+        self.emitter = emitter
+        self.program = program
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.weight_names: dict[torch.fx.Node, str] = {}
+        self.missing: Counter[tuple[str, str]] = Counter()
+        self.sources: dict[tuple[str, str], list[str]] = {}
+        self.helps: list[str] = []
+        self.aliases = Aliases(self, TABLE)
+        #: What graphs within this one are given.
+        self.given_within: set[torch.fx.Node] = set()
+        #: The node that is being converted.
+        self.node: torch.fx.Node | None = None
+
+    def run(self, graph: torch.fx.Graph) -> Any:
+        """Converts every node; the value is what the graph returns."""
+        self.aliases.enter(graph)
+        for node in graph.nodes:
+            if node.op == "output":
+                return node.args[0]
+            if node.op == "get_attr":
+                self._get_attr(node, graph)
+            elif node.op == "call_function":
+                self._call(node)
+        return ()
+
+    def read(self, node):
+        return self.aliases.read(node)
+
+    def resolve(self, arg):
+        """Arguments of an op: nodes become values or sizes, numbers that depend on sizes become sizes."""
+        if isinstance(arg, torch.fx.Node):
+            return self._as_traced(arg, self.read(arg))
+        if isinstance(arg, SYMBOLIC):
+            return self._number(arg, self.node)
+        if isinstance(arg, tuple):
+            return tuple(self.resolve(a) for a in arg)
+        if isinstance(arg, list):
+            return [self.resolve(a) for a in arg]
+        if isinstance(arg, dict):
+            return {name: self.resolve(a) for name, a in arg.items()}
+        if isinstance(arg, slice):
+            return slice(self.resolve(arg.start), self.resolve(arg.stop), self.resolve(arg.step))
+        return arg
+
+    def _as_traced(self, node, value):
+        """torch takes min(1, s) for 1: the size of ``x[:1]``. Where such a value is used, the size has to be 1."""
+        val = node.meta.get("val")
+        if not is_value(value) or not isinstance(val, torch.Tensor):
+            return value
+        pairs = zip(val.shape, value.shape, strict=True)
+        ones = [i for i, (traced, size) in enumerate(pairs) if _is_one(traced) and not sizes.is_int(size)]
+        if not ones:
+            return value
+        for i in ones:
+            self.emitter.require(value.shape[i], "==", 1)
+        return self.emitter.reshape(value, [1 if i in ones else size for i, size in enumerate(value.shape)])
+
+    def _get_attr(self, node, graph) -> None:
+        target = operator.attrgetter(node.target)(graph.owning_module)
+        self.values[node] = self.emitter.tensor(target) if isinstance(target, torch.Tensor) else target
+
+    def _call(self, node) -> None:
+        name = str(node.target)
+        self.node = node
+        if name == "aten._assert_scalar.default":
+            return self._assert(node)
+        if name == "aten._assert_async.msg":
+            return self._assert_data(node)
+        if name in CHECKS or "assert" in name:
+            return
+        if name in ITEMS:
+            self.values[node] = self._item(node)
+            return
+        if isinstance(node.meta.get("val"), SYMBOLIC) and _only_checked(node):
+            return
+        if isinstance(node.meta.get("val"), (int, float, bool, *SYMBOLIC)):
+            self.values[node] = self._number(node.meta["val"], node)
+        elif node.target is operator.getitem:
+            source, index = node.args
+            whole = self.read(source)
+            self.values[node] = whole if whole is MISSING else whole[index]
+            if self.values[node] is None:
+                self.lack(str(source.target), f"result {index} is not computed", node=source)
+                self.values[node] = MISSING
+        elif name in control_flow.FLOWS:
+            self.program.operations += 1
+            try:
+                self.values[node] = control_flow.FLOWS[name](self, node)
+            except UnsupportedOp as error:
+                self.lack(name, error.message, error.help, node=node)
+                self.values[node] = MISSING
+        elif any(part in name for part in _INLINED):
+            self._inline(node, name)
+        else:
+            self._convert(node, name)
+
+    def _number(self, val, node):
+        """A number that capture knows; ``node`` is where it is used."""
+        try:
+            if isinstance(val, torch.SymInt):
+                numbers = self.emitter.expressions.numbers
+                if val.node.expr.free_symbols & set(numbers) and least_value(val) < 0:
+                    return integer(self.emitter, val.node.expr)
+                return self.emitter.expressions.size(val)
+            if isinstance(val, torch.SymFloat):
+                return floating(self.emitter, self.captured.simplify(val.node.expr))
+            if isinstance(val, torch.SymBool):
+                return truth(self.emitter, self.captured.simplify(val.node.expr))
+        except UnsupportedOp as error:
+            self.lack(str(node.target), error.message, node=node)
+            return MISSING
+        return val
+
+    def _item(self, node):
+        """A number out of a tensor: a dim, if it is known to be no less than 0, since it is then most likely a size."""
+        b, val = self.emitter, node.meta.get("val")
+        value = self.read(node.args[0])
+        if value is MISSING:
+            return MISSING
+        value = b.reshape(value, [])
+        if value.dtype == "i1":
+            return Number(value)
+        if not isinstance(val, torch.SymInt):
+            value = Number(b.convert(value, "f64"))
+            if isinstance(val, torch.SymFloat):
+                b.expressions.numbers[val.node.expr] = value.value
+            return value
+        value = b.convert(value, "i64")
+        if least_value(val) >= 0:
+            return b.bind(value, val)
+        b.expressions.numbers[val.node.expr] = value
+        return Number(value)
+
+    def _assert(self, node) -> None:
+        """What capture knows of sizes that depend on data: a fact, checked where the size is bound."""
+        condition = getattr(node.args[0], "meta", {}).get("val", node.args[0])
+        if not isinstance(condition, torch.SymBool):
+            return
+        for fact in conjuncts(condition.node.expr):
+            relation = next((sign for kind, sign in RELATIONS if isinstance(fact, kind)), None)
+            if relation is None or fact.free_symbols & set(self.emitter.expressions.numbers):
+                continue
+            if fact.free_symbols <= set(self.emitter.expressions.symbols):
+                state_relation(self.emitter.expressions, self.emitter.state, fact, relation)
+
+    def _assert_data(self, node) -> None:
+        """What is asked of the data: checked in each call."""
+        condition, message = self.resolve(node.args)
+        if condition is not MISSING:
+            self.emitter.require_true(self.emitter.reshape(condition, []), message)
+
+    def _inline(self, node, name: str) -> None:
+        graph_at = next(
+            i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr"
+        )
+        if "autocast" in name and node.args[graph_at - 2] is True:
+            self.lack(name, "autocast regions are not supported", node=node)
+            self.values[node] = MISSING
+            return
+        given = [self.given(value) for value in node.args[graph_at + 1 :]]
+        self.values[node] = self.run_inner(node.args[graph_at], given)
+
+    def given(self, value):
+        """An argument of a graph within: a value as it is."""
+        return self.read(value) if isinstance(value, torch.fx.Node) else self.resolve(value)
+
+    def run_inner(self, graph_of, given):
+        """What the graph that the attribute ``graph_of`` names returns for ``given``."""
+        graph = self.values[graph_of].graph
+        holders = [n for n in graph.nodes if n.op == "placeholder"]
+        self.given_within.update(holders)
+        self.values |= zip(holders, given, strict=True)
+        return self.resolve(self.run(graph))
+
+    def _convert(self, node, name: str) -> None:
+        entry, write = self.aliases.entry(name, node)
+        args, kwargs = self.resolve(node.args), self.resolve(node.kwargs)
+        entry = complex_numbers.entry(name, node, (args, list(kwargs.values())), entry)
+        if entry is None:
+            self.lack(_readable(node.target), *_why(node.target), node=node)
+            result = MISSING
+        elif _has_missing(args) or _has_missing(kwargs.values()):
+            result = MISSING
+        else:
+            result = self.apply(node, name, entry, args, kwargs)
+        self.program.operations += 1
+        if write is not None and result is not MISSING:
+            result = self.aliases.write(node, write, result)
+        self.values[node] = result
+
+    def apply(self, node, name: str, entry, args, kwargs):
+        self.emitter.meta = node.meta.get("val")
+        try:
+            return entry(self.emitter, *args, **kwargs)
+        except UnsupportedOp as error:
+            self.lack(name, error.message, error.help, node=node)
+            return MISSING
+        except Error as error:
+            # The op of the compiler refuses its operands, and names itself alone.
+            if error.code != "E0204":
+                raise
+            where = f" ({source})" if (source := source_line(node)) else ""
+            cure = error.help or "does the module run eagerly on the example?"
+            raise Error(f"{name}{where}: {error.message}", code=error.code, op=name, help=cure) from error
+
+    def lack(self, name: str, reason: str, help: str | None = None, *, node) -> None:
+        if help and help not in self.helps:
+            self.helps.append(help)
+        key = (name, reason)
+        self.missing[key] += 1
+        self.sources.setdefault(key, [])
+        source = source_line(node)
+        if source and source not in self.sources[key] and len(self.sources[key]) < 3:
+            self.sources[key].append(source)
+
+    def raise_if_missing(self) -> None:
+        if not self.missing:
+            return
+        lines = []
+        for (name, reason), count in self.missing.most_common():
+            where = f" ({', '.join(self.sources[name, reason])})" if self.sources[name, reason] else ""
+            lines.append(f"  {count} x {name}: {reason}{where}")
+        ops = sorted({name for name, _ in self.missing})
+        total = sum(self.missing.values())
+        raise UnsupportedOp(
+            f"{total} operations of {len(ops)} kinds are not supported:\n" + "\n".join(lines),
+            op=ops[0] if len(ops) == 1 else None,
+            help="; ".join([*self.helps, "docs/coverage-torch.md lists what is supported"]),
+        )
+
+
+def _readable(op) -> str:
+    """``vmap`` leaves functions of torch in the graph."""
+    inner = str(getattr(op, "__module__", "")).startswith("torch._functorch")
+    return "torch.vmap" if inner else str(op)
+
+
+def _why(op) -> tuple[str, str | None]:
+    """Why an op has no entry, and what to do."""
+    if torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()):
+        return "random numbers are not supported", "give them to the module as an input"
+    return "no entry in the table", None
+
+
+def _only_checked(node) -> bool:
+    """Whether nothing but checks and comparisons uses a number."""
+    return all(
+        str(user.target) in CHECKS or (isinstance(user.meta.get("val"), SYMBOLIC) and _only_checked(user))
+        for user in node.users
+    )
+
+
+def _is_one(traced) -> bool:
+    """Whether torch has a size as 1, without asking it, which would be an error for a size that depends on data."""
+    return expression(traced) == 1
+
+
+def _has_missing(args) -> bool:
+    return any(a is MISSING or (isinstance(a, (list, tuple)) and _has_missing(a)) for a in args)

@@ -1,0 +1,226 @@
+"""Declares the interface of a program: its inputs and their dims, facts about sizes, weights, constants and outputs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+
+from ...core.dims import Dim
+from ...core.errors import Error, UnsupportedOp
+from ...lowering import dtypes, sizes
+from ...lowering.complex_value import Complex
+from ...lowering.emitter import Emitter, Number, is_value
+from ..graph.program import Program
+from ..symbolic.conditions import spelled
+from ..symbolic.expressions import SYMBOLIC
+from ..symbolic.source_lines import written
+from . import complex_numbers
+
+if TYPE_CHECKING:
+    from .graph import _Walk
+
+
+def declare_inputs(captured, builder, expressions, walk, program: Program) -> None:
+    shapes = [captured.input_shape(i) for i in range(len(captured.inputs))]
+    names = _dim_names(captured, shapes)
+    inputs = _Names()
+    deferred = []
+    for i, (node, shape) in enumerate(zip(captured.inputs, shapes, strict=True)):
+        row = [size if isinstance(size, int) else names[i][axis] for axis, size in enumerate(shape)]
+        dtype = dtypes.name_of(node.meta["val"].dtype)
+        value = builder.input(inputs.fresh(captured.arguments.tensor_names[i]), row, dtype)
+        program.dims.append([str(d) for d in row])
+        walk.values[node] = value
+        for axis, expr in enumerate(shape):
+            if isinstance(expr, sympy.Symbol):
+                expressions.symbols.setdefault(expr, value.shape[axis])
+            elif not isinstance(expr, int):
+                deferred.append((expr, value.shape[axis]))
+    for expr, dim in deferred:
+        _relate(expr, dim, expressions, builder, program)
+
+
+def _dim_names(captured, shapes) -> list[list[str]]:
+    """A declared name, else one made of the input and the axis; axes with one symbol share one name."""
+    by_symbol: dict[Any, str] = {}
+    axes = [(i, axis, expr) for i, shape in enumerate(shapes) for axis, expr in enumerate(shape)]
+    for i, axis, expr in axes:
+        declared = captured.plan.axes[i][axis]
+        if isinstance(declared, Dim) and isinstance(expr, sympy.Symbol):
+            by_symbol.setdefault(expr, declared.name)
+    names = _Names(captured.plan.declared())
+    rows: list[list[str]] = [[] for _ in shapes]
+    for i, axis, expr in axes:
+        name = by_symbol.get(expr)
+        if name is None:
+            name = names.fresh(f"{captured.arguments.tensor_names[i]}_{axis}".replace(".", "_"))
+            if isinstance(expr, sympy.Symbol):
+                by_symbol[expr] = name
+        rows[i].append(name)
+    return rows
+
+
+class _Names:
+    """Names that the compiler can read, no two of them equal: keys of dicts are any text, and ``a_b`` may be beside ``a.b``."""
+
+    def __init__(self, taken=()):
+        self.taken = set(taken)
+
+    def fresh(self, wanted: str) -> str:
+        name = re.sub(r"[^A-Za-z0-9_.]", "_", wanted)
+        name = name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"
+        numbers = itertools.count(1)
+        unique = name
+        while unique in self.taken:
+            unique = f"{name}_{next(numbers)}"
+        self.taken.add(unique)
+        return unique
+
+
+def _relate(expr, dim, expressions, builder, program: Program) -> None:
+    """An input's size that capture knows as an expression: its symbol is solved for, or the two are equal."""
+    unknown = [s for s in expr.free_symbols if s not in expressions.symbols]
+    if len(unknown) == 1:
+        (symbol,) = unknown
+        step, offset = expr.coeff(symbol, 1), expr.coeff(symbol, 0)
+        if step.is_Integer and step > 0 and (expr - step * symbol - offset) == 0:
+            rest = dim - expressions.size(offset)
+            expressions.bind(symbol, rest // int(step))
+            state_fact(builder, program, f"{rest % int(step)} == 0")
+            return
+    state_fact(builder, program, f"{dim} == {expressions.size(expr)}")
+
+
+def state_fact(builder, program: Program, fact: str) -> None:
+    if fact not in program.facts:
+        builder.fact(fact)
+        program.facts.append(fact)
+
+
+def add_check(program: Program, condition, text: str) -> None:
+    if (condition, text) not in program.checks:
+        program.checks.append((condition, text))
+
+
+RELATIONS = ((sympy.Eq, "=="), (sympy.Le, "<="), (sympy.Ge, ">="), (sympy.Lt, "<"), (sympy.Gt, ">"))
+
+
+def _spelled_as(dim: Dim, captured, program: Program) -> str:
+    """The name of a declared dim in the program: another declared one's where the model makes the two equal."""
+    axes = [
+        (i, axis) for i, row in enumerate(captured.plan.axes) for axis, what in enumerate(row) if what == dim
+    ]
+    return next((program.dims[i][axis] for i, axis in axes), dim.name)
+
+
+def declare_facts(captured, builder, expressions, program: Program) -> None:
+    for dim in captured.plan.declared().values():
+        name = _spelled_as(dim, captured, program)
+        for text, stated in (
+            (f"{name} >= {dim.min}", dim.min > 0),
+            (f"{name} <= {dim.max}", dim.max is not None),
+            (f"{name} % {dim.multiple_of} == 0", dim.multiple_of > 1),
+        ):
+            if stated:
+                state_fact(builder, program, text)
+        if dim.likely and hasattr(builder, "likely"):
+            builder.likely(name, list(dim.likely))
+    for fact in captured.facts:
+        if not fact.free_symbols <= set(expressions.symbols):
+            continue
+        place = captured.conditions.places.get(fact)
+        relation = next((sign for kind, sign in RELATIONS if isinstance(fact, kind)), None)
+        if relation is not None and not fact.has(sympy.Float):
+            text = state_relation(
+                expressions, lambda text: state_fact(builder, program, text), fact, relation
+            )
+        else:
+            text = spelled(fact)
+            program.checks.append((fact, text))
+        if place is not None and text is not None:
+            program.asked_at.setdefault(text, written(place))
+
+
+def state_relation(expressions, state, fact, relation: str) -> str | None:
+    """States a relation of two sizes; the value is its text."""
+    left, right = expressions.size(fact.lhs), expressions.size(fact.rhs)
+    if sizes.is_int(left):
+        left, right, relation = (
+            right,
+            left,
+            {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}.get(relation, relation),
+        )
+    if sizes.same(left, right) or (relation == ">=" and sizes.same(right, 0)):
+        return None
+    text = f"{left} {relation} {right}"
+    state(text)
+    return text
+
+
+def bind_weights(captured, emitter: Emitter, walk: _Walk, program: Program) -> None:
+    """Parameters and buffers are weights, one for each tensor, whatever names it has; lifted tensors are constants."""
+    made: dict[int, Any] = {}
+    for node, name, tensor in captured.traced.weights:
+        if not node.users:
+            continue
+        if id(tensor) not in made:
+            held = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+            value = emitter.builder.weight(name, list(held.shape), dtypes.name_of(held.dtype))
+            made[id(tensor)] = complex_numbers.joined(emitter, value) if tensor.is_complex() else value
+            program.weights.append((name, held))
+        walk.values[node] = made[id(tensor)]
+        walk.weight_names[node] = name
+    for node, tensor in captured.traced.constants:
+        if node.users:
+            held = emitter.tensor(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
+            walk.values[node] = complex_numbers.joined(emitter, held) if tensor.is_complex() else held
+
+
+def _made_contiguous(result, walk: _Walk) -> int | None:
+    """Which input a result is, copied where it does not lie in row-major order; none if the copy was written to."""
+    if not isinstance(result, torch.fx.Node) or result.target is not torch.ops.aten.contiguous.default:
+        return None
+    inputs, plain = walk.captured.inputs, len(result.args) == 1 and not result.kwargs
+    held = inputs.index(result.args[0]) if plain and result.args[0] in inputs else None
+    return held if held is not None and walk.read(result) is walk.values[inputs[held]] else None
+
+
+def declare_outputs(captured, walk: _Walk, builder, program: Program) -> None:
+    """Declares the outputs; a constant or an input that the module hands back as it is stays on the Python side."""
+    values: list[Any] = []
+    #: What is returned twice is one tensor, as in eager mode.
+    made: dict[torch.fx.Node, int] = {}
+    for result in captured.traced.results:
+        value = walk.read(result) if isinstance(result, torch.fx.Node) else walk.resolve(result)
+        if (held := _made_contiguous(result, walk)) is not None:
+            program.outputs.append(("contiguous", held))
+        elif isinstance(result, torch.fx.Node) and result in captured.inputs:
+            program.outputs.append(("input", captured.inputs.index(result)))
+        elif is_value(value):
+            place = made.setdefault(result, len(values)) if isinstance(result, torch.fx.Node) else len(values)
+            program.outputs.append(("value", place))
+            if place == len(values):
+                values.append(value)
+        elif isinstance(value, Number):
+            program.outputs.append(("number", len(values)))
+            values.append(value.value)
+        elif isinstance(value, Complex):
+            raise UnsupportedOp("the module returns a complex tensor", help="return torch.view_as_real of it")
+        elif isinstance(value, (int, float, bool, str, type(None))):
+            program.outputs.append(("constant", value))
+        elif isinstance(result, (torch.fx.Node, *SYMBOLIC)):
+            program.outputs.append(("number", len(values)))
+            values.append(builder.dim(value))
+        else:
+            raise Error(
+                f"the module returns a {type(value).__name__}: neither a tensor nor a number nor a container that torch knows",
+                code="E0404",
+                help="register the type with torch.utils._pytree (dataclasses: register_dataclass)",
+            )
+    if not values and not program.outputs:
+        raise Error("the module returns nothing", code="E0404")
+    builder.output(values)

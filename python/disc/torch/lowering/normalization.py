@@ -1,0 +1,175 @@
+"""Normalisations and softmax of torch, in primitive ops. Half types are computed in f32, as torch does on CPU."""
+
+from __future__ import annotations
+
+import math
+
+from ...lowering import dtypes
+from ...lowering.sizes import product
+from .data_movement import axis_of
+from .reduction import count, moments
+
+
+def normalised(b, x, axes, eps):
+    """(x - mean) / sqrt(var + eps) with mean and 1 / sqrt(var + eps), axes kept."""
+    mean, squares = moments(b, x, axes)
+    rstd = b.op("rsqrt", b.add(b.div(squares, count(b, x, axes, x.dtype)), eps))
+    return b.mul(b.sub(x, mean), rstd), mean, rstd
+
+
+def affine(b, x, weight, bias, axis: int | None = None):
+    """Times weight plus bias, along one axis, or along the last ones (None)."""
+    for factor, apply in ((weight, b.mul), (bias, b.add)):
+        if factor is not None:
+            factor = b.convert(factor, x.dtype)
+            x = apply(x, factor if axis is None else b.broadcast(factor, x.shape, [axis]))
+    return x
+
+
+def native_layer_norm(b, x, shape, weight, bias, eps):
+    axes = list(range(len(x.shape) - len(shape), len(x.shape)))
+    wide = b.wide(x)
+    y, mean, rstd = normalised(b, wide, axes, eps)
+    return b.convert(affine(b, y, weight, bias), x.dtype), mean, rstd
+
+
+def layer_norm(b, x, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
+    return native_layer_norm(b, x, shape, weight, bias, eps)[0]
+
+
+def rms_norm(b, x, shape, weight=None, eps=None):
+    axes = list(range(len(x.shape) - len(shape), len(x.shape)))
+    wide = b.wide(x)
+    eps = {"f64": 2.220446049250313e-16}.get(wide.dtype, 1.1920928955078125e-07) if eps is None else eps
+    square = b.div(b.sum(b.mul(wide, wide), axes, True), count(b, wide, axes, wide.dtype))
+    return b.convert(affine(b, b.mul(wide, b.op("rsqrt", b.add(square, eps))), weight, None), x.dtype)
+
+
+def weight_norm(b, v, g, dim=0):
+    """g * v / |v|, with one norm for each index of ``dim``, or one of all (-1)."""
+    wide = b.wide(v)
+    kept = () if dim == -1 else (axis_of(v, dim),)
+    norm = b.op("sqrt", b.sum(b.mul(wide, wide), [i for i in range(len(v.shape)) if i not in kept], True))
+    return b.convert(b.mul(wide, b.div(b.wide(g), norm)), v.dtype)
+
+
+def native_group_norm(b, x, weight, bias, n, c, hxw, groups, eps):
+    wide = b.wide(x)
+    batch, channels, *rest = x.shape
+    grouped = b.reshape(wide, [batch, groups, channels // groups * product(rest)])
+    y, mean, rstd = normalised(b, grouped, [2], eps)
+    y = affine(b, b.reshape(y, x.shape), weight, bias, axis=1)
+    return b.convert(y, x.dtype), b.squeeze(mean, 2), b.squeeze(rstd, 2)
+
+
+def group_norm(b, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
+    return native_group_norm(b, x, weight, bias, None, None, None, groups, eps)[0]
+
+
+def instance_norm(b, x, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled):
+    if not use_input_stats:
+        return batch_norm(b, x, weight, bias, mean, var, False, momentum, eps, cudnn_enabled)
+    y, _, _ = normalised(b, b.wide(x), list(range(2, len(x.shape))), eps)
+    return b.convert(affine(b, y, weight, bias, axis=1), x.dtype)
+
+
+def batch_norm(b, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
+    if training or mean is None:
+        if mean is not None:
+            raise b.unsupported(
+                "batch norm in training mode changes its running statistics", help="call module.eval() first"
+            )
+        axes = [0, *range(2, len(x.shape))]
+        return b.convert(affine(b, normalised(b, b.wide(x), axes, eps)[0], weight, bias, axis=1), x.dtype)
+    wide = b.wide(x)
+    # One factor and one summand per channel.
+    factor = b.op("rsqrt", b.add(b.wide(var), eps))
+    factor = factor if weight is None else b.mul(factor, b.wide(weight))
+    shift = b.neg(b.mul(b.wide(mean), factor))
+    shift = shift if bias is None else b.add(shift, b.wide(bias))
+    return b.convert(
+        affine(b, wide, b.convert(factor, wide.dtype), b.convert(shift, wide.dtype), axis=1), x.dtype
+    )
+
+
+def batch_norm_inference(b, x, weight, bias, mean, var, momentum, eps):
+    empty = b.full(0, [0], dtypes.name_of(b.meta[1].dtype))
+    return batch_norm(b, x, weight, bias, mean, var, False, momentum, eps), empty, empty
+
+
+def batch_norm_functional(b, x, weight, bias, mean, var, training, momentum, eps):
+    if training:
+        raise b.unsupported(
+            "batch norm in training mode changes its running statistics", help="call module.eval() first"
+        )
+    return batch_norm_inference(b, x, weight, bias, mean, var, momentum, eps)
+
+
+def batch_norm_no_stats(b, x, weight, bias, training, momentum, eps):
+    axes = [0, *range(2, len(x.shape))]
+    y, mean, rstd = normalised(b, b.wide(x), axes, eps)
+    return (
+        b.convert(affine(b, y, weight, bias, axis=1), x.dtype),
+        b.squeeze(mean, *axes),
+        b.squeeze(rstd, *axes),
+    )
+
+
+# Softmax.
+
+
+def _prepared(b, x, dtype):
+    out = b.dtype
+    return b.wide(b.convert(x, out)), out
+
+
+def softmax(b, x, dim, dtype=None):
+    x, out = _prepared(b, x, dtype)
+    if not x.shape:
+        return b.convert(b.div(x, x), out) if out in dtypes.FLOATS else x
+    axis = axis_of(x, dim)
+    powers = b.op("exponential", b.sub(x, b.reduce(x, [axis], "maximum", True)))
+    return b.convert(b.div(powers, b.sum(powers, [axis], True)), out)
+
+
+def log_softmax(b, x, dim, dtype=None):
+    x, out = _prepared(b, x, dtype)
+    axis = axis_of(x, dim)
+    if not x.shape:
+        return b.sub(x, x)
+    distance = b.sub(x, b.reduce(x, [axis], "maximum", True))
+    total = b.op("log", b.sum(b.op("exponential", distance), [axis], True))
+    return b.convert(b.sub(distance, total), out)
+
+
+def normalize_safe(b, x, dim, dtype=None):
+    """_safe_softmax: a row that is all -inf gives zeros."""
+    y = softmax(b, x, dim)
+    axis = axis_of(x, dim)
+    empty = b.reduce(b.compare("EQ", x, b.lift(-math.inf, x.dtype)), [axis], "and", True)
+    return b.select(empty, b.lift(0, y.dtype), y)
+
+
+TABLE = {
+    "aten.layer_norm.default": layer_norm,
+    "aten.native_layer_norm.default": native_layer_norm,
+    "aten.rms_norm.default": rms_norm,
+    "aten._fused_rms_norm.default": lambda b, x, shape, weight, eps: (
+        rms_norm(b, x, shape, weight, eps),
+        None,
+    ),
+    "aten._weight_norm.default": weight_norm,
+    "aten.group_norm.default": group_norm,
+    "aten.native_group_norm.default": native_group_norm,
+    "aten.instance_norm.default": instance_norm,
+    "aten.batch_norm.default": batch_norm,
+    "aten._native_batch_norm_legit_no_training.default": batch_norm_inference,
+    "aten._native_batch_norm_legit.default": batch_norm_functional,
+    "aten._native_batch_norm_legit.no_stats": batch_norm_no_stats,
+    "aten.native_batch_norm.default": batch_norm_functional,
+    "aten.softmax.int": softmax,
+    "aten._softmax.default": lambda b, x, dim, half_to_float: softmax(b, x, dim),
+    "aten.log_softmax.int": log_softmax,
+    "aten._log_softmax.default": lambda b, x, dim, half_to_float: log_softmax(b, x, dim),
+    "aten._safe_softmax.default": normalize_safe,
+}

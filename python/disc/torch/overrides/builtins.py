@@ -1,0 +1,183 @@
+"""``int``, ``float`` and ``len`` of sizes stay open while a model is traced: Python makes numbers of the example of them.
+
+In the modules of the model's own code, and of the library that it is part of, the three names mean classes and functions that
+hand everything but sizes and traced tensors to Python's own. torch and Python's library keep theirs.
+
+Invariants:
+
+- what is no size gets what Python gives, also in another thread that runs the same code meanwhile;
+- ``type(x) is int`` is asked of Python's own: a module that has such a question keeps ``int`` and ``float``;
+- afterwards each module is as it was.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import dis
+import functools
+import inspect
+import itertools
+import math
+import sys
+import types
+
+import torch
+from torch._subclasses import FakeTensor
+
+from ..symbolic.expressions import SYMBOLIC, has_symbol, shortened
+
+
+class _Standing(type):
+    """The class of a stand-in for a class of numbers, of which numbers and sizes are instances."""
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, (cls.__base__, cls.symbolic))
+
+    def __subclasscheck__(cls, other):
+        return issubclass(other, cls.__base__)
+
+    def __eq__(cls, other):
+        return other is cls.__base__ or other is cls
+
+    def __hash__(cls):
+        return hash(cls.__base__)
+
+    def __call__(cls, *args, **kwargs):
+        if len(args) == 1 and not kwargs and isinstance(args[0], SYMBOLIC):
+            return cls.of_size(args[0])
+        return cls.__base__(*args, **kwargs)
+
+
+class _Int(int, metaclass=_Standing):
+    symbolic = torch.SymInt
+
+    @staticmethod
+    def of_size(x):
+        if isinstance(x, torch.SymInt):
+            return x
+        return torch.sym_int(x) if isinstance(x, torch.SymFloat) else int(x)
+
+
+class _Float(float, metaclass=_Standing):
+    symbolic = torch.SymFloat
+
+    @staticmethod
+    def of_size(x):
+        return float(x) if isinstance(x, torch.SymBool) else torch.sym_float(x)
+
+
+def _len(x):
+    return x.shape[0] if isinstance(x, FakeTensor) and x.dim() else builtins.len(x)
+
+
+_IS = dis.opmap["IS_OP"]
+_NAMES = {"int": _Int, "float": _Float, "len": _len}
+#: Their own code makes numbers of what are numbers.
+_LEFT = frozenset({"torch", "disc", "sympy", "numpy", "builtins", *sys.stdlib_module_names} - {"__main__"})
+
+
+@contextlib.contextmanager
+def open_numbers(module: torch.nn.Module):
+    """Within it the code of ``module`` keeps sizes open."""
+    replaced = []
+    try:
+        for space in _spaces(module):
+            kept = {"int", "float"} if _asks_which_class(space) else set()
+            for name, function in _NAMES.items():
+                if name not in space and name not in kept:
+                    space[name] = function
+                    replaced.append((space, name))
+        yield
+    finally:
+        for space, name in replaced:
+            if space.get(name) is _NAMES[name]:
+                del space[name]
+
+
+def _asks_which_class(space: dict) -> bool:
+    """Whether code that looks names up here compares ``int`` or ``float`` by ``is``, which a stand-in cannot answer."""
+    return any(_compares_classes(f.__code__) for f in _functions(space))
+
+
+@functools.lru_cache(maxsize=100_000)
+def _compares_classes(code: types.CodeType) -> bool:
+    """Whether a function names one of the two and has an ``is`` somewhere that is not about a constant (``is False``)."""
+    codes = _with_inner(code)
+    if not any(name in ("int", "float") for one in codes for name in one.co_names):
+        return False
+    # `is None` as a condition is another op, so that few functions are looked at.
+    steps = (list(dis.get_instructions(one)) for one in codes if _IS in one.co_code[::2])
+    pairs = (pair for some in steps for pair in itertools.pairwise(some))
+    return any(step.opcode == _IS and before.opname != "LOAD_CONST" for before, step in pairs)
+
+
+def _with_inner(code: types.CodeType) -> list[types.CodeType]:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return [code, *(one for c in inner for one in _with_inner(c))]
+
+
+def _functions(space: dict) -> list[types.FunctionType]:
+    """The functions of a module, and those of its classes."""
+    found = []
+    for value in list(space.values()):
+        own = isinstance(value, type) and value.__module__ == space.get("__name__")
+        for f in list(vars(value).values()) if own else [value]:
+            f = getattr(f, "__func__", getattr(f, "fget", f))
+            f = inspect.unwrap(f) if isinstance(f, types.FunctionType) else f
+            if isinstance(f, types.FunctionType) and f.__globals__ is space:
+                found.append(f)
+    return found
+
+
+def is_about_numbers(error: Exception) -> bool:
+    """Whether torch was given a stand-in for a type (``x.to(int)``): it knows Python's own alone."""
+    return any(
+        name in str(error) for name in (_Standing.__name__, f"'{_Int.__name__}'", f"'{_Float.__name__}'")
+    )
+
+
+def _spaces(module: torch.nn.Module) -> list[dict]:
+    """Where names are looked up by functions of the model, by those that it holds, and by those beside them in its library."""
+    names = {kind.__module__ for m in module.modules() for kind in type(m).__mro__}
+    held = (f for m in module.modules() for f in vars(m).values() if isinstance(f, types.FunctionType))
+    names |= {f.__module__ for f in held if isinstance(f.__module__, str)}
+    names = {name for name in names if name.split(".")[0] not in _LEFT}
+    for name in list(names):
+        top = name.split(".")[0]
+        found = vars(sys.modules[name]).values() if name in sys.modules else ()
+        beside = {getattr(f, "__module__", None) for f in list(found) if callable(f)}
+        names |= {other for other in beside if isinstance(other, str) and other.split(".")[0] == top}
+    return [vars(sys.modules[name]) for name in sorted(names) if name in sys.modules]
+
+
+@contextlib.contextmanager
+def symbolic_builtins():
+    """``max``, ``min`` and ``math.pow`` of sizes are expressions, not branches, as in torch.export, and ``divmod`` knows them."""
+    before = builtins.max, builtins.min, math.pow, builtins.divmod
+    builtins.max = functools.partial(_extreme, before[0], torch.sym_max, torch.maximum)
+    builtins.min = functools.partial(_extreme, before[1], torch.sym_min, torch.minimum)
+    math.pow = lambda x, y: x**y if has_symbol((x, y)) else before[2](x, y)
+    builtins.divmod = lambda x, y: (x // y, x % y) if has_symbol((x, y)) else before[3](x, y)
+    try:
+        yield
+    finally:
+        builtins.max, builtins.min, math.pow, builtins.divmod = before
+
+
+def _extreme(plain, of_symbols, of_tensors, *args, **kwargs):
+    if kwargs or not args:
+        return plain(*args, **kwargs)
+    items = list(args) if len(args) > 1 or isinstance(args[0], torch.Tensor) else list(args[0])
+    if not any(isinstance(x, (*SYMBOLIC, torch.Tensor)) for x in items) or len(items) < 2:
+        return plain(*args) if len(args) > 1 or isinstance(args[0], torch.Tensor) else plain(items)
+    result = items[0]
+    for x in items[1:]:
+        tensors = [isinstance(y, torch.Tensor) for y in (result, x)]
+        if all(tensors):
+            result = of_tensors(result, x)
+        elif any(tensors):
+            result = plain(result, x)
+        else:
+            result = shortened(of_symbols(result, x))
+    return result

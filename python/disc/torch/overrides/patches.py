@@ -1,0 +1,257 @@
+"""Functions of torch that fix sizes or layouts of the example while they are traced, in terms of others that do not.
+
+They compute the same, so that another thread which meets one of them in the meantime notices nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from unittest import mock
+
+import sympy
+import torch
+import torch._meta_registrations
+from torch._decomp import decomposition_table
+from torch._subclasses import FakeTensor
+from torch.utils._sympy import functions as tsf
+
+from ..compat import extremes_replacements, plain_slice_index, slice_replacement
+from ..symbolic.expressions import NUMBERS, expression, shortened
+from .texts import REPLACED as _OF_TEXTS
+from .transformer import REPLACED as _OF_TRANSFORMERS
+
+
+def _max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+    def plane(value, other):
+        return [other, value[0] if isinstance(value, (list, tuple)) else value]
+
+    stride = kernel_size if stride is None or stride == [] or stride == () else stride
+    pooled = torch.max_pool2d(
+        input.unsqueeze(-2),
+        plane(kernel_size, 1),
+        plane(stride, 1),
+        plane(padding, 0),
+        plane(dilation, 1),
+        ceil_mode,
+    )
+    return pooled.squeeze(-2)
+
+
+def _contiguous(self, memory_format=torch.contiguous_format):
+    # The method of tensors takes the tensor for its result before any mode sees that, if the example is contiguous.
+    if isinstance(self, FakeTensor) and memory_format is torch.contiguous_format:
+        return torch.ops.aten.contiguous.default(self)
+    return torch._C.TensorBase.contiguous(self, memory_format=memory_format)
+
+
+def _sqrt(x):
+    # A root of a size is taken of the example's otherwise.
+    return torch.sym_sqrt(x) if isinstance(x, NUMBERS) else _math_sqrt(x)
+
+
+def _log2(x):
+    return torch._sym_log2(x) if isinstance(x, NUMBERS) else _math_log2(x)
+
+
+def _log(x, *base):
+    if not isinstance(x, NUMBERS) or any(isinstance(b, NUMBERS) for b in base):
+        return _math_log(x, *base)
+    return _log2(x) * (_math_log(2) if not base else 1 / _math_log2(*base))
+
+
+def _log10(x):
+    return _log(x, 10) if isinstance(x, NUMBERS) else _math_log10(x)
+
+
+def _getitem(self, index):
+    # ``x[size - 1]`` takes the size for the example's.
+    if type(self) is FakeTensor and (found := _select(self, index)) is not None:
+        return found
+    return torch._C.TensorBase.__getitem__(self, index)
+
+
+def _setitem(self, index, value):
+    if type(self) is FakeTensor and (found := _select(self, index)) is not None:
+        found.copy_(value) if isinstance(value, torch.Tensor) else found.fill_(value)
+    else:
+        torch._C.TensorBase.__setitem__(self, index, value)
+
+
+def _select(x, index):
+    """``x[index]`` by ``select`` for each size in ``index``; None where there is none, or more than slices beside it."""
+    items = index if isinstance(index, tuple) else (index,)
+    if not any(isinstance(item, torch.SymInt) for item in items):
+        return None
+    if not all(item is None or item is ... or type(item) in (int, slice, torch.SymInt) for item in items):
+        return None
+    taken = sum(item is not None and item is not ... for item in items)
+    axis, selected = 0, []
+    for item in items:
+        if isinstance(item, torch.SymInt):
+            selected.append((axis, item))
+        if item is ...:
+            axis += x.dim() - taken
+        elif type(item) is not int:
+            axis += 1
+    x = torch._C.TensorBase.__getitem__(
+        x, tuple(slice(None) if isinstance(item, torch.SymInt) else item for item in items)
+    )
+    for axis, item in reversed(selected):
+        x = x.select(axis, item)
+    return x
+
+
+def _trapezoid(y, x=None, *, dx=1, dim=-1):
+    # torch asks whether there are any points, and then takes the first.
+    if not isinstance(y, FakeTensor) or x is not None:
+        return _torch_trapezoid(y, x, dim=dim) if x is not None else _torch_trapezoid(y, dx=dx, dim=dim)
+    y = y.movedim(dim, -1)
+    return (y[..., 1:] + y[..., :-1]).sum(-1) * (dx / 2.0)
+
+
+def _cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
+    if not isinstance(y, FakeTensor) or x is not None:
+        plain = _torch_cumulative_trapezoid
+        return plain(y, x, dim=dim) if x is not None else plain(y, dx=dx, dim=dim)
+    y = y.movedim(dim, -1)
+    return ((y[..., 1:] + y[..., :-1]).cumsum(-1) * (dx / 2.0)).movedim(-1, dim)
+
+
+def _tensor_split(self, indices_or_sections, dim=0):
+    # Of parts of unequal size torch asks how many are longer.
+    size = self.shape[dim] if isinstance(self, FakeTensor) and -self.dim() <= dim < self.dim() else 0
+    count = indices_or_sections
+    if type(count) is not int or count < 1 or not isinstance(size, torch.SymInt):
+        return _torch_tensor_split(self, indices_or_sections, dim)
+    at = [i * (size // count) + torch.sym_min(i, size % count) for i in range(count + 1)]
+    length = [size // count + torch.sym_min(torch.sym_max(size % count - i, 0), 1) for i in range(count)]
+    return tuple(self.narrow(dim, start, n) for start, n in zip(at, length, strict=False))
+
+
+def _unbind(x, dim=0):
+    # torch splits and squeezes, and takes a size that is 1 for one that may be more: the parts keep the axis.
+    return tuple(x.select(dim, i) for i in range(int(x.shape[dim])))
+
+
+def _gaussian_nll_loss(input, target, var, *args, **kwargs):
+    # torch asks the data whether a variance is negative; the compiled code does in each call.
+    if not isinstance(var, FakeTensor):
+        return _torch_gaussian_nll_loss(input, target, var, *args, **kwargs)
+    torch._assert_async(~(var < 0).any(), "var has negative entry/entries")
+    with mock.patch.object(torch, "any", return_value=False):
+        return _torch_gaussian_nll_loss(input, target, var, *args, **kwargs)
+
+
+def _without_remainders(index):
+    """``n - n % 4`` as ``n // 4 * 4``, of which more is known."""
+    expr = expression(index)
+    if isinstance(expr, int) or not expr.has(tsf.Mod):
+        return index
+    written = sympy.expand(expr.replace(tsf.Mod, lambda a, k: a - k * tsf.FloorDiv(a, k)))
+    if written.count_ops() > expr.count_ops():
+        return index
+    return index.node.shape_env.create_symintnode(written, hint=index.node.hint)
+
+
+def _is_multiple_below(index, size) -> bool:
+    """Whether ``index`` is ``size // k * k``."""
+    expr = expression(index)
+    if isinstance(expr, int):
+        return False
+    k, part = expr.as_coeff_Mul()
+    return isinstance(part, tsf.FloorDiv) and k > 0 and part.args == (expression(size), k)
+
+
+def _slice_index(size, index):
+    """Where ``x[index:]`` begins: an expression also where the sign of ``index`` depends on sizes, as in ``x[size - 3:]``."""
+    index = _without_remainders(index)
+    if _is_multiple_below(index, size):
+        return index
+    known = plain_slice_index(size, index)
+    if known is not None or _is_of_data(index):
+        return shortened(known)
+    behind = sympy.expand(expression(size) - expression(index))
+    if behind not in (1, 2):
+        index = index + size * torch.sym_min(torch.sym_max(-index, 0), 1)
+    return torch.sym_min(torch.sym_max(index, 0), size)
+
+
+def _is_of_data(index) -> bool:
+    """Whether a number out of a tensor that is no size is in ``index``."""
+    node = getattr(index, "node", None)
+    return node is not None and any(
+        node.shape_env.bound_sympy(symbol).lower < 0 for symbol in node.expr.free_symbols
+    )
+
+
+_math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
+_math_sqrt = math.sqrt
+_torch_trapezoid, _torch_cumulative_trapezoid = torch.trapezoid, torch.cumulative_trapezoid
+_torch_tensor_split = torch.tensor_split
+_torch_gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
+_REPLACED = (
+    (torch, "trapezoid", _trapezoid),
+    (torch, "trapz", _trapezoid),
+    (torch, "cumulative_trapezoid", _cumulative_trapezoid),
+    (torch, "tensor_split", _tensor_split),
+    (torch.Tensor, "tensor_split", _tensor_split),
+    (torch.nn.functional, "gaussian_nll_loss", _gaussian_nll_loss),
+    slice_replacement(_slice_index),
+    *extremes_replacements(),
+    *_OF_TRANSFORMERS,
+    *_OF_TEXTS,
+    (decomposition_table, torch.ops.aten.unbind.int, _unbind),
+    (math, "sqrt", _sqrt),
+    (math, "log", _log),
+    (math, "log2", _log2),
+    (math, "log10", _log10),
+    (torch, "max_pool1d", _max_pool1d),
+    (torch.Tensor, "contiguous", _contiguous),
+    (torch.Tensor, "__getitem__", _getitem),
+    (torch.Tensor, "__setitem__", _setitem),
+)
+
+
+@contextlib.contextmanager
+def dynamic_functions():
+    """Puts the replacements in place of functions of ``torch`` and ``math``."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, function in _REPLACED:
+            stack.enter_context(
+                _entry(owner, name, function)
+                if isinstance(owner, dict)
+                else mock.patch.object(owner, name, function)
+            )
+        yield
+
+
+@contextlib.contextmanager
+def _entry(table: dict, key, function):
+    before = table[key]
+    table[key] = function
+    try:
+        yield
+    finally:
+        table[key] = before
+
+
+@contextlib.contextmanager
+def symbolic_pooling():
+    """How many windows ``ceil_mode`` gives is an expression, where torch asks whether the last one begins behind the input."""
+    meta = torch._meta_registrations
+    before = meta.pooling_output_shape_pad_lr
+    meta.pooling_output_shape_pad_lr = _windows
+    try:
+        yield
+    finally:
+        meta.pooling_output_shape_pad_lr = before
+
+
+def _windows(size, kernel, low, high, stride, dilation, ceil_mode):
+    reach = dilation * (kernel - 1) + 1
+    count = (size + low + high - reach + (stride - 1 if ceil_mode else 0)) // stride + 1
+    # A window ends in the padding at most: it begins there only where padding and stride leave it room.
+    if not ceil_mode or high - reach <= -stride:
+        return count
+    return torch.sym_min(count, (size + low + stride - 1) // stride)

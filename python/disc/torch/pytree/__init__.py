@@ -1,0 +1,1 @@
+"""Flattens the arguments and results of a module."""

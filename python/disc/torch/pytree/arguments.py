@@ -1,0 +1,107 @@
+"""Arguments and results as flat lists: which leaves are tensors, what they are called, and how the structure comes back.
+
+It is a thin layer over ``torch.utils._pytree``; nothing here looks at sizes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from ...core.errors import Error
+from . import kv_caches
+
+CONSTANTS = (
+    int,
+    float,
+    bool,
+    complex,
+    str,
+    bytes,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.memory_format,
+)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The flattened example call: ``spec`` rebuilds ``(args, kwargs)`` from leaves; ``names`` has one entry per leaf."""
+
+    spec: pytree.TreeSpec
+    names: tuple[str, ...]
+    tensors: tuple[int, ...]
+    constants: dict[int, Any]
+
+    @property
+    def tensor_names(self) -> list[str]:
+        return [self.names[i] for i in self.tensors]
+
+    def rebuild(self, tensors) -> tuple[tuple, dict]:
+        leaves = [self.constants.get(i) for i in range(len(self.names))]
+        for place, tensor in zip(self.tensors, tensors, strict=True):
+            leaves[place] = tensor
+        return pytree.tree_unflatten(leaves, self.spec)
+
+
+def flatten_arguments(
+    module: torch.nn.Module, args: tuple, kwargs: dict
+) -> tuple[Arguments, list[torch.Tensor]]:
+    """Flattens an example call and names its leaves after the parameters of ``module.forward``."""
+    kv_caches.flatten((args, kwargs))
+    paths, spec = pytree.tree_flatten_with_path((args, kwargs))
+    tops = _parameter_names(module, len(args))
+    names, tensors, constants = [], [], {}
+    for i, (path, leaf) in enumerate(paths):
+        names.append(_leaf_name(path, tops))
+        if isinstance(leaf, torch.Tensor):
+            tensors.append(i)
+        elif isinstance(leaf, CONSTANTS):
+            constants[i] = leaf
+        else:
+            raise Error(
+                f"input {names[-1]}: {type(leaf).__name__} is neither a tensor nor a constant nor a container that torch knows",
+                code="E0601",
+                help=array_cure(leaf)
+                or "register the type with torch.utils._pytree (dataclasses: register_dataclass)",
+            )
+    call = Arguments(spec, tuple(names), tuple(tensors), constants)
+    return call, [paths[i][1] for i in tensors]
+
+
+def array_cure(leaf) -> str | None:
+    """What helps where an array stands for a tensor."""
+    return "torch.from_numpy makes it a tensor" if isinstance(leaf, np.ndarray) else None
+
+
+def _parameter_names(module: torch.nn.Module, count: int) -> list[str]:
+    names: list[str] = []
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return names + [f"{parameter.name}_{i}" for i in range(count - len(names))]
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    return names + [f"arg{i}" for i in range(len(names), count)]
+
+
+def _leaf_name(path, tops: list[str]) -> str:
+    """``path`` starts with 0 (args) or 1 (kwargs), then the position or the keyword."""
+    which, first, *rest = path
+    top = tops[first.idx] if which.idx == 0 else str(first.key)
+    return top + "".join(_step(key) for key in rest)
+
+
+def _step(key) -> str:
+    if isinstance(key, pytree.SequenceKey):
+        return f".{key.idx}"
+    return f".{key.key}" if isinstance(key, pytree.MappingKey) else f".{getattr(key, 'name', key)}"

@@ -1,0 +1,1 @@
+"""Reasons about expressions of sizes, written in sympy as torch's shape environment writes them."""

@@ -1,0 +1,1 @@
+"""Traces a module into an FX graph of whole ATen ops with symbolic sizes."""

@@ -1,0 +1,95 @@
+"""The shape environment of the quick tracer: torch's own, without the parts that import all of torch's compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from unittest import mock
+
+import sympy
+import torch
+from torch.fx.experimental import symbolic_shapes
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, SLoc
+
+from ..compat import NamedSource
+from ..symbolic.source_lines import DISC, TORCH
+
+#: Where the model is called.
+_ENTRY = os.path.join(DISC, "torch", "capture", "capture.py")
+#: Frames of the shape environment itself: a condition belongs to whoever called it.
+_MACHINERY = frozenset(
+    os.path.join(TORCH, *path.split("/"))
+    for path in (
+        "__init__.py",
+        "_compile.py",
+        "_dynamo/eval_frame.py",
+        "_logging/_internal.py",
+        "_logging/structured.py",
+        "_subclasses/fake_tensor.py",
+        "_subclasses/meta_utils.py",
+        "fx/experimental/recording.py",
+        "fx/experimental/sym_node.py",
+        "fx/experimental/symbolic_shapes.py",
+    )
+)
+
+
+class Env(ShapeEnv):
+    """A shape environment that notes who asked for a condition without importing all of torch's compiler."""
+
+    def _get_stack_summary(self, is_debug: bool = False, framework_loc=None):
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename in _MACHINERY:
+            frame = frame.f_back
+        return SLoc(_summary(frame), _model_frame(frame)), ""
+
+    def _maybe_guard_rel(self, expr: sympy.Basic) -> None:
+        """What two sizes have in common says nothing: ``a + n == b + n`` makes ``a`` and ``b`` one size, as ``a == b`` does."""
+        if isinstance(expr, sympy.Eq):
+            difference = expr.lhs - expr.rhs
+            symbols = sorted(difference.free_symbols, key=str)
+            if len(symbols) == 2 and difference in (symbols[0] - symbols[1], symbols[1] - symbols[0]):
+                expr = sympy.Eq(*symbols)
+        super()._maybe_guard_rel(expr)
+
+    def new_size(self, size: int, tensor: int, axis: int, oblivious: bool) -> torch.SymInt:
+        """The size of an axis of an input, which may be any; ``oblivious``: 0 and 1 included."""
+        source = NamedSource(f"{tensor}_{axis}")
+        with sizes_from_0() if oblivious else contextlib.nullcontext():
+            symbol = self.create_symbol(
+                size, source, DimDynamic.DYNAMIC, do_not_specialize_zero_one=oblivious
+            )
+        if oblivious:
+            self.size_like.add(symbol)
+        return self.create_symintnode(symbol, hint=size, source=source)
+
+
+_make_symbol = symbolic_shapes.make_symbol
+
+
+def _at_least_0(prefix, number: int, **assumptions) -> sympy.Symbol:
+    name = _make_symbol(prefix, number).name
+    if assumptions.pop("positive", None):
+        assumptions["nonnegative"] = True
+    return sympy.Symbol(name, **assumptions)
+
+
+def sizes_from_0():
+    """Within it torch does not take a size for positive: ``max(size, 1)`` is a size of its own, ``size == 0`` a question."""
+    return mock.patch.object(symbolic_shapes, "make_symbol", _at_least_0)
+
+
+def _summary(frame) -> traceback.FrameSummary:
+    code = frame.f_code
+    return traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False)
+
+
+def _model_frame(frame) -> traceback.FrameSummary | None:
+    """The innermost line of the model; nothing where torch runs below our own entry, as in a module of torch."""
+    while frame is not None and (inside := frame.f_code.co_filename.startswith((TORCH, DISC))):
+        if frame.f_code.co_filename == _ENTRY:
+            return None
+        frame = frame.f_back
+    return None if frame is None or inside else _summary(frame)

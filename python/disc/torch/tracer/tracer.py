@@ -1,0 +1,511 @@
+"""A quick tracer: a module becomes an FX graph of whole ATen ops (``linear``, ``layer_norm``, attention) with symbolic sizes.
+
+It gives what ``torch.export`` gives in non-strict mode, in a fraction of the time: one mode at the top of torch's dispatcher
+records each op, and ``FakeTensorMode`` with a ``ShapeEnv`` computes what comes out. An op that was met before with the same
+sizes, types and arguments is not computed again: its results are described by what was found then, and the conditions that it
+put on sizes are known already.
+
+Not here: which sizes the example gets, and the reading of the conditions (``capture.capture``, ``capture.guards``).
+Invariants:
+
+- what it cannot trace as ``torch.export`` does raises ``NotTraced``, and the caller uses ``torch.export``;
+- no traced tensor stays in the module, whatever happens;
+- numbers computed from sizes are no nodes: they appear as SymInts in the arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from typing import Any
+
+import torch
+import torch._dispatch.python
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.schema_check_mode import SchemaCheckMode
+from torch.fx.experimental import _config
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._traceback import CapturedTraceback
+
+from ..compat import asserting
+from ..decompositions import lookup
+from ..decompositions.lookup import Serves, serves_all
+from ..graph.changes import Change
+from ..graph.exported import Traced
+from ..overrides.builtins import is_about_numbers, open_numbers, symbolic_builtins
+from ..overrides.functions import SymbolicFunctions
+from ..overrides.patches import symbolic_pooling
+from ..overrides.squeeze import SQUEEZES, squeezed
+from ..symbolic.expressions import SYMBOLIC, has_symbol
+from . import autocast
+from .fake_overrides import SHAPES
+from .fake_rules import Lying, PlainResults
+from .process_state import as_exporting
+from .scalar_tensors import ITEMS, size_of
+from .shape_env import Env
+
+aten = torch.ops.aten
+#: A constant that is larger is no constant of the program.
+_MOST_BYTES = 1 << 20
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+class NotTraced(Exception):
+    """The module does something that is left to ``torch.export``."""
+
+
+class Transformed(NotTraced):
+    """A tensor of a transform of ``torch.func``: what its ops are is only known below the transform."""
+
+
+def trace(
+    entry: torch.nn.Module,
+    examples: list[torch.Tensor],
+    dynamic,
+    oblivious: bool,
+    serves: Serves = serves_all,
+    first=None,
+) -> Traced:
+    """Traces ``entry(*examples)``, which returns a flat tuple; ``entry.module`` holds the weights.
+
+    ``dynamic(i, axis)`` says which sizes get a symbol, and ``first(i, axis)`` which earlier axis is known to have the same one:
+    what is computed of equal sizes (the caches of all layers) is computed once. ``oblivious``: no size is taken to differ from 0
+    and 1. ``serves(op, complex)`` says which ops are recorded whole; others are recorded as the steps that torch makes of them.
+    """
+    if any(
+        not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
+    ) or torch.is_autocast_enabled("cpu"):
+        raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
+    try:
+        return _trace(entry, examples, dynamic, oblivious, serves, open_numbers, first)
+    except (TypeError, ValueError) as error:
+        if not is_about_numbers(error):
+            raise
+    return _trace(entry, examples, dynamic, oblivious, serves, contextlib.nullcontext, first)
+
+
+def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, first) -> Traced:
+    env = Env(tracked_fakes=[], **asserting())
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
+    # Its own cache makes each result twice, to compare them; what is known here is asked for first.
+    mode.cache_enabled = False
+    recorder = _Recorder(mode, entry.module, serves)
+    with _config.patch(backed_size_oblivious=oblivious):
+        sizes = _sizes(env, examples, dynamic, oblivious, first or (lambda i, axis: (i, axis)))
+        fakes = [recorder.input(t, i, row) for i, (t, row) in enumerate(zip(examples, sizes, strict=True))]
+        with (
+            as_exporting(),
+            symbolic_builtins(),
+            numbers(entry.module),
+            symbolic_pooling(),
+            tracing(TracingContext(mode)),
+            torch._dispatch.python.enable_python_dispatcher(),
+            mode,
+            SymbolicFunctions(),
+            recorder,
+        ):
+            results = entry(*fakes)
+    recorder.check_replaced(entry.seen.changes)
+    return recorder.finish(results)
+
+
+def _sizes(env: Env, examples, dynamic, oblivious: bool, first) -> list[list]:
+    """The sizes of the inputs: symbols, or numbers."""
+    rows: list[list] = []
+    for i, t in enumerate(examples):
+        rows.append([])
+        for axis, size in enumerate(t.shape):
+            other, where = first(i, axis)
+            if not dynamic(i, axis):
+                rows[i].append(size)
+            elif (
+                (other, where) < (i, axis) and dynamic(other, where) and examples[other].shape[where] == size
+            ):
+                rows[i].append(rows[other][where])
+            else:
+                rows[i].append(env.new_size(size, i, axis, oblivious))
+    return rows
+
+
+def _is_plain(t: torch.Tensor) -> bool:
+    """Dense, and of a class without behaviour of its own."""
+    if type(t) not in _PLAIN or t.layout is not torch.strided or t.device.type != "cpu":
+        return False
+    return not (t.is_quantized or t.is_neg() or t.is_conj())
+
+
+class _Recorder(SchemaCheckMode):
+    """Records the ops of one trace.
+
+    It derives from ``SchemaCheckMode`` for its place alone: above autograd and all decompositions.
+    """
+
+    def __init__(self, mode: FakeTensorMode, module: torch.nn.Module, serves: Serves):
+        TorchDispatchMode.__init__(self, torch._C.DispatchKey.PreDispatch)
+        self.mode = mode
+        self.serves = serves
+        self.graph = torch.fx.Graph()
+        self.traced = Traced(self.graph, shape_env=mode.shape_env)
+        #: Both by the identity of a real tensor.
+        self.names: dict[int, str] = {}
+        self.outside: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            self.names.setdefault(id(tensor), name)
+        #: What a fake tensor is, apart from its place in the graph, as a number; and one tensor of each kind.
+        self.kinds: dict[tuple, int] = {}
+        self.samples: list[torch.Tensor | None] = []
+        self.plain = PlainResults()
+        #: How the tensors of a kind lie; a dense tensor and its kind by type, sizes and order.
+        self.orders: dict[int, Lying | None] = {}
+        self.lying: dict[tuple, tuple[FakeTensor, int]] = {}
+        #: An op and all that its results depend on -> what came out.
+        self.known: dict[tuple, Any] = {}
+        self.writes = self.ambiguous = False
+
+    # Tensors.
+
+    def input(self, t: torch.Tensor, i: int, sizes: list) -> FakeTensor:
+        fake = FakeTensor(self.mode, torch.empty(sizes, dtype=t.dtype, device="meta"), t.device)
+        self.traced.inputs.append(self._placeholder(f"input_{i}", fake))
+        return fake
+
+    def _placeholder(self, name: str, fake: FakeTensor) -> torch.fx.Node:
+        node = self.graph.placeholder(name)
+        node.meta["val"], node.meta["root"] = fake, node
+        self._track(fake, node, self._kind(fake))
+        return node
+
+    @staticmethod
+    def _track(fake: FakeTensor, node: torch.fx.Node, kind: int) -> None:
+        """``fake`` is the value of ``node`` from here on.
+
+        Nothing but the traced program may hold ``fake``: torch copies what somebody else holds, and a copy is not tracked.
+        """
+        fake.__dict__["_disc"] = (node, kind)
+
+    def _kind(self, fake: FakeTensor) -> int:
+        layout = _key(fake.shape), _key(fake.stride()), _key(fake.storage_offset())
+        kind = self.kinds.setdefault((fake.dtype, fake.fake_device, *layout), len(self.kinds))
+        if kind == len(self.samples):
+            self.samples.append(None)
+        return kind
+
+    def _like(self, model: FakeTensor, kind: int) -> FakeTensor:
+        """A tensor of the kind of ``model``, made without computing sizes and strides again."""
+        if self.samples[kind] is None:
+            with torch._C._DisableTorchDispatch():
+                self.samples[kind] = torch.empty_strided(
+                    model.shape, model.stride(), dtype=model.dtype, device="meta"
+                )
+        return FakeTensor(self.mode, self.samples[kind], model.fake_device)
+
+    def _stand_in(self, t: torch.Tensor) -> FakeTensor:
+        """What stands for a tensor in the trace."""
+        if type(t) is FakeTensor:
+            if "_disc" not in t.__dict__:
+                raise NotTraced("a tensor of unknown origin")
+            return t
+        if id(t) not in self.outside:
+            self.outside[id(t)] = t, self._outsider(t)
+        return self.outside[id(t)][1]
+
+    def _outsider(self, t: torch.Tensor) -> FakeTensor:
+        """A weight or a constant, met for the first time."""
+        if torch._C._functorch.is_functorch_wrapped_tensor(t):
+            raise Transformed("a tensor inside of a transform of torch.func")
+        if not _is_plain(t):
+            raise NotTraced(f"a tensor of class {type(t).__name__} and type {t.dtype}")
+        with torch._C._DisableTorchDispatch():
+            meta = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+        fake = FakeTensor(self.mode, meta, t.device)
+        name = self.names.get(id(t))
+        node = self._placeholder("constant" if name is None else "weight", fake)
+        if name is None:
+            self.traced.constants.append((node, t))
+        else:
+            self.traced.weights.append((node, name, t))
+        return fake
+
+    # Ops.
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not isinstance(func, torch._ops.OpOverload):
+            raise NotTraced(f"{func} is not an op")
+        if torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):
+                return self.__torch_dispatch__(func, types, *self._converted(func, args, kwargs or {}))
+        if func in SQUEEZES:
+            with self:
+                if (found := squeezed(*args)) is not None:
+                    return found
+        met: list[FakeTensor] = []
+        key: list[Any] = [func]
+        given = args
+        args, node_args = self._arguments(args, met, key)
+        kwargs, node_kwargs = self._arguments(kwargs or {}, met, key)
+        constant = [t.constant for t in met if t.constant is not None]
+        if torch.Tag.data_dependent_output in func.tags:
+            if len(constant) < len(met):
+                size = size_of(node_args[0]) if func in ITEMS and not self.writes else None
+                if size is not None:
+                    return size
+                raise NotTraced("a value of a tensor decides what is computed")
+            return func(*args, **kwargs)
+        if func is aten.lift_fresh.default:
+            # FakeTensorMode remembers what a new tensor holds, if it sees the tensor itself.
+            func, args = aten.lift_fresh_copy.default, given
+        key = tuple(key)
+        if (found := self.known.get(key)) is not None:
+            if found[0] == "same":
+                return met[found[2]]
+            return self._build(found, self._node(func, node_args, node_kwargs), met)
+        if not self.serves(func, any(t.is_complex() for t in met)):
+            steps = self._steps(func, args, kwargs, met)
+            if steps is not None:
+                return steps
+        if not constant and (found := self._plain(func, args, kwargs, met)) is not None:
+            self.known[key] = found
+            return (
+                met[0]
+                if found[0] == "same"
+                else self._build(found, self._node(func, node_args, node_kwargs), met)
+            )
+        out = SHAPES.get(func, func)(*args, **kwargs)
+        if torch.Tag.dynamic_output_shape in func.tags and free_unbacked_symbols(out):
+            raise NotTraced("a size depends on values")
+        if func._schema.is_mutable and func is not aten.detach_.default:
+            self.writes = True
+            if torch.Tag.inplace_view in func.tags:
+                raise NotTraced(f"{func} changes the shape of a tensor in place")
+            self._describe(out, self._node(func, node_args, node_kwargs), met)
+            return out
+        if func is aten.contiguous.default and any(t is out for t in met):
+            # As the example lies; an input may lie otherwise.
+            out = aten.alias.default(out)
+        # A conversion to the type that a tensor has, and its kin.
+        same = next((i for i, t in enumerate(met) if t is out), None)
+        if same is None:
+            found = self._describe(out, self._node(func, node_args, node_kwargs), met)
+        else:
+            found = "same", None, same, None
+        if not constant and func is not aten.lift_fresh_copy.default:
+            self.known[key] = found
+        return out
+
+    def _steps(self, func, args, kwargs, met: list):
+        """What an op gives that is recorded as others; nothing, if torch does not say how."""
+        if not met and lookup.is_constant(func) and not has_symbol((*args, *kwargs.values())):
+            with unset_fake_temporarily(), torch._C._DisableTorchDispatch():
+                made = func(*args, **kwargs)
+            tensors = [t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor)]
+            return made if sum(t.nbytes for t in tensors) <= _MOST_BYTES else None
+        steps = lookup.steps(func)
+        if steps is None:
+            return None
+        # What an attempt that fails has recorded goes again. Conditions on sizes cannot go: torch.export begins anew then.
+        last, conditions, writes = (
+            next(iter(reversed(self.graph.nodes)), None),
+            self._conditions(),
+            self.writes,
+        )
+        try:
+            with self:
+                out = steps(*args, **kwargs)
+            tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+            if tensors and all("_disc" in t.__dict__ for t in tensors):
+                return out
+        except Exception:
+            # If sizes or types are wrong, the op itself will say so.
+            pass
+        if self._conditions() != conditions:
+            raise NotTraced(f"{func} could not be taken apart")
+        for node in reversed(list(self.graph.nodes)):
+            if node is last:
+                break
+            if node.op == "call_function":
+                self.graph.erase_node(node)
+        self.writes = writes
+        return None
+
+    def _plain(self, func, args, kwargs, met: list):
+        """What ``_build`` needs to make the result of a frequent op; nothing if torch has to be asked for it."""
+        if func is aten.dropout.default and args[2:] == (False,):
+            return "same", None, 0, None
+        found = self.plain.of(func, args, kwargs, met, [self._where(t) for t in met]) if met else None
+        if found is None:
+            return None
+        *what, is_view = found
+        return "tensor", *self._dense(*what), 0 if is_view else None
+
+    def _where(self, t: FakeTensor) -> Lying | None:
+        kind = t.__dict__["_disc"][1]
+        if kind not in self.orders:
+            self.orders[kind] = self.plain.lying(t)
+        return self.orders[kind]
+
+    def _dense(self, dtype: torch.dtype, shape: list, order) -> tuple[FakeTensor, int]:
+        """A dense tensor whose axes lie in this order."""
+        key = dtype, _key(shape), order
+        if key not in self.lying:
+            with torch._C._DisableTorchDispatch():
+                sample = torch.empty([shape[axis] for axis in order], dtype=dtype, device="meta")
+                sample = sample.permute([order.index(axis) for axis in range(len(order))])
+            fake = FakeTensor(self.mode, sample, torch.device("cpu"))
+            kind = self._kind(fake)
+            if self.samples[kind] is None:
+                self.samples[kind] = sample
+            self.orders[kind], self.lying[key] = Lying(order), (fake, kind)
+        return self.lying[key]
+
+    def _conditions(self) -> tuple[int, int]:
+        env = self.mode.shape_env
+        return len(env.guards), sum(map(len, env.deferred_runtime_asserts.values()))
+
+    def _converted(self, func, args, kwargs):
+        """The arguments as autocast converts them; it was on, and is off now."""
+        target = autocast.target_of(func, pytree.tree_leaves((args, kwargs)))
+
+        def convert(x):
+            if target is None or not autocast.converts(x) or x.dtype == target:
+                return x
+            return self.__torch_dispatch__(aten.to.dtype, (), (x, target))
+
+        return pytree.tree_map(convert, (args, kwargs))
+
+    def _node(self, func, args, kwargs) -> torch.fx.Node:
+        node = self.graph.create_node("call_function", func, args, kwargs)
+        node.meta["trace"] = CapturedTraceback.extract(skip=2)
+        return node
+
+    def _arguments(self, x, met: list, key: list):
+        """Arguments for torch and for the graph; ``met`` gets the tensors, ``key`` all that the results depend on."""
+        if isinstance(x, torch.Tensor):
+            fake = self._stand_in(x)
+            node, kind = fake.__dict__["_disc"]
+            met.append(fake)
+            key.append(("tensor", kind))
+            return fake, node
+        if isinstance(x, dict):
+            key += x
+            pairs = {name: self._arguments(y, met, key) for name, y in x.items()}
+            return {k: p[0] for k, p in pairs.items()}, {k: p[1] for k, p in pairs.items()}
+        if isinstance(x, (list, tuple)):
+            key.append(len(x))
+            pairs = [self._arguments(y, met, key) for y in x]
+            kind = list if isinstance(x, list) else tuple
+            return kind(p[0] for p in pairs), kind(p[1] for p in pairs)
+        key.append(_key(x))
+        return x, x
+
+    def _describe(self, out, node, met: list):
+        """Makes ``node`` the origin of what came out; returns what ``_build`` needs to make the same again."""
+        if isinstance(out, FakeTensor):
+            source = self._source(out, node, met)
+            kind = self._kind(out)
+            node.meta["val"], node.meta["root"] = self._like(out, kind), self._root(node, met, source)
+            self._track(out, node, kind)
+            return "tensor", node.meta["val"], kind, source
+        if isinstance(out, torch.Tensor):
+            inside = torch._C._functorch.maybe_current_level() is not None
+            raise (Transformed if inside else NotTraced)("an op returned a tensor that is not traced")
+        if isinstance(out, (list, tuple)):
+            node.meta["root"] = node
+            parts = [
+                self._describe(part, self._item(node, i) if isinstance(part, torch.Tensor) else None, met)
+                for i, part in enumerate(out)
+            ]
+            node.meta["val"] = tuple(part[1] for part in parts)
+            return "sequence", type(out), parts, None
+        if node is not None:
+            node.meta["val"] = out
+        return "other", out, None, None
+
+    def _source(self, out: FakeTensor, node, met: list) -> int | None:
+        """Which of the tensors met owns the memory of ``out``: traced tensors of one kind seem to share theirs."""
+        shared = [i for i, t in enumerate(met) if _one_storage(t, out)]
+        if len({met[i].__dict__["_disc"][0].meta["root"] for i in shared}) > 1:
+            call = node.args[0] if node.target is operator.getitem else node
+            declared = _aliased(call)
+            shared = [i for i in shared if declared[i]] or shared
+            self.ambiguous |= len({met[i].__dict__["_disc"][0].meta["root"] for i in shared}) > 1
+        return shared[0] if shared else None
+
+    def _build(self, found, node, met: list):
+        what, model, detail, source = found
+        if what == "tensor":
+            out = self._like(model, detail)
+            node.meta["val"], node.meta["root"] = model, self._root(node, met, source)
+            self._track(out, node, detail)
+            return out
+        if what == "other":
+            if node is not None:
+                node.meta["val"] = model
+            return model
+        parts = [
+            self._build(part, self._item(node, i) if part[0] == "tensor" else None, met)
+            for i, part in enumerate(detail)
+        ]
+        node.meta["val"], node.meta["root"] = tuple(part[1] for part in detail), node
+        return list(parts) if model is list else tuple(parts)
+
+    def _item(self, node, i: int) -> torch.fx.Node:
+        return self.graph.call_function(operator.getitem, (node, i))
+
+    @staticmethod
+    def _root(node, met: list, source: int | None):
+        return node if source is None else met[source].__dict__["_disc"][0].meta["root"]
+
+    # The end.
+
+    @staticmethod
+    def check_replaced(changes: list[Change]) -> None:
+        for change in changes:
+            if change.kind in ("parameter", "submodule"):
+                raise NotTraced(f"the module replaces the {change.kind} {change.name}")
+
+    def finish(self, results) -> Traced:
+        if self.writes and self.ambiguous:
+            raise NotTraced("it is not known which tensors share their memory with one that is written to")
+        _, nodes = self._arguments(tuple(results), [], [])
+        self.graph.output(nodes)
+        for node in reversed(list(self.graph.nodes)):
+            if node.op == "call_function" and not node.users and not _has_effect(node.target):
+                self.graph.erase_node(node)
+        return self.traced
+
+
+def _has_effect(target) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and (
+        target._schema.is_mutable or not target._schema.returns
+    )
+
+
+def _aliased(call: torch.fx.Node) -> list[bool]:
+    """For each tensor among the arguments: whether the schema says that a result may be a view of it."""
+    arguments = call.target._schema.arguments
+    by_name = {argument.name: argument for argument in arguments}
+    given = [
+        *zip(arguments, call.args, strict=False),
+        *((by_name[name], x) for name, x in call.kwargs.items()),
+    ]
+    declared = []
+    for argument, x in given:
+        nodes = [y for y in pytree.tree_leaves(x) if isinstance(y, torch.fx.Node)]
+        declared += [argument.alias_info is not None] * len(nodes)
+    return declared
+
+
+def _one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
+def _key(x):
+    """What identifies an argument: a size by its expression, anything else by its type and value."""
+    if isinstance(x, SYMBOLIC):
+        return x.node.expr
+    if isinstance(x, (list, tuple)):
+        return tuple(_key(y) for y in x)
+    return type(x), x
