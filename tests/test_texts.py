@@ -12,7 +12,6 @@ import disc
 import numpy
 import pytest
 import torch
-from disc.torch.overrides import texts
 from torch.utils import _pytree as pytree
 
 _LOG = logging.getLogger(__name__)
@@ -164,9 +163,3 @@ def test_a_text_that_is_said_and_used_fixes_the_size(function):
     fast = disc.optimize(Of(function), torch.ones(2, 5))
     assert disc.report(fast).to_dict()["fixed"] == ["x axis 1 == 5"]
     assert _follows_eager(Of(function), fast, torch.ones(3, 5))
-
-
-def test_afterwards_torch_writes_its_own_texts():
-    before = [vars(kind).get(name) for kind, name, _ in texts.REPLACED]
-    disc.optimize(Of(_says_and_uses), torch.ones(2, 5))
-    assert [vars(kind).get(name) for kind, name, _ in texts.REPLACED] == before

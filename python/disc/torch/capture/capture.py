@@ -36,8 +36,8 @@ from ..decompositions import lookup
 from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
 from ..graph.exported import Traced, from_export
-from ..overrides import texts
-from ..overrides.patches import dynamic_functions
+from ..overrides import patches, texts, transformer  # noqa: F401 (they register overrides)
+from ..overrides.registry import is_active, overridden
 from ..overrides.squeeze import SQUEEZES
 from ..pytree import kv_caches
 from ..pytree.arguments import Arguments, flatten_arguments
@@ -153,7 +153,7 @@ def capture(
     held = set(kv_caches.leaves_of_caches(arguments.spec))
     tensors = [t.contiguous() if i in held else t for i, t in zip(arguments.tensors, tensors, strict=True)]
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
-    with _LOCK, _quiet(), dynamic_functions(), torch.no_grad():
+    with _LOCK, _quiet(), overridden("capture"), torch.no_grad():
         captured = _first_success(module, arguments, tensors, plan, serves)
     if captured.changes and not captured.traced.writes_outside():
         with _LOCK, _quiet():
@@ -271,7 +271,7 @@ def exported(
         ]
         shapes = {"tensors": tuple(rows)} if rows else None
     from_0 = sizes_from_0() if oblivious else contextlib.nullcontext()
-    with _config.patch(backed_size_oblivious=oblivious), from_0, _without_graph_dump():
+    with _config.patch(backed_size_oblivious=oblivious), from_0, overridden("export"), _without_graph_dump():
         # torch.export.export records the ops above transforms, whose tensors have no meaning in a graph.
         export = functools.partial(_export, pre_dispatch=False) if below_transforms else torch.export.export
         program = export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
@@ -317,18 +317,25 @@ def _quiet():
     collecting = gc.isenabled()
     gc.disable()
     loggers = [logging.getLogger(name) for name in _NOISY]
-    levels = [logger.level for logger in loggers]
+    silence = _Silence()
     for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
+        logger.addFilter(silence)
     try:
-        with warnings.catch_warnings():
+        with overridden("quiet"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        for logger in loggers:
+            logger.removeFilter(silence)
         if collecting:
             gc.enable()
+
+
+class _Silence(logging.Filter):
+    """Drops what the capturing thread logs."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not is_active("quiet")
 
 
 def _data_dependent() -> tuple[type[Exception], ...]:

@@ -15,6 +15,7 @@ import contextlib
 import inspect
 import re
 import sys
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ import torch
 
 from ...core.errors import Error
 from ..graph.changes import Change
+from ..overrides.registry import Override, is_active, overridden, register
 from ..pytree import kv_caches
 from ..symbolic.source_lines import Place, written
 
@@ -84,18 +86,35 @@ def _contents(holder):
 @contextlib.contextmanager
 def _noting_places(places: dict):
     """Which line assigned an attribute last."""
-    assign = torch.nn.Module.__setattr__
-
-    def noted(self, name, value):
-        frame = sys._getframe(1)
-        places[id(self), name] = frame.f_code.co_filename, frame.f_lineno
-        assign(self, name, value)
-
-    torch.nn.Module.__setattr__ = noted
+    before, _noting.places = getattr(_noting, "places", None), places
     try:
-        yield
+        with overridden("assigning"):
+            yield
     finally:
-        torch.nn.Module.__setattr__ = assign
+        _noting.places = before
+
+
+def _setattr(self, name, value):
+    if is_active("assigning"):
+        frame = sys._getframe(1)
+        _noting.places[id(self), name] = frame.f_code.co_filename, frame.f_lineno
+    _assign(self, name, value)
+
+
+_noting = threading.local()
+_assign = torch.nn.Module.__setattr__
+register(
+    [
+        Override(
+            torch.nn.Module,
+            "__setattr__",
+            _setattr,
+            "a message names the line that changes an attribute",
+            scope="assigning",
+            is_direct=True,
+        )
+    ]
+)
 
 
 def _put_back(noted: _Before, places: dict):

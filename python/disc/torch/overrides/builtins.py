@@ -18,6 +18,7 @@ import dis
 import functools
 import inspect
 import itertools
+import linecache
 import math
 import sys
 import types
@@ -26,6 +27,7 @@ import torch
 from torch._subclasses import FakeTensor
 
 from ..symbolic.expressions import SYMBOLIC, has_symbol, shortened
+from .registry import Override, is_active, register
 
 
 class _Standing(type):
@@ -44,7 +46,7 @@ class _Standing(type):
         return hash(cls.__base__)
 
     def __call__(cls, *args, **kwargs):
-        if len(args) == 1 and not kwargs and isinstance(args[0], SYMBOLIC):
+        if len(args) == 1 and not kwargs and isinstance(args[0], SYMBOLIC) and is_active("trace"):
             return cls.of_size(args[0])
         return cls.__base__(*args, **kwargs)
 
@@ -68,7 +70,8 @@ class _Float(float, metaclass=_Standing):
 
 
 def _len(x):
-    return x.shape[0] if isinstance(x, FakeTensor) and x.dim() else builtins.len(x)
+    is_open = isinstance(x, FakeTensor) and x.dim() and is_active("trace")
+    return x.shape[0] if is_open else builtins.len(x)
 
 
 _IS = dis.opmap["IS_OP"]
@@ -96,8 +99,22 @@ def open_numbers(module: torch.nn.Module):
 
 
 def _asks_which_class(space: dict) -> bool:
-    """Whether code that looks names up here compares ``int`` or ``float`` by ``is``, which a stand-in cannot answer."""
-    return any(_compares_classes(f.__code__) for f in _functions(space))
+    """Returns true if code that looks names up here compares ``int`` or ``float`` by ``is``, which a stand-in cannot answer."""
+    whole = _code_of_module(space.get("__name__"), space.get("__file__"))
+    codes = [*([whole] if whole is not None else ()), *(f.__code__ for f in _functions(space))]
+    return any(map(_compares_classes, codes))
+
+
+@functools.lru_cache(maxsize=1024)
+def _code_of_module(name: str | None, file: str | None) -> types.CodeType | None:
+    """All code of a module, that of functions in tables included; None where neither its loader nor its file has it."""
+    loader = getattr(sys.modules.get(name), "__loader__", None)
+    with contextlib.suppress(ImportError, AttributeError, SyntaxError, ValueError, OSError):
+        return loader.get_code(name)
+    source = "".join(linecache.getlines(file)) if file is not None else ""
+    with contextlib.suppress(SyntaxError, ValueError):
+        return compile(source, file, "exec") if source else None
+    return None
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -151,18 +168,12 @@ def _spaces(module: torch.nn.Module) -> list[dict]:
     return [vars(sys.modules[name]) for name in sorted(names) if name in sys.modules]
 
 
-@contextlib.contextmanager
-def symbolic_builtins():
-    """``max``, ``min`` and ``math.pow`` of sizes are expressions, not branches, as in torch.export, and ``divmod`` knows them."""
-    before = builtins.max, builtins.min, math.pow, builtins.divmod
-    builtins.max = functools.partial(_extreme, before[0], torch.sym_max, torch.maximum)
-    builtins.min = functools.partial(_extreme, before[1], torch.sym_min, torch.minimum)
-    math.pow = lambda x, y: x**y if has_symbol((x, y)) else before[2](x, y)
-    builtins.divmod = lambda x, y: (x // y, x % y) if has_symbol((x, y)) else before[3](x, y)
-    try:
-        yield
-    finally:
-        builtins.max, builtins.min, math.pow, builtins.divmod = before
+def _pow(x, y):
+    return x**y if has_symbol((x, y)) else _math_pow(x, y)
+
+
+def _divmod(x, y):
+    return (x // y, x % y) if has_symbol((x, y)) else _divmod_of_numbers(x, y)
 
 
 def _extreme(plain, of_symbols, of_tensors, *args, **kwargs):
@@ -181,3 +192,16 @@ def _extreme(plain, of_symbols, of_tensors, *args, **kwargs):
         else:
             result = shortened(of_symbols(result, x))
     return result
+
+
+_math_pow, _divmod_of_numbers = math.pow, builtins.divmod
+_WHY = "of sizes it is an expression, not a branch, as in torch.export"
+register(
+    Override(owner, name, function, _WHY, scope="trace")
+    for owner, name, function in (
+        (builtins, "max", functools.partial(_extreme, builtins.max, torch.sym_max, torch.maximum)),
+        (builtins, "min", functools.partial(_extreme, builtins.min, torch.sym_min, torch.minimum)),
+        (builtins, "divmod", _divmod),
+        (math, "pow", _pow),
+    )
+)

@@ -1,13 +1,9 @@
-"""Functions of torch that fix sizes or layouts of the example while they are traced, in terms of others that do not.
-
-They compute the same, so that another thread which meets one of them in the meantime notices nothing.
-"""
+"""Functions of torch that fix sizes or layouts of the example while they are traced, in terms of others that do not."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-from unittest import mock
+import threading
 
 import sympy
 import torch
@@ -18,8 +14,7 @@ from torch.utils._sympy import functions as tsf
 
 from ..compat import extremes_replacements, plain_slice_index, slice_replacement
 from ..symbolic.expressions import NUMBERS, expression, shortened
-from .texts import REPLACED as _OF_TEXTS
-from .transformer import REPLACED as _OF_TRANSFORMERS
+from .registry import Override, register
 
 
 def _max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
@@ -139,8 +134,19 @@ def _gaussian_nll_loss(input, target, var, *args, **kwargs):
     if not isinstance(var, FakeTensor):
         return _torch_gaussian_nll_loss(input, target, var, *args, **kwargs)
     torch._assert_async(~(var < 0).any(), "var has negative entry/entries")
-    with mock.patch.object(torch, "any", return_value=False):
+    _answering.no = True
+    try:
         return _torch_gaussian_nll_loss(input, target, var, *args, **kwargs)
+    finally:
+        _answering.no = False
+
+
+def _any(*args, **kwargs):
+    return False if getattr(_answering, "no", False) else _torch_any(*args, **kwargs)
+
+
+#: ``no``: what this thread asks of ``torch.any`` is known to be false.
+_answering = threading.local()
 
 
 def _without_remainders(index):
@@ -190,62 +196,36 @@ _math_sqrt = math.sqrt
 _torch_trapezoid, _torch_cumulative_trapezoid = torch.trapezoid, torch.cumulative_trapezoid
 _torch_tensor_split = torch.tensor_split
 _torch_gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
-_REPLACED = (
-    (torch, "trapezoid", _trapezoid),
-    (torch, "trapz", _trapezoid),
-    (torch, "cumulative_trapezoid", _cumulative_trapezoid),
-    (torch, "tensor_split", _tensor_split),
-    (torch.Tensor, "tensor_split", _tensor_split),
-    (torch.nn.functional, "gaussian_nll_loss", _gaussian_nll_loss),
-    slice_replacement(_slice_index),
-    *extremes_replacements(),
-    *_OF_TRANSFORMERS,
-    *_OF_TEXTS,
-    (decomposition_table, torch.ops.aten.unbind.int, _unbind),
-    (math, "sqrt", _sqrt),
-    (math, "log", _log),
-    (math, "log2", _log2),
-    (math, "log10", _log10),
-    (torch, "max_pool1d", _max_pool1d),
-    (torch.Tensor, "contiguous", _contiguous),
-    (torch.Tensor, "__getitem__", _getitem),
-    (torch.Tensor, "__setitem__", _setitem),
+_torch_any = torch.any
+_SYMBOLIC = "of a size it is an expression"
+_ASKS = "torch asks for the example's size"
+register(
+    (
+        Override(torch, "trapezoid", _trapezoid, _ASKS),
+        Override(torch, "trapz", _trapezoid, _ASKS),
+        Override(torch, "cumulative_trapezoid", _cumulative_trapezoid, _ASKS),
+        Override(torch, "tensor_split", _tensor_split, "torch asks how many parts are longer"),
+        Override(torch.Tensor, "tensor_split", _tensor_split, "torch asks how many parts are longer"),
+        Override(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll_loss, "torch asks the data"),
+        Override(torch, "any", _any, "the question of gaussian_nll_loss is one of the compiled code"),
+        Override(*slice_replacement(_slice_index), "where a slice begins is an expression"),
+        *(
+            Override(*found, "in torch 2.7 an extreme of sizes fixes which is smaller")
+            for found in extremes_replacements()
+        ),
+        Override(
+            decomposition_table, torch.ops.aten.unbind.int, _unbind, "torch squeezes what may be longer"
+        ),
+        Override(math, "sqrt", _sqrt, _SYMBOLIC),
+        Override(math, "log", _log, _SYMBOLIC),
+        Override(math, "log2", _log2, _SYMBOLIC),
+        Override(math, "log10", _log10, _SYMBOLIC),
+        Override(torch, "max_pool1d", _max_pool1d, "torch flattens by the example's sizes"),
+        Override(torch.Tensor, "contiguous", _contiguous, "no mode sees it of a contiguous example"),
+        Override(torch.Tensor, "__getitem__", _getitem, "an index that is a size becomes a number"),
+        Override(torch.Tensor, "__setitem__", _setitem, "an index that is a size becomes a number"),
+    )
 )
-
-
-@contextlib.contextmanager
-def dynamic_functions():
-    """Puts the replacements in place of functions of ``torch`` and ``math``."""
-    with contextlib.ExitStack() as stack:
-        for owner, name, function in _REPLACED:
-            stack.enter_context(
-                _entry(owner, name, function)
-                if isinstance(owner, dict)
-                else mock.patch.object(owner, name, function)
-            )
-        yield
-
-
-@contextlib.contextmanager
-def _entry(table: dict, key, function):
-    before = table[key]
-    table[key] = function
-    try:
-        yield
-    finally:
-        table[key] = before
-
-
-@contextlib.contextmanager
-def symbolic_pooling():
-    """How many windows ``ceil_mode`` gives is an expression, where torch asks whether the last one begins behind the input."""
-    meta = torch._meta_registrations
-    before = meta.pooling_output_shape_pad_lr
-    meta.pooling_output_shape_pad_lr = _windows
-    try:
-        yield
-    finally:
-        meta.pooling_output_shape_pad_lr = before
 
 
 def _windows(size, kernel, low, high, stride, dilation, ceil_mode):
@@ -255,3 +235,16 @@ def _windows(size, kernel, low, high, stride, dilation, ceil_mode):
     if not ceil_mode or high - reach <= -stride:
         return count
     return torch.sym_min(count, (size + low + stride - 1) // stride)
+
+
+register(
+    [
+        Override(
+            torch._meta_registrations,
+            "pooling_output_shape_pad_lr",
+            _windows,
+            "torch asks whether the last window of ceil_mode begins behind the input",
+            scope="trace",
+        )
+    ]
+)

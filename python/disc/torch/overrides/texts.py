@@ -27,6 +27,8 @@ from torch._subclasses import FakeTensor
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from .registry import Override, is_active, register
+
 #: Their own texts of sizes are messages and names of symbols.
 _FRAMEWORK = frozenset({"torch", "disc", "sympy"})
 #: They write what they are given, for whoever called them.
@@ -45,31 +47,31 @@ _numbers = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 def _repr(self) -> str:
-    if _is_only_said(sys._getframe(1)):
+    if not is_active() or _is_only_said(sys._getframe(1)):
         return _plain[type(self)](self)
     return repr(_read(self))
 
 
 def _format(self, spec: str) -> str:
-    if _is_only_said(sys._getframe(1)):
+    if not is_active() or _is_only_said(sys._getframe(1)):
         return _plain[type(self)](self)
     return format(_read(self), spec)
 
 
 def _repr_of_tensor(self, **options) -> str:
-    if not _is_only_said(sys._getframe(1)):
+    if is_active() and not _is_only_said(sys._getframe(1)):
         raise DataDependentOutputException("the text of a tensor")
     return torch.Tensor.__repr__(self, **options)
 
 
 def _format_of_tensor(self, spec: str) -> str:
-    if not _is_only_said(sys._getframe(1)):
+    if is_active() and not _is_only_said(sys._getframe(1)):
         raise DataDependentOutputException("the text of a tensor")
     return torch.Tensor.__format__(self, spec)
 
 
 def _iterencode(self, o, **options):
-    return _json_iterencode(self, _numbers_of(o), **options)
+    return _json_iterencode(self, _numbers_of(o) if is_active() else o, **options)
 
 
 def _numbers_of(o):
@@ -86,13 +88,16 @@ def _numbers_of(o):
 
 
 _json_iterencode = json.JSONEncoder.iterencode
-#: What takes the place of torch's functions while a model is traced.
-REPLACED = (
-    *((kind, "__repr__", _repr) for kind in _plain),
-    *((kind, "__format__", _format) for kind in _plain),
-    (json.JSONEncoder, "iterencode", _iterencode),
-    (FakeTensor, "__repr__", _repr_of_tensor),
-    (FakeTensor, "__format__", _format_of_tensor),
+_WHY = "torch writes the symbol's name"
+register(
+    Override(*found, _WHY, is_direct=True)
+    for found in (
+        *((kind, "__repr__", _repr) for kind in _plain),
+        *((kind, "__format__", _format) for kind in _plain),
+        (json.JSONEncoder, "iterencode", _iterencode),
+        (FakeTensor, "__repr__", _repr_of_tensor),
+        (FakeTensor, "__format__", _format_of_tensor),
+    )
 )
 
 

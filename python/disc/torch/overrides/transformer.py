@@ -1,6 +1,6 @@
 """What ``torch.nn.Transformer`` and its parts ask of their data, in terms that ask nothing, while they are traced.
 
-Not here: functions that fix sizes (``overrides.patches``, which puts these in place too).
+Not here: functions that fix sizes (``overrides.patches``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import math
 import torch
 from torch._subclasses import FakeTensor
 from torch.nn.modules import transformer
+
+from .registry import Override, register
 
 
 def _detect_is_causal_mask(mask, is_causal=None, size=None):
@@ -42,7 +44,10 @@ def _leaves_out(encoder, src) -> bool:
 
 _detect = transformer._detect_is_causal_mask
 _forward = torch.nn.TransformerEncoder.forward
-REPLACED = (
-    (transformer, "_detect_is_causal_mask", _detect_is_causal_mask),
-    (torch.nn.TransformerEncoder, "forward", _encode),
+_ASKS_DATA = "torch asks the data of the mask"
+register(
+    (
+        Override(transformer, "_detect_is_causal_mask", _detect_is_causal_mask, _ASKS_DATA),
+        Override(torch.nn.TransformerEncoder, "forward", _encode, _ASKS_DATA),
+    )
 )

@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import traceback
-from unittest import mock
 
 import sympy
 import torch
@@ -14,6 +13,7 @@ from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, SLoc
 
 from ..compat import NamedSource
+from ..overrides.registry import Override, overridden, register
 from ..symbolic.source_lines import DISC, TORCH
 
 #: Where the model is called.
@@ -78,7 +78,20 @@ def _at_least_0(prefix, number: int, **assumptions) -> sympy.Symbol:
 
 def sizes_from_0():
     """Within it torch does not take a size for positive: ``max(size, 1)`` is a size of its own, ``size == 0`` a question."""
-    return mock.patch.object(symbolic_shapes, "make_symbol", _at_least_0)
+    return overridden("sizes_from_0")
+
+
+register(
+    [
+        Override(
+            symbolic_shapes,
+            "make_symbol",
+            _at_least_0,
+            "torch takes a size for positive",
+            scope="sizes_from_0",
+        )
+    ]
+)
 
 
 def _summary(frame) -> traceback.FrameSummary:

@@ -35,15 +35,14 @@ from ..decompositions import lookup
 from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
 from ..graph.exported import Traced
-from ..overrides.builtins import is_about_numbers, open_numbers, symbolic_builtins
+from ..overrides.builtins import is_about_numbers, open_numbers
 from ..overrides.functions import SymbolicFunctions
-from ..overrides.patches import symbolic_pooling
+from ..overrides.registry import overridden
 from ..overrides.squeeze import SQUEEZES, squeezed
 from ..symbolic.expressions import SYMBOLIC, has_symbol
-from . import autocast
+from . import autocast, process_state  # noqa: F401 (registers its overrides)
 from .fake_overrides import SHAPES
 from .fake_rules import Lying, PlainResults
-from .process_state import as_exporting
 from .scalar_tensors import ITEMS, size_of
 from .shape_env import Env
 
@@ -97,10 +96,8 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, f
         sizes = _sizes(env, examples, dynamic, oblivious, first or (lambda i, axis: (i, axis)))
         fakes = [recorder.input(t, i, row) for i, (t, row) in enumerate(zip(examples, sizes, strict=True))]
         with (
-            as_exporting(),
-            symbolic_builtins(),
+            overridden("trace"),
             numbers(entry.module),
-            symbolic_pooling(),
             tracing(TracingContext(mode)),
             torch._dispatch.python.enable_python_dispatcher(),
             mode,
