@@ -9,7 +9,7 @@
 //! chunk follow one another, so that threads split rows when there are many and panels when there are few. Several products of one left
 //! operand are one launch: the panels of one follow those of the other.
 //!
-//! The tile sizes and the even blocks are those of the measurements in docs/performance.md.
+//! The tile sizes and the even blocks are those of the measurements in docs/performance/matmul.md.
 mod emit;
 mod library;
 mod plan;
