@@ -2,17 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, SupportsIndex, TypeAlias, TypedDict, final
+from typing import Any, Literal, SupportsIndex, TypeAlias, final
 
 __version__: str
 
-class _Options(TypedDict, total=False):
-    target: str | None
-    threads: int | None
-    release_weights: bool | None
-    dump: str | PathLike[str] | None
-    pin_threads: bool | None
-    specialize: Literal["off", "auto", "always"] | None
+_Options: TypeAlias = Mapping[str, bool | int | str | None]
 
 @final
 class Dim:
@@ -133,7 +127,13 @@ _Type: TypeAlias = tuple[Iterable[_Size], str]
 _Region: TypeAlias = str | tuple[Iterable[_Type], Callable[..., Value | Iterable[Value] | None]]
 _Weights: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
-def compile(source: Builder | str, options: _Options | None = None) -> Artifact: ...
+def compile(
+    source: Builder | str,
+    options: _Options | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+    cache_weights: bool = False,
+) -> Artifact: ...
 def load_code(
     code: bytes,
     metadata: dict[str, Any],

@@ -39,6 +39,8 @@ impl Generated {
 fn generated(root: &Path) -> Result<Vec<Generated>> {
     Ok(vec![
         Generated { path: "ARCHITECTURE.md", section: Some("crates"), text: crate_map(root)? },
+        Generated { path: "docs/guide/settings.md", section: Some("options"), text: disc_options::render::settings() },
+        file("python/disc/core/option_fields.py", disc_options::render::python_fields()),
         file("docs/errors.md", disc_ir::diag::docs()),
         file("docs/ops.md", disc_ir::ops::docs()),
         file("docs/passes.md", disc_passes::docs()),

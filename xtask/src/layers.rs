@@ -15,6 +15,8 @@ const fn layer(name: &'static str, may_depend_on: &'static [&'static str]) -> La
 /// From the bottom up.
 pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-abi", &[]),
+    // Apart, since generated docs read it without a compiler.
+    layer("disc-options", &[]),
     layer("disc-ir", &[]),
     layer("disc-passes", &["disc-ir"]),
     layer("disc-filetests", &["disc-ir", "disc-passes"]),
@@ -23,11 +25,11 @@ pub(crate) const LAYERS: &[Layer] = &[
     // Never disc-ir: a server that runs packages builds this crate alone.
     layer("disc-ral", &["disc-abi"]),
     layer("disc-simt", &["disc-ir", "disc-abi", "disc-ral"]),
-    layer("disc", &["disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
+    layer("disc", &["disc-options", "disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
     layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests"]),
     // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
-    layer("disc-python", &["disc", "disc-cli", "disc-ir", "disc-ral"]),
-    layer("xtask", &["disc-ir", "disc-passes", "disc-codegen"]),
+    layer("disc-python", &["disc-options", "disc", "disc-cli", "disc-ir", "disc-ral"]),
+    layer("xtask", &["disc-options", "disc-ir", "disc-passes", "disc-codegen"]),
 ];
 
 /// What tests may use beyond the layers: disc-llvm's run what they compiled, from text to results; disc's compare compiled code with the
@@ -44,7 +46,7 @@ pub(crate) const DOORS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without any outside dependency.
-pub(crate) const BARE: &[&str] = &["disc-abi"];
+pub(crate) const BARE: &[&str] = &["disc-abi", "disc-options"];
 
 pub(crate) fn find(name: &str) -> Option<&'static Layer> {
     LAYERS.iter().find(|layer| layer.name == name)

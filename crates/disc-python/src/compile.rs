@@ -5,10 +5,11 @@
 use crate::{
     call::{PyExecutable, read_weights},
     errors::{Failure, guarded},
-    facade::{self, Artifact, Options, Report, Specializations, Specialize, VariantReport, background, cache},
+    facade::{self, Artifact, Options, Report, SetError, Specializations, VariantReport, background, cache},
     ir::PyBuilder,
 };
 use disc_ir::text::closest;
+use disc_options::{OPTIONS, Reader, Value};
 use disc_ral::{Decision, GemmDispatch, Policy, Way};
 use pyo3::{
     prelude::*,
@@ -35,13 +36,20 @@ pub(crate) struct PyArtifact {
     options: Options,
 }
 
-/// Compiles what a builder holds, or a module as IR text. Options: `target`, `threads`, `release_weights`, `weights`, `dump`,
-/// `pin_threads`, `winograd`, `specialize` ("off", "auto" or "always"), `cache`, the folder of the cache on disk, and `cache_weights`.
+/// Compiles what a builder holds, or a module as IR text. `options` are those of the table in disc-options; `cache` is the folder of the
+/// cache on disk, which keeps prepared weights too with `cache_weights`.
 #[pyfunction]
-#[pyo3(signature = (source, options = None))]
-pub(crate) fn compile(py: Python<'_>, source: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<PyArtifact> {
+#[pyo3(signature = (source, options = None, *, cache = None, cache_weights = false))]
+pub(crate) fn compile(
+    py: Python<'_>,
+    source: &Bound<'_, PyAny>,
+    options: Option<&Bound<'_, PyDict>>,
+    cache: Option<PathBuf>,
+    cache_weights: bool,
+) -> PyResult<PyArtifact> {
     guarded(|| {
-        let options = options.map_or_else(|| Ok(Options::default()), read_options)?;
+        let chosen = options.map_or_else(|| Ok(Options::default()), read_options)?;
+        let options = Options { cache, cache_weights, ..chosen };
         let artifact = if let Ok(builder) = source.cast::<PyBuilder>() {
             let (module, options) = (builder.get().finished()?, options.clone());
             apart(py, move || facade::compile(module, &options))?
@@ -114,61 +122,35 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
     Ok(dict)
 }
 
+/// Reads options by the table of disc-options; `None` leaves one as it is.
 fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    const NAMES: [&str; 11] = [
-        "target",
-        "threads",
-        "release_weights",
-        "weights",
-        "dump",
-        "pin_threads",
-        "specialize",
-        "winograd",
-        "cache",
-        "cache_weights",
-        "library",
-    ];
     let mut options = Options::default();
     for (name, value) in given {
         let name = name.cast::<PyString>()?.to_cow()?.into_owned();
-        if !NAMES.contains(&&*name) {
-            let failure = Failure::argument(format!("there is no option `{name}`"));
-            return Err(failure.help(format!("is `{}` meant?", closest(&name, NAMES).unwrap_or("target"))).into());
-        }
         if value.is_none() {
             continue;
         }
-        let cannot_be = || Failure::argument(format!("the option `{name}` cannot be {value}"));
-        let wrong = |_: PyErr| cannot_be();
-        match &*name {
-            "target" => options.target = Some(value.extract().map_err(wrong)?),
-            "threads" => options.threads = Some(value.extract().map_err(wrong)?),
-            "release_weights" => options.release_weights = value.extract().map_err(wrong)?,
-            "cache_weights" => options.cache_weights = value.extract().map_err(wrong)?,
-            "pin_threads" => options.pin_threads = value.extract().map_err(wrong)?,
-            "specialize" => options.specialize = specialize(&value).ok_or_else(cannot_be)?,
-            "winograd" => options.winograd = Some(value.extract().map_err(wrong)?),
-            "weights" => {
-                let form = value.extract::<String>().ok().and_then(|form| form.parse().ok());
-                options.weights = form.ok_or_else(cannot_be)?;
+        let text = value.extract::<String>();
+        let read = match (value.extract::<bool>(), value.extract::<usize>(), &text) {
+            (Ok(flag), ..) => Some(Value::Flag(flag)),
+            (_, Ok(count), _) => Some(Value::Count(count)),
+            (.., Ok(text)) => Some(Value::Text(text)),
+            _ => None,
+        };
+        match read.map_or(Err(SetError::Value), |value| options.set(&name, value)) {
+            Ok(()) => {}
+            Err(SetError::Value) => {
+                return Err(Failure::argument(format!("the option `{name}` cannot be {value}")).into());
             }
-            "library" => {
-                options.library = value.extract::<String>().ok().and_then(|text| text.parse().ok()).ok_or_else(cannot_be)?
+            Err(SetError::Name) => {
+                let names = OPTIONS.iter().filter(|option| option.reader == Reader::Compiler).map(|option| option.name);
+                let near = closest(&name, names).unwrap_or("target");
+                let failure = Failure::argument(format!("there is no option `{name}`"));
+                return Err(failure.help(format!("is `{near}` meant?")).into());
             }
-            "cache" => options.cache = Some(value.extract::<PathBuf>().map_err(wrong)?),
-            _ => options.dump = Some(value.extract::<PathBuf>().map_err(wrong)?),
         }
     }
     Ok(options)
-}
-
-fn specialize(value: &Bound<'_, PyAny>) -> Option<Specialize> {
-    match value.cast::<PyString>().ok()?.to_cow().ok()?.as_ref() {
-        "off" => Some(Specialize::Off),
-        "auto" => Some(Specialize::Auto),
-        "always" => Some(Specialize::Always),
-        _ => None,
-    }
 }
 
 /// Who computes products: the library, or none, how that is chosen, how often it was, and the choices.

@@ -37,7 +37,7 @@ pub use disc_passes::options::WeightForm;
 pub use disc_ral as ral;
 pub use error::Error;
 pub use executable::Executable;
-pub use options::{LibraryChoice, Options, Specialize};
+pub use options::{LibraryChoice, Options, SetError, Specialize};
 pub use report::{Report, Specializations, Specialized, VariantReport};
 pub use tier::background;
 

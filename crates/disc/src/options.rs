@@ -1,40 +1,132 @@
 //! Defines the options of compiling and running.
 use crate::Error;
+use disc_options::{Affects, Value};
 use disc_passes::options::WeightForm;
 use std::path::PathBuf;
 
-/// Options for compiling and running; the defaults suit most users.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// A target such as `x86-64-v3`; `None`: `DISC_TARGET`, and else the CPU of this machine.
-    pub target: Option<String>,
-    /// Most threads of a call, and of compilation; `None`: the runtime's default.
-    pub threads: Option<usize>,
-    /// Free weights that only packing reads, once they are packed. They cannot be refreshed then.
-    pub release_weights: bool,
-    /// A directory for the IR after each pass, LLVM IR and assembly; `None`: `DISC_DUMP`.
-    pub dump: Option<PathBuf>,
-    /// Allow Winograd's method for convolutions, which rounds more; `None`: allowed.
-    pub winograd: Option<bool>,
-    /// Most rewrites that the passes may make in all: to bisect the one that breaks a program.
-    pub fuel: Option<u64>,
-    /// The storage of weight matrices: narrower forms are smaller and less exact
-    /// (docs/numerics.md).
-    pub weights: WeightForm,
-    /// The folder of a cache of compiled code ([`crate::cache::directory`]); `None`: nothing is
-    /// read from disk or written there.
-    pub cache: Option<PathBuf>,
-    /// Keep prepared weights in that folder too, written by a thread of its own and mapped by every
-    /// load of the same code with the same weights.
-    pub cache_weights: bool,
-    /// Keep the names of kernels in the code, for [`crate::Executable::kernel_name`].
-    pub keep_names: bool,
-    /// Pin each worker of the process's pool to one CPU, from the first module on that asks for it.
-    pub pin_threads: bool,
-    /// Compile code for sizes that recur; `DISC_SPECIALIZE=0` overrides this.
-    pub specialize: Specialize,
-    /// Dispatch of matrix products (docs/guide/library.md).
-    pub library: LibraryChoice,
+macro_rules! declare {
+    (
+        compiler { $($(#[doc = $doc:literal])+ $name:ident: $ty:ty = $kind:expr, $default:expr, $affects:ident;)+ }
+        front { $($front:tt)* }
+    ) => {
+        /// Options for compiling and running. Fields that a user may set come from the table in
+        /// disc-options; here nothing is specialised unless it is asked for.
+        #[derive(Clone, Debug, Default)]
+        pub struct Options {
+            $($(#[doc = $doc])+ pub $name: $ty,)+
+            /// A directory for the IR after each pass, LLVM IR and assembly; `None`: `DISC_DUMP`.
+            pub dump: Option<PathBuf>,
+            /// Most rewrites that the passes may make in all: to bisect the one that breaks a program.
+            pub fuel: Option<u64>,
+            /// The folder of a cache of compiled code ([`crate::cache::directory`]); `None`: nothing
+            /// is read from disk or written there.
+            pub cache: Option<PathBuf>,
+            /// Keep prepared weights in that folder too, written by a thread of its own and mapped by
+            /// every load of the same code with the same weights.
+            pub cache_weights: bool,
+            /// Keep the names of kernels in the code, for [`crate::Executable::kernel_name`].
+            pub keep_names: bool,
+        }
+
+        impl Options {
+            /// Sets the option of this name.
+            ///
+            /// # Errors
+            /// A name that is not in the table, or a value that the option cannot have.
+            pub fn set(&mut self, name: &str, value: Value<'_>) -> Result<(), SetError> {
+                match name {
+                    $(stringify!($name) => self.$name = FromValue::from_value(value).ok_or(SetError::Value)?,)+
+                    _ => return Err(SetError::Name),
+                }
+                Ok(())
+            }
+
+            /// The options that compiled code depends on by their values, for the cache key.
+            pub(crate) fn code_key(&self) -> String {
+                let values = [$((stringify!($name), Affects::$affects, format!("{:?}", self.$name))),+];
+                let code = values.iter().filter(|(_, affects, _)| *affects == Affects::Code);
+                code.map(|(name, _, value)| format!("{name}={value} ")).collect()
+            }
+        }
+    };
+}
+disc_options::option_table!(declare);
+
+/// A failure of [`Options::set`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetError {
+    /// There is no such option.
+    Name,
+    /// The option cannot have this value.
+    Value,
+}
+
+/// Types of fields that can be read from a [`Value`].
+trait FromValue: Sized {
+    /// Returns `None` for a value that the field cannot have.
+    fn from_value(value: Value<'_>) -> Option<Self>;
+}
+
+impl FromValue for bool {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Flag(flag) => Some(flag),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for Option<bool> {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        bool::from_value(value).map(Some)
+    }
+}
+
+impl FromValue for Option<usize> {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Count(count) if count > 0 => Some(Some(count)),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for Option<String> {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Text(text) => Some(Some(text.to_owned())),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for WeightForm {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for Specialize {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Flag(false) => Some(Self::Off),
+            Value::Flag(true) => Some(Self::Auto),
+            Value::Text("always") => Some(Self::Always),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for LibraryChoice {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
 }
 
 /// The choice between generated kernels and a library of this machine for matrix products.
@@ -112,5 +204,40 @@ impl Options {
     /// Returns the folder for dumps, if there is one.
     pub(crate) fn dump_directory(&self) -> Option<PathBuf> {
         self.dump.clone().or_else(|| std::env::var_os("DISC_DUMP").filter(|name| !name.is_empty()).map(PathBuf::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use disc_options::{OPTIONS, Reader};
+
+    #[test]
+    fn each_option_of_the_compiler_takes_its_default_and_refuses_another_kind() {
+        for option in OPTIONS.iter().filter(|option| option.reader == Reader::Compiler) {
+            let mut options = Options::default();
+            if option.default != Value::Unset {
+                assert_eq!(options.set(option.name, option.default), Ok(()), "{}", option.name);
+            }
+            assert_eq!(options.set(option.name, Value::NoNames), Err(SetError::Value), "{}", option.name);
+        }
+        assert_eq!(Options::default().set("progress", Value::Flag(true)), Err(SetError::Name));
+    }
+
+    #[test]
+    fn the_key_has_what_code_depends_on_and_nothing_else() {
+        let key = |name: &str, value| {
+            let mut options = Options::default();
+            options.set(name, value).unwrap();
+            options.code_key()
+        };
+        let plain = Options::default().code_key();
+        assert_ne!(key("weights", Value::Text("int8")), plain);
+        assert_ne!(key("winograd", Value::Flag(false)), plain);
+        for (name, value) in
+            [("threads", Value::Count(3)), ("pin_threads", Value::Flag(true)), ("target", Value::Text("x86-64-v2"))]
+        {
+            assert_eq!(key(name, value), plain, "{name}");
+        }
     }
 }

@@ -45,19 +45,8 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
 
     Without ``threads`` the runtime decides. ``cache`` is the folder of the cache on disk, if it may be asked.
     """
-    chosen = {
-        "target": options.target,
-        "threads": threads,
-        "release_weights": options.release_weights,
-        "weights": options.weights,
-        "cache": cache,
-        "cache_weights": keeps_weights(options),
-        "pin_threads": options.pin_threads,
-        "specialize": {True: "auto", False: "off", None: None}.get(options.specialize, options.specialize),
-        "winograd": options.winograd,
-        "library": options.library,
-    }
-    return _extension().compile(source, chosen)
+    chosen = {**options.for_compiler(), "threads": threads}
+    return _extension().compile(source, chosen, cache=cache, cache_weights=keeps_weights(options))
 
 
 def cache_directory() -> str | None:

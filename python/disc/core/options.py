@@ -1,30 +1,25 @@
-"""``Options``: what a user may choose about compiling and running. One dataclass; also a context manager, nested, per thread."""
+"""``Options``: what a user may choose about compiling and running. One dataclass; also a context manager, nested, per thread.
+
+Fields, kinds and defaults are generated (``option_fields``) from the table in crates/disc-options; this file checks values and
+resolves what is left open.
+"""
 
 from __future__ import annotations
 
 import difflib
 import functools
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from .errors import Error
-
-_CHOICES = {
-    "fallback": ("error", "framework"),
-    "weights": ("exact", "bf16", "int8", "int4"),
-}
-
-_FLAGS = ("allow_tracing", "winograd", "release_weights", "pin_threads", "progress")
-
-#: What these ask for exists in plug-in mode only: a value that changes nothing is accepted.
-_PLUG_IN = ("min_cluster_size", "allow_ops", "block_ops", "allow_tracing", "fallback")
+from .option_fields import COMPILER, KINDS, PLUG_IN, OptionFields
+from .option_fields import DEFAULTS as _DEFAULTS
 
 _active = threading.local()
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(OptionFields):
     """Options of a compilation. A field that is None (or left out) takes the value of the enclosing ``with``, then the default.
 
     >>> with Options(threads=1):
@@ -33,56 +28,20 @@ class Options:
     (1, False)
     """
 
-    target: str | None = None
-    threads: int | None = None
-    min_cluster_size: int | None = None
-    allow_ops: Sequence[str] | None = None
-    block_ops: Sequence[str] | None = None
-    allow_tracing: bool | None = None
-    fallback: str | None = None
-    #: True: versions for sizes that come often, kept where a trial finds them faster; "always": for all sizes that come twice.
-    specialize: bool | str | None = None
-    #: "code": prepared weights are not kept.
-    cache: bool | str | None = None
-    winograd: bool | None = None
-    weights: str | None = None
-    release_weights: bool | None = None
-    pin_threads: bool | None = None
-    #: Who computes products of matrices: "off" (generated kernels), "auto" (what was measured to be faster), "onednn" or
-    #: "onednn:PATH".
-    library: str | None = None
-    progress: bool | None = None
-
     def __post_init__(self):
-        for name, allowed in _CHOICES.items():
+        for name, (kind, detail) in KINDS.items():
             value = getattr(self, name)
-            if value is not None and value not in allowed:
-                raise Error(f"Options.{name} = {value!r}: expected one of {', '.join(map(repr, allowed))}")
-        for name in _FLAGS:
-            if not isinstance(getattr(self, name), (bool, type(None))):
-                raise Error(f"Options.{name} = {getattr(self, name)!r}: expected True or False")
-        for name in ("threads", "min_cluster_size"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise Error(f"Options.{name} = {value!r}: expected a positive int")
-        if not isinstance(self.specialize, (bool, type(None))) and self.specialize != "always":
-            raise Error(f'Options.specialize = {self.specialize!r}: expected True, False or "always"')
-        if not isinstance(self.cache, (bool, type(None))) and self.cache != "code":
-            raise Error(f'Options.cache = {self.cache!r}: expected True, False or "code"')
-        if self.library is not None and not _is_library(self.library):
-            expected = "expected 'off', 'auto', 'onednn' or 'onednn:' with the path of the library"
-            raise Error(f"Options.library = {self.library!r}: {expected}")
-        if not isinstance(self.target, (str, type(None))):
-            raise Error(f"Options.target = {self.target!r}: expected a name such as 'x86-64-v3'")
-        for name in ("allow_ops", "block_ops"):
-            value = getattr(self, name)
-            if isinstance(value, str) or (value is not None and not all(isinstance(op, str) for op in value)):
-                raise Error(f"Options.{name} = {value!r}: expected names such as ['aten.gelu.default']")
+            if value is not None and (expected := _CHECKS[kind](value, detail)):
+                raise Error(f"Options.{name} = {value!r}: expected {expected}")
 
     def over(self, outer: Options) -> Options:
         """These options, with what they leave open taken from ``outer``."""
         mine = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
         return replace(outer, **mine)
+
+    def for_compiler(self) -> dict[str, object]:
+        """What the compiler reads, by name."""
+        return {name: getattr(self, name) for name in COMPILER}
 
     def __enter__(self) -> Options:
         stack = _stack()
@@ -93,9 +52,52 @@ class Options:
         _stack().pop()
 
 
-def _is_library(value) -> bool:
+# Checks of a value, by its kind: text of what was expected, or None.
+
+
+def _flag(value, _) -> str | None:
+    return None if isinstance(value, bool) else "True or False"
+
+
+def _flag_or(value, word: str) -> str | None:
+    return None if isinstance(value, bool) or value == word else f'True, False or "{word}"'
+
+
+def _count(value, _) -> str | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return None if is_count else "a positive int"
+
+
+def _text(value, example: str) -> str | None:
+    return None if isinstance(value, str) else example
+
+
+def _choice(value, choices: tuple[str, ...]) -> str | None:
+    return None if value in choices else f"one of {', '.join(map(repr, choices))}"
+
+
+def _choice_or_path(value, choices: tuple[str, ...]) -> str | None:
     name, colon, path = value.partition(":") if isinstance(value, str) else (None, "", "")
-    return name in ("off", "auto", "onednn") and (not colon or (name == "onednn" and path != ""))
+    if name in choices and (not colon or (name == choices[-1] and path != "")):
+        return None
+    *others, last = choices
+    return f"{', '.join(map(repr, others))}, {last!r} or '{last}:' with the path of the library"
+
+
+def _names(value, example: str) -> str | None:
+    is_names = not isinstance(value, str) and all(isinstance(name, str) for name in value)
+    return None if is_names else f"names such as {example}"
+
+
+_CHECKS = {
+    "flag": _flag,
+    "flag_or": _flag_or,
+    "count": _count,
+    "text": _text,
+    "choice": _choice,
+    "choice_or_path": _choice_or_path,
+    "names": _names,
+}
 
 
 def _refuse_unknown(init):
@@ -116,21 +118,7 @@ def _refuse_unknown(init):
 
 Options.__init__ = _refuse_unknown(Options.__init__)
 
-DEFAULTS = Options(
-    min_cluster_size=1,
-    allow_ops=(),
-    block_ops=(),
-    allow_tracing=False,
-    fallback="error",
-    specialize=True,
-    cache=True,
-    winograd=True,
-    weights="exact",
-    release_weights=False,
-    pin_threads=False,
-    library="off",
-    progress=True,
-)
+DEFAULTS = Options(**_DEFAULTS)
 
 
 def _stack() -> list[Options]:
@@ -153,7 +141,7 @@ def effective(options: Options | None) -> Options:
 
 def refuse_plug_in(options: Options) -> None:
     """Raises for an option that has no meaning before plug-in mode exists."""
-    for name in _PLUG_IN:
+    for name in PLUG_IN:
         value, default = getattr(options, name), getattr(DEFAULTS, name)
         changed = tuple(value) != tuple(default) if isinstance(default, tuple) else value != default
         if changed:

@@ -37,27 +37,10 @@ fn place(text: &str, options: &Options, target: &Target) -> Option<(Cache, Key)>
     Some((cache, Key::of(&[b"code", llvm.as_bytes(), target.as_bytes(), choices.as_bytes(), text.as_bytes()])))
 }
 
-/// Serialises the options that determine the generated code. All are named, so that a new one must
-/// be classified.
+/// Serialises what determines the generated code besides the target, the compiler and the program:
+/// options by their values, of `library` what it offers here, and names of kernels.
 fn choices(options: &Options, offers: Offers) -> String {
-    // `target` is a part of its own, only the offers of `library` matter, nothing is cached with
-    // `fuel` or `dump`, and the others concern running.
-    let Options {
-        target: _,
-        fuel: _,
-        dump: _,
-        cache: _,
-        cache_weights: _,
-        threads: _,
-        release_weights: _,
-        pin_threads: _,
-        specialize: _,
-        winograd: _,
-        weights,
-        keep_names,
-        library: _,
-    } = options;
-    format!("winograd={} weights={} keep_names={keep_names} offers={offers:?}", options.allows_winograd(), weights.name())
+    format!("{}keep_names={} offers={offers:?}", options.code_key(), options.keep_names)
 }
 
 /// Returns cached code of a module and the data of its compilation, or the outcome of the lookup.
