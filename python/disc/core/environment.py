@@ -9,6 +9,7 @@ from .errors import Error
 
 #: Read by ``switch``; the others of docs/guide/settings.md are read where they count.
 SWITCHES = ("DISC_CACHE", "DISC_CACHE_WEIGHTS", "DISC_PROGRESS", "DISC_SPECIALIZE")
+_VERIFY = "verify"
 #: A level, or levels for parts of disc; a part alone would be logged in full.
 _LOG = re.compile(r"(\w+(::\w+)*=)?(off|error|warn|info|debug|trace|[0-5])", re.IGNORECASE)
 
@@ -16,9 +17,15 @@ _LOG = re.compile(r"(\w+(::\w+)*=)?(off|error|warn|info|debug|trace|[0-5])", re.
 def switch(name: str) -> bool:
     """Whether the variable is not ``0``."""
     value = os.environ.get(name, "")
-    if value not in ("", "0", "1"):
-        raise Error(f"{name} is {value!r}, expected 0 or 1")
+    if value not in ("", "0", "1") and (name, value) != ("DISC_CACHE", _VERIFY):
+        expected = "0, 1 or verify" if name == "DISC_CACHE" else "0 or 1"
+        raise Error(f"{name} is {value!r}, expected {expected}")
     return value != "0"
+
+
+def verifies_cache() -> bool:
+    """Returns true if what the cache gives is compared with a new capture."""
+    return os.environ.get("DISC_CACHE") == _VERIFY
 
 
 def check() -> None:

@@ -276,8 +276,11 @@ class OptimizedModule(torch.nn.Module):
 
 def _captured(asked: capture_cache.Lookup, module, args: tuple, kwargs: dict, dims):
     """The capture, what to compile, and milliseconds: from the cache, or by tracing."""
-    if asked.found is not None:
-        return asked.found, asked.found.text, {"capture": asked.milliseconds, "convert": 0.0}
+    stored = asked.found
+    if stored is not None and not environment.verifies_cache():
+        return stored, stored.text, {"capture": asked.milliseconds, "convert": 0.0}
+    if stored is not None:
+        asked.found, asked.state = None, "miss"
     # What was captured before needs neither.
     from .capture.capture import capture
     from .lowering.graph import convert
@@ -289,7 +292,9 @@ def _captured(asked: capture_cache.Lookup, module, args: tuple, kwargs: dict, di
     built = extension.builder()
     captured.program = convert(captured, built)
     if asked.state == "miss":
-        capture_cache.keep(asked, captured, captured.program, built.as_text())
+        capture_cache.keep(asked, module, captured, captured.program, built.as_text())
+    if stored is not None:
+        asked.state = capture_cache.verify(asked, stored, module, captured, built.as_text())
     converted = (time.perf_counter() - start) * 1e3
     return captured, built, {"capture": captured.milliseconds + asked.milliseconds, "convert": converted}
 

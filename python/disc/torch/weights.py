@@ -17,6 +17,7 @@ import torch
 
 from ..core.errors import Error
 from ..core.options import Options
+from .graph.weight_names import find
 
 _MOVING = ("_share_fd_cpu_", "_share_filename_cpu_", "resize_")
 _modules: weakref.WeakSet = weakref.WeakSet()
@@ -65,11 +66,6 @@ def prepared_bytes(module: torch.nn.Module, options: Options) -> int:
 
 
 def find_weight(module: torch.nn.Module, name: str) -> torch.Tensor:
-    owner, _, leaf = name.rpartition(".")
-    try:
-        found = getattr(module.get_submodule(owner), leaf)
-    except AttributeError:
-        found = None
-    if not isinstance(found, torch.Tensor):
+    if (found := find(module, name)) is None:
         raise Error(f"weight {name} is gone from the module", help="optimize the changed module")
-    return torch.view_as_real(found) if found.is_complex() else found
+    return found

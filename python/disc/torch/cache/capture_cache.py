@@ -3,13 +3,19 @@
 An entry holds the program as IR text, and what calls need of the capture, in Python's own format: the folder is the
 user's, as is the code in it. Weights are found again by name in the module at hand.
 
-Invariant: whatever is wrong is a miss; the module is captured then.
+Invariants:
+
+- whatever is wrong is a miss; the module is captured then;
+- a capture is kept if the key covers every constant in it: tensors that were read for the key or made from numbers while it
+  was captured; and if nothing ran meanwhile that no key covers (a file, the clock, a function in doubt).
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import itertools
 import os
 import pickle
 import sys
@@ -27,11 +33,14 @@ import disc
 
 from ...core import extension, gc_pause
 from ...core.dims import DimPlan
+from ..graph import weight_names
 from ..pytree.arguments import Arguments, flatten_arguments
+from . import memos
 from .code_names import Notes
-from .fingerprint import Unsure, fingerprint, own_files
+from .doubts import MOVING, Unsure, is_known, moves
+from .fingerprint import Read, own_files, read
 
-_FORMAT = 4
+_FORMAT = 5
 _MOST_BYTES = 64 << 20
 
 
@@ -49,6 +58,9 @@ class Recalled:
     attempts: int
     program: Any
     text: str
+    #: What caches of functions held before and after it was made.
+    before: memos.Held
+    after: memos.Held
     milliseconds: float = 0.0
 
 
@@ -60,6 +72,10 @@ class Lookup:
     key: bytes | None = None
     state: str = "off"
     found: Recalled | None = None
+    #: What the key is made of, and what caches of functions held then.
+    read: Read | None = None
+    held: memos.Held = dataclasses.field(default_factory=list)
+    tensors: list[torch.Tensor] = dataclasses.field(default_factory=list)
     #: Milliseconds that the key took.
     milliseconds: float = 0.0
 
@@ -88,15 +104,19 @@ def _ask(asked: Lookup, directory: str, module: torch.nn.Module, args: tuple, kw
     try:
         files = own_files()
         with _notes(directory, type(module), files) as notes:
-            asked.key = _key(module, args, kwargs, dims, notes, files)
+            asked.read = _key(module, args, kwargs, dims, notes, files)
+            asked.key = asked.read.key
+            asked.held, asked.tensors = memos.held_by(asked.read, module)
     except Unsure as error:
         asked.state = f"unsure: {error}"
     except Exception as error:
         asked.state = f"unsure: {type(error).__name__}: {error}"
     else:
         stored = extension.cache_get(directory, "capture", asked.key)
-        asked.found = _recalled(stored, module) if stored is not None else None
+        asked.found = _recalled(stored, module, asked.held) if stored is not None else None
         asked.state = "miss" if asked.found is None else "hit"
+        if asked.found is None and (memo := memos.unknown(asked.read, asked.held)) is not None:
+            asked.state = f"unsure: what {memo} holds"
 
 
 def _obstacle(directory: str) -> str | None:
@@ -123,7 +143,7 @@ def _notes(directory: str, kind: type, files: tuple):
             extension.cache_put(directory, "bytecode", about, found)
 
 
-def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes, files: tuple) -> bytes:
+def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes, files: tuple) -> Read:
     arguments, tensors = flatten_arguments(module, args, kwargs)
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     rows = []
@@ -153,42 +173,53 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes,
     leaves = sorted(arguments.constants.items())
     axes = [[repr(axis) for axis in row] for row in plan.axes]
     names = tuple(arguments.names)
-    return fingerprint(
+    return read(
         _FORMAT, repr(arguments.spec), names, arguments.tensors, leaves, rows, shared, axes,
         module=module, notes=notes, files=files,
     )  # fmt: skip
 
 
-def _recalled(stored: bytes, module: torch.nn.Module) -> Recalled | None:
+def _recalled(stored: bytes, module: torch.nn.Module, held: memos.Held) -> Recalled | None:
     try:
         with warnings.catch_warnings():
             # Its own classes warn torch about themselves.
             warnings.simplefilter("ignore")
             found: Recalled = pickle.loads(stored)
-        found.program.weights = [(name, _weight(module, name)) for name in found.program.weights]
+        if not memos.allow(held, found.before, found.after):
+            return None
+        found.program.weights = [(name, weight_names.find(module, name)) for name in found.program.weights]
+        if any(weight is None for _, weight in found.program.weights):
+            return None
     except Exception:
         return None
     return found
 
 
 _watched = threading.local()
+#: Events that tell of a file or a folder, and others whose outcome no key covers.
+_OF_FILES = frozenset(("open", "os.listdir", "os.scandir"))
+_EVENTS = _OF_FILES | {
+    "import", "os.system", "os.posix_spawn", "os.spawn", "subprocess.Popen", "socket.connect", "socket.gethostname",
+    "socket.gethostbyname", "socket.getaddrinfo", "sqlite3.connect", "urllib.Request", "os.getxattr", "mmap.__new__",
+}  # fmt: skip
 _CODE_FILES = (".py", ".pyc", ".so", ".pyd")
 
 
 def _audit(event: str, args: tuple) -> None:
-    if (
-        event not in ("open", "import")
-        or (files := getattr(_watched, "files", None)) is None
-        or _is_importing()
-    ):
+    if event not in _EVENTS or (files := getattr(_watched, "files", None)) is None or _is_importing():
+        return
+    if event not in _OF_FILES and event != "import":
+        files.append(f"its code asks the system ({event})")
         return
     if event == "import":
         if not _is_known():
-            files.append(f"the module {args[0]}")
+            files.append(f"its code reads the module {args[0]}")
         return
-    path, mode = args[0], args[1]
+    path, mode = args[0], args[1] if event == "open" else None
+    if path is None:
+        files.append(f"its code asks the system ({event})")
     if isinstance(path, (str, bytes)) and not (mode and "w" in mode) and not _is_ours(os.fsdecode(path)):
-        files.append(os.fsdecode(path))
+        files.append(f"its code reads {os.fsdecode(path)}")
 
 
 def _is_importing() -> bool:
@@ -226,7 +257,7 @@ def _is_ours(path: str) -> bool:
 
 _VALUES = (
     torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.Tensor.__dlpack__, torch.Tensor.untyped_storage,
-    torch.Tensor.storage,
+    torch.Tensor.storage, torch.Tensor.__repr__, torch.Tensor.__format__,
 )  # fmt: skip
 
 
@@ -235,7 +266,7 @@ class _Values(torch.overrides.TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in _VALUES:
-            _watched.files.append("values of a tensor")
+            _watched.files.append("its code reads values of a tensor")
         return func(*args, **(kwargs or {}))
 
 
@@ -255,19 +286,110 @@ def watching(asked: Lookup):
     # An own capture may begin within another one: what it reads, that one reads too.
     outer, _watched.files = getattr(_watched, "files", None), []
     try:
-        with _Values():
+        with _Values(), _doubtful(asked.read.doubts if asked.read is not None else {}):
             yield
     finally:
         files, _watched.files = _watched.files, outer
         if outer is not None:
             outer.extend(files)
         if files:
-            asked.state = f"unsure: its code reads {files[0]}"
+            asked.state = f"unsure: {files[0]}"
 
 
-def keep(asked: Lookup, captured, program, text: str) -> None:
+@contextlib.contextmanager
+def _doubtful(doubts: dict):
+    """Notes which of some functions run. Without any it costs nothing; else a call of Python takes twice as long."""
+    if not doubts:
+        yield
+        return
+    if sys.getprofile() is not None:
+        _watched.files.append("a profiler is active, and there is doubt about what runs")
+        yield
+        return
+    files = _watched.files
+
+    def profile(frame, event, argument):
+        if event == "call" and (reason := doubts.get(frame.f_code)) is not None:
+            files.append(reason)
+        elif None in doubts and (asked := _moving_call(frame, event, argument)) is not None:
+            files.append(f"its code uses {asked}")
+
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def _moving_call(frame, event: str, argument) -> str | None:
+    """The function that gives another result each time and is called by code that is not known by version."""
+    if event == "c_call":
+        return None if is_known(frame.f_globals.get("__name__")) else moves(argument)
+    module = frame.f_globals.get("__name__")
+    if event != "call" or module not in MOVING or frame.f_back is None:
+        return None
+    return None if is_known(frame.f_back.f_globals.get("__name__")) else f"{module}.{frame.f_code.co_name}"
+
+
+def _unknown_constant(asked: Lookup, traced) -> torch.Tensor | None:
+    """A tensor in a trace whose values the key does not cover."""
+    known = [*asked.read.tensors, *asked.tensors, *traced.made]
+    identities, places = {id(t) for t in known}, {weight_names.place(t) for t in known} - {None}
+    for node, t in traced.constants:
+        if node.users and id(t) not in identities and weight_names.place(t) not in places:
+            return t
+    return None
+
+
+def verify(asked: Lookup, stored: Recalled, module: torch.nn.Module, captured, text: str) -> str:
+    """Compares what the cache gave with a new capture. The new one counts; a difference is a warning."""
+    difference = _difference(stored, captured, text)
+    if difference is None:
+        return "verified"
+    warnings.warn(
+        f"the capture of {type(module).__name__} in the cache is not what a new one gives ({difference}); the new one is used. "
+        "Please report it, and call disc.clear_cache()",
+        RuntimeWarning,
+        stacklevel=5,
+    )
+    if asked.state != "miss":
+        # No new capture took its place.
+        extension.cache_put(asked.directory, "capture", asked.key, b"")
+    return f"wrong: {difference}"
+
+
+def _difference(stored: Recalled, captured, text: str) -> str | None:
+    """The first thing in which a stored capture is not a new one."""
+    for number, (then, now) in enumerate(
+        itertools.zip_longest(stored.text.splitlines(), text.splitlines()), 1
+    ):
+        if then != now:
+            return f"line {number} of the program is {_short(then)}, and now {_short(now)}"
+    parts = [(name, getattr(stored, name), getattr(captured, name)) for name in _COMPARED]
+    parts += [(name, *(getattr(x.program, name) for x in (stored, captured))) for name in _OF_PROGRAMS]
+    parts.append(("weights", *([name for name, _ in x.program.weights] for x in (stored, captured))))
+    return next((f"{name} differ" for name, then, now in parts if repr(then) != repr(now)), None)
+
+
+def _short(line: str | None) -> str:
+    return "missing" if line is None else repr(line if len(line) < 100 else f"{line[:100]}...")
+
+
+_COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "fixed", "fixed_at")
+_OF_PROGRAMS = ("outputs", "dims", "facts", "checks", "asked_at")
+
+
+def keep(asked: Lookup, module: torch.nn.Module, captured, program, text: str) -> None:
     """Stores a capture for next time; what cannot be stored is captured again then."""
     if asked.key is None or asked.directory is None or len(text) > _MOST_BYTES:
+        return
+    if (t := _unknown_constant(asked, captured.traced)) is not None:
+        asked.state = f"unsure: a tensor {list(t.shape)} of unknown origin"
+        return
+    try:
+        after = memos.both(asked.held, memos.held_by(asked.read, module)[0])
+    except Unsure as error:
+        asked.state = f"unsure: {error}"
         return
     weights, program.weights = program.weights, [name for name, _ in program.weights]
     try:
@@ -275,7 +397,7 @@ def keep(asked: Lookup, captured, program, text: str) -> None:
         own_files()
         kept = Recalled(
             captured.arguments, captured.plan, captured.out_spec, captured.symbols, captured.dtypes, captured.fixed,
-            captured.fixed_at, captured.attempts, program, text,
+            captured.fixed_at, captured.attempts, program, text, asked.held, after,
         )  # fmt: skip
         payload = pickle.dumps(kept, protocol=5)
     except Exception as error:
@@ -284,8 +406,3 @@ def keep(asked: Lookup, captured, program, text: str) -> None:
     finally:
         program.weights = weights
     extension.cache_put(asked.directory, "capture", asked.key, payload)
-
-
-def _weight(module: torch.nn.Module, name: str) -> torch.Tensor:
-    owner, _, leaf = name.rpartition(".")
-    return getattr(module.get_submodule(owner), leaf)

@@ -49,7 +49,7 @@ def names(code: types.CodeType) -> dict[str, None]:
     found = dict.fromkeys(code.co_names)
     for one in _inner(code):
         found |= names(one)
-    if found.keys() & {*_LOOKUPS, "setattr"}:
+    if found.keys() & {*_LOOKUPS, "setattr", "vars", "__dict__", "globals", "locals"}:
         found |= dict.fromkeys(text for c in code.co_consts if isinstance(c, str) for text in parts(c))
     return found
 
@@ -182,6 +182,17 @@ def values(code: types.CodeType) -> frozenset[str]:
             found.add(loaded)
         loaded = _loaded(tables, opcode, argument)
     return frozenset(found).union(*(values(one) for one in _inner(code)))
+
+
+def global_names(code: types.CodeType) -> set[str]:
+    """Names that a function looks up as globals, not as attributes; functions inside it too."""
+    found = {name for opcode, at in _steps(code) if (name := _global_name(code, opcode, at)) is not None}
+    return found.union(*(global_names(one) for one in _inner(code)))
+
+
+def _global_name(code: types.CodeType, opcode: int, argument: int) -> str | None:
+    is_global = dis.opname[opcode] in ("LOAD_GLOBAL", "LOAD_NAME")
+    return code.co_names[argument >> _FLAGS.get(opcode, 0)] if is_global else None
 
 
 def _steps(code: types.CodeType) -> Iterator[tuple[int, int]]:

@@ -275,7 +275,7 @@ def exported(
         # torch.export.export records the ops above transforms, whose tensors have no meaning in a graph.
         export = functools.partial(_export, pre_dispatch=False) if below_transforms else torch.export.export
         program = export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
-    return from_export(program)
+    return from_export(program, entry.module)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ import torch
 
 from ...core.errors import Error, UnsupportedOp
 from .in_place import shares_memory, written_arguments
+from .weight_names import Names
 
 
 @dataclass
@@ -26,6 +27,8 @@ class Traced:
     inputs: list[torch.fx.Node] = field(default_factory=list)
     weights: list[tuple[torch.fx.Node, str, torch.Tensor]] = field(default_factory=list)
     constants: list[tuple[torch.fx.Node, torch.Tensor]] = field(default_factory=list)
+    #: Real tensors that were made from numbers meanwhile.
+    made: list[torch.Tensor] = field(default_factory=list)
     shape_env: Any = None
 
     @property
@@ -41,8 +44,8 @@ class Traced:
         return any(shares_memory(node, w) for w in written for node in held)
 
 
-def from_export(program) -> Traced:
-    """The program of ``torch.export``, for a module that was wrapped as ``module``."""
+def from_export(program, module: torch.nn.Module | None = None) -> Traced:
+    """The program of ``torch.export``, for a module that was wrapped as ``module``: ``module`` here."""
     signature, graph = program.graph_signature, program.graph
     changed = [str(s.target) for s in signature.output_specs if s.kind.name != "USER_OUTPUT"]
     if changed:
@@ -51,6 +54,7 @@ def from_export(program) -> Traced:
         )
     placeholders = {n.name: n for n in graph.nodes if n.op == "placeholder"}
     traced = Traced(graph)
+    names = Names(module) if module is not None else None
     for spec in signature.input_specs:
         node, kind = placeholders[spec.arg.name], spec.kind.name
         if kind == "USER_INPUT":
@@ -62,7 +66,10 @@ def from_export(program) -> Traced:
             raise UnsupportedOp(f"the module holds a {kind.lower()} ({spec.target}), which is not supported")
         tensor = program.state_dict.get(spec.target)
         tensor = program.constants[spec.target] if tensor is None else tensor
-        if kind == "CONSTANT_TENSOR":
+        name = names.of(tensor) if names is not None else None
+        if kind == "CONSTANT_TENSOR" and name is not None:
+            traced.weights.append((node, name, tensor))
+        elif kind == "CONSTANT_TENSOR":
             traced.constants.append((node, tensor))
         else:
             traced.weights.append((node, spec.target.removeprefix("module."), tensor))

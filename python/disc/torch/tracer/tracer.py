@@ -35,6 +35,7 @@ from ..decompositions import lookup
 from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
 from ..graph.exported import Traced
+from ..graph.weight_names import PLAIN, Names
 from ..overrides.builtins import is_about_numbers, open_numbers
 from ..overrides.functions import SymbolicFunctions
 from ..overrides.registry import overridden
@@ -49,7 +50,6 @@ from .shape_env import Env
 aten = torch.ops.aten
 #: A constant that is larger is no constant of the program.
 _MOST_BYTES = 1 << 20
-_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 class NotTraced(Exception):
@@ -129,7 +129,7 @@ def _sizes(env: Env, examples, dynamic, oblivious: bool, first) -> list[list]:
 
 def _is_plain(t: torch.Tensor) -> bool:
     """Dense, and of a class without behaviour of its own."""
-    if type(t) not in _PLAIN or t.layout is not torch.strided or t.device.type != "cpu":
+    if type(t) not in PLAIN or t.layout is not torch.strided or t.device.type != "cpu":
         return False
     return not (t.is_quantized or t.is_neg() or t.is_conj())
 
@@ -146,11 +146,9 @@ class _Recorder(SchemaCheckMode):
         self.serves = serves
         self.graph = torch.fx.Graph()
         self.traced = Traced(self.graph, shape_env=mode.shape_env)
-        #: Both by the identity of a real tensor.
-        self.names: dict[int, str] = {}
+        self.names = Names(module)
+        #: By the identity of a real tensor.
         self.outside: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
-        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            self.names.setdefault(id(tensor), name)
         #: What a fake tensor is, apart from its place in the graph, as a number; and one tensor of each kind.
         self.kinds: dict[tuple, int] = {}
         self.samples: list[torch.Tensor | None] = []
@@ -218,7 +216,7 @@ class _Recorder(SchemaCheckMode):
         with torch._C._DisableTorchDispatch():
             meta = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
         fake = FakeTensor(self.mode, meta, t.device)
-        name = self.names.get(id(t))
+        name = self.names.of(t)
         node = self._placeholder("constant" if name is None else "weight", fake)
         if name is None:
             self.traced.constants.append((node, t))
@@ -241,6 +239,8 @@ class _Recorder(SchemaCheckMode):
         met: list[FakeTensor] = []
         key: list[Any] = [func]
         given = args
+        if func is aten.lift_fresh.default and type(args[0]) is not FakeTensor:
+            self.traced.made.append(args[0])
         args, node_args = self._arguments(args, met, key)
         kwargs, node_kwargs = self._arguments(kwargs or {}, met, key)
         constant = [t.constant for t in met if t.constant is not None]
@@ -298,6 +298,7 @@ class _Recorder(SchemaCheckMode):
             with unset_fake_temporarily(), torch._C._DisableTorchDispatch():
                 made = func(*args, **kwargs)
             tensors = [t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor)]
+            self.traced.made += tensors
             return made if sum(t.nbytes for t in tensors) <= _MOST_BYTES else None
         steps = lookup.steps(func)
         if steps is None:

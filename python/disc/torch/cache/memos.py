@@ -1,0 +1,89 @@
+"""Compares what caches of functions hold (``functools.lru_cache``) with what they held when a capture was made.
+
+The key of a capture covers the code of such a function, not its results: these came from a file that is another one by now,
+or from random numbers. A stored capture may be used if every entry that was there before it was made is there with the same
+value, and no entry that it made has another value here: what it computed itself was watched (``cache.capture_cache``).
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+
+from .doubts import Unsure
+from .fingerprint import Read, digest
+
+#: For each cache: digests of values by digests of arguments. None is a value that cannot be told from others.
+Held = list[dict[bytes, bytes | None]]
+
+
+def held_by(read: Read, module: torch.nn.Module) -> tuple[Held, list[torch.Tensor]]:
+    """What the caches hold now, and the tensors among it."""
+    tensors: list[torch.Tensor] = []
+    found: Held = []
+    for memo in read.memos:
+        row: dict[bytes, bytes | None] = {}
+        for key, value in _entries(memo):
+            arguments = digest(key, module=module, notes=read.notes)
+            if arguments is None:
+                raise Unsure(f"arguments that {_name(memo)} was called with")
+            result = digest(value, module=module, notes=read.notes)
+            row[arguments[0]] = None if result is None else result[0]
+            tensors += [] if result is None else result[1]
+        found.append(row)
+    return found, tensors
+
+
+def unknown(read: Read, held: Held) -> str | None:
+    """The name of a cache with a value that cannot be told from others; None if there is none."""
+    pairs = zip(read.memos, held, strict=True)
+    return next((_name(memo) for memo, row in pairs if None in row.values()), None)
+
+
+def both(before: Held, after: Held) -> Held:
+    """What was there before a capture or after it."""
+    for then, now in zip(before, after, strict=True):
+        if any(key in now and now[key] != value for key, value in then.items()):
+            raise Unsure("a cache of a function that changed")
+    return [then | now for then, now in zip(before, after, strict=True)]
+
+
+def allow(now: Held, before: Held, after: Held) -> bool:
+    """Returns true if a capture that was made between ``before`` and ``after`` is right with what is held now."""
+    if not len(now) == len(before) == len(after):
+        return False
+    return all(_allows(*rows) for rows in zip(now, before, after, strict=True))
+
+
+def _allows(now: dict, before: dict, after: dict) -> bool:
+    if not before.keys() <= now.keys():
+        return False
+    return all(now[key] is not None and now[key] == after[key] for key in now.keys() & after.keys())
+
+
+def _entries(memo: Any) -> list[tuple[Any, Any]]:
+    """Arguments and results. Only the garbage collector is told of them."""
+    info = memo.cache_info()
+    if not info.currsize:
+        return []
+    met = gc.get_referents(memo)
+    tables = [x for x in met if type(x) is dict and x is not memo.__dict__ and len(x) == info.currsize]
+    if info.maxsize is None and len(tables) == 1:
+        return list(tables[0].items())
+    # A bounded cache tells of the key and the result of each entry in turn, and of the table by these keys.
+    for table in tables:
+        keys, found, at = {id(key) for key in table}, [], 0
+        while at + 1 < len(met):
+            if id(met[at]) in keys:
+                found.append((met[at], met[at + 1]))
+                at += 1
+            at += 1
+        if len(found) == info.currsize and {id(key) for key, _ in found} == keys:
+            return found
+    raise Unsure(f"what {_name(memo)} holds")
+
+
+def _name(memo: Any) -> str:
+    return f"{getattr(memo, '__module__', None)}.{getattr(memo, '__qualname__', memo)}"
