@@ -1,6 +1,6 @@
-//! `cargo xtask bless`: runs every filetest harness with `DISC_BLESS=1`.
+//! Blesses the filetests: runs every filetest harness with `DISC_BLESS=1`.
 //!
-//! A harness is a test target named `filetests`, in whatever crate it lies.
+//! A harness is a test target named `filetests`, in any crate.
 
 use std::{path::Path, process::Command};
 
@@ -10,7 +10,8 @@ use crate::sources;
 
 const TARGET: &str = "filetests";
 
-/// False if a harness still fails: blessing rewrites expected text, it does not hide errors.
+/// Returns false if a harness still fails: blessing rewrites expected text, it does not hide
+/// errors.
 pub(crate) fn run(root: &Path, filter: Option<&str>) -> Result<bool> {
     let metadata = sources::workspace(root)?;
     let harnesses: Vec<&str> = metadata

@@ -1,7 +1,8 @@
-//! Generated docs: each is rendered from the tables of the code, written by `cargo xtask codegen`, and checked by `tidy`.
+//! Generates docs from the tables of the code; `tidy` checks that they are fresh.
 //!
-//! To add one: the crate that has the table goes to xtask/Cargo.toml, and a line goes to [`generated`] (a whole file has no section).
-//! Docs that are generated from Python tables are not here: their tests check them.
+//! To add one: the crate that has the table goes to xtask/Cargo.toml, and a line goes to
+//! [`generated`] (a whole file has no section). Docs that are generated from Python tables are not
+//! here: their tests check them.
 
 use std::{fs, path::Path};
 
@@ -11,7 +12,8 @@ use crate::{layers::LAYERS, sources};
 
 struct Generated {
     path: &'static str,
-    /// A part of the file between `<!-- generated: NAME -->` and `<!-- end of NAME -->`, or the whole file.
+    /// A part of the file between `<!-- generated: NAME -->` and `<!-- end of NAME -->`, or the
+    /// whole file.
     section: Option<&'static str>,
     text: String,
 }
@@ -24,7 +26,7 @@ impl Generated {
         }
     }
 
-    /// What the file should hold, or nothing if it does.
+    /// Returns the correct contents of the file, or `None` if it has them.
     fn difference(&self, current: Option<&str>) -> Result<Option<String>> {
         let wanted = match (self.section, current) {
             (None, _) => self.text.clone(),
@@ -51,7 +53,7 @@ fn file(path: &'static str, text: String) -> Generated {
     Generated { path, section: None, text }
 }
 
-/// The names of what is not as it would be generated now.
+/// Returns the names of stale files.
 pub(crate) fn stale(root: &Path) -> Result<Vec<String>> {
     Ok(differences(root)?.into_iter().map(|(generated, _)| generated.name()).collect())
 }
@@ -81,7 +83,7 @@ fn splice(current: &str, section: &str, text: &str) -> Result<String> {
     Ok(format!("{before}{start}{}\n{end}{after}", text.trim_end()))
 }
 
-/// The table of crates, with what each says about itself in its Cargo.toml.
+/// Generates the table of crates, with the description from each Cargo.toml.
 fn crate_map(root: &Path) -> Result<String> {
     let metadata = sources::workspace(root)?;
     let mut text = String::from("| crate | what it is | may depend on |\n|---|---|---|\n");

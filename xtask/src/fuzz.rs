@@ -1,10 +1,10 @@
-//! `cargo xtask fuzz`: runs the fuzzer of the filetests.
+//! Runs the fuzzer of the filetests: `cargo xtask fuzz`.
 
 use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result};
 
-/// False if an input failed; it is printed.
+/// Returns false if an input failed; it is printed.
 pub(crate) fn run(root: &Path, seconds: u64, seed: u64) -> Result<bool> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root).args(["run", "--quiet", "--package", "disc-filetests", "--bin", "disc-fuzz", "--"]);

@@ -1,6 +1,8 @@
-//! The layers of the architecture: which crate may depend on which, and which outside crate has one door only.
+//! Defines the layers of the architecture: the dependencies that each crate may have, and the
+//! outside crates that have one door only.
 //!
-//! This table is the one place; ARCHITECTURE.md shows it, and `tidy` holds every Cargo.toml to it, dev-dependencies included.
+//! This table is the one place; ARCHITECTURE.md shows it, and `tidy` holds every Cargo.toml to it,
+//! dev-dependencies included.
 
 /// One crate of the workspace.
 pub(crate) struct Layer {
@@ -32,8 +34,8 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("xtask", &["disc-options", "disc-ir", "disc-passes", "disc-codegen"]),
 ];
 
-/// What tests may use beyond the layers: disc-llvm's run what they compiled, from text to results; disc's compare compiled code with the
-/// interpreter.
+/// Dependencies of tests beyond the layers: disc-llvm's tests run compiled code, from text to
+/// results; disc's compare it with the interpreter.
 pub(crate) const TEST_ONLY: &[(&str, &[&str])] = &[("disc-llvm", &["disc-passes", "disc-ral"]), ("disc", &["disc-filetests"])];
 
 /// Outside crates that only these crates of ours may name.

@@ -1,9 +1,10 @@
-//! `cargo xtask licenses`: the licence texts of every crate that is linked into the wheel, in one file.
+//! Collects the licence texts of every crate that is linked into the wheel, in one file.
 //!
-//! Not the texts of LLVM, zlib, zstd, libstdc++ and Rust's own libraries: those lie in licenses/, written once.
+//! The texts of LLVM, zlib, zstd, libstdc++ and Rust's own libraries are in licenses/, written
+//! once.
 //!
-//! - A crate without a licence file is an error, unless it names a licence whose text stands for all (`STANDARD`), or its text
-//!   was written down here (`SUPPLIED`).
+//! - A crate without a licence file is an error, unless it names a licence whose text stands for
+//!   all (`STANDARD`), or its text was written down here (`SUPPLIED`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +56,7 @@ fn linked(metadata: &Metadata) -> Result<Vec<&Package>> {
     Ok(packages)
 }
 
-/// Each text once, under the names of the crates that have it.
+/// Lists each text once, under the names of the crates that have it.
 fn document(packages: &[&Package]) -> Result<String> {
     let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in packages {

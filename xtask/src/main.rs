@@ -1,6 +1,8 @@
-//! Developer commands: `cargo xtask tidy | codegen | bless | fuzz | soak | same-code | licenses`.
+//! Runs developer commands:
+//! `cargo xtask tidy | codegen | bless | fuzz | soak | same-code | licenses`.
 //!
-//! Not part of the product: nothing depends on this crate, and it links no LLVM, so that it builds in seconds.
+//! It is not part of the product: nothing depends on this crate, and it links no LLVM, so that it
+//! builds in seconds.
 
 mod bless;
 mod codegen;
@@ -26,36 +28,40 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check what the compiler and clippy cannot: layers, sizes, comments that must be there, fresh generated docs.
+    /// Check rules beyond the compiler and clippy: layers, sizes, prose, required comments, fresh
+    /// generated docs.
     Tidy,
-    /// Write the generated docs, or with --check say which are stale.
+    /// Write the generated docs, or with --check report the stale ones.
     Codegen {
         #[arg(long)]
         check: bool,
     },
-    /// Rewrite the expected output of the filetests to what they print now. Review the diff: it is the test.
+    /// Rewrite the expected output of the filetests to the actual one. Review the diff: it is the
+    /// test.
     Bless {
         /// Only the filetests whose name contains this.
         filter: Option<String>,
     },
     /// Try changed filetests on the compiler; prints the input that fails.
     Fuzz {
-        /// For how long.
+        /// Seconds to try.
         #[arg(long, default_value_t = 20)]
         seconds: u64,
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Try random programs on compiled code and on the interpreter; prints the one that fails, reduced.
+    /// Try random programs on compiled code and on the interpreter; prints the one that fails,
+    /// reduced.
     Soak {
-        /// How many programs.
+        /// Number of programs.
         #[arg(long, default_value_t = 20_000)]
         graphs: u64,
-        /// How many sizes each gets; and further options of the example `soak` of the crate `disc`.
+        /// Number of sizes for each; and further options of the example `soak` of the crate `disc`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
-    /// Write the kernels and assembly of many programs, and compare them with those of another tree.
+    /// Write the kernels and assembly of many programs, and compare them with those of another
+    /// tree.
     SameCode(same_code::Arguments),
     /// Collect the licence texts of everything that the wheel contains.
     Licenses {

@@ -1,6 +1,6 @@
-//! The files of the repository, as the checks see them.
+//! Lists the files of the repository, for the checks.
 //!
-//! Not the files of the work tree: what git ignores is not there. A new file is, before it is added.
+//! Files that git ignores are not listed. A new file is, before it is added.
 
 use std::{
     fs,
@@ -22,7 +22,8 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// Whether the whole file is test code: an integration test, a bench, an example, a module of tests.
+    /// Returns true if the whole file is test code: an integration test, a bench, an example, a
+    /// module of tests.
     pub(crate) fn is_test(&self) -> bool {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         let folders = self.path.split('/').rev().skip(1);
@@ -57,7 +58,8 @@ pub(crate) fn all(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// What cargo says about the packages of the workspace, without their dependencies' own dependencies.
+/// Returns cargo's metadata of the packages of the workspace, without their dependencies' own
+/// dependencies.
 pub(crate) fn workspace(root: &Path) -> Result<Metadata> {
     Ok(MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?)
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: what the compiler, clippy and rustfmt do not check.
 //!
-//! Each check is a function from sources (or manifests) to findings, with a test that shows it can fail. A check has no exceptions
-//! list; the one escape is the comment `// tidy: allow(function-length): REASON` above a function that must be long.
+//! Each check is a function from sources (or manifests) to findings, with a test that shows it can
+//! fail. A check has no exceptions list; the one escape is the comment
+//! `// tidy: allow(function-length): REASON` above a function that must be long.
 
 mod code;
 mod codes;

@@ -1,4 +1,4 @@
-//! How a command ends: what it says, for people or for programs, and its exit status.
+//! Ends a command: prints its answer, for people or for programs, and returns its exit status.
 use crate::{render, source::Source};
 use disc_ir::{Code, Diagnostic, text::Lines};
 use serde_json::{Value, json};
@@ -7,12 +7,13 @@ use std::{io::Write, process::ExitCode, thread};
 /// Passes and code generation recurse over deep programs.
 const STACK: usize = 64 << 20;
 
-/// What a command found: text for people, and the same for programs.
+/// The answer of a command: text for people, and JSON for programs.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) json: Value,
-    /// The command did its work, but what it looked for is not there.
+    /// The command did its work, but the result is negative: a check failed, or a search found
+    /// nothing.
     pub(crate) is_negative: bool,
 }
 
@@ -29,7 +30,8 @@ pub(crate) struct Failure {
     pub(crate) errors: Vec<Diagnostic>,
 }
 
-/// Runs the body of a command on a stack of its own, prints what it says, and gives the status: 0, or 1 for errors.
+/// Runs the body of a command on a stack of its own and prints its answer. Returns the status: 0,
+/// or 1 for errors.
 pub(crate) fn conclude(as_json: bool, body: impl FnOnce() -> Result<Answer, Failure> + Send) -> ExitCode {
     disc::log::start();
     let joined = thread::scope(|scope| {
@@ -55,7 +57,7 @@ pub(crate) fn conclude(as_json: bool, body: impl FnOnce() -> Result<Answer, Fail
             ExitCode::FAILURE
         }
         Err(failure) => {
-            // Nobody is left to tell if standard error is closed.
+            // If standard error is closed, nobody can be told.
             let _ = std::io::stderr().write_all(failure.text().as_bytes());
             ExitCode::FAILURE
         }
@@ -63,7 +65,7 @@ pub(crate) fn conclude(as_json: bool, body: impl FnOnce() -> Result<Answer, Fail
 }
 
 impl Failure {
-    /// A failure that no text is at fault for.
+    /// Makes a failure that no text is the cause of.
     pub(crate) fn of_nothing(error: Diagnostic) -> Self {
         Self { source: Source::default(), errors: vec![error] }
     }
@@ -97,7 +99,7 @@ fn write_out(text: &str) -> ExitCode {
     }
 }
 
-/// What a failure of the facade says, as diagnostics.
+/// Converts a failure of the facade to diagnostics.
 pub(crate) fn diagnostics(error: disc::Error) -> Vec<Diagnostic> {
     let code = |name: &str| Code::from_name(name).unwrap_or(Code::E0501);
     match error {

@@ -1,7 +1,7 @@
-//! What changed between two texts, for people.
+//! Shows the differences of two texts, for people.
 use similar::TextDiff;
 
-/// A unified diff; empty if nothing changed.
+/// Returns a unified diff; empty if nothing changed.
 pub(crate) fn unified(before: &str, after: &str, names: (&str, &str)) -> String {
     if before == after {
         return String::new();

@@ -1,10 +1,11 @@
-//! Arrays of NumPy as files.
+//! Reads and writes arrays as NumPy files.
 //!
-//! Invariant: what [`write`] writes, [`read`] reads back. bf16, which NumPy does not have, is written as two raw bytes and cannot be read.
+//! Invariant: [`read`] reads back the files of [`write`]. bf16, which NumPy does not have, is
+//! written as two raw bytes and cannot be read.
 use disc_ir::{Code, DType, Diagnostic, interp::Tensor};
 use npyz::{DType as NpyDType, NpyFile, Order};
 
-/// The names of element types there.
+/// NumPy's names of element types.
 const NAMES: &[(DType, &str)] = &[
     (DType::F16, "f2"),
     (DType::F32, "f4"),
@@ -39,7 +40,8 @@ pub(crate) fn write(path: &std::path::Path, tensor: &Tensor) -> Result<(), Diagn
     std::fs::write(path, bytes(tensor)).map_err(|e| Diagnostic::new(Code::E0700, format!("{}: {e}", path.display())))
 }
 
-/// Format version 1.0: a magic word, the length of the header, the header padded to a multiple of 64 bytes, the elements.
+/// Encodes format version 1.0: a magic word, the length of the header, the header padded to a
+/// multiple of 64 bytes, the elements.
 fn bytes(tensor: &Tensor) -> Vec<u8> {
     let name = NAMES.iter().find(|(dtype, _)| *dtype == tensor.dtype()).map_or("V2", |(_, name)| name);
     let order = if tensor.dtype().size() == 1 || name == "V2" { '|' } else { '<' };

@@ -1,13 +1,13 @@
-//! Diagnostics as text for people: the place, the line, and what is underlined in it.
+//! Renders diagnostics as text for people: the place, the line, and an underline.
 use disc_ir::{
     Diagnostic,
     text::{Lines, Position},
 };
 use std::fmt::Write;
 
-/// How much of a long line is shown.
+/// Most characters of a long line that are shown.
 const WIDEST: usize = 160;
-/// How much of it stands before what is underlined.
+/// Characters of it in front of the underlined part.
 const BEFORE: usize = 60;
 
 /// One diagnostic about the file `path`, whose text is `source`.
@@ -31,7 +31,8 @@ pub fn render(error: &Diagnostic, path: &str, source: &Lines<'_>) -> String {
     out
 }
 
-/// The part of a line around a column, and the column in it. Tabs and the like become spaces, so that columns stand below each other.
+/// Returns the part of a line around a column, and the column in it. Tabs and the like become
+/// spaces, so that columns are aligned.
 fn window(line: &str, at: Position) -> (String, usize) {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let skipped = if line.chars().count() <= WIDEST { 0 } else { (at.column - 1).saturating_sub(BEFORE) };

@@ -1,4 +1,4 @@
-//! The text that a command is given, and the module that it reads as.
+//! Reads the text that a command is given, and its module.
 use disc_ir::{
     Code, Diagnostic, Module,
     ops::Stage,
@@ -6,7 +6,7 @@ use disc_ir::{
 };
 use std::io::Read;
 
-/// A text with the name that messages call it by.
+/// A text with its name in messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
     pub(crate) path: String,
@@ -29,7 +29,7 @@ impl Source {
         Ok(Self { path: if path == "-" { "<stdin>".into() } else { path.into() }, text })
     }
 
-    /// The module, checked at `stage`, or at the first stage where all of it is legal.
+    /// Parses the module, checked at `stage`, or at the first stage at which all of it is legal.
     pub(crate) fn module(&self, stage: Option<Stage>) -> Result<(Module, Stage), Vec<Diagnostic>> {
         let module = disc_ir::parse(&self.text)?;
         let stage = stage.unwrap_or_else(|| stage_of(&module));

@@ -1,4 +1,4 @@
-//! `disc-opt` as a script sees it: status, standard output, standard error.
+//! Tests `disc-opt` as a script uses it: status, standard output, standard error.
 use std::{
     io::{Read, Write},
     process::{Command, Stdio},
@@ -10,7 +10,7 @@ const PROGRAM: &str = "func @main(%x: tensor<[B]x2xf32>) -> tensor<[B]x2xf32> {
 }
 ";
 
-/// The status, standard output and standard error, given this standard input.
+/// Returns the status, standard output and standard error, for this standard input.
 fn disc_opt(arguments: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_disc-opt"));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! The filetests of the command-line tools: statuses and messages.
+//! Runs the filetests of the command-line tools: statuses and messages.
 use disc_filetests::{Hooks, run};
 use std::{
     path::{Path, PathBuf},

@@ -1,11 +1,12 @@
-//! Expected errors: `//~ error[E0203]: part of the message` at the end of the guilty line, or `//~^ error[...]` on a line of its own below.
+//! Compares expected errors with actual ones: `//~ error[E0203]: part of the message` at the end of
+//! the guilty line, or `//~^ error[...]` on a line of its own below.
 use disc_ir::{Diagnostic, text::Lines};
 
 const MARK: &str = "//~";
 
 /// An expected error.
 struct Expected {
-    /// The line that is guilty, from 1.
+    /// The guilty line, from 1.
     line: usize,
     code: String,
     part: String,
@@ -28,7 +29,8 @@ struct Found {
     message: String,
 }
 
-/// The file as it should read: annotations that match stay, others go, and errors without one get one.
+/// Returns the file with correct annotations: matching ones stay, others go, and errors without one
+/// get one.
 pub(crate) fn rewrite(source: &str, errors: &[Diagnostic]) -> String {
     let positions = Lines::new(source);
     // An error at the end of the text belongs to the last line that is not an annotation.
@@ -44,7 +46,7 @@ pub(crate) fn rewrite(source: &str, errors: &[Diagnostic]) -> String {
         let at = open.iter().position(|error| expected.matches(error));
         at.map(|at| open.remove(at)).is_some()
     };
-    // Which line an annotation below others means: the last one that is not an annotation itself.
+    // An annotation below others means the last line that is not an annotation itself.
     let mut guilty = 0;
     let mut kept = Vec::new();
     for (line, text) in (1..).zip(source.lines()) {
@@ -80,7 +82,7 @@ pub(crate) fn rewrite(source: &str, errors: &[Diagnostic]) -> String {
     out
 }
 
-/// The message on one line, with the op that it is about.
+/// Returns the message on one line, with its op.
 fn message(error: &Diagnostic) -> String {
     let op = error.op.as_ref().map(|op| format!("`{op}`: ")).unwrap_or_default();
     format!("{op}{}", error.message.replace('\n', " "))

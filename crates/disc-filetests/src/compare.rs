@@ -1,7 +1,8 @@
-//! Whether two results are the same, or as near as they must be.
+//! Compares results: equal, or within their tolerance.
 use disc_ir::{DType, generate::cases::Nearness, interp::Tensor};
 
-/// The bits of a mantissa that are stored, the exponent of the smallest normal number, and that of the largest.
+/// Returns the stored bits of a mantissa, the exponent of the smallest normal number, and that of
+/// the largest.
 fn format(dtype: DType) -> (i32, i32, i32) {
     match dtype {
         DType::F16 => (10, -14, 15),
@@ -11,7 +12,7 @@ fn format(dtype: DType) -> (i32, i32, i32) {
     }
 }
 
-/// The unit in the last place of a number of this size.
+/// Returns the unit in the last place of a number of this size.
 fn ulp(dtype: DType, size: f64) -> f64 {
     let (stored, least, most) = format(dtype);
     let exponent = if size == 0.0 { least } else { size.log2().floor().clamp(f64::from(least), f64::from(most)) as i32 };
@@ -19,12 +20,12 @@ fn ulp(dtype: DType, size: f64) -> f64 {
     2f64.powi(exponent) * 2f64.powi(-stored)
 }
 
-/// Infinity as the first power of two beyond the format.
+/// Replaces infinity by the first power of two beyond the format.
 fn finite(dtype: DType, x: f64) -> f64 {
     if x.is_infinite() { 2f64.powi(format(dtype).2).copysign(x) * 2.0 } else { x }
 }
 
-/// Whether `found` is near enough to `expected`.
+/// Returns true if `found` is within the tolerance of `expected`.
 fn is_near(dtype: DType, found: f64, expected: f64, nearness: Nearness) -> bool {
     if found.is_nan() || expected.is_nan() {
         return found.is_nan() && expected.is_nan();
@@ -52,7 +53,8 @@ fn is_near(dtype: DType, found: f64, expected: f64, nearness: Nearness) -> bool 
     }
 }
 
-/// How far sums may be from the interpreter's, which accumulates in f64: relative to the larger one or to 1.
+/// Returns the tolerance of sums against the interpreter's, which accumulates in f64: relative to
+/// the larger one or to 1.
 pub fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2e-3,
@@ -62,10 +64,11 @@ pub fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// Compares a result with the interpreter's. Every NaN equals every other; types that are not floats must be equal.
+/// Compares a result with the interpreter's. Every NaN equals every other; types that are not
+/// floats must be equal.
 ///
 /// # Errors
-/// The first difference, in words.
+/// A description of the first difference.
 pub fn compare(found: &Tensor, expected: &Tensor, nearness: Nearness) -> Result<(), String> {
     let dtype = expected.dtype();
     if (found.dtype(), found.dims()) != (dtype, expected.dims()) {

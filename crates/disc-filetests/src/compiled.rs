@@ -1,4 +1,5 @@
-//! What runs programs besides the interpreter, and must agree with it: a door for compiled code, which this crate does not link.
+//! Compares compiled code with the interpreter, through an interface: this crate does not link the
+//! compiler.
 use crate::{compare::compare, values};
 use disc_ir::{Code, Diagnostic, Module, generate::cases::Nearness, interp::Tensor};
 use std::path::PathBuf;
@@ -6,12 +7,12 @@ use std::path::PathBuf;
 /// The values of a module's weights, by name.
 pub type Weights<'w> = &'w dyn Fn(&str) -> Option<Tensor>;
 
-/// Something that compiles modules at the tensor stage.
+/// A compiler of modules at the tensor stage.
 pub trait Compiled: Sync {
-    /// What messages call it, such as `x86-64-v3`.
+    /// Returns its name in messages, such as `x86-64-v3`.
     fn name(&self) -> &str;
 
-    /// Makes a module ready to run.
+    /// Compiles and loads a module.
     ///
     /// # Errors
     /// Those of compiling and loading.
@@ -27,26 +28,28 @@ pub trait Program {
     fn run(&self, entry: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic>;
 }
 
-/// What the harness does not know itself.
+/// The parts that the harness gets from outside.
 #[derive(Clone, Copy, Default)]
 pub struct Hooks {
-    /// Everything that runs programs here.
+    /// All compilers that run programs here.
     pub compiled: &'static [&'static dyn Compiled],
-    /// Where a command-line tool is, by its name. Without it, tests of kind `cli` are left to the harness that has it.
+    /// Returns the path of a command-line tool. Without it, tests of kind `cli` are left to the
+    /// harness that has it.
     pub tool: Option<fn(&str) -> Option<PathBuf>>,
 }
 
 type Outcome = Result<Vec<Tensor>, Diagnostic>;
 
-/// Whether two failures are the same to a caller. An assertion about sizes is checked with the sizes, when a call begins.
+/// Returns true if two failures are the same to a caller. An assertion about sizes is checked with
+/// the sizes, when a call begins.
 fn same_failure(found: Code, expected: Code) -> bool {
     found == expected || (found, expected) == (Code::E0602, Code::E0604)
 }
 
-/// Compiled code gives what the interpreter gives, and fails where it fails.
+/// Checks that compiled code gives the interpreter's results, and fails when it fails.
 ///
 /// # Errors
-/// The call, and how the outcomes differ.
+/// The call, and the difference of the outcomes.
 pub(crate) fn agree(
     name: &str,
     entry: &str,
@@ -71,7 +74,7 @@ pub(crate) fn agree(
     Err(format!("{why}\n@{entry}({})\n{name}: {}\ninterpreter: {}", brief(inputs), text(found), text(expected)))
 }
 
-/// Tensors as text, cut where they are long.
+/// Prints tensors, long ones truncated.
 fn brief(tensors: &[Tensor]) -> String {
     const MOST: usize = 600;
     let one = |tensor: &Tensor| {

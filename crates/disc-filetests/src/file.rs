@@ -1,6 +1,7 @@
-//! A test file: its source, and the commands in its header.
+//! Reads a test file: its source, and the commands in its header.
 //!
-//! `//@ test KIND [KEY=VALUE]...`, several per file; `//@ dims B in [0, 1, 3], S in [2, 4]` gives values for `run` tests.
+//! `//@ test KIND [KEY=VALUE]...`, several per file; `//@ dims B in [0, 1, 3], S in [2, 4]` gives
+//! values for `run` tests.
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// One `//@ test` line.
@@ -13,7 +14,7 @@ pub struct Command {
 /// A test file.
 #[derive(Clone, Debug)]
 pub struct TestFile {
-    /// Where it is, relative to `filetests/`.
+    /// Its path relative to `filetests/`.
     pub name: String,
     pub path: PathBuf,
     pub source: String,
@@ -26,7 +27,7 @@ impl TestFile {
     /// Reads the header.
     ///
     /// # Errors
-    /// A header line that is not understood, or a file without a test.
+    /// A header line that cannot be parsed, or a file without a test.
     pub fn new(name: String, path: PathBuf, source: String) -> Result<Self, String> {
         let mut file = Self { name, path, source: String::new(), commands: Vec::new(), dims: Vec::new() };
         for line in source.lines() {

@@ -1,9 +1,11 @@
-//! The harness of `filetests/`: text in, text (or errors, or values) out.
+//! Runs the tests of `filetests/`: text in, text (or errors, or values) out.
 //!
-//! A test file is IR text with comments that say what to do and what comes out; `filetests/README.md` describes them. The harness computes how
-//! the file should read; the test passes if it reads so, and `DISC_BLESS=1` rewrites it.
+//! A test file is IR text with comments that give commands and expected output;
+//! `filetests/README.md` describes them. The harness computes the correct text of the file; the
+//! test passes if it is the actual one, and `DISC_BLESS=1` rewrites it.
 //!
-//! Not here: generated code. What runs it comes in through [`Hooks`], so that this crate builds without LLVM.
+//! This crate does not compile: compilers come in through [`Hooks`], so that it builds without
+//! LLVM.
 mod annotations;
 mod compare;
 mod compiled;

@@ -1,12 +1,12 @@
-//! Expected output: `// | ` lines after the function they belong to.
+//! Compares expected output: `// | ` lines after the function they belong to.
 //!
-//! Invariant: [`Outputs::rewrite`] with the output that a file expects gives the file itself.
+//! Invariant: [`Outputs::rewrite`] with the output that a file expects returns the file itself.
 use disc_ir::{Module, text::Lines};
 use std::collections::HashMap;
 
 const MARK: &str = "// |";
 
-/// The functions of a file and where they end.
+/// The functions of a file and their ends.
 pub(crate) struct Outputs<'s> {
     source: &'s str,
     /// Name, first line, last line of each function; lines from 0.
@@ -37,7 +37,8 @@ impl<'s> Outputs<'s> {
         self.functions.iter().map(|(name, ..)| &**name)
     }
 
-    /// The file with this output after each function; what belongs to no function comes after the last one.
+    /// Returns the file with this output after each function; output that belongs to no function
+    /// comes after the last one.
     pub(crate) fn rewrite(&self, outputs: &HashMap<String, String>, rest: &str) -> String {
         let mut text = String::new();
         let last = self.functions.iter().map(|(.., end)| *end).max();

@@ -1,4 +1,4 @@
-//! Running files: one test per file, with a diff and a command line when it fails.
+//! Runs files: one test per file, with a diff and a command line when it fails.
 use crate::{compiled::Hooks, file::TestFile, kinds};
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
 use similar::TextDiff;

@@ -1,4 +1,5 @@
-//! Tensors in the text of a test: `[1.0, 2.0]`, or `[] : tensor<0x3xf32>` and `1.0 : tensor<2x3xf32>` where brackets do not say the sizes.
+//! Reads and writes tensors in the text of a test: `[1.0, 2.0]`, or `[] : tensor<0x3xf32>` and
+//! `1.0 : tensor<2x3xf32>` if brackets do not give the sizes.
 use crate::compare::compare;
 use disc_ir::{DType, Literal, TensorType, Type, generate::cases::Nearness, interp::Tensor, text};
 
@@ -24,7 +25,7 @@ pub(crate) fn split(list: &str) -> Vec<&str> {
     parts
 }
 
-/// The tensor that `text` denotes, of element type `dtype` unless the text says one.
+/// Parses the tensor in `text`, of element type `dtype` unless the text has one.
 pub(crate) fn read(text: &str, dtype: DType) -> Result<Tensor, String> {
     let wrong = |why: String| format!("`{text}`: {why}");
     let (elements, ty) = match text.split_once(" : ") {
@@ -59,7 +60,7 @@ fn tensor_type(text: &str) -> Option<TensorType> {
 /// The text of a tensor, which [`read`] reads back.
 pub(crate) fn write(tensor: &Tensor) -> String {
     let (dtype, sizes) = (tensor.dtype(), tensor.dims());
-    // Which NaN it is does not matter.
+    // Any NaN will do.
     let is_nan = dtype.is_float() && tensor.to_f64s().iter().any(|x| x.is_nan());
     let plain = |x: f64| if x.is_nan() { f64::NAN } else { x };
     let literal = match is_nan {
@@ -76,7 +77,7 @@ pub(crate) fn write(tensor: &Tensor) -> String {
     }
 }
 
-/// Whether two results are equal: bit by bit, but every NaN equals every other.
+/// Returns true if two results are equal: bit by bit, but every NaN equals every other.
 pub(crate) fn same(a: &Tensor, b: &Tensor) -> bool {
     compare(a, b, Nearness::Exact).is_ok()
 }

@@ -1,10 +1,12 @@
-//! What every op of the table must have: constraints with numbers, a negative function for each, and a round trip.
+//! Checks the tests of every op of the table: constraints with numbers, a negative function for
+//! each, and a round trip.
 use disc_filetests::corpus;
 use disc_ir::ops::OPS;
 use disc_passes::registry::PASSES;
 use std::{fs, path::Path};
 
-/// Constraints that no text can violate: the literal takes its element type from the result. `tests/verify.rs` of the IR has them.
+/// Constraints that no text can violate: the literal takes its element type from the result.
+/// `tests/verify.rs` of the IR tests them.
 const NOT_IN_TEXT: &[&str] = &["constant_c1"];
 
 fn texts(folder: &str) -> String {
@@ -12,7 +14,7 @@ fn texts(folder: &str) -> String {
     corpus(&root).iter().map(|(_, path)| fs::read_to_string(path).unwrap()).collect()
 }
 
-/// The numbers of the constraints in a doc: (C1), (C2)...
+/// Returns the numbers of the constraints in a doc: (C1), (C2)...
 fn constraints(doc: &str) -> Vec<u32> {
     (1..).take_while(|n| doc.contains(&format!("(C{n})"))).collect()
 }

@@ -1,6 +1,6 @@
-//! Attributes: what an op knows besides its operands.
+//! Declares the kinds of attributes, and holds their values.
 //!
-//! Each attribute of an op is declared once in the op table with a kind; here are the kinds and their values.
+//! The op table declares each attribute of an op once, with its kind.
 use crate::{
     dim::Dim,
     literal::Literal,
@@ -12,7 +12,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attr {
     Int(i64),
-    /// A bound of time or memory in a cost model, an epsilon; compared by bits where equality matters.
+    /// A bound of time or memory in a cost model, an epsilon; compared by bits where equality
+    /// matters.
     Float(f64),
     Bool(bool),
     /// One of the words that the declaration lists.
@@ -46,7 +47,7 @@ pub enum AttrKind {
 }
 
 impl AttrKind {
-    /// Whether `attr` has this form.
+    /// Returns true if `attr` has this form.
     pub fn admits(self, attr: &Attr) -> bool {
         match (self, attr) {
             (AttrKind::Enum(words), Attr::Enum(word)) => words.contains(word),
@@ -65,7 +66,7 @@ impl AttrKind {
         }
     }
 
-    /// The form in words, for messages and docs.
+    /// Describes the form in words, for messages and docs.
     pub fn describe(self) -> String {
         match self {
             AttrKind::Int => "an integer".into(),

@@ -1,20 +1,21 @@
-//! How the sizes of a call determine the dims of a function.
+//! Determines the dims of a function from the sizes of a call.
 //!
-//! A symbol that is a size of a parameter is that size. One that occurs only within larger expressions is solved for, where it is the one
-//! unknown of a sum: `[2*B]`, `[S+3]`, `[2*B+S]` once `S` is known.
+//! A symbol that is a size of a parameter is that size. One that occurs only within larger
+//! expressions is solved for, if it is the one unknown of a sum: `[2*B]`, `[S+3]`, `[2*B+S]` once
+//! `S` is known.
 //!
-//! Invariant: whoever binds symbols this way compares every size with what its expression makes of them, and refuses symbols below 0: then
-//! the solution is the only one.
+//! Invariant: a caller that binds symbols this way checks every size against its expression, and
+//! refuses symbols below 0: then the solution is unique.
 use crate::{
     dim::{Dim, DimView, Symbol},
     graph::Function,
 };
 use std::collections::BTreeSet;
 
-/// How long a chain of sizes that determine each other may be.
+/// Longest chain of sizes that determine each other.
 pub(crate) const MOST_ROUNDS: usize = 16;
 
-/// Where a symbol comes from: the size is `scale * symbol + rest`.
+/// The equation that determines a symbol: the size is `scale * symbol + rest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     pub symbol: Symbol,
@@ -22,23 +23,25 @@ pub struct Binding {
     pub axis: usize,
     /// Not 0.
     pub scale: i64,
-    /// Made of symbols that are bound before.
+    /// Only of symbols that are bound before.
     pub rest: Dim,
 }
 
 impl Binding {
-    /// Whether the size is the symbol alone.
+    /// Returns true if the size is the symbol alone.
     pub fn is_plain(&self) -> bool {
         self.scale == 1 && self.rest.is_const(0)
     }
 
-    /// The value of the symbol, for a size and the value of `rest`; it may be one that the size contradicts.
+    /// Solves for the symbol, given a size and the value of `rest`; the size may contradict the
+    /// result.
     pub fn solve(&self, size: i64, rest: i64) -> i64 {
         size.wrapping_sub(rest).checked_div_euclid(self.scale).unwrap_or(-1)
     }
 }
 
-/// The bindings of a function's dims, in the order in which they can be made: symbols that stand alone first.
+/// Returns the bindings of a function's dims, in the order in which they can be made: symbols that
+/// stand alone first.
 pub fn bindings(function: &Function) -> Vec<Binding> {
     let shaped = function.parameters().iter().map(|&parameter| function.ty(parameter).shaped());
     let sizes = shaped.enumerate().flat_map(|(i, tensor)| {
@@ -67,13 +70,13 @@ pub fn bindings(function: &Function) -> Vec<Binding> {
     found
 }
 
-/// A symbol that a size determines: `size = scale * symbol + known`.
+/// The equation that determines a symbol: `size = scale * symbol + known`.
 pub(crate) struct Solvable {
     pub(crate) symbol: Symbol,
     pub(crate) scale: i64,
 }
 
-/// The one unknown symbol of `dim`, if its value follows from that of `dim`.
+/// Returns the one unknown symbol of `dim`, if its value follows from that of `dim`.
 pub(crate) fn solvable(dim: &Dim, known: &BTreeSet<Symbol>) -> Option<Solvable> {
     let unknown: Vec<Symbol> = dim.symbols().into_iter().filter(|symbol| !known.contains(symbol)).collect();
     let [symbol] = &unknown[..] else { return None };

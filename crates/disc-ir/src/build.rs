@@ -1,6 +1,6 @@
-//! Building functions op by op, with every op checked and typed as it is made.
+//! Builds functions op by op, and checks and types every op as it is made.
 //!
-//! Invariant: what a builder made passes the verifier, as far as one op can be judged.
+//! Invariant: a built op passes the verifier, as far as one op can be judged.
 use crate::{
     attr::Attr,
     diag::{Code, Diagnostic, Span},
@@ -16,19 +16,20 @@ use std::sync::Arc;
 /// Appends ops to a block of a function.
 pub struct Builder<'f> {
     pub function: &'f mut Function,
-    /// Where ops go: the end of this block.
+    /// Insertion point: the end of this block.
     pub block: Block,
     solver: Arc<Solver>,
 }
 
 impl<'f> Builder<'f> {
-    /// Builds at the end of the body. Facts that are added to the function later are seen after [`Builder::refresh_facts`].
+    /// Builds at the end of the body. Facts that are added to the function later take effect after
+    /// [`Builder::refresh_facts`].
     pub fn new(function: &'f mut Function) -> Self {
         let (block, solver) = (function.body, Arc::new(Solver::new(&function.facts)));
         Self { function, block, solver }
     }
 
-    /// As [`Builder::new`], for another block and with a solver that is at hand.
+    /// Like [`Builder::new`], for another block and with an existing solver.
     pub fn at(function: &'f mut Function, block: Block, solver: Arc<Solver>) -> Self {
         Self { function, block, solver }
     }
@@ -56,10 +57,10 @@ impl<'f> Builder<'f> {
         }
     }
 
-    /// An op of one result without attributes.
+    /// Builds an op of one result without attributes.
     ///
     /// # Errors
-    /// What the op's declaration forbids.
+    /// The op's violated constraint.
     pub fn emit(&mut self, kind: OpKind, operands: &[Value]) -> Result<Value, Diagnostic> {
         self.op(kind).operands(operands).value()
     }
@@ -72,7 +73,8 @@ impl<'f> Builder<'f> {
         self.op(OpKind::Return).operands(values).build()
     }
 
-    /// Makes a block, fills it by `fill` (which gets the arguments and must end it), and comes back.
+    /// Makes a block, lets `fill` (which gets the arguments) build and end it, and restores the
+    /// insertion point.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -90,7 +92,7 @@ impl<'f> Builder<'f> {
     }
 }
 
-/// An op in the making.
+/// An op under construction.
 pub struct Request<'b, 'f> {
     builder: &'b mut Builder<'f>,
     kind: OpKind,
@@ -120,7 +122,7 @@ impl<'b> Request<'b, '_> {
         self
     }
 
-    /// All attributes at once, as another op of the kind has them.
+    /// Sets all attributes at once, copied from another op of the kind.
     pub fn attrs(mut self, attrs: impl IntoIterator<Item = Option<Attr>>) -> Self {
         self.attrs = attrs.into_iter().collect();
         self
@@ -150,7 +152,7 @@ impl<'b> Request<'b, '_> {
     /// Checks the op, infers its result types and appends it.
     ///
     /// # Errors
-    /// What the op's declaration forbids, with the place of [`Request::span`].
+    /// The op's violated constraint, with the place of [`Request::span`].
     pub fn build(self) -> Result<Inst, Diagnostic> {
         self.finish().map(|(_, inst)| inst)
     }
@@ -184,7 +186,7 @@ impl<'b> Request<'b, '_> {
         Ok((function, inst))
     }
 
-    /// As [`Request::build`], giving the first result.
+    /// Builds the op and returns its first result.
     ///
     /// # Errors
     /// As [`Request::build`], and for an op without results.

@@ -1,10 +1,12 @@
-//! Modules, functions, blocks, ops and values.
+//! Represents modules, functions, blocks, ops and values.
 //!
-//! A function is a tree of blocks: an op may hold regions, and each region is one block. There is no other control flow.
-//! Rewriting keeps handles stable: removed ops leave holes that no block lists.
+//! A function is a tree of blocks: an op may hold regions, and each region is one block. There is
+//! no other control flow. Rewriting keeps handles stable: removed ops leave holes that no block
+//! lists.
 //!
 //! Invariants (checked by the verifier):
-//! - Every value is defined once, and dominates its uses: it is defined earlier in the same block, or in an enclosing one.
+//! - Every value is defined once, and dominates its uses: it is defined earlier in the same block,
+//!   or in an enclosing one.
 //! - The last op of a block is its terminator (`return`), and only the last.
 use crate::{
     attr::Attr,
@@ -46,7 +48,8 @@ handle!(
     Block
 );
 
-/// The name of the function that makes weights from weights, once, when they are loaded; see [`Weight::prepared`].
+/// The name of the function that makes weights from weights, once, when they are loaded; see
+/// [`Weight::prepared`].
 pub const PREPARE: &str = "prepare";
 
 /// A program: functions and the weights they name.
@@ -56,15 +59,16 @@ pub struct Module {
     pub weights: Vec<Weight>,
 }
 
-/// A named constant. The compiler looks at its value only where it is a constant of the program.
+/// A named constant. The compiler uses its value only if it is a constant of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weight {
     pub name: Arc<str>,
     pub ty: TensorType,
-    /// The elements, for a constant of the program (`weight @c = dense<[1, 2]> : tensor<2xi64>`); a weight of the model has none.
+    /// The elements of a constant of the program (`weight @c = dense<[1, 2]> : tensor<2xi64>`);
+    /// `None` for a weight of the model.
     pub data: Option<Literal>,
-    /// For a weight that the function [`PREPARE`] makes when the others are loaded, which of its results it is
-    /// (`weight @w.packed = prepared 0 : tensor<24x768x32xf32>`).
+    /// For a weight that the function [`PREPARE`] makes when the others are loaded, the number of
+    /// its result (`weight @w.packed = prepared 0 : tensor<24x768x32xf32>`).
     pub prepared: Option<u32>,
 }
 
@@ -77,13 +81,13 @@ impl Module {
         self.weights.iter().find(|w| &*w.name == name)
     }
 
-    /// Whether this function prepares weights, and is no entry.
+    /// Returns true if this function prepares weights, and is no entry.
     pub fn is_prepare(&self, name: &str) -> bool {
         name == PREPARE && self.weights.iter().any(|weight| weight.prepared.is_some())
     }
 }
 
-/// What a function is for.
+/// The role of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionKind {
     /// Tensors in, tensors out; an entry unless another function calls it.
@@ -104,9 +108,10 @@ pub struct Function {
     /// The body; its arguments are the parameters.
     pub body: Block,
     pub results: Vec<Type>,
-    /// What is known about the dims, beyond that they are >= 0.
+    /// The facts about the dims, beyond that they are >= 0.
     pub facts: Facts,
-    /// The function that this one is a variant of: another way to compute the same, under more facts ([`crate::variants`]).
+    /// The function that this one is a variant of: another way to compute the same, under more
+    /// facts ([`crate::variants`]).
     pub variant_of: Option<Arc<str>>,
     pub span: Option<Span>,
     insts: Vec<InstData>,
@@ -114,7 +119,7 @@ pub struct Function {
     blocks: Vec<BlockData>,
 }
 
-/// An op: what it is, what it uses, what it defines.
+/// An op: its kind, operands, attributes, regions and results.
 #[derive(Clone, Debug)]
 pub struct InstData {
     pub kind: OpKind,
@@ -133,7 +138,7 @@ struct ValueData {
     name: Option<Arc<str>>,
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     Result(Inst, u32),
@@ -290,7 +295,7 @@ impl Function {
         }
     }
 
-    /// How many values were ever made; handles are below it.
+    /// Returns the number of values that were ever made; handles are below it.
     pub fn value_count(&self) -> usize {
         self.values.len()
     }
@@ -320,7 +325,7 @@ impl Function {
         }
     }
 
-    /// How often each value is used, by index of the value.
+    /// Returns the number of uses of each value, by index of the value.
     pub fn use_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.values.len()];
         for inst in self.walk(self.body) {
@@ -345,8 +350,9 @@ impl Function {
         }
     }
 
-    /// Copies an op of `from` (with its regions) into this function, translating operands; the caller lists it in a block.
-    /// Values that `map` does not know are kept as they are, which is right only within one function.
+    /// Copies an op of `from` (with its regions) into this function, translating operands; the
+    /// caller lists it in a block. Values that `map` does not contain are kept, which is valid only
+    /// within one function.
     pub fn import(&mut self, from: &Function, inst: Inst, map: &mut HashMap<Value, Value>) -> Inst {
         let data = from.inst(inst);
         let mut copy = data.clone();
@@ -379,14 +385,15 @@ impl Function {
         made
     }
 
-    /// The symbols that the sizes of the parameters determine ([`crate::binding`]), in the order of their names.
+    /// The symbols that the sizes of the parameters determine ([`crate::binding`]), in the order of
+    /// their names.
     pub fn bound_symbols(&self) -> Vec<Symbol> {
         let mut symbols: Vec<Symbol> = bindings(self).into_iter().map(|binding| binding.symbol).collect();
         symbols.sort();
         symbols
     }
 
-    /// The dims that an op binds: from data, or the places of parts of memory.
+    /// Returns the dims that an op binds: from data, or the offsets of parts of memory.
     pub fn bound_by(&self, inst: Inst) -> impl Iterator<Item = &Symbol> {
         let dims = match (self.kind_of(inst), self.inst(inst).attrs.first()) {
             (OpKind::BindDim, Some(Some(Attr::Dim(dim)))) => std::slice::from_ref(dim),
@@ -422,7 +429,8 @@ impl Function {
         found
     }
 
-    /// The symbols whose values the code of a kernel, routine or host program needs: those of `dim` ops, in order of their names.
+    /// The symbols whose values the code of a kernel, routine or host program needs: those of `dim`
+    /// ops, in order of their names.
     pub fn used_symbols(&self) -> Vec<Symbol> {
         let insts = self.walk(self.body);
         let dims = insts.iter().filter(|&&inst| self.kind_of(inst) == OpKind::DimValue).flat_map(|&inst| &self.inst(inst).attrs);

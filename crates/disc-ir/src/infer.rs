@@ -1,7 +1,8 @@
-//! What a result-type function sees, and the checks that many of them share.
+//! Gives result-type functions their inputs, and the checks that many of them share.
 //!
-//! Result-type functions are most of the verifier: they return the result types, and the facts that the op implies, or the constraint
-//! that is violated. What the op table says already (numbers of operands, attribute forms, element types) is checked before they run.
+//! Result-type functions are most of the verifier: they return the result types, and the facts that
+//! the op implies, or the violated constraint. The rules of the op table (numbers of operands,
+//! attribute forms, element types) are checked before they run.
 use crate::{
     attr::Attr,
     diag::{Code, Diagnostic},
@@ -11,7 +12,7 @@ use crate::{
     types::{DType, TensorType, Type},
 };
 
-/// The types of a region's arguments and of what it returns.
+/// The types of a region's arguments and of its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionType {
     pub arguments: Vec<Type>,
@@ -25,7 +26,8 @@ pub struct InferCx<'a> {
     pub operands: &'a [Type],
     pub attrs: &'a [Option<Attr>],
     pub regions: &'a [RegionType],
-    /// The result types that the text or the caller states. Ops whose result is not a function of their inputs (`reshape`, `iota`) need them.
+    /// The result types that the text or the caller states. Ops whose result is not a function of
+    /// their inputs (`reshape`, `iota`) need them.
     pub declared: Option<&'a [Type]>,
     pub solver: &'a Solver,
 }
@@ -64,7 +66,7 @@ impl<'a> InferCx<'a> {
         position.and_then(|i| self.attrs[i].as_ref())
     }
 
-    /// Whether an optional attribute is present.
+    /// Returns true if an optional attribute is present.
     pub fn has(&self, name: &str) -> bool {
         self.attr(name).is_some()
     }
@@ -137,7 +139,8 @@ impl<'a> InferCx<'a> {
         }
     }
 
-    /// Two sizes must be equal by the facts; `what` names both, as "dimension 0 of `lhs` is {a}, of `rhs` is {b}".
+    /// Checks that two sizes are equal by the facts; `what` names both, as "dimension 0 of `lhs` is
+    /// {a}, of `rhs` is {b}".
     pub fn equal(&self, number: u32, a: &Dim, b: &Dim, what: impl FnOnce() -> String) -> Result<(), Diagnostic> {
         if self.solver.equal(a, b) {
             return Ok(());
@@ -150,7 +153,7 @@ impl<'a> InferCx<'a> {
         })
     }
 
-    /// Two shapes must be equal by the facts; `a` and `b` are what messages call them.
+    /// Checks that two shapes are equal by the facts; `a` and `b` have their names in messages.
     pub fn equal_shapes(&self, number: u32, a: (&str, &[Dim]), b: (&str, &[Dim])) -> Result<(), Diagnostic> {
         if a.1.len() != b.1.len() {
             let message = format!("{} has rank {}, {} has rank {}", named(a.0), a.1.len(), named(b.0), b.1.len());
@@ -161,7 +164,7 @@ impl<'a> InferCx<'a> {
         })
     }
 
-    /// Two types must be equal by the facts.
+    /// Checks that two types are equal by the facts.
     pub fn equal_types(&self, number: u32, a: (&str, &Type), b: (&str, &Type)) -> Result<(), Diagnostic> {
         let mismatch =
             || self.error(Code::E0204, number, format!("{} has type {}, {} has type {}", named(a.0), a.1, named(b.0), b.1));
@@ -177,22 +180,24 @@ impl<'a> InferCx<'a> {
         }
     }
 
-    /// What messages call the operand at `index`.
+    /// Returns the name of the operand at `index` in messages.
     pub fn operand_name(&self, index: usize) -> &'static str {
         let last = self.def.operands.len() - 1;
         self.def.operands[index.min(last)].name
     }
 }
 
-/// A name in backticks; a description as it is.
+/// Puts a name in backticks; a description stays unquoted.
 fn named(what: &str) -> String {
     if what.contains([' ', '`']) { what.to_owned() } else { format!("`{what}`") }
 }
 
-/// The result types of an op: checks everything that its declaration says, then asks its result-type function.
+/// Infers the result types of an op: checks everything that its declaration states, then calls its
+/// result-type function.
 ///
 /// # Errors
-/// The first violated rule, naming the op; `declared` types that differ from the inferred ones are one.
+/// The first violated rule, naming the op; `declared` types that differ from the inferred ones are
+/// one.
 pub fn infer_op(cx: &InferCx<'_>) -> Inferred {
     let def = cx.def;
     check_operands(cx)?;
@@ -244,7 +249,7 @@ fn check_operands(cx: &InferCx<'_>) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// The stated results fit the declaration in number and element type.
+/// Checks that the stated results fit the declaration in number and element type.
 fn check_results(cx: &InferCx<'_>) -> Result<(), Diagnostic> {
     let (def, Some(declared)) = (cx.def, cx.declared) else { return Ok(()) };
     let Some(groups) = def.result_groups(declared.len()) else {
@@ -260,7 +265,7 @@ fn check_results(cx: &InferCx<'_>) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// Whether two types are equal by the facts.
+/// Returns true if two types are equal by the facts.
 pub fn same_by_facts(solver: &Solver, a: &Type, b: &Type) -> bool {
     match (a, b) {
         (Type::Tensor(x), Type::Tensor(y)) => same_shaped(solver, x, y),

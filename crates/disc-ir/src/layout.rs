@@ -1,8 +1,11 @@
-//! Where parts of memory lie whose sizes are known when a program runs: the meaning of `layout_arena`.
+//! Lays out parts of memory whose sizes are known at run time: defines the meaning of
+//! `layout_arena`.
 //!
-//! First fit, with what is needed at the same time given, not computed here. It says what the result is; the runtime has a faster way to it.
+//! First fit, with the conflicts given, not computed here. It defines the result; the runtime has a
+//! faster way to it.
 
-/// The earlier parts that each of `count` parts meets, from a list of how many they are and which; `None` if it is no such list.
+/// Returns the earlier parts that each of `count` parts conflicts with, from a list of their
+/// numbers and positions; `None` if it is no such list.
 pub fn parts_met(count: usize, list: &[i64]) -> Option<Vec<Vec<usize>>> {
     let mut rest = list.iter();
     let mut next = || rest.next().and_then(|&value| usize::try_from(value).ok());
@@ -14,8 +17,9 @@ pub fn parts_met(count: usize, list: &[i64]) -> Option<Vec<Vec<usize>>> {
     next().is_none().then_some(met)
 }
 
-/// The offset of each part, and where the last of them ends: each lies at the least of 0 and the ends of those that it meets at which it overlaps none
-/// of these. Parts of size 0 are in nobody's way.
+/// Returns the offset of each part, and the end of the last one. Each part gets the least of 0 and
+/// the ends of the parts that it conflicts with at which it overlaps none of these. Parts of size 0
+/// conflict with none.
 pub fn first_fit(sizes: &[i64], met: &[Vec<usize>]) -> (Vec<i64>, i64) {
     let mut offsets: Vec<i64> = Vec::with_capacity(sizes.len());
     let end = |offsets: &[i64], part: usize| offsets[part].saturating_add(sizes[part]);

@@ -1,11 +1,14 @@
-//! The compiler's intermediate representation: symbolic dims, types, the op table, graphs, text, verifier and interpreter.
+//! Defines the compiler's intermediate representation: symbolic dims, types, the op table, graphs,
+//! text, verifier and interpreter.
 //!
-//! It is not a pass framework and knows no target. Everything a later stage knows is said in this representation, which prints and
-//! parses back to itself.
+//! It is not a pass framework and knows no target. Everything that a later stage uses is expressed
+//! in this representation, which prints and parses back to itself.
 //!
 //! Invariants:
-//! - One op table ([`ops`]): parser, printer, builder, verifier, docs and Python read it; no op is described anywhere else.
-//! - Sizes are [`dim::Dim`] expressions inside types; what is known about them lives in [`dim::Facts`] of the function.
+//! - One op table ([`ops`]): parser, printer, builder, verifier, docs and Python read it; no op is
+//!   described anywhere else.
+//! - Sizes are [`dim::Dim`] expressions inside types; facts about them are in [`dim::Facts`] of the
+//!   function.
 //! - Nothing here panics on user input: failures are [`diag::Diagnostic`]s.
 pub mod attr;
 pub mod binding;

@@ -1,6 +1,7 @@
-//! Constant tensor data.
+//! Holds constant tensor data.
 //!
-//! Invariants: `bytes` holds either all elements in row-major order or, for a splat, one; little-endian; a truth value is one byte.
+//! Invariants: `bytes` holds either all elements in row-major order or, for a splat, one;
+//! little-endian; a truth value is one byte.
 use crate::types::DType;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Literal {
     pub dtype: DType,
-    /// One element stands for all.
+    /// One element is repeated.
     pub splat: bool,
     pub bytes: Arc<[u8]>,
 }
@@ -44,7 +45,7 @@ impl Literal {
         Self::dense(dtype, values.iter().flat_map(|&v| encode_i64(dtype, v)).collect::<Vec<u8>>())
     }
 
-    /// How many elements are stored (1 for a splat).
+    /// Returns the number of stored elements (1 for a splat).
     pub fn stored_len(&self) -> usize {
         self.bytes.len() / self.dtype.size()
     }
@@ -62,7 +63,8 @@ impl Literal {
         }
     }
 
-    /// Stored element `index` as an integer; a float is truncated. A `u64` above `i64::MAX` keeps its bits.
+    /// Stored element `index` as an integer; a float is truncated. A `u64` above `i64::MAX` keeps
+    /// its bits.
     pub fn i64_at(&self, index: usize) -> i64 {
         let b = self.element(index);
         match self.dtype {
@@ -106,8 +108,9 @@ pub fn encode_i64(dtype: DType, value: i64) -> Vec<u8> {
     }
 }
 
-/// The `f32` nearest to `value`, but where that is inexact the neighbour with an odd last bit: rounding it to a type of at most 22 bits
-/// of precision gives what rounding `value` itself would. (`from_f64` of half 2.7 drops the low 32 bits before it rounds.)
+/// Returns the `f32` nearest to `value`, or, if that is inexact, the neighbour with an odd last
+/// bit: rounding it to a type of at most 22 bits of precision equals rounding `value` itself.
+/// (`from_f64` of half 2.7 drops the low 32 bits before it rounds.)
 pub(crate) fn to_odd_f32(value: f64) -> f32 {
     let nearest = value as f32;
     if value.is_nan() || f64::from(nearest) == value || nearest.to_bits() & 1 == 1 {

@@ -1,10 +1,11 @@
-//! Types of values: tensors of symbolic shape, vectors of a kernel, and buffers.
+//! Represents types of values: tensors of symbolic shape, vectors of a kernel, and buffers.
 //!
-//! A type says nothing about where a value lives or how it is computed.
+//! A type does not depend on the place of a value or on its computation.
 //!
 //! Invariants:
 //! - Rank is static, sizes are [`Dim`] expressions, each >= 0.
-//! - A tensor or buffer is dense and row-major; strided data exists only at a kernel's address arithmetic.
+//! - A tensor or buffer is dense and row-major; strided data exists only at a kernel's address
+//!   arithmetic.
 //! - A scalar of a kernel is a vector of one lane.
 use crate::dim::Dim;
 use std::fmt;
@@ -29,7 +30,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Whether every value of `narrow` is one of this type.
+    /// Returns true if every value of `narrow` is one of this type.
     pub fn holds(self, narrow: DType) -> bool {
         let value_bits = |dtype: DType| match dtype {
             DType::I1 => 1,
@@ -123,7 +124,7 @@ impl DType {
         matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64)
     }
 
-    /// Signed or unsigned, but not a truth value.
+    /// Returns true if the type is signed or unsigned, and not a truth value.
     pub fn is_integer(self) -> bool {
         self.is_signed_integer() || self.is_unsigned_integer()
     }
@@ -165,18 +166,18 @@ impl TensorType {
         Self { dims: self.dims.clone(), dtype }
     }
 
-    /// The sizes, where all are constant.
+    /// Returns the sizes, if all are constant.
     pub fn static_dims(&self) -> Option<Vec<i64>> {
         self.dims.iter().map(Dim::as_const).collect()
     }
 }
 
-/// Where a buffer of a kernel lives.
+/// The memory of a kernel's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// Memory of the device, seen by every task.
     Global,
-    /// Private to one task (a CPU thread, a GPU block), as large as a launch asks for.
+    /// Private to one task (a CPU thread, a GPU block), of the size that a launch asks for.
     Task,
 }
 
@@ -184,7 +185,8 @@ pub enum Space {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     Tensor(TensorType),
-    /// A SIMD value of a kernel or a host program, `vector<8xf32>`; one lane is a scalar and prints as `f32`.
+    /// A SIMD value of a kernel or a host program, `vector<8xf32>`; one lane is a scalar and prints
+    /// as `f32`.
     Vector {
         lanes: u32,
         dtype: DType,
@@ -213,7 +215,7 @@ impl Type {
         }
     }
 
-    /// The shape and element type of a tensor, or of what a buffer holds.
+    /// Returns the shape and element type of a tensor, or of a buffer's contents.
     pub fn shaped(&self) -> Option<&TensorType> {
         match self {
             Type::Tensor(tensor) | Type::Buffer { tensor, .. } => Some(tensor),
@@ -228,7 +230,7 @@ impl Type {
         }
     }
 
-    /// The same form with another element type.
+    /// Returns the same form with another element type.
     pub fn with_dtype(&self, dtype: DType) -> Self {
         match self {
             Type::Tensor(tensor) => Type::Tensor(tensor.with_dtype(dtype)),
@@ -238,7 +240,7 @@ impl Type {
     }
 }
 
-/// Writes one size: a constant as it is, an expression in brackets.
+/// Writes one size: a constant plainly, an expression in brackets.
 fn write_dim(f: &mut fmt::Formatter<'_>, dim: &Dim) -> fmt::Result {
     match dim.as_const() {
         Some(size) => write!(f, "{size}x"),

@@ -1,9 +1,11 @@
-//! Variants: other ways to compute a function, for the sizes of which more is true than the function states.
+//! Selects variants: other ways to compute a function, for sizes that satisfy more facts than the
+//! function states.
 //!
-//! A variant has the parameters and the results of its function, and more facts. A call of the function checks what the function states, then runs
-//! the first of its variants, in the order of the module, whose guard holds, and itself where none does. Both compute the same.
+//! A variant has the parameters and the results of its function, and more facts. A call of the
+//! function checks the function's facts, then runs the first of its variants, in the order of the
+//! module, whose guard holds, and the function itself if none does. Both compute the same.
 //!
-//! Not here: which variants there are. A pass makes them.
+//! A pass makes the variants, not this file.
 use crate::{
     dim::Fact,
     graph::{Function, Module},
@@ -17,8 +19,9 @@ impl Module {
 }
 
 impl Function {
-    /// What a variant states beyond its function, of sizes that are known when a call begins. (Facts about dims that data binds are the same on both
-    /// sides, and checked where they are bound.)
+    /// Returns the facts of a variant beyond its function's, about sizes that are known when a call
+    /// begins. (Facts about data-dependent dims are the same on both sides, and checked at their
+    /// binding.)
     pub fn guard(&self, function: &Function) -> Vec<Fact> {
         let (known, bound): (Vec<Fact>, Vec<_>) = (function.facts.iter().collect(), function.bound_symbols());
         let is_known = |fact: &Fact| {
@@ -39,7 +42,7 @@ mod tests {
         parse, verify,
     };
 
-    /// The variant computes something else than its function, so that results say which one ran.
+    /// The variant computes another result than its function, so that results tell which one ran.
     const TWO: &str = "func @f(%x: tensor<[N]xf32>) -> tensor<[N]xf32> where N <= 9 {
       return %x : tensor<[N]xf32>
     }

@@ -1,7 +1,7 @@
-//! The text form from outside: what is read, what is printed, and what is refused.
+//! Tests the text form from outside: parsing, printing, and refusals.
 use disc_ir::text::{PrintOptions, parse, print};
 
-/// The text of what was read, which must read back to itself.
+/// Prints parsed text, which must read back to itself.
 fn printed(text: &str) -> String {
     let module = parse(text).unwrap_or_else(|errors| panic!("{text}\n{}", errors[0]));
     let once = print(&module, PrintOptions::default());
@@ -125,7 +125,7 @@ module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
     assert!(found.contains("broadcast_in_dim %cst, dims = [] :"), "{found}");
 }
 
-/// The first error of a text, and where it is.
+/// Returns the first error of a text, and its position.
 fn error(text: &str) -> String {
     let found = parse(text).expect_err(text).remove(0);
     let at = found.span.expect("errors have places");

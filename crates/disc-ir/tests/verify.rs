@@ -1,4 +1,5 @@
-//! What the verifier finds in graphs that no text can say. Everything else is in `filetests/verify/`.
+//! Tests the verifier on graphs that no text can express. All other cases are in
+//! `filetests/verify/`.
 use disc_ir::{
     Code, Function, Inst, Module, Value,
     ops::Stage,
@@ -12,7 +13,7 @@ const TEXT: &str = "func @f(%x: tensor<[B]xf32>) -> tensor<[B]xf32> {
   return %z : tensor<[B]xf32>
 }";
 
-/// The codes of a function that was right before `break_it`.
+/// Returns the codes of a function that was valid before `break_it`.
 fn codes(break_it: impl FnOnce(&mut Function, &[Inst])) -> Vec<Code> {
     let mut module = parse(TEXT).unwrap();
     verify(&module, Stage::Tensor).unwrap();

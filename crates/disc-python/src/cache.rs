@@ -1,4 +1,5 @@
-//! The cache on disk for what the Python side keeps: captures, and what it read in bytecode. Code is found and kept by the compiler itself.
+//! Stores the Python side's entries in the cache on disk: captures, and bytecode that it read. The
+//! compiler itself looks up and stores code.
 use crate::{
     errors::guarded,
     facade::cache::{self, Cache, Key, Level},
@@ -10,20 +11,21 @@ use pyo3::{
 };
 use std::path::PathBuf;
 
-/// A level and a key of the Python side. The level is `"capture"` or `"bytecode"`.
+/// Parses a level and a key of the Python side. The level is `"capture"` or `"bytecode"`.
 fn place(level: &str, bytes: &[u8]) -> PyResult<(Level, Key)> {
     let level = [Level::Capture, Level::Bytecode].into_iter().find(|known| known.name() == level);
     let level = level.ok_or_else(|| PyValueError::new_err("the level is `capture` or `bytecode`"))?;
     Ok((level, Key::of(&[level.name().as_bytes(), bytes])))
 }
 
-/// Where the cache lies, if there is one: `DISC_CACHE_DIR`, else the user's folder for caches; `DISC_CACHE=0` is none.
+/// Returns the folder of the cache, if there is one: `DISC_CACHE_DIR`, else the user's folder for
+/// caches; `DISC_CACHE=0` is none.
 #[pyfunction]
 pub(crate) fn cache_directory() -> Option<PathBuf> {
     cache::directory()
 }
 
-/// What was stored for a key, if anything.
+/// Returns the payload of a key, if there is one.
 #[pyfunction]
 pub(crate) fn cache_get<'py>(
     py: Python<'py>,
@@ -36,7 +38,7 @@ pub(crate) fn cache_get<'py>(
     Ok(found.map(|found| PyBytes::new(py, &found)))
 }
 
-/// Whether the folder is not used, since others may write to it.
+/// Returns true if the folder is not used because others may write to it.
 #[pyfunction]
 pub(crate) fn cache_is_shared(directory: PathBuf) -> bool {
     Cache::new(directory).is_shared()
@@ -52,7 +54,7 @@ pub(crate) fn cache_put(py: Python<'_>, directory: PathBuf, level: &str, key: &[
     })
 }
 
-/// Removes all entries of all levels; how many went.
+/// Removes all entries of all levels. Returns their number.
 #[pyfunction]
 pub(crate) fn cache_clear(py: Python<'_>, directory: PathBuf) -> PyResult<usize> {
     guarded(|| Ok(py.detach(|| Cache::new(directory).clear())))
@@ -64,7 +66,7 @@ pub(crate) fn cache_write_out(py: Python<'_>) {
     py.detach(|| cache::write_out(|| true));
 }
 
-/// What the cache did in this process: for each level a dict of counts.
+/// Returns the counts of this process: a dict for each level.
 #[pyfunction]
 pub(crate) fn cache_counts(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let all = PyDict::new(py);

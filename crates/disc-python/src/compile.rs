@@ -1,7 +1,8 @@
-//! `compile` and `Artifact`: from a builder or IR text to something that can be loaded.
+//! Compiles a builder or IR text to an artifact that can be loaded: `compile` and `Artifact`.
 //!
-//! The compiler runs on a thread of its own, so that Ctrl-C is noticed while it works. A compilation that was given up runs on to its end,
-//! which the process awaits before it exits: LLVM must not be torn down under it.
+//! The compiler runs on a thread of its own, so that Ctrl-C is noticed while it works. An abandoned
+//! compilation runs on to its end, which the process awaits before it exits: LLVM must not be torn
+//! down under it.
 use crate::{
     call::{PyExecutable, read_weights},
     errors::{Failure, guarded},
@@ -22,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// How long an interrupt may go unnoticed.
+/// Longest time that an interrupt goes unnoticed.
 const POLL: Duration = Duration::from_millis(50);
 /// Deep enough for the recursion of LLVM's passes.
 const STACK: usize = 64 << 20;
@@ -36,8 +37,9 @@ pub(crate) struct PyArtifact {
     options: Options,
 }
 
-/// Compiles what a builder holds, or a module as IR text. `options` are those of the table in disc-options; `cache` is the folder of the
-/// cache on disk, which keeps prepared weights too with `cache_weights`.
+/// Compiles the module of a builder, or a module as IR text. `options` are those of the table in
+/// disc-options; `cache` is the folder of the cache on disk, which keeps prepared weights too with
+/// `cache_weights`.
 #[pyfunction]
 #[pyo3(signature = (source, options = None, *, cache = None, cache_weights = false))]
 pub(crate) fn compile(
@@ -66,8 +68,8 @@ pub(crate) fn compile(
 
 #[pymethods]
 impl PyArtifact {
-    /// Loads the code with the model's weights, a dict of tensors by name (or pairs). `outputs` is what outputs are where no input says so:
-    /// "torch" or "numpy".
+    /// Loads the code with the model's weights, a dict of tensors by name (or pairs). `outputs` is
+    /// the framework of outputs if no input determines it: "torch" or "numpy".
     #[pyo3(signature = (weights = None, *, entry = None, outputs = None))]
     fn load(
         &self,
@@ -89,13 +91,13 @@ impl PyArtifact {
         PyBytes::new(py, &self.artifact.code)
     }
 
-    /// What the compilation did: a dict.
+    /// Returns the report of the compilation: a dict.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         report_dict(py, &self.artifact.report)
     }
 }
 
-/// Times, kernels and target of a compilation. The inferred signature is `signature`.
+/// Returns times, kernels and target of a compilation. The inferred signature is `signature`.
 pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
     let stages = PyDict::new(py);
     for (name, ms) in &report.stages_ms {
@@ -153,7 +155,7 @@ fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
     Ok(options)
 }
 
-/// Who computes products: the library, or none, how that is chosen, how often it was, and the choices.
+/// Returns the dispatch of GEMMs: the library, or none, the policy, the counts, and the choices.
 pub(crate) fn library_dict<'py>(py: Python<'py>, gemm: Option<&GemmDispatch>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("name", gemm.map(|gemm| gemm.library().name().to_owned()))?;
@@ -179,7 +181,7 @@ pub(crate) fn library_dict<'py>(py: Python<'py>, gemm: Option<&GemmDispatch>) ->
     Ok(dict)
 }
 
-/// What was compiled in the background.
+/// Returns the state of background compilation.
 pub(crate) fn specializations_dict<'py>(py: Python<'py>, found: &Specializations) -> PyResult<Bound<'py, PyDict>> {
     let versions = PyList::empty(py);
     for version in &found.versions {
@@ -213,19 +215,20 @@ pub(crate) fn specializations_dict<'py>(py: Python<'py>, found: &Specializations
     Ok(dict)
 }
 
-/// Waits until the background has compiled what it was asked for: for tests and measurements.
+/// Waits until all background compilations have ended: for tests and measurements.
 #[pyfunction]
 pub(crate) fn await_specializations(py: Python<'_>) {
     py.detach(background::wait);
 }
 
-/// Runs the compiler on another thread and waits for it; an exception of a signal handler ends the wait.
+/// Runs the compiler on another thread and waits for it; an exception of a signal handler ends the
+/// wait.
 fn apart<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> Result<T, facade::Error> + Send + 'static) -> PyResult<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    // A receiver alone may not be lent to code that runs without Python's lock.
+    // A receiver alone may not be lent to code that runs without the GIL.
     let receiver = Mutex::new(receiver);
     let run = move || {
-        // Nobody waits for a compilation that was given up.
+        // Nobody waits for an abandoned compilation.
         let _ = sender.send(work());
     };
     let spawned = thread::Builder::new().name("disc-compile".into()).stack_size(STACK).spawn(run);
@@ -246,8 +249,8 @@ fn apart<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> Result<T, fac
     }
 }
 
-/// Awaits compilations that were given up, ends those of the background, and writes prepared weights that are not on disk yet; registered to run when
-/// the process exits.
+/// Awaits abandoned compilations, ends those of the background, and writes prepared weights that
+/// are not on disk yet; registered to run when the process exits.
 #[pyfunction]
 pub(crate) fn finish_abandoned(py: Python<'_>) {
     let threads = std::mem::take(&mut *ABANDONED.lock().unwrap_or_else(PoisonError::into_inner));
@@ -257,7 +260,7 @@ pub(crate) fn finish_abandoned(py: Python<'_>) {
             let _ = thread.join();
         }
         background::stop();
-        // A signal's handler that raises is somebody who wants to leave.
+        // A signal handler that raises means that the user wants to leave.
         cache::write_out(|| Python::attach(|py| py.check_signals().is_ok()));
     });
 }

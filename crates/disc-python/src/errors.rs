@@ -1,8 +1,11 @@
-//! Failures as exceptions of the package: `disc.Error` and its subclasses, each with code, op, dims and help.
+//! Raises failures as exceptions of the package: `disc.Error` and its subclasses, each with code,
+//! op, dims and help.
 //!
-//! The classes are public names of `disc`; this file maps each code to its class. Messages are written where a failure is found.
+//! The classes are public names of `disc`; this file maps each code to its class. Messages are written
+//! where a failure is found.
 //!
-//! Invariant: nothing but an exception leaves the extension module. A panic is caught at each entry and becomes a `CompileError`.
+//! Invariant: nothing but an exception leaves the extension module. A panic is caught at each entry
+//! and becomes a `CompileError`.
 use disc_ir::{Code, Diagnostic};
 use pyo3::{prelude::*, types::PyDict};
 use std::{
@@ -10,7 +13,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// A failure on its way to Python.
+/// A failure that will be raised in Python.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) code: String,
@@ -62,7 +65,7 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-/// The name of the exception class for a code.
+/// Returns the name of the exception class for a code.
 fn class_of(code: &str) -> &'static str {
     match code {
         "E0203" | "E0206" | "E0207" => "ShapeError",

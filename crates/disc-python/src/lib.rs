@@ -1,6 +1,8 @@
-//! The Python extension module `disc._disc`: a thin layer over the IR, the compiler and the runtime.
+//! Exports the IR, the compiler and the runtime to Python: the extension module `disc._disc`, a
+//! thin layer.
 //!
-//! What it is not: the package's interface. That is `disc`, written in Python; what is here may change with it.
+//! It is not the package's interface. That is `disc`, written in Python; the contents of this
+//! module may change with it.
 //!
 //! Invariant: an op of the IR never needs a change here, everything is generic over the op table.
 mod cache;
@@ -14,7 +16,7 @@ mod prefault;
 
 use pyo3::prelude::*;
 
-/// What messages call an object that is not what was expected: its type.
+/// Describes an unexpected object in messages: its type.
 fn describe(object: &Bound<'_, PyAny>) -> String {
     let name = object.get_type().fully_qualified_name().map(|name| name.to_string());
     format!("an object of type `{}`", name.as_deref().unwrap_or("object"))

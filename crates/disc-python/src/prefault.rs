@@ -1,10 +1,10 @@
-//! Memory that is asked for while a module is captured: a context of Python around a compilation.
+//! Prefaults memory while a module is captured: a Python context around a compilation.
 use disc_ral::Prefault;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// `with MemoryAhead(bytes):` asks the system for a block of about that size, on a thread of its own. What prepares weights in between takes it;
-/// at the end it is given back otherwise.
+/// `with MemoryAhead(bytes):` prefaults a block of about that size, on a thread of its own. Weights
+/// that are prepared inside take it; otherwise it is freed at the end.
 #[pyclass(frozen)]
 pub(crate) struct MemoryAhead {
     bytes: usize,

@@ -1,7 +1,8 @@
-//! `cargo xtask same-code`: writes the kernels and the assembly of many programs, in normal form, into a folder.
+//! `cargo xtask same-code`: writes the kernels and the assembly of many programs, in normal form,
+//! into a folder.
 //!
-//! Two files for each program and CPU level, `LEVEL/NAME.kernels` and `LEVEL/NAME.s`, and `hashes` with a line for each file. A program that
-//! does not compile has its error in both.
+//! Two files for each program and CPU level, `LEVEL/NAME.kernels` and `LEVEL/NAME.s`, and `hashes`
+//! with a line for each file. A program that does not compile has its error in both.
 use clap::Parser;
 use disc::{
     Options,

@@ -1,5 +1,5 @@
-//! Tests the variant that an entry runs, by the names of the kernels that a call launches, against the
-//! interpreter's results.
+//! Tests the variant that an entry runs, by the names of the kernels that a call launches, against
+//! the interpreter's results.
 use disc::{
     Executable, Options, VariantReport, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor},
@@ -24,7 +24,8 @@ func @main(%q: tensor<[B]x[H]x[N]xf32>, %k: tensor<[C]x[K]x[N]xf32>, %w: tensor<
   return %rq, %rk : tensor<[B]x[H]x[N]xf32>, tensor<[C]x[K]x[N]xf32>
 }";
 
-/// Two parts of one size without a remainder; a plan for a divisibility would change nothing here.
+/// Two parts of one size without a remainder; a variant for a divisibility would change nothing
+/// here.
 const GATE: &str = "
 func @main(%x: tensor<[B]x[N]xf32>) -> tensor<[B]x[N/2]xf32> {
   %a = slice %x [0:B, 0:N/2] : (tensor<[B]x[N]xf32>) -> tensor<[B]x[N/2]xf32>

@@ -41,7 +41,7 @@ impl Renames {
     }
 }
 
-/// The differences of the folder `new` from the folder `old`, each in a line or two.
+/// Lists the differences of the folder `new` from the folder `old`, each in a line or two.
 pub(crate) fn compare(old: &Path, new: &Path, renames: &Renames) -> Result<Vec<String>> {
     let (before, after) = (hashes(old)?, hashes(new)?);
     let renamed: BTreeMap<String, &str> = before.keys().map(|name| (renames.apply(name), &**name)).collect();
@@ -66,7 +66,7 @@ pub(crate) fn compare(old: &Path, new: &Path, renames: &Renames) -> Result<Vec<S
     Ok(differences)
 }
 
-/// The number of the first line that differs, and the two lines.
+/// Returns the number of the first line that differs, and the two lines.
 fn first_difference(old: &str, new: &str) -> Option<String> {
     let (mut old, mut new) = (old.lines(), new.lines());
     let mut number = 0;
@@ -94,7 +94,7 @@ fn hashes(folder: &Path) -> Result<BTreeMap<String, String>> {
 mod tests {
     use super::*;
 
-    /// A folder in which `name` has `text`.
+    /// Makes a folder in which `name` has `text`.
     fn folder(tag: &str, name: &str, text: &str) -> std::path::PathBuf {
         let folder = std::env::temp_dir().join(format!("disc-same-code-{tag}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();

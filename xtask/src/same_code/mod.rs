@@ -1,7 +1,8 @@
-//! `cargo xtask same-code`: proves that a change leaves the compiled code as it was.
+//! Proves that a change leaves the compiled code as it was: `cargo xtask same-code`.
 //!
-//! The example `same_code` of the facade, which links LLVM, writes the kernels and the assembly of the textual corpus, the op matrix and the
-//! programs of the benches. This compares what two trees wrote, and says which program and line differs first.
+//! The example `same_code` of the facade, which links LLVM, writes the kernels and the assembly of
+//! the textual corpus, the op matrix and the programs of the benches. This command compares the
+//! output of two trees, and names the first program and line that differ.
 mod compare;
 
 use std::{
@@ -17,13 +18,13 @@ pub(crate) struct Arguments {
     /// The folder that is written.
     #[arg(long, default_value = "target/same-code/now")]
     out: PathBuf,
-    /// What another tree wrote, or a revision, which is checked out and written first.
+    /// The output of another tree, or a revision, which is checked out and written first.
     #[arg(long)]
     against: Option<String>,
     /// A name that changed, as `OLD=NEW`: whole words in the other tree's text and file names.
     #[arg(long = "renamed", value_name = "OLD=NEW")]
     renamed: Vec<String>,
-    /// Compares what is there, and writes nothing.
+    /// Compares existing output, and writes nothing.
     #[arg(long)]
     only_compare: bool,
     /// Further options of the example, such as `--programs DIR` (text of `benches/programs.py`).
@@ -62,7 +63,7 @@ fn write(root: &Path, out: &Path, options: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What the tree of a revision writes, in a folder of its commit.
+/// Writes the output of a revision's tree, in a folder of its commit.
 fn of_revision(root: &Path, revision: &str, options: &[String]) -> Result<PathBuf> {
     let git = |arguments: &[&str]| -> Result<String> {
         let output = Command::new("git").current_dir(root).args(arguments).output().context("running git")?;

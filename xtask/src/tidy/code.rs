@@ -1,4 +1,5 @@
-//! Checks on what a Rust file says: long functions, `unwrap`, `unsafe` without its reason, unfinished code.
+//! Checks the code of a Rust file: long functions, `unwrap`, `unsafe` without its reason,
+//! unfinished code.
 
 use super::{
     Finding,
@@ -40,7 +41,8 @@ fn finding(site: &Site, path: &str, lines: &[&str], in_test: bool) -> Option<Fin
     }
 }
 
-/// Looks at the line itself, the first line inside the block, and upwards to the end of the statement before.
+/// Returns true if there is a SAFETY comment: on the line itself, on the first line inside the
+/// block, or above it up to the end of the statement before.
 fn has_safety_comment(lines: &[&str], line: usize) -> bool {
     let says = |text: &&str| text.find("//").is_some_and(|at| text[at..].contains("SAFETY:"));
     let here = &lines[line - 1];
@@ -63,7 +65,8 @@ fn has_safety_comment(lines: &[&str], line: usize) -> bool {
     false
 }
 
-/// `// tidy: allow(CHECK): REASON` directly above the item, its docs or its attributes.
+/// Returns true if `// tidy: allow(CHECK): REASON` is directly above the item, its docs or its
+/// attributes.
 fn is_allowed(lines: &[&str], line: usize, check: &str) -> bool {
     let mark = format!("// tidy: allow({check}): ");
     let above = lines[..line - 1].iter().rev().map(|text| text.trim());

@@ -1,6 +1,8 @@
-//! Error codes: every one that the code names is in the table, and every one of the table is named by code.
+//! Checks error codes: every one that the code names is in the table, and every one of the table is
+//! named by code.
 //!
-//! Not here: whether a code fits where it is raised. Tests, and documents with examples, may name codes that do not exist.
+//! It does not check that a code fits where it is raised. Tests, and documents with examples, may
+//! name codes that do not exist.
 
 use std::collections::BTreeSet;
 
@@ -31,10 +33,10 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// The codes that a file of the product names, with their lines.
+/// Returns the codes that a file of the product names, with their lines.
 fn codes(source: &Source) -> Vec<(usize, String)> {
     if source.path.starts_with("crates/") && source.is_rust() {
-        // What is not Rust is reported by another check.
+        // Another check reports files that are not Rust.
         let sites = tokens::sites(&source.text).unwrap_or_default();
         let code = |site: tokens::Site| match site.kind {
             Kind::Code(code) if !site.in_test => Some((site.line, code)),
@@ -49,7 +51,7 @@ fn codes(source: &Source) -> Vec<(usize, String)> {
     Vec::new()
 }
 
-/// The literals `"E0123"` in a line of Python.
+/// Returns the literals `"E0123"` in a line of Python.
 fn literals(line: &str) -> impl Iterator<Item = String> {
     let quotes = line.split(['"', '\'']);
     quotes.filter(|part| is_code(part)).map(str::to_owned)

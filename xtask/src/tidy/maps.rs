@@ -1,7 +1,9 @@
-//! The maps of the code (ARCHITECTURE.md, CONTRIBUTING.md) name files, folders and items that exist.
+//! The maps of the code (ARCHITECTURE.md, CONTRIBUTING.md) name files, folders and items that
+//! exist.
 //!
-//! A path is a word that begins with a folder of the repository's root, `crates/disc-ir/src`, or a link between the pages.
-//! `crates/disc-ir/src/build.rs::op` names an item besides: the file defines it.
+//! A path is a word that begins with a folder of the repository's root, `crates/disc-ir/src`, or a
+//! link between the pages. `crates/disc-ir/src/build.rs::op` names an item besides: the file
+//! defines it.
 
 use super::Finding;
 use crate::sources::Source;

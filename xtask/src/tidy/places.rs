@@ -1,4 +1,5 @@
-//! No file names a machine: no home or work folder of somebody, no host of a package registry.
+//! Checks that no file names a machine: no home or work folder of somebody, no host of a package
+//! registry.
 //!
 //! Cargo.lock is cargo's own and names its registry.
 
@@ -35,7 +36,7 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Whether `folder` starts a path in `text`: the middle of a longer path does not count.
+/// Returns true if `folder` starts a path in `text`: the middle of a longer path does not count.
 fn names_folder(text: &str, folder: &str) -> bool {
     text.match_indices(folder).any(|(at, _)| {
         let before = text[..at].chars().next_back();

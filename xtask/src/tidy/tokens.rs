@@ -1,7 +1,7 @@
-//! A walk over the tokens of a Rust file that reports the constructs which the checks are about.
+//! Walks over the tokens of a Rust file and reports the constructs that the checks are about.
 //!
-//! Not a parser: it sees inside macro calls and `macro_rules!`, where a parser sees tokens. Comments and strings are not tokens, so
-//! what they contain is never reported.
+//! It is not a parser: it sees inside macro calls and `macro_rules!`, where a parser sees tokens.
+//! Comments and strings are not tokens, so what they contain is never reported.
 //!
 //! - A line number is that of the first token, counted from 1.
 //! - `in_test` holds for everything below `#[cfg(test)]` or an attribute whose name is `test`.
@@ -40,7 +40,7 @@ pub(super) fn sites(text: &str) -> Result<Vec<Site>, LexError> {
 
 fn walk(tokens: &[TokenTree], inherited: bool, sites: &mut Vec<Site>) {
     let whole = inherited || has_inner_test_attribute(tokens);
-    // Whether an attribute of the item that is being read makes it test code.
+    // True if an attribute of the current item makes it test code.
     let mut item = false;
     for (at, token) in tokens.iter().enumerate() {
         let rest = &tokens[at + 1..];
@@ -72,7 +72,7 @@ fn walk(tokens: &[TokenTree], inherited: bool, sites: &mut Vec<Site>) {
     }
 }
 
-/// Whether `text` looks like an error code: `E` and four digits.
+/// Returns true if `text` looks like an error code: `E` and four digits.
 pub(super) fn is_code(text: &str) -> bool {
     text.len() == 5 && text.starts_with('E') && text[1..].bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -105,7 +105,8 @@ fn has_inner_test_attribute(tokens: &[TokenTree]) -> bool {
     tokens.windows(3).any(|w| is_punct(&w[0], '#') && is_punct(&w[1], '!') && is_test_attribute(&w[2]))
 }
 
-/// `[test]`, `[name::test]`, `[cfg(test)]`, `[cfg(any(test, ..))]`; not `[cfg(not(test))]`.
+/// Returns true for `[test]`, `[name::test]`, `[cfg(test)]`, `[cfg(any(test, ..))]`; false for
+/// `[cfg(not(test))]`.
 fn is_test_attribute(token: &TokenTree) -> bool {
     let TokenTree::Group(group) = token else { return false };
     if group.delimiter() != Delimiter::Bracket {

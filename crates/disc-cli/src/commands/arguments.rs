@@ -1,4 +1,4 @@
-//! The command line of `disc`.
+//! Defines the command line of `disc`.
 use crate::run::{On, RunArguments};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -17,15 +17,16 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Compiles a program, and tells what came out: kernels, times, bytes.
+    /// Compiles a program, and reports kernels, times and bytes.
     Compile(CompileArguments),
     /// Compiles a program and runs an entry.
     Run(ProgramArguments),
-    /// Shows the fusion plan: groups, and why others are not one; or what an error code means.
+    /// Shows the fusion plan: groups, and why others were not formed; or explains an error code.
     Explain(ExplainArguments),
-    /// Writes a page for the browser: every stage, what each pass changed, and the fusion groups as a graph.
+    /// Writes a page for the browser: every stage, the changes of each pass, and the fusion groups
+    /// as a graph.
     View(ViewArguments),
-    /// Shows what a program is: entries with their dims and facts, weights, ops.
+    /// Summarises a program: entries with their dims and facts, weights, ops.
     Inspect(FileArguments),
     /// Times calls, and the kernels in them.
     Bench(BenchArguments),
@@ -37,14 +38,14 @@ pub(super) struct FileArguments {
     pub(super) file: String,
 }
 
-/// For which CPU, and with how many threads.
+/// The CPU, and the number of threads.
 #[derive(Debug, Args)]
 pub(super) struct MachineArguments {
     /// A CPU level such as `x86-64-v3`; by default that of this machine.
     #[arg(long, value_name = "NAME")]
     pub(super) target: Option<String>,
 
-    /// The most threads that compiling and a call use.
+    /// The most threads of compilation and of a call.
     #[arg(long, value_name = "NUMBER")]
     pub(super) threads: Option<usize>,
 }
@@ -80,7 +81,7 @@ pub(super) struct ProgramArguments {
     #[command(flatten)]
     pub(super) data: RunArguments,
 
-    /// On what it runs.
+    /// The device to run on.
     #[arg(long, value_enum, default_value_t = On::Cpu)]
     pub(super) on: On,
 
@@ -127,7 +128,7 @@ pub(super) struct BenchArguments {
     #[command(flatten)]
     pub(super) data: RunArguments,
 
-    /// For how long calls are timed.
+    /// Seconds for which calls are timed.
     #[arg(long, default_value_t = 0.5)]
     pub(super) seconds: f64,
 

@@ -1,6 +1,7 @@
-//! `disc bench`: how long a call takes, and each kernel in it.
+//! Times calls, and each kernel in them: `disc bench`.
 //!
-//! Calls are timed without a profile; the launches of a few more calls are timed one by one, which costs a little itself.
+//! Calls are timed without a profile; the launches of a few more calls are timed one by one, which
+//! costs a little itself.
 use super::arguments::BenchArguments;
 use crate::{
     answer::{Answer, diagnostics},
@@ -46,7 +47,7 @@ impl Calls {
     }
 }
 
-/// What one kernel costs in a call: the median over the calls.
+/// The cost of one kernel in a call: the median over the calls.
 struct Kernel {
     name: String,
     launches: usize,
@@ -55,7 +56,8 @@ struct Kernel {
     microseconds: f64,
 }
 
-/// The kernels of the calls, in the order of their first launch; a product that a library computes is apart from its kernel.
+/// Returns the kernels of the calls, in the order of their first launch; a product that a library
+/// computes is listed apart from its kernel.
 fn kernels(profiles: &[Vec<LaunchRecord>], name: impl Fn(usize) -> String) -> Vec<Kernel> {
     let Some(first) = profiles.first() else { return Vec::new() };
     let place = |launch: &LaunchRecord| (launch.kernel, launch.by_library);

@@ -1,4 +1,4 @@
-//! `disc compile`: what a compilation makes of a program.
+//! Compiles a program and reports on it: `disc compile`.
 use super::{arguments::CompileArguments, report};
 use crate::{
     answer::{Answer, diagnostics},

@@ -1,4 +1,4 @@
-//! `disc explain`: the plan of fusion, or what an error code means.
+//! Shows the fusion plan, or explains an error code: `disc explain`.
 use super::arguments::ExplainArguments;
 use crate::{
     answer::{Answer, diagnostics},
@@ -12,7 +12,7 @@ use disc_passes::{
 };
 use serde_json::{Value, json};
 
-/// The meaning of a code, if `what` is one rather than a file.
+/// Explains a code, if `what` is one rather than a file.
 pub(super) fn code(what: &str) -> Option<Result<Answer, Diagnostic>> {
     let is_code = what.len() == 5 && what.starts_with(['E', 'e']) && what[1..].bytes().all(|byte| byte.is_ascii_digit());
     is_code.then(|| match Code::from_name(&what.to_uppercase()) {
@@ -38,7 +38,8 @@ pub(super) fn plan(given: &ExplainArguments, source: &Source) -> Result<Answer, 
     Ok(of_fused(&module))
 }
 
-/// The plans of a module at the fused stage, without that of what runs once when weights are loaded.
+/// Returns the plans of a module at the fused stage, without that of the code that runs once when
+/// weights are loaded.
 fn of_fused(module: &Module) -> Answer {
     let mut plans = fusion::explain(module);
     plans.retain(|plan| !module.is_prepare(&plan.function));

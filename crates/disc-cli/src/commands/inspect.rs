@@ -1,4 +1,4 @@
-//! `disc inspect`: what a program is, before anything is done to it.
+//! Summarises a program before anything is done to it: `disc inspect`.
 use crate::{answer::Answer, source::Source};
 use disc_ir::{Diagnostic, Function, FunctionKind, Module, OpKind, Type, graph::Weight};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ fn facts(function: &Function) -> Vec<String> {
     function.facts.iter().map(|fact| fact.to_string()).collect()
 }
 
-/// How often each op occurs, those of regions included.
+/// Counts the occurrences of each op, those in regions included.
 fn ops(function: &Function) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     let insts = function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) != OpKind::Return);
@@ -77,7 +77,7 @@ fn ty(weight: &Weight) -> String {
     Type::Tensor(weight.ty.clone()).to_string()
 }
 
-/// Where its value comes from.
+/// Names the origin of a weight's value.
 fn source(weight: &Weight) -> &'static str {
     match (&weight.data, weight.prepared) {
         (_, Some(_)) => "prepared",

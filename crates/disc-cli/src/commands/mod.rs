@@ -1,4 +1,4 @@
-//! `disc`: compiles, runs, explains, shows and times programs that are given as IR text.
+//! Compiles, runs, explains, shows and times programs that are given as IR text: `disc`.
 mod arguments;
 mod bench;
 mod compile;
@@ -22,7 +22,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Arguments::try_parse_from(arguments) {
         Ok(arguments) => conclude(arguments.json, move || dispatch(&arguments.command)),
         Err(error) => {
-            // Help goes to standard output with status 0, the rest to standard error with status 2.
+            // Help goes to standard output with status 0, errors to standard error with status 2.
             let code = u8::try_from(error.exit_code()).unwrap_or(1);
             error.print().map_or(ExitCode::SUCCESS, |()| ExitCode::from(code))
         }
@@ -43,7 +43,7 @@ fn dispatch(command: &Command) -> Result<Answer, Failure> {
     }
 }
 
-/// Reads a file and does something with it; errors are about that text.
+/// Reads a file and runs `body` on it; errors are about that text.
 fn about(path: &str, body: impl FnOnce(&Source) -> Result<Answer, Vec<Diagnostic>>) -> Result<Answer, Failure> {
     let source = Source::read(path).map_err(Failure::of_nothing)?;
     match body(&source) {

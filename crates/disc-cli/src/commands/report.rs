@@ -1,4 +1,5 @@
-//! What a compilation did, as text and as JSON. The keys are those of `disc.report` in Python.
+//! Formats the report of a compilation, as text and as JSON. The keys are those of `disc.report` in
+//! Python.
 use disc::Report;
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! `disc run`: an entry on given or random inputs.
+//! Runs an entry on given or random inputs: `disc run`.
 use super::arguments::ProgramArguments;
 use crate::{
     answer::Answer,

@@ -1,4 +1,4 @@
-//! The command line of `disc-opt`.
+//! Defines the command line of `disc-opt`.
 use crate::run::{On, RunArguments};
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use disc_ir::ops::Stage;
@@ -10,7 +10,7 @@ pub(super) struct Arguments {
     /// The IR; `-` is standard input.
     pub(super) file: String,
 
-    /// The stage that the text is at; by default the first where all of it is legal.
+    /// The stage of the text; by default the first at which all of it is legal.
     #[arg(long, value_name = "STAGE", value_parser = stage)]
     pub(super) from: Option<Stage>,
 
@@ -26,7 +26,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(super) print_after: Vec<String>,
 
-    /// Prints to standard error what passes changed, as a diff; with --print-after, of those passes alone.
+    /// Prints the changes of passes to standard error, as a diff; with --print-after, only of those
+    /// passes.
     #[arg(long)]
     pub(super) print_changed: bool,
 
@@ -34,8 +35,8 @@ pub(super) struct Arguments {
     #[arg(long)]
     pub(super) locs: bool,
 
-    /// The CPU that weights are packed and kernels are made for, such as `x86-64-v3`; by default weights stay as they are, and kernels are
-    /// for this machine.
+    /// The CPU that weights are packed and kernels are made for, such as `x86-64-v3`; by default
+    /// weights stay as they are, and kernels are for this machine.
     #[arg(long, value_name = "NAME")]
     pub(super) target: Option<String>,
 
@@ -43,7 +44,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     pub(super) run: bool,
 
-    /// On what it runs.
+    /// The device to run on.
     #[arg(long, value_enum, default_value_t)]
     pub(super) on: On,
 
@@ -51,11 +52,12 @@ pub(super) struct Arguments {
     #[arg(long, conflicts_with = "on")]
     pub(super) compiled: bool,
 
-    /// How many rewrites and fusions may be made: number N is the last one.
+    /// The most rewrites and fusions that may be made: number N is the last one.
     #[arg(long, value_name = "N")]
     pub(super) fuel: Option<u64>,
 
-    /// Finds the rewrite or fusion that changes what the entry computes. Without --pass and --to, among those of the whole pipeline.
+    /// Finds the rewrite or fusion that changes the results of the entry. Without --pass and --to,
+    /// among those of the whole pipeline.
     #[arg(long, conflicts_with = "fuel")]
     pub(super) bisect: bool,
 

@@ -1,8 +1,9 @@
-//! `--bisect`: which rewrite changes what an entry computes.
+//! Finds the rewrite that changes the results of an entry: `--bisect`.
 //!
-//! The program as it was read is run on the interpreter. With fuel for N rewrites, the same steps give a program of which the first N rewrites
-//! were made; the least N whose results differ is found by halving, and rewrite N is the answer. Rewrites may hide each other, so the answer
-//! is one at which the results change, and not always the first of them.
+//! The original program is run on the interpreter. With fuel for N rewrites, the same steps give a
+//! program with the first N rewrites; bisection finds the least N whose results differ, and rewrite
+//! N is the answer. Rewrites may hide each other, so the answer is one at which the results change,
+//! and not always the first of them.
 use super::{arguments::Arguments, steps::Steps};
 use crate::{
     answer::Answer,
@@ -16,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Outcome = Result<Vec<Tensor>, Vec<Diagnostic>>;
 
-/// Searches, and tells what it found; the answer is negative where a rewrite changes the results.
+/// Searches, and reports the result; the answer is negative if a rewrite changes the results.
 pub(super) fn find(arguments: &Arguments, module: &Module, from: Stage) -> Result<Answer, Vec<Diagnostic>> {
     let single = |error: Diagnostic| vec![error];
     let entry = run::entry(module, arguments.data.entry.as_deref()).map_err(single)?;
@@ -27,7 +28,7 @@ pub(super) fn find(arguments: &Arguments, module: &Module, from: Stage) -> Resul
     Ok(Search { module, entry: &entry.name, data: &data, on: arguments.on, steps, expected }.find())
 }
 
-/// What a rewrite is called in messages.
+/// Returns the name of a rewrite in messages.
 pub(super) fn named(rewrite: Rewrite) -> String {
     match rewrite.rule {
         Some(rule) => format!("`{rule}` in pass `{}`", rewrite.pass),
@@ -44,11 +45,11 @@ struct Search<'a> {
     expected: Outcome,
 }
 
-/// One try with so much fuel.
+/// One attempt with this much fuel.
 struct Attempt {
     spent: u64,
     last: Option<Rewrite>,
-    /// What differs, if anything does.
+    /// The difference, if there is one.
     wrong: Option<String>,
     /// The program after each step, with its name.
     texts: Vec<(&'static str, String)>,
@@ -67,7 +68,7 @@ impl Search<'_> {
         self.halve(none, Attempt { wrong: Some(wrong), ..all })
     }
 
-    /// The first step that changes the results without a rewrite.
+    /// Reports the first step that changes the results without a rewrite.
     fn step(&self) -> Answer {
         let mut manager = self.steps.manager(Some(0));
         let (mut before, mut found) = (self.module.to_string(), None);
@@ -108,7 +109,7 @@ impl Search<'_> {
         Attempt { spent: manager.cx.spent(), last: manager.cx.last, wrong, texts }
     }
 
-    /// What differs from the program as it was read.
+    /// Returns the difference from the original program.
     fn compared(&self, outcome: &Outcome) -> Option<String> {
         match (outcome, &self.expected) {
             (Ok(found), Ok(expected)) => run::difference(found, expected),
@@ -118,7 +119,7 @@ impl Search<'_> {
         }
     }
 
-    /// Halves the range between an attempt that is right and one that is wrong, until they are one rewrite apart.
+    /// Halves the range between a right attempt and a wrong one, until they are one rewrite apart.
     fn halve(&self, mut right: Attempt, mut wrong: Attempt) -> Answer {
         while wrong.spent - right.spent > 1 {
             let middle = self.attempt(Some(right.spent + (wrong.spent - right.spent) / 2));
@@ -162,7 +163,7 @@ mod tests {
   return %c : tensor<[N]xf32>
 }";
 
-    /// Rewrites each op once; wrong where it meets a product.
+    /// Rewrites each op once, a product wrongly.
     static BROKEN: PassDef = PassDef { name: "break", doc: "", stages: (Stage::Tensor, Stage::Tensor), run: broken };
 
     fn broken(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {

@@ -1,4 +1,4 @@
-//! `disc-opt`: reads IR as text, checks it, runs passes over it, and prints it or runs it.
+//! Reads IR as text, checks it, runs passes over it, and prints it or runs it: `disc-opt`.
 mod arguments;
 mod bisect;
 mod steps;
@@ -24,7 +24,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Arguments::read(arguments) {
         Ok(arguments) => conclude(false, move || opt(&arguments)),
         Err(error) => {
-            // Help goes to standard output with status 0, the rest to standard error with status 2.
+            // Help goes to standard output with status 0, errors to standard error with status 2.
             let code = u8::try_from(error.exit_code()).unwrap_or(1);
             error.print().map_or(ExitCode::SUCCESS, |()| ExitCode::from(code))
         }
@@ -59,7 +59,7 @@ fn transform(arguments: &Arguments, source: &Source) -> Result<Answer, Vec<Diagn
     Ok(Answer::new(text, Value::Null))
 }
 
-/// Runs the entry and shows what it returns, one result per line.
+/// Runs the entry and shows its results, one per line.
 fn execute(arguments: &Arguments, module: &Module, options: &disc::Options) -> Result<String, Vec<Diagnostic>> {
     let single = |error: Diagnostic| vec![error];
     let entry = run::entry(module, arguments.data.entry.as_deref()).map_err(single)?;
@@ -68,7 +68,7 @@ fn execute(arguments: &Arguments, module: &Module, options: &disc::Options) -> R
     Ok(results.iter().map(|tensor| format!("{}\n", run::describe(tensor))).collect())
 }
 
-/// What is shown of the module between steps.
+/// The parts of the module that are shown between steps.
 struct Shown<'a> {
     arguments: &'a Arguments,
     before: String,
@@ -89,14 +89,14 @@ impl Shown<'_> {
     }
 }
 
-/// The rules that a pass applied, as a line; nothing for a pass without rules.
+/// Lists the rules that a pass applied, as a line; empty for a pass without rules.
 fn applied(step: &str, record: Option<&PassRecord>) -> String {
     let rules = record.iter().flat_map(|record| &record.rules).map(|(rule, count)| format!("{rule} {count}"));
     let rules: Vec<String> = rules.collect();
     if rules.is_empty() { String::new() } else { format!("// {step}: {}\n", rules.join(", ")) }
 }
 
-/// To standard error; nobody is left to tell if it is closed.
+/// Prints to standard error; if it is closed, nobody can be told.
 fn tell(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -1,6 +1,7 @@
-//! What `disc-opt` does to a module: the passes of the command line, then the pipeline to a stage.
+//! Runs the steps of `disc-opt`: the passes of the command line, then the pipeline to a stage.
 //!
-//! Invariant: each step starts at the stage where the one before it ends; that is known before the first one runs.
+//! Invariant: each step starts at the stage where the one before it ends; that is checked before
+//! the first one runs.
 use super::arguments::Arguments;
 use crate::answer::diagnostics;
 use disc_ir::{Diagnostic, Module, diag::Code, ops::Stage, verify::verify};
@@ -13,24 +14,25 @@ use disc_passes::{
 /// The name of the last step, which makes kernels; it is no pass.
 pub(super) const KERNELS: &str = "make-kernels";
 
-/// What is done between steps: with the name of the last one, the module, and the record of the pass, if it was one.
+/// A callback between steps: it gets the name of the last step, the module, and the record of the
+/// pass, if it was one.
 pub(super) type Look<'l> = dyn FnMut(&'static str, &Module, Option<&PassRecord>) + 'l;
 
 /// The steps, in order.
 pub(super) struct Steps {
     passes: Vec<&'static PassDef>,
-    /// Whether kernels are made at the end.
+    /// True if kernels are made at the end.
     kernels: bool,
     options: disc::Options,
-    /// What passes know about the target.
+    /// The passes' options for the target.
     target: Options,
 }
 
 impl Steps {
-    /// The steps of a command line for a module at the stage `from`.
+    /// Plans the steps of a command line for a module at the stage `from`.
     ///
-    /// # Errors
-    /// A pass that does not exist, or that starts at another stage; a stage that the pipeline does not lead to.
+    /// Errors A pass that does not exist, or that starts at another stage; a stage that the
+    /// pipeline does not lead to.
     pub(super) fn new(arguments: &Arguments, from: Stage, to: Option<Stage>, on_cpu: bool) -> Result<Self, Vec<Diagnostic>> {
         let (mut passes, stage) = named(&arguments.pass, from)?;
         let mut kernels = false;
@@ -49,7 +51,7 @@ impl Steps {
         Ok(Self { passes, kernels, options, target })
     }
 
-    /// These passes alone.
+    /// Plans these passes alone.
     #[cfg(test)]
     pub(super) fn of_passes(passes: Vec<&'static PassDef>) -> Self {
         Self { passes, kernels: false, options: disc::Options::default(), target: Options::default() }
@@ -59,17 +61,17 @@ impl Steps {
         &self.options
     }
 
-    /// A manager for [`Steps::apply`]; it checks nothing itself, because all errors of a wrong module are better than the first of them.
+    /// Makes a manager for [`Steps::apply`]; it checks nothing itself, because all errors of a
+    /// wrong module are better than the first of them.
     pub(super) fn manager(&self, fuel: Option<u64>) -> PassManager {
         let mut manager = pipeline::manager(Options { fuel, ..self.target.clone() });
         manager.verify = None;
         manager
     }
 
-    /// Takes the steps, checks the module after each, and shows it to `look`.
+    /// Runs the steps, checks the module after each, and shows it to `look`.
     ///
-    /// # Errors
-    /// Those of a step, and what is wrong with what it made.
+    /// Errors Those of a step, and of the verifier on its result.
     pub(super) fn apply(
         &self,
         mut module: Module,
@@ -109,7 +111,8 @@ fn named(names: &[String], from: Stage) -> Result<(Vec<&'static PassDef>, Stage)
     Ok((passes, stage))
 }
 
-/// The steps of the pipeline between two stages; to the last stage, those to the one before it.
+/// Returns the steps of the pipeline between two stages; to the last stage, those to the one before
+/// it.
 fn lowering(from: Stage, to: Stage) -> Result<Vec<&'static PassDef>, Vec<Diagnostic>> {
     let steps: Vec<_> = pipeline::STEPS.iter().copied().filter(|step| step.stages.0 >= from && step.stages.1 <= to).collect();
     let reached = steps.last().map_or(from, |pass| pass.stages.1);

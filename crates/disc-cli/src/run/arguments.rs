@@ -1,10 +1,10 @@
-//! The part of a command line that says what to run, and on which values.
+//! Defines the arguments that select an entry and its values.
 use clap::{Args, ValueEnum};
 
-/// On what an entry runs.
+/// The device that an entry runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum On {
-    /// The interpreter: slow, and the meaning of every op.
+    /// The interpreter: slow, and the reference for every op.
     #[default]
     #[value(name = "interp")]
     Interpreter,
@@ -19,8 +19,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) entry: Option<String>,
 
-    /// An input of the entry: `x=a.npy`, `x=rand:3x768` or `x=zeros:3x768`; the sizes may be left out where --dim gives them. A weight is
-    /// `@w=a.npy`.
+    /// An input of the entry: `x=a.npy`, `x=rand:3x768` or `x=zeros:3x768`; the sizes may be
+    /// omitted if --dim gives them. A weight is `@w=a.npy`.
     #[arg(long, value_name = "NAME=VALUE", value_parser = input)]
     pub(crate) input: Vec<Input>,
 
@@ -32,7 +32,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) random_weights: bool,
 
-    /// What random values start from.
+    /// Seed of random values.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) seed: u64,
 }
@@ -66,7 +66,7 @@ fn input(text: &str) -> Result<Input, String> {
     Ok(Input { name: name.trim_start_matches('%').to_owned(), value })
 }
 
-/// `3x768`; nothing for a scalar.
+/// Parses `3x768`; an empty text is a scalar.
 fn sizes(text: &str) -> Result<Vec<i64>, String> {
     if text.is_empty() { Ok(Vec::new()) } else { text.split('x').map(size).collect() }
 }

@@ -1,4 +1,5 @@
-//! Running on this CPU: a module is compiled, loaded with its weights, and called with tensors of the interpreter.
+//! Runs modules on this CPU: compiles one, loads it with its weights, and calls it with tensors of
+//! the interpreter.
 use disc::{
     Error, Executable, Options,
     ral::{DType, HostOutputs, HostTensor, LaunchRecord, Weight},
@@ -34,7 +35,7 @@ impl Loaded {
         (0..count).map(|i| result(&outputs, i)).collect()
     }
 
-    /// The times of calls, for about so long, after one that warms up.
+    /// Returns the times of calls for about this long, after one warm-up.
     pub(crate) fn time(&self, inputs: &[Tensor], long: Duration) -> Result<Vec<Duration>, Error> {
         const FEWEST: usize = 5;
         const MOST: usize = 100_000;
@@ -50,7 +51,7 @@ impl Loaded {
         Ok(times)
     }
 
-    /// The launches of some calls, one list per call.
+    /// Returns the launches of some calls, one list per call.
     pub(crate) fn profile(&self, inputs: &[Tensor], calls: usize) -> Result<Vec<Vec<LaunchRecord>>, Error> {
         let inputs = inputs.iter().map(host).collect::<Result<Vec<_>, _>>()?;
         let references: Vec<_> = inputs.iter().map(HostTensor::as_input).collect();

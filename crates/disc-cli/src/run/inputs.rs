@@ -1,4 +1,4 @@
-//! Values for the parameters of an entry and for the weights of its module.
+//! Makes values for the parameters of an entry and for the weights of its module.
 use super::arguments::{Given, Input, RunArguments};
 use crate::npy;
 use disc_ir::{
@@ -7,7 +7,7 @@ use disc_ir::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// What an entry runs on.
+/// The values that an entry runs on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     /// In the order of the parameters.
@@ -16,10 +16,10 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// The values that the command line gives, or asks for.
+    /// Returns the values that the command line gives, or asks for.
     ///
     /// # Errors
-    /// A name that nothing has, a value that is missing, or a file that cannot be read.
+    /// An unknown name, a missing value, or a file that cannot be read.
     pub(crate) fn new(module: &Module, entry: &Function, arguments: &RunArguments) -> Result<Self, Diagnostic> {
         let (weights, inputs): (Vec<&Input>, Vec<&Input>) = arguments.input.iter().partition(|input| input.name.starts_with('@'));
         let mut random = Random::new(arguments.seed);
@@ -28,7 +28,8 @@ impl Data {
     }
 }
 
-/// The function to run: the one of this name, or the one that a user would call: no kernel, and called by no other.
+/// Returns the function to run: the one of this name, or the one that a user would call: no kernel,
+/// and called by no other.
 pub(crate) fn entry<'m>(module: &'m Module, name: Option<&str>) -> Result<&'m Function, Diagnostic> {
     if let Some(name) = name {
         return module.function(name).ok_or_else(|| Diagnostic::new(Code::E0103, format!("there is no function @{name}")));
@@ -136,7 +137,7 @@ fn zeros(dtype: DType, sizes: Vec<i64>) -> Result<Tensor, Diagnostic> {
     Tensor::new(dtype, sizes, vec![0; count])
 }
 
-/// The sizes of a parameter, where the dims of the command line decide them.
+/// Returns the sizes of a parameter, if the dims of the command line determine them.
 fn sizes(ty: &TensorType, name: &str, dims: &[(String, i64)]) -> Result<Vec<i64>, Diagnostic> {
     let size_of = |dim: &disc_ir::Dim| {
         let size = dim.eval(&|symbol| dims.iter().rfind(|(name, _)| name == symbol.name()).map(|&(_, size)| size));

@@ -1,4 +1,4 @@
-//! Running an entry: where its inputs and weights come from, on what it runs, and what results look like.
+//! Runs an entry: reads inputs and weights, calls a device, and formats the results.
 mod arguments;
 mod cpu;
 mod inputs;
@@ -15,7 +15,7 @@ use disc_ir::{
     interp::{Limits, Tensor, run_with},
 };
 
-/// Runs an entry on the interpreter or compiled, and gives its results.
+/// Runs an entry on the interpreter or compiled. Returns its results.
 ///
 /// # Errors
 /// Those of compiling and of the run.

@@ -1,4 +1,4 @@
-//! Results as text, as JSON, and compared with each other.
+//! Prints results as text and as JSON, and compares them.
 use disc_ir::{DType, Literal, Type, interp::Tensor, text::print_elements};
 use serde_json::{Value, json as object};
 
@@ -11,7 +11,7 @@ pub(crate) fn describe(tensor: &Tensor) -> String {
     format!("{} {}", ty(tensor), print_elements(&literal, tensor.dims()))
 }
 
-/// As [`describe`], but without the elements of a large tensor.
+/// Like [`describe`], but without the elements of a large tensor.
 pub(crate) fn summary(tensor: &Tensor) -> String {
     if tensor.len() <= MOST_SHOWN {
         return describe(tensor);
@@ -22,7 +22,8 @@ pub(crate) fn summary(tensor: &Tensor) -> String {
     format!("{}: {} elements from {least:?} to {most:?}{nan}", ty(tensor), tensor.len())
 }
 
-/// Type, sizes and elements in row-major order; what is no number in JSON is a string.
+/// Returns type, sizes and elements in row-major order; numbers that JSON does not have are
+/// strings.
 pub(crate) fn json(tensor: &Tensor) -> Value {
     let float = |x: f64| if x.is_finite() { object!(x) } else { object!(format!("{x}")) };
     let elements: Vec<Value> = match tensor.dtype() {
@@ -34,7 +35,8 @@ pub(crate) fn json(tensor: &Tensor) -> Value {
     object!({ "dtype": tensor.dtype().name(), "sizes": tensor.dims(), "elements": elements })
 }
 
-/// The first difference between results and what was expected: in number, type, sizes, or an element beyond the tolerance of its type.
+/// Returns the first difference between results and expected ones: in number, type, sizes, or an
+/// element beyond the tolerance of its type.
 pub(crate) fn difference(found: &[Tensor], expected: &[Tensor]) -> Option<String> {
     if found.len() != expected.len() {
         return Some(format!("{} results, expected {}", found.len(), expected.len()));
@@ -63,7 +65,8 @@ fn of_two(found: &Tensor, expected: &Tensor) -> Option<String> {
     Some(format!("element {:?} is {x:?}, expected {y:?}", position(at, found.dims())))
 }
 
-/// How far elements may be apart, relative to the larger one or to 1: sums in another order, fused or rounded intermediates.
+/// Returns the tolerance of elements, relative to the larger one or to 1: sums in another order,
+/// fused or rounded intermediates.
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 4e-3,
@@ -73,7 +76,7 @@ fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// The index of the element at a place in row-major order.
+/// Returns the index of the element at a row-major offset.
 fn position(mut at: usize, dims: &[i64]) -> Vec<usize> {
     let mut index = vec![0; dims.len()];
     for (slot, &size) in index.iter_mut().zip(dims).rev() {

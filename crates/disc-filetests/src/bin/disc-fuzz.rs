@@ -1,4 +1,4 @@
-//! `disc-fuzz`: tries changed filetests for some time; see `disc_filetests::fuzz`.
+//! Fuzzes with changed filetests for some time; see `disc_filetests::fuzz`.
 //!
 //! `--show N` prints an input, `--check FILE` tries a text.
 use clap::Parser;
@@ -11,7 +11,7 @@ use std::{
 #[derive(Parser)]
 #[command(name = "disc-fuzz", about = "Tries changed filetests on parser, verifier, passes and printer")]
 struct Arguments {
-    /// How long to try.
+    /// Seconds to try.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
     /// Other seeds give other inputs.
@@ -26,7 +26,7 @@ struct Arguments {
     /// Tries the text of a file, in this process.
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
-    /// Is the child of a watching parent.
+    /// The progress file; set in the child of a watching parent.
     #[arg(long, hide = true, value_name = "FILE")]
     progress: Option<PathBuf>,
 }

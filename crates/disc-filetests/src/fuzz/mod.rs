@@ -1,6 +1,8 @@
-//! Fuzzing from the filetests: changed texts must be refused with a located error, or survive everything that is done to a module.
+//! Fuzzes from the filetests: changed texts must be refused with a located error, or survive
+//! everything that is done to a module.
 //!
-//! Input number `i` of a seed depends on both alone (and on the filetests), so a failure is found again by its number.
+//! Input number `i` of a seed depends on both alone (and on the filetests), so its number
+//! reproduces a failure.
 mod mutate;
 mod property;
 mod watch;
@@ -26,7 +28,7 @@ impl Corpus {
         Self { files, functions }
     }
 
-    /// Input number `index`.
+    /// Makes input number `index`.
     pub fn input(&self, seed: u64, index: u64) -> String {
         let mut random = Random::new(seed ^ index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         // The first numbers of neighbouring seeds are alike.
@@ -43,7 +45,7 @@ fn without_comments(text: &str) -> String {
     text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
 }
 
-/// The functions of a text: each starts at an unindented word, and ends before the next.
+/// Splits a text into functions: each starts at an unindented word, and ends before the next.
 fn functions(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -58,7 +60,7 @@ fn functions(text: &str) -> Vec<String> {
     found
 }
 
-/// What is wrong with how this text is treated; `None` for nothing.
+/// Returns the violated property of this text; `None` if there is none.
 pub fn failure(text: &str) -> Option<String> {
     property::failure(text)
 }

@@ -1,8 +1,9 @@
-//! Changed texts: tokens, lines and bytes replaced, removed, repeated, and taken from elsewhere.
+//! Mutates texts: tokens, lines and bytes are replaced, removed, repeated, and taken from
+//! elsewhere.
 use super::Corpus;
 use disc_ir::{DType, generate::Random, ops::OPS};
 
-/// Words that stand where others stood.
+/// Words that replace others.
 const WORDS: &[&str] = &[
     "?",
     "[B]",
@@ -75,7 +76,7 @@ const WORDS: &[&str] = &[
     "\0",
 ];
 
-/// Sizes that stand where others stood.
+/// Sizes that replace others.
 const DIMS: &[&str] = &[
     "[B]",
     "[S]",
@@ -96,7 +97,7 @@ const DIMS: &[&str] = &[
 
 pub(super) fn input(corpus: &Corpus, random: &mut Random) -> String {
     let mut text = base(corpus, random);
-    // Half of the inputs have one change: they get far.
+    // Half of the inputs have one change: they reach late stages.
     let changes = if below(random, 2) == 0 { 1 } else { 2 + below(random, 3) };
     for _ in 0..changes {
         text = change(&text, corpus, random);
@@ -112,7 +113,7 @@ fn pick<'t, T: ?Sized>(random: &mut Random, items: &[&'t T]) -> Option<&'t T> {
     items.get(below(random, items.len())).copied()
 }
 
-/// One function, two, or a whole file.
+/// Returns one function, two, or a whole file.
 fn base(corpus: &Corpus, random: &mut Random) -> String {
     let any = |items: &[String], random: &mut Random| items.get(below(random, items.len())).cloned().unwrap_or_default();
     match below(random, 8) {
@@ -122,7 +123,7 @@ fn base(corpus: &Corpus, random: &mut Random) -> String {
     }
 }
 
-/// Words, numbers, and single other characters; joined, they are the text.
+/// Splits a text into words, numbers, and single other characters; joined, they are the text.
 fn tokens(text: &str) -> Vec<&str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '%' | '@' | '.');
     let mut found = Vec::new();
@@ -151,7 +152,7 @@ fn change(text: &str, corpus: &Corpus, random: &mut Random) -> String {
     }
 }
 
-/// Another element type for one, everywhere.
+/// Replaces one element type by another, everywhere.
 fn change_dtype(text: &str, random: &mut Random) -> String {
     let dtypes: Vec<&'static str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
     let there: Vec<&'static str> = dtypes.iter().copied().filter(|dtype| text.contains(dtype)).collect();
@@ -161,7 +162,7 @@ fn change_dtype(text: &str, random: &mut Random) -> String {
     }
 }
 
-/// Another size for a dim, everywhere or in one place.
+/// Replaces a dim by another size, everywhere or in one place.
 fn change_dim(text: &str, random: &mut Random) -> String {
     let there: Vec<&str> =
         ["[B]", "[S]", "[N]", "x4x", "x8x", "<4x", "<8x", "x3x"].into_iter().filter(|dim| text.contains(dim)).collect();
@@ -178,7 +179,7 @@ fn change_dim(text: &str, random: &mut Random) -> String {
     }
 }
 
-/// An op that takes as much stands where another did.
+/// Replaces an op by another with as many operands.
 fn change_op(text: &str, random: &mut Random) -> String {
     let all = tokens(text);
     let places: Vec<usize> = (0..all.len()).filter(|&i| OPS.iter().any(|def| def.name == all[i])).collect();
@@ -219,7 +220,7 @@ fn change_number(text: &str, random: &mut Random) -> String {
     all.concat()
 }
 
-/// A word for `token`: of its kind where it has one, so that much of what comes out is nearly right.
+/// Returns a word for `token`, of its kind if possible, so that many results are nearly right.
 fn word_for<'t>(token: &str, all: &[&'t str], random: &mut Random) -> &'t str {
     let dtypes: Vec<&'static str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
     let ops: Vec<&'static str> = OPS.iter().map(|def| def.name).collect();
@@ -240,7 +241,7 @@ fn word_for<'t>(token: &str, all: &[&'t str], random: &mut Random) -> &'t str {
     found.unwrap_or("x")
 }
 
-/// Every occurrence of a word becomes another word.
+/// Replaces every occurrence of a word by another word.
 fn replace_everywhere(text: &str, random: &mut Random) -> String {
     let all = tokens(text);
     let words: Vec<&str> =
@@ -287,7 +288,7 @@ fn change_line(text: &str, random: &mut Random) -> String {
     lines.concat()
 }
 
-/// A line of another function comes in.
+/// Inserts a line of another function.
 fn take_line(text: &str, corpus: &Corpus, random: &mut Random) -> String {
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     let others: Vec<&str> = corpus
@@ -312,7 +313,7 @@ fn change_byte(text: &str, random: &mut Random) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A token many times: nesting, long lists, long names.
+/// Repeats a token many times: nesting, long lists, long names.
 fn repeat(text: &str, random: &mut Random) -> String {
     let all = tokens(text);
     let at = below(random, all.len());

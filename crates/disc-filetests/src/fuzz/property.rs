@@ -1,9 +1,11 @@
-//! What must hold for every text.
+//! Checks the properties of every text.
 //!
-//! - It is a module, or its errors have a code, a place in the text, and a message that can be read.
-//! - A module prints, reads back and prints the same; what was read back is as right or wrong as before.
-//! - Passes on a right module fail with an error or leave a right one, which prints and reads back too.
-//! - Neither a pass nor the pipeline changes what a function computes, up to rounding.
+//! - It is a module, or its errors have a code, a place in the text, and a readable message.
+//! - A module prints, reads back and prints the same; the parsed module is as right or wrong as
+//!   before.
+//! - Passes on a right module fail with an error or leave a right one, which prints and reads back
+//!   too.
+//! - Neither a pass nor the pipeline changes the results of a function, up to rounding.
 use crate::compare::compare as compare_tensors;
 use disc_ir::{
     Code, Diagnostic, Function, FunctionKind, Module, Type,
@@ -16,7 +18,7 @@ use disc_ir::{
 use disc_passes::{options::Options, pass::PassManager, pipeline, registry};
 use std::collections::BTreeMap;
 
-/// What one run of a function may cost: these are small, and there are many.
+/// Limits of one run of a function: these are small, and there are many.
 const LIMITS: Limits = Limits { steps: 20_000, bytes: 1 << 24, depth: 20 };
 
 pub(super) fn failure(text: &str) -> Option<String> {
@@ -56,7 +58,7 @@ fn check(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What a change makes of a module: a right one, which prints and reads back, or an error that can be read.
+/// Checks the module after a change: a right one, which prints and reads back, or a readable error.
 fn check_change(
     module: &Module,
     name: &str,
@@ -86,7 +88,7 @@ fn check_errors(errors: &[Diagnostic], text: &str) -> Result<(), String> {
     if errors.is_empty() { Err("refused without an error".into()) } else { Ok(()) }
 }
 
-/// The module after printing and reading.
+/// Prints and parses the module.
 fn check_text(module: &Module) -> Result<Module, String> {
     let printed = module.to_string();
     let again =
@@ -97,7 +99,7 @@ fn check_text(module: &Module) -> Result<Module, String> {
 
 type Results = BTreeMap<String, Vec<Result<Vec<Tensor>, Diagnostic>>>;
 
-/// What each function computes for a few small inputs.
+/// Runs each function on a few small inputs.
 fn results(module: &Module) -> Results {
     let functions = module.functions.iter().filter(|f| matches!(f.kind, FunctionKind::Func | FunctionKind::Host));
     let runs = functions.map(|function| {
@@ -114,7 +116,7 @@ fn results(module: &Module) -> Results {
     runs.collect()
 }
 
-/// Inputs where every dim has this size, if all of them are small.
+/// Makes inputs in which every dim has this size, if all of them are small.
 fn inputs(function: &Function, size: i64, random: &mut Random) -> Option<Vec<Tensor>> {
     const MOST: i64 = 1 << 12;
     let mut tensor = |ty: &Type| {
@@ -126,13 +128,14 @@ fn inputs(function: &Function, size: i64, random: &mut Random) -> Option<Vec<Ten
     function.parameters().iter().map(|&p| tensor(function.ty(p))).collect()
 }
 
-/// Whether a tensor of these sizes has less than so many elements.
+/// Returns true if a tensor of these sizes has fewer than `most` elements.
 fn has_less(sizes: &[i64], most: i64) -> bool {
     sizes.iter().try_fold(1_i64, |n, &size| n.checked_mul(size)).is_some_and(|count| count < most)
 }
 
-/// What a function gives stays, and so does a failed assertion or, where they are checked, an index out of range. A run that exceeds its
-/// limits says nothing, nor one that breaks a condition which an op leaves to the program.
+/// Compares results. A result stays, and so does a failed assertion or, if they are checked, an
+/// index out of range. A run that exceeds its limits says nothing, nor one that breaks a condition
+/// which an op leaves to the program.
 fn compare(before: &Results, after: &Results, checks_indices: bool) -> Result<(), String> {
     // A dim of 2^63 or more exceeds a limit too.
     let is_limit = |result: &Result<Vec<Tensor>, Diagnostic>| matches!(result, Err(e) if e.code == Code::E0606 || e.message.contains("overflows 64 bits"));

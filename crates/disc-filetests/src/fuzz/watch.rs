@@ -1,5 +1,5 @@
-//! Trying many inputs in a child process, which its parent watches: a crash, an abort for memory, a stack overflow and a hang all lose the
-//! child, and the parent still knows which input it was.
+//! Tries many inputs in a child process that its parent watches: after a crash, an abort for
+//! memory, a stack overflow or a hang of the child, the parent still knows the input.
 use super::{Corpus, failure};
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long, and from where.
+/// The time, and the first input.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     pub seconds: u64,
@@ -22,25 +22,26 @@ pub struct Budget {
     pub first: u64,
 }
 
-/// What the parent saw.
+/// The parent's report.
 #[derive(Debug)]
 pub enum Report {
-    /// So many inputs, and nothing wrong.
+    /// This many inputs, and no failure.
     Clean(u64),
-    /// The number of an input, and what it did.
+    /// The number of an input, and its failure.
     Failed(u64, String),
 }
 
 /// Memory that one child may use above what it starts with.
 const MEMORY: u64 = 1 << 30;
-/// The stack that the compiler must do with: that of a thread in Rust and in Python.
+/// The stack that must suffice for the compiler: that of a thread in Rust and in Python.
 const STACK: usize = 2 << 20;
-/// How much a child says about a failure, in characters.
+/// Most characters of a child's report on a failure.
 const MOST_TEXT: usize = 8_000;
 /// One input that takes longer than this is a hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The child: tries inputs and notes in the file `progress` which one it is at; exits with 3 after a failure, which it has printed.
+/// Runs the child: tries inputs and records the current one in the file `progress`. Exits with 3
+/// after a failure, which it has printed.
 pub fn work(corpus: Corpus, budget: Budget, progress: &Path) -> ExitCode {
     if let Err(e) = limit_memory() {
         eprintln!("the memory limit cannot be set: {e}");
@@ -77,7 +78,7 @@ fn try_inputs(corpus: &Corpus, budget: Budget, progress: &File) -> ExitCode {
     let start = Instant::now();
     let mut index = budget.first;
     while start.elapsed() < Duration::from_secs(budget.seconds) {
-        // A lost note makes only the report less exact.
+        // A lost note only makes the report less exact.
         let _ = progress.write_all_at(&index.to_le_bytes(), 0);
         let text = corpus.input(budget.seed, index);
         let found = match panic::catch_unwind(|| failure(&text)) {
@@ -85,7 +86,7 @@ fn try_inputs(corpus: &Corpus, budget: Budget, progress: &File) -> ExitCode {
             Err(_) => Some(message.lock().map(|text| text.clone()).unwrap_or_default()),
         };
         if let Some(why) = found {
-            // The parent reads only at the end: what a pipe holds must do.
+            // The parent reads only at the end: the capacity of a pipe must suffice.
             println!("{}", why.chars().take(MOST_TEXT).collect::<String>());
             return ExitCode::from(3);
         }
@@ -95,10 +96,10 @@ fn try_inputs(corpus: &Corpus, budget: Budget, progress: &File) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The parent: runs this program again with `arguments`, as a child that calls [`work`].
+/// Runs the parent: starts this program again with `arguments`, as a child that calls [`work`].
 ///
 /// # Errors
-/// Where the child cannot be started, or is killed by somebody else.
+/// The child cannot be started, or is killed by somebody else.
 pub fn watch(budget: Budget, arguments: impl Fn(&Path) -> Vec<String>) -> std::io::Result<Report> {
     let progress: PathBuf = std::env::temp_dir().join(format!("disc-fuzz-{}", std::process::id()));
     File::create(&progress)?.write_all(&budget.first.to_le_bytes())?;

@@ -1,8 +1,9 @@
-//! `cli [mask]`: what the command-line tools print, and the status that they exit with.
+//! Tests the output of the command-line tools, and their exit status: `cli [mask]`.
 //!
-//! `// $ disc-opt FILE --run` is a command; FILE is the test file, OUT a file that the command may write. Below it stand the lines that it
-//! prints (`// | ` to standard output, `// ! ` to standard error), and `// = 1` for a status other than 0. With `mask`, every number of the
-//! output reads N: for what depends on time or machine.
+//! `// $ disc-opt FILE --run` is a command; FILE is the test file, OUT a file that the command may
+//! write. Below it are the lines that it prints (`// | ` to standard output, `// ! ` to standard
+//! error), and `// = 1` for a status other than 0. With `mask`, every number of the output reads N:
+//! for output that depends on time or machine.
 use super::Tried;
 use crate::{
     compiled::Hooks,
@@ -29,13 +30,13 @@ pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
     Ok(text)
 }
 
-/// The expected lines of a command, as it runs now.
+/// Runs a command and returns the lines to expect.
 fn shown(tool: &Path, words: &str, file: &Path) -> Result<String, String> {
     let (file, out) = (file.to_string_lossy(), std::env::temp_dir().join(format!("disc-cli-{}", process::id())));
     let out_name = out.to_string_lossy();
     let words = words.split_whitespace().map(|word| word.replace("FILE", &file).replace("OUT", &out_name));
     let run = process::Command::new(tool).args(words).stdin(process::Stdio::null()).output().map_err(|e| e.to_string())?;
-    // Nothing was written, if it is not there.
+    // If it does not exist, nothing was written.
     let _ = std::fs::remove_file(&out);
     let plain = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&*file, "FILE").replace(&*out_name, "OUT");
     let marked = |bytes: &[u8], mark: &str| -> String {
@@ -49,7 +50,8 @@ fn shown(tool: &Path, words: &str, file: &Path) -> Result<String, String> {
     Ok(format!("{status}{}{}", marked(&run.stdout, "// |"), marked(&run.stderr, "// !")))
 }
 
-/// Every run of digits, with points within it, as N, and its padding as one space; a digit within a word stays.
+/// Replaces every run of digits, with points within it, by N, and its padding by one space; a digit
+/// within a word stays.
 fn masked(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

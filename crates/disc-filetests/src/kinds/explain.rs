@@ -1,4 +1,4 @@
-//! `explain`: the plan of fusion for each function reads as the `// | ` lines below it say.
+//! Tests the fusion plan of each function against the `// | ` lines below it: `explain`.
 use super::{Tried, parsed, rendered};
 use crate::{file::TestFile, outputs::Outputs};
 use disc_ir::{

@@ -1,4 +1,5 @@
-//! The kinds of tests. Each says how the file should read, given what it does.
+//! Dispatches to the kinds of tests. Each returns the correct text of the file, given the output of
+//! the code.
 mod cli;
 mod explain;
 mod pass;
@@ -13,7 +14,7 @@ use crate::{
 };
 use disc_ir::{Diagnostic, Module, ops::Stage, text::Lines};
 
-/// How the file should read; or what is wrong that no text of the file could say.
+/// The correct text of the file; or a failure that no text of the file could express.
 pub(crate) type Tried = Result<String, String>;
 
 pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
@@ -29,7 +30,7 @@ pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
     }
 }
 
-/// The command line that shows the same.
+/// Returns the command line that reproduces a test.
 pub(crate) fn reproduce(file: &TestFile, command: &Command) -> String {
     let path = format!("filetests/{}", file.name);
     let option = |name: &str| command.options.get(name).map_or("", |value| &**value);
@@ -45,12 +46,12 @@ pub(crate) fn reproduce(file: &TestFile, command: &Command) -> String {
     }
 }
 
-/// The module of a file that must parse.
+/// Parses the module of a file, which must succeed.
 fn parsed(file: &TestFile) -> Result<Module, String> {
     disc_ir::parse(&file.source).map_err(|errors| rendered(&file.source, &errors))
 }
 
-/// Errors with their lines, for failures that no annotation can expect.
+/// Renders errors with their lines, for failures that no annotation can expect.
 fn rendered(source: &str, errors: &[Diagnostic]) -> String {
     let lines = Lines::new(source);
     let rendered = errors.iter().map(|error| {
@@ -60,7 +61,7 @@ fn rendered(source: &str, errors: &[Diagnostic]) -> String {
     rendered.collect()
 }
 
-/// The stage that a command names.
+/// Returns the stage that a command names.
 fn stage(name: &str) -> Result<Stage, String> {
     Stage::from_name(name).ok_or_else(|| format!("there is no stage `{name}`"))
 }

@@ -1,4 +1,5 @@
-//! `pass=NAME[,NAME]... [weights=FORM]` and `pipeline=FROM..TO`: each function reads as the `// | ` lines below it say, and means what it meant before.
+//! Tests passes (`pass=NAME[,NAME]... [weights=FORM]`) and lowering (`pipeline=FROM..TO`): each
+//! function prints as the `// | ` lines below it, and keeps its meaning.
 use super::{Tried, parsed, random, rendered, stage};
 use crate::{
     compiled::agree,
@@ -39,24 +40,24 @@ fn transformed(file: &TestFile, passes: &[&PassDef], weights: WeightForm) -> Tri
     let checked = |module: &Module, stage: Stage| verify(module, stage).map_err(|errors| rendered(&file.source, &errors));
     checked(&module, stage_of(&module))?;
     let mut result = module.clone();
-    // A target with panels: the pass that makes them does nothing for others.
+    // A target with panels: without them, the pass that packs weights does nothing.
     let mut manager = pipeline::manager(Options { panel_columns: 16, weights, ..Options::default() });
     manager.verify = None;
     for pass in passes {
         manager.run(&mut result, pass).map_err(|error| rendered(&file.source, &[error]))?;
         checked(&result, pass.stages.1).map_err(|errors| format!("what `{}` made is wrong: {errors}\n{result}", pass.name))?;
     }
-    // How far narrower weights move results is tested beside the pass.
+    // The error of narrower weights is tested beside the pass.
     if weights == WeightForm::Exact {
         same_meaning(file, &module, &result)?;
     }
     Ok(expected(file, &module, &result))
 }
 
-/// How many rows of sizes each function is run for.
+/// Rows of sizes that each function is run for.
 const MOST_RUNS: usize = 8;
 
-/// Every function that is still there computes the same as before, on random inputs and weights.
+/// Checks that every remaining function computes the same as before, on random inputs and weights.
 fn same_meaning(file: &TestFile, before: &Module, after: &Module) -> Result<(), String> {
     let is_left = |f: &&Function| f.kind == FunctionKind::Func && after.function(&f.name).is_some();
     for function in before.functions.iter().filter(is_left) {

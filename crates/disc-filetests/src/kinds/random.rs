@@ -1,4 +1,4 @@
-//! Random inputs for the functions of a file, for each row of its table of dims.
+//! Draws random inputs for the functions of a file, for each row of its table of dims.
 use crate::file::TestFile;
 use disc_ir::{Function, Symbol, Type, generate::Random, interp::Tensor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,8 @@ const MOST_ROWS: usize = 64;
 /// The values of the dims in one run.
 pub(crate) type Row = BTreeMap<Symbol, i64>;
 
-/// Every combination of the sizes of the function's dims that its facts admit. 0 and 1 are always among the sizes.
+/// Returns every combination of the sizes of the function's dims that its facts admit. 0 and 1 are
+/// always among the sizes.
 pub(crate) fn rows(file: &TestFile, function: &Function) -> Vec<Row> {
     let mut rows = vec![Row::new()];
     for symbol in function.bound_symbols() {
@@ -30,7 +31,7 @@ pub(crate) fn rows(file: &TestFile, function: &Function) -> Vec<Row> {
     rows
 }
 
-/// Inputs of the sizes of a row; none if a size is not determined, or negative.
+/// Draws inputs of the sizes of a row; `None` if a size is not determined, or negative.
 pub(crate) fn inputs(function: &Function, row: &Row, random: &mut Random) -> Option<Vec<Tensor>> {
     let parameters = function.parameters().iter().map(|&p| function.ty(p));
     parameters
@@ -48,7 +49,7 @@ pub(crate) fn inputs(function: &Function, row: &Row, random: &mut Random) -> Opt
 /// Numbers at which rewrites go wrong.
 const SPECIAL: [f64; 9] = [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, 65504.0];
 
-/// The tensor with some of its floats replaced by special ones.
+/// Replaces some of the floats by special ones.
 pub(crate) fn with_special(tensor: Tensor, random: &mut Random) -> Tensor {
     if !tensor.dtype().is_float() {
         return tensor;

@@ -1,4 +1,5 @@
-//! `roundtrip`: what is parsed prints as it reads, or as the `// | ` lines say; and what is printed prints again as itself.
+//! Tests that parsed text prints as it reads, or as the `// | ` lines; and that printed text prints
+//! again as itself: `roundtrip`.
 use super::{Tried, parsed};
 use crate::{file::TestFile, outputs::Outputs};
 use std::collections::HashMap;

@@ -1,8 +1,10 @@
-//! `run`: what functions compute, on the interpreter and on everything else that runs programs here.
+//! Tests the results of functions, on the interpreter and on every compiler: `run`.
 //!
-//! - `//~ run @f([1.0], [2.0]) == [3.0]`: the interpreter gives exactly this (every NaN equals every other), the others nearly.
+//! - `//~ run @f([1.0], [2.0]) == [3.0]`: the interpreter gives exactly this (every NaN equals
+//!   every other), the others within a tolerance.
 //! - `//~ run @f([1.0]) fails E0603: part of the message`.
-//! - `//@ test run random seed=7`: for each row of the table of dims, the others give what the interpreter gives, on random inputs.
+//! - `//@ test run random seed=7`: for each row of the table of dims, the others agree with the
+//!   interpreter, on random inputs.
 use super::{Tried, parsed, random, rendered};
 use crate::{
     compiled::{Hooks, Program, agree},
@@ -39,10 +41,11 @@ pub(crate) fn run(file: &TestFile, command: &Command, hooks: Hooks) -> Tried {
     lines.collect()
 }
 
-/// A module on everything that compiles it, each with its name.
+/// A module on every compiler, each with its name.
 type Programs = Vec<(&'static str, Box<dyn Program>)>;
 
-/// Compiles a module of tensors; kernels are tests of the interpreter, and weights have no values here.
+/// Compiles a module of tensors; kernels are tests of the interpreter, and weights have no values
+/// here.
 fn compile(module: &Module, hooks: Hooks) -> Result<Programs, String> {
     if stage_of(module) != Stage::Tensor || !module.weights.is_empty() {
         return Ok(Vec::new());
@@ -54,7 +57,7 @@ fn compile(module: &Module, hooks: Hooks) -> Result<Programs, String> {
     hooks.compiled.iter().map(one).collect()
 }
 
-/// How a line `@f(...) == ...` should read.
+/// Returns the correct line `@f(...) == ...`.
 fn one_line(module: &Module, text: &str, programs: &Programs) -> Result<String, String> {
     const FORM: &str = "expected `@f(INPUTS) == OUTPUTS` or `@f(INPUTS) fails CODE: MESSAGE`";
     let (call, expected) = text.split_once(") == ").or_else(|| text.split_once(") fails ")).ok_or(FORM)?;

@@ -1,4 +1,5 @@
-//! `verify [stage=NAME]`: the errors of parser and verifier are those that the annotations say, on the lines they say.
+//! Tests that parser and verifier report the annotated errors, on the annotated lines:
+//! `verify [stage=NAME]`.
 use super::{Tried, stage};
 use crate::{
     annotations,
@@ -32,7 +33,8 @@ pub(crate) fn run(file: &TestFile, command: &Command) -> Tried {
     Ok(annotations::rewrite(&file.source, &errors))
 }
 
-/// The source without the items (from an unindented line to the next) that these errors are in; every other byte stays where it is.
+/// Removes the items (from an unindented line to the next) that contain these errors; every other
+/// byte keeps its position.
 fn without(source: &str, errors: &[Diagnostic]) -> String {
     let lines = Lines::new(source);
     let guilty: Vec<usize> =

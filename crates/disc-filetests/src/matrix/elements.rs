@@ -1,11 +1,11 @@
-//! The elements of inputs: the ones where code goes wrong, and ordinary ones.
+//! Chooses the elements of inputs: the ones at which code goes wrong, and ordinary ones.
 use disc_ir::{
     DType,
     generate::{Random, cases::Draw},
     interp::Tensor,
 };
 
-/// Elements of a float type where functions, conversions and comparisons go wrong.
+/// Elements of a float type at which functions, conversions and comparisons go wrong.
 fn special_floats(dtype: DType) -> Vec<f64> {
     let (largest, smallest_normal, smallest) = match dtype {
         DType::F16 => (65504.0, 2f64.powi(-14), 2f64.powi(-24)),
@@ -35,7 +35,8 @@ fn special_integers(dtype: DType) -> Vec<i64> {
     [&[0, 1, -1, 2, 3, -2, 7, -7, 5, 10, 31, 100][..], &near, &[half, i64::from(width), i64::from(width) - 1]].concat()
 }
 
-/// A tensor for parameter number `parameter` in row number `row`; none where a size is negative.
+/// Makes a tensor for parameter number `parameter` in row number `row`; `None` if a size is
+/// negative.
 pub(super) fn tensor(dtype: DType, sizes: &[i64], draw: Draw, parameter: usize, row: usize) -> Option<Tensor> {
     let count = sizes.iter().try_fold(1_usize, |product, &size| Some(product * usize::try_from(size).ok()?))?;
     let mut random = Random::new((parameter as u64) << 32 ^ (row as u64) << 8 ^ dtype as u64);

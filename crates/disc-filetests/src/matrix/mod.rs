@@ -1,7 +1,8 @@
-//! The matrix: every op, element type and kind of shape, each over a table of sizes with elements of every kind, on compiled code and on the
-//! interpreter.
+//! Tests the matrix of every op, element type and kind of shape, each over a table of sizes with
+//! elements of every kind, on compiled code against the interpreter.
 //!
-//! The programs are [`disc_ir::generate::cases`]; what compiles them comes in as a [`Compiled`]. One module per op holds all of its cases.
+//! The programs are [`disc_ir::generate::cases`]; a compiler comes in as a [`Compiled`]. One module
+//! per op holds all of its cases.
 //!
 //! Invariant: the same case gets the same inputs, on every machine and in every order of cases.
 mod elements;
@@ -14,10 +15,11 @@ use disc_ir::{
 };
 use std::collections::HashMap;
 
-/// The sizes of A, B and C: each is 0, 1, below and above the lanes of vectors; the last row is large enough for all pairs of elements.
+/// The sizes of A, B and C: each is 0, 1, below and above the lanes of vectors; the last row is
+/// large enough for all pairs of elements.
 const ROWS: [[i64; 3]; 8] = [[0, 1, 2], [1, 0, 3], [1, 1, 1], [2, 3, 0], [3, 17, 5], [8, 5, 1], [7, 32, 9], [19, 33, 40]];
 
-/// What came of one op.
+/// The outcome of one op.
 pub struct Report {
     pub cases: usize,
     pub runs: usize,
@@ -28,7 +30,7 @@ pub struct Report {
 /// Tries the cases of one op.
 ///
 /// # Errors
-/// Where the cases cannot be made or compiled at all.
+/// The cases cannot be made or compiled at all.
 pub fn check(kind: OpKind, compiled: &dyn Compiled, shapes: &[Shapes]) -> Result<Report, String> {
     let all = cases(kind, shapes).map_err(|error| format!("{}: {error}", kind.name()))?;
     let mut report = Report { cases: all.len(), runs: 0, failures: Vec::new() };
@@ -52,10 +54,10 @@ pub fn check(kind: OpKind, compiled: &dyn Compiled, shapes: &[Shapes]) -> Result
     Ok(report)
 }
 
-/// All cases of an op with shapes of one kind, in one module.
+/// Returns all cases of an op with shapes of one kind, in one module.
 ///
 /// # Errors
-/// Where the cases cannot be made.
+/// The cases cannot be made.
 pub fn module(kind: OpKind, shapes: Shapes) -> Result<Module, String> {
     let all = cases(kind, &[shapes]).map_err(|error| format!("{}: {error}", kind.name()))?;
     Ok(joined(&all))
@@ -66,7 +68,8 @@ fn alone(case: &Case, compiled: &dyn Compiled) -> Result<(), String> {
     made.map(drop).map_err(|error| format!("{} on {}: {error}\n{}", case.entry, compiled.name(), case.module))
 }
 
-/// All cases in one module. Weights of one name, and functions that are called, get names of their own.
+/// Joins all cases in one module. Weights of one name, and functions that are called, get names of
+/// their own.
 fn joined(all: &[Case]) -> Module {
     let mut module = Module::default();
     for case in all {
@@ -91,7 +94,7 @@ fn joined(all: &[Case]) -> Module {
     module
 }
 
-/// The value of a weight of a case, under its own name or that of the joined module.
+/// Returns the value of a weight of a case, by its own name or that of the joined module.
 fn weight(case: &Case, name: &str) -> Option<Tensor> {
     let own = name.strip_prefix(&*case.entry).and_then(|name| name.strip_prefix('_')).unwrap_or(name);
     let weight = case.module.weights.iter().find(|weight| &*weight.name == own)?;

@@ -1,6 +1,7 @@
-//! Programs for `cargo xtask same-code`: the textual corpus, the op matrix, and folders of programs from elsewhere.
+//! Lists the programs of `cargo xtask same-code`: the textual corpus, the op matrix, and folders of
+//! programs from elsewhere.
 //!
-//! Not here: compiling them (the example `same_code` of the crate `disc`), and comparing what comes out (xtask).
+//! The example `same_code` of the crate `disc` compiles them, and xtask compares the output.
 mod normal;
 
 pub use normal::{assembly, kernels};
@@ -17,7 +18,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// The module; `None` if the source is no program that can be compiled, as files of wrong text.
+    /// Returns the module; `None` if the source is no program that can be compiled, such as files
+    /// of wrong text.
     #[must_use]
     pub fn module(&self) -> Option<Module> {
         (self.make)()

@@ -1,7 +1,7 @@
-//! Normal forms of kernels and assembly, in which names of values and functions do not show.
+//! Normalises kernels and assembly, so that names of values and functions do not show.
 //!
-//! Invariant: two texts have one normal form only if they differ in such names alone: a name becomes
-//! the number of its first occurrence (values: within their function).
+//! Invariant: two texts have one normal form only if they differ in such names alone: a name
+//! becomes the number of its first occurrence (values: within their function).
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ pub fn kernels(text: &str) -> String {
     let mut values = HashMap::new();
     let mut normal = String::with_capacity(text.len());
     for line in text.lines() {
-        // A function begins where a line is not indented, and so do the numbers of its values.
+        // A function begins at an unindented line, and so do the numbers of its values.
         if line.starts_with(|c: char| c.is_alphabetic()) {
             values.clear();
         }

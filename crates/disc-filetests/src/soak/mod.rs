@@ -1,8 +1,10 @@
-//! The soak: random programs on compiled code and on the interpreter, each with several sizes.
+//! Soaks the compiler: runs random programs on compiled code and on the interpreter, each with
+//! several sizes.
 //!
-//! Program number `n` of a seed depends on both alone, so a failure is found again by its number; it is reduced before it is reported.
+//! Program number `n` of a seed depends on both alone, so its number reproduces a failure; it is
+//! reduced before it is reported.
 //!
-//! A difference is a failure only where errors of rounding do not explain it ([`rounding`]).
+//! A difference is a failure only if errors of rounding do not explain it ([`rounding`]).
 mod reduce;
 mod rounding;
 
@@ -23,12 +25,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What one run of a program may cost the interpreter.
+/// Limits of the interpreter for one run of a program.
 const LIMITS: Limits = Limits { steps: 1 << 26, bytes: 1 << 30, depth: 100 };
 /// The ops of a program, from and up to.
 const LENGTHS: (usize, usize) = (3, 32);
 
-/// Which programs are tried, and how.
+/// The programs to try.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Other seeds give other programs.
@@ -36,23 +38,23 @@ pub struct Plan {
     /// The number of the first program.
     pub first: u64,
     pub programs: u64,
-    /// How many sizes each gets.
+    /// Sizes that each program gets.
     pub bindings: u64,
-    /// Ends sooner, after this time.
+    /// Ends after this time, even if programs remain.
     pub time: Option<Duration>,
     pub threads: usize,
 }
 
-/// What was done.
+/// Progress of a soak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     pub programs: u64,
     pub runs: u64,
-    /// Runs that differ from the interpreter's by no more than errors of rounding may.
+    /// Runs that differ from the interpreter's within the errors of rounding.
     pub rounded: u64,
 }
 
-/// A program that compiled code runs otherwise.
+/// A program on which compiled code differs.
 #[derive(Debug)]
 pub struct Failure {
     pub number: u64,
@@ -70,14 +72,15 @@ impl Failure {
     }
 }
 
-/// Program number `number`, and how many ops were asked for.
+/// Returns program number `number`, and the number of ops that were asked for.
 pub fn module(seed: u64, number: u64) -> Module {
     let of_both = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number;
     let length = Random::new(of_both).between(LENGTHS.0, LENGTHS.1);
     program(of_both, length)
 }
 
-/// Tries programs until one fails, the time is over, or all are done. `note` hears, for each thread, which number it is at.
+/// Tries programs until one fails, the time is over, or all are done. `note` receives, for each
+/// thread, its current number.
 pub fn run(plan: Plan, compiled: &dyn Compiled, note: &(dyn Fn(usize, u64, Done) + Sync)) -> (Done, Option<Failure>) {
     let (next, over) = (AtomicU64::new(plan.first), AtomicBool::new(false));
     let (done, failure) = (Mutex::new(Done::default()), Mutex::new(None));
@@ -131,10 +134,10 @@ pub fn check(module: Module, number: u64, bindings: u64, compiled: &dyn Compiled
     (done, None)
 }
 
-/// How a run of compiled code compares with the interpreter's.
+/// The outcome of comparing a run of compiled code with the interpreter's.
 enum Outcome {
     Same,
-    /// Different, as other roundings make it.
+    /// Different, within other roundings.
     Rounded,
     Wrong(String),
 }
@@ -148,7 +151,8 @@ fn outcome(module: &Module, inputs: &[Tensor], name: &str, program: &dyn Program
     rounding::judge(module, inputs, name, &found, &expected)
 }
 
-/// What is wrong with a program, with these inputs; `None` where nothing is, or where it is not well formed.
+/// Returns the failure of a program with these inputs; `None` if there is none, or if it is not
+/// well formed.
 fn wrong(module: &Module, inputs: &[Tensor], compiled: &dyn Compiled) -> Option<String> {
     verify(module, Stage::Tensor).ok()?;
     let program: Result<Box<dyn Program>, Diagnostic> = compiled.compile(module, &|_| None);

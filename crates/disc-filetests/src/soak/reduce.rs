@@ -1,4 +1,4 @@
-//! Makes a failing program small: fewer results, and values that become inputs, as long as it fails.
+//! Reduces a failing program: drops results, and turns values into inputs, as long as it fails.
 use super::{Failure, LIMITS, wrong};
 use crate::Compiled;
 use disc_ir::{
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 type Shrunk = (Module, Vec<Tensor>, String);
 
-/// The smallest program that was found, its inputs, and what is wrong with it.
+/// The smallest failing program so far, its inputs, and its failure.
 pub(super) fn reduce(failure: &Failure, compiled: &dyn Compiled) -> Shrunk {
     let mut best: Shrunk = (failure.module.clone(), failure.inputs.clone(), failure.why.clone());
     if best.1.is_empty() {
@@ -38,7 +38,7 @@ fn size(module: &Module) -> usize {
     2 * function.walk(function.body).len() + function.parameters().len() + function.results.len()
 }
 
-/// Takes a change if the program is smaller, and still fails.
+/// Keeps a change if the program is smaller, and still fails.
 fn keep(best: &mut Shrunk, mut module: Module, inputs: Vec<Tensor>, compiled: &dyn Compiled) -> bool {
     if PassManager::default().run(&mut module, &dce::PASS).is_err() {
         return false;
@@ -76,7 +76,8 @@ fn fewer_results(best: &mut Shrunk, compiled: &dyn Compiled) {
     }
 }
 
-/// Makes inputs of what ops give, from the first op on; and forwards an operand in place of a result of its type.
+/// Replaces results of ops by inputs, from the first op on; and forwards an operand in place of a
+/// result of its type.
 fn fewer_ops(best: &mut Shrunk, compiled: &dyn Compiled) {
     let mut position = 0;
     while let Some(&inst) = main(&best.0).insts(main(&best.0).body).get(position) {

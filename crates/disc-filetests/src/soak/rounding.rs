@@ -1,5 +1,5 @@
-//! Whether errors of rounding explain a difference: the interpreter runs again with such errors, and what compiled code gives must lie within
-//! what these runs give.
+//! Decides if errors of rounding explain a difference: the interpreter runs again with such errors,
+//! and the results of compiled code must be within the range of these runs.
 use super::{LIMITS, Outcome};
 use crate::{
     compare::{compare, tolerance},
@@ -11,7 +11,7 @@ use disc_ir::{
     interp::{Noisy, Tensor, run_noisy},
 };
 
-/// How many noisy runs there are: few at first, since most differences are small.
+/// Numbers of noisy runs: few at first, since most differences are small.
 const RUNS: [u64; 3] = [8, 80, 800];
 
 type Run = Result<Vec<Tensor>, Diagnostic>;
@@ -37,7 +37,7 @@ pub(super) fn judge(module: &Module, inputs: &[Tensor], name: &str, found: &Run,
     Outcome::Wrong(why)
 }
 
-/// A failure that no rounding causes: only indices and assertions depend on data.
+/// Returns true for a failure that no rounding causes: only indices and assertions depend on data.
 fn is_internal(found: &Run) -> bool {
     use disc_ir::Code;
     matches!(found, Err(error) if !matches!(error.code, Code::E0603 | Code::E0604))
@@ -54,7 +54,7 @@ fn is_among(found: &Run, runs: &[Run]) -> bool {
     }
 }
 
-/// Whether each element lies between those of the other tensors, and a little around.
+/// Returns true if each element is between those of the other tensors, with a small margin.
 fn is_within(found: &Tensor, others: &[&Tensor]) -> bool {
     let Some(first) = others.first() else { return false };
     if (found.dtype(), found.dims()) != (first.dtype(), first.dims()) || others.iter().any(|t| t.dims() != found.dims()) {

@@ -1,10 +1,11 @@
-//! The table of error codes, of the compiler, the runtime and the Python package: docs/errors.md and `disc explain E0123` are made from it.
+//! Lists the error codes of the compiler, the runtime and the Python package: docs/errors.md and
+//! `disc explain E0123` are generated from it.
 //!
-//! Invariants: a code keeps its number and its meaning across releases; `cargo xtask tidy` finds a code that is raised and not here, and one
-//! that is here and raised nowhere.
+//! Invariants: a code keeps its number and its meaning across releases; `cargo xtask tidy` finds a
+//! code that is raised and not listed, and one that is listed and raised nowhere.
 use std::fmt;
 
-/// What a code means.
+/// The meaning of a code.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeDoc {
     pub code: Code,
@@ -12,7 +13,7 @@ pub struct CodeDoc {
     pub doc: &'static str,
 }
 
-/// Codes that are about the same thing; their numbers start with the same two digits.
+/// Codes of one area; their numbers start with the same two digits.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeFamily {
     pub title: &'static str,
@@ -41,15 +42,18 @@ macro_rules! codes {
 
 codes! {
     "Reading text" {
-        /// The text is not well formed: an unexpected character or word, an end that came too early, or a file that is no text at all.
+        /// The text is not well formed: an unexpected character or word, an early end, or a file
+        /// that is no text at all.
         E0101 = "syntax error";
-        /// An op, type, attribute, pass or enum word that does not exist; the message proposes the nearest name that does.
+        /// An op, type, attribute, pass or enum word that does not exist; the message proposes the
+        /// nearest name that does.
         E0102 = "unknown name";
         /// A value, function, weight or dim is used before its definition, or has none.
         E0103 = "undefined name";
         /// A name is defined twice.
         E0104 = "duplicate definition";
-        /// Nesting, literals or expressions beyond what the parser accepts. The limits keep a damaged file from taking all memory.
+        /// Nesting, literals or expressions beyond the parser's limits. The limits keep a damaged
+        /// file from taking all memory.
         E0105 = "limit exceeded";
     }
     "Checking a program" {
@@ -57,7 +61,8 @@ codes! {
         E0201 = "wrong number";
         /// An attribute is missing, given twice, or of the wrong form.
         E0202 = "bad attribute";
-        /// Sizes that must be equal are not, or cannot be proved equal. If they always are, say so: `where B == S`.
+        /// Sizes that must be equal are not, or cannot be proved equal. If they always are, say so:
+        /// `where B == S`.
         E0203 = "sizes differ";
         /// An element type that the op does not admit, or two that must agree and do not.
         E0204 = "element types differ";
@@ -67,33 +72,40 @@ codes! {
         E0206 = "bad axis";
         /// A rank that the op does not admit.
         E0207 = "bad rank";
-        /// An op that is not legal at this stage, or a step that does not start at the stage of the module.
+        /// An op that is not legal at this stage, or a step that does not start at the stage of the
+        /// module.
         E0208 = "wrong stage";
-        /// A constraint of an op that no other code names; the message cites its number in [ops.md](ops.md).
+        /// A constraint of an op that no other code names; the message cites its number in
+        /// [ops.md](ops.md).
         E0209 = "constraint violated";
         /// A value is used where it does not dominate, or in a region it does not belong to.
         E0210 = "value out of scope";
-        /// An invariant of a stage does not hold; this is an error of the compiler, not of the program.
+        /// An invariant of a stage does not hold; this is an error of the compiler, not of the
+        /// program.
         E0211 = "invariant violated";
         /// Facts that contradict each other: no sizes satisfy all of them.
         E0212 = "contradicting facts";
         /// A block that does not end in `return`, or goes on after one.
         E0213 = "malformed block";
-        /// Parameters or results that such a function cannot have, or an op outside the part of a kernel where it belongs.
+        /// Parameters or results that such a function cannot have, or an op outside the part of a
+        /// kernel where it belongs.
         E0214 = "malformed function";
         /// A function that calls itself, directly or through others.
         E0215 = "recursive call";
     }
     "Taking a model from a framework" {
-        /// Ops of the framework that have no translation; the message lists all of them, with how often each occurs.
+        /// Ops of the framework that have no translation; the message lists all of them, with how
+        /// often each occurs.
         E0401 = "unsupported op";
         /// The model depends on something that a compiled module cannot express.
         E0402 = "unsupported model";
-        /// The model fixes a dim that was declared dynamic; the message says to which size.
+        /// The model fixes a dim that was declared dynamic; the message states the size.
         E0403 = "dim is fixed by the model";
-        /// The framework could not capture the module as one graph, or captured it for the sizes of the example alone.
+        /// The framework could not capture the module as one graph, or captured it for the sizes of
+        /// the example alone.
         E0404 = "capture failed";
-        /// The model changes one of its inputs or weights in place, or keeps state from call to call that its results depend on.
+        /// The model changes one of its inputs or weights in place, or keeps state from call to
+        /// call that its results depend on.
         E0405 = "model with side effects";
     }
     "Generating code" {
@@ -103,15 +115,17 @@ codes! {
         E0502 = "bad target";
     }
     "Calling compiled code" {
-        /// A call passed the wrong number of inputs, or an input of the wrong kind: its type, rank, layout, device or name.
+        /// A call passed the wrong number of inputs, or an input of the wrong kind: its type, rank,
+        /// layout, device or name.
         E0601 = "bad input";
-        /// A call passed sizes that the signature does not admit; the message names the dim, the size and the fact.
+        /// A call passed sizes that the signature does not admit; the message names the dim, the
+        /// size and the fact.
         E0602 = "size outside the signature";
         /// An index out of range.
         E0603 = "index out of range";
         /// An assertion of the program failed.
         E0604 = "assertion failed";
-        /// Memory could not be had.
+        /// Memory could not be allocated.
         E0605 = "out of memory";
         /// The interpreter met a program that it cannot run within its limits.
         E0606 = "execution limit";
@@ -121,7 +135,8 @@ codes! {
         E0608 = "bad weights";
         /// Generated code and runtime disagree; this is an error of disc, not of the model.
         E0609 = "contract broken at run time";
-        /// A call in grad mode with an input that requires a gradient: a compiled module gives none. Use `torch.no_grad()`.
+        /// A call in grad mode with an input that requires a gradient: a compiled module gives
+        /// none. Use `torch.no_grad()`.
         E0610 = "gradients asked for";
     }
     "Arguments and packages" {
@@ -131,9 +146,10 @@ codes! {
         E0701 = "bad package";
     }
     "This installation" {
-        /// Something that this version of disc does not do yet; ROADMAP.md says what comes when.
+        /// A feature that this version of disc does not have yet; ROADMAP.md lists the plans.
         E0801 = "not available";
-        /// The compiled extension of the Python package is missing, or its compiler failed on a model that it should accept.
+        /// The compiled extension of the Python package is missing, or its compiler failed on a
+        /// model that it should accept.
         E0802 = "broken installation";
     }
 }
@@ -144,7 +160,7 @@ impl Code {
         FAMILIES.iter().flat_map(|family| family.codes)
     }
 
-    /// The code that is written like this: `E0203`.
+    /// Returns the code of a name: `E0203`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().map(|doc| doc.code).find(|code| code.to_string() == name)
     }
@@ -160,7 +176,7 @@ Every code, as the table of codes declares it; generated by `cargo xtask codegen
 what to do with them, is in [guide/errors.md](guide/errors.md).
 ";
 
-/// The text of docs/errors.md.
+/// Generates the text of docs/errors.md.
 pub fn docs() -> String {
     let mut text = String::from(INTRO);
     for family in FAMILIES {

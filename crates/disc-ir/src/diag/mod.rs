@@ -1,8 +1,9 @@
-//! Diagnostics: a code, a message, a place.
+//! Represents diagnostics: a code, a message, a place.
 //!
 //! Nothing is rendered here; the command-line tools and the Python package do that.
 //!
-//! Invariant: a message is lower case, names the op and the dims it is about, and says what was expected and what came.
+//! Invariant: a message is lower case, names the op and the dims it is about, and states the
+//! expected and the actual value.
 mod codes;
 
 pub use codes::{Code, CodeDoc, CodeFamily, FAMILIES, docs};
@@ -16,7 +17,7 @@ pub struct Span {
     pub end: u32,
 }
 
-/// What is wrong, where, and what would help.
+/// An error, its place, and advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     pub code: Code,
@@ -33,7 +34,7 @@ impl Diagnostic {
         Self { code, message: message.into(), span: None, op: None, notes: Vec::new(), help: None }
     }
 
-    /// Keeps an earlier, more precise place.
+    /// Sets the place, unless there is an earlier, more precise one.
     pub fn at(mut self, span: Option<Span>) -> Self {
         self.span = self.span.or(span);
         self

@@ -1,11 +1,13 @@
-//! Sums and products: the polynomial part of the canonical form.
+//! Adds and multiplies dims: the polynomial part of the canonical form.
 //!
 //! Invariants:
-//! - Like terms are one term, no coefficient is 0, terms and factors are sorted; so a sum has one form whatever the order in
-//!   which it was written.
-//! - A product of sums is multiplied out while that gives at most [`MAX_PRODUCT_TERMS`] terms (one sum times one term always
-//!   is). Beyond, the sums stay as factors, divided by their common factor, so that the factors do not depend on the order.
-//! - Coefficients are added in 128 bits; one that does not fit 64 bits at the end is a defect, never a wrapped number.
+//! - Like terms are one term, no coefficient is 0, terms and factors are sorted; so a sum has one
+//!   form whatever the order in which it was written.
+//! - A product of sums is multiplied out while that gives at most [`MAX_PRODUCT_TERMS`] terms (one
+//!   sum times one term always is). Beyond, the sums stay as factors, divided by their common
+//!   factor, so that the factors do not depend on the order.
+//! - Coefficients are added in 128 bits; one that does not fit 64 bits at the end is a defect,
+//!   never a wrapped number.
 
 use super::node::{Defect, Dim, Factors, Kind, Repr, Term, compare_factors};
 
@@ -75,7 +77,7 @@ impl Dim {
         }
     }
 
-    /// The dim as terms: a constant or a lone factor is one term.
+    /// Returns the dim as terms: a constant or a lone factor is one term.
     pub(super) fn to_terms(&self) -> Vec<Term> {
         match (&self.0, self.sum_terms()) {
             (_, Some(terms)) => terms.to_vec(),
@@ -86,7 +88,7 @@ impl Dim {
     }
 }
 
-/// A sum while it is collected.
+/// A sum that is being collected.
 #[derive(Default)]
 pub(super) struct Sum {
     terms: Vec<(i128, Factors)>,
@@ -127,7 +129,7 @@ impl Sum {
     }
 }
 
-/// Sorted terms with like terms added; `None` where a coefficient overflows.
+/// Sorts terms and adds like ones; `None` if a coefficient overflows.
 fn merged(sorted: Vec<(i128, Factors)>) -> Option<Vec<Term>> {
     let mut terms: Vec<(i128, Factors)> = Vec::with_capacity(sorted.len());
     for (coefficient, factors) in sorted {
@@ -140,7 +142,8 @@ fn merged(sorted: Vec<(i128, Factors)>) -> Option<Vec<Term>> {
     nonzero.map(|(c, factors)| Some(Term { coefficient: i64::try_from(c).ok()?, factors })).collect()
 }
 
-/// A product while it is collected: `coefficient * atoms * sums`, a sum being a dim of two or more terms.
+/// A product that is being collected: `coefficient * atoms * sums`, a sum being a dim of two or
+/// more terms.
 struct Product {
     coefficient: Result<i128, Defect>,
     atoms: Vec<(Dim, u32)>,
@@ -206,7 +209,7 @@ impl Product {
     }
 }
 
-/// Factors sorted, equal ones as one power; `None` where a power overflows.
+/// Sorts factors and merges equal ones to powers; `None` if a power overflows.
 fn merged_powers(mut factors: Vec<(Dim, u32)>) -> Option<Factors> {
     factors.sort_by(|a, b| a.0.cmp(&b.0));
     let mut out = Factors::new();
@@ -248,8 +251,9 @@ impl Dim {
         self.sum_terms().map_or(1, <[Term]>::len)
     }
 
-    /// `(content, primitive)` with `self == content * primitive`: the largest common factor of all terms (factors that are sums
-    /// stay where they are), signed so that the first coefficient of the primitive part is positive.
+    /// `(content, primitive)` with `self == content * primitive`: the largest common factor of all
+    /// terms (factors that are sums stay where they are), signed so that the first coefficient of
+    /// the primitive part is positive.
     pub(super) fn content(&self) -> (Term, Dim) {
         let mut terms = self.to_terms();
         let Some(first) = terms.first() else {

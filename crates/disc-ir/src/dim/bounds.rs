@@ -1,8 +1,9 @@
-//! The interval of an expression, given the intervals of its parts.
+//! Bounds an expression by an interval, given the intervals of its parts.
 //!
-//! More than interval arithmetic term by term: a quotient `x/c` in a sum is bounded by `x` itself (`S - S/2` is not negative), a
-//! min or max in a sum is one of its operands, a common factor is taken out (`B*S - S` is `S*(B-1)`), and known bounds of a sum
-//! are used for sums that contain it. All of it is sound for all integers within the known intervals.
+//! It does more than interval arithmetic term by term: a quotient `x/c` in a sum is bounded by `x`
+//! itself (`S - S/2` is not negative), a min or max in a sum is one of its operands, a common
+//! factor is taken out (`B*S - S` is `S*(B-1)`), and known bounds of a sum are used for sums that
+//! contain it. All of it is sound for all integers within the known intervals.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,24 +13,25 @@ use super::interval::{End, Interval};
 use super::node::{Dim, Factors, Kind, Repr, Term};
 use super::remainder::split_remainders;
 
-/// What is known about parts of expressions.
+/// The known bounds of parts of expressions.
 pub(super) trait KnownBounds {
-    /// The interval of a part: a symbol, or an expression without constant term and common factor.
+    /// Returns the interval of a part: a symbol, or an expression without constant term and common
+    /// factor.
     fn of(&self, part: &Dim) -> Interval;
-    /// The parts with several terms that have bounds, and whose first term has these factors.
+    /// Returns the bounded parts with several terms whose first term has these factors.
     fn sums_led_by(&self, lead: &Factors) -> &[Dim];
-    /// Whether there are any.
+    /// Returns true if there are such parts.
     fn has_sums(&self) -> bool;
 }
 
-/// How many eliminations may follow each other.
+/// Most eliminations that may follow each other.
 const EFFORT: u32 = 3;
 /// More operands of a min or max, or more known sums, are not tried one by one.
 const MAX_CASES: usize = 8;
 /// Larger sums are bounded term by term only.
 const MAX_TERMS: usize = 64;
 
-/// Smaller expressions are bounded again where they occur again.
+/// Smaller expressions are bounded again at each occurrence.
 const MIN_NOTED: usize = 16;
 
 /// An interval that holds every value of `dim`.
@@ -37,8 +39,8 @@ pub(super) fn interval(dim: &Dim, known: &dyn KnownBounds) -> Interval {
     bound(dim, &Known { bounds: known, noted: RefCell::default() }, EFFORT)
 }
 
-/// What is known, and the intervals that this question found: a part that occurs several times in each of several parts, which sizes behind
-/// layers do, is bounded once.
+/// The known bounds, and a memo of this question: a part that occurs several times in each of
+/// several parts, which sizes behind layers do, is bounded once.
 struct Known<'k> {
     bounds: &'k dyn KnownBounds,
     noted: RefCell<HashMap<(Dim, u32), Interval>>,
@@ -93,7 +95,7 @@ fn bound_operation(kind: &Kind, known: &Known, effort: u32) -> Interval {
     }
 }
 
-/// Term by term, remainders seen as such.
+/// Bounds term by term, with remainders recognised.
 fn bound_terms(dim: &Dim, known: &Known, effort: u32) -> Interval {
     let (remainders, rest) = split_remainders(dim);
     let mut sum = Interval::point(0);
@@ -115,15 +117,15 @@ fn bound_term(term: &Term, known: &Known, effort: u32) -> Interval {
     product.intersect(part).scaled(term.coefficient)
 }
 
-/// What is known about exactly this sum, up to a constant and a constant factor.
+/// Returns the known interval of exactly this sum, up to a constant and a constant factor.
 fn bound_known(dim: &Dim, known: &Known) -> Interval {
     let (part, scale, constant) = dim.affine_part();
     known.of(&part).scaled(scale).plus(Interval::point(constant.into()))
 }
 
 impl Dim {
-    /// `(part, scale, constant)` with `self == scale * part + constant`, the coefficients of the part having no common factor
-    /// and the first one being positive.
+    /// `(part, scale, constant)` with `self == scale * part + constant`, the coefficients of the
+    /// part having no common factor and the first one being positive.
     pub(super) fn affine_part(&self) -> (Dim, i64, i64) {
         let (variable, constant) = self.split_constant();
         let (content, _) = variable.content();
@@ -148,7 +150,7 @@ fn refine(dim: &Dim, terms: &[Term], direct: Interval, known: &Known, effort: u3
         if let Some(without) = terms.iter().find_map(|term| without_quotient(dim, term, &|sum| bound(sum, known, effort))) {
             interval = interval.intersect(without);
         }
-        // What one of the other quotients divides may be a sum that something is known about.
+        // The dividend of one of the other quotients may be a sum with known bounds.
         if known.bounds.has_sums() {
             let stated = |term| without_quotient(dim, term, &|sum| bound_known(sum, known));
             interval = terms.iter().filter_map(stated).fold(interval, Interval::intersect);
@@ -172,8 +174,8 @@ fn bound_factored(dim: &Dim, known: &Known, effort: u32) -> Option<Interval> {
     (!content.factors.is_empty()).then(|| bound_term(&content, known, effort).times(bound(&primitive, known, effort)))
 }
 
-/// `dim` is `rest + k*(x/c)`, and `x - c + 1 <= c*(x/c) <= x`: so `c*dim` lies between `c*rest + k*x` and that with `x - c + 1`,
-/// which `bound` bounds.
+/// Eliminates the quotient: `dim` is `rest + k*(x/c)`, and `x - c + 1 <= c*(x/c) <= x`, so `c*dim`
+/// is between `c*rest + k*x` and the same with `x - c + 1`, which `bound` bounds.
 fn without_quotient(dim: &Dim, term: &Term, bound: &dyn Fn(&Dim) -> Interval) -> Option<Interval> {
     let [(factor, 1)] = term.factors.as_slice() else { return None };
     let Some(Kind::FloorDiv(numerator, divisor)) = factor.kind() else { return None };
@@ -194,7 +196,8 @@ fn without_quotient(dim: &Dim, term: &Term, bound: &dyn Fn(&Dim) -> Interval) ->
     Some(Interval::new(lo, high.floor_div(by).hi))
 }
 
-/// `dim` is `rest + k*min(a, b)`: it is `rest + k*a` or `rest + k*b`, whichever is smaller (larger for a negative `k`).
+/// Bounds by cases: `dim` is `rest + k*min(a, b)`, so it is `rest + k*a` or `rest + k*b`, whichever
+/// is smaller (larger for a negative `k`).
 fn bound_by_cases(dim: &Dim, term: &Term, known: &Known, effort: u32) -> Option<Interval> {
     let [(factor, 1)] = term.factors.as_slice() else { return None };
     let (operands, is_min) = match factor.kind()? {
@@ -228,7 +231,7 @@ fn bound_using(dim: &Dim, terms: &[Term], sum: &Dim, known: &Known, effort: u32)
     Some(known.of(sum).scaled(scale).plus(bound(&rest, known, effort)))
 }
 
-/// The part of `interval` for `part`, where `scale * part + constant` lies in `interval`.
+/// Returns the interval of `part` for which `scale * part + constant` is in `interval`.
 pub(super) fn solve_affine(interval: Interval, scale: i64, constant: i64) -> Interval {
     let shifted = interval.plus(Interval::point(constant.into()).negated());
     let (shifted, scale) = if scale < 0 { (shifted.negated(), i128::from(scale).abs()) } else { (shifted, scale.into()) };

@@ -1,7 +1,9 @@
-//! The text form of dims, as in `tensor<[2*B]x[(S+1)/2]xf32>` between the brackets. `parse` reads it back.
+//! Prints dims, as in `tensor<[2*B]x[(S+1)/2]xf32>` between the brackets. `parse` reads the text
+//! back.
 //!
-//! Operands of `/` and `%`, and factors that are no symbol, number or call, are in parentheses, so nobody has to remember how
-//! these operators associate. Constants come last, and the first term is positive where one is.
+//! Operands of `/` and `%`, and factors that are no symbol, number or call, are in parentheses, so
+//! nobody has to remember how these operators associate. Constants come last, and the first term is
+//! positive if any is.
 
 use std::fmt::{self, Write};
 
@@ -54,7 +56,7 @@ fn write_operand(dim: &Dim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if bare { write!(f, "{dim}") } else { write!(f, "({dim})") }
 }
 
-/// One summand: a term, or a remainder that was found in the sum.
+/// One summand: a term, or a remainder that was recognised in the sum.
 enum Piece<'a> {
     Term(&'a Term),
     Remainder(&'a Remainder),
@@ -68,7 +70,8 @@ impl Piece<'_> {
         }
     }
 
-    /// The piece without its sign. `leading` tells that a unary minus stands before it, which binds to the first factor only.
+    /// Writes the piece without its sign. `leading_minus` states that a unary minus stands before
+    /// it, which binds to the first factor only.
     fn write(&self, leading_minus: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scale = self.scale();
         let magnitude = scale.coefficient.unsigned_abs();

@@ -1,18 +1,21 @@
-//! Floor division and remainder.
+//! Divides dims: floor division and remainder.
 //!
-//! `a / 0` and `a % 0` are 0; otherwise the quotient rounds down and the remainder has the sign of the divisor. Every rewrite
-//! here holds for all integers. The ones that need a nonzero or nonnegative operand are in the solver.
+//! `a / 0` and `a % 0` are 0; otherwise the quotient rounds down and the remainder has the sign of
+//! the divisor. Every rewrite here holds for all integers. The ones that need a nonzero or
+//! nonnegative operand are in the solver.
 //!
 //! Invariants of the canonical form, for a constant divisor `c`:
-//! - `c` is positive (and not 1), the coefficients of the numerator are in `0..c` and have no common factor with it.
+//! - `c` is positive (and not 1), the coefficients of the numerator are in `0..c` and have no
+//!   common factor with it.
 //! - A numerator holds no lone `x/a` any more: `(x/a + y)/c` is `(x + a*y)/(a*c)`.
-//! - There is no remainder: `x % c` is `x - c*(x/c)`, so `8*(x/8) + x%8` is `x`, and `(x/4)%2*4 + x%4` is `x%8`.
+//! - There is no remainder: `x % c` is `x - c*(x/c)`, so `8*(x/8) + x%8` is `x`, and
+//!   `(x/4)%2*4 + x%4` is `x%8`.
 
 use super::arith::{Sum, gcd};
 use super::node::{Defect, Dim, Factors, Kind, Repr, Term};
 
 impl Dim {
-    /// `self / divisor`, rounded down; 0 where the divisor is 0.
+    /// Returns `self / divisor`, rounded down; 0 if the divisor is 0.
     pub fn floor_div(&self, divisor: &Dim) -> Dim {
         match (&self.0, &divisor.0) {
             (Repr::Invalid(_), _) | (Repr::Const(0), _) => self.clone(),
@@ -37,7 +40,7 @@ impl Dim {
         }
     }
 
-    /// `self / divisor`, rounded up; 0 where the divisor is 0.
+    /// Returns `self / divisor`, rounded up; 0 if the divisor is 0.
     pub fn ceil_div(&self, divisor: &Dim) -> Dim {
         match divisor.as_const() {
             Some(c) if c > 0 => self.plus(&Dim::constant(c - 1)).floor_div(divisor),
@@ -45,7 +48,8 @@ impl Dim {
         }
     }
 
-    /// `self` modulo `divisor`: the remainder of [`Dim::floor_div`], with the sign of the divisor; 0 where the divisor is 0.
+    /// Returns `self` modulo `divisor`: the remainder of [`Dim::floor_div`], with the sign of the
+    /// divisor; 0 if the divisor is 0.
     pub fn modulo(&self, divisor: &Dim) -> Dim {
         match (&self.0, &divisor.0) {
             (Repr::Invalid(_), _) => self.clone(),
@@ -90,7 +94,8 @@ fn floor_div_by_const(numerator: &Dim, divisor: i64) -> Dim {
     quotient.plus(&Dim::from_kind(Kind::FloorDiv(rest, Dim::constant(divisor))))
 }
 
-/// `(quotient, rest)` with `dim == divisor * quotient + rest`, the coefficients of the rest being in `0..divisor`.
+/// `(quotient, rest)` with `dim == divisor * quotient + rest`, the coefficients of the rest being
+/// in `0..divisor`.
 fn split(dim: &Dim, divisor: i64) -> (Dim, Vec<Term>) {
     let mut quotient = Vec::new();
     let mut rest = Vec::new();
@@ -112,7 +117,8 @@ fn divide_terms(terms: Vec<Term>, by: i64) -> Vec<Term> {
     divided.filter(|term| term.coefficient != 0).collect()
 }
 
-/// `(x/a + y)/c` is `(x + a*y)/(a*c)` for positive constants. Done where exactly one such term `x/a` is in the numerator.
+/// Merges divisions: `(x/a + y)/c` is `(x + a*y)/(a*c)` for positive constants, if the numerator
+/// has exactly one such term `x/a`.
 fn merge_inner_division(numerator: &Dim, divisor: i64) -> Option<(Dim, i64)> {
     let terms = numerator.to_terms();
     let mut divisions = terms.iter().filter_map(|term| Some((term, division_by_const(term)?)));
@@ -126,7 +132,7 @@ fn merge_inner_division(numerator: &Dim, divisor: i64) -> Option<(Dim, i64)> {
     merged.defect().is_none().then_some((merged, outer))
 }
 
-/// `(x, a)` where the term is exactly `x/a` for a positive constant `a`.
+/// Returns `(x, a)` if the term is exactly `x/a` for a positive constant `a`.
 fn division_by_const(term: &Term) -> Option<(&Dim, i64)> {
     match (term.coefficient, term.factors.as_slice()) {
         (1, [(factor, 1)]) => match factor.kind()? {
@@ -137,7 +143,8 @@ fn division_by_const(term: &Term) -> Option<(&Dim, i64)> {
     }
 }
 
-/// Both sides divided by their common constant factor, the first coefficient of the divisor made positive.
+/// Both sides divided by their common constant factor, the first coefficient of the divisor made
+/// positive.
 fn reduced(numerator: &Dim, divisor: &Dim) -> (Dim, Dim) {
     let (mut above, mut below) = (numerator.to_terms(), divisor.to_terms());
     let shared = above.iter().chain(&below).fold(0, |g, term| gcd(g, term.coefficient.unsigned_abs()));
@@ -154,7 +161,8 @@ fn reduced(numerator: &Dim, divisor: &Dim) -> (Dim, Dim) {
 
 fn modulo_by_dim(numerator: &Dim, divisor: &Dim) -> Dim {
     let (above, below) = reduced(numerator, divisor);
-    // The factor that `reduced` took from both sides: g*a % g*b == g*(a % b), also for a negative g.
+    // The factor that `reduced` took from both sides: g*a % g*b == g*(a % b), also for a negative
+    // g.
     let scale = match (divisor.to_terms().first(), below.to_terms().first()) {
         (Some(before), Some(after)) => before.coefficient / after.coefficient,
         _ => 1,
@@ -168,8 +176,9 @@ fn modulo_by_dim(numerator: &Dim, divisor: &Dim) -> Dim {
     Dim::constant(0).plus_scaled(scale, &remainder)
 }
 
-/// Drops what does not change `dim % divisor`: a dividend equal to the divisor, and, for a divisor of one term, its multiples.
-/// Right for a divisor of 0 too, where every remainder is 0.
+/// Drops terms that do not change `dim % divisor`: a dividend equal to the divisor, and, for a
+/// divisor of one term, its multiples. This also holds for a divisor of 0, for which every
+/// remainder is 0.
 fn without_multiples(dim: &Dim, divisor: &Dim) -> Dim {
     if dim == divisor {
         return Dim::constant(0);
@@ -179,7 +188,8 @@ fn without_multiples(dim: &Dim, divisor: &Dim) -> Dim {
     Dim::from_terms(dim.to_terms().into_iter().filter(|term| !is_multiple(term, by)).collect())
 }
 
-/// `(y + z*(x % b)) % b` is `(y + z*x) % b`. Returns `dim` where the result would not be representable.
+/// Simplifies `(y + z*(x % b)) % b` to `(y + z*x) % b`. Returns `dim` if the result would not be
+/// representable.
 fn without_remainders(dim: &Dim, divisor: &Dim) -> Dim {
     let inner = |factor: &Dim| match factor.kind() {
         Some(Kind::Mod(dividend, by)) if by == divisor => Some(dividend.clone()),

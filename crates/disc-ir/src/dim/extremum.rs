@@ -1,8 +1,10 @@
-//! Minimum and maximum of two or more dims.
+//! Computes the minimum and maximum of two or more dims.
 //!
-//! Invariants: operands are flat (no min in a min, nor one plus a constant: `max(0, max(0, x)-1)` is `max(0, x-1)`), sorted and distinct; of
-//! operands that differ by a constant, or by remainders and a constant of which one sign is known, only one is kept (`min(x, x+1)` is `x`, and so
-//! is `min(x, x+x%2)`); of `min(a, max(a, b))` (and `min(a, max(a+1, b))`) only `a` is kept. All of it holds for all integers.
+//! Invariants: operands are flat (no min in a min, nor one plus a constant: `max(0, max(0, x)-1)`
+//! is `max(0, x-1)`), sorted and distinct; of operands that differ by a constant, or by remainders
+//! and a constant of which one sign is known, only one is kept (`min(x, x+1)` is `x`, and so is
+//! `min(x, x+x%2)`); of `min(a, max(a, b))` (and `min(a, max(a+1, b))`) only `a` is kept. All of it
+//! holds for all integers.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -17,19 +19,22 @@ enum Which {
 }
 
 impl Dim {
-    /// The smaller of the two. Called as `Dim::min(&a, &b)` (or on a reference); `a.min(b)` takes owned dims.
+    /// The smaller of the two. Called as `Dim::min(&a, &b)` (or on a reference); `a.min(b)` takes
+    /// owned dims.
     pub fn min(&self, other: &Dim) -> Dim {
         Dim::min_of([self.clone(), other.clone()]).expect("two operands")
     }
 
-    /// The larger of the two. Called as `Dim::max(&a, &b)` (or on a reference); `a.max(b)` takes owned dims.
+    /// The larger of the two. Called as `Dim::max(&a, &b)` (or on a reference); `a.max(b)` takes
+    /// owned dims.
     pub fn max(&self, other: &Dim) -> Dim {
         Dim::max_of([self.clone(), other.clone()]).expect("two operands")
     }
 
-    /// The same with fewer terms, where a minimum of the sum allows it: `a - min(a, b)` is `max(0, a-b)`, and `min(a, b) + max(0, a-b)` is
-    /// `a`. No part of the canonical form, since sums of such sums would depend on the order in which they are written; it keeps sizes of parts
-    /// of parts, and of parts that are joined again, from doubling with each.
+    /// Rewrites it with fewer terms, if a minimum of the sum allows it: `a - min(a, b)` is
+    /// `max(0, a-b)`, and `min(a, b) + max(0, a-b)` is `a`. This is not part of the canonical form,
+    /// since sums of such sums would depend on the order in which they are written; it keeps sizes
+    /// of parts of parts, and of parts that are joined again, from doubling with each.
     pub fn shortened(&self) -> Dim {
         let terms = self.to_terms();
         let minima = terms.iter().filter_map(|term| match (term.coefficient, term.factors.as_slice()) {
@@ -78,7 +83,7 @@ fn extremum(which: Which, dims: impl IntoIterator<Item = Dim>) -> Option<Dim> {
     }
 }
 
-/// Operands by what they are without their constant, with the constant that wins.
+/// Operands by their variable part, with the constant that wins.
 struct Operands {
     which: Which,
     by_variable_part: BTreeMap<Dim, i64>,
@@ -107,7 +112,8 @@ impl Operands {
         let parts = self.by_variable_part.iter();
         let operands: Vec<Operand> = parts.map(|(variable, constant)| Operand::new(variable, *constant)).collect();
         let mut dims = Vec::with_capacity(operands.len());
-        // Of operands that are always equal the first is kept: their order is that of what does not change with a constant.
+        // Of operands that are always equal the first is kept: they are ordered by their variable
+        // parts.
         for (i, one) in operands.iter().enumerate() {
             let decided = operands
                 .iter()
@@ -121,7 +127,8 @@ impl Operands {
         dims
     }
 
-    /// `min(a, max(a+1, b))` is `a`: an operand that one of the others bounds; and the same with min and max exchanged.
+    /// Returns true if another operand bounds this one: `min(a, max(a+1, b))` is `a`; and the same
+    /// with min and max exchanged.
     fn absorbs(&self, operands: &[Operand], operand: &Operand) -> bool {
         let Some((bound, shift)) = self.lone(operand) else { return false };
         let inner = match (self.which, bound.kind()) {
@@ -143,7 +150,8 @@ impl Operands {
         })
     }
 
-    /// `(factor, shift)`, where `operand` is the factor and remainders and a constant, which are never below the shift (above it for a max).
+    /// Returns `(factor, shift)` if `operand` is the factor plus remainders and a constant, which
+    /// are never below the shift (above it for a max).
     fn lone(&self, operand: &Operand) -> Option<(Dim, i64)> {
         if !operand.repeats {
             return Some(operand.dim.split_constant());
@@ -154,7 +162,7 @@ impl Operands {
     }
 }
 
-/// An operand, and what it is asked beside others of other variable parts.
+/// An operand, and its properties that comparisons with other variable parts use.
 struct Operand {
     dim: Dim,
     repeats: bool,
@@ -172,7 +180,7 @@ impl Operand {
 }
 
 impl Which {
-    /// Whether `a` is the result of both for all integers.
+    /// Returns true if `a` is the result of both for all integers.
     fn decides(self, a: &Operand, b: &Operand) -> bool {
         let comparable = (a.repeats || b.repeats) && a.drift().is_some() && a.drift() == b.drift();
         comparable && if self == Which::Min { periodic::never_less(&b.dim, &a.dim) } else { periodic::never_less(&a.dim, &b.dim) }
@@ -180,7 +188,8 @@ impl Which {
 }
 
 impl Dim {
-    /// `(variable, constant)` with `self == variable + constant`, the variable part having no constant term.
+    /// `(variable, constant)` with `self == variable + constant`, the variable part having no
+    /// constant term.
     pub(super) fn split_constant(&self) -> (Dim, i64) {
         match (&self.0, self.sum_terms()) {
             (Repr::Const(value), _) => (Dim::constant(0), *value),

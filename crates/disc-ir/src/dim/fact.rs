@@ -1,4 +1,5 @@
-//! One fact about dims, as the `where` section of a function states it, and its text form.
+//! Represents one fact about dims, as the `where` section of a function states it, and its text
+//! form.
 //!
 //! ```text
 //! fact = dim "==" dim | dim "%" number "==" "0"
@@ -14,7 +15,7 @@ use super::node::Dim;
 use super::parse::{DimParseError, Parser};
 use super::remainder::split_remainders;
 
-/// Something that holds for the dims of a function, or (`likely`) is worth preparing for.
+/// A statement that holds for the dims of a function, or (`likely`) that is worth preparing for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fact {
     /// Both sides have the same value: `B == S`, `B*S == 12*N`.
@@ -46,7 +47,8 @@ impl Fact {
         }
     }
 
-    /// Whether the fact holds for these values of the symbols; `None` where a dim has no value. A likely value always holds.
+    /// Returns true if the fact holds for these values of the symbols; `None` if a dim has no
+    /// value. A likely value always holds.
     pub fn holds(&self, value_of: &dyn Fn(&super::Symbol) -> Option<i64>) -> Option<bool> {
         let value = |dim: &Dim| dim.eval(value_of).ok();
         Some(match self {
@@ -57,7 +59,7 @@ impl Fact {
         })
     }
 
-    /// The fact that `text` states.
+    /// Parses the fact in `text`.
     pub fn parse(text: &str) -> Result<Fact, DimParseError> {
         let mut parser = Parser::new(text)?;
         let fact = parser.fact()?;
@@ -65,7 +67,8 @@ impl Fact {
         Ok(fact)
     }
 
-    /// The fact at the start of `text`, and the number of bytes it takes (with white space around it).
+    /// Parses the fact at the start of `text`. Returns it with the number of bytes it takes (with
+    /// white space around it).
     pub fn parse_prefix(text: &str) -> Result<(Fact, usize), DimParseError> {
         let mut parser = Parser::new(text)?;
         let fact = parser.fact()?;
@@ -105,7 +108,7 @@ impl FromStr for Fact {
     }
 }
 
-/// How a comparison reads: `dim <= 4` and `dim < 5` are the same bound.
+/// The direction of a comparison: `dim <= 4` and `dim < 5` are the same bound.
 #[derive(Clone, Copy, PartialEq)]
 enum Relation {
     Less { strict: bool },
@@ -177,7 +180,7 @@ impl Parser<'_> {
     }
 }
 
-/// `x % c == 0` is a divisibility, in whatever form the remainder is.
+/// Recognises `x % c == 0` as a divisibility, in any form of the remainder.
 pub(super) fn divisibility(a: &Dim, b: &Dim) -> Option<Fact> {
     let (remainders, rest) = split_remainders(&(a - b));
     match remainders.as_slice() {

@@ -1,10 +1,12 @@
-//! What is known about the dims of one function: the `where` section.
+//! Stores the facts about the dims of one function: the `where` section.
 //!
-//! Not a prover: it keeps facts in one form and order and refuses those that cannot hold. `Solver` draws conclusions.
+//! It proves nothing: it normalises and orders facts, and refuses those that cannot hold. `Solver`
+//! draws conclusions.
 //!
 //! Invariants:
 //! - Every symbol is a dim, so it is >= 0; that is not stored.
-//! - Facts are stored simplified (`2*S <= 7` is `S <= 3`), each dim once per kind, in an order that depends on names only.
+//! - Facts are stored simplified (`2*S <= 7` is `S <= 3`), each dim once per kind, in an order that
+//!   depends on names only.
 //! - Facts that hold by themselves (`B == B`, `S >= 0`) are not stored.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,15 +19,15 @@ use super::node::{Dim, Factors, Repr};
 use super::parse::{DimParseError, Parser};
 use super::{Defect, Symbol};
 
-/// Why a fact is refused.
+/// The reason why a fact is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FactError {
-    /// It cannot hold, by itself or together with what is known.
+    /// It cannot hold, by itself or together with the other facts.
     #[error("`{fact}` cannot hold{}{because}", if because.is_empty() { "" } else { ": " })]
     Contradiction {
         /// The fact as given.
         fact: Fact,
-        /// What is known against it; empty where it cannot hold at all.
+        /// The facts that it contradicts; empty if it cannot hold at all.
         because: String,
     },
     /// The divisor is 0 or negative.
@@ -39,7 +41,7 @@ pub enum FactError {
     Invalid {
         /// The fact as given.
         fact: Fact,
-        /// What is wrong.
+        /// The defect.
         defect: Defect,
     },
 }
@@ -104,7 +106,7 @@ impl Facts {
         Ok(())
     }
 
-    /// Adds `lo <= dim <= hi`, where `None` is no bound.
+    /// Adds `lo <= dim <= hi`; `None` is no bound.
     pub fn add_range(&mut self, dim: impl Into<Dim>, lo: Option<i64>, hi: Option<i64>) -> Result<(), FactError> {
         let dim = dim.into();
         let fact = Fact::Range(dim.clone(), Range { lo, hi });
@@ -113,7 +115,8 @@ impl Facts {
         if self.interval(&dim).intersect(bounds).is_empty() {
             return Err(self.contradiction(fact, &[&dim]));
         }
-        // What the dim itself guarantees is not stored, but what other facts imply is: facts do not depend on their order.
+        // A bound that the dim itself guarantees is not stored, but one that other facts imply is:
+        // facts do not depend on their order.
         if interval(&dim, &NoFacts).intersect(bounds) == interval(&dim, &NoFacts) {
             return Ok(());
         }
@@ -140,7 +143,8 @@ impl Facts {
         if by <= 0 {
             return Err(FactError::Divisor { fact });
         }
-        // What is left of the dim modulo the divisor, and the divisor that it needs: 6*S % 8 == 0 says S % 4 == 0.
+        // The dim is reduced modulo the divisor, and the divisor by common factors: 6*S % 8 == 0
+        // says S % 4 == 0.
         let (remainder, divisor) = reduced_divisibility(&dim, by);
         let rest = dim.modulo(&Dim::constant(by));
         if !self.interval(&rest).contains(0) {
@@ -190,7 +194,7 @@ impl Facts {
         equal.chain(ranges).chain(divisors).chain(likely)
     }
 
-    /// Whether there is no fact.
+    /// Returns true if there is no fact.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -205,19 +209,22 @@ impl Facts {
         other.iter().try_for_each(|fact| self.add(fact))
     }
 
-    /// The facts about other dims, with symbols replaced at once (`None` keeps a symbol).
+    /// Returns the facts with symbols replaced simultaneously by other dims (`None` keeps a
+    /// symbol).
     pub fn substitute(&self, replacement: &dyn Fn(&Symbol) -> Option<Dim>) -> Result<Facts, FactError> {
         let mut facts = Facts::new();
         self.iter().try_for_each(|fact| facts.add(fact.map(&mut |dim| dim.substitute(replacement))))?;
         Ok(facts)
     }
 
-    /// The facts with symbols renamed (`None` keeps a name). Fails where two dims become one and cannot be equal.
+    /// Returns the facts with symbols renamed (`None` keeps a name). Fails if two dims become one
+    /// and cannot be equal.
     pub fn rename(&self, name: &dyn Fn(&Symbol) -> Option<Symbol>) -> Result<Facts, FactError> {
         self.substitute(&|symbol| name(symbol).map(Dim::symbol))
     }
 
-    /// Drops the facts that say nothing about the symbols in `used`, directly or through other symbols.
+    /// Drops the facts that say nothing about the symbols in `used`, directly or through other
+    /// symbols.
     pub fn remove_unused(&mut self, used: &BTreeSet<Symbol>) {
         let mut related = used.clone();
         let facts: Vec<(Fact, BTreeSet<Symbol>)> = self.iter().map(|fact| (fact.clone(), fact_symbols(&fact))).collect();
@@ -269,7 +276,8 @@ fn fact_symbols(fact: &Fact) -> BTreeSet<Symbol> {
     symbols
 }
 
-/// `(remainder, divisor)` such that `dim % by == 0` exactly where `remainder % divisor == 0`, both as small as possible.
+/// Returns `(remainder, divisor)`, both as small as possible, such that `dim % by == 0` is
+/// equivalent to `remainder % divisor == 0`.
 pub(super) fn reduced_divisibility(dim: &Dim, by: i64) -> (Dim, i64) {
     let (mut terms, mut by) = (dim.to_terms(), by);
     for term in &mut terms {
@@ -279,7 +287,7 @@ pub(super) fn reduced_divisibility(dim: &Dim, by: i64) -> (Dim, i64) {
     let shared = terms.iter().fold(by.unsigned_abs(), |g, term| super::arith::gcd(g, term.coefficient.unsigned_abs())) as i64;
     by /= shared;
     terms.iter_mut().for_each(|term| term.coefficient /= shared);
-    // A common factor that has none with the divisor: k*x is divisible where x is.
+    // A common factor that is coprime to the divisor: k*x is divisible exactly if x is.
     let common = terms.iter().fold(0, |g, term| super::arith::gcd(g, term.coefficient.unsigned_abs())).max(1);
     if terms.iter().any(|term| !term.factors.is_empty()) && super::arith::gcd(common, by.unsigned_abs()) == 1 {
         terms.iter_mut().for_each(|term| term.coefficient /= common as i64);
@@ -305,7 +313,7 @@ impl KnownBounds for Facts {
     }
 }
 
-/// What holds for any dims.
+/// The bounds that hold for any dims.
 struct NoFacts;
 
 impl KnownBounds for NoFacts {

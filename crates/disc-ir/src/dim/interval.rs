@@ -1,7 +1,8 @@
-//! Interval arithmetic on integers that may be unbounded.
+//! Computes with intervals of integers, which may be unbounded.
 //!
-//! Invariants: every operation gives an interval that holds all results (it may be wider, never narrower), also where a bound
-//! does not fit 128 bits. An interval whose low end is above its high end is empty: what it bounds cannot exist.
+//! Invariants: every operation gives an interval that holds all results (it may be wider, never
+//! narrower), also where a bound does not fit 128 bits. An interval whose low end is above its high
+//! end is empty: what it bounds cannot exist.
 
 use std::cmp::{max, min};
 
@@ -40,7 +41,8 @@ impl End {
         }
     }
 
-    /// `Below + Above` is never asked for: low ends are added to low ends.
+    /// Adds ends of the same side; low ends are only added to low ends, so `Below + Above` does not
+    /// occur.
     fn plus(self, other: End) -> End {
         match (self, other) {
             (At(a), At(b)) => a.checked_add(b).map_or(End::infinite(a.signum()), At),
@@ -78,7 +80,8 @@ impl Interval {
     pub(super) const ALL: Interval = Interval { lo: Below, hi: Above };
     pub(super) const NOT_NEGATIVE: Interval = Interval { lo: At(0), hi: Above };
 
-    /// A low end beyond all numbers says no more than the largest number does, and the same below.
+    /// Makes an interval. A low end beyond all numbers says no more than the largest number does,
+    /// and the same below.
     pub(super) fn new(lo: End, hi: End) -> Interval {
         let lo = if lo == Above { At(i128::MAX) } else { lo };
         let hi = if hi == Below { At(i128::MIN) } else { hi };
@@ -141,7 +144,7 @@ impl Interval {
 
     pub(super) fn power(self, power: u32) -> Interval {
         let mut product = Interval::point(1);
-        // Beyond a few steps the ends are infinite or tiny anyway; an unknown rest is what `ALL` says.
+        // Beyond a few steps the ends are infinite or tiny anyway; `ALL` covers any further result.
         if power > 64 {
             return if self.not_negative() { Interval::NOT_NEGATIVE } else { Interval::ALL };
         }
@@ -208,14 +211,14 @@ impl Interval {
 /// The values that a dim may have: bounds that fit 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Range {
-    /// The lowest value, where one is known.
+    /// The lowest value, if one is known.
     pub lo: Option<i64>,
-    /// The highest value, where one is known.
+    /// The highest value, if one is known.
     pub hi: Option<i64>,
 }
 
 impl Range {
-    /// Whether `value` is in the range.
+    /// Returns true if `value` is in the range.
     pub fn contains(&self, value: i64) -> bool {
         self.lo.is_none_or(|lo| lo <= value) && self.hi.is_none_or(|hi| value <= hi)
     }

@@ -1,16 +1,18 @@
-//! Folding a dim into something else: numbers (`eval`), other dims (`substitute`), code of a backend.
+//! Folds a dim into numbers (`eval`), other dims (`substitute`), or code of a backend.
 //!
-//! A backend implements [`DimLowering`], seven operations on its values; it needs to know nothing of the canonical form.
+//! A backend implements [`DimLowering`], seven operations on its values; it needs to know nothing
+//! of the canonical form.
 
 use super::node::{Defect, Dim, Kind, Repr, Term};
 use super::{DimView, Symbol};
 
-/// The operations that a dim is made of, over the values of a backend. Semantics are those of [`Dim`]: division rounds down,
-/// the remainder has the sign of the divisor, and both are 0 for a divisor of 0.
+/// The operations that a dim is made of, over the values of a backend. Semantics are those of
+/// [`Dim`]: division rounds down, the remainder has the sign of the divisor, and both are 0 for a
+/// divisor of 0.
 pub trait DimLowering {
     /// A lowered value.
     type Value: Clone;
-    /// Why lowering fails.
+    /// The reason why lowering fails.
     type Error;
 
     /// A number.
@@ -34,11 +36,12 @@ pub trait DimLowering {
     /// The error for an expression that is not representable.
     fn invalid(&mut self, defect: Defect) -> Self::Error;
 
-    /// The value of a compound expression that was lowered before, where the backend keeps them.
+    /// Returns the value of a compound expression that was lowered before, if the backend keeps
+    /// them.
     fn known(&mut self, _dim: &Dim) -> Option<Self::Value> {
         None
     }
-    /// Told of every compound expression once it is lowered.
+    /// Receives every compound expression once it is lowered.
     fn keep(&mut self, _dim: &Dim, _value: &Self::Value) {}
 }
 
@@ -89,7 +92,7 @@ fn lower_all<L: DimLowering + ?Sized>(dims: &[Dim], to: &mut L, combine: Combine
     Ok(value)
 }
 
-/// Starts with a positive term where there is one, so that `1 - S` needs no negation.
+/// Starts with a positive term if there is one, so that `1 - S` needs no negation.
 fn lower_sum<L: DimLowering + ?Sized>(terms: &[Term], to: &mut L) -> Result<L::Value, L::Error> {
     let lead = terms.iter().position(|term| term.coefficient > 0);
     let mut value = match lead {
@@ -133,7 +136,7 @@ fn lower_factors<L: DimLowering + ?Sized>(coefficient: i64, factors: &[(Dim, u32
     Ok(value.expect("a term has a coefficient or a factor"))
 }
 
-/// Why a dim has no value.
+/// The reason why a dim has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     /// The symbol has no value.
@@ -193,13 +196,14 @@ impl DimLowering for Eval<'_> {
 }
 
 impl Dim {
-    /// The value for these values of the symbols. Steps are taken in 128 bits: the result is exact, or an error.
+    /// The value for these values of the symbols. Steps are taken in 128 bits: the result is exact,
+    /// or an error.
     pub fn eval(&self, value_of: &dyn Fn(&Symbol) -> Option<i64>) -> Result<i64, EvalError> {
         let value = self.lower(&mut Eval { value_of })?;
         i64::try_from(value).map_err(|_| EvalError::Overflow)
     }
 
-    /// The dim with symbols replaced at once (`None` keeps a symbol).
+    /// Returns the dim with symbols replaced simultaneously (`None` keeps a symbol).
     pub fn substitute(&self, replacement: &dyn Fn(&Symbol) -> Option<Dim>) -> Dim {
         match &self.0 {
             Repr::Const(_) | Repr::Invalid(_) => self.clone(),
@@ -208,7 +212,8 @@ impl Dim {
         }
     }
 
-    /// The same operation on other operands (the factors of a sum, the two sides of a division, ..), put in canonical form.
+    /// The same operation on other operands (the factors of a sum, the two sides of a division,
+    /// ..), put in canonical form.
     pub(super) fn map_children(&self, map: &mut dyn FnMut(&Dim) -> Dim) -> Dim {
         match self.kind() {
             None => self.clone(),

@@ -1,19 +1,23 @@
-//! Symbolic dimensions: integer expressions over named dims.
+//! Represents symbolic dimensions: integer expressions over named dims.
 //!
-//! A [`Dim`] is an expression over [`Symbol`]s (`B`, `S`) with `+`, `-`, `*`, floor division, remainder, min and max. It is
-//! kept in canonical form by its constructors, so that equality, order and hash are plain structural comparisons. `docs/dims.md`
-//! has the grammar of the text form and the list of simplifications.
+//! A [`Dim`] is an expression over [`Symbol`]s (`B`, `S`) with `+`, `-`, `*`, floor division,
+//! remainder, min and max. It is kept in canonical form by its constructors, so that equality,
+//! order and hash are plain structural comparisons. `docs/dims.md` has the grammar of the text form
+//! and the list of simplifications.
 //!
-//! This is not a fact store: a `Dim` alone means the same for all integers. What holds for the dims of one function is in
-//! `Facts`, and `Solver` uses it.
+//! A `Dim` stores no facts: it means the same for all integers. The facts about the dims of one
+//! function are in `Facts`, and `Solver` uses them.
 //!
 //! Invariants:
-//! - An expression denotes one integer for every binding of its symbols to integers, without overflow. `a / 0` and `a % 0`
-//!   are 0; `/` rounds down, `%` has the sign of the divisor. Every simplification of a constructor keeps that value.
-//! - Nothing panics and nothing wraps. A constant beyond 64 bits or an expression beyond [`MAX_NODES`] and [`MAX_DEPTH`] gives
-//!   an invalid dim, which absorbs every operation; see [`Dim::defect`]. Whoever stores a dim in a type checks that.
+//! - An expression denotes one integer for every binding of its symbols to integers, without
+//!   overflow. `a / 0` and `a % 0` are 0; `/` rounds down, `%` has the sign of the divisor. Every
+//!   simplification of a constructor keeps that value.
+//! - Nothing panics and nothing wraps. A constant beyond 64 bits or an expression beyond
+//!   [`MAX_NODES`] and [`MAX_DEPTH`] gives an invalid dim, which absorbs every operation; see
+//!   [`Dim::defect`]. Whoever stores a dim in a type checks that.
 //! - `Dim::parse(&dim.to_string()) == dim` for every valid dim.
-//! - The form and the order of terms depend on names only: never on addresses, ids, or the order of construction.
+//! - The form and the order of terms depend on names only: never on addresses, ids, or the order of
+//!   construction.
 
 mod arith;
 mod bounds;
@@ -44,7 +48,8 @@ pub use symbol::Symbol;
 
 use node::{Kind, Repr};
 
-/// What a dim is, for whoever takes one apart. To turn a dim into code or numbers, [`Dim::lower`] is simpler.
+/// The structure of a dim, for code that takes one apart. To turn a dim into code or numbers,
+/// [`Dim::lower`] is simpler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DimView<'a> {
     /// A number.
@@ -53,9 +58,11 @@ pub enum DimView<'a> {
     Symbol(&'a Symbol),
     /// A sum of products: also `2*B` and `B*S`, which are sums of one term.
     Sum(&'a [Term]),
-    /// Rounds down; 0 for a divisor of 0. A constant divisor is not 0 or 1 (and, but for `i64::MIN`, is positive).
+    /// Rounds down; 0 for a divisor of 0. A constant divisor is not 0 or 1 (and, but for
+    /// `i64::MIN`, is positive).
     FloorDiv(&'a Dim, &'a Dim),
-    /// Has the sign of the divisor; 0 for a divisor of 0. The divisor is no constant: `S % 8` is the sum `S - 8*(S/8)`.
+    /// Has the sign of the divisor; 0 for a divisor of 0. The divisor is no constant: `S % 8` is
+    /// the sum `S - 8*(S/8)`.
     Mod(&'a Dim, &'a Dim),
     /// Two or more operands.
     Min(&'a [Dim]),
@@ -76,22 +83,22 @@ impl Dim {
         Dim(Repr::Symbol(symbol.into()))
     }
 
-    /// The value of a constant.
+    /// Returns the value of a constant, else `None`.
     pub fn as_const(&self) -> Option<i64> {
         if let Repr::Const(value) = self.0 { Some(value) } else { None }
     }
 
-    /// Whether this is the constant `value`.
+    /// Returns true if this is the constant `value`.
     pub fn is_const(&self, value: i64) -> bool {
         self.as_const() == Some(value)
     }
 
-    /// The symbol where this is nothing else.
+    /// Returns the symbol if this is nothing else.
     pub fn as_symbol(&self) -> Option<&Symbol> {
         if let Repr::Symbol(symbol) = &self.0 { Some(symbol) } else { None }
     }
 
-    /// Why this is no usable dim, where it is none.
+    /// Returns the reason why this is no usable dim, if it is none.
     pub fn defect(&self) -> Option<Defect> {
         if let Repr::Invalid(defect) = self.0 { Some(defect) } else { None }
     }

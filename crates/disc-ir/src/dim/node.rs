@@ -1,11 +1,13 @@
-//! How a dim is stored: constants and symbols inline, everything else in a shared node with its hash and size.
+//! Stores dims: constants and symbols inline, everything else in a shared node with its hash and
+//! size.
 //!
-//! Not here: any algebra. The constructors in `arith`, `division` and `extremum` are the only ones that build nodes, and they
-//! keep the canonical form; this file only compares, hashes and bounds.
+//! It contains no algebra. The constructors in `arith`, `division` and `extremum` are the only ones
+//! that build nodes, and they keep the canonical form; this file only compares, hashes and bounds.
 //!
 //! Invariants:
 //! - Equality, order and hash are structural and agree. Nothing depends on addresses.
-//! - No node is deeper than [`MAX_DEPTH`] or larger than [`MAX_NODES`], so every recursion over a dim is bounded.
+//! - No node is deeper than [`MAX_DEPTH`] or larger than [`MAX_NODES`], so every recursion over a
+//!   dim is bounded.
 
 use std::cmp::Ordering;
 use std::collections::hash_map::DefaultHasher;
@@ -22,7 +24,8 @@ pub const MAX_DEPTH: usize = 64;
 /// The most symbols, constants and operations in one dim.
 pub const MAX_NODES: usize = 1 << 14;
 
-/// Why an expression is not representable. Such a dim absorbs every operation (like a NaN) and must be reported, never used.
+/// The reason why an expression is not representable. Such a dim absorbs every operation (like a
+/// NaN) and must be reported, never used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Defect {
     /// A constant or a coefficient does not fit 64 bits.
@@ -67,8 +70,9 @@ impl Term {
         self.coefficient
     }
 
-    /// The factors with their powers (>= 1), in order; none for a constant. A factor is a symbol, a division, a min or max,
-    /// or (in a product that is kept unexpanded because it has too many terms) a sum.
+    /// The factors with their powers (>= 1), in order; none for a constant. A factor is a symbol, a
+    /// division, a min or max, or (in a product that is kept unexpanded because it has too many
+    /// terms) a sum.
     pub fn factors(&self) -> &[(Dim, u32)] {
         &self.factors
     }
@@ -116,7 +120,8 @@ impl Kind {
 }
 
 impl Dim {
-    /// The dim of a canonical `kind`, or a defect where it would be too large. The caller guarantees the form.
+    /// Makes the dim of a canonical `kind`, or a defect if it would be too large. The caller
+    /// guarantees the form.
     pub(super) fn from_kind(kind: Kind) -> Dim {
         let (nodes, depth) = kind.measure();
         if nodes > MAX_NODES || depth > MAX_DEPTH {
@@ -131,17 +136,20 @@ impl Dim {
         if let Repr::Node(node) = &self.0 { Some(&node.kind) } else { None }
     }
 
-    /// The terms where this is a stored sum (several terms, a coefficient, a power or a product).
+    /// Returns the terms if this is a stored sum (several terms, a coefficient, a power or a
+    /// product).
     pub(super) fn sum_terms(&self) -> Option<&[Term]> {
         if let Some(Kind::Sum(terms)) = self.kind() { Some(terms) } else { None }
     }
 
-    /// How large the expression is: the number of its symbols, constants and operations (at most [`MAX_NODES`]).
+    /// Returns the size of the expression: the number of its symbols, constants and operations (at
+    /// most [`MAX_NODES`]).
     pub fn nodes(&self) -> usize {
         if let Repr::Node(node) = &self.0 { node.nodes as usize } else { 1 }
     }
 
-    /// How deep the expression is nested: 0 for a constant or a symbol (at most [`MAX_DEPTH`]).
+    /// Returns the nesting depth of the expression: 0 for a constant or a symbol (at most
+    /// [`MAX_DEPTH`]).
     pub fn depth(&self) -> usize {
         if let Repr::Node(node) = &self.0 { node.depth as usize } else { 0 }
     }
@@ -184,8 +192,8 @@ impl Ord for Dim {
         }
     }
 
-    // `a.min(b)` on owned dims resolves to this method, not to `Dim::min`: it must be the minimum of the values as well, never
-    // the one that is first in the structural order.
+    // `a.min(b)` on owned dims resolves to this method, not to `Dim::min`: it must be the minimum
+    // of the values as well, never the one that is first in the structural order.
     fn min(self, other: Self) -> Self {
         Dim::min(&self, &other)
     }

@@ -1,4 +1,5 @@
-//! `+`, `-`, `*` and unary `-` on dims, by value and by reference, also with an `i64` on either side.
+//! `+`, `-`, `*` and unary `-` on dims, by value and by reference, also with an `i64` on either
+//! side.
 
 use std::ops::{Add, AddAssign, Mul, MulAssign, Neg, Sub, SubAssign};
 

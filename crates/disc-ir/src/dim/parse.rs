@@ -1,4 +1,4 @@
-//! Reads the text form of dims.
+//! Parses the text form of dims.
 //!
 //! ```text
 //! dim    = term { ("+" | "-") term }
@@ -6,8 +6,8 @@
 //! factor = number | symbol | "-" factor | "(" dim ")" | ("min" | "max") "(" dim { "," dim } ")"
 //! ```
 //!
-//! Invariants: never panics; the text is at most [`MAX_TEXT`] bytes and nested at most [`MAX_DEPTH`] deep, numbers fit 64 bits;
-//! the dim it gives is valid (no [`super::Defect`]).
+//! Invariants: never panics; the text is at most [`MAX_TEXT`] bytes and nested at most
+//! [`MAX_DEPTH`] deep, numbers fit 64 bits; the resulting dim is valid (no [`super::Defect`]).
 
 use std::str::FromStr;
 
@@ -17,18 +17,18 @@ use super::symbol::{Symbol, continues_name, starts_name};
 /// The longest text of a dim in bytes. The text of every valid dim is shorter.
 pub const MAX_TEXT: usize = 1 << 21;
 
-/// Why a text is no dim, and where.
+/// The reason why a text is no dim, and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (at byte {offset} of the dimension expression)")]
 pub struct DimParseError {
     /// Byte offset into the text.
     pub offset: usize,
-    /// What was expected and what came.
+    /// The expected and the actual text.
     pub message: String,
 }
 
 impl Dim {
-    /// The dim that `text` denotes.
+    /// Parses the dim in `text`.
     pub fn parse(text: &str) -> Result<Dim, DimParseError> {
         let mut parser = Parser::new(text)?;
         let dim = parser.dim()?;
@@ -36,7 +36,8 @@ impl Dim {
         Ok(dim)
     }
 
-    /// The longest dim at the start of `text`, and the number of bytes it takes (with white space around it).
+    /// Parses the longest dim at the start of `text`. Returns it with the number of bytes it takes
+    /// (with white space around it).
     pub fn parse_prefix(text: &str) -> Result<(Dim, usize), DimParseError> {
         let mut parser = Parser::new(text)?;
         let dim = parser.dim()?;

@@ -1,26 +1,28 @@
-//! Which of two dims is never less than the other, where their difference repeats itself.
+//! Decides which of two dims is never less than the other if their difference is periodic.
 //!
-//! `2*((S+1)/2) - S + 1` is `2 - (S+1)%2`: no size grows in it, and it is 1 or 2 for every integer. Padding "as TensorFlow does it" is the larger
-//! of 0 and such a sum.
+//! `2*((S+1)/2) - S + 1` is `2 - (S+1)%2`: no size grows in it, and it is 1 or 2 for every integer.
+//! Padding "as TensorFlow does it" is the larger of 0 and such a sum.
 //!
-//! How: a quotient `(a*u + b)/c` is a line of slope `a/c` over the *form* `u` (a sum of symbols, or of what else) and a remainder that repeats
-//! itself. The lines of a dim are its drift. Two dims with one drift differ by remainders and a constant, whose least value is looked for at
-//! every place of each form's period, the forms being as independent of each other as if they were symbols.
+//! A quotient `(a*u + b)/c` is a line of slope `a/c` over the *form* `u` (a sum of symbols and
+//! other factors) plus a periodic remainder. The lines of a dim are its drift. Two dims with the
+//! same drift differ by remainders and a constant, whose minimum is searched over each form's
+//! period; the forms are treated as independent, like symbols.
 //!
 //! Invariants:
-//! - What is said holds for all integers.
-//! - The answer is exact for forms that are independent. So it is transitive, on which the one form of a minimum relies: which operands are left does
-//!   not depend on the order in which they came.
+//! - A proved relation holds for all integers.
+//! - The answer is exact for independent forms. So it is transitive, on which the one form of a
+//!   minimum relies: the operands that remain do not depend on the order in which they came.
 
 use super::arith::{Sum, gcd};
 use super::division::floor_div;
 use super::node::{Dim, Kind, Term};
 
-/// Divisors of this number are looked at: strides and patches of images, and the windows of both together. All of them having one common
-/// multiple, differences of differences are looked at too.
+/// Divisors of this number are examined: strides and patches of images, and the windows of both
+/// together. They have a common multiple, so differences of differences are examined too.
 const PERIODS: i64 = 128 * 9 * 5 * 7;
 
-/// Whether there is a quotient in `dim` that repeats itself, without which no two operands of a minimum have one drift.
+/// Returns true if `dim` contains a periodic quotient; without one, no two operands of a minimum
+/// have the same drift.
 pub(super) fn repeats(dim: &Dim) -> bool {
     match dim.sum_terms() {
         Some(terms) => terms.iter().any(|term| matches!(term.factors.as_slice(), [(factor, 1)] if quotient(factor).is_some())),
@@ -28,7 +30,8 @@ pub(super) fn repeats(dim: &Dim) -> bool {
     }
 }
 
-/// What grows in `dim`, times a constant; equal for two dims exactly where `never_less` may compare them. `None` where it is not representable.
+/// Returns the growing part of `dim`, times a constant; equal for two dims exactly if `never_less`
+/// may compare them. `None` if it is not representable.
 pub(super) fn drift(dim: &Dim) -> Option<Dim> {
     let mut lines = Sum::default();
     for term in dim.to_terms().into_iter().filter(|term| !term.factors.is_empty()) {
@@ -41,7 +44,7 @@ pub(super) fn drift(dim: &Dim) -> Option<Dim> {
     lines.defect().is_none().then_some(lines)
 }
 
-/// The factor that grows alone, as it is, in a dim with this drift.
+/// Returns the factor that alone grows, with slope 1, in a dim with this drift.
 pub(super) fn lone_drift(drift: &Dim) -> Option<Dim> {
     match drift.sum_terms()? {
         [Term { coefficient: PERIODS, factors }] => match factors.as_slice() {
@@ -52,13 +55,13 @@ pub(super) fn lone_drift(drift: &Dim) -> Option<Dim> {
     }
 }
 
-/// Whether `a` is never less than `b`, for dims with the same drift.
+/// Returns true if `a` is never less than `b`, for dims with the same drift.
 pub(super) fn never_less(a: &Dim, b: &Dim) -> bool {
     let difference = a.minus(b);
     difference.defect().is_none() && ends(&difference).0 >= 0
 }
 
-/// The least and the most that a dim without drift may be.
+/// Returns the minimum and the maximum of a dim without drift.
 pub(super) fn bounds(dim: &Dim) -> Option<(i64, i64)> {
     if dim.defect().is_some() {
         return None;
@@ -69,7 +72,8 @@ pub(super) fn bounds(dim: &Dim) -> Option<(i64, i64)> {
     Some((i64::try_from(-floor_div(-least, periods)).ok()?, i64::try_from(floor_div(most, periods)).ok()?))
 }
 
-/// [`PERIODS`] times the least and the most that a dim without drift may be, for independent forms. What is no quotient in it cancels out.
+/// Returns [`PERIODS`] times the minimum and the maximum of a dim without drift, for independent
+/// forms. Terms that are no quotients cancel out.
 fn ends(dim: &Dim) -> (i128, i128) {
     let terms = dim.to_terms();
     let constant = terms.last().filter(|term| term.factors.is_empty()).map_or(0, |term| i128::from(term.coefficient));
@@ -104,19 +108,19 @@ impl Step {
         (small.contains(&scale) && small.contains(&offset)).then_some(Step { times, form, scale, offset, divisor })
     }
 
-    /// [`PERIODS`] times what it grows by where its form grows by 1.
+    /// Returns [`PERIODS`] times the growth per step of its form.
     fn slope(&self) -> i128 {
         i128::from(self.times) * i128::from(self.scale) * i128::from(PERIODS / self.divisor)
     }
 
-    /// [`PERIODS`] times the remainder part at a place of the form.
+    /// Returns [`PERIODS`] times the remainder part at a place of the form.
     fn rest_at(&self, place: i64) -> i128 {
         let quotient = (self.scale * place + self.offset).div_euclid(self.divisor);
         i128::from(self.times) * i128::from(PERIODS) * i128::from(quotient) - self.slope() * i128::from(place)
     }
 }
 
-/// `(x, c)` for `x/c`, where its period is looked at.
+/// Returns `(x, c)` for `x/c`, if its period is examined.
 fn quotient(factor: &Dim) -> Option<(&Dim, i64)> {
     match factor.kind()? {
         Kind::FloorDiv(numerator, divisor) => Some((numerator, divisor.as_const().filter(|c| *c > 1 && PERIODS % c == 0)?)),
@@ -124,7 +128,8 @@ fn quotient(factor: &Dim) -> Option<(&Dim, i64)> {
     }
 }
 
-/// [`PERIODS`] times the least and the largest sum of the remainder parts of steps over one form.
+/// Returns [`PERIODS`] times the least and the largest sum of the remainder parts of steps over one
+/// form.
 fn rests(steps: &[Step]) -> (i128, i128) {
     let common =
         |period: i64, step: &Step| period / gcd(period.unsigned_abs(), step.divisor.unsigned_abs()) as i64 * step.divisor;

@@ -1,7 +1,7 @@
-//! Finds the remainders in a sum: `S - 8*(S/8) + B` is `S%8` and `B`.
+//! Recognises remainders in a sum: `S - 8*(S/8) + B` is `S%8` and `B`.
 //!
-//! The canonical form holds no remainder by a constant (see `division`). Text and ranges want to see them, so this file takes
-//! them out again. It changes nothing: the parts always add up to the sum.
+//! The canonical form holds no remainder by a constant (see `division`). Text and ranges need them,
+//! so this file recovers them. It changes nothing: the parts always add up to the sum.
 
 use super::arith::remove_factors;
 use super::node::{Dim, Factors, Kind, Term};
@@ -14,17 +14,17 @@ pub(super) struct Remainder {
 }
 
 impl Remainder {
-    /// The dim that this part is.
+    /// Returns the dim of this part.
     fn to_dim(&self) -> Dim {
         let scale = Dim::from_terms(vec![self.scale.clone()]);
         scale.times(&self.dividend.modulo(&Dim::constant(self.divisor)))
     }
 }
 
-/// A sum with more terms is left as it is: looking for remainders is quadratic.
+/// Sums with more terms are not searched: the search is quadratic.
 const MAX_TERMS: usize = 128;
 
-/// The remainders in `dim`, and what is left.
+/// Returns the remainders in `dim`, and the other terms.
 pub(super) fn split_remainders(dim: &Dim) -> (Vec<Remainder>, Dim) {
     let mut rest = dim.clone();
     let mut found = Vec::new();
@@ -54,7 +54,7 @@ fn quotient(dim: &Dim) -> Option<(&Dim, i64)> {
     }
 }
 
-/// The remainder whose quotient part would be `term`: `-scale * c * ((x/a)/c)`.
+/// Returns the remainder whose quotient part would be `term`: `-scale * c * ((x/a)/c)`.
 fn candidate(term: &Term, factor: &Dim, numerator: &Dim, inner: i64, divisor: i64) -> Option<Remainder> {
     if term.coefficient % divisor != 0 {
         return None;
@@ -65,7 +65,7 @@ fn candidate(term: &Term, factor: &Dim, numerator: &Dim, inner: i64, divisor: i6
     Some(Remainder { scale, dividend: numerator.floor_div(&Dim::constant(inner)), divisor })
 }
 
-/// The sum without the remainder, where all terms of the remainder are in the sum.
+/// Returns the sum without the remainder, if all terms of the remainder are in the sum.
 fn taken_out(sum: &Dim, remainder: Remainder) -> Option<(Remainder, Dim)> {
     let part = remainder.to_dim();
     let left = sum.minus(&part);

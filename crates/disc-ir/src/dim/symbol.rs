@@ -1,7 +1,8 @@
-//! Names of dims: `B`, `S`, `s0`. A symbol is a name and nothing else; what is known about it lives in the facts.
+//! Names dims: `B`, `S`, `s0`. A symbol is a name and nothing else; the facts hold its properties.
 //!
 //! Invariants:
-//! - A name is an identifier (`[A-Za-z_][A-Za-z0-9_]*`) of at most [`Symbol::MAX_LEN`] bytes, so it can be printed anywhere.
+//! - A name is an identifier (`[A-Za-z_][A-Za-z0-9_]*`) of at most [`Symbol::MAX_LEN`] bytes, so it
+//!   can be printed anywhere.
 //! - Equality, hash and order are those of the name.
 
 use std::fmt;
@@ -15,19 +16,22 @@ impl Symbol {
     /// The longest name in bytes.
     pub const MAX_LEN: usize = 64;
 
-    /// A symbol with this name. A name that is no identifier (or is too long) is made one: other characters become `_`, and
-    /// a digest of the full name is appended, so that different names stay different. Use [`Symbol::parse`] to refuse instead.
+    /// A symbol with this name. A name that is no identifier (or is too long) is made one: other
+    /// characters become `_`, and a digest of the full name is appended, so that different names
+    /// stay different. Use [`Symbol::parse`] to refuse instead.
     pub fn new(name: impl AsRef<str>) -> Self {
         let name = name.as_ref();
         if is_identifier(name) { Symbol(Arc::from(name)) } else { Symbol(Arc::from(sanitized(name))) }
     }
 
-    /// The symbol with exactly this name, or `None` where the name is no identifier or is too long.
+    /// Returns the symbol with exactly this name, or `None` if the name is no identifier or is too
+    /// long.
     pub fn parse(name: &str) -> Option<Self> {
         is_identifier(name).then(|| Symbol(Arc::from(name)))
     }
 
-    /// A symbol of a solver, whose name is no identifier: `~` comes after all letters and never in a user's name.
+    /// A symbol of a solver, whose name is no identifier: `~` comes after all letters and never in
+    /// a user's name.
     pub(super) fn hidden(index: usize) -> Self {
         Symbol(Arc::from(format!("~{index:04}")))
     }
@@ -68,7 +72,7 @@ impl From<String> for Symbol {
     }
 }
 
-/// What [`super::Dim::symbol`] takes: a symbol as it is, or a name.
+/// Lets [`super::Dim::symbol`] take a symbol, or a name.
 impl From<&Symbol> for Symbol {
     fn from(symbol: &Symbol) -> Self {
         symbol.clone()

@@ -1,4 +1,4 @@
-//! Random inputs of a function.
+//! Draws random inputs of a function.
 use super::{LARGEST, Random};
 use crate::{
     dim::Symbol,
@@ -11,11 +11,12 @@ use std::collections::HashMap;
 /// The sizes that dims get: 0 and 1, below and above the lanes of vectors.
 const SIZES: [i64; 7] = [0, 1, 2, 3, 5, 8, LARGEST];
 
-/// How often sizes are drawn until the facts hold.
+/// Draws of sizes before the facts must hold.
 const MOST_DRAWS: usize = 500;
 
-/// Inputs for an entry: a random size for each symbol, and elements that include the special ones. Sizes that are expressions must be
-/// made of symbols that stand alone elsewhere; an entry without tensors has no inputs.
+/// Draws inputs for an entry: a random size for each symbol, and elements that include the special
+/// ones. Sizes that are expressions must be made of symbols that stand alone elsewhere; an entry
+/// without tensors has no inputs.
 pub fn inputs(module: &Module, entry: &str, seed: u64) -> Vec<Tensor> {
     let mut random = Random::new(seed);
     let Some(function) = module.function(entry) else { return Vec::new() };
@@ -40,7 +41,8 @@ fn tensor(ty: &TensorType, symbols: &HashMap<Symbol, i64>, random: &mut Random) 
     Tensor::from_f64s(ty.dtype, &sizes, &elements).ok()
 }
 
-/// Mostly ordinary, sometimes zero of either sign, infinite, NaN, or at the end of the range.
+/// Draws mostly ordinary elements, sometimes zero of either sign, infinity, NaN, or an end of the
+/// range.
 fn element(dtype: DType, random: &mut Random) -> f64 {
     if random.chance(6) {
         return *random.choose(&[0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, 65504.0]);

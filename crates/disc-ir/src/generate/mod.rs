@@ -1,6 +1,7 @@
-//! Random programs, and inputs for them: what differential tests run.
+//! Generates random programs, and inputs for them, for differential tests.
 //!
-//! Not a fuzzer of malformed text: every program is well formed, runs for every size >= 0 of its dims, and never fails.
+//! It does not fuzz malformed text: every program is well formed, runs for every size >= 0 of its
+//! dims, and never fails.
 //!
 //! Invariant: the same seed gives the same program and the same inputs, on every machine.
 pub mod cases;
@@ -106,7 +107,8 @@ mod tests {
         assert_ne!(program(7, 20).to_string(), program(8, 20).to_string());
     }
 
-    /// Programs that a test never makes are not tested: every op of the tensor stage comes up, but for those named here.
+    /// A program that is never generated is never tested: every op of the tensor stage must occur,
+    /// but for those named here.
     #[test]
     fn every_tensor_op_comes_up() {
         let mut seen: HashSet<OpKind> = HashSet::new();

@@ -1,7 +1,8 @@
-//! One random op after another, on values that there are.
+//! Appends random ops to a program, on existing values.
 //!
-//! An op is proposed, and the builder, which knows every constraint, takes or refuses it. Where an op asks for what no type says (a slice
-//! that fits, an index dimension that is not empty), only such proposals are made as hold for all sizes.
+//! An op is proposed, and the builder, which knows every constraint, takes or refuses it. If an op
+//! has a condition that no type states (a slice that fits, an index dimension that is not empty),
+//! only proposals that hold for all sizes are made.
 use super::{Random, dtype};
 use crate::{
     attr::{Attr, AttrKind},
@@ -20,7 +21,7 @@ use crate::{
 pub(super) struct Generator<'f> {
     pub(super) random: Random,
     pub(super) builder: Builder<'f>,
-    /// What ops can use.
+    /// The values that ops can use.
     pub(super) values: Vec<Value>,
 }
 
@@ -32,7 +33,7 @@ const MAX_RANK: usize = 5;
 /// The most elements of a value, with the largest sizes.
 const MAX_ELEMENTS: i64 = 30_000;
 
-/// Whether the op is legal on tensors and is not a terminator.
+/// Returns true if the op is legal on tensors and is not a terminator.
 pub(super) fn is_tensor_op(def: &OpDef) -> bool {
     matches!(def.stages, Stages::Tensor | Stages::Both) && !def.has(Trait::Terminator)
 }
@@ -81,7 +82,7 @@ impl<'f> Generator<'f> {
         }
     }
 
-    /// Adds what a proposal makes; all of it is taken back where it is refused or becomes too large.
+    /// Adds the ops of a proposal, or removes them all if it is refused or becomes too large.
     fn take(&mut self, make: Proposal<'f>) {
         let block = self.builder.block;
         let before = self.builder.function.insts(block).len();
@@ -138,7 +139,7 @@ impl<'f> Generator<'f> {
         self.one(OpKind::Constant, &[], &[("value", literal.into())], Some(Type::Tensor(tensor.clone())))
     }
 
-    /// A value of this type: one that there is, or a constant.
+    /// Returns a value of this type: an existing one, or a constant.
     fn like(&mut self, tensor: &TensorType) -> Result<Value, Diagnostic> {
         let same: Vec<Value> = self.values.iter().copied().filter(|&v| self.tensor(v) == *tensor).collect();
         if same.is_empty() || self.random.chance(20) {
@@ -357,7 +358,7 @@ impl<'f> Generator<'f> {
     /// Gathers rows, scatters them back, or takes or replaces a dynamic slice.
     fn look_up(&mut self) -> Made {
         let Some((value, tensor, axis)) = self.with_axis() else { return Ok(Vec::new()) };
-        // A row exists for all sizes only where the size is a constant.
+        // A row exists for all sizes only if the size is a constant.
         if tensor.dims[0].as_const().is_some_and(|size| size > 0) && self.random.chance(60) {
             return self.rows(value, &tensor);
         }
@@ -374,7 +375,7 @@ impl<'f> Generator<'f> {
         self.one(OpKind::DynamicUpdateSlice, &[&[value, slice], &starts[..]].concat(), &[], None)
     }
 
-    /// Rows of a value at constant or computed places; or their sum into it.
+    /// Gathers rows of a value at constant or computed indices; or adds them into it.
     fn rows(&mut self, value: Value, tensor: &TensorType) -> Made {
         let indices = TensorType::new([super::size(&mut self.random)], DType::I64);
         let places = self.one(OpKind::Iota, &[], &[("dim", Attr::Int(0))], Some(Type::Tensor(indices)))?[0];
@@ -416,7 +417,7 @@ impl<'f> Generator<'f> {
         self.with_region(OpKind::Sort, &[value], &attrs, region)
     }
 
-    /// A value from nothing, or from sizes.
+    /// Makes a value without operands, or from sizes.
     fn make(&mut self) -> Made {
         let tensor = TensorType::new([super::size(&mut self.random)], dtype(&mut self.random));
         match self.random.below(6) {

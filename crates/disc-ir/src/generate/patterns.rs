@@ -1,4 +1,5 @@
-//! What models do with several ops at once: values normalised along an axis, products of different values. These are what groups are made for.
+//! Appends common patterns of several ops: values normalised along an axis, products of different
+//! values. Fusion groups are made for these.
 use super::ops::{Generator, Made};
 use crate::{
     attr::Attr,
@@ -22,7 +23,8 @@ impl Generator<'_> {
         self.one(OpKind::Subtract, &[value, sum], &[], None)
     }
 
-    /// A value normalised along its last axis, and what else is computed from it element by element, perhaps seen as another shape.
+    /// Normalises a value along its last axis, beside another element-wise result of it, perhaps in
+    /// another shape.
     pub(super) fn beside(&mut self) -> Made {
         let Some((value, tensor, _)) = self.with_axis() else { return Ok(Vec::new()) };
         let sum = self.along(value, &tensor, tensor.rank() - 1, OpKind::Add, 0.0)?;
@@ -44,7 +46,7 @@ impl Generator<'_> {
         Ok(found)
     }
 
-    /// A reduction along an axis, repeated along it.
+    /// Reduces along an axis and broadcasts the result back.
     fn along(
         &mut self,
         value: Value,
@@ -61,7 +63,7 @@ impl Generator<'_> {
         Ok(self.one(OpKind::BroadcastInDim, &[reduced], &[("dims", others.into())], whole)?[0])
     }
 
-    /// A product of two values that have a size in common.
+    /// Multiplies two values that have a size in common.
     pub(super) fn multiply(&mut self) -> Made {
         let Some((lhs, tensor, axis)) = self.with_axis() else { return Ok(Vec::new()) };
         let size = &tensor.dims[axis];

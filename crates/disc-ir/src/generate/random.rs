@@ -1,11 +1,12 @@
-//! A small generator of random numbers (SplitMix64), the same on every machine, and plain random tensors.
+//! A small generator of random numbers (SplitMix64), the same on every machine, and plain random
+//! tensors.
 use crate::{
     diag::{Code, Diagnostic},
     interp::Tensor,
     types::DType,
 };
 
-/// A stream of random choices.
+/// A reproducible sequence of random choices.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -36,20 +37,21 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of `options`, of which there are some.
+    /// Returns one of `options`, which is not empty.
     pub fn choose<'o, T>(&mut self, options: &'o [T]) -> &'o T {
         &options[self.below(options.len())]
     }
 
-    /// From 0 up to 1.
+    /// Returns a number from 0 up to but not including 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A tensor of floats in [-2, 2), or of small integers: so that results are neither all infinite nor all out of range.
+    /// Draws a tensor of floats in [-2, 2), or of small integers: so that results are neither all
+    /// infinite nor all out of range.
     ///
     /// # Errors
-    /// Where a size is negative, or there are more than 2^28 elements.
+    /// A negative size, or more than 2^28 elements.
     pub fn tensor(&mut self, dtype: DType, sizes: Vec<i64>) -> Result<Tensor, Diagnostic> {
         const MOST: usize = 1 << 28;
         let Some(count) = crate::interp::element_count(&sizes).filter(|&count| count <= MOST) else {

@@ -1,4 +1,4 @@
-//! One op that is being executed: its operands, attributes, and the sizes of its results.
+//! Holds one op that is being executed: its operands, attributes, and the sizes of its results.
 use super::{
     Tensor,
     machine::{Symbols, Val, evaluate},
@@ -75,12 +75,12 @@ impl<'a> Call<'a> {
         self.data.attrs.get(position)?.as_ref()
     }
 
-    /// Whether an optional attribute is there.
+    /// Returns true if an optional attribute is present.
     pub(super) fn has(&self, name: &str) -> bool {
         self.attr(name).is_some()
     }
 
-    /// An integer; `default` where it is absent.
+    /// Returns an integer; `default` if it is absent.
     pub(super) fn int(&self, name: &str, default: i64) -> i64 {
         if let Some(Attr::Int(value)) = self.attr(name) { *value } else { default }
     }
@@ -97,7 +97,7 @@ impl<'a> Call<'a> {
         if let Some(Attr::Ints(values)) = self.attr(name) { values } else { &[] }
     }
 
-    /// A list of integers; `default` for each of `count` entries where it is absent.
+    /// Returns a list of integers; `count` times `default` if it is absent.
     pub(super) fn ints_or(&self, name: &str, default: i64, count: usize) -> Vec<i64> {
         if self.ints(name).is_empty() { vec![default; count] } else { self.ints(name).to_vec() }
     }
@@ -159,7 +159,7 @@ impl<'a> Call<'a> {
         dims.iter().filter_map(Dim::as_symbol)
     }
 
-    /// The values of a list of dims; none where it is absent.
+    /// Returns the values of a list of dims; none if it is absent.
     pub(super) fn dims(&self, name: &str) -> Result<Vec<i64>, Diagnostic> {
         match self.attr(name) {
             Some(Attr::Dims(dims)) => dims.iter().map(|dim| evaluate(dim, &self.symbols)).collect(),
@@ -167,7 +167,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// As [`Call::dims`], zeros for `count` entries where the list is absent.
+    /// Like [`Call::dims`], with `count` zeros if the list is absent.
     pub(super) fn dims_or_zeros(&self, name: &str, count: usize) -> Result<Vec<i64>, Diagnostic> {
         let dims = self.dims(name)?;
         Ok(if dims.is_empty() { vec![0; count] } else { dims })

@@ -1,4 +1,5 @@
-//! Matrix products and convolutions: products are summed in f64, or in wide integers, and stored once.
+//! Evaluates matrix products and convolutions: products are summed in f64, or in wide integers, and
+//! stored once.
 use super::{
     Tensor,
     call::Call,
@@ -42,7 +43,7 @@ pub(super) fn dot_general(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
     let (lhs_steps, rhs_steps) = (select(&lhs.steps, &lhs_summed), select(&rhs.steps, &rhs_summed));
     let (dtype, shape) = (call.dtype(), call.shape());
     let packed = call.has("packed_columns");
-    // Of panels of words, one more step leads to the elements of a word.
+    // In panels of words, one more index selects the element of a word.
     let word = rhs.tensor.dims().get(3).copied().filter(|_| packed);
     let mut result = Tensor::zeros(dtype, shape.clone());
     for_each(&shape, |i, index| {
@@ -87,7 +88,7 @@ pub(super) fn unpack_steps(machine: &mut Machine<'_>, call: &Call<'_>) -> Evalua
     Ok(vec![result.into()])
 }
 
-/// Which axis of a tensor of a convolution is what.
+/// The roles of a convolution's axes.
 struct Layout {
     batch: usize,
     feature: usize,
@@ -143,7 +144,7 @@ pub(super) fn convolution(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
             for c in 0..features {
                 let from = a + (first_feature + c) * lhs.steps[input.feature];
                 let weight = b + c * rhs.steps[in_features];
-                // Zeros are numbers as others are: times infinity they are no number.
+                // Padding multiplies like any zero: times infinity it is NaN.
                 let element = if inside { lhs.tensor.at(from as usize) } else { zero };
                 sum.add(element, rhs.tensor.at(weight as usize), dtype);
             }

@@ -1,11 +1,11 @@
-//! Structured control flow.
+//! Evaluates structured control flow.
 use super::{
     call::Call,
     machine::{Evaluated, Machine, Val},
 };
 use crate::diag::Code;
 
-/// A terminator: the machine takes its operands, so nothing is left to do.
+/// Evaluates a terminator: the machine takes its operands, so there is nothing to do.
 pub(super) fn return_(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     Ok(call.args.clone())
 }

@@ -1,4 +1,4 @@
-//! Element-wise ops: a function of one element of each operand.
+//! Evaluates element-wise ops: a function of one element of each operand.
 //!
 //! Arithmetic is in f64 and in wide integers; the result is rounded or wrapped when it is stored.
 use super::{
@@ -9,7 +9,8 @@ use super::{
 use crate::{diag::Diagnostic, types::DType};
 use std::cmp::Ordering;
 
-/// How an element of the result comes from elements of the operands. Integer functions get the element type of the operands.
+/// The function from elements of the operands to an element of the result. Integer functions get
+/// the element type of the operands.
 #[derive(Clone, Copy)]
 pub(super) enum Lanes {
     Float(fn(f64) -> f64),
@@ -55,7 +56,8 @@ impl Lanes {
         }
     }
 
-    /// Two elements of type `dtype`, where this is a function of two; floats are not rounded, integers wrap when they are stored.
+    /// Combines two elements of type `dtype`, if this is a function of two; floats are not rounded,
+    /// integers wrap when they are stored.
     pub(super) fn combine(self, dtype: DType, a: Scalar, b: Scalar) -> Scalar {
         match self {
             Lanes::Float2(f) | Lanes::Number2(f, _) if dtype.is_float() => Scalar::Float(f(a.as_f64(), b.as_f64())),
@@ -65,7 +67,7 @@ impl Lanes {
         }
     }
 
-    /// Whether this is a function of two elements of one type.
+    /// Returns true if this is a function of two elements of one type.
     pub(super) fn is_binary(self) -> bool {
         matches!(self, Lanes::Float2(_) | Lanes::Number2(..) | Lanes::Bits2(_))
     }
@@ -120,7 +122,7 @@ fn wrap(dtype: DType, value: i128) -> i128 {
     round(dtype, Scalar::Int(value)).as_int()
 }
 
-/// The number of bits to shift by, where it is less than the width.
+/// Returns the number of bits to shift by, if it is less than the width.
 fn shift(b: i128, dtype: DType) -> Option<u32> {
     u32::try_from(unsigned(dtype, b)).ok().filter(|&bits| bits < dtype.bits())
 }
@@ -149,7 +151,7 @@ pub(super) fn popcnt(a: i128, dtype: DType) -> i128 {
     unsigned(dtype, a).count_ones().into()
 }
 
-/// How two elements compare; `None` if one is NaN.
+/// Compares two elements; `None` if one is NaN.
 pub(super) fn order(a: Scalar, b: Scalar) -> Option<Ordering> {
     match (a, b) {
         (Scalar::Int(a), Scalar::Int(b)) => Some(a.cmp(&b)),

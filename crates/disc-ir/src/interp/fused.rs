@@ -1,4 +1,5 @@
-//! Fusion groups: the group's ops, one after another. At the buffer stage it reads its first operands and writes its last.
+//! Evaluates fusion groups: the group's ops, one after another. At the buffer stage it reads its
+//! first operands and writes its last.
 use super::{
     call::Call,
     machine::{Evaluated, Machine, Val},

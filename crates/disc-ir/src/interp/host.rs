@@ -1,4 +1,4 @@
-//! Ops of host programs: memory of a call, and launches.
+//! Evaluates ops of host programs: memory of a call, and launches.
 use super::{
     Tensor,
     call::Call,
@@ -11,10 +11,11 @@ use crate::{
     layout::{first_fit, parts_met},
 };
 
-/// How many tasks a launch is split into, where it has as many units: work units must not depend on their neighbours.
+/// Number of tasks that a launch is split into, if it has as many units: work units must not depend
+/// on their neighbours.
 const TASKS: i64 = 3;
 
-/// What caches are taken to hold, so that small tests run what large sizes do.
+/// Assumed threshold for non-temporal stores, so that small tests run the code of large sizes.
 const CACHED: i64 = 1 << 10;
 
 /// New memory of the first result's type, for an output or for a frame.

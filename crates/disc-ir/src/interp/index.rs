@@ -1,4 +1,4 @@
-//! Ops that read or write at places that the data names.
+//! Evaluates ops that read or write at data-dependent indices.
 use super::{
     Tensor,
     call::Call,
@@ -8,18 +8,19 @@ use super::{
 };
 use crate::diag::{Code, Diagnostic};
 
-/// Where index vectors lie in a tensor of indices, and what they name.
+/// The layout of index vectors in a tensor of indices, and the dimensions that they index.
 struct Vectors<'c> {
     indices: &'c Tensor,
     vector_dim: usize,
-    /// Entry `j` of a vector counts along this dimension of the indexed tensor.
+    /// Entry `j` of a vector indexes this dimension of the indexed tensor.
     map: Vec<usize>,
-    /// Dimensions of the indexed tensor, and those of the indices that they go along with.
+    /// Batching dimensions of the indexed tensor, each with its dimension of the indices.
     batching: Vec<(usize, usize)>,
 }
 
 impl Vectors<'_> {
-    /// Where the slice of a vector starts in the indexed tensor. `batch` is the index of the vector.
+    /// Returns the start of a vector's slice in the indexed tensor. `batch` is the index of the
+    /// vector.
     fn start(&self, batch: &[i64], rank: usize) -> Vec<i64> {
         let mut at = batch.to_vec();
         if self.vector_dim < self.indices.dims().len() {
@@ -42,7 +43,7 @@ impl Vectors<'_> {
     }
 }
 
-/// Moves a start to where the slice fits, or fails where it does not.
+/// Clamps a start so that the slice fits, or fails, as `bounds` says.
 fn place(call: &Call<'_>, start: &mut [i64], slice: &[i64], sizes: &[i64]) -> Result<(), Diagnostic> {
     let checked = call.word("bounds") == "check";
     for (axis, index) in start.iter_mut().enumerate() {
@@ -129,7 +130,7 @@ fn start(call: &Call<'_>, first: usize, slice: &[i64], sizes: &[i64]) -> Result<
     Ok(start)
 }
 
-/// Calls `copy` with the place of each element of a slice, and its place in the whole.
+/// Calls `copy` with the offset of each element of a slice, and its offset in the whole.
 fn for_each_in_slice(start: &[i64], slice: &[i64], sizes: &[i64], mut copy: impl FnMut(usize, usize)) -> Result<(), Diagnostic> {
     let steps = strides(sizes);
     for_each(slice, |i, index| {

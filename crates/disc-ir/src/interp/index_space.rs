@@ -1,6 +1,6 @@
 //! Walks over the indices of a shape.
 
-/// The elements that one step along each dimension skips, in row-major order.
+/// Returns the row-major strides in elements.
 pub(super) fn strides(dims: &[i64]) -> Vec<i64> {
     let mut strides = vec![1; dims.len()];
     for axis in (1..dims.len()).rev() {
@@ -9,18 +9,18 @@ pub(super) fn strides(dims: &[i64]) -> Vec<i64> {
     strides
 }
 
-/// The place of an index in row-major order.
+/// Returns the row-major offset of an index.
 pub(super) fn offset(index: &[i64], strides: &[i64]) -> usize {
     index.iter().zip(strides).map(|(i, s)| i * s).sum::<i64>() as usize
 }
 
-/// The place of an index in row-major order, if it lies within the sizes.
+/// Returns the row-major offset of an index, if it is within the sizes.
 pub(super) fn checked_offset(index: &[i64], dims: &[i64], strides: &[i64]) -> Option<usize> {
     let inside = index.iter().zip(dims).all(|(i, size)| (0..*size).contains(i));
     inside.then(|| offset(index, strides))
 }
 
-/// Calls `visit` with every index of the sizes and its place, in row-major order.
+/// Calls `visit` with every index of the sizes and its offset, in row-major order.
 pub(super) fn for_each<E>(dims: &[i64], mut visit: impl FnMut(usize, &[i64]) -> Result<(), E>) -> Result<(), E> {
     if dims.contains(&0) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Ops of kernels. A vector is a tensor of its lanes, a scalar a tensor of rank 0; memory is checked at every access.
+//! Evaluates ops of kernels. A vector is a tensor of its lanes, a scalar a tensor of rank 0; memory
+//! is checked at every access.
 use super::{
     Tensor,
     call::Call,
@@ -166,7 +167,8 @@ pub(super) fn fma(_: &Call<'_>, dtype: DType) -> Function {
 pub(super) fn scale_by_power(_: &Call<'_>, dtype: DType) -> Function {
     Box::new(move |x| {
         let (value, exponent) = (x[0].as_f64(), x[1].as_f64());
-        // In f64 a power of f32 is exact; one of f64 may be none as a whole, and its first half makes no denormal number.
+        // In f64 a power of f32 is exact; one of f64 may be none as a whole, and its first half
+        // makes no denormal number.
         let half = if dtype == DType::F32 { exponent } else { (exponent / 2.0).trunc() };
         Scalar::Float(value * half.exp2() * (exponent - half).exp2())
     })

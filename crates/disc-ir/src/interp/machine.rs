@@ -1,10 +1,10 @@
-//! The machine: frames, blocks, symbols, limits.
+//! Executes ops: frames, blocks, symbols, limits.
 //!
-//! It knows how ops are executed, not what they mean.
+//! It knows how to execute ops, not their meaning.
 //!
 //! Invariants:
-//! - Every tensor that an op returns has the sizes that the op's result type says; a difference is E0211.
-//! - What a block defines is dropped at its end.
+//! - Every tensor that an op returns has the sizes of the op's result type; a difference is E0211.
+//! - The values of a block are dropped at its end.
 use super::{
     Limits, Tensor,
     call::Call,
@@ -27,7 +27,7 @@ use std::{
     rc::Rc,
 };
 
-/// What a value holds while the program runs.
+/// The contents of a value while the program runs.
 #[derive(Clone, Debug)]
 pub(super) enum Val {
     /// A tensor; or a vector of a kernel, as a tensor of its lanes (of rank 0 for one lane).
@@ -83,13 +83,13 @@ pub(super) struct Machine<'a> {
     steps: u64,
     bytes: u64,
     depth: u32,
-    /// What `alloc_output` made, by index.
+    /// The buffers of `alloc_output`, by index.
     outputs: BTreeMap<i64, Buffer>,
     /// Bytes of scratch that the task may still use.
     scratch: u64,
-    /// Errors that are made on purpose.
+    /// Deliberate rounding errors.
     pub(super) noise: Option<Noise>,
-    /// The results of `prepare`, once a weight that it makes was needed.
+    /// The results of `prepare`, once a weight of it was needed.
     prepared: Option<Vec<Tensor>>,
 }
 
@@ -100,7 +100,8 @@ impl<'a> Machine<'a> {
         Self { module, weights, memory, frames, limits, steps: 0, bytes: 0, depth: 0, outputs, scratch: 0, noise, prepared }
     }
 
-    /// Runs a function: binds the symbols of its parameters' types, checks its facts, and runs its body. Kernels and routines see those of the caller too.
+    /// Runs a function: binds the symbols of its parameters' types, checks its facts, and runs its
+    /// body. Kernels and routines see those of the caller too.
     pub(super) fn call(&mut self, function: &'a Function, arguments: Vec<Val>) -> Evaluated {
         let outer = match (function.kind, self.frames.last()) {
             (FunctionKind::Kernel | FunctionKind::Routine, Some(frame)) => Symbols::clone(&frame.symbols),
@@ -113,7 +114,7 @@ impl<'a> Machine<'a> {
         results
     }
 
-    /// The function that a call of an entry runs: itself, or a variant of it.
+    /// Returns the function that a call of an entry runs: itself, or a variant of it.
     pub(super) fn variant_for(&self, function: &'a Function, arguments: &[Val]) -> Result<&'a Function, Diagnostic> {
         let mut variants = self.module.variants_of(function).peekable();
         if variants.peek().is_none() {
@@ -124,7 +125,7 @@ impl<'a> Machine<'a> {
         Ok(variants.find(|variant| variant.guard(function).iter().all(holds)).unwrap_or(function))
     }
 
-    /// Runs a region of the function that is being run.
+    /// Runs a region of the current function.
     pub(super) fn run_block(&mut self, block: Block, arguments: Vec<Val>) -> Evaluated {
         self.depth += 1;
         if self.depth > self.limits.depth {
@@ -151,7 +152,7 @@ impl<'a> Machine<'a> {
         Ok(results)
     }
 
-    /// Executes one op; a terminator gives the values it returns.
+    /// Executes one op. A terminator returns its values.
     fn step(&mut self, inst: Inst) -> Evaluated {
         let frame = self.frame();
         let (function, symbols) = (frame.function, Rc::clone(&frame.symbols));
@@ -218,7 +219,7 @@ impl<'a> Machine<'a> {
         let Some(count) = count(dims) else {
             return Err(Diagnostic::new(Code::E0602, format!("a value of type {ty} has sizes {dims:?}")));
         };
-        // Memory is reserved by the ops that make some.
+        // The ops that allocate memory reserve it.
         if let Type::Buffer { .. } = ty {
             return self.charge(1);
         }
@@ -243,7 +244,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What the host program put out, in order.
+    /// Returns the outputs of the host program, in order.
     pub(super) fn outputs(&self) -> Result<Vec<Tensor>, Diagnostic> {
         let read = |(wanted, (&index, buffer)): (i64, (&i64, &Buffer))| match index == wanted {
             true => self.memory.tensor(buffer).map_err(|e| e.note(format!("in output {index}"))),
@@ -252,18 +253,19 @@ impl Machine<'_> {
         (0..).zip(&self.outputs).map(read).collect()
     }
 
-    /// A result of the function `prepare`, which makes weights from weights.
+    /// Returns a result of the function `prepare`, which makes weights from weights.
     pub(super) fn prepared(&mut self, result: u32) -> Result<Option<Tensor>, Diagnostic> {
         if self.prepared.is_none() {
             let mut machine = Machine::new(self.module, self.weights, self.limits);
-            // Weights that `prepare` asks for and would make itself are missing, not made in a circle.
+            // Weights that `prepare` asks for and would make itself are missing, not made in a
+            // circle.
             machine.prepared = Some(Vec::new());
             self.prepared = Some(run_entry(&mut machine, PREPARE, &[])?);
         }
         Ok(self.prepared.as_ref().and_then(|results| results.get(result as usize).cloned()))
     }
 
-    /// A task of a kernel starts, with this many bytes of scratch.
+    /// Starts a task of a kernel, with this many bytes of scratch.
     pub(super) fn begin_task(&mut self, scratch: u64) {
         self.scratch = scratch;
     }
@@ -282,7 +284,7 @@ fn limit(message: String) -> Diagnostic {
     Diagnostic::new(Code::E0606, message)
 }
 
-/// The sizes are such that the op stays inside of its tensors.
+/// Checks that the op stays inside of its tensors.
 fn check_demands(call: &Call<'_>, inst: Inst) -> Result<(), Diagnostic> {
     for demand in demands(call.function, inst) {
         if evaluate(&demand.excess(), &call.symbols)? > 0 {
@@ -294,7 +296,7 @@ fn check_demands(call: &Call<'_>, inst: Inst) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// The results are what the op's types say.
+/// Checks the results against the op's types.
 fn check_results(call: &Call<'_>, results: &[Val]) -> Result<(), Diagnostic> {
     let types: Vec<&Type> = call.data.results.iter().map(|&value| call.function.ty(value)).collect();
     if results.len() != types.len() {
@@ -318,7 +320,7 @@ pub(super) fn evaluate(dim: &Dim, symbols: &Symbols) -> Result<i64, Diagnostic> 
     value.map_err(|error| Diagnostic::new(Code::E0103, format!("the dim [{dim}] has no value here: {error}")))
 }
 
-/// The symbols of a function, from the sizes of the arguments; and the checks of its types and facts.
+/// Binds the symbols of a function to the sizes of the arguments, and checks its types and facts.
 fn bind(function: &Function, arguments: &[Val], mut symbols: Symbols) -> Result<Symbols, Diagnostic> {
     let parameters = function.parameters();
     if parameters.len() != arguments.len() {
@@ -340,7 +342,7 @@ fn bind(function: &Function, arguments: &[Val], mut symbols: Symbols) -> Result<
     for binding in bindings(function) {
         let rest = evaluate(&binding.rest, &symbols)?;
         let value = binding.solve(arguments[binding.parameter].dims()[binding.axis], rest);
-        // A symbol that is negative fits no size: it is not the solution.
+        // A negative symbol fits no size: it is not the solution.
         let size =
             function.ty(parameters[binding.parameter]).shaped().map_or(&Dim::constant(0), |t| &t.dims[binding.axis]).clone();
         if value < 0 {
@@ -368,7 +370,7 @@ fn bind(function: &Function, arguments: &[Val], mut symbols: Symbols) -> Result<
     Ok(symbols)
 }
 
-/// What the function states about its dims holds for these sizes.
+/// Checks the function's facts for these sizes.
 fn check_facts(function: &Function, symbols: &Symbols) -> Result<(), Diagnostic> {
     let violated = function.facts.iter().find(|fact| fact.holds(&|symbol| symbols.get(symbol).copied()) == Some(false));
     let Some(fact) = violated else { return Ok(()) };

@@ -1,9 +1,10 @@
-//! The memory of host programs and kernels.
+//! Models the memory of host programs and kernels.
 //!
 //! Invariants:
 //! - A buffer never reaches beyond its memory.
-//! - Each byte knows which value was last written there. A value is what an allocation holds: reading through a buffer of one what was
-//!   written through a buffer of another (or nothing at all) is an error, so values that share memory at the same time are found.
+//! - Each byte knows the value that was last written there. A value is the contents of an
+//!   allocation: reading through a buffer of one what was written through a buffer of another (or
+//!   uninitialised memory) is an error, so values that share memory at the same time are found.
 use super::{Tensor, tensor::count};
 use crate::{
     diag::{Code, Diagnostic},
@@ -16,7 +17,7 @@ pub(super) struct Buffer {
     piece: usize,
     /// In bytes.
     start: usize,
-    /// The allocation that it, or what it is a view of, is.
+    /// The allocation of the buffer, or of the buffer that it is a view of.
     owner: u32,
     pub(super) dtype: DType,
     pub(super) dims: Vec<i64>,
@@ -50,10 +51,10 @@ pub(super) struct Memory {
 #[derive(Debug)]
 struct Piece {
     bytes: Vec<u8>,
-    /// Who wrote each byte; 0 is nobody.
+    /// Allocation that wrote each byte; 0 is none.
     writers: Vec<u32>,
     read_only: bool,
-    /// Whether it ends with a frame; what inputs, weights and outputs are in does not.
+    /// True if it ends with a frame; memory of inputs, weights and outputs does not.
     is_temporary: bool,
 }
 
@@ -85,14 +86,14 @@ impl Memory {
         buffer
     }
 
-    /// The same for an output, which outlives the call.
+    /// Allocates an output, which outlives the call.
     pub(super) fn output(&mut self, dtype: DType, dims: Vec<i64>) -> Buffer {
         let (bytes, owner) = (count(&dims).expect("sizes that were checked") * dtype.size(), self.owner());
         self.pieces.push(Piece { bytes: vec![0; bytes], writers: vec![0; bytes], read_only: false, is_temporary: false });
         Buffer { piece: self.pieces.len() - 1, start: 0, owner, dtype, dims }
     }
 
-    /// A part of the arena, for a value of its own.
+    /// Allocates a part of the arena, as a value of its own.
     pub(super) fn part(
         &mut self,
         arena: &Buffer,
@@ -116,7 +117,7 @@ impl Memory {
         Ok(part)
     }
 
-    /// What there is, to be given to [`Memory::release`].
+    /// Returns the amount of memory, for [`Memory::release`].
     pub(super) fn mark(&self) -> usize {
         self.pieces.len()
     }
@@ -153,7 +154,7 @@ impl Memory {
         Ok(())
     }
 
-    /// What a buffer holds, all of it written.
+    /// Returns the contents of a buffer, all of it written.
     pub(super) fn tensor(&self, buffer: &Buffer) -> Result<Tensor, Diagnostic> {
         let mut bytes = Vec::with_capacity(buffer.bytes());
         for element in 0..buffer.len() as i64 {
@@ -172,7 +173,7 @@ impl Memory {
     }
 }
 
-/// Where an element of a buffer lies in its piece of memory.
+/// Returns the bytes of an element of a buffer in its piece of memory.
 fn locate(buffer: &Buffer, element: i64) -> Result<std::ops::Range<usize>, Diagnostic> {
     let place = usize::try_from(element).ok().filter(|&place| place < buffer.len());
     let Some(place) = place else {

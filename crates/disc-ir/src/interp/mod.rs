@@ -1,17 +1,22 @@
-//! The meaning of every op: a naive interpreter for all stages, the oracle of every backend.
+//! Defines the meaning of every op: a naive interpreter for all stages, the oracle of every
+//! backend.
 //!
-//! Written for reading. Each op is evaluated index by index, in time linear in the elements it touches, and nothing is optimised.
-//! It is not a way to run models.
+//! Written for reading. Each op is evaluated index by index, in time linear in the elements it
+//! touches, and nothing is optimised. It is not a way to run models.
 //!
-//! One file per family of the op table, with the same stem; [`table`] is the one place that maps ops to meanings.
+//! One file per family of the op table, with the same stem; [`table`] is the one place that maps
+//! ops to meanings.
 //!
 //! Invariants:
-//! - An element-wise op on floats is evaluated in f64 and rounded once, to the element type of its result. In f32, f16 and bf16 that is the
-//!   nearest value for arithmetic, and the nearest but for rare ties for functions.
-//! - Sums and products of floats (`reduce` and its kin with a single-op body, `dot_general`, `convolution`) accumulate in f64 and are
-//!   rounded once. Other bodies, `scatter` and the lanes of kernels round at every op.
+//! - An element-wise op on floats is evaluated in f64 and rounded once, to the element type of its
+//!   result. In f32, f16 and bf16 that is the nearest value for arithmetic, and the nearest but for
+//!   rare ties for functions.
+//! - Sums and products of floats (`reduce` and its kin with a single-op body, `dot_general`,
+//!   `convolution`) accumulate in f64 and are rounded once. Other bodies, `scatter` and the lanes
+//!   of kernels round at every op.
 //! - Execution is bounded by [`Limits`]; a program that exceeds them fails with E0606.
-//! - In kernels and host programs every access is checked: outside a buffer, of a byte that nothing wrote, or to an input, is E0211.
+//! - In kernels and host programs every access is checked: outside a buffer, of a byte that nothing
+//!   wrote, or to an input, is E0211.
 mod call;
 mod contraction;
 mod control;
@@ -50,7 +55,7 @@ use crate::{
 use machine::{Machine, Val};
 use std::rc::Rc;
 
-/// How much one run may do.
+/// The limits of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Ops executed and elements computed, together.
@@ -75,11 +80,13 @@ pub fn run(module: &Module, entry: &str, inputs: &[Tensor]) -> Result<Vec<Tensor
     run_with(module, entry, inputs, &|_| None, Limits::default())
 }
 
-/// Runs an entry of a module: a `func`, or a `host` program with the kernels it launches. `weights` gives the weights by name.
+/// Runs an entry of a module: a `func`, or a `host` program with the kernels it launches. `weights`
+/// returns weights by name.
 ///
 /// # Errors
-/// For inputs that do not fit the parameters or the facts (E0601, E0602), whatever the program fails with (E0603, E0604), a program that
-/// is not well formed, and one that exceeds the limits (E0606).
+/// For inputs that do not fit the parameters or the facts (E0601, E0602), for a failure of the
+/// program (E0603, E0604), for a program that is not well formed, and for one that exceeds the
+/// limits (E0606).
 pub fn run_with(
     module: &Module,
     entry: &str,

@@ -1,4 +1,4 @@
-//! Ops that make or rearrange elements.
+//! Evaluates ops that create or rearrange elements.
 use super::{
     Tensor,
     call::Call,
@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{diag::Code, diag::Diagnostic, types::Type};
 
-/// The tensor whose element at an index is the element of `source` at the index that `place` writes, or is `fill` where it says false.
+/// Makes a tensor whose element at an index is the element of `source` at the index that `place`
+/// writes, or `fill` if `place` returns false.
 pub(super) fn pick(
     call: &Call<'_>,
     source: &Tensor,

@@ -1,14 +1,17 @@
-//! Rounding errors on purpose: what else a program may give and still be right.
+//! Runs programs with deliberate rounding errors, to find the results that a correct program may
+//! give.
 //!
-//! A compiler may round otherwise than the interpreter: it sums in another order, keeps narrow floats in f32 between ops, and
-//! approximates functions. In a long program such errors grow, and where they meet a comparison, the result jumps. Runs with random errors
-//! of that size show by how much.
+//! A compiler may round otherwise than the interpreter: it sums in another order, keeps narrow
+//! floats in f32 between ops, and approximates functions. In a long program such errors grow, and
+//! at a comparison the result jumps. Runs with random errors of that size show by how much.
 //!
-//! Narrow floats may stay wide within a group: where the interpreter gives 0 because the type has no smaller number, compiled code may go on with one
-//! that is not, of which `ceil`, `sign` and comparisons make something else. Such zeros are disturbed; a zero of zeros is not. Where the neighbours of a
-//! narrow float are further apart than a divisor, compiled code may know of a remainder that the interpreter's numbers cannot have: it is any.
+//! Narrow floats may stay wide within a group: if the interpreter gives 0 because the type has no
+//! smaller number, compiled code may continue with a nonzero one, which `ceil`, `sign` and
+//! comparisons treat differently. Such zeros are disturbed; a zero of zeros is not. If the
+//! neighbours of a narrow float are further apart than a divisor, compiled code may compute a
+//! remainder that the interpreter's numbers cannot have: it is any.
 //!
-//! Invariant: what is exact stays exact: integers, moved elements, constants, inputs.
+//! Invariant: exact values stay exact: integers, moved elements, constants, inputs.
 use super::{
     Limits, Tensor,
     machine::{Machine, Val},
@@ -27,16 +30,16 @@ use std::rc::Rc;
 /// A run with errors.
 pub struct Noisy {
     pub outputs: Result<Vec<Tensor>, Diagnostic>,
-    /// A value was met of which a compiler may make something else altogether: a narrow float at the end of its range, a sum that may
-    /// overflow on its way, the bits of a NaN.
+    /// A value occurred that a compiler may turn into any other: a narrow float at the end of its
+    /// range, a sum that may overflow on its way, the bits of a NaN.
     pub is_vague: bool,
 }
 
-/// The share of numbers that a run disturbs. Where all of them are, every comparison of what is nearly equal is decided anew, and a sum of
-/// such decisions is far from one in which a single one differs.
+/// The shares of numbers that runs disturb. If all are, every comparison of nearly equal values is
+/// decided anew, and a sum of such decisions is far from one in which a single one differs.
 const SHARES: [f64; 4] = [1.0, 0.25, 0.06, 0.015];
 
-/// How often a number that may be an integer, but for its error, is one.
+/// Probability that a number that may be an integer, but for its error, becomes one.
 const ROUND: f64 = 0.25;
 
 /// Runs an entry of a module without weights, with errors that depend on `seed`.
@@ -65,13 +68,14 @@ fn format(dtype: DType) -> (f64, f64) {
     }
 }
 
-/// Whether the op sums (or multiplies) many elements, so that its error is relative to them and not to the result.
+/// Returns true if the op sums (or multiplies) many elements, so that its error is relative to them
+/// and not to the result.
 fn accumulates(kind: OpKind) -> bool {
     use OpKind as K;
     matches!(kind, K::Reduce | K::Cumulative | K::ReduceWindow | K::DotGeneral | K::Convolution | K::Scatter)
 }
 
-/// Whether the op is exact on floats.
+/// Returns true if the op is exact on floats.
 fn is_exact(kind: OpKind) -> bool {
     use OpKind as K;
     matches!(
@@ -91,13 +95,14 @@ fn is_exact(kind: OpKind) -> bool {
     ) || kind.def().has(Trait::Movement)
 }
 
-/// Whether the op makes numbers so small, of operands that are not 0, that narrow types give 0.
+/// Returns true if the op makes, of nonzero operands, numbers so small that narrow types give 0.
 fn underflows(kind: OpKind) -> bool {
     use OpKind as K;
     matches!(kind, K::Multiply | K::Divide | K::Power | K::Atan2 | K::BesselI1e | K::Convert | K::Zeta | K::Polygamma)
 }
 
-/// Whether each float among the operands of an op on single elements has a number at a position, and not 0.
+/// Returns true if each float among the operands of an op on single elements is a nonzero number at
+/// a position.
 fn are_numbers(args: &[Val], at: usize) -> bool {
     let is_number = |arg: &Val| match arg {
         Val::Tensor(tensor) if tensor.dtype().is_float() => {
@@ -109,7 +114,8 @@ fn are_numbers(args: &[Val], at: usize) -> bool {
     args.iter().all(is_number)
 }
 
-/// Whether the op meets operands for which its bound of error says nothing, or only that it is near in absolute terms.
+/// Returns true if the op has operands for which its error bound says nothing, or only bounds the
+/// absolute error.
 fn leaves_domain(kind: OpKind, args: &[Val]) -> bool {
     let any = |i: usize, holds: &dyn Fn(f64) -> bool| match args.get(i) {
         Some(Val::Tensor(tensor)) if tensor.dtype().is_float() => tensor.to_f64s().into_iter().any(holds),
@@ -117,9 +123,11 @@ fn leaves_domain(kind: OpKind, args: &[Val]) -> bool {
     };
     match kind {
         OpKind::BitcastConvert => any(0, &f64::is_nan),
-        // Near a pole, an error of the operand decides between the largest and the smallest numbers.
+        // Near a pole, an error of the operand decides between the largest and the smallest
+        // numbers.
         OpKind::Tan => any(0, &|x| x.cos().abs() < 8.0 * relative_error(args) * x.abs()),
-        // Large narrow floats are integers; what they were rounded from is not, and then there is no power.
+        // Large narrow floats are integers; the unrounded values are not, and then there is no
+        // power.
         OpKind::Power => relative_error(args) > 1e-4 && any(0, &|x| x < 0.0),
         OpKind::Zeta => any(0, &|s| !(s > 1.0 && s <= 17.0)) || any(1, &|q| q.is_nan() || q <= 0.0),
         OpKind::Polygamma => any(0, &|n| !(0.0..8.0).contains(&n)) || any(1, &|x| x.is_nan() || x <= 0.0),
@@ -128,7 +136,7 @@ fn leaves_domain(kind: OpKind, args: &[Val]) -> bool {
     }
 }
 
-/// The largest error of a number like the first operand, relative to it.
+/// Returns the largest relative error of a number like the first operand.
 fn relative_error(args: &[Val]) -> f64 {
     match args.first() {
         Some(Val::Tensor(tensor)) => format(tensor.dtype()).0,
@@ -137,7 +145,7 @@ fn relative_error(args: &[Val]) -> f64 {
 }
 
 impl Noise {
-    /// The operands of an op that accumulates, each a little off.
+    /// Disturbs the operands of an op that accumulates.
     pub(super) fn disturb_operands(&mut self, function: &Function, data: &InstData, args: &mut [Val]) {
         let kind = data.kind;
         self.is_vague |= leaves_domain(kind, args);
@@ -154,7 +162,7 @@ impl Noise {
         }
     }
 
-    /// The results of another op that rounds.
+    /// Disturbs the results of another op that rounds.
     pub(super) fn disturb_results(&mut self, kind: OpKind, args: &[Val], results: &mut [Val]) {
         if is_exact(kind) {
             return;
@@ -173,7 +181,7 @@ impl Noise {
         }
     }
 
-    /// Remainders, some of which are any where the dividend is not known well enough to say.
+    /// Replaces remainders by any, if the dividend is too inexact to determine them.
     fn any_remainders(&mut self, args: &[Val], remainders: &Tensor) -> Tensor {
         let [Val::Tensor(dividends), Val::Tensor(divisors)] = args else { return remainders.clone() };
         let relative = format(remainders.dtype()).0;
@@ -186,7 +194,8 @@ impl Noise {
         })
     }
 
-    /// A tensor with errors; `vanished` says whether a 0 may be a number that its type is too narrow for.
+    /// Disturbs a tensor; `vanished` returns true if a 0 may be a number that its type is too
+    /// narrow for.
     fn disturbed(&mut self, tensor: &Tensor, vanished: &dyn Fn(usize) -> bool) -> Tensor {
         let dtype = tensor.dtype();
         let (relative, smallest) = format(dtype);
@@ -200,10 +209,11 @@ impl Noise {
             Scalar::Float(match x {
                 // Its sign says on which side of 0 it was.
                 0.0 if unit > 0.0 && vanished(i) => smallest.copysign(x),
-                // Which zero it is may depend on an order.
+                // The sign of a zero may depend on an order.
                 0.0 => 0_f64.copysign(unit),
                 x if x.abs() < smallest * 64.0 => x + smallest * (4.0 * unit).round(),
-                // A negative number has a power where the exponent is an integer: what is nearly one may be one.
+                // A negative number has a power if the exponent is an integer: a nearly integral
+                // value may be one.
                 x if (x - x.round()).abs() <= relative * x.abs() && self.random.unit() < ROUND => x.round(),
                 x => x * (1.0 + unit * relative),
             })
@@ -211,7 +221,7 @@ impl Noise {
     }
 }
 
-/// Whether the sum, or product, of the numbers may be beyond the type on the way to its end.
+/// Returns true if the sum, or product, of the numbers may overflow the type on the way to its end.
 fn may_overflow(tensor: &Tensor, multiplies: bool) -> bool {
     let numbers = tensor.to_f64s();
     let finite = numbers.iter().map(|x| x.abs()).filter(|x| x.is_finite() && *x > 0.0);
@@ -227,7 +237,7 @@ fn may_overflow(tensor: &Tensor, multiplies: bool) -> bool {
     finite.fold(0.0, f64::max) > most
 }
 
-/// Beyond what a narrow float holds, where f32 goes on.
+/// Returns true if a value is beyond the range of a narrow float, while f32 continues.
 fn is_extreme(kind: OpKind, dtype: DType, x: f64) -> bool {
     // As small as f32 goes, bf16 has few numbers; these functions are never 0.
     let vanishes = matches!(kind, OpKind::Erfc | OpKind::Exponential | OpKind::Logistic);
@@ -247,7 +257,8 @@ mod tests {
         types::DType,
     };
 
-    /// What noisy runs make of a bf16 element, without signs and repetitions: `body` computes `%r` of `%x`.
+    /// Returns the results of noisy runs on a bf16 element, without signs and repetitions: `body`
+    /// computes `%r` of `%x`.
     fn noisy(body: &str, x: f64) -> Vec<f64> {
         let text = format!("func @main(%x: tensor<1xbf16>) -> tensor<1xbf16> {{ {body} return %r : tensor<1xbf16> }}");
         let module = parse(&text).expect("it is a program");

@@ -1,4 +1,4 @@
-//! Random bits: Philox 4x32 with 10 rounds.
+//! Evaluates random bits: Philox 4x32 with 10 rounds.
 use super::{
     Tensor,
     call::Call,

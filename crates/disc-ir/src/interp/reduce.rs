@@ -1,4 +1,4 @@
-//! Ops that combine elements along dimensions, and the bodies that they combine with.
+//! Evaluates ops that combine elements along dimensions, and the bodies that they combine with.
 use super::{
     Tensor,
     call::Call,
@@ -14,7 +14,8 @@ use crate::{diag::Diagnostic, graph::Block, ops::body, types::DType};
 pub(super) struct Combiner {
     region: Block,
     dtypes: Vec<DType>,
-    /// Where the body is one op on one value. Floats are combined in f64, unless `rounds` says to round each time.
+    /// Set if the body is one op on one value. Floats are combined in f64, unless `rounds` says to
+    /// round each time.
     single: Option<Lanes>,
     rounds: bool,
 }
@@ -54,7 +55,7 @@ impl Combiner {
     }
 }
 
-/// The elements of the inputs at a place.
+/// Returns the elements of the inputs at an offset.
 pub(super) fn elements(inputs: &[&Tensor], place: usize) -> Vec<Scalar> {
     inputs.iter().map(|input| input.at(place)).collect()
 }

@@ -1,9 +1,11 @@
-//! One element, as the interpreter computes with it.
+//! Represents one element in the interpreter's arithmetic.
 //!
 //! Invariants:
-//! - Floats are `f64` and integers and truth values `i128`, wide enough that one op on elements of any type is exact or is rounded once:
-//!   when the result is stored. [`encode`] rounds and wraps; nothing else does.
-//! - Rounding goes to nearest, ties to even, directly from the exact value (never through a type between).
+//! - Floats are `f64` and integers and truth values `i128`, wide enough that one op on elements of
+//!   any type is exact or is rounded once: when the result is stored. [`encode`] rounds and wraps;
+//!   nothing else does.
+//! - Rounding goes to nearest, ties to even, directly from the exact value (never through a type
+//!   between).
 use crate::{literal::to_odd_f32, types::DType};
 
 /// The value of one element.
@@ -14,7 +16,8 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// The value as a float; integers beyond 53 bits are rounded to odd, so that rounding again is right.
+    /// The value as a float; integers beyond 53 bits are rounded to odd, so that rounding again is
+    /// right.
     pub(super) fn as_f64(self) -> f64 {
         match self {
             Scalar::Float(value) => value,
@@ -76,7 +79,7 @@ fn bits(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte))
 }
 
-/// `value` as an element of type `dtype` would hold it.
+/// Rounds `value` to an element of type `dtype`.
 pub(super) fn round(dtype: DType, value: Scalar) -> Scalar {
     let mut bytes = [0; 8];
     let bytes = &mut bytes[..dtype.size()];
@@ -94,7 +97,7 @@ fn range(dtype: DType) -> (i128, i128) {
     }
 }
 
-/// A float on its way to `dtype`: an integer is truncated and saturates, and is 0 for NaN.
+/// Converts a float to `dtype`: an integer is truncated and saturates, and is 0 for NaN.
 pub(super) fn saturate(dtype: DType, value: f64) -> Scalar {
     if !dtype.is_integer() {
         return Scalar::Float(value);

@@ -1,4 +1,4 @@
-//! Sizes that depend on data.
+//! Evaluates ops of data-dependent sizes.
 use super::{
     Tensor,
     call::Call,

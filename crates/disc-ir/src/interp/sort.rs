@@ -1,4 +1,5 @@
-//! Ops that order elements. Sorting is a merge sort: stable, and safe for a comparator that is no order.
+//! Evaluates ops that order elements by a merge sort: stable, and safe for a comparator that is no
+//! order.
 use super::{
     Tensor,
     call::Call,
@@ -11,7 +12,7 @@ use super::{
 use crate::diag::Diagnostic;
 use std::cmp::Ordering;
 
-/// Sorts by `before(a, b)`, which says whether `a` must come before `b`.
+/// Sorts by `before(a, b)`, which returns true if `a` must come before `b`.
 fn merge_sort<E>(items: Vec<usize>, before: &mut impl FnMut(usize, usize) -> Result<bool, E>) -> Result<Vec<usize>, E> {
     if items.len() < 2 {
         return Ok(items);
@@ -29,7 +30,7 @@ fn merge_sort<E>(items: Vec<usize>, before: &mut impl FnMut(usize, usize) -> Res
     Ok(merged)
 }
 
-/// Calls `visit` with the places of each line along `axis`.
+/// Calls `visit` with the offsets of each line along `axis`.
 fn for_each_line(
     dims: &[i64],
     axis: usize,
@@ -66,7 +67,7 @@ pub(super) fn sort<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated 
     Ok(results.into_iter().map(Into::into).collect())
 }
 
-/// The order in which NaN is greater than every number.
+/// Orders elements with NaN greater than every number.
 fn total(a: Scalar, b: Scalar) -> Ordering {
     let is_nan = |x: Scalar| matches!(x, Scalar::Float(value) if value.is_nan());
     order(a, b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))

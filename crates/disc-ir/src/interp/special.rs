@@ -1,9 +1,11 @@
-//! Functions of mathematics that no library here has, in f64.
+//! Computes mathematical functions that no library here has, in f64.
 //!
-//! Accurate to a few units in the last place of f64, far from poles and zeros; so they are right for f32 and narrower types.
+//! They are accurate to a few units in the last place of f64, far from poles and zeros; so they are
+//! right for f32 and narrower types.
 use std::f64::consts::PI;
 
-/// Coefficients of the Euler-Maclaurin formula: the Bernoulli number `B[2j]` over `(2j)!`, for j = 1, 2, ...
+/// Coefficients of the Euler-Maclaurin formula: the Bernoulli number `B[2j]` over `(2j)!`, for j =
+/// 1, 2, ...
 const EULER_MACLAURIN: [f64; 12] = [
     8.333333333333333e-2,
     -1.388888888888889e-3,
@@ -34,14 +36,14 @@ pub(super) fn digamma(x: f64) -> f64 {
         return f64::NEG_INFINITY.copysign(-x);
     }
     if x < 0.0 {
-        // Exact, where a fraction above 0 would round to 1 next to a pole.
+        // Exact, while a fraction above 0 would round to 1 next to a pole.
         let fraction = x - x.round();
         return if fraction == 0.0 { f64::NAN } else { digamma(1.0 - x) - PI / libm::tan(PI * fraction) };
     }
     if x == f64::INFINITY {
         return x;
     }
-    // psi(x) = psi(x + 1) - 1 / x, up to where the asymptotic series is accurate.
+    // psi(x) = psi(x + 1) - 1 / x, up to the range of the asymptotic series.
     let (mut x, mut sum) = (x, 0.0);
     while x < 12.0 {
         sum -= 1.0 / x;
@@ -65,7 +67,8 @@ pub(super) fn polygamma(n: f64, x: f64) -> f64 {
     sign * libm::tgamma(n + 1.0) * zeta(n + 1.0, x)
 }
 
-/// The Hurwitz zeta function, the sum over k >= 0 of `(q + k) ^ -x`; infinite at its poles, NaN where it is not real.
+/// The Hurwitz zeta function, the sum over k >= 0 of `(q + k) ^ -x`; infinite at its poles, NaN
+/// where it is not real.
 pub(super) fn zeta(x: f64, q: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;

@@ -1,4 +1,4 @@
-//! Which op means what: the one place, and exhaustive.
+//! Maps every op to its evaluation: the one place, and exhaustive.
 use super::{
     call::Call,
     contraction, control,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::ops::OpKind as K;
 
-/// How an op is evaluated.
+/// The evaluation of an op.
 #[derive(Clone, Copy)]
 pub(super) enum Meaning {
     /// Element by element.

@@ -1,6 +1,7 @@
-//! Tensors as data: what goes into the interpreter and comes out of it.
+//! Holds tensors with their elements, as inputs and outputs of the interpreter.
 //!
-//! Invariant: `bytes` holds the elements in row-major order, little-endian; a truth value is one byte, 0 or 1.
+//! Invariant: `bytes` holds the elements in row-major order, little-endian; a truth value is one
+//! byte, 0 or 1.
 use super::scalar::{Scalar, decode, encode, saturate};
 use crate::{
     diag::{Code, Diagnostic},
@@ -54,10 +55,10 @@ impl Element for bool {
 }
 
 impl Tensor {
-    /// A tensor of these bytes.
+    /// Makes a tensor of these bytes.
     ///
     /// # Errors
-    /// Where a size is negative, or the bytes are not as many as the sizes say.
+    /// A negative size, or another number of bytes than the sizes give.
     pub fn new(dtype: DType, dims: Vec<i64>, bytes: Vec<u8>) -> Result<Self, Diagnostic> {
         let wanted = count(&dims).and_then(|n| n.checked_mul(dtype.size()));
         if wanted != Some(bytes.len()) {
@@ -67,10 +68,10 @@ impl Tensor {
         Ok(Self { dtype, dims, bytes })
     }
 
-    /// A tensor of these elements.
+    /// Makes a tensor of these elements.
     ///
     /// # Errors
-    /// Where they are not as many as the sizes say.
+    /// Another number of elements than the sizes give.
     pub fn from_slice<T: Element>(dims: &[i64], elements: &[T]) -> Result<Self, Diagnostic> {
         let mut bytes = Vec::with_capacity(std::mem::size_of_val(elements));
         elements.iter().for_each(|element| element.write(&mut bytes));
@@ -84,10 +85,10 @@ impl Tensor {
         Self { dtype: T::DTYPE, dims: Vec::new(), bytes }
     }
 
-    /// Elements given as floats, rounded (for integers, truncated and saturated) to `dtype`.
+    /// Makes a tensor of floats, rounded (for integers, truncated and saturated) to `dtype`.
     ///
     /// # Errors
-    /// Where they are not as many as the sizes say.
+    /// Another number of elements than the sizes give.
     pub fn from_f64s(dtype: DType, dims: &[i64], elements: &[f64]) -> Result<Self, Diagnostic> {
         let mut bytes = vec![0; elements.len() * dtype.size()];
         let chunks = bytes.chunks_exact_mut(dtype.size());
@@ -95,10 +96,10 @@ impl Tensor {
         Self::new(dtype, dims.to_vec(), bytes)
     }
 
-    /// Elements given as integers, wrapped (for floats, rounded) to `dtype`.
+    /// Makes a tensor of integers, wrapped (for floats, rounded) to `dtype`.
     ///
     /// # Errors
-    /// Where they are not as many as the sizes say.
+    /// Another number of elements than the sizes give.
     pub fn from_i64s(dtype: DType, dims: &[i64], elements: &[i64]) -> Result<Self, Diagnostic> {
         let mut bytes = vec![0; elements.len() * dtype.size()];
         let chunks = bytes.chunks_exact_mut(dtype.size());
@@ -164,7 +165,8 @@ impl Tensor {
         (0..self.len()).map(|i| self.at(i).as_f64()).collect()
     }
 
-    /// The elements as integers: floats are truncated and saturate, a `u64` beyond `i64::MAX` keeps its bits.
+    /// The elements as integers: floats are truncated and saturate, a `u64` beyond `i64::MAX` keeps
+    /// its bits.
     pub fn to_i64s(&self) -> Vec<i64> {
         let of = |scalar: Scalar| match scalar {
             Scalar::Float(value) => value as i64,
@@ -210,7 +212,8 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// The number of elements of these sizes; `None` where one is negative, or for too many.
+/// Returns the number of elements of these sizes; `None` if one is negative, or if there are too
+/// many.
 pub(crate) fn count(dims: &[i64]) -> Option<usize> {
     if dims.contains(&0) {
         return dims.iter().all(|&d| d >= 0).then_some(0);

@@ -1,6 +1,7 @@
-//! Programs with inputs and the outputs that they must have, computed by hand.
+//! Tests programs against outputs that were computed by hand.
 //!
-//! Each family has its file of [`Case`]s. Numbers are exact: a case passes where every element is equal, NaN to NaN.
+//! Each family has its file of [`Case`]s. Numbers are exact: a case passes if every element is
+//! equal, NaN to NaN.
 use super::*;
 use crate::{
     ops::OPS,
@@ -56,7 +57,7 @@ fn run_text(text: &str, inputs: &[Data]) -> Result<Vec<Tensor>, Diagnostic> {
     run(&module(text), "main", &inputs.iter().map(tensor).collect::<Vec<_>>())
 }
 
-/// Equal in type, sizes and elements; zeros of both signs differ, NaNs do not.
+/// Returns true if type, sizes and elements are equal; zeros of both signs differ, NaNs do not.
 fn same(a: &Tensor, b: &Tensor) -> bool {
     let equal = |(x, y): (f64, f64)| x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan());
     a.dtype() == b.dtype() && a.dims() == b.dims() && a.to_f64s().into_iter().zip(b.to_f64s()).all(equal)

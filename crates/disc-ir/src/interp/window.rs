@@ -1,4 +1,4 @@
-//! Ops on sliding windows.
+//! Evaluates ops on sliding windows.
 use super::{
     Tensor,
     call::Call,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::diag::Diagnostic;
 
-/// How windows slide over a tensor, with one entry per dimension in each list.
+/// The geometry of windows on a tensor, with one entry per dimension in each list.
 pub(super) struct Windows {
     pub(super) sizes: Vec<i64>,
     pub(super) strides: Vec<i64>,
@@ -19,7 +19,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// The index of the element that is at `within` of the window `window`; `None` where there is padding.
+    /// Returns the index of the element at `within` of the window `window`; `None` for padding.
     pub(super) fn place(&self, axis: usize, window: i64, within: i64, size: i64) -> Option<i64> {
         let padded = window * self.strides[axis] + within * self.dilations[axis] - self.low[axis];
         let index = padded.div_euclid(self.base_dilations[axis]);
@@ -27,7 +27,8 @@ impl Windows {
         is_element.then_some(index)
     }
 
-    /// Whether what is at `within` of the window `window` lies between two elements that are apart, or where one would.
+    /// Returns true if `within` of the window `window` is a gap between two dilated elements, or in
+    /// the padding a place of such a gap.
     pub(super) fn is_between(&self, axis: usize, window: i64, within: i64) -> bool {
         let padded = window * self.strides[axis] + within * self.dilations[axis] - self.low[axis];
         padded.rem_euclid(self.base_dilations[axis]) != 0

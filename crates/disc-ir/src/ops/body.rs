@@ -1,10 +1,12 @@
-//! Bodies of reductions, scatters and sorts: the usual ones, made and recognised.
+//! Makes and recognises the usual bodies of reductions, scatters and sorts.
 //!
-//! A body is a region on scalars, so it can compute anything. Where it computes something that the code generator has a form for (a sum, the
-//! place of the largest element, an ascending order), [`monoid`], [`classify`] and [`order`] say so.
+//! A body is a region on scalars, so it can compute anything. [`monoid`], [`classify`] and
+//! [`order`] recognise those that the code generator has a form for (a sum, the index of the
+//! largest element, an ascending order).
 //!
-//! Invariant: recognition never guesses. A choice between two elements is recognised by trying every case of how two elements can compare,
-//! on bodies that do nothing but compare and choose; any other op makes the body general.
+//! Invariant: recognition never guesses. A choice between two elements is recognised by trying
+//! every case of their comparison, on bodies that only compare and choose; any other op makes the
+//! body general.
 use super::{OpKind, Trait};
 use crate::{
     attr::Attr,
@@ -15,13 +17,14 @@ use crate::{
 };
 use std::{cmp::Ordering, collections::HashMap};
 
-/// What a body of a reduction computes.
+/// The function that a body of a reduction computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// One commutative and associative op.
     Monoid(OpKind),
-    /// The largest (or smallest) of two values, along with its index. Of equal values the one with the lower index is taken, provided
-    /// that values are combined in the order of their indices. NaN counts as larger than every value, or here as smaller too: it wins.
+    /// The largest (or smallest) of two values, along with its index. Of equal values the one with
+    /// the lower index is taken, provided that values are combined in the order of their indices.
+    /// NaN counts as larger than every value, or here as smaller too: it wins.
     Argument { largest: bool },
     /// Anything else.
     General,
@@ -34,10 +37,10 @@ pub enum Order {
     Descending,
 }
 
-/// A body that applies `op` to its two arguments.
+/// Makes a body that applies `op` to its two arguments.
 ///
 /// # Errors
-/// Where `op` does not admit `dtype`.
+/// An `op` that does not admit `dtype`.
 pub fn combine(b: &mut Builder<'_>, op: OpKind, dtype: DType) -> Result<Block, Diagnostic> {
     let scalar = Type::tensor([], dtype);
     b.region([scalar.clone(), scalar], |b, args| {
@@ -46,7 +49,8 @@ pub fn combine(b: &mut Builder<'_>, op: OpKind, dtype: DType) -> Result<Block, D
     })
 }
 
-/// A body that returns the larger (or smaller) of two values and its index, as [`Body::Argument`] says.
+/// Makes a body that returns the larger (or smaller) of two values and its index: see
+/// [`Body::Argument`].
 ///
 /// # Errors
 /// Never for numbers.
@@ -69,10 +73,10 @@ pub fn argument(b: &mut Builder<'_>, largest: bool, dtype: DType, index: DType) 
     })
 }
 
-/// A comparator for `sort` that orders by the first of inputs with these element types.
+/// Makes a comparator for `sort` that orders by the first of inputs with these element types.
 ///
 /// # Errors
-/// Never where there is an input.
+/// Never if there is an input.
 pub fn comparator(b: &mut Builder<'_>, order: Order, dtypes: &[DType]) -> Result<Block, Diagnostic> {
     let types: Vec<Type> = dtypes.iter().flat_map(|&dtype| [Type::tensor([], dtype), Type::tensor([], dtype)]).collect();
     let is_float = dtypes.first().is_some_and(|dtype| dtype.is_float());
@@ -104,7 +108,7 @@ pub fn monoid(function: &Function, region: Block) -> Option<OpKind> {
     (is_monoid && takes_both && returns_it).then_some(def.kind)
 }
 
-/// What the body of a reduction computes.
+/// Recognises the body of a reduction.
 pub fn classify(function: &Function, region: Block) -> Body {
     if let Some(op) = monoid(function, region) {
         return Body::Monoid(op);
@@ -121,15 +125,16 @@ pub fn order(function: &Function, region: Block) -> Option<Order> {
     [Order::Ascending, Order::Descending].into_iter().find(|&order| orders(function, region, order).unwrap_or(false))
 }
 
-/// How the two elements of the first input compare.
+/// The outcome of comparing the two elements of the first input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Relation {
     Ordered(Ordering),
-    /// Which of them are NaN, at least one.
+    /// One or both are NaN.
     Nan([bool; 2]),
 }
 
-/// One of the cases that a body must decide: how the values compare, and how those of the second input do.
+/// One of the cases that a body must decide: the outcomes of comparing the values, and those of the
+/// second input.
 #[derive(Clone, Copy)]
 struct Case {
     value: Relation,
@@ -184,14 +189,14 @@ struct Element {
     input: usize,
 }
 
-/// What a value of a body is, in one case.
+/// The abstract value of a body's value, in one case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Element(Element),
     Truth(bool),
 }
 
-/// The values that the body returns in this case, where it does nothing but compare and choose.
+/// Returns the values that the body returns in this case, if it only compares and chooses.
 fn decide(function: &Function, region: Block, elements: &[Element], case: Case) -> Option<Vec<Known>> {
     let arguments = function.arguments(region).iter().copied();
     let mut known: HashMap<Value, Known> = arguments.zip(elements.iter().map(|&e| Known::Element(e))).collect();
@@ -235,7 +240,8 @@ fn chooses_argument(function: &Function, region: Block, largest: bool) -> Option
     for case in Case::all(takes_floats(function, region)) {
         let [Known::Element(value), Known::Element(place)] = *decide(function, region, &elements, case)? else { return None };
         let better = if largest { Ordering::Greater } else { Ordering::Less };
-        // `None`: the values are equal, and the earlier one must be taken, which stands on the left where its index is lower.
+        // `None`: the values are equal, and the earlier one must be taken, which is on the left if
+        // its index is lower.
         let winner = match case.value {
             Relation::Ordered(Ordering::Equal) | Relation::Nan([true, true]) => None,
             Relation::Ordered(ordering) => Some(usize::from(ordering != better)),

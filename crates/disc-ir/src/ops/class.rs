@@ -1,4 +1,4 @@
-//! Sets of element types that an operand admits.
+//! Represents sets of element types that an operand admits.
 use crate::types::DType;
 
 /// A set of element types.
@@ -39,7 +39,7 @@ impl DTypeClass {
         DType::ALL.into_iter().filter(move |&dtype| self.contains(dtype))
     }
 
-    /// The set in words, for messages and docs.
+    /// Describes the set in words, for messages and docs.
     pub fn describe(self) -> String {
         let named = [
             (Self::ANY, "any"),

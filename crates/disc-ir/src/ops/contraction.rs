@@ -1,7 +1,7 @@
-//! Ops that multiply and sum: matrix products and convolutions.
+//! Declares ops that multiply and sum: matrix products and convolutions.
 //!
-//! Products and sums of integers wrap in the result's element type. Those of floats are rounded as the target finds fast, to at least
-//! f32 for f16 and bf16, and in any order.
+//! Products and sums of integers wrap in the result's element type. Those of floats are rounded as
+//! is fastest on the target, to at least f32 for f16 and bf16, and in any order.
 use super::{
     class::DTypeClass,
     declare::{Stages, one, optional, required},
@@ -22,19 +22,24 @@ const SCALE: DTypeClass = DTypeClass::of(&[DType::F32]);
 const STEPS: i64 = 8;
 
 op! {
-    /// Sums products over the contracting dimensions, for each index of the batching ones and of the rest. The result's dimensions are the
-    /// batching ones, then the rest of `lhs`, then the rest of `rhs`; its element type is `dtype`, or that of the operands.
+    /// Sums products over the contracting dimensions, for each index of the batching ones and of
+    /// the rest. The result's dimensions are the batching ones, then the rest of `lhs`, then the
+    /// rest of `rhs`; its element type is `dtype`, or that of the operands.
     ///
-    /// (C1) `lhs_batching_dims` and `rhs_batching_dims` are equally many, and pairwise of equal size.
-    /// (C2) `lhs_contracting_dims` and `rhs_contracting_dims` are equally many, and pairwise of equal size.
+    /// (C1) `lhs_batching_dims` and `rhs_batching_dims` are equally many, and pairwise of equal
+    /// size.
+    /// (C2) `lhs_contracting_dims` and `rhs_contracting_dims` are equally many, and pairwise of
+    /// equal size.
     /// (C3) The batching and contracting dimensions of each operand are distinct axes of it.
     /// (C4) `element_type(lhs) = element_type(rhs)`.
     /// (C5) `dtype`, if present, is a float type for floats, and an integer type for integers.
-    /// (C6) With `packed_columns`, `rhs` holds a matrix of that many columns as panels `[P, K, NR]`: `rhs[p, k, j]` is its element
-    /// `[k, p*NR + j]`, 0 beyond the last column. Then `rhs_contracting_dims = [1]`, there is no batching, `packed_columns <= P*NR`, and the
-    /// rest of `rhs` is one dimension of `packed_columns`.
-    /// (C7) In panels `[P, G, NR, W]`, W rows of the matrix lie together: `rhs[p, g, j, w]` is its element `[g*W + w, p*NR + j]`, 0 beyond the
-    /// last row. `lhs` contracts one dimension, which is proved to be at most `G*W`; of its pair (C2) says nothing.
+    /// (C6) With `packed_columns`, `rhs` holds a matrix of that many columns as panels
+    /// `[P, K, NR]`: `rhs[p, k, j]` is its element `[k, p*NR + j]`, 0 beyond the last column. Then
+    /// `rhs_contracting_dims = [1]`, there is no batching, `packed_columns <= P*NR`, and the rest
+    /// of `rhs` is one dimension of `packed_columns`.
+    /// (C7) In panels `[P, G, NR, W]`, W rows of the matrix lie together: `rhs[p, g, j, w]` is its
+    /// element `[g*W + w, p*NR + j]`, 0 beyond the last row. `lhs` contracts one dimension, which
+    /// is proved to be at most `G*W`; of its pair (C2) says nothing.
     DotGeneral = "dot_general"(lhs: one(NUMBER), rhs: one(NUMBER)) {
             lhs_batching_dims: optional(AttrKind::Ints), rhs_batching_dims: optional(AttrKind::Ints),
             lhs_contracting_dims: required(AttrKind::Ints), rhs_contracting_dims: required(AttrKind::Ints), dtype: optional(AttrKind::DType),
@@ -43,22 +48,28 @@ op! {
 }
 
 op! {
-    /// Dot products of windows of `lhs` with the kernels of `rhs`. The windows slide over the spatial dimensions of `lhs`, whose elements
-    /// are first put `lhs_dilation` apart, with nothing between them that would be multiplied, and padded by zeros; windows are
-    /// `window_strides` apart, and their elements `rhs_dilation`.
-    /// Features, with `feature_group_count`, or batches, with `batch_group_count`, are split into groups that are convolved on their own, each
-    /// with its part of the kernels. `window_reversal` has 1 for a spatial dimension where kernels run backwards. Lists that are
-    /// absent stand for ones, for no padding, or for no reversal; counts that are absent stand for 1.
+    /// Dot products of windows of `lhs` with the kernels of `rhs`. The windows slide over the
+    /// spatial dimensions of `lhs`, whose elements are first put `lhs_dilation` apart, with nothing
+    /// between them that would be multiplied, and padded by zeros; windows are `window_strides`
+    /// apart, and their elements `rhs_dilation`. Features, with `feature_group_count`, or batches,
+    /// with `batch_group_count`, are split into groups that are convolved on their own, each with
+    /// its part of the kernels. `window_reversal` has 1 for a spatial dimension where kernels run
+    /// backwards. Lists that are absent stand for ones, for no padding, or for no reversal; counts
+    /// that are absent stand for 1.
     ///
     /// (C1) `lhs` and `rhs` have one rank N >= 2, and one element type.
-    /// (C2) Batch, feature and spatial dimensions of the input (`lhs`), the kernel (`rhs`) and the output are each the N axes.
-    /// (C3) Strides, dilations, paddings and reversals have N - 2 entries; strides and dilations are >= 1.
+    /// (C2) Batch, feature and spatial dimensions of the input (`lhs`), the kernel (`rhs`) and the
+    /// output are each the N axes.
+    /// (C3) Strides, dilations, paddings and reversals have N - 2 entries; strides and dilations
+    /// are >= 1.
     /// (C4) Both group counts are >= 1, and one of them is 1.
     /// (C5) The kernel's input features, times `feature_group_count`, are the input's features.
-    /// (C6) The kernel's output features are a multiple of both group counts, and the input's batch is one of `batch_group_count`: proved
-    /// where the sizes are constant, else a fact the program states.
+    /// (C6) The kernel's output features are a multiple of both group counts, and the input's batch
+    /// is one of `batch_group_count`: proved where the sizes are constant, else a fact the program
+    /// states.
     /// (C7) `dtype`, if present, is a float type for floats, and an integer type for integers.
-    /// (C8) A spatial dimension of the result has as many elements as windows fit, as for `reduce_window`.
+    /// (C8) A spatial dimension of the result has as many elements as windows fit, as for
+    /// `reduce_window`.
     Convolution = "convolution"(lhs: one(NUMBER), rhs: one(NUMBER)) {
             input_batch_dimension: required(AttrKind::Int), input_feature_dimension: required(AttrKind::Int),
             input_spatial_dimensions: required(AttrKind::Ints), kernel_input_feature_dimension: required(AttrKind::Int),
@@ -72,16 +83,17 @@ op! {
 }
 
 op! {
-    /// Matrices that are stored in steps of 4 bits: `result[p, g, j, w]` is `scales[p, g, j]` times a step, from -8 to 7, the one with number
-    /// `w % 8`, lowest first, of `words[p, g, w / 8, j]`. Products read them as panels, (C7) of `dot_general`.
-    /// Not for other types: words hold eight steps of 4 bits, and scales are of the type that products sum in.
+    /// Matrices that are stored in steps of 4 bits: `result[p, g, j, w]` is `scales[p, g, j]` times
+    /// a step, from -8 to 7, the one with number `w % 8`, lowest first, of `words[p, g, w / 8, j]`.
+    /// Products read them as panels, (C7) of `dot_general`. Not for other types: words hold eight
+    /// steps of 4 bits, and scales are of the type that products sum in.
     ///
     /// (C1) `words` has rank 4 and `scales` rank 3: without the third dimension of `words`.
     UnpackSteps = "unpack_steps"(words: one(WORD), scales: one(SCALE)) -> (result: one(SCALE)) traits [Pure] stages Stages::Tensor,
         infer unpack_steps;
 }
 
-/// The element type of the result: as stated, or that of the operands.
+/// Returns the element type of the result: as stated, or that of the operands.
 fn result_dtype(cx: &InferCx<'_>, number: u32, operands: DType) -> Result<DType, Diagnostic> {
     match cx.dtype("dtype") {
         None => Ok(operands),
@@ -90,7 +102,7 @@ fn result_dtype(cx: &InferCx<'_>, number: u32, operands: DType) -> Result<DType,
     }
 }
 
-/// Dimensions that go in pairs: equally many, of equal sizes.
+/// Checks dimensions that go in pairs: equally many, of equal sizes.
 fn pairs(
     cx: &InferCx<'_>,
     number: u32,
@@ -153,13 +165,13 @@ fn unpack_steps(cx: &InferCx<'_>) -> Inferred {
     Ok(vec![Type::tensor([panels, groups, columns, height * STEPS], DType::F32)])
 }
 
-/// The rows of panels of words hold what `lhs` contracts.
+/// Checks that the rows of panels of words hold the contracted dimension of `lhs`.
 fn check_words(cx: &InferCx<'_>, (lhs, contracting): (&TensorType, &[usize]), rhs: &TensorType) -> Result<(), Diagnostic> {
     let [axis] = contracting else {
         return Err(cx.error(Code::E0207, 7, format!("`lhs` contracts {contracting:?}, expected one dimension")));
     };
     let (depth, room) = (&lhs.dims[*axis], &rhs.dims[1] * &rhs.dims[3]);
-    // What reads panels by words trusts this.
+    // Code that reads panels by words relies on this.
     match cx.solver.less_equal(depth, &room) {
         true => Ok(()),
         false => Err(cx.error(Code::E0209, 7, format!("[{depth}] rows in panels of [{room}]"))),
@@ -179,7 +191,7 @@ fn packed_columns(cx: &InferCx<'_>, columns: &Dim, rhs: &TensorType, contracting
     }
 }
 
-/// Which axis of a tensor of a convolution is what.
+/// The roles of a convolution's axes.
 struct Layout {
     /// The batch, or the input features of a kernel.
     first: usize,
@@ -197,7 +209,7 @@ fn layout(cx: &InferCx<'_>, rank: usize, first: &str, second: &str, spatial: &st
     Ok(Layout { first: axes[0], second: axes[1], spatial: axes[2..].to_vec() })
 }
 
-/// A group count: absent stands for 1.
+/// Returns a group count; 1 if absent.
 fn group_count(cx: &InferCx<'_>, name: &str) -> Result<i64, Diagnostic> {
     match cx.has(name) {
         false => Ok(1),
@@ -243,7 +255,7 @@ fn convolution(cx: &InferCx<'_>) -> Inferred {
     Ok(vec![Type::tensor(sizes, result_dtype(cx, 7, lhs.dtype)?)])
 }
 
-/// How many windows fit into each spatial dimension (C8).
+/// Returns the number of windows that fit into each spatial dimension (C8).
 fn spatial_sizes(cx: &InferCx<'_>, lhs: (&TensorType, &Layout), rhs: (&TensorType, &Layout)) -> Result<Vec<Dim>, Diagnostic> {
     let n = lhs.1.spatial.len();
     let factors = |name| factors(cx, [3, 3], name, n);

@@ -1,4 +1,5 @@
-//! Structured control flow. A region is one block that ends in `return`; it may use values of the blocks around it.
+//! Declares structured control flow. A region is one block that ends in `return`; it may use values
+//! of the blocks around it.
 use super::{
     class::DTypeClass,
     declare::{Stages, many, one, optional, required},
@@ -14,9 +15,10 @@ const ANY: DTypeClass = DTypeClass::ANY;
 const BOOL: DTypeClass = DTypeClass::BOOL;
 
 op! {
-    /// Ends a block and gives its results.
+    /// Ends a block and returns its results.
     ///
-    /// (C1) The values have the result types of the function; those of a region are checked by its op.
+    /// (C1) The values have the result types of the function; those of a region are checked by its
+    /// op.
     Return = "return"(values: many(ANY)) -> () traits [Terminator] stages Stages::Both, infer nothing;
 }
 
@@ -32,7 +34,8 @@ op! {
     /// Runs `do` as long as `cond` holds, carrying values along.
     ///
     /// (C1) `cond` takes the carried values and returns one scalar `i1`.
-    /// (C2) `do` takes the carried values and returns values of their types, which the results have.
+    /// (C2) `do` takes the carried values and returns values of their types, which the results
+    /// have.
     While = "while"(inits: many(ANY)) regions ["cond", "do"] -> (results: many(ANY)) traits [] stages Stages::Both, infer while_;
 }
 
@@ -44,12 +47,13 @@ op! {
         traits [] stages Stages::Both, infer call;
 }
 
-/// What an assertion is about; the first is the default.
+/// Subjects of an assertion; the first is the default.
 pub(crate) const ABOUT: &[&str] = &["value", "size"];
 
 op! {
-    /// Fails the call with `message` unless `pred` holds. In a kernel, `site` names the place in the module's table of messages. With
-    /// `about = size` it states what an op demands of sizes: it fails with the code of a size, not of an assertion.
+    /// Fails the call with `message` unless `pred` holds. In a kernel, `site` names the place in
+    /// the module's table of messages. With `about = size` it states what an op demands of sizes:
+    /// it fails with the code of a size, not of an assertion.
     ///
     /// (C1) `pred` is a scalar.
     Assert = "assert"(pred: one(BOOL), values: many(DTypeClass::INTEGER)) { message: optional(AttrKind::Str), site: optional(AttrKind::Int), about: optional(AttrKind::Enum(ABOUT)) } -> ()
@@ -68,7 +72,7 @@ fn scalar_truth(cx: &InferCx<'_>, ty: &Type, what: &str) -> Result<(), Diagnosti
     }
 }
 
-/// Two lists of types must be equal by the facts.
+/// Checks that two lists of types are equal by the facts.
 pub(super) fn equal_lists(cx: &InferCx<'_>, number: u32, a: (&str, &[Type]), b: (&str, &[Type])) -> Result<(), Diagnostic> {
     if a.1.len() != b.1.len() {
         let message = format!("{} has {} values, {} has {}", a.0, a.1.len(), b.0, b.1.len());

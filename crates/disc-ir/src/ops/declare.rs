@@ -1,4 +1,4 @@
-//! The form of an op's declaration, and the macros that write it.
+//! Defines the form of an op's declaration, and the macros that write it.
 //!
 //! Invariant: a declaration is plain data plus one result-type function; it never looks at a graph.
 use super::{OpKind, class::DTypeClass};
@@ -7,7 +7,8 @@ use crate::{
     infer::{InferCx, Inferred},
 };
 
-/// The stages of the pipeline, in order. Control flow, constants and element-wise ops live in several.
+/// The stages of the pipeline, in order. Control flow, constants and element-wise ops live in
+/// several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
     /// Tensors as the framework gave them.
@@ -40,7 +41,7 @@ impl Stage {
     }
 }
 
-/// Where an op is legal.
+/// The places where an op is legal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stages {
     /// On tensors, in functions up to the buffer stage.
@@ -53,7 +54,7 @@ pub enum Stages {
     Only(&'static [Stage]),
 }
 
-/// How many operands or results a declared one stands for.
+/// The number of operands or results that a declared one stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
     One,
@@ -79,7 +80,7 @@ pub struct AttrDef {
     pub required: bool,
 }
 
-/// What passes may assume of an op.
+/// A property of an op that passes may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trait {
     /// No effect and no failure: may be removed, repeated and moved.
@@ -127,7 +128,8 @@ impl OpDef {
         self.attrs.iter().position(|a| a.name == name)
     }
 
-    /// The ranges of `count` operands that belong to each declared operand; `None` where the number does not fit.
+    /// Returns the ranges of `count` operands that belong to each declared operand; `None` if the
+    /// number does not fit.
     pub fn operand_groups(&self, count: usize) -> Option<Vec<std::ops::Range<usize>>> {
         groups(self.operands, count)
     }
@@ -187,8 +189,10 @@ pub(super) const fn optional(kind: AttrKind) -> (AttrKind, bool) {
 
 /// Declares one op; see `elementwise.rs` for the exemplar.
 ///
-/// `Kind = "name"(operands) { attributes } regions [names] -> (results) traits [..] stages .. infer f;`
-/// Operands and results are `name: one(CLASS)`, `many(CLASS)` or `opt(CLASS)`; attributes are `name: required(KIND)` or `optional(KIND)`.
+/// `Kind = "name"(operands) { attributes } regions [names] -> (results) traits [..] stages .. infer
+/// f;` Operands and results are `name:
+/// one(CLASS)`, `many(CLASS)` or `opt(CLASS)`; attributes are `name:
+/// required(KIND)` or `optional(KIND)`.
 macro_rules! op {
     ($(#[doc = $doc:literal])+
      $Kind:ident = $name:literal ( $( $opd:ident : $spec:expr ),* $(,)? )

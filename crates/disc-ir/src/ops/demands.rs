@@ -1,9 +1,11 @@
-//! What ops demand of sizes, beyond what their types say: that a slice lies inside, that a size is not negative.
+//! Lists the conditions that ops impose on sizes, beyond their types: that a slice is inside, that
+//! a size is not negative.
 //!
-//! `infer` refuses what can never hold; what may or may not hold, depending on the sizes of a call, is here. The interpreter checks it when
-//! an op runs, and the compiler proves it, or has it checked.
+//! `infer` refuses conditions that can never hold; conditions that depend on the sizes of a call
+//! are here. The interpreter checks them when an op runs, and the compiler proves them, or inserts
+//! checks.
 //!
-//! Invariant: where every demand of an op holds, the op reads and writes inside of its tensors.
+//! Invariant: if every condition of an op holds, the op reads and writes inside of its tensors.
 use super::{OpKind, Stages};
 use crate::{
     attr::Attr,
@@ -16,7 +18,7 @@ use crate::{
 pub struct Demand {
     pub low: Dim,
     pub high: Dim,
-    /// Demanded only where this number of elements is not 0: nothing is read for none.
+    /// Demanded only if this number of elements is not 0: empty reads need nothing.
     pub count: Option<Dim>,
 }
 
@@ -25,7 +27,7 @@ impl Demand {
         Self { low: low.clone(), high: high.clone(), count: None }
     }
 
-    /// What must not be above 0.
+    /// Returns the expression that must not be above 0.
     pub fn excess(&self) -> Dim {
         let difference = &self.low - &self.high;
         match &self.count {
@@ -41,7 +43,7 @@ impl Demand {
             || solver.less_equal(&self.excess(), &zero)
     }
 
-    /// The demand in words, such as `8 <= S`.
+    /// Describes the condition, such as `8 <= S`.
     pub fn describe(&self) -> String {
         match &self.count {
             Some(count) => format!("{} <= {} where {count} is not 0", self.low, self.high),
@@ -50,7 +52,7 @@ impl Demand {
     }
 }
 
-/// What an op on tensors demands, without what holds for constants.
+/// Returns the conditions of an op on tensors, without those that hold for constants.
 pub fn demands(function: &Function, inst: Inst) -> Vec<Demand> {
     let asked = Asked { function, inst };
     let mut found = match function.def(inst).stages {
@@ -127,7 +129,7 @@ impl<'f> Asked<'f> {
         pairs.flat_map(|(size, whole)| [Demand::new(&zero, size), Demand::new(size, whole)]).collect()
     }
 
-    /// The sizes that a convolution splits into groups are multiples of their number.
+    /// Demands that the sizes that a convolution splits into groups are multiples of their number.
     fn groups(&self) -> Vec<Demand> {
         let int = |name: &str| if let Some(Attr::Int(value)) = self.attr(name) { *value } else { 1 };
         let axis = |operand: usize, name: &str| usize::try_from(int(name)).ok().and_then(|axis| self.shape(operand).get(axis));

@@ -1,4 +1,4 @@
-//! The reference of all ops, docs/ops.md, from the table.
+//! Generates the reference of all ops, docs/ops.md, from the table.
 use super::{Arity, FAMILIES, OpDef, OperandDef, Stage, Stages, Trait};
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ An error cites the constraint that is violated by its number, (C1), (C2), ...
 
 ";
 
-/// The text of docs/ops.md.
+/// Generates the text of docs/ops.md.
 pub fn docs() -> String {
     let mut text = String::from(INTRO);
     for (family, kinds) in FAMILIES {

@@ -1,7 +1,9 @@
-//! Element-wise ops: on tensors of one shape, and with the same meaning on the lanes of a kernel's vectors.
+//! Declares element-wise ops: on tensors of one shape, and with the same meaning on the lanes of a
+//! kernel's vectors.
 //!
-//! Invariants: integer arithmetic wraps and never traps: `x / 0 = 0`, `x rem 0 = x`, `MIN / -1 = MIN`, and shifting by the width or more gives
-//! 0 (or the sign, for an arithmetic right shift). Floats follow IEEE 754; `maximum` and `minimum` propagate NaN.
+//! Invariants: integer arithmetic wraps and never traps: `x / 0 = 0`, `x rem 0 = x`,
+//! `MIN / -1 = MIN`, and shifting by the width or more gives 0 (or the sign, for an arithmetic
+//! right shift). Floats follow IEEE 754; `maximum` and `minimum` propagate NaN.
 use super::{
     class::DTypeClass,
     declare::{Stages, one, required},
@@ -46,7 +48,8 @@ macro_rules! binary {
 }
 
 unary! {
-    /// The absolute value; the smallest signed integer is its own. Not for unsigned integers, which have no sign.
+    /// The absolute value; the smallest signed integer is its own. Not for unsigned integers, which
+    /// have no sign.
     Abs = "abs" on SIGNED;
     /// The inverse cosine, in [0, pi].
     Acos = "acos" on FLOAT;
@@ -135,13 +138,15 @@ binary! {
     Minimum = "minimum" on ANY, Commutative, Associative;
     /// The product; wraps for integers.
     Multiply = "multiply" on NUMBER, Commutative, Associative;
-    /// The next representable value from `lhs` towards `rhs`. Not for f16 and bf16, which kernels compute in f32.
+    /// The next representable value from `lhs` towards `rhs`. Not for f16 and bf16, which kernels
+    /// compute in f32.
     NextAfter = "next_after" on WIDE;
     /// Bitwise or; logical or for `i1`.
     Or = "or" on BITS, Commutative, Associative;
     /// The polygamma function of order `lhs` at `rhs`.
     Polygamma = "polygamma" on FLOAT;
-    /// `lhs` to the power of `rhs`; for integers wrapping, and 0 for a negative `rhs` unless `lhs` is 1 or -1.
+    /// `lhs` to the power of `rhs`; for integers wrapping, and 0 for a negative `rhs` unless `lhs`
+    /// is 1 or -1.
     Power = "power" on NUMBER;
     /// The remainder of the truncated quotient: the sign of `lhs`; `x rem 0 = x` for integers.
     Remainder = "remainder" on NUMBER;
@@ -159,7 +164,7 @@ binary! {
     Zeta = "zeta" on FLOAT;
 }
 
-/// Ops of one operand that answer yes or no.
+/// Ops of one operand that return a truth value.
 macro_rules! predicate {
     ($( $(#[doc = $doc:literal])+ $Kind:ident = $name:literal; )*) => { $( op! {
         $(#[doc = $doc])+
@@ -170,11 +175,11 @@ macro_rules! predicate {
 }
 
 predicate! {
-    /// Whether the value is neither infinite nor NaN.
+    /// True if the value is neither infinite nor NaN.
     IsFinite = "is_finite";
-    /// Whether the value is an infinity.
+    /// True if the value is an infinity.
     IsInf = "is_inf";
-    /// Whether the value is not a number.
+    /// True if the value is not a number.
     IsNan = "is_nan";
 }
 
@@ -207,8 +212,9 @@ op! {
 }
 
 op! {
-    /// Converts to another element type. A float becomes an integer by truncation, saturated to the range, NaN becomes 0; an integer
-    /// becomes a narrower one by wrapping; a number becomes `i1` by comparison with 0.
+    /// Converts to another element type. A float becomes an integer by truncation, saturated to the
+    /// range, NaN becomes 0; an integer becomes a narrower one by wrapping; a number becomes `i1`
+    /// by comparison with 0.
     ///
     /// (C1) `shape(operand) = shape(result)`; the result has element type `dtype`.
     Convert = "convert"(operand: one(ANY)) { dtype: required(AttrKind::DType) } -> (result: one(ANY))
@@ -216,7 +222,7 @@ op! {
 }
 
 op! {
-    /// The same bits as another element type. Not for i1, of whose byte only two values mean something.
+    /// The same bits as another element type. Not for i1, whose byte has only two valid values.
     ///
     /// (C1) `shape(operand) = shape(result)`; the result has element type `dtype`.
     /// (C2) Both element types have the same width.
@@ -224,7 +230,7 @@ op! {
         traits [Pure, Elementwise] stages Stages::Both, infer bitcast;
 }
 
-/// All operands have one type (C1), which the result has too.
+/// Checks (C1): all operands have one type, which the result has too.
 fn same_type(cx: &InferCx<'_>) -> Inferred {
     all_equal(cx)?;
     Ok(vec![cx.ty(0).clone()])

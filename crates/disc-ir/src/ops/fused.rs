@@ -1,4 +1,4 @@
-//! The op that holds a fusion group.
+//! Declares the op that holds a fusion group.
 use super::{
     class::DTypeClass,
     control::equal_lists,
@@ -17,9 +17,11 @@ const ANY: DTypeClass = DTypeClass::ANY;
 pub(crate) const FUSION_KINDS: &[&str] = &["loop", "row", "contraction", "attention", "convolution", "pooling", "single"];
 
 op! {
-    /// A fusion group: ops that become one kernel. At the buffer stage it has no results: its last operands are the buffers it writes.
+    /// A fusion group: ops that become one kernel. At the buffer stage it has no results: its last
+    /// operands are the buffers it writes.
     ///
-    /// (C1) The region takes the inputs and returns the results, as tensors; at the buffer stage what it returns goes to the last operands.
+    /// (C1) The region takes the inputs and returns the results, as tensors; at the buffer stage
+    /// its results are written to the last operands.
     Fusion = "fusion"(inputs: many(ANY)) { kind: required(AttrKind::Enum(FUSION_KINDS)), name: optional(AttrKind::Symbol) } regions ["body"]
         -> (results: many(ANY)) traits [] stages Stages::Only(&[Stage::Fused, Stage::Buffer]), infer fusion;
 }

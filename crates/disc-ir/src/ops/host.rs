@@ -1,7 +1,8 @@
-//! Ops of host programs: memory of a call, and launches.
+//! Declares ops of host programs: memory of a call, and launches.
 //!
-//! A host program is a function of kind `host`. Its parameters are the buffers of the inputs; the symbols of their types are read from
-//! the descriptors at entry. Scalars are computed with the element-wise ops and `dim`.
+//! A host program is a function of kind `host`. Its parameters are the buffers of the inputs; the
+//! symbols of their types are read from the descriptors at entry. Scalars are computed with the
+//! element-wise ops and `dim`.
 use super::{
     class::DTypeClass,
     declare::{Stage, Stages, many, one, optional, required},
@@ -27,18 +28,22 @@ op! {
 }
 
 op! {
-    /// Places parts of an arena by the sizes of a call, and binds their places: from here to the end of the block, `dims` are the offset of each part,
-    /// and behind them the size of it all. One part after the other gets the least offset, 0 or the end of a part that it meets, at which it
-    /// overlaps none of the earlier parts that it meets. Parts of size 0 are in nobody's way. No unit is said: that of `sizes` is that of `dims`.
+    /// Lays out parts of an arena by the sizes of a call, and binds their offsets: from here to the
+    /// end of the block, `dims` are the offset of each part, followed by the total size. Each part
+    /// in turn gets the least offset, 0 or the end of a part that it conflicts with, at which it
+    /// overlaps no earlier part that it conflicts with. Parts of size 0 conflict with none. The
+    /// unit of `dims` is that of `sizes`.
     ///
     /// (C1) `dims` are symbols alone, which nothing else binds, one more than `sizes`.
-    /// (C2) `meets` is, for each part, how many earlier parts it meets, and their positions.
+    /// (C2) `meets` is, for each part, the number of earlier parts that it conflicts with, and
+    /// their positions.
     LayoutArena = "layout_arena"() { dims: required(AttrKind::Dims), sizes: required(AttrKind::Dims), meets: required(AttrKind::Ints) } -> ()
         traits [Writes] stages HOST, infer layout_arena;
 }
 
 op! {
-    /// A part of the arena, or of an output that is not written yet: `bytes` bytes from byte `offset`.
+    /// A part of the arena, or of an output that is not written yet: `bytes` bytes from byte
+    /// `offset`.
     ///
     /// (C1) The result is a buffer.
     Alloc = "alloc"(arena: one(ANY)) { offset: required(AttrKind::Dim), bytes: required(AttrKind::Dim) } -> (result: one(ANY))
@@ -53,17 +58,21 @@ op! {
 }
 
 op! {
-    /// Runs a kernel over `units` work units. `cost` estimates the nanoseconds of the whole launch on one thread; each task gets `scratch`
-    /// bytes. The kernel's parameters are the operands, in order, then the range of units.
+    /// Runs a kernel over `units` work units. `cost` estimates the nanoseconds of the whole launch
+    /// on one thread; each task gets `scratch` bytes. The kernel's parameters are the operands, in
+    /// order, then the range of units.
     ///
-    /// With `product`, a library may be called instead, followed by the kernel `rest` if there is one: the kernel computes a product of matrices
-    /// and what `rest` makes of it. `product` is rows, columns, sums, the elements between rows and columns of `lhs` and of `rhs`, and the width
-    /// of the panels that `rhs` is in, or 0; `roles` are the operands that are `lhs`, `rhs` and the result, -1 where `rest` reads it. `rest`
-    /// takes the operands `rest_roles`, -1 for the result; `rest_work` is its units, cost and scratch.
+    /// With `product`, a library may be called instead, followed by the kernel `rest` if there is
+    /// one: the kernel computes a product of matrices and what `rest` makes of it. `product` is
+    /// rows, columns, sums, the elements between rows and columns of `lhs` and of `rhs`, and the
+    /// width of the panels that `rhs` is in, or 0; `roles` are the operands that are `lhs`, `rhs`
+    /// and the result, -1 where `rest` reads it. `rest` takes the operands `rest_roles`, -1 for the
+    /// result; `rest_work` is its units, cost and scratch.
     ///
     /// (C1) The module has a kernel of this name, with parameters of these types.
-    /// (C2) `product` has 8 entries, `roles` 3, `rest_work` 3; there is a `rest` where the result is no operand, and a kernel of that name with as
-    /// many parameters as `rest_roles`, which names operands and the result once.
+    /// (C2) `product` has 8 entries, `roles` 3, `rest_work` 3; there is a `rest` where the result
+    /// is no operand, and a kernel of that name with as many parameters as `rest_roles`, which
+    /// names operands and the result once.
     Launch = "launch"(arguments: many(ANY)) {
             kernel: required(AttrKind::Symbol), units: required(AttrKind::Dim), cost: required(AttrKind::Dim), scratch: required(AttrKind::Dim),
             product: optional(AttrKind::Dims), roles: optional(AttrKind::Ints), rest: optional(AttrKind::Symbol),
@@ -72,8 +81,9 @@ op! {
 }
 
 op! {
-    /// Whether what a group writes to these buffers had better be written past the caches: they hold less than the `bytes` bytes that it reads and
-    /// writes, and each buffer starts at a multiple of 64 bytes. No result depends on it.
+    /// Whether what a group writes to these buffers had better be written past the caches: they
+    /// hold less than the `bytes` bytes that it reads and writes, and each buffer starts at a
+    /// multiple of 64 bytes. No result depends on it.
     ///
     /// (C1) The operands are buffers.
     Nontemporal = "nontemporal"(buffers: many(ANY)) { bytes: required(AttrKind::Dim) } -> (result: one(BOOL)) traits [Pure] stages HOST, infer nontemporal;

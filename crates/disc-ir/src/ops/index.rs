@@ -1,8 +1,9 @@
-//! Ops that read or write at places that the data names.
+//! Declares ops that read or write at data-dependent indices.
 //!
-//! An index that is out of range is not undefined: `bounds` says what happens. `clamp` (StableHLO's rule, and the default) moves it to the
-//! nearest place where the whole slice fits; `skip` (for `scatter`, likewise) leaves that update out; `check` fails the call with E0603.
-//! A negative index is out of range. The index of a slice without elements is not looked at.
+//! An index out of range is not undefined: `bounds` chooses. `clamp` (StableHLO's rule, and the
+//! default) moves it to the nearest position at which the whole slice fits; `skip` (for `scatter`,
+//! likewise) leaves that update out; `check` fails the call with E0603. A negative index is out of
+//! range. The index of a slice without elements is not checked.
 use super::{
     class::DTypeClass,
     control::equal_lists,
@@ -20,27 +21,33 @@ use crate::{
 const ANY: DTypeClass = DTypeClass::ANY;
 const INTEGER: DTypeClass = DTypeClass::INTEGER;
 
-/// What a read does with an index out of range; the first is the default.
+/// Treatment of an index out of range by reads; the first is the default.
 pub(crate) const READ_BOUNDS: &[&str] = &["clamp", "check"];
-/// What a scatter does with an index out of range; the first is the default.
+/// Treatment of an index out of range by scatters; the first is the default.
 pub(crate) const SCATTER_BOUNDS: &[&str] = &["skip", "check"];
 
 op! {
-    /// Takes slices of `operand` that start at the places `start_indices` names. An index vector lies along `index_vector_dim` (or is one
-    /// scalar, where that is the rank); its entry `j` counts along dimension `start_index_map[j]`. A slice has size `slice_sizes`; the
-    /// dimensions of the result that run over a slice are `offset_dims`, the others run over the index vectors. Dimension
-    /// `operand_batching_dims[i]` of the operand goes along with dimension `start_indices_batching_dims[i]` of the indices.
+    /// Takes slices of `operand` that start at the places `start_indices` names. An index vector
+    /// lies along `index_vector_dim` (or is one scalar, where that is the rank); its entry `j`
+    /// counts along dimension `start_index_map[j]`. A slice has size `slice_sizes`; the dimensions
+    /// of the result that run over a slice are `offset_dims`, the others run over the index
+    /// vectors. Dimension `operand_batching_dims[i]` of the operand goes along with dimension
+    /// `start_indices_batching_dims[i]` of the indices.
     ///
-    /// (C1) `rank(operand) = size(offset_dims) + size(collapsed_slice_dims) + size(operand_batching_dims) = size(slice_sizes)`.
+    /// (C1) `rank(operand) = size(offset_dims) + size(collapsed_slice_dims) +
+    /// size(operand_batching_dims) = size(slice_sizes)`.
     /// (C2) `0 <= index_vector_dim <= rank(start_indices)`.
-    /// (C3) `size(start_index_map)` is the size of dimension `index_vector_dim` of `start_indices`, or 1 where that is its rank.
+    /// (C3) `size(start_index_map)` is the size of dimension `index_vector_dim` of `start_indices`,
+    /// or 1 where that is its rank.
     /// (C4) `offset_dims` are distinct axes of the result, ascending.
-    /// (C5) `collapsed_slice_dims` and `operand_batching_dims` are distinct axes of the operand, each list ascending; slices have size 1 there.
-    /// (C6) `start_indices_batching_dims` are distinct axes of `start_indices` without `index_vector_dim`, as many as
-    /// `operand_batching_dims`, and pairwise of equal size.
-    /// (C7) `start_index_map` and `operand_batching_dims` together are distinct axes of the operand.
-    /// (C8) `0 <= slice_sizes[i]`, and `slice_sizes[i] <= size(i)` unless the result is known to have no elements: proved where the sizes are
-    /// constant, else a fact the program states.
+    /// (C5) `collapsed_slice_dims` and `operand_batching_dims` are distinct axes of the operand,
+    /// each list ascending; slices have size 1 there.
+    /// (C6) `start_indices_batching_dims` are distinct axes of `start_indices` without
+    /// `index_vector_dim`, as many as `operand_batching_dims`, and pairwise of equal size.
+    /// (C7) `start_index_map` and `operand_batching_dims` together are distinct axes of the
+    /// operand.
+    /// (C8) `0 <= slice_sizes[i]`, and `slice_sizes[i] <= size(i)` unless the result is known to
+    /// have no elements: proved where the sizes are constant, else a fact the program states.
     Gather = "gather"(operand: one(ANY), start_indices: one(INTEGER)) {
             offset_dims: required(AttrKind::Ints), collapsed_slice_dims: required(AttrKind::Ints), start_index_map: required(AttrKind::Ints),
             index_vector_dim: required(AttrKind::Int), slice_sizes: required(AttrKind::Dims), operand_batching_dims: optional(AttrKind::Ints),
@@ -50,23 +57,31 @@ op! {
 }
 
 op! {
-    /// The inputs, with slices of `updates` combined into them at the places `scatter_indices` names: `body` takes the current elements and
-    /// then the updates, and returns the new elements. Indices are as in `gather`: an index vector lies along `index_vector_dim`, its entry
-    /// `j` counts along dimension `scatter_dims_to_operand_dims[j]`; the dimensions `update_window_dims` of an update run over a slice.
-    /// Several updates of one element are applied in the row-major order of the updates; with `unique_indices` there is at most one.
+    /// The inputs, with slices of `updates` combined into them at the places `scatter_indices`
+    /// names: `body` takes the current elements and then the updates, and returns the new elements.
+    /// Indices are as in `gather`: an index vector lies along `index_vector_dim`, its entry `j`
+    /// counts along dimension `scatter_dims_to_operand_dims[j]`; the dimensions
+    /// `update_window_dims` of an update run over a slice. Several updates of one element are
+    /// applied in the row-major order of the updates; with `unique_indices` there is at most one.
     /// An update is out of range element by element: the part of a slice that lies inside counts.
     ///
-    /// (C1) There is an input; all inputs have one shape, and as many updates have one shape; an update has its input's element type.
-    /// (C2) `rank(inputs) = size(update_window_dims) + size(inserted_window_dims) + size(input_batching_dims)`.
-    /// (C3) `0 <= index_vector_dim <= rank(scatter_indices)`, and `size(scatter_dims_to_operand_dims)` is the size of that dimension, or 1
-    /// where it is the rank.
-    /// (C4) `update_window_dims` are distinct axes of the updates, ascending; the other axes have the sizes of `scatter_indices` without
-    /// `index_vector_dim`.
-    /// (C5) `inserted_window_dims` and `input_batching_dims` are distinct axes of the inputs, each list ascending.
-    /// (C6) `scatter_indices_batching_dims` are distinct axes of `scatter_indices` without `index_vector_dim`, as many as
-    /// `input_batching_dims`, and pairwise of equal size.
-    /// (C7) `scatter_dims_to_operand_dims` and `input_batching_dims` together are distinct axes of the inputs.
-    /// (C8) A slice is not larger than the inputs, proved where the sizes are constant, else a fact the program states.
+    /// (C1) There is an input; all inputs have one shape, and as many updates have one shape; an
+    /// update has its input's element type.
+    /// (C2) `rank(inputs) = size(update_window_dims) + size(inserted_window_dims) +
+    /// size(input_batching_dims)`.
+    /// (C3) `0 <= index_vector_dim <= rank(scatter_indices)`, and
+    /// `size(scatter_dims_to_operand_dims)` is the size of that dimension, or 1 where it is the
+    /// rank.
+    /// (C4) `update_window_dims` are distinct axes of the updates, ascending; the other axes have
+    /// the sizes of `scatter_indices` without `index_vector_dim`.
+    /// (C5) `inserted_window_dims` and `input_batching_dims` are distinct axes of the inputs, each
+    /// list ascending.
+    /// (C6) `scatter_indices_batching_dims` are distinct axes of `scatter_indices` without
+    /// `index_vector_dim`, as many as `input_batching_dims`, and pairwise of equal size.
+    /// (C7) `scatter_dims_to_operand_dims` and `input_batching_dims` together are distinct axes of
+    /// the inputs.
+    /// (C8) A slice is not larger than the inputs, proved where the sizes are constant, else a fact
+    /// the program states.
     /// (C9) `body` takes scalars of the inputs' element types, twice, and returns them once.
     Scatter = "scatter"(inputs: many(ANY), scatter_indices: one(INTEGER), updates: many(ANY)) {
             update_window_dims: required(AttrKind::Ints), inserted_window_dims: required(AttrKind::Ints),
@@ -80,8 +95,10 @@ op! {
 op! {
     /// The slice of size `sizes` that starts at `start_indices`.
     ///
-    /// (C1) There is one scalar start index per dimension, all of one type, and one entry of `sizes`.
-    /// (C2) `0 <= sizes[i] <= size(i)`, proved where the sizes are constant, else a fact the program states.
+    /// (C1) There is one scalar start index per dimension, all of one type, and one entry of
+    /// `sizes`.
+    /// (C2) `0 <= sizes[i] <= size(i)`, proved where the sizes are constant, else a fact the
+    /// program states.
     DynamicSlice = "dynamic_slice"(operand: one(ANY), start_indices: many(INTEGER)) {
             sizes: required(AttrKind::Dims), bounds: optional(AttrKind::Enum(READ_BOUNDS))
         } -> (result: one(ANY)) traits [MayFail, Movement] stages Stages::Tensor, infer dynamic_slice;
@@ -92,32 +109,34 @@ op! {
     ///
     /// (C1) `update` has the element type and rank of the operand.
     /// (C2) There is one scalar start index per dimension, all of one type.
-    /// (C3) `size(update, i) <= size(operand, i)`, proved where the sizes are constant, else a fact the program states.
+    /// (C3) `size(update, i) <= size(operand, i)`, proved where the sizes are constant, else a fact
+    /// the program states.
     DynamicUpdateSlice = "dynamic_update_slice"(operand: one(ANY), update: one(ANY), start_indices: many(INTEGER)) {
             bounds: optional(AttrKind::Enum(READ_BOUNDS))
         } -> (result: one(ANY)) traits [MayFail, Movement] stages Stages::Tensor, infer dynamic_update_slice;
 }
 
-/// Whether this op fails the call for an index out of range.
+/// Returns true if this op fails the call for an index out of range.
 pub fn checks_bounds(data: &InstData) -> bool {
     let position = data.kind.def().attr_position("bounds");
     position.is_some_and(|i| data.attrs[i] == Some(Attr::Enum("check")))
 }
 
-/// Whether the op has no effect and cannot fail: it is pure, or reads and writes by indices without checking them.
+/// Returns true if the op has no effect and cannot fail: it is pure, or reads and writes by indices
+/// without checking them.
 pub fn is_pure(data: &InstData) -> bool {
     let def = data.kind.def();
     def.has(Trait::Pure) || (def.attr_position("bounds").is_some() && !checks_bounds(data))
 }
 
-/// How index vectors lie in a tensor of indices, and which dimensions of the indexed tensor they name.
+/// The layout of index vectors in a tensor of indices, and the dimensions that they index.
 struct Vectors<'a> {
     indices: &'a TensorType,
     vector_dim: usize,
 }
 
 impl<'a> Vectors<'a> {
-    /// The axis of the vectors fits, and they are as long as `map` says.
+    /// Checks that the axis of the vectors fits, and that they have the length of `map`.
     fn new(cx: &InferCx<'_>, indices: &'a TensorType, map: &[i64], numbers: [u32; 2]) -> Result<Self, Diagnostic> {
         let vector_dim = cx.axis(numbers[0], cx.int("index_vector_dim"), indices.rank() + 1)?;
         let length = indices.dims.get(vector_dim).cloned().unwrap_or(Dim::constant(1));
@@ -133,7 +152,7 @@ impl<'a> Vectors<'a> {
         others.map(|(_, size)| size.clone()).collect()
     }
 
-    /// Batching dimensions of the indexed tensor go along with those of the indices.
+    /// Checks that batching dimensions of the indexed tensor match those of the indices.
     fn check_batching(
         &self,
         cx: &InferCx<'_>,
@@ -154,7 +173,7 @@ impl<'a> Vectors<'a> {
     }
 }
 
-/// Distinct axes in ascending order.
+/// Checks that axes are distinct and ascending.
 fn ascending(cx: &InferCx<'_>, number: u32, name: &str, rank: usize) -> Result<Vec<usize>, Diagnostic> {
     let axes = cx.axes(number, cx.ints(name), rank)?;
     match axes.is_sorted() {
@@ -163,12 +182,12 @@ fn ascending(cx: &InferCx<'_>, number: u32, name: &str, rank: usize) -> Result<V
     }
 }
 
-/// The two lists together are distinct axes.
+/// Checks that the two lists together are distinct axes.
 fn disjoint(cx: &InferCx<'_>, number: u32, a: &[i64], b: &[i64], rank: usize) -> Result<Vec<usize>, Diagnostic> {
     cx.axes(number, &[a, b].concat(), rank)
 }
 
-/// `low <= high` is not refuted.
+/// Checks that `low <= high` is not refuted.
 fn at_most(cx: &InferCx<'_>, number: u32, low: &Dim, high: &Dim, what: impl FnOnce() -> String) -> Result<(), Diagnostic> {
     match cx.solver.less_equal(high, &(low - 1)) {
         true => Err(cx.error(Code::E0209, number, format!("{}: [{low}] is greater than [{high}]", what()))),
@@ -209,13 +228,13 @@ fn gather(cx: &InferCx<'_>) -> Inferred {
     let batch = vectors.batch_sizes();
     let offsets = ascending(cx, 4, "offset_dims", batch.len() + kept.len())?;
     let result = TensorType::new(interleave(&offsets, kept, batch), operand.dtype);
-    // No slice is taken of a tensor that has none, and none is asked for.
+    // An empty result takes no slice, even of an empty tensor.
     let is_empty = cx.solver.equal(&result.element_count(), &Dim::constant(0));
     slice_fits(cx, 8, sizes, if is_empty { sizes } else { &operand.dims })?;
     Ok(vec![Type::Tensor(result)])
 }
 
-/// The sizes `at` at the axes `axes`, the `others` at the rest, in order.
+/// Merges the sizes `at`, at the axes `axes`, with the `others`, in order.
 fn interleave(axes: &[usize], at: Vec<Dim>, others: Vec<Dim>) -> Vec<Dim> {
     let rank = at.len() + others.len();
     let (mut at, mut others) = (at.into_iter(), others.into_iter());
@@ -266,7 +285,7 @@ fn check_scatter_dims(cx: &InferCx<'_>, input: &TensorType, indices: &TensorType
     slice_fits(cx, 8, &window, &kept.map(|i| input.dims[i].clone()).collect::<Vec<_>>())
 }
 
-/// One scalar index per dimension, all of one type.
+/// Checks that there is one scalar index per dimension, all of one type.
 fn start_indices(cx: &InferCx<'_>, number: u32, first: usize, rank: usize) -> Result<(), Diagnostic> {
     let starts = &cx.operands[first..];
     if starts.len() != rank {

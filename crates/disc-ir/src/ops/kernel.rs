@@ -1,7 +1,9 @@
-//! Ops of kernels: loops, memory and lanes. Arithmetic is that of the element-wise ops, on vectors.
+//! Declares ops of kernels: loops, memory and lanes. Arithmetic is that of the element-wise ops, on
+//! vectors.
 //!
-//! A kernel is a function of kind `kernel`. Its parameters are buffers and scalars, then `begin` and `end` of the work units it shall do.
-//! An index counts elements of a buffer in row-major order. Reading or writing outside a buffer is undefined, so kernels are made not to.
+//! A kernel is a function of kind `kernel`. Its parameters are buffers and scalars, then `begin`
+//! and `end` of its range of work units. An index counts elements of a buffer in row-major order.
+//! Reading or writing outside a buffer is undefined; kernels are generated so that they do not.
 use super::{
     class::DTypeClass,
     control::equal_lists,
@@ -20,33 +22,40 @@ const NUMBER: DTypeClass = DTypeClass::NUMBER;
 const SCALED: DTypeClass = DTypeClass::of(&[DType::F32, DType::F64]);
 const INDEX: DTypeClass = DTypeClass::of(&[DType::I32, DType::I64]);
 
-/// How lanes are combined.
+/// The ops that combine lanes.
 pub(crate) const LANE_REDUCERS: &[&str] = &["add", "multiply", "maximum", "minimum", "and", "or"];
 
 op! {
-    /// Runs the region for each index from `lower` to below `upper` in steps, carrying values along.
+    /// Runs the region for each index from `lower` to below `upper` in steps, carrying values
+    /// along.
     ///
     /// (C1) `lower`, `upper` and `step` are scalars of one type; `step` is positive.
-    /// (C2) The region takes the index and the carried values, and returns values of the carried types.
+    /// (C2) The region takes the index and the carried values, and returns values of the carried
+    /// types.
     For = "for"(lower: one(INDEX), upper: one(INDEX), step: one(INDEX), inits: many(ANY)) regions ["do"] -> (results: many(ANY))
         traits [] stages Stages::Kernel, infer for_;
 }
 
 op! {
-    /// Reads from a buffer: consecutive elements from a scalar `index`, or for a vector of indices the element of each lane.
-    /// Lanes that `mask` switches off read nothing and are 0.
+    /// Reads from a buffer: consecutive elements from a scalar `index`, or for a vector of indices
+    /// the element of each lane. Lanes that `mask` switches off read nothing and are 0.
     ///
-    /// (C1) The result is a vector with the buffer's element type, and as many lanes as `mask` and a vector `index` have.
+    /// (C1) The result is a vector with the buffer's element type, and as many lanes as `mask` and
+    /// a vector `index` have.
     Load = "load"(buffer: one(ANY), index: one(INDEX), mask: opt(BOOL)) -> (result: one(ANY)) traits [Reads] stages Stages::Kernel, infer load;
 }
 
 op! {
-    /// Writes to a buffer: consecutive elements from a scalar `index`, or for a vector of indices each lane's element, in lane order.
+    /// Writes to a buffer: consecutive elements from a scalar `index`, or for a vector of indices
+    /// each lane's element, in lane order.
     ///
-    /// With `nontemporal`, nobody reads the elements soon, and their address is a multiple of so many bytes: a target may write them past its caches.
+    /// With `nontemporal`, the elements are not read soon, and their address is a multiple of this
+    /// many bytes: a target may use a non-temporal store.
     ///
-    /// (C1) `value` has the buffer's element type, and as many lanes as `mask` and a vector `index` have.
-    /// (C2) `nontemporal` is a power of two that divides the bytes of `value`, which is a vector along memory without a mask.
+    /// (C1) `value` has the buffer's element type, and as many lanes as `mask` and a vector `index`
+    /// have.
+    /// (C2) `nontemporal` is a power of two that divides the bytes of `value`, which is a vector
+    /// along memory without a mask.
     Store = "store"(buffer: one(ANY), index: one(INDEX), value: one(ANY), mask: opt(BOOL)) { nontemporal: optional(AttrKind::Int) } -> ()
         traits [Writes] stages Stages::Kernel, infer store;
 }
@@ -59,7 +68,8 @@ op! {
 }
 
 op! {
-    /// Memory of this task, uninitialised; the launch provides it. Legal only in the body block of a kernel.
+    /// Memory of this task, uninitialised; the launch provides it. Legal only in the body block of
+    /// a kernel.
     ///
     /// (C1) The result is a buffer in the space `task`.
     Scratch = "scratch"() -> (result: one(ANY)) traits [Pure] stages Stages::Kernel, infer scratch;
@@ -95,7 +105,8 @@ op! {
 }
 
 op! {
-    /// Combines all lanes into a scalar, pairwise: the lower half with the upper half, until one is left.
+    /// Combines all lanes into a scalar, pairwise: the lower half with the upper half, until one is
+    /// left.
     ///
     /// (C1) The operand is a vector.
     ReduceLanes = "reduce_lanes"(operand: one(ANY)) { applies: required(AttrKind::Enum(LANE_REDUCERS)) } -> (result: one(ANY))
@@ -103,7 +114,8 @@ op! {
 }
 
 op! {
-    /// Lane `i` of the operands, in their order, as vector `i`: a square of elements, its rows and columns exchanged.
+    /// Lane `i` of the operands, in their order, as vector `i`: a square of elements, its rows and
+    /// columns exchanged.
     ///
     /// (C1) The operands are as many vectors of one type as that type has lanes, a power of two.
     TransposeLanes = "transpose_lanes"(rows: many(ANY)) -> (columns: many(ANY)) traits [Pure] stages Stages::Kernel, infer transpose_lanes;
@@ -118,14 +130,16 @@ op! {
 }
 
 op! {
-    /// The lanes of `a` and `b` by turns: a vector of those of their lower halves, and one of their upper halves.
+    /// Interleaves the lanes of `a` and `b`: a vector of those of their lower halves, and one of
+    /// their upper halves.
     ///
     /// (C1) The operands are vectors of one type, of one lane or an even number of them.
     ZipLanes = "zip_lanes"(a: one(ANY), b: one(ANY)) -> (low: one(ANY), high: one(ANY)) traits [Pure] stages Stages::Kernel, infer zip_lanes;
 }
 
 op! {
-    /// Lane `places[i]` of `a` followed by `b`, as lane `i`; of a place, the bits count that number these lanes.
+    /// Lane `i` of the result is lane `places[i]` of `a` followed by `b`; only the low bits of an
+    /// index that number these lanes are used.
     ///
     /// (C1) `a` and `b` are vectors of one type, whose lanes are a power of two.
     ///
@@ -135,15 +149,17 @@ op! {
 }
 
 op! {
-    /// The bits of the lanes as lanes of another size: the first lane of a wider type has the bits of the first lanes, lowest first.
+    /// The bits of the lanes as lanes of another size: the first lane of a wider type has the bits
+    /// of the first lanes, lowest first.
     ///
     /// (C1) The result is a vector of as many bits.
     RecastLanes = "recast_lanes"(operand: one(NUMBER)) -> (result: one(NUMBER)) traits [Pure] stages Stages::Kernel, infer recast_lanes;
 }
 
 op! {
-    /// Adds to each lane of `sum` the products of the elements that the lane holds in `a` and in `b`: four of 8 bits for `i8`, unsigned in `a`
-    /// and signed in `b`; two for `i16` and `bf16`. Sums of integers wrap. Those of bf16 are rounded as the target does, and denormal numbers
+    /// Adds to each lane of `sum` the products of the elements that the lane holds in `a` and in
+    /// `b`: four of 8 bits for `i8`, unsigned in `a` and signed in `b`; two for `i16` and `bf16`.
+    /// Sums of integers wrap. Those of bf16 are rounded as the target does, and denormal numbers
     /// may count as zeros.
     ///
     /// (C1) `a` and `b` are vectors of i32, with as many lanes as `sum`.
@@ -161,7 +177,8 @@ op! {
 }
 
 op! {
-    /// `operand * 2^exponent`, rounded once, for integral exponents. Only for targets with an instruction for it.
+    /// `operand * 2^exponent`, rounded once, for integral exponents. Only for targets with an
+    /// instruction for it.
     ///
     /// (C1) All types are equal, and of floats.
     ScaleByPower = "scale_by_power"(operand: one(SCALED), exponent: one(SCALED)) -> (result: one(SCALED))
@@ -169,7 +186,8 @@ op! {
 }
 
 op! {
-    /// Hints that elements from `index` on will be read soon. `locality` 3 is the nearest cache, 0 the farthest.
+    /// Hints that elements from `index` on will be read soon. `locality` 3 is the nearest cache, 0
+    /// the farthest.
     ///
     /// (C1) The operands are a buffer and a scalar.
     Prefetch = "prefetch"(buffer: one(ANY), index: one(INDEX)) { locality: optional(AttrKind::Int) } -> () traits [Writes] stages Stages::Kernel, infer prefetch;
@@ -204,7 +222,7 @@ fn element_of_buffer(cx: &InferCx<'_>) -> Result<DType, Diagnostic> {
     }
 }
 
-/// The index and the optional mask of a memory access fit a vector of `wanted` lanes.
+/// Checks that the index and the optional mask of a memory access fit a vector of `wanted` lanes.
 fn check_access(cx: &InferCx<'_>, wanted: u32, mask: usize) -> Result<(), Diagnostic> {
     let index = lanes(cx, 1)?;
     if index != 1 && index != wanted {

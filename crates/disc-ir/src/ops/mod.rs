@@ -1,11 +1,12 @@
-//! The op table: every op of every stage, declared once.
+//! Lists every op of every stage: the op table.
 //!
-//! An op is declared in the file of its family with [`op!`](declare) and listed in [`op_table!`] below; nothing else describes it. The
-//! parser, printer, builder, verifier, docs and the Python package read [`OPS`]. Adding an op makes the compiler list the places that
-//! must learn it, because interpreter and lowering match [`OpKind`] exhaustively.
+//! An op is declared in the file of its family with [`op!`](declare) and listed in [`op_table!`]
+//! below; nothing else describes it. The parser, printer, builder, verifier, docs and the Python
+//! package read [`OPS`]. Adding an op makes the compiler list the places that must learn it,
+//! because interpreter and lowering match [`OpKind`] exhaustively.
 //!
-//! Invariants: names, attributes and semantics are StableHLO's where it has the op; a doc comment numbers the constraints (C1), (C2) and
-//! the result-type function cites them.
+//! Invariants: names, attributes and semantics are StableHLO's where it has the op; a doc comment
+//! numbers the constraints (C1), (C2) and the result-type function cites them.
 pub mod body;
 mod class;
 #[macro_use]

@@ -1,6 +1,7 @@
-//! Ops that make or rearrange elements without computing on them.
+//! Declares ops that create or rearrange elements without computing on them.
 //!
-//! Where HLO has constant sizes, these take dim expressions: in attributes, or in the stated result type.
+//! Where HLO has constant sizes, these take dim expressions: in attributes, or in the stated result
+//! type.
 use super::{
     class::DTypeClass,
     declare::{Stage, Stages, many, one, optional, required},
@@ -60,7 +61,8 @@ op! {
     /// Repeats the operand along new dimensions, and along dimensions of size 1.
     ///
     /// (C1) `dims` has one distinct axis of the result per dimension of the operand.
-    /// (C2) Dimension `i` of the operand has size 1 or the size of dimension `dims[i]` of the result.
+    /// (C2) Dimension `i` of the operand has size 1 or the size of dimension `dims[i]` of the
+    /// result.
     BroadcastInDim = "broadcast_in_dim"(operand: one(ANY)) { dims: required(AttrKind::Ints) } -> (result: one(ANY))
         traits [Pure, Movement] stages Stages::Tensor, infer broadcast_in_dim;
 }
@@ -83,8 +85,10 @@ op! {
 op! {
     /// Every `strides`-th element from `start` up to but not including `limit`, in each dimension.
     ///
-    /// (C1) `start`, `limit` and, if present, `strides` have one entry per dimension; strides are constants >= 1.
-    /// (C2) `0 <= start[i] <= limit[i] <= size(i)`, proved where the sizes are constant, else a fact the program states.
+    /// (C1) `start`, `limit` and, if present, `strides` have one entry per dimension; strides are
+    /// constants >= 1.
+    /// (C2) `0 <= start[i] <= limit[i] <= size(i)`, proved where the sizes are constant, else a
+    /// fact the program states.
     Slice = "slice"(operand: one(ANY)) { start: required(AttrKind::Dims), limit: required(AttrKind::Dims), strides: optional(AttrKind::Ints) }
         -> (result: one(ANY)) traits [Pure, Movement] stages Stages::Tensor, infer slice;
 }
@@ -100,12 +104,15 @@ op! {
 }
 
 op! {
-    /// The operand with elements of `padding_value` around it (`low` before the first, `high` after the last) and `interior` of them
-    /// between neighbours. A negative `low` or `high` takes elements away, after the interior padding.
+    /// The operand with elements of `padding_value` around it (`low` before the first, `high` after
+    /// the last) and `interior` of them between neighbours. A negative `low` or `high` takes
+    /// elements away, after the interior padding.
     ///
-    /// (C1) `low`, `high` and, if present, `interior` have one entry per dimension; interior ones are constants >= 0.
+    /// (C1) `low`, `high` and, if present, `interior` have one entry per dimension; interior ones
+    /// are constants >= 0.
     /// (C2) `padding_value` is a scalar of the operand's element type.
-    /// (C3) Dimension `i` of the result has size `size(i) + low[i] + max(size(i) - 1, 0) * interior[i] + high[i]`, which is >= 0: proved
+    /// (C3) Dimension `i` of the result has size
+    /// `size(i) + low[i] + max(size(i) - 1, 0) * interior[i] + high[i]`, which is >= 0: proved
     /// where the sizes are constant, else a fact the program states.
     Pad = "pad"(operand: one(ANY), padding_value: one(ANY)) {
             low: required(AttrKind::Dims), high: required(AttrKind::Dims), interior: optional(AttrKind::Ints)
@@ -271,7 +278,8 @@ fn pad(cx: &InferCx<'_>) -> Inferred {
     Ok(vec![Type::tensor(dims, operand.dtype)])
 }
 
-/// The size of a dimension whose elements are put `factor` apart: 0 for none, else `(size - 1) * factor + 1`.
+/// Returns the size of a dimension that is dilated by `factor`: 0 for none, else
+/// `(size - 1) * factor + 1`.
 pub(super) fn dilated(solver: &Solver, size: &Dim, factor: i64) -> Dim {
     let zero = Dim::constant(0);
     match factor {

@@ -1,8 +1,9 @@
-//! Ops that combine elements along dimensions by a body on scalars: reductions and scans.
+//! Declares ops that combine elements along dimensions by a body on scalars: reductions and scans.
 //!
-//! What a body computes is recognised in [`super::body`]; nothing here looks into it.
+//! [`super::body`] recognises bodies; nothing here inspects them.
 //!
-//! Invariant: a body takes the values combined so far, then the next ones, each a scalar tensor, and returns the new values.
+//! Invariant: a body takes the values combined so far, then the next ones, each a scalar tensor,
+//! and returns the new values.
 use super::{
     class::DTypeClass,
     control::equal_lists,
@@ -18,10 +19,12 @@ use crate::{
 const ANY: DTypeClass = DTypeClass::ANY;
 
 op! {
-    /// Combines the elements along `dims`, starting from `inits`: the sum, the largest element and its index, ... Without elements, the
-    /// result is `inits`. The order in which elements are combined is free: `body` must be associative, and `inits` neutral.
+    /// Combines the elements along `dims`, starting from `inits`: the sum, the largest element and
+    /// its index, ... Without elements, the result is `inits`. The order in which elements are
+    /// combined is free: `body` must be associative, and `inits` neutral.
     ///
-    /// (C1) There is an input; all inputs have one shape, and as many inits are scalars of their element types.
+    /// (C1) There is an input; all inputs have one shape, and as many inits are scalars of their
+    /// element types.
     /// (C2) `dims` are distinct axes of the inputs.
     /// (C3) `body` takes scalars of the inputs' element types, twice, and returns them once.
     Reduce = "reduce"(inputs: many(ANY), inits: many(ANY)) { dims: required(AttrKind::Ints) } regions ["body"] -> (results: many(ANY))
@@ -29,17 +32,20 @@ op! {
 }
 
 op! {
-    /// The running combination along `dim`: element `i` of the result combines elements 0 to `i`, starting from `inits`; with `reverse`,
-    /// from the last element down to `i`. The elements are combined in order, grouped in any way.
+    /// The running combination along `dim`: element `i` of the result combines elements 0 to `i`,
+    /// starting from `inits`; with `reverse`, from the last element down to `i`. The elements are
+    /// combined in order, grouped in any way.
     ///
-    /// (C1) There is an input; all inputs have one shape, and as many inits are scalars of their element types.
+    /// (C1) There is an input; all inputs have one shape, and as many inits are scalars of their
+    /// element types.
     /// (C2) `dim` is an axis of the inputs.
     /// (C3) `body` takes scalars of the inputs' element types, twice, and returns them once.
     Cumulative = "cumulative"(inputs: many(ANY), inits: many(ANY)) { dim: required(AttrKind::Int), reverse: optional(AttrKind::Bool) }
         regions ["body"] -> (results: many(ANY)) traits [Pure] stages Stages::Tensor, infer cumulative;
 }
 
-/// Inputs of one shape, with their inits and a body that combines their elements; returns the number of inputs.
+/// Checks inputs of one shape, with their inits and a body that combines their elements. Returns
+/// the number of inputs.
 pub(super) fn check_combination(cx: &InferCx<'_>, operands: u32, body: u32) -> Result<usize, Diagnostic> {
     let n = cx.operands.len() / 2;
     if n == 0 {

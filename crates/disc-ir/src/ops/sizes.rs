@@ -1,6 +1,8 @@
-//! Ops for sizes that depend on data: one binds a dim to a value, the others make what has such a size.
+//! Declares ops for data-dependent sizes: one binds a dim to a value, the others make tensors of
+//! such a size.
 //!
-//! A program counts first (`reduce`), then binds the count, then makes a tensor of that size: every other op sees a dim like any other.
+//! A program counts first (`reduce`), then binds the count, then makes a tensor of that size: every
+//! other op sees a dim like any other.
 use super::{
     class::DTypeClass,
     declare::{Stage, Stages, one, required},
@@ -15,8 +17,9 @@ use crate::{
 const INDEX: DTypeClass = DTypeClass::of(&[DType::I64]);
 
 op! {
-    /// Binds a dim: from here to the end of the block, `dim` has the value of `size`. A size below 0, or one that violates a fact of the
-    /// function, fails the call. Not for other types than `i64`, the type of sizes.
+    /// Binds a dim: from here to the end of the block, `dim` has the value of `size`. A size below
+    /// 0, or one that violates a fact of the function, fails the call. Not for other types than
+    /// `i64`, the type of sizes.
     ///
     /// (C1) `size` is a scalar `i64`.
     /// (C2) `dim` is a symbol alone, which nothing else binds.
@@ -25,8 +28,8 @@ op! {
 }
 
 op! {
-    /// The positions of the true elements, ascending, as many as the result has room for. Where there are fewer, the rest is -1.
-    /// Not for other types than truth values.
+    /// The positions of the true elements, ascending, as many as the result has room for. If there
+    /// are fewer, the remaining entries are -1. Not for other types than truth values.
     ///
     /// (C1) The operand has one dimension.
     /// (C2) The result is an `i64` tensor of one dimension.

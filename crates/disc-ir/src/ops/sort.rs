@@ -1,4 +1,4 @@
-//! Ops that order elements.
+//! Declares ops that order elements.
 use super::{
     class::DTypeClass,
     control::equal_lists,
@@ -16,24 +16,28 @@ const ANY: DTypeClass = DTypeClass::ANY;
 const INTEGER: DTypeClass = DTypeClass::INTEGER;
 
 op! {
-    /// Sorts the inputs together along `dimension`: `comparator` says whether the first of two elements comes before the second. Elements
-    /// of which neither comes first keep their order if `is_stable`; here, they always do. A comparator that is no order gives some
-    /// permutation of the elements.
+    /// Sorts the inputs together along `dimension`: `comparator` returns true if the first of two
+    /// elements comes before the second. Elements of which neither comes first keep their order if
+    /// `is_stable`; here, they always do. A comparator that is no order gives some permutation of
+    /// the elements.
     ///
     /// (C1) There is an input, and all have one shape.
     /// (C2) `dimension` is an axis of the inputs.
-    /// (C3) `comparator` takes two scalars per input (`a0, b0, a1, b1, ...`), of its element type, and returns a scalar `i1`.
+    /// (C3) `comparator` takes two scalars per input (`a0, b0, a1, b1, ...`), of its element type,
+    /// and returns a scalar `i1`.
     Sort = "sort"(inputs: many(ANY)) { dimension: required(AttrKind::Int), is_stable: optional(AttrKind::Bool) } regions ["comparator"]
         -> (results: many(ANY)) traits [Pure] stages Stages::Tensor, infer sort;
 }
 
 op! {
-    /// The `k` greatest elements along the last dimension, greatest first, and their indices; with `largest = false`, the least, least
-    /// first. Of equal elements, the one with the lower index comes first. NaN is greater than every number. With `skip`, so many that
-    /// come first are left out: a median is `k = 1` behind half of the elements.
+    /// The `k` greatest elements along the last dimension, greatest first, and their indices; with
+    /// `largest = false`, the least, least first. Of equal elements, the one with the lower index
+    /// comes first. NaN is greater than every number. The first `skip` of them are left out: a
+    /// median is `k = 1` behind half of the elements.
     ///
     /// (C1) The operand has a rank of at least 1.
-    /// (C2) `0 <= k` and `skip + k <= size` of the last dimension, proved where constant, else a fact the program states.
+    /// (C2) `0 <= k` and `skip + k <= size` of the last dimension, proved where constant, else a
+    /// fact the program states.
     /// (C3) `index_dtype` is an integer type; it is `i32` if absent.
     /// (C4) `0 <= skip`, proved where constant, else a fact the program states; it is 0 if absent.
     TopK = "top_k"(operand: one(ANY)) {

@@ -75,7 +75,7 @@ impl Op {
         assert_eq!(self.infer(), Ok(wanted));
     }
 
-    /// The message has the number of the constraint, and these words.
+    /// Asserts that the message has the number of the constraint, and these words.
     #[track_caller]
     fn fails(&self, number: u32, words: &str) {
         let error = self.infer().expect_err("the constraint is violated");
@@ -140,7 +140,8 @@ fn the_docs_name_every_op_attribute_and_region() {
     }
 }
 
-/// Ops on floats take every float, those on integers every integer, and those that move elements any element; or they say why not.
+/// Ops on floats take every float, those on integers every integer, and those that move elements
+/// any element; or their docs say why not.
 #[test]
 fn an_op_that_admits_fewer_types_says_why() {
     use DTypeClass as C;

@@ -1,4 +1,4 @@
-//! Ops on sliding windows: pooling, and the elements that windows cover.
+//! Declares ops on sliding windows: pooling, and the elements that windows cover.
 //!
 //! The arithmetic of windows is shared with convolution.
 use super::{
@@ -21,17 +21,21 @@ const F32: DTypeClass = DTypeClass::of(&[DType::F32]);
 const UP_TO_F32: DTypeClass = DTypeClass::of(&[DType::F16, DType::BF16, DType::F32]);
 
 op! {
-    /// Combines the elements of each window by `body`, starting from `inits`. The windows slide over the inputs, whose elements are first
-    /// put `base_dilations` apart and padded by `padding_low` and `padding_high`; what is not an element of an input is `inits`.
-    /// Windows are `window_strides` apart, and their elements `window_dilations`. Lists that are absent stand for ones, or for no padding.
+    /// Combines the elements of each window by `body`, starting from `inits`. The windows slide
+    /// over the inputs, whose elements are first put `base_dilations` apart and padded by
+    /// `padding_low` and `padding_high`; padding has the value of `inits`. Windows are
+    /// `window_strides` apart, and their elements `window_dilations`. Lists that are absent stand
+    /// for ones, or for no padding.
     ///
-    /// (C1) There is an input; all inputs have one shape, and as many inits are scalars of their element types.
+    /// (C1) There is an input; all inputs have one shape, and as many inits are scalars of their
+    /// element types.
     /// (C2) Each list has one entry per dimension of the inputs.
-    /// (C3) `window_dimensions`, `window_strides`, `base_dilations` and `window_dilations` are >= 1: proved where constant, else a fact
-    /// the program states.
+    /// (C3) `window_dimensions`, `window_strides`, `base_dilations` and `window_dilations` are >=
+    /// 1: proved where constant, else a fact the program states.
     /// (C4) `body` takes scalars of the inputs' element types, twice, and returns them once.
-    /// (C5) A dimension of the result has as many elements as windows fit into the padded dimension: with `w = (window - 1) *
-    /// window_dilation + 1`, `max(floor((padded - w) / stride) + 1, 0)`.
+    /// (C5) A dimension of the result has as many elements as windows fit into the padded
+    /// dimension: with `w = (window - 1) * window_dilation + 1`,
+    /// `max(floor((padded - w) / stride) + 1, 0)`.
     ReduceWindow = "reduce_window"(inputs: many(ANY), inits: many(ANY)) {
             window_dimensions: required(AttrKind::Dims), window_strides: optional(AttrKind::Ints), base_dilations: optional(AttrKind::Ints),
             window_dilations: optional(AttrKind::Ints), padding_low: optional(AttrKind::Dims), padding_high: optional(AttrKind::Dims)
@@ -39,13 +43,15 @@ op! {
 }
 
 op! {
-    /// The elements that windows cover. The windows slide over the last dimensions of the operand as those of `reduce_window` do, with zeros
-    /// as padding. The result has the other dimensions of the operand, then the dimensions of a window, then those that count windows.
-    /// A convolution is a product with patches.
+    /// Gathers the elements that windows cover (im2col). The windows slide over the last dimensions
+    /// of the operand as those of `reduce_window` do, with zeros as padding. The result has the
+    /// other dimensions of the operand, then the dimensions of a window, then those that count
+    /// windows. A convolution is a product with patches.
     ///
-    /// (C1) Each list has one entry per dimension that windows slide over; there are as many or fewer of them than the operand has.
-    /// (C2) `window_dimensions`, `window_strides`, `base_dilations` and `window_dilations` are >= 1: proved where constant, else a fact
-    /// the program states.
+    /// (C1) Each list has one entry per dimension that windows slide over; there are as many or
+    /// fewer of them than the operand has.
+    /// (C2) `window_dimensions`, `window_strides`, `base_dilations` and `window_dilations` are >=
+    /// 1: proved where constant, else a fact the program states.
     /// (C3) As many windows fit into a dimension as for `reduce_window`.
     Patches = "patches"(operand: one(ANY)) {
             window_dimensions: required(AttrKind::Dims), window_strides: optional(AttrKind::Ints), base_dilations: optional(AttrKind::Ints),
@@ -54,20 +60,22 @@ op! {
 }
 
 op! {
-    /// `product`, which is the product of a kernel and the patches of `input` whose windows have 3 times 3 elements and are 1 apart, or what an
-    /// element-wise op makes of it; a kernel may compute it by Winograd's method F(4x4, 3x3) instead, with rounding of its own.
-    /// `kernel` is the transformed kernel: blocks of output features, the 36 places of a transformed window, input features, and the output
-    /// features of a block. Features behind the last one are zeros. Not for f64: transformations and
-    /// products are those of f32, also where the operands are narrower.
+    /// Returns `product`: the product of a kernel and the patches of `input` with windows of 3
+    /// times 3 elements and stride 1, or an element-wise function of it; a kernel may compute it by
+    /// Winograd's method F(4x4, 3x3) instead, with rounding of its own. `kernel` is the transformed
+    /// kernel: blocks of output features, the 36 places of a transformed window, input features,
+    /// and the output features of a block. Features behind the last one are zeros. Not for f64:
+    /// transformations and products are those of f32, also where the operands are narrower.
     ///
-    /// (C1) `product` and `input` have rank 4 and one batch, and the result has the type of `product`.
+    /// (C1) `product` and `input` have rank 4 and one batch, and the result has the type of
+    /// `product`.
     /// (C2) `kernel` has rank 4, with 36 places and the features of `input`.
     /// (C3) `padding_low` has one entry for each of the last two dimensions.
     Winograd = "winograd"(product: one(UP_TO_F32), input: one(UP_TO_F32), kernel: one(F32)) { padding_low: required(AttrKind::Dims) }
         -> (result: one(UP_TO_F32)) traits [Pure] stages Stages::Tensor, infer winograd;
 }
 
-/// How windows slide along one dimension.
+/// The geometry of windows along one dimension.
 pub(super) struct Window<'a> {
     pub(super) size: &'a Dim,
     pub(super) stride: i64,
@@ -78,13 +86,14 @@ pub(super) struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// How many windows fit into a dimension of `size` elements.
+    /// Returns the number of windows that fit into a dimension of `size` elements.
     pub(super) fn count(&self, solver: &Solver, size: &Dim) -> Dim {
         let padded = dilated(solver, size, self.base_dilation) + &self.low + &self.high;
         let room = padded - &dilated(solver, self.size, self.dilation);
         let zero = Dim::constant(0);
         let steps = room.floor_div(&Dim::constant(self.stride)) + 1;
-        // Asked of the very size, and not of `room`: whoever can prove it here can prove there that the two forms are equal.
+        // The proof uses this very size, not `room`: then whoever can prove it can also prove that
+        // the two forms are equal.
         if solver.less_equal(&zero, &steps) { steps } else { Dim::max(&steps, &zero) }
     }
 }
@@ -149,7 +158,8 @@ fn winograd(cx: &InferCx<'_>) -> Inferred {
     }
 }
 
-/// How many windows fit into dimensions of these sizes; `numbers` are those of the constraints on the length of lists, and on their entries.
+/// Returns the number of windows that fit into dimensions of these sizes; `numbers` are those of
+/// the constraints on the length of lists, and on their entries.
 fn counts(cx: &InferCx<'_>, [lengths, entries]: [u32; 2], shape: &[Dim]) -> Result<Vec<Dim>, Diagnostic> {
     let (rank, sizes) = (shape.len(), cx.dims("window_dimensions"));
     if sizes.len() != rank {

@@ -1,4 +1,5 @@
-//! Elements on their own, `[[1.0, 2.0], [3.0, 4.0]]`: what stands between `dense<` and `>`, for tests and tools.
+//! Parses and prints elements on their own, `[[1.0, 2.0], [3.0, 4.0]]`: the text between `dense<`
+//! and `>`, for tests and tools.
 use super::{parse, print};
 use crate::{
     diag::{Diagnostic, Span},
@@ -6,15 +7,15 @@ use crate::{
     types::{DType, Type},
 };
 
-/// Reads elements, and the shape of their brackets; a splat and raw bytes have none.
+/// Parses elements, and the shape of their brackets; a splat and raw bytes have none.
 ///
 /// # Errors
-/// What is no element of this type, or no list.
+/// Text that is no element of this type, or no list.
 pub fn parse_elements(text: &str, dtype: DType) -> Result<(Literal, Option<Vec<usize>>), Diagnostic> {
     parse::elements(text, Span { start: 0, end: text.len() as u32 }, dtype)
 }
 
-/// The elements as text; `sizes` are those of the tensor.
+/// Prints the elements; `sizes` are those of the tensor.
 pub fn print_elements(literal: &Literal, sizes: &[i64]) -> String {
     let ty = Type::tensor(sizes.iter().map(|&size| size.into()), literal.dtype);
     print::elements(literal, Some(&ty))

@@ -1,4 +1,5 @@
-//! What the parser accepts at most. Real programs stay far below; the limits keep hostile text from costing memory, time or stack.
+//! Sets the limits of the parser. Real programs stay far below; the limits keep hostile text from
+//! costing memory, time or stack.
 use super::super::types::DType;
 
 /// Bytes of one text.
@@ -23,10 +24,12 @@ pub const MAX_LITERAL_BYTES: usize = 256 << 20;
 pub const MAX_LANES: u32 = 4_096;
 /// Bytes of a name.
 pub const MAX_NAME: usize = 512;
-/// A tensor's constant sizes, multiplied, and the bytes of an element: below this, sums and offsets of such sizes fit 64 bits.
+/// A tensor's constant sizes, multiplied, and the bytes of an element: below this, sums and offsets
+/// of such sizes fit 64 bits.
 pub const MAX_TENSOR_BYTES: i128 = 1 << 62;
 
-/// Whether the constant sizes of a tensor stay below [`MAX_TENSOR_BYTES`]; a size of 0 counts as 1, so that strides fit too.
+/// Returns true if the constant sizes of a tensor stay below [`MAX_TENSOR_BYTES`]; a size of 0
+/// counts as 1, so that strides fit too.
 pub fn fits(constant_sizes: impl IntoIterator<Item = i64>, dtype: DType) -> bool {
     let mut bytes = dtype.size() as i128;
     constant_sizes.into_iter().all(|size| {

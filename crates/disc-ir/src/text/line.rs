@@ -1,14 +1,14 @@
-//! Lines and columns of byte offsets.
+//! Converts byte offsets to lines and columns.
 use crate::diag::Span;
 
-/// A place in a text, counted from 1; columns count characters.
+/// A position in a text, from line 1 and column 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub line: usize,
     pub column: usize,
 }
 
-/// Where the lines of a text start.
+/// The starts of the lines of a text.
 pub struct Lines<'s> {
     source: &'s str,
     starts: Vec<usize>,
@@ -34,7 +34,7 @@ impl<'s> Lines<'s> {
         self.source[start..].lines().next().unwrap_or("")
     }
 
-    /// How many characters of its first line a span covers: at least 1.
+    /// Returns the number of characters of its first line that a span covers: at least 1.
     pub fn width(&self, span: Span) -> usize {
         let (start, end) = (self.floor_boundary(span.start as usize), self.floor_boundary(span.end as usize));
         let covered = self.source.get(start..end).and_then(|text| text.lines().next()).unwrap_or("");

@@ -1,11 +1,14 @@
-//! The textual form of the IR: [`parse`] reads it, [`print`] and `Display` write it. `docs/ir.md` has the grammar.
+//! Parses ([`parse`]) and prints ([`print`], `Display`) the textual form of the IR. `docs/ir.md`
+//! has the grammar.
 //!
-//! Nothing is checked here beyond what reading needs: the verifier judges a module, wherever it came from.
+//! Nothing is checked here beyond what reading needs: the verifier judges a module, wherever it
+//! came from.
 //!
 //! Invariants:
-//! - What the compiler knows prints, and parses back: `print(parse(print(m))) == print(m)`.
+//! - Everything in a module prints, and parses back: `print(parse(print(m))) == print(m)`.
 //! - Printing depends on the module alone: no address, no order of hashing.
-//! - Parsing never panics, needs memory in proportion to the text, and its recursion is bounded; [`limits`] has the numbers.
+//! - Parsing never panics, needs memory in proportion to the text, and its recursion is bounded;
+//!   [`limits`] has the numbers.
 mod elements;
 pub mod limits;
 mod line;

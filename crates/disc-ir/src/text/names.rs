@@ -1,30 +1,32 @@
-//! Which names can be written plainly, and how others are quoted. Parser and printer agree on it here.
+//! Decides which names are written plainly, and quotes the others. Parser and printer agree on it
+//! here.
 
 pub(super) fn starts_word(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_'
 }
 
-/// Within a word, such as `stablehlo.add`.
+/// Returns true for bytes within a word, such as `stablehlo.add`.
 pub(super) fn continues_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
 }
 
-/// Within `%name` and `@name`.
+/// Returns true for bytes within `%name` and `@name`.
 pub(super) fn continues_name(byte: u8) -> bool {
     continues_word(byte) || byte == b'-'
 }
 
-/// Whether `@name` needs no quotes.
+/// Returns true if `@name` needs no quotes.
 pub(super) fn is_plain(name: &str) -> bool {
     name.bytes().next().is_some_and(starts_word) && name.bytes().all(continues_name)
 }
 
-/// Whether a value's name is only a number: such values are nameless, and numbered anew when printed.
+/// Returns true if a value's name is only a number: such values are nameless, and numbered anew
+/// when printed.
 pub(super) fn is_number(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// `text` in quotes; what is not printable ASCII or UTF-8 text is written `\xx`, in hexadecimal.
+/// Quotes `text`; bytes other than printable ASCII or UTF-8 text are written `\xx`, in hexadecimal.
 pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

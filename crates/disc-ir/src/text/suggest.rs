@@ -1,6 +1,7 @@
-//! The nearest known name, for "did you mean".
+//! Finds the nearest known name, for "did you mean".
 
-/// The candidate that differs from `name` in the fewest edits, if they are few for its length.
+/// Returns the candidate that differs from `name` in the fewest edits, if they are few for its
+/// length.
 pub fn closest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     const LONGEST: usize = 64;
     let wanted: Vec<char> = name.chars().take(LONGEST + 1).collect();

@@ -1,9 +1,10 @@
-//! Names of functions and weights, and their types where they are used.
+//! Verifies the names of functions and weights, and their types at each use.
 //!
 //! Invariants:
 //! - Functions have different names, and so have weights; the data of a weight fits its type.
-//! - `call` names a function of the module that may be called from there, `launch` a kernel; sizes of the arguments match those of the
-//!   parameters under one assignment of the callee's dims, and the results are the callee's under it.
+//! - `call` names a function of the module that may be called from there, `launch` a kernel; sizes
+//!   of the arguments match those of the parameters under one assignment of the callee's dims, and
+//!   the results are the callee's under it.
 //! - `weight` names a weight of the module, of the type of the result.
 //! - No function calls itself, also not through others.
 use super::{Check, facts, matching::Matching, stage::describe};
@@ -17,7 +18,7 @@ use crate::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Names of the module, apart from their uses.
+/// Checks the names of the module, apart from their uses.
 pub(super) fn check_names(module: &Module, errors: &mut Vec<Diagnostic>) {
     let mut functions = HashSet::new();
     for function in module.functions.iter().filter(|function| !functions.insert(&function.name)) {
@@ -131,7 +132,8 @@ fn match_arguments(cx: &Check<'_>, callee: &Function, parameters: &[Type], argum
     Ok(matching)
 }
 
-/// The operands are the kernel's parameters but for the last two, the range of work units.
+/// Checks that the operands are the kernel's parameters but for the last two, the range of work
+/// units.
 fn check_launch(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
     let Some(kernel) = callee(cx, inst, FunctionKind::Kernel)? else { return Ok(()) };
     let mut parameters = types(kernel, kernel.parameters());
@@ -140,7 +142,7 @@ fn check_launch(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
     check_product(cx, inst)
 }
 
-/// What a launch says of the product that it computes.
+/// Checks the description of the product that a launch computes.
 fn check_product(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
     let attr = |name| {
         let position = OpKind::Launch.def().attr_position(name)?;
@@ -214,7 +216,8 @@ pub(super) fn check_recursion(module: &Module, errors: &mut Vec<Diagnostic>) {
         names.collect()
     };
     let graph: Vec<Vec<usize>> = module.functions.iter().map(callees).collect();
-    // Functions are done once all that they call are done; what is left over is in a cycle, or calls one.
+    // Functions are done once all their callees are done; the remaining ones are in a cycle, or
+    // call one.
     let mut callers = vec![Vec::new(); graph.len()];
     let mut open: Vec<usize> = graph.iter().map(Vec::len).collect();
     graph.iter().enumerate().for_each(|(caller, callees)| callees.iter().for_each(|&callee| callers[callee].push(caller)));

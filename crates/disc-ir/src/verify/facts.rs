@@ -1,4 +1,4 @@
-//! What functions state about their dims.
+//! Verifies the facts that functions state about their dims.
 //!
 //! Invariants:
 //! - Facts do not contradict each other.
@@ -17,11 +17,11 @@ pub(super) fn check(cx: &mut Check<'_>) {
     }
 }
 
-/// Whether the facts of a callee hold for the sizes of a call.
+/// Checks that the facts of a callee hold for the sizes of a call.
 pub(super) fn check_call(cx: &Check<'_>, callee: &Function, matching: &Matching) -> Result<(), Diagnostic> {
     let inner = callee.data_dims();
     for fact in callee.facts.iter() {
-        // What is said of dims that the callee binds is checked where it binds them.
+        // Facts about dims that the callee binds are checked at their binding.
         let mut of_inner = false;
         fact.visit_symbols(&mut |symbol| of_inner |= inner.contains(symbol));
         if !of_inner && !holds(&cx.solver, &fact, matching) {

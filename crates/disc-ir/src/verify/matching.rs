@@ -1,4 +1,4 @@
-//! Which dims of a callee stand for which sizes of a call.
+//! Matches the dims of a callee with the sizes of a call.
 use crate::{
     binding::{MOST_ROUNDS, solvable},
     dim::{Dim, Solver, Symbol},
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::collections::{BTreeSet, HashMap};
 
-/// Why a call does not fit, in words.
+/// The reason why a call does not fit, in words.
 pub type Mismatch = String;
 
 /// The callee's symbols, as the caller's sizes.
@@ -18,10 +18,11 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// Matches all parameters with the arguments of a call. Symbols that stand alone are read first; the others follow from them.
+    /// Matches all parameters with the arguments of a call. Symbols that stand alone are read
+    /// first; the others follow from them.
     ///
     /// # Errors
-    /// Which argument does not fit.
+    /// The argument that does not fit.
     pub fn of(parameters: &[Type], arguments: &[Type], solver: &Solver) -> Result<Self, Mismatch> {
         let mut found = Self::default();
         let pairs = || parameters.iter().zip(arguments).filter_map(|(p, a)| Some((p.shaped()?, a.shaped()?)));
@@ -54,7 +55,7 @@ impl Matching {
         dim.substitute(&|symbol| self.sizes.get(symbol).cloned())
     }
 
-    /// What a symbol of the callee is.
+    /// Returns the size of a symbol of the callee.
     pub fn size(&self, symbol: &Symbol) -> Option<&Dim> {
         self.sizes.get(symbol)
     }
@@ -69,7 +70,7 @@ impl Matching {
         }
     }
 
-    /// Whether the callee's type is the caller's.
+    /// Returns true if the callee's type is the caller's.
     pub fn admits(&self, callee: &Type, caller: &Type, solver: &Solver) -> bool {
         same_by_facts(solver, &self.apply(callee), caller)
     }

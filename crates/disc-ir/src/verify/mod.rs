@@ -1,17 +1,19 @@
-//! The verifier: whether a module is what its stage promises.
+//! Verifies that a module keeps the promises of its stage.
 //!
-//! It trusts nobody: text, builders and passes all come here. What one op's declaration says is checked by the op's own result-type
-//! function ([`crate::infer`]); the rest is here, one file per group of invariants, each with its list.
+//! It trusts nobody: text, builders and passes are all verified. The op's own result-type function
+//! checks the declaration of one op ([`crate::infer`]); the remaining checks are here, one file per
+//! group of invariants, each with its list.
 //!
-//! Not checked: whether an op computes what was meant, and whether facts hold at run time (a call checks them at its entry).
+//! It does not check that an op computes the intended function, nor that facts hold at run time (a
+//! call checks them at its entry).
 //!
 //! - [`structure`]: blocks, scopes, the single definition of values.
 //! - [`ops`]: each op against its declaration.
-//! - [`stage`]: which ops, types and functions a stage has.
+//! - [`stage`]: the ops, types and functions that a stage allows.
 //! - [`symbols`]: every dim is bound.
-//! - [`facts`]: what functions state about their dims.
+//! - [`facts`]: the facts that functions state about their dims.
 //! - [`calls`]: names of functions and weights, and their types.
-//! - [`signature`]: what a function's parameters and results may be.
+//! - [`signature`]: the parameters and results of functions.
 mod calls;
 mod facts;
 mod matching;
@@ -34,10 +36,10 @@ pub use stage::stage_of;
 /// Errors beyond this number are not reported.
 const MOST_ERRORS: usize = 100;
 
-/// Checks a module at a stage.
+/// Verifies a module at a stage.
 ///
 /// # Errors
-/// What is wrong, in the order of the text.
+/// The violated rules, in the order of the text.
 pub fn verify(module: &Module, stage: Stage) -> Result<(), Vec<Diagnostic>> {
     let mut errors = Vec::new();
     calls::check_names(module, &mut errors);

@@ -1,7 +1,8 @@
-//! Each op against its declaration, and what blocks return.
+//! Verifies each op against its declaration, and the results of blocks.
 //!
 //! Invariants:
-//! - Operands, attributes, regions and results fit the op's declaration, and the types are those that it infers from the facts.
+//! - Operands, attributes, regions and results fit the op's declaration, and the types are those
+//!   that it infers from the facts.
 //! - The body returns values of the function's result types (but for host programs).
 use super::Check;
 use crate::{

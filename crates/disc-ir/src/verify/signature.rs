@@ -1,10 +1,11 @@
-//! What a function's parameters and results may be.
+//! Verifies the parameters and results of functions.
 //!
 //! Invariants:
-//! - A kernel takes buffers and scalars, last the `i64` bounds of its work units, and returns nothing.
-//! - A host program takes buffers and scalars. Its results are tensors: the outputs, which `alloc_output` makes, by their index; the body
-//!   returns nothing.
-//! - A variant is of a function of its kind that is no variant, and takes and gives what that does.
+//! - A kernel takes buffers and scalars, last the `i64` bounds of its work units, and returns
+//!   nothing.
+//! - A host program takes buffers and scalars. Its results are tensors: the outputs, which
+//!   `alloc_output` makes, by their index; the body returns nothing.
+//! - A variant is of a function of its kind that is no variant, and has its parameters and results.
 //! - `scratch` is in the body of a kernel, not in a region.
 use super::{Check, stage::describe};
 use crate::{
@@ -58,7 +59,7 @@ fn check_parameters(cx: &mut Check<'_>) {
     }
 }
 
-/// What a host program says about its outputs.
+/// Checks the outputs of a host program.
 fn check_outputs(cx: &mut Check<'_>) {
     let function = cx.function;
     if let Some((i, ty)) = function.results.iter().enumerate().find(|(_, ty)| !matches!(ty, Type::Tensor(_))) {

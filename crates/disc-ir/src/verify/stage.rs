@@ -1,10 +1,12 @@
-//! Which ops, types and functions a stage has.
+//! Verifies the ops, types and functions of a stage.
 //!
 //! Invariants:
-//! - Functions (`func`) exist up to the buffer stage, host programs from it on, kernels and routines at the kernel stage.
+//! - Functions (`func`) exist up to the buffer stage, host programs from it on, kernels and
+//!   routines at the kernel stage.
 //! - An op is at a stage, and in a kind of function, that its declaration names.
 //! - A group's region uses no value of the function around it.
-//! - Up to the fused stage every value is a tensor; at the kernel stage none is, and kernels never have one.
+//! - Up to the fused stage every value is a tensor; at the kernel stage none is, and kernels never
+//!   have one.
 use super::Check;
 use crate::{
     diag::Code,
@@ -79,7 +81,7 @@ fn misplaced(stage: Stage, function: &Function, ty: &Type) -> Option<String> {
     (!is_right).then(|| format!("a value of type {ty} in a {} at the stage {}", describe(function.kind), stage.name()))
 }
 
-/// What messages call a kind of function.
+/// Returns the name of a kind of function in messages.
 pub(super) fn describe(kind: FunctionKind) -> &'static str {
     match kind {
         FunctionKind::Func => "function",
@@ -89,7 +91,8 @@ pub(super) fn describe(kind: FunctionKind) -> &'static str {
     }
 }
 
-/// The first stage at which the functions and ops of a module are all legal; the tensor stage if there is none.
+/// The first stage at which the functions and ops of a module are all legal; the tensor stage if
+/// there is none.
 pub fn stage_of(module: &Module) -> Stage {
     let fits = |stage: Stage| {
         module.functions.iter().all(|function| {

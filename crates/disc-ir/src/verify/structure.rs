@@ -1,9 +1,9 @@
-//! Blocks, scopes, and the single definition of values.
+//! Verifies blocks, scopes, and the single definition of values.
 //!
 //! Invariants:
 //! - Every block ends in `return`, and has no other.
 //! - An operand is defined earlier in the same block, or in a block around it.
-//! - Every op is listed once, every region belongs to one op, every value says truly where it comes from.
+//! - Every op is listed once, every region belongs to one op, every value names its true origin.
 //! - An op has one slot per declared attribute, and one region per declared one.
 //! - Regions are nested at most [`MAX_NESTING`] deep.
 use super::Check;
@@ -15,7 +15,7 @@ use crate::{
 };
 use std::collections::HashSet;
 
-/// Checks the tree of blocks; false if something of it is broken.
+/// Checks the tree of blocks. Returns false if part of it is broken.
 pub(super) fn check(cx: &mut Check<'_>) -> bool {
     let mut walk =
         Walk { visible: vec![false; cx.function.value_count()], insts: HashSet::new(), blocks: HashSet::new(), depth: 0 };
@@ -105,7 +105,7 @@ impl Walk {
     }
 }
 
-/// What messages call a value.
+/// Returns the name of a value in messages.
 pub(super) fn name(cx: &Check<'_>, value: Value) -> String {
     match cx.function.name_of(value) {
         Some(name) => format!("`%{name}`"),

@@ -1,9 +1,11 @@
-//! Every dim is bound.
+//! Verifies that every dim is bound.
 //!
 //! Invariants:
-//! - A symbol that a type or an attribute mentions is bound by the parameters, or by a `bind_dim` that comes before in the same block or in one
-//!   around it. Of the parameters, one size determines it, alone (`[B]`) or with others that are bound (`[2*B + S]`). A size that is more
-//!   than a symbol, and every fact, is also a check: at the entry of a call, or where the last of its dims is bound.
+//! - A symbol that a type or an attribute mentions is bound by the parameters, or by a `bind_dim`
+//!   that comes before in the same block or in one around it. Of the parameters, one size
+//!   determines it, alone (`[B]`) or with others that are bound (`[2*B + S]`). A size that is more
+//!   than a symbol, and every fact, is also a check: at the entry of a call, or where the last of
+//!   its dims is bound.
 //! - A dim is bound once.
 //! - A dim of a type is representable; its constant sizes multiply to less than 2^62 bytes.
 use super::Check;
@@ -96,7 +98,8 @@ impl Seen {
         data.results.iter().for_each(|&value| self.check_type(cx, function.ty(value), data.span));
     }
 
-    /// A result of an op with regions has a size that is known before the op, not one that a region binds.
+    /// A result of an op with regions has a size that is known before the op, not one that a region
+    /// binds.
     fn check_region_sizes(&mut self, cx: &mut Check<'_>, inst: Inst) {
         let function = cx.function;
         let regions = &function.inst(inst).regions;

@@ -64,8 +64,8 @@ fn declare_entry<'c>(emit: &Emit<'c>, function: &Function) -> FunctionValue<'c> 
 }
 
 impl<'c> Lowering<'_, 'c> {
-    /// Tail-calls the first variant whose guard holds: its sizes are read and checked, and nothing is
-    /// allocated yet.
+    /// Tail-calls the first variant whose guard holds: its sizes are read and checked, and nothing
+    /// is allocated yet.
     fn choose_variant(&mut self) -> Result<(), Error> {
         for variant in self.program.variants_of(self.function) {
             let mut holds = self.emit.const_int(1, 1, 1);

@@ -1,4 +1,4 @@
-//! The inputs of a call: Python objects read into the descriptors that the runtime takes.
+//! Reads the inputs of a call: Python objects become descriptors of the runtime.
 use super::{
     kind::{Kind, loaded_torch, with_kind},
     outputs::Framework,
@@ -15,20 +15,21 @@ use pyo3::{
 use smallvec::SmallVec;
 use std::ffi::c_void;
 
-/// The inputs of one call. The objects are held, so that their memory stays while Python's lock is given up.
+/// The inputs of one call. The objects are held, so that their memory stays valid without the GIL.
 pub(super) struct Arguments<'py> {
     objects: SmallVec<[(Bound<'py, PyAny>, *mut c_void); 8]>,
     tensors: SmallVec<[Tensor; 8]>,
     extents: Extents,
     buffers: Buffers,
-    /// That of the first tensor.
+    /// The framework of the first tensor.
     framework: Option<Framework>,
     has_arrays: bool,
     has_torch: bool,
 }
 
 impl<'py> Arguments<'py> {
-    /// None yet. Large, and filled where it is: moving it would show in the time of a call.
+    /// Makes an empty list. It is large, and filled in place: moving it would show in the time of a
+    /// call.
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self {
@@ -71,12 +72,12 @@ impl<'py> Arguments<'py> {
         &self.objects
     }
 
-    /// The descriptors.
+    /// Returns the descriptors.
     pub(super) fn tensors(&self, entry: &EntryMeta) -> SmallVec<[TensorRef<'_>; 8]> {
         let tensors = self.tensors.iter().zip(&entry.inputs);
         let view = |(tensor, meta): (&Tensor, &InputMeta)| {
-            // SAFETY: `read` promises the memory, and the object is held; that nobody writes to it during the call is the caller's duty,
-            // as with every other operation of a framework.
+            // SAFETY: `read` promises the memory, and the object is held; that nobody writes to it
+            // during the call is the caller's duty, as with every other operation of a framework.
             let view = unsafe { TensorRef::from_raw(tensor.data, tensor.dtype, tensor.sizes(&self.extents)) };
             let view = view.strides(tensor.strides(&self.extents));
             if meta.written && !tensor.is_read_only { view.writable() } else { view }
@@ -107,7 +108,7 @@ impl<'py> Arguments<'py> {
         }
     }
 
-    /// The bytes of a number lie among the extents, which stay where they are from now on.
+    /// Places the bytes of numbers among the extents, which stay where they are from now on.
     fn place_scalars(&mut self) {
         for (tensor, (_, data)) in self.tensors.iter_mut().zip(&mut self.objects) {
             if tensor.data.is_null() && tensor.rank == 0 {
@@ -117,7 +118,7 @@ impl<'py> Arguments<'py> {
         }
     }
 
-    /// An input that requires a gradient would silently get none.
+    /// Refuses an input that requires a gradient, which it would silently not get.
     fn check_gradients(&self, entry: &EntryMeta) -> PyResult<()> {
         static IS_ENABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = self.objects[0].0.py();
@@ -158,7 +159,7 @@ fn bad_input(index: usize, meta: &InputMeta, came: &str) -> PyErr {
     Failure { dims: meta.dims.clone(), ..Failure::new(code::BAD_INPUT, message).in_op(&meta.name) }.into()
 }
 
-/// A number of Python as a tensor of rank 0: its bytes are kept among the extents.
+/// Reads a Python number as a tensor of rank 0: its bytes are kept among the extents.
 fn scalar(object: &Bound<'_, PyAny>, kind: &Kind, meta: &InputMeta, extents: &mut Extents) -> Result<Tensor, Unreadable> {
     let unfit = || Unreadable::Is(format!("the number {object}"));
     if !meta.dims.is_empty() {
@@ -177,7 +178,7 @@ fn scalar(object: &Bound<'_, PyAny>, kind: &Kind, meta: &InputMeta, extents: &mu
     Ok(Tensor { data: std::ptr::null_mut(), dtype: meta.dtype, rank: 0, start, is_read_only: true })
 }
 
-/// A number that fits an integer type.
+/// Returns a number that fits an integer type.
 fn integer(object: &Bound<'_, PyAny>, dtype: DType) -> Option<i64> {
     let range = match dtype {
         DType::I8 => i64::from(i8::MIN)..=i64::from(i8::MAX),

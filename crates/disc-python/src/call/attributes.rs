@@ -1,4 +1,5 @@
-//! torch tensors by their attributes, for versions of torch without DLPack's exchange interface (before 2.10).
+//! Reads torch tensors by their attributes, for versions of torch without DLPack's exchange
+//! interface (before 2.10).
 use super::read::{Extents, Tensor, Unreadable, has_memory};
 use disc_ral::DType;
 use pyo3::{intern, prelude::*};

@@ -1,7 +1,7 @@
-//! The buffer protocol: NumPy arrays, and whatever else lends its memory.
+//! Reads the buffer protocol: NumPy arrays, and other objects that lend their memory.
 //!
-//! The functions are declared here, because CPython lists them in its limited interface from 3.11 on only; they exist, with this layout, in
-//! every version that disc supports.
+//! The functions are declared here, because CPython lists them in its limited interface from 3.11
+//! on only; they exist, with this layout, in every version that disc supports.
 use disc_ral::DType;
 use pyo3::{ffi::PyObject, prelude::*};
 use std::{
@@ -9,7 +9,7 @@ use std::{
     ptr, slice,
 };
 
-/// `PyBUF_STRIDES | PyBUF_FORMAT`: any layout, also of memory that may not be written.
+/// `PyBUF_STRIDES | PyBUF_FORMAT`: any layout, read-only memory included.
 const FLAGS: c_int = 0x18 | 0x04;
 
 #[repr(C)]
@@ -74,7 +74,7 @@ impl Buffer {
         self.array(self.0.sizes)
     }
 
-    /// In bytes; empty for a contiguous buffer of a lender that does not say.
+    /// Strides in bytes; empty for a contiguous buffer of a lender that does not give them.
     pub(super) fn strides(&self) -> &[isize] {
         self.array(self.0.strides)
     }
@@ -87,11 +87,12 @@ impl Buffer {
         if at.is_null() {
             return &[];
         }
-        // SAFETY: the protocol: an array of `rank` values where it is not null, valid until the release.
+        // SAFETY: the protocol: an array of `rank` values where it is not null, valid until the
+        // release.
         unsafe { slice::from_raw_parts(at, self.0.rank.max(0) as usize) }
     }
 
-    /// The element type as the `struct` module writes it.
+    /// Returns the element type in the notation of the `struct` module.
     pub(super) fn format(&self) -> &[u8] {
         if self.0.format.is_null() {
             return b"B";
@@ -100,7 +101,7 @@ impl Buffer {
         unsafe { CStr::from_ptr(self.0.format) }.to_bytes()
     }
 
-    /// Our element type, where we have it and its bytes are in this machine's order.
+    /// Returns our element type, if there is one and its bytes are in this machine's order.
     pub(super) fn dtype(&self) -> Option<DType> {
         let code = match self.format() {
             [code] | [b'@' | b'=' | b'<', code] => *code,

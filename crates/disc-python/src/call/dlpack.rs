@@ -1,4 +1,4 @@
-//! DLPack 1.3: the structs of its C interface, and its element types.
+//! Declares DLPack 1.3: the structs of its C interface, and its element types.
 //!
 //! Layouts are those of the stable header; see <https://dmlc.github.io/dlpack/latest/c_api.html>.
 use disc_ral::DType;
@@ -51,7 +51,7 @@ pub(super) struct Managed {
     pub(super) tensor: DLTensor,
 }
 
-/// As [`Managed`], of the unversioned interface that capsules named `dltensor` hold.
+/// Like [`Managed`], of the unversioned interface that capsules named `dltensor` hold.
 #[repr(C)]
 pub(super) struct Unversioned {
     pub(super) tensor: DLTensor,
@@ -59,14 +59,14 @@ pub(super) struct Unversioned {
     pub(super) deleter: Option<unsafe extern "C" fn(*mut Unversioned)>,
 }
 
-/// What `__dlpack_c_exchange_api__` of a tensor type points to.
+/// The target of a tensor type's `__dlpack_c_exchange_api__`.
 #[repr(C)]
 pub(super) struct Exchange {
     pub(super) version: Version,
     pub(super) previous: *const Exchange,
     allocate: *const c_void,
     managed_from_python: *const c_void,
-    /// Steals the tensor, also where it fails.
+    /// Steals the tensor, also on failure.
     pub(super) managed_to_python: Option<unsafe extern "C" fn(*mut Managed, *mut *mut PyObject) -> c_int>,
     /// Fills a view that is valid as long as the object is neither changed nor freed.
     pub(super) view: Option<unsafe extern "C" fn(*mut PyObject, *mut DLTensor) -> c_int>,
@@ -77,12 +77,12 @@ unsafe impl Sync for Exchange {}
 // SAFETY: as above.
 unsafe impl Send for Exchange {}
 
-/// Whether the memory of this kind of device is the host's.
+/// Returns true if the memory of this kind of device is the host's.
 pub(super) fn is_host(device_type: i32) -> bool {
     device_type == CPU || device_type == CUDA_HOST
 }
 
-/// Our element type, where we have it.
+/// Returns our element type, if there is one.
 pub(super) fn dtype_of(dtype: DataType) -> Option<DType> {
     Some(match (dtype.code, dtype.bits, dtype.lanes) {
         (0, 8, 1) => DType::I8,
@@ -114,7 +114,7 @@ pub(super) fn data_type(dtype: DType) -> DataType {
     DataType { code, bits: 8 * dtype.size() as u8, lanes: 1 }
 }
 
-/// What messages call a type that we do not have.
+/// Describes a type that we do not have, in messages.
 pub(super) fn describe(dtype: DataType) -> String {
     let name = match dtype.code {
         0 => "signed integer",

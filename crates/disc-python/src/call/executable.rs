@@ -1,4 +1,4 @@
-//! `Executable`: a loaded module that is called with tensors.
+//! Calls loaded modules with tensors: `Executable`.
 use super::{
     arguments::Arguments,
     meta,
@@ -20,26 +20,27 @@ use pyo3::{
 #[pyclass(name = "Executable", module = "disc._disc", frozen)]
 pub(crate) struct PyExecutable {
     executable: Executable,
-    /// Which entry of the module a call runs.
+    /// The entry of the module that a call runs.
     entry: usize,
-    /// What outputs are where no input says so.
+    /// The framework of outputs if no input determines it.
     fallback: Option<Framework>,
 }
 
 #[pymethods]
 impl PyExecutable {
-    /// Runs the module on a tuple or list of torch tensors, NumPy arrays and numbers; gives the list of outputs, which are NumPy arrays
-    /// where no input is a tensor of torch. Python's lock is given up meanwhile.
+    /// Runs the module on a tuple or list of torch tensors, NumPy arrays and numbers. Returns the
+    /// list of outputs, which are NumPy arrays unless an input is a torch tensor. Releases the GIL
+    /// during the call.
     fn __call__<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         guarded(|| self.call(py, inputs))
     }
 
-    /// The same as a call; as a method it costs less.
+    /// Does the same as a call; as a method it costs less.
     fn run<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         guarded(|| self.call(py, inputs))
     }
 
-    /// Replaces the weights: a dict of tensors by name, or pairs. Calls that are running keep the old ones.
+    /// Replaces the weights: a dict of tensors by name, or pairs. Running calls keep the old ones.
     fn set_weights(&self, py: Python<'_>, weights: &Bound<'_, PyAny>) -> PyResult<()> {
         guarded(|| {
             let weights = weights::read(weights)?;
@@ -47,7 +48,7 @@ impl PyExecutable {
         })
     }
 
-    /// How many calls were made.
+    /// Number of calls that were made.
     #[getter]
     fn calls(&self) -> u64 {
         self.executable.calls()
@@ -71,7 +72,7 @@ impl PyExecutable {
         meta::entry_dict(py, self.meta())
     }
 
-    /// What the compilation did, and what the calls so far needed: a dict.
+    /// Returns the report of the compilation, and the memory of the calls so far: a dict.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = match self.executable.report() {
             Some(report) => {
@@ -100,7 +101,7 @@ impl PyExecutable {
 }
 
 impl PyExecutable {
-    /// `outputs`: what they are where no input says so ("torch" or "numpy").
+    /// `outputs`: the framework of outputs if no input determines it ("torch" or "numpy").
     pub(crate) fn new(py: Python<'_>, executable: Executable, entry: Option<&str>, outputs: Option<&str>) -> PyResult<Self> {
         let meta = executable.meta();
         let entry = match entry {
@@ -140,7 +141,7 @@ impl PyExecutable {
     }
 }
 
-/// Descriptors that are used on this thread while it does not hold Python's lock.
+/// Descriptors that are used on this thread while it does not hold the GIL.
 struct Detached<'t>(&'t [TensorRef<'t>]);
 
 impl<'t> Detached<'t> {
@@ -149,13 +150,15 @@ impl<'t> Detached<'t> {
     }
 }
 
-// SAFETY: `Python::detach` asks for `Send` to keep objects of Python out; it runs on the same thread, and these are addresses.
+// SAFETY: `Python::detach` asks for `Send` to keep objects of Python out; it runs on the same
+// thread, and these are addresses.
 unsafe impl Send for Detached<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Detached<'_> {}
 
-/// Loads machine code that keeps the runtime's contract, with its metadata as a dict and weights by name. Wrong metadata is undefined
-/// behaviour: for tests of the runtime, and for code that disc itself wrote.
+/// Loads machine code that keeps the runtime's contract, with its metadata as a dict and weights by
+/// name. Wrong metadata is undefined behaviour: for tests of the runtime, and for code that disc
+/// itself wrote.
 #[pyfunction]
 #[pyo3(signature = (code, metadata, weights = None, *, entry = None, outputs = None))]
 pub(crate) fn load_code(

@@ -1,4 +1,4 @@
-//! A tensor that is held for longer than a call: a weight, or a constant while it is copied.
+//! Holds a tensor for longer than a call: a weight, or a constant while it is copied.
 use super::{
     kind::{Kind, with_kind},
     read::{self, Buffers, Extents, Tensor},
@@ -8,7 +8,7 @@ use disc_ral::DType;
 use pyo3::{intern, prelude::*};
 use std::slice;
 
-/// A tensor whose memory stays while this lives.
+/// A tensor whose memory stays valid while this lives.
 pub(crate) struct Held {
     tensor: Tensor,
     extents: Extents,
@@ -34,7 +34,7 @@ impl Held {
         self.tensor.sizes(&self.extents)
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Returns true if the elements are row-major without gaps.
     pub(super) fn is_contiguous(&self) -> bool {
         let sizes = self.sizes();
         let mut expected = 1;
@@ -46,7 +46,7 @@ impl Held {
             })
     }
 
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     pub(crate) fn elements(&self) -> Vec<u8> {
         let (sizes, strides, size) = (self.sizes(), self.tensor.strides(&self.extents), self.dtype().size());
         let count = sizes.iter().product::<i64>().max(0) as usize;
@@ -72,7 +72,7 @@ impl Held {
 pub(crate) fn hold(object: &Bound<'_, PyAny>, what: impl FnOnce() -> String) -> PyResult<Held> {
     let py = object.py();
     let is_torch = with_kind(object, Kind::is_torch)?;
-    // An alias with a storage of its own: `parameter.data = other` leaves it as it is.
+    // An alias with a storage of its own: `parameter.data = other` does not change it.
     let owner = if is_torch { object.call_method0(intern!(py, "detach"))? } else { object.clone() };
     let (mut extents, mut buffers) = (Extents::new(), Buffers::new());
     match read::any(&owner, &mut extents, &mut buffers) {

@@ -1,6 +1,6 @@
-//! What the type of a Python object says about how to read it: decided once per type.
+//! Decides once per Python type how to read its objects.
 //!
-//! Invariant: a type in the table is never freed, so that its address means it and nothing else.
+//! Invariant: a type in the table is never freed, so that its address identifies it.
 use super::dlpack::{Exchange, MAJOR};
 use pyo3::{
     ffi, intern,
@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-/// How objects of a type are read.
+/// The way to read objects of a type.
 pub(super) enum Kind {
     /// A tensor type with DLPack's C exchange interface.
     Exchange {
@@ -50,7 +50,7 @@ static TABLE: [Slot; SLOTS] =
     [const { Slot { ty: AtomicPtr::new(ptr::null_mut()), kind: AtomicPtr::new(ptr::null_mut()) } }; SLOTS];
 static WRITERS: Mutex<()> = Mutex::new(());
 
-/// How to read objects of the type of `object`.
+/// Looks up the kind of the type of `object`.
 #[inline]
 pub(super) fn with_kind<R>(object: &Bound<'_, PyAny>, body: impl FnOnce(&Kind) -> R) -> PyResult<R> {
     let ty = object.get_type_ptr();
@@ -70,7 +70,7 @@ pub(super) fn with_kind<R>(object: &Bound<'_, PyAny>, body: impl FnOnce(&Kind) -
     Ok(result)
 }
 
-/// The first types that a process uses are remembered; later ones are decided each time.
+/// Remembers the first types that a process uses; later ones are decided each time.
 fn remember(ty: Bound<'_, PyType>, kind: Kind) {
     if matches!(kind, Kind::Rejected(_)) {
         return;
@@ -85,7 +85,7 @@ fn remember(ty: Bound<'_, PyType>, kind: Kind) {
     }
 }
 
-/// How to read objects of a type.
+/// Decides the kind of a type.
 pub(super) fn of_type(ty: &Bound<'_, PyType>) -> PyResult<Kind> {
     let py = ty.py();
     if ty.is_subclass_of::<PyBool>()? {
@@ -98,7 +98,8 @@ pub(super) fn of_type(ty: &Bound<'_, PyType>) -> PyResult<Kind> {
     let tensor = torch.map(|torch| torch.getattr(intern!(py, "Tensor"))).transpose()?;
     let is_torch = tensor.as_ref().map(|tensor| ty.is_subclass(tensor)).transpose()?.unwrap_or(false);
     if let (true, Some(tensor)) = (is_torch, &tensor) {
-        // A subclass that replaces dispatch may have no memory of its own: fake, functional and distributed tensors.
+        // A subclass that replaces dispatch may have no memory of its own: fake, functional and
+        // distributed tensors.
         let name = intern!(py, "__torch_dispatch__");
         if !ty.getattr(name)?.is(tensor.getattr(name)?) {
             return Ok(Kind::Rejected(format!("a {}, which is no plain tensor", ty.fully_qualified_name()?)));
@@ -107,13 +108,13 @@ pub(super) fn of_type(ty: &Bound<'_, PyType>) -> PyResult<Kind> {
     match exchange_of(ty)? {
         Some(api) => Ok(Kind::Exchange { api, is_torch }),
         None if is_torch => Ok(Kind::Attributes),
-        // NumPy's float64 is a float too, and as a number it is read faster.
+        // NumPy's float64 is a float too, and is read faster as a number.
         None if ty.is_subclass_of::<PyFloat>()? => Ok(Kind::Float),
         None => Ok(Kind::Buffer),
     }
 }
 
-/// torch, where this process has imported it.
+/// Returns torch, if this process has imported it.
 pub(super) fn loaded_torch(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
     let torch = modules.call_method1(intern!(py, "get"), (intern!(py, "torch"),))?;
@@ -127,7 +128,8 @@ fn exchange_of(ty: &Bound<'_, PyType>) -> PyResult<Option<&'static Exchange>> {
     let Ok(pointer) = capsule.pointer_checked(Some(c"dlpack_exchange_api")) else { return Ok(None) };
     let mut at: *const Exchange = pointer.as_ptr().cast();
     while !at.is_null() {
-        // SAFETY: DLPack's contract: a table that lives as long as the process; each version starts with this header.
+        // SAFETY: DLPack's contract: a table that lives as long as the process; each version starts
+        // with this header.
         let (version, previous) = unsafe { ((*at).version, (*at).previous) };
         if version.major == MAJOR {
             // SAFETY: of this major version, so of this layout.

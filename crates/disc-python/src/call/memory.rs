@@ -1,10 +1,11 @@
-//! Memory of outputs: aligned, and kept for the next call where it is large.
+//! Allocates outputs: aligned memory, and large blocks are kept for the next call.
 //!
-//! The system gives fresh large memory page by page, which costs more than many kernels; so a few freed blocks wait for a call of nearly the
-//! same size.
+//! The system gives fresh large memory page by page, which costs more than many kernels; so a few
+//! freed blocks are kept for a call of nearly the same size.
 //!
-//! Invariants: what waits is at most [`MOST_KEPT`] bytes; nobody ever waits for the list (another thread may hold it, also one that a fork
-//! left behind), who does not get it goes to the system.
+//! Invariants: the kept blocks have at most [`MOST_KEPT`] bytes; nobody ever waits for the list
+//! (another thread may hold it, also one that a fork left behind): a caller that does not get it
+//! asks the system.
 use disc_ral::{AllocError, Cpu, Device};
 use std::{
     ptr::NonNull,
@@ -61,7 +62,7 @@ impl Drop for Block {
     }
 }
 
-/// A block that waits, of at most a quarter more than wanted.
+/// Takes a kept block that is at most a quarter larger than wanted.
 fn take(wanted: usize) -> Option<Kept> {
     if wanted < LEAST_KEPT {
         return None;
@@ -72,7 +73,7 @@ fn take(wanted: usize) -> Option<Kept> {
     Some(kept.remove(best))
 }
 
-/// Keeps a block; returns what must be freed instead: the block itself, or the oldest ones.
+/// Keeps a block. Returns the blocks that must be freed instead: itself, or the oldest ones.
 fn keep(block: Kept) -> Vec<Kept> {
     if block.bytes < LEAST_KEPT || block.bytes > MOST_KEPT / 2 {
         return vec![block];

@@ -1,9 +1,10 @@
-//! Metadata of compiled modules as Python data, and back.
+//! Converts metadata of compiled modules to Python data, and back.
 use crate::errors::Failure;
 use disc_ral::{DType, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
 use pyo3::{prelude::*, types::PyDict};
 
-/// A signature: name, inputs and outputs with name, dtype and dims, and constraints as text.
+/// Returns a signature: name, inputs and outputs with name, dtype and dims, and constraints as
+/// text.
 pub(crate) fn entry_dict<'py>(py: Python<'py>, entry: &EntryMeta) -> PyResult<Bound<'py, PyDict>> {
     let inputs = entry.inputs.iter().map(|input| {
         let row = row(py, &input.name, input.dtype, &input.dims)?;
@@ -34,7 +35,8 @@ fn row<'py>(py: Python<'py>, name: &str, dtype: DType, dims: &[String]) -> PyRes
     Ok(row)
 }
 
-/// Metadata out of a dict with `entries` (as [`entry_dict`] makes them), `weights` and `sites`. Keys that are absent stand for nothing.
+/// Reads metadata from a dict with `entries` (as [`entry_dict`] makes them), `weights` and `sites`.
+/// Absent keys are empty lists.
 pub(crate) fn read(dict: &Bound<'_, PyDict>) -> PyResult<ModuleMeta> {
     Ok(ModuleMeta {
         entries: rows(dict, "entries")?.iter().map(entry).collect::<PyResult<_>>()?,

@@ -1,6 +1,7 @@
-//! Tensors of Python: how they are read without a copy, and how calls of compiled modules go.
+//! Reads tensors of Python without a copy, and calls compiled modules.
 //!
-//! Nothing here knows the compiler. torch is found by what its tensor type offers, never imported.
+//! Nothing here knows the compiler. torch is found by the interface of its tensor type, never
+//! imported.
 mod arguments;
 mod attributes;
 mod buffer;

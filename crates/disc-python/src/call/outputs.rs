@@ -1,6 +1,6 @@
-//! Where the outputs of a call come from: tensors of the framework that the inputs came from.
+//! Makes the outputs of a call: tensors of the framework that the inputs came from.
 //!
-//! Memory is allocated while the call runs, without Python's lock; the objects of Python are made after it.
+//! Memory is allocated while the call runs, without the GIL; the Python objects are made after it.
 use super::{
     buffer::Buffer,
     dlpack::Exchange,
@@ -18,7 +18,7 @@ use pyo3::{
 use smallvec::SmallVec;
 use std::ffi::c_void;
 
-/// What outputs are.
+/// The framework of outputs.
 #[derive(Clone, Copy)]
 pub(super) enum Framework {
     /// Tensors of the type that this interface belongs to.
@@ -29,7 +29,7 @@ pub(super) enum Framework {
 }
 
 impl Framework {
-    /// That of a tensor of this kind.
+    /// Returns the framework of a tensor of this kind.
     pub(super) fn of(kind: &Kind) -> Option<Self> {
         match kind {
             Kind::Exchange { api, .. } => Some(Framework::Exchange(api)),
@@ -38,7 +38,7 @@ impl Framework {
         }
     }
 
-    /// torch tensors, made in the fastest way that this version of torch has.
+    /// Returns torch, with the fastest way that this version has to make tensors.
     pub(super) fn torch(py: Python<'_>) -> PyResult<Self> {
         let Some(torch) = loaded_torch(py)? else {
             return Err(Failure::argument("outputs = \"torch\", and torch is not imported").into());
@@ -79,7 +79,8 @@ impl Outputs {
         Self { framework, made }
     }
 
-    /// The objects, in the order of the entry; `inputs` are those of the call, with the addresses of their data.
+    /// Returns the objects, in the order of the entry; `inputs` are those of the call, with the
+    /// addresses of their data.
     pub(super) fn into_python<'py>(
         self,
         py: Python<'py>,
@@ -133,7 +134,7 @@ impl OutputAllocator for Outputs {
     }
 }
 
-/// A view of an input; the input itself where it is the same tensor.
+/// Makes a view of an input; returns the input itself if it is the same tensor.
 fn aliased<'py>(input: &Bound<'py, PyAny>, start: usize, alias: &Alias) -> PyResult<Bound<'py, PyAny>> {
     let py = input.py();
     let sizes = &alias.sizes;

@@ -1,4 +1,5 @@
-//! A tensor with memory of ours that a framework gets to own: DLPack's managed tensor, with sizes and memory in one allocation beside it.
+//! Gives a framework ownership of a tensor in our memory: DLPack's managed tensor, with sizes and
+//! memory in one allocation beside it.
 use super::{
     dlpack::{CPU, DLTensor, Exchange, MAJOR, Managed, Unversioned, Version, data_type},
     memory::Block,
@@ -43,7 +44,7 @@ impl Owned {
         let version = Version { major: MAJOR, minor: 0 };
         let managed = Managed { version, context: ptr::null_mut(), deleter: Some(delete), flags: 0, tensor };
         let mut owned = Box::new(Self { managed, extents, memory });
-        // Inside the box: only now do they stay where they are.
+        // Inside the box, they no longer move.
         let at = owned.extents.as_mut_ptr();
         owned.managed.tensor.sizes = at;
         owned.managed.tensor.strides = at.wrapping_add(sizes.len());
@@ -54,11 +55,12 @@ impl Owned {
         self.memory.at()
     }
 
-    /// The framework's tensor, made by its exchange interface.
+    /// Returns the framework's tensor, made by its exchange interface.
     pub(super) fn exchange<'py>(self: Box<Self>, py: Python<'py>, api: &Exchange) -> PyResult<Bound<'py, PyAny>> {
         let make = api.managed_to_python.expect("checked when the type was met");
         let mut made = ptr::null_mut();
-        // SAFETY: a managed tensor that the function takes over, and room for the object, which is a new reference.
+        // SAFETY: a managed tensor that the function takes over, and room for the object, which is
+        // a new reference.
         unsafe {
             match make(Box::into_raw(self).cast(), &raw mut made) {
                 0 => Bound::from_owned_ptr_or_err(py, made),
@@ -67,12 +69,13 @@ impl Owned {
         }
     }
 
-    /// A capsule named `dltensor`, which every framework with DLPack reads.
+    /// Returns a capsule named `dltensor`, which every framework with DLPack reads.
     pub(super) fn capsule(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let tensor = self.managed.tensor;
         let context = Box::into_raw(self).cast::<c_void>();
         let unversioned = Box::into_raw(Box::new(Unversioned { tensor, context, deleter: Some(delete_unversioned) }));
-        // SAFETY: a valid pointer, a name that lives for ever; the result is a new reference or null.
+        // SAFETY: a valid pointer, a name that lives for ever; the result is a new reference or
+        // null.
         unsafe {
             let capsule = ffi::PyCapsule_New(unversioned.cast(), NAME.as_ptr(), Some(free_capsule));
             if capsule.is_null() {
@@ -102,7 +105,7 @@ unsafe extern "C" fn delete_unversioned(unversioned: *mut Unversioned) {
     }
 }
 
-/// A capsule that was read has another name; one that was not still owns its tensor.
+/// A consumed capsule has another name; any other still owns its tensor.
 unsafe extern "C" fn free_capsule(capsule: *mut ffi::PyObject) {
     // SAFETY: a capsule of `Owned::capsule`.
     unsafe {

@@ -1,7 +1,8 @@
-//! One tensor of Python, read without a copy: address, element type, sizes and strides.
+//! Reads one Python tensor without a copy: address, element type, sizes and strides.
 //!
-//! Invariant: what is read describes memory of the host that stays as long as the object is neither changed nor freed; objects that have
-//! none (conjugated or negated views, sparse, quantized or fake tensors) are refused.
+//! Invariant: the result describes memory of the host that stays valid as long as the object is
+//! neither changed nor freed; objects that have none (conjugated or negated views, sparse,
+//! quantized or fake tensors) are refused.
 use super::{
     attributes,
     buffer::Buffer,
@@ -18,13 +19,14 @@ pub(super) type Extents = SmallVec<[i64; 32]>;
 /// Buffers that the inputs of a call lend.
 pub(super) type Buffers = SmallVec<[Buffer; 2]>;
 
-/// A tensor without its sizes and strides, which lie in [`Extents`]: first the sizes, then the strides, in elements.
+/// A tensor without its sizes and strides, which are in [`Extents`]: first the sizes, then the
+/// strides, in elements.
 #[derive(Clone, Copy)]
 pub(super) struct Tensor {
     pub(super) data: *mut c_void,
     pub(super) dtype: DType,
     pub(super) rank: usize,
-    /// Where its sizes start.
+    /// Start of its sizes.
     pub(super) start: usize,
     pub(super) is_read_only: bool,
 }
@@ -39,9 +41,9 @@ impl Tensor {
     }
 }
 
-/// Why an object cannot be read.
+/// The reason why an object cannot be read.
 pub(super) enum Unreadable {
-    /// What it is, as the rest of a sentence: "a number".
+    /// Its kind, as the end of a sentence: "a number".
     Is(String),
     Raised(PyErr),
 }
@@ -53,7 +55,7 @@ impl From<PyErr> for Unreadable {
 }
 
 impl Unreadable {
-    /// The rest of a sentence about the object.
+    /// Returns the end of a sentence about the object.
     pub(super) fn describe(self, py: Python<'_>) -> String {
         match self {
             Unreadable::Is(what) => format!("is {what}"),
@@ -88,7 +90,7 @@ pub(super) fn tensor(
     }
 }
 
-/// As [`tensor`], with the kind looked up.
+/// Like [`tensor`], with the kind looked up.
 pub(super) fn any(object: &Bound<'_, PyAny>, extents: &mut Extents, buffers: &mut Buffers) -> Result<Tensor, Unreadable> {
     with_kind(object, |kind| tensor(object, kind, extents, buffers))?
 }
@@ -129,8 +131,10 @@ fn exchanged(object: &Bound<'_, PyAny>, api: &Exchange, is_torch: bool, extents:
     Ok(tensor)
 }
 
-/// A view such as `x.conj().imag` has its sign in a flag that DLPack does not carry, and asking for it costs as much as reading a tensor. It
-/// is half of a complex tensor, so its elements are apart: a dense tensor of several elements has the flag only if `as_strided` made it.
+/// Returns true if a tensor may be a negated view. A view such as `x.conj().imag` has its sign in a
+/// flag that DLPack does not carry, and asking for it costs as much as reading a tensor. It is half
+/// of a complex tensor, so its elements are strided: a dense tensor of several elements has the
+/// flag only if `as_strided` made it.
 fn may_be_negated(extents: &[i64], rank: usize) -> bool {
     let (sizes, strides) = extents.split_at(rank);
     let mut expected = 1;
@@ -157,7 +161,7 @@ fn is_negated(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
-/// Functional, fake and zero tensors of torch have sizes and an address of null.
+/// Refuses functional, fake and zero tensors of torch, which have sizes and a null address.
 pub(super) fn has_memory(tensor: &Tensor, extents: &Extents) -> Result<(), Unreadable> {
     if tensor.data.is_null() && bytes_of(tensor.dtype, tensor.sizes(extents)) != Some(0) {
         return Err(Unreadable::Is("a tensor without memory of its own".into()));

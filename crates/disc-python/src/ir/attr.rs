@@ -1,4 +1,4 @@
-//! Attributes out of Python objects, by the kind that the op table declares.
+//! Reads attributes from Python objects, by the kind that the op table declares.
 use super::{dim, literal};
 use crate::errors::Failure;
 use disc_ir::{Attr, Code, DType, Type, attr::AttrKind, ops::OpDef, text::closest};
@@ -7,7 +7,7 @@ use pyo3::{
     types::{PyBool, PyDict, PyString},
 };
 
-/// The attributes that keyword arguments give, by name; `None` leaves an attribute out.
+/// Reads the attributes in keyword arguments, by name; `None` omits an attribute.
 pub(super) fn read_all(def: &'static OpDef, given: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, Attr)>> {
     let mut attrs = Vec::with_capacity(given.len());
     for (name, value) in given {
@@ -46,7 +46,7 @@ fn shortened(text: &str) -> String {
     if text.chars().count() <= MOST { text.to_owned() } else { text.chars().take(MOST).chain("...".chars()).collect() }
 }
 
-/// The attribute, or `None` where the object has another form.
+/// Converts an object to an attribute; `None` if it has another form.
 fn convert(kind: AttrKind, value: &Bound<'_, PyAny>) -> PyResult<Option<Attr>> {
     Ok(match kind {
         AttrKind::Int => integer(value).map(Attr::Int),

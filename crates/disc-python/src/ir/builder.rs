@@ -1,7 +1,8 @@
-//! `Builder`: makes a module of one function, op by op.
+//! Builds a module of one function, op by op: `Builder`.
 //!
-//! Each op is checked and typed as it is made, by the op table. Reading Python objects comes first and holds no lock, so that code of
-//! Python that runs meanwhile (a region's function, `__index__`) may use the builder.
+//! The op table checks and types each op as it is made. Python objects are read first, without a
+//! lock, so that Python code that runs meanwhile (a region's function, `__index__`) may use the
+//! builder.
 use super::{
     attr, dim,
     facts::{self, Solved},
@@ -36,7 +37,7 @@ pub(crate) struct PyBuilder {
 struct State {
     function: Function,
     weights: Vec<Weight>,
-    /// Where ops go.
+    /// Insertion point.
     block: Block,
     solved: Solved,
     is_finished: bool,
@@ -71,7 +72,8 @@ impl PyBuilder {
         })
     }
 
-    /// A weight of the model, whose value comes when the compiled module is loaded. A name may be asked for again, with the same type.
+    /// Returns a weight of the model, whose value comes when the compiled module is loaded. A name
+    /// may be repeated, with the same type.
     fn weight(&self, name: &str, dims: &Bound<'_, PyAny>, dtype: &str) -> PyResult<PyValue> {
         guarded(|| {
             let ty = TensorType::new(dim::read_all(dims)?, attr::read_dtype(dtype)?);
@@ -94,7 +96,8 @@ impl PyBuilder {
         })
     }
 
-    /// A constant: a number, a NumPy array, a torch tensor, or the bytes of its elements; one element stands for all of any shape.
+    /// Returns a constant: a number, a NumPy array, a torch tensor, or the bytes of its elements; a
+    /// single element is repeated in any shape.
     fn constant(&self, array: &Bound<'_, PyAny>, dims: &Bound<'_, PyAny>, dtype: &str) -> PyResult<PyValue> {
         guarded(|| {
             let ty = TensorType::new(dim::read_all(dims)?, attr::read_dtype(dtype)?);
@@ -134,9 +137,11 @@ impl PyBuilder {
         })
     }
 
-    /// Emits an op of the table. Attributes are keyword arguments; `result_types` are pairs of sizes and element type, for ops that need
-    /// them stated. A region is the name of an op that combines two scalars, or a pair of argument types and a function that emits the body;
-    /// `applies="add"` is short for `regions=["add"]`. Gives the result, or the list of results where the op has another number of them.
+    /// Emits an op of the table. Attributes are keyword arguments; `result_types` are pairs of
+    /// sizes and element type, for ops that need them stated. A region is the name of an op that
+    /// combines two scalars, or a pair of argument types and a function that emits the body;
+    /// `applies="add"` is short for `regions=["add"]`. Returns the result, or the list of results
+    /// if the op has another number of them.
     #[pyo3(signature = (name, operands, /, result_types = None, regions = None, **attrs))]
     fn op<'py>(
         slf: &Bound<'py, Self>,
@@ -193,7 +198,7 @@ impl PyBuilder {
         })
     }
 
-    /// Whether the facts prove that two sizes are equal.
+    /// Returns true if the facts prove that two sizes are equal.
     fn equal(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<bool> {
         guarded(|| {
             let (a, b) = (dim::read(a)?, dim::read(b)?);
@@ -201,7 +206,7 @@ impl PyBuilder {
         })
     }
 
-    /// Whether the facts prove `a <= b`.
+    /// Returns true if the facts prove `a <= b`.
     fn less_equal(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<bool> {
         guarded(|| {
             let (a, b) = (dim::read(a)?, dim::read(b)?);
@@ -209,7 +214,7 @@ impl PyBuilder {
         })
     }
 
-    /// Whether the facts prove that a size is a multiple of `by`.
+    /// Returns true if the facts prove that a size is a multiple of `by`.
     fn divisible(&self, dim: &Bound<'_, PyAny>, by: i64) -> PyResult<bool> {
         guarded(|| Ok(self.solver().divisible(&dim::read(dim)?, by)))
     }
@@ -236,7 +241,7 @@ impl PyBuilder {
         Module { functions: vec![state.function.clone()], weights: state.weights.clone() }
     }
 
-    /// The module, once it has outputs.
+    /// Returns the module, once it has outputs.
     pub(crate) fn finished(&self) -> PyResult<Module> {
         if !self.lock().is_finished {
             return Err(Failure::argument("the builder has no output yet").into());

@@ -1,9 +1,10 @@
-//! `Dim`: symbolic size expressions.
+//! Exports symbolic size expressions: `Dim`.
 //!
-//! Not `disc.Dim`, which is what a user declares about an axis. Arithmetic and equality are those of `disc_ir::Dim`: structural, without
-//! facts; `Builder.equal` and `Builder.less_equal` use the facts of a function.
+//! It is not `disc.Dim`, a user's declaration about an axis. Arithmetic and equality are those of
+//! `disc_ir::Dim`: structural, without facts; `Builder.equal` and `Builder.less_equal` use the
+//! facts of a function.
 //!
-//! Invariant: an operation whose result is constant gives an `int`, so that sizes are ints wherever they are known.
+//! Invariant: an operation with a constant result returns an `int`, so that known sizes are ints.
 use crate::errors::{Failure, guarded};
 use disc_ir::{Code, Dim, Facts, Solver};
 use pyo3::{
@@ -17,7 +18,8 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-/// A symbolic size, such as `2*B+1`. It supports `+ - * // %`, `min`, `max`, and equality with dims and ints.
+/// A symbolic size, such as `2*B+1`. It supports `+ - * // %`, `min`, `max`, and equality with dims
+/// and ints.
 #[pyclass(name = "Dim", module = "disc._disc", frozen)]
 pub(crate) struct PyDim(pub(crate) Dim);
 
@@ -145,7 +147,7 @@ impl PyDim {
         self.0.symbols().iter().map(|symbol| symbol.name().to_owned()).collect()
     }
 
-    /// The value where each name has the value given; every name needs one.
+    /// Returns the value for these values of the names; every name needs one.
     fn evaluate(&self, values: HashMap<String, i64>) -> PyResult<i64> {
         guarded(|| {
             let value = self.0.eval(&|symbol| values.get(symbol.name()).copied());
@@ -187,7 +189,7 @@ impl PyDim {
     }
 }
 
-/// Whether `low <= high` for all sizes; an error where that depends on the sizes.
+/// Returns true if `low <= high` for all sizes; an error if that depends on the sizes.
 fn decide(a: &Dim, sign: &str, b: &Dim, low: &Dim, high: &Dim) -> PyResult<bool> {
     let solver = Solver::new(&Facts::default());
     if solver.less_equal(low, high) {
@@ -200,7 +202,7 @@ fn decide(a: &Dim, sign: &str, b: &Dim, low: &Dim, high: &Dim) -> PyResult<bool>
     Err(failure.help("ask `Builder.less_equal`, which knows the facts").into())
 }
 
-/// Where it is a number or a dim.
+/// Reads a number or a dim; `None` for other objects.
 fn number_or_dim(object: &Bound<'_, PyAny>) -> PyResult<Option<Dim>> {
     if let Ok(dim) = object.cast::<PyDim>() {
         return Ok(Some(dim.get().0.clone()));
@@ -214,7 +216,8 @@ fn number_or_dim(object: &Bound<'_, PyAny>) -> PyResult<Option<Dim>> {
     }
 }
 
-/// A size as an argument: a dim, an int (or what has `__index__`), or the text of an expression.
+/// Reads a size argument: a dim, an int (or an object with `__index__`), or the text of an
+/// expression.
 pub(crate) fn read(object: &Bound<'_, PyAny>) -> PyResult<Dim> {
     if let Some(dim) = number_or_dim(object)? {
         return Ok(dim);
@@ -241,7 +244,7 @@ pub(crate) fn read_all(object: &Bound<'_, PyAny>) -> PyResult<Vec<Dim>> {
     object.try_iter()?.map(|item| read(&item?)).collect()
 }
 
-/// An int where it is constant, else a `Dim`; an error where it is too large.
+/// Returns an int if it is constant, else a `Dim`; an error if it is too large.
 pub(crate) fn to_python<'py>(py: Python<'py>, dim: &Dim) -> PyResult<Bound<'py, PyAny>> {
     if let Some(defect) = dim.defect() {
         return Err(Failure::new(Code::E0105, format!("a size expression cannot be represented: {defect}")).into());

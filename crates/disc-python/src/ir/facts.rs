@@ -1,4 +1,4 @@
-//! Facts about dims, as Python states them, and the solver that knows them.
+//! Adds facts about dims from Python, and keeps their solver.
 use crate::errors::Failure;
 use disc_ir::{
     Code, Dim, Facts, Solver,
@@ -6,7 +6,7 @@ use disc_ir::{
 };
 use std::sync::Arc;
 
-/// Adds the fact that `text` states.
+/// Adds the fact in `text`.
 pub(super) fn state(facts: &mut Facts, text: &str) -> Result<(), Failure> {
     let fact = Fact::parse(text).map_err(|error| Failure::new(Code::E0101, format!("the fact `{text}`: {error}")))?;
     facts.add(fact).map_err(|error| refused(&error))
@@ -30,7 +30,7 @@ fn refused(error: &FactError) -> Failure {
     Failure { dims, ..Failure::new(Code::E0212, error.to_string()) }
 }
 
-/// The solver for the facts of a function, made when it is asked for.
+/// The solver for the facts of a function, made on demand.
 pub(super) struct Solved(Option<Arc<Solver>>);
 
 impl Solved {
@@ -38,7 +38,7 @@ impl Solved {
         Self(Some(Arc::new(Solver::new(facts))))
     }
 
-    /// The facts have changed.
+    /// Drops the solver: the facts have changed.
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }

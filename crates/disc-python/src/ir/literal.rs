@@ -1,6 +1,7 @@
-//! Constants out of Python objects: numbers, arrays, tensors and bytes.
+//! Reads constants from Python objects: numbers, arrays, tensors and bytes.
 //!
-//! Invariant: elements that are all equal make a splat, so that a constant takes no more memory than it has information.
+//! Invariant: equal elements make a splat, so that a constant takes no more memory than it has
+//! information.
 use crate::{call::hold, errors::Failure};
 use disc_ir::{
     Code, DType, Literal,
@@ -11,7 +12,7 @@ use pyo3::{
     types::{PyBool, PyBytes, PyFloat, PyInt},
 };
 
-/// The elements of an array, or one number for all; converted to `dtype` if given.
+/// Reads the elements of an array, or one number for all; converted to `dtype` if given.
 pub(super) fn read(object: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Literal> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return raw(bytes.as_bytes(), dtype);
@@ -46,7 +47,7 @@ fn number(object: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Option<Li
     Ok(Some(Literal::splat_i64(dtype, value.map_err(too_large)?)))
 }
 
-/// Elements as they lie in memory, little-endian and row-major.
+/// Reads elements as raw bytes, little-endian and row-major.
 fn raw(bytes: &[u8], dtype: Option<DType>) -> PyResult<Literal> {
     let Some(dtype) = dtype else {
         return Err(Failure::argument("the bytes of a constant need an element type").into());
@@ -66,7 +67,7 @@ fn converted(literal: Literal, dtype: DType) -> Literal {
     Literal::dense(dtype, (0..literal.stored_len()).flat_map(encode).collect::<Vec<u8>>())
 }
 
-/// As a splat, where all elements are equal by their bytes.
+/// Returns a splat if all elements are equal by their bytes.
 fn compact(literal: Literal) -> Literal {
     let size = literal.dtype.size();
     match literal.bytes.get(..size) {

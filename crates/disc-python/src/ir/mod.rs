@@ -1,6 +1,7 @@
-//! The IR in Python: dims, values and the builder of functions.
+//! Exports the IR to Python: dims, values and the builder of functions.
 //!
-//! Invariant: everything here is generic over the op table of `disc_ir`; no op, attribute or element type is named here.
+//! Invariant: everything here is generic over the op table of `disc_ir`; no op, attribute or
+//! element type is named here.
 mod attr;
 mod builder;
 mod dim;

@@ -1,7 +1,7 @@
-//! Regions of ops, given from Python in one of two forms: the name of an op that combines two scalars, or argument types with a function
-//! that emits the body.
+//! Makes regions of ops, given from Python in one of two forms: the name of an op that combines two
+//! scalars, or argument types with a function that emits the body.
 //!
-//! Invariant: whatever the function does, the builder is back at the block where it was.
+//! Invariant: whatever the function does, the builder is back at its block afterwards.
 use super::{attr, builder::PyBuilder, value};
 use crate::errors::Failure;
 use disc_ir::{Block, Builder, Code, DType, OpKind, Type, Value, ops::body};
@@ -10,7 +10,7 @@ use pyo3::{
     types::{PyString, PyTuple},
 };
 
-/// What was given for one region.
+/// The given form of one region.
 pub(super) enum Region<'py> {
     /// Combines two scalars of the first operand's element type by this op.
     Applies(OpKind),

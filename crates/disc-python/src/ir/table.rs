@@ -1,4 +1,4 @@
-//! The op table as Python data.
+//! Exports the op table as Python data.
 
 use disc_ir::{
     DType,
@@ -9,7 +9,8 @@ use pyo3::{
     types::{PyDict, PyList},
 };
 
-/// Every op: a list of dicts with name, family, doc, operands, attrs, results, regions, traits and stages.
+/// Every op: a list of dicts with name, family, doc, operands, attrs, results, regions, traits and
+/// stages.
 #[pyfunction]
 pub(crate) fn ops(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     crate::errors::guarded(|| {
@@ -57,7 +58,7 @@ fn values<'py>(py: Python<'py>, defs: &[OperandDef]) -> PyResult<Vec<Bound<'py, 
     entries.collect()
 }
 
-/// Where the op is legal: names of stages, or the forms that stand for several.
+/// Returns the stages where the op is legal: names of stages, or the forms that stand for several.
 fn stages(stages: Stages) -> Vec<&'static str> {
     match stages {
         Stages::Tensor => vec!["tensor"],
@@ -67,7 +68,7 @@ fn stages(stages: Stages) -> Vec<&'static str> {
     }
 }
 
-/// Doc comments keep the space after their slashes.
+/// Removes the space after the slashes of doc comments.
 fn unindented(doc: &str) -> String {
     doc.lines().map(str::trim).collect::<Vec<_>>().join("\n").trim().to_owned()
 }

@@ -1,4 +1,4 @@
-//! `Value`: what an op gives and takes, with its type.
+//! Exports values, the operands and results of ops, with their types: `Value`.
 use super::dim::to_python;
 use crate::errors::{Failure, guarded};
 use disc_ir::{TensorType, Type, Value};
@@ -57,7 +57,7 @@ impl PyValue {
     }
 }
 
-/// The value behind a Python object, which must belong to the builder `owner`.
+/// Returns the value behind a Python object, which must belong to the builder `owner`.
 pub(super) fn read(object: &Bound<'_, PyAny>, owner: u64, what: impl FnOnce() -> String) -> PyResult<Value> {
     let Ok(value) = object.cast::<PyValue>() else {
         let came = crate::describe(object);

@@ -1,4 +1,4 @@
-//! The groups of a plan as a picture: each below those whose results it reads.
+//! Draws the groups of a plan: each below those whose results it reads.
 use super::page::escape;
 use disc_passes::fusion::{Edge, FusionPlan};
 
@@ -27,7 +27,8 @@ pub(super) fn svg(plan: &FusionPlan) -> String {
     format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide}\" height=\"{high}\" role=\"img\">\n{edges}{boxes}</svg>")
 }
 
-/// The upper left corner of each group: its row is one below the lowest group that it needs.
+/// Returns the upper left corner of each group: its row is one below the lowest group that it reads
+/// from.
 fn places(plan: &FusionPlan) -> Vec<(usize, usize)> {
     let mut rows = vec![0; plan.groups.len()];
     for number in 0..rows.len() {
@@ -54,7 +55,7 @@ fn boxed((x, y): (usize, usize), first: &str, second: &str, title: &str) -> Stri
     )
 }
 
-/// From the lower side of one box to the upper side of another.
+/// Draws a curve from the lower side of one box to the upper side of another.
 fn curve(edge: &Edge, from: (usize, usize), to: (usize, usize)) -> String {
     let (x1, y1, x2, y2) = (from.0 + WIDTH / 2, from.1 + HEIGHT, to.0 + WIDTH / 2, to.1);
     let bend = y2.abs_diff(y1) / 2;

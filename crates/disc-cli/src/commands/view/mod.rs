@@ -1,6 +1,6 @@
-//! `disc view`: one page for the browser that shows how a program is compiled.
+//! Writes one page for the browser that shows how a program is compiled: `disc view`.
 //!
-//! The page is one file without scripts and without anything from elsewhere: it can be mailed, and opened years later.
+//! The page is one self-contained file without scripts: it can be mailed, and opened years later.
 mod graph;
 mod page;
 
@@ -18,7 +18,7 @@ use disc_passes::{
 };
 use serde_json::json;
 
-/// What the page shows.
+/// The contents of the page.
 struct View {
     title: String,
     target: String,
@@ -30,12 +30,12 @@ struct View {
     kernels: Vec<(String, String)>,
 }
 
-/// What one pass did.
+/// The changes of one pass.
 struct PassView {
     name: &'static str,
     doc: &'static str,
     milliseconds: f64,
-    /// How often each rule was applied.
+    /// The number of applications of each rule.
     rules: Vec<(&'static str, usize)>,
     /// Empty if it changed nothing.
     diff: String,
@@ -59,7 +59,7 @@ pub(super) fn view(given: &ViewArguments, source: &Source) -> Result<Answer, Vec
     ))
 }
 
-/// Compiles a program to kernels, and keeps what is seen on the way.
+/// Compiles a program to kernels, and records the intermediate stages.
 fn compiled(mut module: Module, from: Stage, title: &str, options: &disc::Options) -> Result<View, Vec<Diagnostic>> {
     let mut manager = pipeline::manager(disc::stages::pass_options(options).map_err(diagnostics)?);
     let mut before = module.to_string();

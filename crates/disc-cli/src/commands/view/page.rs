@@ -1,4 +1,4 @@
-//! The page as HTML.
+//! Renders the page as HTML.
 //!
 //! Invariant: every text of a program goes through [`escape`].
 use super::{PassView, View, graph};
@@ -19,7 +19,7 @@ svg .box { fill: var(--soft); stroke: currentColor; } svg .edge { fill: none; st
 svg .missing-facts { stroke: #d80; opacity: 1; } svg .cost { stroke: #08c; opacity: 1; }
 ";
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn write(view: &View) -> String {
     let title = escape(&view.title);
     let mut page = format!(
@@ -95,7 +95,7 @@ fn section(id: &str, title: &str, content: &str) -> String {
     format!("<section id=\"{id}\">\n<h2>{title}</h2>\n{content}</section>\n")
 }
 
-/// Something that the reader opens; `title` and `content` are HTML.
+/// Renders a section that the reader opens; `title` and `content` are HTML.
 fn fold(title: &str, content: &str, open: bool) -> String {
     format!("<details{}><summary>{title}</summary>\n{content}\n</details>\n", if open { " open" } else { "" })
 }

@@ -1,7 +1,8 @@
-//! Solves the facts: equalities for symbols, divisibilities with hidden symbols. What is left becomes rules and bounds.
+//! Solves the facts: equalities for symbols, divisibilities with hidden symbols. The remaining
+//! facts become rules and bounds.
 //!
-//! Invariant: the work is bounded, whatever the facts are. Facts beyond the bounds are used no further: less is proved, nothing
-//! wrong.
+//! Invariant: the work is bounded, whatever the facts are. Facts beyond the bounds are not used:
+//! less is proved, nothing wrong.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,7 +19,7 @@ use crate::dim::{Fact, Facts, Symbol};
 const MAX_WORK: usize = 1 << 18;
 /// A larger value replaces no symbol.
 const MAX_VALUE: usize = 128;
-/// Rounds over the equations that could not be solved before others were.
+/// Rounds over equations that can only be solved after others.
 const MAX_PASSES: usize = 8;
 /// Rounds in which bounds, rules and each other's consequences are found.
 const MAX_ROUNDS: usize = 3;
@@ -48,7 +49,7 @@ pub(super) fn build(facts: &Facts, rank: &dyn Fn(&Symbol) -> u32) -> System {
 
 pub(super) struct Builder<'a> {
     pub(super) system: System,
-    /// Dims that are 0 and of which no use was made yet.
+    /// Dims that are 0 and have not been used yet.
     pub(super) equations: Vec<Dim>,
     /// The replaced symbols whose values mention a symbol.
     mentions: BTreeMap<Symbol, BTreeSet<Symbol>>,
@@ -112,7 +113,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Makes use of an equation, or gives it back, simplified.
+    /// Uses an equation, or returns it, simplified.
     fn solve_one(&mut self, equation: &Dim) -> Option<Dim> {
         let equation = self.reduced(equation);
         if self.is_decided(&equation) {
@@ -126,7 +127,7 @@ impl Builder<'_> {
             self.add_quotient(&[(x, b), (y, a)]);
             return None;
         }
-        // Two halves are equal: what was cut is even.
+        // Two halves are equal: the whole is even.
         if let Some(whole) = exact_quotient(&equation) {
             self.add_quotient(&[whole]);
             return None;
@@ -134,7 +135,7 @@ impl Builder<'_> {
         Some(equation)
     }
 
-    /// Whether the equation holds anyway or cannot hold (which is noted).
+    /// Returns true if the equation always holds or cannot hold (which is noted).
     pub(super) fn is_decided(&mut self, equation: &Dim) -> bool {
         match equation.as_const() {
             Some(0) => true,
@@ -150,7 +151,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The equation with replaced symbols replaced, divided by its constant factor and by factors that are never 0.
+    /// Simplifies the equation: replaced symbols are substituted, and its constant factor and
+    /// factors that are never 0 are divided out.
     pub(super) fn reduced(&self, equation: &Dim) -> Dim {
         let replaced = equation.substitute(&|symbol| self.system.replaced.get(symbol).cloned());
         if replaced.as_const().is_some() {
@@ -167,8 +169,9 @@ impl Builder<'_> {
         if reduced.defect().is_none() { reduced } else { replaced }
     }
 
-    /// The symbol for which the equation can be solved, and its value: one that occurs once, alone, with the coefficient 1 or
-    /// -1. Of several, the one of the innermost scope with the last name.
+    /// Returns a symbol that the equation can be solved for, and its value: one that occurs once,
+    /// alone, with the coefficient 1 or -1. Of several, the one of the innermost scope with the
+    /// last name.
     fn solution(&self, equation: &Dim) -> Option<(Symbol, Dim)> {
         let mut occurrences = BTreeMap::<Symbol, usize>::new();
         equation.visit_symbols(&mut |symbol| *occurrences.entry(symbol.clone()).or_default() += 1);
@@ -185,7 +188,7 @@ impl Builder<'_> {
         (value.defect().is_none() && value.nodes() <= MAX_VALUE).then(|| (symbol.clone(), value))
     }
 
-    /// Replaces the symbol, in the values of other symbols as well. Returns whether that was possible: not where a value would
+    /// Replaces the symbol, in the values of other symbols as well. Returns false if a value would
     /// become too large.
     fn replace(&mut self, symbol: Symbol, value: Dim) -> bool {
         let with = |s: &Symbol| (*s == symbol).then(|| value.clone());
@@ -210,7 +213,7 @@ impl Builder<'_> {
         true
     }
 
-    /// `dim % by == 0` as `dim == by * q` with a hidden `q`.
+    /// Adds `dim % by == 0` as `dim == by * q` with a hidden `q`.
     fn add_quotients(&mut self, facts: &Facts) {
         for fact in facts.iter() {
             let Fact::Divisible(dim, by) = &fact else { continue };
@@ -246,7 +249,8 @@ impl Builder<'_> {
     }
 }
 
-/// `([x, y], [a, b])` where the equation is `a*x == b*y` for two symbols and positive coprime numbers above 1.
+/// Returns `([x, y], [a, b])` if the equation is `a*x == b*y` for two symbols and positive coprime
+/// numbers above 1.
 fn proportion(equation: &Dim) -> Option<([Dim; 2], [i64; 2])> {
     let terms = equation.to_terms();
     let [x, y] = terms.as_slice() else { return None };
@@ -260,7 +264,8 @@ fn proportion(equation: &Dim) -> Option<([Dim; 2], [i64; 2])> {
     (opposite && coprime && a > 1 && b > 1).then_some(([symbol(x)?, symbol(y)?], [a, b]))
 }
 
-/// `(x, n)` where the equation is `x == n*((x+c)/n)` for a number `c` of at least 0 and less than `n`: it says that `n` divides `x`, no more.
+/// Returns `(x, n)` if the equation is `x == n*((x+c)/n)` for a number `c` with `0 <= c < n`: it is
+/// equivalent to `n` dividing `x`.
 fn exact_quotient(equation: &Dim) -> Option<(Dim, i64)> {
     equation.to_terms().into_iter().find_map(|term| {
         let [(quotient, 1)] = term.factors.as_slice() else { return None };
@@ -273,7 +278,8 @@ fn exact_quotient(equation: &Dim) -> Option<(Dim, i64)> {
     })
 }
 
-/// `4*x + 6*y + 1` is odd, whatever `x` and `y` are.
+/// Returns true for equations such as `4*x + 6*y + 1 == 0`, whose left side is odd for all `x` and
+/// `y`.
 fn has_no_integer_solution(equation: &Dim) -> bool {
     let (variable, constant) = equation.split_constant();
     let shared = variable.to_terms().iter().fold(0, |g, term| gcd(g, term.coefficient.unsigned_abs()));

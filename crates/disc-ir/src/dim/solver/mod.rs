@@ -1,16 +1,17 @@
-//! Conclusions from facts: which dims are equal, ordered, divisible, and what their values can be.
+//! Draws conclusions from facts: equality, order, divisibility and ranges of dims.
 //!
-//! A solver is built once from the facts of a function and asked many times; answers are kept. It proves or it does not know:
-//! a `false` never says that the opposite holds.
+//! A solver is built once from the facts of a function and asked many times; answers are kept. It
+//! proves or it does not know: a `false` never says that the opposite holds.
 //!
-//! How: every equality is solved for a symbol (or, where that is not possible, turned into a rule that rewrites a product), and
-//! every divisibility `e % n == 0` gets a hidden symbol `q` with `e = n*q`. So each dim has a normal form over the symbols that
-//! are left; two dims are equal where their difference is 0. `canonical` puts the hidden symbols back (`q` is `e/n`).
+//! Every equality is solved for a symbol (or, if that is not possible, becomes a rule that rewrites
+//! a product), and every divisibility `e % n == 0` gets a hidden symbol `q` with `e = n*q`. So each
+//! dim has a normal form over the remaining symbols; two dims are equal if their difference is 0.
+//! `canonical` puts the hidden symbols back (`q` is `e/n`).
 //!
 //! Invariants:
-//! - What is proved holds for every binding of the symbols to numbers >= 0 that satisfies the facts. If no binding does
-//!   ([`Solver::contradiction`]), anything may be proved.
-//! - `canonical` is idempotent, and equal (under the facts) to what it is given.
+//! - A proved relation holds for every binding of the symbols to numbers >= 0 that satisfies the
+//!   facts. If no binding does ([`Solver::contradiction`]), anything may be proved.
+//! - `canonical` is idempotent, and its result equals its argument under the facts.
 //! - Answers do not depend on the order of the questions.
 
 mod build;
@@ -32,13 +33,13 @@ pub struct Solver {
     memo: Mutex<Memo>,
 }
 
-/// Answers that were given before. Bounded: a full memo is emptied.
+/// Memo of earlier answers. Bounded: a full memo is emptied.
 #[derive(Default)]
 struct Memo {
     normal: HashMap<Dim, Dim>,
     canonical: HashMap<Dim, Dim>,
     intervals: HashMap<Dim, Interval>,
-    /// How deep the computation of a normal form is.
+    /// Nesting depth of the current normal form.
     nesting: usize,
 }
 
@@ -53,13 +54,15 @@ impl Memo {
 }
 
 impl Solver {
-    /// The solver for these facts. Where dims are equal, the one with the first name stands for all.
+    /// Builds the solver for these facts. Of equal dims, the one with the first name represents
+    /// all.
     pub fn new(facts: &Facts) -> Solver {
         Solver::with_ranks(facts, &|_| 0)
     }
 
-    /// As [`Solver::new`], but a symbol of lower rank stands for those of higher rank: the rank is how deep the scope is that
-    /// binds the symbol, so that canonical dims use symbols of the outer scope where they can.
+    /// Like [`Solver::new`], but a symbol of lower rank represents those of higher rank: the rank
+    /// is the depth of the scope that binds the symbol, so that canonical dims use symbols of the
+    /// outer scope where they can.
     pub fn with_ranks(facts: &Facts, rank: &dyn Fn(&Symbol) -> u32) -> Solver {
         Solver { system: build::build(facts, rank), memo: Mutex::default() }
     }

@@ -8,7 +8,8 @@ use crate::dim::interval::Interval;
 use crate::dim::node::{Dim, Kind};
 use crate::dim::{Fact, Facts};
 
-/// Rounds in which bounds simplify dims (a max that is decided), and simpler dims give bounds for other parts.
+/// Rounds in which bounds simplify dims (a max that is decided), and simpler dims give bounds for
+/// other parts.
 const MAX_ROUNDS: usize = 3;
 /// Larger sums do not narrow the bounds of their terms.
 const MAX_TERMS: usize = 16;
@@ -27,7 +28,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The ranges of facts, of replaced symbols (they are dims as well, so >= 0), and of what rules rewrite.
+    /// Returns the ranges of facts, of replaced symbols (they are dims as well, so >= 0), and of
+    /// expressions that rules rewrite.
     fn known_intervals(&self, facts: &Facts) -> Vec<(Dim, Interval)> {
         let (system, memo) = (&self.system, &mut Memo::default());
         let mut known = Vec::new();
@@ -58,8 +60,8 @@ impl Builder<'_> {
             return;
         }
         match possible.single().and_then(|value| i64::try_from(value).ok()) {
-            // A sum with one possible value is an equality: C <= C/2 leaves 0 for C - C/2. Recorded as a bound, it would make
-            // that sum 0 and nothing else.
+            // A sum with one possible value is an equality: C <= C/2 leaves 0 for C - C/2. Recorded
+            // as a bound, it would make that sum 0 and nothing else.
             Some(value) if dim.as_const().is_none() => self.add_equation(dim - value),
             _ => {
                 self.system.bounds.narrow(dim, interval);
@@ -67,7 +69,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Where `k*t + rest` is in the interval, `k*t` is in the interval less that of the rest.
+    /// Narrows terms: if `k*t + rest` is in the interval, `k*t` is in the interval less that of the
+    /// rest.
     fn narrow_terms(&mut self, dim: &Dim, interval: Interval) {
         let terms = dim.to_terms();
         if interval == Interval::ALL || terms.len() > MAX_TERMS {
@@ -102,7 +105,8 @@ impl Builder<'_> {
     }
 }
 
-/// How the value of an operation relates to its operands, which a rule that rewrites the operation would hide.
+/// Returns the relations between an operation and its operands, which a rule that rewrites the
+/// operation would hide.
 fn relations(operation: &Dim, value: &Dim) -> Vec<(Dim, Interval)> {
     match operation.kind() {
         Some(Kind::Max(dims)) => dims.iter().map(|dim| (value - dim, Interval::NOT_NEGATIVE)).collect(),

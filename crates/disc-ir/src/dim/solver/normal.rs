@@ -1,7 +1,8 @@
-//! The normal form of a dim under solved facts.
+//! Computes the normal form of a dim under solved facts.
 //!
-//! Operands first; then replaced symbols, rules, and what the intervals decide: an expression with one possible value is that
-//! value, a min or max loses the operands that never decide it, and quotients by a nonzero dim are exact where they can be.
+//! Operands first; then replaced symbols, rules, and decisions by intervals: an expression with one
+//! possible value is that value, a min or max loses the operands that never decide it, and
+//! quotients by a nonzero dim are exact where they can be.
 
 use super::Memo;
 use super::system::{System, contains};
@@ -10,10 +11,11 @@ use crate::dim::bounds;
 use crate::dim::interval::{End, Interval};
 use crate::dim::node::{Dim, Factors, Kind, MAX_DEPTH, Repr, Term};
 
-/// Rewriting stops there, in whatever form it is. Reached only by facts that rewrite each other for long.
+/// Rewriting stops after this many rounds, in its present form. Only facts that keep rewriting each
+/// other reach it.
 const MAX_ROUNDS: usize = 16;
 const MAX_REWRITES: usize = 256;
-/// How many times larger than the dim the steps may become.
+/// Largest growth of an intermediate form over the dim.
 const MAX_GROWTH: usize = 8;
 const MAX_NESTING: usize = 2 * MAX_DEPTH;
 /// More operands of a min or max are not compared pair by pair.
@@ -99,13 +101,13 @@ impl System {
         .unwrap_or_else(|| dim.clone())
     }
 
-    /// Whether `a - b` is never below `margin`, for dims in normal form.
+    /// Returns true if `a - b` is never below `margin`, for dims in normal form.
     pub(super) fn at_least(&self, a: &Dim, b: &Dim, margin: i128, memo: &mut Memo) -> bool {
         let difference = a - b;
         difference.defect().is_none() && self.interval(&difference, memo).lo >= End::At(margin)
     }
 
-    /// Whether a dim in normal form is never 0.
+    /// Returns true if a dim in normal form is never 0.
     pub(super) fn nonzero(&self, dim: &Dim, memo: &mut Memo) -> bool {
         if dim.defect().is_some() {
             return false;
@@ -140,10 +142,10 @@ impl System {
         (!shared.is_empty()).then(|| without_factors(a, &shared).floor_div(&without_factors(b, &shared)))
     }
 
-    /// `a / by`, where `a` is a multiple of `by` but for a rest that is less: `(x + 1)/2` is `x` where `x` is 0 or 1. The coefficients of `a` are
-    /// from 0 on, which hides that.
+    /// Returns `a / by`, if `a` is a multiple of `by` plus a smaller rest: `(x + 1)/2` is `x` if
+    /// `x` is 0 or 1. The coefficients of `a` are nonnegative, which hides that.
     fn quotient_by(&self, a: &Dim, by: i64, memo: &mut Memo) -> Option<Dim> {
-        // The least of all integers is no divisor that could be made positive.
+        // The least of all integers has no positive counterpart.
         let by = Some(by).filter(|&by| by > 0)?;
         let terms = a.to_terms().into_iter().filter(|term| !term.factors.is_empty());
         let mut factors = terms.map(|term| Dim::from_terms(vec![Term { coefficient: 1, factors: term.factors }]));
@@ -157,7 +159,7 @@ impl System {
         if self.at_least(a, &Dim::constant(0), 0, memo) && self.at_least(b, a, 1, memo) {
             return Some(a.clone());
         }
-        // Where the divisor is 0, so are both sides of what follows.
+        // If the divisor is 0, both sides of the following are 0.
         if let Some((_, rest)) = divide(a, b) {
             return Some(rest.modulo(b));
         }
@@ -168,7 +170,7 @@ impl System {
         })
     }
 
-    /// The min or max of the operands that can decide it; `None` where all can.
+    /// Returns the min or max of the operands that can decide it; `None` if all can.
     fn undominated(&self, dims: &[Dim], is_min: bool, memo: &mut Memo) -> Option<Dim> {
         if dims.len() > MAX_COMPARED {
             return None;

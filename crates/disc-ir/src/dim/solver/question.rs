@@ -1,4 +1,4 @@
-//! The questions that a solver answers.
+//! Answers the questions that a solver is asked.
 
 use super::{Memo, Solver, system::System};
 use crate::dim::interval::Range;
@@ -9,13 +9,14 @@ const MAX_LIKELY: usize = 64;
 const MAX_CANONICAL_ROUNDS: usize = 4;
 
 impl Solver {
-    /// Why the facts cannot all hold, where that was found out. Then nothing that the solver says means anything.
+    /// Returns the reason why the facts cannot all hold, if one was found. Then the other answers
+    /// mean nothing.
     pub fn contradiction(&self) -> Option<&str> {
         self.system.contradiction.as_deref()
     }
 
-    /// The one form of all dims that are (provably) equal to `dim`, in most cases. For proofs and comparison: it may use other
-    /// symbols than `dim` does. See [`Solver::with_ranks`].
+    /// Returns the one form of all dims that are (provably) equal to `dim`, in most cases. For
+    /// proofs and comparison: it may use other symbols than `dim` does. See [`Solver::with_ranks`].
     pub fn canonical(&self, dim: &Dim) -> Dim {
         if matches!(dim.view(), crate::dim::DimView::Const(_) | crate::dim::DimView::Invalid(_)) {
             return dim.clone();
@@ -23,7 +24,7 @@ impl Solver {
         self.ask(|system, memo| system.canonical(dim, memo))
     }
 
-    /// Whether both are proved to have the same value.
+    /// Returns true if both are proved to have the same value.
     pub fn equal(&self, a: &Dim, b: &Dim) -> bool {
         if a.defect().is_some() || b.defect().is_some() {
             return false;
@@ -31,7 +32,8 @@ impl Solver {
         a == b || self.ask(|system, memo| system.equal(a, b, memo))
     }
 
-    /// Whether the products of both lists (the element counts of two shapes) are proved equal.
+    /// Returns true if the products of both lists (the element counts of two shapes) are proved
+    /// equal.
     pub fn product_equal(&self, a: &[Dim], b: &[Dim]) -> bool {
         if a.iter().chain(b).any(|dim| dim.defect().is_some()) {
             return false;
@@ -58,12 +60,12 @@ impl Solver {
         })
     }
 
-    /// Whether `a <= b` is proved.
+    /// Returns true if `a <= b` is proved.
     pub fn less_equal(&self, a: &Dim, b: &Dim) -> bool {
         self.at_least(b, a, 0)
     }
 
-    /// Whether `a < b` is proved.
+    /// Returns true if `a < b` is proved.
     pub fn less_than(&self, a: &Dim, b: &Dim) -> bool {
         self.at_least(b, a, 1)
     }
@@ -79,7 +81,8 @@ impl Solver {
         })
     }
 
-    /// Whether the value is proved to be a multiple of `by`. Nothing but 0 is a multiple of 0.
+    /// Returns true if the value is proved to be a multiple of `by`. Nothing but 0 is a multiple of
+    /// 0.
     pub fn divisible(&self, dim: &Dim, by: i64) -> bool {
         if dim.defect().is_some() {
             return false;
@@ -93,7 +96,7 @@ impl Solver {
         })
     }
 
-    /// Whether the value is proved not to be 0.
+    /// Returns true if the value is proved not to be 0.
     pub fn nonzero(&self, dim: &Dim) -> bool {
         self.ask(|system, memo| {
             let normal = system.normal(dim, memo);
@@ -101,12 +104,14 @@ impl Solver {
         })
     }
 
-    /// Values that the dim often has, most likely first; none where nothing is known. A hint, not a proof.
+    /// Returns values that the dim often has, most likely first; empty if none are known. A hint,
+    /// not a proof.
     pub fn likely(&self, dim: &Dim) -> Vec<i64> {
         self.ask(|system, memo| system.likely_values(dim, memo))
     }
 
-    /// The fact that would make both equal, or `None` where no fact can (they always differ) or none is needed.
+    /// Returns the fact that would make both equal, or `None` if no fact can (they always differ)
+    /// or none is needed.
     pub fn missing_fact(&self, a: &Dim, b: &Dim) -> Option<Fact> {
         let difference = self.ask(|system, memo| system.canonical(&(a - b), memo));
         if difference.as_const().is_some() || difference.defect().is_some() || !self.range(&difference).contains(0) {
@@ -126,7 +131,8 @@ impl Solver {
         Some(if left.defect().is_some() || right.defect().is_some() { given } else { Fact::Equal(left, right) })
     }
 
-    /// What is missing for `a == b`, for a message: the fact that would be needed (`B == S`), or that none can help.
+    /// Explains why `a == b` is not proved, for a message: the missing fact (`B == S`), or that
+    /// none can help.
     pub fn explain_unequal(&self, a: &Dim, b: &Dim) -> String {
         if self.equal(a, b) {
             return format!("{a} and {b} are equal");
@@ -139,7 +145,8 @@ impl Solver {
 }
 
 impl System {
-    /// The normal form without hidden symbols. Where rewriting does not come to rest, the dim itself: so it is idempotent.
+    /// Returns the normal form without hidden symbols. If rewriting does not terminate, the dim
+    /// itself: so it is idempotent.
     fn canonical(&self, dim: &Dim, memo: &mut Memo) -> Dim {
         if let Some(known) = memo.canonical.get(dim) {
             return known.clone();
@@ -164,8 +171,8 @@ impl System {
 
     fn equal(&self, a: &Dim, b: &Dim, memo: &mut Memo) -> bool {
         let (x, y) = (self.normal(a, memo), self.normal(b, memo));
-        // With the hidden symbols put back, some quotients and remainders simplify that do not with them. A quotient rounds down, so
-        // that a difference may simplify one way round alone.
+        // With the hidden symbols put back, further quotients and remainders simplify. A quotient
+        // rounds down, so a difference may simplify in only one of its two directions.
         x == y
             || [[&x, &y], [&y, &x]].into_iter().any(|[x, y]| self.normal(&(x - y), memo).is_const(0))
             || [[a, b], [b, a]].into_iter().any(|[a, b]| self.canonical(&(a - b), memo).is_const(0))
@@ -194,7 +201,8 @@ impl System {
         distinct
     }
 
-    /// The values for all combinations of likely values of its symbols; none where a symbol has none.
+    /// Returns the values for all combinations of likely values of its symbols; none if a symbol
+    /// has none.
     fn likely_combinations(&self, dim: &Dim) -> Vec<i64> {
         let symbols = dim.symbols();
         let mut rows: Vec<Vec<i64>> = vec![Vec::new()];

@@ -1,23 +1,25 @@
-//! Makes rewrite rules of the equations that are solved for no symbol: `B*S == 12*N` rewrites `B*S`.
+//! Makes rewrite rules of the equations that are solved for no symbol: `B*S == 12*N` rewrites
+//! `B*S`.
 
 use super::build::Builder;
 use super::system::{Rule, contains};
 use crate::dim::arith::remove_factors;
 use crate::dim::node::{Dim, Factors, Term};
 
-/// More equations are used no further.
+/// More equations are not used.
 const MAX_RULES: usize = 128;
-/// More rules are not completed with what follows from pairs of them.
+/// More rules are not completed with the consequences of pairs of them.
 const MAX_COMPLETED: usize = 16;
-/// What follows from pairs, at most; and its size.
+/// Most consequences of pairs, and their largest size.
 const MAX_CONSEQUENCES: usize = 48;
 const MAX_CONSEQUENCE: usize = 48;
 
 impl Builder<'_> {
-    /// Makes rules of the equations, and of what follows from pairs of rules.
+    /// Makes rules of the equations, and of the consequences of pairs of rules.
     pub(super) fn add_rules(&mut self) {
         let mut consequences = 0;
-        // Two rounds: the second one takes the equations of rules that those of the first made stale.
+        // Two rounds: the second one takes the equations of rules that those of the first made
+        // stale.
         for _ in 0..2 {
             let mut equations = std::mem::take(&mut self.equations);
             while !equations.is_empty() {
@@ -45,7 +47,7 @@ impl Builder<'_> {
         if self.is_decided(&equation) { None } else { Rule::from_equation(&equation) }
     }
 
-    /// Turns rules whose left side is rewritten by other rules (or by bounds) back into equations.
+    /// Returns rules whose left side is rewritten by other rules (or by bounds) to the equations.
     pub(super) fn retract_stale_rules(&mut self) {
         for i in (0..self.system.rules.len()).rev() {
             let rule = self.system.rules.remove(i);
@@ -59,7 +61,8 @@ impl Builder<'_> {
     }
 }
 
-/// What follows from two rules that share a factor: both rewrite the smallest product that has both left sides.
+/// Returns the consequence of two rules that share a factor: both rewrite the smallest product that
+/// has both left sides.
 fn consequence(a: &Rule, b: &Rule) -> Option<Dim> {
     if a.coefficient != 1 || b.coefficient != 1 || !a.factors.iter().any(|(dim, _)| b.factors.iter().any(|(d, _)| d == dim)) {
         return None;
@@ -70,7 +73,7 @@ fn consequence(a: &Rule, b: &Rule) -> Option<Dim> {
     (difference.defect().is_none() && difference.nodes() <= MAX_CONSEQUENCE).then_some(difference)
 }
 
-/// What `factors` has beyond `of`.
+/// Returns the factors that `factors` has beyond `of`.
 fn missing(factors: &Factors, of: &Factors) -> Factors {
     let mut left = factors.clone();
     let shared: Factors = factors

@@ -1,7 +1,8 @@
-//! Solved facts: what the normal form is computed from.
+//! Holds the solved facts that the normal form is computed from.
 //!
-//! Invariants: the replacement of a symbol holds no replaced symbol; a rule's left side is larger than every term of its right
-//! side (first by the degrees in deep factors, then in the order of terms), so that rewriting ends.
+//! Invariants: the replacement of a symbol holds no replaced symbol; a rule's left side is larger
+//! than every term of its right side (first by the degrees in deep factors, then in the order of
+//! terms), so that rewriting ends.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -43,7 +44,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// The rule of `equation == 0`; `None` where it has no usable form.
+    /// Makes the rule of `equation == 0`; `None` if it has no usable form.
     pub(super) fn from_equation(equation: &Dim) -> Option<Rule> {
         let terms = equation.to_terms();
         // The first of equals, which is the largest in the order of terms.
@@ -60,7 +61,7 @@ impl Rule {
         Dim::from_terms(vec![Term { coefficient: self.coefficient, factors: self.factors.clone() }])
     }
 
-    /// `dim`, which has these terms, with one of them rewritten; `None` where the rule does not apply.
+    /// Rewrites one of `terms`, the terms of `dim`; `None` if the rule does not apply.
     pub(super) fn apply(&self, dim: &Dim, terms: &[Term]) -> Option<Dim> {
         let (term, times) = terms.iter().find_map(|term| {
             let times = term.coefficient.div_euclid(self.coefficient);
@@ -75,8 +76,9 @@ impl Rule {
     }
 }
 
-/// The degree of a term in its factors of each depth, the deepest first. A rule replaces a term with high degrees in deep
-/// factors, so that its right side can never hold the left side as a part: `A == A % B` rewrites `A % B`, not `A`.
+/// The degree of a term in its factors of each depth, the deepest first. A rule replaces a term
+/// with high degrees in deep factors, so that its right side can never hold the left side as a
+/// part: `A == A % B` rewrites `A % B`, not `A`.
 fn degrees_by_depth(term: &Term) -> Vec<(usize, u32)> {
     let mut degrees = std::collections::BTreeMap::<usize, u32>::new();
     for (factor, power) in &term.factors {
@@ -94,12 +96,13 @@ pub(super) fn contains(factors: &[(Dim, u32)], part: &[(Dim, u32)]) -> bool {
 #[derive(Default, Debug)]
 pub(super) struct BoundTable {
     parts: HashMap<Dim, Interval>,
-    /// Those with several terms, by the factors of the first one.
+    /// Parts with several terms, by the factors of the first term.
     sums: HashMap<Factors, Vec<Dim>>,
 }
 
 impl BoundTable {
-    /// Narrows what is known of `dim`. Returns whether that is news; an empty interval is recorded as any other.
+    /// Narrows the interval of `dim`. Returns true if it changed; an empty interval is recorded as
+    /// any other.
     pub(super) fn narrow(&mut self, dim: &Dim, interval: Interval) -> bool {
         if dim.as_const().is_some() || dim.defect().is_some() {
             return false;
@@ -120,7 +123,7 @@ impl BoundTable {
 }
 
 impl BoundTable {
-    /// What was recorded for exactly this dim, up to a constant and a constant factor.
+    /// Returns the recorded interval of exactly this dim, up to a constant and a constant factor.
     pub(super) fn stated(&self, dim: &Dim) -> Interval {
         if self.parts.is_empty() {
             return Interval::ALL;
@@ -159,7 +162,8 @@ pub(super) fn is_hidden(symbol: &Symbol) -> bool {
 }
 
 impl System {
-    /// `dim` with the hidden symbols put back as quotients, or as the dim itself where the divisor is in the coefficient.
+    /// Returns `dim` with the hidden symbols put back as quotients, or as the dim itself if the
+    /// divisor is in the coefficient.
     pub(super) fn reveal(&self, dim: &Dim) -> Dim {
         let mut any = false;
         dim.visit_symbols(&mut |symbol| any |= is_hidden(symbol));

@@ -1,4 +1,4 @@
-//! What expressions become, by example.
+//! Canonical forms of expressions, by example.
 
 use crate::dim::{Defect, Dim, DimView, EvalError, MAX_DEPTH, MAX_NODES, Symbol};
 

@@ -1,4 +1,4 @@
-//! Everything that a solver proves holds: random facts and questions, checked against every binding of a small domain.
+//! Checks random facts and proofs of a solver against every binding of a small domain.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn fact() -> impl Strategy<Value = Fact> {
     ]
 }
 
-/// The bindings for which all facts hold.
+/// Returns the bindings for which all facts hold.
 fn models(facts: &Facts) -> Vec<[i64; 4]> {
     let list: Vec<Fact> = facts.iter().collect();
     let mut models = Vec::new();

@@ -106,7 +106,8 @@ fn check_value(tree: &Tree, values: &[i64; 4]) -> Result<(), TestCaseError> {
             prop_assert_eq!(i128::from(got), expected, "{} of {}", dim, tree.text());
         }
         (Err(EvalError::Overflow), Some(expected)) => {
-            // The steps of the canonical form differ from those of the tree, but no small value may be lost for small numbers.
+            // The steps of the canonical form differ from those of the tree, but no small value may
+            // be lost for small numbers.
             let small =
                 values.iter().all(|v| v.unsigned_abs() < 1 << 20) && dim.nodes() < 40 && expected.unsigned_abs() < 1 << 40;
             prop_assert!(!small || tree.text().len() > 200, "{} overflows at {:?}", dim, values);

@@ -1,4 +1,5 @@
-//! Minima and maxima of sums whose differences repeat themselves: by example, and random ones against numbers.
+//! Minima and maxima of sums whose differences repeat themselves: by example, and random ones
+//! against numbers.
 
 use proptest::prelude::*;
 
@@ -14,7 +15,8 @@ fn check(text: &str, canonical: &str) {
     assert_eq!(dim(text), dim(canonical), "{} of {text}", dim(text));
 }
 
-/// What a convolution is padded by, as TensorFlow and timm compute it, and its result's size.
+/// Returns the padding of a convolution, as TensorFlow and timm compute it, and the size of its
+/// result.
 fn same_padding(size: &Dim, kernel: i64, stride: i64, dilation: i64) -> (Dim, Dim) {
     let parts = size.ceil_div(&Dim::constant(stride));
     let padding = Dim::max(&((&parts - 1) * stride + (kernel - 1) * dilation + 1 - size), &Dim::constant(0));

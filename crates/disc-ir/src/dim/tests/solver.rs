@@ -1,4 +1,4 @@
-//! What a solver proves, by example.
+//! Proofs of a solver, by example.
 
 use crate::dim::{Dim, Facts, Range, Solver, Symbol};
 
@@ -69,7 +69,7 @@ fn a_multiple_of_the_divisor_and_less_than_it_is_a_quotient() {
 
 #[test]
 fn what_is_cut_into_equal_pieces_is_a_multiple() {
-    // The pieces of `chunk`: as long as rounding up makes them, and what is left.
+    // The pieces of `chunk`: of the rounded-up length, and a shorter last one.
     canonical("D-(D+1)/2 == (D+1)/2", "(D+1)/2", "D/2");
     canonical("D-(D+1)/2 == (D+1)/2", "D%2", "0");
     canonical("D == 3*((D+2)/3)", "(D+1)/3", "D/3");

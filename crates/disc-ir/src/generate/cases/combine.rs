@@ -1,4 +1,4 @@
-//! Ops that combine elements: reductions, scans, windows, products.
+//! Makes programs of ops that combine elements: reductions, scans, windows, products.
 use super::{
     Draw,
     sketch::{Made, Sketch},
@@ -15,12 +15,12 @@ use crate::{
 /// The ops that combine two values of one type.
 const COMBINERS: [OpKind; 6] = [OpKind::Add, OpKind::Multiply, OpKind::Maximum, OpKind::Minimum, OpKind::And, OpKind::Or];
 
-/// Those that admit the element type.
+/// Returns the combiners that admit the element type.
 fn combiners(s: &Sketch) -> Vec<OpKind> {
     COMBINERS.into_iter().filter(|kind| kind.def().operands[0].class.contains(s.dtype)).collect()
 }
 
-/// The value that a combiner starts from and that changes nothing.
+/// Returns the neutral element of a combiner.
 fn neutral(kind: OpKind, dtype: DType) -> Literal {
     let least = |greatest: bool| match (dtype, greatest) {
         (DType::I1, _) => Literal::splat_i64(dtype, i64::from(greatest)),
@@ -38,7 +38,8 @@ fn neutral(kind: OpKind, dtype: DType) -> Literal {
     }
 }
 
-/// What a combiner can take: sums and products of floats must not depend on the order too much.
+/// Returns the elements that a combiner can take: sums and products of floats must not depend on
+/// the order too much.
 fn draw(kind: OpKind, dtype: DType) -> Draw {
     match kind {
         OpKind::Add if dtype.is_float() => Draw::Summands,
@@ -62,7 +63,7 @@ pub(super) fn reduce(s: &mut Sketch) -> Made<Vec<Value>> {
     Ok(results)
 }
 
-/// The largest and the smallest element, with its index.
+/// Reduces to the largest and the smallest element, with its index.
 fn argument(s: &mut Sketch) -> Made<Vec<Value>> {
     let plane = s.plane();
     let x = s.input(Draw::Any, &plane, s.dtype);
@@ -148,7 +149,8 @@ pub(super) fn dot_general(s: &mut Sketch) -> Made<Vec<Value>> {
     ])
 }
 
-/// One with strides and padding, and one in groups with dilated inputs, channels last.
+/// Makes a convolution with strides and padding, and one in groups with dilated inputs, channels
+/// last.
 pub(super) fn convolution(s: &mut Sketch) -> Made<Vec<Value>> {
     let [a, b] = s.plane();
     let two = Dim::constant(2);
@@ -185,7 +187,7 @@ pub(super) fn unpack_steps(s: &mut Sketch) -> Made<Vec<Value>> {
     Ok(vec![s.op(OpKind::UnpackSteps, &[words, scales], &[])?])
 }
 
-/// What stands for a product, which is what comes out.
+/// Makes a `winograd` with any operand in place of the product; the interpreter returns it.
 pub(super) fn winograd(s: &mut Sketch) -> Made<Vec<Value>> {
     let ([a, b], two) = (s.plane(), Dim::constant(2));
     let product = s.input(Draw::Any, &[a.clone(), two.clone(), b.clone(), b.clone()], s.dtype);

@@ -1,4 +1,4 @@
-//! Orders, random bits, and control flow.
+//! Makes programs of sorts, random bits, and control flow.
 use super::{
     Draw,
     sketch::{Made, Sketch},
@@ -14,7 +14,7 @@ use crate::{
     types::{DType, TensorType, Type},
 };
 
-/// One input alone, and one with another that goes along.
+/// Makes a sort of one input alone, and one with another input that follows it.
 pub(super) fn sort(s: &mut Sketch) -> Made<Vec<Value>> {
     let plane = s.plane();
     let x = s.input(Draw::Any, &plane, s.dtype);
@@ -49,7 +49,7 @@ pub(super) fn random_bits(s: &mut Sketch) -> Made<Vec<Value>> {
     Ok(results)
 }
 
-/// One that holds where a value of the caller says so; it names another value.
+/// Makes an assertion that holds if a value of the caller does; it names another value.
 pub(super) fn assert(s: &mut Sketch) -> Made<Vec<Value>> {
     let x = s.input(Draw::Any, &s.plane(), DType::F32);
     let (holds, value) = (s.input(Draw::Truth, &[], DType::I1), s.input(Draw::Any, &[], s.dtype));
@@ -90,14 +90,14 @@ pub(super) fn if_(s: &mut Sketch) -> Made<Vec<Value>> {
     })
 }
 
-/// What goes in comes out, once and twice.
+/// Returns the parameters, once and twice.
 pub(super) fn ret(s: &mut Sketch) -> Made<Vec<Value>> {
     let x = s.input(Draw::Any, &s.plane(), s.dtype);
     let y = s.input(Draw::Any, &[], s.dtype);
     Ok(vec![y, x, x])
 }
 
-/// Swaps two values as often as a dim says, and turns one of them.
+/// Swaps two values as often as a dim says, and transposes one of them.
 pub(super) fn while_(s: &mut Sketch) -> Made<Vec<Value>> {
     let plane = s.plane();
     let (x, y) = (s.input(Draw::Any, &plane, s.dtype), s.input(Draw::Any, &plane, s.dtype));

@@ -1,4 +1,5 @@
-//! Element-wise ops: every form that the attributes give, on elements of every kind.
+//! Makes programs of element-wise ops: every form that the attributes give, on elements of every
+//! kind.
 use super::{
     Draw,
     sketch::{Made, Sketch},
@@ -29,7 +30,7 @@ pub(super) fn plain(s: &mut Sketch) -> Made<Vec<Value>> {
     words.iter().map(|&word| s.op(s.kind, &operands, &[(attr.name, Attr::Enum(word))])).collect()
 }
 
-/// To every element type that the op admits.
+/// Converts to every element type that the op admits.
 pub(super) fn conversions(s: &mut Sketch) -> Made<Vec<Value>> {
     let x = s.input(Draw::Any, &s.plane(), s.dtype);
     let fits = |to: &DType| s.kind != OpKind::BitcastConvert || (to.size() == s.dtype.size() && *to != DType::I1);

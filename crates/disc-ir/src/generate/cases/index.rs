@@ -1,17 +1,18 @@
-//! Ops that read or write at places that the data names: inside and outside the tensor, clamped and checked.
+//! Makes programs of ops that read or write at data-dependent indices: inside and outside the
+//! tensor, clamped and checked.
 use super::{
     Draw,
     sketch::{Made, Sketch},
 };
 use crate::{attr::Attr, dim::Dim, graph::Value, ops::OpKind, types::DType};
 
-/// The type of the indices: every integer type has its turn.
+/// Returns the type of the indices: the integer types alternate.
 fn index_type(s: &Sketch) -> DType {
     const TYPES: [DType; 8] = [DType::I64, DType::I32, DType::U8, DType::I8, DType::I64, DType::U32, DType::I16, DType::U64];
     TYPES[s.dtype as usize % TYPES.len()]
 }
 
-/// Whether indices out of range fail the call: in the last case of each three.
+/// Returns `check` in the last case of each three: indices out of range fail the call.
 fn bounds(s: &Sketch, words: [&'static str; 2]) -> &'static str {
     words[usize::from(matches!(s.dtype, DType::F32 | DType::I8 | DType::I64 | DType::U16))]
 }
@@ -56,7 +57,7 @@ pub(super) fn gather(s: &mut Sketch) -> Made<Vec<Value>> {
     let rows = s.input(Draw::Indices, std::slice::from_ref(&c), dtype);
     let pairs = s.input(Draw::Indices, &[c, Dim::constant(2)], dtype);
     if table_is_empty(s, table) {
-        // Nothing can be taken from it but nothing.
+        // An empty table has no row to take, so nothing is taken.
         let attrs = gather_attrs(vec![0, 1], vec![], vec![0], 1, vec![Dim::constant(0), b]);
         let none = s.input(Draw::Indices, &[Dim::constant(0)], dtype);
         let attrs = [attrs, vec![("offset_dims", vec![1, 2].into())]].concat();

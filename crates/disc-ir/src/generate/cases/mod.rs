@@ -1,8 +1,11 @@
-//! One small program per op, element type and kind of shape: what differential tests of every op run.
+//! Makes one small program per op, element type and kind of shape, for differential tests of every
+//! op.
 //!
-//! What an op admits comes from the op table; here is only how each op is fed. Unlike [`super::program`], nothing is random.
+//! The op table lists the types that an op admits; the recipes here only feed each op. Unlike
+//! [`super::program`], nothing is random.
 //!
-//! Invariant: every op of the tensor stage has a recipe ([`cases`] is never empty for it), and the first parameters bind every dim.
+//! Invariant: every op of the tensor stage has a recipe ([`cases`] is never empty for it), and the
+//! first parameters bind every dim.
 mod combine;
 mod control;
 mod elementwise;
@@ -19,7 +22,7 @@ use crate::{
 };
 use sketch::Sketch;
 
-/// What the sizes of a program are.
+/// The kind of sizes of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shapes {
     /// Constants.
@@ -48,10 +51,11 @@ impl Shapes {
     }
 }
 
-/// Which elements an input of a case has.
+/// The kind of elements of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Draw {
-    /// Every kind of element: zeros of both signs, NaN, infinities, denormals, the ends of the range, ordinary ones.
+    /// Every kind of element: zeros of both signs, NaN, infinities, denormals, the ends of the
+    /// range, ordinary ones.
     Any,
     /// Ordinary numbers, and now and then a special one: for sums and products.
     Summands,
@@ -67,10 +71,10 @@ pub enum Draw {
     Truth,
 }
 
-/// How near a result must be to the interpreter's.
+/// The tolerance between a result and the interpreter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nearness {
-    /// The same bits, but for which NaN it is.
+    /// The same bits, but any NaN for a NaN.
     Exact,
     /// The same value; of zeros, either.
     Value,
@@ -91,17 +95,18 @@ pub struct Case {
     pub module: Module,
     /// The function to run.
     pub entry: String,
-    /// How the parameters are drawn.
+    /// The elements of the parameters.
     pub draws: Vec<Draw>,
     pub nearness: Nearness,
 }
 
 type Recipe = fn(&mut Sketch) -> Result<Vec<Value>, Diagnostic>;
 
-/// The programs for one op, each for one element type that the op admits and one of `shapes`; none for an op of kernels.
+/// Returns the programs for one op, each for one element type that the op admits and one of
+/// `shapes`; none for an op of kernels.
 ///
 /// # Errors
-/// Never: a recipe makes what the op admits.
+/// Never: a recipe makes only admitted ops.
 pub fn cases(kind: OpKind, shapes: &[Shapes]) -> Result<Vec<Case>, Diagnostic> {
     let Some((recipe, nearness)) = recipe(kind) else { return Ok(Vec::new()) };
     let mut made = Vec::new();
@@ -116,7 +121,7 @@ pub fn cases(kind: OpKind, shapes: &[Shapes]) -> Result<Vec<Case>, Diagnostic> {
     Ok(made)
 }
 
-/// The element types that the op of a case takes in turn.
+/// Returns the element types that the cases of an op alternate between.
 fn dtypes(def: &OpDef) -> Vec<DType> {
     let class = match def.kind {
         OpKind::Select => def.operands[1].class,
@@ -128,7 +133,7 @@ fn dtypes(def: &OpDef) -> Vec<DType> {
     class.members().collect()
 }
 
-/// How an op is fed, and how near results must be for floats.
+/// Returns the recipe that feeds an op, and the tolerance for floats.
 fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
     use {Nearness::*, OpKind as K};
     Some(match kind {

@@ -1,4 +1,4 @@
-//! Ops that make or rearrange elements.
+//! Makes programs of ops that create or rearrange elements.
 use super::{
     Draw,
     sketch::{Made, Sketch},
@@ -77,12 +77,13 @@ pub(super) fn pad(s: &mut Sketch) -> Made<Vec<Value>> {
     Ok(vec![
         pad(&[("low", dims(1, 0)), ("high", dims(0, 2))])?,
         pad(&[("low", dims(0, 3)), ("high", dims(1, 1)), ("interior", vec![1, 2].into())])?,
-        // What is taken away on one side is added on the other.
+        // One side is cropped by the size that is added on the other.
         pad(&[("low", dims(-1, 0)), ("high", Attr::Dims(vec![Dim::constant(1), b]))])?,
     ])
 }
 
-/// Windows over both dimensions with padding on all sides, over one that lie apart, and over elements that lie apart.
+/// Makes windows over both dimensions with padding on all sides, over one with strides, and with
+/// dilated elements.
 pub(super) fn patches(s: &mut Sketch) -> Made<Vec<Value>> {
     let plane = s.plane();
     let x = s.input(Draw::Any, &plane, s.dtype);

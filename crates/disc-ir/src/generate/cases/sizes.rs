@@ -1,4 +1,4 @@
-//! Sizes that depend on data: counted, bound, and used by what follows.
+//! Makes programs of data-dependent sizes: counted, bound, and used.
 use super::{
     Draw,
     sketch::{Made, Sketch},
@@ -17,7 +17,7 @@ fn bind(s: &mut Sketch, size: Value, name: &str) -> Made<Dim> {
     Ok(dim)
 }
 
-/// How many elements of a vector are true, as a dim.
+/// Counts the true elements of a vector, as a dim.
 fn count(s: &mut Sketch, mask: Value, name: &str) -> Made<Dim> {
     let ones = s.op(OpKind::Convert, &[mask], &[("dtype", DType::I64.into())])?;
     let zero = s.scalar(DType::I64, 0)?;
@@ -31,7 +31,7 @@ fn positions(s: &mut Sketch, mask: Value, count: &Dim) -> Made {
     s.op_as(OpKind::Nonzero, &[mask], &[], TensorType::new([count.clone()], DType::I64))
 }
 
-/// A scalar that says how long a count is, and one that may be negative.
+/// Binds a dim to a scalar count, and to one that may be negative.
 pub(super) fn bind_dim(s: &mut Sketch) -> Made<Vec<Value>> {
     let [a, b] = s.plane();
     let x = s.input(Draw::Any, &[a.clone(), b.clone()], DType::F32);
@@ -50,7 +50,8 @@ pub(super) fn bind_dim(s: &mut Sketch) -> Made<Vec<Value>> {
     Ok(vec![turned, many])
 }
 
-/// The true elements of a vector, fewer than there are, and more; and what a count of them makes.
+/// Returns the true elements of a vector, fewer than there are, and more; and a result of their
+/// count.
 pub(super) fn nonzero(s: &mut Sketch) -> Made<Vec<Value>> {
     let [a, b] = s.plane();
     let mask = s.input(Draw::Truth, std::slice::from_ref(&b), DType::I1);

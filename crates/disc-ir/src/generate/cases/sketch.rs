@@ -1,4 +1,5 @@
-//! A program in the making: a function whose ops and parameters come one after the other.
+//! Builds the program of a case: a function whose ops and parameters are appended one after the
+//! other.
 use super::{Case, Draw, Nearness, Shapes};
 use crate::{
     attr::Attr,
@@ -11,7 +12,7 @@ use crate::{
     types::{DType, TensorType, Type},
 };
 
-/// The values that were made, or what the op table forbids.
+/// The values that were made, or the diagnostic of a violated constraint.
 pub(super) type Made<T = Value> = Result<T, Diagnostic>;
 
 /// The symbols of the slots.

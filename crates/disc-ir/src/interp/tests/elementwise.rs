@@ -31,7 +31,7 @@ pub(super) fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// Functions at arguments where the exact value is known, and at the ends of their domains.
+/// Functions at arguments with known exact values, and at the ends of their domains.
 fn functions() -> Vec<Case> {
     use std::f64::consts::{E, FRAC_PI_2, LN_2, PI};
     vec![

@@ -1,4 +1,4 @@
-//! Ops that read or write at places that the data names.
+//! Ops that read or write at data-dependent indices.
 use super::*;
 
 const TABLE: (&str, &[f64]) = ("3x2xf32", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);

@@ -148,7 +148,7 @@ pub(super) fn cases() -> Vec<Case> {
         program("nontemporal", nontemporal, &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
         pairs("unzip_lanes", [0.0, 2.0, 4.0, 6.0, 1.0, 3.0, 5.0, 7.0]),
         pairs("zip_lanes", [0.0, 4.0, 1.0, 5.0, 2.0, 6.0, 3.0, 7.0]),
-        // Of places, the bits of 0 to 7 count.
+        // Of indices, the bits of 0 to 7 count.
         program(
             "pick_lanes",
             PICK.into(),
@@ -157,7 +157,7 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         dots("i8", [1.0, 2.0, 3.0, -4.0, 127.0, -1.0, 0.0, 0.0], [15.0 - 252.0 * 4.0, 127.0 * 127.0 - 255.0 + 1.0]),
         dots("i16", [1.0, 1.0, 2.0, 0.0, -1.0, -1.0, -2.0, 0.0], [257.0 * 257.0 + 5.0, 2.0 + 254.0 * 254.0]),
-        // 4 x, rounded once where that is a denormal number.
+        // 4 x, rounded once if that is a denormal number.
         program(
             "scale_by_power",
             format!("{}{AFFINE_HOST}", AFFINE.replace("%r = fma %v, %twos, %ones", "%r = scale_by_power %v, %twos")),
@@ -207,7 +207,7 @@ fn faults_of_kernels_are_found() {
     broken(&sum, "dense<4>", "dense<5>", eight(), "a view of sizes [4] at element 5 of a buffer of 8 elements");
 }
 
-/// At the buffer stage groups work on memory; `%b` lies where `%a` was, after its last use.
+/// At the buffer stage groups work on memory; `%b` reuses the memory of `%a`, after its last use.
 const BUFFERS: &str = "host @main(%x: buffer<[N]xf32>) {
     %arena = arena bytes = [4*N] : buffer<[4*N]xu8>
     %a = alloc %arena, offset = [0], bytes = [4*N] : (buffer<[4*N]xu8>) -> buffer<[N]xf32>

@@ -1,4 +1,4 @@
-//! Programs that do too much, and entries that are none.
+//! Programs that exceed the limits, and entries that do not exist.
 use super::*;
 
 fn run_within(text: &str, inputs: &[Data], limits: Limits) -> Code {

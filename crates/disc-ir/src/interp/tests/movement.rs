@@ -1,4 +1,4 @@
-//! Ops that make or rearrange elements.
+//! Ops that create or rearrange elements.
 use super::*;
 
 pub(super) fn cases() -> Vec<Case> {

@@ -1,4 +1,4 @@
-//! Bodies that are made are recognised, and what is nearly one is not.
+//! Recognises generated bodies, and rejects bodies that differ slightly.
 use super::*;
 use crate::{
     build::Builder,

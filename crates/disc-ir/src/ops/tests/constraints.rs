@@ -1,4 +1,5 @@
-//! One violation per constraint of the ops that move, combine, contract, order and make up elements.
+//! One violation per constraint of the ops that move, combine, contract, order and make up
+//! elements.
 use super::{shapes::convolve, *};
 
 #[test]

@@ -1,4 +1,4 @@
-//! `applies add`: the short form of a region `body` whose one op combines two scalars.
+//! Parses `applies add`: the short form of a region `body` whose one op combines two scalars.
 use super::{
     Parser,
     attrs::Attrs,
@@ -15,7 +15,7 @@ use crate::{
 };
 use smallvec::{SmallVec, smallvec};
 
-/// Whether the op takes two values.
+/// Returns true if the op takes two values.
 pub(in crate::text) fn combines_two(def: &OpDef) -> bool {
     def.operands.len() == 2 && def.operands.iter().all(|o| o.arity == Arity::One) && def.regions.is_empty()
 }

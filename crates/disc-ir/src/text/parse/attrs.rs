@@ -1,4 +1,4 @@
-//! Values of attributes, by the kind that the op table declares.
+//! Parses values of attributes, by the kind that the op table declares.
 use super::{
     super::suggest::closest,
     Parser,
@@ -14,7 +14,7 @@ use crate::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What was read: literals wait until their element type is known.
+/// A parsed value: literals wait until their element type is known.
 pub(super) enum Value {
     Ready(Attr),
     Literal(Span),
@@ -48,7 +48,8 @@ impl Attrs {
         Self { def, slots: smallvec::smallvec![None; def.attrs.len()], literal: None }
     }
 
-    /// The declaration of an attribute that is written bare in front of the operands: the first one, if it is what the op is about.
+    /// Returns the attribute that is written bare in front of the operands: the first one, if it is
+    /// the subject of the op.
     pub(super) fn leading(def: &'static OpDef) -> Option<&'static AttrDef> {
         def.attrs.first().filter(|attr| attr.required && is_leading(attr.kind, def))
     }
@@ -87,7 +88,7 @@ impl Attrs {
     }
 }
 
-/// Whether an attribute of this kind, declared first, is written without its name.
+/// Returns true if an attribute of this kind, declared first, is written without its name.
 pub(in crate::text) fn is_leading(kind: AttrKind, def: &OpDef) -> bool {
     match kind {
         AttrKind::Literal | AttrKind::Symbol | AttrKind::Enum(_) => true,
@@ -96,7 +97,8 @@ pub(in crate::text) fn is_leading(kind: AttrKind, def: &OpDef) -> bool {
     }
 }
 
-/// The name that attribute `lhs` shares with another, and that one: `lhs_dims` and `rhs_dims` are written `dims = [0] x [1]`.
+/// The name that attribute `lhs` shares with another, and that one: `lhs_dims` and `rhs_dims` are
+/// written `dims = [0] x [1]`.
 pub(in crate::text) fn pair(def: &OpDef, lhs: usize) -> Option<(&'static str, usize)> {
     let plain = def.attrs[lhs].name.strip_prefix("lhs_")?;
     let rhs = def.attrs.iter().position(|attr| attr.name.strip_prefix("rhs_") == Some(plain))?;
@@ -126,7 +128,8 @@ impl Parser<'_> {
         attrs.set(slot, value, name.span)
     }
 
-    /// MLIR's `{name = value : type, ...}`; what has a dot in its name belongs to others, and is skipped.
+    /// Parses MLIR's `{name = value : type, ...}`; names with a dot belong to other tools, and are
+    /// skipped.
     pub(super) fn dictionary(&mut self, attrs: &mut Attrs) -> Parsed<()> {
         self.cursor.expect("{", "before the attributes")?;
         while !self.cursor.eat("}") {
@@ -270,7 +273,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `loc(...)`, which other tools write, is not kept.
+    /// Skips `loc(...)`, which other tools write.
     pub(super) fn skip_location(&mut self) -> Parsed<()> {
         if self.cursor.peek_word() == Some("loc") {
             let start = self.cursor.pos;
@@ -283,7 +286,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether `word` comes next and `=` after it.
+/// Returns true if `word` comes next and `=` after it.
 pub(super) fn at_attribute(cursor: &mut Cursor<'_>) -> bool {
     let start = cursor.pos;
     let found = cursor.word().is_some() && cursor.at("=") && !cursor.at("==");

@@ -1,8 +1,10 @@
-//! A position in the text, and the smallest things that can be read there: punctuation, words, names, numbers, strings.
+//! Reads the smallest parts of the text at a position: punctuation, words, names, numbers, strings.
 //!
-//! There is no separate list of tokens: `[`, `<` and `x` mean different things in types, literals and elsewhere.
+//! There is no separate list of tokens: `[`, `<` and `x` mean different things in types, literals
+//! and elsewhere.
 //!
-//! Invariant: every method either moves past what it names, or leaves the position before it.
+//! Invariant: every method either moves past the part that it names, or leaves the position before
+//! it.
 use super::super::{
     limits::MAX_NAME,
     names::{continues_name, continues_word, starts_word},
@@ -40,7 +42,7 @@ impl<'s> Cursor<'s> {
         self.source.as_bytes().get(self.pos).copied()
     }
 
-    /// Skips white space and comments, and gives the byte that follows.
+    /// Skips white space and comments. Returns the next byte.
     pub(super) fn peek(&mut self) -> Option<u8> {
         loop {
             match self.byte()? {
@@ -56,7 +58,7 @@ impl<'s> Cursor<'s> {
         self.pos += rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
     }
 
-    /// Whether `text` (punctuation, or the start of a word) follows.
+    /// Returns true if `text` (punctuation, or the start of a word) follows.
     pub(super) fn at(&mut self, text: &str) -> bool {
         self.peek();
         self.source.as_bytes()[self.pos..].starts_with(text.as_bytes())
@@ -70,7 +72,8 @@ impl<'s> Cursor<'s> {
         found
     }
 
-    /// `wanted` says what the punctuation is for, as in "`)` after the parameters".
+    /// Moves past punctuation; `wanted` describes it in the message, as in "`)` after the
+    /// parameters".
     pub(super) fn expect(&mut self, punctuation: &str, wanted: &str) -> Parsed<()> {
         if self.eat(punctuation) { Ok(()) } else { Err(self.unexpected(&format!("`{punctuation}` {wanted}"))) }
     }
@@ -211,7 +214,7 @@ impl<'s> Cursor<'s> {
         Ok(value)
     }
 
-    /// What can be a number, as text: digits, letters (`1e-5`, `inf`, `0x7F`), signs and points.
+    /// Reads text that can be a number: digits, letters (`1e-5`, `inf`, `0x7F`), signs and points.
     pub(super) fn number(&mut self) -> Parsed<Word<'s>> {
         self.peek();
         let start = self.pos;
@@ -237,7 +240,7 @@ impl<'s> Cursor<'s> {
         error(Code::E0101, place, format!("expected {wanted}, found {found}"))
     }
 
-    /// What follows, in words, and its place.
+    /// Describes the next part, with its place.
     fn here(&mut self) -> (String, Span) {
         let start = self.pos;
         let Some(c) = self.source[start..].chars().next() else {

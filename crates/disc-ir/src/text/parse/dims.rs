@@ -1,4 +1,5 @@
-//! Dim expressions within types and attributes; [`Dim::parse_prefix`] reads the expressions themselves.
+//! Parses dim expressions within types and attributes; [`Dim::parse_prefix`] reads the expressions
+//! themselves.
 use super::cursor::{Cursor, Parsed, error, span};
 use crate::{
     diag::{Code, Diagnostic},
@@ -34,7 +35,8 @@ pub(super) fn expression(cursor: &mut Cursor<'_>) -> Parsed<Dim> {
     Ok(dim)
 }
 
-/// The text from here on, as far as an expression may reach: so that its cost does not depend on what follows.
+/// Returns the text from here on, as far as an expression may reach: so that its cost does not
+/// depend on the remaining text.
 pub(super) fn window<'s>(cursor: &Cursor<'s>) -> &'s str {
     let rest = &cursor.source[cursor.pos..];
     let end = (0..=rest.len().min(MAX_TEXT)).rev().find(|&end| rest.is_char_boundary(end));

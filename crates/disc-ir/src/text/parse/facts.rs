@@ -1,4 +1,4 @@
-//! Facts after `where`; [`Fact::parse_prefix`] reads each of them.
+//! Parses facts after `where`; [`Fact::parse_prefix`] reads each of them.
 use super::{
     Parser,
     cursor::{Parsed, error, span},

@@ -1,4 +1,4 @@
-//! Functions: parameters, results, facts, blocks, and which names are visible where.
+//! Parses functions: parameters, results, facts, blocks, and the scopes of names.
 use super::{
     Parser,
     cursor::{Parsed, Word, error, span},
@@ -13,7 +13,7 @@ use crate::{
 };
 use std::{collections::HashMap, rc::Rc, sync::Arc};
 
-/// A function in the making.
+/// A function under construction.
 pub(super) struct Body {
     pub(super) function: Function,
     names: HashMap<Arc<str>, Value>,

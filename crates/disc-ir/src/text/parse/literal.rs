@@ -1,5 +1,6 @@
-//! Literals: `dense<...>`. The element type is the result's, which the text states after the literal; so the parser first notes where the
-//! literal is ([`extent`]) and reads it ([`parse`]) once the type is known.
+//! Parses literals: `dense<...>`. The element type is the result's, which the text states after the
+//! literal; so the parser first notes the place of the literal ([`extent`]) and reads it
+//! ([`parse`]) once the type is known.
 use super::{
     super::limits::{MAX_LITERAL, MAX_RANK},
     cursor::{Cursor, Parsed, error, hex_digit, shorten, span},
@@ -10,7 +11,7 @@ use crate::{
     types::DType,
 };
 
-/// Moves past a literal; the span covers what is between `dense<` and `>`.
+/// Moves past a literal. The span covers the text between `dense<` and `>`.
 pub(super) fn extent(cursor: &mut Cursor<'_>) -> Parsed<Span> {
     if !cursor.eat_word("dense") {
         return Err(cursor.unexpected("a literal such as `dense<0.0>`"));
@@ -79,7 +80,7 @@ impl List {
             } else {
                 self.element(cursor, dtype)?;
             }
-            // What follows an entry: the ends of lists, then a comma, or the end.
+            // After an entry: the ends of lists, then a comma, or the end.
             while !self.counts.is_empty() && cursor.at("]") {
                 self.close(cursor)?;
             }
@@ -153,7 +154,8 @@ fn element(cursor: &mut Cursor<'_>, dtype: DType, bytes: &mut Vec<u8>) -> Parsed
     Ok(())
 }
 
-/// The bytes of an element written as text: `1`, `-1.5e3`, `true`, `inf`, `nan`, `0x7FC00000` (the bits).
+/// The bytes of an element written as text: `1`, `-1.5e3`, `true`, `inf`, `nan`, `0x7FC00000` (the
+/// bits).
 fn encode(text: &str, dtype: DType) -> Option<Vec<u8>> {
     let size = dtype.size();
     if let Some(digits) = text.strip_prefix("0x") {

@@ -1,10 +1,11 @@
-//! The parser: text to module.
+//! Parses text to a module.
 //!
-//! Recursive descent straight over the text. An error ends the function it is in; the next one is still read, so that several functions
-//! give several errors.
+//! Recursive descent straight over the text. An error ends the function it is in; the next one is
+//! still read, so that several functions give several errors.
 //!
-//! Invariants: ops have their declared attribute slots and regions; operands are defined before; a value has the type the text states,
-//! or else the one its op infers. Everything else is the verifier's.
+//! Invariants: ops have their declared attribute slots and regions; operands are defined before; a
+//! value has the type the text states, or else the one its op infers. Everything else is the
+//! verifier's.
 mod applies;
 mod attrs;
 mod cursor;
@@ -32,7 +33,7 @@ use cursor::{Cursor, Parsed, error};
 use std::{collections::HashSet, sync::Arc};
 use types::Fresh;
 
-/// Reads a module.
+/// Parses a module.
 ///
 /// # Errors
 /// At least one diagnostic, each with its place; at most one per function or weight.
@@ -46,7 +47,7 @@ pub fn parse(text: &str) -> Result<Module, Vec<Diagnostic>> {
     if parser.errors.is_empty() { Ok(parser.module) } else { Err(parser.errors) }
 }
 
-/// Reads what stands between `dense<` and `>`.
+/// Parses the text between `dense<` and `>`.
 pub(super) fn elements(text: &str, place: Span, dtype: DType) -> Parsed<(Literal, Option<Vec<usize>>)> {
     literal::parse(text, place, dtype).map(|shaped| (shaped.literal, shaped.shape))
 }
@@ -56,12 +57,12 @@ pub(super) struct Parser<'s> {
     fresh: Fresh<'s>,
     module: Module,
     errors: Vec<Diagnostic>,
-    /// Names of functions and weights, which are apart.
+    /// Names of functions and of weights, in separate name spaces.
     names: HashSet<(bool, Arc<str>)>,
     ops: usize,
     values: usize,
     literal_bytes: usize,
-    /// Whether the last types were in parentheses.
+    /// True if the last types were in parentheses.
     last_was_list: bool,
 }
 
@@ -203,7 +204,7 @@ impl<'s> Parser<'s> {
         Ok(name)
     }
 
-    /// Goes on at the next line that starts with a function or weight.
+    /// Continues at the next line that starts with a function or weight.
     fn recover(&mut self, start: usize) {
         self.cursor.pos = self.cursor.pos.max(start + 1);
         while self.cursor.byte().is_some() {

@@ -1,4 +1,4 @@
-//! One op: results, name, operands, attributes, signature, regions.
+//! Parses one op: results, name, operands, attributes, signature, regions.
 use super::{
     super::suggest::closest,
     Parser,
@@ -20,7 +20,7 @@ use crate::{
 };
 use smallvec::SmallVec;
 
-/// What is written of an op before its signature.
+/// The part of an op before its signature.
 pub(super) struct Head<'s> {
     pub(super) def: &'static OpDef,
     name: Word<'s>,
@@ -46,14 +46,15 @@ impl<'s> Parser<'s> {
         self.finish(body, block, head, signature, names, place).map_err(|e| e.at(Some(place)))
     }
 
-    /// From `start` to here, or to the end of the line, without what follows the last thing read.
+    /// Returns the span from `start` to here, or to the end of the line, without the text behind
+    /// the last token.
     fn first_line(&self, start: usize) -> Span {
         let line = self.cursor.source[start..self.cursor.pos].lines().next().unwrap_or("");
         let code = line.split_once("//").map_or(line, |(code, _)| code);
         span(start, start + code.trim_end().len())
     }
 
-    /// Whether a line ended since `word`.
+    /// Returns true if a line ended since `word`.
     fn is_on_a_new_line(&self, word: Word<'_>) -> bool {
         self.cursor.source[word.span.end as usize..self.cursor.pos].contains('\n')
     }
@@ -152,7 +153,7 @@ impl<'s> Parser<'s> {
         let mut is_first = true;
         loop {
             match self.cursor.peek() {
-                // Not the results of the next op.
+                // These are the results of the next op.
                 Some(b'%') if is_first && head.operands.is_empty() && self.is_on_a_new_line(head.name) => return Ok(()),
                 Some(b'%') => {
                     let operand = self.operand(body)?;
@@ -234,7 +235,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Adds the op, now that everything of it was read.
+    /// Adds the op, after all of it was read.
     fn finish(
         &mut self,
         body: &mut Body,
@@ -272,7 +273,8 @@ impl<'s> Parser<'s> {
         names.iter().zip(values).try_for_each(|((name, place), value)| body.define(name, *place, value))
     }
 
-    /// Fills attributes that follow from the result's element type: literals, and a `dtype` that is not written.
+    /// Fills attributes that follow from the result's element type: literals, and a `dtype` that is
+    /// not written.
     fn element_types(&mut self, attrs: &mut Attrs, def: &OpDef, stated: Option<&[Type]>, operands: &[Type]) -> Parsed<()> {
         let result = stated.and_then(<[Type]>::first);
         if let Some(slot) = def.attrs.iter().position(|a| a.kind == AttrKind::DType && a.required)
@@ -292,12 +294,12 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// Whether the op's region may be written `applies OP`.
+/// Returns true if the op's region may be written `applies OP`.
 pub(in crate::text) fn takes_short_form(def: &OpDef) -> bool {
     def.regions.len() == 1 && def.stages == Stages::Tensor
 }
 
-/// Whether the op's first operand is a buffer with an index, written `%b[%i]`.
+/// Returns true if the op's first operand is a buffer with an index, written `%b[%i]`.
 pub(in crate::text) fn is_indexed(def: &OpDef) -> bool {
     matches!(def.operands, [buffer, index, ..] if buffer.name == "buffer" && index.name == "index")
 }

@@ -1,4 +1,4 @@
-//! Signatures of ops: what the text states after `:`, against what the operands have.
+//! Parses signatures of ops, and checks the stated types after `:` against those of the operands.
 use super::{
     Parser,
     cursor::{Parsed, error},
@@ -30,7 +30,7 @@ pub(super) enum Stated {
 }
 
 impl Parser<'_> {
-    /// `: T`, `: (T, U)`, `: T, U`, `: (T) -> U`, `: -> U`, or nothing.
+    /// Parses `: T`, `: (T, U)`, `: T, U`, `: (T) -> U`, `: -> U`, or an absent signature.
     pub(super) fn signature(&mut self) -> Parsed<Signature> {
         let mark = self.fresh.mark();
         if !self.cursor.eat(":") {
@@ -68,7 +68,8 @@ impl Parser<'_> {
 }
 
 impl Signature {
-    /// Checks the stated operand types, and gives the result types if they are stated. `?` stands for any size of an operand.
+    /// Checks the stated operand types. Returns the result types if they are stated. `?` stands for
+    /// any size of an operand.
     pub(super) fn check(
         self,
         def: &'static OpDef,
@@ -88,7 +89,8 @@ impl Signature {
                 }
                 (vec![ty.clone(); operands.len()], Some(vec![ty; count]))
             }
-            // StableHLO's form of `select` states the type of the predicate and that of the choices.
+            // StableHLO's form of `select` states the type of the predicate and that of the
+            // choices.
             Stated::Lists { operands: stated, results: None } if def.kind == OpKind::Select && stated.len() == 2 => {
                 (vec![stated[0].clone(), stated[1].clone(), stated[1].clone()], Some(vec![stated[1].clone()]))
             }
@@ -108,7 +110,7 @@ impl Signature {
         Ok(results)
     }
 
-    /// Whether a `?` of this signature is in `ty`.
+    /// Returns true if a `?` of this signature is in `ty`.
     pub(super) fn is_open(mark: u64, fresh: &Fresh<'_>, ty: &Type) -> bool {
         ty.shaped().is_some_and(|shaped| shaped.dims.iter().any(|dim| fresh.is_since(mark, dim)))
     }
@@ -118,7 +120,8 @@ impl Signature {
     }
 }
 
-/// Whether a value of type `actual` may stand where the text says `stated`: sizes are equal by the facts, or stated as `?`.
+/// Returns true if a value of type `actual` may stand where the text states `stated`: sizes are
+/// equal by the facts, or stated as `?`.
 fn admits(stated: &Type, actual: &Type, is_open: &dyn Fn(&Dim) -> bool, solver: &Solver) -> bool {
     let shapes = |a: &TensorType, b: &TensorType| {
         let same = |(x, y): (&Dim, &Dim)| x == y || is_open(x) || solver.equal(x, y);
@@ -131,7 +134,8 @@ fn admits(stated: &Type, actual: &Type, is_open: &dyn Fn(&Dim) -> bool, solver: 
     }
 }
 
-/// Result types as far as they can be inferred: sizes stated as `?` take the inferred ones, where the op says what they are.
+/// Completes result types as far as they can be inferred: sizes stated as `?` take the inferred
+/// ones, if the op determines them.
 pub(super) fn complete(
     cx: &InferCx<'_>,
     stated: Option<Vec<Type>>,

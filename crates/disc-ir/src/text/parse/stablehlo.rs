@@ -1,4 +1,4 @@
-//! Pretty forms of StableHLO that are not ours, and so are read but never printed.
+//! Parses pretty forms of StableHLO that differ from ours: they are read but never printed.
 use super::{
     Parser,
     attrs::Value,
@@ -9,7 +9,8 @@ use super::{
 use crate::attr::AttrKind;
 
 impl<'s> Parser<'s> {
-    /// `(%x init: %z) applies add across dimensions = [1]` of `reduce`; without `applies`, a region `reducer` follows the signature.
+    /// `(%x init: %z) applies add across dimensions = [1]` of `reduce`; without `applies`, a region
+    /// `reducer` follows the signature.
     pub(super) fn stablehlo_reduce(&mut self, body: &mut Body, head: &mut Head<'s>) -> Parsed<()> {
         self.cursor.expect("(", "before the input")?;
         head.operands.push(self.operand(body)?);

@@ -1,4 +1,4 @@
-//! Types, and the symbols that `?` stands for.
+//! Parses types, and makes symbols for `?`.
 use super::{
     super::{
         limits::{MAX_LANES, MAX_RANK, fits},
@@ -53,7 +53,7 @@ fn number_of(name: &str) -> Option<u64> {
 }
 
 fn numbers_of_symbols(source: &str) -> HashSet<u64> {
-    // Comments do not count, or else the output that a test expects would change what is printed.
+    // Comments do not count, or else the output that a test expects would change the printed names.
     let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')).filter_map(number_of).collect()
 }
@@ -130,7 +130,7 @@ fn vector(cursor: &mut Cursor<'_>) -> Parsed<Type> {
     Ok(Type::Vector { lanes, dtype })
 }
 
-/// `<` dims dtype, up to what ends the type.
+/// Parses `<` dims dtype, up to the end of the type.
 fn shaped(cursor: &mut Cursor<'_>, fresh: &mut Fresh<'_>, word: Word<'_>) -> Parsed<TensorType> {
     cursor.expect("<", &format!("after `{}`", word.text))?;
     let mut sizes = Vec::new();

@@ -1,4 +1,4 @@
-//! Values of attributes.
+//! Prints values of attributes.
 use super::{super::names::quote, literal, symbol};
 use crate::{attr::Attr, dim::Dim, types::Type};
 

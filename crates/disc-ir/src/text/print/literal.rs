@@ -1,11 +1,11 @@
-//! Literals as text, so that parsing gives the same bits.
+//! Prints literals, so that parsing gives the same bits.
 use crate::{
     literal::Literal,
     types::{DType, TensorType, Type},
 };
 use std::fmt::Write;
 
-/// Above so many elements, raw bytes are easier to read past.
+/// Larger literals are printed as raw bytes, which are easier to skip for a reader.
 const MAX_LISTED: usize = 64;
 
 /// `dense<...>`
@@ -13,7 +13,7 @@ pub(super) fn text(literal: &Literal, result: Option<&Type>) -> String {
     format!("dense<{}>", elements(literal, result))
 }
 
-/// What stands between `dense<` and `>`.
+/// Prints the text between `dense<` and `>`.
 pub(in crate::text) fn elements(literal: &Literal, result: Option<&Type>) -> String {
     let count = literal.stored_len();
     // Elements of a type whose sizes are not known, which the verifier refuses, are one list.
@@ -59,7 +59,7 @@ fn element(literal: &Literal, index: usize) -> String {
     }
 }
 
-/// A NaN other than the usual one is written as its bits.
+/// Prints a float; a NaN other than the default one as its bits.
 fn float_element(literal: &Literal, index: usize, dtype: DType) -> String {
     let value = literal.f64_at(index);
     if !value.is_nan() {

@@ -1,7 +1,7 @@
-//! The printer: module to text.
+//! Prints a module as text.
 //!
-//! Invariants: what it writes, the parser reads back to the same module; values keep their names, made unique in their scope; a module
-//! that the verifier rejects prints too.
+//! Invariants: the parser reads the text back to the same module; values keep their names, made
+//! unique in their scope; a module that the verifier rejects prints too.
 mod attrs;
 mod literal;
 mod op;
@@ -18,7 +18,7 @@ use std::{
     fmt::{self, Write},
 };
 
-/// How to print.
+/// Options of printing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrintOptions {
     /// Writes `loc(START:END)`, bytes of the source, after each op that has a place.
@@ -43,7 +43,7 @@ pub fn print(module: &Module, options: PrintOptions) -> String {
     out
 }
 
-/// The name of each value, as the text of its function has it, without the `%`.
+/// Returns the name of each value in the text of its function, without the `%`.
 pub fn value_names(function: &Function) -> HashMap<Value, String> {
     let mut out = String::new();
     let mut printer = Printer::new(function, PrintOptions::default(), &mut out);
@@ -115,7 +115,7 @@ impl<'p> Printer<'p> {
         self.out.push('\n');
     }
 
-    /// `%a: T, %b: U`, now visible.
+    /// Prints `%a: T, %b: U`, now visible.
     fn arguments(&mut self, block: Block) -> String {
         let function = self.function;
         let arguments = function.arguments(block).iter().map(|&value| {
@@ -125,7 +125,7 @@ impl<'p> Printer<'p> {
         arguments.collect::<Vec<_>>().join(", ")
     }
 
-    /// `{ ... }`; arguments are written already.
+    /// Prints `{ ... }`; arguments are already written.
     fn block(&mut self, block: Block) {
         let function = self.function;
         self.out.push_str("{\n");

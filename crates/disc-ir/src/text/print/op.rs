@@ -1,4 +1,4 @@
-//! One op as text.
+//! Prints one op.
 use super::{
     super::parse::{combines_two, is_indexed, is_leading, pair, takes_short_form},
     Printer, attrs,
@@ -50,7 +50,7 @@ impl Printer<'_> {
         self.out.push('\n');
     }
 
-    /// What stands between the op's name and its signature, separated by commas.
+    /// Returns the parts between the op's name and its signature, which commas separate.
     fn items(&self, inst: Inst, def: &OpDef, operands: Vec<String>) -> Vec<String> {
         let data = self.function.inst(inst);
         let result = data.results.first().map(|&v| self.function.ty(v));
@@ -88,7 +88,7 @@ impl Printer<'_> {
         let ty = |&value| self.function.ty(value).clone();
         let operands: Vec<Type> = data.operands.iter().map(ty).collect();
         let results: Vec<Type> = data.results.iter().map(ty).collect();
-        // An op that might have results says that it has none.
+        // An op that might have results states that it has none.
         let has_none = results.is_empty() && data.kind.def().results.is_empty();
         // One type alone stands for the results that the op must have, or that are named.
         let is_counted = !results.is_empty() || data.kind.def().results.iter().all(|result| result.arity != Arity::One);
@@ -122,7 +122,8 @@ impl Printer<'_> {
         }
     }
 
-    /// The op that a region combines two scalars with, where the short form says all of the region.
+    /// Returns the op that a region combines two scalars with, if the short form expresses all of
+    /// the region.
     fn applied(&self, inst: Inst, def: &OpDef) -> Option<String> {
         let function = self.function;
         let data = function.inst(inst);
@@ -181,7 +182,7 @@ fn named(def: &OpDef, slots: &[Option<Attr>], first: usize, result: Option<&Type
     items
 }
 
-/// Attributes that are written already.
+/// The attributes that are already written.
 #[derive(Default)]
 struct Written {
     leading: bool,
@@ -194,12 +195,12 @@ fn bounds(slots: &[Option<Attr>]) -> Option<String> {
         Some(Attr::Ints(strides)) => Some(&strides[..]),
         _ => None,
     };
-    // Without a dimension, the list could not say whether there are strides.
+    // Without a dimension, the list could not show that there are strides.
     let fits = start.len() == limit.len() && strides.is_none_or(|s| s.len() == start.len() && !s.is_empty());
     fits.then(|| attrs::bounds(start, limit, strides))
 }
 
-/// The op's name, and its one attribute if that is written without a name.
+/// Returns the op's name, and its one attribute if that is written without a name.
 fn short_name(def: &OpDef, slots: &[Option<Attr>]) -> Option<String> {
     let mut given =
         slots.iter().zip(def.attrs).enumerate().filter_map(|(i, (slot, attr))| slot.as_ref().map(|value| (i, attr, value)));

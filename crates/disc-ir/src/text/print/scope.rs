@@ -1,6 +1,6 @@
-//! Names of values in text: their own, made unique among what is visible.
+//! Names values in text: by their own names, made unique among the visible ones.
 //!
-//! Invariant: printing what was parsed gives every value the name it was parsed with.
+//! Invariant: printing parsed text gives every value the name it was parsed with.
 use super::super::{
     limits::MAX_NAME,
     names::{continues_name, is_number},
@@ -72,7 +72,8 @@ impl Scope {
     }
 }
 
-/// The name with other characters than a name may have replaced. Shorter than the limit, so that a suffix fits.
+/// The name with other characters than a name may have replaced. Shorter than the limit, so that a
+/// suffix fits.
 fn plain(name: &str) -> String {
     const ROOM: usize = 24;
     let bytes = name.bytes().take(MAX_NAME - ROOM);
