@@ -1,4 +1,6 @@
-"""Attention alone over lengths from 1 to 2048: plain, causal, masked, with grouped heads, and one query on a growing cache."""
+"""Attention alone over lengths from 1 to 2048: plain, causal, masked, with grouped heads, and one
+query on a growing cache.
+"""
 
 from __future__ import annotations
 

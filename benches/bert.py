@@ -1,4 +1,6 @@
-"""BERT encoders with random weights: BERT-base and a small one, at batch 1 and any length, and with a batch and a mask."""
+"""BERT encoders with random weights: BERT-base and a small one, at batch 1 and any length, and with
+a batch and a mask.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Convolutions of ResNet-50, MobileNet, conformers, WaveNet-like networks, U-Nets and vocoders at several sizes."""
+"""Convolutions of ResNet-50, MobileNet, conformers, WaveNet-like networks, U-Nets and vocoders at
+several sizes.
+"""
 
 from __future__ import annotations
 

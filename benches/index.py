@@ -1,4 +1,6 @@
-"""Graphs that order elements or go to places that data names: sort, top-k, gather, scatter, embeddings, compaction, caches."""
+"""Graphs that order elements or go to places that data names: sort, top-k, gather, scatter,
+embeddings, compaction, caches.
+"""
 
 from __future__ import annotations
 

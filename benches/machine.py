@@ -1,4 +1,4 @@
-"""What a record says about the machine, and whether it is quiet enough to measure."""
+"""Describes the machine in a record, and tells if it is quiet enough to measure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def describe() -> dict:
 
 
 def fma_peak(threads: int) -> float | None:
-    """GFLOP/s of multiply-adds in registers on this many threads at once; ``None`` without cargo to build the program."""
+    """GFLOP/s of multiply-adds in registers on this many threads at once; ``None`` without cargo to
+    build the program.
+    """
     if (cargo := shutil.which("cargo")) is None:
         return None
     command = [cargo, "run", "--quiet", "--release", "--package", "disc-ral", "--example", "fma_peak", "--"]

@@ -1,7 +1,8 @@
-"""Matrix products of many row counts, compiled once, beside eager PyTorch: interleaved, with one thread and with two.
+"""Matrix products of many row counts, compiled once, beside eager PyTorch: interleaved, with one
+thread and with two.
 
-`cases()` gives the products to a harness; `main` prints a table of GFLOP/s and ratios (above 1: disc is faster) and one line of
-JSON at the end.
+`cases()` gives the products to a harness; `main` prints a table of GFLOP/s and ratios (above 1:
+disc is faster) and one line of JSON at the end.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from dataclasses import dataclass, replace
 import torch
 
 ROWS = (1, 2, 4, 7, 8, 16, 17, 32, 33, 64, 128, 256, 512)
-#: Up to so many rows a product is bound by reading its weights, and its bar is another one (docs/performance/matmul.md).
+#: Up to so many rows a product is bound by reading its weights, and its bar is another one
+#: (docs/performance/matmul.md).
 FEW = 32
 MATRICES = ((768, 768), (768, 3072), (3072, 768), (256, 1024), (512, 2048))
 FORMS = ("linear", "product", "transposed")
 # One timing takes about this long, so that reading the clock does not count.
 SPAN = 2e-3
-# Before each timing the call runs this long: with several threads, those of the other side spin on a core for some 10 ms after
-# their last work.
+# Before each timing the call runs this long: with several threads, those of the other side spin on
+# a core for some 10 ms after their last work.
 WARM = {1: 1e-3}
 WARM_SEVERAL = 30e-3
 
@@ -70,7 +72,9 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """For the harness: products of few rows and of more apart, as `--case rows<=32` and `--case rows>32` choose them."""
+    """For the harness: products of few rows and of more apart, as `--case rows<=32` and
+    `--case rows>32` choose them.
+    """
     for case in products():
         few = tuple(rows for rows in ROWS if rows <= FEW)
         yield replace(case, sizes=few, rows=f", rows<={FEW}")

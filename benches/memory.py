@@ -1,4 +1,6 @@
-"""Graphs that memory bounds: norms, activations, gates, softmaxes, embeddings, losses with gradients, reductions, transposes."""
+"""Graphs that memory bounds: norms, activations, gates, softmaxes, embeddings, losses with
+gradients, reductions, transposes.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The compilers and runtimes that are compared: each makes a callable out of a case, or is skipped with the reason.
+"""The compilers and runtimes that are compared: each makes a callable out of a case, or is skipped
+with the reason.
 
-A callable takes the tensors of one size and returns a list of results. Conversions between torch and NumPy share memory.
+A callable takes the tensors of one size and returns a list of results. Conversions between torch
+and NumPy share memory.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from torch.utils import _pytree as pytree
 
 Call = Callable[[tuple[torch.Tensor, ...]], list]
 
-#: Whether disc is told nothing about sizes; else it is told which of them differ, and which are equal.
+#: True if disc is told nothing about sizes; else it is told which of them differ, and which are
+#: equal.
 ALL_DIMS = False
 #: How disc stores matrices of weights; the others keep what the model has.
 WEIGHTS = "exact"
@@ -40,7 +43,9 @@ def eager(module, examples, threads: int) -> Call:
 
 
 def named(examples) -> dict[int, dict[int, str | int]]:
-    """The sizes that differ between examples as dims, equal ones by one name; the others are fixed, as for other peers."""
+    """The sizes that differ between examples as dims, equal ones by one name; the others are fixed,
+    as for other peers.
+    """
     names: dict[tuple[int, ...], str] = {}
     dims: dict[int, dict[int, str | int]] = {}
     for position, tensor in enumerate(examples[0]):
@@ -126,7 +131,9 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="disc-bench-")
 
 
 def exported(module, examples) -> Path:
-    """The module as an ONNX file, for the peers that read one. Sizes that differ between examples are dynamic."""
+    """The module as an ONNX file, for the peers that read one. Sizes that differ between examples
+    are dynamic.
+    """
     if id(module) not in _EXPORTED:
         try:
             found: Path | Skipped = _export(module, examples)

@@ -1,10 +1,12 @@
-"""`make bench`: disc beside eager, Inductor, ONNX Runtime and OpenVINO on streams of distinct shapes.
+"""`make bench`: disc beside eager, Inductor, ONNX Runtime and OpenVINO on streams of distinct
+shapes.
 
     benches/run.py --suite memory --threads 1,2 --peers eager,ort
 
-Each suite is one file with `cases()`. All contestants of a case take turns at each size; a ratio above 1: disc is faster.
-What was measured goes to benches/records as text and JSON, with the command, the CPU and the versions. Peers that are not
-installed, or that cannot run a case, are named with the reason.
+Each suite is one file with `cases()`. All contestants of a case take turns at each size; a ratio
+above 1: disc is faster. What was measured goes to benches/records as text and JSON, with the
+command, the CPU and the versions. Peers that are not installed, or that cannot run a case, are
+named with the reason.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-# One process measures one suite at one number of threads: pools and their sizes are made once per process.
+# One process measures one suite at one number of threads: pools and their sizes are made once per
+# process.
 
 
 def worker(options: argparse.Namespace) -> None:
@@ -125,7 +128,9 @@ def operations(case, size, inputs) -> float:
 
 
 def build(case, examples, names, threads: int, peers):
-    """The calls of all peers that can run the case, the seconds to their first result, and why the others cannot."""
+    """The calls of all peers that can run the case, the seconds to their first result, and why the
+    others cannot.
+    """
     built, first, skipped = {}, {}, {}
     for name in names:
         if gone := peers.missing(name):
@@ -160,8 +165,9 @@ def timed(built: dict, inputs, options: argparse.Namespace, threads: int) -> dic
 def errors(built: dict, module, examples, skipped: dict) -> dict[str, float]:
     """The largest error of each contestant against eager, over the largest magnitude of a result.
 
-    A peer whose results are not those of the module (other count, other shapes) is named in `skipped` and leaves `built`: it
-    would be timed for computing something else. For disc that is an error.
+    A peer whose results are not those of the module (other count, other shapes) is named in
+    `skipped` and leaves `built`: it would be timed for computing something else. For disc that is
+    an error.
     """
     expected = [tensors(module(*inputs)) for inputs in examples]
     found = {}
@@ -190,7 +196,9 @@ def tensors(results) -> list:
 
 
 def error_of(results, expected: list) -> float:
-    """The largest difference of one call's results, each over the largest magnitude that is expected of it."""
+    """The largest difference of one call's results, each over the largest magnitude that is
+    expected of it.
+    """
     import torch
 
     results = [torch.as_tensor(result).double() for result in results]

@@ -1,6 +1,8 @@
-"""The time from ``disc.optimize`` to the first result: of a process that finds nothing on disk, and of those after it.
+"""The time from ``disc.optimize`` to the first result: of a process that finds nothing on disk, and
+of those after it.
 
-Each process imports torch and builds the model before its clock starts; the cache is a folder of its own, which goes away.
+Each process imports torch and builds the model before its clock starts; the cache is a folder of
+its own, which goes away.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Models beside the BERTs of `bert.py`, each as a stream of distinct shapes.
 
-A T5 encoder, a conformer, ad ranking, a ResNet-50 and the step of a decoder with a growing cache. Weights are random; sizes are
-those that services see.
+A T5 encoder, a conformer, ad ranking, a ResNet-50 and the step of a decoder with a growing cache.
+Weights are random; sizes are those that services see.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class ResNet50(nn.Module):
 
 
 class ConformerBlock(nn.Module):
-    """Half a feed-forward layer, attention, a convolution over time, half a feed-forward layer (Gulati et al., 2020)."""
+    """Half a feed-forward layer, attention, a convolution over time, half a feed-forward layer
+    (Gulati et al., 2020).
+    """
 
     def __init__(self, width: int, heads: int, kernel: int):
         super().__init__()
@@ -103,7 +105,9 @@ class AdRanking(nn.Module):
 
 
 class DecoderStep(nn.Module):
-    """One token through eight layers like those of GPT-2, with the keys and values of the tokens before it."""
+    """One token through eight layers like those of GPT-2, with the keys and values of the tokens
+    before it.
+    """
 
     def __init__(self, width: int = 512, layers: int = 8, heads: int = 8):
         super().__init__()

@@ -1,8 +1,10 @@
-"""How disc's threads get along with others: microseconds of a call beside torch, in several threads, on a busy machine.
+"""Measures disc's threads beside others: microseconds of a call beside torch, in several threads,
+on a busy machine.
 
     benches/threads.py [--threads 2]
 
-Not a suite of run.py: nothing is compared with a peer here, but disc with itself in other company. Run it on a quiet machine.
+Not a suite of run.py: nothing is compared with a peer here, but disc with itself in other company.
+Run it on a quiet machine.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 #: One timing takes about this long, so that reading the clock does not count.
 SPAN = 2e-3
-#: Before each timing the call runs this long. With several threads the pools of the others spin on after their work: eager's some
-#: 10 ms, ONNX Runtime's a million steps, which take 36 ms of a Zen 5 that they have for themselves, and twice that beside others.
+#: Before each timing the call runs this long. With several threads the pools of the others spin on
+#: after their work: eager's some 10 ms, ONNX Runtime's a million steps, which take 36 ms of a Zen 5
+#: that they have for themselves, and twice that beside others.
 WARM, WARM_SEVERAL = 1e-3, 90e-3
 
 
@@ -25,7 +26,9 @@ def interleaved(calls: Sequence[Callable[[], object]], rounds: int, threads: int
 
 
 def least_of_processor(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Least processor seconds of one run of each call, which run on this thread alone: right while other programs run, too."""
+    """Least processor seconds of one run of each call, which run on this thread alone: right while
+    other programs run, too.
+    """
     repeats = [max(1, _repeats(call) // 2) for call in calls]
     least = [float("inf")] * len(calls)
     for turn in range(4 * rounds):

@@ -1,8 +1,10 @@
-"""A BERT encoder, compiled once, run at many sequence lengths, checked against eager PyTorch and timed beside it.
+"""A BERT encoder, compiled once, run at many sequence lengths, checked against eager PyTorch and
+timed beside it.
 
-Run it with `make demo`. The model has the architecture of BERT-base and random weights; nothing is downloaded.
-The last line is for machines: compiles, lengths, the largest relative error, seconds from the call of `disc.optimize` to the
-first result, and the total time of disc over that of eager (same threads, interleaved; each length counts its median).
+Run it with `make demo`. The model has the architecture of BERT-base and random weights; nothing is
+downloaded. The last line is for machines: compiles, lengths, the largest relative error, seconds
+from the call of `disc.optimize` to the first result, and the total time of disc over that of eager
+(same threads, interleaved; each length counts its median).
 """
 
 import argparse
@@ -20,7 +22,8 @@ from transformers import BertConfig, BertModel
 
 # 40 lengths between 7 and 397, no two the same and few of them round; then the extremes.
 LENGTHS = [7 + 10 * i for i in range(40)] + [1, 512]
-# Seconds before each call: threads of the other side spin for some 10 ms after their last work, on a core that this one needs.
+# Seconds before each call: threads of the other side spin for some 10 ms after their last work, on
+# a core that this one needs.
 REST = 0.03
 
 

@@ -1,10 +1,10 @@
 """Compares f64 results with MPFR (or mpmath), or makes the table of the tests from them.
 
 Input: lines `name operand.. result` of hexadecimal words, from
-`cargo run --release -p disc-codegen --example ulp -- --dump all 20000`. Prints per function the largest error in units in
-the last place. With `--table` it prints lines `name operand.. exact-rounded residual` instead, the residual in units in the
-last place (exact minus rounded).
-Needs gmpy2 and mpmath.
+`cargo run --release -p disc-codegen --example ulp -- --dump all 20000`. Prints per function the
+largest error in units in the last place. With `--table` it prints lines
+`name operand.. exact-rounded residual` instead, the residual in units in the last place (exact
+minus rounded). Needs gmpy2 and mpmath.
 """
 
 import struct
@@ -138,7 +138,9 @@ FUNCTIONS = {
 
 
 def magnitude(name, args, y):
-    """The magnitude whose unit counts: for lgamma and digamma that of the terms that cancel (see reference.rs)."""
+    """The magnitude whose unit counts: for lgamma and digamma that of the terms that cancel (see
+    reference.rs).
+    """
     least = mpfr(0)
     if name == "polygamma" and args[0] == 0:
         return magnitude("digamma", args[1:], y)

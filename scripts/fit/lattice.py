@@ -1,6 +1,8 @@
-"""Minimax fits whose coefficients are f32 or f64 from the start: Sollya's `fpminimax`, for any function that mpmath can evaluate.
+"""Minimax fits whose coefficients are f32 or f64 from the start: Sollya's `fpminimax`, for any
+function that mpmath can evaluate.
 
-The function goes to Sollya as its Chebyshev interpolant of high degree, which is exact to far below the format's precision.
+The function goes to Sollya as its Chebyshev interpolant of high degree, which is exact to far below
+the format's precision.
 """
 
 import subprocess
@@ -9,7 +11,9 @@ import mpmath as mp
 
 
 def interpolant(f, lo, hi, degree):
-    """Coefficients (lowest power first) of the polynomial that interpolates f in Chebyshev nodes, as mpf."""
+    """Coefficients (lowest power first) of the polynomial that interpolates f in Chebyshev nodes,
+    as mpf.
+    """
     with mp.workprec(600):
         lo, hi = mp.mpf(lo), mp.mpf(hi)
         n = degree + 1

@@ -1,7 +1,8 @@
 """Minimax polynomial fits with coefficients rounded to f32 or f64 (Remez exchange in mpmath).
 
-Coefficients are rounded from the lowest power upwards; after each rounding the remaining ones are fitted again, so that the later
-coefficients absorb the rounding of the earlier ones. Needs `mpmath` (and `gmpy2` for speed).
+Coefficients are rounded from the lowest power upwards; after each rounding the remaining ones are
+fitted again, so that the later coefficients absorb the rounding of the earlier ones. Needs `mpmath`
+(and `gmpy2` for speed).
 """
 
 import struct
@@ -46,7 +47,9 @@ def _extrema(err, grid):
 
 
 def remez(f, powers, lo, hi, w, fixed, iterations=30, grid_size=None):
-    """Minimax fit of f by sum c_p x^p plus the fixed part, weighted by w. Returns (coefficients, max weighted error)."""
+    """Minimax fit of f by sum c_p x^p plus the fixed part, weighted by w. Returns (coefficients,
+    max weighted error).
+    """
     n = len(powers)
     lo, hi = mp.mpf(lo), mp.mpf(hi)
     cheb = lambda k, m: (lo + hi) / 2 - (hi - lo) / 2 * mp.cos(mp.pi * k / m)

@@ -22,6 +22,10 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
+    pub(crate) fn is_python(&self) -> bool {
+        self.path.ends_with(".py") || self.path.ends_with(".pyi")
+    }
+
     /// Returns true if the whole file is test code: an integration test, a bench, an example, a
     /// module of tests.
     pub(crate) fn is_test(&self) -> bool {
@@ -35,7 +39,7 @@ impl Source {
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the root").to_owned()
 }
 
 /// Every text file that git knows or would add.

@@ -38,6 +38,83 @@ pub(super) fn sites(text: &str) -> Result<Vec<Site>, LexError> {
     Ok(sites)
 }
 
+/// An item that the check of `impl` blocks is about.
+#[derive(Debug, PartialEq)]
+pub(super) enum Item {
+    /// A struct, an enum or a union.
+    Type(String),
+    /// An inherent `impl` block of the type of this name.
+    Impl(String),
+}
+
+/// Returns the types and the inherent `impl` blocks outside of tests, each with its line.
+pub(super) fn items(text: &str) -> Result<Vec<(usize, Item)>, LexError> {
+    let tokens: Vec<TokenTree> = TokenStream::from_str(text)?.into_iter().collect();
+    let mut items = Vec::new();
+    collect_items(&tokens, &mut items);
+    Ok(items)
+}
+
+fn collect_items(tokens: &[TokenTree], items: &mut Vec<(usize, Item)>) {
+    let mut is_test = false;
+    for (at, token) in tokens.iter().enumerate() {
+        let rest = &tokens[at + 1..];
+        match token {
+            TokenTree::Punct(p) if p.as_char() == '#' => is_test |= rest.first().is_some_and(is_test_attribute),
+            TokenTree::Punct(p) if p.as_char() == ';' => is_test = false,
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                if !is_test {
+                    collect_items(&group.stream().into_iter().collect::<Vec<_>>(), items);
+                }
+                is_test = false;
+            }
+            TokenTree::Ident(ident) if !is_test => {
+                let item = match ident.to_string().as_str() {
+                    "struct" | "enum" | "union" => named(rest).map(Item::Type),
+                    "impl" if begins_item(tokens, at) => inherent_type(rest).map(Item::Impl),
+                    _ => None,
+                };
+                items.extend(item.map(|item| (line_of(token), item)));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn named(rest: &[TokenTree]) -> Option<String> {
+    rest.first().and_then(|token| if let TokenTree::Ident(name) = token { Some(name.to_string()) } else { None })
+}
+
+/// Returns true if the token at `at` begins an item: nothing, another item or an attribute is
+/// before it.
+fn begins_item(tokens: &[TokenTree], at: usize) -> bool {
+    match at.checked_sub(1).map(|before| &tokens[before]) {
+        None => true,
+        Some(TokenTree::Punct(p)) => p.as_char() == ';',
+        Some(TokenTree::Group(group)) => matches!(group.delimiter(), Delimiter::Brace | Delimiter::Bracket),
+        Some(TokenTree::Ident(ident)) => ident == "unsafe",
+        Some(TokenTree::Literal(_)) => false,
+    }
+}
+
+/// Returns the name of the type of an inherent `impl` block, whose tokens behind `impl` are `rest`.
+fn inherent_type(rest: &[TokenTree]) -> Option<String> {
+    let body = rest.iter().position(is_brace)?;
+    let mut depth = 0;
+    let mut name = None;
+    for (at, token) in rest[..body].iter().enumerate() {
+        match token {
+            TokenTree::Punct(p) if p.as_char() == '<' => depth += 1,
+            TokenTree::Punct(p) if p.as_char() == '>' && !(at > 0 && is_punct(&rest[at - 1], '-')) => depth -= 1,
+            TokenTree::Ident(ident) if depth == 0 && ident == "for" => return None,
+            TokenTree::Ident(ident) if depth == 0 && ident == "where" => break,
+            TokenTree::Ident(ident) if depth == 0 => name = Some(ident.to_string()),
+            _ => {}
+        }
+    }
+    name
+}
+
 fn walk(tokens: &[TokenTree], inherited: bool, sites: &mut Vec<Site>) {
     let whole = inherited || has_inner_test_attribute(tokens);
     // True if an attribute of the current item makes it test code.

@@ -62,12 +62,12 @@ op! {
     /// on one thread; each task gets `scratch` bytes. The kernel's parameters are the operands, in
     /// order, then the range of units.
     ///
-    /// With `product`, a library may be called instead, followed by the kernel `rest` if there is
-    /// one: the kernel computes a product of matrices and what `rest` makes of it. `product` is
-    /// rows, columns, sums, the elements between rows and columns of `lhs` and of `rhs`, and the
-    /// width of the panels that `rhs` is in, or 0; `roles` are the operands that are `lhs`, `rhs`
-    /// and the result, -1 where `rest` reads it. `rest` takes the operands `rest_roles`, -1 for the
-    /// result; `rest_work` is its units, cost and scratch.
+    /// With `product`, a library may be called instead, followed by the kernel `rest` (the
+    /// epilogue) if there is one: the kernel computes both. `product` is rows, columns, sums, the
+    /// strides of rows and columns of `lhs` and of `rhs`, and the width of the panels that `rhs` is
+    /// packed in, or 0; `roles` are the operands that are `lhs`, `rhs` and the result, -1 if `rest`
+    /// reads it. `rest` takes the operands `rest_roles`, -1 for the result; `rest_work` is its
+    /// units, cost and scratch.
     ///
     /// (C1) The module has a kernel of this name, with parameters of these types.
     /// (C2) `product` has 8 entries, `roles` 3, `rest_work` 3; there is a `rest` where the result
@@ -81,23 +81,23 @@ op! {
 }
 
 op! {
-    /// Whether what a group writes to these buffers had better be written past the caches: they
-    /// hold less than the `bytes` bytes that it reads and writes, and each buffer starts at a
-    /// multiple of 64 bytes. No result depends on it.
+    /// True if a group should write to these buffers by non-temporal stores: it reads and writes
+    /// `bytes` bytes, more than the caches hold, and each buffer starts at a multiple of 64 bytes.
+    /// No result depends on it.
     ///
     /// (C1) The operands are buffers.
     Nontemporal = "nontemporal"(buffers: many(ANY)) { bytes: required(AttrKind::Dim) } -> (result: one(BOOL)) traits [Pure] stages HOST, infer nontemporal;
 }
 
 op! {
-    /// How much temporary memory is in use. Not for other types than `i64`.
+    /// Marks the amount of temporary memory in use. Not for other types than `i64`.
     ///
     /// (C1) The result is a scalar.
     Mark = "mark"() -> (result: one(MARK)) traits [Writes] stages HOST, infer mark;
 }
 
 op! {
-    /// Ends all temporary memory that was allocated since a mark. Not for other types than `i64`.
+    /// Frees all temporary memory that was allocated since a mark. Not for other types than `i64`.
     ///
     /// (C1) `mark` is a scalar.
     Release = "release"(mark: one(MARK)) -> () traits [Writes] stages HOST, infer release;

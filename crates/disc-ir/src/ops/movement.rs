@@ -1,7 +1,7 @@
 //! Declares ops that create or rearrange elements without computing on them.
 //!
-//! Where HLO has constant sizes, these take dim expressions: in attributes, or in the stated result
-//! type.
+//! They take dim expressions instead of HLO's constant sizes: in attributes, or in the stated
+//! result type.
 use super::{
     class::DTypeClass,
     declare::{Stage, Stages, many, one, optional, required},

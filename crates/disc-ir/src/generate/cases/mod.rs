@@ -134,6 +134,7 @@ fn dtypes(def: &OpDef) -> Vec<DType> {
 }
 
 /// Returns the recipe that feeds an op, and the tolerance for floats.
+// tidy: allow(function-length): one arm per op
 fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
     use {Nearness::*, OpKind as K};
     Some(match kind {

@@ -1,0 +1,117 @@
+//! Checks comments: doc comments and docstrings begin with their subject's verb, and lines are
+//! short.
+
+use super::Finding;
+use crate::sources::Source;
+
+/// Words that turn the first sentence of a doc comment into a relative clause.
+const QUESTIONS: &[&str] = &["What", "Whether", "Where", "How", "Which"];
+const LONGEST_LINE: usize = 100;
+
+pub(super) fn check(source: &Source) -> Vec<Finding> {
+    let comments = match source.path.rsplit('.').next() {
+        Some("rs") => rust(&source.text),
+        Some("py" | "pyi") => python(&source.text),
+        _ => Vec::new(),
+    };
+    comments.iter().flat_map(|comment| findings(comment, &source.path)).collect()
+}
+
+/// One line of a comment.
+struct Comment<'t> {
+    line: usize,
+    /// The line as a whole, with its indentation.
+    whole: &'t str,
+    /// The text, if the line begins a doc comment or a docstring.
+    begins: Option<&'t str>,
+}
+
+fn findings(comment: &Comment<'_>, path: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(word) = comment.begins.and_then(question) {
+        let message = format!("a doc comment begins with `{word}`: say what the item does, is or returns");
+        findings.push(Finding::error("doc-question", path, comment.line, message));
+    }
+    let columns = comment.whole.chars().count();
+    if columns > LONGEST_LINE {
+        let message = format!("a comment of {columns} columns, {LONGEST_LINE} are the limit");
+        findings.push(Finding::error("comment-length", path, comment.line, message));
+    }
+    findings
+}
+
+fn question(text: &str) -> Option<&'static str> {
+    let first = text.split(|c: char| !c.is_alphanumeric()).next()?;
+    QUESTIONS.iter().find(|&&word| word == first).copied()
+}
+
+fn rust(text: &str) -> Vec<Comment<'_>> {
+    let mut comments = Vec::new();
+    let mut last = "";
+    for (line, whole) in (1..).zip(text.lines()) {
+        let trimmed = whole.trim_start();
+        let kind = ["///", "//!", "//"].into_iter().find(|kind| trimmed.starts_with(kind)).unwrap_or_default();
+        if !kind.is_empty() {
+            let begins = (kind != "//" && kind != last).then(|| trimmed[kind.len()..].trim_start());
+            comments.push(Comment { line, whole, begins });
+        }
+        last = kind;
+    }
+    comments
+}
+
+/// Returns the `#` comments of a Python file, and the lines of strings that begin a line:
+/// docstrings.
+fn python(text: &str) -> Vec<Comment<'_>> {
+    const QUOTES: &str = "\"\"\"";
+    let mut comments = Vec::new();
+    // The open string of several lines: true for a docstring, false for one that is assigned or
+    // passed.
+    let mut open = None;
+    for (line, whole) in (1..).zip(text.lines()) {
+        let trimmed = whole.trim_start();
+        let start = trimmed.strip_prefix(['r', 'f']).unwrap_or(trimmed).strip_prefix(QUOTES);
+        let begins = start.filter(|_| open.is_none());
+        let is_hash = open.is_none() && trimmed.starts_with('#');
+        if open == Some(true) || begins.is_some() || is_hash {
+            comments.push(Comment { line, whole, begins });
+        }
+        if !is_hash && whole.matches(QUOTES).count() % 2 == 1 {
+            open = if open.is_some() { None } else { Some(begins.is_some()) };
+        }
+    }
+    comments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<(&'static str, usize)> {
+        let source = Source { path: path.into(), text: text.into() };
+        check(&source).into_iter().map(|finding| (finding.check, finding.line)).collect()
+    }
+
+    #[test]
+    fn a_doc_comment_that_begins_with_a_question_is_found() {
+        let text = format!("//! {} it does.\n\n/// Counts.\n/// {} often.\nfn f() {{}}\n", "What", "How");
+        assert_eq!(found("a.rs", &text), [("doc-question", 1)]);
+        for word in QUESTIONS {
+            assert_eq!(found("a.rs", &format!("struct S;\n/// {word}, then.\nfn f() {{}}\n")), [("doc-question", 2)]);
+            assert_eq!(found("a.py", &format!("def f():\n    \"\"\"{word} it is.\"\"\"\n")), [("doc-question", 2)]);
+        }
+        assert_eq!(found("a.rs", "// What follows is plain.\n/// Whatever it is.\n"), []);
+        assert_eq!(found("a.py", "\"\"\"Counts.\n\n    What it counts.\n\"\"\"\nx = \"\"\"What\"\"\"\n"), []);
+        assert_eq!(found("a.py", "x = \"\"\"\nWhat\n\"\"\"\n# y\ndef f():\n    \"\"\"How.\"\"\"\n"), [("doc-question", 6)]);
+        assert_eq!(found("a.md", "/// What it is.\n"), []);
+    }
+
+    #[test]
+    fn a_long_comment_is_found() {
+        let long = "x".repeat(98);
+        assert_eq!(found("a.rs", &format!("fn f() {{\n    // {}\n}}\n", &long[4..])), [("comment-length", 2)]);
+        assert_eq!(found("a.rs", &format!("// {}\nlet x = \"{long}{long}\"; // {long}\n", &long[1..])), []);
+        assert_eq!(found("a.py", &format!("# {long}\nx = 1  # {long}\n# {long}x\n")), [("comment-length", 3)]);
+        assert_eq!(found("a.py", &format!("\"\"\"Counts.\n\n{long}xyz\n\"\"\"\n{long}xyz\n")), [("comment-length", 3)]);
+    }
+}
