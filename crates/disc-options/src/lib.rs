@@ -1,9 +1,11 @@
 //! Declares every option that a user may choose, once.
 //!
-//! The table ([`option_table!`]) gives the fields of `disc::Options`, their reading from Python and from the command line, and the part of
-//! the cache key that they make; [`render`] gives the Python class and the page docs/guide/settings.md (`cargo xtask codegen`).
+//! The table ([`option_table!`]) gives the fields of `disc::Options`, their reading from Python and
+//! from the command line, and the part of the cache key that they make; [`render`] gives the Python
+//! class and the page docs/guide/settings.md (`cargo xtask codegen`).
 //!
-//! Not here: what an option does. Not in the table: settings of developers (`fuel`, `dump`) and environment variables.
+//! It does not implement the options. Settings of developers (`fuel`, `dump`) and environment
+//! variables are not in the table.
 pub mod render;
 mod table;
 
@@ -38,7 +40,7 @@ pub enum Value<'v> {
     Unset,
 }
 
-/// How an option takes part in the key of compiled code.
+/// The part of an option in the key of compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Affects {
     /// Another value is other code.

@@ -20,7 +20,8 @@ fn shown(default: Value<'_>) -> String {
     }
 }
 
-/// Renders the module `disc.core.option_fields`: the fields of `disc.Options` with their checks and defaults.
+/// Renders the module `disc.core.option_fields`: the fields of `disc.Options` with their checks and
+/// defaults.
 #[must_use]
 pub fn python_fields() -> String {
     let mut text = String::from(

@@ -2,34 +2,48 @@
 
 /// Calls a macro with the table.
 ///
-/// `compiler` has the fields of `disc::Options`: `name: type = kind, default, affects;`. `front` has what front ends read themselves:
-/// `name = kind, default, reader;`. A doc is a line of the page of settings.
+/// `compiler` has the fields of `disc::Options`: `name: type = kind, default, affects;`. `front`
+/// has what front ends read themselves: `name = kind, default, reader;`. A doc is a line of the
+/// page of settings.
 #[macro_export]
 macro_rules! option_table {
     ($callback:ident) => {
         $callback! {
             compiler {
-                /// the CPU level to compile for, before `DISC_TARGET`: `"x86-64-v2"`, `"x86-64-v3"` or `"x86-64-v4"`; else that of this machine
+                /// the CPU level to compile for, before `DISC_TARGET`: `"x86-64-v2"`, `"x86-64-v3"`
+                /// or `"x86-64-v4"`; else that of this machine
                 target: Option<String> = $crate::Kind::Text("a name such as 'x86-64-v3'"), $crate::Value::Unset, Resolved;
-                /// the most threads that compiling and a call of this module use; before `DISC_NUM_THREADS`
+                /// the most threads that compiling and a call of this module use; before
+                /// `DISC_NUM_THREADS`
                 threads: Option<usize> = $crate::Kind::Count, $crate::Value::Unset, Run;
-                /// worker threads stay each on one CPU. The workers are the process's: one module that asks pins them for all; callers are never moved
+                /// worker threads stay each on one CPU. The workers are the process's: one module
+                /// that asks pins them for all; callers are never moved
                 pin_threads: bool = $crate::Kind::Flag, $crate::Value::Flag(false), Run;
-                /// versions for sizes that come often: True, kept where a trial finds them faster; False; or `"always"`, for all sizes that come twice ([specialisation.md](specialisation.md))
+                /// versions for sizes that come often: True, kept where a trial finds them faster;
+                /// False; or `"always"`, for all sizes that come twice
+                /// ([specialisation.md](specialisation.md))
                 specialize: Specialize = $crate::Kind::FlagOr("always"), $crate::Value::Flag(true), Run;
-                /// False forbids Winograd's method for convolutions of 3 by 3, which is faster and less exact ([numerics.md](../numerics.md))
+                /// False forbids Winograd's method for convolutions of 3 by 3, which is faster and
+                /// less exact ([numerics.md](../numerics.md))
                 winograd: Option<bool> = $crate::Kind::Flag, $crate::Value::Flag(true), Code;
-                /// gives up weights that only packing reads, once they are packed; they cannot be refreshed then. The result does not hold the original module either: when nobody else does, one copy of the weights is left
+                /// gives up weights that only packing reads, once they are packed; they cannot be
+                /// refreshed then. The result does not hold the original module either: when nobody
+                /// else does, one copy of the weights is left
                 release_weights: bool = $crate::Kind::Flag, $crate::Value::Flag(false), Run;
-                /// how matrices of f32 weights are stored: `"exact"`; `"bf16"`, half the size; `"int8"`, a quarter of it; `"int4"`, a sixth: steps of 4 bits and a scale for each 32 of a column. Errors are in [numerics.md](../numerics.md)
+                /// how matrices of f32 weights are stored: `"exact"`; `"bf16"`, half the size;
+                /// `"int8"`, a quarter of it; `"int4"`, a sixth: steps of 4 bits and a scale for
+                /// each 32 of a column. Errors are in [numerics.md](../numerics.md)
                 weights: WeightForm = $crate::Kind::Choice(&["exact", "bf16", "int8", "int4"]), $crate::Value::Text("exact"), Code;
-                /// who computes products of matrices: `"off"`, generated kernels; `"auto"`, or oneDNN where that was faster; `"onednn"`, or `"onednn:PATH"`, oneDNN wherever it can ([library.md](library.md))
+                /// who computes products of matrices: `"off"`, generated kernels; `"auto"`, or
+                /// oneDNN where that was faster; `"onednn"`, or `"onednn:PATH"`, oneDNN wherever it
+                /// can ([library.md](library.md))
                 library: LibraryChoice = $crate::Kind::ChoiceOrPath(&["off", "auto", "onednn"]), $crate::Value::Text("off"), Resolved;
             }
             front {
                 /// `False`: as `DISC_CACHE=0`; `"code"`: as `DISC_CACHE_WEIGHTS=0`
                 cache = $crate::Kind::FlagOr("code"), $crate::Value::Flag(true), Front;
-                /// a line on standard error that says what `disc.optimize` is doing, if that is a terminal; it goes away
+                /// a line on standard error that says what `disc.optimize` is doing, if that is a
+                /// terminal; it goes away
                 progress = $crate::Kind::Flag, $crate::Value::Flag(true), Front;
                 /// the fewest operations of a compiled subgraph
                 min_cluster_size = $crate::Kind::Count, $crate::Value::Count(1), PlugIn;
@@ -39,7 +53,8 @@ macro_rules! option_table {
                 block_ops = $crate::Kind::Names("['aten.gelu.default']"), $crate::Value::NoNames, PlugIn;
                 /// whether a module may be captured by tracing it with the example
                 allow_tracing = $crate::Kind::Flag, $crate::Value::Flag(false), PlugIn;
-                /// what happens to what is not compiled: `"framework"` runs it, `"error"` refuses it
+                /// what happens to what is not compiled: `"framework"` runs it, `"error"` refuses
+                /// it
                 fallback = $crate::Kind::Choice(&["error", "framework"]), $crate::Value::Text("error"), PlugIn;
             }
         }

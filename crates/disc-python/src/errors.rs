@@ -1,8 +1,8 @@
 //! Raises failures as exceptions of the package: `disc.Error` and its subclasses, each with code,
 //! op, dims and help.
 //!
-//! The classes are public names of `disc`; this file maps each code to its class. Messages are written
-//! where a failure is found.
+//! The classes are public names of `disc`; this file maps each code to its class. Messages are
+//! written where a failure is found.
 //!
 //! Invariant: nothing but an exception leaves the extension module. A panic is caught at each entry
 //! and becomes a `CompileError`.

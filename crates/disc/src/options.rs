@@ -16,13 +16,14 @@ macro_rules! declare {
             $($(#[doc = $doc])+ pub $name: $ty,)+
             /// A directory for the IR after each pass, LLVM IR and assembly; `None`: `DISC_DUMP`.
             pub dump: Option<PathBuf>,
-            /// Most rewrites that the passes may make in all: to bisect the one that breaks a program.
+            /// Most rewrites that the passes may make in all: to bisect the one that breaks a
+            /// program.
             pub fuel: Option<u64>,
-            /// The folder of a cache of compiled code ([`crate::cache::directory`]); `None`: nothing
-            /// is read from disk or written there.
+            /// The folder of a cache of compiled code ([`crate::cache::directory`]); `None`:
+            /// nothing is read from disk or written there.
             pub cache: Option<PathBuf>,
-            /// Keep prepared weights in that folder too, written by a thread of its own and mapped by
-            /// every load of the same code with the same weights.
+            /// Keep prepared weights in that folder too, written by a thread of its own and mapped
+            /// by every load of the same code with the same weights.
             pub cache_weights: bool,
             /// Keep the names of kernels in the code, for [`crate::Executable::kernel_name`].
             pub keep_names: bool,
