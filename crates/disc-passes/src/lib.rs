@@ -1,7 +1,8 @@
-//! The pass manager, the pipeline page, analyses and rewrites, fusion, placement, buffers.
+//! Passes on the IR: the pass manager, the pipeline, and the passes from tensors to buffers.
 //!
-//! Folders from the ground up: `analysis` asks, `rules` rewrite one op, `tensor` has the passes on whole tensors, `fusion` makes groups,
-//! `buffers` gives them memory. A file imports from its own folder and from those before it.
+//! Folders in dependence order: `analysis` answers questions, `rules` rewrite single ops, `tensor`
+//! has the passes on tensor programs, `fusion` makes groups, `buffers` plans their memory. A file
+//! imports from its own folder and from earlier ones.
 
 pub mod analysis;
 pub mod buffers;

@@ -1,30 +1,31 @@
-//! Options of the passes: the numbers of the target that they need, and choices of the user.
+//! Options of the passes: numbers of the target, and choices of the user.
 use disc_ir::DType;
 use std::{collections::HashMap, str::FromStr, sync::Arc};
 
-/// What the compiler's user can choose about passes.
+/// The settings that passes read.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Columns of a weight panel of the target: 0 leaves weights as they are.
+    /// Columns of a weight panel of the target; 0 leaves weights unpacked.
     pub panel_columns: i64,
-    /// For element types that the target multiplies in words: how many rows of a panel of them lie together.
+    /// For element types that the target multiplies in words of several rows: the rows in a word.
     pub words: Vec<(DType, i64)>,
     /// Rows of a register block of the target.
     pub block_rows: i64,
-    /// Whether convolutions may be computed by Winograd's method.
+    /// Allows Winograd's method for convolutions.
     pub winograd: bool,
-    /// How the matrices of products are stored.
+    /// The storage form of matmul weights.
     pub weights: WeightForm,
-    /// How many rewrites may be made in all: for finding the one that breaks a program.
+    /// The number of rewrites that may be made in all, to bisect a miscompilation.
     pub fuel: Option<u64>,
-    /// Weights that are there in prepared form already, by how they are made: see [`PassCx::recipes`](crate::pass::PassCx::recipes).
+    /// Weights that exist in prepared form already, by recipe; see
+    /// [`PassCx::recipes`](crate::pass::PassCx::recipes).
     pub ready: Arc<HashMap<String, Arc<str>>>,
 }
 
-/// How the matrices of products are stored.
+/// The storage form of matmul weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeightForm {
-    /// As the model has them.
+    /// As in the model.
     #[default]
     Exact,
     Bf16,
@@ -44,7 +45,7 @@ impl WeightForm {
         }
     }
 
-    /// A type that is no smaller than what is stored of one weight.
+    /// A type at least as wide as the stored form of one weight.
     pub(crate) fn dtype(self) -> Option<DType> {
         match self {
             Self::Exact => None,

@@ -1,9 +1,12 @@
-//! What a pass is, and how passes run.
+//! Declares passes and runs them.
 //!
 //! Invariants:
-//! - A pass changes a module and says how many changes it made; it never prints and never times itself.
-//! - A pass asks [`PassCx::spend`] before each rewrite that it could leave out, so that fuel finds the one that breaks a program.
-//! - After every pass the module is well formed at the stage the pass ends in; the manager checks that in debug builds and where asked to.
+//! - A pass changes a module and returns the number of its changes; it never prints and never
+//!   measures time.
+//! - A pass asks [`PassCx::spend`] before each optional rewrite, so that fuel finds the rewrite
+//!   that breaks a program.
+//! - After every pass the module is well formed at the stage where the pass ends; the manager
+//!   checks that in debug builds and on request.
 use crate::options::Options;
 use disc_ir::{Diagnostic, Module, ops::Stage, verify::verify};
 use std::{
@@ -12,36 +15,37 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A pass, declared once: see `canonicalize.rs` for the exemplar.
+/// A pass, declared once; `fold_branches.rs` is the exemplar.
 #[derive(Clone, Copy, Debug)]
 pub struct PassDef {
-    /// The name on command lines and in dumps.
+    /// The name on command lines and in dumps; also the name of its file and of its filetest.
     pub name: &'static str,
-    /// What it does, as docs/passes.md shows it.
+    /// The description in docs/passes.md.
     pub doc: &'static str,
     /// The stage that it takes, and the one that it leaves.
     pub stages: (Stage, Stage),
     pub run: fn(&mut Module, &mut PassCx) -> Result<usize, Diagnostic>,
 }
 
-/// What a pass may ask for, besides the module.
+/// The context of a pass: options, fuel and records.
 #[derive(Clone, Debug, Default)]
 pub struct PassCx {
     pub options: Options,
-    /// How often each rule was applied.
+    /// The number of applications of each rule.
     pub hits: BTreeMap<&'static str, usize>,
-    /// The rewrite that was made last.
+    /// The latest rewrite.
     pub last: Option<Rewrite>,
-    /// How each prepared weight is made, as text, and its name. Two programs that make one alike may share it.
+    /// The recipe of each prepared weight, as text, and the weight's name. Two programs may share a
+    /// weight of one recipe.
     pub recipes: HashMap<String, Arc<str>>,
-    /// Steps of the pipeline behind the pass that runs, for a pass that tries what they make of a copy.
+    /// The steps of the pipeline after the current pass, for passes that try them on a copy.
     pub remaining: &'static [&'static PassDef],
-    /// The pass that runs.
+    /// The current pass.
     pass: &'static str,
     spent: u64,
 }
 
-/// One rewrite that fuel paid for.
+/// A rewrite that fuel paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewrite {
     pub pass: &'static str,
@@ -54,12 +58,12 @@ impl PassCx {
         Self { options, ..Self::default() }
     }
 
-    /// Whether there is fuel for one more rewrite; counts it.
+    /// Takes fuel for one more rewrite; returns false if none is left.
     pub fn spend(&mut self) -> bool {
         self.pay(None)
     }
 
-    /// As [`PassCx::spend`], for a rewrite that has a name of its own.
+    /// As [`PassCx::spend`], for a rewrite with a name of its own.
     pub fn spend_on(&mut self, rule: &'static str) -> bool {
         let left = self.pay(Some(rule));
         if left {
@@ -68,7 +72,7 @@ impl PassCx {
         left
     }
 
-    /// How many rewrites were made.
+    /// The number of rewrites made so far.
     pub fn spent(&self) -> u64 {
         self.spent
     }
@@ -88,19 +92,19 @@ impl PassCx {
 pub struct PassRecord {
     pub name: &'static str,
     pub changes: usize,
-    /// How often each of its rules was applied.
+    /// The number of applications of each of its rules.
     pub rules: BTreeMap<&'static str, usize>,
     pub time: Duration,
-    /// The module afterwards, where dumps were asked for.
+    /// The module afterwards, if dumps were requested.
     pub dump: Option<String>,
 }
 
 /// Checks a module at a stage.
 pub type Verify = fn(&Module, Stage) -> Result<(), Diagnostic>;
 
-/// Runs passes and keeps a record.
+/// Runs passes and keeps records.
 pub struct PassManager {
-    /// The pipeline that the passes are steps of.
+    /// The pipeline that the passes are steps of; empty for passes that run on their own.
     pub steps: &'static [&'static PassDef],
     pub cx: PassCx,
     pub records: Vec<PassRecord>,
@@ -116,13 +120,13 @@ impl Default for PassManager {
     }
 }
 
-/// The first thing that the verifier finds.
+/// Returns the first error of the verifier.
 pub fn well_formed(module: &Module, stage: Stage) -> Result<(), Diagnostic> {
     verify(module, stage).map_err(|mut found| found.swap_remove(0))
 }
 
 impl PassManager {
-    /// A manager that checks after each pass in debug builds.
+    /// Makes a manager that verifies after each pass in debug builds.
     pub fn new(options: Options) -> Self {
         let verify = cfg!(debug_assertions).then_some(well_formed as Verify);
         Self { steps: &[], cx: PassCx::new(options), records: Vec::new(), dump: None, verify }
@@ -131,7 +135,7 @@ impl PassManager {
     /// Runs one pass.
     ///
     /// # Errors
-    /// Those of the pass, and a violated invariant after it, which names the pass.
+    /// Those of the pass, and a violated invariant after it, with the name of the pass.
     pub fn run(&mut self, module: &mut Module, pass: &PassDef) -> Result<usize, Diagnostic> {
         let span = tracing::debug_span!("pass", name = pass.name);
         let _entered = span.enter();

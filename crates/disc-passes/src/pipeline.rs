@@ -1,6 +1,6 @@
 //! The pipeline: every step from a framework's program to buffers, in order.
 //!
-//! A comment says why a step is where it is, as an invariant that the next ones need; what a step does is with the step.
+//! Comments give the reason for the place of a step, as an invariant that later steps rely on.
 use crate::{
     buffers::{plan_buffers, schedule_groups},
     fusion::{fuse, fuse_attention, fuse_interleave, multiversion},
@@ -14,45 +14,47 @@ use crate::{
 };
 use disc_ir::{Diagnostic, Module, ops::Stage};
 
-/// The steps. Each starts at the stage where the one before it ends.
+/// The steps. Each starts at the stage where the previous one ends.
 pub static STEPS: &[&PassDef] = &[
-    // From here on, every function is an entry, and no symbol has two meanings.
+    // From here on, every function is an entry, and each symbol has one meaning.
     &inline::PASS,
-    // From here on, ops stay inside of their tensors.
+    // From here on, no op reads outside of its tensors.
     &insert_shape_checks::PASS,
-    // What else holds in most calls is stated by functions of their own: the following passes take it for known.
+    // Facts that hold in most calls are stated by variants; later steps rely on them.
     &multiversion::PASS,
-    // From here on, equal sizes look equal.
+    // From here on, equal sizes have equal expressions.
     &unify_dims::PASS,
     &canonicalize::PASS,
     &fold::PASS,
     &fold_branches::PASS,
     &cse::PASS,
-    // Kernels of convolutions are operands of products, which are read as they lie or packed.
+    // Kernels of convolutions become operands of matmuls, which are read as stored or packed.
     &lower_convolutions::PASS,
-    // Queries, keys and values are products of their own; what is left between products is another numbering.
+    // Queries, keys and values are separate matmuls now; only reshapes and transposes are left in
+    // between.
     &split_matmuls::PASS,
-    // Products and convolutions have taken the transposes that they read through.
+    // Matmuls and convolutions have absorbed the transposes that they can read through.
     &eliminate_transposes::PASS,
-    // Folded and equal operands make more rules apply (`x - x`), and nothing is left behind them.
+    // Folded and equal operands make more rules apply (`x - x`), and their leftovers are removed.
     &canonicalize::PASS,
-    // No table is left in the program: what is prepared may depend on one.
+    // No large constant is left in the program: prepared weights may depend on one.
     &outline_constants::PASS,
-    // Matrices of integers are read as they are stored.
+    // Integer matrices are read as they are stored.
     &sink_scales::PASS,
-    // What is packed is the form that is stored.
+    // The stored form is what gets packed.
     &quantize_weights::PASS,
-    // Transposes of weights are part of the numbering of a product by now, so that a weight is packed as the model has it.
+    // Transposes of weights are part of the matmul's dimension numbers by now, so a weight is
+    // packed in the order of the model.
     &pack_weights::PASS,
     &prepare::PASS,
     &dce::PASS,
     &place::PASS,
     &fuse::PASS,
-    // Rows of scores, whose groups are complete now, do not have to be in memory as a whole.
+    // Groups of attention scores are complete, so their rows need not be in memory as a whole.
     &fuse_attention::PASS,
-    // What is element-wise behind an interleaving is in its loop by now.
+    // Elementwise ops behind an interleaving are part of its group by now.
     &fuse_interleave::PASS,
-    // Groups are what they will be: what each takes and frees is known.
+    // Groups are final: the memory that each takes and frees is known.
     &schedule_groups::PASS,
     &plan_buffers::PASS,
 ];

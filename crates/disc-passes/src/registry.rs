@@ -1,4 +1,4 @@
-//! Every pass by name, for command lines, tests and docs.
+//! Lists every pass by name, for command lines, tests and docs.
 use crate::{
     buffers::{plan_buffers, schedule_groups},
     fusion::{fuse, fuse_attention, fuse_interleave, multiversion},
@@ -39,7 +39,7 @@ pub static PASSES: &[&PassDef] = &[
     &unify_dims::PASS,
 ];
 
-/// The pass of this name.
+/// Finds a pass by its name.
 pub fn find(name: &str) -> Option<&'static PassDef> {
     PASSES.iter().copied().find(|pass| pass.name == name)
 }

@@ -1,4 +1,4 @@
-//! Runs passes on text, for tests, and checks on the interpreter that programs mean the same afterwards.
+//! Runs passes on text in tests, and checks with the interpreter that programs keep their meaning.
 use crate::{
     options::Options,
     pass::{PassDef, PassManager},
@@ -14,7 +14,7 @@ pub(crate) fn parse(source: &str) -> Module {
     text::parse(source).unwrap_or_else(|errors| panic!("{source}\n{}", errors[0]))
 }
 
-/// The text after a pass; it must read back, be well formed, and mean the same.
+/// Returns the text after a pass; it must parse, be well formed, and mean the same.
 pub(crate) fn after(pass: &PassDef, source: &str) -> String {
     after_all(&[pass], source, Options::default())
 }
@@ -32,7 +32,8 @@ pub(crate) fn after_all(passes: &[&PassDef], source: &str, options: Options) -> 
     printed
 }
 
-/// Every function of `before` that is still there gives the same results in `after`, on odd numbers and small sizes.
+/// Checks that every function of `before` that is still there gives the same results in `after`, on
+/// edge values and small sizes.
 pub(crate) fn same_meaning(before: &Module, after: &Module) {
     for function in before.functions.iter().filter(|f| f.kind == FunctionKind::Func && after.function(&f.name).is_some()) {
         let types: Vec<&TensorType> = function.parameters().iter().filter_map(|&p| function.ty(p).as_tensor()).collect();
@@ -60,7 +61,7 @@ pub(crate) fn same_meaning(before: &Module, after: &Module) {
     }
 }
 
-/// How a program may fail; other errors are ours.
+/// The errors that a program may raise; others are faults of the compiler.
 const FAILURES: [Code; 3] = [Code::E0602, Code::E0603, Code::E0604];
 
 type Row = BTreeMap<Symbol, i64>;
@@ -75,7 +76,7 @@ fn rows(types: &[&TensorType]) -> Vec<Row> {
     rows
 }
 
-/// Numbers at which rules go wrong.
+/// Values at which rules go wrong.
 const FLOATS: [f64; 13] = [
     1.5,
     -0.0,
@@ -98,7 +99,7 @@ fn tensor(ty: &TensorType, row: &Row, seed: usize) -> Option<Tensor> {
     let sizes: Vec<i64> = sizes.collect::<Option<_>>()?;
     let count = sizes.iter().product::<i64>() as usize;
     let made = if ty.dtype.is_float() {
-        // A step that shares no factor with the count visits every number.
+        // A step that shares no factor with the count visits every value.
         let values: Vec<f64> = (0..count).map(|i| FLOATS[(seed * 3 + i * 5) % FLOATS.len()]).collect();
         Tensor::from_f64s(ty.dtype, &sizes, &values)
     } else {
@@ -109,7 +110,7 @@ fn tensor(ty: &TensorType, row: &Row, seed: usize) -> Option<Tensor> {
     made.ok()
 }
 
-/// Equal bits, or both NaN, or apart by a rounding or two of a function such as `power`.
+/// Returns true for equal bits, two NaNs, or results a rounding or two apart, as of `power`.
 fn same(a: &Tensor, b: &Tensor) -> bool {
     let close =
         |(x, y): (f64, f64)| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan() || x != 0.0 && ((x - y) / x).abs() < 2e-7;

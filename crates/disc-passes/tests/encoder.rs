@@ -1,4 +1,4 @@
-//! The pipeline on a text encoder as a framework gives it: what must be left of it, and how long that takes.
+//! Runs the pipeline on a text encoder as frameworks write it, and checks the result and the time.
 mod model;
 
 use disc_ir::{Function, Inst, OpKind, ops::Stage, text};
@@ -20,9 +20,10 @@ fn an_encoder_is_products_rows_and_loops() {
     pipeline::run(&mut module, Stage::Tensor, Stage::Placed, &mut manager).unwrap_or_else(|error| panic!("{error}"));
     let main = module.function("main").unwrap();
     assert_eq!(count(main, OpKind::DotGeneral), LAYERS * 8, "{main}");
-    // Heads are read through strides; what comes out of attention is written in the order of its consumer.
+    // Heads are read through strides; the result of attention is written in the order of its
+    // consumer.
     assert_eq!(count(main, OpKind::Transpose), LAYERS, "{main}");
-    // Three splits into heads and one merge; statistics of rows are no tensors of their own shape.
+    // Three splits into heads and one merge; row statistics are no tensors of their own shape.
     assert_eq!(count(main, OpKind::Reshape), LAYERS * 4, "{main}");
     assert_eq!(main.to_string().matches("packed_columns").count(), LAYERS * 6, "{main}");
     let prepare = module.function("prepare").unwrap();
@@ -37,7 +38,7 @@ fn twelve_layers_take_no_longer_than_they_may() {
     let line = |record: &PassRecord| format!("{:18} {:6} {:?}\n", record.name, record.changes, record.time);
     let times: String = manager.records.iter().map(line).collect();
     let total = manager.records.iter().map(|record| record.time).sum::<std::time::Duration>();
-    // 100 ms in a release build; a debug build on a busy machine takes some 20 times as long.
+    // 100 ms in a release build; a debug build on a busy machine takes about 20 times as long.
     assert!(total.as_millis() < 4000, "{total:?}\n{times}");
     println!("{total:?}\n{times}");
 }

@@ -1,4 +1,4 @@
-//! Random programs mean the same after each pass, and after all of them.
+//! Checks that random programs keep their meaning after each pass, and after all of them.
 use disc_ir::{
     Module,
     generate::{inputs, program},
@@ -15,7 +15,7 @@ fn run(module: &Module, inputs: &[Tensor]) -> Vec<Tensor> {
     interp::run_with(module, "main", inputs, &|_| None, limits).unwrap_or_else(|error| panic!("{error}\n{module}"))
 }
 
-/// Equal, or apart by what `power` and sums in another order may be.
+/// Returns true if equal, or apart by the error of `power` and of sums in another order.
 fn close(a: &Tensor, b: &Tensor) -> bool {
     let near = |(x, y): (f64, f64)| x == y || x.is_nan() && y.is_nan() || ((x - y) / x).abs() < 1e-5;
     let floats = || a.dtype().is_float() && a.to_f64s().into_iter().zip(b.to_f64s()).all(near);

@@ -1,18 +1,20 @@
-//! Which values of a function are the same in every call: those computed from weights and constants alone.
+//! Finds call-invariant values: those computed from weights and constants alone.
 //!
-//! Invariant: such a value has a static shape, depends on no dim, and computing it cannot fail and has no effect.
+//! Invariant: such a value has a static shape, depends on no dim, and its computation cannot fail
+//! and has no effect.
 use disc_ir::{Function, Inst, OpKind, Value, ops::is_pure};
 use std::collections::HashSet;
 
-/// The values that no call changes.
+/// The values that are the same in every call.
 pub(crate) struct CallInvariant {
     values: HashSet<Value>,
-    /// Those that depend on a weight: the others are known when compiling.
+    /// Those that depend on a weight; the others are known at compile time.
     from_weights: HashSet<Value>,
 }
 
 impl CallInvariant {
-    /// Looks at the body and at all regions: what a region computes from weights alone is the same whenever it runs.
+    /// Looks at the body and at all regions: a value that a region computes from weights alone is
+    /// the same whenever the region runs.
     pub(crate) fn of(function: &Function) -> Self {
         let mut fixed = Self { values: HashSet::new(), from_weights: HashSet::new() };
         for inst in function.walk(function.body) {
@@ -29,7 +31,7 @@ impl CallInvariant {
     }
 
     fn admits(&self, function: &Function, inst: Inst) -> bool {
-        // A dim has another value in each call, in a type as in an attribute.
+        // A dim has another value in each call, in a type and in an attribute alike.
         is_pure(function.inst(inst))
             && function.symbols_of(inst).is_empty()
             && uses(function, inst).iter().all(|value| self.values.contains(value))
@@ -44,7 +46,7 @@ impl CallInvariant {
     }
 }
 
-/// What an op uses, its regions included, apart from what they define themselves.
+/// The values that an op and its regions use, except those that the regions define.
 pub(crate) fn uses(function: &Function, inst: Inst) -> Vec<Value> {
     let mut found = function.operands(inst).to_vec();
     let regions = &function.inst(inst).regions;

@@ -1,20 +1,22 @@
-//! Depthwise convolutions that may write a plane of the result over the plane of the input: one kernel for each plane, and results where inputs are.
+//! Selects depthwise convolutions that may overwrite their input plane by plane.
 //!
-//! The schedule of such a convolution takes the planes one by one, each from its first row to its last, and keeps the rows above that the next ones
-//! still read ([`walks_planes`] is what it and the plan of memory agree on).
+//! The schedule of such a convolution walks one plane per task, from its first row to its last, and
+//! keeps copies of the rows above that later rows still read. The schedule and the buffer plan both
+//! ask [`walks_planes`], so that they agree.
 //!
-//! Invariant: what is said here of a convolution holds on every target, and suffices for its schedule.
+//! Invariant: the answer holds on every target and suffices for the schedule.
 use crate::analysis::query::Query;
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, Value};
 
-/// So many planes are work for all threads, with each plane being one thread's.
+/// Fewer planes than this do not occupy all threads at one plane per thread.
 const FEWEST_PLANES: i64 = 32;
-/// Elements of a window that are written out one by one.
+/// Windows of at most this many elements are unrolled.
 pub const MOST_TAPS: i64 = 64;
-/// Rows of results that are computed from one copy of their inputs; as many above them are kept at most.
+/// Result rows computed from one copy of their input rows; also the most rows kept above them.
 pub const UNIT_ROWS: i64 = 16;
 
-/// Whether a convolution in a group takes plane by plane of an input of the group, each row before what is below it.
+/// Returns true if a convolution in a group reads an input of the group plane by plane, each row
+/// before the rows below it.
 pub fn walks_planes(function: &Function, solver: &Solver, block: Block, inst: Inst) -> bool {
     if function.kind_of(inst) != OpKind::Convolution {
         return false;
@@ -43,7 +45,7 @@ fn is_straight(function: &Function, inst: Inst, side: &str) -> bool {
     number("batch") == 0 && number("feature") == 1 && function.ints(inst, &format!("{side}_spatial_dimensions")) == [2, 3]
 }
 
-/// Whether windows are small, and the rows that they keep are few.
+/// Returns true if the window is small enough to unroll and few rows have to be kept.
 fn keeps_rows(function: &Function, inst: Inst, kernel: Value) -> bool {
     let axes = function.axes(inst, "kernel_spatial_dimensions");
     let taps = axes.iter().map(|&axis| function.shape(kernel)[axis].as_const()).collect::<Option<Vec<i64>>>();

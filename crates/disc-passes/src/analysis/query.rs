@@ -1,23 +1,24 @@
-//! Questions that rules, passes and schedules ask about ops and values.
+//! Queries about ops and values, for rules, passes and schedules.
 use disc_ir::{Attr, Block, DType, Dim, Function, Inst, Literal, OpKind, Solver, Value, ops::Trait};
 
-/// A size that programs have: dims in 32 bits have to be in range for it.
+/// A realistic size: a dim held in 32 bits has to be in range for it.
 const SIZE: i64 = 1 << 15;
 
-/// Short answers from a function; an absent attribute is an empty list.
+/// Short answers about a function; an absent attribute reads as an empty list.
 pub trait Query {
-    /// An attribute by its name; `None` if it is absent, or the op has none of this name.
+    /// Returns an attribute by its name; `None` if it is absent or the op has none of this name.
     fn attr(&self, inst: Inst, name: &str) -> Option<&Attr>;
     /// The sizes of a value; none for a scalar.
     fn shape(&self, value: Value) -> &[Dim];
     /// The op that defines `value`, if it is of this kind.
     fn made_by(&self, value: Value, kind: OpKind) -> Option<Inst>;
-    /// The one element of a constant whose elements are all equal.
+    /// The element of a constant whose elements are all equal.
     fn splat(&self, value: Value) -> Option<&Literal>;
-    /// A scalar `i32` or `i64` whose value is a dim expression: a `dim`, or a constant.
+    /// The dim expression that a scalar `i32` or `i64` holds: that of a `dim`, or a constant.
     fn as_dim(&self, value: Value) -> Option<Dim>;
 
-    /// Whether an op takes the front of its operand along all dimensions: it only is another way to read memory.
+    /// Returns true if a slice starts at 0 along every dimension with step 1, so that it is only
+    /// another view of memory.
     fn is_front(&self, inst: Inst) -> bool;
 
     fn ints(&self, inst: Inst, name: &str) -> &[i64] {
@@ -83,7 +84,7 @@ impl Query for Function {
 
     fn as_dim(&self, value: Value) -> Option<Dim> {
         let ty = self.ty(value).as_tensor()?;
-        // A narrow integer wraps at sizes that programs have, and an unsigned one below 0.
+        // A narrow integer wraps at realistic sizes, and an unsigned one below 0.
         if ty.rank() != 0 || !matches!(ty.dtype, DType::I32 | DType::I64) {
             return None;
         }
@@ -92,21 +93,23 @@ impl Query for Function {
         }
         let inst = self.made_by(value, OpKind::DimValue)?;
         let Some(Attr::Dim(dim)) = self.attr(inst, "value") else { return None };
-        // No tensor has 2^31 elements along one dimension that is counted in 32 bits; a sum with a large constant wraps before that.
+        // No tensor has 2^31 elements along a dimension that is counted in 32 bits; a sum with a
+        // large constant wraps before that.
         let is_in_range = |size: i64| dim.eval(&|_| Some(size)).is_ok_and(|value| i32::try_from(value).is_ok());
         (ty.dtype == DType::I64 || (is_in_range(0) && is_in_range(SIZE))).then(|| dim.clone())
     }
 }
 
-/// Whether an op is a gather of rows: of slices that are whole along the last dimension.
+/// Returns true if an op gathers rows: slices that are whole along the last dimension.
 pub fn picks_rows(function: &Function, solver: &Solver, inst: Inst) -> bool {
     let whole = || function.dims(inst, "slice_sizes").last().zip(function.shape(function.operands(inst)[0]).last());
     function.kind_of(inst) == OpKind::Gather
         && whole().is_some_and(|(slice, size)| !slice.is_const(1) && solver.equal(slice, size))
 }
 
-/// The values that a block computes from `value`, itself first; none if one of them is not computed element by element from the same position, nor,
-/// where `reduces` says that this is allowed too, a reduction of it. Returning them is allowed.
+/// The values that a block computes from `value` elementwise at the same position, `value` first;
+/// with `reduces` also reductions of them. `None` if any use is of another kind, except that they
+/// may be returned.
 pub fn used_in_step(function: &Function, block: Block, value: Value, reduces: bool) -> Option<Vec<Value>> {
     let mut reached = vec![value];
     for &inst in function.insts(block) {

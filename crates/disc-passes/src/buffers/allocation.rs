@@ -1,25 +1,25 @@
-//! Parts of the arena, the slots that they share, and the outputs whose memory serves as a slot.
+//! Allocations of the arena, the slots that they share, and outputs whose memory serves as a slot.
 use super::liveness::LiveRange;
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver};
 use std::cmp::Reverse;
 
-/// The largest expression that the size of a slot may become.
+/// The largest expression, in nodes, that the size of a slot may become.
 pub(super) const MOST_NODES: usize = 160;
-/// Sizes of parts are multiples of so many bytes, a cache line.
+/// Sizes of allocations are multiples of a cache line.
 pub(super) const LINE: i64 = 64;
-/// What all dims are taken for where sizes that nothing orders are compared: it decides what is tried first, nothing else. Large enough for what strides
-/// leave of an image or a sound.
+/// The value of every dim when sizes are compared that no fact orders. It only decides the order of
+/// trials. It is large enough for the size that the strides leave of an image or a sound.
 const TYPICAL: i64 = 1024;
 
 pub(super) struct Slot {
-    /// The output whose memory it is; else it is in the arena.
+    /// The output whose memory this is; `None` for a slot of the arena.
     pub(super) output: Option<ReusableOutput>,
     pub(super) frame: usize,
     pub(super) size: Size,
     pub(super) assigned: Vec<Assignment>,
 }
 
-/// What a slot holds, when, and how far behind its beginning.
+/// An allocation in a slot: its live range and its offset from the start of the slot.
 #[derive(Clone)]
 pub(super) struct Assignment {
     pub(super) inst: Inst,
@@ -34,7 +34,8 @@ impl Assignment {
         Self { inst: part.inst, range: part.range, offset, end }
     }
 
-    /// Whether it is needed while the part is. What `may_touch` the part may end where that begins, or begin where that ends.
+    /// Returns true if its live range overlaps that of the allocation. Two ranges for which
+    /// `may_touch` holds may share one op: the one where the first ends and the second begins.
     pub(super) fn meets(&self, part: &Allocation, may_touch: impl Fn(Inst) -> bool) -> bool {
         let (range, from, to) = (self.range, part.range.first, part.range.last);
         let touches = range.last == from || to == range.first;
@@ -48,20 +49,23 @@ impl Slot {
         Self { output: Some(output), frame, size, assigned: Vec::new() }
     }
 
-    /// Whether the slot holds nothing while the part is needed, but for what `may_touch` the part: ends where it begins, or begins where it ends.
+    /// Returns true if nothing in the slot is live together with the allocation; see
+    /// [`Assignment::meets`] for `may_touch`.
     pub(super) fn is_free(&self, part: &Allocation, may_touch: impl Fn(Inst) -> bool) -> bool {
         let meets = |assignment: &Assignment| assignment.meets(part, &may_touch);
         !self.assigned.iter().any(meets) && self.output.as_ref().is_none_or(|output| output.admits(part))
     }
 }
 
-/// In which order parts are placed. In a chain of parts of one size, each needed by the next, every second one may be where the result will be: which
-/// ones is seen from the end. Parts of many sizes suit better if the largest come first.
+/// The order in which allocations are placed. In a chain of allocations of one size, each read to
+/// make the next, every second one may share the memory of the result; only placing from the end
+/// shows which. Allocations of many sizes pack better with the largest first.
 #[derive(Clone, Copy)]
 pub(super) enum PlacementOrder {
     FirstUse,
     LastUse,
-    /// Of those that end together, the smallest first: those are packed, and what begins earlier lies beside them.
+    /// Of those that end together, the smallest first: these are packed, and allocations that begin
+    /// earlier are placed beside them.
     LastUseSmallest,
     Size,
 }
@@ -70,8 +74,8 @@ impl PlacementOrder {
     pub(super) const ALL: [Self; 4] = [Self::FirstUse, Self::LastUse, Self::LastUseSmallest, Self::Size];
 }
 
-/// How much memory: rounded up to cache lines, and exactly. Of two sizes, what holds exactly holds rounded up, and is easier to prove. An
-/// output has exactly what it needs.
+/// A number of bytes, rounded up to cache lines and exact. If one exact size covers another, so
+/// does the rounded one, and exact sizes are easier to compare. For an output both are exact.
 #[derive(Clone)]
 pub(super) struct Size {
     pub(super) bytes: Dim,
@@ -96,7 +100,7 @@ impl Size {
         solver.less_equal(&self.exact, &other.exact) || solver.less_equal(&self.bytes, &other.bytes)
     }
 
-    /// The larger of two sizes, whichever that is, unless it takes too much to say.
+    /// The maximum of two sizes, unless its expression is too large.
     pub(super) fn larger(&self, other: &Size) -> Option<Size> {
         let larger = Self { bytes: Dim::max(&self.bytes, &other.bytes), exact: Dim::max(&self.exact, &other.exact) };
         (larger.bytes.nodes().max(larger.exact.nodes()) <= MOST_NODES).then_some(larger)
@@ -107,51 +111,53 @@ impl Size {
     }
 }
 
-/// A size where all dims are alike; what is too large to say is the largest.
+/// A size with every dim at its typical value; `i64::MAX` if it cannot be computed.
 pub(super) fn typical(bytes: &Dim) -> i64 {
     bytes.eval(&|_| Some(TYPICAL)).unwrap_or(i64::MAX)
 }
 
-/// A part of the arena that wants a place.
+/// An `alloc` that needs a place in the arena.
 #[derive(Clone)]
 pub(super) struct Allocation {
     pub(super) inst: Inst,
     pub(super) dtype: DType,
     pub(super) range: LiveRange,
     pub(super) size: Size,
-    /// The frame where its size is known, and the one where it is made.
+    /// The outermost frame where its size is known, and the frame that allocates it.
     pub(super) frame: usize,
     pub(super) inner: usize,
 }
 
-/// An output, and who may use its memory.
+/// An output whose memory may hold earlier allocations.
 #[derive(Clone)]
 pub(super) struct ReusableOutput {
     pub(super) inst: Inst,
     pub(super) size: Size,
-    /// Where its sizes are known.
+    /// The outermost frame where its sizes are known.
     pub(super) frame: usize,
-    /// The op that writes it first.
+    /// The position of the op that first writes it.
     pub(super) written: usize,
-    /// Parts that are read there, each position before it is written.
+    /// Allocations that this op reads, each position before it writes the same position.
     pub(super) written_over: Vec<Inst>,
     pub(super) element_bytes: usize,
 }
 
 impl ReusableOutput {
-    /// Whether a part ends before the output is written, or the output is written over it.
+    /// Returns true if an allocation may be in the output's memory: its live range ends before the
+    /// output is written, or the op that writes the output overwrites it in place.
     pub(super) fn admits(&self, part: &Allocation) -> bool {
         let ends = part.range.last < self.written || part.range.last == self.written && self.written_over.contains(&part.inst);
         ends && part.dtype.size() <= self.element_bytes
     }
 
-    /// Whether the output is written over a part that it admits, which then begins where the output does.
+    /// Returns true if the output overwrites an allocation that it admits, which then starts at
+    /// offset 0.
     pub(super) fn is_written_over(&self, part: &Allocation) -> bool {
         part.range.last >= self.written
     }
 }
 
-/// Sorts what is placed as one part each.
+/// Sorts items by the allocation of each.
 pub(super) fn sort<T>(placed: &mut [T], order: PlacementOrder, part: impl Fn(&T) -> &Allocation) {
     placed.sort_by_key(|one| (part(one).range.first, part(one).inst));
     match order {

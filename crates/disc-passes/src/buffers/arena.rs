@@ -1,11 +1,16 @@
-//! The layout of the arena.
+//! Chooses the layout of the arena.
 //!
-//! Parts are placed one after the other, in an order of [`PlacementOrder`]; the order that makes the arena smallest is kept. A part takes over the place of
-//! an input that dies where the part is made, if the group writes each position where it has read it; else a slot that is free while the part is
-//! needed, best one of which the facts prove that one of the two sizes covers the other, else one that becomes as large as the larger size;
-//! otherwise it gets a new slot. A small part leaves large slots to large ones. Slots of a frame follow one another. The memory of an output is a
-//! slot too, until the output is written, where that makes the arena smaller. [`static_layout`](super::static_layout) is another layout, in which parts lie
-//! beside one another in what slots keep apart, and [`runtime_layout`](super::runtime_layout) one that each call computes; each is taken where it is smaller.
+//! Allocations are placed one by one, in each [`PlacementOrder`]; the order that gives the smallest
+//! arena is kept. An allocation takes the first of these places: the slot of an input that dies
+//! where it is made, if the group reads each position before it writes it; a free slot whose size
+//! covers it, or that it covers, by the facts; a free slot that grows to the maximum of both sizes;
+//! a new slot. A small allocation leaves large slots to large ones. Slots of a frame follow one
+//! another. An output's memory is a slot too, until the output is written, if that makes the arena
+//! smaller.
+//!
+//! Two other layouts are tried, and taken if they are smaller:
+//! [`static_layout`](super::static_layout) places allocations beside one another within a slot, and
+//! [`runtime_layout`](super::runtime_layout) computes the offsets in each call.
 use super::{
     allocation::{Allocation, Assignment, PlacementOrder, ReusableOutput, Size, Slot, position, sort},
     frames::Frames,
@@ -21,10 +26,11 @@ use std::{
     sync::Arc,
 };
 
-/// A part takes no slot that is more than this many times as large: the next large part would need a new one.
+/// An allocation takes no slot that is more than this many times its size: the next large
+/// allocation would need a new one.
 const ROOMY: i64 = 8;
-/// Gives every `alloc` of a host program its frame and its offset, and every frame its size; a part that nothing uses gets no room, and a
-/// frame without room is none. Says what the arena takes at some sizes.
+/// Gives every `alloc` of a host program its frame and offset, and every frame its size. Unused
+/// allocations and empty frames are removed. Returns the size of the arena at the sample sizes.
 pub(super) fn layout_arena(host: &mut Function, frames: &Frames, solver: &Arc<Solver>) -> Vec<i64> {
     let ranges = ranges(host);
     let mut parts: Vec<Allocation> = ranges
@@ -82,7 +88,7 @@ pub(super) fn layout_arena(host: &mut Function, frames: &Frames, solver: &Arc<So
     bytes
 }
 
-/// Gives a part a slot.
+/// Assigns an allocation to a slot.
 fn put(slots: &mut Vec<Slot>, part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames, solver: &Solver) {
     let over = share(slots, part, takers, frames);
     match over.or_else(|| choose(slots, part, frames, solver)) {
@@ -98,7 +104,7 @@ fn put(slots: &mut Vec<Slot>, part: &Allocation, takers: &HashMap<Inst, Vec<Inst
     }
 }
 
-/// The slots of a frame, one after the other.
+/// Places the slots of a frame one after the other.
 fn place_slots(host: &mut Function, frames: &Frames, frame: usize, slots: &[Slot]) {
     let arena = frames.arena(frame);
     let mut offset = Dim::constant(0);
@@ -116,7 +122,7 @@ fn place_slots(host: &mut Function, frames: &Frames, frame: usize, slots: &[Slot
     host.inst_mut(inst).attrs[0] = Some(Attr::Dim(offset));
 }
 
-/// Removes nested frames other than those that hold something, and parts that nothing uses from them.
+/// Removes nested frames that hold nothing, and their unused allocations.
 fn remove_empty(host: &mut Function, frames: &Frames, full: &HashSet<usize>) {
     let empty: Vec<_> = (1..frames.count())
         .filter(|frame| !full.contains(frame))
@@ -135,7 +141,8 @@ fn remove_empty(host: &mut Function, frames: &Frames, full: &HashSet<usize>) {
     }
 }
 
-/// The slot of an input that dies where the part is made, and that the group may write over; or of what is so written over the part.
+/// Finds the slot of an input that dies where the allocation is made and that its group may
+/// overwrite, or of an allocation that overwrites this one in the same way.
 fn share(slots: &[Slot], part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames) -> Option<(usize, Size)> {
     let takes = |output: Inst, input: Inst| takers.get(&output).is_some_and(|inputs| inputs.contains(&input));
     let shares = |assignment: Inst| takes(part.inst, assignment) || takes(assignment, part.inst);
@@ -146,8 +153,9 @@ fn share(slots: &[Slot], part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, f
     Some((position, slots[position].size.clone()))
 }
 
-/// The free slot to use, and its size then: an equal one, else the smallest that is large enough and not far too large, else one that grows to what
-/// is wanted, else the largest of those that may have to grow.
+/// Chooses a free slot and its new size: one of equal size, else the smallest that is large enough
+/// and not far too large, else one that provably grows to the wanted size, else the largest that
+/// may have to grow.
 fn choose(slots: &[Slot], part: &Allocation, frames: &Frames, solver: &Solver) -> Option<(usize, Size)> {
     let size = &part.size;
     let is_free = |slot: &Slot| slot.is_free(part, |_| false) && frames.surrounds(slot.frame, part.inner);
@@ -159,7 +167,7 @@ fn choose(slots: &[Slot], part: &Allocation, frames: &Frames, solver: &Solver) -
         let fitting = free().filter(|(_, slot)| suits(slot) && size.fits(&slot.size, solver));
         fitting.min_by_key(|(_, slot)| slot.size.typical())
     };
-    // A slot of the arena can grow to what is known where its frame begins.
+    // A slot of the arena can grow to a size that is known where its frame begins.
     let grows = |slot: &Slot| slot.output.is_none() && frames.surrounds(part.frame, slot.frame);
     let smaller = || free().find(|(_, slot)| grows(slot) && slot.size.fits(size, solver));
     equal

@@ -1,4 +1,4 @@
-//! Control flow of host programs: regions, what they return, and dims that data binds.
+//! Plans control flow of host programs: regions, their results, and dims bound from data.
 use super::{
     frames::Frame,
     liveness::root,
@@ -29,7 +29,7 @@ impl Planner<'_> {
         self.builder(to).op(OpKind::Assert).operands(&operands).attrs(attrs).build().map(drop)
     }
 
-    /// Memory for all values whose sizes are known here, and not before.
+    /// Opens a frame for the values whose sizes become known here.
     pub(super) fn open_frame(&mut self, block: Block, inst: Option<Inst>) -> Result<(), Diagnostic> {
         let none = TensorType::new([Dim::constant(0)], DType::U8);
         let arena = self.builder(block).op(OpKind::Arena).attr("bytes", Dim::constant(0)).result(global(none)).value()?;
@@ -46,7 +46,7 @@ impl Planner<'_> {
         self.open_frame(to, Some(inst))
     }
 
-    /// Plans the ops of a region by `fill`; the frames that it opens end with it.
+    /// Plans the ops of a region with `fill`; the frames that it opens end with the region.
     fn within(
         &mut self,
         region: Block,
@@ -68,7 +68,7 @@ impl Planner<'_> {
         Ok(block)
     }
 
-    /// A branch whose results go into `targets`.
+    /// Plans a branch that writes its results into `targets`.
     fn branch(&mut self, region: Block, targets: &[Value]) -> Result<Block, Diagnostic> {
         self.within(region, |planner, block| {
             let destinations = planner.destinations(region, |position, _| Destination::Buffer(targets[position]));
@@ -92,15 +92,16 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Memory for the results of control flow.
+    /// Allocates memory for the results of control flow.
     fn results(&mut self, inst: Inst, to: Block, destinations: &HashMap<Value, Destination>) -> Result<Vec<Value>, Diagnostic> {
         let results = self.source.results_of(inst).to_vec();
         results.into_iter().map(|result| self.place(to, result, destinations)).collect()
     }
 
-    /// The carried values live in the memory of the results, which is that of what the loop begins with where that is needed no more. An
-    /// iteration copies its results there at its end, by way of memory of their own, since one of them may be made from another; what it
-    /// updates where it is needs no copy.
+    /// Plans a loop. Carried values live in the memory of the loop's results, which is the memory
+    /// of the initial values where these die. At its end an iteration copies its results there,
+    /// through memory of their own, since one result may be computed from another; a value that is
+    /// updated in place needs no copy.
     pub(super) fn while_(
         &mut self,
         inst: Inst,
@@ -136,13 +137,13 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Puts what an iteration returns where the next one finds it.
+    /// Moves the results of an iteration to where the next one reads them.
     fn carry(&mut self, body: Block, block: Block, carried: &[Value]) -> Result<(), Diagnostic> {
         let end = self.source.terminator(body).expect("a region ends in `return`");
         let results: Vec<Value> = self.source.operands(end).iter().map(|v| self.memory[v]).collect();
         let mut staged = Vec::new();
         for (position, &result) in results.iter().enumerate() {
-            // What is not carried itself, nor a view of it, can be copied straight.
+            // A value that is neither carried nor a view of a carried value can be copied directly.
             let looked_at = root(&self.host, result);
             let is_carried = carried.iter().any(|&buffer| root(&self.host, buffer) == looked_at);
             let direct = result == carried[position] || !is_carried;

@@ -1,9 +1,11 @@
-//! Frames that end before their block does: memory of sizes that one layer counts, and nothing behind it needs.
+//! Ends frames before their block ends, once no later op needs their memory.
 //!
-//! Frames are a stack. Where one begins, those on top whose parts nothing needs any more end, so that a model of many layers that each count something takes
-//! what one of them does.
+//! Frames form a stack. Where a frame begins, the frames on top of the stack without a live
+//! allocation end first, so that a model of many layers that each bind a dim from data takes the
+//! memory of one layer.
 //!
-//! Invariant: only frames of one block end each other; the first frame, in which kernels have memory of their own, ends with the call.
+//! Invariant: only frames of one block end each other; the first frame, from which kernels take
+//! task memory, ends with the call.
 use super::{frames::Frames, liveness::root};
 use disc_ir::{Block, Builder, DType, Function, Inst, OpKind, Solver, Type, Value};
 use std::{
@@ -57,7 +59,7 @@ fn end_frames_of(host: &mut Function, block: Block, arenas: &HashSet<Inst>, solv
     host.set_insts(block, made);
 }
 
-/// Calls `visit` for the arena of each part that an op uses, inside of it too. A view uses nothing yet.
+/// Calls `visit` for the arena of each allocation that an op or its regions use. A view is no use.
 fn used_arenas(host: &Function, inst: Inst, visit: &mut impl FnMut(Inst)) {
     if matches!(host.kind_of(inst), OpKind::View | OpKind::Alloc) {
         return;
@@ -71,7 +73,7 @@ fn used_arenas(host: &Function, inst: Inst, visit: &mut impl FnMut(Inst)) {
     }
 }
 
-/// A new op, which is in no block yet, and its result.
+/// Makes an op that is in no block yet; returns it and its result.
 fn add(host: &mut Function, block: Block, solver: &Arc<Solver>, kind: OpKind, operands: &[Value]) -> (Inst, Option<Value>) {
     let before = host.insts(block).to_vec();
     let results = if kind == OpKind::Mark { vec![Type::scalar(DType::I64)] } else { Vec::new() };

@@ -1,13 +1,14 @@
-//! The frames of the arena: one for what is known at entry, and one for each dim that an op binds.
+//! Frames of the arena: one for sizes known at entry, and one for each dim that an op binds.
 //!
-//! Invariant: the frame of a value is the innermost of those whose dims its size mentions, so that its size is known where the frame begins.
+//! Invariant: the frame of a value is the innermost of those whose dims its size mentions, so that
+//! the size is known where the frame begins.
 use disc_ir::{Dim, Symbol, Value};
 use std::collections::HashMap;
 
 pub(super) struct Frame {
-    /// The memory of the frame; its size is known last.
+    /// The memory of the frame; its size is set last.
     pub(super) arena: Value,
-    /// The dim that begins it.
+    /// The dim whose binding begins the frame.
     pub(super) symbol: Option<Symbol>,
     pub(super) parent: Option<usize>,
 }
@@ -16,7 +17,7 @@ pub(super) struct Frame {
 pub(super) struct Frames {
     all: Vec<Frame>,
     current: usize,
-    /// The innermost frame where a part was asked for.
+    /// The innermost open frame at each allocation.
     asked_in: HashMap<Value, usize>,
 }
 
@@ -25,7 +26,7 @@ impl Frames {
         self.current
     }
 
-    /// Begins a frame within the present one.
+    /// Begins a frame within the current one.
     pub(super) fn open(&mut self, frame: Frame) {
         let parent = (!self.all.is_empty()).then_some(self.current);
         self.current = self.all.len();
@@ -49,7 +50,7 @@ impl Frames {
         self.asked_in.insert(part, self.current);
     }
 
-    /// The innermost frame where a part was asked for.
+    /// The innermost open frame where a buffer was allocated.
     pub(super) fn asked_in(&self, part: Value) -> usize {
         self.asked_in[&part]
     }
@@ -61,7 +62,7 @@ impl Frames {
         self.around(inner).find(mentions).unwrap_or(0)
     }
 
-    /// Whether `outer` is `inner` or a frame around it.
+    /// Returns true if `outer` is `inner` or a frame around it.
     pub(super) fn surrounds(&self, outer: usize, inner: usize) -> bool {
         self.around(inner).any(|frame| frame == outer)
     }

@@ -1,14 +1,18 @@
-//! Groups that may write over an input: those that read each position of it where they write that position, and nowhere else.
+//! Finds groups that may overwrite an input: each position is read where it is written, and nowhere
+//! else.
 //!
-//! Such a group is a loop over one shape, which computes all that it writes at a position before it writes it; or one of rows, which moreover
-//! reduces a row before it writes any of its positions, but for outputs that are written early, which have memory of their own; or one of products,
-//! convolutions or pooling, whose schedules compute each result once and what follows it at once. A depthwise convolution that walks its planes
-//! may moreover write over what it slides along.
+//! Such a group is one of three kinds. A pointwise group over one shape computes all its values of
+//! a position before it writes them. A reduction group reduces a row before it writes any of it,
+//! except for outputs that it writes early, which get memory of their own. A group of matmuls,
+//! convolutions or pooling computes each result once, with its epilogue. Besides, a depthwise
+//! convolution that walks its planes may overwrite the tensor that its windows slide over.
 //!
 //! Invariants:
-//! - A group of rows that is here has a plan of the row schedule, or else loops would reduce rows again that are half written.
+//! - A reduction group that is listed here gets the reduction schedule: the pointwise fallback
+//!   would reduce rows again that are half overwritten.
 //! - It writes its rows where it reads them: none is transposed behind a reduction.
-//! - All that reads such an input behind a product follows that product alone: products of one group may be launched one after the other.
+//! - All uses of such an input behind a matmul depend on that matmul alone: matmuls of one group
+//!   may be launched one after the other.
 use super::liveness::{LiveRange, root};
 use crate::{
     analysis::{depthwise::walks_planes, query::used_in_step},
@@ -17,10 +21,12 @@ use crate::{
 use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, TensorType, Value};
 use std::collections::{HashMap, HashSet};
 
-/// So many reductions have a plan of the row schedule, however they depend on one another.
+/// Groups of at most this many reductions get the reduction schedule, however the reductions depend
+/// on one another.
 const MOST_REDUCTIONS: usize = 63;
 
-/// For each part of the arena that a group makes, the parts whose memory it may take over: inputs that die there, as large.
+/// Maps each allocation that a group writes to the allocations that it may overwrite: inputs of
+/// equal size that die there.
 pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, LiveRange>) -> HashMap<Inst, Vec<Inst>> {
     let mut found = HashMap::new();
     for inst in host.walk(host.body) {
@@ -44,11 +50,12 @@ fn takers_of(
     let Some(domain) = domain(host, solver, written) else { return };
     let part = |buffer: Value| host.defining(root(host, buffer)).filter(|inst| ranges.contains_key(inst));
     let results = host.operands(host.terminator(region).expect("a region ends in `return`"));
-    // What is computed from an input, if not all of the outputs may be where it is.
+    // The inputs that may be overwritten, each with the results that may do so; `None` stands for
+    // all.
     let mut free: Vec<(Inst, Option<Vec<Value>>)> = Vec::new();
     for (position, &buffer) in read.iter().enumerate() {
         let Some(input) = part(buffer) else { continue };
-        // Another argument may look at the same memory.
+        // Another argument may view the same memory.
         let only = read.iter().filter(|&&other| part(other) == Some(input)).count() == 1;
         let tensor = host.ty(buffer).shaped().expect("a buffer");
         let whole =
@@ -79,7 +86,8 @@ fn takers_of(
     }
 }
 
-/// What is computed from an input that a convolution alone reads, plane by plane, and in its place if all outputs are that.
+/// The values computed from an input that only a convolution reads, plane by plane; they may
+/// overwrite the input if they include all outputs.
 fn walked(host: &Function, solver: &Solver, region: Block, value: Value) -> Option<Vec<Value>> {
     let mut readers = host.insts(region).iter().copied().filter(|&inst| host.operands(inst).contains(&value));
     let reader = readers.next().filter(|_| readers.next().is_none())?;
@@ -90,7 +98,8 @@ fn walked(host: &Function, solver: &Solver, region: Block, value: Value) -> Opti
     alone.then(|| used_in_step(host, region, host.result(reader), false)).flatten()
 }
 
-/// The outputs of a group of rows that are written while inputs are still to be read, by their position. All of them have one shape.
+/// The positions of outputs that a reduction group writes while it still reads inputs. All of them
+/// have one shape.
 fn early(host: &Function, region: Block) -> HashSet<usize> {
     let end = host.terminator(region).expect("a region ends in `return`");
     let outputs = host.operands(end);
@@ -99,18 +108,18 @@ fn early(host: &Function, region: Block) -> HashSet<usize> {
     (0..outputs.len()).filter(is_early).collect()
 }
 
-/// Whether a group is one of loops, or of rows that have a plan.
+/// Returns true if a group is pointwise, or a reduction group with the reduction schedule.
 fn is_walked(host: &Function, group: Inst) -> bool {
     let reductions = |block| host.insts(block).iter().filter(|&&inst| host.kind_of(inst) == OpKind::Reduce).count();
     is(host, group, "loop") || is(host, group, "row") && reductions(host.inst(group).regions[0]) <= MOST_REDUCTIONS
 }
 
-/// Whether a group computes results in tiles, and at each what follows it.
+/// Returns true if a group computes results in tiles, and the epilogue of each tile at once.
 fn is_tiled(host: &Function, group: Inst) -> bool {
     ["contraction", "convolution", "pooling"].iter().any(|kind| is(host, group, kind))
 }
 
-/// Whether those results of a group that are among `computed` all depend on one product, the same one.
+/// Returns true if those `results` that are among `computed` all depend on the same single matmul.
 fn follows_one_product(host: &Function, results: &[Value], computed: &[Value]) -> bool {
     let mut products = results.iter().filter(|result| computed.contains(result)).map(|&result| products_behind(host, result));
     match products.next() {
@@ -119,7 +128,7 @@ fn follows_one_product(host: &Function, results: &[Value], computed: &[Value]) -
     }
 }
 
-/// The products that a value of a group is computed from.
+/// The matmuls that a value of a group is computed from.
 fn products_behind(host: &Function, value: Value) -> HashSet<Inst> {
     let (mut seen, mut stack) = (HashSet::new(), vec![value]);
     while let Some(value) = stack.pop() {
@@ -131,7 +140,8 @@ fn products_behind(host: &Function, value: Value) -> HashSet<Inst> {
     seen
 }
 
-/// Whether something that depends on a reduction is transposed: then rows are written in another order than they are read.
+/// Returns true if a value that depends on a reduction is transposed: rows are then written in
+/// another order than they are read.
 fn reorders_rows(host: &Function, group: Inst) -> bool {
     let mut reduced: HashSet<Value> = HashSet::new();
     for &inst in host.insts(host.inst(group).regions[0]) {
@@ -151,7 +161,7 @@ fn is(host: &Function, group: Inst, kind: &str) -> bool {
     matches!(&host.inst(group).attrs[0], Some(Attr::Enum(word)) if *word == kind)
 }
 
-/// The type that all of these buffers have, but for what their elements are.
+/// The type that all of these buffers have, apart from the element type.
 fn domain<'h>(host: &'h Function, solver: &Solver, written: &[Value]) -> Option<&'h TensorType> {
     let first = host.ty(*written.first()?).shaped()?;
     let same = written.iter().all(|&buffer| host.ty(buffer).shaped().is_some_and(|tensor| same_shape(solver, tensor, first)));

@@ -1,15 +1,16 @@
-//! From where to where each buffer of a host program is in use.
+//! Live ranges of the buffers of a host program.
 use disc_ir::{Block, Function, Inst, OpKind, Value};
 use std::collections::HashMap;
 
-/// The ops during which memory holds a value: from its first use (it is written) to its last. An output is needed for ever.
+/// The ops from the first use of memory, which writes it, to the last. An output is live to the
+/// end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LiveRange {
     pub(super) first: usize,
     pub(super) last: usize,
 }
 
-/// The buffer that a view looks at, through views of views.
+/// The buffer behind a view, through views of views.
 pub(super) fn root(host: &Function, mut buffer: Value) -> Value {
     while let Some(inst) = host.defining(buffer).filter(|&i| host.kind_of(i) == OpKind::View) {
         buffer = host.operands(inst)[0];
@@ -17,8 +18,9 @@ pub(super) fn root(host: &Function, mut buffer: Value) -> Value {
     buffer
 }
 
-/// The range of each `alloc` and `alloc_output`. What is used inside a loop but made outside of it is in use until the loop ends; what a loop body makes and
-/// reads in a later iteration would be carried, so it does not exist.
+/// Computes the live range of each `alloc` and `alloc_output`. A buffer that a loop uses and that
+/// is allocated outside stays live until the loop ends. A value that one iteration makes and a
+/// later one reads is carried, so an allocation in a loop body never lives across iterations.
 pub(super) fn ranges(host: &Function) -> HashMap<Inst, LiveRange> {
     let mut walk = Walk { host, position: 0, ranges: HashMap::new(), depth_of: HashMap::new(), loops: Vec::new() };
     walk.block(host.body);
@@ -29,9 +31,9 @@ struct Walk<'h> {
     host: &'h Function,
     position: usize,
     ranges: HashMap<Inst, LiveRange>,
-    /// How many loops surround an allocation.
+    /// The number of loops around an allocation.
     depth_of: HashMap<Inst, usize>,
-    /// For each surrounding loop: the parts made outside of it that it uses.
+    /// For each surrounding loop: the allocations from outside that it uses.
     loops: Vec<Vec<Inst>>,
 }
 
@@ -42,14 +44,14 @@ impl Walk<'_> {
             if matches!(self.host.kind_of(inst), OpKind::Alloc | OpKind::AllocOutput) {
                 self.depth_of.insert(inst, self.loops.len());
             }
-            // A view is another name: what is done with it counts.
+            // A view is another name of its buffer: the uses of the view count.
             let used = if self.host.kind_of(inst) == OpKind::View { &[][..] } else { self.host.operands(inst) };
             used.iter().for_each(|&operand| self.used(operand));
             let is_loop = self.host.kind_of(inst) == OpKind::While;
             if is_loop {
                 self.loops.push(Vec::new());
             }
-            // The region of a group uses the group's operands only.
+            // The region of a group uses the operands of the group only.
             if self.host.kind_of(inst) != OpKind::Fusion {
                 self.host.inst(inst).regions.iter().for_each(|&region| self.block(region));
             }

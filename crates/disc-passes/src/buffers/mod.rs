@@ -1,16 +1,18 @@
-//! Buffers: from tensors to memory of one arena.
+//! Buffer planning: from tensors to memory in one arena.
 //!
-//! Each function becomes a host program: every value that a group makes gets memory, a part of the arena or, if it is returned, memory from
-//! the caller; groups write into their last operands. A reshape is a view. The parts of the arena are laid out at compile time: offsets are
-//! sums of symbolic sizes, and a part is used again when what it held is dead and the facts prove that the sizes fit; or each call lays them out
-//! by its sizes, where that takes less. Where an op binds a dim, a nested frame begins, for what has that size, and those end that nothing needs
-//! any more. The memory of an output serves as such a part until the output is written.
+//! Each function becomes a host program. Every result of a group gets memory: an allocation of the
+//! arena or, if it is returned, memory of the caller. Groups write into their last operands; a
+//! reshape is a view. The arena is laid out at compile time with symbolic offsets, and memory is
+//! reused once its value is dead and the facts prove that the new one fits; where that takes less
+//! memory, each call computes the offsets from its sizes instead. An op that binds a dim opens a
+//! nested frame for values of that size, and ends the frames that nothing needs any more. An
+//! output's memory may hold other values until the output is written.
 //!
 //! Invariants:
-//! - Two values that are alive at the same time share no memory, except a view and what it looks at. An update of a part of a value that dies
-//!   there is made where the value is.
-//! - What a loop body allocates is allocated once, outside of time: each iteration uses the same memory. What has a size that the body binds
-//!   is in a frame that ends with the iteration.
+//! - Two values that are live at the same time share no memory, except a view and its buffer. An
+//!   update of a part of a value that dies there is made in place.
+//! - An allocation in a loop body is allocated once: each iteration uses the same memory. A value
+//!   whose size the body binds is in a frame that ends with the iteration.
 mod allocation;
 mod arena;
 mod control;

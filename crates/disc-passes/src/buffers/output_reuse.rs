@@ -1,13 +1,13 @@
-//! Outputs as memory for what is computed before them.
+//! Reuses the memory of outputs for values that die before the output is written.
 //!
-//! The memory of an output lies idle until the output is written, so that parts which end by then may be there. Such an output is asked for
-//! where the first of them is made.
+//! The memory of an output is idle until then, so allocations whose live range ends by then may be
+//! placed in it. The output is then requested where the first of them is made.
 //!
 //! Invariants:
-//! - An output has exactly the bytes of its elements, aligned to an element, and it never grows: what is in it is proved to end in it, and
-//!   has no wider elements.
-//! - It is asked for where its sizes are bound, and they are proved not to be negative: no check that it passes on the way could have failed
-//!   for them.
+//! - An output has exactly the bytes of its elements, is aligned to one element, and never grows:
+//!   an allocation in it is proved to fit, and has no wider elements.
+//! - It is requested only after its sizes are bound and proved not to be negative, so that no check
+//!   that the request is moved across could have failed for them.
 use super::{
     allocation::{ReusableOutput, Size, Slot, position},
     frames::Frames,
@@ -17,9 +17,9 @@ use super::{
 use disc_ir::{Attr, Dim, Function, Inst, OpKind, Solver};
 use std::collections::HashMap;
 
-/// So many outputs are tried, the largest first: each takes as long as the layout of the arena.
+/// The number of outputs that are tried, the largest first: each trial lays the arena out again.
 const MOST_TRIED: usize = 6;
-/// The outputs that are written by ops, and whose sizes are proved not to be negative.
+/// The outputs that ops write and whose sizes are proved not to be negative.
 pub(super) fn all(
     host: &Function,
     frames: &Frames,
@@ -46,7 +46,7 @@ pub(super) fn all(
     .collect()
 }
 
-/// The slots with those outputs that make the arena smaller, one after the other.
+/// Adds outputs one by one as slots, and keeps those that make the arena smaller.
 pub(super) fn arrange_best(
     outputs: &[ReusableOutput],
     samples: &[Sizes],
@@ -65,7 +65,7 @@ pub(super) fn arrange_best(
     best
 }
 
-/// The outputs that are tried, the largest first.
+/// The outputs to try, the largest first.
 pub(super) fn largest(outputs: &[ReusableOutput]) -> Vec<ReusableOutput> {
     let mut outputs = outputs.to_vec();
     outputs.sort_by_key(|output| std::cmp::Reverse(output.size.typical()));
@@ -73,26 +73,27 @@ pub(super) fn largest(outputs: &[ReusableOutput]) -> Vec<ReusableOutput> {
     outputs
 }
 
-/// Whether the arena takes less with the first slots than with the others, as far as samples tell: those at which no size is negative, as what is left of
-/// a short sound by strides of some hundred elements is.
+/// Returns true if the arena is smaller with the first slots than with the others at the sample
+/// sizes. Samples where a size is negative are left out, such as the rest of a short sound after
+/// strides of some hundred elements.
 pub(super) fn is_smaller(first: &[Slot], other: &[Slot], samples: &[Sizes]) -> bool {
     let at = |sizes: &Sizes| Some([own_bytes(first, sizes)?, own_bytes(other, sizes)?]);
     let sums: Vec<[i64; 2]> = samples.iter().filter_map(at).collect();
     sums.iter().all(|[a, b]| a <= b) && sums.iter().any(|[a, b]| a < b)
 }
 
-/// What slots take of the arena at some sizes; `None` where one of them would be negative, or too large.
+/// The bytes of the arena that slots take at a sample; `None` if a size is negative or too large.
 pub(super) fn own_bytes(slots: &[Slot], sizes: &Sizes) -> Option<i64> {
     let bytes = |slot: &Slot| value(&slot.size.bytes, sizes);
     slots.iter().filter(|slot| slot.output.is_none()).map(bytes).try_fold(0, |sum: i64, bytes| sum.checked_add(bytes?))
 }
 
-/// Whether no size of a shape is negative, which it may be in a branch that is not taken.
+/// Returns true if no size of a shape is negative, as it may be in a branch that is not taken.
 pub(super) fn is_sized(solver: &Solver, dims: &[Dim]) -> bool {
     dims.iter().all(|dim| solver.less_equal(&Dim::constant(0), dim))
 }
 
-/// Gives assigned the memory of their outputs, which are asked for before the first of them.
+/// Places assignments in the memory of their outputs, which are requested before the first of them.
 pub(super) fn lend(host: &mut Function, slots: &[Slot]) {
     for slot in slots {
         let Some(output) = slot.output.as_ref().filter(|_| !slot.assigned.is_empty()) else { continue };

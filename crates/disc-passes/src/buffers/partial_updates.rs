@@ -1,14 +1,16 @@
-//! Groups that update a part of a tensor: such a group writes where the tensor is, and nothing copies the rest.
+//! Finds groups that update a part of a tensor in place, so that the rest is not copied.
 //!
-//! A loop does so with what it begins with. The tensor is one that a loop carries, or one that an op of the same block has made and that is
-//! needed no more. The proof: nobody but the group reads the value, the group reads it only to update it, and what the update gives leaves the
-//! group at once. So no element is read after it was written, other than by the update itself, which writes where it reads.
+//! The tensor is carried by a loop, or made by an op of the same block and dead afterwards; a loop
+//! updates its initial value in the same way. In place is safe because the group alone reads the
+//! value, reads it only to update it, and returns the result of the update directly. So no element
+//! is read after it was written, except by the update itself, which writes where it reads.
 use super::planner::{Destination, Planner};
 use disc_ir::{Attr, Block, Inst, OpKind, Value};
 use std::collections::HashMap;
 
 impl Planner<'_> {
-    /// For what the body of a loop returns: the memory of the carried value that it is an update of, or several in a row are.
+    /// Maps values that the body of a loop returns to the memory of the carried value that they
+    /// update, directly or through several updates in a row.
     pub(super) fn homes_of_updates(&self, body: Block, carried: &[Value]) -> HashMap<Value, Destination> {
         let end = self.source.terminator(body).expect("a region ends in `return`");
         let returned = self.source.operands(end).iter().map(|&result| self.first_update(body, result));
@@ -17,7 +19,7 @@ impl Planner<'_> {
         updated.map(|((_, result), &buffer)| (result, Destination::Buffer(buffer))).collect()
     }
 
-    /// The first of updates in a row, each of what the one before gives.
+    /// The first of a chain of updates.
     fn first_update(&self, block: Block, mut value: Value) -> Value {
         while let Some(input) = self.updated_in_place(block, value).filter(|&input| self.updated(block, input).is_some()) {
             value = input;
@@ -25,12 +27,14 @@ impl Planner<'_> {
         value
     }
 
-    /// The value in whose memory a group of the block makes `result`: one that the block has made, and that is needed no more.
+    /// The value that an op of the block overwrites to make `result`: one made in the block that
+    /// dies there.
     pub(super) fn updated_in_place(&self, block: Block, result: Value) -> Option<Value> {
         self.updated(block, result).filter(|&input| self.is_made_for_one(block, input))
     }
 
-    /// Whether an op of the block has made the memory of a value, and every view on the way to it has one reader.
+    /// Returns true if an op of the block has made the memory of a value, and each view on the way
+    /// has one reader.
     fn is_made_for_one(&self, block: Block, mut value: Value) -> bool {
         loop {
             let Some(inst) = self.source.defining(value).filter(|inst| self.source.insts(block).contains(inst)) else {
@@ -47,14 +51,14 @@ impl Planner<'_> {
         }
     }
 
-    /// The operand of an op of the block that it makes `result` from by an update, if nothing else reads that operand.
+    /// The operand that an op of the block updates to make `result`, if nothing else reads it.
     fn updated(&self, block: Block, result: Value) -> Option<Value> {
         let maker = self.source.defining(result)?;
         self.source.operands(maker).iter().copied().find(|&operand| self.is_update(block, operand, result))
     }
 
-    /// Whether an op of the block makes `result` from the memory of `argument`, which nothing else reads: a group, or a loop that begins
-    /// with it.
+    /// Returns true if `result` is an update of `argument`, which nothing else reads: by a group,
+    /// or by a loop with `argument` as its initial value.
     fn is_update(&self, block: Block, argument: Value, result: Value) -> bool {
         let Some(group) = self.source.defining(result) else { return false };
         match self.source.kind_of(group) {
@@ -79,7 +83,7 @@ impl Planner<'_> {
             && self.uses(block, argument) == 1
     }
 
-    /// Whether an op of a group gives `updated` by writing to places of `inner`.
+    /// Returns true if an op of a group makes `updated` by writing into `inner`.
     fn updates(&self, group: Inst, inst: Inst, inner: Value, updated: Value) -> bool {
         let kind = match &self.source.inst(group).attrs[0] {
             Some(Attr::Enum(kind)) => *kind,
@@ -93,13 +97,13 @@ impl Planner<'_> {
         }
     }
 
-    /// The operand in the place that a result of an op has.
+    /// The operand at the position of a result.
     fn operand_of(&self, inst: Inst, result: Value) -> Option<Value> {
         let number = self.source.results_of(inst).iter().position(|&value| value == result)?;
         self.source.operands(inst).get(number).copied()
     }
 
-    /// How often the ops of a block read a value.
+    /// The number of times that the ops of a block read a value.
     fn uses(&self, block: Block, value: Value) -> usize {
         let operands = self.source.walk(block).into_iter().flat_map(|inst| self.source.operands(inst));
         operands.filter(|&&operand| operand == value).count()

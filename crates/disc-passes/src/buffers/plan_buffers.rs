@@ -1,13 +1,14 @@
-//! The pass: plans the memory of each function, and tries what is gained where cheap values are computed again.
+//! Plans the memory of each function, with and without rematerialisation of cheap values.
 use super::{planner::Planner, rematerialize, sample_sizes};
 use crate::pass::{PassCx, PassDef};
 use disc_ir::{Diagnostic, Function, FunctionKind, Module, Solver, ops::Stage};
 use std::sync::Arc;
 
-/// Gives every value memory: a part of the arena, or an output of the caller.
+/// Gives every value memory: an allocation of the arena, or an output of the caller.
 pub static PASS: PassDef = PassDef {
     name: "plan-buffers",
-    doc: "Gives every value memory: a part of the arena, or an output of the caller. Cheap values are computed again where keeping them would take more.",
+    doc: "Gives every value memory: an allocation of the arena, or an output of the caller. Cheap values are recomputed if \
+          keeping them would take more memory.",
     stages: (Stage::Fused, Stage::Buffer),
     run,
 };
@@ -21,7 +22,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(changes)
 }
 
-/// The host program of a function, in which cheap values are computed again where that takes less memory.
+/// Plans the host program of a function; cheap values are rematerialised if that takes less memory.
 fn plan(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
     let (mut host, bytes) = Planner::plan(function)?;
     let mut chosen = rematerialize::candidates(function);
@@ -39,7 +40,7 @@ fn plan(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
         return Ok(host);
     }
     host = other;
-    // Not all of them may be needed for that: halves of them are left out, quarters, and so on.
+    // Not every candidate may be needed: halves are left out first, then quarters, and so on.
     let (mut size, mut tries) = (chosen.len(), 0);
     while size > 1 {
         size = size.div_ceil(2);

@@ -1,4 +1,4 @@
-//! Plans the memory of one function: walks its ops, and gives each value that a group makes a buffer.
+//! Plans the memory of one function: walks its ops and gives each result of a group a buffer.
 use super::{allocation, arena, early_release, frames::Frames, output_reuse};
 use disc_ir::{
     Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Inst, OpKind, Solver, Space, Symbol, TensorType, Type, Value,
@@ -13,20 +13,20 @@ pub(super) struct Planner<'f> {
     pub(super) host: Function,
     pub(super) solver: Arc<Solver>,
     pub(super) frames: Frames,
-    /// Where each value of the source is.
+    /// The buffer of each value of the source.
     pub(super) memory: HashMap<Value, Value>,
 }
 
-/// Memory that is there before what it holds.
+/// Memory that exists before the value that is written into it.
 #[derive(Clone, Debug)]
 pub(super) enum Destination {
-    /// The memory of an output, by its index; the output may be another view of the value.
+    /// The memory of the output with this index; its type may differ from the value's by a reshape.
     Output(usize, TensorType),
     Buffer(Value),
 }
 
 impl<'f> Planner<'f> {
-    /// The program, and what its arena takes at some sizes.
+    /// Returns the host program, and the size of its arena at the sample sizes.
     pub(super) fn plan(source: &'f Function) -> Result<(Function, Vec<i64>), Diagnostic> {
         let mut host = Function::new(source.name.clone(), FunctionKind::Host);
         host.facts = source.facts.clone();
@@ -60,7 +60,7 @@ impl<'f> Planner<'f> {
         self.source.ty(value).shaped().expect("the value of a function is a tensor").clone()
     }
 
-    /// Says where a value is.
+    /// Records the buffer of a value.
     pub(super) fn named(&mut self, value: Value, buffer: Value) {
         if let Some(name) = self.source.name_of(value) {
             self.host.set_name(buffer, name.clone());
@@ -68,7 +68,8 @@ impl<'f> Planner<'f> {
         self.memory.insert(value, buffer);
     }
 
-    /// Which values of a block are made right where what the block returns goes: each for the first that returns it, or a view of it.
+    /// Maps values of a block to the destination of the returned value that they are, or that views
+    /// them, so that they are written there directly. Each serves the first return only.
     pub(super) fn destinations(&self, block: Block, destination: impl Fn(usize, &TensorType) -> Destination) -> Destinations {
         let end = self.source.terminator(block).expect("a block ends in `return`");
         let mut found = Destinations::default();
@@ -87,14 +88,14 @@ impl<'f> Planner<'f> {
         found
     }
 
-    /// Whether the sizes of `value` are known where `made` is made, of which it is a view.
+    /// Returns true if the sizes of `value`, a view of `made`, are known where `made` is computed.
     pub(super) fn known_with(&self, value: Value, made: Value) -> bool {
         let symbols = |value: Value| self.tensor(value).dims.iter().flat_map(Dim::symbols).collect::<HashSet<Symbol>>();
         let (late, known) = (self.source.data_dims(), symbols(made));
         symbols(value).iter().all(|symbol| known.contains(symbol) || !late.contains(symbol))
     }
 
-    /// What a value is a view or an update in place of, within a block.
+    /// The value of the block behind views and updates in place.
     pub(super) fn looked_at(&self, block: Block, mut value: Value) -> Value {
         loop {
             let inst = self.source.defining(value).filter(|inst| self.source.insts(block).contains(inst));
@@ -111,7 +112,7 @@ impl<'f> Planner<'f> {
         Builder::at(&mut self.host, block, solver)
     }
 
-    /// Memory for a value of the source: its destination, or a part of the arena that is laid out later.
+    /// Allocates memory for a value of the source: its destination, or an allocation of the arena.
     pub(super) fn place(
         &mut self,
         block: Block,
@@ -131,7 +132,7 @@ impl<'f> Planner<'f> {
         Ok(buffer)
     }
 
-    /// Memory for a value that may be an update in place.
+    /// Allocates memory for a value that may be an update in place.
     pub(super) fn place_or_update(
         &mut self,
         [from, to]: [Block; 2],
@@ -170,7 +171,7 @@ impl<'f> Planner<'f> {
         Ok(buffer)
     }
 
-    /// The same memory in another shape.
+    /// Views a buffer under another shape.
     pub(super) fn as_type(&mut self, block: Block, buffer: Value, tensor: &TensorType) -> Result<Value, Diagnostic> {
         if self.host.ty(buffer).shaped() == Some(tensor) {
             return Ok(buffer);
@@ -232,7 +233,8 @@ impl<'f> Planner<'f> {
     }
 }
 
-/// Values that are made where they go, and the returned positions that this takes care of.
+/// Values that are written to their destination directly, and the returned positions that this
+/// serves.
 #[derive(Default)]
 pub(super) struct Destinations {
     pub(super) destinations: HashMap<Value, Destination>,

@@ -1,38 +1,40 @@
-//! Cheap values that are computed where they are needed, so that no memory is kept for them until then.
+//! Recomputes cheap values where they are needed, so that no memory keeps them until then.
 //!
-//! What several groups compute alike is computed once. Where the first and the last of its readers are far apart, as the activation of a tensor that three
-//! residual blocks begin with, it takes memory all the time, though the tensor that it is computed from is there as well. And a group that stores a
-//! tensor and its activation needs room for both while what it reads is still there.
+//! A value that several groups read is computed once. If its first and last reader are far apart,
+//! as for an activation at the start of three residual blocks, it stays in memory although its
+//! input does too. Likewise a group that stores a tensor and its activation needs room for both
+//! while its inputs are still live.
 //!
 //! Invariants:
-//! - What is computed again is element-wise in one tensor, weights and constants, cannot fail, and costs no more than to read that tensor, which is needed
-//!   later anyway.
-//! - Whether it is worth its time is not guessed: the arena is laid out with and without it.
+//! - A recomputed value is elementwise in one tensor, weights and constants, cannot fail, and costs
+//!   no more than reading that tensor, which is live anyway.
+//! - The gain is measured: the arena is laid out with and without it.
 use crate::fusion::{costly, split_group};
 use disc_ir::{Diagnostic, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::{collections::HashMap, sync::Arc};
 
-/// More ops than this are not computed again, nor are so many values.
+/// The largest number of ops that are recomputed for a value; also the largest number of such
+/// values.
 const MOST_OPS: usize = 6;
 const MOST_VALUES: usize = 64;
-/// So many layouts are tried to find out which of them are needed.
+/// The number of layouts that are tried to find the values that matter.
 pub(super) const MOST_TRIES: usize = 12;
 
-/// A result of a group, and groups that compute it anew.
+/// A result of a group, and the readers that recompute it.
 #[derive(Clone, Debug)]
 pub(super) struct Rematerialization {
     group: Inst,
     number: usize,
     value: Value,
-    /// What it is computed from: in the group that makes it, and outside of that.
+    /// The tensor it is computed from: in its group, and outside.
     base: (Value, Value),
-    /// Readers that compute it again, each with those right behind it.
+    /// Readers that recompute it, each with the readers right behind it.
     readers: Vec<Vec<Inst>>,
-    /// Whether these are all, and its group need not give it.
+    /// True if these are all readers, so that its group need not store it.
     is_dropped: bool,
 }
 
-/// The values of the body of a function that groups further down could compute again.
+/// The values in the body of a function that later groups could recompute.
 pub(super) fn candidates(function: &Function) -> Vec<Rematerialization> {
     let insts = function.insts(function.body);
     let mut uses: HashMap<Value, Vec<usize>> = HashMap::new();
@@ -52,7 +54,7 @@ pub(super) fn candidates(function: &Function) -> Vec<Rematerialization> {
     found
 }
 
-/// Result `number` of a group, if it can be computed again for its later readers.
+/// Result `number` of a group, if its later readers can recompute it.
 fn of_result(
     function: &Function,
     insts: &[Inst],
@@ -78,7 +80,8 @@ fn of_result(
         }
         before = Some(position);
     }
-    // Right behind the group the value is there; nobody else may need it where the group does not give it.
+    // Readers right behind the group use the stored value; the group may drop it only if there are
+    // none.
     let is_dropped =
         readers.len() == 1 && at.iter().all(|&position| position <= until) && function.defining(base.1) == Some(group);
     if !is_dropped && !readers.is_empty() {
@@ -91,8 +94,8 @@ fn is_fusion(function: &Function, inst: Inst) -> bool {
     function.kind_of(inst) == OpKind::Fusion
 }
 
-/// What a result of a group is computed from, in the group and outside of it, where that is one value that the group reads or gives as well, beside
-/// weights and constants, and few cheap ops compute it.
+/// The one tensor that a result of a group is computed from, in the group and outside, if the group
+/// reads or returns that tensor and few cheap ops, weights and constants do the rest.
 fn computed(function: &Function, group: Inst, number: usize) -> Option<(Value, Value)> {
     let region = function.inst(group).regions[0];
     let given = function.operands(function.terminator(region)?);
@@ -133,8 +136,8 @@ fn is_cheap(function: &Function, inst: Inst) -> bool {
 }
 
 impl Rematerialization {
-    /// Adds groups that compute the value again, each right before those that read what it gives. Nothing, where the value is gone: another one may have
-    /// taken its group's place.
+    /// Adds groups that recompute the value right before their readers. Does nothing if the value
+    /// is gone because another rematerialisation has replaced its group.
     pub(super) fn apply(&self, function: &mut Function, solver: &Arc<Solver>) -> Result<(), Diagnostic> {
         let body = function.body;
         let is_there = |inst: &Inst| function.insts(body).contains(inst);

@@ -1,12 +1,15 @@
-//! A layout that each call computes from its sizes: `layout_arena`.
+//! Lays the arena out in each call, from its sizes: the op `layout_arena`.
 //!
-//! A layout for all sizes is tight only where facts order them. The squares of a length and what strides leave of it are ordered by no fact, and then one
-//! lies behind the other though both are never needed at once. Here what is known beforehand is who is needed while whom; the places are found in
-//! each call, for some nanoseconds a part. It is taken where samples of sizes show that it saves memory. See docs/adr/0007-layouts-of-a-call.md.
+//! A layout for all sizes is tight only where facts order the sizes. No fact orders the square of a
+//! length and the rest that strides leave of it, so a static layout puts one behind the other
+//! although they are never live together. Here only the overlaps of live ranges are known at
+//! compile time; each call finds the offsets, in some nanoseconds per allocation. It is taken where
+//! it saves memory at the sample sizes. See docs/adr/0007-layouts-of-a-call.md.
 //!
 //! Invariants:
-//! - Two parts of which one is needed while the other is overlap nowhere; what is written over another part is one part with it.
-//! - An output's memory is lent for all sizes alike, as in [`packing`].
+//! - Two allocations that are live together do not overlap; one that overwrites another is one
+//!   allocation with it.
+//! - The memory of an output is reused for all sizes alike, as in [`static_layout`].
 use super::{
     allocation::{Allocation, Assignment, LINE, PlacementOrder, ReusableOutput, Slot, position, sort},
     frames::Frames,
@@ -22,31 +25,32 @@ use std::{
     sync::Arc,
 };
 
-/// More parts that are needed at once than so many take too long to place.
+/// The largest number of overlapping pairs of live ranges; more take too long to place.
 const MOST_MEETINGS: usize = 1 << 12;
 
-/// A layout: parts in the memory of outputs, and parts that each call places.
+/// A layout: allocations in the memory of outputs, and allocations that each call places.
 pub(super) struct RuntimeLayout {
     pub(super) lent: Vec<Slot>,
     frames: Vec<Placed>,
 }
 
-/// The parts of a frame, in the order in which they are placed, and the earlier ones that each one meets.
+/// The allocations of a frame in placement order, each with the earlier ones that it overlaps in
+/// time.
 struct Placed {
     frame: usize,
     chains: Vec<Chain>,
     met: Vec<Vec<usize>>,
 }
 
-/// Parts at one place: each but the first is written over the one before.
+/// Allocations at one place: each but the first overwrites the one before.
 #[derive(Clone)]
 struct Chain {
-    /// All of them as one part, which ends as the last does.
+    /// All of them as one allocation, which ends with the last.
     whole: Allocation,
     parts: Vec<Inst>,
 }
 
-/// The best of such layouts, if it is smaller than one for all sizes.
+/// Returns the best runtime layout, if it is smaller than the static one.
 pub(super) fn smaller_than(
     slots: &[Slot],
     samples: &[Sizes],
@@ -76,7 +80,7 @@ pub(super) fn smaller_than(
     best.map(|(_, layout)| layout)
 }
 
-/// The most bytes that parts hold at once; `None` where a size is negative, or too large.
+/// The most bytes that are live at once; `None` if a size is negative or too large.
 fn alive_at_once(parts: &[Allocation], sizes: &Sizes) -> Option<i64> {
     let bytes: Vec<i64> = parts.iter().map(|part| value(&part.size.bytes, sizes)).collect::<Option<_>>()?;
     let at = |position: usize| {
@@ -86,7 +90,7 @@ fn alive_at_once(parts: &[Allocation], sizes: &Sizes) -> Option<i64> {
     Some(parts.iter().map(|part| at(part.range.first)).max().unwrap_or(0))
 }
 
-/// Parts with those that are written over them, where sizes are equal.
+/// Joins allocations of equal size where one overwrites the other.
 fn chains(parts: &[Allocation], takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Vec<Chain> {
     let mut parts: Vec<&Allocation> = parts.iter().collect();
     parts.sort_by_key(|part| (part.range.first, part.inst));
@@ -117,7 +121,7 @@ fn chains(parts: &[Allocation], takers: &HashMap<Inst, Vec<Inst>>, solver: &Solv
 }
 
 impl RuntimeLayout {
-    /// The layout that places chains in an order; `None` where too many of them meet.
+    /// The layout that places chains in this order; `None` if too many of them overlap in time.
     fn of(
         chains: &[Chain],
         outputs: &[ReusableOutput],
@@ -152,7 +156,7 @@ impl RuntimeLayout {
         (meetings <= MOST_MEETINGS).then_some(Self { lent, frames: placed })
     }
 
-    /// What the arena takes at some sizes; `None` where one of them is negative, or too large.
+    /// The size of the arena at a sample; `None` if a size is negative or too large.
     pub(super) fn bytes(&self, sizes: &Sizes) -> Option<i64> {
         let frame = |frame: &Placed| {
             let bytes = frame.chains.iter().map(|chain| value(&chain.whole.size.bytes, sizes));
@@ -166,7 +170,7 @@ impl RuntimeLayout {
         self.frames.iter().map(|placed| placed.frame).collect()
     }
 
-    /// Places the parts of all frames, each where its arena is asked for.
+    /// Places the allocations of all frames, each where its arena is requested.
     pub(super) fn place(&self, host: &mut Function, frames: &Frames, solver: &Arc<Solver>) {
         self.frames.iter().for_each(|placed| placed.place(host, frames.arena(placed.frame), solver));
     }
@@ -187,12 +191,13 @@ impl Placed {
         host.set_type(arena, Type::Buffer { tensor: TensorType::new([total], DType::U8), space: Space::Global });
     }
 
-    /// Whether each part meets all earlier ones: then there is nothing to find.
+    /// Returns true if each allocation overlaps all earlier ones, so that there is nothing to
+    /// search.
     fn is_stack(&self) -> bool {
         self.met.iter().enumerate().all(|(part, met)| met.len() == part)
     }
 
-    /// One part behind the other, and where the last one ends.
+    /// The offsets of allocations one behind the other, and the end of the last.
     fn stacked(&self) -> (Vec<Dim>, Dim) {
         let mut end = Dim::constant(0);
         let behind = |chain: &Chain| {
@@ -202,7 +207,8 @@ impl Placed {
         (self.chains.iter().map(behind).collect(), end)
     }
 
-    /// Adds the op that places the parts before their arena is asked for; the offsets, and where the last part ends.
+    /// Adds the op that computes the offsets before their arena is requested; returns the offsets
+    /// and the end of the last allocation.
     fn laid_out(&self, host: &mut Function, asked: Inst, solver: &Arc<Solver>) -> (Vec<Dim>, Dim) {
         let block = block_of(host, host.body, asked).expect("the arena is in the program");
         let mut dims = fresh_dims(host, self.chains.len() + 1);
@@ -224,14 +230,14 @@ impl Placed {
     }
 }
 
-/// Symbols that nothing is called by.
+/// Symbols that are not used yet.
 fn fresh_dims(host: &Function, count: usize) -> Vec<Dim> {
     let taken: BTreeSet<Symbol> = host.bound_symbols().into_iter().chain(host.data_dims()).collect();
     let names = (0..).map(|number| Dim::symbol(format!("at{number}")));
     names.filter(|dim| dim.as_symbol().is_some_and(|symbol| !taken.contains(symbol))).take(count).collect()
 }
 
-/// The block of an op, of those within a block.
+/// The block that contains an op, among the blocks within `block`.
 fn block_of(host: &Function, block: Block, inst: Inst) -> Option<Block> {
     let insts = host.insts(block);
     let inner = || insts.iter().flat_map(|&other| &host.inst(other).regions).find_map(|&region| block_of(host, region, inst));

@@ -1,30 +1,32 @@
-//! Sizes at which layouts are compared.
+//! Samples sizes at which layouts are compared.
 //!
-//! No fact says which of two layouts is smaller where their sizes are sums of maxima, so that they are evaluated at some sizes. Sizes that facts exclude
-//! say nothing about calls: an image that has to have 196 patches is not one of 4,000 by 4,000.
+//! No fact says which of two layouts is smaller if their sizes are sums of maxima, so they are
+//! evaluated at samples. Sizes that the facts exclude are no samples: an image that must have 196
+//! patches is never 4,000 by 4,000.
 //!
-//! Invariant: results never depend on samples, only what memory a call takes.
+//! Invariant: samples decide how much memory a call takes, never its results.
 use disc_ir::{
     Dim, Symbol,
     dim::{Fact, Facts},
 };
 use std::collections::{BTreeSet, HashMap};
 
-/// What dims are taken for, by turns: strides of some hundred elements leave nothing of a short sound, and squares outgrow everything at long ones.
+/// The values that dims take in turn: strides of some hundred elements leave nothing of a short
+/// sound, and squares outgrow all else at long ones.
 const USUAL: [[i64; 2]; 5] = [[64, 64], [8, 500], [500, 8], [4000, 4000], [8, 32_000]];
-/// What dims are tried for where facts exclude all of the usual sizes.
+/// The values that are tried if facts exclude all of the usual ones.
 const TRIED: [i64; 24] = [1, 2, 3, 4, 7, 8, 14, 16, 28, 32, 48, 56, 64, 96, 112, 128, 192, 196, 224, 256, 384, 448, 512, 1024];
-/// So many of these are looked for, and so many tries made.
+/// The number of samples to find, and the number of tries.
 const WANTED: usize = 3;
 const MOST_TRIES: usize = 1 << 14;
 
-/// What takes time has to save a part in so many of the arena.
+/// A layout that costs time has to save at least this fraction (1/50) of the arena.
 const LEAST_GAIN: i64 = 50;
 
-/// What dims are, in one sample.
+/// The value of each dim in one sample.
 pub(super) type Sizes = HashMap<Symbol, i64>;
 
-/// Sizes that the facts allow, as far as they are about these symbols; the usual ones where none is found.
+/// Returns sizes that satisfy the facts about these symbols; the usual ones if none is found.
 pub(super) fn samples(symbols: &BTreeSet<Symbol>, facts: &Facts) -> Vec<Sizes> {
     let usual: Vec<Sizes> =
         USUAL.iter().map(|sample| symbols.iter().cloned().zip(sample.iter().copied().cycle()).collect()).collect();
@@ -39,12 +41,13 @@ pub(super) fn samples(symbols: &BTreeSet<Symbol>, facts: &Facts) -> Vec<Sizes> {
     if search.found.is_empty() { usual } else { search.found }
 }
 
-/// A dim at a sample; `None` where it is negative or too large.
+/// The value of a dim at a sample; `None` if it is negative or too large.
 pub(super) fn value(dim: &Dim, sizes: &Sizes) -> Option<i64> {
     dim.eval(&|symbol| sizes.get(symbol).copied()).ok().filter(|&value| value >= 0)
 }
 
-/// Whether what takes `own` bytes at some sizes is worth its time where `others` are taken: it saves something at one of them, and loses as much at none.
+/// Returns true if `own` bytes instead of `others` are worth the time of a layout: at least one
+/// sample saves a part of the arena, and none loses as much.
 pub(super) fn saves(own: &[i64], others: &[i64]) -> bool {
     let pairs = || own.iter().copied().zip(others.iter().copied());
     own.len() == others.len() && pairs().any(|(a, b)| saves_at(a, b)) && !pairs().any(|(a, b)| saves_at(b, a))
@@ -65,7 +68,8 @@ struct Search {
 }
 
 impl Search {
-    /// Finds values for the remaining symbols, the largest first, one sample for each value of the first symbol.
+    /// Finds values for the remaining symbols, the largest first, one sample for each value of the
+    /// first.
     fn extend(&mut self, rest: &[&Symbol], sizes: &mut Sizes) {
         let Some((&symbol, rest)) = rest.split_first() else { return self.found.push(sizes.clone()) };
         let before = self.found.len();

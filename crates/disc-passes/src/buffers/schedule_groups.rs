@@ -1,10 +1,11 @@
-//! The order of groups: what frees memory goes first.
+//! Schedules groups so that memory is freed early.
 //!
-//! Groups come in the order of the program, or nearly so. Where some that could run now would free more memory than they take, the one that
-//! frees most runs next; otherwise the earliest in the program. Sizes are compared at a nominal size of each dim, so the order is the same
-//! for every call.
+//! Groups start in program order. If some that are ready free more memory than they take, the one
+//! that frees most runs next; otherwise the earliest in program order. Sizes are compared with
+//! every dim at a nominal value, so the order is the same for every call.
 //!
-//! Invariant: values and dims are defined before their uses, and ops other than groups, views and weights keep their order.
+//! Invariant: values and dims are defined before their uses, and ops other than groups, views and
+//! weights keep their order.
 use crate::{
     analysis::call_invariant::uses,
     fusion::binders::Binders,
@@ -13,13 +14,13 @@ use crate::{
 use disc_ir::{Block, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Value, ops::Stage};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// What a dim counts as, where sizes are compared.
+/// The value of a dim when sizes are compared.
 const NOMINAL: i64 = 64;
 
-/// Runs the groups that free memory early.
+/// Runs groups that free memory early.
 pub static PASS: PassDef = PassDef {
     name: "schedule-groups",
-    doc: "Orders groups so that less memory is in use at a time: of those that could run next, the one that frees most.",
+    doc: "Orders groups to keep less memory live: of the groups that are ready, the one that frees most runs next.",
     stages: (Stage::Fused, Stage::Fused),
     run,
 };
@@ -46,18 +47,18 @@ fn order_block(function: &mut Function, block: Block, cx: &mut PassCx) -> usize 
     changes
 }
 
-/// The ops of a block as nodes, by their position.
+/// The dependence graph of a block; nodes are positions.
 struct Scheduler<'f> {
     function: &'f Function,
     insts: Vec<Inst>,
-    /// For each op, how many ops it waits for, and which wait for it.
+    /// For each op, the number of ops that it waits for, and the ops that wait for it.
     waits: Vec<usize>,
     waiting: Vec<Vec<usize>>,
-    /// The memory that each op reads: values of the block, views looked through.
+    /// The memory that each op reads: values of the block, behind views.
     reads: Vec<BTreeSet<Value>>,
-    /// How many ops still read what an op of the block has made.
+    /// The number of ops that still read a result of the block.
     readers: HashMap<Value, usize>,
-    /// What each value takes, at nominal sizes.
+    /// The bytes of each value at nominal sizes.
     bytes: HashMap<Value, i64>,
 }
 
@@ -102,7 +103,7 @@ impl<'f> Scheduler<'f> {
         scheduler
     }
 
-    /// The value whose memory a value is in, if it is temporary memory of this block.
+    /// The value whose memory holds a value, if it is temporary memory of this block.
     fn memory(&self, position: &HashMap<Inst, usize>, mut value: Value) -> Option<Value> {
         loop {
             let inst = self.function.defining(value).filter(|inst| position.contains_key(inst))?;
@@ -114,7 +115,7 @@ impl<'f> Scheduler<'f> {
         }
     }
 
-    /// What is in use more after an op than before.
+    /// The change of memory in use that an op makes.
     fn growth(&self, i: usize) -> i64 {
         let made = self.function.results_of(self.insts[i]).iter().map(|value| self.bytes[value]);
         let freed = self.reads[i].iter().filter(|value| self.readers[value] == 1).map(|value| self.bytes[value]);

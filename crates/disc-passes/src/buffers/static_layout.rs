@@ -1,12 +1,14 @@
-//! Parts beside one another: a layout of the arena in which a part lies at the first place that is free while it is needed.
+//! Lays the arena out at compile time with allocations beside one another.
 //!
-//! Slots hold one part at a time, so that two small parts never share what a large one left, and a large one never lies where several small ones
-//! were. Here each frame is one slot, and so is the memory of an output, and a part begins where the slot does or where another part ends. Which
-//! places overlap is proved; a part for which nothing is proved lies behind all that is there at the same time.
+//! Slots hold one allocation at a time, so two small ones never share the room of a large one. Here
+//! each frame and each output is one slot, and an allocation begins at the start of the slot or at
+//! the end of another one, at the first place that is free during its live range. Overlaps are
+//! decided by proof; an allocation for which nothing is proved goes behind all that are live with
+//! it.
 //!
 //! Invariants:
-//! - Two parts that are needed at the same time overlap nowhere, but for one that is written over the other.
-//! - A part that is written over another one begins where that does.
+//! - Two allocations that are live together do not overlap, unless one overwrites the other.
+//! - An allocation that overwrites another one begins at the same offset.
 use super::{
     allocation::{Allocation, Assignment, MOST_NODES, ReusableOutput, Size, Slot, typical},
     frames::Frames,
@@ -14,7 +16,8 @@ use super::{
 use disc_ir::{Dim, Inst, Solver};
 use std::collections::HashMap;
 
-/// The slots of all frames, and of the outputs; nothing, if it takes too much to say where a part is.
+/// Returns the slots of all frames and outputs; `None` if an offset becomes too large an
+/// expression.
 pub(super) fn pack(
     parts: &[Allocation],
     outputs: Vec<ReusableOutput>,
@@ -42,7 +45,7 @@ pub(super) fn pack(
     Some(slots)
 }
 
-/// Where a part may begin in a slot.
+/// Finds an offset for an allocation in a slot.
 pub(super) fn place(slot: &Slot, part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Option<Dim> {
     if slot.output.as_ref().is_some_and(|output| !output.admits(part)) {
         return None;
@@ -56,7 +59,7 @@ pub(super) fn place(slot: &Slot, part: &Allocation, takers: &HashMap<Inst, Vec<I
         let ends_inside = || solver.less_equal(&(offset + &part.size.exact), &slot.size.exact);
         offset.nodes() <= MOST_NODES && met.iter().all(apart) && (slot.output.is_none() || ends_inside())
     };
-    // At one place, what is written over the part or what the part is written over may touch it.
+    // At one offset, allocations of which one overwrites the other may touch in time.
     let met_at = |offset: &Dim| -> Vec<&Assignment> {
         let meets = |assignment: &&Assignment| assignment.meets(part, |inst| assignment.offset == *offset && shares(inst));
         slot.assigned.iter().filter(meets).collect()
@@ -80,7 +83,7 @@ pub(super) fn place(slot: &Slot, part: &Allocation, takers: &HashMap<Inst, Vec<I
     found.or_else(|| behind().filter(|offset| slot.output.is_none() && offset.nodes() <= MOST_NODES))
 }
 
-/// The size of a slot that ends no sooner than a part.
+/// The size of a slot that ends no sooner than an allocation.
 fn grown(size: &Size, end: &Dim, solver: &Solver) -> Option<Size> {
     let end = Size { bytes: end.clone(), exact: end.clone() };
     if solver.less_equal(&end.bytes, &size.bytes) {

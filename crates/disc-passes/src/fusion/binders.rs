@@ -1,6 +1,5 @@
-//! What comes before an op because of its sizes: the ops that bind the dims that it mentions.
-//!
-//! No operand says so, so whoever orders or groups ops asks here too.
+//! Finds the ops that bind the dims that another op mentions: it depends on them, although no
+//! operand says so. Everything that orders or groups ops asks here too.
 use disc_ir::{Block, Function, Inst, Symbol};
 use std::collections::HashMap;
 
@@ -14,7 +13,7 @@ impl Binders {
         Self(bound.collect())
     }
 
-    /// The ops that bind dims of `inst` or of what is in its regions.
+    /// The ops that bind dims of `inst` or of its regions.
     pub(crate) fn of(&self, function: &Function, inst: Inst) -> impl Iterator<Item = Inst> {
         let symbols = if self.0.is_empty() { Default::default() } else { function.symbols_of(inst) };
         symbols.into_iter().filter_map(|symbol| self.0.get(&symbol).copied()).filter(move |&binder| binder != inst)

@@ -1,13 +1,15 @@
-//! How often a kernel computes what it computes: once for each place that a value is read at.
+//! Counts the element computations in a kernel: each value is computed once for every position that
+//! reads it.
 //!
-//! Slices and concatenations read their operand at other places than they are read at. Where a value is read through two of them, and that
-//! value as well, code doubles with each; so a chain of them is cut. Gives a number of element computations, which bounds the size of a kernel.
+//! Slices and concatenations read their operand at other positions than their own. If a value is
+//! read directly and through such an op, its code doubles, and again with each further one; the
+//! count bounds the size of a kernel, so that such chains are cut.
 use crate::analysis::query::Query;
 use disc_ir::{Function, Inst, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
-/// The computations of single elements in the code of the ops that `inside` says yes to, from these outputs on; `once`: values whose elements are
-/// computed at one place and found at others.
+/// The number of element computations in the code of the ops for which `inside` returns true, from
+/// these outputs on. Values in `once` are computed at one position and stored for the others.
 pub(super) fn computations(
     function: &Function,
     outputs: &[Value],
@@ -15,7 +17,7 @@ pub(super) fn computations(
     once: &dyn Fn(Value) -> bool,
 ) -> usize {
     let defining = |value: Value| function.defining(value).filter(|&inst| inside(inst));
-    // Users before what they use: the reverse of an order in which operands come first.
+    // Users before operands: the reverse of a topological order.
     let (mut order, mut seen) = (Vec::new(), HashSet::new());
     let mut stack: Vec<(Inst, bool)> = outputs.iter().filter_map(|&value| defining(value)).map(|inst| (inst, false)).collect();
     while let Some((inst, done)) = stack.pop() {
@@ -26,7 +28,8 @@ pub(super) fn computations(
             stack.extend(function.operands(inst).iter().filter_map(|&value| defining(value)).map(|inst| (inst, false)));
         }
     }
-    // Of each op at how many places it is computed: those of one user that reads where it is read itself, and of all that read elsewhere.
+    // For each op, the number of positions: those of one user at its own position, plus those of
+    // all users that read elsewhere.
     let mut places: HashMap<Inst, (usize, usize)> =
         outputs.iter().filter_map(|&value| defining(value)).map(|inst| (inst, (1, 0))).collect();
     let mut total = 0_usize;
@@ -49,7 +52,7 @@ pub(super) fn computations(
     total
 }
 
-/// Whether an op reads its operands at other places than it is read at.
+/// Returns true if an op reads its operands at other positions than its own.
 fn moves(function: &Function, inst: Inst) -> bool {
     match function.kind_of(inst) {
         OpKind::Slice => {

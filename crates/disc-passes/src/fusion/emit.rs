@@ -1,7 +1,8 @@
-//! Writing the groups into the block, as `fusion` ops.
+//! Writes the groups into the block as `fusion` ops.
 //!
-//! Invariants: a value that leaves a group is a result of its op; everything else of the group is seen by its region only. A free op that
-//! something outside of groups reads becomes a group; a view that nothing reads but groups that compute through it is gone.
+//! Invariants: a value that leaves a group is a result of its op; only the region sees the others.
+//! A free op that an op outside of groups reads becomes a group; a view that only groups read,
+//! which compute through it, is dropped.
 use super::{
     binders::Binders,
     form::views_member,
@@ -15,20 +16,21 @@ use std::{
     sync::Arc,
 };
 
-/// Something that stays in the block: a group, or an op without one.
+/// A node of the new block: a group, or an op without one.
 struct Node {
     kind: Option<&'static str>,
     /// The members of a group, or the one op.
     insts: Vec<Inst>,
-    /// What it reads: for a group, the inputs of its region.
+    /// The values it reads: for a group, the inputs of its region.
     inputs: Vec<Value>,
-    /// What the region of a group holds: its members, and copies of free ops and views that they need.
+    /// The ops of a group's region: its members, and copies of the free ops and views that they
+    /// need.
     sequence: Vec<Inst>,
-    /// Where its last op was; decides among nodes that are ready.
+    /// The position of its last op; the smallest of the ready nodes goes first.
     position: usize,
 }
 
-/// Replaces the ops of `block` by one `fusion` op per group, in an order that respects what each needs.
+/// Replaces the ops of `block` by one `fusion` op per group, in dependence order.
 pub(super) fn rewrite(function: &mut Function, block: Block, groups: Vec<Group>, solver: &Arc<Solver>) -> Result<(), Diagnostic> {
     let source = function.clone();
     let old = source.insts(block).to_vec();
@@ -51,7 +53,7 @@ pub(super) fn rewrite(function: &mut Function, block: Block, groups: Vec<Group>,
     plan.write(function, block, &order, solver)
 }
 
-/// The values that an op uses, those of its regions included.
+/// The values that an op and its regions use.
 fn uses(function: &Function, inst: Inst) -> Vec<Value> {
     let mut found = function.operands(inst).to_vec();
     for &region in &function.inst(inst).regions {
@@ -66,9 +68,9 @@ struct Plan<'f> {
     roles: &'f HashMap<Inst, Role>,
     binders: Binders,
     nodes: Vec<Node>,
-    /// The node that computes an op's results where others read them.
+    /// The node that computes an op's results for other nodes.
     maker: HashMap<Inst, usize>,
-    /// Values that nodes read.
+    /// The values that nodes read.
     read: HashSet<Value>,
 }
 
@@ -94,7 +96,8 @@ impl Plan<'_> {
         self.add(Node { kind: Some(kind), insts, inputs, sequence, position: 0 });
     }
 
-    /// Makes nodes of the free ops and views that nodes read, and notes everything that is read.
+    /// Makes nodes of the free ops and views that nodes read, and collects all values that are
+    /// read.
     fn read_all(&mut self) {
         let mut stack: Vec<Value> = self.nodes.iter().flat_map(|node| node.inputs.iter().copied()).collect();
         while let Some(value) = stack.pop() {
@@ -114,7 +117,8 @@ impl Plan<'_> {
         }
     }
 
-    /// The nodes in an order that respects what each needs; among those that are ready, the earliest in the program.
+    /// Sorts the nodes topologically; of those that are ready, the earliest in program order comes
+    /// first.
     fn order(&self) -> Vec<usize> {
         let nodes = &self.nodes;
         let mut needs: Vec<HashSet<usize>> = vec![HashSet::new(); nodes.len()];
@@ -154,7 +158,7 @@ impl Plan<'_> {
                 function.append(block, node.insts[0]);
                 continue;
             };
-            // What fails has to be computed, even if nobody reads it.
+            // An op that may fail is computed even if nothing reads it.
             let leaves = |inst: Inst, v: Value| {
                 self.read.contains(&v) || self.source.def(inst).has(Trait::MayFail) && uses[v.index()] == 0
             };
@@ -181,7 +185,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// The region of a group.
+    /// Builds the region of a group.
     fn region(&self, function: &mut Function, node: &Node, outputs: &[Value], solver: &Arc<Solver>) -> Result<Block, Diagnostic> {
         let region = function.add_block();
         let mut map: HashMap<Value, Value> = HashMap::new();
@@ -202,7 +206,7 @@ impl Plan<'_> {
     }
 }
 
-/// Gathers what a group's region holds.
+/// Collects the ops of a group's region.
 struct Copy<'f> {
     source: &'f Function,
     role: &'f dyn Fn(Inst) -> Option<Role>,
@@ -230,7 +234,8 @@ impl Copy<'_> {
         self.sequence.push(inst);
     }
 
-    /// Whether the region computes an op: a member, what is free, a view of what a member would write.
+    /// Returns true if the region computes an op: a member, a free op, or a view of a member's
+    /// result.
     fn is_inside(&self, inst: Inst) -> bool {
         match (self.role)(inst) {
             _ if self.members.contains(&inst) => true,
@@ -240,7 +245,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Whether a value belongs to a region of `inst`.
+    /// Returns true if a value belongs to a region of `inst`.
     fn is_inner(&self, inst: Inst, value: Value) -> bool {
         let inside = |&region: &Block| {
             self.source.arguments(region).contains(&value)

@@ -1,4 +1,5 @@
-//! Products and what is element-wise in their results: the epilogue that a product's kernel takes along.
+//! Takes elementwise ops behind a matmul into its group as epilogue, and conversions of its
+//! operands.
 use super::{
     grouping::Grouping,
     legality::{Role, same_shape},
@@ -9,7 +10,8 @@ use disc_ir::{DType, OpKind, ops::Trait};
 use std::collections::{BTreeSet, HashSet};
 
 impl Grouping<'_> {
-    /// Takes conversions of operands into the groups of products, which read what is stored: those that lose nothing, and serve no other.
+    /// Takes conversions of operands into the groups of matmuls, which then read the stored type:
+    /// those without loss and without other users.
     pub(super) fn absorb_conversions(&mut self, cx: &mut PassCx) {
         for i in 0..self.insts.len() {
             if self.roles[i] != Role::Contraction {
@@ -38,7 +40,7 @@ impl Grouping<'_> {
         from != DType::I1 && from.size() < to.size() && to.holds(from)
     }
 
-    /// Takes element-wise users into the groups of products.
+    /// Takes elementwise users into the groups of matmuls.
     pub(super) fn absorb_epilogues(&mut self, cx: &mut PassCx) {
         for i in 0..self.insts.len() {
             if matches!(self.roles[i], Role::Contraction | Role::Window) && self.group(i).insts.len() == 1 {
@@ -61,7 +63,8 @@ impl Grouping<'_> {
         }
     }
 
-    /// The transpose that alone uses the one result of a product's group: the product can be written in that order.
+    /// The transpose that is the only user of the one result of a matmul's group: the matmul can be
+    /// written in that order.
     fn final_transpose(&self, dot: usize, taken: &[usize]) -> Option<usize> {
         let inside: BTreeSet<usize> = taken.iter().copied().chain([dot]).collect();
         let leaves = |&&i: &&usize| {
@@ -82,7 +85,8 @@ impl Grouping<'_> {
         }
     }
 
-    /// The ops to take into the group of product `dot`: everything element-wise in its result, less what would only add outputs.
+    /// The epilogue of matmul `dot`: all elementwise users of its result, except those that would
+    /// only add outputs.
     fn epilogue(&self, dot: usize) -> Vec<usize> {
         let domain = self.function.shape(self.function.result(self.insts[dot]));
         let mut taken: BTreeSet<usize> = BTreeSet::new();
@@ -111,8 +115,9 @@ impl Grouping<'_> {
         taken.into_iter().collect()
     }
 
-    /// Whether `i` needs something that another group computes only after product `dot` and what it has taken. No op may lie between: groups that
-    /// were made before can, where one of their ops needs the product and another one is needed by `i`.
+    /// Returns true if `i` needs a value that another group computes only after matmul `dot` and
+    /// its epilogue. No single op need be in between: in an earlier group, one op may need the
+    /// matmul while `i` needs another op.
     fn waits_for(&self, i: usize, dot: usize, taken: &BTreeSet<usize>) -> bool {
         let inside = |op: usize| op == dot || taken.contains(&op);
         let is_made = |&s: &usize| !inside(s) && (self.group(s).insts.len() > 1 || !self.sources[s].is_empty());
@@ -136,8 +141,9 @@ impl Grouping<'_> {
         false
     }
 
-    /// Whether `i` is for a later product, which it needs where product `dot` has taken in another value as large. Of a sum of many products each then
-    /// adds to what is there, so that no more than two of them are in memory.
+    /// Returns true if `i` belongs to a later matmul that it reads, and the epilogue of matmul
+    /// `dot` already has another value of that size. In a sum of many matmuls, each then
+    /// accumulates in place, so that at most two of them are live.
     fn is_of_another(&self, i: usize, dot: usize, taken: &BTreeSet<usize>) -> bool {
         let read = |op: usize| {
             self.real_sources[op].iter().copied().filter(|&s| s != dot && !taken.contains(&s) && self.is_like(s, dot))
@@ -148,7 +154,7 @@ impl Grouping<'_> {
         !before.is_empty() && own.iter().any(|product| !before.contains(product))
     }
 
-    /// Whether two ops have one result each, of one shape.
+    /// Returns true if two ops have one result each, of one shape.
     fn is_like(&self, a: usize, b: usize) -> bool {
         match (self.function.results_of(self.insts[a]), self.function.results_of(self.insts[b])) {
             ([x], [y]) => same_shape(self.solver, self.function.shape(*x), self.function.shape(*y)),
@@ -156,7 +162,8 @@ impl Grouping<'_> {
         }
     }
 
-    /// The products behind `dot` of its shape that `i` is computed from, element by element, but not by way of `dot` and what it has taken.
+    /// The later matmuls of the shape of `dot` that `i` is elementwise computed from, not by way of
+    /// `dot` and its epilogue.
     fn later_products(&self, i: usize, dot: usize, taken: &BTreeSet<usize>) -> BTreeSet<usize> {
         let (mut found, mut seen, mut stack) = (BTreeSet::new(), HashSet::from([i]), vec![i]);
         while let Some(op) = stack.pop() {
@@ -175,7 +182,7 @@ impl Grouping<'_> {
         found
     }
 
-    /// Whether `i` is, or looks through free ops at, something in `reached`.
+    /// Returns true if `i` is in `reached`, or reads it through free ops.
     fn leads_from(&self, i: usize, reached: &HashSet<usize>) -> bool {
         match self.roles[i] {
             Role::Free => self.real_sources[i].iter().any(|s| reached.contains(s)),
@@ -183,7 +190,7 @@ impl Grouping<'_> {
         }
     }
 
-    /// Gives back ops at the end whose absence makes fewer results that others need.
+    /// Removes final ops whose removal leaves fewer results that others need.
     fn prune(&self, dot: usize, taken: &mut BTreeSet<usize>) {
         loop {
             let outputs = self.visible(dot, taken);

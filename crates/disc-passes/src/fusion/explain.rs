@@ -1,8 +1,9 @@
-//! The fusion plan for people and tools: the groups, for each value that goes from one group to another through memory, why, and why groups that
-//! read one tensor, and nothing of each other, are apart.
+//! Explains the fusion plan to people and tools: the groups; a reason for each value that goes from
+//! one group to another through memory; and a reason for each two independent groups that read one
+//! tensor.
 //!
-//! It reads a module at the fused stage and decides nothing. Reasons are found from types and facts: the first thing that keeps the two
-//! groups from being one.
+//! It reads a module at the fused stage and decides nothing. A reason is derived from types and
+//! facts: the first obstacle to fusing the two groups.
 mod horizontal;
 
 use super::{
@@ -19,25 +20,25 @@ use std::{
 
 pub use horizontal::HorizontalPair;
 
-/// What fusion made of one function.
+/// The groups of one function, and the obstacles to fewer groups.
 #[derive(Clone, Debug)]
 pub struct FusionPlan {
     pub function: Arc<str>,
-    /// The function that this is a variant of, and when it runs.
+    /// The function that this is a variant of, and the facts under which it runs.
     pub of: Option<(Arc<str>, Vec<Fact>)>,
-    /// In the order in which they run.
+    /// The groups in the order in which they run.
     pub groups: Vec<PlannedGroup>,
     pub edges: Vec<Edge>,
     pub siblings: Vec<HorizontalPair>,
 }
 
-/// A group: what becomes one kernel.
+/// A group, which becomes one kernel.
 #[derive(Clone, Debug)]
 pub struct PlannedGroup {
     pub kind: &'static str,
-    /// What it computes, in order, without what costs nothing.
+    /// The ops in order, except free ones.
     pub ops: Vec<&'static str>,
-    /// The values that it gives to others, with their types.
+    /// The results, with their types.
     pub results: Vec<String>,
 }
 
@@ -51,12 +52,12 @@ pub struct Edge {
     pub reason: Reason,
 }
 
-/// Why two groups are not one.
+/// An obstacle to fusing two groups.
 #[derive(Clone, Debug)]
 pub enum Reason {
-    /// These would have to hold, and nothing says so.
+    /// These facts would have to hold, and are not known.
     MissingFacts(Vec<Fact>),
-    /// They could be one, but not faster.
+    /// Fusing them would not be faster.
     Cost(String),
     /// No schedule computes both.
     Schedule(String),
@@ -81,7 +82,7 @@ impl FusionPlan {
         Self { function: function.name.clone(), of, groups: Vec::new(), edges: Vec::new(), siblings: Vec::new() }
     }
 
-    /// How many groups there are of each kind.
+    /// The number of groups of each kind.
     pub fn kinds(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         self.groups.iter().for_each(|group| *counts.entry(group.kind).or_default() += 1);
@@ -113,7 +114,7 @@ impl fmt::Display for FusionPlan {
 }
 
 impl Reason {
-    /// A word for it, for programs that read plans.
+    /// A stable word for the reason, for tools.
     pub fn name(&self) -> &'static str {
         match self {
             Reason::MissingFacts(_) => "missing-facts",
@@ -140,7 +141,7 @@ struct Explainer<'f> {
     solver: Solver,
     names: HashMap<Value, String>,
     plan: FusionPlan,
-    /// The group that makes a value, by its number, and whether views lie between.
+    /// The number of the group that makes a value; true if a view is in between.
     makers: HashMap<Value, (usize, bool)>,
 }
 
@@ -193,7 +194,7 @@ impl Explainer<'_> {
         self.makers.extend(results.iter().map(|&value| (value, (number, false))));
     }
 
-    /// The edges from earlier groups of the block to this one, each value once.
+    /// Adds the edges from earlier groups of the block to this one, each value once.
     fn edges_to(&mut self, number: usize, inst: Inst, groups: &HashMap<usize, Inst>) {
         let mut seen = HashSet::new();
         let operands = self.function.operands(inst).iter().filter(|&&operand| seen.insert(operand));
@@ -213,7 +214,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// Why two groups of a block are not one, where nothing lies between them but perhaps a view.
+    /// The obstacle to fusing two groups of a block that are adjacent except for a view.
     fn apart(&self, maker: Inst, user: Inst, view: Option<&str>) -> Reason {
         match view {
             _ if self.is_walked(maker) && self.is_walked(user) => self.refused(maker, user),
@@ -222,7 +223,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// Whether a group is one of loops, of rows or of a scan.
+    /// Returns true if a group is pointwise, a reduction or a scan.
     fn is_walked(&self, group: Inst) -> bool {
         let is_scan = |&inst: &Inst| self.function.kind_of(inst) == OpKind::Cumulative;
         matches!(kind(self.function, group), "loop" | "row") || members(self.function, group).iter().any(is_scan)
@@ -247,7 +248,7 @@ impl Explainer<'_> {
         Reason::Schedule(format!("no schedule computes this {first} and this {second} together"))
     }
 
-    /// Why two groups of loops and reductions are not one.
+    /// The obstacle to fusing two groups of pointwise ops and reductions.
     fn refused(&self, maker: Inst, user: Inst) -> Reason {
         match pairing::form(self.function, &self.solver, maker, user) {
             Err(why) => self.because(why, maker, user),
@@ -258,7 +259,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// What `why` means for two groups: the facts that are missing, a cost, or what no schedule does.
+    /// Turns a rejection into a reason: missing facts, a cost, or the lack of a schedule.
     fn because(&self, why: Rejection, maker: Inst, user: Inst) -> Reason {
         match why {
             Rejection::Shapes(a, b) => {
@@ -284,13 +285,14 @@ impl Explainer<'_> {
         }
     }
 
-    /// Whether a group computes nothing.
+    /// Returns true if a group computes nothing.
     fn only_repeats(&self, group: Inst) -> bool {
         let is_free = |&inst: &Inst| matches!(role(self.function, &self.solver, inst), Role::Free | Role::Outside);
         members(self.function, group).iter().all(is_free)
     }
 
-    /// Whether two groups are one where some facts hold. That a size is 1 is none to ask for: it says that there is nothing to reduce, or to repeat.
+    /// Returns true if the two groups fuse once these facts hold. A size of 1 is no sensible fact:
+    /// it removes the reduction or broadcast itself.
     fn would_do(&self, facts: &[Fact], maker: Inst, user: Inst) -> bool {
         let is_one = |fact: &Fact| matches!(fact, Fact::Equal(a, b) if a.is_const(1) || b.is_const(1));
         let mut known = self.function.facts.clone();
@@ -298,7 +300,8 @@ impl Explainer<'_> {
         are_new && pairing::form(self.function, &Solver::new(&known), maker, user).is_ok()
     }
 
-    /// A group on a path from group `from` to one of the `sources` of another, which is itself among the sources.
+    /// A group on a path from group `from` to one of the `sources` of another; it is itself a
+    /// source.
     fn between(&self, from: usize, sources: &HashSet<usize>) -> Option<usize> {
         let leads = |before: usize, group: usize| self.plan.edges.iter().any(|edge| edge.from == before && edge.to == group);
         let mut reached = HashSet::from([from]);
@@ -320,7 +323,7 @@ impl Explainer<'_> {
     }
 }
 
-/// The ops of a group, those of the groups within it included.
+/// The ops of a group, including those of nested groups.
 fn members(function: &Function, group: Inst) -> Vec<Inst> {
     let inner = function.insts(function.inst(group).regions[0]).iter();
     let expanded =
@@ -335,7 +338,7 @@ fn kind(function: &Function, inst: Inst) -> &'static str {
     }
 }
 
-/// Whether two shapes have the same sizes, and not in the same order.
+/// Returns true if two shapes have the same sizes in another order.
 fn is_reordered(a: &[Dim], b: &[Dim]) -> bool {
     let sorted = |dims: &[Dim]| {
         let mut dims: Vec<String> = dims.iter().map(ToString::to_string).collect();

@@ -1,10 +1,13 @@
-//! Whether a set of ops is one kernel, and of which form: the one place that decides it.
+//! Decides if a set of ops is one kernel, and of which form; the only place that does.
 //!
-//! Three forms: a *loop* computes values of one space, element by element; a *row* group has reductions over the same axes of one space, and
-//! computes whole values, and values with the axes that are kept. What is read on the way may have any shape: it is computed where it is
-//! used, if that repeats no costly work. A *scan* group is a loop over the shape of the one scan in it.
+//! There are three forms. A *pointwise* group (`loop`) computes values of one space, element by
+//! element. A *reduction* group (`row`) has reductions over the same axes of one space; its outputs
+//! have all axes of the space or those that are kept. Operands may have any shape: they are
+//! computed where they are read, if that repeats no costly work. A *scan* group is a pointwise
+//! group over the shape of its one scan.
 //!
-//! Invariant: the answer asks types and facts alone, and depends on the set, not on how it came about.
+//! Invariant: the decision depends on types and facts alone, and on the set, not on the order of
+//! merging.
 use super::{
     duplication::computations,
     hoisting::{HoistLevel, MOST_SHARED, costs_something, hoist_level, may_fail, rows_of},
@@ -17,91 +20,92 @@ use crate::analysis::query::{Query, picks_rows};
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::{HashMap, HashSet};
 
-/// More ops than this make kernels whose live values fit no register file, and compile slowly.
+/// With more ops, live values exceed the register file and kernels compile slowly.
 const MOST_OPS: usize = 160;
-/// The same for ops that are computed at several places, each counted as often.
+/// The same bound for ops that are computed at several positions, each counted as often.
 const MOST_COMPUTATIONS: usize = 256;
-/// More tensors than this outrun the streams that a core prefetches.
+/// With more tensors, a core cannot prefetch all streams.
 const MOST_TENSORS: usize = 24;
-/// The same for scans along the last axis, whose code has every op once for each line of a square, and for others. Costly ops count
-/// [`COSTLY`] times.
+/// The same bound for scans along the last axis, whose code has every op once for each line of a
+/// square, and for other scans. Costly ops count [`COSTLY`] times.
 const MOST_SCANNED: (usize, usize) = (24, 64);
 const COSTLY: usize = 8;
-/// Rows up to this length are faster side by side, though each lane then reads memory of its own.
+/// Rows up to this length are reduced side by side, one per lane, although each lane then reads
+/// memory of its own.
 pub const SHORT_ROW: i64 = 8;
 
-/// Why a set of ops is no kernel.
+/// The reason that a set of ops is not one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// These shapes are not counted alike.
+    /// These two shapes have no common iteration space.
     Shapes(Vec<Dim>, Vec<Dim>),
-    /// The reductions are over different axes of one shape.
+    /// The reductions reduce different axes of one shape.
     Axes,
     /// A reduction would be read by elements of other rows.
     OtherRows,
-    /// A scan would be read at other places than where it is.
+    /// A scan would be read at another position than its own.
     OtherPlaces,
-    /// Besides a scan there is another one, or a reduction.
+    /// The set has a second scan, or a reduction beside the scan.
     Scans,
-    /// This op would be computed again and again.
+    /// This op would be computed several times.
     Again(&'static str),
-    /// What is repeated would be read element by element.
+    /// Repeated elements would be read one by one instead of in vectors.
     Apart,
-    /// Rows would read elements that lie apart.
+    /// Rows would read strided elements of a transposed tensor.
     Turned,
-    /// The position of each element would be divided.
+    /// The position of each element would need a division.
     Divided,
-    /// Rows would be written in pieces of so many elements.
+    /// Rows would be written in pieces of this many elements.
     Pieces(Dim),
-    /// What checks indices would not see all of them.
+    /// Not all indices would be checked.
     Unchecked,
-    /// Several products would all have to be there first.
+    /// Several matmuls would be live at once.
     Waits,
     Large,
 }
 
-/// A set of ops, with what it needs to know about its surroundings.
+/// A set of ops and its surroundings.
 pub(super) struct Candidate<'a> {
     pub(super) function: &'a Function,
     pub(super) solver: &'a Solver,
-    /// In the order of the block.
+    /// The ops in the order of the block.
     pub(super) members: &'a [Inst],
-    /// The values that others need.
+    /// The values that other ops need.
     pub(super) outputs: &'a [Value],
     pub(super) role: &'a dyn Fn(Inst) -> Option<Role>,
 }
 
-/// What a walk knows of costly ops.
+/// The state of a walk about costly ops.
 #[derive(Default)]
 struct Costs<'a> {
-    /// How rows may have some in common.
+    /// The levels to which values may be hoisted.
     shares: &'a [HoistLevel],
-    /// Where each is computed.
+    /// The position at which each one is computed.
     maps: HashMap<Inst, Map>,
-    /// Those that do not follow all axes that are kept, but for those that rows share by blocks.
+    /// Those that do not depend on all kept axes, except values hoisted per block.
     in_common: HashSet<Inst>,
-    /// The axes of rows that those follow which are kept in tables: rows that differ along others have these in common.
+    /// The row axes that values in tables depend on: rows that differ along other axes share them.
     followed: HashSet<usize>,
 }
 
-/// What a walk has come by: a value, how its dimensions follow the space, and how much of it is computed there.
+/// A visited value, its map to the space, and its demand.
 type Visit = (Value, Map, Demand);
 
-/// How much is computed of a value where it is read.
+/// The share of a value that is computed where it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Demand {
-    /// What is used.
+    /// The elements that are used.
     Used,
-    /// Elements that data name, as they are.
+    /// Elements chosen by data, unchanged.
     Picked,
-    /// More than is used, or some of it several times.
+    /// More than is used, or some elements several times.
     More,
-    /// One element for each row: which, the data say.
+    /// One element per row, chosen by data.
     One,
 }
 
 impl Candidate<'_> {
-    /// The layout of the set as one kernel.
+    /// Returns the layout of the set as one kernel.
     pub(super) fn form(&self) -> Result<Layout, Rejection> {
         if self.members.len() > MOST_OPS {
             return Err(Rejection::Large);
@@ -116,7 +120,7 @@ impl Candidate<'_> {
         let mut tensors: HashSet<Value> = self.outputs.iter().copied().collect();
         let shares: &[HoistLevel] = match self.scan()? {
             Some(_) => &[],
-            // Rows with lines are walked in their order.
+            // Rows with line buffers are walked in order.
             None if !lines.is_empty() => &[HoistLevel::PerRow, HoistLevel::PerTask],
             None => &[HoistLevel::PerRow, HoistLevel::PerTask, HoistLevel::PerBlock],
         };
@@ -135,7 +139,7 @@ impl Candidate<'_> {
         self.members.iter().copied().filter(|&i| self.function.kind_of(i) == OpKind::Reduce).collect()
     }
 
-    /// The scan among the members, if there is one.
+    /// The scan among the members.
     fn scan(&self) -> Result<Option<Inst>, Rejection> {
         let mut scans = self.members.iter().copied().filter(|&i| self.function.kind_of(i) == OpKind::Cumulative);
         let Some(scan) = scans.next() else { return Ok(None) };
@@ -167,7 +171,7 @@ impl Candidate<'_> {
         Ok(layout)
     }
 
-    /// What loops compute: the outputs, and what is reduced.
+    /// The values that the kernel computes at each position: outputs and reduction operands.
     fn roots(&self, layout: &Layout) -> Result<Vec<Visit>, Rejection> {
         let all: Vec<usize> = (0..layout.space.len()).collect();
         let map = |value: Value, axes: &[usize]| map_of(self.solver, &layout.space, axes, self.function.shape(value));
@@ -192,7 +196,8 @@ impl Candidate<'_> {
         Ok(roots)
     }
 
-    /// The space of what is reduced, or of the outputs; fine enough for every value of the set that has as many elements.
+    /// The space of the reduction operands, or of the outputs, refined until it divides every value
+    /// of the set with as many elements.
     fn space(&self, reductions: &[Inst]) -> Result<Vec<Dim>, Rejection> {
         let inputs: Vec<Value> = reductions.iter().map(|&i| self.function.operands(i)[0]).collect();
         let roots = if inputs.is_empty() { self.outputs } else { &inputs };
@@ -208,7 +213,7 @@ impl Candidate<'_> {
         }
         let copied = self.copied_views();
         let inside = self.members.iter().chain(&copied);
-        // Positions along what is repeated are divided: in short steps, vectors would hold little.
+        // Positions along repeated elements are divided: finer axes would make short vectors.
         let repeats = inside.clone().filter(|&&i| self.repeats(i));
         let repeated: HashSet<Value> = repeats.map(|&i| self.function.operands(i)[0]).collect();
         let reshaped = inside.flat_map(|&i| self.function.results_of(i).iter().chain(self.function.operands(i)));
@@ -224,7 +229,7 @@ impl Candidate<'_> {
         Ok(space)
     }
 
-    /// Whether an op repeats elements one by one.
+    /// Returns true if an op repeats single elements.
     fn repeats(&self, inst: Inst) -> bool {
         self.function.kind_of(inst) == OpKind::Reshape && repeat_of(self.function, self.solver, inst).is_some()
     }
@@ -259,7 +264,7 @@ impl Candidate<'_> {
         Ok(found.unwrap_or_default())
     }
 
-    /// What a loop computes a line at a time.
+    /// The values that a pointwise group computes a line at a time.
     fn lines(&self, layout: &Layout, members: &HashSet<Inst>, roots: &[Visit]) -> Result<Vec<LineBuffer>, Rejection> {
         if layout.reduces || self.scan()?.is_some() || !self.members.iter().any(|&inst| never_fails(self.function, inst)) {
             return Ok(Vec::new());
@@ -270,7 +275,7 @@ impl Candidate<'_> {
         Ok(lines.of(&roots))
     }
 
-    /// Whether a line could be computed by a loop of its own.
+    /// Checks that a line could be computed by a loop of its own.
     fn walk_line(&self, line: Value, tensors: &mut HashSet<Value>) -> Result<(), Rejection> {
         let shape = self.function.shape(line);
         let space = refine(self.solver, shape, shape).unwrap_or_default();
@@ -280,8 +285,8 @@ impl Candidate<'_> {
         self.walk(&layout, (&[], &[HoistLevel::PerRow]), vec![(line, map, Demand::Used)], tensors)
     }
 
-    /// Checks all that is computed for some values, up to the lines among it, and adds what is read from memory; `shares`: how rows may have costly
-    /// values in common.
+    /// Checks the computation of these values, up to line buffers, and collects the tensors that it
+    /// reads. `shares` has the levels to which costly values may be hoisted.
     fn walk(
         &self,
         layout: &Layout,
@@ -329,7 +334,7 @@ impl Candidate<'_> {
                 return Err(Rejection::Turned);
             }
             let found = reads(self.function, self.solver, space, inst, &map);
-            // Of a gather whose elements are picked as they are, every place is looked at.
+            // A gather that returns its elements unchanged reads every index.
             let is_picked = self.function.kind_of(inst) == OpKind::Gather && matches!(share, Demand::Picked | Demand::One);
             let checked = if is_picked { &found.operands[1].1 } else { &map };
             if self.function.def(inst).has(Trait::MayFail) && checked.contains(&Follows::Other) && !self.is_place_of_gathers(inst)
@@ -345,7 +350,8 @@ impl Candidate<'_> {
         Ok(())
     }
 
-    /// Whether an op is a gather that cannot fail and that others like it read: each element of these is one of what the first one reads.
+    /// Returns true if an op is a gather that cannot fail and that other such gathers read: each of
+    /// their elements is one element of its operand.
     fn is_place_of_gathers(&self, inst: Inst) -> bool {
         let value = self.function.result(inst);
         let mut users = self.members.iter().filter(|&&user| self.function.operands(user).contains(&value));
@@ -353,7 +359,8 @@ impl Candidate<'_> {
             && users.all(|&user| never_fails(self.function, user) && self.function.operands(user)[1] != value)
     }
 
-    /// Whether a gather and others pick rows that a transpose of the group makes, or that vectors would not lie along.
+    /// Returns true if a gather and others pick rows of a transpose in the group, or rows that
+    /// vectors would not be loaded from.
     fn picks_turned_rows(&self, layout: &Layout, inst: Inst, map: &Map) -> bool {
         let picks = |inst: Inst| picks_rows(self.function, self.solver, inst);
         let operand = |inst: Inst| self.function.operands(inst)[0];
@@ -368,7 +375,8 @@ impl Candidate<'_> {
         is_made || !is_along
     }
 
-    /// Whether neighbours in an op's result are not neighbours in its operand: vectors of a scan lie along memory.
+    /// Returns true if neighbours in an op's result are not neighbours in its operand: a scan loads
+    /// vectors from memory.
     fn is_reordered(&self, inst: Inst) -> bool {
         match self.function.kind_of(inst) {
             OpKind::Reshape => !only_ones_differ(self.function, self.solver, inst),
@@ -380,7 +388,8 @@ impl Candidate<'_> {
         }
     }
 
-    /// Whether an op is computed inside: a member, what is free, or another view of what a member computes.
+    /// Returns true if an op is computed inside: a member, a free op, or a view of a member's
+    /// result.
     pub(super) fn is_inside(&self, members: &HashSet<Inst>, inst: Inst) -> bool {
         match (self.role)(inst) {
             _ if members.contains(&inst) => true,
@@ -390,8 +399,8 @@ impl Candidate<'_> {
         }
     }
 
-    /// Costly ops are computed once for each element that they have, or once a row; those that rows share, once for a block of them, or a few once for
-    /// each row or task.
+    /// Checks that costly ops are computed once for each of their elements or once per row; values
+    /// that rows share once per block of rows, and a few once per row or task.
     fn check_cost(&self, layout: &Layout, inst: Inst, map: &Map, share: Demand, costs: &mut Costs<'_>) -> Result<(), Rejection> {
         if !costs_something(self.function, inst) {
             return Ok(());
@@ -428,14 +437,15 @@ impl Candidate<'_> {
         }
     }
 
-    /// Whether computing an op may fail, down to what is read from memory.
+    /// Returns true if computing an op, down to loads from memory, may fail.
     fn may_fail(&self, inst: Inst) -> bool {
         let members: HashSet<Inst> = self.members.iter().copied().collect();
         may_fail(self.function, inst, &|inst| self.is_inside(&members, inst))
     }
 
-    /// A reshape between dimensions that are not known to be parts of one another would divide the position of each element of what is turned. In
-    /// memory it is another view of that instead. (Positions of what lies there as it is are the same in both.)
+    /// Rejects reshapes of transposed values between dimensions that are not known to divide one
+    /// another: the position of each element would need a division, while in memory the reshape is
+    /// a view. (Values in their original order have the same positions in both shapes.)
     fn check_division(&self, members: &HashSet<Inst>, inst: Inst, map: &Map, operands: &[(Value, Map)]) -> Result<(), Rejection> {
         let divides = self.function.kind_of(inst) == OpKind::Reshape
             && !self.repeats(inst)
@@ -447,7 +457,7 @@ impl Candidate<'_> {
         if divides { Err(Rejection::Divided) } else { Ok(()) }
     }
 
-    /// Whether a value is computed element by element from a transpose that moves neighbours apart.
+    /// Returns true if a value is elementwise computed from a transpose that separates neighbours.
     fn is_turned(&self, members: &HashSet<Inst>, value: Value) -> bool {
         let (mut stack, mut seen) = (vec![value], HashSet::new());
         while let Some(value) = stack.pop() {
@@ -463,13 +473,14 @@ impl Candidate<'_> {
         false
     }
 
-    /// Whether vectors lie along the last axis: where an operand lies along another one, a loop walks squares of both.
+    /// Returns true if vectors run along the last axis; a pointwise kernel transposes tiles of
+    /// operands stored along another one.
     fn walks_rows(&self, layout: &Layout) -> bool {
         let is_turned = |inst: Inst| self.function.kind_of(inst) == OpKind::Transpose && !leaves_neighbours(self.function, inst);
         layout.reduces || !self.members.iter().any(|&inst| is_turned(inst))
     }
 
-    /// Elements that are repeated one by one are read by vectors along them.
+    /// Checks that repeated elements are read by vectors along them.
     fn check_repeat(&self, layout: &Layout, inst: Inst, map: &Map) -> Result<(), Rejection> {
         if !self.repeats(inst) {
             return Ok(());
@@ -481,8 +492,9 @@ impl Candidate<'_> {
         if are_neighbours { Ok(()) } else { Err(Rejection::Apart) }
     }
 
-    /// Whether rows would read a whole tensor of memory that lies along another dimension than their vectors: a cache line for each element. Written
-    /// in their order first, by squares that are turned in registers, it is read in vectors.
+    /// Returns true if rows would read a whole tensor in memory that is contiguous along another
+    /// dimension than their vectors, a cache line for each element. A kernel that transposes it in
+    /// registers first lets rows read vectors.
     fn lies_apart(&self, layout: &Layout, map: &Map) -> bool {
         let Some(last) = layout.space.len().checked_sub(1).filter(|_| layout.reduces) else { return false };
         let axes = axes_of(map).unwrap_or_default();
@@ -491,8 +503,8 @@ impl Candidate<'_> {
         apart && self.solver.range(&length).hi.is_none_or(|most| most > SHORT_ROW)
     }
 
-    /// How much is computed of the operands of an op, so much of which is computed itself: more than it uses are lanes on both sides of a joint,
-    /// elements that data name, and those that are repeated one by one; of what a row reads once, one element.
+    /// The demand for the operands of an op with this demand. Concatenations along vectors, gathers
+    /// and repeated elements need more than is used; a value read once per row needs one element.
     fn share(&self, layout: &Layout, inst: Inst, map: &Map, share: Demand) -> Demand {
         let of_row = || axes_of(map).is_some_and(|axes| layout.reduces && axes.iter().all(|axis| layout.kept.contains(axis)));
         let is_more = match self.function.kind_of(inst) {
@@ -509,13 +521,14 @@ impl Candidate<'_> {
         if is_more && share == Demand::Used || is_combined { Demand::More } else { share }
     }
 
-    /// How many operands of an op hold what it moves.
+    /// The number of operands that hold the moved data of an op.
     fn tensors(&self, inst: Inst) -> usize {
         if self.function.kind_of(inst) == OpKind::Gather { 1 } else { usize::MAX }
     }
 }
 
-/// Whether a view is of memory that a member would write: then the group computes through it.
+/// Returns true if a view is of memory that a member would write: the group then computes through
+/// it.
 pub(super) fn views_member(
     function: &Function,
     members: &HashSet<Inst>,
@@ -529,10 +542,11 @@ pub(super) fn views_member(
     })
 }
 
-/// The layout of a finished group, a function of its own that computes these outputs.
+/// Returns the layout of a finished group that computes these outputs, given as a function of its
+/// own.
 ///
 /// # Errors
-/// Why no schedule of loops or rows computes it.
+/// The reason that no schedule of pointwise ops or reductions computes it.
 pub fn layout_of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<Layout, String> {
     let members = group.insts(group.body);
     let candidate = Candidate { function: group, solver, members, outputs, role: &|_| None };

@@ -1,4 +1,4 @@
-//! The pass: groups the ops of each block, one kind of merge after another.
+//! Fuses the ops of each block into groups, one kind of merge after another.
 use super::{emit, grouping::Grouping};
 use crate::pass::{PassCx, PassDef};
 use disc_ir::{Block, Diagnostic, Function, FunctionKind, Module, OpKind, Solver, ops::Stage};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Puts ops that become one kernel into a `fusion` op.
 pub static PASS: PassDef = PassDef {
     name: "fuse",
-    doc: "Puts ops that become one kernel into a `fusion` op.",
+    doc: "Fuses ops that become one kernel into a `fusion` op.",
     stages: (Stage::Placed, Stage::Fused),
     run,
 };
@@ -23,7 +23,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(groups)
 }
 
-/// Fuses the ops of a block, after those of the regions of its control flow.
+/// Fuses the ops of a block, after those in the regions of its control flow.
 fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut groups = 0;
     for inst in function.insts(block).to_vec() {
@@ -40,7 +40,8 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     grouping.merge_rows(cx);
     grouping.merge_scans(cx);
     grouping.merge_loops(cx);
-    // A loop of several ops may be read by rows, or read them, where none of its ops alone has their shape.
+    // A reduction may fuse with a pointwise group of several ops although none of them alone has
+    // its shape.
     grouping.merge_rows(cx);
     grouping.merge_joined(cx);
     grouping.merge_beside(cx);

@@ -1,9 +1,11 @@
-//! Attention: a product, a softmax of its rows and a product with them, as one group.
+//! Fuses attention: a matmul, a softmax of its rows, and a matmul with the result, as one group.
 //!
-//! It works on groups that were built before, and knows none of them by name: any row group between two products will do, as long as a row
-//! of it needs nothing but that row of the first product. The scores then live for a block of rows at a time, in task memory.
+//! It fuses finished groups without recognising the softmax: any reduction group between two
+//! matmuls fits if each of its rows needs only the same row of the first matmul. The scores then
+//! live for one block of rows at a time, in task memory.
 //!
-//! Invariant: an `attention` group holds three groups, each of which reads the one before it: a contraction, rows, a contraction.
+//! Invariant: an `attention` group holds three groups, each of which reads the previous one: a
+//! matmul, a reduction group, and a matmul.
 use super::{
     legality::same_shape,
     nested_group::{NestedGroup, is_group},
@@ -18,10 +20,10 @@ use disc_ir::{
 };
 use std::{collections::HashSet, sync::Arc};
 
-/// Makes one group of a product, reductions of its rows, and a product of the result.
+/// Fuses a matmul, reductions of its rows, and a matmul of the result.
 pub static PASS: PassDef = PassDef {
     name: "fuse-attention",
-    doc: "Makes one group of a product, a softmax of its rows and a product with the result.",
+    doc: "Fuses a matmul, a softmax of its rows and a matmul with the result into one group.",
     stages: (Stage::Fused, Stage::Fused),
     run,
 };
@@ -49,7 +51,7 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
     let insts = function.insts(block);
     let chains: Vec<[Inst; 3]> = insts.iter().filter_map(|&last| chain(function, solver, last, &once)).collect();
     for &chain in &chains {
-        // Each part of a chain must be of this block: a region cannot take ops from outside of it.
+        // Each group of a chain must be of this block: a region cannot take ops from outside of it.
         if chain.iter().all(|part| function.insts(block).contains(part)) && cx.spend() {
             let mut nest = NestedGroup::open(function, chain.to_vec());
             nest.keep();
@@ -79,24 +81,25 @@ fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value)
     (plain && !product.transposed && along_rows).then_some([scores, rows, last])
 }
 
-/// The group that has this value as its only result, if it is of the kind.
+/// The group of this kind that has this value as its only result.
 fn single_result(function: &Function, value: Value, kind: &str) -> Option<Inst> {
     let inst = function.defining(value)?;
     is_group(function, inst, kind).then_some(inst)
 }
 
-/// What matters of the product of a contraction group with one result, one summed dimension, one row and one column dimension.
+/// The matmul of a group with one result, one contracted dimension, one row and one column
+/// dimension.
 struct Product {
-    /// The operands, as positions among the group's inputs; the right one may be repeated.
+    /// The operands, as positions among the group's inputs; the right one may be broadcast.
     left: Option<usize>,
     right: Option<usize>,
-    /// As `left`, where that may be reshaped.
+    /// As `left`, but the operand may be reshaped.
     rows: Option<usize>,
     batch: usize,
     left_sum: Vec<i64>,
-    /// Whether the batch dimensions of the left operand come first, in their order.
+    /// True if the batch dimensions of the left operand come first, in order.
     left_axes_in_order: bool,
-    /// Whether the result is a transpose.
+    /// True if the result is transposed.
     transposed: bool,
 }
 
@@ -132,25 +135,25 @@ impl Product {
     }
 }
 
-/// What a value is a reshape of.
+/// The value behind a reshape.
 fn reshaped(function: &Function, value: Value) -> Value {
     function.made_by(value, OpKind::Reshape).map_or(value, |inst| reshaped(function, function.operands(inst)[0]))
 }
 
-/// What a value is a broadcast, a reshape or a conversion of: another way to read the same memory.
+/// The value behind broadcasts, reshapes and conversions, which read the same memory.
 fn stored(function: &Function, value: Value) -> Value {
     let kinds = [OpKind::BroadcastInDim, OpKind::Reshape, OpKind::Convert];
     let made = function.defining(value).filter(|&inst| kinds.contains(&function.kind_of(inst)));
     made.map_or(value, |inst| stored(function, function.operands(inst)[0]))
 }
 
-/// Whether a row of the group's result needs, of input `position`, only the same row.
+/// Returns true if a row of the group's result needs only the same row of input `position`.
 fn stays_in_rows(function: &Function, solver: &Solver, group: Inst, position: usize) -> bool {
     let region = function.inst(group).regions[0];
     let scores = function.arguments(region)[position];
     let domain = function.shape(scores).to_vec();
     let Some(columns) = domain.len().checked_sub(1) else { return false };
-    // Values of the whole domain, and values of one element per row, that depend on the scores.
+    // Values of the whole space, and values of one element per row, that depend on the scores.
     let (mut whole, mut rows): (HashSet<Value>, HashSet<Value>) = (HashSet::from([scores]), HashSet::new());
     for &inst in function.insts(region) {
         let operands = function.operands(inst);
@@ -173,7 +176,7 @@ fn stays_in_rows(function: &Function, solver: &Solver, group: Inst, position: us
     true
 }
 
-/// Whether a reshape or broadcast of a value with one element per row leaves rows where they are.
+/// Returns true if a reshape or broadcast of a value with one element per row keeps the rows.
 fn row_shaped(function: &Function, solver: &Solver, inst: Inst, rows: &[Dim], columns: usize) -> bool {
     let fits = |dims: &[Dim]| dims.len() >= columns && dims.len() <= columns + 1 && same_shape(solver, &dims[..columns], rows);
     let (operand, result) = (function.operands(inst)[0], function.result(inst));

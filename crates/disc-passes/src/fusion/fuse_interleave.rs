@@ -1,13 +1,16 @@
-//! Products whose results are interleaved, as the phases of a transposed convolution are: one group with the loop that interleaves them.
+//! Fuses matmuls with the pointwise group that interleaves their results, as the phases of a
+//! transposed convolution are.
 //!
-//! The loop would read all results from memory, where they take as much as what it writes. In one group with it, a product stores each block where it
-//! belongs, and what is element-wise behind the interleaving is computed there. Where a group of another kind interleaves them, such as a norm, that is taken
-//! out of it first.
+//! On its own, that group would read all results from memory, as much as it writes. Fused, a matmul
+//! stores each block at its place, and elementwise ops behind the interleaving join the epilogue.
+//! If a group of another kind interleaves the results, such as a norm, the interleaving is split
+//! off it first.
 //!
 //! Invariants:
-//! - Each element of the interleaved value is one element of one product, and these products' rows are read by nothing else. Where it is cut, at the end
-//!   of a dimension, less than one element of each phase is left out.
-//! - What code generation asks of such a group is [`Interleaved::of`], which is what decided about it.
+//! - Each element of the interleaved value is one element of one matmul, and nothing else reads
+//!   these results. If the value is cut at the end of a dimension, it loses less than one element
+//!   of each phase.
+//! - Code generation reads such a group through [`Interleaved::of`], which also decided about it.
 use super::{
     legality::same_shape,
     nested_group::{NestedGroup, is_group, is_of_kind},
@@ -23,36 +26,38 @@ use disc_ir::{
 };
 use std::{collections::HashSet, sync::Arc};
 
-/// Makes one group of products and the loop that interleaves their results.
+/// Fuses matmuls and the group that interleaves their results.
 pub static PASS: PassDef = PassDef {
     name: "fuse-interleave",
-    doc: "Makes one group of products and the loop that interleaves their results, as transposed convolutions have them.",
+    doc: "Fuses matmuls with the group that interleaves their results, as transposed convolutions have them.",
     stages: (Stage::Fused, Stage::Fused),
     run,
 };
 
-/// Products whose results are interleaved along the last dimensions: element `h` of phase `p` is element `h * step + p`.
+/// Matmuls whose results are interleaved along the last dimensions: element `h` of phase `p`
+/// becomes element `h * step + p`.
 pub struct Interleaved {
-    /// The interleaved results: batch, features, then the dimensions that are interleaved, which may end before the last elements of some phases.
+    /// The interleaved results: batch, features, then the interleaved dimensions, which may end
+    /// before the last elements of some phases.
     pub value: Value,
-    /// How many phases there are along each of these.
+    /// The number of phases along each of these dimensions.
     pub steps: Vec<i64>,
     pub parts: Vec<InterleavedPart>,
 }
 
-/// A product of some phases: batch, the groups of features if there are any, then features and their phases as one dimension, then one element for each
-/// of a phase.
+/// A matmul that computes some phases: batch, feature groups if there are any, features and phases
+/// as one dimension, then the elements of a phase.
 pub struct InterleavedPart {
     pub product: Inst,
-    /// Winograd's method, where it may compute the product.
+    /// The op that lets Winograd's method compute the matmul.
     pub winograd: Option<Inst>,
-    /// The first phase along each dimension, and how many there are.
+    /// The first phase along each dimension, and the number of phases.
     pub first: Vec<i64>,
     pub phases: Vec<i64>,
 }
 
 impl Interleaved {
-    /// How a group interleaves its products, if that is what it does.
+    /// Returns the interleaving that a group computes, if it computes one.
     pub fn of(function: &Function, solver: &Solver, block: Block) -> Option<Self> {
         let end = function.terminator(block)?;
         let mut values = function.operands(end).iter().map(|&output| source(function, output));
@@ -67,8 +72,9 @@ impl Interleaved {
         (function.operands(end).len() == 1 || interleaved.fills_lines()).then_some(interleaved)
     }
 
-    /// Whether each product has all phases of the last dimension. Else each writes a part of every cache line, which takes longer for several outputs than
-    /// a loop that reads the phases once.
+    /// Returns true if each matmul has all phases of the last dimension. Otherwise each writes
+    /// parts of cache lines, which for several outputs takes longer than a pointwise group that
+    /// reads the phases once.
     fn fills_lines(&self) -> bool {
         self.parts.iter().all(|part| part.phases.last() == self.steps.last())
     }
@@ -104,7 +110,7 @@ impl Interleaved {
         let result = function.shape(function.result(product));
         let mut made = vec![lead[0].clone(), Dim::constant(rows)];
         if function.ints(product, "lhs_batching_dims").len() > 1 {
-            // Each group has the same number of features.
+            // Each feature group has the same number of features.
             let groups =
                 result[1].as_const().filter(|&groups| groups > 0 && lead[1].as_const().is_some_and(|all| all % groups == 0))?;
             made.splice(1.., [groups, rows / groups].map(Dim::constant));
@@ -118,7 +124,8 @@ impl Interleaved {
     }
 }
 
-/// What a value interleaves, and in which steps, if that is what it does: pieces with batch, features, their phases and one element for each of a phase.
+/// The value that `value` interleaves and the steps: pieces with batch, features, their phases,
+/// then the elements of a phase.
 fn turned(function: &Function, solver: &Solver, value: Value) -> Option<(Value, Vec<i64>)> {
     let whole = function.made_by(value, OpKind::Slice).map_or(value, |slice| function.operands(slice)[0]);
     let turned = function.operands(function.made_by(whole, OpKind::Reshape)?)[0];
@@ -133,7 +140,8 @@ fn turned(function: &Function, solver: &Solver, value: Value) -> Option<(Value, 
     (is_whole && is_front(function, solver, [whole, value], &steps)).then_some((pieces, steps))
 }
 
-/// Whether `front` is `whole`, or what is left where each dimension that is interleaved loses less than one element of each phase at its end.
+/// Returns true if `front` is `whole`, or a slice of it that loses less than one element of each
+/// phase at the end of each interleaved dimension.
 fn is_front(function: &Function, solver: &Solver, [whole, front]: [Value; 2], steps: &[i64]) -> bool {
     let Some(slice) = function.made_by(front, OpKind::Slice).filter(|_| front != whole) else { return true };
     let (all, kept) = (function.shape(whole), function.shape(front));
@@ -143,14 +151,14 @@ fn is_front(function: &Function, solver: &Solver, [whole, front]: [Value; 2], st
         && steps.iter().enumerate().all(|(i, &step)| lost(2 + i).is_some_and(|lost| (0..step).contains(&lost)))
 }
 
-/// Whether a product is one of rows and of columns that are packed, or read as they lie.
+/// Returns true if a matmul has plain rows, and columns that are packed or read as stored.
 fn is_plain(function: &Function, product: Inst) -> bool {
     let batches = function.ints(product, "lhs_batching_dims").len();
     let batching = |name: &str| matches!(function.ints(product, name), [0] | [0, 1]);
     let [left, right] = function.operands(product)[..] else { return false };
     let [left_sums, right_sums] = ["lhs", "rhs"].map(|side| function.ints(product, &format!("{side}_contracting_dims")).len());
     let left_free = function.shape(left).len() - batches - left_sums;
-    // Where there is one column, nothing is packed: dots are computed along memory.
+    // A single column is not packed: dot products run along memory.
     let has_columns = function.shape(right).iter().skip(batches + right_sums).any(|size| !size.is_const(1));
     let sums_first = function.axes(product, "rhs_contracting_dims").into_iter().eq(batches..batches + right_sums);
     let is_read = function.defining(right).is_none_or(|inst| function.kind_of(inst) == OpKind::Patches);
@@ -160,7 +168,8 @@ fn is_plain(function: &Function, product: Inst) -> bool {
     float && !packed && in_order && left_free == 1 && sums_first && has_columns && is_read
 }
 
-/// The one value that `output` is computed from by element-wise ops, and that is itself computed from products.
+/// The one value that `output` is elementwise computed from and that is itself computed from
+/// matmuls.
 fn source(function: &Function, output: Value) -> Option<Value> {
     let (mut stack, mut seen, mut found) = (vec![output], HashSet::new(), HashSet::new());
     while let Some(value) = stack.pop() {
@@ -188,7 +197,8 @@ fn depends_on_product(function: &Function, inst: Inst) -> bool {
     false
 }
 
-/// Whether a transpose puts each dimension of phases behind the one that counts their elements; those of batches and features stay.
+/// Returns true if a transpose puts each phase dimension behind the one of its elements, and keeps
+/// batch and features.
 fn interleaves(function: &Function, inst: Inst) -> bool {
     let axes = function.axes(inst, "dims");
     let spatial = axes.len().saturating_sub(2) / 2;
@@ -222,7 +232,7 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
     Ok(found)
 }
 
-/// The function with a group that interleaves products and these products as one group; `None` where there is nothing such.
+/// Fuses a group that interleaves matmuls with these; `None` if there is none.
 fn join(function: &Function, block: Block, group: Inst, solver: &Arc<Solver>) -> Result<Option<Function>, Diagnostic> {
     if let Some(chain) = Chain::to_view(function, block, group) {
         return chain.join(function, block, solver);
@@ -244,7 +254,7 @@ fn join(function: &Function, block: Block, group: Inst, solver: &Arc<Solver>) ->
     Ok(None)
 }
 
-/// The values of a region that interleave something, as far as their last op says so: what is asked first, of all groups.
+/// The values of a region whose last op may interleave; a cheap filter before [`Interleaved::of`].
 fn turned_values(function: &Function, region: Block) -> Vec<Value> {
     let insts = function.insts(region);
     let is_whole = |value: Value| {
@@ -271,9 +281,10 @@ fn arguments_behind(function: &Function, region: Block, value: Value) -> Vec<usi
     (0..function.arguments(region).len()).filter(|&i| seen.contains(&function.arguments(region)[i])).collect()
 }
 
-/// A group that interleaves products, the groups of these that it alone reads, and the views and concatenations through which it does.
+/// A group that interleaves matmuls, the matmul groups that it alone reads, and the views and
+/// concatenations in between.
 struct Chain {
-    /// In the order of the block.
+    /// The ops before the last group, in the order of the block.
     before: Vec<Inst>,
     last: Inst,
 }
@@ -299,7 +310,7 @@ impl Chain {
         (!before.is_empty()).then_some(Self { before, last })
     }
 
-    /// The chain that ends in a view of what a loop puts in another order, and nothing else.
+    /// The chain that ends in a view of a pointwise group that only reorders.
     fn to_view(function: &Function, block: Block, view: Inst) -> Option<Self> {
         if function.kind_of(view) != OpKind::Reshape {
             return None;
@@ -314,7 +325,8 @@ impl Chain {
         Some(Self { last: view, ..chain })
     }
 
-    /// The same for a value of the last group, which is taken out of it, if what is left reads nothing else of the chain.
+    /// Fuses the chain of a value in the last group: the value is split off, if the rest of the
+    /// group reads nothing else of the chain.
     fn join_value(
         self,
         function: &Function,
@@ -330,7 +342,7 @@ impl Chain {
         Self { last: first, ..self }.join(&apart, block, solver)
     }
 
-    /// All of them as one group, where the last was, if that is one that code generation can interleave.
+    /// Fuses a chain into one group in place of its last op, if code generation can interleave it.
     fn join(&self, function: &Function, block: Block, solver: &Arc<Solver>) -> Result<Option<Function>, Diagnostic> {
         let mut nest = NestedGroup::open(function, self.before.iter().chain([&self.last]).copied().collect());
         nest.unpack();
@@ -342,7 +354,7 @@ impl Chain {
     }
 }
 
-/// Whether a group only puts values side by side.
+/// Returns true if a group only concatenates values.
 fn joins(function: &Function, group: Inst) -> bool {
     let insts = function.insts(function.inst(group).regions[0]);
     insts.iter().all(|&inst| matches!(function.kind_of(inst), OpKind::Concatenate | OpKind::Reshape | OpKind::Return))

@@ -1,4 +1,5 @@
-//! Groups in the making: which op belongs to which, what flows between them, and the checks that keep them free of cycles.
+//! Holds groups while they grow: the group of each op, the flow between groups, and the checks that
+//! keep them free of cycles.
 use super::{
     binders::Binders,
     legality::{Role, roles},
@@ -10,16 +11,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: &'static str,
-    /// In the order of the block; copies of free ops are added when the group is written.
+    /// The members in the order of the block; copies of free ops are added when the group is
+    /// written.
     pub(super) insts: Vec<Inst>,
 }
 
-/// A group in the making.
+/// The members of a growing group.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     pub(super) role: Role,
     pub(super) insts: BTreeSet<usize>,
-    /// Grows with the group, so that what was refused is not asked again.
+    /// A counter of changes, so that a rejected pair is not tried again.
     pub(super) version: usize,
 }
 
@@ -30,16 +32,16 @@ pub(super) struct Grouping<'f> {
     pub(super) position: HashMap<Inst, usize>,
     pub(super) roles: Vec<Role>,
     pub(super) role_of: HashMap<Inst, Role>,
-    /// For each op, the ops whose results it needs, and those that need its results.
+    /// For each op, the ops whose results it needs, and the ops that need its results.
     pub(super) sources: Vec<Vec<usize>>,
     pub(super) users: Vec<Vec<usize>>,
-    /// The same with free ops looked through.
+    /// The same, with free ops looked through.
     pub(super) real_sources: Vec<Vec<usize>>,
-    /// Users with free ops and views looked through.
+    /// The users, with free ops and views looked through.
     pub(super) flow_users: Vec<Vec<usize>>,
-    /// The same, value by value.
+    /// The same by value.
     value_users: HashMap<Value, Vec<usize>>,
-    /// Values that something needs that has no group: a terminator, control flow, a region.
+    /// Values that an op without a group needs: a terminator, control flow, a region.
     pub(super) escapes: HashSet<Value>,
     pub(super) group_of: Vec<usize>,
     pub(super) groups: Vec<Option<Members>>,
@@ -105,7 +107,8 @@ impl<'f> Grouping<'f> {
         self.groups.push(Some(Members { role: self.roles[i], insts: BTreeSet::from([i]), version: 0 }));
     }
 
-    /// Users of the results of op `i`, those of its free users and views included; what escapes by way of these, escapes.
+    /// Collects users of the results of op `i`, also through free users and views, and the values
+    /// that escape.
     fn trace_uses(&mut self, i: usize) {
         for &value in self.function.results_of(self.insts[i]) {
             let mut found = BTreeSet::new();
@@ -129,7 +132,8 @@ impl<'f> Grouping<'f> {
         self.groups[self.group_of[i]].as_ref().expect("a group lives as long as it has members")
     }
 
-    /// The values of a set of ops that others need. What may fail is needed even if nobody uses it.
+    /// The values of a set of ops that others need. Ops that may fail are needed even if nothing
+    /// uses them.
     pub(super) fn outputs(&self, set: &BTreeSet<usize>) -> Vec<Value> {
         let mut found = Vec::new();
         for &i in set {
@@ -145,12 +149,12 @@ impl<'f> Grouping<'f> {
         found
     }
 
-    /// The ops that need a value, free ones and views looked through.
+    /// The ops that need a value, also through free ops and views.
     pub(super) fn users_of(&self, value: Value) -> impl Iterator<Item = usize> {
         self.value_users.get(&value).into_iter().flatten().copied()
     }
 
-    /// Whether something outside of both groups lies on a path from group `from` to group `to`.
+    /// Returns true if an op outside of both groups is on a path from group `from` to group `to`.
     pub(super) fn has_detour(&self, from: usize, to: usize) -> bool {
         let mut seen = HashSet::from([from]);
         let mut stack: Vec<usize> = self.users_of_group(from).filter(|&group| group != to).collect();
@@ -205,7 +209,7 @@ impl<'f> Grouping<'f> {
     }
 }
 
-/// For each op, what its edges lead to, ops of the roles that `passes` names looked through.
+/// Follows the edges of each op through ops whose role `passes`.
 fn look_through(edges: &[Vec<usize>], roles: &[Role], passes: impl Fn(Role) -> bool) -> Vec<Vec<usize>> {
     let through = |start: &Vec<usize>| {
         let (mut found, mut stack) = (BTreeSet::new(), start.clone());

@@ -1,11 +1,13 @@
-//! Costly values that rows have in common: some of the axes that a kernel walks, they do not follow.
+//! Decides where costly values are hoisted to that do not depend on all axes of a kernel.
 //!
-//! A value that is the same all over a row is computed once for each row. One that differs along rows alone is computed once for a task, which keeps
-//! it in its memory; one that differs along outer axes too, once for all rows that follow one another there. What other rows have in common than
-//! neighbours (angles of positions, under a batch) is computed for a block of rows, and the kernel walks the rows that have it in common before it
-//! goes to the next block. No kernel in front has to write any of them.
+//! A value that is constant along a row is computed once per row. One that depends only on the
+//! position in the row is computed once per task and kept in task memory; one that also depends on
+//! outer axes, once for all consecutive rows that share it. A value shared by distant rows (such as
+//! the angles of positions, shared across a batch) is computed once per block of rows, and the
+//! kernel walks all rows that share it before the next block. So no kernel has to write such values
+//! first.
 //!
-//! Code generation finds the same values, in front of the rows and in front of the loops (`schedule/shared.rs`, `schedule/blocks.rs`).
+//! Code generation hoists the same values (`schedule/common/hoisting.rs` and `row_blocking.rs`).
 use super::{
     layout::Layout,
     legality::costly,
@@ -15,24 +17,25 @@ use super::{
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::HashSet;
 
-/// So many costly ops are computed for a row, or for a task, though others do that as well.
+/// The most costly ops that are computed once per row or task although other rows or tasks repeat
+/// them.
 pub(super) const MOST_SHARED: usize = 6;
 
-/// Fewer rows that follow one another do not share what differs along outer axes, but by blocks.
+/// With fewer consecutive rows, a value that depends on outer axes is hoisted per block only.
 const LEAST_NEXT: i64 = 8;
 
-/// How often a costly value is computed that does not follow all axes that are kept.
+/// The level to which a costly value is hoisted that does not depend on all kept axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoistLevel {
     /// Once for each row.
     PerRow,
     /// Once for each task, and for each position along outer axes.
     PerTask,
-    /// Once for a block of rows, for all rows elsewhere that have it in common.
+    /// Once for a block of rows, and for all distant rows that share it.
     PerBlock,
 }
 
-/// How a value that follows these axes is shared by the rows of a layout; `None` where it would be computed for each element.
+/// The level of a value that depends on these axes; `None` if it is computed for each element.
 pub fn hoist_level(solver: &Solver, layout: &Layout, axes: &[usize]) -> Option<HoistLevel> {
     let last = last_of(solver, layout)?;
     if !axes.iter().any(|&axis| is_in_row(layout, axis, last)) {
@@ -45,20 +48,20 @@ pub fn hoist_level(solver: &Solver, layout: &Layout, axes: &[usize]) -> Option<H
     if !axes.contains(&next) && !are_few {
         return Some(HoistLevel::PerTask);
     }
-    // Where elements are woven, vectors lie along other rows.
+    // With interleaved lanes, vectors run along other rows.
     let is_woven = !layout.reduces && layout.space[last].as_const().is_some_and(|size| WOVEN.contains(&size));
     let are_elsewhere = rows.iter().any(|axis| !axes.contains(axis));
     (are_elsewhere && !is_woven).then_some(HoistLevel::PerBlock)
 }
 
-/// The axes that tell rows apart.
+/// The axes that distinguish rows.
 pub(super) fn rows_of(solver: &Solver, layout: &Layout) -> Vec<usize> {
     let Some(last) = last_of(solver, layout) else { return Vec::new() };
     (0..=last).filter(|&axis| is_long(solver, layout, axis) && !is_in_row(layout, axis, last)).collect()
 }
 
-/// The axes of rows that values which rows share by blocks follow, and those that share the blocks with them; `None` where there are no such blocks.
-/// Rows that differ along other axes alone have it all in common.
+/// The row axes that values hoisted per block depend on, and those of values hoisted per task;
+/// `None` without values per block. Rows that differ along other axes share all of them.
 pub fn block_axes(function: &Function, solver: &Solver, layout: &Layout, roots: &[(Value, Map)]) -> Option<Vec<usize>> {
     let rows = rows_of(solver, layout);
     let (mut stack, mut seen) = (roots.to_vec(), HashSet::new());
@@ -82,12 +85,12 @@ pub fn block_axes(function: &Function, solver: &Solver, layout: &Layout, roots: 
     (are_blocks && found.len() < rows.len()).then_some(found)
 }
 
-/// Whether an op is computed as few times as possible. Positions are divided by a few ops for a vector.
+/// Returns true if an op is worth hoisting. A quotient of positions is a few ops per vector.
 pub fn costs_something(function: &Function, inst: Inst) -> bool {
     costly(function.kind_of(inst)) && counted_quotient(function, inst).is_none()
 }
 
-/// Whether computing an op may fail, or what leads to it from inside.
+/// Returns true if computing an op may fail, including what it is computed from inside.
 pub fn may_fail(function: &Function, inst: Inst, is_inside: &dyn Fn(Inst) -> bool) -> bool {
     let (mut stack, mut seen) = (vec![inst], HashSet::new());
     while let Some(inst) = stack.pop() {
@@ -103,7 +106,7 @@ pub fn may_fail(function: &Function, inst: Inst, is_inside: &dyn Fn(Inst) -> boo
     false
 }
 
-/// The last axis that is walked at all.
+/// The last axis that is longer than 1.
 fn last_of(solver: &Solver, layout: &Layout) -> Option<usize> {
     (0..layout.space.len()).rev().find(|&axis| is_long(solver, layout, axis))
 }
@@ -112,7 +115,8 @@ fn is_long(solver: &Solver, layout: &Layout, axis: usize) -> bool {
     !solver.equal(&layout.space[axis], &Dim::constant(1))
 }
 
-/// Whether an axis is walked within a row, `last` being the last one that is. Loops walk that as rows.
+/// Returns true if an axis is walked within a row; `last` is the last axis longer than 1, which
+/// pointwise kernels walk as rows.
 fn is_in_row(layout: &Layout, axis: usize, last: usize) -> bool {
     if layout.reduces { layout.reduced.contains(&axis) } else { axis == last }
 }

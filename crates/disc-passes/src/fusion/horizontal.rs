@@ -1,18 +1,21 @@
-//! Products of the same rows with several matrices of weights, as one group: query, key and value of attention.
+//! Fuses matmuls that multiply the same rows with several weights horizontally, as query, key and
+//! value of attention.
 //!
-//! Each product keeps its matrix, its epilogue and its outputs; they share a launch, and with it the rows in cache.
+//! Each matmul keeps its weights, its epilogue and its outputs; they share a launch, and thus the
+//! rows in cache.
 //!
 //! Invariants:
-//! - No product of such a group needs, directly or not, a result of another one of it.
-//! - No result of such a group waits for another product with weights that needs an earlier one: of the keys and values that each layer of a decoder
-//!   computes from one memory, those of all layers would be there at once.
+//! - No matmul of such a group depends on another one of it.
+//! - No result of such a group is needed only after a later matmul with weights that depends on an
+//!   earlier result of the group: otherwise the keys and values that all layers of a decoder
+//!   compute from one memory would be live at once.
 use super::{grouping::Grouping, legality::Role};
 use crate::{analysis::query::Query, pass::PassCx};
 use disc_ir::{Attr, Value};
 use std::collections::{HashMap, HashSet};
 
 impl Grouping<'_> {
-    /// Merges groups of products that read the same rows and panels of weights.
+    /// Merges groups of matmuls that read the same rows and panels of weights.
     pub(super) fn merge_siblings(&mut self, cx: &mut PassCx) {
         let mut first_of: HashMap<(Value, String), Vec<usize>> = HashMap::new();
         for i in 0..self.insts.len() {
@@ -32,15 +35,15 @@ impl Grouping<'_> {
         }
     }
 
-    /// Whether what needs the results of a group, up to the next product with weights, needs a product with weights too, which needs the results of the
-    /// group `first`.
+    /// Returns true if the users of a group's results, up to the next matmul with weights, also
+    /// need a matmul with weights that depends on the group `first`.
     pub(super) fn is_needed_later(&self, first: usize, group: usize) -> bool {
         let readers = self.reached(group, |behind| !behind);
         self.reached(first, |_| true).iter().any(|&(reader, behind)| behind && readers.contains(&(reader, false)))
     }
 
-    /// The groups that need the results of a group, each with whether a product with weights lies on the way there; `goes_on` says whether to go on when
-    /// that is known of the way that far.
+    /// The groups that depend on a group, each with true if a matmul with weights is on the way;
+    /// `goes_on` says from that whether to follow the path further.
     fn reached(&self, first: usize, goes_on: impl Fn(bool) -> bool) -> HashSet<(usize, bool)> {
         let multiplies = |group: usize| {
             let members = &self.groups[group].as_ref().expect("a live group").insts;
@@ -58,7 +61,7 @@ impl Grouping<'_> {
         seen
     }
 
-    /// What products must have in common: the rows, and all attributes but the number of columns.
+    /// The rows, and all attributes except the number of columns: these must be equal.
     fn rows_and_form(&self, i: usize) -> Option<(Value, String)> {
         let inst = self.insts[i];
         if self.roles[i] != Role::Contraction {

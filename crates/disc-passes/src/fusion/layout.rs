@@ -2,20 +2,21 @@
 use super::space::Map;
 use disc_ir::{Dim, Value};
 
-/// What a group walks: the sizes of its space, and which axes its reductions reduce; none, for a loop.
+/// The sizes of the iteration space and the axes that reductions reduce; none in a pointwise group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub space: Vec<Dim>,
     pub reduced: Vec<usize>,
     pub kept: Vec<usize>,
-    /// Whether there are reductions: over sizes of 1 they reduce no axis.
+    /// True if there are reductions: over sizes of 1 they reduce no axis.
     pub reduces: bool,
-    /// Outputs whose rows lie in another order than in the space, with what their dimensions follow: see [`super::output_order`].
+    /// Outputs whose rows are stored in another order than the space, with their maps; see
+    /// `output_order.rs`.
     pub reordered: Vec<(Value, Map)>,
 }
 
 impl Layout {
-    /// What the dimensions of an output follow whose rows lie in another order than in the space.
+    /// The map of an output whose rows are stored in another order than the space.
     pub fn reordered(&self, output: Value) -> Option<&Map> {
         self.reordered.iter().find(|(value, _)| *value == output).map(|(_, map)| map)
     }

@@ -1,29 +1,29 @@
-//! Which ops can be in which kind of group.
+//! Assigns each op its role in fusion.
 use super::space::{MANY_TIMES, counted_quotient, repeat_of};
 use crate::analysis::query::Query;
 use disc_ir::{Attr, Block, Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::HashMap;
 
-/// How fusion treats an op.
+/// The way in which fusion treats an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Costs nothing to compute again: copied into every group that uses it.
+    /// Free to recompute: copied into every group that uses it.
     Free,
-    /// Another view of the same memory, if its operand is in memory: stays outside of groups, unless it lies within one.
+    /// A view of memory: outside of groups, unless its operand is computed in one.
     View,
-    /// Computed element by element, for itself.
+    /// Computed element by element.
     Loop,
     /// A reduction.
     Row,
-    /// Running combinations: takes in what is computed element by element in front of it and behind.
+    /// A scan, which fuses with pointwise ops before and after it.
     Scan,
-    /// A product of tensors.
+    /// A matmul.
     Contraction,
-    /// Slides windows: a convolution in groups, or pooling.
+    /// A sliding window: a convolution in groups, or pooling.
     Window,
     /// Has a schedule of its own; never fused.
     Single,
-    /// Not computed by a kernel: control flow, weights, the end of the block.
+    /// Computed by no kernel: control flow, weights, the end of the block.
     Outside,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
             function.operands(reader).iter().for_each(|&value| users.entry(value).or_default().push(inst));
         }
     }
-    // Users first: what is copied into all users may be copied further.
+    // Users come first: an op that is copied into all its users may pass this on to its operands.
     let in_groups = |found: &HashMap<Inst, Role>, inst: Inst| {
         let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
         users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Loop | Role::Row | Role::Scan)))
@@ -52,12 +52,13 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
         let copied = function.kind_of(inst) == OpKind::Slice
             || is_counted(function, &found, inst, MOST_COUNTED).is_some()
             || is_mask_beside(function, &found, inst, &users_of);
-        // Rows of a weight that were moved apart are read by products as they lie.
+        // Matmuls read padded rows of a weight in place.
         let lies = function.is_front(inst) && function.made_by(function.operands(inst)[0], OpKind::Weight).is_some();
         let is_read = copied && in_groups(&found, inst) || lies && in_products(&found, inst);
         let is_repeat = found[&inst] == Role::View
             && in_groups(&found, inst)
-            // Windows read an element several times, and rows of memory far faster than elements that are found one by one.
+            // Windows read an element several times, and read rows in memory far faster than
+            // gathered elements.
             && users_of(inst).all(|user| function.kind_of(user) != OpKind::Patches)
             && (repeats_lines(function, solver, inst)
                 || repeat_of(function, solver, inst).is_some()
@@ -66,7 +67,7 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
             found.insert(inst, Role::Free);
         }
     }
-    // What is read for a scatter alone is read where it is applied.
+    // A value that only a scatter reads is computed where it is applied.
     for &inst in insts.iter().rev() {
         let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
         let users: Vec<Inst> = users.copied().collect();
@@ -76,7 +77,7 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
             found.insert(inst, Role::Free);
         }
     }
-    // What is returned goes to memory: better by the group that computes it than by a copy.
+    // A returned value is stored anyway: by its group rather than by a copy.
     for &inst in insts {
         let returned = |user: &Inst| function.kind_of(*user) == OpKind::Return;
         let users = || function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
@@ -91,8 +92,8 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
     found
 }
 
-/// Whether an op's result is one operand of a scatter that can be computed there: rows that are gathered or a slice, as updates; places that
-/// are put together, as indices.
+/// Returns true if an op's result is one operand of a scatter that can compute it: gathered rows or
+/// a slice as updates, concatenated positions as indices.
 fn is_read_by_scatter(function: &Function, scatter: Inst, inst: Inst) -> bool {
     if function.kind_of(scatter) != OpKind::Scatter {
         return false;
@@ -111,12 +112,13 @@ fn is_read_by_scatter(function: &Function, scatter: Inst, inst: Inst) -> bool {
     }
 }
 
-/// Whether an op computes each element from those of its own position, or does no work of a loop.
+/// Returns true if an op computes each element from those of its own position, or is no work of a
+/// loop.
 pub(super) fn leaves_position(function: &Function, solver: &Solver, inst: Inst) -> bool {
     role(function, solver, inst) != Role::Loop || function.def(inst).has(Trait::Elementwise)
 }
 
-/// Whether an op reads neighbours along the last dimension for neighbours in its result.
+/// Returns true if neighbours along the last dimension of the result are neighbours in the operand.
 pub(super) fn leaves_neighbours(function: &Function, inst: Inst) -> bool {
     let rank = |value: Value| function.shape(value).len();
     let steps = |name: &str, step: i64| function.ints(inst, name).last().is_none_or(|&last| last == step);
@@ -137,15 +139,16 @@ pub(super) fn leaves_neighbours(function: &Function, inst: Inst) -> bool {
     }
 }
 
-/// Whether an op repeats what it reads along other dimensions than those of size 1 that it has.
+/// Returns true if an op broadcasts along dimensions other than its sizes of 1.
 fn spreads(function: &Function, solver: &Solver, inst: Inst) -> bool {
     let count = |value: Value| Dim::product(function.shape(value).iter().cloned());
     let is_more = || !solver.equal(&count(function.operands(inst)[0]), &count(function.result(inst)));
     function.kind_of(inst) == OpKind::BroadcastInDim && is_more()
 }
 
-/// Whether a reshape is a view of repeated lines along the last dimension, which no memory holds. Where lines are joined, what is computed from them
-/// would be walked in short steps; so would it where elements are repeated one by one, but for [`repeat_of`] and so many times that they are lines.
+/// Returns true if a reshape is a view of repeated lines along the last dimension, which are never
+/// stored. Joined lines would be walked in short steps; so would repeated single elements, except
+/// for [`repeat_of`] and for repeats long enough to be lines.
 fn repeats_lines(function: &Function, solver: &Solver, reshape: Inst) -> bool {
     let value = function.operands(reshape)[0];
     let Some(repeat) = function.made_by(value, OpKind::BroadcastInDim) else { return false };
@@ -161,7 +164,8 @@ fn repeats_lines(function: &Function, solver: &Solver, reshape: Inst) -> bool {
     is_along && are_equal(source, value) && are_equal(value, function.result(reshape))
 }
 
-/// Whether a reshape joins the last two dimensions of a broadcast along the last one, which is long.
+/// Returns true if a reshape joins the last two dimensions of a broadcast along a long last
+/// dimension.
 fn are_many_times(function: &Function, solver: &Solver, reshape: Inst, axes: &[usize]) -> bool {
     let (from, to) = (function.shape(function.operands(reshape)[0]), function.shape(function.result(reshape)));
     let [outer @ .., length, factor] = from else { return false };
@@ -173,10 +177,11 @@ fn are_many_times(function: &Function, solver: &Solver, reshape: Inst, axes: &[u
     same_shape(solver, outer, before) && solver.equal(last, &(length * factor))
 }
 
-/// Masks and positions that more ops than this lead to are written to memory.
+/// Masks and positions computed by more ops than this are stored.
 const MOST_COUNTED: usize = 6;
 
-/// How many cheap ops compute a value from counting and constants alone; `None` if more than `most`, or if it reads memory.
+/// The number of cheap ops that compute a value from iotas and constants alone; `None` if there are
+/// more than `most` or if it reads memory.
 fn is_counted(function: &Function, roles: &HashMap<Inst, Role>, inst: Inst, most: usize) -> Option<usize> {
     match function.kind_of(inst) {
         OpKind::Iota | OpKind::DimValue | OpKind::GetDimensionSize => return Some(0),
@@ -198,8 +203,9 @@ fn is_counted(function: &Function, roles: &HashMap<Inst, Role>, inst: Inst, most
     (count <= most).then_some(count)
 }
 
-/// Whether an op is a comparison of a tensor in memory with what is counted, or numbers converted from one, that reductions count while others need
-/// it too, one of which reads the tensor anyway: computed twice, what is counted need not wait for them, nor they for it.
+/// Returns true if an op compares a tensor in memory with an iota, or converts such a comparison,
+/// and is read by reductions and by other ops of which one reads the tensor anyway. Computed twice,
+/// it does not make one wait for the other.
 fn is_mask_beside<I: Iterator<Item = Inst>>(
     function: &Function,
     roles: &HashMap<Inst, Role>,
@@ -228,9 +234,10 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
     match function.kind_of(inst) {
         OpKind::Constant if is_splat(function, inst) => Role::Free,
         OpKind::BroadcastInDim | OpKind::DimValue | OpKind::GetDimensionSize | OpKind::Iota => Role::Free,
-        // Computed where a product packs it: in memory, each element would be there once for each window that covers it.
+        // Computed where a matmul packs it: stored, each element would occur once per window that
+        // covers it.
         OpKind::Patches => Role::Free,
-        // Computed where a product reads it: in memory it would be several times as large.
+        // Computed where a matmul reads it: stored, it would be several times as large.
         OpKind::UnpackSteps => Role::Free,
         OpKind::Reshape if only_ones_differ(function, solver, inst) => Role::Free,
         OpKind::Reshape => Role::View,
@@ -262,7 +269,7 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
     }
 }
 
-/// Whether an op costs more than reading its operand from memory again.
+/// Returns true if an op costs more than loading its operand again.
 pub fn costly(kind: OpKind) -> bool {
     use OpKind::*;
     if matches!(kind, Divide | Remainder | Sqrt) {
@@ -300,7 +307,7 @@ pub fn costly(kind: OpKind) -> bool {
     kind.def().has(Trait::Elementwise) && !cheap
 }
 
-/// Whether a reshape only adds or drops dimensions of size 1.
+/// Returns true if a reshape only adds or drops dimensions of size 1.
 pub(super) fn only_ones_differ(function: &Function, solver: &Solver, inst: Inst) -> bool {
     let one = Dim::constant(1);
     let others = |value: Value| function.shape(value).iter().filter(|&d| !solver.equal(d, &one)).cloned().collect::<Vec<_>>();

@@ -1,41 +1,46 @@
-//! Line buffers: values of a loop group that are read along their last dimension at other places than where they are computed, for each row of the results.
+//! Selects line buffers: values of a pointwise group that are read along the last dimension at
+//! other positions than their own, and are therefore computed one line per row of the result.
 //!
-//! An image is enlarged along its height, then along its width: each element of the result reads some of one line of what the first step computes.
-//! A loop computes that line for each row of its results, in task memory, and what reads it finds it there; in memory, all lines together may be half
-//! of the result. [`super::form`] decides by them what is one group, the loop schedule of code generation writes them.
+//! Resizing an image first scales its height, then its width: each element of the result reads
+//! several elements of one line of the first step. The kernel computes that line for each row of
+//! the result in task memory; in memory, all lines together may be half as large as the result.
+//! `form.rs` decides about groups with them, and the pointwise schedule writes them.
 //!
 //! Invariants:
-//! - A line has a row for each row of the results, so that each of its elements is computed once.
-//! - Nothing fails in it: it is computed for rows without elements, too. What its gathers read has elements, or types would not be right.
-//! - It is decided before it is known how a nest is walked: code generation keeps no line where rows lie turned, and computes what reads it again.
+//! - There is one line for each row of the result, so that each of its elements is computed once.
+//! - Nothing fails in a line: it is computed for empty rows too. Its gathers have non-empty
+//!   operands, by their types.
+//! - The decision is made before the loop order: code generation drops a line buffer if rows are
+//!   transposed, and recomputes its elements.
 use super::space::{Follows, Map, reads};
 use crate::analysis::query::Query;
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::HashSet;
 
-/// Innermost dimensions of this size are no rows of their own: vectors lie along the one in front, and are joined in pairs.
+/// An innermost dimension of one of these sizes is no row of its own: vectors run along the next
+/// outer one, and lanes are interleaved.
 pub const WOVEN: [i64; 2] = [2, 4];
 
 /// A value that is computed a line at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineBuffer {
     pub value: Value,
-    /// The axes of the space that its dimensions follow, but for the last one.
+    /// The axes of the space that each of its dimensions follows, except the last one.
     pub rows: Vec<Vec<usize>>,
 }
 
-/// What is asked about a group.
+/// A query for the line buffers of a group.
 #[derive(Clone, Copy)]
 pub struct LineBuffers<'a> {
     pub function: &'a Function,
     pub solver: &'a Solver,
     pub space: &'a [Dim],
-    /// Whether an op is computed inside of the group.
+    /// Returns true if an op is computed inside of the group.
     pub inside: &'a dyn Fn(Inst) -> bool,
 }
 
 impl LineBuffers<'_> {
-    /// The lines of a loop that computes `roots`, in the order of the block.
+    /// The line buffers of a pointwise group that computes `roots`, in the order of the block.
     pub fn of(self, roots: &[(Value, Map)]) -> Vec<LineBuffer> {
         let (mut stack, mut seen, mut found) = (roots.to_vec(), HashSet::new(), Vec::<LineBuffer>::new());
         while let Some((value, map)) = stack.pop() {
@@ -62,7 +67,8 @@ impl LineBuffers<'_> {
         self.function.defining(value).filter(|&inst| (self.inside)(inst))
     }
 
-    /// The axes that all dimensions of a value but the last one follow, if these are all that are in front of a row of the space.
+    /// The axes of all dimensions of a value but the last, if they are all axes outside of a row of
+    /// the space.
     fn rows(&self, value: Value, map: &[Follows]) -> Option<Vec<Vec<usize>>> {
         let (_, outer) = map.split_last()?;
         let axes = |follows: &Follows| match follows {
@@ -80,7 +86,8 @@ impl LineBuffers<'_> {
         (is_row && is_plain && self.function.shape(value).len() == map.len()).then_some(rows)
     }
 
-    /// Whether a value is computed from rows of some tensor that are read where counting or data say: an op that is not only another way to read.
+    /// Returns true if a value is elementwise computed from rows that are read at gathered
+    /// positions: a mere view is not worth a buffer.
     fn is_worth_it(&self, inst: Inst) -> bool {
         if !self.function.def(inst).has(Trait::Elementwise) || self.function.ty(self.function.result(inst)).dtype().size() < 2 {
             return false;
@@ -92,7 +99,8 @@ impl LineBuffers<'_> {
             }
             let kind = self.function.kind_of(inst);
             let is_gather = never_fails(self.function, inst);
-            // Rows that lie across a row of the results are better turned by a kernel of their own.
+            // Rows that run across a row of the result are better transposed by a kernel of their
+            // own.
             let is_across = matches!(kind, OpKind::Reduce | OpKind::Cumulative | OpKind::Transpose);
             if is_across || self.function.def(inst).has(Trait::MayFail) && !is_gather {
                 return false;
@@ -104,7 +112,7 @@ impl LineBuffers<'_> {
     }
 }
 
-/// Whether an op is a gather that reads the nearest element where a place is out of range.
+/// Returns true if an op is a gather that clamps indices.
 pub(super) fn never_fails(function: &Function, inst: Inst) -> bool {
     function.kind_of(inst) == OpKind::Gather && function.word(inst, "bounds") == "clamp"
 }

@@ -1,16 +1,19 @@
-//! Loops for which several products would have to be in memory at once, though each is only moved or picked from.
+//! Rejects fusions that would keep several matmul results live at once only to move or select
+//! elements.
 //!
-//! It is no question of whether one kernel could do it: apart, each product is used as soon as it is there, and the next one takes its memory.
+//! One kernel could compute them, but apart, each matmul is consumed right away, and the next one
+//! reuses its memory.
 //!
-//! Invariant: the answer depends on the set of ops and on what they are computed from, not on how the set came about.
+//! Invariant: the decision depends on the set of ops and their operands, not on the order of
+//! merging.
 use super::form::Candidate;
 use crate::analysis::query::Query;
 use disc_ir::{Dim, Function, Inst, OpKind, Value, ops::Trait};
 use std::collections::HashSet;
 
 impl Candidate<'_> {
-    /// Whether products wait for one another: one is written into a tensor into which another one was written just before, or elements of one are picked
-    /// where those of another one are needed as well. Apart, each is used as soon as it is there, and the next one takes its memory.
+    /// Returns true if matmuls would wait for one another: one updates a tensor that another one
+    /// has just updated, or elements of one are selected together with those of another one.
     pub(super) fn waits_for_products(&self) -> bool {
         let operand = |inst: Inst, number: usize| self.function.operands(inst)[number];
         let is_product = |value: Value| depends_on_product(self.function, value);
@@ -37,7 +40,7 @@ impl Candidate<'_> {
         picked.len() > 1
     }
 
-    /// Whether an op picks elements of a product, no more than that has.
+    /// Returns true if an op selects elements of a matmul, at most as many as it has.
     fn picks_of_product(&self, inst: Inst) -> bool {
         let shape = |value: Value| self.function.shape(value);
         let fits = |(picked, product): (&[Dim], &[Dim])| {
@@ -49,7 +52,7 @@ impl Candidate<'_> {
     }
 }
 
-/// Whether a value is what element-wise ops make of products.
+/// Returns true if a value is elementwise computed from matmuls.
 fn depends_on_product(function: &Function, value: Value) -> bool {
     let (mut stack, mut seen) = (vec![value], HashSet::new());
     while let Some(value) = stack.pop() {

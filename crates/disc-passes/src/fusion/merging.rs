@@ -1,4 +1,4 @@
-//! Joining groups of loops and reductions: along what flows between them, then beside one another.
+//! Merges pointwise and reduction groups: along their dataflow, then side by side.
 use super::{
     form::{Candidate, Rejection},
     grouping::Grouping,
@@ -11,21 +11,22 @@ use crate::pass::PassCx;
 use disc_ir::{Dim, Inst, OpKind, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Groups beside one another are joined up to this many tensors: their gain is a launch, their price more streams at once.
+/// Groups side by side are merged up to this many tensors: they save a launch, but stream more
+/// tensors at once.
 pub(super) const MOST_BESIDE: usize = 10;
 
-/// The memory of a group that may be joined with one beside it.
+/// The memory of a group that may be merged side by side.
 struct GroupMemory {
-    /// The values that it reads, and those it gives to others; of views, the memory that they are views of.
+    /// The values that it reads and returns, behind views.
     tensors: HashSet<Value>,
-    /// Whether nothing is computed of what it reads.
+    /// True if all that it reads is given.
     reads_given: bool,
-    /// The ops that compute what it reads.
+    /// The ops that compute its inputs.
     makers: HashSet<usize>,
 }
 
 impl Grouping<'_> {
-    /// Merges reductions with each other and with loops around them.
+    /// Merges reductions with each other and with pointwise groups around them.
     pub(super) fn merge_rows(&mut self, cx: &mut PassCx) {
         self.merge_edges(&mut || cx.spend_on("fuse-rows"), |a, b| {
             let fusible = |role| matches!(role, Role::Loop | Role::Row);
@@ -33,7 +34,7 @@ impl Grouping<'_> {
         });
     }
 
-    /// Merges scans with loops in front of them and behind.
+    /// Merges scans with pointwise groups before and after them.
     pub(super) fn merge_scans(&mut self, cx: &mut PassCx) {
         self.merge_edges(&mut || cx.spend_on("fuse-scans"), |a, b| {
             matches!((a, b), (Role::Scan, Role::Loop) | (Role::Loop, Role::Scan))
@@ -44,7 +45,7 @@ impl Grouping<'_> {
         self.merge_edges(&mut || cx.spend_on("fuse-loops"), |a, b| a == Role::Loop && b == Role::Loop);
     }
 
-    /// Merges along edges, as long as something changes.
+    /// Merges along edges as long as something changes.
     fn merge_edges(&mut self, spend: &mut dyn FnMut() -> bool, wanted: impl Fn(Role, Role) -> bool) {
         let mut refused: HashMap<(usize, usize), (usize, usize)> = HashMap::new();
         let mut changed = true;
@@ -78,19 +79,19 @@ impl Grouping<'_> {
         }
     }
 
-    /// The form of two groups as one.
+    /// The layout of two groups as one.
     fn form_of(&self, a: usize, b: usize) -> Result<Layout, Rejection> {
         let members = |group: usize| self.groups[group].as_ref().expect("a live group").insts.iter().copied();
         self.form_of_set(&members(a).chain(members(b)).collect())
     }
 
-    /// The form of a group with one more op.
+    /// The layout of a group with one more op.
     pub(super) fn form_with(&self, group: usize, i: usize) -> Result<Layout, Rejection> {
         let members = self.groups[group].as_ref().expect("a live group").insts.iter().copied();
         self.form_of_set(&members.chain([i]).collect())
     }
 
-    /// The form of a set of ops as a group.
+    /// The layout of a set of ops as a group.
     pub(super) fn form_of_set(&self, set: &BTreeSet<usize>) -> Result<Layout, Rejection> {
         let insts: Vec<Inst> = set.iter().map(|&i| self.insts[i]).collect();
         let outputs = self.outputs(set);
@@ -98,8 +99,8 @@ impl Grouping<'_> {
         Candidate { function: self.function, solver: self.solver, members: &insts, outputs: &outputs, role: &role }.form()
     }
 
-    /// Merges three and more groups of loops and rows that flow into one another, where they are one kernel and no two of them are: what two of them
-    /// need of a third would have to leave any pair.
+    /// Merges three or more groups that depend on one another if they are one kernel although no
+    /// pair is: each pair would have to return values that the third one needs.
     pub(super) fn merge_joined(&mut self, cx: &mut PassCx) {
         let mut seen: HashSet<usize> = HashSet::new();
         for group in 0..self.groups.len() {
@@ -124,12 +125,12 @@ impl Grouping<'_> {
         }
     }
 
-    /// Whether a group is one of loops or rows.
+    /// Returns true if a group is pointwise or a reduction.
     fn is_walked(&self, group: usize) -> bool {
         self.groups[group].as_ref().is_some_and(|members| matches!(members.role, Role::Loop | Role::Row))
     }
 
-    /// The groups of loops and rows that are joined with one by what flows between such groups.
+    /// The pointwise and reduction groups that are connected with a group by dataflow.
     fn joined_with(&self, group: usize) -> BTreeSet<usize> {
         let (mut found, mut stack) = (BTreeSet::new(), vec![group]);
         while let Some(group) = stack.pop() {
@@ -142,7 +143,7 @@ impl Grouping<'_> {
         found
     }
 
-    /// Whether a path leads from a group to another one by way of groups that are none of `set`.
+    /// Returns true if a path leads from one group to another through groups outside of `set`.
     fn leaves_and_returns(&self, from: usize, to: usize, set: &BTreeSet<usize>) -> bool {
         let outside = |group: &usize| !set.contains(group);
         let mut stack: Vec<usize> = self.users_of_group(from).filter(outside).collect();
@@ -158,8 +159,9 @@ impl Grouping<'_> {
         false
     }
 
-    /// Merges groups that nothing flows between: reductions of one tensor, small loops of one shape, loops over the rows of a tensor that is
-    /// reduced, and rows and loops of one space where one of them reads only what is there anyway.
+    /// Merges independent groups: reductions of one tensor, small pointwise groups of one shape,
+    /// pointwise groups over the rows of a reduced tensor, and groups of one space of which one
+    /// reads only stored tensors.
     pub(super) fn merge_beside(&mut self, cx: &mut PassCx) {
         let live = |g: &usize| self.groups[*g].as_ref().is_some_and(|m| matches!(m.role, Role::Loop | Role::Row));
         let live: Vec<usize> = (0..self.groups.len()).filter(live).collect();
@@ -184,9 +186,9 @@ impl Grouping<'_> {
         }
     }
 
-    /// Whether loops that are joined with rows leave these as they are: rows lie along memory (elements that are reduced side by side would be
-    /// written in short pieces that lie apart), and no walk along them falls into shorter ones. Rows of tensors that they do not have in common lie along
-    /// memory as well.
+    /// Returns true if a reduction group keeps its rows when a pointwise group joins it: rows are
+    /// contiguous (elements reduced side by side would be written in short pieces), and no walk is
+    /// cut into shorter ones. Rows of tensors that they do not share must be contiguous too.
     fn walks_as_rows(&self, a: usize, b: usize, form: &Layout, have_common: bool) -> bool {
         let role = |group: usize| self.groups[group].as_ref().map(|members| members.role);
         let along = form.reduced.last().is_none_or(|&last| last + 1 == form.space.len());
@@ -199,10 +201,13 @@ impl Grouping<'_> {
         along && self.form_of(rows, rows).is_ok_and(|own| form.reduced.len() <= own.reduced.len())
     }
 
-    /// Whether two groups have few tensors, and the same to walk: a tensor that one of them reduces, or outputs of one shape. What reductions
-    /// read is not kept in memory until others may begin, nor what grows with the sizes until a later layer of the model needs it.
+    /// Returns true if two groups have few tensors and a common walk: one reduces a tensor of the
+    /// other, or their outputs have one shape. Inputs of reductions are not kept in memory until
+    /// the other group is ready, nor values that grow with the sizes until a later layer needs
+    /// them.
     fn are_beside(&self, a: usize, b: usize, of_a: &GroupMemory, of_b: &GroupMemory) -> bool {
-        // Nothing is kept in memory for a group that waits for another one, where that reads only what is given.
+        // Nothing is kept in memory while a group waits for another one, if that one reads only
+        // given tensors.
         let (x, y, may_wait) = (&of_a.tensors, &of_b.tensors, of_a.reads_given || of_b.reads_given);
         let (Some(first), Some(second)) = (&self.groups[a], &self.groups[b]) else { return false };
         if x.union(y).count() > MOST_BESIDE {
@@ -226,23 +231,24 @@ impl Grouping<'_> {
         }
     }
 
-    /// Whether two groups could begin when the same others have ended.
+    /// Returns true if two groups become ready after the same groups.
     fn begin_together(&self, of_a: &GroupMemory, of_b: &GroupMemory) -> bool {
         let makers =
             |memory: &GroupMemory| -> HashSet<usize> { memory.makers.iter().map(|&maker| self.group_of[maker]).collect() };
         makers(of_a) == makers(of_b)
     }
 
-    /// Whether a value is there all the time: a weight or a constant.
+    /// Returns true if a value is always in memory: a weight or a constant.
     fn is_kept(&self, value: Value) -> bool {
         let maker = self.function.defining(value);
         maker.is_some_and(|maker| matches!(self.function.kind_of(maker), OpKind::Weight | OpKind::Constant))
     }
 
-    /// Whether a loop may be computed along the rows of another group, which have these tensors in common with it.
+    /// Returns true if a pointwise group may be computed along the rows of another one with which
+    /// it shares these tensors.
     fn is_beside_rows<'v>(&self, of_loop: usize, rows: usize, common: impl Iterator<Item = &'v Value>, may_wait: bool) -> bool {
         let members = &self.groups[of_loop].as_ref().expect("a live group").insts;
-        // Loops have ways to walk what is moved that rows have not.
+        // Pointwise schedules can move data in ways that reduction schedules cannot.
         let is_stepwise = |inst: Inst| match self.function.kind_of(inst) {
             OpKind::Gather => !never_fails(self.function, inst),
             _ => self.function.def(inst).has(Trait::Elementwise),
@@ -251,8 +257,9 @@ impl Grouping<'_> {
             && self.takes_in_loops(rows, common, may_wait)
     }
 
-    /// Whether reductions of a group may walk their elements in any order, and one of some values that it has in common with a loop has an element for
-    /// each of these, unless one of the two may `wait`. What may be the middle of an attention stays as it is.
+    /// Returns true if a group's reductions may walk elements in any order, and a tensor that it
+    /// shares with a pointwise group has as many elements as that, unless one of the two may
+    /// `wait`. A possible middle of an attention stays.
     fn takes_in_loops<'v>(&self, group: usize, mut values: impl Iterator<Item = &'v Value>, wait: bool) -> bool {
         let members = &self.groups[group].as_ref().expect("a live group").insts;
         let is_product = |&i: &usize| self.group(i).role == Role::Contraction;
@@ -266,7 +273,7 @@ impl Grouping<'_> {
         in_any_order && !(feeds && is_fed) && (wait || values.any(|&value| self.solver.equal(&rows, &count(value))))
     }
 
-    /// What a group reads and gives.
+    /// The tensors that a group reads and returns.
     fn memory(&self, group: usize) -> GroupMemory {
         let members = &self.groups[group].as_ref().expect("a live group").insts;
         let mut tensors: HashSet<Value> = self.outputs(members).into_iter().collect();
@@ -291,7 +298,7 @@ impl Grouping<'_> {
         GroupMemory { tensors, reads_given, makers }
     }
 
-    /// Whether something flows from one group to another, by any path.
+    /// Returns true if any path leads from one group to another.
     pub(super) fn leads(&self, from: usize, to: usize) -> bool {
         let (mut seen, mut stack) = (HashSet::new(), vec![from]);
         while let Some(group) = stack.pop() {

@@ -1,14 +1,17 @@
-//! Plans of an entry under facts that nothing states, and that hold in nearly all calls.
+//! Adds variants of an entry under facts that nobody states but that hold in nearly all calls.
 //!
-//! With every size open, it is not known that tensors which are treated alike have equal sizes (queries and keys), nor that a size is a multiple
-//! of what it is divided by (the halves of rows). This pass fuses the program once to see what it lacks: the equalities that `explain` names, and
-//! the divisibilities that make two parts one size. A copy of the entry that states them is a plan of it (`disc_ir::plans`), which the other
-//! passes take for one more function; the code chooses by the sizes of a call.
+//! With all sizes dynamic, it is not known that tensors used alike have equal sizes (queries and
+//! keys), nor that a size is a multiple of its divisor (the halves of rows). This pass fuses the
+//! program once to find the missing facts: equalities that `explain` names, and divisibilities that
+//! make two slices equal in size. A copy of the entry that states them is a variant of it
+//! (`disc_ir::variants`), which the other passes treat as one more function; each call runs the
+//! first variant whose facts hold.
 //!
-//! Not here: versions of one group, which are chosen one by one, and whose groups are those of the fusion plan.
+//! Versions of a single group are no variants: they are chosen one by one, and share the groups of
+//! the entry.
 //!
-//! Invariants: a plan is its entry but for what it states, all of it about sizes that are known when a call begins; programs beyond a few groups
-//! have none, since kernels are compiled for each.
+//! Invariants: a variant is its entry with more facts, all of them about sizes known at the start
+//! of a call; entries with more than a few groups have none, since kernels are compiled for each.
 use crate::{
     analysis::query::Query,
     fusion::{self, Reason},
@@ -25,34 +28,37 @@ use std::{
     sync::Arc,
 };
 
-/// Adds plans of small entries.
+/// Adds variants of small entries.
 pub static PASS: PassDef = PassDef {
     name: "multiversion",
-    doc: "Adds plans to entries of a few groups: copies that state equalities and divisibilities which fusion lacks, run where they hold.",
+    doc: "Adds variants to entries of a few groups: copies that state equalities and divisibilities which fusion lacks, run \
+          where these hold.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
 
-/// Ops of an entry that is looked at, groups of one that has plans, and different sizes of its slices.
+/// The most ops of an entry to consider, groups of an entry with variants, and distinct sizes of
+/// its slices.
 const MOST_OPS: usize = 100;
 const MOST_GROUPS: usize = 8;
 const MOST_SIZES: usize = 8;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut added = 0;
-    let planned: HashSet<Arc<str>> = module.functions.iter().filter_map(|function| function.variant_of.clone()).collect();
+    let varied: HashSet<Arc<str>> = module.functions.iter().filter_map(|function| function.variant_of.clone()).collect();
     for function in std::mem::take(&mut module.functions) {
-        let has_plans = function.variant_of.is_some() || planned.contains(&function.name);
-        let plans = if has_plans || function.kind != FunctionKind::Func { Vec::new() } else { plans(module, &function, cx) };
-        added += plans.len();
+        let has_variants = function.variant_of.is_some() || varied.contains(&function.name);
+        let variants =
+            if has_variants || function.kind != FunctionKind::Func { Vec::new() } else { variants(module, &function, cx) };
+        added += variants.len();
         module.functions.push(function);
-        module.functions.extend(plans);
+        module.functions.extend(variants);
     }
     Ok(added)
 }
 
-/// The plans of an entry, in the order in which they are tried.
-fn plans(module: &Module, entry: &Function, cx: &mut PassCx) -> Vec<Function> {
+/// The variants of an entry, in the order in which they are tried.
+fn variants(module: &Module, entry: &Function, cx: &mut PassCx) -> Vec<Function> {
     if entry.walk(entry.body).len() > MOST_OPS {
         return Vec::new();
     }
@@ -66,23 +72,24 @@ fn plans(module: &Module, entry: &Function, cx: &mut PassCx) -> Vec<Function> {
     let even = divisibilities(entry, &general);
     let mut equal = equalities(&alike, &general);
     equal.extend(even.iter().cloned());
-    let joins = |plan: &Function| fused(module, plan, cx).is_some_and(|fused| groups(&fused, plan) < groups(&general, entry));
-    let joined = (equal.len() > even.len()).then(|| planned(entry, 1, equal)).flatten().filter(joins);
+    let joins =
+        |variant: &Function| fused(module, variant, cx).is_some_and(|fused| groups(&fused, variant) < groups(&general, entry));
+    let joined = (equal.len() > even.len()).then(|| variant(entry, 1, equal)).flatten().filter(joins);
     let number = 1 + usize::from(joined.is_some());
-    let even = (!even.is_empty()).then(|| planned(entry, number, even)).flatten();
+    let even = (!even.is_empty()).then(|| variant(entry, number, even)).flatten();
     joined.into_iter().chain(even).take_while(|_| cx.spend()).collect()
 }
 
-/// A copy of an entry that states these facts too; none where they cannot hold.
-fn planned(entry: &Function, number: usize, facts: Vec<Fact>) -> Option<Function> {
-    let mut plan = entry.clone();
-    facts.into_iter().try_for_each(|fact| plan.facts.add(fact)).ok()?;
-    plan.name = format!("{}.plan{number}", entry.name).into();
-    plan.variant_of = Some(entry.name.clone());
-    Some(plan)
+/// A copy of an entry that also states these facts; `None` if they cannot hold.
+fn variant(entry: &Function, number: usize, facts: Vec<Fact>) -> Option<Function> {
+    let mut variant = entry.clone();
+    facts.into_iter().try_for_each(|fact| variant.facts.add(fact)).ok()?;
+    variant.name = format!("{}.variant{number}", entry.name).into();
+    variant.variant_of = Some(entry.name.clone());
+    Some(variant)
 }
 
-/// A function by itself as the rest of the pipeline fuses it.
+/// A function alone, after the remaining steps up to fusion.
 fn fused(module: &Module, function: &Function, cx: &PassCx) -> Option<Module> {
     let mut function = function.clone();
     function.variant_of = None;
@@ -92,14 +99,15 @@ fn fused(module: &Module, function: &Function, cx: &PassCx) -> Option<Module> {
     rest.try_for_each(|step| manager.run(&mut alone, step).map(drop)).ok().map(|()| alone)
 }
 
-/// The groups that a function has at the fused stage.
+/// The number of groups of a function at the fused stage.
 fn groups(fused: &Module, function: &Function) -> usize {
     let function = fused.function(&function.name).expect("no pass removes an entry");
     let is_group = |&inst: &_| function.kind_of(inst) == OpKind::Fusion;
     function.walk(function.body).into_iter().filter(is_group).count()
 }
 
-/// The sizes that stand at one place of two inputs of one rank and element type, and that nobody says are equal.
+/// The sizes at one position of two inputs of one rank and element type that are not known to be
+/// equal.
 fn alike(entry: &Function) -> HashSet<[Symbol; 2]> {
     let inputs: Vec<_> = entry.parameters().iter().filter_map(|&parameter| entry.ty(parameter).as_tensor()).collect();
     let mut found = HashSet::new();
@@ -135,7 +143,7 @@ fn equalities(alike: &HashSet<[Symbol; 2]>, fused: &Module) -> Vec<Fact> {
     found
 }
 
-/// Divisibilities of sizes by what they are divided by, where that makes two parts equally long.
+/// The divisibilities that make two slices equal in size.
 fn divisibilities(entry: &Function, fused: &Module) -> Vec<Fact> {
     let function = fused.function(&entry.name).expect("no pass removes an entry");
     let bound = entry.bound_symbols();
@@ -164,14 +172,14 @@ fn stating(facts: &Facts, fact: &Fact) -> Option<Facts> {
     facts.add(fact.clone()).is_ok().then_some(facts)
 }
 
-/// The sizes of slices that are parts of others.
+/// The sizes of slices that are computed by division.
 fn parts(function: &Function) -> BTreeSet<Dim> {
     let slices = function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) == OpKind::Slice);
     let sizes = slices.flat_map(|inst| function.shape(function.result(inst)).to_vec());
     sizes.filter(|size| !quotients(size).is_empty()).collect()
 }
 
-/// The symbols that a size divides by numbers, each alone or with numbers beside it.
+/// The symbols that a size divides by constants, alone or in a sum with constants.
 fn quotients(size: &Dim) -> Vec<(Symbol, i64)> {
     let (mut found, mut open) = (Vec::new(), vec![size]);
     while let Some(dim) = open.pop() {

@@ -1,8 +1,10 @@
-//! One group of several: their ops, or they themselves, in a region of their own, and that in place of the last of them.
+//! Builds one group from several: their ops, or the groups themselves, in a region in place of the
+//! last one.
 //!
-//! It does not ask whether they may be one: passes of their own do ([`super::fuse_attention`], [`super::fuse_interleave`]).
+//! It does not decide if they may be one; `fuse_attention` and `fuse_interleave` do.
 //!
-//! Invariant: what the groups read from outside is an argument of the region, once and with its name, in the order in which they read it.
+//! Invariant: each value that the groups read from outside is one argument of the region, with its
+//! name, in the order in which they read it.
 use crate::analysis::query::Query;
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Value};
 use std::{
@@ -10,17 +12,17 @@ use std::{
     sync::Arc,
 };
 
-/// Whether an op is a group of this kind with one result.
+/// Returns true if an op is a group of this kind with one result.
 pub(super) fn is_group(function: &Function, inst: Inst, kind: &str) -> bool {
     is_of_kind(function, inst, kind) && function.results_of(inst).len() == 1
 }
 
-/// Whether an op is a group of this kind.
+/// Returns true if an op is a group of this kind.
 pub(super) fn is_of_kind(function: &Function, inst: Inst, kind: &str) -> bool {
     function.kind_of(inst) == OpKind::Fusion && function.word(inst, "kind") == kind
 }
 
-/// A region that is filled with parts of a block, in a copy of their function.
+/// A region filled with ops of a block, in a copy of their function.
 pub(super) struct NestedGroup<'f> {
     source: &'f Function,
     /// The copy.
@@ -28,12 +30,12 @@ pub(super) struct NestedGroup<'f> {
     pub(super) region: Block,
     parts: Vec<Inst>,
     inputs: Vec<Value>,
-    /// Values of the source, and what they are in the region.
+    /// The values of the source, and their values in the region.
     map: HashMap<Value, Value>,
 }
 
 impl<'f> NestedGroup<'f> {
-    /// A region for these parts, which are in the order of their block; it holds none of them yet.
+    /// Opens a region for these ops, which are in the order of their block; it is still empty.
     pub(super) fn open(source: &'f Function, parts: Vec<Inst>) -> Self {
         let made: HashSet<Value> = parts.iter().flat_map(|&part| source.results_of(part)).copied().collect();
         let mut inputs: Vec<Value> = Vec::new();
@@ -55,14 +57,14 @@ impl<'f> NestedGroup<'f> {
         Self { source, function, region, parts, inputs, map }
     }
 
-    /// Puts every part into the region as it is.
+    /// Moves every op into the region unchanged.
     pub(super) fn keep(&mut self) {
         for part in self.parts.clone() {
             self.copy(part);
         }
     }
 
-    /// Puts what groups hold into the region, and the other parts as they are.
+    /// Moves the ops of groups into the region, and other ops unchanged.
     pub(super) fn unpack(&mut self) {
         let source = self.source;
         for part in self.parts.clone() {
@@ -91,18 +93,18 @@ impl<'f> NestedGroup<'f> {
         self.function.append(self.region, copy);
     }
 
-    /// What the last part gives.
+    /// The results of the last op.
     fn results(&self) -> &'f [Value] {
         self.source.results_of(*self.parts.last().expect("there are parts"))
     }
 
-    /// Ends the region with what the last part gives.
+    /// Ends the region with the results of the last op.
     pub(super) fn end(&mut self, solver: &Arc<Solver>) -> Result<(), Diagnostic> {
         let returned: Vec<Value> = self.results().iter().map(|result| self.map[result]).collect();
         Builder::at(&mut self.function, self.region, solver.clone()).ret(&returned).map(drop)
     }
 
-    /// The function with a group of this kind where the last part was in `block`, and without the parts.
+    /// Replaces the ops by a group of this kind, in place of the last one in `block`.
     pub(super) fn close(mut self, block: Block, kind: &'static str, solver: &Arc<Solver>) -> Result<Function, Diagnostic> {
         let results = self.results();
         let fused = Builder::at(&mut self.function, block, solver.clone())

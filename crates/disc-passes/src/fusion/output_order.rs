@@ -1,10 +1,12 @@
-//! Outputs of rows that lie in another order than the rows are walked in: a norm, and the transpose of its heads.
+//! Finds outputs whose rows are stored in another order than the rows are walked in: a norm
+//! followed by a transpose of its heads.
 //!
-//! An output has its place in the space by its type where that has the space's sizes in their order. Behind a transpose it has them in another
-//! one, or in the same one where some are equal: then its place is the order in which it reads its own rows of the reductions.
+//! An output with the sizes of the space in order has its positions by type. Behind a transpose it
+//! has them in another order, or in the same one if some sizes are equal: then its order is the one
+//! in which it reads its own rows of the reductions.
 //!
-//! Invariants: the innermost axis of the space is that of the output, so that elements are written as they are walked; such an output depends
-//! on a reduction of the group.
+//! Invariants: the innermost axis of the space is the innermost of the output too, so that elements
+//! are written as they are walked; such an output depends on a reduction of the group.
 use super::{
     form::{Candidate, Rejection},
     layout::Layout,
@@ -14,11 +16,11 @@ use crate::analysis::query::Query;
 use disc_ir::{Dim, Inst, OpKind, Solver, Value};
 use std::collections::HashSet;
 
-/// Rows that are written in shorter pieces are better written whole, and read again.
+/// Rows that would be written in shorter pieces are stored whole and read again.
 const LEAST_PIECE: i64 = 16;
 
 impl Candidate<'_> {
-    /// The outputs whose rows lie in another order than in the space.
+    /// The outputs whose rows are stored in another order than the space.
     pub(super) fn reordered(&self, layout: &Layout) -> Result<Vec<(Value, Map)>, Rejection> {
         let mut found = Vec::new();
         let Some(last) = layout.space.len().checked_sub(1) else { return Ok(found) };
@@ -45,7 +47,7 @@ impl Candidate<'_> {
         Ok(found)
     }
 
-    /// Whether a transpose of what depends on a reduction leads to a value.
+    /// Returns true if a value is computed from a transpose that depends on a reduction.
     fn is_behind_transpose(&self, members: &HashSet<Inst>, value: Value) -> bool {
         let (mut stack, mut seen) = (vec![(value, false)], HashSet::new());
         while let Some((value, behind)) = stack.pop() {
@@ -63,7 +65,7 @@ impl Candidate<'_> {
         false
     }
 
-    /// Whether every reduction that leads to a value is read at the row where the value is.
+    /// Returns true if a value reads every reduction at its own row.
     fn reads_own_rows(&self, layout: &Layout, members: &HashSet<Inst>, value: Value, map: Map) -> bool {
         let (mut stack, mut seen) = (vec![(value, map)], HashSet::new());
         while let Some((value, map)) = stack.pop() {
@@ -78,7 +80,7 @@ impl Candidate<'_> {
         true
     }
 
-    /// Refuses orders that cut rows into short pieces.
+    /// Rejects orders that cut rows into short pieces.
     fn check_pieces(&self, layout: &Layout, map: &Map) -> Result<(), Rejection> {
         let axes: Vec<usize> = super::space::axes_of(map).expect("an order follows axes");
         let apart = axes.windows(2).rposition(|pair| pair[0] + 1 != pair[1]).map_or(0, |place| axes[place + 1]);
@@ -93,7 +95,7 @@ impl Candidate<'_> {
     }
 }
 
-/// The orders of the axes of a space, but for the last one, that have the sizes of a shape.
+/// The orders of the axes of a space, the last one fixed, that have the sizes of a shape.
 fn orders(solver: &Solver, space: &[Dim], shape: &[Dim]) -> Vec<Map> {
     let mut search = Search { solver, space, shape, map: Vec::new(), taken: vec![false; space.len()], found: Vec::new() };
     if let Some(first) = shape.first() {
@@ -112,13 +114,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Places what is `left` of the next dimension, which has some `axes` by now, and those after it.
+    /// Assigns axes to the rest (`left`) of the next dimension, which has these `axes` already, and
+    /// to the dimensions after it.
     fn place(&mut self, left: &Dim, axes: Vec<usize>) {
         if self.solver.equal(left, &Dim::constant(1)) {
             return self.place_next(axes);
         }
         for axis in (0..self.space.len()).filter(|&axis| !self.taken[axis]).collect::<Vec<_>>() {
-            // The last axis is placed last.
+            // The last axis is assigned last.
             if axis + 1 == self.space.len() && self.taken[..axis].contains(&false) {
                 continue;
             }

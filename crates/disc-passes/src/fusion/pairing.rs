@@ -1,4 +1,4 @@
-//! Two finished groups as one set of ops, to ask why they are not one kernel.
+//! Joins two finished groups into one set of ops, to find the reason that they are not one kernel.
 use super::{
     form::{Candidate, Rejection},
     layout::Layout,
@@ -6,7 +6,8 @@ use super::{
 use disc_ir::{Function, FunctionKind, Inst, OpKind, Solver, Value};
 use std::collections::HashMap;
 
-/// The form that the groups `maker` and `user` of a block would have as one, where a result of the first goes to the second.
+/// The layout of the groups `maker` and `user` of a block as one, if a result of the first goes to
+/// the second.
 pub(super) fn form(function: &Function, solver: &Solver, maker: Inst, user: Inst) -> Result<Layout, Rejection> {
     let mut joined = Joined { source: function, both: Function::new("both", FunctionKind::Func), map: HashMap::new() };
     joined.both.facts = function.facts.clone();
@@ -18,7 +19,7 @@ pub(super) fn form(function: &Function, solver: &Solver, maker: Inst, user: Inst
     Candidate { function: both, solver, members: both.insts(both.body), outputs: &outputs, role: &|_| None }.form()
 }
 
-/// Whether others than `user` need a value; a view passes it on.
+/// Returns true if ops other than `user` need a value, also through views.
 fn leaves(function: &Function, value: Value, user: Inst) -> bool {
     let readers = function.walk(function.body).into_iter().filter(|&inst| function.operands(inst).contains(&value));
     readers.into_iter().any(|inst| match function.kind_of(inst) {
@@ -31,7 +32,7 @@ fn leaves(function: &Function, value: Value, user: Inst) -> bool {
 struct Joined<'f> {
     source: &'f Function,
     both: Function,
-    /// Values of the source, as they are known in `both`.
+    /// The values of the source in `both`.
     map: HashMap<Value, Value>,
 }
 
@@ -55,7 +56,7 @@ impl Joined<'_> {
         }
     }
 
-    /// What an operand of a group is: what was made before, perhaps seen as another shape, or an input.
+    /// The operand of a group: a value made before, perhaps reshaped, or an input.
     fn value(&mut self, operand: Value) -> Value {
         if let Some(&known) = self.map.get(&operand) {
             return known;

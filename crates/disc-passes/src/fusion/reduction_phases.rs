@@ -1,33 +1,36 @@
-//! Phases of a row group: which of its reductions depend on one another, and when its outputs are written.
+//! Phases of a reduction group: the dependences among its reductions, and the walk that writes each
+//! output.
 //!
-//! Phase `p` is a walk along each row that computes the reductions that depend on `p` earlier ones; a last walk, after all of them, writes the
-//! outputs. An output with an element for each position of the rows is *early* where it depends on fewer reductions and no later walk needs it:
-//! it is written by the walk that has it anyway, so that what it is computed from is read once.
+//! Phase `p` walks each row to compute the reductions that depend on `p` earlier ones; a last walk
+//! writes the outputs. An output with an element for each position of a row is *early* if it
+//! depends on fewer reductions and no later walk needs it: the walk that computes it anyway writes
+//! it, so that its inputs are read once.
 //!
-//! Invariant: memory of an early output is written while inputs are still to be read by later walks.
+//! Invariant: an early output is written while later walks still have inputs to read.
 use disc_ir::{Block, Function, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
-/// What depends on how many reductions, and which walks need what.
+/// The phase of each value, and the walks that need it.
 #[derive(Clone, Debug, Default)]
 pub struct Phases {
     level: HashMap<Value, usize>,
-    /// Phases that need an element of a value, as a bit set.
+    /// The phases that need an element of a value, as a bit set.
     needed: HashMap<Value, u64>,
-    /// Of these, the ones that reduce it or write it as an output.
+    /// Of these, the phases that reduce it or write it as an output.
     asked: HashMap<Value, u64>,
     /// The phase of the last walk.
     pub last: usize,
     early: Vec<Value>,
-    /// Those of them that neither a reduction nor another output needs, but one of these.
+    /// The early outputs that only outputs of this kind need.
     apart: Vec<Value>,
 }
 
 impl Phases {
-    /// The phases of a group that gives `outputs`, of which `is_whole` says whether they have an element for each position.
+    /// The phases of a group with these `outputs`; `is_whole` returns true if one has an element
+    /// for each position.
     ///
     /// # Errors
-    /// If more reductions depend on one another than there are phases.
+    /// More reductions depend on one another than there are phases.
     pub fn of(function: &Function, block: Block, outputs: &[Value], is_whole: &dyn Fn(Value) -> bool) -> Result<Self, String> {
         let mut phases = Self::default();
         let insts = function.insts(block);
@@ -46,7 +49,7 @@ impl Phases {
             let inputs = function.operands(inst);
             inputs[..inputs.len() / 2].iter().for_each(|&input| phases.ask(function, input, phase));
         }
-        // What uses an output comes behind it.
+        // The users of an output come after it.
         let made = insts.iter().rev().flat_map(|&inst| function.results_of(inst)).copied();
         let given = function.arguments(block).iter().copied();
         for output in made.chain(given).filter(|value| outputs.contains(value) && is_whole(*value)) {
@@ -60,7 +63,7 @@ impl Phases {
         Ok(phases)
     }
 
-    /// Finds the early outputs that are apart from everything else.
+    /// Finds the early outputs that are independent of all others.
     fn part(&mut self, function: &Function, block: Block, outputs: &[Value]) {
         let reduced = function.insts(block).iter().filter(|&&inst| function.kind_of(inst) == OpKind::Reduce);
         let mut stack: Vec<Value> = reduced.flat_map(|&inst| function.operands(inst)).copied().collect();
@@ -81,18 +84,18 @@ impl Phases {
         self.level.get(&value).copied().unwrap_or(0)
     }
 
-    /// The phase that computes a reduction, of which this is a result.
+    /// The phase that computes a reduction with this result.
     pub fn of_reduction(&self, result: Value) -> usize {
         self.level(result) - 1
     }
 
-    /// Notes that a phase reduces `value`, or writes it.
+    /// Records that a phase reduces or writes `value`.
     fn ask(&mut self, function: &Function, value: Value, phase: usize) {
         *self.asked.entry(value).or_default() |= 1 << phase;
         self.need(function, value, phase);
     }
 
-    /// Marks `value` and what it is computed from, up to reductions, as needed in a phase.
+    /// Marks `value`, and what it is computed from up to reductions, as needed in a phase.
     fn need(&mut self, function: &Function, value: Value, phase: usize) {
         let bits = self.needed.entry(value).or_default();
         if *bits & (1 << phase) != 0 {
@@ -105,13 +108,13 @@ impl Phases {
         }
     }
 
-    /// The phases that need elements of a value, as a bit set; none, for what nothing needs.
+    /// The phases that need elements of a value, as a bit set; `None` if none do.
     pub fn needing(&self, value: Value) -> Option<u64> {
         self.needed.get(&value).copied()
     }
 
-    /// Asks, from the last value to the first, whether to keep each one, given the phases that compute it, as a bit set: what is kept is computed in the
-    /// first of them alone.
+    /// Asks for each value, last to first, whether to keep it, given the phases that compute it as
+    /// a bit set: a kept value is computed in the first of them only.
     pub fn each_computed(&self, function: &Function, block: Block, keeps: &mut dyn FnMut(Value, u64) -> bool) {
         let mut computing = self.asked.clone();
         for &inst in function.insts(block).iter().rev().filter(|&&inst| function.kind_of(inst) != OpKind::Reduce) {
@@ -125,12 +128,13 @@ impl Phases {
         }
     }
 
-    /// The phase whose walk writes an output, if that is not the last one.
+    /// The phase that writes an output, if it is not the last one.
     pub fn early(&self, output: Value) -> Option<usize> {
         self.early.contains(&output).then(|| self.level(output))
     }
 
-    /// Whether an early output is computed from inputs alone, and nothing but others of this kind from it.
+    /// Returns true if an early output is computed from inputs alone, and only outputs of this kind
+    /// use it.
     pub fn is_apart(&self, output: Value) -> bool {
         self.apart.contains(&output)
     }

@@ -1,11 +1,13 @@
-//! Cheap functions of a result that is stored anyway: computed where they are needed, not stored beside it.
+//! Sinks cheap functions of a stored value into their user, so that they are not stored too.
 //!
-//! Ops join what they read first; so a group may give a value, and that value times a number, to one other group. What reads the one computes the other.
+//! An op fuses with its operand first, so a group may return a value and a multiple of it to one
+//! other group. The group that reads the value computes the multiple.
 //!
 //! Invariants:
-//! - The group that takes the op reads a value already that the op is computed from, and the one that gives it stores nothing that it did not store
-//!   before. So the groups form no cycle: what else the op needs comes from before the group that gives it, which the taking one waits for anyway.
-//! - The op moves alone: what is behind it in its group would have to be stored.
+//! - The group that takes the op already reads the operand, and the one that loses it stores
+//!   nothing new. So no cycle arises: other operands of the op come from before its old group,
+//!   which the new group depends on anyway.
+//! - The op sinks alone: ops behind it in its group would have to be stored.
 use super::{
     grouping::Grouping,
     layout::Layout,
@@ -16,7 +18,7 @@ use crate::pass::PassCx;
 use disc_ir::{Value, ops::Trait};
 use std::collections::BTreeSet;
 
-/// Where an op moves, and what its old and its new group are then.
+/// The new group of an op, and the layouts of its old and new group.
 struct Move {
     to: usize,
     left: Layout,
@@ -24,7 +26,7 @@ struct Move {
 }
 
 impl Grouping<'_> {
-    /// Moves cheap ops at the end of groups to the one group that needs them.
+    /// Sinks cheap ops at the end of groups into the one group that needs them.
     pub(super) fn sink_cheap(&mut self, cx: &mut PassCx) {
         for i in (0..self.insts.len()).rev() {
             let Some(found) = self.sinks_to(i) else { continue };
@@ -42,7 +44,8 @@ impl Grouping<'_> {
         }
     }
 
-    /// The other group that alone needs a cheap op of a group of loops or rows, and reads what the op is computed from.
+    /// The only other group that needs a cheap op of a pointwise or reduction group, if it reads
+    /// the op's operand.
     fn sinks_to(&self, i: usize) -> Option<Move> {
         let (inst, from) = (self.insts[i], self.group_of[i]);
         let def = self.function.def(inst);

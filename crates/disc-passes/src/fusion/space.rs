@@ -1,10 +1,10 @@
-//! The index space that a kernel walks, and how the dimensions of a group's values follow those of the space.
+//! The iteration space of a kernel, and the maps from the dimensions of values to its axes.
 //!
-//! Reshapes within a group change how the same elements are counted: a space is fine enough that every dimension of every value is some
-//! neighbouring dimensions of the space as one (`[N, C, L]` and `[N, G, C/G*L]` are walked as `N, G, C/G, L`). Then a position in any value
-//! is a sum of products, never a division.
+//! Reshapes within a group index the same elements in other ways. The space is so fine that every
+//! dimension of every value is a product of adjacent axes (`[N, C, L]` and `[N, G, C/G*L]` are
+//! walked as `N, G, C/G, L`). A position in any value is then a sum of products, without division.
 //!
-//! It is not a decision about groups: `form` decides.
+//! It decides nothing about groups; `form.rs` does.
 use crate::analysis::query::Query;
 use disc_ir::{
     DType, Dim, Function, Inst, OpKind, Solver, Value,
@@ -12,22 +12,22 @@ use disc_ir::{
     ops::Trait,
 };
 
-/// What a dimension of a value follows as the space is walked.
+/// The relation of a dimension to the axes of the space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Follows {
-    /// These neighbouring dimensions of the space, as one; none, for a size of 1.
+    /// It is the product of these adjacent axes; of none, for a size of 1.
     Axes(Vec<usize>),
-    /// Other positions: the data say which, or only a part of the dimension is read.
+    /// It is read at other positions: at data-dependent ones, or only in part.
     Other,
 }
 
-/// What each dimension of a value follows.
+/// The relation of each dimension of a value.
 pub type Map = Vec<Follows>;
 
-/// What one op reads for a position of its result.
+/// The reads of one op for a position of its result.
 pub struct Reads {
     pub operands: Vec<(Value, Map)>,
-    /// The dimensions of the result whose positions the op looks at, as numbers.
+    /// The dimensions of the result whose positions the op uses as numbers.
     pub looked_at: Vec<usize>,
 }
 
@@ -35,14 +35,15 @@ fn is_one(solver: &Solver, dim: &Dim) -> bool {
     solver.equal(dim, &Dim::constant(1))
 }
 
-/// The sizes of the space in which both shapes, of equally many elements, can be counted; sizes of 1 are left out.
+/// The coarsest space that divides both shapes, which have the same number of elements; sizes of 1
+/// are left out.
 pub fn refine(solver: &Solver, a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
     let sizes = |dims: &[Dim]| dims.iter().filter(|&d| !is_one(solver, d)).rev().cloned().collect::<Vec<_>>();
     let (mut left, mut right) = (sizes(a), sizes(b));
     let mut found = Vec::new();
     while !left.is_empty() && !right.is_empty() {
         let (x, y) = (left.pop()?, right.pop()?);
-        // Of sizes that are 0, one may still be a part of the other.
+        // Of two sizes of 0, one may still be a part of the other.
         let are_empty = x != y && solver.range(&x).hi == Some(0);
         if !are_empty && solver.equal(&x, &y) {
             found.push(x);
@@ -61,7 +62,7 @@ pub fn refine(solver: &Solver, a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
     (left.is_empty() && right.is_empty()).then_some(found)
 }
 
-/// `whole / part`, where it is a size that is proved to be exact.
+/// `whole / part`, if the division is proved to be exact.
 pub(super) fn quotient(solver: &Solver, whole: &Dim, part: &Dim) -> Option<Dim> {
     let rest = match part.as_const() {
         Some(0) => return None,
@@ -93,10 +94,10 @@ fn without_factors(whole: &Dim, part: &Dim) -> Option<Dim> {
     (by != 0 && coefficient % by == 0).then(|| Dim::product(rest) * (coefficient / by))
 }
 
-/// Which of the `axes` of a space, in this order, each dimension of a shape with as many elements stands for.
+/// The `axes` of a space, taken in this order, whose product is each dimension of a shape.
 pub fn regroup(solver: &Solver, space: &[Dim], axes: &[usize], shape: &[Dim]) -> Option<Vec<Vec<usize>>> {
-    // What is known may say that part of the axes of a dimension are all of it (8*a*b <= 8, where neither a nor b is 0), and not
-    // that each of the others is 1: then the sizes as they are written are the guide.
+    // The facts may prove that some of the axes of a dimension cover it (8*a*b <= 8 for positive a
+    // and b) but not that each of the others is 1: the sizes as written decide then.
     regroup_by(&|a, b| solver.equal(a, b), space, axes, shape).or_else(|| regroup_by(&|a, b| a == b, space, axes, shape))
 }
 
@@ -113,7 +114,7 @@ fn regroup_by(equal: &dyn Fn(&Dim, &Dim) -> bool, space: &[Dim], axes: &[usize],
         }
         found.push(taken);
     }
-    // What is left has size 1.
+    // The remaining axes have size 1.
     left.all(|axis| equal(&space[axis], &one)).then_some(found)
 }
 
@@ -122,7 +123,7 @@ pub fn map_of(solver: &Solver, space: &[Dim], axes: &[usize], shape: &[Dim]) -> 
     regroup(solver, space, axes, shape).map(|shape| map_along(&shape))
 }
 
-/// The axes that a map follows, in order; `None` where it does not follow axes alone.
+/// The axes of a map in order; `None` if it does not consist of axes alone.
 pub fn axes_of(map: &[Follows]) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     for follows in map {
@@ -134,12 +135,13 @@ pub fn axes_of(map: &[Follows]) -> Option<Vec<usize>> {
     Some(found)
 }
 
-/// How a value follows a space whose dimensions stand for these axes.
+/// The map of a value to a space whose dimensions are products of these axes.
 pub fn map_along(shape: &[Vec<usize>]) -> Map {
     shape.iter().cloned().map(Follows::Axes).collect()
 }
 
-/// What an op reads where its result (or each of them) is read by `map`. A reduction reads the axes it keeps by `map`, others by all.
+/// The reads of an op whose results are read by `map`. A reduction reads kept axes by `map` and
+/// reduced ones in full.
 pub fn reads(function: &Function, solver: &Solver, space: &[Dim], inst: Inst, map: &[Follows]) -> Reads {
     let operands = function.operands(inst);
     let rank = |value: Value| function.shape(value).len();
@@ -195,12 +197,12 @@ pub fn reads(function: &Function, solver: &Solver, space: &[Dim], inst: Inst, ma
     }
 }
 
-/// The map of what is reshaped.
+/// The map of the operand of a reshape.
 fn reshaped(solver: &Solver, space: &[Dim], from: &[Dim], to: &[Dim], map: &[Follows]) -> Option<Map> {
     if let Some(axes) = axes_of(map) {
         return map_of(solver, space, &axes, from);
     }
-    // Where only sizes of 1 come or go, every other dimension stays what it is.
+    // If only sizes of 1 are added or dropped, all other dimensions stay.
     let mut kept = map.iter().zip(to).filter(|(_, size)| !is_one(solver, size));
     let mut found = Map::new();
     for size in from {
@@ -214,20 +216,21 @@ fn reshaped(solver: &Solver, space: &[Dim], from: &[Dim], to: &[Dim], map: &[Fol
     kept.next().is_none().then_some(found)
 }
 
-/// Elements along the last dimension that are repeated one by one: a broadcast along a new last dimension, joined with the one before.
+/// Repetition of single elements along the last dimension: a broadcast along a new last dimension,
+/// joined with the one before.
 pub struct Repeat {
-    /// What is repeated, and the dimensions of the broadcast that its own are.
+    /// The repeated value, and its dimensions in the broadcast.
     pub source: Value,
     pub axes: Vec<usize>,
-    /// How often each element is there.
+    /// The number of times that each element occurs.
     pub factor: i64,
 }
 
-/// From so many on, a loop over the times walks long enough steps.
+/// From this factor on, a loop over the repetitions is long enough.
 pub(super) const MANY_TIMES: i64 = 64;
 
-/// What a reshape repeats some times, as its type says: the element at position `i` is that at `i / factor`. `None` where a loop over the times
-/// is better.
+/// The repetition that a reshape computes by its type: element `i` is element `i / factor` of the
+/// source. `None` if a loop over the repetitions is better.
 pub fn repeat_of(function: &Function, solver: &Solver, reshape: Inst) -> Option<Repeat> {
     let value = *function.operands(reshape).first()?;
     let broadcast = function.made_by(value, OpKind::BroadcastInDim)?;
@@ -254,7 +257,7 @@ fn repeated(function: &Function, operand: Value, map: &[Follows]) -> Reads {
     Reads { operands: vec![(operand, inner)], looked_at: vec![last] }
 }
 
-/// Ops that move along some dimensions and leave the others alone.
+/// The reads of ops that move data along some dimensions and keep the others.
 fn moved(function: &Function, solver: &Solver, inst: Inst, map: &[Follows]) -> Reads {
     let operands = function.operands(inst);
     let result = function.shape(function.result(inst));
@@ -263,7 +266,7 @@ fn moved(function: &Function, solver: &Solver, inst: Inst, map: &[Follows]) -> R
     let moves: Vec<usize> = match kind {
         OpKind::Concatenate => vec![function.int(inst, "dim") as usize],
         OpKind::Reverse => function.axes(inst, "dims"),
-        // Equal sizes leave no room to move, but for steps and padding that add up to nothing.
+        // Equal sizes leave no room to move, except for strides and padding that cancel.
         OpKind::Slice => (0..map.len()).filter(|&d| !is(d, operands[0])).collect(),
         OpKind::Pad => {
             let spread = |d: usize| function.ints(inst, "interior").get(d).is_some_and(|&by| by != 0);
@@ -278,7 +281,7 @@ fn moved(function: &Function, solver: &Solver, inst: Inst, map: &[Follows]) -> R
         _ => 1,
     };
     let inner = |position: usize| -> Map {
-        // What is updated stays where it is.
+        // The updated operand stays in place.
         let stays = kind == OpKind::DynamicUpdateSlice && position == 0;
         (0..map.len()).map(|d| if moves.contains(&d) && !stays { Follows::Other } else { map[d].clone() }).collect()
     };
@@ -318,8 +321,9 @@ fn gathered(function: &Function, solver: &Solver, inst: Inst, map: &[Follows]) -
     Reads { operands: vec![(operand, inner), (indices, places)], looked_at: Vec::new() }
 }
 
-/// The batch dimension of a gather whose position is entry `part` of its index vectors, counted from 0 over all of the dimension that the entry
-/// is for: then it is in range, and the operand is read at that position.
+/// The batch dimension of a gather whose position is entry `part` of its index vectors, if it is an
+/// iota over exactly the dimension indexed: the index is in range, and the operand is read at that
+/// position.
 pub fn counted_place(function: &Function, solver: &Solver, inst: Inst, part: usize) -> Option<usize> {
     let &[operand, indices] = function.operands(inst) else { return None };
     let axis = *function.axes(inst, "start_index_map").get(part)?;
@@ -327,15 +331,16 @@ pub fn counted_place(function: &Function, solver: &Solver, inst: Inst, part: usi
     let position = counted(function, indices, vector, part)?;
     let size = &function.shape(function.result(inst))[position_in_result(position, &function.axes(inst, "offset_dims"))];
     let one = function.dims(inst, "slice_sizes")[axis].is_const(1);
-    // Counting in fewer bits wraps.
+    // Narrow iotas wrap.
     let wide = function.ty(indices).dtype().size() >= 4;
     (one && wide && solver.equal(&function.shape(operand)[axis], size)).then_some(position)
 }
 
-/// Positions are divided by no more than this where they are counted: a few ops of 32 bits then do for a vector.
+/// Positions are divided by at most this number: then a few 32-bit ops do for a vector.
 const MOST_DIVIDED: i64 = 1 << 30;
 
-/// What an op divides, and by how much, if it is a quotient or a remainder of positions that are counted along a dimension.
+/// The dividend and the divisor, if an op is a quotient or remainder of positions along a
+/// dimension.
 pub fn counted_quotient(function: &Function, inst: Inst) -> Option<(Value, i64)> {
     let is_division = matches!(function.kind_of(inst), OpKind::Divide | OpKind::Remainder);
     let &[positions, by] = function.operands(inst) else { return None };
@@ -348,12 +353,12 @@ pub fn counted_quotient(function: &Function, inst: Inst) -> Option<(Value, i64)>
     (function.kind_of(at) == OpKind::Iota && (2..=MOST_DIVIDED).contains(&by)).then_some((positions, by))
 }
 
-/// The dimension of a gather's result that is its batch dimension number `batch`.
+/// The dimension of a gather's result that is its batch dimension `batch`.
 fn position_in_result(batch: usize, offset: &[usize]) -> usize {
     (0..).filter(|d| !offset.contains(d)).nth(batch).expect("an endless count")
 }
 
-/// The batch dimension that entry `part` of the index vectors counts, if that is all it does.
+/// The batch dimension that entry `part` of the index vectors counts, if it is a plain iota.
 fn counted(function: &Function, indices: Value, vector: usize, part: usize) -> Option<usize> {
     let mut at = indices;
     let inst = function.made_by(at, OpKind::Concatenate)?;
@@ -361,7 +366,7 @@ fn counted(function: &Function, indices: Value, vector: usize, part: usize) -> O
         return None;
     }
     at = *function.operands(inst).get(part)?;
-    // Parts are of size 1 each, or their numbers would not be positions.
+    // Concatenated parts have size 1 each, or their numbers would not be positions.
     if function.operands(inst).iter().any(|&p| !function.shape(p)[vector].is_const(1)) {
         return None;
     }

@@ -1,9 +1,9 @@
-//! One group as two: a loop with what one value of it is computed from, and the group that reads this value from memory; or a loop that computes a result
-//! of the group again.
+//! Splits a group in two: a pointwise group that computes one value, and the rest, which reads the
+//! value from memory; or adds a pointwise group that recomputes a result.
 //!
-//! It does not ask whether that is worth it: [`super::fuse_interleave`] and the planning of buffers do.
+//! It does not decide if that pays; `fuse_interleave` and buffer planning do.
 //!
-//! Invariant: each op goes where it is needed, so an op that both need is in both.
+//! Invariant: an op that both groups need is in both.
 use crate::analysis::query::Query;
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Value};
 use std::{
@@ -11,8 +11,8 @@ use std::{
     sync::Arc,
 };
 
-/// The function with `value` of a group of a block computed by a loop of its own, that loop, and what is left of the group; `None` where the group gives
-/// that value.
+/// Splits `value` off a group of a block; returns the function, the new group and the rest. `None`
+/// if the group returns that value.
 pub(super) fn out(
     function: &Function,
     block: Block,
@@ -43,7 +43,8 @@ pub(super) fn out(
     Ok(Some((made, [first, second])))
 }
 
-/// Adds a loop to the end of a block that computes a result of a group from a value of its region, which lies where `from` says.
+/// Adds a group at the end of a block that recomputes a result of a group from a value of its
+/// region, which `from` holds.
 pub(crate) fn again(
     function: &mut Function,
     (block, group): (Block, Inst),
@@ -61,7 +62,7 @@ pub(crate) fn again(
     Ok(made)
 }
 
-/// Makes a group of a block give one result less, which nothing uses.
+/// Drops a result of a group that nothing uses.
 pub(crate) fn drop_result(
     function: &mut Function,
     (block, group): (Block, Inst),
@@ -93,8 +94,8 @@ struct GroupSplitter<'f> {
 }
 
 impl GroupSplitter<'_> {
-    /// A group with what these values are computed from, at the end of the block. Of `apart`, the first is a value of the region, and the second where
-    /// it is read from.
+    /// Adds a group that computes these values at the end of the block. `apart` has a value of the
+    /// region and the value outside to read instead.
     fn part(
         &mut self,
         kind: &'static str,
@@ -129,7 +130,7 @@ impl GroupSplitter<'_> {
         builder.op(OpKind::Fusion).operands(&inputs).attr("kind", Attr::Enum(kind)).region(region).results(types).build()
     }
 
-    /// What these values are computed from, and they themselves; not what `apart` is computed from.
+    /// These values and all that they are computed from, except what only `apart` needs.
     fn needed(&self, returned: &[Value], apart: Option<Value>) -> HashSet<Value> {
         let (mut stack, mut needed) = (returned.to_vec(), HashSet::new());
         while let Some(value) = stack.pop() {

@@ -1,7 +1,7 @@
-//! Identities of numbers.
+//! Identities of arithmetic.
 //!
-//! Floats have two zeros and NaN, so that fewer hold than in algebra: `x + 0.0` is not `x` for `x = -0.0` (but `x + -0.0` is), `x * 0` is
-//! not 0 for infinities, and `x - x` is not 0 for them.
+//! Floats have two zeros, infinities and NaN, so fewer identities hold than in algebra: `x + 0.0`
+//! is not `x` for `x = -0.0` (but `x + -0.0` is); `x * 0` and `x - x` are not 0 for infinities.
 use crate::{
     analysis::query::Query,
     rules::rewrite::{Rewriter, Rule, rule},
@@ -39,7 +39,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("power-constant", "x^0 => 1; x^1 => x; x^2 => x*x; x^3 => x*x*x; x^-1 => 1/x of floats", OpKind::Power, power_constant),
 ];
 
-/// Whether a literal is this float, sign of zero included.
+/// Returns true if a literal is this float, including the sign of zero.
 pub(super) fn is_float(literal: &Literal, value: f64) -> bool {
     literal.dtype.is_float() && literal.f64_at(0).to_bits() == value.to_bits()
 }
@@ -117,13 +117,14 @@ fn multiply_minus_one(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     (!wraps && is_number(literal, -1)).then(|| rw.emit(OpKind::Negate, &[x])).flatten()
 }
 
-/// `2^k`, with its sign, if the value is that.
+/// Returns true if the value is `2^k` or `-2^k`.
 fn is_power_of_two(value: f64) -> bool {
     value.is_normal() && value.to_bits() & ((1 << 52) - 1) == 0
 }
 
-/// Integers wrap, so any grouping is equal. Floats round at each step, except by powers of two: scaling up is exact until it overflows, and
-/// then it does in either grouping. (Scaling down is not: below the normal numbers, each step rounds.)
+/// Integers wrap, so any grouping gives the same result. Floats round at each step, except for
+/// powers of two: scaling up is exact until it overflows, and then it does in either grouping.
+/// (Scaling down is not: below the normal numbers, each step rounds.)
 fn chain(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [inner, b] = operands(rw, inst);
     let kind = rw.f.kind_of(inst);
@@ -145,7 +146,7 @@ fn chain(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     rw.emit(kind, &[x, c])
 }
 
-/// Both round the same real number, if `1 / c` is a normal number too.
+/// Both sides round the same real number, if `1 / c` is a normal number too.
 fn divide_power_of_two(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [x, c] = operands(rw, inst);
     let literal = rw.f.splat(c)?;
@@ -167,14 +168,15 @@ fn smallest_normal(dtype: DType) -> f64 {
     }
 }
 
-/// An op that undoes itself.
+/// An op that is its own inverse.
 pub(super) fn involution(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [x] = operands(rw, inst);
     let inner = rw.f.made_by(x, rw.f.kind_of(inst))?;
     Some(rw.f.operands(inner)[0])
 }
 
-/// Not for the negation of integers: the absolute value of the smallest one is itself, either way, so this holds too; floats only clear a bit.
+/// Holds for integers too: the absolute value of the smallest one is itself, on either side. Floats
+/// only clear a bit.
 fn abs_abs(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [x] = operands(rw, inst);
     if rw.f.made_by(x, OpKind::Abs).is_some() {
@@ -184,13 +186,13 @@ fn abs_abs(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     rw.emit(OpKind::Abs, &[y])
 }
 
-/// NaN propagates, and equal values give themselves.
+/// NaN propagates, and equal operands give themselves.
 pub(super) fn idempotent(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [a, b] = operands(rw, inst);
     (a == b).then_some(a)
 }
 
-/// NaN propagates from `x`, so that an infinity on the far side never is the result instead of it.
+/// NaN propagates from `x`, so the infinity on the neutral side never is the result in its place.
 fn extremum_neutral(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [x, c] = operands(rw, inst);
     let literal = rw.f.splat(c)?;
@@ -198,7 +200,7 @@ fn extremum_neutral(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     (literal.bytes == neutral.bytes).then_some(x)
 }
 
-/// The value that an op of two operands leaves the other one for.
+/// The neutral element of a binary op.
 pub(super) fn neutral(kind: OpKind, dtype: DType) -> Option<Literal> {
     debug_assert!(kind.def().has(Trait::Commutative));
     let bits = dtype.bits();
@@ -219,8 +221,9 @@ pub(super) fn neutral(kind: OpKind, dtype: DType) -> Option<Literal> {
     })
 }
 
-/// 0 and 1 are exact (`NaN^0` is 1), 2 and 3 round at most as much as `power` may, -1 is one division. Not 0.5: `power(-0.0, 0.5)` is 0.0
-/// and `power(-inf, 0.5)` is inf, the square roots are -0.0 and NaN. Not -2: `x*x` overflows where the result is still a number.
+/// 0 and 1 are exact (`NaN^0` is 1), 2 and 3 round at most as much as `power` may, -1 is one
+/// division. Not 0.5: `power(-0.0, 0.5)` is 0.0 and `power(-inf, 0.5)` is inf, the square roots are
+/// -0.0 and NaN. Not -2: `x*x` overflows where the result is still a number.
 fn power_constant(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [x, c] = operands(rw, inst);
     let literal = rw.f.splat(c)?;

@@ -1,8 +1,10 @@
-//! Simplifies ops by the rules: the one place where algebra is applied.
+//! Simplifies ops by the rules, the one place that applies algebra.
 //!
-//! It decides nothing that depends on a target, on sizes or on weights. See `rules/` for what holds, and `rewrite.rs` for how it is applied.
+//! It decides nothing that depends on a target, on sizes or on weights. The families in this folder
+//! state the rules, and `rewrite.rs` applies them.
 //!
-//! Invariant: the result of every op is equal bit by bit, for every input; but for which NaN it is, and powers, which come closer.
+//! Invariant: the result of every op is equal bit by bit for every input, except for the payload of
+//! NaN and for powers, which become more exact.
 use crate::{
     pass::{PassCx, PassDef},
     rules::{
@@ -13,7 +15,7 @@ use crate::{
 use disc_ir::{Diagnostic, FunctionKind, Module, ops::Stage};
 use std::sync::LazyLock;
 
-/// Applies the rules of [`crate::rules`] until none applies.
+/// Applies the rules of [`crate::rules`] to a fixed point.
 pub static PASS: PassDef = PassDef {
     name: "canonicalize",
     doc: "Simplifies ops by algebra that holds bit by bit, until no rule applies; then removes ops that nothing uses.",

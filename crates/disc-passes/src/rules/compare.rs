@@ -1,4 +1,4 @@
-//! Comparisons that are decided.
+//! Comparisons whose result is known.
 use super::arithmetic::operands;
 use crate::{
     analysis::query::Query,
@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("compare-truth", "p == true => p; p != false => p; p != true => !p; p == false => !p", OpKind::Compare, compare_truth),
 ];
 
-/// Not floats: NaN differs from itself.
+/// Not for floats: NaN differs from itself.
 fn compare_self(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [a, b] = operands(rw, inst);
     if a != b || rw.f.ty(a).dtype().is_float() {
@@ -34,7 +34,7 @@ fn compare_dims(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     decide(rw, inst, [&x, &x], [&y, &y])
 }
 
-/// Masks compare positions with bounds that they always keep.
+/// Masks compare positions with bounds that these never cross.
 fn compare_positions(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [a, b] = operands(rw, inst);
     if rw.f.ty(a).dtype() != DType::I64 {
@@ -44,11 +44,11 @@ fn compare_positions(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     decide(rw, inst, [&x, &y], [&z, &w])
 }
 
-/// How far `bounds` looks.
+/// The depth to which `bounds` follows operands.
 const MAX_DEPTH: usize = 8;
 
-/// The least and the largest element of an `i64` tensor made of counting, sizes and constants that cannot overflow. Without elements,
-/// anything holds.
+/// The least and the largest element of an `i64` tensor of positions, sizes and constants that
+/// cannot overflow. Any bounds hold for an empty tensor.
 fn bounds(rw: &Rewriter<'_>, value: Value, depth: usize) -> Option<[Dim; 2]> {
     let constant = rw.f.splat(value).map(|literal| Dim::constant(literal.i64_at(0)));
     if let Some(dim) = constant.or_else(|| rw.f.as_dim(value)) {
@@ -70,7 +70,7 @@ fn bounds(rw: &Rewriter<'_>, value: Value, depth: usize) -> Option<[Dim; 2]> {
             let ([a, b], [c, d]) = (of(0)?, of(1)?);
             Some([&a - &d, &b - &c])
         }
-        // Towards zero: of what is not negative, down.
+        // Division truncates, so it rounds non-negative values down.
         OpKind::Divide | OpKind::Remainder => {
             let ([least, most], by) = (of(0)?, rw.f.splat(rw.f.operands(inst)[1])?.i64_at(0));
             let by = (by > 0 && rw.solver.less_equal(&Dim::constant(0), &least)).then(|| Dim::constant(by))?;
@@ -83,7 +83,7 @@ fn bounds(rw: &Rewriter<'_>, value: Value, depth: usize) -> Option<[Dim; 2]> {
     }
 }
 
-/// The result of a comparison of something within the bounds `[x, y]` with something within `[z, w]`, if that decides it.
+/// Compares a value within `[x, y]` with one within `[z, w]`, if the bounds decide the result.
 fn decide(rw: &mut Rewriter<'_>, inst: Inst, [x, y]: [&Dim; 2], [z, w]: [&Dim; 2]) -> Option<Value> {
     let less = |a: &Dim, b: &Dim| rw.solver.less_equal(a, &(b - 1));
     let at_most = |a: &Dim, b: &Dim| rw.solver.less_equal(a, b);

@@ -1,4 +1,4 @@
-//! Products that read their operands as they lie: a transpose in front of a product is only another numbering of dimensions.
+//! Folds transposes of operands into the dimension numbers of a matmul.
 use super::arithmetic::operands;
 use crate::{
     analysis::query::Query,
@@ -24,8 +24,9 @@ pub(super) const RULES: &[Rule] = &[
 const BATCHING: [&str; 2] = ["lhs_batching_dims", "rhs_batching_dims"];
 const CONTRACTING: [&str; 2] = ["lhs_contracting_dims", "rhs_contracting_dims"];
 
-/// The result's dimensions come in the order of the lists (batching ones) and of the operands (the rest). Renumbering keeps the lists' order;
-/// the rest stays in order if it ascends in the operand of the transpose as well.
+/// The dimensions of the result follow the lists (batch) and the operands (free). Renumbering keeps
+/// the order of the lists; the free dimensions keep theirs if they ascend in the operand of the
+/// transpose too.
 fn transposed(rw: &mut Rewriter<'_>, inst: Inst, side: usize) -> Option<Value> {
     let mut values: [Value; 2] = operands(rw, inst);
     let transpose = rw.f.made_by(values[side], OpKind::Transpose)?;
@@ -33,7 +34,8 @@ fn transposed(rw: &mut Rewriter<'_>, inst: Inst, side: usize) -> Option<Value> {
     let renumbered = |name: &str| -> Vec<usize> { rw.f.axes(inst, name).iter().map(|&axis| order[axis]).collect() };
     let (batching, contracting) = (renumbered(BATCHING[side]), renumbered(CONTRACTING[side]));
     let rest = order.iter().filter(|axis| !batching.contains(axis) && !contracting.contains(axis));
-    // Sums over several dimensions are one sum where they lie side by side; a transpose that made them so is not in vain.
+    // Several contracted dimensions are summed as one if they are adjacent; a transpose that makes
+    // them adjacent is worth its cost.
     let side_by_side = |dims: &[usize]| dims.windows(2).all(|pair| pair[0] + 1 == pair[1]);
     let scatters = side_by_side(&rw.f.axes(inst, CONTRACTING[side])) && !side_by_side(&contracting);
     if !rest.is_sorted() || scatters {

@@ -1,4 +1,4 @@
-//! Conversions that do nothing, or nothing more than the next one.
+//! Removes conversions without effect, and those that the next one subsumes.
 use super::arithmetic::operands;
 use crate::{
     analysis::query::Query,
@@ -27,7 +27,7 @@ fn chain(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [middle] = operands(rw, inst);
     let x = rw.f.operands(rw.f.made_by(middle, OpKind::Convert)?)[0];
     let (from, through, to) = (rw.f.ty(x).dtype(), rw.f.ty(middle).dtype(), rw.f.ty(rw.f.result(inst)).dtype());
-    // A float on the way saturates where integers wrap.
+    // An intermediate float type saturates where integers wrap.
     let saturates = from.is_integer() && through.is_float() && !to.is_float() && to != DType::I1 && !to.holds(from);
     let skip = through.holds(from) && !saturates;
     skip.then(|| rw.build(|b| b.op(OpKind::Convert).operands(&[x]).attr("dtype", to).value())).flatten()

@@ -1,14 +1,15 @@
 //! Removes ops whose results nothing uses.
 //!
-//! Invariant: an op that may fail, or that writes, stays, and so does everything it needs.
+//! Invariant: an op that may fail or that writes memory stays, and so does everything that it
+//! needs.
 use disc_ir::{Block, Function, Inst, OpKind, ops::is_pure};
 
-/// Removes dead ops from a function; gives their number.
+/// Removes dead ops from a function; returns their number.
 pub(crate) fn remove_dead(function: &mut Function) -> usize {
     remove_while(function, &mut || true)
 }
 
-/// Removes dead ops from a function as long as `may` says so.
+/// Removes dead ops from a function as long as `may` returns true.
 pub(crate) fn remove_while(function: &mut Function, may: &mut dyn FnMut() -> bool) -> usize {
     let mut uses = function.use_counts();
     sweep(function, function.body, &mut uses, may)
@@ -43,7 +44,7 @@ fn forget(function: &Function, inst: Inst, uses: &mut [u32]) {
     }
 }
 
-/// Whether nothing happens if the op does not run.
+/// Returns true if an op has no effect other than its results.
 pub(crate) fn is_removable(function: &Function, inst: Inst) -> bool {
     let def = function.def(inst);
     match def.kind {

@@ -1,4 +1,4 @@
-//! Reads at places that are known.
+//! Resolves indices that are known.
 use crate::{
     analysis::query::Query,
     rules::rewrite::{Rewriter, Rule, rule},
@@ -12,7 +12,7 @@ pub(super) const RULES: &[Rule] = &[rule(
     dynamic_slice,
 )];
 
-/// Where the whole slice is inside, neither rule for what is out of range matters.
+/// If the whole slice is in bounds, the two rules for indices out of bounds agree.
 fn dynamic_slice(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let (&x, starts) = rw.f.operands(inst).split_first().expect("an operand");
     let start: Option<Vec<Dim>> = starts.iter().map(|&value| rw.f.as_dim(value)).collect();

@@ -1,4 +1,4 @@
-//! Identities of truth values and bits, and of choices.
+//! Identities of booleans, bits and selections.
 use super::arithmetic::{constant_right, idempotent, involution, neutral, operands};
 use crate::{
     analysis::query::Query,
@@ -35,7 +35,7 @@ fn neutral_right(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     (literal.bytes == neutral(rw.f.kind_of(inst), literal.dtype)?.bytes).then_some(x)
 }
 
-/// What is neutral for `and` decides `or`, and the other way round.
+/// The neutral element of `and` absorbs in `or`, and vice versa.
 fn absorbing_right(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [_, c] = operands(rw, inst);
     let literal = rw.f.splat(c)?;

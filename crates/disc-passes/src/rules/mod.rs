@@ -1,7 +1,9 @@
-//! The rules of the pass `canonicalize`, by family.
+//! The rules of the pass `canonicalize`, by family, and the driver that applies them.
 //!
-//! A rule must hold for every input, bit by bit: also for NaN, infinities and both zeros of floats, and for integers that wrap; a comment
-//! says why where that is not plain. (Which NaN comes out may change, and powers may be rounded otherwise.) Each has a function named for it in filetests/passes/canonicalize.
+//! A rule must hold bit by bit for every input, including NaN, infinities and both zeros of floats,
+//! and integers that wrap; a comment gives the reason unless it is plain. (The payload of NaN may
+//! change, and powers may round differently.) Each rule has a function of its name in
+//! filetests/passes/canonicalize.
 mod arithmetic;
 pub mod canonicalize;
 mod compare;
@@ -37,7 +39,7 @@ static FAMILIES: &[&[Rule]] = &[
     slices::RULES,
 ];
 
-/// Every rule.
+/// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }

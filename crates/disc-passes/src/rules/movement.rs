@@ -1,4 +1,4 @@
-//! Rearrangements that do nothing, or that are one instead of two.
+//! Removes data movement without effect, and merges pairs of movements into one.
 use super::arithmetic::operands;
 use crate::{
     analysis::query::Query,
@@ -49,7 +49,7 @@ fn same_shape(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     rw.same_shape(rw.f.shape(x), rw.f.shape(rw.f.result(inst))).then_some(x)
 }
 
-/// Elements that are all equal stay so wherever they are put.
+/// A tensor of equal elements is the same after any movement.
 pub(super) fn splat(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let literal = rw.f.splat(rw.f.operands(inst)[0])?.clone();
     let result = rw.f.result(inst);
@@ -63,7 +63,7 @@ fn reshape_reshape(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     rw.reshape(x, dims)
 }
 
-/// Dimensions are split where they lie, so that two reshapes are one.
+/// Each dimension is split in place, so that the two reshapes are one.
 fn reshape_transpose(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [turned] = operands(rw, inst);
     let transpose = rw.f.made_by(turned, OpKind::Transpose).filter(|_| rw.used_once(turned))?;
@@ -71,7 +71,7 @@ fn reshape_transpose(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let x = rw.f.operands(rw.f.made_by(middle, OpKind::Reshape)?)[0];
     let dims = result_dims(rw, inst);
     let mut rest = 0..dims.len();
-    // Of each dimension in front, those that it becomes.
+    // For each dimension of the transposed operand, the dimensions that it becomes.
     let sizes = rw.f.shape(turned).iter();
     let mut split: Vec<Vec<usize>> = sizes.map(|size| parts(rw, &dims, &mut rest, size)).collect::<Option<_>>()?;
     if !rest.clone().all(|axis| rw.is_one(&dims[axis])) {
@@ -88,7 +88,7 @@ fn reshape_transpose(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     rw.transpose(reshaped, &order)
 }
 
-/// The next dimensions whose product is a size.
+/// The next dimensions whose product is `size`.
 fn parts(rw: &Rewriter<'_>, dims: &[Dim], rest: &mut std::ops::Range<usize>, size: &Dim) -> Option<Vec<usize>> {
     let (mut product, mut found) = (Dim::constant(1), Vec::new());
     while !rw.solver.equal(&product, size) {
@@ -99,7 +99,8 @@ fn parts(rw: &Rewriter<'_>, dims: &[Dim], rest: &mut std::ops::Range<usize>, siz
     Some(found)
 }
 
-/// Which axis of `from` each axis of `to` is, if the shapes differ by sizes of 1 alone, which are no axis of the other.
+/// Maps each axis of `to` to an axis of `from`, if the shapes differ only by sizes of 1, which map
+/// to none.
 pub(super) fn unit_map(rw: &Rewriter<'_>, from: &[Dim], to: &[Dim]) -> Option<Vec<Option<usize>>> {
     let mut rest = (0..from.len()).filter(|&axis| !rw.is_one(&from[axis]));
     let mut map = Vec::with_capacity(to.len());
@@ -118,7 +119,8 @@ fn reshape_broadcast(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let x = rw.f.operands(broadcast)[0];
     let dims = result_dims(rw, inst);
     let map = unit_map(rw, rw.f.shape(wide), &dims)?;
-    // A size of 1 of the operand goes along with a size of 1 that is left out; there is no place for it, unless it is dropped first.
+    // The map may pair a size of 1 of the operand with one that the broadcast drops; the rule
+    // applies only if that size is dropped first.
     let axes = rw.f.axes(broadcast, "dims");
     let axes: Option<Vec<usize>> = axes.iter().map(|axis| map.iter().position(|from| *from == Some(*axis))).collect();
     rw.broadcast(x, &axes?, dims)
@@ -175,7 +177,7 @@ fn broadcast_reshape(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let x = rw.f.operands(rw.f.made_by(middle, OpKind::Reshape)?)[0];
     let map = unit_map(rw, rw.f.shape(middle), rw.f.shape(x))?;
     let outer = rw.f.axes(inst, "dims");
-    // Sizes of 1 of `x` that the reshape moved or dropped would need a place of their own.
+    // Sizes of 1 of `x` that the reshape moved or dropped have no axis.
     let axes: Option<Vec<usize>> = map.iter().map(|axis| axis.map(|axis| outer[axis])).collect();
     let dims = result_dims(rw, inst);
     rw.broadcast(x, &axes?, dims)

@@ -1,4 +1,4 @@
-//! Reductions over nothing.
+//! Reductions over no axes or over sizes of 1.
 use super::arithmetic::operands;
 use crate::{
     analysis::query::Query,
@@ -9,7 +9,8 @@ use disc_ir::{Inst, OpKind, Value, ops::body};
 pub(super) const RULES: &[Rule] =
     &[rule("reduce-units", "reduce(x, init) over sizes of 1 => op(reshape(x), init)", OpKind::Reduce, units)];
 
-/// The init is applied: it is neutral up to the sign of zero, and where it is more than that, the rules of `op` remove it.
+/// The initial value is applied: it is neutral up to the sign of zero, and if it is neutral, the
+/// rules of `op` remove it.
 fn units(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let &[x, init] = rw.f.operands(inst) else { return None };
     let shape = rw.f.shape(x);

@@ -1,10 +1,11 @@
-//! Reshapes and transposes that stand between ops which could be one kernel.
+//! Removes reshapes and transposes between ops that could be one kernel.
 //!
-//! A reshape is no work, but nothing fuses across it. Where it only undoes another one that comes before element-wise ops or a product, both
-//! go: those ops are done on the shape that was there first. Where ops on one element stand between a product and the rearrangement that it
-//! could read through, they trade places.
+//! A reshape costs nothing itself, but nothing fuses across it. If it only undoes an earlier one in
+//! front of elementwise ops or a matmul, both are removed, and these ops are computed on the
+//! original shape. Elementwise ops between a matmul and a movement that it can read through trade
+//! places with the movement.
 //!
-//! Invariant: nothing is computed twice: what is done on another shape has no other use.
+//! Invariant: nothing is computed twice: an op that gets another shape has no other use.
 use super::{arithmetic::operands, movement::unit_map};
 use crate::{
     analysis::query::Query,
@@ -39,7 +40,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
-/// How many ops are looked at: enough for an activation function.
+/// The number of ops to look at: enough for an activation function.
 const MOST_OPS: usize = 32;
 
 fn reshape_through(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
@@ -64,14 +65,14 @@ fn broadcast_through(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     rw.broadcast(narrow, &axes, dims)
 }
 
-/// Whether a value is computed by ops that do not care for the shape, for this use alone.
+/// Returns true if only this use needs the value, and the ops that compute it work on any shape.
 fn computes(rw: &Rewriter<'_>, value: Value) -> Option<bool> {
     let inst = rw.f.defining(value)?;
     let kind = rw.f.def(inst).has(Trait::Elementwise) || rw.f.kind_of(inst) == OpKind::DotGeneral;
     Some(kind && rw.used_once(value))
 }
 
-/// The value with its elements, in order, in the shape `dims`, without a reshape.
+/// Recomputes the value in the shape `dims`, elements in the same order, without a reshape.
 fn regrouped(rw: &mut Rewriter<'_>, value: Value, dims: &[Dim], budget: &mut usize) -> Option<Value> {
     *budget = budget.checked_sub(1)?;
     let inst = rw.f.defining(value)?;
@@ -107,11 +108,13 @@ fn splat(rw: &mut Rewriter<'_>, literal: Literal, dims: &[Dim]) -> Option<Value>
     rw.build(|b| b.op(OpKind::Constant).attr("value", Literal { splat: true, ..literal }).result(ty).value())
 }
 
-/// Where `axes` of `from` are in `to`: they are part of what both have at the start, at the end, or besides sizes of 1.
+/// Maps `axes` of `from` to axes of `to`: they are in the common prefix, in the common suffix, or
+/// beside sizes of 1.
 fn moved_axes(rw: &Rewriter<'_>, from: &[Dim], to: &[Dim], axes: &[usize]) -> Option<Vec<usize>> {
     let same = |pair: &(&Dim, &Dim)| rw.solver.equal(pair.0, pair.1);
     let start = from.iter().zip(to).take_while(same).count();
-    // A dimension is at the start or at the end, not both: of [1, 1, 4] and [1, 4] the first is the start of both.
+    // Prefix and suffix must not overlap: of [1, 1, 4] and [1, 4], the first dimension is the
+    // prefix of both.
     let end = from[start..].iter().rev().zip(to[start..].iter().rev()).take_while(same).count();
     let ends = |axis: usize| {
         if axis < start { Some(axis) } else { (axis + end >= from.len()).then(|| axis + to.len() - from.len()) }
@@ -123,12 +126,12 @@ fn moved_axes(rw: &Rewriter<'_>, from: &[Dim], to: &[Dim], axes: &[usize]) -> Op
     })
 }
 
-/// A product whose rows are made by a reshape: it makes other rows as well, those of the shape `dims`.
+/// A matmul whose free dimensions are reshaped: it computes those of the shape `dims` instead.
 fn regrouped_dot(rw: &mut Rewriter<'_>, inst: Inst, dims: &[Dim]) -> Option<Value> {
     let [left, right] = operands(rw, inst);
     let x = rw.f.operands(rw.f.made_by(left, OpKind::Reshape)?)[0];
     let (shape, summed) = (rw.f.shape(left).to_vec(), rw.f.axes(inst, "lhs_contracting_dims"));
-    // The dimensions that are summed over come last, in order.
+    // The contracted dimensions come last, in order.
     let rest = shape.len() - summed.len();
     let last = summed.iter().copied().eq(rest..shape.len());
     let columns = &rw.f.shape(rw.f.result(inst))[rest..];
@@ -147,7 +150,8 @@ fn regrouped_dot(rw: &mut Rewriter<'_>, inst: Inst, dims: &[Dim]) -> Option<Valu
     rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, right]).attrs(attrs).value())
 }
 
-/// A product reads through transposes, and a scale belongs to the product before it: so the element-wise op goes first.
+/// Moves an elementwise op in front of a transpose: a matmul reads through transposes, and a scale
+/// belongs to the matmul before it.
 fn behind(rw: &mut Rewriter<'_>, inst: Inst, side: usize) -> Option<Value> {
     let mut values: [Value; 2] = operands(rw, inst);
     let op = rw.f.defining(values[side]).filter(|&op| rw.f.def(op).has(Trait::Elementwise) && rw.used_once(values[side]))?;

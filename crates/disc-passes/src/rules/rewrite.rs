@@ -1,12 +1,15 @@
-//! Rewrites as data: a rule is a name, an equation and a function; the driver applies rules until none does.
+//! Applies rewrite rules until none does. A rule is data: a name, an equation and a function.
 //!
-//! The driver goes forward through each block, so that a rule sees operands that are rewritten already, and repeats until a whole sweep
-//! changes nothing. It knows no rule; `rules/` knows nothing else.
+//! The driver visits each block from front to back, so that a rule sees rewritten operands, and
+//! repeats until a sweep changes nothing. It is given the rules as a [`RuleTable`].
 //!
 //! Invariants:
-//! - A rule looks at an op and gives the value that replaces its one result, or nothing. It never changes an op in place.
-//! - The value has the type of the result, by the facts; it is computed from values that dominate the op.
-//! - Each rule makes an op of a block simpler in one fixed order, so that no two rules undo each other; sweeps are bounded all the same.
+//! - A rule looks at an op and returns a value that replaces its one result, or `None`. It never
+//!   changes an op in place.
+//! - The value has the type of the result, by the facts; it is computed from values that dominate
+//!   the op.
+//! - Each rule simplifies an op by one fixed order, so that no two rules undo each other; the
+//!   number of sweeps is bounded nevertheless.
 use super::dead_ops;
 use crate::pass::PassCx;
 use disc_ir::{
@@ -15,14 +18,14 @@ use disc_ir::{
 };
 use std::sync::Arc;
 
-/// After so many sweeps the driver stops: what is left is slower code, not wrong code.
+/// The driver stops after so many sweeps: the code is then slower, not wrong.
 const MAX_SWEEPS: usize = 12;
 
 /// A rewrite of one kind of op.
 #[derive(Clone, Copy)]
 pub struct Rule {
     pub name: &'static str,
-    /// What it does, as people write it.
+    /// The rule as an equation, for people.
     pub equation: &'static str,
     pub kind: OpKind,
     pub(crate) apply: Apply,
@@ -50,15 +53,15 @@ impl RuleTable {
     }
 }
 
-/// What a rule sees, and what it makes new ops with.
+/// The state of a sweep: a rule reads the function through it and adds new ops with it.
 pub(crate) struct Rewriter<'f> {
     pub(crate) f: &'f mut Function,
     pub(crate) solver: Arc<Solver>,
     uses: Vec<u32>,
-    /// Whether nothing but slices reads a value.
+    /// For each value, true if nothing but slices reads it.
     sliced: Vec<bool>,
     replaced: Vec<Option<Value>>,
-    /// Where new ops go; it has the ops in front of the one at hand.
+    /// The block that new ops are added to; it holds the ops before the current one.
     pub(crate) block: Block,
     span: Option<Span>,
     error: Option<Diagnostic>,
@@ -68,7 +71,7 @@ pub(crate) struct Rewriter<'f> {
 /// Applies rules to a function until none applies.
 ///
 /// # Errors
-/// Where a rule makes an op that its declaration forbids: an error of the compiler.
+/// A rule makes an op that is not well formed: a fault of the compiler.
 pub(crate) fn rewrite(function: &mut Function, rules: &RuleTable, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let solver = Arc::new(Solver::new(&function.facts));
     let mut total = 0;
@@ -86,7 +89,8 @@ fn sweep(function: &mut Function, solver: &Arc<Solver>, rules: &RuleTable, cx: &
     visit(function, solver, &mut |rw, inst| rw.rewritten(inst, rules, cx))
 }
 
-/// One sweep: replaces the result of each op for which `step` gives a value; gives their number.
+/// Runs one sweep: replaces the result of each op for which `step` returns a value; returns their
+/// number.
 ///
 /// # Errors
 /// Those of `step`.
@@ -99,7 +103,7 @@ pub(crate) fn visit(function: &mut Function, solver: &Arc<Solver>, step: &mut St
     Ok(rewriter.changes)
 }
 
-/// Of each value whether nothing but slices reads it.
+/// For each value, true if nothing but slices reads it.
 fn read_by_slices(function: &Function) -> Vec<bool> {
     let mut sliced = vec![true; function.value_count()];
     for inst in function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) != OpKind::Slice) {
@@ -108,7 +112,7 @@ fn read_by_slices(function: &Function) -> Vec<bool> {
     sliced
 }
 
-/// What a sweep does with an op whose operands are rewritten already.
+/// Rewrites an op whose operands are rewritten already.
 pub(crate) type Step<'s> = dyn FnMut(&mut Rewriter<'_>, Inst) -> Result<Option<Value>, Diagnostic> + 's;
 
 impl Rewriter<'_> {
@@ -180,12 +184,13 @@ impl Rewriter<'_> {
         Err(Diagnostic::new(Code::E0211, message).in_op(self.f.def(inst).name).at(self.span))
     }
 
-    /// Whether nothing but the op at hand uses `value`. Uses that a rule of this sweep removed still count.
+    /// Returns true if only the current op uses `value`. Uses that this sweep removed still count.
     pub(crate) fn used_once(&self, value: Value) -> bool {
         self.uses.get(value.index()).is_none_or(|&count| count <= 1)
     }
 
-    /// Whether nothing but slices reads `value`, which was there before this sweep or took the place of such a value.
+    /// Returns true if nothing but slices reads `value`, which existed before this sweep or
+    /// replaced such a value.
     pub(crate) fn only_sliced(&self, value: Value) -> bool {
         self.sliced.get(value.index()).is_some_and(|&sliced| sliced)
     }
@@ -198,12 +203,12 @@ impl Rewriter<'_> {
         self.solver.equal(size, &Dim::constant(1))
     }
 
-    /// The error of an op that could not be made, if there was one.
+    /// Returns the error of an op that could not be built.
     pub(crate) fn take_error(&mut self) -> Result<(), Diagnostic> {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// Adds an op in front of the one at hand.
+    /// Adds ops in front of the current one.
     pub(crate) fn build(&mut self, make: impl FnOnce(&mut Builder<'_>) -> Result<Value, Diagnostic>) -> Option<Value> {
         let first = self.f.insts(self.block).len();
         let mut builder = Builder::at(self.f, self.block, Arc::clone(&self.solver));
@@ -222,12 +227,12 @@ impl Rewriter<'_> {
         }
     }
 
-    /// An op without attributes.
+    /// Adds an op without attributes.
     pub(crate) fn emit(&mut self, kind: OpKind, operands: &[Value]) -> Option<Value> {
         self.build(|b| b.emit(kind, operands))
     }
 
-    /// A constant of the type of `like`, every element `literal`.
+    /// Adds a constant of the type of `like` with every element `literal`.
     pub(crate) fn constant(&mut self, like: Value, literal: Literal) -> Option<Value> {
         let ty = self.f.ty(like).with_dtype(literal.dtype);
         let literal = Literal { splat: true, ..literal };

@@ -1,7 +1,8 @@
 //! Arithmetic on sizes: scalars that are known as dim expressions stay dim expressions.
 //!
-//! A `dim` of a narrow type stands for its value; a program whose sizes do not fit the type that it asks for has no meaning to keep.
-//! Division and remainder of dims round down where those of tensors truncate: both agree where nothing is negative.
+//! A `dim` of a narrow type stands for its value; a program whose sizes overflow the type that it
+//! asks for has no meaning to keep. Division and remainder of dims round down while those of
+//! tensors truncate: both agree on non-negative values.
 use super::arithmetic::operands;
 use crate::{
     analysis::query::Query,
@@ -45,11 +46,11 @@ fn constant(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let result = rw.f.result(inst);
     let value = rw.f.as_dim(result)?.as_const()?;
     let literal = disc_ir::Literal::splat_i64(rw.f.ty(result).dtype(), value);
-    // A value that wraps stays: where it is used, it is an error to be reported.
+    // A value that wraps stays: its use reports an error.
     (literal.i64_at(0) == value).then(|| rw.constant(result, literal)).flatten()
 }
 
-/// Both operands as dims, at least one of them symbolic: constants fold elsewhere.
+/// Both operands as dims, at least one of them symbolic; constants are folded elsewhere.
 fn pair(rw: &Rewriter<'_>, inst: Inst) -> Option<(Dim, Dim)> {
     let [a, b] = operands(rw, inst);
     let (a, b) = (rw.f.as_dim(a)?, rw.f.as_dim(b)?);
@@ -65,14 +66,14 @@ fn is_at_least(rw: &Rewriter<'_>, least: i64, dim: &Dim) -> bool {
     rw.solver.less_equal(&Dim::constant(least), dim)
 }
 
-/// By zero, both are 0.
+/// Division by zero is 0 on both sides.
 fn divide(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let (a, b) = pair(rw, inst)?;
     let agree = is_at_least(rw, 0, &a) && is_at_least(rw, 0, &b);
     agree.then(|| dim_of(rw, inst, a.floor_div(&b))).flatten()
 }
 
-/// By zero, the tensor op gives `m` and the dim 0.
+/// For a zero divisor the tensor op gives `m` and the dim 0.
 fn remainder(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let (a, b) = pair(rw, inst)?;
     let agree = is_at_least(rw, 0, &a) && is_at_least(rw, 1, &b);

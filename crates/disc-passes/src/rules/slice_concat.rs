@@ -1,4 +1,4 @@
-//! Parts and sums of tensors: slices, concatenations, paddings.
+//! Simplifies slices, concatenations and paddings.
 use super::{arithmetic::operands, movement::splat};
 use crate::{
     analysis::query::Query,
@@ -40,7 +40,8 @@ fn has_unit_strides(rw: &Rewriter<'_>, inst: Inst) -> bool {
     rw.f.ints(inst, "strides").iter().all(|&stride| stride == 1)
 }
 
-/// As many elements as there are leave no room to start later or to leave any out, whatever the stride.
+/// A slice with as many elements as its operand starts at 0 and leaves none out, whatever its
+/// stride.
 fn slice_all(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [x] = operands(rw, inst);
     rw.same_shape(&result_dims(rw, inst), rw.f.shape(x)).then_some(x)
@@ -60,8 +61,9 @@ fn slice_slice(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     rw.build(|b| b.op(OpKind::Slice).operands(&[x]).attr("start", start).attr("limit", limit).value())
 }
 
-/// What a slice takes of each piece. Several pieces are taken only where nothing but slices reads the concatenation: it is not made then, while
-/// a slice of what is made is a view.
+/// Replaces a slice of a concatenation by slices of its operands. Several operands are taken only
+/// if nothing but slices reads the concatenation: it is then not computed at all, while a slice of
+/// a computed one is a view.
 fn slice_concatenate(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [whole] = operands(rw, inst);
     let concatenate = rw.f.made_by(whole, OpKind::Concatenate)?;
@@ -72,7 +74,7 @@ fn slice_concatenate(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
         return None;
     }
     let mut from = Dim::constant(0);
-    // What is taken of a piece; nothing, where that is all of it.
+    // The range that is taken of each operand; `None` for all of it.
     let mut parts: Vec<(Value, Option<[Dim; 2]>)> = Vec::new();
     for &piece in rw.f.operands(concatenate) {
         let to = &from + &rw.f.shape(piece)[axis];
@@ -80,7 +82,7 @@ fn slice_concatenate(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
         if !at_most(&to, &start[axis]) && !at_most(&limit[axis], &from) {
             let low = if at_most(&start[axis], &from) { &from } else { &start[axis] };
             let high = if at_most(&to, &limit[axis]) { &to } else { &limit[axis] };
-            // A slice that may begin or end in this piece or in another is left alone.
+            // A slice with a bound that may be in this operand or in another one is kept.
             if !at_most(&from, low) || !at_most(low, high) || !at_most(high, &to) {
                 return None;
             }
@@ -108,7 +110,7 @@ fn slice_concatenate(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     }
 }
 
-/// A part of a piece along an axis.
+/// A range of an operand along an axis.
 fn part_of(rw: &mut Rewriter<'_>, piece: Value, axis: usize, [low, high]: [Dim; 2]) -> Option<Value> {
     let mut limit = rw.f.shape(piece).to_vec();
     let mut start = vec![Dim::constant(0); limit.len()];

@@ -1,7 +1,8 @@
-//! Slices that go in front of what computes more than they take: the leading part of a result is computed from leading parts.
+//! Moves slices in front of ops that compute more than is sliced: leading elements of a result are
+//! computed from leading elements of the operands.
 //!
-//! Only where nothing else reads the result, so that less is computed and nothing twice; and only of parts from the first element on, along
-//! any dimensions.
+//! Only if nothing else reads the result, so that nothing is computed twice; and only for slices
+//! that start at 0 along every dimension.
 use super::arithmetic::operands;
 use crate::{
     analysis::query::Query,
@@ -18,7 +19,8 @@ pub(super) const RULES: &[Rule] = &[
     rule("slice-reduce", "slice(reduce(x, init)) from 0 on => reduce(slice(x), init)", OpKind::Slice, reduce),
 ];
 
-/// What is sliced, where nothing else uses it and the slice has the leading elements; and how many along each dimension.
+/// The operand of a slice of leading elements, if nothing else uses it, and the number of elements
+/// along each dimension.
 fn leading(rw: &Rewriter<'_>, slice: Inst) -> Option<(Value, Vec<Dim>)> {
     let whole = rw.f.operands(slice)[0];
     let from_start = rw.f.dims(slice, "start").iter().all(|start| start.is_const(0));
@@ -26,7 +28,8 @@ fn leading(rw: &Rewriter<'_>, slice: Inst) -> Option<(Value, Vec<Dim>)> {
     (from_start && side_by_side && rw.used_once(whole)).then(|| (whole, rw.f.dims(slice, "limit").to_vec()))
 }
 
-/// The leading elements of a value; where they were taken before, those: what is computed from both is still seen to be of one value.
+/// The leading elements of a value. An existing slice is reused, so that users of both still share
+/// a value.
 fn slice(rw: &mut Rewriter<'_>, value: Value, limit: Vec<Dim>) -> Option<Value> {
     if rw.same_shape(&limit, rw.f.shape(value)) {
         return Some(value);
@@ -44,7 +47,7 @@ fn slice(rw: &mut Rewriter<'_>, value: Value, limit: Vec<Dim>) -> Option<Value> 
     rw.build(|b| b.op(OpKind::Slice).operands(&[value]).attr("start", start).attr("limit", limit).value())
 }
 
-/// An op that may fail stays: what is cut off would fail no longer.
+/// An op that may fail stays: the elements that are cut off might fail.
 fn elementwise(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let (whole, limit) = leading(rw, inst)?;
     let made = rw.f.defining(whole)?;
@@ -63,7 +66,7 @@ fn broadcast(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let made = rw.f.made_by(whole, OpKind::BroadcastInDim)?;
     let [x] = operands(rw, made);
     let axes = rw.f.axes(made, "dims");
-    // A size of 1 is there for any number of elements.
+    // A size of 1 is broadcast to any number of elements.
     let follows = |size: &Dim, axis: usize| rw.solver.equal(size, &rw.f.shape(whole)[axis]);
     let sizes = rw.f.shape(x).iter().zip(&axes);
     let cut: Vec<Dim> = sizes.map(|(size, &axis)| if follows(size, axis) { &limit[axis] } else { size }.clone()).collect();

@@ -1,5 +1,6 @@
-//! Every rule is hit by the function of its name in filetests/passes/canonicalize, and those named `keeps_..` by none; all compute the same
-//! afterwards, on numbers at which rules go wrong.
+//! Checks that every rule is hit by the function of its name in filetests/passes/canonicalize, that
+//! none is hit in those named `keeps_..`, and that all functions compute the same afterwards, on
+//! edge values.
 use crate::{
     pass::PassManager,
     rules::{self, canonicalize},

@@ -1,11 +1,13 @@
-//! Computes the same thing once.
+//! Eliminates common subexpressions.
 //!
-//! Two ops are the same if they have the same kind, operands, attributes, result types and regions. Types are compared as they are written:
-//! the pass `unify-dims` writes equal dims alike before.
+//! Two ops are equal if their kind, operands, attributes, result types and regions are. Types are
+//! compared as written: the pass `unify-dims` gives equal dims one form before.
 //!
 //! Invariants:
-//! - The op that stays dominates the one that goes: it is earlier in the same block, or in an enclosing one.
-//! - An op that may fail counts: where the first one fails, the second one is never reached. One that reads or writes memory does not.
+//! - The op that stays dominates the one that goes: it is earlier in the same block or in an
+//!   enclosing one.
+//! - Ops that may fail are merged too: if the first one fails, the second is never reached. Ops
+//!   that read or write memory are not.
 use crate::pass::{PassCx, PassDef};
 use disc_ir::{
     Attr, Block, Diagnostic, Function, FunctionKind, Inst, Literal, Module, OpKind, Type, Value, ops::Stage, ops::Trait,
@@ -15,7 +17,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-/// Replaces an op by an earlier one that is the same.
+/// Replaces an op by an equal earlier one.
 pub static PASS: PassDef = PassDef {
     name: "cse",
     doc: "Replaces an op by an earlier one of the same kind, operands, attributes, types and regions.",
@@ -28,14 +30,14 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(functions.map(|function| merge_equal(function, cx).len()).sum())
 }
 
-/// Merges equal ops; gives what replaces the results of those that are gone.
+/// Merges equal ops; returns the replacements of removed results.
 pub(crate) fn merge_equal(function: &mut Function, cx: &mut PassCx) -> HashMap<Value, Value> {
     let mut scope = Scope::default();
     merge_block(function, function.body, &mut scope, cx);
     scope.replaced
 }
 
-/// The ops that can be used again: those of this block and of the ones around it.
+/// The ops that can be reused: those of this block and of enclosing ones.
 #[derive(Default)]
 struct Scope {
     known: HashMap<Vec<Token>, Inst>,
@@ -81,12 +83,12 @@ fn can_merge(function: &Function, inst: Inst) -> bool {
     (def.has(Trait::Pure) || def.has(Trait::MayFail)) && !def.has(Trait::Reads) && !def.has(Trait::Writes)
 }
 
-/// A piece of what an op is.
+/// A piece of the key of an op.
 #[derive(PartialEq, Eq, Hash, Clone)]
 enum Token {
     Op(OpKind),
     Value(Value),
-    /// A value of the region at hand, by number.
+    /// A value of the current region, by number.
     Local(usize),
     Attr(Option<AttrKey>),
     Type(Type),

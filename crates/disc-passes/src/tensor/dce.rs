@@ -1,4 +1,4 @@
-//! Removes ops whose results nothing uses, as `rules/dead_ops.rs` does, and constants of the module that nothing reads.
+//! Removes ops whose results nothing uses (`rules/dead_ops.rs`), and constants that nothing reads.
 use crate::{
     analysis::query::Query,
     pass::{PassCx, PassDef},
@@ -7,7 +7,7 @@ use crate::{
 use disc_ir::{Attr, Diagnostic, Function, FunctionKind, Module, OpKind, ops::Stage};
 use std::{collections::HashSet, sync::Arc};
 
-/// Removes ops without use, and constants of the module that no op names.
+/// Removes dead ops, and constants of the module that no op names.
 pub static PASS: PassDef = PassDef {
     name: "dce",
     doc: "Removes ops whose results nothing uses, unless they may fail or write; then constants of the module that no op names.",
@@ -21,7 +21,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(removed + remove_constants(module, cx))
 }
 
-/// Constants of the program have no meaning but their uses; weights of the model are its interface, and stay.
+/// Constants of the program exist for their uses; weights of the model are its interface, and stay.
 fn remove_constants(module: &mut Module, cx: &mut PassCx) -> usize {
     let used: HashSet<Arc<str>> = module.functions.iter().flat_map(weight_names).collect();
     let before = module.weights.len();

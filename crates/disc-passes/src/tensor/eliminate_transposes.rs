@@ -1,12 +1,13 @@
-//! Undoes transposes that reductions, gathers or other transposes end: `sum(exp(transpose(x)))` is a sum along memory, as x lies.
+//! Eliminates transposes whose consumers are reductions, gathers or transposes:
+//! `sum(exp(transpose(x)))` sums in the layout of `x`.
 //!
-//! A *region* is what is computed from a transpose element by element, in parts or joined, up to the ops that it ends in: reductions, gathers of
-//! single elements, transposes. Where nothing else needs a value of a region, all of it is computed in the order in which the tensor behind the
-//! transpose lies; reductions and gathers name other dimensions then, and transposes at the end cancel or become one with that in front.
+//! A *region* is the set of elementwise ops, slices and concatenations behind a transpose, up to
+//! the ops that end it: reductions, gathers of single elements, and transposes. If no other op
+//! needs a value of the region, it is computed in the layout of the transpose's operand; its
+//! reductions and gathers get other dimension numbers, and its final transposes cancel or merge
+//! with the first one. A region that another op needs stays, since its transpose would only move.
 //!
-//! A region that some other op needs as it is stays: its transpose would only be moved.
-//!
-//! Invariant: elements of a row are combined in their order, where a reduction depends on it.
+//! Invariant: a reduction that depends on the order of its elements keeps that order.
 mod region;
 
 use crate::{
@@ -18,10 +19,11 @@ use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Mo
 use region::{Ends, Region};
 use std::{collections::HashMap, sync::Arc};
 
-/// Computes regions behind transposes in the order of memory.
+/// Computes regions behind transposes in the layout of the operand.
 pub static PASS: PassDef = PassDef {
     name: "eliminate-transposes",
-    doc: "Computes what is between a transpose and the reductions, gathers or transposes that it ends in as the tensor behind the transpose lies.",
+    doc: "Eliminates transposes whose consumers are reductions, gathers or transposes, by computing the ops in between in \
+          the layout of the input.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
@@ -32,7 +34,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
         let solver = Arc::new(Solver::new(&function.facts));
         let regions = function.walk(function.body).into_iter().flat_map(|inst| function.inst(inst).regions.to_vec());
         for block in regions.chain([function.body]).collect::<Vec<_>>() {
-            // Each region that is undone leaves fewer transposes of whole tensors.
+            // Each rewritten region leaves fewer transposes of whole tensors.
             while let Some(region) = Region::next(function, &solver, block).filter(|_| cx.spend()) {
                 undo(function, &solver, block, &region)?;
                 changes += 1;
@@ -42,7 +44,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(changes)
 }
 
-/// Writes the ops of a region anew.
+/// Rebuilds the ops of a region in the layout of the operand.
 fn undo(function: &mut Function, solver: &Arc<Solver>, block: Block, region: &Region) -> Result<(), Diagnostic> {
     let insts = function.insts(block).to_vec();
     function.set_insts(block, Vec::with_capacity(insts.len()));
@@ -71,9 +73,9 @@ struct Writer<'f> {
     function: &'f mut Function,
     solver: &'f Arc<Solver>,
     block: Block,
-    /// Dimension `i` of a value of the region is dimension `order[i]` of what lies in memory.
+    /// Dimension `i` of a value of the region is dimension `order[i]` in memory.
     order: &'f [usize],
-    /// Values of the region as they lie.
+    /// The rebuilt values of the region.
     lies: HashMap<Value, Value>,
 }
 
@@ -82,7 +84,7 @@ impl Writer<'_> {
         Builder::at(self.function, self.block, Arc::clone(self.solver))
     }
 
-    /// A list with an entry for each dimension of a value, in the order of memory.
+    /// Permutes a list with one entry per dimension into memory order.
     fn turned<T: Clone>(&self, list: &[T]) -> Vec<T> {
         let mut turned = list.to_vec();
         self.order.iter().zip(list).for_each(|(&axis, entry)| turned[axis] = entry.clone());
@@ -93,7 +95,8 @@ impl Writer<'_> {
         self.function.axes(inst, name).into_iter().map(|axis| self.order[axis]).collect()
     }
 
-    /// A value as the region lies: of it, the same for all its elements, or computed anew in this order.
+    /// The operand of a rebuilt op: a rebuilt value, a value equal for all elements, or one rebuilt
+    /// in this order.
     fn operand(&mut self, value: Value) -> Result<Value, Diagnostic> {
         if let Some(&known) = self.lies.get(&value) {
             return Ok(known);
@@ -109,7 +112,7 @@ impl Writer<'_> {
         Ok(made)
     }
 
-    /// An op whose result has the dimensions of the region, in the order of memory.
+    /// Rebuilds an op whose result has the dimensions of the region.
     fn inside(&mut self, inst: Inst) -> Result<Value, Diagnostic> {
         let (kind, span) = (self.function.kind_of(inst), self.function.inst(inst).span);
         let shape = self.function.shape(self.function.result(inst)).to_vec();
@@ -129,7 +132,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The attributes of an op inside, with its dimensions as they lie.
+    /// The attributes of an op of the region with renumbered dimensions.
     fn attrs(&self, inst: Inst) -> Vec<Option<Attr>> {
         let (function, def) = (&*self.function, self.function.def(inst));
         let mut attrs = function.inst(inst).attrs.to_vec();
@@ -156,7 +159,7 @@ impl Writer<'_> {
         attrs
     }
 
-    /// What takes the place of the results of an op that a region ends in.
+    /// Rebuilds an op that ends a region, and returns the replacements of its results.
     fn end(&mut self, inst: Inst, ends: Ends) -> Result<Vec<Value>, Diagnostic> {
         match ends {
             Ends::Transpose => {
@@ -198,7 +201,7 @@ impl Writer<'_> {
         self.builder().op(OpKind::Gather).operands(&[operand, indices]).attrs(attrs).span(span).value()
     }
 
-    /// The reduction over the same dimensions; what is kept comes back in the order it had.
+    /// Reduces the same dimensions, and restores the order of the kept ones.
     fn reduce(&mut self, inst: Inst) -> Result<Vec<Value>, Diagnostic> {
         let reduced = self.axes(inst, "dims");
         let body = self.function.inst(inst).regions[0];

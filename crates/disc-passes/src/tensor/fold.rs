@@ -1,9 +1,9 @@
-//! Computes what is known when compiling, on the interpreter.
+//! Folds constants, by running ops on the interpreter at compile time.
 //!
 //! Invariants:
-//! - Only small results: a large table is cheaper to compute where it is used than to store.
-//! - Element-wise ops on constants whose elements are all equal fold for any shape.
-//! - What fails when it runs (on the interpreter's limits, say) stays as it is.
+//! - Results are small: a large table is cheaper to compute where it is used than to store.
+//! - Elementwise ops on splat constants fold for any shape.
+//! - An op that fails when it runs (at a limit of the interpreter, for example) stays.
 use crate::{
     analysis::query::Query,
     pass::{PassCx, PassDef},
@@ -18,14 +18,14 @@ use disc_ir::{
 use smallvec::{SmallVec, smallvec};
 use std::{collections::HashMap, sync::Arc};
 
-/// The most elements of a result, and of the operands together.
+/// The most elements of a result, and of all operands together.
 const MOST_ELEMENTS: i64 = 1024;
 const MOST_OPERAND_ELEMENTS: i64 = 1 << 16;
 
 /// Replaces ops on constants by their results.
 pub static PASS: PassDef = PassDef {
     name: "fold",
-    doc: "Replaces ops whose operands are constants by their results, as the interpreter gives them, where those are small or all equal.",
+    doc: "Replaces ops on constants by their results, computed by the interpreter, if these are small or splats.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
@@ -46,7 +46,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(folded)
 }
 
-/// The result of an op, if it is known.
+/// The result of an op on constants.
 fn known(rw: &Rewriter<'_>, inst: Inst) -> Option<Literal> {
     let f: &Function = rw.f;
     let (def, operands) = (f.def(inst), f.operands(inst));
@@ -64,7 +64,7 @@ fn known(rw: &Rewriter<'_>, inst: Inst) -> Option<Literal> {
     Some(literal(&evaluate(f, inst, splats)?))
 }
 
-/// Runs a function of the op and its operands alone; where all elements are equal, on one of them.
+/// Runs a function of the op and its operands alone; on single elements if all operands are splats.
 fn evaluate(from: &Function, inst: Inst, on_one: bool) -> Option<Tensor> {
     let mut function = Function::new("known", FunctionKind::Func);
     let body = function.body;
@@ -101,7 +101,7 @@ fn literal(tensor: &Tensor) -> Literal {
     let mut elements = bytes.chunks_exact(dtype.size());
     match elements.next() {
         Some(first) if elements.all(|element| element == first) => Literal::splat(dtype, first),
-        // Without elements, any one stands for all.
+        // An empty operand has no element; any value stands for it.
         None => Literal::splat_i64(dtype, 0),
         Some(_) => Literal::dense(dtype, bytes.to_vec()),
     }

@@ -1,4 +1,4 @@
-//! Takes the branch that is known, and drops assertions that hold.
+//! Selects branches of constant predicates, and drops assertions that hold.
 use crate::{
     analysis::query::Query,
     pass::{PassCx, PassDef},

@@ -1,6 +1,6 @@
-//! Replaces calls by what they call.
+//! Inlines all calls.
 //!
-//! The dims of the called function become those of the call, and what it states about them becomes a fact of the caller.
+//! The dims of a callee become those of the call, and its facts become facts of the caller.
 //!
 //! Invariant: no `call` is left, and no function that was only called: every function is an entry.
 use crate::{
@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-/// Replaces every `call` by the body of its function, and removes functions that were called.
+/// Replaces every `call` by the body of its function, and removes called functions.
 pub static PASS: PassDef = PassDef {
     name: "inline",
     doc: "Replaces every `call` by the ops of its function, then removes the functions that were called.",
@@ -30,7 +30,7 @@ fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
     if called.is_empty() {
         return Ok(0);
     }
-    // A function without calls of its own can be copied; each round makes more of them.
+    // A function without calls can be copied; each round adds such functions.
     let mut done: HashMap<Arc<str>, Function> = HashMap::new();
     let mut inlined = 0;
     while done.len() < module.functions.len() {
@@ -90,7 +90,7 @@ fn inline_block(
     Ok(inlined)
 }
 
-/// Copies a function's ops to the end of `block`; gives what it returns.
+/// Copies the ops of a function to the end of `block`; returns its results.
 fn copy(function: &mut Function, block: Block, call: Inst, callee: &Function) -> Result<Vec<Value>, Diagnostic> {
     let arguments = function.operands(call).to_vec();
     let types = |f: &Function, values: &[Value]| -> Vec<Type> { values.iter().map(|&value| f.ty(value).clone()).collect() };
@@ -120,7 +120,7 @@ fn copy(function: &mut Function, block: Block, call: Inst, callee: &Function) ->
     Ok(Vec::new())
 }
 
-/// Names of their own for the dims that ops of the callee bind: it may be called twice.
+/// Fresh names for the dims that ops of the callee bind: it may be called twice.
 fn inner_dims(function: &Function, callee: &Function) -> HashMap<Symbol, Dim> {
     let mut taken: BTreeSet<Symbol> = function.bound_symbols().into_iter().collect();
     taken.extend(function.walk(function.body).into_iter().flat_map(|inst| function.symbols_of(inst)));
@@ -134,7 +134,7 @@ fn inner_dims(function: &Function, callee: &Function) -> HashMap<Symbol, Dim> {
     callee.data_dims().into_iter().map(&mut rename).collect()
 }
 
-/// Replaces the dims of an op and of what is in its regions.
+/// Replaces the dims of an op and its regions.
 fn rename_sizes(function: &mut Function, inst: Inst, size: &mut dyn FnMut(&Dim) -> Dim) {
     let regions = function.inst(inst).regions.clone();
     let inner: Vec<Inst> = regions.iter().flat_map(|&region| function.walk(region)).collect();

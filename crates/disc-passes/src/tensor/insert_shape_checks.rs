@@ -1,9 +1,10 @@
-//! Has checked what ops demand of sizes and no fact proves.
+//! Inserts checks for conditions on sizes that ops need and no fact proves.
 //!
-//! The sizes of a call are known when it begins. What every call demands becomes a fact, which the entry checks before anything else, and
-//! which later passes may use. What a region demands, which a call may never run, becomes an assertion in front of the op.
+//! The sizes of a call are known at its start. A condition that every call needs becomes a fact,
+//! which the entry checks first and later passes rely on. A condition of a region, which a call may
+//! never run, becomes an assertion in front of the op.
 //!
-//! Invariant: afterwards every demand of every op is proved by the facts, or by an assertion before it.
+//! Invariant: afterwards the facts or an earlier assertion prove every condition of every op.
 use crate::pass::{PassCx, PassDef};
 use disc_ir::{
     Attr, Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Type, Value,
@@ -13,10 +14,11 @@ use disc_ir::{
 };
 use std::sync::Arc;
 
-/// Has what ops demand of sizes checked.
+/// Makes facts and assertions of conditions on sizes.
 pub static PASS: PassDef = PassDef {
     name: "insert-shape-checks",
-    doc: "Makes facts of what ops demand of sizes (a slice that lies inside, a size that is not negative), where it is not proved; inside of regions, assertions.",
+    doc: "Makes facts of conditions on sizes that ops need and no fact proves (a slice in bounds, a size that is not \
+          negative); inside of regions, assertions.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
@@ -30,19 +32,19 @@ fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
         is_contradicted |= known.is_contradicted;
     }
     if is_contradicted {
-        // With what other ops demand, an op may be one that its declaration forbids at all sizes.
+        // Given the conditions of other ops, an op may be invalid at all sizes.
         let first = |mut found: Vec<Diagnostic>| found.swap_remove(0).note("sizes that suit the other ops do not suit this one");
         verify(module, Stage::Tensor).map_err(first)?;
     }
     Ok(changes)
 }
 
-/// What is known of a function's sizes.
+/// The facts about a function's sizes so far.
 struct Known {
     solver: Arc<Solver>,
-    /// Facts were added since.
+    /// True if facts were added since the solver was built.
     is_old: bool,
-    /// Whether an op of the body demands what contradicts the facts.
+    /// True if an op of the body needs a condition that contradicts the facts.
     is_contradicted: bool,
 }
 
@@ -58,7 +60,7 @@ impl Known {
         demand.is_proved(&self.solver)
     }
 
-    /// Adds the facts that every call demands.
+    /// Adds the conditions of every call to the facts.
     fn state(&mut self, function: &mut Function) -> Result<usize, Diagnostic> {
         let mut added = 0;
         for inst in function.insts(function.body).to_vec() {
@@ -67,7 +69,8 @@ impl Known {
                     continue;
                 }
                 let mut facts = function.facts.clone();
-                // One that cannot hold is left to an assertion, which says so in its own words.
+                // A condition that cannot hold becomes an assertion, which reports it in its own
+                // words.
                 if facts.add(Fact::Range(demand.excess(), Range { lo: None, hi: Some(0) })).is_ok() {
                     function.facts = facts;
                     self.is_old = true;
@@ -78,7 +81,8 @@ impl Known {
         Ok(added)
     }
 
-    /// Puts assertions before ops whose demands are still open: of regions, and in the body those that contradict the facts.
+    /// Inserts assertions for open conditions: of regions, and of body ops that contradict the
+    /// facts.
     fn guard(&mut self, function: &mut Function, block: Block, is_region: bool) -> Result<usize, Diagnostic> {
         let insts = function.insts(block).to_vec();
         function.set_insts(block, Vec::new());
@@ -123,7 +127,7 @@ fn contradicts(function: &Function, demand: &Demand) -> bool {
     function.facts.clone().add(Fact::Range(demand.excess(), Range { lo: None, hi: Some(0) })).is_err()
 }
 
-/// The regions of an op that run as programs; those of reductions and their kin are on scalars.
+/// The regions of an op that run as programs; those of reductions and similar ops are on scalars.
 fn regions_to_run(function: &Function, inst: Inst) -> Vec<Block> {
     match function.kind_of(inst) {
         OpKind::If | OpKind::While => function.inst(inst).regions.to_vec(),

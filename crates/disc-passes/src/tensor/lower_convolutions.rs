@@ -1,9 +1,11 @@
-//! Convolutions as products with patches, which the schedules of products compute.
+//! Lowers convolutions to matmuls with patches (im2col), for the matmul schedules.
 //!
-//! Where windows have one element and lie side by side, the input is its own patches. What is left are convolutions of few features per group, both of the
-//! output and of the input: a product would have a row or two, and short sums.
+//! If windows have one element and do not skip any, the input is its own patch matrix. Convolutions
+//! with few features per group stay, by output or by input: a matmul would have a row or two, and
+//! short sums.
 //!
-//! Other layouts than features first come first: [`layouts`]; then inputs that are spread, as those of transposed convolutions are: [`phases`].
+//! Layouts other than features-first are normalised first ([`layouts`]), then dilated inputs, as in
+//! transposed convolutions ([`transposed`]).
 //!
 //! Invariant: padding takes part as zeros, as in the convolution; sums are in another order.
 mod layouts;
@@ -18,18 +20,19 @@ use crate::{
 use disc_ir::{Attr, Diagnostic, Dim, FunctionKind, Inst, Module, OpKind, Solver, Type, Value, ops::Stage};
 use std::sync::Arc;
 
-/// Writes convolutions as products.
+/// Rewrites convolutions as matmuls.
 pub static PASS: PassDef = PassDef {
     name: "lower-convolutions",
-    doc: "Writes convolutions with dense groups of features as products of the kernel with the patches of the input.",
+    doc: "Lowers convolutions with enough features per group to matmuls of the kernel with patches of the input (im2col).",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
 
-/// Output features of a group below which the convolution stays as it is, and input features up to which.
+/// Convolutions with fewer output features per group stay, if input features per group are at most
+/// this many.
 const FEW_FEATURES: i64 = 8;
 const FEW_CHANNELS: i64 = 16;
-/// The former where there are no groups.
+/// The bound of output features without groups.
 const ENOUGH_FEATURES: i64 = 4;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
@@ -58,7 +61,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(made)
 }
 
-/// What a product needs to know of a convolution.
+/// The parameters of a convolution that becomes a matmul.
 struct Convolution {
     input: Value,
     kernel: Value,
@@ -69,7 +72,7 @@ struct Convolution {
 }
 
 impl Convolution {
-    /// `None` for other ops, and where the convolution should stay.
+    /// Returns `None` for other ops and for convolutions that stay.
     fn of(rw: &Rewriter<'_>, inst: Inst) -> Option<Self> {
         if rw.f.kind_of(inst) != OpKind::Convolution {
             return None;
@@ -85,7 +88,7 @@ impl Convolution {
             Some(_) if groups > 1 => FEW_FEATURES,
             _ => ENOUGH_FEATURES,
         };
-        // An open number of features is taken for a large one.
+        // A dynamic number of features is assumed to be large.
         let few = features.map_or(groups > 1, |features| features / groups < enough || features % groups != 0);
         let float = rw.f.ty(input).dtype().is_float();
         let spread = rw.f.ints(inst, "lhs_dilation").iter().any(|&apart| apart > 1);
@@ -103,7 +106,7 @@ impl Convolution {
         let mut kernel = reversed(rw, inst, self.kernel, &self.kernel_axes)?;
         let mut input = self.input;
         let mut axes = self.kernel_axes.clone();
-        // The dimensions that count batches and groups.
+        // The dimensions of batches and groups.
         let mut batches = vec![batch];
         if self.groups > 1 {
             kernel = split(rw, kernel, 0, self.groups)?;
@@ -115,7 +118,7 @@ impl Convolution {
         let (patches, taps) =
             if are_own_patches(rw, inst, &self.windows) { (input, 0) } else { (self.patches(rw, inst, input)?, spatial) };
         if taps == 0 {
-            // Windows of one element are left out of the sums.
+            // Window dimensions of size 1 are not summed over.
             kernel = drop_ones(rw, kernel, &axes[2..])?;
             let dropped = axes.split_off(2);
             axes.iter_mut().for_each(|axis| *axis -= dropped.iter().filter(|&other| other < axis).count());
@@ -176,18 +179,18 @@ fn order(rw: &Rewriter<'_>, inst: Inst, side: &str) -> Vec<usize> {
     first.into_iter().chain(rw.f.axes(inst, &format!("{side}_spatial_dimensions"))).collect()
 }
 
-/// Whether input and output have batch and features first.
+/// Returns true if input and output have batch and features first.
 fn is_plain(rw: &Rewriter<'_>, inst: Inst) -> bool {
     ["input", "output"].iter().all(|side| order(rw, inst, side).is_sorted())
 }
 
-/// Whether the result has one place, for which a product would have one column.
+/// Returns true if the result has one spatial position, so that the matmul would have one column.
 fn is_one_place(rw: &Rewriter<'_>, inst: Inst) -> bool {
     let shape = rw.f.shape(rw.f.result(inst));
     order(rw, inst, "output").into_iter().skip(2).all(|axis| shape[axis].is_const(1))
 }
 
-/// Whether every window is one element, and there is one for each element of the input.
+/// Returns true if every window is one element, and there is one for each element of the input.
 fn are_own_patches(rw: &Rewriter<'_>, inst: Inst, windows: &[Dim]) -> bool {
     let ones = |name: &str| rw.f.ints(inst, name).iter().all(|&factor| factor == 1);
     let none = |name: &str| rw.f.dims(inst, name).iter().all(|padding| padding.is_const(0));
@@ -204,7 +207,7 @@ fn kernel_axes(rw: &Rewriter<'_>, inst: Inst) -> Vec<usize> {
     features.into_iter().chain(rw.f.axes(inst, "kernel_spatial_dimensions")).collect()
 }
 
-/// The kernel, turned around where it runs backwards.
+/// Reverses the kernel along the axes where the convolution reads it backwards.
 fn reversed(rw: &mut Rewriter<'_>, inst: Inst, kernel: Value, axes: &[usize]) -> Option<Value> {
     let flags = rw.f.ints(inst, "window_reversal").to_vec();
     let turned = flags.iter().zip(&axes[2..]).filter(|(flag, _)| **flag != 0);
@@ -223,7 +226,7 @@ fn split(rw: &mut Rewriter<'_>, value: Value, axis: usize, parts: i64) -> Option
     rw.reshape(value, dims)
 }
 
-/// The value without these dimensions, which are 1.
+/// Drops these dimensions, which have size 1.
 fn drop_ones(rw: &mut Rewriter<'_>, value: Value, axes: &[usize]) -> Option<Value> {
     let dims = rw.f.shape(value).iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
     let dims: Vec<Dim> = dims.map(|(_, dim)| dim.clone()).collect();

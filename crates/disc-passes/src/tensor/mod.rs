@@ -1,4 +1,4 @@
-//! Passes on programs of tensors, one per file, each named for its pass; and the specialisation of a whole program.
+//! Passes on tensor programs, one per file and named after it, and the specialisation of a program.
 pub mod cse;
 pub mod dce;
 pub mod eliminate_transposes;

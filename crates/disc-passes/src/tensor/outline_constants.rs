@@ -1,6 +1,6 @@
-//! Turns constants that are tables into weights, so that code holds no data.
+//! Outlines constants with several elements as weights, so that code holds no data.
 //!
-//! Invariant: equal tables become one weight, an empty table too. A splat stays: it is part of the code that uses it.
+//! Invariant: equal constants become one weight, empty ones too. A splat stays in the code.
 use crate::{
     analysis::query::Query,
     pass::{PassCx, PassDef},
@@ -16,12 +16,12 @@ use std::{collections::HashMap, sync::Arc};
 /// Makes a weight with data of each constant that is not a splat.
 pub static PASS: PassDef = PassDef {
     name: "outline-constants",
-    doc: "Turns constants of several different elements into weights with data; equal ones become one.",
+    doc: "Outlines constants that are no splats as weights with data; equal ones become one.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
 
-/// The weights that hold constants, by what they hold.
+/// The weights that hold constants, by content.
 struct Tables {
     names: HashMap<(TensorType, Arc<[u8]>), Arc<str>>,
     added: Vec<Weight>,
@@ -62,7 +62,7 @@ fn table(function: &disc_ir::Function, inst: disc_ir::Inst) -> Option<(TensorTyp
         return None;
     }
     match function.attr(inst, "value") {
-        // One without elements is no splat either: no element of it could stand in code.
+        // An empty constant is no splat either: it has no element that code could hold.
         Some(Attr::Literal(literal)) if literal.stored_len() != 1 => {
             Some((function.ty(function.result(inst)).as_tensor()?.clone(), literal.clone()))
         }

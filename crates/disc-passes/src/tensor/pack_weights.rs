@@ -1,13 +1,14 @@
-//! Lays the right operands of products out in panels, as the contraction schedule reads them.
+//! Packs the right operands of matmuls into panels, as the matmul schedule reads them.
 //!
-//! A matrix `[K, N]` becomes `[P, K, NR]` with `P = ceil(N / NR)`, zeros behind the last column: each panel is read front to back. Only
-//! operands that no call changes are packed; the pass `prepare` then moves the packing out of the entry.
+//! A matrix `[K, N]` becomes `[P, K, NR]` with `P = ceil(N / NR)` and zeros after the last column,
+//! so that each panel is read front to back. Only call-invariant operands are packed; the pass
+//! `prepare` then moves the packing out of the entry. Weights on the left stay, except that
+//! colliding rows are padded: [`rows`].
 //!
-//! Weights on the left stay as they are, but for rows that would lie pages apart: [`rows`].
+//! If the target multiplies words of several narrow elements, W rows are interleaved: `[P, ceil(K /
+//! W), NR, W]` with zeros after the last row.
 //!
-//! Where the target multiplies words of several narrow elements, W rows lie together: `[P, ceil(K / W), NR, W]`, zeros behind the last row.
-//!
-//! Invariant: the product keeps its shape: users see `[.., N]`, never panels.
+//! Invariant: the matmul keeps its result shape: users see `[.., N]`, never panels.
 mod rows;
 
 use crate::{
@@ -21,11 +22,11 @@ use crate::{
 use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Literal, Module, OpKind, Solver, Type, Value, ops::Stage};
 use std::sync::Arc;
 
-/// Packs the weights of products into panels of `panel_columns` columns.
+/// Packs the weights of matmuls into panels of `panel_columns` columns.
 pub static PASS: PassDef = PassDef {
     name: "pack-weights",
-    doc: "Lays matrices of weights that products read on the right out in panels of `panel_columns` columns, the option that the target sets; \
-          0 leaves them as they are. Rows of weights on the left that are pages apart in memory are moved further apart.",
+    doc: "Packs right-hand weights of matmuls into panels of `panel_columns` columns, an option of the target; 0 leaves them \
+          as they are. Pads rows of left-hand weights that are stored whole pages apart.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
@@ -43,7 +44,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
                 let product = rows::spread(rw, inst, &fixed, cx);
                 return rw.take_error().map(|()| product);
             };
-            // A vector of f64 holds half as many elements as one of f32.
+            // A vector holds half as many f64 as f32 elements.
             let word = word(rw, inst, matrix, &cx.options.words);
             if !rw.f.ty(matrix.value).dtype().is_float() && word.is_none() {
                 return Ok(None);
@@ -57,20 +58,20 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(packed)
 }
 
-/// The schedule multiplies matrices of up to this many columns, in the order [column][sum], as they are.
+/// Matrices of up to this many columns are read in the order [column][sum], unpacked.
 const FEW_COLUMNS: i64 = 8;
 
 /// A right operand that can be packed.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix {
     pub(crate) value: Value,
-    /// The axis that is summed over: 0 or 1.
+    /// The contracted axis: 0 or 1.
     pub(crate) sum_axis: usize,
     pub(crate) rows: i64,
     pub(crate) columns: i64,
 }
 
-/// The right operand of a product, if it can be packed.
+/// The right operand of a matmul, if it can be packed.
 pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant) -> Option<Matrix> {
     if rw.f.kind_of(inst) != OpKind::DotGeneral || rw.f.attr(inst, "packed_columns").is_some() {
         return None;
@@ -84,20 +85,21 @@ pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant) -> Op
     let (rows, columns) = if *sum_axis == 0 { (a, b) } else { (b, a) };
     let matrix = Matrix { value, sum_axis: *sum_axis, rows, columns };
     let batched = !rw.f.ints(inst, "rhs_batching_dims").is_empty();
-    // A few columns would be panels of zeros: those are read along the sums.
+    // Panels of a few columns would be mostly zeros: such matrices are read along the sums.
     let along_sums = columns <= FEW_COLUMNS && *sum_axis == 1;
     (!batched && !along_sums && rows > 0 && columns > 0 && fixed.contains(value) && fixed.depends_on_weights(value))
         .then_some(matrix)
 }
 
-/// What a matrix is converted from without loss: it is packed as it is stored, and the product converts what it reads.
+/// The value that a matrix is converted from without loss: it is packed in its stored form, and the
+/// matmul converts its elements on reading.
 pub(crate) fn stored(rw: &Rewriter<'_>, value: Value) -> Value {
     let dtype = |value: Value| rw.f.ty(value).dtype();
     let from = rw.f.made_by(value, OpKind::Convert).map(|convert| rw.f.operands(convert)[0]);
     from.filter(|&from| dtype(from) != DType::I1 && dtype(value).holds(dtype(from))).unwrap_or(value)
 }
 
-/// How many rows lie together, where the product is computed from words of both operands.
+/// The number of interleaved rows, if the matmul is computed from words of both operands.
 fn word(rw: &Rewriter<'_>, inst: Inst, matrix: Matrix, words: &[(DType, i64)]) -> Option<i64> {
     let (dtype, sums) = (rw.f.ty(matrix.value).dtype(), rw.f.ty(rw.f.result(inst)).dtype());
     let suits = match dtype.is_float() {
@@ -118,7 +120,8 @@ fn pack(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64, word: i64
     product(rw, inst, packed, matrix.columns)
 }
 
-/// A matrix as panels `[P, K, width]`, or with a `word` other than 1 as `[P, ceil(K / word), width, word]`.
+/// Packs a matrix into panels `[P, K, width]`, or `[P, ceil(K / word), width, word]` for a `word`
+/// other than 1.
 pub(crate) fn panels(rw: &mut Rewriter<'_>, matrix: Matrix, width: i64, word: i64) -> Option<Value> {
     let Matrix { value, sum_axis, rows, columns } = matrix;
     let panels = (columns + width - 1) / width;
@@ -145,7 +148,7 @@ pub(crate) fn panels(rw: &mut Rewriter<'_>, matrix: Matrix, width: i64, word: i6
     rw.transpose(split, order)
 }
 
-/// The product with panels of so many columns.
+/// The matmul with a packed operand of `columns` columns per panel.
 pub(crate) fn product(rw: &mut Rewriter<'_>, inst: Inst, panels: Value, columns: i64) -> Option<Value> {
     let left = rw.f.operands(inst)[0];
     let def = rw.f.def(inst);

@@ -1,14 +1,16 @@
 //! Moves computation that is the same in every call into a function that runs once.
 //!
-//! `@prepare` has no parameters; its result number `i` is a weight of the module that says so (`weight @w.prepared = prepared i`), which
-//! the entries read. The runtime calls it when weights are loaded, and again when they are refreshed.
+//! `@prepare` has no parameters; its result number `i` is a weight of the module (`weight
+//! @w.prepared = prepared i`), which the entries read. The runtime calls it when weights are loaded
+//! or refreshed.
 //!
 //! Invariants:
-//! - What moves depends on a weight (the rest is folded when compiling), and takes not much more memory than the weights it is made from.
-//! - What costs nothing where it is used stays there: broadcasts, reshapes, constants, conversions of what products read in panels, fronts of rows that lie
-//!   apart.
-//! - What a region computes moves too; the region may run never or often.
-//! - Entries that need the same thing share it.
+//! - A moved value depends on a weight (others are folded), and takes not much more memory than the
+//!   weights it is made from.
+//! - Values that cost nothing at their use stay: broadcasts, reshapes, constants, conversions in
+//!   front of packed matmuls, slices of padded rows.
+//! - Values of a region move too, although it may run never or often.
+//! - Entries that need the same value share it.
 use crate::{
     analysis::{
         call_invariant::{CallInvariant, uses},
@@ -30,10 +32,10 @@ use std::{
     sync::Arc,
 };
 
-/// Results up to this size may be larger than what they are made from.
+/// Results up to this size may be larger than the weights they are made from.
 const SMALL: u128 = 1 << 20;
 
-/// Moves what depends on weights alone into `@prepare`.
+/// Moves values that depend on weights alone into `@prepare`.
 pub static PASS: PassDef = PassDef {
     name: "prepare",
     doc: "Moves computation that depends on weights alone into the function `@prepare`, which runs once when weights are loaded and \
@@ -42,7 +44,7 @@ pub static PASS: PassDef = PassDef {
     run,
 };
 
-/// A value of an entry, and the one of `@prepare` that it becomes.
+/// A value of an entry, and the value of `@prepare` that it becomes.
 struct Moved {
     function: usize,
     value: Value,
@@ -70,7 +72,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     if moved.is_empty() {
         return Ok(0);
     }
-    // Entries that share weights often prepare them alike.
+    // Entries that share weights often prepare them in the same way.
     let same = cse::merge_equal(&mut prepare, &mut PassCx::default());
     for one in &mut moved {
         one.prepared = same.get(&one.prepared).copied().unwrap_or(one.prepared);
@@ -83,7 +85,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(moved.len())
 }
 
-/// The values to prepare: the last ones before what depends on a call, in order.
+/// The values to prepare, in order: the last ones before ops that depend on a call.
 fn frontier(function: &Function, fixed: &CallInvariant, sources: &Sources) -> Vec<Value> {
     let mut needed: HashSet<Value> = HashSet::new();
     let mut found = Vec::new();
@@ -103,7 +105,7 @@ fn frontier(function: &Function, fixed: &CallInvariant, sources: &Sources) -> Ve
         {
             found.extend(wanted);
         } else {
-            // What its regions use is needed by the ops in them, each by itself.
+            // Each op in its regions needs its own operands.
             needed.extend(function.operands(inst));
         }
     }
@@ -115,7 +117,7 @@ fn frontier(function: &Function, fixed: &CallInvariant, sources: &Sources) -> Ve
 struct Sources(HashMap<Value, (u128, Arc<str>)>);
 
 impl Sources {
-    /// A weight that is used twice counts twice: this is a bound for what may be kept, not an account.
+    /// A weight that is used twice counts twice, since this only bounds the memory of a result.
     fn of(function: &Function, fixed: &CallInvariant) -> Self {
         let mut sources: HashMap<Value, (u128, Arc<str>)> = HashMap::new();
         for inst in function.walk(function.body) {
@@ -153,13 +155,14 @@ fn size(function: &Function, value: Value) -> u128 {
     count.fold(tensor.dtype.size() as u128, u128::saturating_mul)
 }
 
-/// Whether a value is a kernel transformed for Winograd's method, four times as large as it was and made to be prepared.
+/// Returns true if a value is a kernel transformed for Winograd's method: four times larger, but
+/// always prepared.
 fn is_transformed_kernel(function: &Function, value: Value) -> bool {
     let reads = |&&inst: &&Inst| function.kind_of(inst) == OpKind::Winograd && function.operands(inst)[2] == value;
     function.insts(function.body).iter().any(|inst| reads(&inst))
 }
 
-/// Values that nothing but products reads, as panels: those convert what they read.
+/// Values that only packed matmuls read, which convert elements on reading.
 fn read_in_panels(function: &Function) -> HashSet<Value> {
     let (mut read, mut others) = (HashSet::new(), HashSet::new());
     for inst in function.walk(function.body) {
@@ -176,7 +179,7 @@ fn read_in_panels(function: &Function) -> HashSet<Value> {
     read
 }
 
-/// Whether an op is a conversion to a wider type, or from steps, in front of products alone.
+/// Returns true if an op widens a type or dequantises, in front of matmuls only.
 fn is_read(function: &Function, inst: Inst, read: &HashSet<Value>) -> bool {
     let dtype = |value: Value| function.ty(value).dtype();
     let widens = |result: Value| dtype(result).holds(dtype(function.operands(inst)[0]));
@@ -188,7 +191,7 @@ fn is_read(function: &Function, inst: Inst, read: &HashSet<Value>) -> bool {
     function.results_of(inst).iter().all(|&value| read.contains(&value) && unpacks(value))
 }
 
-/// Whether an op reads rows that were moved apart by elements behind them: see `pack::rows`.
+/// Returns true if an op reads rows that were padded apart; see `pack_weights::rows`.
 fn is_front_of_padded(function: &Function, inst: Inst) -> bool {
     function.is_front(inst) && function.made_by(function.operands(inst)[0], OpKind::Pad).is_some()
 }
@@ -221,7 +224,8 @@ fn copy(function: &Function, values: &[Value], prepare: &mut Function, map: &mut
     }
 }
 
-/// Ends `@prepare`, and adds it and the weights that it makes to the module; gives their names. What is ready already is a plain weight.
+/// Finishes `@prepare`, and adds it and its weights to the module; returns their names. A value
+/// that is ready already becomes a plain weight.
 fn finish(module: &mut Module, mut prepare: Function, moved: &[Moved], cx: &mut PassCx) -> HashMap<Value, Arc<str>> {
     let mut names = HashMap::new();
     let mut results: SmallVec<[Value; 3]> = SmallVec::new();
@@ -256,7 +260,8 @@ fn finish(module: &mut Module, mut prepare: Function, moved: &[Moved], cx: &mut 
     names
 }
 
-/// How a value is made from weights: the ops that it needs with their attributes and types, in order, without the names of values.
+/// The computation of a value from weights as text: ops with attributes and types in order, without
+/// value names.
 fn recipe(prepare: &Function, value: Value) -> String {
     let mut needed: HashSet<Value> = HashSet::from([value]);
     let mut wanted: Vec<Inst> = Vec::new();
@@ -331,7 +336,7 @@ fn read_weights(function: &mut Function, values: &[(Value, &Arc<str>)]) {
     dead_ops::remove_dead(function);
 }
 
-/// An op of this kind with nothing.
+/// An op of this kind without operands and attributes.
 fn plain(kind: OpKind) -> InstData {
     InstData { kind, operands: smallvec![], results: smallvec![], attrs: smallvec![], regions: smallvec![], span: None }
 }

@@ -1,15 +1,17 @@
-//! Keeps the matrices of products in a narrower form, where the user asked for it: bf16, or 8-bit integers with a scale for each column.
+//! Quantises the weights of matmuls, if the user asked for it: to bf16, or to integers with scales.
 //!
-//! A product with weights on the right, in f32, reads them as they are stored and computes in f32:
+//! A matmul in f32 with weights on the right reads them in the stored form and computes in f32:
 //!
-//! - bf16: each weight is rounded to the nearest bf16 value.
-//! - int8: of each column, the largest magnitude is 127 steps; weights are rounded to the nearest step, and the sums are multiplied by the
-//!   step. A column with an infinite weight or a NaN gives NaN or infinite results only.
-//! - int4: of each column, blocks of 32 weights that are summed one after the other have a step of their own: their largest magnitude is 7
-//!   steps. It is the symmetric form, with blocks of 32, of ONNX's `MatMulNBits` and of ggml's `Q4_0`, but for steps from -7 to 7.
+//! - bf16: each weight is rounded to nearest.
+//! - int8: one scale per column, such that its largest magnitude is 127; the sums are multiplied by
+//!   the scale. A column with an infinity or a NaN gives only NaN or infinite results.
+//! - int4: one scale for each block of 32 weights along the sum, such that its largest magnitude is
+//!   7. This is the symmetric form with blocks of 32 of ONNX's `MatMulNBits` and of ggml's `Q4_0`,
+//!   with values from -7 to 7.
 //!
-//! Invariants: without the option nothing changes; what is stored in a form that is as narrow already stays; the narrow form is made from
-//! weights alone, so that the pass `prepare` makes it when weights are loaded.
+//! Invariants: without the option nothing changes; weights that are stored as narrow already stay;
+//! the narrow form depends on weights alone, so that the pass `prepare` makes it when weights are
+//! loaded.
 use crate::{
     analysis::{call_invariant::CallInvariant, query::Query},
     options::WeightForm,
@@ -23,23 +25,23 @@ use crate::{
 use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Literal, Module, OpKind, Solver, Type, Value, ops::Stage};
 use std::sync::Arc;
 
-/// Stores the matrices of products in the form that the option `weights` names.
+/// Stores matmul weights in the form of the option `weights`.
 pub static PASS: PassDef = PassDef {
     name: "quantize-weights",
-    doc: "Stores matrices of f32 weights that products read on the right as the option `weights` says: rounded to bf16, or to 8-bit \
-          integers with a scale for each column, which is applied to the sums, or to 4-bit ones with a scale for each 32 of a column. Without \
-          the option nothing changes.",
+    doc: "Stores right-hand f32 weights of matmuls in the form of the option `weights`: rounded to bf16, as 8-bit integers \
+          with a scale per column that multiplies the sums, or as 4-bit integers with a scale per 32 weights of a column. \
+          Without the option nothing changes.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
 
 /// Smaller matrices stay: there is nothing to gain.
 const FEW_ELEMENTS: i64 = 1 << 10;
-/// Steps from 0 to the largest magnitude of a column.
+/// The quantised value of the largest magnitude of a column.
 const STEPS: f64 = 127.0;
 /// The same for 4 bits.
 const FEW_STEPS: f64 = 7.0;
-/// Weights of a column that have one step, and steps in a word.
+/// Weights of a column that share a scale, and values in a word.
 const BLOCK: i64 = 32;
 const IN_WORD: i64 = 8;
 
@@ -67,7 +69,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(narrowed)
 }
 
-/// The matrix of a product in f32 that gets smaller by being stored as `dtype`.
+/// The f32 matrix of a matmul that gets smaller by being stored as `dtype`.
 fn wide(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant, dtype: DType) -> Option<Matrix> {
     let matrix = matrix(rw, inst, fixed)?;
     let is_f32 = |value: Value| rw.f.ty(value).dtype() == DType::F32;
@@ -110,7 +112,7 @@ fn in_blocks(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64) -> O
     pack_weights::product(rw, inst, matrix_again, matrix.columns)
 }
 
-/// Steps `[P, G, NR, 32]` as words `[P, G, 4, NR]`, the first of eight in the lowest bits.
+/// Packs values `[P, G, NR, 32]` into words `[P, G, 4, NR]`, the first of eight in the lowest bits.
 fn words(rw: &mut Rewriter<'_>, steps: Value) -> Option<Value> {
     let mut dims = rw.f.shape(steps).to_vec();
     dims.truncate(3);
@@ -126,7 +128,7 @@ fn words(rw: &mut Rewriter<'_>, steps: Value) -> Option<Value> {
     rw.transpose(words, &[0, 1, 3, 2])
 }
 
-/// All elements along an axis, combined from 0 on.
+/// Reduces a tensor along an axis, starting from 0.
 fn reduce(rw: &mut Rewriter<'_>, value: Value, axis: usize, kind: OpKind) -> Option<Value> {
     let scalar = Type::tensor([], rw.f.ty(value).dtype());
     let zero = Literal::splat_i64(scalar.dtype(), 0);
@@ -140,7 +142,8 @@ fn reduce(rw: &mut Rewriter<'_>, value: Value, axis: usize, kind: OpKind) -> Opt
     })
 }
 
-/// What one step is, so that the largest magnitude along an axis is `steps` of them. It is a normal number: zeros have a step too.
+/// The scale that maps the largest magnitude along an axis to `steps`. It is a normal number, also
+/// for zeros.
 fn scale(rw: &mut Rewriter<'_>, weights: Value, axis: usize, steps: f64) -> Option<Value> {
     let magnitude = rw.emit(OpKind::Abs, &[weights])?;
     let largest = reduce(rw, magnitude, axis, OpKind::Maximum)?;
@@ -154,7 +157,7 @@ fn convert(rw: &mut Rewriter<'_>, value: Value, dtype: DType) -> Option<Value> {
     rw.build(|b| b.op(OpKind::Convert).operands(&[value]).attr("dtype", dtype).value())
 }
 
-/// The product with another matrix, which is converted to f32.
+/// The matmul with another matrix, which is converted to f32.
 fn product(rw: &mut Rewriter<'_>, inst: Inst, narrow: Value) -> Option<Value> {
     let wide = convert(rw, narrow, DType::F32)?;
     let (left, attrs) = (rw.f.operands(inst)[0], rw.f.inst(inst).attrs.clone());

@@ -1,8 +1,11 @@
-//! Moves the scales of a quantised matrix from its elements to the sums of a product: `x @ (f32(q) * s)` is `(x @ f32(q)) * s`.
+//! Sinks the scales of a quantised matrix behind the matmul: `x @ (f32(q) * s)` becomes `(x @
+//! f32(q)) * s`.
 //!
-//! Then the product reads what is stored; before, the matrix was made as wide as f32 in each call, or kept so.
+//! The matmul then reads the stored integers; otherwise each call would widen the matrix to f32, or
+//! the wide form would be stored.
 //!
-//! Invariants: the scales are the same along the sums; only matrices of integers that no call changes are read so.
+//! Invariants: the scales do not vary along the sums; only call-invariant integer matrices are
+//! rewritten.
 use crate::{
     analysis::{call_invariant::CallInvariant, query::Query},
     pass::{PassCx, PassDef},
@@ -15,11 +18,11 @@ use crate::{
 use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Module, OpKind, Solver, Value, ops::Stage};
 use std::sync::Arc;
 
-/// Multiplies sums by the scales of columns.
+/// Multiplies sums by the scales of their columns.
 pub(crate) static PASS: PassDef = PassDef {
     name: "sink-scales",
-    doc: "Multiplies the sums of a product by the scales of its columns, where its right operand is a matrix of integer weights times these \
-          scales.",
+    doc: "Multiplies the sums of a matmul by the scales of its columns, if its right operand is an integer weight times \
+          these scales.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
@@ -38,14 +41,14 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(moved)
 }
 
-/// A matrix, and what each of its columns is multiplied by: a vector, or one number for all.
+/// A matrix and the scales of its columns: a vector, or one number for all.
 struct Scaled {
     matrix: Value,
     scales: Value,
     count: i64,
 }
 
-/// The right operand of a product, if it is a matrix of integers times scales.
+/// The right operand of a matmul, if it is an integer matrix times scales.
 fn scaled(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant) -> Option<Scaled> {
     let operand = matrix(rw, inst, fixed)?;
     let multiply = rw.f.made_by(operand.value, OpKind::Multiply)?;

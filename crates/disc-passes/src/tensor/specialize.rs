@@ -1,8 +1,10 @@
-//! An entry for given values of its dims, as a program of its own.
+//! Specialises an entry for given values of its dims, as a program of its own.
 //!
-//! Not a pass: it makes a second program, which goes through the whole pipeline as one with constant sizes.
+//! It is no pass: it makes a second program, which goes through the whole pipeline with constant
+//! sizes.
 //!
-//! Invariants: the program computes what the entry computes for these sizes, and refuses others; dims that get no value stay dynamic.
+//! Invariants: the program computes the results of the entry for these sizes and refuses others;
+//! dims without a value stay dynamic.
 use crate::{
     analysis::query::Query,
     tensor::{
@@ -16,10 +18,11 @@ use std::{
     sync::Arc,
 };
 
-/// The entry `name` of a module at the tensor stage, with these dims as constants; with it the functions it calls and the weights they read.
+/// Returns the entry `name` of a module at the tensor stage with these dims as constants, together
+/// with the functions that it calls and the weights that they read.
 ///
 /// # Errors
-/// There is no such function, or what it states about its dims does not hold for these values.
+/// There is no such function, or its facts do not hold for these values.
 pub fn specialize(module: &Module, name: &str, values: &BTreeMap<Symbol, i64>) -> Result<Module, Diagnostic> {
     let entry = module.function(name);
     let entry = entry.ok_or_else(|| Diagnostic::new(Code::E0103, format!("there is no function @{name}")))?;
@@ -32,10 +35,10 @@ pub fn specialize(module: &Module, name: &str, values: &BTreeMap<Symbol, i64>) -
     Ok(Module { functions, weights })
 }
 
-/// Writes constants in place of dims, everywhere in a function.
+/// Replaces dims by constants everywhere in a function.
 fn fix_dims(function: &mut Function, values: &BTreeMap<Symbol, i64>) -> Result<(), Diagnostic> {
     let constant = |symbol: &Symbol| values.get(symbol).map(|&value| Dim::constant(value));
-    // Likely values of what is a constant now are no hint any more.
+    // A likely value of a constant is no hint any more.
     let is_hint = |fact: &Fact| matches!(fact, Fact::Likely(dim, _) if dim.symbols().iter().any(|s| values.contains_key(s)));
     let mut facts = Facts::new();
     let stated = function.facts.iter().filter(|fact| !is_hint(fact)).try_for_each(|fact| facts.add(fact));
@@ -62,7 +65,7 @@ fn fix_dims(function: &mut Function, values: &BTreeMap<Symbol, i64>) -> Result<(
     Ok(())
 }
 
-/// The functions that a function calls, directly or through others.
+/// The functions that a function calls, directly or indirectly.
 fn called<'m>(module: &'m Module, entry: &Function) -> Vec<&'m Function> {
     let (mut found, mut open): (Vec<&Function>, Vec<Arc<str>>) = (Vec::new(), callees(entry));
     while let Some(name) = open.pop() {

@@ -1,11 +1,14 @@
-//! Products whose columns are read in parts, one of them by another product: a product for each part.
+//! Splits matmuls whose columns are used in parts, if another matmul or elementwise ops use a part.
 //!
-//! Queries, keys and values of attention are often columns of one product. In parts they lie as the products that read them want them, where slices
-//! would be copied first; products of the same rows are one launch again later. So are two gates, whose parts are read by element-wise ops alone: what
-//! these make is written over the second part. Gates of matrices that do not stay in a cache are one product: a row of them takes longer in parts.
-//! Rows of weights on the left, which features of convolutions are, are split like columns.
+//! Queries, keys and values of attention are often columns of one matmul. As separate results they
+//! have the layout that the next matmuls read, where slices would have to be copied; matmuls of the
+//! same rows become one launch again later. Two gates are split likewise: their elementwise product
+//! overwrites the second part. Gates with matrices too large for a cache stay: a row takes longer
+//! in parts. Rows of weights on the left, which are the features of convolutions, are split like
+//! columns.
 //!
-//! Invariants: each column is computed once, and every sum adds up the same products in the same order. Parts fill vectors of columns.
+//! Invariants: each column is computed once, and every sum adds the same products in the same
+//! order. Parts fill vectors of columns.
 use crate::{
     analysis::{call_invariant::CallInvariant, query::Query},
     pass::{PassCx, PassDef},
@@ -21,22 +24,23 @@ use std::{
     sync::Arc,
 };
 
-/// Splits products whose columns are read in parts.
+/// Splits matmuls whose columns are used in parts.
 pub static PASS: PassDef = PassDef {
     name: "split-matmuls",
-    doc: "Splits products with weights whose columns (or features, of a convolution) are read in parts, where another product reads a part or there \
-          are two gates: slices go in front of what is element-wise, of reshapes and transposes, and to the weights.",
+    doc: "Splits matmuls with weights whose columns (or features of a convolution) are used in parts, if another matmul or a \
+          gate uses a part: slices move in front of elementwise ops, reshapes and transposes, and to the weights.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
 
-/// Columns of a part: so many at least, and a multiple of a vector, or so many that what is left over in the last one does not matter.
+/// The columns of a part: at least so many and a multiple of a vector, or enough that the remainder
+/// in the last vector does not matter.
 const FEWEST: i64 = 32;
 const VECTOR: i64 = 16;
 const MANY: i64 = 96;
-/// Input features from which on two convolutions by Winograd's method take as long as one of both.
+/// From this number of input features on, two Winograd convolutions take as long as one.
 const TRANSFORMED: i64 = 64;
-/// Elements of a matrix that stays in a cache.
+/// The most elements of a matrix that stays in a cache.
 const CACHED: i64 = 1 << 20;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
@@ -58,7 +62,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(split)
 }
 
-/// From which element to which a slice goes along a dimension.
+/// The start and the end of a slice along a dimension.
 fn range(function: &Function, slice: Inst, axis: usize) -> Option<[i64; 2]> {
     let bound = |name: &str| function.dims(slice, name)[axis].as_const();
     Some([bound("start")?, bound("limit")?])
@@ -80,7 +84,7 @@ impl<'f> Analysis<'f> {
         Self { function, fixed, solver, users }
     }
 
-    /// The slices that take columns of products, and along which dimension.
+    /// The slices of columns of matmuls, and the dimension of each.
     fn slices(&self, cx: &mut PassCx) -> HashMap<Inst, usize> {
         let mut found = HashMap::new();
         let mut seen = HashSet::new();
@@ -96,7 +100,7 @@ impl<'f> Analysis<'f> {
         found
     }
 
-    /// Along which dimension a value is cut into parts that can be products of their own.
+    /// The dimension along which a value is cut into parts that can be matmuls of their own.
     fn axis_of_parts(&self, whole: Value) -> Option<usize> {
         let slices = &self.users[&whole];
         let in_body = |inst: &Inst| self.function.insts(self.function.body).contains(inst);
@@ -119,7 +123,7 @@ impl<'f> Analysis<'f> {
         (suit && (are_gates || slices.iter().any(|&slice| self.is_read_by_product(slice)))).then_some(axis)
     }
 
-    /// The one dimension along which a slice takes a part, elements side by side.
+    /// The one dimension along which a slice takes a contiguous part.
     fn axis_of(&self, slice: Inst) -> Option<usize> {
         let shape = self.function.shape(self.function.operands(slice)[0]);
         let (start, limit) = (self.function.dims(slice, "start"), self.function.dims(slice, "limit"));
@@ -129,7 +133,7 @@ impl<'f> Analysis<'f> {
         self.function.ints(slice, "strides").iter().all(|&stride| stride == 1).then_some(axis)
     }
 
-    /// Whether a product reads what a slice gives, in whatever order.
+    /// Returns true if a matmul reads a slice, in any order of dimensions.
     fn is_read_by_product(&self, inst: Inst) -> bool {
         let users = self.users.get(&self.function.result(inst)).into_iter().flatten();
         users.into_iter().any(|&user| match self.function.kind_of(user) {
@@ -139,8 +143,8 @@ impl<'f> Analysis<'f> {
         })
     }
 
-    /// How many columns of a product with weights each element along a dimension stands for, and how many elements the weights have; `None` where others
-    /// need the product, or there is none.
+    /// The number of columns of a weight matmul per element of a dimension, and the number of
+    /// elements of the weights; `None` if other ops need the matmul or there is none.
     fn columns(&self, value: Value, axis: usize, readers: usize) -> Option<(i64, Option<i64>)> {
         if self.users.get(&value).is_none_or(|users| users.len() != readers) {
             return None;
@@ -155,12 +159,12 @@ impl<'f> Analysis<'f> {
                 Some((columns * each, elements))
             }
             OpKind::Winograd => {
-                // Each part transforms the input anew, which few features do not make up for.
+                // Each part transforms the input again, which only pays with many features.
                 let channels = self.function.shape(operands[2])[2].as_const()?;
                 (channels >= TRANSFORMED).then(|| self.columns(operands[0], axis, 1))?
             }
             OpKind::DotGeneral if rows_of_weights(self.function, self.fixed, inst) == Some(axis) => {
-                // Batch dimensions, which come first, repeat the matrix.
+                // Batch dimensions come first and repeat the matrix.
                 Some((1, Dim::product(self.function.shape(operands[0])[axis..].iter().cloned()).as_const()))
             }
             OpKind::DotGeneral => {
@@ -177,7 +181,7 @@ impl<'f> Analysis<'f> {
         }
     }
 
-    /// Whether a product's right operand is a matrix of weights as the model has it, or a part of one.
+    /// Returns true if the right operand of a matmul is a weight in model order, or a part of one.
     fn is_of_weights(&self, product: Inst) -> bool {
         let [_, mut matrix] = self.function.operands(product)[..] else { return false };
         let moved = |matrix| {
@@ -196,7 +200,8 @@ impl<'f> Analysis<'f> {
     }
 }
 
-/// The dimension of a product's result that the rows of weights on its left make, as the features of a convolution.
+/// The dimension of a matmul's result that comes from rows of weights on its left, such as the
+/// features of a convolution.
 fn rows_of_weights(function: &Function, fixed: &CallInvariant, product: Inst) -> Option<usize> {
     let [left, right] = function.operands(product)[..] else { return None };
     let (batch, sums) = (function.axes(product, "lhs_batching_dims"), function.axes(product, "lhs_contracting_dims"));
@@ -205,19 +210,20 @@ fn rows_of_weights(function: &Function, fixed: &CallInvariant, product: Inst) ->
     (is_plain && is_repeated(function, fixed, left) && !fixed.contains(right)).then_some(batch.len())
 }
 
-/// Whether an op computes each element of its one result from those of its position, and cannot fail.
+/// Returns true if an op is elementwise with one result and cannot fail.
 fn is_stepwise(function: &Function, inst: Inst) -> bool {
     let (def, data) = (function.def(inst), function.inst(inst));
     def.has(Trait::Elementwise) && !def.has(Trait::MayFail) && data.regions.is_empty() && data.results.len() == 1
 }
 
-/// Whether a value is computed from weights alone, or repeats such a value.
+/// Returns true if a value is computed from weights alone or broadcasts such a value.
 fn is_repeated(function: &Function, fixed: &CallInvariant, value: Value) -> bool {
     let source = function.made_by(value, OpKind::BroadcastInDim).map_or(value, |inst| function.operands(inst)[0]);
     fixed.contains(source) || function.splat(value).is_some()
 }
 
-/// The dimension of a reshape's operand that dimension `axis` of its result is the outermost part of, and how many elements of it one element is.
+/// The dimension of a reshape's operand whose outermost part is dimension `axis` of the result, and
+/// the number of operand elements per element.
 fn joined(function: &Function, solver: &Solver, reshape: Inst, axis: usize) -> Option<(usize, i64)> {
     let (from, to) = (function.shape(function.operands(reshape)[0]), function.shape(function.result(reshape)));
     let count = |dims: &[Dim]| Dim::product(dims.iter().cloned());
@@ -228,12 +234,12 @@ fn joined(function: &Function, solver: &Solver, reshape: Inst, axis: usize) -> O
         is_whole && solver.equal(&count(&from[..place]), &outer)
     })?;
     let each = from[place].as_const()? / size;
-    // The elements of one are those of the dimensions that follow.
+    // One element covers the dimensions that follow.
     let inner = (axis + 1..=to.len()).any(|end| solver.equal(&count(&to[axis + 1..end]), &Dim::constant(each)));
     inner.then_some((place, each))
 }
 
-/// The part of a value along a dimension, computed from parts.
+/// Computes a part of a value along a dimension from parts of its operands.
 fn part(rw: &mut Rewriter<'_>, fixed: &CallInvariant, value: Value, axis: usize, [from, to]: [i64; 2]) -> Option<Value> {
     let inst = rw.f.defining(value)?;
     let data = rw.f.inst(inst).clone();

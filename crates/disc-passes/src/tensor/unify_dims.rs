@@ -1,7 +1,8 @@
-//! Writes equal sizes alike, and learns facts from assertions about sizes.
+//! Unifies equal sizes, and learns facts from assertions about sizes.
 //!
-//! Where `B == N` is known, types that say `[N]` say `[B]` afterwards, so that comparing types as they are written is as good as asking the
-//! solver. The signature stays: it is what callers see, and what binds the dims.
+//! If `B == N` is known, types that mention `[N]` mention `[B]` afterwards, so that comparing types
+//! as written is as good as asking the solver. The signature stays: callers see it, and it binds
+//! the dims.
 //!
 //! Invariant: no fact is dropped.
 use crate::{
@@ -17,7 +18,8 @@ use std::collections::{BTreeSet, HashMap};
 /// Gives equal sizes one form, and makes facts of assertions about sizes.
 pub static PASS: PassDef = PassDef {
     name: "unify-dims",
-    doc: "Makes facts of assertions about sizes, which every call checks at its entry, and writes sizes that are equal by the facts alike.",
+    doc: "Makes facts of assertions about sizes, which every call checks at its entry, and gives sizes that the facts prove \
+          equal one form.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
@@ -27,7 +29,8 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(functions.map(|function| learn(function, cx) + learn_bound(function, cx) + unify(function, cx)).sum())
 }
 
-/// What the ops that bind dims say about them: a size that is a dim already, and that a count is at most what is counted.
+/// Learns from ops that bind dims: a size that is a dim already, and that a count is at most the
+/// number of elements counted.
 fn learn_bound(function: &mut Function, cx: &mut PassCx) -> usize {
     let mut learned = 0;
     for inst in function.walk(function.body) {
@@ -39,7 +42,7 @@ fn learn_bound(function: &mut Function, cx: &mut PassCx) -> usize {
             (None, None) => continue,
         };
         let before = function.facts.len();
-        // A fact that cannot hold is found when the size is bound.
+        // A fact that cannot hold is reported when the size is bound.
         if cx.spend() && function.facts.add(fact).is_ok() {
             learned += usize::from(function.facts.len() > before);
         }
@@ -47,7 +50,7 @@ fn learn_bound(function: &mut Function, cx: &mut PassCx) -> usize {
     learned
 }
 
-/// The number of elements of what a value is the count of: the sum of all truth values of a tensor.
+/// The number of counted elements, for a value that sums the booleans of a tensor.
 fn counted(function: &Function, value: Value) -> Option<Dim> {
     let sum = function.made_by(value, OpKind::Reduce)?;
     let [input, init] = function.operands(sum) else { return None };
@@ -61,7 +64,7 @@ fn counted(function: &Function, value: Value) -> Option<Dim> {
         .then(|| Dim::product(function.shape(mask).iter().cloned()))
 }
 
-/// Moves assertions about sizes into the facts: those that every call reaches.
+/// Moves assertions about sizes that every call reaches into the facts.
 fn learn(function: &mut Function, cx: &mut PassCx) -> usize {
     let insts = function.insts(function.body).to_vec();
     let before = insts.len();
@@ -71,7 +74,7 @@ fn learn(function: &mut Function, cx: &mut PassCx) -> usize {
         let mut facts: Facts = function.facts.clone();
         match fact.map(|fact| facts.add(fact)) {
             Some(Ok(())) => function.facts = facts,
-            // A fact that cannot hold: the assertion says so in its own words.
+            // For a fact that cannot hold, the assertion stays and reports it in its own words.
             Some(Err(_)) | None => kept.push(inst),
         }
     }
@@ -99,12 +102,14 @@ fn asserted(function: &Function, inst: Inst) -> Option<Fact> {
     }
 }
 
-/// Writes equal sizes alike, everywhere but in the signature; gives the number of types and attributes that changed.
+/// Gives equal sizes one form, except in the signature; returns the number of changed types and
+/// attributes.
 ///
-/// Symbols are replaced, each wherever it occurs, and nothing else: what an op infers from its operands then changes as its type does.
-/// (A canonical form of each whole size would be shorter, but what an op infers from such forms may be hard to prove equal to them.)
+/// Only symbols are replaced, each wherever it occurs, so that an inferred type changes as its
+/// operands do. (A canonical form of each whole size would be shorter, but sizes inferred from such
+/// forms may be hard to prove equal to them.)
 fn unify(function: &mut Function, cx: &mut PassCx) -> usize {
-    // A dim that an op binds is never written where it has no value yet.
+    // A dim that an op binds is never used where it has no value yet.
     let inner: HashMap<Symbol, u32> = function.data_dims().into_iter().zip(1..).collect();
     let solver = Solver::with_ranks(&function.facts, &|symbol| inner.get(symbol).copied().unwrap_or(0));
     let known: HashMap<Symbol, Dim> = symbols(function)
@@ -140,7 +145,7 @@ fn symbols(function: &Function) -> BTreeSet<Symbol> {
     sizes.flat_map(Dim::symbols).chain(function.data_dims()).collect()
 }
 
-/// Replaces the sizes in a value's type; says whether that changed it.
+/// Replaces the sizes in a value's type; returns true if that changed it.
 pub(crate) fn map_type(function: &mut Function, value: Value, map: &mut dyn FnMut(&Dim) -> Dim) -> bool {
     let Type::Tensor(tensor) = function.ty(value) else { return false };
     let dims: Vec<Dim> = tensor.dims.iter().map(map).collect();
@@ -152,7 +157,7 @@ pub(crate) fn map_type(function: &mut Function, value: Value, map: &mut dyn FnMu
     changed
 }
 
-/// Replaces the sizes in an attribute; says whether that changed it.
+/// Replaces the sizes in an attribute; returns true if that changed it.
 pub(crate) fn map_attr(attr: &mut Attr, map: &mut dyn FnMut(&Dim) -> Dim) -> bool {
     let new = match attr {
         Attr::Dim(dim) => Attr::Dim(map(dim)),

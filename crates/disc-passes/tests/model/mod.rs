@@ -1,5 +1,5 @@
-//! Text of a transformer encoder, written the way frameworks capture one: rows flattened for linear layers, sizes of 1 kept by reductions,
-//! scales on their own, weights transposed before products.
+//! The text of a transformer encoder as frameworks capture it: rows flattened for linear layers,
+//! sizes of 1 kept by reductions, separate scales, and weights transposed before matmuls.
 use std::fmt::Write;
 
 struct Text {

@@ -1,4 +1,4 @@
-//! Rejection two groups that read one tensor, and nothing of each other, are not one.
+//! Explains why two independent groups that read one tensor are not fused.
 use super::{Explainer, Reason, kind, members};
 use crate::{
     analysis::query::Query,
@@ -7,7 +7,7 @@ use crate::{
 use disc_ir::{Function, Inst, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Two groups that read one tensor, and nothing of each other.
+/// Two groups that read one tensor and do not depend on each other.
 #[derive(Clone, Debug)]
 pub struct HorizontalPair {
     /// Numbers of groups.
@@ -18,7 +18,8 @@ pub struct HorizontalPair {
 }
 
 impl Explainer<'_> {
-    /// Notes the groups of the block that have a tensor in common with group `number`, which needs the groups `needed`.
+    /// Adds the groups of the block that share a tensor with group `number`, which needs the groups
+    /// `needed`.
     pub(super) fn siblings_of(&mut self, number: usize, inst: Inst, groups: &HashMap<usize, Inst>, needed: &HashSet<usize>) {
         let read = tensors(self.function, inst);
         let mut others: Vec<(usize, Inst)> = groups.iter().map(|(&other, &inst)| (other, inst)).collect();
@@ -44,7 +45,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// Why two groups of loops and reductions that could be walked together are not.
+    /// The obstacle to computing two groups of pointwise ops and reductions side by side.
     fn not_beside(&self, first: Inst, second: Inst) -> Reason {
         let together = match pairing::form(self.function, &self.solver, first, second) {
             Err(why) => return self.because(why, first, second),
@@ -68,7 +69,7 @@ impl Explainer<'_> {
         Reason::Cost("they could be one, but their gain is a launch, and each was joined with others first".into())
     }
 
-    /// The loop of two groups of which one is a loop and the other one has rows.
+    /// The pointwise one of two groups, if the other one has reductions.
     fn beside_rows(&self, first: Inst, second: Inst) -> Option<Inst> {
         match [first, second].map(|group| kind(self.function, group)) {
             ["loop", "row"] => Some(first),
@@ -78,12 +79,12 @@ impl Explainer<'_> {
     }
 }
 
-/// Whether what is reduced is innermost.
+/// Returns true if the innermost axis is reduced.
 fn is_along(layout: &Layout) -> bool {
     layout.reduced.last().is_none_or(|&last| last + 1 == layout.space.len())
 }
 
-/// The tensors in memory that a group reads, views looked through; not weights, nor single numbers.
+/// The tensors in memory that a group reads, behind views; neither weights nor scalars.
 fn tensors(function: &Function, group: Inst) -> Vec<Value> {
     let roots = function.operands(group).iter().map(|&operand| memory(function, operand));
     roots.filter(|&value| !function.shape(value).is_empty() && function.made_by(value, OpKind::Weight).is_none()).collect()
@@ -95,7 +96,7 @@ fn tensors_of(function: &Function, group: Inst) -> HashSet<Value> {
     read.chain(function.results_of(group).iter().copied()).collect()
 }
 
-/// What a value is another view of.
+/// The value behind views.
 fn memory(function: &Function, value: Value) -> Value {
     match function.made_by(value, OpKind::Reshape) {
         Some(view) => memory(function, function.operands(view)[0]),

@@ -1,4 +1,4 @@
-//! Which ops a region behind a transpose has, and whether all that needs its values can be written in another order.
+//! Finds the ops of a region behind a transpose, and decides if all its users allow another layout.
 use super::sorted;
 use crate::analysis::query::{Query, picks_rows};
 use disc_ir::{
@@ -7,10 +7,11 @@ use disc_ir::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Ops in a row between a value that is written anew and what all elements share: masks and factors.
+/// The longest chain of ops between a rebuilt value and values shared by all elements, such as
+/// masks and factors.
 const MOST_SHARED: usize = 6;
 
-/// An op that a region ends in.
+/// An op that ends a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     Transpose,
@@ -18,9 +19,9 @@ pub(super) enum Ends {
     Reduce,
 }
 
-/// The ops that are computed in another order.
+/// The ops that are rebuilt in another layout.
 pub(super) struct Region {
-    /// Dimension `i` of its values is dimension `order[i]` of what lies in memory.
+    /// Dimension `i` of its values is dimension `order[i]` in memory.
     pub(super) order: Vec<usize>,
     transposes: HashSet<Inst>,
     inside: HashSet<Inst>,
@@ -28,7 +29,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// The first region of a block that can be undone.
+    /// The first region of a block that can be rebuilt.
     pub(super) fn next(function: &Function, solver: &Solver, block: Block) -> Option<Self> {
         let insts = function.insts(block);
         if !insts.iter().any(|&inst| function.kind_of(inst) == OpKind::Transpose) {
@@ -53,7 +54,7 @@ impl Region {
     }
 }
 
-/// The ops of a block that read each value; an op with regions reads what these read.
+/// The ops of a block that read each value; an op also reads the operands of its regions.
 fn users(function: &Function, block: Block) -> HashMap<Value, Vec<Inst>> {
     let mut users: HashMap<Value, Vec<Inst>> = HashMap::new();
     for &inst in function.insts(block) {
@@ -74,7 +75,7 @@ struct Search<'f> {
 }
 
 impl Search<'_> {
-    /// The region that a transpose is of, unless it was looked at already.
+    /// The region of a transpose, unless it was visited already.
     fn region(&self, seed: Inst, seen: &mut HashSet<Inst>) -> Option<Region> {
         let order = self.function.axes(seed, "dims");
         if seen.contains(&seed) || order.is_sorted() || self.is_view(seed, &order) {
@@ -88,13 +89,14 @@ impl Search<'_> {
         (complete && growth.pays).then_some(growth.region)
     }
 
-    /// Whether a transpose moves sizes of 1 alone.
+    /// Returns true if a transpose only moves sizes of 1.
     fn is_view(&self, transpose: Inst, order: &[usize]) -> bool {
         let (shape, one) = (self.function.shape(self.function.operands(transpose)[0]), Dim::constant(1));
         order.iter().filter(|&&axis| !self.solver.equal(&shape[axis], &one)).is_sorted()
     }
 
-    /// Whether a value is the same along what a region walks, or counted, or computed from such values by a few cheap ops: it can be written anew.
+    /// Returns true if a value can be rebuilt cheaply: it is constant along the dimensions of the
+    /// region, an iota, or a few cheap ops on such values.
     fn is_shared(&self, value: Value, left: usize) -> bool {
         let function = self.function;
         let Some(inst) = function.defining(value).filter(|inst| self.here.contains(inst)) else { return false };
@@ -121,14 +123,14 @@ struct Growth<'s, 'f> {
     search: &'s Search<'f>,
     region: Region,
     values: HashSet<Value>,
-    /// Values whose users are to be looked at.
+    /// Values whose users have not been visited.
     stack: Vec<Value>,
-    /// Whether something is gained: a reduction or a gather, or transposes that cancel.
+    /// True if something is gained: a reduction, a gather, or transposes that cancel.
     pays: bool,
 }
 
 impl Growth<'_, '_> {
-    /// Adds a transpose in the order of the region.
+    /// Adds a transpose into the layout of the region.
     fn join(&mut self, transpose: Inst) {
         if self.region.transposes.insert(transpose) {
             self.add(self.search.function.result(transpose));
@@ -141,7 +143,7 @@ impl Growth<'_, '_> {
         }
     }
 
-    /// Adds all that needs a value of the region; `None` where something needs it as it is.
+    /// Adds all users of the region's values; `None` if one of them needs the original layout.
     fn grow(&mut self) -> Option<()> {
         while let Some(value) = self.stack.pop() {
             for &user in self.search.users.get(&value).into_iter().flatten() {
@@ -186,7 +188,8 @@ impl Growth<'_, '_> {
         Some(())
     }
 
-    /// A value that an op of the region reads: where a transpose in the same order makes it, that is of the region, too.
+    /// Visits an operand of the region; a transpose in the same order that makes it joins the
+    /// region.
     fn reads(&mut self, value: Value) {
         let function = self.search.function;
         let made = function.made_by(value, OpKind::Transpose).filter(|inst| self.search.here.contains(inst));
@@ -195,7 +198,7 @@ impl Growth<'_, '_> {
         }
     }
 
-    /// Whether all that the region reads is of it, or can be written in its order.
+    /// Returns true if all operands belong to the region or can be rebuilt in its layout.
     fn is_closed(&self) -> bool {
         let function = self.search.function;
         let known = |value: &Value| {
@@ -209,21 +212,22 @@ impl Growth<'_, '_> {
         inside && reduced
     }
 
-    /// Whether a reduction may combine elements in the order in which they lie.
+    /// Returns true if a reduction may combine elements in memory order.
     fn keeps_order(&self, reduce: Inst) -> bool {
         let function = self.search.function;
         let axes: Vec<usize> = sorted(function.axes(reduce, "dims")).into_iter().map(|axis| self.region.order[axis]).collect();
         axes.is_sorted() || body::monoid(function, function.inst(reduce).regions[0]).is_some()
     }
 
-    /// Whether a gather and others pick rows of one tensor: these read it often enough to be written.
+    /// Returns true if several gathers pick rows of one tensor: they read it often enough to
+    /// transpose it.
     fn picks_rows_with_others(&self, gather: Inst) -> bool {
         let Search { function, solver, users, .. } = self.search;
         let users = users.get(&function.operands(gather)[0]).map_or(&[][..], Vec::as_slice);
         picks_rows(function, solver, gather) && users.iter().filter(|&&inst| picks_rows(function, solver, inst)).count() > 1
     }
 
-    /// Whether the dimensions of a gather's slices keep their order.
+    /// Returns true if the dimensions of a gather's slices keep their order.
     fn keeps_offsets(&self, gather: Inst) -> bool {
         let function = self.search.function;
         let named = |name| function.axes(gather, name);

@@ -1,9 +1,10 @@
-//! Convolutions whose features are not the second dimension, such as those with features last.
+//! Normalises convolutions whose features are not the second dimension, such as features-last.
 //!
-//! Windows of one element over features that lie last are a product of the input as it is. Other convolutions are written with features first,
-//! between transposes of their input and their result. These move behind what is element-wise, so that those between two convolutions cancel.
+//! Windows of one element over features-last tensors are a matmul of the input itself. Other
+//! convolutions are rewritten features-first, between transposes of input and result. The
+//! transposes sink behind elementwise ops, so that those between two convolutions cancel.
 //!
-//! Invariant: no transposes but those that were made here are moved.
+//! Invariant: only transposes that were made here are moved.
 use super::{kernel_axes, order};
 use crate::{
     analysis::query::Query,
@@ -12,12 +13,12 @@ use crate::{
 use disc_ir::{Attr, Dim, Inst, OpKind, Value, ops::Trait};
 use std::collections::HashMap;
 
-/// Transposes that were made here: what they transpose, and how.
+/// Transposes that were made here, by result: the operand and the order.
 #[derive(Default)]
 pub(super) struct Turned(HashMap<Value, (Value, Vec<usize>)>);
 
 impl Turned {
-    /// What takes the place of an op; `None` where it stays.
+    /// The replacement of an op; `None` if it stays.
     pub(super) fn rewrite(&mut self, rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
         match rw.f.kind_of(inst) {
             OpKind::Convolution if !super::is_plain(rw, inst) => as_product(rw, inst).or_else(|| self.features_first(rw, inst)),
@@ -83,7 +84,7 @@ impl Turned {
     }
 }
 
-/// A broadcast value in the order of dimensions before `turn`.
+/// A broadcast value in the dimension order before `turn`.
 fn broadcast_in_order(rw: &mut Rewriter<'_>, wide: Value, turn: &[usize]) -> Option<Value> {
     let broadcast = rw.f.made_by(wide, OpKind::BroadcastInDim)?;
     let axes: Vec<usize> = rw.f.axes(broadcast, "dims").iter().map(|&axis| turn[axis]).collect();
@@ -93,7 +94,8 @@ fn broadcast_in_order(rw: &mut Rewriter<'_>, wide: Value, turn: &[usize]) -> Opt
     rw.broadcast(x, &axes, dims)
 }
 
-/// A convolution with windows of one element, and features last on both sides: the product of the input with the kernel.
+/// A convolution with windows of one element and features last on both sides, as a matmul of the
+/// input with the kernel.
 fn as_product(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [input, kernel] = rw.f.operands(inst)[..] else { return None };
     let (before, after, axes) = (order(rw, inst, "input"), order(rw, inst, "output"), kernel_axes(rw, inst));
@@ -127,7 +129,7 @@ mod tests {
         testing::after_all,
     };
 
-    /// A convolution with features last, of an input of this shape.
+    /// A convolution with features last, for an input of this shape.
     fn last(name: &str, x: &str, [k, o]: [i64; 2], from: &str, to: &str) -> String {
         let p = (k - 1) / 2;
         format!(

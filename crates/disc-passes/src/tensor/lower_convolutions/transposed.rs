@@ -1,33 +1,36 @@
-//! Convolutions of inputs that are spread, as transposed convolutions are: one convolution of the input as it lies for each phase of the result.
+//! Lowers transposed convolutions: one convolution of the undilated input for each phase of the
+//! result.
 //!
-//! With elements `s` apart, the results `r`, `r + s`, `r + 2s`, ... read the same elements of the kernel, every `s`-th one, and neighbouring
-//! elements of the input. So they are an ordinary convolution with these elements. Neighbouring phases that read the input at the same places
-//! are features of one convolution; their results are interleaved at the end.
+//! With an input dilated by `s`, the results `r`, `r + s`, `r + 2s`, ... read the same elements of
+//! the kernel, every `s`-th one, and adjacent elements of the input. So they are an ordinary
+//! convolution with these kernel elements. Adjacent phases that read the same input positions are
+//! features of one convolution; the results are interleaved at the end.
 //!
-//! Invariant: nothing between elements takes part, as in the op; padding takes part as zeros.
+//! Invariant: nothing between input elements takes part, as in the op; padding takes part as zeros.
 use crate::{analysis::query::Query, rules::rewrite::Rewriter};
 use disc_ir::{Dim, Inst, Literal, OpKind, Type, Value};
 
-/// The most convolutions that take the place of one.
+/// The most convolutions that replace one.
 const MOST_PIECES: usize = 32;
 
-/// How the windows of a spread input slide along one dimension: `y[m]` is the sum of `x[i] w[k]` over all `i s = m + place - k d`, with the kernel
-/// `w` from its end.
+/// The windows of a dilated input along one dimension: `y[m]` is the sum of `x[i] w[k]` over all `i
+/// s = m + place - k d`, with the kernel `w` from its end.
 struct Spread {
-    /// Elements of the kernel.
+    /// The number of kernel elements.
     taps: i64,
     apart: i64,
     dilation: i64,
     place: i64,
-    /// Results for each phase, and as many more than elements of the input.
+    /// The number of results per phase, and its excess over the number of input elements.
     count: Dim,
     more: i64,
 }
 
-/// Neighbouring phases whose windows cover the same elements of the input.
+/// Adjacent phases whose windows cover the same input elements.
 struct Run {
     phases: i64,
-    /// The last element of the kernel that the first phase reads, counted from its end, and how far it is to the next one.
+    /// The last kernel element that the first phase reads, counted from the end, and the distance
+    /// to the next.
     first: i64,
     step: i64,
     taps: i64,
@@ -65,14 +68,14 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The result of a convolution whose input is spread; `None` for others, and for those that stay.
+/// The result of a convolution with a dilated input; `None` for others and for those that stay.
 pub(super) fn phases(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let whole = Whole::of(rw, inst)?;
     let pieces = whole.piece(rw, &mut Vec::new())?;
     whole.interleave(rw, pieces)
 }
 
-/// What the phases of a convolution have in common.
+/// The parameters that all phases of a convolution share.
 struct Whole {
     inst: Inst,
     input: Value,
@@ -105,7 +108,7 @@ impl Whole {
         Some(Self { inst, input, kernel, sizes, spreads })
     }
 
-    /// The results of the phases that `chosen` names along the first dimensions, and of all along the others:
+    /// The results of the phases `chosen` along the first dimensions and of all along the others:
     /// batch, features, phases along each dimension, results along each.
     fn piece(&self, rw: &mut Rewriter<'_>, chosen: &mut Vec<Run>) -> Option<Value> {
         let Some(spread) = self.spreads.get(chosen.len()) else { return self.convolution(rw, chosen) };
@@ -154,7 +157,8 @@ impl Whole {
         rw.reshape(product, shape)
     }
 
-    /// The elements of the kernel that a run reads along dimension `axis`, which has `size`, and behind it a dimension for the phases.
+    /// The kernel elements that a run reads along dimension `axis` of the given size, with a
+    /// dimension of phases behind it.
     fn every(&self, rw: &mut Rewriter<'_>, kernel: Value, axis: usize, size: i64, run: &Run) -> Option<Value> {
         // From the end: phase `p` reads `first + p`, `first + p + step`, ...
         let low = size - 1 - (run.first + run.phases - 1) - (run.taps - 1) * run.step;
@@ -171,7 +175,7 @@ impl Whole {
         }
     }
 
-    /// The convolution of the input as it lies with a kernel of some phases.
+    /// The convolution of the undilated input with a kernel of some phases.
     fn like(&self, rw: &mut Rewriter<'_>, kernel: Value, runs: &[Run]) -> Option<Value> {
         let (input, rank) = (self.input, runs.len() as i64 + 2);
         let groups = rw.f.int(self.inst, "feature_group_count").max(1);
@@ -196,7 +200,7 @@ impl Whole {
         })
     }
 
-    /// All results in their order.
+    /// Interleaves the pieces into the result.
     fn interleave(&self, rw: &mut Rewriter<'_>, pieces: Value) -> Option<Value> {
         let n = self.spreads.len();
         let order: Vec<usize> = [0, 1].into_iter().chain((0..n).flat_map(|i| [2 + n + i, 2 + i])).collect();
@@ -215,7 +219,8 @@ impl Whole {
     }
 }
 
-/// How windows slide along spatial dimension `i`, if the number of results is one for each element of the input but for a constant.
+/// The windows along spatial dimension `i`, if the number of results is a multiple of the input's
+/// size plus a constant.
 fn spread(rw: &Rewriter<'_>, inst: Inst, i: usize, taps: i64) -> Option<Spread> {
     let input = rw.f.operands(inst)[0];
     let or_one = |name: &str| rw.f.ints(inst, name).get(i).copied().unwrap_or(1);
@@ -245,7 +250,7 @@ fn slice_dims(rw: &mut Rewriter<'_>, value: Value, axis: usize, [from, to]: [Dim
 mod tests {
     use crate::{tensor::lower_convolutions, testing::after};
 
-    /// A convolution in one dimension, with elements `apart`.
+    /// A convolution in one dimension with an input dilated by `apart`.
     fn spread(apart: i64, taps: i64, [low, high]: [i64; 2], made: &str, more: &str) -> String {
         let channels = if more.contains("group") { 1 } else { 2 };
         format!(

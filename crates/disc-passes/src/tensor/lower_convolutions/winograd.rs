@@ -1,17 +1,20 @@
-//! The transformed kernel of a convolution that Winograd's methods F(4x4, 3x3) and F(2x2, 3x3) can compute.
+//! Transforms the kernel of convolutions that Winograd's methods F(4x4, 3x3) and F(2x2, 3x3) can
+//! compute.
 //!
-//! Four times four results of windows of three times three elements take 36 products for each input feature instead of 144: the kernel and the
-//! input are transformed to sums of their elements, and so are the products. The kernel is transformed once, when weights are loaded; of its 36 places
-//! the method for two times two results reads 16. Which sizes gain by which method is decided when kernels run.
+//! Four by four results of 3x3 windows take 36 multiplications for each input feature instead of
+//! 144: kernel and input are transformed to sums of their elements, and so are the products. The
+//! kernel is transformed once, when weights are loaded; F(2x2, 3x3) reads 16 of its 36 places. The
+//! kernel chooses the method at run time, by the sizes.
 use super::Convolution;
 use crate::{analysis::query::Query, pass::PassCx, rules::rewrite::Rewriter};
 use disc_ir::{DType, Dim, Inst, Literal, OpKind, Type, Value};
 
-/// Features below which transforming costs more than it saves, and input features whose transformed tiles outgrow the cache.
+/// With fewer features transforming costs more than it saves; with more input features the
+/// transformed tiles outgrow the cache.
 const FEW: i64 = 16;
 const MANY: i64 = 512;
 
-/// The transformation of a kernel along one dimension.
+/// The kernel transform along one dimension.
 const KERNEL: [[f64; 3]; 6] = [
     [1.0 / 4.0, 0.0, 0.0],
     [-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
@@ -22,7 +25,7 @@ const KERNEL: [[f64; 3]; 6] = [
 ];
 
 impl Convolution {
-    /// The product, said to be one that Winograd's method can compute; the product itself where it cannot.
+    /// Marks the matmul as one that Winograd's method can compute; returns it unchanged otherwise.
     pub(super) fn winograd(&self, rw: &mut Rewriter<'_>, inst: Inst, product: Value, cx: &mut PassCx) -> Option<Value> {
         let rows = cx.options.block_rows;
         let Some([features, channels]) = self.small_windows(rw, inst).filter(|_| rows > 0 && cx.spend_on("winograd")) else {
@@ -35,7 +38,7 @@ impl Convolution {
         rw.build(|b| b.op(OpKind::Winograd).operands(&[product, input, packed]).attr("padding_low", low).value())
     }
 
-    /// The output and input features, if windows are those of the method.
+    /// The output and input features, if the windows are those of the method.
     fn small_windows(&self, rw: &Rewriter<'_>, inst: Inst) -> Option<[i64; 2]> {
         let ones = |name: &str| rw.f.ints(inst, name).iter().all(|&factor| factor == 1);
         let plain = ones("window_strides") && ones("rhs_dilation") && self.groups == 1;
@@ -48,7 +51,7 @@ impl Convolution {
     }
 }
 
-/// A kernel of 3 by 3 windows, transformed, in blocks of at most `rows` features.
+/// Transforms a kernel of 3x3 windows, in blocks of at most `rows` features.
 pub(crate) fn packed(rw: &mut Rewriter<'_>, kernel: Value, [features, channels]: [i64; 2], rows: i64) -> Option<Value> {
     let kernel = if rw.f.ty(kernel).dtype() == DType::F32 {
         kernel
@@ -71,7 +74,7 @@ pub(crate) fn packed(rw: &mut Rewriter<'_>, kernel: Value, [features, channels]:
     rw.transpose(split, &[1, 0, 3, 2])
 }
 
-/// The transformation along both dimensions: for each of the 36 places, the share of each of the 9 elements.
+/// The transform along both dimensions: for each of 36 places, the factor of each of 9 elements.
 fn both_ways() -> Vec<f64> {
     let mut table = Vec::with_capacity(36 * 9);
     for (down, across) in KERNEL.iter().flat_map(|down| KERNEL.iter().map(move |across| (down, across))) {
@@ -80,7 +83,7 @@ fn both_ways() -> Vec<f64> {
     table
 }
 
-/// Adds zeros behind dimension `axis`.
+/// Adds zeros at the end of dimension `axis`.
 pub(super) fn pad(rw: &mut Rewriter<'_>, value: Value, axis: usize, count: i64) -> Option<Value> {
     if count == 0 {
         return Some(value);

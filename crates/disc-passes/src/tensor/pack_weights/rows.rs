@@ -1,8 +1,10 @@
-//! Keeps the rows of weights that products read on the left, as convolutions read their filters, from lying pages apart.
+//! Pads the rows of left-hand weights, such as convolution filters, that are stored whole pages
+//! apart.
 //!
-//! Rows at such a distance take turns in the few lines of one set of the first-level cache, and a product would copy them together in each unit
-//! of work. With some elements behind each row, `slice(pad(w))`, they are read as they lie: the pass `prepare` makes the padded weight, and the
-//! slice is a way to read it (`query::is_front`).
+//! Rows at such a distance compete for the lines of one set of the first-level cache, so a matmul
+//! would copy them together in each task. With some elements of padding per row, `slice(pad(w))`,
+//! they are read in place: the pass `prepare` makes the padded weight, and the slice is only
+//! another view (`query::is_front`).
 use super::PassCx;
 use crate::{
     analysis::{call_invariant::CallInvariant, query::Query},
@@ -10,14 +12,14 @@ use crate::{
 };
 use disc_ir::{Dim, Inst, Literal, OpKind, Type, Value};
 
-/// Rows at a multiple of this distance in bytes share their lines of the first-level cache.
+/// Rows at a multiple of this distance in bytes share lines of the first-level cache.
 const PAGE: i64 = 4096;
-/// As many of them as fit there, next to a line of the panel.
+/// The number of such rows that fit there, next to a line of the panel.
 const CACHE_WAYS: i64 = 7;
 /// Bytes of a cache line.
 const LINE: i64 = 64;
 
-/// The product with a left operand whose rows lie apart, if it is weights whose rows collide.
+/// The matmul with a padded left operand, if that is a weight whose rows collide.
 pub(super) fn spread(rw: &mut Rewriter<'_>, inst: Inst, fixed: &CallInvariant, cx: &mut PassCx) -> Option<Value> {
     let is_product = rw.f.kind_of(inst) == OpKind::DotGeneral;
     if cx.options.block_rows <= CACHE_WAYS || !is_product {
@@ -37,7 +39,7 @@ pub(super) fn spread(rw: &mut Rewriter<'_>, inst: Inst, fixed: &CallInvariant, c
     rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, right]).attrs(attrs).value())
 }
 
-/// Whether an op only adds dimensions of size 1, drops them, or repeats along new ones.
+/// Returns true if an op only adds dimensions of size 1, drops them, or broadcasts along new ones.
 fn is_view(rw: &Rewriter<'_>, inst: Inst) -> bool {
     let kept = |value: Value| rw.f.shape(value).iter().filter(|dim| !dim.is_const(1)).cloned().collect::<Vec<_>>();
     match rw.f.kind_of(inst) {
@@ -47,7 +49,7 @@ fn is_view(rw: &Rewriter<'_>, inst: Inst) -> bool {
     }
 }
 
-/// What an operand is read from.
+/// The value behind the views of an operand.
 fn read_from(rw: &Rewriter<'_>, mut value: Value) -> Value {
     while let Some(inst) = rw.f.defining(value).filter(|&inst| is_view(rw, inst)) {
         value = rw.f.operands(inst)[0];
@@ -55,7 +57,7 @@ fn read_from(rw: &Rewriter<'_>, mut value: Value) -> Value {
     value
 }
 
-/// The same views of another value.
+/// Applies the same views to another value.
 fn reread(rw: &mut Rewriter<'_>, value: Value, from: Value, to: Value) -> Option<Value> {
     if value == from {
         return Some(to);
@@ -67,7 +69,7 @@ fn reread(rw: &mut Rewriter<'_>, value: Value, from: Value, to: Value) -> Option
     rw.build(|b| b.op(kind).operands(&[operand]).attrs(attrs).result(ty).value())
 }
 
-/// The products of a sum, if the left operand's last dimensions are those of the sum, in order.
+/// The length of the sums, if the left operand's last dimensions are the contracted ones, in order.
 fn depth(rw: &Rewriter<'_>, inst: Inst, left: Value) -> Option<i64> {
     let dims = rw.f.shape(left);
     let sums = rw.f.axes(inst, "lhs_contracting_dims");
@@ -76,7 +78,8 @@ fn depth(rw: &Rewriter<'_>, inst: Inst, left: Value) -> Option<i64> {
     if sums == last { sizes.product() } else { None }
 }
 
-/// The axis of a weight to lengthen, and by how much, if its rows are of `depth` elements and lie pages apart.
+/// The axis of a weight to pad, and the amount, if its rows of `depth` elements are stored pages
+/// apart.
 fn room(rw: &Rewriter<'_>, weight: Value, depth: i64) -> Option<(usize, i64)> {
     if depth == 0 {
         return None;
@@ -91,7 +94,7 @@ fn room(rw: &Rewriter<'_>, weight: Value, depth: i64) -> Option<(usize, i64)> {
     (depth * size % PAGE == 0 && after % PAGE != 0).then_some((axis, more))
 }
 
-/// The weight as the front of a longer one.
+/// The weight as the front of a padded one.
 fn lengthened(rw: &mut Rewriter<'_>, weight: Value, axis: usize, more: i64) -> Option<Value> {
     let (dims, dtype) = (rw.f.shape(weight).to_vec(), rw.f.ty(weight).dtype());
     let zero =
@@ -112,7 +115,7 @@ mod tests {
         testing::after_all,
     };
 
-    /// A product of a filter that is repeated for each image, as those of convolutions are.
+    /// A matmul of a filter that is repeated for each image, as convolutions have it.
     fn filter(features: &str, taps: i64, rows: i64) -> String {
         let (shape, repeated) = (format!("{rows}x{features}x{taps}xf32"), format!("[B]x{rows}x{features}x{taps}xf32"));
         format!(
@@ -152,7 +155,7 @@ mod tests {
             let text = packed(&filter(features, taps, rows), block_rows);
             assert!(!text.contains("pad"), "{text}");
         }
-        // A left operand that a call gives.
+        // A left operand from the call.
         let given = filter("1024", 1, 16).replace("func @f(", "func @f(%w: tensor<16x1024x1xf32>, ");
         let given = given.replace("%w = weight @w : tensor<16x1024x1xf32>\n", "\n");
         assert!(!packed(&given, 12).contains("pad"));
