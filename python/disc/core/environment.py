@@ -8,7 +8,7 @@ import re
 from .errors import Error
 
 #: Read by ``switch``; the others of docs/guide/settings.md are read where they count.
-SWITCHES = ("DISC_CACHE", "DISC_CACHE_WEIGHTS", "DISC_PROGRESS", "DISC_SPECIALIZE")
+SWITCHES = ("DISC_CACHE", "DISC_CACHE_WEIGHTS", "DISC_LIBRARY_RULES", "DISC_PROGRESS", "DISC_SPECIALIZE")
 _VERIFY = "verify"
 #: A level, or levels for parts of disc; a part alone would be logged in full.
 _LOG = re.compile(r"(\w+(::\w+)*=)?(off|error|warn|info|debug|trace|[0-5])", re.IGNORECASE)

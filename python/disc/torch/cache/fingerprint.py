@@ -27,6 +27,7 @@ from torch.utils._device import DeviceContext
 
 import disc
 
+from ..capture import known_libraries
 from . import code_names
 from .doubts import Unsure
 from .walk import Walk
@@ -124,4 +125,5 @@ def _environment() -> tuple:
         torch.get_float32_matmul_precision(),
         torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled(),
         torch.backends.cuda.math_sdp_enabled(), torch.backends.mkldnn.enabled, sys.flags.optimize,
+        known_libraries.in_force(),
     )  # fmt: skip
