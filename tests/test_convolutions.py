@@ -235,9 +235,9 @@ def test_groups_and_pooling_have_kernels_of_their_own():
     block = nn.Sequential(depthwise(nn.Conv2d, 8, 3), nn.ReLU(), nn.MaxPool2d(3, 2)).eval()
     assert kinds(compiled(block, x, None)) == {"convolution": 1, "pooling": 1}
     # Windows side by side are rows.
-    assert kinds(compiled(nn.MaxPool2d(2), x, None)) == {"row": 1}
+    assert kinds(compiled(nn.MaxPool2d(2), x, None)) == {"reduction": 1}
     # A window for a whole image is a mean.
-    assert kinds(compiled(nn.AdaptiveAvgPool2d(1), x, None)) == {"row": 1}
+    assert kinds(compiled(nn.AdaptiveAvgPool2d(1), x, None)) == {"reduction": 1}
 
 
 def test_no_planes_are_walked():
@@ -251,7 +251,7 @@ def test_winograd_is_a_version_that_an_option_forbids():
     module, x = nn.Conv2d(32, 32, 3, padding=1).eval(), torch.randn(1, 32, 30, 30)
     with torch.no_grad():
         with_it, without = compiled(module, x, None), compiled(module, x, None, winograd=False)
-        assert kinds(with_it) == kinds(without) == {"contraction": 1}
+        assert kinds(with_it) == kinds(without) == {"matmul": 1}
         wanted = copy.deepcopy(module).double()(x.double())
         errors = [(fast(x) - wanted).abs().max().item() for fast in (with_it, without)]
         # The version rounds differently, so that results tell which one ran.
@@ -471,7 +471,7 @@ def test_transposed_convolutions_of_a_fixed_size():
 def test_phases_of_transposed_convolutions_are_products():
     module, x = nn.ConvTranspose1d(8, 16, 4, 2, 1).eval(), torch.randn(1, 8, 20)
     # Each stores its results where they belong.
-    assert kinds(compiled(module, x, None)) == {"contraction": 2}
+    assert kinds(compiled(module, x, None)) == {"matmul": 2}
 
 
 def test_padding_is_zero_and_not_a_number_stays_in_its_windows():

@@ -125,8 +125,8 @@ def test_images_with_features_last_are_normalised_where_they_lie():
     module = Block().eval()
     fast = disc.optimize(module, (torch.randn(2, 3, 16, 24),), options=disc.Options(cache=False))
     kinds = disc.report(fast).to_dict()["kernels_by_kind"]
-    assert kinds.get("row") == 1
-    assert "loop" not in kinds
+    assert kinds.get("reduction") == 1
+    assert "pointwise" not in kinds
     with torch.no_grad():
         for size in ((2, 3, 16, 24), (1, 3, 8, 8), (3, 3, 20, 12)):
             x = torch.randn(size)

@@ -113,10 +113,10 @@ fn names_with_sines(of_x: &str) -> Vec<String> {
 
 #[test]
 fn rows_of_a_block_are_walked_as_one_where_the_table_alone_tells_them_apart() {
-    assert_eq!(names_with_sines("negate %x"), ["k0_loop_tables", "k0_loop"]);
+    assert_eq!(names_with_sines("negate %x"), ["k0_pointwise_tables", "k0_pointwise"]);
     // A reversed row is no part of a longer run: short ones are single vectors.
     let reversed = names_with_sines("reverse %x, dims = [2]");
-    assert_eq!(reversed, ["k0_loop_narrow8", "k0_loop_narrow16", "k0_loop_tables", "k0_loop"]);
+    assert_eq!(reversed, ["k0_pointwise_short8", "k0_pointwise_short16", "k0_pointwise_tables", "k0_pointwise"]);
 }
 
 /// Rows that are twice as long: each element for two neighbours. `places` says where they are.
@@ -139,7 +139,7 @@ fn places_that_are_counted_are_picked_from_vectors_and_kept_in_32_bits() {
   %at = convert %p, dtype = i64 : (tensor<[2*S]xf32>) -> tensor<[2*S]xi64>";
     let made = kernels(&enlarged("", counted));
     let names: Vec<&str> = made.iter().map(|kernel| &*kernel.name).collect();
-    assert_eq!(names, ["k0_loop_narrow8", "k0_loop_narrow16", "k0_loop_tables", "k0_loop"]);
+    assert_eq!(names, ["k0_pointwise_short8", "k0_pointwise_short16", "k0_pointwise_tables", "k0_pointwise"]);
     let made = &made[1..];
     assert!(made.iter().all(|kernel| count(kernel, OpKind::PickLanes) > 0), "{}\n{}", made[0], made[1]);
     let tables = |kernel: &Function| -> Vec<DType> {
@@ -214,8 +214,8 @@ fn large_results_are_streamed_but_for_masked_ends() {
 }}"
         )
     };
-    let plain = ("k0_loop".to_owned(), vec![None, None]);
-    let stream = |multiple| ("k0_loop_stream".to_owned(), vec![Some(multiple), None]);
+    let plain = ("k0_pointwise".to_owned(), vec![None, None]);
+    let stream = |multiple| ("k0_pointwise_nontemporal".to_owned(), vec![Some(multiple), None]);
     assert_eq!(streams(&negated("[N]xf32", "")), [stream(64), plain.clone()]);
     // A vector of eight lanes of 64 bits, and of sixteen lanes of 8 bits.
     assert_eq!(streams(&negated("[N]xf64", "")), [stream(64), plain.clone()]);

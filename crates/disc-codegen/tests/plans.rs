@@ -10,7 +10,7 @@ mod of_products;
 mod of_rows;
 
 use disc_codegen::host::Program;
-use disc_ir::{FunctionKind, Module, OpKind};
+use disc_ir::{FunctionKind, FusionKind, Module, OpKind};
 use lowered::Lowered;
 
 fn compile(text: &str) -> Program {
@@ -56,7 +56,13 @@ fn softmax_with_scale_and_mask_is_one_kernel() {
     assert!(program.notes.is_empty(), "{:?}", program.notes);
     let kept = kernel_ops(&program.module).iter().filter(|&&kind| kind == OpKind::Scratch).count();
     // Those of parts of rows compute them again.
-    let names = ["k0_row", "k0_row_some", "k0_row_short", "k0_row_stream", "k0_row_some_stream"];
+    let names = [
+        "k0_reduction",
+        "k0_reduction_multirow",
+        "k0_reduction_lanes",
+        "k0_reduction_nontemporal",
+        "k0_reduction_multirow_nontemporal",
+    ];
     let whole = program.module.functions.iter().filter(|f| names.contains(&&*f.name)).count();
     assert_eq!((kept, whole), (5, 5), "the exponentials are kept for the last phase:\n{}", program.module);
 }
@@ -85,7 +91,7 @@ func @main(%x: tensor<[B]x[S]x32xf32>, %r: tensor<[B]x[S]x64xf32>) -> tensor<[B]
 }",
     );
     assert_eq!(launches(&program), 1, "{}", program.module);
-    assert_eq!(program.launches[0].1["contraction"], 1);
+    assert_eq!(program.launches[0].1[&FusionKind::Matmul], 1);
 }
 
 #[test]
@@ -135,7 +141,7 @@ fn short_loops_get_narrow_vectors() {
 }
 
 /// The programs of `stages/attention.disc`, by their names.
-fn attention_kernels(name: &str) -> Vec<(&'static str, usize)> {
+fn attention_kernels(name: &str) -> Vec<(FusionKind, usize)> {
     let text = include_str!("stages/attention.disc");
     let program = text.split("// ").find(|part| part.starts_with(name)).expect("a program of this name");
     let program = compile(program.split_once('\n').expect("a name").1);
@@ -151,9 +157,9 @@ fn attention_is_one_kernel() {
     for name in
         ["self attention", "cross attention", "heads first", "one query", "half precision", "causal"].iter().chain(&shared)
     {
-        assert_eq!(attention_kernels(name), [("attention", 1)], "{name}");
+        assert_eq!(attention_kernels(name), [(FusionKind::Attention, 1)], "{name}");
     }
-    assert_eq!(attention_kernels("scores that others need"), [("contraction", 2), ("row", 1)]);
+    assert_eq!(attention_kernels("scores that others need"), [(FusionKind::Reduction, 1), (FusionKind::Matmul, 2)]);
 }
 
 /// The kernels of a program of `stages/attention.disc`, as text by name.
@@ -166,14 +172,14 @@ fn kernels_of(name: &str) -> Vec<(String, String)> {
 
 #[test]
 fn a_few_queries_over_a_long_cache_have_a_version_of_their_own() {
-    let reads_in_parts = |name| kernels_of(name).iter().any(|(kernel, _)| kernel.ends_with("_few_parts"));
+    let reads_in_parts = |name| kernels_of(name).iter().any(|(kernel, _)| kernel.ends_with("_decode_split"));
     assert!(reads_in_parts("one query over a long cache"));
     assert!(reads_in_parts("heads that share keys, one query"));
     // Never long enough, and never few enough.
     assert!(!reads_in_parts("long rows, causal"));
     // Heads that share keys are rows of the product: one load of the keys serves them all.
     let (_, keys) =
-        kernels_of("heads that share keys, one query").into_iter().find(|(name, _)| name.ends_with(".keys")).expect("keys");
+        kernels_of("heads that share keys, one query").into_iter().find(|(name, _)| name.ends_with(".dot_row")).expect("keys");
     assert!(keys.contains("outer2"), "{keys}");
 }
 
@@ -244,8 +250,11 @@ fn positions_are_sums_and_never_divided_along_a_row() {
 fn a_bert_layer_has_three_kernels_besides_its_products() {
     let program = compile(include_str!("plans/bert.disc"));
     let counts = &program.launches[0].1;
-    let outside: usize =
-        counts.iter().filter(|(kind, _)| !matches!(**kind, "contraction" | "attention")).map(|(_, count)| count).sum();
+    let outside: usize = counts
+        .iter()
+        .filter(|(kind, _)| !matches!(**kind, FusionKind::Matmul | FusionKind::Attention))
+        .map(|(_, count)| count)
+        .sum();
     // The start is one: embeddings with their norm, and the mask beside them. Each of the two layers has two norms, and the heads of its three products
     // put in order at once.
     assert_eq!(outside, 1 + 2 * 3, "{counts:?}\n{}", program.module);
@@ -259,7 +268,7 @@ fn products_read_weights_as_they_are_stored() {
         text.split("// ").find(|part| part.starts_with("weights stored in narrow types")).expect("a program of this name");
     let program = compile(program.split_once('\n').expect("a name").1);
     assert!(program.notes.is_empty(), "{:?}", program.notes);
-    assert_eq!(program.launches[0].1.iter().collect::<Vec<_>>(), [(&"contraction", &2)]);
+    assert_eq!(program.launches[0].1.iter().collect::<Vec<_>>(), [(&FusionKind::Matmul, &2)]);
 }
 
 /// The text of all kernels.
@@ -390,7 +399,7 @@ fn what_a_guard_says_is_a_fact_in_its_version() {
     let text = kernels(&program);
     let kernel = |name: &str| text.split("kernel @").find(|kernel| kernel.starts_with(&format!("{name}("))).expect(name);
     // Sums of long rows go to a total after so many elements.
-    assert!(kernel("k0_row").contains("16384") && !kernel("k0_row_some").contains("16384"), "{text}");
+    assert!(kernel("k0_reduction").contains("16384") && !kernel("k0_reduction_multirow").contains("16384"), "{text}");
 }
 
 #[test]
@@ -410,7 +419,7 @@ fn the_label_of_a_row_is_picked_from_that_row() {
 }",
     );
     assert_eq!(launches(&program), 1, "{}", program.module);
-    let row = program.module.functions.iter().find(|f| &*f.name == "k0_row").expect("rows one by one");
+    let row = program.module.functions.iter().find(|f| &*f.name == "k0_reduction").expect("rows one by one");
     let asserts = row.walk(row.body).into_iter().filter(|&inst| row.kind_of(inst) == OpKind::Assert).count();
     assert_eq!(asserts, 1, "the number of the row needs no check:\n{row}");
     // Each version sums in its loops alone: nothing adds element by element again where the label is picked.
@@ -537,7 +546,7 @@ func @main(%x: tensor<[B]x32xf32>) -> tensor<[B]x64xf32> {{
     ));
     assert_eq!(launches(&program), 1, "{}", program.module);
     let names = program.module.functions.iter().map(|f| f.name.to_string());
-    names.filter(|name| name.ends_with(".finish")).collect()
+    names.filter(|name| name.ends_with(".epilogue")).collect()
 }
 
 #[test]
@@ -545,7 +554,7 @@ fn a_long_program_behind_a_product_is_written_once() {
     let sine = "  %s = sine %z : tensor<[B]x64xf32>
   %c = cosine %z : tensor<[B]x64xf32>
   %r = multiply %s, %c : tensor<[B]x64xf32>";
-    assert_eq!(finishing(sine), ["k0_contraction.0.task0.finish"]);
+    assert_eq!(finishing(sine), ["k0_matmul.0.task0.epilogue"]);
     let gelu = "  %e = erf %z : tensor<[B]x64xf32>
   %r = multiply %e, %z : tensor<[B]x64xf32>";
     assert_eq!(finishing(gelu), <[&str; 0]>::default());

@@ -250,8 +250,10 @@ fn few_rows_of_many_elements_are_reduced_in_parts() {
     let tensors = disc_ir::text::parse(text).expect("a program");
     let program = Lowered::of(&tensors, &"x86-64-v4".parse().expect("a target")).program;
     disc_ir::verify::verify(&program.module, disc_ir::ops::Stage::Kernel).expect("every block ends");
-    let parts: &[&str] = &["k0_row_parts", "k0_row_sums"];
-    for (sizes, unused) in [([3, 5], parts), ([65, 2017], parts), ([1000, 132], &["k0_row"]), ([131_073, 1], &["k0_row"])] {
+    let parts: &[&str] = &["k0_reduction_split", "k0_reduction_combine"];
+    for (sizes, unused) in
+        [([3, 5], parts), ([65, 2017], parts), ([1000, 132], &["k0_reduction"]), ([131_073, 1], &["k0_reduction"])]
+    {
         let inputs = [Numbers(7).tensor(DType::F32, &sizes)];
         let expected = run_with(&tensors, "main", &inputs, &|_| None, Limits::default()).expect("a run");
         let got = run_without(&program, unused, &inputs).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
@@ -259,8 +261,8 @@ fn few_rows_of_many_elements_are_reduced_in_parts() {
             close(a, b).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
         }
     }
-    let error = run_without(&program, &["k0_row"], &[Numbers(7).tensor(DType::F32, &[3, 5])]).expect_err("it is needed");
-    assert!(error.contains("there is no kernel @k0_row"), "{error}");
+    let error = run_without(&program, &["k0_reduction"], &[Numbers(7).tensor(DType::F32, &[3, 5])]).expect_err("it is needed");
+    assert!(error.contains("there is no kernel @k0_reduction"), "{error}");
 }
 
 #[test]
@@ -269,9 +271,13 @@ fn many_rows_of_few_elements_are_computed_side_by_side() {
     let (_, text) = programs.iter().find(|(name, _)| name == "softmax").expect("softmax");
     let tensors = disc_ir::text::parse(text).expect("a program");
     let program = Lowered::of(&tensors, &"x86-64-v3".parse().expect("a target")).program;
-    for (sizes, unused) in
-        [([64, 3], "k0_row_short"), ([65, 9], "k0_row_short"), ([65, 8], "k0_row"), ([83, 1], "k0_row"), ([70, 0], "k0_row")]
-    {
+    for (sizes, unused) in [
+        ([64, 3], "k0_reduction_lanes"),
+        ([65, 9], "k0_reduction_lanes"),
+        ([65, 8], "k0_reduction"),
+        ([83, 1], "k0_reduction"),
+        ([70, 0], "k0_reduction"),
+    ] {
         let inputs = [Numbers(7).tensor(DType::F32, &sizes)];
         let expected = run_with(&tensors, "main", &inputs, &|_| None, Limits::default()).expect("a run");
         let got = run_without(&program, &[unused], &inputs).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
@@ -298,8 +304,13 @@ fn short_rows_are_computed_some_at_once() {
     let programs = programs(include_str!("stages/reductions.disc"));
     let (_, text) = programs.iter().find(|(name, _)| name == "softmax").expect("softmax");
     // Four rows or fewer, and what is left of them; longer rows one by one.
-    let cases: &[(&[i64], &str)] =
-        &[(&[4, 9], "k0_row"), (&[7, 33], "k0_row"), (&[1, 20], "k0_row"), (&[5, 1024], "k0_row"), (&[2, 1025], "k0_row_some")];
+    let cases: &[(&[i64], &str)] = &[
+        (&[4, 9], "k0_reduction"),
+        (&[7, 33], "k0_reduction"),
+        (&[1, 20], "k0_reduction"),
+        (&[5, 1024], "k0_reduction"),
+        (&[2, 1025], "k0_reduction_multirow"),
+    ];
     for target in ["x86-64-v3", "x86-64-v4"] {
         runs_without(text, target, cases);
     }
@@ -316,13 +327,13 @@ fn running_sums_of_many_lines_are_turned() {
 }}"
         );
         let few: &[(&[i64], &str)] =
-            &[(&[1, 40], "k0_single_squares"), (&[3, 17], "k0_single_squares"), (&[3, 0], "k0_single_squares")];
+            &[(&[1, 40], "k0_standalone_tiles"), (&[3, 17], "k0_standalone_tiles"), (&[3, 0], "k0_standalone_tiles")];
         let many: &[(&[i64], &str)] = &[
-            (&[4, 16], "k0_single"),
-            (&[17, 33], "k0_single"),
-            (&[16, 1], "k0_single"),
-            (&[33, 15], "k0_single"),
-            (&[9, 0], "k0_single"),
+            (&[4, 16], "k0_standalone"),
+            (&[17, 33], "k0_standalone"),
+            (&[16, 1], "k0_standalone"),
+            (&[33, 15], "k0_standalone"),
+            (&[9, 0], "k0_standalone"),
         ];
         for target in ["x86-64-v3", "x86-64-v4"] {
             runs_without(&text, target, few);
@@ -345,7 +356,7 @@ fn the_longest_lines_leave_out_what_is_skipped() {
     for sizes in [[3, 9], [1, 2], [2, 40]] {
         let inputs = [Numbers(7).tensor(DType::F32, &sizes)];
         let run = |module: &Module| run_with(module, "main", &inputs, &|_| None, Limits::default()).expect("a run");
-        let without_keys = run_without(&Program { module: short.clone(), ..program.clone() }, &["k0_single"], &inputs);
+        let without_keys = run_without(&Program { module: short.clone(), ..program.clone() }, &["k0_standalone"], &inputs);
         for (a, b) in run(&tensors).iter().zip(&without_keys.expect("comparisons alone")) {
             close(a, b).unwrap_or_else(|e| panic!("{e} for sizes {sizes:?}"));
         }

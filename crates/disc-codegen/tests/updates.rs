@@ -52,7 +52,7 @@ fn an_iteration_writes_the_slice_that_it_updates_and_no_more() {
 #[test]
 fn a_scatter_into_what_a_loop_carries_copies_nothing() {
     let launches = launches_of_iteration(&program("a loop that adds to places of a result"));
-    assert!(launches.iter().any(|(kernel, _)| kernel.ends_with("_single")), "{launches:?}");
+    assert!(launches.iter().any(|(kernel, _)| kernel.ends_with("_standalone")), "{launches:?}");
     assert!(!launches.iter().any(|(kernel, _)| kernel.ends_with("_copy")), "{launches:?}");
     walks_over_no_more_than_a_row(&launches);
 }
@@ -73,7 +73,7 @@ fn what_is_still_read_is_copied() {
 fn walks_over_all(program: &Program) -> usize {
     let host = host(program);
     let launches = host.walk(host.body).into_iter().filter(|&inst| host.kind_of(inst) == OpKind::Launch);
-    let launches = launches.map(|inst| named(host, inst)).filter(|(kernel, _)| !kernel.ends_with("_stream"));
+    let launches = launches.map(|inst| named(host, inst)).filter(|(kernel, _)| !kernel.ends_with("_nontemporal"));
     launches.filter(|(_, units)| units.contains("5*B")).count()
 }
 

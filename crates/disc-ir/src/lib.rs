@@ -33,7 +33,7 @@ pub use diag::{Code, Diagnostic};
 pub use dim::{Dim, Facts, Solver, Symbol};
 pub use graph::{Block, Function, FunctionKind, Inst, Module, Value};
 pub use literal::Literal;
-pub use ops::{OpDef, OpKind};
+pub use ops::{FusionKind, OpDef, OpKind};
 pub use text::parse;
 pub use types::{DType, Space, TensorType, Type};
 pub use verify::verify;

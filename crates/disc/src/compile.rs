@@ -212,7 +212,7 @@ fn count_kernels(program: &Program, report: &mut Report) {
     let (variants, entries): (Vec<_>, Vec<_>) = program.launches.iter().partition(|(name, _)| is_variant(name));
     let calls = entries.into_iter().filter(|(entry, _)| &**entry != PREPARE);
     for (kind, count) in calls.flat_map(|(_, counts)| counts) {
-        *report.kernels_by_kind.entry((*kind).into()).or_default() += count;
+        *report.kernels_by_kind.entry(kind.name().into()).or_default() += count;
     }
     report.kernels = report.kernels_by_kind.values().sum();
     for (name, counts) in variants {

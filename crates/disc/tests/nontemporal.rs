@@ -42,9 +42,9 @@ fn memory_that_starts_at_no_line_is_written_as_ever() {
         });
         executable.kernel_name(launches[0].kernel).expect("names are kept").to_owned()
     };
-    assert_eq!(kernel(&mut HostOutputs::new()), "k0_loop_stream", "memory of the runtime starts at a line");
+    assert_eq!(kernel(&mut HostOutputs::new()), "k0_pointwise_nontemporal", "memory of the runtime starts at a line");
     let mut memory = BesideALine(Vec::new());
-    assert_eq!(kernel(&mut memory), "k0_loop");
+    assert_eq!(kernel(&mut memory), "k0_pointwise");
     let first = memory.0.as_ptr().align_offset(64) + 1;
     assert!(memory.0[first..].iter().zip(&values).all(|(y, x)| *y == -x));
     assert!(memory.0[first..].len() >= values.len());
@@ -75,7 +75,7 @@ fn rows_of_parts_that_start_at_no_line_are_written_as_ever() {
             session.take_profile()
         });
         let name = executable.kernel_name(launches[0].kernel).expect("names are kept");
-        assert_eq!(name.ends_with("_stream"), goes_past, "{name} of halves of {half}");
+        assert_eq!(name.ends_with("_nontemporal"), goes_past, "{name} of halves of {half}");
         let expected = (1.0 - 2.0 * half as f32).to_ne_bytes();
         assert!(outputs.tensor(0).unwrap().bytes().chunks(4).all(|y| y == expected));
     }

@@ -50,7 +50,7 @@ fn run(executable: &Executable, inputs: &[HostTensor]) -> (Vec<f32>, bool) {
         executable.run(0, session, &inputs, &mut outputs).unwrap();
         session.take_profile()
     });
-    let split = launches.iter().any(|l| executable.kernel_name(l.kernel).expect("names are kept").ends_with("_parts"));
+    let split = launches.iter().any(|l| executable.kernel_name(l.kernel).expect("names are kept").ends_with("_split_k"));
     match outputs.take().remove(0) {
         Some(HostOutput::Fresh(tensor)) => (tensor.elements().unwrap().to_vec(), split),
         _ => panic!("an output has memory of its own"),

@@ -97,22 +97,23 @@ fn softmax(values: &[f32], columns: usize) -> impl Iterator<Item = f64> + '_ {
 
 #[test]
 fn rows_are_whole_side_by_side_or_split_by_their_sizes() {
-    let split: &[&str] = &["k0_row_parts0", "k0_row_sums0", "k0_row_parts1", "k0_row_sums1", "k0_row_ends"];
+    let split: &[&str] =
+        &["k0_reduction_split0", "k0_reduction_combine0", "k0_reduction_split1", "k0_reduction_combine1", "k0_reduction_ends"];
     let executables = [load(SOFTMAX, 1), load(SOFTMAX, 2)];
     for ([rows, columns], expected) in [
-        ([3, 100], &["k0_row_some"][..]),
-        ([65, 8], &["k0_row_short"]),
-        ([65, 9], &["k0_row_some"]),
-        ([2, 1025], &["k0_row"]),
-        ([1, 131_072], &["k0_row"]),
+        ([3, 100], &["k0_reduction_multirow"][..]),
+        ([65, 8], &["k0_reduction_lanes"]),
+        ([65, 9], &["k0_reduction_multirow"]),
+        ([2, 1025], &["k0_reduction"]),
+        ([1, 131_072], &["k0_reduction"]),
         ([1, 131_073], split),
         ([7, 40_001], split),
-        ([8, 40_001], &["k0_row"]),
-        ([2100, 256], &["k0_row_some"]),
-        ([2100, 257], &["k0_row"]),
-        ([2000, 257], &["k0_row_some"]),
-        ([0, 5], &["k0_row"]),
-        ([1, 1], &["k0_row_some"]),
+        ([8, 40_001], &["k0_reduction"]),
+        ([2100, 256], &["k0_reduction_multirow"]),
+        ([2100, 257], &["k0_reduction"]),
+        ([2000, 257], &["k0_reduction_multirow"]),
+        ([0, 5], &["k0_reduction"]),
+        ([1, 1], &["k0_reduction_multirow"]),
     ] {
         let [one, two] = executables.each_ref().map(|executable| run(executable, [rows, columns]));
         let launched: Vec<&str> = one.0.iter().map(String::as_str).collect();
@@ -147,7 +148,7 @@ func @main(%in: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xf32
 fn parts_keep_elements_in_the_memory_of_outputs() {
     let executable = load(SOFTMAX, 2);
     let (launched, values, found) = run(&executable, [3, 100_003]);
-    assert_eq!(launched.last().map(String::as_str), Some("k0_row_ends"));
+    assert_eq!(launched.last().map(String::as_str), Some("k0_reduction_ends"));
     close(&found[0], softmax(&values, 100_003), "the powers lie where the result will be");
     let peak = executable.with_session(|session| session.peak_arena_bytes());
     assert!(peak < 1 << 16, "{peak} bytes, where the powers have {}", 4 * 3 * 100_003);
@@ -197,8 +198,9 @@ func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]xf32>) {
 #[test]
 fn values_of_rows_are_computed_in_each_phase_and_written_once() {
     let executable = load(MEANS, 2);
-    let split: &[&str] = &["k0_row_parts0", "k0_row_sums0", "k0_row_parts1", "k0_row_sums1", "k0_row_ends"];
-    for ([rows, columns], expected) in [([3, 100], &["k0_row_some"][..]), ([5, 60_001], split), ([1, 300_007], split)] {
+    let split: &[&str] =
+        &["k0_reduction_split0", "k0_reduction_combine0", "k0_reduction_split1", "k0_reduction_combine1", "k0_reduction_ends"];
+    for ([rows, columns], expected) in [([3, 100], &["k0_reduction_multirow"][..]), ([5, 60_001], split), ([1, 300_007], split)] {
         let (launched, values, outputs) = run(&executable, [rows, columns]);
         assert_eq!(launched, expected, "{rows} x {columns}");
         let of_row = |row: &[f32]| {
@@ -220,7 +222,7 @@ fn values_of_rows_are_computed_in_each_phase_and_written_once() {
 fn short_rows_are_side_by_side_where_many_are_neighbours() {
     let executable = load(SIXES, 1);
     for ([rows, columns], expected) in
-        [([100, 7], "k0_row"), ([100, 101], "k0_row"), ([100, 105], "k0_row_short"), ([3, 105], "k0_row")]
+        [([100, 7], "k0_reduction"), ([100, 101], "k0_reduction"), ([100, 105], "k0_reduction_lanes"), ([3, 105], "k0_reduction")]
     {
         let (launched, values, results) = run(&executable, [rows, columns]);
         assert_eq!(launched, [expected], "{rows} x {columns}");
@@ -235,10 +237,10 @@ fn short_rows_are_side_by_side_where_many_are_neighbours() {
 fn sums_of_few_long_rows_are_split() {
     let executable = load(SUMS, 2);
     for ([rows, columns], expected) in [
-        ([40, 10], &["k0_row_some"][..]),
-        ([3, 2000], &["k0_row"]),
-        ([1, 200_000], &["k0_row_parts", "k0_row_sums"]),
-        ([100, 4], &["k0_row_short"]),
+        ([40, 10], &["k0_reduction_multirow"][..]),
+        ([3, 2000], &["k0_reduction"]),
+        ([1, 200_000], &["k0_reduction_split", "k0_reduction_combine"]),
+        ([100, 4], &["k0_reduction_lanes"]),
     ] {
         let (launched, values, found) = run(&executable, [rows, columns]);
         assert_eq!(launched, expected, "{rows} x {columns}");
@@ -250,8 +252,8 @@ fn sums_of_few_long_rows_are_split() {
 #[test]
 fn long_columns_of_several_phases_are_split() {
     let executable = load(COLUMNS, 2);
-    let split: &[&str] = &["k0_row_parts0", "k0_row_sums0", "k0_row_ends"];
-    for ([rows, columns], expected) in [([50, 1000], &["k0_row"][..]), ([90_001, 3], split), ([20_011, 30], split)] {
+    let split: &[&str] = &["k0_reduction_split0", "k0_reduction_combine0", "k0_reduction_ends"];
+    for ([rows, columns], expected) in [([50, 1000], &["k0_reduction"][..]), ([90_001, 3], split), ([20_011, 30], split)] {
         let (launched, values, found) = run(&executable, [rows, columns]);
         assert_eq!(launched, expected, "{rows} x {columns}");
         let columns = columns as usize;
@@ -325,7 +327,7 @@ func @main(%q: tensor<[B]x[S]x2x8xf32>, %k: tensor<[B]x[T]x2x8xf32>, %v: tensor<
 const WINOGRAD: &str = "
 func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
   %k = broadcast_in_dim %w, dims = [1, 2, 3, 4] : (tensor<16x16x3x3xf32>) -> tensor<[B]x16x16x3x3xf32>
-  %p = patches %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
+  %p = im2col %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
   %d = dot_general %k, %p, batching_dims = [0] x [0], contracting_dims = [2, 3, 4] x [1, 2, 3] : (tensor<[B]x16x16x3x3xf32>, tensor<[B]x16x3x3x[H]x[W]xf32>) -> tensor<[B]x16x[H]x[W]xf32>
   %y = winograd %d, %x, %t, padding_low = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>, tensor<[B]x16x[H]x[W]xf32>, tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32>
   return %y : tensor<[B]x16x[H]x[W]xf32>
@@ -380,20 +382,22 @@ struct Case {
 fn case(kind: VersionKind) -> Case {
     let matrix = |program, rows, columns, ends| Case { program, inputs: vec![vec![rows, columns]], ends };
     match kind {
-        VersionKind::RowParts => matrix(SUMS, 1, 200_000, "_parts"),
-        VersionKind::RowPhases => matrix(SOFTMAX, 1, 262_145, "_ends"),
-        VersionKind::ShortRows => matrix(SOFTMAX, 65, 8, "_short"),
-        VersionKind::SomeRows => matrix(SOFTMAX, 3, 100, "_some"),
-        VersionKind::NarrowRows => {
+        VersionKind::SplitRows => matrix(SUMS, 1, 200_000, "_split"),
+        VersionKind::SplitPhases => matrix(SOFTMAX, 1, 262_145, "_ends"),
+        VersionKind::RowsInLanes => matrix(SOFTMAX, 65, 8, "_lanes"),
+        VersionKind::MultiRow => matrix(SOFTMAX, 3, 100, "_multirow"),
+        VersionKind::ShortRows => {
             // As wide as a vector, whatever the target.
             let lanes = Target::host().unwrap().lanes(32);
-            let ends = ["_narrow4", "_narrow8", "_narrow16"].into_iter().find(|name| name.ends_with(&lanes.to_string()));
+            let ends = ["_short4", "_short8", "_short16"].into_iter().find(|name| name.ends_with(&lanes.to_string()));
             matrix(TURNED_HALVES, 3, 2 * i64::from(lanes), ends.expect("vectors have 4, 8 or 16 lanes"))
         }
         VersionKind::Tables => matrix(ENLARGED, 4, 100, "_tables"),
-        VersionKind::FewQueries => {
-            Case { program: ATTENTION, inputs: vec![vec![1, 1, 2, 8], vec![1, 300, 2, 8], vec![1, 300, 2, 8]], ends: "_few_sum" }
-        }
+        VersionKind::Decode => Case {
+            program: ATTENTION,
+            inputs: vec![vec![1, 1, 2, 8], vec![1, 300, 2, 8], vec![1, 300, 2, 8]],
+            ends: "_decode_combine",
+        },
         VersionKind::Winograd => Case {
             program: WINOGRAD,
             inputs: vec![vec![1, 16, 20, 24], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
@@ -404,10 +408,10 @@ fn case(kind: VersionKind) -> Case {
             inputs: vec![vec![1, 16, 7, 7], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
             ends: ".winograd_small",
         },
-        VersionKind::SumParts => Case { program: PRODUCT, inputs: vec![vec![2, 8192], vec![8192, 20]], ends: "_sums" },
-        VersionKind::Keys => matrix(SORT, 3, 100, "_single"),
-        VersionKind::Squares => matrix(SCAN, 40, 100, "_squares"),
-        VersionKind::Stream => matrix(SOFTMAX, NONTEMPORAL_BYTES / 8192, 1024, "_stream"),
+        VersionKind::SplitK => Case { program: PRODUCT, inputs: vec![vec![2, 8192], vec![8192, 20]], ends: "_combine" },
+        VersionKind::Keys => matrix(SORT, 3, 100, "_standalone"),
+        VersionKind::ScanTiles => matrix(SCAN, 40, 100, "_tiles"),
+        VersionKind::Nontemporal => matrix(SOFTMAX, NONTEMPORAL_BYTES / 8192, 1024, "_nontemporal"),
     }
 }
 
@@ -448,9 +452,9 @@ fn rows_that_one_vector_holds_have_no_loop() {
             lengths.iter().all(|&length| (least..=lanes).contains(&length))
         };
         let lanes = [width / 2, width].into_iter().find(|&lanes| fits(lanes));
-        lanes.map(|lanes| format!("k0_loop_narrow{lanes}"))
+        lanes.map(|lanes| format!("k0_pointwise_short{lanes}"))
     };
-    let kernel = |lengths: &[i64]| narrow(lengths, width).unwrap_or("k0_loop".to_owned());
+    let kernel = |lengths: &[i64]| narrow(lengths, width).unwrap_or("k0_pointwise".to_owned());
     let [halves, thirds] = [TURNED_HALVES, THIRDS].map(|program| [1, 2].map(|threads| load(program, threads)));
     for rows in [1, 3, 700] {
         for half in [0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 33] {
@@ -482,7 +486,7 @@ fn rows_that_one_vector_holds_have_no_loop() {
     for (rows, columns) in [(1, 1), (1, 2), (1, 4), (3, 3), (700, 1), (700, 4), (700, 5), (700, 8)] {
         for executable in &enlarged {
             let (names, values, results) = run(executable, [rows, columns]);
-            let tables = if rows > 3 { "k0_loop_tables" } else { "k0_loop" };
+            let tables = if rows > 3 { "k0_pointwise_tables" } else { "k0_pointwise" };
             let expected = narrow(&[2 * columns], width).unwrap_or(tables.to_owned());
             assert_eq!(names, [expected], "{rows} x 2 x {columns}");
             let wanted = values.iter().flat_map(|&value| [f64::from(value), f64::from(value + 0.5)]);
@@ -495,12 +499,12 @@ fn rows_that_one_vector_holds_have_no_loop() {
 fn rows_share_tables_where_there_are_some_and_not_too_long() {
     let executables = [load(ENLARGED, 1), load(ENLARGED, 2)];
     for ([rows, columns], expected) in [
-        ([3, 100], "k0_loop"),
-        ([4, 100], "k0_loop_tables"),
-        ([300, 9], "k0_loop_tables"),
-        ([40, 33], "k0_loop_tables"),
-        ([4, 2048], "k0_loop_tables"),
-        ([4, 2049], "k0_loop"),
+        ([3, 100], "k0_pointwise"),
+        ([4, 100], "k0_pointwise_tables"),
+        ([300, 9], "k0_pointwise_tables"),
+        ([40, 33], "k0_pointwise_tables"),
+        ([4, 2048], "k0_pointwise_tables"),
+        ([4, 2049], "k0_pointwise"),
     ] {
         for executable in &executables {
             let (names, values, results) = run(executable, [rows, columns]);
@@ -556,13 +560,13 @@ fn large_results_go_past_the_caches_where_rows_are_whole_lines() {
     // Each element is read and written.
     let rows = |columns: i64| (NONTEMPORAL_BYTES + 8 * columns - 1) / (8 * columns);
     for ((rows, columns), expected) in [
-        ((rows(1000), 1000), "k0_loop_stream"),
+        ((rows(1000), 1000), "k0_pointwise_nontemporal"),
         // All is one row then, and only its end is not aligned to a line.
-        ((rows(999), 999), "k0_loop_stream"),
-        ((rows(1024) - 1, 1024), "k0_loop"),
+        ((rows(999), 999), "k0_pointwise_nontemporal"),
+        ((rows(1024) - 1, 1024), "k0_pointwise"),
         // Memory of more calls is mostly new, and in the caches.
-        (((64 << 20) / 4096, 1024), "k0_loop_stream"),
-        (((64 << 20) / 4096 + 1, 1024), "k0_loop"),
+        (((64 << 20) / 4096, 1024), "k0_pointwise_nontemporal"),
+        (((64 << 20) / 4096 + 1, 1024), "k0_pointwise"),
     ] {
         for executable in &negated {
             let (names, values, results) = run(executable, [rows, columns]);
@@ -570,9 +574,11 @@ fn large_results_go_past_the_caches_where_rows_are_whole_lines() {
             assert!(values.iter().zip(&results[0]).all(|(x, y)| -x == *y), "{rows} x {columns}");
         }
     }
-    for ((rows, columns), expected) in
-        [((rows(1040), 1040), "k0_loop_stream"), ((rows(1032), 1032), "k0_loop"), ((rows(1024) - 1, 1024), "k0_loop")]
-    {
+    for ((rows, columns), expected) in [
+        ((rows(1040), 1040), "k0_pointwise_nontemporal"),
+        ((rows(1032), 1032), "k0_pointwise"),
+        ((rows(1024) - 1, 1024), "k0_pointwise"),
+    ] {
         for executable in &added {
             let (names, values, results) = run(executable, [rows, columns]);
             assert_eq!(names, [expected], "{rows} x {columns}");
@@ -581,12 +587,12 @@ fn large_results_go_past_the_caches_where_rows_are_whole_lines() {
         }
     }
     for ((rows, columns), expected) in [
-        ((rows(272), 272), "k0_row_stream"),
-        ((rows(80), 80), "k0_row_some_stream"),
-        ((rows(96), 96), "k0_row_stream"),
-        ((rows(1040), 1040), "k0_row_stream"),
-        ((rows(1032), 1032), "k0_row"),
-        ((rows(1040) - 1, 1040), "k0_row"),
+        ((rows(272), 272), "k0_reduction_nontemporal"),
+        ((rows(80), 80), "k0_reduction_multirow_nontemporal"),
+        ((rows(96), 96), "k0_reduction_nontemporal"),
+        ((rows(1040), 1040), "k0_reduction_nontemporal"),
+        ((rows(1032), 1032), "k0_reduction"),
+        ((rows(1040) - 1, 1040), "k0_reduction"),
     ] {
         for executable in &softmaxes {
             let (names, values, results) = run(executable, [rows, columns]);

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_stated_rename_is_no_difference() {
-        let old = folder("before", "patches.kernels", "%0 = patches %1\n");
+        let old = folder("before", "patches.kernels", "%0 = im2col %1\n");
         let new = folder("after", "im2col.kernels", "%0 = im2col %1\n");
         let renames = Renames::parse(&["patches=im2col".to_owned()]).unwrap();
         assert_eq!(compare(&old, &new, &renames).unwrap(), Vec::<String>::new());

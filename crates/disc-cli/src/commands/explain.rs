@@ -50,7 +50,7 @@ fn of_fused(module: &Module) -> Answer {
 
 /// One plan as JSON.
 pub(super) fn of_function(plan: &FusionPlan) -> Value {
-    let group = |group: &PlannedGroup| json!({ "kind": group.kind, "ops": group.ops, "results": group.results });
+    let group = |group: &PlannedGroup| json!({ "kind": group.kind.name(), "ops": group.ops, "results": group.results });
     let facts = |reason: &Reason| -> Vec<String> {
         match reason {
             Reason::MissingFacts(facts) => facts.iter().map(ToString::to_string).collect(),

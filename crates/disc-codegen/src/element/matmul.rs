@@ -49,8 +49,8 @@ impl Elements<'_> {
     }
 
     /// A weight that is stored as a step of 4 bits.
-    pub(super) fn unpack_steps(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
-        let [words, scales] = self.group.operands(inst)[..] else { panic!("`unpack_steps` has two operands") };
+    pub(super) fn unpack_int4(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+        let [words, scales] = self.group.operands(inst)[..] else { panic!("`unpack_int4` has two operands") };
         let (eight, four) = (kb.int(8), kb.int(4));
         let number = at[3].value(kb, self.lanes);
         let (word, place) = (kb.div(number, eight), kb.rem(number, eight));

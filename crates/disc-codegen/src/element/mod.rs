@@ -23,7 +23,7 @@ mod window;
 pub(crate) use index::signed as signed_index;
 
 use crate::{
-    kernel::{Index, KernelBuilder, Site, compute_dtype, cost, expand_math::Arithmetic, lanes::weave, linear},
+    kernel::{Index, KernelBuilder, Site, compute_dtype, cost, expand_math::Arithmetic, lanes::interleave, linear},
     target::Target,
 };
 use disc_ir::{DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
@@ -62,7 +62,7 @@ pub struct Elements<'g> {
     /// Buffers that hold one line of their value: positions along all dimensions but the last are not looked at.
     lines: HashSet<Value>,
     /// Whole vectors are written past the caches: each row of results starts at a multiple of [`disc_abi::ALIGN`] bytes.
-    pub streams: bool,
+    pub nontemporal: bool,
     /// Lanes that are read at places of their own are likely to be neighbours.
     near: bool,
     /// Steps of lanes that are fewer than there are lanes.
@@ -79,7 +79,7 @@ pub struct Elements<'g> {
 }
 
 /// Bytes of the smallest register that is written past the caches.
-pub(crate) const LEAST_STREAMED: usize = 16;
+pub(crate) const LEAST_NONTEMPORAL: usize = 16;
 
 /// Some rows of a tensor, and some columns of these: positions along one dimension and along the last one, for one position along the others.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +114,7 @@ impl<'g> Elements<'g> {
             buffers: HashMap::new(),
             blocks: HashMap::new(),
             lines: HashSet::new(),
-            streams: false,
+            nontemporal: false,
             near: false,
             spans: HashSet::new(),
             bounds: HashMap::new(),
@@ -334,7 +334,7 @@ impl<'g> Elements<'g> {
             Index::Affine { base, stride: 1 } => {
                 let wide = kb.widen(rounded, self.lanes);
                 match self.multiple(kb, buffer) {
-                    Some(multiple) => kb.stream(buffer, base, wide, multiple),
+                    Some(multiple) => kb.store_nontemporal(buffer, base, wide, multiple),
                     None => kb.store(buffer, base, wide, self.mask),
                 }
             }
@@ -348,8 +348,8 @@ impl<'g> Elements<'g> {
     /// What the address of a whole vector of results is a multiple of, if it is written past the caches.
     fn multiple(&self, kb: &KernelBuilder, buffer: Value) -> Option<i64> {
         let bytes = self.lanes as usize * kb.dtype(buffer).size();
-        let streams = self.streams && self.mask.is_none() && kb.is_global(buffer) && bytes >= LEAST_STREAMED;
-        streams.then(|| bytes.min(disc_abi::ALIGN) as i64)
+        let nontemporal = self.nontemporal && self.mask.is_none() && kb.is_global(buffer) && bytes >= LEAST_NONTEMPORAL;
+        nontemporal.then(|| bytes.min(disc_abi::ALIGN) as i64)
     }
 
     /// Stores lanes that lie some elements apart in memory: all of them, or the first `count`, which are those of the mask.
@@ -373,7 +373,7 @@ impl<'g> Elements<'g> {
         let steps = kb.rem(numbers, factors);
         let first = kb.compare("EQ", steps, zeros);
         // Each lane so many times: the first of them is stored.
-        for (number, vector) in weave(kb, &vec![wide; apart as usize]).into_iter().enumerate() {
+        for (number, vector) in interleave(kb, &vec![wide; apart as usize]).into_iter().enumerate() {
             let offset = kb.int(number as i64 * i64::from(lanes));
             let start = kb.add(base, offset);
             let mask = match count {
@@ -390,7 +390,7 @@ impl<'g> Elements<'g> {
     }
 
     /// Writes the elements of a short innermost dimension, a vector for each: woven as they lie in memory. Each may have other active lanes.
-    pub fn store_woven(
+    pub fn store_interleaved(
         &mut self,
         kb: &mut KernelBuilder,
         buffer: Value,
@@ -416,8 +416,8 @@ impl<'g> Elements<'g> {
         };
         let vectors: Vec<Value> = computed.iter().map(rounded).collect();
         let masks = masks.map(<[Value]>::to_vec).or_else(|| Some(vec![self.mask?; vectors.len()]));
-        let masks = masks.map(|masks| weave(kb, &masks));
-        for (number, vector) in weave(kb, &vectors).into_iter().enumerate() {
+        let masks = masks.map(|masks| interleave(kb, &masks));
+        for (number, vector) in interleave(kb, &vectors).into_iter().enumerate() {
             let offset = kb.int(number as i64 * i64::from(lanes));
             let start = kb.add(base, offset);
             kb.store(buffer, start, vector, masks.as_ref().map(|masks| masks[number]));
@@ -442,10 +442,10 @@ impl<'g> Elements<'g> {
             OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Gather => vec![self.indexed(kb, inst, at)],
             OpKind::Reduce => self.reduce(kb, inst, at),
             OpKind::Winograd => vec![self.element(kb, self.group.operands(inst)[0], at)],
-            OpKind::Patches => vec![self.patches(kb, inst, at)],
+            OpKind::Im2col => vec![self.im2col(kb, inst, at)],
             OpKind::ReduceWindow => self.reduce_window(kb, inst, at),
             OpKind::DotGeneral => vec![self.dot_general(kb, inst, at)],
-            OpKind::UnpackSteps => vec![self.unpack_steps(kb, inst, at)],
+            OpKind::UnpackInt4 => vec![self.unpack_int4(kb, inst, at)],
             OpKind::Convolution => vec![self.convolution(kb, inst, at)],
             _ if self.group.def(inst).has(disc_ir::ops::Trait::Elementwise) => {
                 if let Some(value) = self.pattern(kb, inst, at) {

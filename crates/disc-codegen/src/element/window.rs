@@ -74,7 +74,7 @@ impl Elements<'_> {
 
     /// What a window covers. Positions along the windows' counts, and along a window and the dimension before it, may be those of the
     /// dimensions walked as one: what is too much along a dimension counts for the one before.
-    pub(super) fn patches(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
+    pub(super) fn im2col(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let (operand, result) = (self.group.operands(inst)[0], self.group.result(inst));
         let (input, sizes) = (self.tensor(operand).dims.clone(), self.tensor(result).dims.clone());
         let windows = self.dims_of_window(inst).len();

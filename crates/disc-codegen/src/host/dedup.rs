@@ -8,9 +8,9 @@ use std::{collections::HashMap, fmt::Write};
 
 /// What was made of groups, by the text of their code.
 #[derive(Default)]
-pub(super) struct Alike(HashMap<String, GroupCode>);
+pub(super) struct Dedup(HashMap<String, GroupCode>);
 
-impl Alike {
+impl Dedup {
     /// What was made of a group that has this code.
     pub(super) fn find(&self, text: &str) -> Option<GroupCode> {
         self.0.get(text).cloned()
@@ -29,7 +29,7 @@ pub(super) fn text(scheduled: &Versioned, name: &str) -> String {
         writeln!(text, "{when:?} {:?}\n{}", code.launches, kernels.concat()).expect("writing to a string");
     };
     for version in &scheduled.versions {
-        write(&version.code, &(&version.guard, &version.workspaces, &version.streamed));
+        write(&version.code, &(&version.guard, &version.workspaces, &version.nontemporal));
     }
     write(&scheduled.otherwise, &());
     text.replace(name, "")

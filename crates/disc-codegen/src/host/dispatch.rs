@@ -28,9 +28,9 @@ pub(super) fn guard(
         conditions.push(builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()?);
     }
     let mut builder = Builder::at(host, block, solver.clone());
-    if let Some(streamed) = &version.streamed {
-        let buffers: Vec<Value> = streamed.outputs.iter().map(|&output| outputs[output]).collect();
-        conditions.push(builder.op(OpKind::Nontemporal).operands(&buffers).attr("bytes", streamed.bytes.clone()).value()?);
+    if let Some(nontemporal) = &version.nontemporal {
+        let buffers: Vec<Value> = nontemporal.outputs.iter().map(|&output| outputs[output]).collect();
+        conditions.push(builder.op(OpKind::Nontemporal).operands(&buffers).attr("bytes", nontemporal.bytes.clone()).value()?);
     }
     let mut conditions = conditions.into_iter();
     let first = conditions.next().expect("a guard has a condition");
@@ -39,9 +39,9 @@ pub(super) fn guard(
 
 /// Whether a version would write past the caches where an input of the group is: it would read these lines all the same.
 pub(super) fn writes_over(host: &Function, version: &Version, memory: &[Value], inputs: usize) -> bool {
-    let Some(streamed) = &version.streamed else { return false };
+    let Some(nontemporal) = &version.nontemporal else { return false };
     let read: Vec<(Value, Dim)> = memory[..inputs].iter().map(|&input| place(host, input)).collect();
-    streamed.outputs.iter().any(|&output| read.contains(&place(host, memory[inputs + output])))
+    nontemporal.outputs.iter().any(|&output| read.contains(&place(host, memory[inputs + output])))
 }
 
 /// The memory that a buffer is a part of, and where it begins there.

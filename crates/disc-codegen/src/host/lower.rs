@@ -6,7 +6,7 @@
 //! Invariant: whatever a group's kind promises, a group whose plan does not hold is computed by the loop schedule, output by output: slower,
 //! never wrong.
 use super::{
-    dedup::{self, Alike},
+    dedup::{self, Dedup},
     dispatch::{Workspace, guard, launch, writes_over},
     group::{GroupCode, flat, structure},
     signature::Signature,
@@ -16,7 +16,7 @@ use crate::{
     schedule::{self, AttentionPlan, Group, RowPlan, Scheduled, Versioned},
     target::Target,
 };
-use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Solver};
+use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver};
 use std::{collections::HashMap, sync::Arc};
 
 /// A module of kernels and host programs, with what its messages need.
@@ -28,7 +28,7 @@ pub struct Program {
     /// What each host program checks at entry.
     pub signatures: Vec<(Arc<str>, Signature)>,
     /// For each host program, how many launches of each kind of group one call makes (loops count once).
-    pub launches: Vec<(Arc<str>, HashMap<&'static str, usize>)>,
+    pub launches: Vec<(Arc<str>, HashMap<FusionKind, usize>)>,
     /// Groups that did not get the schedule of their kind, and why.
     pub notes: Vec<String>,
 }
@@ -61,14 +61,14 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
         offers,
         kernels: Vec::new(),
         known: HashMap::new(),
-        alike: module.functions.iter().any(|function| function.variant_of.is_some()).then(Alike::default),
+        alike: module.functions.iter().any(|function| function.variant_of.is_some()).then(Dedup::default),
         is_variant: false,
         sites: Vec::new(),
         notes: Vec::new(),
         workspace: None,
     };
     let mut functions = Vec::new();
-    let mut launches: Vec<(Arc<str>, HashMap<&'static str, usize>)> = Vec::new();
+    let mut launches: Vec<(Arc<str>, HashMap<FusionKind, usize>)> = Vec::new();
     let mut signatures = Vec::new();
     for mut function in module.functions {
         if function.kind == FunctionKind::Host {
@@ -112,7 +112,7 @@ struct Lowering<'t> {
     /// The launches of group structures that were met already.
     known: HashMap<String, GroupCode>,
     /// The same by what came out, where the module has variants.
-    alike: Option<Alike>,
+    alike: Option<Dedup>,
     /// Whether the host program is a variant of another one.
     is_variant: bool,
     /// That of the host program which is being lowered.
@@ -127,7 +127,7 @@ impl Lowering<'_> {
         host: &mut Function,
         block: Block,
         solver: &Arc<Solver>,
-        counts: &mut HashMap<&'static str, usize>,
+        counts: &mut HashMap<FusionKind, usize>,
     ) -> Result<(), Diagnostic> {
         let insts = host.insts(block).to_vec();
         host.set_insts(block, Vec::new());
@@ -168,23 +168,20 @@ impl Lowering<'_> {
         block: Block,
         inst: Inst,
         solver: &Arc<Solver>,
-        counts: &mut HashMap<&'static str, usize>,
+        counts: &mut HashMap<FusionKind, usize>,
     ) -> Result<(), Diagnostic> {
-        let kind = match &host.inst(inst).attrs[0] {
-            Some(Attr::Enum(kind)) => *kind,
-            _ => "loop",
-        };
+        let kind = FusionKind::of(host, inst).expect("a group has a kind");
         let function = schedule::extract(host, inst);
         let memory = host.operands(inst).to_vec();
         let inputs = function.parameters().len();
         // A group that writes over an input updates a part of it.
-        let is_update = kind == "loop" && memory[inputs..].iter().any(|output| memory[..inputs].contains(output));
-        let form = if is_update { "update" } else { kind };
+        let is_update = kind == FusionKind::Pointwise && memory[inputs..].iter().any(|output| memory[..inputs].contains(output));
+        let form = if is_update { "update" } else { kind.name() };
         let key = structure(&function, form);
         if !self.known.contains_key(&key) {
             let variant = if self.is_variant { "variant_" } else { "" };
             let name = format!("k{}_{variant}{form}", self.known.len());
-            let scheduled = self.schedule(&function, solver, &name, form);
+            let scheduled = self.schedule(&function, solver, &name, kind, is_update);
             let known = self.keep(scheduled, &name);
             self.known.insert(key.clone(), known);
         }
@@ -233,7 +230,14 @@ impl Lowering<'_> {
         known
     }
 
-    fn schedule(&mut self, function: &Function, solver: &Arc<Solver>, name: &str, kind: &'static str) -> Versioned {
+    fn schedule(
+        &mut self,
+        function: &Function,
+        solver: &Arc<Solver>,
+        name: &str,
+        kind: FusionKind,
+        is_update: bool,
+    ) -> Versioned {
         let end = function.terminator(function.body).expect("a region ends in `return`");
         let outputs = function.operands(end).to_vec();
         let group = |wanted: Vec<usize>, name: &'_ str| Group {
@@ -243,15 +247,15 @@ impl Lowering<'_> {
             name: Arc::from(name),
             target: self.target,
             first_site: self.sites.len() as i64 + 1,
-            streams: false,
+            nontemporal: false,
         };
         let whole = group((0..outputs.len()).collect(), name);
         let reason = match kind {
-            "row" => match RowPlan::of(function, solver, &outputs) {
+            FusionKind::Reduction => match RowPlan::of(function, solver, &outputs) {
                 Ok(plan) => return schedule::reduction(&whole, &plan),
                 Err(reason) => Some(reason),
             },
-            "contraction" => {
+            FusionKind::Matmul => {
                 if self.offers == Offers::AllProducts
                     && let Some(offered) = schedule::offered(&whole)
                 {
@@ -259,7 +263,7 @@ impl Lowering<'_> {
                 }
                 let mut versions = schedule::winograd(&whole);
                 if versions.is_empty() {
-                    versions.extend(schedule::split_sums(&whole));
+                    versions.extend(schedule::split_k(&whole));
                 }
                 let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
                 let rest = Group { first_site: whole.first_site + sites as i64, ..whole.clone() };
@@ -273,29 +277,29 @@ impl Lowering<'_> {
                     Err(reason) => Some(reason),
                 }
             }
-            "convolution" | "pooling" => match schedule::window(&whole) {
+            FusionKind::Convolution | FusionKind::Pooling => match schedule::window(&whole) {
                 Ok(scheduled) => return scheduled.into(),
                 Err(reason) => Some(reason),
             },
-            "attention" => match AttentionPlan::of(function, solver, self.target) {
+            FusionKind::Attention => match AttentionPlan::of(function, solver, self.target) {
                 Ok(plan) => return schedule::attention(&whole, &plan),
                 Err(reason) => Some(reason),
             },
-            "update" => match schedule::update(&whole) {
+            FusionKind::Pointwise if is_update => match schedule::update(&whole) {
                 Some(scheduled) => return scheduled.into(),
                 None => None,
             },
-            "single" => match schedule::standalone(&whole) {
+            FusionKind::Standalone => match schedule::standalone(&whole) {
                 Some(scheduled) => return scheduled,
                 None => None,
             },
-            _ => None,
+            FusionKind::Pointwise => None,
         };
         if let Some(reason) = reason {
             self.notes.push(format!("{name}: {reason}"));
         }
-        if kind == "attention" {
-            return self.schedule(&flat(function), solver, name, "loop");
+        if kind == FusionKind::Attention {
+            return self.schedule(&flat(function), solver, name, FusionKind::Pointwise, false);
         }
         if schedule::space_of(&whole, &outputs).is_some() {
             return schedule::pointwise_versions(&whole);

@@ -357,7 +357,7 @@ impl KernelBuilder {
     }
 
     /// Writes a vector whose address is a multiple of so many bytes, and which nobody reads soon.
-    pub fn stream(&mut self, buffer: Value, index: Value, value: Value, multiple: i64) {
+    pub fn store_nontemporal(&mut self, buffer: Value, index: Value, value: Value, multiple: i64) {
         self.emit_all(OpKind::Store, &[buffer, index, value], &[("nontemporal", multiple.into())], None);
     }
 

@@ -3,11 +3,11 @@ use super::KernelBuilder;
 use disc_ir::Value;
 
 /// Vectors whose lanes by turns are those of the given ones, as many as these: a power of two.
-pub(crate) fn weave(kb: &mut KernelBuilder, vectors: &[Value]) -> Vec<Value> {
+pub(crate) fn interleave(kb: &mut KernelBuilder, vectors: &[Value]) -> Vec<Value> {
     if let [vector] = vectors {
         return vec![*vector];
     }
     let every_other = |first: usize| -> Vec<Value> { vectors.iter().skip(first).step_by(2).copied().collect() };
-    let (even, odd) = (weave(kb, &every_other(0)), weave(kb, &every_other(1)));
+    let (even, odd) = (interleave(kb, &every_other(0)), interleave(kb, &every_other(1)));
     even.into_iter().zip(odd).flat_map(|(even, odd)| kb.zip_lanes(even, odd)).collect()
 }

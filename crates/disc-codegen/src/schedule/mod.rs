@@ -12,7 +12,7 @@ mod version_docs;
 
 pub use cpu::{
     AttentionPlan, RowPlan, Tile, attention, matmul, offer_products, offered, pointwise, pointwise_versions, reduction, space_of,
-    split_sums, standalone, tile, update, window, winograd,
+    split_k, standalone, tile, update, window, winograd,
 };
 
 use crate::{kernel::Site, target::Target};
@@ -34,8 +34,8 @@ pub struct Group<'a> {
     pub target: &'a Target,
     /// The number of the first site of these kernels.
     pub first_site: i64,
-    /// Whether results are written past the caches: see [`Streamed`].
-    pub streams: bool,
+    /// Whether results are written past the caches: see [`NontemporalGuard`].
+    pub nontemporal: bool,
 }
 
 impl Group<'_> {
@@ -150,48 +150,48 @@ impl Scheduled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionKind {
     /// Few long rows, in parts that are added up.
-    RowParts,
+    SplitRows,
     /// The same for several phases, or for results as long as rows.
-    RowPhases,
+    SplitPhases,
     /// Very short rows, side by side.
-    ShortRows,
+    RowsInLanes,
     /// Short rows, some at once.
-    SomeRows,
+    MultiRow,
     /// A loop nest whose rows are vectors.
-    NarrowRows,
+    ShortRows,
     /// A loop nest with tables of what is the same in each row.
     Tables,
     /// Attention of a few queries.
-    FewQueries,
+    Decode,
     /// A convolution by Winograd's method with tiles of four by four results.
     Winograd,
     /// The same with tiles of two by two, for few results.
     WinogradSmall,
     /// A product of few rows and columns, its sums in parts.
-    SumParts,
+    SplitK,
     /// A sort by keys, of lines whose positions have 31 bits.
     Keys,
     /// A scan of some lines at once.
-    Squares,
+    ScanTiles,
     /// Large results, written past the caches.
-    Stream,
+    Nontemporal,
 }
 
 impl VersionKind {
     pub const ALL: [Self; 13] = [
-        Self::RowParts,
-        Self::RowPhases,
+        Self::SplitRows,
+        Self::SplitPhases,
+        Self::RowsInLanes,
+        Self::MultiRow,
         Self::ShortRows,
-        Self::SomeRows,
-        Self::NarrowRows,
         Self::Tables,
-        Self::FewQueries,
+        Self::Decode,
         Self::Winograd,
         Self::WinogradSmall,
-        Self::SumParts,
+        Self::SplitK,
         Self::Keys,
-        Self::Squares,
-        Self::Stream,
+        Self::ScanTiles,
+        Self::Nontemporal,
     ];
 }
 
@@ -204,13 +204,13 @@ pub struct Version {
     pub code: Scheduled,
     pub workspaces: Vec<Workspace>,
     /// A condition of memory besides that of sizes.
-    pub streamed: Option<Streamed>,
+    pub nontemporal: Option<NontemporalGuard>,
 }
 
 /// When results are written past the caches: where these do not hold what is read and written, where the memory of the results starts at multiples
 /// of [`disc_abi::ALIGN`] bytes, and where no input has the same memory, which would be in the caches already.
 #[derive(Clone, Debug)]
-pub struct Streamed {
+pub struct NontemporalGuard {
     /// Positions among what the group returns.
     pub outputs: Vec<usize>,
     /// What is read and written.

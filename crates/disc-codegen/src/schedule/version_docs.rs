@@ -9,62 +9,62 @@ type Row = [&'static str; 3];
 impl VersionKind {
     fn row(self) -> Row {
         match self {
-            Self::RowParts => [
-                "`kN_row_parts`, `kN_row_sums`",
+            Self::SplitRows => [
+                "`kN_reduction_split`, `kN_reduction_combine`",
                 "fewer than 32 units, more than 2^17 elements (2^15, where parts write elements too); one phase, results of one \
                  element for each row, or computed beside it",
                 "one of 32 parts of a row; then a row",
             ],
-            Self::RowPhases => [
-                "`kN_row_partsP`, `kN_row_sumsP` for each phase P, `kN_row_ends`",
+            Self::SplitPhases => [
+                "`kN_reduction_splitP`, `kN_reduction_combineP` for each phase P, `kN_reduction_ends`",
                 "fewer than 8 units, more than 2^17 elements; several phases, or results as long as rows",
                 "one of 32 parts of a row; for sums a row",
             ],
-            Self::ShortRows => [
-                "`kN_row_short`",
+            Self::RowsInLanes => [
+                "`kN_reduction_lanes`",
                 "rows of at most 8 elements, more than 64 of them, of which more than 16 are neighbours in memory",
                 "vectors of rows side by side",
             ],
-            Self::SomeRows => [
-                "`kN_row_some`",
+            Self::MultiRow => [
+                "`kN_reduction_multirow`",
                 "rows of at most 80 elements; of at most 256, where there are fewer than 2^20 in all or nothing as long as rows is \
                  written; of at most 1,024, where there are fewer than 2^19",
                 "a few rows at once",
             ],
-            Self::NarrowRows => [
-                "`kN_loop_narrowL`",
+            Self::ShortRows => [
+                "`kN_pointwise_shortL`",
                 "pointwise rows that one vector of `L` lanes holds, half a register or a whole one; of a concatenation along rows, \
                  each part; not where row blocks are walked as one. AVX-512: 1 to `L` elements; others: `L` elements, since masks \
                  take them longer than a loop",
                 "a row, without a loop",
             ],
             Self::Tables => [
-                "`kN_loop_tables`",
+                "`kN_pointwise_tables`",
                 "other pointwise rows, of at most 4,096 elements, at least 4 of them, with values computed from positions alone \
                  (65,536 and 2, where those are costly); places in tensors are held in 32 bits, and each size that they count along \
                  is below 2^31",
                 "",
             ],
-            Self::FewQueries => [
-                "`kN_attention_few_parts`, `kN_attention_few_sum`",
+            Self::Decode => [
+                "`kN_attention_decode_split`, `kN_attention_decode_combine`",
                 "decode: at most 8 queries over more than 64 keys",
                 "512 keys; then a row",
             ],
-            Self::Winograd => ["`kN_contraction.winograd`", "convolutions with enough tiles of four by four results", ""],
-            Self::WinogradSmall => {
-                ["`kN_contraction.winograd_small`", "convolutions with enough tiles of two by two results", ""]
-            }
-            Self::SumParts => [
-                "`kN_contraction_parts`, `kN_contraction_sums`",
+            Self::Winograd => ["`kN_matmul.winograd`", "convolutions with enough tiles of four by four results", ""],
+            Self::WinogradSmall => ["`kN_matmul.winograd_small`", "convolutions with enough tiles of two by two results", ""],
+            Self::SplitK => [
+                "`kN_matmul_split_k`, `kN_matmul_combine`",
                 "split-K: at most two row blocks, fewer than 8 panels of a constant number of columns, sums of at least 512",
                 "one of 8 parts of the sums; then rows",
             ],
-            Self::Keys => {
-                ["`kN_single` of a sort", "lines of fewer than 2^31 - 1 elements; else `kN_single_long`, by comparisons", ""]
-            }
-            Self::Squares => ["`kN_single_squares` of a scan", "at least 4 lines; else `kN_single`", ""],
-            Self::Stream => [
-                "`kN_loop_stream`, `kN_row_stream`, `kN_row_some_stream` (rows of at most 80)",
+            Self::Keys => [
+                "`kN_standalone` of a sort",
+                "lines of fewer than 2^31 - 1 elements; else `kN_standalone_by_comparator`, by comparisons",
+                "",
+            ],
+            Self::ScanTiles => ["`kN_standalone_tiles` of a scan", "at least 4 lines; else `kN_standalone`", ""],
+            Self::Nontemporal => [
+                "`kN_pointwise_nontemporal`, `kN_reduction_nontemporal`, `kN_reduction_multirow_nontemporal` (rows of at most 80)",
                 "large results, by non-temporal stores",
                 "",
             ],

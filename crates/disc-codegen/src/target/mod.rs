@@ -210,7 +210,7 @@ impl Target {
     }
 
     /// Stores of whole aligned vectors can go past the caches, without reading what was there before.
-    pub fn streams(&self) -> bool {
+    pub fn has_nontemporal_stores(&self) -> bool {
         self.level().is_some()
     }
 

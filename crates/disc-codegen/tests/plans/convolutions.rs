@@ -5,7 +5,7 @@ use disc_ir::{FunctionKind, OpKind};
 /// A convolution of 16 features to 16, said to be one for Winograd's method.
 const WINOGRAD: &str = "func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
   %k = broadcast_in_dim %w, dims = [1, 2, 3, 4] : (tensor<16x16x3x3xf32>) -> tensor<[B]x16x16x3x3xf32>
-  %p = patches %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
+  %p = im2col %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
   %d = dot_general %k, %p, batching_dims = [0] x [0], contracting_dims = [2, 3, 4] x [1, 2, 3] : (tensor<[B]x16x16x3x3xf32>, tensor<[B]x16x3x3x[H]x[W]xf32>) -> tensor<[B]x16x[H]x[W]xf32>
   %y = winograd %d, %x, %t, padding_low = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>, tensor<[B]x16x[H]x[W]xf32>, tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32>
   %r = negate %y : tensor<[B]x16x[H]x[W]xf32>
@@ -16,7 +16,7 @@ const WINOGRAD: &str = "func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16
 fn winograds_method_is_a_version_for_sizes_with_enough_tiles() {
     let program = compile(WINOGRAD);
     let names: Vec<&str> = program.module.functions.iter().map(|function| &*function.name).collect();
-    assert!(names.contains(&"k0_contraction") && names.contains(&"k0_contraction.winograd"), "{names:?}");
+    assert!(names.contains(&"k0_matmul") && names.contains(&"k0_matmul.winograd"), "{names:?}");
     let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
     let guards = host.insts(host.body).iter().filter(|&&inst| host.kind_of(inst) == OpKind::If).count();
     assert_eq!((guards, launches(&program)), (1, 1), "{}", program.module);
@@ -31,7 +31,7 @@ fn micro_kernels([depth, rows]: [i64; 2], sizes: &str) -> Vec<String> {
   return %y : tensor<[B]x{rows}x{sizes}xf32>
 }}"
     ));
-    let names = program.module.functions.iter().filter_map(|f| f.name.strip_prefix("k0_contraction.0."));
+    let names = program.module.functions.iter().filter_map(|f| f.name.strip_prefix("k0_matmul.0."));
     names.map(str::to_owned).collect()
 }
 
@@ -92,7 +92,7 @@ fn packed(shape: &str) -> (String, Vec<String>) {
     ));
     let text = program.module.to_string();
     let scratch = text.lines().filter(|line| line.contains(" = scratch")).collect();
-    let names = program.module.functions.iter().filter_map(|f| f.name.strip_prefix("k0_contraction.0."));
+    let names = program.module.functions.iter().filter_map(|f| f.name.strip_prefix("k0_matmul.0."));
     (scratch, names.map(str::to_owned).collect())
 }
 

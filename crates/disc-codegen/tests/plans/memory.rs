@@ -238,10 +238,10 @@ fn what_dies_where_a_part_of_it_is_updated_is_not_copied() {
             "  {to} = dynamic_update_slice {from}, %s, %t, %z : (tensor<[B]x[S]xf32>, tensor<1x[S]xf32>, tensor<i64>, tensor<i64>) -> tensor<[B]x[S]xf32>"
         )
     };
-    assert_eq!(updated(&scatter("%r", "%a")), ["k1_single"]);
+    assert_eq!(updated(&scatter("%r", "%a")), ["k1_standalone"]);
     assert_eq!(updated(&replace("%r", "%a")), ["k1_update"]);
     let several = [replace("%b", "%a"), scatter("%c", "%b"), scatter("%r", "%c")].join("\n");
-    assert_eq!(updated(&several), ["k1_update", "k2_single", "k2_single"]);
+    assert_eq!(updated(&several), ["k1_update", "k2_standalone", "k2_standalone"]);
     // What an input holds, and what is read afterwards, stays.
     for from in ["%x", "%a"] {
         let kept = updated(&format!("{}\n  %r = subtract %b, %a : tensor<[B]x[S]xf32>", scatter("%b", from)));

@@ -1,7 +1,7 @@
 //! How products read their operands, and which of them are one launch.
 use super::{compile, compile_for, lowered::Lowered, task_memory};
 use disc_codegen::host::Program;
-use disc_ir::{Attr, FunctionKind, OpKind};
+use disc_ir::{Attr, FunctionKind, FusionKind, OpKind};
 use disc_passes::analysis::query::Query;
 
 /// Query, key and value: three products of the same rows with weights in panels, each with a bias; `key` says what becomes of the second.
@@ -69,7 +69,7 @@ func @main(%x: {x}) -> {y} {{
 fn rows_that_are_pages_apart_are_read_in_blocks_that_the_cache_holds() {
     let of = |target: &str, depth: i64| {
         let program = by_panels(target, depth);
-        let is_block = |name: &str| name.starts_with("k0_contraction.0.rows");
+        let is_block = |name: &str| name.starts_with("k0_matmul.0.rows");
         let blocks = program.module.functions.iter().filter(|f| is_block(&f.name)).count();
         (blocks, task_memory(&program).len())
     };
@@ -85,7 +85,7 @@ fn the_only_block_of_rows_fetches_its_own_panel_on_wide_cores() {
     // Fetches for the first-level cache, and for the second.
     let of = |target: &str, rows: u32| {
         let program = by_panels(target, 1040);
-        let name = format!("k0_contraction.0.rows{rows}");
+        let name = format!("k0_matmul.0.rows{rows}");
         let block = program.module.functions.iter().find(|f| *f.name == *name).expect("a block of this height");
         let fetches = block.walk(block.body).into_iter().filter(|&inst| block.kind_of(inst) == OpKind::Prefetch);
         let places: Vec<_> = fetches.filter_map(|inst| block.attr(inst, "locality").cloned()).collect();
@@ -107,11 +107,11 @@ fn products_of_the_same_rows_are_one_launch() {
     let routines = |program: &Program| program.module.functions.iter().filter(|f| f.kind == FunctionKind::Routine).count();
     let ty = "tensor<[B]x[S]x64xf32>";
     let one = compile(&three_products(&format!("  %key = tanh %kz : {ty}\n"), ty));
-    assert_eq!((one.launches[0].1["contraction"], &one.notes), (1, &Vec::new()));
+    assert_eq!((one.launches[0].1[&FusionKind::Matmul], &one.notes), (1, &Vec::new()));
     assert_eq!(routines(&one), 36, "each product has another epilogue or another number of columns");
     let same = compile(&three_products("", ty).replace("%key", "%kz"));
-    assert_eq!((same.launches[0].1["contraction"], routines(&same)), (1, 24), "query and key share their micro-kernels");
+    assert_eq!((same.launches[0].1[&FusionKind::Matmul], routines(&same)), (1, 24), "query and key share their micro-kernels");
     let transpose = format!("  %key = transpose %kz, dims = [1, 0, 2] : ({ty}) -> tensor<[S]x[B]x64xf32>\n");
     let apart = compile(&three_products(&transpose, "tensor<[S]x[B]x64xf32>"));
-    assert_eq!(apart.launches[0].1["contraction"], 2, "rows that are written in another order are walked in another way");
+    assert_eq!(apart.launches[0].1[&FusionKind::Matmul], 2, "rows that are written in another order are walked in another way");
 }

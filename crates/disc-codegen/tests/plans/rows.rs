@@ -39,7 +39,7 @@ fn rows_keep_the_end_of_what_is_costly() {
          %t = tanh %s : tensor<[B]x64xf32>
          %a = multiply %t, %x : tensor<[B]x64xf32>",
     );
-    let kernel = long.module.functions.iter().find(|f| &*f.name == "k0_row").expect("rows");
+    let kernel = long.module.functions.iter().find(|f| &*f.name == "k0_reduction").expect("rows");
     let count = |kind: OpKind| kernel.walk(kernel.body).into_iter().filter(|&inst| kernel.kind_of(inst) == kind).count();
     assert_eq!(count(OpKind::Scratch), 1, "the product alone, neither the function in it nor the difference:\n{kernel}");
     let cheap = norm_of("%a = multiply %x, %x : tensor<[B]x64xf32>");

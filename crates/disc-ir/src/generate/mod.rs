@@ -117,8 +117,8 @@ mod tests {
             let main = &module.functions[0];
             seen.extend(main.walk(main.body).into_iter().map(|inst| main.kind_of(inst)));
         }
-        // Made by a pass alone: `winograd` and `unpack_steps`.
-        let elsewhere = [OpKind::Assert, OpKind::Call, OpKind::UnpackSteps, OpKind::Weight, OpKind::Winograd];
+        // Made by a pass alone: `winograd` and `unpack_int4`.
+        let elsewhere = [OpKind::Assert, OpKind::Call, OpKind::UnpackInt4, OpKind::Weight, OpKind::Winograd];
         let missing: Vec<&str> = crate::ops::OPS
             .iter()
             .filter(|def| ops::is_tensor_op(def) && !seen.contains(&def.kind) && !elsewhere.contains(&def.kind))

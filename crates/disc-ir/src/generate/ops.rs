@@ -306,7 +306,7 @@ impl<'f> Generator<'f> {
             ("padding_low", padding.clone().into()),
             ("padding_high", padding.into()),
         ];
-        self.one(OpKind::Patches, &[value], &attrs, None)
+        self.one(OpKind::Im2col, &[value], &attrs, None)
     }
 
     /// A product of a value with itself or one like it, over one axis; another axis may be a batch.

@@ -73,7 +73,7 @@ pub(super) fn dot_general(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluat
     Ok(vec![result.into()])
 }
 
-pub(super) fn unpack_steps(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+pub(super) fn unpack_int4(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let (words, scales, shape) = (Strided::new(call.tensor(0)?), Strided::new(call.tensor(1)?), call.shape());
     let mut result = Tensor::zeros(call.dtype(), shape.clone());
     for_each(&shape, |i, at| {

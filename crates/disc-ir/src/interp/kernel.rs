@@ -6,7 +6,7 @@ use super::{
     elementwise::Function,
     machine::{Evaluated, Machine, Val},
     scalar::{Scalar, round},
-    table::{Meaning, meaning},
+    table::{Eval, eval},
     tensor::count,
 };
 use crate::{
@@ -87,8 +87,8 @@ pub(super) fn extract_lane(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
 
 pub(super) fn reduce_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let (operand, name) = (call.tensor(0)?, call.word("applies"));
-    let lanes = match OpKind::from_name(name).map(meaning) {
-        Some(Meaning::Lanes(lanes)) if lanes.is_binary() => lanes,
+    let lanes = match OpKind::from_name(name).map(eval) {
+        Some(Eval::Lanes(lanes)) if lanes.is_binary() => lanes,
         _ => return Err(call.malformed(format!("`{name}` combines no lanes"))),
     };
     let dtype = operand.dtype();

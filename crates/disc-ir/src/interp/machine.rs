@@ -11,7 +11,7 @@ use super::{
     memory::{Buffer, Memory},
     noise::Noise,
     run_entry,
-    table::{Meaning, meaning},
+    table::{Eval, eval},
     tensor::count,
 };
 use crate::{
@@ -175,9 +175,9 @@ impl<'a> Machine<'a> {
             self.reserve(&dims, function.ty(result))?;
             call.shapes.push(dims);
         }
-        let mut results = match meaning(data.kind) {
-            Meaning::Lanes(lanes) => vec![lanes.evaluate(&call)?.into()],
-            Meaning::Op(evaluate) => evaluate(self, &call)?,
+        let mut results = match eval(data.kind) {
+            Eval::Lanes(lanes) => vec![lanes.evaluate(&call)?.into()],
+            Eval::Op(evaluate) => evaluate(self, &call)?,
         };
         check_results(&call, &results)?;
         if let Some(noise) = &mut self.noise {

@@ -6,7 +6,7 @@ use super::{
     index_space::{for_each, offset, others, select, strides},
     machine::{Evaluated, Machine},
     scalar::{Scalar, round},
-    table::{Meaning, meaning},
+    table::{Eval, eval},
 };
 use crate::{diag::Diagnostic, graph::Block, ops::body, types::DType};
 
@@ -24,9 +24,9 @@ impl Combiner {
     /// The body of a reduction: a single op accumulates floats in f64.
     pub(super) fn accumulating(call: &Call<'_>) -> Result<Self, Diagnostic> {
         let region = call.region(0)?;
-        let single = body::monoid(call.function, region).and_then(|op| match meaning(op) {
-            Meaning::Lanes(lanes) if lanes.is_binary() => Some(lanes),
-            Meaning::Lanes(_) | Meaning::Op(_) => None,
+        let single = body::monoid(call.function, region).and_then(|op| match eval(op) {
+            Eval::Lanes(lanes) if lanes.is_binary() => Some(lanes),
+            Eval::Lanes(_) | Eval::Op(_) => None,
         });
         let dtypes = call.data.results.iter().map(|&result| call.function.ty(result).dtype()).collect();
         Ok(Self { region, dtypes, single, rounds: false })

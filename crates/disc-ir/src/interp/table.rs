@@ -11,7 +11,7 @@ use crate::ops::OpKind as K;
 
 /// The evaluation of an op.
 #[derive(Clone, Copy)]
-pub(super) enum Meaning {
+pub(super) enum Eval {
     /// Element by element.
     Lanes(Lanes),
     /// By a function of the machine and the op.
@@ -19,9 +19,9 @@ pub(super) enum Meaning {
 }
 
 // tidy: allow(function-length): one line per op
-pub(super) fn meaning(kind: K) -> Meaning {
+pub(super) fn eval(kind: K) -> Eval {
+    use Eval::{Lanes as L, Op};
     use Lanes::{Bits, Bits2, Float, Float2, Number, Number2, Other, Test};
-    use Meaning::{Lanes as L, Op};
     match kind {
         K::Abs => L(Number(f64::abs, |a, _| a.abs())),
         K::Acos => L(Float(libm::acos)),
@@ -109,10 +109,10 @@ pub(super) fn meaning(kind: K) -> Meaning {
 
         K::Cumulative => Op(reduce::cumulative),
         K::Reduce => Op(reduce::reduce),
-        K::Patches => Op(window::patches),
+        K::Im2col => Op(window::im2col),
         K::ReduceWindow => Op(window::reduce_window),
         K::Convolution => Op(contraction::convolution),
-        K::UnpackSteps => Op(contraction::unpack_steps),
+        K::UnpackInt4 => Op(contraction::unpack_int4),
         K::DotGeneral => Op(contraction::dot_general),
         K::Sort => Op(sort::sort),
         K::TopK => Op(sort::top_k),

@@ -66,7 +66,7 @@ pub(super) fn reduce_window<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> E
     assemble(call, &results)
 }
 
-pub(super) fn patches<'a>(_: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
+pub(super) fn im2col<'a>(_: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
     let (input, window) = (call.tensor(0)?, call.dims("window_dimensions")?);
     let rank = window.len();
     let others = input.dims().len() - rank;

@@ -89,8 +89,8 @@ op! {
     /// steps of 4 bits, and scales are of the type that products sum in.
     ///
     /// (C1) `words` has rank 4 and `scales` rank 3: without the third dimension of `words`.
-    UnpackSteps = "unpack_steps"(words: one(WORD), scales: one(SCALE)) -> (result: one(SCALE)) traits [Pure] stages Stages::Tensor,
-        infer unpack_steps;
+    UnpackInt4 = "unpack_int4"(words: one(WORD), scales: one(SCALE)) -> (result: one(SCALE)) traits [Pure] stages Stages::Tensor,
+        infer unpack_int4;
 }
 
 /// Returns the element type of the result: as stated, or that of the operands.
@@ -152,7 +152,7 @@ fn dot_general(cx: &InferCx<'_>) -> Inferred {
     Ok(vec![Type::tensor(sizes, dtype)])
 }
 
-fn unpack_steps(cx: &InferCx<'_>) -> Inferred {
+fn unpack_int4(cx: &InferCx<'_>) -> Inferred {
     let (words, scales) = (cx.tensor(0)?, cx.tensor(1)?);
     if words.rank() != 4 || scales.rank() != 3 {
         return Err(cx.error(Code::E0207, 1, format!("`words` has type {}, `scales` has type {}", cx.ty(0), cx.ty(1))));

@@ -1,20 +1,100 @@
 //! Declares the op that holds a fusion group.
 use super::{
+    OpKind,
     class::DTypeClass,
     control::equal_lists,
     declare::{Stage, Stages, many, optional, required},
 };
 use crate::{
-    attr::AttrKind,
+    attr::{Attr, AttrKind},
     diag::Code,
+    graph::{Function, Inst},
     infer::{InferCx, Inferred},
     types::Type,
 };
 
+use std::{fmt, str::FromStr};
+
 const ANY: DTypeClass = DTypeClass::ANY;
 
-/// The schedules that a group can have.
-pub(crate) const FUSION_KINDS: &[&str] = &["loop", "row", "contraction", "attention", "convolution", "pooling", "single"];
+/// The schedule that a group gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FusionKind {
+    /// Each element of the results on its own.
+    Pointwise,
+    /// Rows, of which some ops combine the elements.
+    Reduction,
+    /// Matrix products and what follows them element by element.
+    Matmul,
+    /// A product, a function of its rows, and a product with these.
+    Attention,
+    /// Convolutions of few features for each group.
+    Convolution,
+    Pooling,
+    /// One op that no other can join.
+    Standalone,
+}
+
+impl FusionKind {
+    pub const ALL: [Self; 7] =
+        [Self::Pointwise, Self::Reduction, Self::Matmul, Self::Attention, Self::Convolution, Self::Pooling, Self::Standalone];
+
+    /// The kind as text, which names of kernels contain.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pointwise => "pointwise",
+            Self::Reduction => "reduction",
+            Self::Matmul => "matmul",
+            Self::Attention => "attention",
+            Self::Convolution => "convolution",
+            Self::Pooling => "pooling",
+            Self::Standalone => "standalone",
+        }
+    }
+
+    /// The kind of a `fusion` op; `None` for any other op.
+    pub fn of(function: &Function, inst: Inst) -> Option<Self> {
+        match function.inst(inst).attrs.first() {
+            Some(Some(Attr::Enum(word))) if function.kind_of(inst) == OpKind::Fusion => word.parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for FusionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for FusionKind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or(UnknownKind)
+    }
+}
+
+/// No [`FusionKind`] has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownKind;
+
+impl From<FusionKind> for Attr {
+    fn from(kind: FusionKind) -> Self {
+        Self::Enum(kind.name())
+    }
+}
+
+/// The words of attribute `kind`.
+const FUSION_KINDS: &[&str] = &{
+    let mut words = [""; FusionKind::ALL.len()];
+    let mut i = 0;
+    while i < words.len() {
+        words[i] = FusionKind::ALL[i].name();
+        i += 1;
+    }
+    words
+};
 
 op! {
     /// A fusion group: ops that become one kernel. At the buffer stage it has no results: its last

@@ -31,6 +31,7 @@ pub use class::DTypeClass;
 pub use declare::{Arity, AttrDef, OpDef, OperandDef, ResultDef, Stage, Stages, Trait};
 pub use demands::{Demand, demands};
 pub use docs::docs;
+pub use fused::{FusionKind, UnknownKind};
 pub use index::{checks_bounds, is_pure};
 
 op_table! {
@@ -50,8 +51,8 @@ op_table! {
     },
     index::{DynamicSlice, DynamicUpdateSlice, Gather, Scatter},
     reduce::{Cumulative, Reduce},
-    window::{Patches, ReduceWindow, Winograd},
-    contraction::{Convolution, DotGeneral, UnpackSteps},
+    window::{Im2col, ReduceWindow, Winograd},
+    contraction::{Convolution, DotGeneral, UnpackInt4},
     sort::{Sort, TopK},
     sizes::{BindDim, Nonzero},
     random::{RngBitGenerator},

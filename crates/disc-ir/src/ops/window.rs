@@ -53,10 +53,10 @@ op! {
     /// (C2) `window_dimensions`, `window_strides`, `base_dilations` and `window_dilations` are >=
     /// 1: proved where constant, else a fact the program states.
     /// (C3) As many windows fit into a dimension as for `reduce_window`.
-    Patches = "patches"(operand: one(ANY)) {
+    Im2col = "im2col"(operand: one(ANY)) {
             window_dimensions: required(AttrKind::Dims), window_strides: optional(AttrKind::Ints), base_dilations: optional(AttrKind::Ints),
             window_dilations: optional(AttrKind::Ints), padding_low: optional(AttrKind::Dims), padding_high: optional(AttrKind::Dims)
-        } -> (result: one(ANY)) traits [Pure] stages Stages::Tensor, infer patches;
+        } -> (result: one(ANY)) traits [Pure] stages Stages::Tensor, infer im2col;
 }
 
 op! {
@@ -127,7 +127,7 @@ fn reduce_window(cx: &InferCx<'_>) -> Inferred {
     Ok(cx.operands[..n].iter().map(|ty| Type::tensor(dims.iter().cloned(), ty.dtype())).collect())
 }
 
-fn patches(cx: &InferCx<'_>) -> Inferred {
+fn im2col(cx: &InferCx<'_>) -> Inferred {
     let operand = cx.tensor(0)?;
     let windows = cx.dims("window_dimensions");
     let Some(others) = operand.rank().checked_sub(windows.len()) else {

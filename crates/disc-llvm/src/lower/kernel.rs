@@ -99,7 +99,7 @@ impl<'c> Lowering<'_, 'c> {
         match (self.address(operands[0], operands[1])?, mask) {
             (Val::PointerValue(at), None) => {
                 let store = self.emit.builder.build_store(at, value)?;
-                match self.int(inst, "nontemporal").filter(|_| self.emit.target.streams()) {
+                match self.int(inst, "nontemporal").filter(|_| self.emit.target.has_nontemporal_stores()) {
                     Some(multiple) => self.mark_nontemporal(store, multiple)?,
                     None => align(store, dtype)?,
                 }
@@ -140,7 +140,7 @@ impl<'c> Lowering<'_, 'c> {
     pub(super) fn fence_nontemporal(&mut self) -> Result<(), Error> {
         let is_nontemporal =
             |&inst: &Inst| self.function.kind_of(inst) == OpKind::Store && self.int(inst, "nontemporal").is_some();
-        if self.emit.target.streams() && self.function.walk(self.function.body).iter().any(is_nontemporal) {
+        if self.emit.target.has_nontemporal_stores() && self.function.walk(self.function.body).iter().any(is_nontemporal) {
             self.emit.call_intrinsic("llvm.x86.sse.sfence", &[], &[])?;
         }
         Ok(())

@@ -285,8 +285,8 @@ impl<'e, 'c> Lowering<'e, 'c> {
             | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Sine
             | Sinh | Tan | Tanh | Zeta => Err(self.error(inst, "must be expanded to arithmetic before".to_owned())),
             BroadcastInDim | Concatenate | Convolution | Cumulative | DotGeneral | DynamicSlice | DynamicUpdateSlice | Fusion
-            | Gather | GetDimensionSize | Iota | Nonzero | Pad | Patches | Reduce | ReduceWindow | Reshape | Reverse
-            | RngBitGenerator | Scatter | Slice | Sort | TopK | Transpose | UnpackSteps | Winograd => {
+            | Gather | GetDimensionSize | Iota | Nonzero | Pad | Im2col | Reduce | ReduceWindow | Reshape | Reverse
+            | RngBitGenerator | Scatter | Slice | Sort | TopK | Transpose | UnpackInt4 | Winograd => {
                 Err(self.error(inst, "works on tensors, which no kernel has".to_owned()))
             }
             Return => Err(self.error(inst, "does not end its block".to_owned())),

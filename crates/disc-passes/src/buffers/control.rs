@@ -4,7 +4,7 @@ use super::{
     liveness::root,
     planner::{Destination, Planner, global, index_zero},
 };
-use disc_ir::{Attr, Block, DType, Diagnostic, Dim, Inst, OpKind, TensorType, Type, Value};
+use disc_ir::{Block, DType, Diagnostic, Dim, FusionKind, Inst, OpKind, TensorType, Type, Value};
 use std::collections::HashMap;
 
 impl Planner<'_> {
@@ -173,7 +173,7 @@ impl Planner<'_> {
         builder
             .op(OpKind::Fusion)
             .operands(&[from, to])
-            .attr("kind", Attr::Enum("loop"))
+            .attr("kind", FusionKind::Pointwise)
             .region(region)
             .results(Vec::new())
             .build()?;

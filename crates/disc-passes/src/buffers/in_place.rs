@@ -18,7 +18,7 @@ use crate::{
     analysis::{depthwise::walks_planes, query::used_in_step},
     fusion::reduction_phases::Phases,
 };
-use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_ir::{Block, Function, FusionKind, Inst, OpKind, Solver, TensorType, Value};
 use std::collections::{HashMap, HashSet};
 
 /// Groups of at most this many reductions get the reduction schedule, however the reductions depend
@@ -62,16 +62,16 @@ fn takers_of(
             solver.equal(&tensor.element_count(), &host.ty(host.result(input)).shaped().expect("a buffer").element_count());
         let alike = whole && tensor.dtype.size() == domain.dtype.size() && same_shape(solver, tensor, domain);
         let value = host.arguments(region)[position];
-        let walks = || walked(host, solver, region, value).filter(|_| is(host, group, "convolution"));
-        let used = || used_in_step(host, region, value, is(host, group, "row")).or_else(walks);
+        let walks = || walked(host, solver, region, value).filter(|_| is(host, group, FusionKind::Convolution));
+        let used = || used_in_step(host, region, value, is(host, group, FusionKind::Reduction)).or_else(walks);
         let Some(computed) = Some(()).filter(|()| only && alike).and_then(|()| used()) else { continue };
         if !is_tiled(host, group) {
             free.push((input, None));
-        } else if !is(host, group, "contraction") || follows_one_product(host, results, &computed) {
+        } else if !is(host, group, FusionKind::Matmul) || follows_one_product(host, results, &computed) {
             free.push((input, Some(computed)));
         }
     }
-    let early = if is(host, group, "row") { early(host, region) } else { HashSet::new() };
+    let early = if is(host, group, FusionKind::Reduction) { early(host, region) } else { HashSet::new() };
     for (position, &buffer) in written.iter().enumerate() {
         let Some(output) = part(buffer).filter(|_| !early.contains(&position)) else { continue };
         let fits = host.ty(buffer).dtype().size() == domain.dtype.size();
@@ -111,12 +111,13 @@ fn early(host: &Function, region: Block) -> HashSet<usize> {
 /// Returns true if a group is pointwise, or a reduction group with the reduction schedule.
 fn is_walked(host: &Function, group: Inst) -> bool {
     let reductions = |block| host.insts(block).iter().filter(|&&inst| host.kind_of(inst) == OpKind::Reduce).count();
-    is(host, group, "loop") || is(host, group, "row") && reductions(host.inst(group).regions[0]) <= MOST_REDUCTIONS
+    is(host, group, FusionKind::Pointwise)
+        || is(host, group, FusionKind::Reduction) && reductions(host.inst(group).regions[0]) <= MOST_REDUCTIONS
 }
 
 /// Returns true if a group computes results in tiles, and the epilogue of each tile at once.
 fn is_tiled(host: &Function, group: Inst) -> bool {
-    ["contraction", "convolution", "pooling"].iter().any(|kind| is(host, group, kind))
+    [FusionKind::Matmul, FusionKind::Convolution, FusionKind::Pooling].iter().any(|&kind| is(host, group, kind))
 }
 
 /// Returns true if those `results` that are among `computed` all depend on the same single matmul.
@@ -157,8 +158,8 @@ fn reorders_rows(host: &Function, group: Inst) -> bool {
     false
 }
 
-fn is(host: &Function, group: Inst, kind: &str) -> bool {
-    matches!(&host.inst(group).attrs[0], Some(Attr::Enum(word)) if *word == kind)
+fn is(host: &Function, group: Inst, kind: FusionKind) -> bool {
+    FusionKind::of(host, group) == Some(kind)
 }
 
 /// The type that all of these buffers have, apart from the element type.

@@ -5,7 +5,7 @@
 //! value, reads it only to update it, and returns the result of the update directly. So no element
 //! is read after it was written, except by the update itself, which writes where it reads.
 use super::planner::{Destination, Planner};
-use disc_ir::{Attr, Block, Inst, OpKind, Value};
+use disc_ir::{Block, FusionKind, Inst, OpKind, Value};
 use std::collections::HashMap;
 
 impl Planner<'_> {
@@ -85,14 +85,11 @@ impl Planner<'_> {
 
     /// Returns true if an op of a group makes `updated` by writing into `inner`.
     fn updates(&self, group: Inst, inst: Inst, inner: Value, updated: Value) -> bool {
-        let kind = match &self.source.inst(group).attrs[0] {
-            Some(Attr::Enum(kind)) => *kind,
-            _ => return false,
-        };
+        let kind = FusionKind::of(self.source, group);
         let is_input = self.operand_of(inst, updated) == Some(inner);
         match self.source.kind_of(inst) {
-            OpKind::DynamicUpdateSlice => kind == "loop" && is_input,
-            OpKind::Scatter => kind == "single" && is_input,
+            OpKind::DynamicUpdateSlice => kind == Some(FusionKind::Pointwise) && is_input,
+            OpKind::Scatter => kind == Some(FusionKind::Standalone) && is_input,
             _ => false,
         }
     }

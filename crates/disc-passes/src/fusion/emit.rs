@@ -9,7 +9,7 @@ use super::{
     grouping::Group,
     legality::{Role, roles},
 };
-use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Type, Value, ops::Trait};
+use disc_ir::{Block, Builder, Diagnostic, Function, FusionKind, Inst, OpKind, Solver, Type, Value, ops::Trait};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, HashSet},
@@ -18,7 +18,7 @@ use std::{
 
 /// A node of the new block: a group, or an op without one.
 struct Node {
-    kind: Option<&'static str>,
+    kind: Option<FusionKind>,
     /// The members of a group, or the one op.
     insts: Vec<Inst>,
     /// The values it reads: for a group, the inputs of its region.
@@ -81,7 +81,7 @@ impl Plan<'_> {
         self.nodes.push(node);
     }
 
-    fn add_group(&mut self, kind: &'static str, insts: Vec<Inst>) {
+    fn add_group(&mut self, kind: FusionKind, insts: Vec<Inst>) {
         let role = |inst: Inst| self.roles.get(&inst).copied();
         let mut copy = Copy {
             source: self.source,
@@ -106,7 +106,7 @@ impl Plan<'_> {
             }
             let Some(inst) = self.source.defining(value).filter(|inst| !self.maker.contains_key(inst)) else { continue };
             match self.roles.get(&inst) {
-                Some(Role::Free) => self.add_group("loop", vec![inst]),
+                Some(Role::Free) => self.add_group(FusionKind::Pointwise, vec![inst]),
                 Some(Role::View) => {
                     let inputs = self.source.operands(inst).to_vec();
                     self.add(Node { kind: None, insts: vec![inst], inputs, sequence: Vec::new(), position: 0 });
@@ -171,7 +171,7 @@ impl Plan<'_> {
             let region = self.region(function, node, &outputs, solver)?;
             let types: Vec<Type> = outputs.iter().map(|&v| self.source.ty(v).clone()).collect();
             let mut builder = Builder::at(function, block, solver.clone());
-            let op = builder.op(OpKind::Fusion).operands(&inputs).attr("kind", Attr::Enum(kind)).region(region);
+            let op = builder.op(OpKind::Fusion).operands(&inputs).attr("kind", kind).region(region);
             let fused = op.results(types).build()?;
             for (position, &output) in outputs.iter().enumerate() {
                 let result = function.results_of(fused)[position];

@@ -11,7 +11,7 @@ use super::{
     legality::{Role, role},
     pairing,
 };
-use disc_ir::{Attr, Block, Dim, Function, Inst, Module, OpKind, Solver, Value, dim::Fact, text::value_names};
+use disc_ir::{Block, Dim, Function, FusionKind, Inst, Module, OpKind, Solver, Value, dim::Fact, text::value_names};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
@@ -35,7 +35,7 @@ pub struct FusionPlan {
 /// A group, which becomes one kernel.
 #[derive(Clone, Debug)]
 pub struct PlannedGroup {
-    pub kind: &'static str,
+    pub kind: FusionKind,
     /// The ops in order, except free ones.
     pub ops: Vec<&'static str>,
     /// The results, with their types.
@@ -85,7 +85,7 @@ impl FusionPlan {
     /// The number of groups of each kind.
     pub fn kinds(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
-        self.groups.iter().for_each(|group| *counts.entry(group.kind).or_default() += 1);
+        self.groups.iter().for_each(|group| *counts.entry(group.kind.name()).or_default() += 1);
         counts
     }
 }
@@ -226,26 +226,27 @@ impl Explainer<'_> {
     /// Returns true if a group is pointwise, a reduction or a scan.
     fn is_walked(&self, group: Inst) -> bool {
         let is_scan = |&inst: &Inst| self.function.kind_of(inst) == OpKind::Cumulative;
-        matches!(kind(self.function, group), "loop" | "row") || members(self.function, group).iter().any(is_scan)
+        matches!(kind(self.function, group), FusionKind::Pointwise | FusionKind::Reduction)
+            || members(self.function, group).iter().any(is_scan)
     }
 
     fn reason(&self, maker: Inst, user: Inst) -> Reason {
         let (first, second) = (kind(self.function, maker), kind(self.function, user));
-        if let Some(alone) = [maker, user].into_iter().find(|&inst| kind(self.function, inst) == "single") {
+        if let Some(alone) = [maker, user].into_iter().find(|&inst| kind(self.function, inst) == FusionKind::Standalone) {
             return Reason::Schedule(format!("`{}` has a kernel of its own", self.main_op(alone)));
         }
-        if second == "contraction" {
-            let what = if first == "contraction" {
+        if second == FusionKind::Matmul {
+            let what = if first == FusionKind::Matmul {
                 "a product does not take in another one"
             } else {
                 "a product reads its operands from memory"
             };
             return Reason::Schedule(what.into());
         }
-        if matches!(second, "convolution" | "pooling") {
+        if matches!(second, FusionKind::Convolution | FusionKind::Pooling) {
             return Reason::Schedule(format!("a {second} reads its operands from memory"));
         }
-        Reason::Schedule(format!("no schedule computes this {first} and this {second} together"))
+        Reason::Schedule(format!("no schedule computes this {first} group and this {second} group together"))
     }
 
     /// The obstacle to fusing two groups of pointwise ops and reductions.
@@ -331,11 +332,8 @@ fn members(function: &Function, group: Inst) -> Vec<Inst> {
     expanded.collect()
 }
 
-fn kind(function: &Function, inst: Inst) -> &'static str {
-    match function.inst(inst).attrs[0] {
-        Some(Attr::Enum(kind)) => kind,
-        _ => "loop",
-    }
+fn kind(function: &Function, group: Inst) -> FusionKind {
+    FusionKind::of(function, group).expect("an op that is a group has a kind")
 }
 
 /// Returns true if two shapes have the same sizes in another order.

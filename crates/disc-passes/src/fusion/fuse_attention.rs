@@ -15,7 +15,7 @@ use crate::{
     pass::{PassCx, PassDef},
 };
 use disc_ir::{
-    Block, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Value,
+    Block, Diagnostic, Dim, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver, Value,
     ops::{Stage, Trait},
 };
 use std::{collections::HashSet, sync::Arc};
@@ -56,7 +56,7 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
             let mut nest = NestedGroup::open(function, chain.to_vec());
             nest.keep();
             nest.end(solver)?;
-            *function = nest.close(block, "attention", solver)?;
+            *function = nest.close(block, FusionKind::Attention, solver)?;
             found += 1;
         }
     }
@@ -67,11 +67,11 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
 fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value) -> bool) -> Option<[Inst; 3]> {
     let weighted = Product::of(function, last)?;
     let weights = function.operands(last)[weighted.left?];
-    let rows = single_result(function, weights, "row").filter(|_| once(weights))?;
+    let rows = single_result(function, weights, FusionKind::Reduction).filter(|_| once(weights))?;
     let rank = function.shape(weights).len();
     let scores = (0..function.operands(rows).len()).find_map(|i| {
         let value = function.operands(rows)[i];
-        let first = single_result(function, value, "contraction").filter(|_| once(value))?;
+        let first = single_result(function, value, FusionKind::Matmul).filter(|_| once(value))?;
         let same = same_shape(solver, function.shape(value), function.shape(weights));
         (same && stays_in_rows(function, solver, rows, i)).then_some(first)
     })?;
@@ -82,7 +82,7 @@ fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value)
 }
 
 /// The group of this kind that has this value as its only result.
-fn single_result(function: &Function, value: Value, kind: &str) -> Option<Inst> {
+fn single_result(function: &Function, value: Value, kind: FusionKind) -> Option<Inst> {
     let inst = function.defining(value)?;
     is_group(function, inst, kind).then_some(inst)
 }
@@ -105,7 +105,7 @@ struct Product {
 
 impl Product {
     fn of(function: &Function, group: Inst) -> Option<Self> {
-        if !is_group(function, group, "contraction") {
+        if !is_group(function, group, FusionKind::Matmul) {
             return None;
         }
         let region = function.inst(group).regions[0];

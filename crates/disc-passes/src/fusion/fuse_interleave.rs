@@ -21,7 +21,7 @@ use crate::{
     pass::{PassCx, PassDef},
 };
 use disc_ir::{
-    Block, Diagnostic, Dim, Function, FunctionKind, Inst, Module, OpKind, Solver, Value,
+    Block, Diagnostic, Dim, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver, Value,
     ops::{Stage, Trait},
 };
 use std::{collections::HashSet, sync::Arc};
@@ -161,7 +161,7 @@ fn is_plain(function: &Function, product: Inst) -> bool {
     // A single column is not packed: dot products run along memory.
     let has_columns = function.shape(right).iter().skip(batches + right_sums).any(|size| !size.is_const(1));
     let sums_first = function.axes(product, "rhs_contracting_dims").into_iter().eq(batches..batches + right_sums);
-    let is_read = function.defining(right).is_none_or(|inst| function.kind_of(inst) == OpKind::Patches);
+    let is_read = function.defining(right).is_none_or(|inst| function.kind_of(inst) == OpKind::Im2col);
     let float = function.ty(function.result(product)).dtype().is_float();
     let packed = function.attr(product, "packed_columns").is_some();
     let in_order = batching("lhs_batching_dims") && batching("rhs_batching_dims");
@@ -237,8 +237,8 @@ fn join(function: &Function, block: Block, group: Inst, solver: &Arc<Solver>) ->
     if let Some(chain) = Chain::to_view(function, block, group) {
         return chain.join(function, block, solver);
     }
-    let is_loop = is_of_kind(function, group, "loop");
-    if !is_loop && !is_of_kind(function, group, "row") {
+    let is_loop = is_of_kind(function, group, FusionKind::Pointwise);
+    if !is_loop && !is_of_kind(function, group, FusionKind::Reduction) {
         return Ok(None);
     }
     for value in turned_values(function, function.inst(group).regions[0]) {
@@ -299,9 +299,11 @@ impl Chain {
         while let Some(value) = stack.pop() {
             let once = uses[value.index()] == 1;
             let Some(inst) = function.defining(value).filter(|inst| once && insts.contains(inst)) else { continue };
-            if function.kind_of(inst) == OpKind::Reshape || is_group(function, inst, "loop") && joins(function, inst) {
+            if function.kind_of(inst) == OpKind::Reshape
+                || is_group(function, inst, FusionKind::Pointwise) && joins(function, inst)
+            {
                 stack.extend(function.operands(inst));
-            } else if !is_group(function, inst, "contraction") {
+            } else if !is_group(function, inst, FusionKind::Matmul) {
                 continue;
             }
             before.insert(inst);
@@ -316,7 +318,7 @@ impl Chain {
             return None;
         }
         let result = function.operands(view)[0];
-        let group = function.defining(result).filter(|&inst| is_group(function, inst, "loop"))?;
+        let group = function.defining(result).filter(|&inst| is_group(function, inst, FusionKind::Pointwise))?;
         let turned = function.operands(function.terminator(function.inst(group).regions[0])?)[0];
         let transpose = function.defining(turned).filter(|&inst| interleaves(function, inst))?;
         let alone = function.use_counts()[result.index()] == 1 && function.insts(block).contains(&group);
@@ -348,7 +350,7 @@ impl Chain {
         nest.unpack();
         nest.end(solver)?;
         match Interleaved::of(&nest.function, solver, nest.region) {
-            Some(_) => nest.close(block, "contraction", solver).map(Some),
+            Some(_) => nest.close(block, FusionKind::Matmul, solver).map(Some),
             None => Ok(None),
         }
     }

@@ -4,13 +4,13 @@ use super::{
     binders::Binders,
     legality::{Role, roles},
 };
-use disc_ir::{Block, Function, Inst, OpKind, Solver, Value, ops::Trait};
+use disc_ir::{Block, Function, FusionKind, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// A finished group.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    pub(super) kind: &'static str,
+    pub(super) kind: FusionKind,
     /// The members in the order of the block; copies of free ops are added when the group is
     /// written.
     pub(super) insts: Vec<Inst>,
@@ -193,14 +193,14 @@ impl<'f> Grouping<'f> {
         let mut found = Vec::new();
         for members in self.groups.into_iter().flatten() {
             let kind = match members.role {
-                Role::Loop => "loop",
-                Role::Row => "row",
-                Role::Contraction => "contraction",
+                Role::Loop => FusionKind::Pointwise,
+                Role::Row => FusionKind::Reduction,
+                Role::Contraction => FusionKind::Matmul,
                 Role::Window if members.insts.iter().any(|&i| self.function.kind_of(self.insts[i]) == OpKind::Convolution) => {
-                    "convolution"
+                    FusionKind::Convolution
                 }
-                Role::Window => "pooling",
-                Role::Scan | Role::Single => "single",
+                Role::Window => FusionKind::Pooling,
+                Role::Scan | Role::Single => FusionKind::Standalone,
                 Role::Free | Role::View | Role::Outside => continue,
             };
             found.push(Group { kind, insts: members.insts.iter().map(|&i| self.insts[i]).collect() });

@@ -59,7 +59,7 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
             && in_groups(&found, inst)
             // Windows read an element several times, and read rows in memory far faster than
             // gathered elements.
-            && users_of(inst).all(|user| function.kind_of(user) != OpKind::Patches)
+            && users_of(inst).all(|user| function.kind_of(user) != OpKind::Im2col)
             && (repeats_lines(function, solver, inst)
                 || repeat_of(function, solver, inst).is_some()
                     && users_of(inst).all(|user| leaves_neighbours(function, user) && !spreads(function, solver, user)));
@@ -236,9 +236,9 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         OpKind::BroadcastInDim | OpKind::DimValue | OpKind::GetDimensionSize | OpKind::Iota => Role::Free,
         // Computed where a matmul packs it: stored, each element would occur once per window that
         // covers it.
-        OpKind::Patches => Role::Free,
+        OpKind::Im2col => Role::Free,
         // Computed where a matmul reads it: stored, it would be several times as large.
-        OpKind::UnpackSteps => Role::Free,
+        OpKind::UnpackInt4 => Role::Free,
         OpKind::Reshape if only_ones_differ(function, solver, inst) => Role::Free,
         OpKind::Reshape => Role::View,
         OpKind::Reduce => Role::Row,

@@ -5,21 +5,20 @@
 //!
 //! Invariant: each value that the groups read from outside is one argument of the region, with its
 //! name, in the order in which they read it.
-use crate::analysis::query::Query;
-use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Value};
+use disc_ir::{Block, Builder, Diagnostic, Function, FusionKind, Inst, OpKind, Solver, Value};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
 /// Returns true if an op is a group of this kind with one result.
-pub(super) fn is_group(function: &Function, inst: Inst, kind: &str) -> bool {
+pub(super) fn is_group(function: &Function, inst: Inst, kind: FusionKind) -> bool {
     is_of_kind(function, inst, kind) && function.results_of(inst).len() == 1
 }
 
 /// Returns true if an op is a group of this kind.
-pub(super) fn is_of_kind(function: &Function, inst: Inst, kind: &str) -> bool {
-    function.kind_of(inst) == OpKind::Fusion && function.word(inst, "kind") == kind
+pub(super) fn is_of_kind(function: &Function, inst: Inst, kind: FusionKind) -> bool {
+    FusionKind::of(function, inst) == Some(kind)
 }
 
 /// A region filled with ops of a block, in a copy of their function.
@@ -105,12 +104,12 @@ impl<'f> NestedGroup<'f> {
     }
 
     /// Replaces the ops by a group of this kind, in place of the last one in `block`.
-    pub(super) fn close(mut self, block: Block, kind: &'static str, solver: &Arc<Solver>) -> Result<Function, Diagnostic> {
+    pub(super) fn close(mut self, block: Block, kind: FusionKind, solver: &Arc<Solver>) -> Result<Function, Diagnostic> {
         let results = self.results();
         let fused = Builder::at(&mut self.function, block, solver.clone())
             .op(OpKind::Fusion)
             .operands(&self.inputs)
-            .attr("kind", Attr::Enum(kind))
+            .attr("kind", kind)
             .region(self.region)
             .results(results.iter().map(|&result| self.source.ty(result).clone()).collect())
             .build()?;

@@ -4,8 +4,7 @@
 //! It does not decide if that pays; `fuse_interleave` and buffer planning do.
 //!
 //! Invariant: an op that both groups need is in both.
-use crate::analysis::query::Query;
-use disc_ir::{Attr, Block, Builder, Diagnostic, Function, Inst, OpKind, Solver, Value};
+use disc_ir::{Block, Builder, Diagnostic, Function, FusionKind, Inst, OpKind, Solver, Value};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -26,9 +25,9 @@ pub(super) fn out(
         return Ok(None);
     }
     let mut carver = GroupSplitter { source: function, made: function.clone(), block, group };
-    let first = carver.part("loop", &[value], None, solver)?;
+    let first = carver.part(FusionKind::Pointwise, &[value], None, solver)?;
     let apart = carver.made.result(first);
-    let second = carver.part(function.word(group, "kind"), returned, Some((value, apart)), solver)?;
+    let second = carver.part(FusionKind::of(function, group).expect("a group"), returned, Some((value, apart)), solver)?;
     let mut made = carver.made;
     let order = function.insts(block).iter().flat_map(|&inst| if inst == group { vec![first, second] } else { vec![inst] });
     made.set_insts(block, order.collect());
@@ -57,7 +56,7 @@ pub(crate) fn again(
     let end = source.terminator(region).expect("a region ends in `return`");
     let apart = (!source.arguments(region).contains(&from.0)).then_some(from);
     let mut carver = GroupSplitter { source: &source, made: source.clone(), block, group };
-    let made = carver.part("loop", &[source.operands(end)[number]], apart, solver)?;
+    let made = carver.part(FusionKind::Pointwise, &[source.operands(end)[number]], apart, solver)?;
     *function = carver.made;
     Ok(made)
 }
@@ -74,7 +73,7 @@ pub(crate) fn drop_result(
     let mut returned = source.operands(end).to_vec();
     returned.remove(number);
     let mut carver = GroupSplitter { source: &source, made: source.clone(), block, group };
-    let made = carver.part(source.word(group, "kind"), &returned, None, solver)?;
+    let made = carver.part(FusionKind::of(&source, group).expect("a group"), &returned, None, solver)?;
     let mut results = source.results_of(group).to_vec();
     results.remove(number);
     let order = source.insts(block).iter().map(|&inst| if inst == group { made } else { inst });
@@ -98,7 +97,7 @@ impl GroupSplitter<'_> {
     /// region and the value outside to read instead.
     fn part(
         &mut self,
-        kind: &'static str,
+        kind: FusionKind,
         returned: &[Value],
         apart: Option<(Value, Value)>,
         solver: &Arc<Solver>,
@@ -127,7 +126,7 @@ impl GroupSplitter<'_> {
         Builder::at(&mut self.made, region, solver.clone()).ret(&results)?;
         let types = returned.iter().map(|&value| source.ty(value).clone()).collect();
         let builder = &mut Builder::at(&mut self.made, self.block, solver.clone());
-        builder.op(OpKind::Fusion).operands(&inputs).attr("kind", Attr::Enum(kind)).region(region).results(types).build()
+        builder.op(OpKind::Fusion).operands(&inputs).attr("kind", kind).region(region).results(types).build()
     }
 
     /// These values and all that they are computed from, except what only `apart` needs.

@@ -164,7 +164,7 @@ impl Convolution {
             names.iter().filter_map(|(from, to)| rw.f.attr(inst, from).map(|attr| (*to, attr.clone()))).collect();
         let windows = self.windows.clone();
         rw.build(|b| {
-            let mut request = b.op(OpKind::Patches).operands(&[input]).attr("window_dimensions", windows);
+            let mut request = b.op(OpKind::Im2col).operands(&[input]).attr("window_dimensions", windows);
             for (name, attr) in attrs {
                 request = request.attr(name, attr);
             }

@@ -184,7 +184,7 @@ fn is_read(function: &Function, inst: Inst, read: &HashSet<Value>) -> bool {
     let dtype = |value: Value| function.ty(value).dtype();
     let widens = |result: Value| dtype(result).holds(dtype(function.operands(inst)[0]));
     let unpacks = |value: Value| match function.kind_of(inst) {
-        OpKind::UnpackSteps => true,
+        OpKind::UnpackInt4 => true,
         OpKind::Convert => widens(value),
         _ => false,
     };

@@ -98,7 +98,7 @@ fn scaled(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix) -> Option<Value> {
     rw.emit(OpKind::Multiply, &[sums, scale])
 }
 
-/// `dot(x, w)` as `dot(x, unpack_steps(words, scales))`, in panels.
+/// `dot(x, w)` as `dot(x, unpack_int4(words, scales))`, in panels.
 fn in_blocks(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64) -> Option<Value> {
     let blocks = pack_weights::panels(rw, matrix, width, BLOCK)?;
     let scales = scale(rw, blocks, 3, FEW_STEPS)?;
@@ -108,7 +108,7 @@ fn in_blocks(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, width: i64) -> O
     let whole = rw.emit(OpKind::RoundNearestEven, &[steps])?;
     let whole = convert(rw, whole, DType::I32)?;
     let words = words(rw, whole)?;
-    let matrix_again = rw.emit(OpKind::UnpackSteps, &[words, scales])?;
+    let matrix_again = rw.emit(OpKind::UnpackInt4, &[words, scales])?;
     pack_weights::product(rw, inst, matrix_again, matrix.columns)
 }
 

@@ -16,7 +16,7 @@ use disc_passes::fusion::space::Map;
 
 /// The parts of a run, one for each operand of a concatenation along it.
 #[derive(Clone)]
-pub(in crate::schedule) struct Parts {
+pub(in crate::schedule) struct ConcatParts {
     /// Where they begin but for the first, which begins at 0.
     pub(in crate::schedule) joints: Vec<Dim>,
     pub(in crate::schedule) starts: Vec<Dim>,
@@ -25,7 +25,7 @@ pub(in crate::schedule) struct Parts {
     pub(in crate::schedule) together: bool,
 }
 
-impl Parts {
+impl ConcatParts {
     /// Those of what the roots are computed from, walked together only where `joint`.
     pub(in crate::schedule) fn of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], run: &Merged, joint: bool) -> Self {
         let joints = joints(group.function, &group.solver, space, roots, run.axis);
@@ -61,7 +61,7 @@ impl Parts {
     }
 
     /// The same where each part is one vector of so many lanes: see [`narrow`].
-    pub(in crate::schedule) fn walk_narrow<'e>(
+    pub(in crate::schedule) fn walk_short<'e>(
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'e>,

@@ -7,7 +7,7 @@
 //!
 //! Invariant: a table holds an element for each position of the inner dimension, of each row of a block, in the type that it is computed in; lanes
 //! beyond the last one hold anything.
-use super::{concat_parts::Parts, hoisting, iteration_space::Merged, row_blocking::Blocks};
+use super::{concat_parts::ConcatParts, hoisting, iteration_space::Merged, row_blocking::RowBlocking};
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, compute_dtype, cost},
@@ -30,10 +30,10 @@ const LEAST_COSTLY: i64 = 2;
 const LEAST_WEIGHT: i64 = 6;
 
 /// The values of a group that are worth a table.
-pub(in crate::schedule) type Columns = Vec<Column>;
+pub(in crate::schedule) type HoistedValues = Vec<HoistedValue>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::schedule) struct Column {
+pub(in crate::schedule) struct HoistedValue {
     pub(in crate::schedule) value: Value,
     /// The axes of the space that each of its dimensions stands for.
     pub(in crate::schedule) shape: Vec<Vec<usize>>,
@@ -45,14 +45,14 @@ pub(in crate::schedule) struct Column {
     places: Option<Vec<Dim>>,
 }
 
-impl Column {
+impl HoistedValue {
     /// Whether it differs along the rows of a block.
-    fn is_of(&self, blocks: &Blocks) -> bool {
+    fn is_of(&self, blocks: &RowBlocking) -> bool {
         self.shape.concat().contains(&blocks.run.axis)
     }
 
     /// Whether a value, read by a map, is in its table of a block.
-    pub(in crate::schedule) fn holds(&self, blocks: &Blocks, value: Value, map: &Map) -> bool {
+    pub(in crate::schedule) fn holds(&self, blocks: &RowBlocking, value: Value, map: &Map) -> bool {
         self.value == value && self.is_of(blocks) && map_along(&self.shape) == *map
     }
 
@@ -67,28 +67,28 @@ pub(in crate::schedule) struct RowWalk<'n> {
     pub(in crate::schedule) space: &'n [Dim],
     /// The run that rows lie along, with its parts, and whether each of them is one vector.
     pub(in crate::schedule) inner: &'n Merged,
-    pub(in crate::schedule) parts: Parts,
+    pub(in crate::schedule) parts: ConcatParts,
     pub(in crate::schedule) is_narrow: bool,
 }
 
 /// The tables of a kernel.
 pub(in crate::schedule) struct Tables<'n> {
-    columns: Vec<(Column, Value)>,
+    columns: Vec<(HoistedValue, Value)>,
     walk: RowWalk<'n>,
-    blocks: Option<Blocks>,
+    blocks: Option<RowBlocking>,
     /// Lanes of the vectors that are computed: of what takes long, more than rows have.
     lanes: u32,
 }
 
 /// Finds the values that depend on the inner one of some runs alone, or on outer axes that `followed` names as well.
-pub(in crate::schedule) fn columns_of(
+pub(in crate::schedule) fn hoisted_values(
     group: &Group<'_>,
     space: &[Dim],
     roots: &[(Value, Map)],
     runs: &[Merged],
     followed: Option<&[usize]>,
-) -> Columns {
-    let [.., outer, inner] = runs else { return Columns::new() };
+) -> HoistedValues {
+    let [.., outer, inner] = runs else { return HoistedValues::new() };
     let along: Vec<usize> = (outer.axis + 1..=inner.axis).collect();
     // What the rows that follow one another have in common differs along these at most, and is worth it where it is costly.
     let beyond = runs.len().checked_sub(3).map_or(0, |next| runs[next].axis + 1);
@@ -97,7 +97,7 @@ pub(in crate::schedule) fn columns_of(
         let around = axes.strip_suffix(&along[..]).filter(|around| !around.is_empty());
         around.is_some_and(|around| around.iter().all(|&axis| is_shared(axis))) && hoisting::is_kept(group.function, inst)
     };
-    let (mut found, mut below) = (Columns::new(), Vec::new());
+    let (mut found, mut below) = (HoistedValues::new(), Vec::new());
     // What differs along outer dimensions may be computed from what does not.
     for (is_below, mut stack) in [(false, roots.to_vec()), (true, Vec::new())] {
         let mut seen = HashSet::new();
@@ -114,7 +114,7 @@ pub(in crate::schedule) fn columns_of(
                 Some(_) if found.iter().any(|known| known.value == value) => {}
                 Some((shape, is_outer)) => {
                     let places = places(group, value);
-                    found.push(Column { value, shape, is_outer, costly: hoisting::is_kept(group.function, inst), places });
+                    found.push(HoistedValue { value, shape, is_outer, costly: hoisting::is_kept(group.function, inst), places });
                     if is_outer {
                         below.extend(operands());
                     }
@@ -156,7 +156,7 @@ fn weight(group: &Group<'_>, inst: Inst) -> i64 {
 }
 
 /// Where tables pay: each first dim is less than the second.
-pub(in crate::schedule) fn guard(columns: &Columns, runs: &[Merged]) -> Vec<(Dim, Dim)> {
+pub(in crate::schedule) fn guard(columns: &HoistedValues, runs: &[Merged]) -> Vec<(Dim, Dim)> {
     let (inner, outer) = runs.split_last().expect("there is an inner dimension");
     let rows = Dim::product(outer.iter().map(|run| run.size.clone()));
     let are_costly = columns.iter().any(|column| column.costly);
@@ -177,13 +177,13 @@ impl<'n> Tables<'n> {
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
         group: &Group<'_>,
-        columns: &[Column],
+        columns: &[HoistedValue],
         walk: RowWalk<'n>,
-        blocks: Option<&Blocks>,
+        blocks: Option<&RowBlocking>,
     ) -> Self {
         let wide = cost::lanes(group.function, group.target, &group.solver, &walk.inner.size).max(elements.lanes);
         let lanes = if walk.is_narrow { elements.lanes } else { wide };
-        let table = |column: &Column| {
+        let table = |column: &HoistedValue| {
             let rows = blocks.filter(|blocks| column.is_of(blocks)).map(|blocks| &blocks.rows);
             let size = rows.map_or(walk.inner.size.clone(), |rows| rows * &walk.inner.size);
             (column.clone(), kb.scratch(TensorType::new([size + i64::from(lanes)], column.dtype(group))))
@@ -220,12 +220,12 @@ impl<'n> Tables<'n> {
     }
 
     /// Whether the rows of a block lie behind one another in the table of a column.
-    fn is_of_block(&self, column: &Column) -> bool {
+    fn is_of_block(&self, column: &HoistedValue) -> bool {
         self.blocks.as_ref().is_some_and(|blocks| column.is_of(blocks))
     }
 
     /// Where an element is in the table of a column, whose first row is number `first`.
-    fn place(&self, kb: &mut KernelBuilder, column: &Column, at: &[Index], first: Option<Value>) -> Value {
+    fn place(&self, kb: &mut KernelBuilder, column: &HoistedValue, at: &[Index], first: Option<Value>) -> Value {
         let base = base_of(at[self.walk.inner.axis]);
         let blocks = self.blocks.as_ref().filter(|blocks| column.is_of(blocks));
         let (Some(blocks), Some(first)) = (blocks, first) else { return base };
@@ -241,10 +241,10 @@ impl<'n> Tables<'n> {
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
         (at, first): (&[Index], Option<Value>),
-        is_wanted: &dyn Fn(&Column) -> bool,
+        is_wanted: &dyn Fn(&HoistedValue) -> bool,
     ) {
         let mut at = at.to_vec();
-        let wanted: Vec<&(Column, Value)> = self.columns.iter().filter(|(column, _)| is_wanted(column)).collect();
+        let wanted: Vec<&(HoistedValue, Value)> = self.columns.iter().filter(|(column, _)| is_wanted(column)).collect();
         if wanted.is_empty() {
             return;
         }
@@ -274,7 +274,7 @@ impl<'n> Tables<'n> {
             }
         };
         match self.walk.is_narrow {
-            true => self.walk.parts.walk_narrow(kb, elements, self.lanes, &mut body),
+            true => self.walk.parts.walk_short(kb, elements, self.lanes, &mut body),
             false => self.walk.parts.walk(kb, elements, &mut body),
         }
         elements.lanes = lanes;
@@ -307,7 +307,7 @@ impl<'n> Tables<'n> {
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
         (at, first): (&[Index], Option<Value>),
-        is_wanted: &dyn Fn(&Column) -> bool,
+        is_wanted: &dyn Fn(&HoistedValue) -> bool,
     ) {
         for (column, table) in self.columns.iter().filter(|(column, _)| is_wanted(column)) {
             let place = self.place(kb, column, at, first);

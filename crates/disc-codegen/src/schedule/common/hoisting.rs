@@ -16,17 +16,17 @@ use disc_passes::fusion::{
 use std::collections::HashSet;
 
 /// A value with the axes of the space that each of its dimensions stands for.
-pub(in crate::schedule) type Shared = (Value, Vec<Vec<usize>>);
+pub(in crate::schedule) type Hoisted = (Value, Vec<Vec<usize>>);
 
 /// The costly values that follow such axes as `are_shared` says; of values that are computed from one another, the last one.
-pub(in crate::schedule) fn shared(
+pub(in crate::schedule) fn hoisted(
     group: &Group<'_>,
     space: &[Dim],
     roots: &[(Value, Map)],
     are_shared: &dyn Fn(&[usize]) -> bool,
-) -> Vec<Shared> {
+) -> Vec<Hoisted> {
     let (function, solver) = (group.function, &*group.solver);
-    let (mut stack, mut seen, mut found) = (roots.to_vec(), HashSet::new(), Vec::<Shared>::new());
+    let (mut stack, mut seen, mut found) = (roots.to_vec(), HashSet::new(), Vec::<Hoisted>::new());
     while let Some((value, map)) = stack.pop() {
         let Some(inst) = function.defining(value).filter(|_| seen.insert((value, map.clone()))) else { continue };
         match axes_of(&map).filter(|axes| are_shared(axes) && is_kept(function, inst)) {
@@ -41,7 +41,7 @@ pub(in crate::schedule) fn shared(
 }
 
 /// Whether a value follows no axis at all.
-pub(in crate::schedule) fn is_everywhere((_, shape): &Shared) -> bool {
+pub(in crate::schedule) fn is_everywhere((_, shape): &Hoisted) -> bool {
     shape.iter().all(Vec::is_empty)
 }
 
@@ -65,23 +65,23 @@ pub(in crate::schedule) fn is_kept(function: &Function, inst: Inst) -> bool {
 const TOGETHER: (i64, i64) = (1024, 32);
 
 /// What is the same all over each row of a nest, for some rows at once.
-pub(in crate::schedule) struct KeptRows {
+pub(in crate::schedule) struct HoistedRows {
     /// The run of the rows, with all its positions.
     run: Merged,
     /// How many rows are computed together.
     together: Dim,
     /// The values that differ from row to row, with the memory of some rows.
-    apart: Vec<(Shared, Value)>,
+    apart: Vec<(Hoisted, Value)>,
     /// The values that do not.
-    alike: Vec<Shared>,
+    alike: Vec<Hoisted>,
 }
 
-impl KeptRows {
+impl HoistedRows {
     /// Asks for task memory for what rows of `length` elements share, if there is some; units are parts of the last of the outer runs then.
     pub(in crate::schedule) fn new(
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
-        values: &[Shared],
+        values: &[Hoisted],
         length: &Dim,
         outer: &mut [Merged],
     ) -> Option<Self> {
@@ -91,9 +91,9 @@ impl KeptRows {
         let together = rows.expect("numbers have a least and a largest one");
         let all = run.clone();
         run.size = run.size.ceil_div(&together);
-        let differs = |(_, shape): &&Shared| shape.iter().any(|axes| axes.contains(&all.axis));
-        let (apart, alike): (Vec<&Shared>, Vec<&Shared>) = values.iter().partition(differs);
-        let memory = |shared: &Shared| {
+        let differs = |(_, shape): &&Hoisted| shape.iter().any(|axes| axes.contains(&all.axis));
+        let (apart, alike): (Vec<&Hoisted>, Vec<&Hoisted>) = values.iter().partition(differs);
+        let memory = |shared: &Hoisted| {
             let dtype = compute_dtype(elements.tensor(shared.0).dtype);
             (shared.clone(), kb.scratch(TensorType::new([Dim::constant(TOGETHER.1 + i64::from(elements.lanes))], dtype)))
         };

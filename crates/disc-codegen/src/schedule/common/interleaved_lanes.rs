@@ -6,8 +6,8 @@
 //! Invariant: the outputs of a woven group have the short dimension innermost; their elements lie in memory in the order of the space.
 use super::{
     iteration_space::{Merged, outer_gathers},
-    line_buffers::lines_of,
-    transpose_tiles::turned_run,
+    line_buffers::line_buffers_of,
+    transpose_tiles::transposed_run,
 };
 use crate::{
     kernel::{Index, KernelBuilder},
@@ -17,21 +17,21 @@ use disc_ir::{Dim, Value};
 use disc_passes::fusion::{line_buffers::WOVEN, space::Map};
 
 /// A short innermost dimension of a space.
-pub(in crate::schedule) struct Woven {
+pub(in crate::schedule) struct InterleavedLanes {
     pub(in crate::schedule) axis: usize,
     pub(in crate::schedule) size: i64,
 }
 
-impl Woven {
+impl InterleavedLanes {
     /// The last of some runs, if it is short and vectors can lie along the one in front.
     pub(in crate::schedule) fn of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Option<Self> {
         let [.., before, last] = runs else { return None };
         let size = last.size.as_const().filter(|size| WOVEN.contains(size))?;
         // A slice of a gather is one vector already; what lies along another dimension is turned.
         let outer: Vec<usize> = (0..last.axis).collect();
-        let lines = lines_of(group, space, roots, &runs[..runs.len() - 1]);
+        let lines = line_buffers_of(group, space, roots, &runs[..runs.len() - 1]);
         let sliced = !outer_gathers(group.function, &group.solver, space, roots, &lines, &outer).is_empty();
-        let turned = turned_run(group, space, roots, runs).is_some_and(|run| runs[run].axis != before.axis);
+        let turned = transposed_run(group, space, roots, runs).is_some_and(|run| runs[run].axis != before.axis);
         (!sliced && !turned).then_some(Self { axis: last.axis, size })
     }
 

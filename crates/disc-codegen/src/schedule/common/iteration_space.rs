@@ -62,7 +62,7 @@ impl Walk<'_> {
         if (self.is_known)(value, map) {
             return;
         }
-        if self.group.kind_of(inst) == OpKind::Patches {
+        if self.group.kind_of(inst) == OpKind::Im2col {
             return self.part_windows(inst, map);
         }
         let found = reads(self.group, self.solver, self.space, inst, map);

@@ -1,6 +1,6 @@
 //! Kernels in the making: what all schedules begin and end with.
 //!
-//! [`GroupMemory`] declares a kernel's parameters for what a group reads and writes; a [`Draft`] has the elements of that memory as well. What is
+//! [`GroupMemory`] declares a kernel's parameters for what a group reads and writes; a [`KernelFrame`] has the elements of that memory as well. What is
 //! computed, and in which order, is the schedule's.
 //!
 //! Invariant: a kernel's parameters are memory in the order of its launch's arguments, then the range of units.
@@ -97,7 +97,7 @@ impl GroupMemory {
 }
 
 /// A kernel in the making, with the elements of its memory.
-pub(in crate::schedule) struct Draft<'g> {
+pub(in crate::schedule) struct KernelFrame<'g> {
     pub kb: KernelBuilder,
     pub elements: Elements<'g>,
     pub memory: GroupMemory,
@@ -105,7 +105,7 @@ pub(in crate::schedule) struct Draft<'g> {
     pub range: [Value; 2],
 }
 
-impl<'g> Draft<'g> {
+impl<'g> KernelFrame<'g> {
     /// A kernel with all memory of the group, whose elements are vectors of `lanes`.
     pub(in crate::schedule) fn new(group: &Group<'g>, name: &str, lanes: u32) -> Self {
         Self::with(group, name, lanes, |kb, memory| memory.add_outputs(kb, group))
@@ -121,7 +121,7 @@ impl<'g> Draft<'g> {
         let mut kb = KernelBuilder::new(name, FunctionKind::Kernel);
         let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
         elements.first_site = group.first_site;
-        elements.streams = group.streams;
+        elements.nontemporal = group.nontemporal;
         let mut memory = GroupMemory::of_inputs(&mut kb, group, |_| true);
         memory.sources.iter().for_each(|&(input, buffer)| elements.bind(input, buffer));
         add(&mut kb, &mut memory);

@@ -21,7 +21,7 @@ use disc_passes::fusion::{
 };
 
 /// The values of a loop group that are computed a line at a time, for each position along the runs but the last.
-pub(in crate::schedule) fn lines_of(
+pub(in crate::schedule) fn line_buffers_of(
     group: &Group<'_>,
     space: &[Dim],
     roots: &[(Value, Map)],
@@ -39,7 +39,7 @@ pub(in crate::schedule) fn lines_of(
 const TOGETHER: (i64, i64) = (1024, 32);
 
 /// The lines of a kernel, with their memory: those of some rows at once.
-pub(in crate::schedule) struct KeptLines {
+pub(in crate::schedule) struct LineBufferMemory {
     /// The run of the rows, with all its positions.
     run: Merged,
     /// How many rows have their lines computed together.
@@ -48,7 +48,7 @@ pub(in crate::schedule) struct KeptLines {
     lines: Vec<(LineBuffer, Value, Dim)>,
 }
 
-impl KeptLines {
+impl LineBufferMemory {
     /// Asks for task memory for the lines of a nest, if there are some; units are parts of the last of its outer runs then.
     pub(in crate::schedule) fn new(
         kb: &mut KernelBuilder,

@@ -6,10 +6,10 @@
 //!
 //! Not for transposes, rows that one vector holds, and results that are scattered.
 //!
-//! Invariants: the guard says all that addresses rely on, the sizes here and where memory starts in [`Streamed`]; results are written once, in order.
+//! Invariants: the guard says all that addresses rely on, the sizes here and where memory starts in [`NontemporalGuard`]; results are written once, in order.
 use crate::{
-    element::LEAST_STREAMED,
-    schedule::{Group, Scheduled, Streamed, Version, VersionKind},
+    element::LEAST_NONTEMPORAL,
+    schedule::{Group, NontemporalGuard, Scheduled, Version, VersionKind},
 };
 use disc_ir::{Dim, TensorType, Value, dim::Fact};
 
@@ -19,14 +19,14 @@ const MOST: i64 = 64 << 20;
 
 /// When large results of a group go past the caches.
 #[derive(Clone)]
-pub(in crate::schedule) struct Stream {
+pub(in crate::schedule) struct Nontemporal {
     guard: Vec<(Dim, Dim)>,
     /// The same of sizes that have to be multiples.
     facts: Vec<Fact>,
-    streamed: Streamed,
+    nontemporal: NontemporalGuard,
 }
 
-impl Stream {
+impl Nontemporal {
     /// For results in whose order positions are walked, by vectors of `lanes` from each multiple of `starts` on.
     pub(in crate::schedule) fn of(group: &Group<'_>, results: &[Value], lanes: u32, starts: &[Dim]) -> Option<Self> {
         let bytes = |tensor: &TensorType| tensor.element_count() * tensor.dtype.size() as i64;
@@ -37,7 +37,7 @@ impl Stream {
         let read = group.inputs().iter().filter(|&&input| group.solver.equal(&group.tensor(input).element_count(), &count));
         let touched = Dim::sum(results.iter().chain(read).map(|&value| bytes(group.tensor(value))));
         let is_small = group.solver.range(&touched).hi.is_some_and(|most| most < disc_abi::LEAST_NONTEMPORAL_BYTES);
-        if is_small || !group.target.streams() || lanes as usize * widest < LEAST_STREAMED {
+        if is_small || !group.target.has_nontemporal_stores() || lanes as usize * widest < LEAST_NONTEMPORAL {
             return None;
         }
         let multiple = (disc_abi::ALIGN / narrowest) as i64;
@@ -56,7 +56,7 @@ impl Stream {
         }
         let outputs = group.outputs().into_iter().zip(&group.wanted);
         let outputs = outputs.filter(|(output, _)| results.contains(output)).map(|(_, &position)| position).collect();
-        Some(Self { guard, facts, streamed: Streamed { outputs, bytes: touched } })
+        Some(Self { guard, facts, nontemporal: NontemporalGuard { outputs, bytes: touched } })
     }
 
     /// The same for some sizes alone.
@@ -67,11 +67,11 @@ impl Stream {
 
     /// The group where it holds.
     pub(in crate::schedule) fn inside<'g>(&self, group: &Group<'g>, name: String) -> Group<'g> {
-        Group { streams: true, ..group.given(name, &self.guard, self.facts.clone()) }
+        Group { nontemporal: true, ..group.given(name, &self.guard, self.facts.clone()) }
     }
 
     pub(in crate::schedule) fn version(self, code: Scheduled) -> Version {
-        let Self { guard, streamed, .. } = self;
-        Version { kind: VersionKind::Stream, guard, code, workspaces: Vec::new(), streamed: Some(streamed) }
+        let Self { guard, nontemporal, .. } = self;
+        Version { kind: VersionKind::Nontemporal, guard, code, workspaces: Vec::new(), nontemporal: Some(nontemporal) }
     }
 }

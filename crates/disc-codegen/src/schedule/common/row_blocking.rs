@@ -19,7 +19,7 @@ const MOST: i64 = 8192;
 const COUNT: i64 = 8;
 
 #[derive(Clone, Debug)]
-pub(in crate::schedule) struct Blocks {
+pub(in crate::schedule) struct RowBlocking {
     /// Outer runs that tables follow, in front of the one that is cut.
     around: Vec<Merged>,
     /// The run that is cut into blocks.
@@ -31,7 +31,7 @@ pub(in crate::schedule) struct Blocks {
     pub(in crate::schedule) behind: Vec<Merged>,
 }
 
-impl Blocks {
+impl RowBlocking {
     /// Cuts rows of `length` elements, which differ along outer runs: along those of the axes `followed`, tables do too.
     pub(in crate::schedule) fn of(outer: &[Merged], followed: &[usize], length: &Dim) -> Option<Self> {
         let is_followed = |run: &&Merged| followed.contains(&run.axis);

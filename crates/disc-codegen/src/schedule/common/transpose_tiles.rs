@@ -25,7 +25,7 @@ const LEAST: u32 = 4;
 
 /// An input or a part of one, with how it lies and the tile that holds some of it.
 #[derive(Clone)]
-struct Turned {
+struct TransposeTile {
     part: Part,
     /// The axes of the space that each of its dimensions stands for.
     shape: Vec<Vec<usize>>,
@@ -73,11 +73,11 @@ impl Part {
 }
 
 /// The inputs of a group that lie along one outer dimension.
-pub(in crate::schedule) struct TurnedInputs {
+pub(in crate::schedule) struct TransposeTiles {
     /// The outer dimension, with all its positions.
     pub(in crate::schedule) run: Merged,
     inner: Merged,
-    inputs: Vec<Turned>,
+    inputs: Vec<TransposeTile>,
 }
 
 /// What loops read from memory, inputs or parts of them, with how their dimensions follow the space.
@@ -89,7 +89,7 @@ fn parts(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<(Part,
 }
 
 /// The outer run that inputs lie along while they also have the inner dimension, by its place among the runs.
-pub(in crate::schedule) fn turned_run(
+pub(in crate::schedule) fn transposed_run(
     group: &Group<'_>,
     space: &[Dim],
     roots: &[(Value, Map)],
@@ -100,7 +100,7 @@ pub(in crate::schedule) fn turned_run(
     parts(group, space, roots).iter().filter_map(|(part, map)| part.axes(map)).find_map(along)
 }
 
-impl TurnedInputs {
+impl TransposeTiles {
     /// The inputs that lie along `run`; asks for task memory for their tiles.
     pub(in crate::schedule) fn new(
         kb: &mut KernelBuilder,
@@ -109,7 +109,7 @@ impl TurnedInputs {
         [run, inner]: [Merged; 2],
         lanes: u32,
     ) -> Self {
-        let mut inputs: Vec<Turned> = Vec::new();
+        let mut inputs: Vec<TransposeTile> = Vec::new();
         for (part, map) in parts(group, space, roots) {
             let tensor = group.tensor(part.value);
             let square = (group.target.vector_bytes() / tensor.dtype.size() as u32).min(lanes).min(TILE as u32);
@@ -119,7 +119,7 @@ impl TurnedInputs {
             let Some(shape) = shape.filter(|_| square >= LEAST && tensor.dtype != DType::I1 && !known) else { continue };
             let step = step_of(group, space, (&part, &shape), inner.axis);
             let tile = kb.scratch(TensorType::new([Dim::constant(TILE * i64::from(lanes))], tensor.dtype));
-            inputs.push(Turned { part, shape, step, tile, square });
+            inputs.push(TransposeTile { part, shape, step, tile, square });
         }
         Self { run, inner, inputs }
     }
@@ -135,7 +135,7 @@ impl TurnedInputs {
     ) {
         for turned in &self.inputs {
             // The rest of a row may have vectors of half the lanes.
-            let turned = &Turned { square: turned.square.min(elements.lanes), ..turned.clone() };
+            let turned = &TransposeTile { square: turned.square.min(elements.lanes), ..turned.clone() };
             let mut fill = |kb: &mut KernelBuilder, from: Value| {
                 let offset = kb.sub(from, first);
                 for column in (0..elements.lanes).step_by(turned.square as usize) {
@@ -161,7 +161,7 @@ impl TurnedInputs {
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
-        turned: &Turned,
+        turned: &TransposeTile,
         space: &[Dim],
         ([from, stop], column): ([Value; 2], u32),
         at: &[Index],
@@ -207,7 +207,7 @@ impl TurnedInputs {
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
-        turned: &Turned,
+        turned: &TransposeTile,
         space: &[Dim],
         [row, from]: [Value; 2],
         at: &[Index],
@@ -270,7 +270,7 @@ fn load_rows(kb: &mut KernelBuilder, buffer: Value, start: Value, (step, apart):
 }
 
 /// Stores a square, its rows and columns exchanged, from a position of the run on.
-fn store_columns(kb: &mut KernelBuilder, turned: &Turned, rows: &[Value], offset: Value, (column, lanes): (u32, u32)) {
+fn store_columns(kb: &mut KernelBuilder, turned: &TransposeTile, rows: &[Value], offset: Value, (column, lanes): (u32, u32)) {
     let dtype = kb.dtype(rows[0]);
     // Halves are moved as the bits that they are.
     let bits = match dtype {

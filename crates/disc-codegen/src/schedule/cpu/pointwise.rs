@@ -11,19 +11,19 @@ use crate::{
     schedule::{
         Group, Scheduled, Version, VersionKind, Versioned,
         common::{
-            concat_parts::Parts,
-            hoisted_tables::{self, Columns, RowWalk, Tables},
-            hoisting::{KeptRows, Shared, is_everywhere, shared},
-            interleaved_lanes::Woven,
+            concat_parts::ConcatParts,
+            hoisted_tables::{self, HoistedValues, RowWalk, Tables},
+            hoisting::{Hoisted, HoistedRows, hoisted, is_everywhere},
+            interleaved_lanes::InterleavedLanes,
             iteration_space::{
                 CountedUnits, OuterGather, each_tile, each_unit, merge, mergeable_in, outer_gathers, positions_of, read_places,
             },
-            kernel_frame::Draft,
-            line_buffers::{KeptLines, lines_of},
-            nontemporal::Stream,
-            row_blocking::Blocks,
+            kernel_frame::KernelFrame,
+            line_buffers::{LineBufferMemory, line_buffers_of},
+            nontemporal::Nontemporal,
+            row_blocking::RowBlocking,
             short_rows,
-            transpose_tiles::{TILE, TurnedInputs, turned_run},
+            transpose_tiles::{TILE, TransposeTiles, transposed_run},
             vector_loop::vector_loop,
         },
     },
@@ -56,14 +56,14 @@ pub fn versions(group: &Group<'_>) -> Versioned {
     let (mut versions, mut next) = (Vec::new(), group.clone());
     let mut add = |kind: VersionKind, guard: Vec<(Dim, Dim)>, code: Scheduled, next: &mut Group<'_>| {
         next.first_site += code.sites.len() as i64;
-        versions.push(Version { kind, guard, code, workspaces: Vec::new(), streamed: None });
+        versions.push(Version { kind, guard, code, workspaces: Vec::new(), nontemporal: None });
     };
     for (lanes, guard) in nest.narrow_widths() {
-        let narrow = next.guarded(format!("{}_narrow{lanes}", group.name), &guard);
+        let narrow = next.guarded(format!("{}_short{lanes}", group.name), &guard);
         let inside = Nest::of(&narrow);
         // Where the guard leaves a size one value, the loops may be others: vectors then lie along a dimension that it says nothing about.
         let code = if inside.walks_as(&nest) { inside.narrowed(lanes) } else { inside }.scheduled();
-        add(VersionKind::NarrowRows, guard, code, &mut next);
+        add(VersionKind::ShortRows, guard, code, &mut next);
     }
     let columns = nest.columns();
     let has_tables = !columns.is_empty() && !nest.narrow;
@@ -73,11 +73,11 @@ pub fn versions(group: &Group<'_>) -> Versioned {
         let code = Nest { columns, ..Nest::of(&tabled) }.scheduled();
         add(VersionKind::Tables, guard, code, &mut next);
     }
-    if let Some(stream) = nest.stream().filter(|_| !has_tables) {
-        let large = stream.inside(&next, format!("{}_stream", group.name));
+    if let Some(nontemporal) = nest.nontemporal().filter(|_| !has_tables) {
+        let large = nontemporal.inside(&next, format!("{}_nontemporal", group.name));
         let code = Nest { group: &large, ..Nest::of(&next) }.scheduled();
         next.first_site += code.sites.len() as i64;
-        versions.push(stream.version(code));
+        versions.push(nontemporal.version(code));
     }
     Versioned { versions, otherwise: Nest::of(&next).scheduled() }
 }
@@ -95,22 +95,22 @@ struct Nest<'g> {
     /// What is walked; vectors lie along the last.
     runs: Vec<Merged>,
     /// The innermost run, where it is too short to be walked.
-    woven: Option<Woven>,
+    woven: Option<InterleavedLanes>,
     lanes: u32,
     /// Whether each part of the inner run is one vector: see [`short_rows`].
     narrow: bool,
     /// The axes of rows that what rows share by blocks follows, if there are blocks.
     followed: Option<Vec<usize>>,
     /// What is kept in tables; where rows are narrow, in registers.
-    columns: Columns,
+    columns: HoistedValues,
     /// What is computed in front of each row.
     lines: Vec<LineBuffer>,
     /// Costly values that are the same all over a row.
-    of_rows: Vec<Shared>,
+    of_rows: Vec<Hoisted>,
 }
 
 /// An element that narrow rows share.
-struct Held {
+struct RowElement {
     /// The position along the inner run: of one of its parts.
     at: Index,
     value: Value,
@@ -129,13 +129,13 @@ impl<'g> Nest<'g> {
         let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
         let roots: Vec<(Value, Map)> = outputs.iter().copied().zip(shapes.iter().map(|shape| map_along(shape))).collect();
         let mut runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, &|_, _| false));
-        let woven = Woven::of(group, &space, &roots, &runs);
+        let woven = InterleavedLanes::of(group, &space, &roots, &runs);
         if woven.is_some() {
             runs.pop();
         }
         // Rows of a tile are written side by side.
-        let is_turned = woven.is_none() && turned_run(group, &space, &roots, &runs).is_some();
-        let lines = if is_turned { Vec::new() } else { lines_of(group, &space, &roots, &runs) };
+        let is_turned = woven.is_none() && transposed_run(group, &space, &roots, &runs).is_some();
+        let lines = if is_turned { Vec::new() } else { line_buffers_of(group, &space, &roots, &runs) };
         let is_plain = woven.is_none() && !is_turned && lines.is_empty();
         let layout = || Layout { space: space.clone(), reduced: Vec::new(), kept: all, reduces: false, reordered: Vec::new() };
         let followed = is_plain.then(|| block_axes(group.function, &group.solver, &layout(), &roots)).flatten();
@@ -148,9 +148,9 @@ impl<'g> Nest<'g> {
         let inner_from = runs.len().checked_sub(2).map_or(0, |outer| runs[outer].axis + 1);
         let of_rows = match runs.is_empty() || is_turned {
             true => Vec::new(),
-            false => shared(group, &space, &roots, &|axes| axes.iter().all(|&axis| axis < inner_from)),
+            false => hoisted(group, &space, &roots, &|axes| axes.iter().all(|&axis| axis < inner_from)),
         };
-        let columns = Columns::new();
+        let columns = HoistedValues::new();
         let nest = Self { group, space, shapes, roots, runs, woven, lanes, narrow: false, followed, columns, lines, of_rows };
         match nest.lengths().filter(|_| !nest.is_flat()).and_then(|lengths| short_rows::always(group, &lengths)) {
             Some(lanes) => nest.narrowed(lanes),
@@ -174,7 +174,7 @@ impl<'g> Nest<'g> {
     /// How long the parts of the inner run are that are walked by themselves, if there are rows and they lie along memory.
     fn lengths(&self) -> Option<Vec<Dim>> {
         let [.., _, inner] = &self.runs[..] else { return None };
-        if self.woven.is_none() && turned_run(self.group, &self.space, &self.roots, &self.runs).is_some() {
+        if self.woven.is_none() && transposed_run(self.group, &self.space, &self.roots, &self.runs).is_some() {
             return None;
         }
         Some(self.parts(inner, true).lengths())
@@ -187,10 +187,10 @@ impl<'g> Nest<'g> {
     }
 
     /// What is worth a table.
-    fn columns(&self) -> Columns {
-        let plain = self.woven.is_none() && turned_run(self.group, &self.space, &self.roots, &self.runs).is_none();
+    fn columns(&self) -> HoistedValues {
+        let plain = self.woven.is_none() && transposed_run(self.group, &self.space, &self.roots, &self.runs).is_none();
         if !plain {
-            return Columns::new();
+            return HoistedValues::new();
         }
         let mut columns = self.columns_of_space();
         // Rows with lines are counted by some at once.
@@ -198,33 +198,33 @@ impl<'g> Nest<'g> {
         columns
     }
 
-    fn columns_of_space(&self) -> Columns {
-        hoisted_tables::columns_of(self.group, &self.space, &self.roots, &self.runs, self.followed.as_deref())
+    fn columns_of_space(&self) -> HoistedValues {
+        hoisted_tables::hoisted_values(self.group, &self.space, &self.roots, &self.runs, self.followed.as_deref())
     }
 
     /// When results go past the caches: those whose rows are written in order.
-    fn stream(&self) -> Option<Stream> {
+    fn nontemporal(&self) -> Option<Nontemporal> {
         let starts = match &self.runs[..] {
             _ if self.narrow || self.woven.is_some() => return None,
             [] => return None,
             // Chunks start at multiples of their own.
             [_] => Vec::new(),
             [.., inner] => {
-                if turned_run(self.group, &self.space, &self.roots, &self.runs).is_some() {
+                if transposed_run(self.group, &self.space, &self.roots, &self.runs).is_some() {
                     return None;
                 }
-                let Parts { mut joints, .. } = self.parts(inner, true);
+                let ConcatParts { mut joints, .. } = self.parts(inner, true);
                 joints.push(inner.size.clone());
                 joints
             }
         };
-        Stream::of(self.group, &self.group.outputs(), self.lanes, &starts)
+        Nontemporal::of(self.group, &self.group.outputs(), self.lanes, &starts)
     }
 
     fn scheduled(&self) -> Scheduled {
-        let mut draft = Draft::new(self.group, &self.group.name, self.lanes);
-        let (targets, range) = (draft.memory.outputs(), draft.range);
-        let units = self.emit(&mut draft.kb, &mut draft.elements, &targets, range);
+        let mut frame = KernelFrame::new(self.group, &self.group.name, self.lanes);
+        let (targets, range) = (frame.memory.outputs(), frame.range);
+        let units = self.emit(&mut frame.kb, &mut frame.elements, &targets, range);
         let count = match self.lengths().filter(|_| self.narrow) {
             // Lanes beyond a row take their time too.
             Some(parts) => {
@@ -233,7 +233,7 @@ impl<'g> Nest<'g> {
             }
             None => Dim::product(self.space.iter().cloned()),
         };
-        draft.finish(units, cost::loops(self.group.function, &count, self.lanes))
+        frame.finish(units, cost::loops(self.group.function, &count, self.lanes))
     }
 
     /// Writes the loops; gives the number of units.
@@ -250,14 +250,14 @@ impl<'g> Nest<'g> {
             return inner.size.ceil_div(&Dim::constant(chunk));
         }
         let mut outer = outer.to_vec();
-        let turned = || turned_run(self.group, &self.space, &self.roots, &self.runs);
+        let turned = || transposed_run(self.group, &self.space, &self.roots, &self.runs);
         let run = if self.woven.is_some() { None } else { turned() };
         let tiled = run.map(|run| {
             let tiles = outer[run].size.ceil_div(&Dim::constant(TILE));
             Merged { size: std::mem::replace(&mut outer[run].size, tiles), axis: outer[run].axis }
         });
         let turned =
-            tiled.map(|run| TurnedInputs::new(kb, self.group, (&self.space, &self.roots), [run, inner.clone()], self.lanes));
+            tiled.map(|run| TransposeTiles::new(kb, self.group, (&self.space, &self.roots), [run, inner.clone()], self.lanes));
         let tile_axis = turned.as_ref().map(|turned| turned.run.axis);
         let inner_from = outer.last().map_or(0, |run| run.axis + 1);
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
@@ -269,10 +269,10 @@ impl<'g> Nest<'g> {
         let tables = Tables::of(kb, elements, self.group, in_tables, walk, blocks.as_ref());
         tables.fill(kb, elements, &at);
         let held = if in_registers { self.held(kb, elements, inner) } else { Vec::new() };
-        let lines = KeptLines::new(kb, elements, &self.lines, &mut outer);
+        let lines = LineBufferMemory::new(kb, elements, &self.lines, &mut outer);
         self.know(kb, elements, &at, true);
         let has_rows = lines.is_none() && !tables.are_outer();
-        let rows = has_rows.then(|| KeptRows::new(kb, elements, &self.by_row(), &inner.size, &mut outer)).flatten();
+        let rows = has_rows.then(|| HoistedRows::new(kb, elements, &self.by_row(), &inner.size, &mut outer)).flatten();
         let row = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], first: Option<Value>| {
             let tile = turned.as_ref().map(|turned| (turned, tile_range(kb, &turned.run, at[turned.run.axis])));
             self.segments(kb, elements, (inner, tile.is_none()), &mut |kb, elements, indices| {
@@ -342,12 +342,12 @@ impl<'g> Nest<'g> {
     }
 
     /// What is the same all over a row, and not everywhere.
-    fn by_row(&self) -> Vec<Shared> {
+    fn by_row(&self) -> Vec<Hoisted> {
         self.of_rows.iter().filter(|shared| !is_everywhere(shared)).cloned().collect()
     }
 
     /// Computes the columns of narrow rows, in front of the loops: registers hold them.
-    fn held(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, inner: &Merged) -> Vec<Held> {
+    fn held(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, inner: &Merged) -> Vec<RowElement> {
         let mut held = Vec::new();
         if self.columns.is_empty() {
             return held;
@@ -359,7 +359,7 @@ impl<'g> Nest<'g> {
                 for column in &self.columns {
                     let place = elements.position(kb, &self.space, &column.shape, &at);
                     let computed = elements.element(kb, column.value, &place);
-                    held.push(Held { at: index, value: column.value, place, computed });
+                    held.push(RowElement { at: index, value: column.value, place, computed });
                 }
             }
         });
@@ -372,7 +372,7 @@ impl<'g> Nest<'g> {
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
         (targets, range): (&[Value], [Value; 2]),
-        (blocks, tables): (&Blocks, &Tables),
+        (blocks, tables): (&RowBlocking, &Tables),
         gathers: &[OuterGather],
         row: &RowOfBlock<'_>,
     ) {
@@ -409,9 +409,9 @@ impl<'g> Nest<'g> {
     }
 
     /// The blocks of rows that share what costs something, if there are such.
-    fn blocks(&self) -> Option<Blocks> {
+    fn blocks(&self) -> Option<RowBlocking> {
         let (inner, outer) = self.runs.split_last()?;
-        Blocks::of(outer, self.followed.as_ref()?, &inner.size)
+        RowBlocking::of(outer, self.followed.as_ref()?, &inner.size)
     }
 
     /// Whether the rows of a block are one run of elements, but for what is in tables of it.
@@ -424,8 +424,8 @@ impl<'g> Nest<'g> {
     }
 
     /// The parts of the inner run, which are walked together only where `joint`.
-    fn parts(&self, inner: &Merged, joint: bool) -> Parts {
-        Parts::of(self.group, &self.space, &self.roots, inner, joint)
+    fn parts(&self, inner: &Merged, joint: bool) -> ConcatParts {
+        ConcatParts::of(self.group, &self.space, &self.roots, inner, joint)
     }
 
     /// The inner loop.
@@ -438,7 +438,7 @@ impl<'g> Nest<'g> {
     ) {
         let parts = self.parts(inner, joint);
         match self.narrow {
-            true => parts.walk_narrow(kb, elements, self.lanes, body),
+            true => parts.walk_short(kb, elements, self.lanes, body),
             false => parts.walk(kb, elements, body),
         }
     }
@@ -477,7 +477,7 @@ impl<'g> Nest<'g> {
         kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
         targets: &[Value],
-        (turned, [first, stop]): (&TurnedInputs, [Value; 2]),
+        (turned, [first, stop]): (&TransposeTiles, [Value; 2]),
         at: &[Index],
     ) {
         turned.fill(kb, elements, &self.space, [first, stop], at);
@@ -512,7 +512,7 @@ impl<'g> Nest<'g> {
             let (target, tensor) = (targets[number], self.group.tensor(outputs[number]));
             match &places[..] {
                 [place] => elements.store(kb, target, tensor, place, values[0]),
-                _ => elements.store_woven(kb, target, tensor, (&places, &values), None),
+                _ => elements.store_interleaved(kb, target, tensor, (&places, &values), None),
             }
         }
     }

@@ -180,11 +180,11 @@ pub(super) fn convolution(s: &mut Sketch) -> Made<Vec<Value>> {
     ])
 }
 
-pub(super) fn unpack_steps(s: &mut Sketch) -> Made<Vec<Value>> {
+pub(super) fn unpack_int4(s: &mut Sketch) -> Made<Vec<Value>> {
     let ([a, b], three) = (s.plane(), Dim::constant(3));
     let words = s.input(Draw::Any, &[a.clone(), b.clone(), Dim::constant(2), three.clone()], DType::I32);
     let scales = s.input(Draw::Any, &[a, b, three], DType::F32);
-    Ok(vec![s.op(OpKind::UnpackSteps, &[words, scales], &[])?])
+    Ok(vec![s.op(OpKind::UnpackInt4, &[words, scales], &[])?])
 }
 
 /// Makes a `winograd` with any operand in place of the product; the interpreter returns it.

@@ -84,21 +84,21 @@ pub(super) fn pad(s: &mut Sketch) -> Made<Vec<Value>> {
 
 /// Makes windows over both dimensions with padding on all sides, over one with strides, and with
 /// dilated elements.
-pub(super) fn patches(s: &mut Sketch) -> Made<Vec<Value>> {
+pub(super) fn im2col(s: &mut Sketch) -> Made<Vec<Value>> {
     let plane = s.plane();
     let x = s.input(Draw::Any, &plane, s.dtype);
     let dims = |sizes: &[i64]| Attr::Dims(sizes.iter().map(|&size| Dim::constant(size)).collect());
-    let mut patches = |attrs: &[(&str, Attr)]| s.op(OpKind::Patches, &[x], attrs);
+    let mut im2col = |attrs: &[(&str, Attr)]| s.op(OpKind::Im2col, &[x], attrs);
     Ok(vec![
-        patches(&[("window_dimensions", dims(&[2, 3])), ("padding_low", dims(&[1, 1])), ("padding_high", dims(&[0, 1]))])?,
-        patches(&[
+        im2col(&[("window_dimensions", dims(&[2, 3])), ("padding_low", dims(&[1, 1])), ("padding_high", dims(&[0, 1]))])?,
+        im2col(&[
             ("window_dimensions", dims(&[3])),
             ("window_strides", vec![2].into()),
             ("window_dilations", vec![2].into()),
             ("padding_low", dims(&[2])),
             ("padding_high", dims(&[3])),
         ])?,
-        patches(&[
+        im2col(&[
             ("window_dimensions", dims(&[2, 2])),
             ("base_dilations", vec![2, 3].into()),
             ("padding_low", dims(&[1, 1])),

@@ -46,9 +46,9 @@ fn products() -> Vec<Case> {
         ),
         // 0x...8_7F1: steps 1, -1, 7 and -8, then zeros.
         case(
-            "unpack_steps",
+            "unpack_int4",
             "(%w: tensor<1x1x1x2xi32>, %s: tensor<1x1x2xf32>) -> tensor<1x1x2x8xf32>",
-            "%r = unpack_steps %w, %s : (tensor<1x1x1x2xi32>, tensor<1x1x2xf32>) -> tensor<1x1x2x8xf32>\nreturn %r : tensor<1x1x2x8xf32>",
+            "%r = unpack_int4 %w, %s : (tensor<1x1x1x2xi32>, tensor<1x1x2xf32>) -> tensor<1x1x2x8xf32>\nreturn %r : tensor<1x1x2x8xf32>",
             &[("1x1x1x2xi32", &[f64::from(0x87F1), -1.0]), ("1x1x2xf32", &[0.5, 2.0])],
             &[("1x1x2x8xf32", &[0.5, -0.5, 3.5, -4., 0., 0., 0., 0., -2., -2., -2., -2., -2., -2., -2., -2.])],
         ),

@@ -60,7 +60,7 @@ fn fusion() -> Case {
     case(
         "fusion",
         "(%x: tensor<[B]xf32>) -> tensor<[B]xf32>",
-        "%r = fusion %x, kind = loop : (tensor<[B]xf32>) -> tensor<[B]xf32> body(%a: tensor<[B]xf32>) {
+        "%r = fusion %x, kind = pointwise : (tensor<[B]xf32>) -> tensor<[B]xf32> body(%a: tensor<[B]xf32>) {
              %e = multiply %a, %a : tensor<[B]xf32>
              %f = add %e, %a : tensor<[B]xf32>
              return %f : tensor<[B]xf32>

@@ -211,12 +211,12 @@ fn faults_of_kernels_are_found() {
 const BUFFERS: &str = "host @main(%x: buffer<[N]xf32>) {
     %arena = arena bytes = [4*N] : buffer<[4*N]xu8>
     %a = alloc %arena, offset = [0], bytes = [4*N] : (buffer<[4*N]xu8>) -> buffer<[N]xf32>
-    fusion %x, %a, kind = loop : (buffer<[N]xf32>, buffer<[N]xf32>) -> () body(%p: tensor<[N]xf32>) {
+    fusion %x, %a, kind = pointwise : (buffer<[N]xf32>, buffer<[N]xf32>) -> () body(%p: tensor<[N]xf32>) {
         %d = add %p, %p : tensor<[N]xf32>
         return %d : tensor<[N]xf32>
     }
     %y = alloc_output index = 0 : buffer<[N]xf32>
-    fusion %a, %y, kind = loop : (buffer<[N]xf32>, buffer<[N]xf32>) -> () body(%q: tensor<[N]xf32>) {
+    fusion %a, %y, kind = pointwise : (buffer<[N]xf32>, buffer<[N]xf32>) -> () body(%q: tensor<[N]xf32>) {
         %e = multiply %q, %q : tensor<[N]xf32>
         return %e : tensor<[N]xf32>
     }
@@ -232,7 +232,7 @@ fn groups_read_and_write_buffers() {
 #[test]
 fn values_that_share_memory_at_the_same_time_are_found() {
     let other = "%b = alloc %arena, offset = [0], bytes = [4*N] : (buffer<[4*N]xu8>) -> buffer<[N]xf32>
-    fusion %x, %b, kind = loop : (buffer<[N]xf32>, buffer<[N]xf32>) -> () body(%r: tensor<[N]xf32>) { return %r : tensor<[N]xf32> }
+    fusion %x, %b, kind = pointwise : (buffer<[N]xf32>, buffer<[N]xf32>) -> () body(%r: tensor<[N]xf32>) { return %r : tensor<[N]xf32> }
     %y = alloc_output";
     broken(BUFFERS, "%y = alloc_output", other, ("2xf32", vec![1.0, 3.0]), "another value was written there");
 }

@@ -67,7 +67,7 @@ pub(super) fn cases() -> Vec<Case> {
         case(
             "patches of two dimensions",
             "(%x: tensor<1x2x2xf32>) -> tensor<1x2x1x1x3xf32>",
-            "%r = patches %x, window_dimensions = [2, 1], padding_low = [0, 1] : (tensor<1x2x2xf32>) -> tensor<1x2x1x1x3xf32>
+            "%r = im2col %x, window_dimensions = [2, 1], padding_low = [0, 1] : (tensor<1x2x2xf32>) -> tensor<1x2x1x1x3xf32>
              return %r : tensor<1x2x1x1x3xf32>",
             &[("1x2x2xf32", &[1.0, 2.0, 3.0, 4.0])],
             &[("1x2x1x1x3xf32", &[0.0, 1.0, 2.0, 0.0, 3.0, 4.0])],
@@ -75,7 +75,7 @@ pub(super) fn cases() -> Vec<Case> {
         case(
             "patches that lie apart, of elements that do",
             "(%x: tensor<3xi64>) -> tensor<2x4xi64>",
-            "%r = patches %x, window_dimensions = [2], window_strides = [2], window_dilations = [2], base_dilations = [2],
+            "%r = im2col %x, window_dimensions = [2], window_strides = [2], window_dilations = [2], base_dilations = [2],
                  padding_low = [2], padding_high = [2] : (tensor<3xi64>) -> tensor<2x4xi64>
              return %r : tensor<2x4xi64>",
             &[("3xi64", &[1.0, 2.0, 3.0])],

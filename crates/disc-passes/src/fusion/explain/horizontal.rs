@@ -4,7 +4,7 @@ use crate::{
     analysis::query::Query,
     fusion::{layout::Layout, legality::leaves_position, merging::MOST_BESIDE, pairing},
 };
-use disc_ir::{Function, Inst, OpKind, Value};
+use disc_ir::{Function, FusionKind, Inst, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
 /// Two groups that read one tensor and do not depend on each other.
@@ -35,7 +35,7 @@ impl Explainer<'_> {
 
     fn beside(&self, first: Inst, second: Inst) -> Reason {
         let kinds = [first, second].map(|group| kind(self.function, group));
-        let is_product = |kind: &str| matches!(kind, "contraction" | "attention");
+        let is_product = |kind: FusionKind| matches!(kind, FusionKind::Matmul | FusionKind::Attention);
         match kinds {
             _ if [first, second].iter().all(|&group| self.is_walked(group)) => self.not_beside(first, second),
             [a, b] if is_product(a) && is_product(b) => {
@@ -72,8 +72,8 @@ impl Explainer<'_> {
     /// The pointwise one of two groups, if the other one has reductions.
     fn beside_rows(&self, first: Inst, second: Inst) -> Option<Inst> {
         match [first, second].map(|group| kind(self.function, group)) {
-            ["loop", "row"] => Some(first),
-            ["row", "loop"] => Some(second),
+            [FusionKind::Pointwise, FusionKind::Reduction] => Some(first),
+            [FusionKind::Reduction, FusionKind::Pointwise] => Some(second),
             _ => None,
         }
     }

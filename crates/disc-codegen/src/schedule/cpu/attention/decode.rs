@@ -54,7 +54,7 @@ pub(super) fn version(group: &Group<'_>, softmax: &Softmax) -> Option<Version> {
     let guard = few.chain([(Dim::constant(SHORT), columns.clone())]).collect();
     let workspaces = plan.workspaces(most);
     let code = parts(group, &plan, softmax, &workspaces);
-    Some(Version { kind: VersionKind::FewQueries, guard, code, workspaces, streamed: None })
+    Some(Version { kind: VersionKind::Decode, guard, code, workspaces, nontemporal: None })
 }
 
 impl AttentionPlan {
@@ -101,7 +101,7 @@ impl AttentionPlan {
 
 /// Both kernels.
 fn parts(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax, workspaces: &[Workspace]) -> Scheduled {
-    let named = Group { name: format!("{}_few", group.name).into(), ..group.clone() };
+    let named = Group { name: format!("{}_decode", group.name).into(), ..group.clone() };
     let parts = [0, 1, 2].map(|i| plan.part(if i == 2 { group } else { &named }, i, group.first_site));
     let groups = [&parts[0], &parts[1], &parts[2]];
     let (keys, mut sites) = BlockProduct::keys_routine(groups[0], &plan.scores);
@@ -129,13 +129,13 @@ struct Kernels<'a> {
 impl<'a> Kernels<'a> {
     /// The kernel that leaves behind what parts of rows give.
     fn parts(&self, first_site: i64, units: Dim, cost: Dim) -> (Function, Launch, Vec<Site>) {
-        self.kernel("parts", first_site, [units, cost], |_| (), |unit, kb, number, left, ()| unit.part(kb, number, left))
+        self.kernel("split", first_site, [units, cost], |_| (), |unit, kb, number, left, ()| unit.part(kb, number, left))
     }
 
     /// The kernel that adds up what parts have left.
     fn sums(&self, first_site: i64, units: Dim, cost: Dim) -> (Function, Launch, Vec<Site>) {
         let factors = |kb: &mut KernelBuilder| kb.scratch(TensorType::new([self.plan.parts()], self.plan.scores.compute));
-        self.kernel("sum", first_site, [units, cost], factors, |unit, kb, batch, left, &factors| {
+        self.kernel("combine", first_site, [units, cost], factors, |unit, kb, batch, left, &factors| {
             unit.combine(kb, batch, left, factors)
         })
     }
@@ -184,7 +184,7 @@ impl<'a> Unit<'a> {
         let high = kb.map(OpKind::Minimum, &[high, columns]);
         let block = RowsOf { left: place.queries, first: zero, height: rows };
         self.scores.run_along_sums(kb, &place.at, place.keys, block, [low, high], low);
-        self.powers(kb, &place, [zero, rows], low, [low, high]);
+        self.exponentials(kb, &place, [zero, rows], low, [low, high]);
         self.weigh(kb, &place, [zero, rows], low, [low, high]);
         self.leave(kb, number, rows, left);
     }

@@ -11,7 +11,7 @@
 //! - A row that has seen no finite score has the maximum minus infinity, the sum 0 and totals 0.
 use super::{
     AttentionPlan, count_sites, decode,
-    masking::{Mask, Window, masks},
+    masking::{Mask, VisibleColumns, masks},
     online_softmax::{over_columns, with_column},
     softmax::Softmax,
 };
@@ -258,7 +258,7 @@ impl<'a> Unit<'a> {
         let end = kb.add(first, height);
         let row_axis = self.plan.row_axis();
         let width = i64::from(self.plan.scores.tile.columns);
-        let window = Window { at: &place.at, row_axis, rows: [first, end], columns, width };
+        let window = VisibleColumns { at: &place.at, row_axis, rows: [first, end], columns, width };
         let mut elements = self.scores.elements();
         elements.first_site = self.next_site();
         let seen = window.seen(kb, &mut elements, &self.masks);
@@ -279,7 +279,7 @@ impl<'a> Unit<'a> {
         let [from, to] = self.panels(kb, seen);
         let [packed, _] = self.panels(kb, [low, low]);
         self.scores.run(kb, &place.at, place.keys, RowsOf { left, first, height }, [from, to, packed], &[low]);
-        self.powers(kb, place, [first, height], low, seen);
+        self.exponentials(kb, place, [first, height], low, seen);
         self.weigh(kb, place, [first, height], low, seen);
     }
 

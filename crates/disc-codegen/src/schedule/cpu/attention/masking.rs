@@ -94,7 +94,7 @@ fn is_wide(function: &Function, value: Value) -> bool {
 }
 
 /// Where to look.
-pub(super) struct Window<'a> {
+pub(super) struct VisibleColumns<'a> {
     pub(super) at: &'a [Index],
     pub(super) row_axis: usize,
     /// From the first to below the second.
@@ -105,7 +105,7 @@ pub(super) struct Window<'a> {
     pub(super) width: i64,
 }
 
-impl Window<'_> {
+impl VisibleColumns<'_> {
     /// The columns of the window that its rows may see: from the start of a panel to the end of one.
     pub(super) fn seen(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, masks: &[Mask]) -> [Value; 2] {
         let (width, [low, high]) = (kb.int(self.width), self.columns);

@@ -12,7 +12,7 @@ mod online_softmax;
 mod softmax;
 
 use super::{
-    matmul::{BlockProduct, Held, MatmulPlan, Role, RowsOf, merge_sites},
+    matmul::{BlockProduct, MatmulPlan, Role, RowBuffer, RowsOf, merge_sites},
     pointwise::place_unit,
     reduction::{self, Rows},
 };
@@ -60,8 +60,8 @@ impl AttentionPlan {
             None => (columns, Role::Rows),
         };
         let room = scores.room(columns);
-        let scores = scores.in_blocks(Held { value: returned(&functions[0])[0], role: Role::Result, room: room.clone() });
-        let weighted = weighted.in_blocks(Held { value: weights, role, room });
+        let scores = scores.in_blocks(RowBuffer { value: returned(&functions[0])[0], role: Role::Result, room: room.clone() });
+        let weighted = weighted.in_blocks(RowBuffer { value: weights, role, room });
         let reads = parts.map(|part| group.operands(part).to_vec());
         let made = parts.map(|part| group.result(part));
         let plan = Self { functions, reads, made, scores, rows, weighted, softmax, shared: None };
@@ -78,7 +78,7 @@ impl AttentionPlan {
             name: Arc::from(format!("{}.{}", group.name, ["scores", "rows", "weighted"][i])),
             target: group.target,
             first_site,
-            streams: false,
+            nontemporal: false,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
 use disc_ir::{Inst, OpKind, Value};
 
 /// Rows whose lanes are reduced together.
-struct Few<'p> {
+struct RowGroup<'p> {
     place: &'p Place,
     first: Value,
     count: Value,
@@ -26,7 +26,7 @@ struct Few<'p> {
 
 impl<'a> Unit<'a> {
     /// Makes powers of a block of scores; notes the maximum and the sum of each row, and what the totals so far are to be scaled by.
-    pub(super) fn powers(
+    pub(super) fn exponentials(
         &mut self,
         kb: &mut KernelBuilder,
         place: &Place,
@@ -40,7 +40,7 @@ impl<'a> Unit<'a> {
             let left = kb.sub(stop, start);
             let count = kb.map(OpKind::Minimum, &[left, step]);
             let (own, inside) = (kb.sub(start, place.rows[0]), kb.lane_mask(count, self.rows_at_once()));
-            self.few_powers(kb, &mut elements, &Few { place, first: start, count, own, inside }, seen);
+            self.exponentials_of_rows(kb, &mut elements, &RowGroup { place, first: start, count, own, inside }, seen);
             Vec::new()
         });
         self.sites.extend(elements.sites);
@@ -66,15 +66,15 @@ impl<'a> Unit<'a> {
     }
 
     /// The same for at most as many rows as are reduced together.
-    fn few_powers(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, few: &Few<'_>, seen: [Value; 2]) {
-        let (lanes, state, own, inside) = (self.rows_at_once(), &self.state, few.own, Some(few.inside));
+    fn exponentials_of_rows(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, rows: &RowGroup<'_>, seen: [Value; 2]) {
+        let (lanes, state, own, inside) = (self.rows_at_once(), &self.state, rows.own, Some(rows.inside));
         let [old_tops, old_sums] = [state.tops, state.sums].map(|buffer| kb.load(buffer, own, lanes, inside));
-        self.of_each_row(kb, elements, few, |kb, elements, at, _| self.top(kb, elements, at, seen));
+        self.of_each_row(kb, elements, rows, |kb, elements, at, _| self.top(kb, elements, at, seen));
         let tops = self.of_rows(kb, elements.lanes, greater);
         let tops = greater(kb, tops, old_tops);
         kb.store(state.tops, own, tops, inside);
-        let factors = self.shifts(kb, elements, few, [old_tops, tops]);
-        self.of_each_row(kb, elements, few, |kb, elements, at, number| {
+        let factors = self.shifts(kb, elements, rows, [old_tops, tops]);
+        self.of_each_row(kb, elements, rows, |kb, elements, at, number| {
             let shift = kb.load(state.shifts, number, 1, None);
             self.sum(kb, elements, at, seen, shift)
         });
@@ -88,13 +88,13 @@ impl<'a> Unit<'a> {
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'a>,
-        few: &Few<'_>,
+        rows: &RowGroup<'_>,
         mut body: impl FnMut(&mut KernelBuilder, &mut Elements<'a>, &[Index], Value) -> Value,
     ) {
         let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(elements.lanes)));
-        kb.for_([zero, few.count, one], &[], |kb, number, _| {
-            let row = kb.add(few.first, number);
-            let at = self.position(few.place, row);
+        kb.for_([zero, rows.count, one], &[], |kb, number, _| {
+            let row = kb.add(rows.first, number);
+            let at = self.position(rows.place, row);
             let lanes = elements.scoped(|elements| body(kb, elements, &at, number));
             let there = kb.mul(number, width);
             kb.store(self.state.lanes, there, lanes, None);
@@ -164,9 +164,15 @@ impl<'a> Unit<'a> {
     }
 
     /// Notes what is subtracted from the logits of some rows, and what their totals so far are to be scaled by; gives the latter.
-    fn shifts(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, few: &Few<'_>, [old_tops, tops]: [Value; 2]) -> Value {
+    fn shifts(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'a>,
+        rows: &RowGroup<'_>,
+        [old_tops, tops]: [Value; 2],
+    ) -> Value {
         let (dtype, lanes, state) = (self.plan.scores.compute, self.rows_at_once(), &self.state);
-        let (zero, one, own, inside) = (kb.int(0), kb.int(1), few.own, Some(few.inside));
+        let (zero, one, own, inside) = (kb.int(0), kb.int(1), rows.own, Some(rows.inside));
         if self.softmax.from_top {
             let (lowest, nothing) = (kb.float(dtype, f64::NEG_INFINITY, lanes), kb.zero(dtype, lanes));
             let none = kb.compare("EQ", tops, lowest);
@@ -180,10 +186,10 @@ impl<'a> Unit<'a> {
         }
         // What was the top is where the shift will be: a lane is read before it is written.
         kb.store(state.shifts, zero, old_tops, None);
-        kb.for_([zero, few.count, one], &[], |kb, number, _| {
-            let row = kb.add(few.first, number);
+        kb.for_([zero, rows.count, one], &[], |kb, number, _| {
+            let row = kb.add(rows.first, number);
             let there = kb.add(own, number);
-            let at = self.position(few.place, row);
+            let at = self.position(rows.place, row);
             let [old_top, top] = [(state.shifts, number), (state.tops, there)].map(|(buffer, i)| kb.load(buffer, i, 1, None));
             let shift = self.shift(kb, elements, &at, top);
             let factor = elements.scoped(|elements| self.factor(kb, elements, &at, [old_top, shift]));

@@ -14,13 +14,13 @@ mod emit;
 mod library;
 mod plan;
 
-pub use emit::split_k::split_sums;
+pub use emit::split_k::split_k;
 pub(super) use emit::{
     interleaved::InterleavedProduct,
     row_block::{BlockProduct, RowsOf},
 };
 pub use library::{offer_products, offered};
-pub(super) use plan::{Held, MatmulPlan, Right, Role, epilogue::check_elementwise};
+pub(super) use plan::{MatmulPlan, Right, Role, RowBuffer, epilogue::check_elementwise};
 pub use plan::{Tile, tile};
 
 use super::pointwise::place_unit;
@@ -281,7 +281,7 @@ impl<'a> Chunk<'a> {
             Right::Computed | Right::Columns => return self.packed(kb, part, &block),
             Right::Rows if plan.word.is_some() => return self.packed(kb, part, &block),
             Right::Rows => self.stays_in_place(kb, plan, &block),
-            Right::Steps => block.has_at_most(kb, plan.rows_by_steps(group.target)),
+            Right::Int4 => block.has_at_most(kb, plan.rows_by_steps(group.target)),
         };
         let open = kb.open_if(few);
         match plan.right_form {
@@ -289,7 +289,7 @@ impl<'a> Chunk<'a> {
                 let right = kb.add(self.bases[1], column);
                 block.call(kb, group, part, Source::InPlace, right);
             }
-            Right::Steps => block.call(kb, group, part, Source::Steps, panel),
+            Right::Int4 => block.call(kb, group, part, Source::Int4, panel),
             _ => block.call_dots(kb, group, part, self.bases[1]),
         }
         kb.close_if(open);

@@ -15,7 +15,7 @@ use disc_passes::analysis::query::used_in_step;
 use std::collections::HashSet;
 
 /// For each kept value the output whose memory it may have; no two share one.
-pub(super) fn lent(group: &Group<'_>, plan: &RowPlan, kept: &[Placed]) -> Vec<Option<Argument>> {
+pub(super) fn borrowed_outputs(group: &Group<'_>, plan: &RowPlan, kept: &[Placed]) -> Vec<Option<Argument>> {
     let (solver, outputs) = (&group.solver, group.outputs());
     let mut taken = HashSet::new();
     let mut found = Vec::new();

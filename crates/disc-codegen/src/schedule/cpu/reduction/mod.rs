@@ -17,12 +17,12 @@ use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, compute_dtype, cost},
     schedule::{
-        Group, Scheduled, Streamed, Version, VersionKind, Versioned,
+        Group, NontemporalGuard, Scheduled, Version, VersionKind, Versioned,
         common::{
             iteration_space::{CountedUnits, Merged, each_tile, each_unit},
-            kernel_frame::Draft,
-            nontemporal::Stream,
-            row_blocking::Blocks,
+            kernel_frame::KernelFrame,
+            nontemporal::Nontemporal,
+            row_blocking::RowBlocking,
         },
     },
 };
@@ -301,11 +301,11 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     let in_blocks = walk_of(group, plan, &shape).is_some();
     if let Some(guard) = short_rows(group, plan, &shape).filter(|_| !in_blocks) {
         // Of the guard, their code can use the length of rows alone.
-        let mut side_by_side = group.guarded(format!("{}_short", group.name), &guard[..1]);
+        let mut side_by_side = group.guarded(format!("{}_lanes", group.name), &guard[..1]);
         side_by_side.first_site += sites(&versions);
         // Each element is stored by itself there.
         let code = |group: &Group<'_>, plan: &RowPlan| whole(group, plan, &Shape::side_by_side(group, plan));
-        versions.extend(apart_versions(&side_by_side, plan, VersionKind::ShortRows, &guard, &code));
+        versions.extend(apart_versions(&side_by_side, plan, VersionKind::RowsInLanes, &guard, &code));
     }
     let at_once = some_at_once(group, plan, &shape);
     let partly_filled = [(plan.row_length(), Dim::constant(PARTLY_FILLED))];
@@ -314,7 +314,7 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
         let mut partly = group.guarded(format!("{}_partly", group.name), &partly_filled);
         partly.first_site += sites(&versions);
         let code = |group: &Group<'_>, plan: &RowPlan| whole(group, plan, &shape.several(group));
-        versions.extend(apart_versions(&partly, plan, VersionKind::SomeRows, &partly_filled, &code));
+        versions.extend(apart_versions(&partly, plan, VersionKind::MultiRow, &partly_filled, &code));
     }
     let mut rest = group.clone();
     rest.first_site += sites(&versions);
@@ -323,30 +323,30 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
         versions.push(version);
     };
     let shape = if matches!(at_once, AtOnce::Always) { shape.several(group) } else { shape };
-    let mut stream = stream(group, plan, &shape);
+    let mut nontemporal = nontemporal(group, plan, &shape);
     if let AtOnce::Where(guard) = at_once {
         let (length, most) = (plan.row_length(), Dim::constant(FEW_WRITTEN));
-        if let Some(large) = stream.take() {
+        if let Some(large) = nontemporal.take() {
             let (few, long) = ([(length.clone(), &most + 1)], [(most, length)]);
             let large_few = large.clone().where_(&few);
-            let inside = large_few.inside(&rest, format!("{}_some_stream", group.name));
+            let inside = large_few.inside(&rest, format!("{}_multirow_nontemporal", group.name));
             add(large_few.version(whole(&inside, plan, &shape.several(&inside))), &mut rest);
-            stream = Some(large.where_(&long));
+            nontemporal = Some(large.where_(&long));
         }
-        let some = rest.guarded(format!("{}_some", group.name), &guard[..1]);
+        let some = rest.guarded(format!("{}_multirow", group.name), &guard[..1]);
         let code = whole(&some, plan, &shape.several(&some));
-        add(Version { kind: VersionKind::SomeRows, guard, code, workspaces: Vec::new(), streamed: None }, &mut rest);
+        add(Version { kind: VersionKind::MultiRow, guard, code, workspaces: Vec::new(), nontemporal: None }, &mut rest);
     }
-    if let Some(stream) = stream {
-        let inside = stream.inside(&rest, format!("{}_stream", group.name));
-        add(stream.version(whole(&inside, plan, &shape)), &mut rest);
+    if let Some(nontemporal) = nontemporal {
+        let inside = nontemporal.inside(&rest, format!("{}_nontemporal", group.name));
+        add(nontemporal.version(whole(&inside, plan, &shape)), &mut rest);
     }
     let otherwise = whole(&rest, plan, &shape);
     Versioned { versions, otherwise }
 }
 
 /// When results as long as rows go past the caches: where rows are walked along memory.
-fn stream(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Stream> {
+fn nontemporal(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Nontemporal> {
     let all: Vec<usize> = (0..plan.layout.space.len()).collect();
     let inner = shape.reduced.last().filter(|run| shape.along == Along::Reduced && Some(&run.axis) == all.last())?;
     let whole =
@@ -358,7 +358,7 @@ fn stream(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Stream> {
     // Rows are walked part by part, so that each part has to start at a line as well.
     let mut starts = plan.joints(group, &shape.reduced);
     starts.push(inner.size.clone());
-    Stream::of(group, &results, shape.lanes, &starts)
+    Nontemporal::of(group, &results, shape.lanes, &starts)
 }
 
 /// How the rows of a group are computed that has this plan.
@@ -373,7 +373,7 @@ fn apart_versions(
     guard: &[(Dim, Dim)],
     code: &RowCode<'_>,
 ) -> Vec<Version> {
-    let version = |guard, code, streamed| Version { kind, guard, code, workspaces: Vec::new(), streamed };
+    let version = |guard, code, nontemporal| Version { kind, guard, code, workspaces: Vec::new(), nontemporal };
     let (apart, others): (Vec<usize>, Vec<usize>) = group.wanted.iter().partition(|&&wanted| plan.is_apart(group.output(wanted)));
     let mut rows = Group { wanted: others, ..group.clone() };
     let plan_of_rows = RowPlan::of(group.function, &group.solver, &rows.outputs()).ok().filter(|_| !apart.is_empty());
@@ -384,13 +384,13 @@ fn apart_versions(
         return vec![version(guard.to_vec(), code(group, plan), None)];
     };
     let Versioned { versions, otherwise } = super::pointwise_versions(&loops);
-    let found = versions.into_iter().map(|found| (found.guard, found.code, found.streamed));
+    let found = versions.into_iter().map(|found| (found.guard, found.code, found.nontemporal));
     let codes: Vec<_> = found.chain([(Vec::new(), otherwise, None)]).collect();
     rows.first_site += codes.iter().map(|(_, code, _)| code.sites.len() as i64).sum::<i64>();
     let rows = code(&rows, &plan_of_rows);
-    let with_rows = |(condition, mut code, streamed): (Vec<(Dim, Dim)>, Scheduled, Option<Streamed>)| {
+    let with_rows = |(condition, mut code, nontemporal): (Vec<(Dim, Dim)>, Scheduled, Option<NontemporalGuard>)| {
         code.launches.extend(rows.launches.iter().cloned());
-        version([guard, &condition].concat(), code, streamed)
+        version([guard, &condition].concat(), code, nontemporal)
     };
     let mut made: Vec<Version> = codes.into_iter().map(with_rows).collect();
     // All of them launch the same kernel.
@@ -466,9 +466,9 @@ fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<(D
 
 /// The kernel that computes whole rows.
 fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
-    let mut draft = Draft::new(group, &group.name, shape.lanes);
-    let targets = draft.memory.targets.clone();
-    let Draft { kb, elements, range, .. } = &mut draft;
+    let mut frame = KernelFrame::new(group, &group.name, shape.lanes);
+    let targets = frame.memory.targets.clone();
+    let KernelFrame { kb, elements, range, .. } = &mut frame;
     let mut unit = shape.unit(kb, group, plan, targets);
     let walk = walk_of(group, plan, shape);
     let tables = Tables::of(kb, elements, group, plan, &shape.reduced, walk.as_ref());
@@ -496,7 +496,7 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
             });
         });
         units.close(kb, &counted);
-        return draft.finish(blocks.units(), cost(group, plan, shape));
+        return frame.finish(blocks.units(), cost(group, plan, shape));
     }
     if tables.are_outer() {
         let mut enter = |kb: &mut KernelBuilder, positions: &[Value]| {
@@ -506,7 +506,7 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
         let units = CountedUnits::open_entering(kb, *range, &counted, &mut enter);
         elements.scoped(|elements| shape.run(&mut unit, kb, elements, &units.positions));
         units.close(kb, &counted);
-        return draft.finish(shape.units(), cost(group, plan, shape));
+        return frame.finish(shape.units(), cost(group, plan, shape));
     }
     let row = |kb: &mut KernelBuilder, positions: &[Value]| {
         elements.scoped(|elements| shape.run(&mut unit, kb, elements, positions));
@@ -515,13 +515,13 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
         1 => each_unit(kb, *range, &counted, row),
         _ => each_tile(kb, *range, &counted, row),
     }
-    draft.finish(shape.units(), cost(group, plan, shape))
+    frame.finish(shape.units(), cost(group, plan, shape))
 }
 
 /// How rows are walked in blocks, where vectors lie along them and some have costly values in common with others than their neighbours.
 fn walk_of(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Walk> {
     let followed = plan.followed(group).filter(|_| shape.along == Along::Reduced)?;
-    let blocks = Blocks::of(&shape.kept, &followed, &plan.row_length())?;
+    let blocks = RowBlocking::of(&shape.kept, &followed, &plan.row_length())?;
     Some(Walk { blocks, followed })
 }
 

@@ -6,9 +6,9 @@
 //! The parts are a matter of sizes alone, so that the result is, too.
 use super::{
     Group, RowPlan, Shape,
-    borrowed_outputs::lent,
+    borrowed_outputs::borrowed_outputs,
     plan::{Combine, Placed, Reduction},
-    split::{Known, MANY, PARTS, Step, may_be_few, of_parts, part_kernel, parts_of, sum_kernels, workspace},
+    split::{InMemory, MANY, PARTS, Step, may_be_few, of_parts, part_kernel, parts_of, sum_kernels, workspace},
 };
 use crate::{
     kernel::compute_dtype,
@@ -44,7 +44,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     let mut workspaces: Vec<Workspace> = plan.reductions.iter().flat_map(memory).collect();
     let in_place = |placed: &Placed| compute_dtype(group.tensor(placed.value).dtype) == group.tensor(placed.value).dtype;
     let kept: Vec<Placed> = plan.keep(group).into_iter().filter(in_place).collect();
-    let lent = lent(group, plan, &kept);
+    let lent = borrowed_outputs(group, plan, &kept);
     let mut elements: Vec<(Placed, Argument)> = Vec::new();
     for (placed, output) in kept.into_iter().zip(lent) {
         let memory = output.unwrap_or(Argument::Workspace(workspaces.len()));
@@ -55,7 +55,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     }
     let code = kernels(group, plan, shape, &kept_rows, &elements)?;
     let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(MANY), count)];
-    Some(Version { kind: VersionKind::RowPhases, guard, code, workspaces, streamed: None })
+    Some(Version { kind: VersionKind::SplitPhases, guard, code, workspaces, nontemporal: None })
 }
 
 /// The kernels in their order: for each phase its parts and their sums, then the outputs.
@@ -66,19 +66,19 @@ fn kernels(group: &Group<'_>, plan: &RowPlan, shape: &Shape, rows: &Dim, element
             plan.reductions.iter().enumerate().filter(|(_, r)| r.phase == phase).map(|(i, r)| (*r, 2 * i)).collect();
         let kept: Vec<(Placed, Argument)> =
             elements.iter().filter(|(placed, _)| plan.first_phase(placed.value) == phase).cloned().collect();
-        let step = Step { suffix: format!("parts{phase}"), known: &known, kept: &kept, due: &due, is_last: false };
+        let step = Step { suffix: format!("split{phase}"), known: &known, kept: &kept, due: &due, is_last: false };
         let made = part_kernel(&from(group, &code), plan, shape, rows, &step);
         append(&mut code, made);
         let totals: Vec<_> = due.iter().map(|(r, _)| group.function.result(r.inst)).collect();
         let targets: Vec<Argument> = due.iter().map(|&(_, parts)| Argument::Workspace(parts + 1)).collect();
         let (function, inputs) = of_parts(group, &due, &totals, &sums);
-        let made = sum_kernels(&from(group, &code), &function, &inputs, &targets, &format!("sums{phase}"))?;
+        let made = sum_kernels(&from(group, &code), &function, &inputs, &targets, &format!("combine{phase}"))?;
         append(&mut code, made);
         sums.extend(
-            totals.into_iter().zip(&due).map(|(value, (_, parts))| Known { value, memory: Argument::Workspace(parts + 1) }),
+            totals.into_iter().zip(&due).map(|(value, (_, parts))| InMemory { value, memory: Argument::Workspace(parts + 1) }),
         );
         known.extend_from_slice(&sums[sums.len() - due.len()..]);
-        known.extend(kept.iter().map(|(placed, memory)| Known { value: placed.value, memory: *memory }));
+        known.extend(kept.iter().map(|(placed, memory)| InMemory { value: placed.value, memory: *memory }));
     }
     let step = Step { suffix: "ends".into(), known: &known, kept: &[], due: &[], is_last: true };
     let made = part_kernel(&from(group, &code), plan, shape, rows, &step);

@@ -7,7 +7,7 @@ use crate::{
     schedule::{
         Group,
         common::{
-            hoisting::{Shared, is_kept, shared},
+            hoisting::{Hoisted, hoisted, is_kept},
             iteration_space::{Merged, OuterGather, is_combined, joints, merge, mergeable_in, outer_gathers, output_map},
         },
     },
@@ -187,12 +187,12 @@ impl RowPlan {
             }
             None => how(axes) == Some(HoistLevel::PerTask),
         };
-        let mut found = shared(group, &layout.space, &self.roots(group), &are_common);
-        let is_outer = |(_, shape): &&Shared| shape.iter().flatten().any(|axis| is_kept(&axis));
-        let map = |(value, shape): &Shared| (*value, map_along(shape));
+        let mut found = hoisted(group, &layout.space, &self.roots(group), &are_common);
+        let is_outer = |(_, shape): &&Hoisted| shape.iter().flatten().any(|axis| is_kept(&axis));
+        let map = |(value, shape): &Hoisted| (*value, map_along(shape));
         let outer: Vec<(Value, Map)> = found.iter().filter(is_outer).map(map).collect();
         let are_of_all = |axes: &[usize]| are_common(axes) && !axes.iter().any(|axis| is_kept(&axis));
-        let below = shared(group, &layout.space, &outer, &are_of_all);
+        let below = hoisted(group, &layout.space, &outer, &are_of_all);
         found.extend(below.into_iter().filter(|(value, _)| !found.iter().any(|known| known.0 == *value)).collect::<Vec<_>>());
         found.into_iter().map(|(value, shape)| Placed { value, shape }).collect()
     }

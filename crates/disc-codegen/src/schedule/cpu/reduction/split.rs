@@ -12,7 +12,7 @@ use crate::{
         Argument, Scheduled, Version, VersionKind, Workspace, aligned_bytes,
         common::{
             iteration_space::{Merged, each_unit},
-            kernel_frame::Draft,
+            kernel_frame::KernelFrame,
         },
     },
 };
@@ -57,17 +57,17 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     };
     let workspaces: Vec<Workspace> = plan.reductions.iter().map(workspace).collect();
     let due: Vec<(Reduction, usize)> = plan.reductions.iter().copied().zip(0..).collect();
-    let step = Step { suffix: "parts".into(), known: &[], kept: &[], due: &due, is_last: false };
+    let step = Step { suffix: "split".into(), known: &[], kept: &[], due: &due, is_last: false };
     let mut code = part_kernel(group, plan, shape, &kept, &step);
     let rest = Group { first_site: group.first_site + code.sites.len() as i64, ..group.clone() };
     let (function, inputs) = of_parts(group, &due, &outputs, &[]);
     let targets: Vec<Argument> = late.iter().map(|&number| Argument::Output(group.wanted[number])).collect();
-    let sums = sum_kernels(&rest, &function, &inputs, &targets, "sums")?;
+    let sums = sum_kernels(&rest, &function, &inputs, &targets, "combine")?;
     code.kernels.extend(sums.kernels);
     code.launches.extend(sums.launches);
     code.sites.extend(sums.sites);
     let guard = vec![(units, Dim::constant(few)), (Dim::constant(many), count)];
-    Some(Version { kind: VersionKind::RowParts, guard, code, workspaces, streamed: None })
+    Some(Version { kind: VersionKind::SplitRows, guard, code, workspaces, nontemporal: None })
 }
 
 /// Whether some sizes make fewer units than `few` with more elements than `many`.
@@ -84,7 +84,7 @@ pub(super) struct Step<'a> {
     /// What the kernel is called, behind the name of the group.
     pub(super) suffix: String,
     /// Totals and elements that are in memory.
-    pub(super) known: &'a [Known],
+    pub(super) known: &'a [InMemory],
     /// Elements to keep in memory.
     pub(super) kept: &'a [(Placed, Argument)],
     /// Reductions of one phase, and the workspaces of their parts.
@@ -95,7 +95,7 @@ pub(super) struct Step<'a> {
 
 /// A value that is in a workspace, or where an output will be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct InMemory {
     pub(super) value: Value,
     pub(super) memory: Argument,
 }
@@ -115,9 +115,9 @@ pub(super) fn parts_of(total: &TensorType) -> TensorType {
 /// The kernel that works on parts of rows.
 pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, step: &Step<'_>) -> Scheduled {
     let (mut kept_in, mut buffers, mut known) = (Vec::new(), Vec::new(), Vec::new());
-    let mut draft = Draft::with(group, &format!("{}_{}", group.name, step.suffix), shape.lanes, |kb, memory| {
+    let mut frame = KernelFrame::with(group, &format!("{}_{}", group.name, step.suffix), shape.lanes, |kb, memory| {
         // The last kernel has the outputs as such.
-        let is_output = |one: &Known| step.is_last && matches!(one.memory, Argument::Output(_));
+        let is_output = |one: &InMemory| step.is_last && matches!(one.memory, Argument::Output(_));
         for (i, one) in step.known.iter().enumerate().filter(|(_, one)| !is_output(one)) {
             let buffer = memory.add(kb, &format!("known{i}"), one.memory, group.tensor(one.value).clone());
             known.push((one.value, buffer));
@@ -142,8 +142,8 @@ pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept
             known.push((one.value, memory.targets[position.expect("the output is wanted")].1));
         }
     });
-    let targets = draft.memory.targets.clone();
-    let Draft { kb, elements, range, .. } = &mut draft;
+    let targets = frame.memory.targets.clone();
+    let KernelFrame { kb, elements, range, .. } = &mut frame;
     known.into_iter().for_each(|(value, buffer)| elements.bind(value, buffer));
     let mut unit = shape.unit_keeping(kb, group, plan, targets, Vec::new());
     // Parts of whole vectors, so that only the last one has a rest.
@@ -167,7 +167,7 @@ pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept
             shape.run(&mut unit, kb, elements, positions);
         });
     });
-    draft.finish(shape.units() * PARTS, cost(group, plan, shape))
+    frame.finish(shape.units() * PARTS, cost(group, plan, shape))
 }
 
 /// The kernel that adds parts up and computes what depends on the sums: a row group of its own, `function`, whose inputs and outputs are these.
@@ -199,7 +199,7 @@ pub(super) fn of_parts(
     group: &Group<'_>,
     due: &[(Reduction, usize)],
     outputs: &[Value],
-    known: &[Known],
+    known: &[InMemory],
 ) -> (Function, Vec<Argument>) {
     let source = group.function;
     let mut function = Function::new("sums", FunctionKind::Func);

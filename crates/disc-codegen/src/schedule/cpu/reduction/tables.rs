@@ -9,7 +9,7 @@ use crate::{
     kernel::{Index, KernelBuilder, compute_dtype},
     schedule::{
         Group,
-        common::{concat_parts::Parts, iteration_space::Merged, row_blocking::Blocks},
+        common::{concat_parts::ConcatParts, iteration_space::Merged, row_blocking::RowBlocking},
     },
 };
 use disc_ir::{Dim, TensorType, Value};
@@ -17,7 +17,7 @@ use disc_passes::fusion::space::map_along;
 
 /// Rows that are walked in blocks.
 pub(super) struct Walk {
-    pub(super) blocks: Blocks,
+    pub(super) blocks: RowBlocking,
     /// The kept axes that tables of blocks follow.
     pub(super) followed: Vec<usize>,
 }
@@ -33,7 +33,7 @@ struct Table {
     /// The axis of the rows of a block, and how many there are, where it differs along that.
     block: Option<(usize, Dim)>,
     /// How the last run is walked.
-    parts: Parts,
+    parts: ConcatParts,
 }
 
 /// The tables of a kernel.
@@ -64,7 +64,7 @@ impl Tables {
             let memory = kb.scratch(TensorType::new([size], compute_dtype(group.tensor(placed.value).dtype)));
             let is_outer = axes.iter().any(|axis| plan.layout.kept.contains(axis));
             let last = runs.last().expect("a table differs along rows");
-            let parts = Parts::of(group, &plan.layout.space, &[(placed.value, map_along(&placed.shape))], last, true);
+            let parts = ConcatParts::of(group, &plan.layout.space, &[(placed.value, map_along(&placed.shape))], last, true);
             Table { placed, runs, memory, is_outer, block: block.map(|block| (block.run.axis, block.rows.clone())), parts }
         };
         let common = plan.common(group, walk.map(|walk| &walk.followed[..]));

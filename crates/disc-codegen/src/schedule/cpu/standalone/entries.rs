@@ -2,7 +2,7 @@
 //! a radix sort, least significant digit first.
 //!
 //! Invariants: positions are below 2^31; entries of equal keys are put in the order of their positions, so that what is sorted is stable.
-use crate::{kernel::KernelBuilder, schedule::common::kernel_frame::Draft};
+use crate::{kernel::KernelBuilder, schedule::common::kernel_frame::KernelFrame};
 use disc_ir::{DType, Dim, Literal, OpKind, TensorType, Value};
 
 /// Up to so many entries per lane of a vector are sorted by counting.
@@ -53,16 +53,16 @@ enum Ties {
 
 impl Entries {
     /// Memory for so many entries, of which the first may be asked for.
-    pub(super) fn of_first(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
-        let entries = Self::new(draft, key, room, vector_bytes);
+    pub(super) fn of_first(frame: &mut KernelFrame<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
+        let entries = Self::new(frame, key, room, vector_bytes);
         let slack = 2 * i64::from(entries.lanes);
-        let keys = || draft.kb.scratch(TensorType::new([room + slack], DType::I32));
+        let keys = || frame.kb.scratch(TensorType::new([room + slack], DType::I32));
         Self { narrow: entries.places.is_none().then(keys), ..entries }
     }
 
     /// Memory for so many entries.
-    pub(super) fn new(draft: &mut Draft<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
-        let kb = &mut draft.kb;
+    pub(super) fn new(frame: &mut KernelFrame<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
+        let kb = &mut frame.kb;
         let wide = key == DType::I64;
         let keys = kb.scratch(TensorType::new([room * 2], DType::I64));
         let places = wide.then(|| kb.scratch(TensorType::new([room * 2], DType::I32)));

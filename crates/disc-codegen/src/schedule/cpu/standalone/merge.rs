@@ -2,29 +2,29 @@
 use super::{flag, lines};
 use crate::{
     kernel::Index,
-    schedule::{Group, Scheduled, common::kernel_frame::Draft, cpu::pointwise::place_unit},
+    schedule::{Group, Scheduled, common::kernel_frame::KernelFrame, cpu::pointwise::place_unit},
 };
 use disc_ir::{Attr, DType, Dim, Inst, OpKind, TensorType, Value};
 use disc_passes::analysis::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, name: &str) -> Scheduled {
-    let mut draft = Draft::new(group, name, 1);
+    let mut frame = KernelFrame::new(group, name, 1);
     let inputs = group.function.operands(inst).to_vec();
     let shape = group.tensor(inputs[0]).dims.clone();
     let is_sort = group.function.kind_of(inst) == OpKind::Sort;
-    let axis = if is_sort { draft.elements.group.int(inst, "dimension") as usize } else { shape.len() - 1 };
+    let axis = if is_sort { frame.elements.group.int(inst, "dimension") as usize } else { shape.len() - 1 };
     let runs = lines(&shape, axis);
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * 40;
     // Two rows of positions: merges go from one to the other.
-    let positions = draft.kb.scratch(TensorType::new([&shape[axis] * 2], DType::I64));
-    draft.units(units, cost, |draft, unit| {
-        let zero = Index::uniform(draft.kb.int(0));
+    let positions = frame.kb.scratch(TensorType::new([&shape[axis] * 2], DType::I64));
+    frame.units(units, cost, |frame, unit| {
+        let zero = Index::uniform(frame.kb.int(0));
         let mut at = vec![zero; shape.len()];
-        place_unit(&mut draft.kb, unit, &runs, &mut at);
-        let line = Line { group, inst, inputs: &inputs, at, axis, size: draft.kb.dim(&shape[axis]), positions };
-        let sorted = line.sort(draft);
-        line.write(draft, sorted);
+        place_unit(&mut frame.kb, unit, &runs, &mut at);
+        let line = Line { group, inst, inputs: &inputs, at, axis, size: frame.kb.dim(&shape[axis]), positions };
+        let sorted = line.sort(frame);
+        line.write(frame, sorted);
     })
 }
 
@@ -41,8 +41,8 @@ struct Line<'a, 'g> {
 
 impl Line<'_, '_> {
     /// Sorts the positions; returns where in the scratch memory they are.
-    fn sort(&self, draft: &mut Draft<'_>) -> Value {
-        let kb = &mut draft.kb;
+    fn sort(&self, frame: &mut KernelFrame<'_>) -> Value {
+        let kb = &mut frame.kb;
         let (zero, one, two) = (kb.int(0), kb.int(1), kb.int(2));
         let fill = kb.open_for([zero, self.size, one]);
         kb.store(self.positions, fill.index, fill.index, None);
@@ -52,17 +52,17 @@ impl Line<'_, '_> {
         let [width, from, to] = round.carried[..] else { panic!("three values are carried") };
         let stride = kb.mul(width, two);
         let merge = kb.open_for([zero, self.size, stride]);
-        draft.elements.open_scope();
-        self.merge(draft, merge.index, width, [from, to]);
-        draft.elements.close_scope();
-        draft.kb.close_for(merge);
+        frame.elements.open_scope();
+        self.merge(frame, merge.index, width, [from, to]);
+        frame.elements.close_scope();
+        frame.kb.close_for(merge);
         round.next = vec![stride, to, from];
-        draft.kb.close_while(round)[1]
+        frame.kb.close_while(round)[1]
     }
 
     /// Merges the runs of `width` positions from `low` on.
-    fn merge(&self, draft: &mut Draft<'_>, low: Value, width: Value, [from, to]: [Value; 2]) {
-        let kb = &mut draft.kb;
+    fn merge(&self, frame: &mut KernelFrame<'_>, low: Value, width: Value, [from, to]: [Value; 2]) {
+        let kb = &mut frame.kb;
         let (one, zero) = (kb.int(1), kb.int(0));
         let middle = kb.add(low, width);
         let middle = kb.map(OpKind::Minimum, &[middle, self.size]);
@@ -78,8 +78,8 @@ impl Line<'_, '_> {
             kb.load(self.positions, place, 1, None)
         };
         let (left, right) = (position(kb, i), position(kb, j));
-        let right_first = self.before(draft, right, left);
-        let kb = &mut draft.kb;
+        let right_first = self.before(frame, right, left);
+        let kb = &mut frame.kb;
         let left_done = kb.compare("GE", i, middle);
         let right_left = kb.compare("LT", j, high);
         let takes = kb.map(OpKind::Or, &[left_done, right_first]);
@@ -93,18 +93,18 @@ impl Line<'_, '_> {
     }
 
     /// Whether the element at position `a` comes before that at `b`.
-    fn before(&self, draft: &mut Draft<'_>, a: Value, b: Value) -> Value {
+    fn before(&self, frame: &mut KernelFrame<'_>, a: Value, b: Value) -> Value {
         let mut arguments = Vec::new();
         for &input in self.inputs {
-            arguments.push(self.element(draft, input, a));
-            arguments.push(self.element(draft, input, b));
+            arguments.push(self.element(frame, input, a));
+            arguments.push(self.element(frame, input, b));
         }
         if self.group.function.kind_of(self.inst) == OpKind::Sort {
             let comparator = self.group.function.inst(self.inst).regions[0];
-            return draft.elements.inline(&mut draft.kb, comparator, &arguments)[0];
+            return frame.elements.inline(&mut frame.kb, comparator, &arguments)[0];
         }
-        let largest = flag(&draft.elements, self.inst, "largest", true);
-        let (kb, [x, y]) = (&mut draft.kb, [arguments[0], arguments[1]]);
+        let largest = flag(&frame.elements, self.inst, "largest", true);
+        let (kb, [x, y]) = (&mut frame.kb, [arguments[0], arguments[1]]);
         let ordered = kb.compare(if largest { "GT" } else { "LT" }, x, y);
         if !kb.dtype(x).is_float() {
             return ordered;
@@ -116,40 +116,40 @@ impl Line<'_, '_> {
         kb.map(OpKind::Or, &[ordered, by_nan])
     }
 
-    fn element(&self, draft: &mut Draft<'_>, input: Value, position: Value) -> Value {
+    fn element(&self, frame: &mut KernelFrame<'_>, input: Value, position: Value) -> Value {
         let mut at = self.at.clone();
         at[self.axis] = Index::uniform(position);
-        draft.elements.element(&mut draft.kb, input, &at)
+        frame.elements.element(&mut frame.kb, input, &at)
     }
 
-    fn write(&self, draft: &mut Draft<'_>, sorted: Value) {
+    fn write(&self, frame: &mut KernelFrame<'_>, sorted: Value) {
         let results = self.group.function.results_of(self.inst).to_vec();
         let count = self.group.tensor(results[0]).dims[self.axis].clone();
-        let (zero, one, count) = (draft.kb.int(0), draft.kb.int(1), draft.kb.dim(&count));
+        let (zero, one, count) = (frame.kb.int(0), frame.kb.int(1), frame.kb.dim(&count));
         let sorted = match self.group.function.attr(self.inst, "skip") {
             Some(Attr::Dim(skip)) => {
-                let skip = draft.kb.dim(skip);
-                draft.kb.add(sorted, skip)
+                let skip = frame.kb.dim(skip);
+                frame.kb.add(sorted, skip)
             }
             _ => sorted,
         };
-        let copy = draft.kb.open_for([zero, count, one]);
-        draft.elements.open_scope();
-        let place = draft.kb.add(sorted, copy.index);
-        let position = draft.kb.load(self.positions, place, 1, None);
+        let copy = frame.kb.open_for([zero, count, one]);
+        frame.elements.open_scope();
+        let place = frame.kb.add(sorted, copy.index);
+        let position = frame.kb.load(self.positions, place, 1, None);
         let mut there = self.at.clone();
         there[self.axis] = Index::uniform(copy.index);
         if self.group.function.kind_of(self.inst) == OpKind::Sort {
             for (&result, &input) in results.iter().zip(self.inputs) {
-                let value = self.element(draft, input, position);
-                draft.store(self.group, result, &there, value);
+                let value = self.element(frame, input, position);
+                frame.store(self.group, result, &there, value);
             }
         } else {
-            let value = self.element(draft, self.inputs[0], position);
-            draft.store(self.group, results[0], &there, value);
-            draft.store(self.group, results[1], &there, position);
+            let value = self.element(frame, self.inputs[0], position);
+            frame.store(self.group, results[0], &there, value);
+            frame.store(self.group, results[1], &there, position);
         }
-        draft.elements.close_scope();
-        draft.kb.close_for(copy);
+        frame.elements.close_scope();
+        frame.kb.close_for(copy);
     }
 }

@@ -59,8 +59,8 @@ fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
         return code.into();
     }
     let guard = vec![(tensor.dims[axis].clone(), Dim::constant(LONGEST))];
-    let by_comparator = merge::schedule(group, inst, &format!("{}_long", group.name));
-    let by_keys = Version { kind: VersionKind::Keys, guard, code, workspaces: Vec::new(), streamed: None };
+    let by_comparator = merge::schedule(group, inst, &format!("{}_by_comparator", group.name));
+    let by_keys = Version { kind: VersionKind::Keys, guard, code, workspaces: Vec::new(), nontemporal: None };
     Versioned { versions: vec![by_keys], otherwise: by_comparator }
 }
 

@@ -2,17 +2,17 @@
 //! true: nothing branches on data.
 use crate::{
     kernel::Index,
-    schedule::{Group, Scheduled, common::kernel_frame::Draft},
+    schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
 };
 use disc_ir::{Dim, Inst};
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
-    let draft = Draft::new(group, &group.name, 1);
+    let frame = KernelFrame::new(group, &group.name, 1);
     let (mask, positions) = (group.function.operands(inst)[0], group.function.result(inst));
     let (size, room) = (group.tensor(mask).dims[0].clone(), group.tensor(positions).dims[0].clone());
     let cost = size.clone() + &room;
-    draft.units(Dim::constant(1), cost, |draft, _| {
-        let kb = &mut draft.kb;
+    frame.units(Dim::constant(1), cost, |frame, _| {
+        let kb = &mut frame.kb;
         let (zero, one, none) = (kb.int(0), kb.int(1), kb.int(-1));
         let (size, room) = (kb.dim(&size), kb.dim(&room));
         let mut pass = kb.open_while(&[zero, zero], |kb, carried| {
@@ -20,14 +20,14 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
             kb.and(left, fits)
         });
         let [i, found] = pass.carried[..] else { panic!("two values are carried") };
-        draft.store(group, positions, &[Index::uniform(found)], i);
-        let is_true = draft.elements.element(&mut draft.kb, mask, &[Index::uniform(i)]);
-        let kb = &mut draft.kb;
+        frame.store(group, positions, &[Index::uniform(found)], i);
+        let is_true = frame.elements.element(&mut frame.kb, mask, &[Index::uniform(i)]);
+        let kb = &mut frame.kb;
         let step = kb.select(is_true, one, zero);
         pass.next = vec![kb.add(i, one), kb.add(found, step)];
         let found = kb.close_while(pass)[1];
         let rest = kb.open_for([found, room, one]);
-        draft.store(group, positions, &[Index::uniform(rest.index)], none);
-        draft.kb.close_for(rest);
+        frame.store(group, positions, &[Index::uniform(rest.index)], none);
+        frame.kb.close_for(rest);
     })
 }

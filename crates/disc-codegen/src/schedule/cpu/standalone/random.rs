@@ -2,7 +2,7 @@
 //! more that writes the new state.
 use crate::{
     kernel::{Index, KernelBuilder},
-    schedule::{Group, Scheduled, common::kernel_frame::Draft},
+    schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
 };
 use disc_ir::{DType, Dim, Inst, Literal, OpKind, Value};
 
@@ -10,7 +10,7 @@ const MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
-    let draft = Draft::new(group, &group.name, 1);
+    let frame = KernelFrame::new(group, &group.name, 1);
     let [state, bits] = group.function.results_of(inst)[..] else { panic!("`rng_bit_generator` has two results") };
     let input = group.function.operands(inst)[0];
     let tensor = group.tensor(bits).clone();
@@ -18,14 +18,14 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     let per_block = if tensor.dtype.size() == 8 { 2 } else { 4 };
     let blocks = count.ceil_div(&Dim::constant(per_block));
     let entries = group.tensor(input).dims[0].as_const().unwrap_or(2);
-    draft.units(&blocks + 1, &blocks * 40, |draft, unit| {
-        let read = |draft: &mut Draft<'_>, i: i64| {
-            let at = Index::uniform(draft.kb.int(i));
-            draft.elements.element(&mut draft.kb, input, &[at])
+    frame.units(&blocks + 1, &blocks * 40, |frame, unit| {
+        let read = |frame: &mut KernelFrame<'_>, i: i64| {
+            let at = Index::uniform(frame.kb.int(i));
+            frame.elements.element(&mut frame.kb, input, &[at])
         };
-        let (key, low) = (read(draft, 0), read(draft, 1));
-        let high = if entries > 2 { read(draft, 2) } else { draft.kb.zero(DType::U64, 1) };
-        let kb = &mut draft.kb;
+        let (key, low) = (read(frame, 0), read(frame, 1));
+        let high = if entries > 2 { read(frame, 2) } else { frame.kb.zero(DType::U64, 1) };
+        let kb = &mut frame.kb;
         let offset = kb.convert(unit, DType::U64);
         let sum = kb.map(OpKind::Add, &[low, offset]);
         let wrapped = kb.compare("LT", sum, low);
@@ -35,26 +35,26 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
         let is_block = kb.compare("LT", unit, last);
         let block = kb.open_if(is_block);
         let words = encrypt(kb, key, [sum, top]);
-        if let Some(buffer) = draft.target(bits) {
-            let total = draft.kb.dim(&count);
-            for (i, word) in elements(&mut draft.kb, words, tensor.dtype).into_iter().enumerate() {
-                let (each, shift) = (draft.kb.int(per_block), draft.kb.int(i as i64));
-                let first = draft.kb.mul(unit, each);
-                let place = draft.kb.add(first, shift);
-                let exists = draft.kb.compare("LT", place, total);
-                let inner = draft.kb.open_if(exists);
-                draft.kb.store(buffer, place, word, None);
-                draft.kb.close_if(inner);
+        if let Some(buffer) = frame.target(bits) {
+            let total = frame.kb.dim(&count);
+            for (i, word) in elements(&mut frame.kb, words, tensor.dtype).into_iter().enumerate() {
+                let (each, shift) = (frame.kb.int(per_block), frame.kb.int(i as i64));
+                let first = frame.kb.mul(unit, each);
+                let place = frame.kb.add(first, shift);
+                let exists = frame.kb.compare("LT", place, total);
+                let inner = frame.kb.open_if(exists);
+                frame.kb.store(buffer, place, word, None);
+                frame.kb.close_if(inner);
             }
         }
-        draft.kb.close_if(block);
-        let is_state = draft.kb.compare("EQ", unit, last);
-        let end = draft.kb.open_if(is_state);
+        frame.kb.close_if(block);
+        let is_state = frame.kb.compare("EQ", unit, last);
+        let end = frame.kb.open_if(is_state);
         for (i, value) in [key, sum, top].into_iter().take(entries as usize).enumerate() {
-            let at = Index::uniform(draft.kb.int(i as i64));
-            draft.store(group, state, &[at], value);
+            let at = Index::uniform(frame.kb.int(i as i64));
+            frame.store(group, state, &[at], value);
         }
-        draft.kb.close_if(end);
+        frame.kb.close_if(end);
     })
 }
 

@@ -11,7 +11,7 @@ use crate::{
         Group, Scheduled, Version, VersionKind, Versioned,
         common::{
             iteration_space::{Merged, is_combined, merge, mergeable_in, positions_of},
-            kernel_frame::Draft,
+            kernel_frame::KernelFrame,
         },
     },
 };
@@ -36,12 +36,12 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
     if lanes < 4 || scan.has_one_step() {
         return scan.few_lines(group).into();
     }
-    let squares = Group { name: format!("{}_squares", group.name).into(), ..group.clone() };
+    let squares = Group { name: format!("{}_tiles", group.name).into(), ..group.clone() };
     let code = scan.squares(&squares, lanes);
     let mut rest = group.clone();
     rest.first_site += code.sites.len() as i64;
     let guard = vec![(Dim::constant(FEW_LINES - 1), scan.lines())];
-    let version = Version { kind: VersionKind::Squares, guard, code, workspaces: Vec::new(), streamed: None };
+    let version = Version { kind: VersionKind::ScanTiles, guard, code, workspaces: Vec::new(), nontemporal: None };
     Versioned { versions: vec![version], otherwise: scan.few_lines(&rest) }
 }
 
@@ -110,57 +110,62 @@ impl<'g> Scan<'g> {
         (cost::loops(self.group.function, &count, lanes as u32)) + count.ceil_div(&Dim::constant(lanes))
     }
 
-    fn starts(&self, draft: &mut Draft<'g>, lanes: u32) -> Vec<Value> {
+    fn starts(&self, frame: &mut KernelFrame<'g>, lanes: u32) -> Vec<Value> {
         let start = |&init: &Value| {
-            let value = draft.elements.element(&mut draft.kb, init, &[]);
-            draft.kb.widen(value, lanes)
+            let value = frame.elements.element(&mut frame.kb, init, &[]);
+            frame.kb.widen(value, lanes)
         };
         self.inits.iter().map(start).collect()
     }
 
-    fn combine(&self, draft: &mut Draft<'g>, carried: &[Value], values: Vec<Value>, lanes: u32) -> Vec<Value> {
+    fn combine(&self, frame: &mut KernelFrame<'g>, carried: &[Value], values: Vec<Value>, lanes: u32) -> Vec<Value> {
         let arguments: Vec<Value> = carried.iter().copied().chain(values).collect();
-        let combined = draft.elements.inline(&mut draft.kb, self.body, &arguments);
-        combined.into_iter().map(|value| draft.kb.widen(value, lanes)).collect()
+        let combined = frame.elements.inline(&mut frame.kb, self.body, &arguments);
+        combined.into_iter().map(|value| frame.kb.widen(value, lanes)).collect()
     }
 
-    fn read(&self, draft: &mut Draft<'g>, at: &[Index], lanes: u32) -> Vec<Value> {
+    fn read(&self, frame: &mut KernelFrame<'g>, at: &[Index], lanes: u32) -> Vec<Value> {
         let read = |&input: &Value| {
-            let value = draft.elements.element(&mut draft.kb, input, at);
-            draft.kb.widen(value, lanes)
+            let value = frame.elements.element(&mut frame.kb, input, at);
+            frame.kb.widen(value, lanes)
         };
         self.inputs.iter().map(read).collect()
     }
 
     /// Computes and stores the outputs at a position whose running combinations are known.
-    fn write(&self, draft: &mut Draft<'g>, at: &[Index], combined: &[Value]) {
+    fn write(&self, frame: &mut KernelFrame<'g>, at: &[Index], combined: &[Value]) {
         let results = self.group.function.results_of(self.inst);
-        results.iter().zip(combined).for_each(|(&result, &value)| draft.elements.seed(result, at, value));
+        results.iter().zip(combined).for_each(|(&result, &value)| frame.elements.seed(result, at, value));
         // All are computed before any is stored: an output may share memory with an input that another output reads.
-        let targets = draft.memory.targets.clone();
-        let computed: Vec<Value> = targets.iter().map(|(output, _)| draft.elements.element(&mut draft.kb, *output, at)).collect();
+        let targets = frame.memory.targets.clone();
+        let computed: Vec<Value> = targets.iter().map(|(output, _)| frame.elements.element(&mut frame.kb, *output, at)).collect();
         for ((output, buffer), value) in targets.into_iter().zip(computed) {
-            draft.elements.store(&mut draft.kb, buffer, self.group.tensor(output), at, value);
+            frame.elements.store(&mut frame.kb, buffer, self.group.tensor(output), at, value);
         }
     }
 
     /// Walks along lines: `step` gets the place in the order of the walk, and what is carried.
-    fn walk(&self, draft: &mut Draft<'g>, start: &[Value], step: impl FnOnce(&mut Draft<'g>, Value, &[Value]) -> Vec<Value>) {
-        let (low, high, one) = (draft.kb.int(0), draft.kb.dim(&self.shape[self.axis]), draft.kb.int(1));
-        let mut open = draft.kb.open_for_carrying([low, high, one], start);
-        draft.elements.open_scope();
+    fn walk(
+        &self,
+        frame: &mut KernelFrame<'g>,
+        start: &[Value],
+        step: impl FnOnce(&mut KernelFrame<'g>, Value, &[Value]) -> Vec<Value>,
+    ) {
+        let (low, high, one) = (frame.kb.int(0), frame.kb.dim(&self.shape[self.axis]), frame.kb.int(1));
+        let mut open = frame.kb.open_for_carrying([low, high, one], start);
+        frame.elements.open_scope();
         let mut position = open.index;
         if self.reverse {
-            let last = draft.kb.sub(high, one);
-            position = draft.kb.sub(last, position);
+            let last = frame.kb.sub(high, one);
+            position = frame.kb.sub(last, position);
         }
         if self.has_one_step() {
             position = low;
         }
         let carried = open.carried.clone();
-        open.next = step(draft, position, &carried);
-        draft.elements.close_scope();
-        draft.kb.close_for(open);
+        open.next = step(frame, position, &carried);
+        frame.elements.close_scope();
+        frame.kb.close_for(open);
     }
 
     /// Lines that are too few for a square.
@@ -170,16 +175,16 @@ impl<'g> Scan<'g> {
 
     /// Each line by itself.
     fn one_by_one(&self, group: &Group<'g>) -> Scheduled {
-        let draft = Draft::new(group, &group.name, 1);
-        draft.counted(&self.outer, self.cost(1), |draft, positions| {
-            let mut at = vec![Index::uniform(draft.kb.int(0)); self.shape.len()];
+        let frame = KernelFrame::new(group, &group.name, 1);
+        frame.counted(&self.outer, self.cost(1), |frame, positions| {
+            let mut at = vec![Index::uniform(frame.kb.int(0)); self.shape.len()];
             self.outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
-            let start = self.starts(draft, 1);
-            self.walk(draft, &start, |draft, position, carried| {
+            let start = self.starts(frame, 1);
+            self.walk(frame, &start, |frame, position, carried| {
                 at[self.axis] = Index::uniform(position);
-                let values = self.read(draft, &at, 1);
-                let combined = self.combine(draft, carried, values, 1);
-                self.write(draft, &at, &combined);
+                let values = self.read(frame, &at, 1);
+                let combined = self.combine(frame, carried, values, 1);
+                self.write(frame, &at, &combined);
                 combined
             });
         })
@@ -187,181 +192,187 @@ impl<'g> Scan<'g> {
 
     /// Lines that lie side by side in memory: a unit is a few vectors of them.
     fn side_by_side(&self, group: &Group<'g>) -> Scheduled {
-        let mut draft = Draft::new(group, &group.name, 1);
+        let mut frame = KernelFrame::new(group, &group.name, 1);
         let last = self.inner.last().expect("there are dimensions behind");
-        draft.elements.lanes = self.lanes(&last.size);
-        let lanes = i64::from(draft.elements.lanes);
+        frame.elements.lanes = self.lanes(&last.size);
+        let lanes = i64::from(frame.elements.lanes);
         let mut runs: Vec<Merged> = self.outer.iter().chain(&self.inner).cloned().collect();
         runs.last_mut().expect("as above").size = last.size.ceil_div(&Dim::constant(lanes * COPIES));
-        draft.counted(&runs, self.cost(lanes), |draft, positions| {
-            let mut at = vec![Index::uniform(draft.kb.int(0)); self.shape.len()];
+        frame.counted(&runs, self.cost(lanes), |frame, positions| {
+            let mut at = vec![Index::uniform(frame.kb.int(0)); self.shape.len()];
             runs.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
-            let (tile, size) = (*positions.last().expect("as above"), draft.kb.dim(&last.size));
-            let (wide, all) = (draft.kb.int(lanes * COPIES), draft.kb.int(lanes));
-            let low = draft.kb.mul(tile, wide);
-            let end = draft.kb.add(low, wide);
+            let (tile, size) = (*positions.last().expect("as above"), frame.kb.dim(&last.size));
+            let (wide, all) = (frame.kb.int(lanes * COPIES), frame.kb.int(lanes));
+            let low = frame.kb.mul(tile, wide);
+            let end = frame.kb.add(low, wide);
             if self.group.solver.divisible(&last.size, lanes * COPIES) {
-                return self.lines_from(draft, &at, low, COPIES);
+                return self.lines_from(frame, &at, low, COPIES);
             }
-            let full = draft.kb.compare("LE", end, size);
-            let several = draft.kb.open_if(full);
-            draft.elements.open_scope();
-            self.lines_from(draft, &at, low, COPIES);
-            draft.elements.close_scope();
-            draft.kb.close_if(several);
-            let rest = draft.kb.emit(OpKind::Not, &[full]);
-            let rest = draft.kb.open_if(rest);
-            let single = draft.kb.open_for([low, size, all]);
-            let left = draft.kb.sub(size, single.index);
-            let mask = (lanes > 1).then(|| draft.kb.lane_mask(left, lanes as u32));
-            let outside = std::mem::replace(&mut draft.elements.mask, mask);
-            draft.elements.open_scope();
-            self.lines_from(draft, &at, single.index, 1);
-            draft.elements.close_scope();
-            draft.elements.mask = outside;
-            draft.kb.close_for(single);
-            draft.kb.close_if(rest);
+            let full = frame.kb.compare("LE", end, size);
+            let several = frame.kb.open_if(full);
+            frame.elements.open_scope();
+            self.lines_from(frame, &at, low, COPIES);
+            frame.elements.close_scope();
+            frame.kb.close_if(several);
+            let rest = frame.kb.emit(OpKind::Not, &[full]);
+            let rest = frame.kb.open_if(rest);
+            let single = frame.kb.open_for([low, size, all]);
+            let left = frame.kb.sub(size, single.index);
+            let mask = (lanes > 1).then(|| frame.kb.lane_mask(left, lanes as u32));
+            let outside = std::mem::replace(&mut frame.elements.mask, mask);
+            frame.elements.open_scope();
+            self.lines_from(frame, &at, single.index, 1);
+            frame.elements.close_scope();
+            frame.elements.mask = outside;
+            frame.kb.close_for(single);
+            frame.kb.close_if(rest);
         })
     }
 
     /// Walks along `copies` vectors of lines, the first one at position `from` of the last dimension.
-    fn lines_from(&self, draft: &mut Draft<'g>, at: &[Index], from: Value, copies: i64) {
-        let (lanes, last) = (draft.elements.lanes, self.inner.last().expect("there are dimensions behind").axis);
-        let column = |draft: &mut Draft<'g>, n: i64| {
-            let step = draft.kb.int(n * i64::from(lanes));
+    fn lines_from(&self, frame: &mut KernelFrame<'g>, at: &[Index], from: Value, copies: i64) {
+        let (lanes, last) = (frame.elements.lanes, self.inner.last().expect("there are dimensions behind").axis);
+        let column = |frame: &mut KernelFrame<'g>, n: i64| {
+            let step = frame.kb.int(n * i64::from(lanes));
             let mut at = at.to_vec();
-            at[last] = Index::Affine { base: draft.kb.add(from, step), stride: i64::from(lanes > 1) };
+            at[last] = Index::Affine { base: frame.kb.add(from, step), stride: i64::from(lanes > 1) };
             at
         };
-        let columns: Vec<Vec<Index>> = (0..copies).map(|n| column(draft, n)).collect();
-        let start = self.starts(draft, lanes);
+        let columns: Vec<Vec<Index>> = (0..copies).map(|n| column(frame, n)).collect();
+        let start = self.starts(frame, lanes);
         let all: Vec<Value> = columns.iter().flat_map(|_| start.iter().copied()).collect();
-        self.walk(draft, &all, |draft, position, carried| {
+        self.walk(frame, &all, |frame, position, carried| {
             let mut next = Vec::with_capacity(carried.len());
             let mut found = Vec::with_capacity(columns.len());
             for (column, carried) in columns.iter().zip(carried.chunks(start.len())) {
                 let mut at = column.clone();
                 at[self.axis] = Index::uniform(position);
-                let values = self.read(draft, &at, lanes);
-                let combined = self.combine(draft, carried, values, lanes);
+                let values = self.read(frame, &at, lanes);
+                let combined = self.combine(frame, carried, values, lanes);
                 next.extend(combined.iter().copied());
                 found.push((at, combined));
             }
-            found.iter().for_each(|(at, combined)| self.write(draft, at, combined));
+            found.iter().for_each(|(at, combined)| self.write(frame, at, combined));
             next
         });
     }
 
     /// Lines along the last dimension: a unit is as many of them as a vector has lanes. A unit with fewer has its last one several times.
     fn squares(&self, group: &Group<'g>, lanes: u32) -> Scheduled {
-        let mut draft = Draft::new(group, &group.name, 1);
-        draft.elements.lanes = lanes;
+        let mut frame = KernelFrame::new(group, &group.name, 1);
+        frame.elements.lanes = lanes;
         let lines = self.lines();
         let axis = self.outer.last().map_or(0, |run| run.axis);
         let units = [Merged { size: lines.ceil_div(&Dim::constant(i64::from(lanes))), axis }];
-        draft.counted(&units, self.cost(i64::from(lanes)), |draft, positions| {
-            let (count, last) = (draft.kb.int(i64::from(lanes)), draft.kb.dim(&(&lines - 1)));
-            let first = draft.kb.mul(positions[0], count);
+        frame.counted(&units, self.cost(i64::from(lanes)), |frame, positions| {
+            let (count, last) = (frame.kb.int(i64::from(lanes)), frame.kb.dim(&(&lines - 1)));
+            let first = frame.kb.mul(positions[0], count);
             let mut places = Vec::with_capacity(lanes as usize);
             for line in 0..lanes {
-                let step = draft.kb.int(i64::from(line));
-                let number = draft.kb.add(first, step);
-                let number = draft.kb.map(OpKind::Minimum, &[number, last]);
-                let mut at = vec![Index::uniform(draft.kb.int(0)); self.shape.len()];
-                let found = positions_of(&mut draft.kb, number, &self.outer);
+                let step = frame.kb.int(i64::from(line));
+                let number = frame.kb.add(first, step);
+                let number = frame.kb.map(OpKind::Minimum, &[number, last]);
+                let mut at = vec![Index::uniform(frame.kb.int(0)); self.shape.len()];
+                let found = positions_of(&mut frame.kb, number, &self.outer);
                 self.outer.iter().zip(found).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
                 places.push(at);
             }
-            let start = self.starts(draft, lanes);
+            let start = self.starts(frame, lanes);
             match self.reverse {
-                false => self.forwards(draft, &places, &start),
-                true => self.backwards(draft, &places, &start),
+                false => self.forwards(frame, &places, &start),
+                true => self.backwards(frame, &places, &start),
             }
         })
     }
 
     /// Whole squares first, then what is left, with a mask.
-    fn forwards(&self, draft: &mut Draft<'g>, places: &[Vec<Index>], start: &[Value]) {
-        let (zero, step, size, full) = self.extent(draft);
-        let mut squares = draft.kb.open_for_carrying([zero, full, step], start);
+    fn forwards(&self, frame: &mut KernelFrame<'g>, places: &[Vec<Index>], start: &[Value]) {
+        let (zero, step, size, full) = self.extent(frame);
+        let mut squares = frame.kb.open_for_carrying([zero, full, step], start);
         let carried = squares.carried.clone();
-        squares.next = self.square(draft, places, squares.index, None, &carried);
-        let carried = draft.kb.close_for(squares);
-        self.rest(draft, places, [full, size], &carried);
+        squares.next = self.square(frame, places, squares.index, None, &carried);
+        let carried = frame.kb.close_for(squares);
+        self.rest(frame, places, [full, size], &carried);
     }
 
     /// What is left behind whole squares first, then these, the last one first.
-    fn backwards(&self, draft: &mut Draft<'g>, places: &[Vec<Index>], start: &[Value]) {
-        let (zero, step, size, full) = self.extent(draft);
-        let carried = self.rest(draft, places, [full, size], start);
-        let mut squares = draft.kb.open_for_carrying([zero, full, step], &carried);
-        let last = draft.kb.sub(full, step);
-        let from = draft.kb.sub(last, squares.index);
+    fn backwards(&self, frame: &mut KernelFrame<'g>, places: &[Vec<Index>], start: &[Value]) {
+        let (zero, step, size, full) = self.extent(frame);
+        let carried = self.rest(frame, places, [full, size], start);
+        let mut squares = frame.kb.open_for_carrying([zero, full, step], &carried);
+        let last = frame.kb.sub(full, step);
+        let from = frame.kb.sub(last, squares.index);
         let carried = squares.carried.clone();
-        squares.next = self.square(draft, places, from, None, &carried);
-        draft.kb.close_for(squares);
+        squares.next = self.square(frame, places, from, None, &carried);
+        frame.kb.close_for(squares);
     }
 
     /// Zero, the length of a square, that of a line, and how much of it whole squares cover.
-    fn extent(&self, draft: &mut Draft<'g>) -> (Value, Value, Value, Value) {
-        let kb = &mut draft.kb;
-        let (zero, step) = (kb.int(0), kb.int(i64::from(draft.elements.lanes)));
+    fn extent(&self, frame: &mut KernelFrame<'g>) -> (Value, Value, Value, Value) {
+        let kb = &mut frame.kb;
+        let (zero, step) = (kb.int(0), kb.int(i64::from(frame.elements.lanes)));
         let size = kb.dim(&self.shape[self.axis]);
         let whole = kb.div(size, step);
         (zero, step, size, kb.mul(whole, step))
     }
 
     /// The positions from `full` on, fewer than a square has: none or one of these.
-    fn rest(&self, draft: &mut Draft<'g>, places: &[Vec<Index>], [full, size]: [Value; 2], carried: &[Value]) -> Vec<Value> {
-        if self.group.solver.divisible(&self.shape[self.axis], i64::from(draft.elements.lanes)) {
+    fn rest(
+        &self,
+        frame: &mut KernelFrame<'g>,
+        places: &[Vec<Index>],
+        [full, size]: [Value; 2],
+        carried: &[Value],
+    ) -> Vec<Value> {
+        if self.group.solver.divisible(&self.shape[self.axis], i64::from(frame.elements.lanes)) {
             return carried.to_vec();
         }
-        let step = draft.kb.int(i64::from(draft.elements.lanes));
-        let mut open = draft.kb.open_for_carrying([full, size, step], carried);
-        let left = draft.kb.sub(size, full);
+        let step = frame.kb.int(i64::from(frame.elements.lanes));
+        let mut open = frame.kb.open_for_carrying([full, size, step], carried);
+        let left = frame.kb.sub(size, full);
         let inner = open.carried.clone();
-        open.next = self.square(draft, places, full, Some(left), &inner);
-        draft.kb.close_for(open)
+        open.next = self.square(frame, places, full, Some(left), &inner);
+        frame.kb.close_for(open)
     }
 
     /// Combines a square of lines and positions; `left` is how many positions there are, if not all.
     fn square(
         &self,
-        draft: &mut Draft<'g>,
+        frame: &mut KernelFrame<'g>,
         places: &[Vec<Index>],
         from: Value,
         left: Option<Value>,
         carried: &[Value],
     ) -> Vec<Value> {
-        let lanes = draft.elements.lanes;
-        let mask = left.map(|left| draft.kb.lane_mask(left, lanes));
-        let outside = std::mem::replace(&mut draft.elements.mask, mask);
-        draft.elements.open_scope();
+        let lanes = frame.elements.lanes;
+        let mask = left.map(|left| frame.kb.lane_mask(left, lanes));
+        let outside = std::mem::replace(&mut frame.elements.mask, mask);
+        frame.elements.open_scope();
         let along = |place: &Vec<Index>| {
             let mut at = place.clone();
             at[self.axis] = Index::Affine { base: from, stride: 1 };
             at
         };
         let places: Vec<Vec<Index>> = places.iter().map(along).collect();
-        let rows: Vec<Vec<Value>> = places.iter().map(|at| self.read(draft, at, lanes)).collect();
-        let columns = turn(draft, &rows);
-        let (carried, found) = self.combine_columns(draft, columns, left, carried);
-        let rows = turn(draft, &found);
-        places.iter().zip(rows).for_each(|(at, combined)| self.write(draft, at, &combined));
-        draft.elements.close_scope();
-        draft.elements.mask = outside;
+        let rows: Vec<Vec<Value>> = places.iter().map(|at| self.read(frame, at, lanes)).collect();
+        let columns = turn(frame, &rows);
+        let (carried, found) = self.combine_columns(frame, columns, left, carried);
+        let rows = turn(frame, &found);
+        places.iter().zip(rows).for_each(|(at, combined)| self.write(frame, at, &combined));
+        frame.elements.close_scope();
+        frame.elements.mask = outside;
         carried
     }
 
     /// The running combinations of the columns of a square, and what is carried on.
     fn combine_columns(
         &self,
-        draft: &mut Draft<'g>,
+        frame: &mut KernelFrame<'g>,
         columns: Vec<Vec<Value>>,
         left: Option<Value>,
         carried: &[Value],
     ) -> (Vec<Value>, Vec<Vec<Value>>) {
-        let lanes = draft.elements.lanes;
+        let lanes = frame.elements.lanes;
         let mut order: Vec<usize> = (0..columns.len()).collect();
         if self.reverse {
             order.reverse();
@@ -369,13 +380,13 @@ impl<'g> Scan<'g> {
         let mut carried = carried.to_vec();
         let mut found = vec![Vec::new(); columns.len()];
         for place in order {
-            let mut combined = self.combine(draft, &carried, columns[place].clone(), lanes);
+            let mut combined = self.combine(frame, &carried, columns[place].clone(), lanes);
             // Forwards, what is beyond the end comes last and leads nowhere.
             if let (Some(left), true) = (left, self.reverse) {
-                let number = draft.kb.int(place as i64);
-                let inside = draft.kb.compare("LT", number, left);
-                let inside = draft.kb.widen(inside, lanes);
-                combined = combined.iter().zip(&carried).map(|(&new, &old)| draft.kb.select(inside, new, old)).collect();
+                let number = frame.kb.int(place as i64);
+                let inside = frame.kb.compare("LT", number, left);
+                let inside = frame.kb.widen(inside, lanes);
+                combined = combined.iter().zip(&carried).map(|(&new, &old)| frame.kb.select(inside, new, old)).collect();
             }
             found[place] = combined.clone();
             carried = combined;
@@ -385,11 +396,11 @@ impl<'g> Scan<'g> {
 }
 
 /// Rows as columns: of each value that a row has.
-fn turn(draft: &mut Draft<'_>, rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
+fn turn(frame: &mut KernelFrame<'_>, rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
     let mut turned = vec![Vec::new(); rows.len()];
     for value in 0..rows[0].len() {
         let all: Vec<Value> = rows.iter().map(|row| row[value]).collect();
-        for (column, found) in turned.iter_mut().zip(draft.kb.transpose_lanes(&all)) {
+        for (column, found) in turned.iter_mut().zip(frame.kb.transpose_lanes(&all)) {
             column.push(found);
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     kernel::{Index, OpenFor, compute_dtype},
     schedule::{
         Group, Scheduled,
-        common::{iteration_space::Merged, kernel_frame::Draft, vector_loop::vector_loop},
+        common::{iteration_space::Merged, kernel_frame::KernelFrame, vector_loop::vector_loop},
         cpu::pointwise::place_unit,
     },
 };
@@ -23,12 +23,12 @@ const COLUMNS: (i64, i64) = (128, 64);
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     let mut all = copy(group, inst);
-    let mut draft = Draft::new(group, &group.name, 1);
-    draft.elements.first_site += all.sites.len() as i64;
-    let scatter = Scatter::of(&draft, group, inst);
+    let mut frame = KernelFrame::new(group, &group.name, 1);
+    frame.elements.first_site += all.sites.len() as i64;
+    let scatter = Scatter::of(&frame, group, inst);
     let mut applied = match scatter.places.are_apart() {
-        true => scatter.apply_apart(draft),
-        false => scatter.apply_in_order(draft),
+        true => scatter.apply_apart(frame),
+        false => scatter.apply_in_order(frame),
     };
     all.kernels.append(&mut applied.kernels);
     all.launches.append(&mut applied.launches);
@@ -43,32 +43,32 @@ fn lanes(group: &Group<'_>, values: &[Value]) -> u32 {
 }
 
 fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {
-    let mut draft = Draft::new(group, &format!("{}_copy", group.name), 1);
+    let mut frame = KernelFrame::new(group, &format!("{}_copy", group.name), 1);
     let results = group.function.results_of(inst).to_vec();
     let inputs = &group.function.operands(inst)[..results.len()];
     let shape = group.tensor(results[0]).dims.clone();
     let count = Dim::product(shape.iter().cloned());
     let lanes = lanes(group, inputs);
-    draft.elements.lanes = lanes;
+    frame.elements.lanes = lanes;
     let pairs: Vec<(Value, Value)> =
-        results.iter().zip(inputs).filter_map(|(&result, &input)| Some((draft.target(result)?, input))).collect();
+        results.iter().zip(inputs).filter_map(|(&result, &input)| Some((frame.target(result)?, input))).collect();
     // What is in memory is one line; else each element is computed at its place.
-    let sources: Option<Vec<Value>> = pairs.iter().map(|&(_, input)| draft.source(input)).collect();
+    let sources: Option<Vec<Value>> = pairs.iter().map(|&(_, input)| frame.source(input)).collect();
     let line = match (&sources, shape.split_last()) {
         (None, Some((last, outer))) => Chunks { outer: Merged::each(outer), size: last.clone(), chunk: CHUNK },
         _ => Chunks { outer: Vec::new(), size: count.clone(), chunk: CHUNK },
     };
     let argument = |buffer: Value| {
-        let position = draft.memory.pairs().position(|(_, known)| known == buffer).expect("memory of the kernel");
-        draft.memory.arguments[position]
+        let position = frame.memory.pairs().position(|(_, known)| known == buffer).expect("memory of the kernel");
+        frame.memory.arguments[position]
     };
     let copied = sources.iter().flatten().zip(&pairs);
     let copies = copied.map(|(&from, &(to, _))| (argument(from), argument(to))).collect();
-    let mut code = draft.units(line.units(), count.ceil_div(&Dim::constant(8)), |draft, unit| {
-        let zero = draft.kb.int(0);
+    let mut code = frame.units(line.units(), count.ceil_div(&Dim::constant(8)), |frame, unit| {
+        let zero = frame.kb.int(0);
         let mut at = vec![Index::uniform(zero); shape.len()];
-        let range = line.place(&mut draft.kb, unit, &mut at);
-        vector_loop(&mut draft.kb, &mut draft.elements, range, false, &mut |kb, elements, index| {
+        let range = line.place(&mut frame.kb, unit, &mut at);
+        vector_loop(&mut frame.kb, &mut frame.elements, range, false, &mut |kb, elements, index| {
             let Index::Affine { base, .. } = index else { panic!("a vector loop walks along an axis") };
             for (i, &(target, input)) in pairs.iter().enumerate() {
                 if let Some(sources) = &sources {
@@ -101,7 +101,7 @@ struct Scatter<'a, 'g> {
 }
 
 impl<'a, 'g> Scatter<'a, 'g> {
-    fn of(draft: &Draft<'_>, group: &'a Group<'g>, inst: Inst) -> Self {
+    fn of(frame: &KernelFrame<'_>, group: &'a Group<'g>, inst: Inst) -> Self {
         let operands = group.function.operands(inst);
         let n = operands.len() / 2;
         let (inputs, updates) = (operands[..n].to_vec(), operands[n + 1..].to_vec());
@@ -112,14 +112,14 @@ impl<'a, 'g> Scatter<'a, 'g> {
             results: group.function.results_of(inst).to_vec(),
             shape: group.tensor(inputs[0]).dims.clone(),
             update_shape: group.tensor(updates[0]).dims.clone(),
-            places: Places::of(draft, inst),
+            places: Places::of(frame, inst),
             inputs,
             updates,
         }
     }
 
     /// Each place of an update by itself, all updates in their order.
-    fn apply_apart(&self, mut draft: Draft<'_>) -> Scheduled {
+    fn apply_apart(&self, mut frame: KernelFrame<'_>) -> Scheduled {
         let rank = self.update_shape.len();
         let own: Vec<usize> = (0..rank).filter(|&d| self.places.is_own(d)).collect();
         // The innermost loop is that over the last dimension of updates, if it is one of places of their own.
@@ -132,89 +132,89 @@ impl<'a, 'g> Scatter<'a, 'g> {
         let window = inner.and_then(|d| self.places.axis_of_window(d, self.shape.len()));
         let is_contiguous = window.is_some_and(|axis| axis + 1 == self.shape.len());
         if is_contiguous {
-            draft.elements.lanes = lanes(self.group, &[&self.inputs[..], &self.updates].concat());
+            frame.elements.lanes = lanes(self.group, &[&self.inputs[..], &self.updates].concat());
         }
         let line = Chunks { outer, size, chunk: if is_contiguous { COLUMNS.0 } else { COLUMNS.1 } };
         let each = Dim::product(ordered.iter().map(|&d| self.update_shape[d].clone()));
         let count = Dim::product(self.update_shape.iter().cloned());
         let cost = if is_contiguous { count.ceil_div(&Dim::constant(4)) } else { count * 2 } + &line.units() * &each;
-        draft.units(line.units(), cost, |draft, unit| {
-            let (zero, one) = (draft.kb.int(0), draft.kb.int(1));
+        frame.units(line.units(), cost, |frame, unit| {
+            let (zero, one) = (frame.kb.int(0), frame.kb.int(1));
             let mut at = vec![Index::uniform(zero); rank];
-            let range = line.place(&mut draft.kb, unit, &mut at);
+            let range = line.place(&mut frame.kb, unit, &mut at);
             let mut loops: Vec<OpenFor> = Vec::new();
             for &d in &ordered {
-                let size = draft.kb.dim(&self.update_shape[d]);
-                let open = draft.kb.open_for([zero, size, one]);
+                let size = frame.kb.dim(&self.update_shape[d]);
+                let open = frame.kb.open_for([zero, size, one]);
                 at[d] = Index::uniform(open.index);
                 loops.push(open);
-                draft.elements.open_scope();
+                frame.elements.open_scope();
             }
             match (inner, window) {
-                (Some(d), Some(axis)) => self.apply_window(draft, [d, axis], range, at),
+                (Some(d), Some(axis)) => self.apply_window(frame, [d, axis], range, at),
                 (Some(d), None) => {
-                    let open = draft.kb.open_for([range[0], range[1], one]);
-                    draft.elements.open_scope();
+                    let open = frame.kb.open_for([range[0], range[1], one]);
+                    frame.elements.open_scope();
                     at[d] = Index::uniform(open.index);
-                    self.apply_one(draft, &at);
-                    draft.elements.close_scope();
-                    draft.kb.close_for(open);
+                    self.apply_one(frame, &at);
+                    frame.elements.close_scope();
+                    frame.kb.close_for(open);
                 }
-                (None, _) => self.apply_one(draft, &at),
+                (None, _) => self.apply_one(frame, &at),
             }
             for open in loops.into_iter().rev() {
-                draft.elements.close_scope();
-                draft.kb.close_for(open);
+                frame.elements.close_scope();
+                frame.kb.close_for(open);
             }
         })
     }
 
     /// Applies a part of a window: its place is looked up once.
-    fn apply_window(&self, draft: &mut Draft<'_>, [d, axis]: [usize; 2], range: [Value; 2], mut at: Vec<Index>) {
-        let (mut position, inside) = self.position(draft, &at);
-        self.look_up_slices(draft, &at);
-        let branch = draft.kb.open_if(inside);
-        draft.elements.open_scope();
-        let targets: Vec<Option<Value>> = self.results.iter().map(|&result| draft.target(result)).collect();
-        vector_loop(&mut draft.kb, &mut draft.elements, range, false, &mut |kb, elements, index| {
+    fn apply_window(&self, frame: &mut KernelFrame<'_>, [d, axis]: [usize; 2], range: [Value; 2], mut at: Vec<Index>) {
+        let (mut position, inside) = self.position(frame, &at);
+        self.look_up_slices(frame, &at);
+        let branch = frame.kb.open_if(inside);
+        frame.elements.open_scope();
+        let targets: Vec<Option<Value>> = self.results.iter().map(|&result| frame.target(result)).collect();
+        vector_loop(&mut frame.kb, &mut frame.elements, range, false, &mut |kb, elements, index| {
             (at[d], position[axis]) = (index, index);
             self.combine(kb, elements, &targets, &at, &position);
         });
-        draft.elements.close_scope();
-        draft.kb.close_if(branch);
+        frame.elements.close_scope();
+        frame.kb.close_if(branch);
     }
 
     /// Applies one element of the updates.
-    fn apply_one(&self, draft: &mut Draft<'_>, at: &[Index]) {
-        let (position, inside) = self.position(draft, at);
+    fn apply_one(&self, frame: &mut KernelFrame<'_>, at: &[Index]) {
+        let (position, inside) = self.position(frame, at);
         // Read whether or not it has a place: reading may be what checks an index.
         for &update in &self.updates {
-            draft.elements.element(&mut draft.kb, update, at);
+            frame.elements.element(&mut frame.kb, update, at);
         }
-        let branch = draft.kb.open_if(inside);
-        draft.elements.open_scope();
-        let targets: Vec<Option<Value>> = self.results.iter().map(|&result| draft.target(result)).collect();
-        self.combine(&mut draft.kb, &mut draft.elements, &targets, at, &position);
-        draft.elements.close_scope();
-        draft.kb.close_if(branch);
+        let branch = frame.kb.open_if(inside);
+        frame.elements.open_scope();
+        let targets: Vec<Option<Value>> = self.results.iter().map(|&result| frame.target(result)).collect();
+        self.combine(&mut frame.kb, &mut frame.elements, &targets, at, &position);
+        frame.elements.close_scope();
+        frame.kb.close_if(branch);
     }
 
     /// Looks up where updates that are gathered come from: once, and checked even for an update without a place.
-    fn look_up_slices(&self, draft: &mut Draft<'_>, at: &[Index]) {
-        let function = draft.elements.group;
+    fn look_up_slices(&self, frame: &mut KernelFrame<'_>, at: &[Index]) {
+        let function = frame.elements.group;
         for &update in &self.updates {
             let Some(gather) = function.defining(update).filter(|&inst| function.kind_of(inst) == OpKind::Gather) else {
                 continue;
             };
             let offsets = function.axes(gather, "offset_dims");
             let batch: Vec<Index> = (0..at.len()).filter(|d| !offsets.contains(d)).map(|d| at[d]).collect();
-            draft.elements.slice_starts(&mut draft.kb, gather, &batch);
+            frame.elements.slice_starts(&mut frame.kb, gather, &batch);
         }
     }
 
-    fn position(&self, draft: &mut Draft<'_>, at: &[Index]) -> (Vec<Index>, Value) {
+    fn position(&self, frame: &mut KernelFrame<'_>, at: &[Index]) -> (Vec<Index>, Value) {
         let index_shape = &self.group.tensor(self.indices).dims;
-        self.places.position(draft, self.inst, self.indices, [index_shape, &self.update_shape, &self.shape], at)
+        self.places.position(frame, self.inst, self.indices, [index_shape, &self.update_shape, &self.shape], at)
     }
 
     fn combine(
@@ -246,19 +246,19 @@ impl<'a, 'g> Scatter<'a, 'g> {
     }
 
     /// All elements of all updates, one after the other.
-    fn apply_in_order(&self, draft: Draft<'_>) -> Scheduled {
+    fn apply_in_order(&self, frame: KernelFrame<'_>) -> Scheduled {
         let runs = Merged::each(&self.update_shape);
         let count = Dim::product(self.update_shape.iter().cloned());
-        draft.units(Dim::constant(1), count.clone() * 4, |draft, _| {
-            let (zero, one) = (draft.kb.int(0), draft.kb.int(1));
-            let total = draft.kb.dim(&count);
-            let each = draft.kb.open_for([zero, total, one]);
-            draft.elements.open_scope();
+        frame.units(Dim::constant(1), count.clone() * 4, |frame, _| {
+            let (zero, one) = (frame.kb.int(0), frame.kb.int(1));
+            let total = frame.kb.dim(&count);
+            let each = frame.kb.open_for([zero, total, one]);
+            frame.elements.open_scope();
             let mut at = vec![Index::uniform(zero); self.update_shape.len()];
-            place_unit(&mut draft.kb, each.index, &runs, &mut at);
-            self.apply_one(draft, &at);
-            draft.elements.close_scope();
-            draft.kb.close_for(each);
+            place_unit(&mut frame.kb, each.index, &runs, &mut at);
+            self.apply_one(frame, &at);
+            frame.elements.close_scope();
+            frame.kb.close_for(each);
         })
     }
 }
@@ -276,18 +276,18 @@ struct Places {
 }
 
 impl Places {
-    fn of(draft: &Draft<'_>, inst: Inst) -> Self {
-        let axes = |name| draft.elements.group.axes(inst, name);
+    fn of(frame: &KernelFrame<'_>, inst: Inst) -> Self {
+        let axes = |name| frame.elements.group.axes(inst, name);
         let batching = axes("input_batching_dims");
         let window = axes("update_window_dims");
         Self {
-            counted: counted(draft.elements.group, inst, &window),
+            counted: counted(frame.elements.group, inst, &window),
             window,
             dropped: axes("inserted_window_dims").into_iter().chain(batching.iter().copied()).collect(),
             batching,
             index_batching: axes("scatter_indices_batching_dims"),
             named: axes("scatter_dims_to_operand_dims"),
-            vector_dim: draft.elements.group.int(inst, "index_vector_dim") as usize,
+            vector_dim: frame.elements.group.int(inst, "index_vector_dim") as usize,
         }
     }
 
@@ -317,13 +317,13 @@ impl Places {
     /// Where the update at `at` goes, and whether that is inside of the inputs.
     fn position(
         &self,
-        draft: &mut Draft<'_>,
+        frame: &mut KernelFrame<'_>,
         inst: Inst,
         indices: Value,
         [index_shape, update_shape, shape]: [&[Dim]; 3],
         at: &[Index],
     ) -> (Vec<Index>, Value) {
-        let zero = draft.kb.int(0);
+        let zero = frame.kb.int(0);
         let batch: Vec<Index> = (0..at.len()).filter(|d| !self.window.contains(d)).map(|d| at[d]).collect();
         let mut position = vec![Index::uniform(zero); shape.len()];
         let kept = (0..shape.len()).filter(|d| !self.dropped.contains(d));
@@ -333,46 +333,46 @@ impl Places {
         for (&axis, &d) in self.batching.iter().zip(&self.index_batching) {
             position[axis] = batch[if d > self.vector_dim { d - 1 } else { d }];
         }
-        let checked = draft.elements.group.word(inst, "bounds") == "check";
+        let checked = frame.elements.group.word(inst, "bounds") == "check";
         let mut inside: Option<Value> = None;
         for (k, &axis) in self.named.iter().enumerate() {
             let mut from = batch.clone();
             if self.vector_dim < index_shape.len() {
-                from.insert(self.vector_dim, Index::uniform(draft.kb.int(k as i64)));
+                from.insert(self.vector_dim, Index::uniform(frame.kb.int(k as i64)));
             }
             let start = match self.counted[k] {
                 Some(d) => at[d],
                 None => {
-                    let start = draft.elements.element(&mut draft.kb, indices, &from);
-                    let start = crate::element::signed_index(&mut draft.kb, start);
-                    Index::from_value(&mut draft.kb, start)
+                    let start = frame.elements.element(&mut frame.kb, indices, &from);
+                    let start = crate::element::signed_index(&mut frame.kb, start);
+                    Index::from_value(&mut frame.kb, start)
                 }
             };
-            position[axis] = position[axis].add(&mut draft.kb, 1, start);
+            position[axis] = position[axis].add(&mut frame.kb, 1, start);
             // Counting stays inside where there is nothing more to count.
             if let Some(d) = self.counted[k]
                 && self.dropped.contains(&axis)
-                && draft.elements.solver.less_equal(&update_shape[d], &shape[axis])
+                && frame.elements.solver.less_equal(&update_shape[d], &shape[axis])
             {
                 continue;
             }
-            let kb = &mut draft.kb;
+            let kb = &mut frame.kb;
             let here = position[axis].value(kb, 1);
             let limit = kb.dim(&shape[axis]);
             let (after, before) = (kb.compare("GE", here, zero), kb.compare("LT", here, limit));
             let fits = kb.and(after, before);
             if checked {
-                let site = draft.elements.site(inst, Code::E0603, "index {0} is out of range for a size of {1}");
-                draft.kb.assert(fits, &[here, limit], site);
+                let site = frame.elements.site(inst, Code::E0603, "index {0} is out of range for a size of {1}");
+                frame.kb.assert(fits, &[here, limit], site);
             }
             // What is checked is inside.
             inside = match inside {
                 _ if checked => None,
-                Some(others) => Some(draft.kb.and(others, fits)),
+                Some(others) => Some(frame.kb.and(others, fits)),
                 None => Some(fits),
             };
         }
-        let always = draft.kb.constant(disc_ir::Literal::splat_i64(disc_ir::DType::I1, 1), 1);
+        let always = frame.kb.constant(disc_ir::Literal::splat_i64(disc_ir::DType::I1, 1), 1);
         (position, inside.unwrap_or(always))
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     kernel::Index,
     schedule::{
         Group, Scheduled,
-        common::{kernel_frame::Draft, vector_loop::vector_loop},
+        common::{kernel_frame::KernelFrame, vector_loop::vector_loop},
         cpu::pointwise::place_unit,
     },
 };
@@ -12,32 +12,32 @@ use disc_ir::{Dim, Inst, OpKind, Value, ops::body::Order};
 use disc_passes::analysis::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled {
-    let mut draft = Draft::new(group, &group.name, 1);
+    let mut frame = KernelFrame::new(group, &group.name, 1);
     let inputs = group.function.operands(inst).to_vec();
     let results = group.function.results_of(inst).to_vec();
     let tensor = group.tensor(inputs[0]);
-    let axis = draft.elements.group.int(inst, "dimension") as usize;
+    let axis = frame.elements.group.int(inst, "dimension") as usize;
     let (shape, size) = (tensor.dims.clone(), tensor.dims[axis].clone());
     let runs = lines(&shape, axis);
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * 10;
-    let entries = Entries::new(&mut draft, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes());
-    draft.elements.lanes = entries.lanes;
-    draft.units(units, cost, |draft, unit| {
-        let (zero, count) = (draft.kb.int(0), draft.kb.dim(&size));
+    let entries = Entries::new(&mut frame, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes());
+    frame.elements.lanes = entries.lanes;
+    frame.units(units, cost, |frame, unit| {
+        let (zero, count) = (frame.kb.int(0), frame.kb.dim(&size));
         let mut at = vec![Index::uniform(zero); shape.len()];
-        place_unit(&mut draft.kb, unit, &runs, &mut at);
+        place_unit(&mut frame.kb, unit, &runs, &mut at);
         let line = Line { value: inputs[0], axis, at: &at, order };
-        line.enter(draft, &entries, count);
-        let sorted = entries.sort(&mut draft.kb, count);
+        line.enter(frame, &entries, count);
+        let sorted = entries.sort(&mut frame.kb, count);
         let pairs = results.iter().copied().zip(inputs.iter().copied());
-        let wanted: Vec<(Value, Value)> = pairs.filter(|(result, _)| draft.target(*result).is_some()).collect();
-        line.follow(draft, &entries, sorted, count, &mut |draft, place, there| {
+        let wanted: Vec<(Value, Value)> = pairs.filter(|(result, _)| frame.target(*result).is_some()).collect();
+        line.follow(frame, &entries, sorted, count, &mut |frame, place, there| {
             let mut from = at.clone();
             from[axis] = place;
             for &(result, input) in &wanted {
-                let element = draft.elements.element(&mut draft.kb, input, &from);
-                draft.store(group, result, there, element);
+                let element = frame.elements.element(&mut frame.kb, input, &from);
+                frame.store(group, result, there, element);
             }
         });
     })
@@ -53,9 +53,9 @@ pub(super) struct Line<'a> {
 
 impl Line<'_> {
     /// Writes the first `count` elements as entries.
-    pub(super) fn enter(&self, draft: &mut Draft<'_>, entries: &Entries, count: Value) {
-        let zero = draft.kb.int(0);
-        vector_loop(&mut draft.kb, &mut draft.elements, [zero, count], false, &mut |kb, elements, index| {
+    pub(super) fn enter(&self, frame: &mut KernelFrame<'_>, entries: &Entries, count: Value) {
+        let zero = frame.kb.int(0);
+        vector_loop(&mut frame.kb, &mut frame.elements, [zero, count], false, &mut |kb, elements, index| {
             let mut at = self.at.to_vec();
             at[self.axis] = index;
             let element = elements.element(kb, self.value, &at);
@@ -69,56 +69,56 @@ impl Line<'_> {
     /// Writes the elements of `count` entries from `first` on, and their positions, where they are asked for.
     pub(super) fn write_found(
         &self,
-        draft: &mut Draft<'_>,
+        frame: &mut KernelFrame<'_>,
         group: &Group<'_>,
         entries: &Entries,
         [first, count]: [Value; 2],
         results: &[Value],
     ) {
-        self.follow(draft, entries, first, count, &mut |draft, place, there| {
+        self.follow(frame, entries, first, count, &mut |frame, place, there| {
             let mut from = self.at.to_vec();
             from[self.axis] = place;
-            if draft.target(results[0]).is_some() {
-                let element = draft.elements.element(&mut draft.kb, self.value, &from);
-                draft.store(group, results[0], there, element);
+            if frame.target(results[0]).is_some() {
+                let element = frame.elements.element(&mut frame.kb, self.value, &from);
+                frame.store(group, results[0], there, element);
             }
-            let place = place.value(&mut draft.kb, entries.lanes);
-            draft.store(group, results[1], there, place);
+            let place = place.value(&mut frame.kb, entries.lanes);
+            frame.store(group, results[1], there, place);
         });
     }
 
     /// Calls `write` with the position of each of `count` sorted entries, and where in the results it belongs.
     pub(super) fn follow<'g>(
         &self,
-        draft: &mut Draft<'g>,
+        frame: &mut KernelFrame<'g>,
         entries: &Entries,
         sorted: Value,
         count: Value,
-        write: &mut dyn FnMut(&mut Draft<'g>, Index, &[Index]),
+        write: &mut dyn FnMut(&mut KernelFrame<'g>, Index, &[Index]),
     ) {
-        let lanes = draft.elements.lanes;
-        let step = draft.kb.int(lanes.into());
-        let whole = draft.kb.div(count, step);
-        let full = draft.kb.mul(whole, step);
-        let zero = draft.kb.int(0);
+        let lanes = frame.elements.lanes;
+        let step = frame.kb.int(lanes.into());
+        let whole = frame.kb.div(count, step);
+        let full = frame.kb.mul(whole, step);
+        let zero = frame.kb.int(0);
         for (range, masked) in [([zero, full, step], false), ([full, count, step], true)] {
             if masked && lanes == 1 {
                 break;
             }
-            let vectors = draft.kb.open_for(range);
-            draft.elements.open_scope();
-            let left = draft.kb.sub(count, vectors.index);
-            let mask = masked.then(|| draft.kb.lane_mask(left, lanes));
-            let outer = std::mem::replace(&mut draft.elements.mask, mask);
-            let from = draft.kb.add(sorted, vectors.index);
-            let places = entries.places(&mut draft.kb, from, lanes, mask);
+            let vectors = frame.kb.open_for(range);
+            frame.elements.open_scope();
+            let left = frame.kb.sub(count, vectors.index);
+            let mask = masked.then(|| frame.kb.lane_mask(left, lanes));
+            let outer = std::mem::replace(&mut frame.elements.mask, mask);
+            let from = frame.kb.add(sorted, vectors.index);
+            let places = entries.places(&mut frame.kb, from, lanes, mask);
             let mut there = self.at.to_vec();
             there[self.axis] = Index::Affine { base: vectors.index, stride: i64::from(lanes > 1) };
-            let place = Index::from_value(&mut draft.kb, places);
-            write(draft, place, &there);
-            draft.elements.mask = outer;
-            draft.elements.close_scope();
-            draft.kb.close_for(vectors);
+            let place = Index::from_value(&mut frame.kb, places);
+            write(frame, place, &there);
+            frame.elements.mask = outer;
+            frame.elements.close_scope();
+            frame.kb.close_for(vectors);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     kernel::{Index, OpenWhile},
     schedule::{
         Group, Scheduled,
-        common::{iteration_space::Merged, kernel_frame::Draft},
+        common::{iteration_space::Merged, kernel_frame::KernelFrame},
         cpu::pointwise::place_unit,
     },
 };
@@ -45,25 +45,25 @@ impl TopK {
 }
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled {
-    let mut draft = Draft::new(group, &group.name, 1);
+    let mut frame = KernelFrame::new(group, &group.name, 1);
     let TopK { value, results, key, shape, axis, size, k, runs, units } = TopK::of(group, inst);
     let room = Dim::min(&size, &(&k * ROOM.0 + ROOM.1));
     let cost = (size.ceil_div(&Dim::constant(8)) + &room * 16) * &units;
-    let entries = Entries::of_first(&mut draft, key, &room, group.target.vector_bytes());
+    let entries = Entries::of_first(&mut frame, key, &room, group.target.vector_bytes());
     let lanes = group.target.vector_bytes() / key.size() as u32;
-    let keys = draft.kb.scratch(TensorType::new([Dim::constant(lanes.into())], key));
-    draft.units(units, cost, |draft, unit| {
-        let zero = draft.kb.int(0);
+    let keys = frame.kb.scratch(TensorType::new([Dim::constant(lanes.into())], key));
+    frame.units(units, cost, |frame, unit| {
+        let zero = frame.kb.int(0);
         let mut at = vec![Index::uniform(zero); shape.len()];
-        place_unit(&mut draft.kb, unit, &runs, &mut at);
-        let sizes = [&size, &k, &room].map(|dim| draft.kb.dim(dim));
+        place_unit(&mut frame.kb, unit, &runs, &mut at);
+        let sizes = [&size, &k, &room].map(|dim| frame.kb.dim(dim));
         let line = Line { value, axis, at: &at, order };
         let scan = Scan { line: &line, entries: &entries, sizes, keys, lanes };
-        draft.elements.lanes = entries.lanes;
-        line.enter(draft, &entries, sizes[2]);
-        let sorted = scan.rest(draft);
-        draft.elements.lanes = entries.lanes;
-        line.write_found(draft, group, &entries, [sorted, sizes[1]], &results);
+        frame.elements.lanes = entries.lanes;
+        line.enter(frame, &entries, sizes[2]);
+        let sorted = scan.rest(frame);
+        frame.elements.lanes = entries.lanes;
+        line.write_found(frame, group, &entries, [sorted, sizes[1]], &results);
     })
 }
 
@@ -87,24 +87,24 @@ struct Bound {
 
 impl Scan<'_> {
     /// Looks at the elements that had no room; says where the sorted entries are then.
-    fn rest(&self, draft: &mut Draft<'_>) -> Value {
+    fn rest(&self, frame: &mut KernelFrame<'_>) -> Value {
         let [size, k, room] = self.sizes;
-        let kb = &mut draft.kb;
+        let kb = &mut frame.kb;
         let (zero, one, not_yet) = (kb.int(0), kb.int(1), kb.int(-1));
-        let (key, element) = (kb.dtype(self.keys), crate::kernel::compute_dtype(draft.elements.tensor(self.line.value).dtype));
+        let (key, element) = (kb.dtype(self.keys), crate::kernel::compute_dtype(frame.elements.tensor(self.line.value).dtype));
         let bounds = [kb.zero(key, 1), kb.zero(element, 1)];
         // Carried: where sorted entries are, if all is done; the next element; the number of entries; the bound.
         let inits = [not_yet, room, room, bounds[0], bounds[1]];
         let mut rounds = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], zero));
         let [_, next, count, key, element] = rounds.carried[..] else { panic!("five values are carried") };
-        draft.elements.open_scope();
-        let [next, count] = self.fill(draft, [next, count], Bound { key, element });
-        let kb = &mut draft.kb;
+        frame.elements.open_scope();
+        let [next, count] = self.fill(frame, [next, count], Bound { key, element });
+        let kb = &mut frame.kb;
         let sorted = self.entries.first(kb, count, k);
         let left = kb.compare("LT", next, size);
         let shrink = kb.open_if(left);
-        draft.elements.open_scope();
-        let kb = &mut draft.kb;
+        frame.elements.open_scope();
+        let kb = &mut frame.kb;
         let last = kb.sub(k, one);
         let last = kb.map(OpKind::Maximum, &[last, zero]);
         let last = kb.add(sorted, last);
@@ -112,20 +112,20 @@ impl Scan<'_> {
         let place = self.entries.places(kb, last, 1, None);
         let mut from = self.line.at.to_vec();
         from[self.line.axis] = Index::uniform(place);
-        let worst = draft.elements.element(&mut draft.kb, self.line.value, &from);
-        self.entries.move_to_start(&mut draft.kb, sorted, k);
-        draft.elements.close_scope();
-        let next_round = draft.kb.close_if_giving(shrink, &[not_yet, k, bound, worst], &[sorted, count, key, element]);
+        let worst = frame.elements.element(&mut frame.kb, self.line.value, &from);
+        self.entries.move_to_start(&mut frame.kb, sorted, k);
+        frame.elements.close_scope();
+        let next_round = frame.kb.close_if_giving(shrink, &[not_yet, k, bound, worst], &[sorted, count, key, element]);
         let [done, count, key, element] = next_round[..] else { panic!("four values were given") };
-        draft.elements.close_scope();
+        frame.elements.close_scope();
         rounds.next = vec![done, next, count, key, element];
-        draft.kb.close_while(rounds)[0]
+        frame.kb.close_while(rounds)[0]
     }
 
     /// Adds elements that come before the bound while there is room; gives the next element and the number of entries.
-    fn fill(&self, draft: &mut Draft<'_>, inits: [Value; 2], bound: Bound) -> [Value; 2] {
+    fn fill(&self, frame: &mut KernelFrame<'_>, inits: [Value; 2], bound: Bound) -> [Value; 2] {
         let [size, _, room] = self.sizes;
-        let kb = &mut draft.kb;
+        let kb = &mut frame.kb;
         let length = kb.int(i64::from(self.lanes * GROUP));
         let mut groups: OpenWhile = kb.open_while(&inits, |kb, carried| {
             let (left, full) = (kb.compare("LT", carried[0], size), kb.add(carried[1], length));
@@ -136,35 +136,35 @@ impl Scan<'_> {
         let end = kb.add(next, length);
         let whole = kb.compare("LE", end, size);
         let look = kb.open_if(whole);
-        draft.elements.lanes = self.lanes * GROUP;
-        draft.elements.open_scope();
-        let element = self.elements(draft, next);
-        let some = self.may_come_before(draft, element, bound);
-        draft.elements.close_scope();
+        frame.elements.lanes = self.lanes * GROUP;
+        frame.elements.open_scope();
+        let element = self.elements(frame, next);
+        let some = self.may_come_before(frame, element, bound);
+        frame.elements.close_scope();
         // A part of a group is looked at vector by vector.
-        let truth = draft.kb.constant(disc_ir::Literal::splat_i64(DType::I1, 1), 1);
-        let some = draft.kb.close_if_giving(look, &[some], &[truth])[0];
-        let add = draft.kb.open_if(some);
-        draft.elements.lanes = self.lanes;
-        draft.elements.open_scope();
-        let more = self.add_group(draft, next, count, bound);
-        draft.elements.close_scope();
-        let count = draft.kb.close_if_giving(add, &[more], &[count])[0];
+        let truth = frame.kb.constant(disc_ir::Literal::splat_i64(DType::I1, 1), 1);
+        let some = frame.kb.close_if_giving(look, &[some], &[truth])[0];
+        let add = frame.kb.open_if(some);
+        frame.elements.lanes = self.lanes;
+        frame.elements.open_scope();
+        let more = self.add_group(frame, next, count, bound);
+        frame.elements.close_scope();
+        let count = frame.kb.close_if_giving(add, &[more], &[count])[0];
         groups.next = vec![end, count];
-        let [next, count] = draft.kb.close_while(groups)[..] else { panic!("two values are carried") };
+        let [next, count] = frame.kb.close_while(groups)[..] else { panic!("two values are carried") };
         [next, count]
     }
 
-    fn elements(&self, draft: &mut Draft<'_>, next: Value) -> Value {
+    fn elements(&self, frame: &mut KernelFrame<'_>, next: Value) -> Value {
         let mut at = self.line.at.to_vec();
-        at[self.line.axis] = Index::Affine { base: next, stride: i64::from(draft.elements.lanes > 1) };
-        let element = draft.elements.element(&mut draft.kb, self.line.value, &at);
-        draft.kb.widen(element, draft.elements.lanes)
+        at[self.line.axis] = Index::Affine { base: next, stride: i64::from(frame.elements.lanes > 1) };
+        let element = frame.elements.element(&mut frame.kb, self.line.value, &at);
+        frame.kb.widen(element, frame.elements.lanes)
     }
 
     /// Whether any of these elements may come before the bound. NaN may.
-    fn may_come_before(&self, draft: &mut Draft<'_>, element: Value, bound: Bound) -> Value {
-        let kb = &mut draft.kb;
+    fn may_come_before(&self, frame: &mut KernelFrame<'_>, element: Value, bound: Bound) -> Value {
+        let kb = &mut frame.kb;
         let before = if kb.dtype(element).is_float() {
             let behind = kb.compare(if self.line.order == Order::Descending { "LE" } else { "GE" }, element, bound.element);
             kb.emit(OpKind::Not, &[behind])
@@ -176,20 +176,20 @@ impl Scan<'_> {
     }
 
     /// Adds the elements of a group that come before the bound, vector by vector.
-    fn add_group(&self, draft: &mut Draft<'_>, next: Value, count: Value, bound: Bound) -> Value {
+    fn add_group(&self, frame: &mut KernelFrame<'_>, next: Value, count: Value, bound: Bound) -> Value {
         let [size, ..] = self.sizes;
-        let kb = &mut draft.kb;
+        let kb = &mut frame.kb;
         let (zero, length, step) = (kb.int(0), kb.int(i64::from(self.lanes * GROUP)), kb.int(self.lanes.into()));
         let mut vectors = kb.open_for_carrying([zero, length, step], &[count]);
         let first = kb.add(next, vectors.index);
         let left = kb.sub(size, first);
         let mask = kb.lane_mask(left, self.lanes);
-        let outer = draft.elements.mask.replace(mask);
-        draft.elements.open_scope();
-        let element = self.elements(draft, first);
-        draft.elements.close_scope();
-        draft.elements.mask = outer;
-        let kb = &mut draft.kb;
+        let outer = frame.elements.mask.replace(mask);
+        frame.elements.open_scope();
+        let element = self.elements(frame, first);
+        frame.elements.close_scope();
+        frame.elements.mask = outer;
+        let kb = &mut frame.kb;
         let (key, most) = (key::encode(kb, element, self.line.order), key::greatest(kb, kb.dtype(self.keys)));
         let key = kb.select(mask, key, most);
         let before = kb.compare("LT", key, bound.key);

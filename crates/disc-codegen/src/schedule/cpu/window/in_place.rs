@@ -12,7 +12,7 @@ use crate::kernel::KernelBuilder;
 use disc_ir::{OpKind, Value};
 
 /// What is the same for all rows of a unit.
-pub(super) struct Lying {
+pub(super) struct InPlace {
     input: Value,
     /// Where the plane starts.
     base: Value,
@@ -22,7 +22,7 @@ pub(super) struct Lying {
 
 /// A row of the input.
 pub(super) struct Row<'l> {
-    lying: &'l Lying,
+    lying: &'l InPlace,
     from: Value,
     exists: Value,
 }
@@ -48,7 +48,7 @@ impl Emitter<'_, '_> {
         Some(kb.compare("LE", count, lanes))
     }
 
-    pub(super) fn lying(&self, kb: &mut KernelBuilder, place: &Place) -> Lying {
+    pub(super) fn in_place(&self, kb: &mut KernelBuilder, place: &Place) -> InPlace {
         let (plan, shape) = (self.plan, &self.group.tensor(self.plan.input).dims);
         let (features, plane) = (kb.dim(&shape[1]), kb.dim(&(&shape[2] * &shape[3])));
         // Groups have one input feature.
@@ -65,11 +65,11 @@ impl Emitter<'_, '_> {
             let behind = kb.emit(OpKind::Not, &[before]);
             kb.and(until, behind)
         });
-        Lying { masks: masks.collect(), input: self.elements.buffer(plan.input), base }
+        InPlace { masks: masks.collect(), input: self.elements.buffer(plan.input), base }
     }
 }
 
-impl Lying {
+impl InPlace {
     /// Row `row` below the first one that the windows of row `block` of the unit read.
     pub(super) fn row(&self, kb: &mut KernelBuilder, plan: &WindowPlan, place: &Place, block: Value, row: i64) -> Row<'_> {
         let (rows, columns) = (plan.rows().expect("planes have rows"), plan.columns());

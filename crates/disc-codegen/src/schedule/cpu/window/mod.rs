@@ -20,10 +20,10 @@ mod plane_walk;
 use crate::{
     element::{Elements, matmul::multiply_add},
     kernel::{Index, KernelBuilder, OpenFor, compute_dtype},
-    schedule::{Group, Scheduled, common::kernel_frame::Draft},
+    schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
-use in_place::Lying;
+use in_place::InPlace;
 use pack::{Packing, Place};
 use plan::{Form, UNIT_COLUMNS, UNIT_ROWS, WindowPlan, rows_read};
 
@@ -38,13 +38,13 @@ pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
     for &output in &outputs {
         super::matmul::check_elementwise(group, result, output)?;
     }
-    let mut draft = Draft::new(group, &group.name, plan.lanes);
+    let mut frame = KernelFrame::new(group, &group.name, plan.lanes);
     let held = TensorType::new([plan.phase() * plan.columns().step * plan.held_rows() * plan.held_planes()], plan.compute);
-    let held = draft.kb.scratch(held);
-    let targets = draft.memory.outputs();
-    Ok(draft.units(plan.units(group), plan.cost(group), |draft, unit| {
-        let mut emitter = Emitter { group, plan: &plan, elements: &mut draft.elements, targets, outputs, held };
-        emitter.unit(&mut draft.kb, unit);
+    let held = frame.kb.scratch(held);
+    let targets = frame.memory.outputs();
+    Ok(frame.units(plan.units(group), plan.cost(group), |frame, unit| {
+        let mut emitter = Emitter { group, plan: &plan, elements: &mut frame.elements, targets, outputs, held };
+        emitter.unit(&mut frame.kb, unit);
     }))
 }
 
@@ -113,7 +113,7 @@ struct Unit {
     /// The plane of the result: the output feature of a convolution.
     lead: Vec<Index>,
     /// Where the input is read as it lies.
-    lying: Option<Lying>,
+    lying: Option<InPlace>,
 }
 
 impl<'g> Emitter<'_, 'g> {
@@ -160,7 +160,7 @@ impl<'g> Emitter<'_, 'g> {
         let Some(is_narrow) = self.is_narrow(kb) else { return packed(self, kb, unit) };
         let narrow = kb.open_if(is_narrow);
         self.elements.open_scope();
-        unit.lying = Some(self.lying(kb, &unit.place));
+        unit.lying = Some(self.in_place(kb, &unit.place));
         self.planes(kb, unit);
         self.elements.close_scope();
         kb.close_if(narrow);

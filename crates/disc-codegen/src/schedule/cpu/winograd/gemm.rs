@@ -7,7 +7,7 @@ use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorTyp
 const AHEAD: i64 = 2048;
 
 pub(super) fn name(kernel: &str, vectors: i64) -> String {
-    format!("{kernel}.products{vectors}")
+    format!("{kernel}.gemm{vectors}")
 }
 
 /// Sums over the input features, in registers.

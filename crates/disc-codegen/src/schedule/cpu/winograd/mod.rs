@@ -24,7 +24,7 @@ use super::matmul;
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder},
-    schedule::{Group, Scheduled, Version, common::kernel_frame::Draft},
+    schedule::{Group, Scheduled, Version, common::kernel_frame::KernelFrame},
 };
 use disc_ir::{DType, Dim, Inst, TensorType, Value};
 use method::{KERNEL_SIDE, Method};
@@ -38,7 +38,7 @@ pub fn schedule(group: &Group<'_>) -> Vec<Version> {
         let Some(code) = launches(&group, &plans) else { break };
         group.first_site += code.sites.len() as i64;
         let guard = plans.iter().flat_map(WinogradPlan::guard).collect();
-        versions.push(Version { kind: method.kind(), guard, code, workspaces: Vec::new(), streamed: None });
+        versions.push(Version { kind: method.kind(), guard, code, workspaces: Vec::new(), nontemporal: None });
     }
     versions
 }
@@ -64,17 +64,17 @@ fn launches(group: &Group<'_>, plans: &[WinogradPlan]) -> Option<Scheduled> {
 
 fn launch(group: &Group<'_>, plan: &WinogradPlan) -> Scheduled {
     let name = format!("{}.{}", group.name, plan.method.suffix());
-    let mut draft = Draft::new(group, &name, plan.lanes);
-    let mut scratch = |elements: i64| draft.kb.scratch(TensorType::new([Dim::constant(elements)], DType::F32));
+    let mut frame = KernelFrame::new(group, &name, plan.lanes);
+    let mut scratch = |elements: i64| frame.kb.scratch(TensorType::new([Dim::constant(elements)], DType::F32));
     let slack = i64::from(plan.lanes);
     let held = scratch(plan.method.places() * plan.tiles_pitch() + slack);
     let made = scratch(plan.method.places() * plan.products_pitch() + slack);
-    let (input, kernel) = (draft.memory.at(plan.input), draft.memory.at(plan.kernel));
-    let (buffers, targets) = (draft.memory.pairs().map(|(_, buffer)| buffer).collect(), draft.memory.outputs());
-    let mut code = draft.units(plan.tile_blocks() * plan.chunks(), plan.cost(), |draft, unit| {
-        let elements = &mut draft.elements;
+    let (input, kernel) = (frame.memory.at(plan.input), frame.memory.at(plan.kernel));
+    let (buffers, targets) = (frame.memory.pairs().map(|(_, buffer)| buffer).collect(), frame.memory.outputs());
+    let mut code = frame.units(plan.tile_blocks() * plan.chunks(), plan.cost(), |frame, unit| {
+        let elements = &mut frame.elements;
         let mut emitter = Emitter { group, plan, elements, targets, buffers, input, kernel, held, made, name: &name };
-        emitter.unit(&mut draft.kb, unit);
+        emitter.unit(&mut frame.kb, unit);
     });
     code.kernels.extend([1, 2].map(|segments| gemm::emit(group, plan, &name, segments)));
     let (again, sites) = nonfinite::emit(group, plan, &name, group.first_site + code.sites.len() as i64);

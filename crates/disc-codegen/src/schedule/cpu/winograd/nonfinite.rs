@@ -14,7 +14,7 @@ use disc_passes::analysis::query::Query;
 const TAPS: i64 = 3;
 
 fn name(kernel: &str) -> String {
-    format!("{kernel}.again")
+    format!("{kernel}.nonfinite")
 }
 
 impl Emitter<'_, '_> {
@@ -36,20 +36,20 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, first_s
     let targets = memory.outputs();
     let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
     let [batch, row, column, count, feature] = ["batch", "row", "column", "count", "feature"].map(&mut scalar);
-    let mut again = Again { group, plan, elements, targets, corner: Corner { batch, row, column, count } };
+    let mut nonfinite = Nonfinite { group, plan, elements, targets, corner: Corner { batch, row, column, count } };
     let (zero, vector) = (kb.int(0), kb.int(i64::from(plan.lanes)));
     let piece = kb.open_for([zero, count, vector]);
-    again.elements.open_scope();
+    nonfinite.elements.open_scope();
     let x = kb.add(column, piece.index);
-    let sums = again.sums(&mut kb, feature, x);
+    let sums = nonfinite.sums(&mut kb, feature, x);
     let left = kb.sub(count, piece.index);
-    again.store(&mut kb, feature, x, sums, left);
-    again.elements.close_scope();
+    nonfinite.store(&mut kb, feature, x, sums, left);
+    nonfinite.elements.close_scope();
     kb.close_for(piece);
-    (kb.finish(), again.elements.sites)
+    (kb.finish(), nonfinite.elements.sites)
 }
 
-struct Again<'a, 'g> {
+struct Nonfinite<'a, 'g> {
     group: &'a Group<'g>,
     plan: &'a WinogradPlan,
     elements: Elements<'g>,
@@ -57,7 +57,7 @@ struct Again<'a, 'g> {
     corner: Corner,
 }
 
-impl Again<'_, '_> {
+impl Nonfinite<'_, '_> {
     /// The sums of a vector of windows from column `x` on, in the rows of a tile.
     fn sums(&mut self, kb: &mut KernelBuilder, feature: Value, x: Value) -> Vec<Value> {
         let (plan, lanes) = (self.plan, self.plan.lanes);

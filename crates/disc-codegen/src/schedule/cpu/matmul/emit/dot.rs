@@ -29,7 +29,7 @@ pub(in crate::schedule) fn blocks(group: &Group<'_>, plan: &MatmulPlan) -> [Vec<
 }
 
 pub(in crate::schedule) fn name(part: &str, rows: u32, columns: u32) -> String {
-    format!("{part}.dots{rows}x{columns}")
+    format!("{part}.dot{rows}x{columns}")
 }
 
 /// The routine for a block.

@@ -13,7 +13,7 @@ use crate::{
 use disc_ir::{Function, FunctionKind, OpKind, Value};
 
 pub(in crate::schedule) fn name(part: &str) -> String {
-    format!("{part}.keys")
+    format!("{part}.dot_row")
 }
 
 /// The routine, and where it can fail. Its `block` is the first row that is in task memory.

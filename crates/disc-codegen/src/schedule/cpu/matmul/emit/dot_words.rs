@@ -4,7 +4,7 @@
 //! and end in zeros, panels are `[k / count][NR]` words. Panels of weights were laid out that way, as their type tells.
 //!
 //! Invariant: sums of integers are exact, wherever words are used.
-use super::{im2col::Patches, micro::column_masks, operands::Operands};
+use super::{im2col::Im2col, micro::column_masks, operands::Operands};
 use crate::{
     kernel::KernelBuilder,
     schedule::cpu::matmul::plan::{MatmulPlan, Right},
@@ -19,7 +19,7 @@ const ROWS_IN_PLACE: i64 = 2;
 
 /// What a word is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::schedule) struct Word {
+pub(in crate::schedule) struct DotWord {
     /// The type of the elements in it.
     pub(in crate::schedule) elements: DType,
     /// Whether columns are signed where the instruction takes unsigned ones: then they count from 0, and sums start at
@@ -27,7 +27,7 @@ pub(in crate::schedule) struct Word {
     counts_from_zero: bool,
 }
 
-impl Word {
+impl DotWord {
     pub(in crate::schedule) fn of(target: &Target, stored: DType, compute: DType) -> Option<Self> {
         let elements = target.word_elements(stored)?;
         let sums = if elements.is_float() { DType::F32 } else { DType::I32 };
@@ -124,14 +124,14 @@ impl MatmulPlan {
         let few = self.right_form == Right::Rows && self.m.size.as_const().is_some_and(|rows| rows <= ROWS_IN_PLACE);
         let can = match self.right_form {
             Right::Rows | Right::Columns => self.sums.len() <= 1 && !few,
-            Right::Computed => dtype.is_float() && Patches::of(group, self).is_some(),
+            Right::Computed => dtype.is_float() && Im2col::of(group, self).is_some(),
             _ => false,
         };
-        self.word = if alike && can { Word::of(target, dtype, self.compute) } else { None };
+        self.word = if alike && can { DotWord::of(target, dtype, self.compute) } else { None };
     }
 
     /// Whether the left operand can be read in words as it lies.
-    pub(in crate::schedule) fn has_words_in_place(&self, group: &Function, solver: &Solver, word: Word) -> bool {
+    pub(in crate::schedule) fn has_words_in_place(&self, group: &Function, solver: &Solver, word: DotWord) -> bool {
         let stored = self.left.memory.as_ref().map(|memory| group.ty(memory.input).dtype());
         let along = self.sums.len() == 1 && self.left.sum.last().is_some_and(|&d| self.left.is_contiguous(d));
         stored == Some(word.elements) && along && solver.divisible(&self.k.size, word.count())
@@ -139,12 +139,12 @@ impl MatmulPlan {
 
     /// Elements of a word; 1 where there are none.
     pub(in crate::schedule) fn word_size(&self) -> i64 {
-        self.word.map_or(1, Word::count)
+        self.word.map_or(1, DotWord::count)
     }
 
     /// Rows in task memory end in zeros up to a multiple of this.
     pub(in crate::schedule) fn row_unit(&self) -> i64 {
-        self.steps.as_ref().map_or(self.word_size(), super::int4::Steps::group_rows)
+        self.steps.as_ref().map_or(self.word_size(), super::int4::Int4::group_rows)
     }
 
     /// Steps along the sums.
@@ -195,7 +195,7 @@ pub(in crate::schedule) fn end_row(kb: &mut KernelBuilder, plan: &MatmulPlan, ro
 }
 
 /// Weaves the rows of a panel in task memory into words, which take the place of these rows.
-pub(in crate::schedule) fn weave_rows(kb: &mut KernelBuilder, plan: &MatmulPlan, word: Word, panel: Value) {
+pub(in crate::schedule) fn weave_rows(kb: &mut KernelBuilder, plan: &MatmulPlan, word: DotWord, panel: Value) {
     let (lanes, columns) = (plan.tile.lanes, i64::from(plan.tile.columns));
     let (zero, one, size, width) = (kb.int(0), kb.int(1), kb.int(word.count()), kb.int(columns));
     let steps = kb.dim(&plan.word_steps());
@@ -239,7 +239,7 @@ pub(in crate::schedule) fn weave_rows(kb: &mut KernelBuilder, plan: &MatmulPlan,
 pub(in crate::schedule) fn weave_panel(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
-    word: Word,
+    word: DotWord,
     operands: &Operands,
     base: Value,
     column: Value,
@@ -268,7 +268,7 @@ pub(in crate::schedule) fn weave_panel(
 fn weave(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
-    word: Word,
+    word: DotWord,
     operands: &Operands,
     [from, k]: [Value; 2],
     masks: &[Option<Value>],

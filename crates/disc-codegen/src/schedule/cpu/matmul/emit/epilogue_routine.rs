@@ -42,7 +42,7 @@ pub(in crate::schedule) fn row_stride(plan: &MatmulPlan) -> i64 {
 }
 
 fn name(part: &str, source: Source) -> String {
-    micro::name(part, source, 0) + ".finish"
+    micro::name(part, source, 0) + ".epilogue"
 }
 
 /// Ends a micro-kernel: leaves its sums, and has them finished.

@@ -1,6 +1,6 @@
 //! Packing patches of an input, for convolutions: run by run of windows that lie in one row of the result.
 //!
-//! It is what [`super::pack::compute_panel`] does for any operand, for one that is `patches` of memory whose elements lie as they are: the windows
+//! It is what [`super::pack::compute_panel`] does for any operand, for one that is `im2col` of memory whose elements lie as they are: the windows
 //! of a run read, for each element of a window, a piece of one row of the input, and zeros at its ends.
 use super::operands::Operands;
 use crate::{
@@ -17,7 +17,7 @@ const MOST_WRITTEN: i64 = 8;
 const PAIRS: i64 = 2;
 
 /// Windows over memory.
-pub(in crate::schedule) struct Patches {
+pub(in crate::schedule) struct Im2col {
     /// The memory, as the position among the plan's inputs.
     input: usize,
     shape: Vec<Dim>,
@@ -29,11 +29,11 @@ pub(in crate::schedule) struct Patches {
     low: Vec<Dim>,
 }
 
-impl Patches {
-    /// The windows of a right operand, if it is `patches` of an input of the group and its columns are the windows' counts.
+impl Im2col {
+    /// The windows of a right operand, if it is `im2col` of an input of the group and its columns are the windows' counts.
     pub(in crate::schedule) fn of(group: &Function, plan: &MatmulPlan) -> Option<Self> {
         let value = plan.right.value;
-        let inst = group.made_by(value, OpKind::Patches)?;
+        let inst = group.made_by(value, OpKind::Im2col)?;
         let operand = group.operands(inst)[0];
         let input = plan.inputs.iter().position(|&input| input == operand)?;
         let shape = group.ty(operand).shaped()?.dims.to_vec();

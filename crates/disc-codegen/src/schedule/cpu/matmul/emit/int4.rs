@@ -25,7 +25,7 @@ const UNDO: f64 = 1.0 / (1_i64 << TOP) as f64;
 
 /// What is stored in place of a right operand.
 #[derive(Clone, Debug)]
-pub(in crate::schedule) struct Steps {
+pub(in crate::schedule) struct Int4 {
     words: Value,
     scales: Value,
     groups: Dim,
@@ -33,10 +33,10 @@ pub(in crate::schedule) struct Steps {
     height: i64,
 }
 
-impl Steps {
+impl Int4 {
     /// Of a right operand that is unpacked from two inputs of the group.
     pub(in crate::schedule) fn of(group: &Function, right: Value) -> Option<Self> {
-        let unpack = group.made_by(right, OpKind::UnpackSteps)?;
+        let unpack = group.made_by(right, OpKind::UnpackInt4)?;
         let [words, scales] = group.operands(unpack)[..] else { return None };
         let inputs = group.parameters();
         let dims = &group.ty(words).shaped()?.dims;
@@ -70,7 +70,7 @@ impl MatmulPlan {
 /// The vectors of a group of a panel: where it starts, in groups, and how its words and scales are read.
 struct Group<'p> {
     plan: &'p MatmulPlan,
-    steps: &'p Steps,
+    steps: &'p Int4,
     words: Value,
     scales: Value,
     number: Value,
@@ -151,7 +151,7 @@ impl Rows {
 pub(in crate::schedule) fn accumulate(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
-    steps: &Steps,
+    steps: &Int4,
     parameters: &Parameters,
     rows: u32,
 ) -> Vec<Value> {
@@ -199,7 +199,7 @@ pub(in crate::schedule) fn accumulate(
 pub(in crate::schedule) fn unpack_panel(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
-    steps: &Steps,
+    steps: &Int4,
     operands: &Operands,
     panel: Value,
 ) {

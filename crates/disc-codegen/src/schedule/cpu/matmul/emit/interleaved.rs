@@ -183,7 +183,7 @@ impl Rows<'_, '_> {
                 (&[alone], Some(left)) => elements.with_mask(Some(left.masks[0]), |elements| {
                     elements.store_apart(kb, buffer, tensor, &places[0], (alone, Some(left.counts[0])));
                 }),
-                _ => elements.store_woven(kb, buffer, tensor, (&places, &vectors), left.map(|left| &left.masks[..])),
+                _ => elements.store_interleaved(kb, buffer, tensor, (&places, &vectors), left.map(|left| &left.masks[..])),
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Micro-kernels: one block of results, kept in registers from the first multiplication to the store.
 use super::{
-    dot_words::Word,
+    dot_words::DotWord,
     epilogue_routine, int4,
     operands::Operands,
-    parameters::{HeldParameters, Parameters},
-    prefetch::{Ahead, RowsAhead},
+    parameters::{Parameters, RowBufferParameters},
+    prefetch::{EpiloguePrefetch, RowPrefetch},
     staging, tail_columns,
 };
 use crate::{
@@ -61,7 +61,7 @@ pub(in crate::schedule) enum Source {
     /// In task memory.
     Task,
     /// In panels of steps.
-    Steps,
+    Int4,
     /// In task memory, where the last panel has columns for so many narrow vectors only.
     Tail(u32),
     /// In the right operand as it lies, where the last panel has columns for so many narrow vectors only.
@@ -112,7 +112,7 @@ pub(in crate::schedule) fn name(part: &str, source: Source, rows: u32) -> String
         Source::Wide => format!("{part}.wide{rows}"),
         Source::Copied => format!("{part}.copied{rows}"),
         Source::Task => format!("{part}.task{rows}"),
-        Source::Steps => format!("{part}.steps{rows}"),
+        Source::Int4 => format!("{part}.int4_rows{rows}"),
         Source::Tail(narrow) => format!("{part}.tail{narrow}x{rows}"),
         Source::EdgeTail(narrow) => format!("{part}.edge{narrow}x{rows}"),
         Source::Along(columns) => format!("{part}.along{columns}x{rows}"),
@@ -136,14 +136,14 @@ pub(in crate::schedule) fn emit(
         _ => vec![None; pieces.len()],
     };
     let sums = match (&plan.steps, source) {
-        (Some(steps), Source::Steps) => int4::accumulate(&mut kb, plan, steps, &parameters, rows),
+        (Some(steps), Source::Int4) => int4::accumulate(&mut kb, plan, steps, &parameters, rows),
         (_, Source::Along(columns)) => tail_columns::accumulate(&mut kb, group, plan, &parameters, [rows, columns]),
         _ => {
-            let ahead = Ahead::of_block(&mut kb, group, plan, &parameters, rows, &pieces);
+            let ahead = EpiloguePrefetch::of_block(&mut kb, group, plan, &parameters, rows, &pieces);
             accumulate(&mut kb, plan, &parameters, (source, rows), &edges, ahead.as_ref())
         }
     };
-    if let HeldParameters::Parts { totals, factors, .. } = parameters.held {
+    if let RowBufferParameters::Parts { totals, factors, .. } = parameters.held {
         add_to_totals(&mut kb, plan, &parameters, [totals, factors], &sums, pieces.len());
         return (kb.finish(), Vec::new());
     }
@@ -153,7 +153,7 @@ pub(in crate::schedule) fn emit(
     }
     // After the loop, which needs all registers.
     let vectors = parameters.vectors(&mut kb, plan, source);
-    if let HeldParameters::Split { parts, from, .. } = parameters.held {
+    if let RowBufferParameters::Split { parts, from, .. } = parameters.held {
         leave(&mut kb, plan, &parameters, [parts, from], &sums, &vectors);
         return (kb.finish(), Vec::new());
     }
@@ -354,7 +354,7 @@ impl Step<'_> {
     }
 
     /// What the sums start with, for `size` elements of each row.
-    fn start(&self, kb: &mut KernelBuilder, word: Option<Word>) -> Vec<Value> {
+    fn start(&self, kb: &mut KernelBuilder, word: Option<DotWord>) -> Vec<Value> {
         let size = kb.dim(&(self.plan.word_steps() * self.plan.word_size()));
         let mut sums = Vec::new();
         for &start in &self.starts {
@@ -388,7 +388,7 @@ fn accumulate(
     parameters: &Parameters,
     (source, rows): (Source, u32),
     masks: &[Option<Value>],
-    ahead: Option<&Ahead>,
+    ahead: Option<&EpiloguePrefetch>,
 ) -> Vec<Value> {
     let vectors = masks.len();
     let operands = &parameters.operands;
@@ -399,7 +399,7 @@ fn accumulate(
         Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide | Source::Copied => {
             (operands.right(), plan.k.right.clone())
         }
-        Source::Steps | Source::Task | Source::Tail(_) | Source::Along(_) => (operands.panel(), width),
+        Source::Int4 | Source::Task | Source::Tail(_) | Source::Along(_) => (operands.panel(), width),
     };
     let starts = starts(kb, parameters.left, &plan.m.left, rows);
     let a = match plan.left_form {
@@ -432,11 +432,11 @@ fn accumulate(
     (1..chains).for_each(|_| sums.extend(step.start(kb, None)));
     let start = kb.int(0);
     let size = match parameters.held {
-        HeldParameters::Parts { depth, .. } | HeldParameters::Split { depth, .. } => depth,
+        RowBufferParameters::Parts { depth, .. } | RowBufferParameters::Split { depth, .. } => depth,
         _ => kb.dim(&plan.word_steps()),
     };
     let (round, one) = (kb.int(round_steps(plan)), kb.int(1));
-    let left = if source == Source::Panels { None } else { RowsAhead::of_block(kb, plan, parameters, rows) };
+    let left = if source == Source::Panels { None } else { RowPrefetch::of_block(kb, plan, parameters, rows) };
     let staged = plan.stages(rows).then(|| operands.rows());
     let sums = match source {
         _ if source == Source::Panels || staged.is_some() => {

@@ -1,5 +1,5 @@
 //! Packing into task memory: panels of the right operand `[k][NR]`, and rows of the left one `[row][k]`, both in the type of the sums.
-use super::{dot_words, im2col::Patches, micro::column_masks, operands::Operands};
+use super::{dot_words, im2col::Im2col, micro::column_masks, operands::Operands};
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder},
@@ -10,7 +10,7 @@ use disc_ir::{DType, Dim, Value};
 /// Elements of a panel in task memory: whole squares of rows.
 pub(in crate::schedule) fn panel_elements(plan: &MatmulPlan) -> Dim {
     let lanes = i64::from(plan.tile.lanes);
-    let rows = plan.steps.as_ref().map_or_else(|| plan.word_steps(), super::int4::Steps::rows);
+    let rows = plan.steps.as_ref().map_or_else(|| plan.word_steps(), super::int4::Int4::rows);
     let elements = if plan.weaves_rows() { plan.word_size() } else { 1 };
     rows.ceil_div(&Dim::constant(lanes)) * (lanes * i64::from(plan.tile.columns) * elements)
 }
@@ -112,7 +112,7 @@ pub(in crate::schedule) fn compute_panel(
     at: &[Index],
     column: Value,
 ) {
-    if let Some(patches) = Patches::of(elements.group, plan) {
+    if let Some(patches) = Im2col::of(elements.group, plan) {
         patches.pack(kb, plan, operands, at, column);
         if let Some(word) = plan.word {
             dot_words::weave_rows(kb, plan, word, operands.panel());

@@ -26,11 +26,11 @@ pub(in crate::schedule) struct Parameters {
     pub(in crate::schedule) block: Value,
     pub(in crate::schedule) fetches: Value,
     pub(in crate::schedule) outer: Vec<Value>,
-    pub(in crate::schedule) held: HeldParameters,
+    pub(in crate::schedule) held: RowBufferParameters,
 }
 
 /// What a routine has to know of rows in task memory.
-pub(in crate::schedule) enum HeldParameters {
+pub(in crate::schedule) enum RowBufferParameters {
     None,
     /// The column of the result that is the first there.
     Result {
@@ -58,14 +58,14 @@ impl Parameters {
         let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
         let task = |count: Dim| Type::Buffer { tensor: TensorType::new([count], plan.compute), space: Space::Task };
         let held = match plan.held.as_ref().map(|held| held.role) {
-            None if plan.split => HeldParameters::Split {
+            None if plan.split => RowBufferParameters::Split {
                 depth: scalar("depth"),
                 parts: kb.buffer("parts", TensorType::new([&plan.m.size * &plan.n.size * PARTS], plan.compute)),
                 from: kb.parameter("from", Type::scalar(DType::I64)),
             },
-            None | Some(Role::Rows) => HeldParameters::None,
-            Some(Role::Result) => HeldParameters::Result { start: scalar("start") },
-            Some(Role::Parts) => HeldParameters::Parts {
+            None | Some(Role::Rows) => RowBufferParameters::None,
+            Some(Role::Result) => RowBufferParameters::Result { start: scalar("start") },
+            Some(Role::Parts) => RowBufferParameters::Parts {
                 depth: scalar("depth"),
                 totals: kb.parameter("totals", task(plan.total_columns() * plan.most_rows())),
                 factors: kb.parameter("factors", task(Dim::constant(plan.most_rows()))),
@@ -90,7 +90,7 @@ impl Parameters {
         let pieces = plan.pieces(source);
         let masks = match source {
             Source::InPlace | Source::Wide | Source::Copied | Source::Along(_) => vec![None; pieces.len()],
-            Source::Edge | Source::Panels | Source::Steps | Source::Task => column_masks(kb, plan, self.column),
+            Source::Edge | Source::Panels | Source::Int4 | Source::Task => column_masks(kb, plan, self.column),
             Source::Tail(_) | Source::EdgeTail(_) => tail_masks(kb, plan, self.column, &pieces),
         };
         pieces.into_iter().zip(masks).collect()
@@ -118,7 +118,7 @@ impl Parameters {
         first: Value,
     ) -> Elements<'g> {
         let mut elements = self.operands.elements(group, plan, plan.tile.lanes);
-        if let (HeldParameters::Result { start }, Some(held)) = (&self.held, &plan.held) {
+        if let (RowBufferParameters::Result { start }, Some(held)) = (&self.held, &plan.held) {
             let output = plan.outputs.iter().position(|&o| o == held.value).expect("the plan makes the value");
             let stride = kb.dim(&held.room.stride);
             let axis = plan.m_axis.expect("a product with rows");

@@ -7,7 +7,7 @@
 //! Invariant: nothing is read, so that a place may lie behind the last column, or behind the memory.
 use super::{
     micro::{FETCHED_ROWS, LINE, Piece},
-    parameters::{HeldParameters, Parameters},
+    parameters::{Parameters, RowBufferParameters},
 };
 use crate::{
     kernel::{Index, KernelBuilder},
@@ -24,7 +24,7 @@ use std::collections::HashSet;
 const STORE_BOUND_SUM: i64 = 256;
 
 /// The block of each input that outputs read element by element and, beside panels or short sums, of outputs that lie as the product does.
-pub(in crate::schedule) struct Ahead {
+pub(in crate::schedule) struct EpiloguePrefetch {
     /// Buffers, and where the block's first row starts in each.
     blocks: Vec<(Value, Value)>,
     stride: Value,
@@ -33,7 +33,7 @@ pub(in crate::schedule) struct Ahead {
     width: i64,
 }
 
-impl Ahead {
+impl EpiloguePrefetch {
     /// What there is to fetch for a block, if anything; nothing is fetched here. Results that are interleaved go to other lines.
     pub(in crate::schedule) fn of_block(
         kb: &mut KernelBuilder,
@@ -44,7 +44,7 @@ impl Ahead {
         pieces: &[Piece],
     ) -> Option<Self> {
         let columns = plan.n_axis.filter(|&axis| axis + 1 == plan.rank)?;
-        let axis = plan.m_axis.filter(|_| matches!(parameters.held, HeldParameters::None) && plan.interleaved.is_none())?;
+        let axis = plan.m_axis.filter(|_| matches!(parameters.held, RowBufferParameters::None) && plan.interleaved.is_none())?;
         let mut values = read_beside(group, plan);
         let is_short = plan.k.size.as_const().is_some_and(|size| size <= STORE_BOUND_SUM);
         if is_short || (plan.right_form == Right::Panels && rows > FETCHED_ROWS) {
@@ -85,7 +85,7 @@ impl Ahead {
 /// The left operand's rows, those of the next block or, where rows are long, the block's own some steps ahead.
 ///
 /// Weights on the left come from memory, and a block reads as many rows as it has at once, each of which the hardware sees begin too late.
-pub(in crate::schedule) struct RowsAhead {
+pub(in crate::schedule) struct RowPrefetch {
     buffer: Value,
     /// Where the block's first row starts, and that of the next block.
     starts: [Value; 2],
@@ -101,7 +101,7 @@ const BLOCK_BYTES: i64 = 64 << 10;
 /// Steps that longer rows are fetched ahead: what some 300 ns take, in which they come from memory.
 const ROW_STEPS_AHEAD: i64 = 128;
 
-impl RowsAhead {
+impl RowPrefetch {
     /// What there is to fetch beside a block of `rows` rows, if anything; nothing is fetched here.
     pub(in crate::schedule) fn of_block(
         kb: &mut KernelBuilder,

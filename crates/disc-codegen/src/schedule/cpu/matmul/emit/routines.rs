@@ -91,14 +91,14 @@ impl MatmulPlan {
             (Source::Task, Right::Rows) if self.word.is_none() && self.whole_panels && (wide.is_none() || self.whole_spans) => {
                 self.least_height(self.rows_in_place())
             }
-            (Source::Task, Right::Steps) => self.least_height(self.rows_by_steps(target)),
+            (Source::Task, Right::Int4) => self.least_height(self.rows_by_steps(target)),
             (Source::Copied, _) => self.least_height(self.rows_in_place()),
             (Source::Task, Right::Columns) if self.dots_for_few_rows => self.least_height(few_rows(target)),
             _ => 1,
         };
         let most = self.m.size.as_const().and_then(|rows| u32::try_from(rows.max(1)).ok()).unwrap_or(self.tile.rows);
         let tallest = match source {
-            Source::Steps => self.rows_by_steps(target),
+            Source::Int4 => self.rows_by_steps(target),
             _ => wide.filter(|_| source == Source::Wide).unwrap_or(self.tile.rows),
         };
         let high = most.min(tallest);
@@ -110,7 +110,7 @@ impl MatmulPlan {
             Right::Panels => vec![Source::Panels],
             Right::Dots => Vec::new(),
             Right::Columns | Right::Computed => vec![Source::Task],
-            Right::Steps => vec![Source::Steps, Source::Task],
+            Right::Int4 => vec![Source::Int4, Source::Task],
             Right::Rows if self.word.is_some() || self.panels_at_once() > 1 => vec![Source::Task],
             Right::Rows if self.wide_rows(target).is_none() => vec![Source::InPlace, Source::Task],
             Right::Rows => vec![Source::Wide, Source::InPlace, Source::Task],

@@ -13,7 +13,7 @@ use crate::{
         common::iteration_space::Merged,
         cpu::matmul::{
             dispatch,
-            plan::{Held, Left, MatmulPlan, Outer, Right, Role},
+            plan::{Left, MatmulPlan, Outer, Right, Role, RowBuffer},
         },
     },
     target::Target,
@@ -47,7 +47,7 @@ impl MatmulPlan {
     }
 
     /// The plan for a product of which rows of a value are in task memory.
-    pub(in crate::schedule) fn in_blocks(mut self, held: Held) -> Self {
+    pub(in crate::schedule) fn in_blocks(mut self, held: RowBuffer) -> Self {
         self.dots_for_few_rows = false;
         self.few_rows_at_once = true;
         if self.right_form == Right::Dots {
@@ -97,7 +97,7 @@ impl MatmulPlan {
             // Masks have registers of their own.
             Right::Rows if target.vector_registers() > 16 => vec![Source::Edge],
             Right::Rows => vec![Source::InPlace, Source::Edge],
-            Right::Columns | Right::Computed | Right::Dots | Right::Steps => vec![Source::Task],
+            Right::Columns | Right::Computed | Right::Dots | Right::Int4 => vec![Source::Task],
         }
     }
 
@@ -112,7 +112,7 @@ impl MatmulPlan {
         match self.right_form {
             Right::Rows => Some((Source::EdgeTail(half / narrow), half)),
             Right::Columns | Right::Dots => Some((Source::Tail(half / narrow), half)),
-            Right::Panels | Right::Computed | Right::Steps => None,
+            Right::Panels | Right::Computed | Right::Int4 => None,
         }
     }
 }
@@ -217,7 +217,7 @@ impl<'g> BlockProduct<'g> {
                     let offset = kb.mul(panel, size);
                     kb.add(right, offset)
                 }
-                Right::Columns | Right::Computed | Right::Dots | Right::Steps => self.panel_offset(kb, panel, packed),
+                Right::Columns | Right::Computed | Right::Dots | Right::Int4 => self.panel_offset(kb, panel, packed),
             };
             let mut arguments = self.operands.arguments();
             arguments.extend([left, base, block.first, column, zero, zero]);

@@ -32,7 +32,7 @@ const LONG_SUM: i64 = 512;
 const LEAST_COST: i64 = 20_000;
 
 /// The version of a group that splits the sums of its product, if it has one product that may have few units.
-pub fn split_sums(group: &Group<'_>) -> Option<Version> {
+pub fn split_k(group: &Group<'_>) -> Option<Version> {
     let [plan] = &plans(group).ok()?[..] else { return None };
     let parts = parts_plan(group, plan)?;
     let units = plan.row_units() * plan.panels();
@@ -53,7 +53,7 @@ pub fn split_sums(group: &Group<'_>) -> Option<Version> {
     code.kernels.insert(1, kernel);
     code.launches.push(launch);
     code.sites = sites;
-    Some(Version { kind: VersionKind::SumParts, guard, code, workspaces: vec![workspace], streamed: None })
+    Some(Version { kind: VersionKind::SplitK, guard, code, workspaces: vec![workspace], nontemporal: None })
 }
 
 impl MatmulPlan {
@@ -82,7 +82,7 @@ fn parts_plan(group: &Group<'_>, plan: &MatmulPlan) -> Option<MatmulPlan> {
 
 /// The kernel that leaves the sums of parts.
 fn add_parts(group: &Group<'_>, plan: &MatmulPlan, workspace: &Workspace) -> Scheduled {
-    let name = format!("{}_parts", group.name);
+    let name = format!("{}_split_k", group.name);
     let named = Group { name: name.as_str().into(), ..group.clone() };
     let mut kb = KernelBuilder::new(&name, FunctionKind::Kernel);
     let mut memory = GroupMemory::of_inputs(&mut kb, group, |input| plan.inputs.contains(&input));
@@ -181,7 +181,7 @@ fn call(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, arguments:
 
 /// The kernel that adds the parts and computes what follows the product: a row is a unit.
 fn sums(group: &Group<'_>, plan: &MatmulPlan, workspace: &Workspace) -> (Function, Launch, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&format!("{}_sums", group.name), FunctionKind::Kernel);
+    let mut kb = KernelBuilder::new(&format!("{}_combine", group.name), FunctionKind::Kernel);
     let mut memory = GroupMemory::of_inputs(&mut kb, group, |input| plan.inputs.contains(&input));
     memory.add_outputs(&mut kb, group);
     let parts = memory.add_workspace(&mut kb, "parts", 0, workspace.tensor.clone());

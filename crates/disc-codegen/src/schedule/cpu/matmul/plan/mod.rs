@@ -3,7 +3,7 @@ pub(in crate::schedule) mod epilogue;
 pub(in crate::schedule) mod operand;
 pub(in crate::schedule) mod partition;
 
-use super::emit::{dot_words::Word, int4::Steps, interleaved::InterleavedProduct};
+use super::emit::{dot_words::DotWord, int4::Int4, interleaved::InterleavedProduct};
 use crate::{
     element::matmul::packed_columns,
     kernel::{Index, KernelBuilder, accumulator_dtype},
@@ -61,7 +61,7 @@ pub(in crate::schedule) enum Right {
     /// From a panel that the unit computes.
     Computed,
     /// From panels of steps that were made when the weights were loaded: see [`super::emit::int4`].
-    Steps,
+    Int4,
 }
 
 /// A dimension of the product and how the operands step along it, in elements.
@@ -82,7 +82,7 @@ pub(in crate::schedule) struct Outer {
 
 /// An operand or result of which some rows are in task memory: as many as a tile has.
 #[derive(Clone, Debug)]
-pub(in crate::schedule) struct Held {
+pub(in crate::schedule) struct RowBuffer {
     pub(in crate::schedule) value: Value,
     pub(in crate::schedule) role: Role,
     pub(in crate::schedule) room: Room,
@@ -123,9 +123,9 @@ pub(in crate::schedule) struct MatmulPlan {
     pub(in crate::schedule) tile: Tile,
     pub(in crate::schedule) compute: DType,
     /// Where both operands are read in words: what they are made of.
-    pub(in crate::schedule) word: Option<Word>,
+    pub(in crate::schedule) word: Option<DotWord>,
     /// What is stored in place of the right operand, where it is in steps.
-    pub(in crate::schedule) steps: Option<Steps>,
+    pub(in crate::schedule) steps: Option<Int4>,
     /// The operand whose dimensions are rows: the left one, unless the product has no other than its rows.
     pub(in crate::schedule) left: Operand,
     pub(in crate::schedule) right: Operand,
@@ -140,7 +140,7 @@ pub(in crate::schedule) struct MatmulPlan {
     /// Whether all panels of the right operand are packed at once, and then one block of rows comes after the other.
     pub(in crate::schedule) few_rows_at_once: bool,
     /// What of an operand or of the result is in task memory, where only a part of its rows is.
-    pub(in crate::schedule) held: Option<Held>,
+    pub(in crate::schedule) held: Option<RowBuffer>,
     /// Whether a part of the sums is computed at a time, and left to be added up.
     pub(in crate::schedule) split: bool,
     /// Whether blocks leave their sums to a routine that has the epilogue.
@@ -306,11 +306,11 @@ impl MatmulPlan {
     }
 
     fn read_panels(&mut self, group: &Function, solver: &Solver, target: &Target, columns: &Dim) -> Result<(), String> {
-        self.steps = Steps::of(group, self.right.value);
+        self.steps = Int4::of(group, self.right.value);
         let sized = match self.right.dims.get(3) {
             Some(size) if let Some(steps) = &self.steps => size.is_const(steps.group_rows()),
             Some(size) => {
-                self.word = Word::of(target, group.ty(self.right.value).dtype(), self.compute);
+                self.word = DotWord::of(target, group.ty(self.right.value).dtype(), self.compute);
                 self.word.is_some_and(|word| size.is_const(word.count()))
             }
             None => true,
@@ -321,7 +321,7 @@ impl MatmulPlan {
         if !fits || self.sums.len() > 1 {
             return Err("the panels are of another target".into());
         }
-        self.right_form = if self.steps.is_some() { Right::Steps } else { Right::Panels };
+        self.right_form = if self.steps.is_some() { Right::Int4 } else { Right::Panels };
         self.n = Axis { size: columns.clone(), left: Dim::constant(0), right: Dim::constant(1) };
         self.n_axis = Some(self.rank - 1);
         Ok(())
@@ -358,7 +358,7 @@ impl MatmulPlan {
             return;
         }
         // Panels of weights leave a unit time to pack rows, and long rows are faster from there.
-        let can_stage = plain && self.k.left.is_const(1) && !matches!(self.right_form, Right::Panels | Right::Steps);
+        let can_stage = plain && self.k.left.is_const(1) && !matches!(self.right_form, Right::Panels | Right::Int4);
         let packs = (converts && is_panelled) || (collides && !can_stage);
         if stored.is_none() || self.sums.len() > 1 || packs {
             self.pack_left();

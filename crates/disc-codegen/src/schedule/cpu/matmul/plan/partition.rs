@@ -29,7 +29,7 @@ const SHORT_UNITS: i64 = 12;
 impl MatmulPlan {
     pub(in crate::schedule) fn is_packed_right(&self) -> bool {
         match self.right_form {
-            Right::Columns | Right::Computed | Right::Steps => true,
+            Right::Columns | Right::Computed | Right::Int4 => true,
             Right::Rows => !self.few_rows_at_once,
             Right::Panels | Right::Dots => false,
         }

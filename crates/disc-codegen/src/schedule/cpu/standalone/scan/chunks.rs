@@ -2,7 +2,7 @@
 //!
 //! What feeds the scan is computed in vectors and put into task memory, combined there in order, and what is computed from it is computed in
 //! vectors again. A costly op that both the scan and what follows it read is computed twice.
-use super::{Draft, Scan};
+use super::{KernelFrame, Scan};
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, compute_dtype, cost},
@@ -24,49 +24,49 @@ impl<'g> Scan<'g> {
     /// Each line by itself, chunk by chunk.
     pub(super) fn by_chunks(&self, group: &Group<'g>) -> Scheduled {
         let lanes = cost::lanes(group.function, group.target, &group.solver, &self.shape[self.axis]);
-        let mut draft = Draft::new(group, &group.name, lanes);
+        let mut frame = KernelFrame::new(group, &group.name, lanes);
         let made = |&value: &Value| {
             let tensor = TensorType::new([Dim::constant(CHUNK)], compute_dtype(group.tensor(value).dtype));
-            draft.kb.scratch(tensor)
+            frame.kb.scratch(tensor)
         };
         let held: Vec<Value> = self.inputs.iter().map(made).collect();
-        draft.counted(&self.outer, self.cost(1), |draft, positions| {
-            let mut at = vec![Index::uniform(draft.kb.int(0)); self.shape.len()];
+        frame.counted(&self.outer, self.cost(1), |frame, positions| {
+            let mut at = vec![Index::uniform(frame.kb.int(0)); self.shape.len()];
             self.outer.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
-            draft.elements.lanes = 1;
-            let start = self.starts(draft, 1);
-            draft.elements.lanes = lanes;
-            let (zero, one, chunk) = (draft.kb.int(0), draft.kb.int(1), draft.kb.int(CHUNK));
-            let size = draft.kb.dim(&self.shape[self.axis]);
-            let count = draft.kb.dim(&self.shape[self.axis].ceil_div(&Dim::constant(CHUNK)));
-            let mut open = draft.kb.open_for_carrying([zero, count, one], &start);
-            draft.elements.open_scope();
+            frame.elements.lanes = 1;
+            let start = self.starts(frame, 1);
+            frame.elements.lanes = lanes;
+            let (zero, one, chunk) = (frame.kb.int(0), frame.kb.int(1), frame.kb.int(CHUNK));
+            let size = frame.kb.dim(&self.shape[self.axis]);
+            let count = frame.kb.dim(&self.shape[self.axis].ceil_div(&Dim::constant(CHUNK)));
+            let mut open = frame.kb.open_for_carrying([zero, count, one], &start);
+            frame.elements.open_scope();
             let mut number = open.index;
             if self.reverse {
-                let last = draft.kb.sub(count, one);
-                number = draft.kb.sub(last, number);
+                let last = frame.kb.sub(count, one);
+                number = frame.kb.sub(last, number);
             }
-            let low = draft.kb.mul(number, chunk);
-            let end = draft.kb.add(low, chunk);
-            let high = draft.kb.map(OpKind::Minimum, &[end, size]);
+            let low = frame.kb.mul(number, chunk);
+            let end = frame.kb.add(low, chunk);
+            let high = frame.kb.map(OpKind::Minimum, &[end, size]);
             let carried = open.carried.clone();
-            self.fill(draft, &held, &at, [low, high]);
-            open.next = self.combine_held(draft, &held, [low, high], &carried);
-            self.write_held(draft, &held, &at, [low, high]);
-            draft.elements.close_scope();
-            draft.kb.close_for(open);
+            self.fill(frame, &held, &at, [low, high]);
+            open.next = self.combine_held(frame, &held, [low, high], &carried);
+            self.write_held(frame, &held, &at, [low, high]);
+            frame.elements.close_scope();
+            frame.kb.close_for(open);
         })
     }
 
     /// `body` for the vectors of a chunk: with the position of each, and its place in task memory.
     fn over_chunk(
         &self,
-        draft: &mut Draft<'g>,
+        frame: &mut KernelFrame<'g>,
         at: &[Index],
         [low, high]: [Value; 2],
         mut body: impl FnMut(&mut KernelBuilder, &mut Elements<'g>, &[Index], Value),
     ) {
-        vector_loop(&mut draft.kb, &mut draft.elements, [low, high], false, &mut |kb, elements, index| {
+        vector_loop(&mut frame.kb, &mut frame.elements, [low, high], false, &mut |kb, elements, index| {
             let Index::Affine { base, .. } = index else { panic!("a vector loop walks along an axis") };
             let mut at = at.to_vec();
             at[self.axis] = index;
@@ -76,9 +76,9 @@ impl<'g> Scan<'g> {
     }
 
     /// Puts what is combined into task memory.
-    fn fill(&self, draft: &mut Draft<'g>, held: &[Value], at: &[Index], range: [Value; 2]) {
-        let lanes = draft.elements.lanes;
-        self.over_chunk(draft, at, range, |kb, elements, at, place| {
+    fn fill(&self, frame: &mut KernelFrame<'g>, held: &[Value], at: &[Index], range: [Value; 2]) {
+        let lanes = frame.elements.lanes;
+        self.over_chunk(frame, at, range, |kb, elements, at, place| {
             for (&input, &buffer) in self.inputs.iter().zip(held) {
                 let value = elements.element(kb, input, at);
                 let value = kb.widen(value, lanes);
@@ -88,34 +88,34 @@ impl<'g> Scan<'g> {
     }
 
     /// Combines what is in task memory, in the order of the walk.
-    fn combine_held(&self, draft: &mut Draft<'g>, held: &[Value], [low, high]: [Value; 2], start: &[Value]) -> Vec<Value> {
-        let lanes = std::mem::replace(&mut draft.elements.lanes, 1);
-        let (zero, one) = (draft.kb.int(0), draft.kb.int(1));
-        let count = draft.kb.sub(high, low);
-        let mut open = draft.kb.open_for_carrying([zero, count, one], start);
-        draft.elements.open_scope();
+    fn combine_held(&self, frame: &mut KernelFrame<'g>, held: &[Value], [low, high]: [Value; 2], start: &[Value]) -> Vec<Value> {
+        let lanes = std::mem::replace(&mut frame.elements.lanes, 1);
+        let (zero, one) = (frame.kb.int(0), frame.kb.int(1));
+        let count = frame.kb.sub(high, low);
+        let mut open = frame.kb.open_for_carrying([zero, count, one], start);
+        frame.elements.open_scope();
         let mut place = open.index;
         if self.reverse {
-            let last = draft.kb.sub(count, one);
-            place = draft.kb.sub(last, place);
+            let last = frame.kb.sub(count, one);
+            place = frame.kb.sub(last, place);
         }
-        let values = held.iter().map(|&buffer| draft.kb.load(buffer, place, 1, None)).collect();
+        let values = held.iter().map(|&buffer| frame.kb.load(buffer, place, 1, None)).collect();
         let carried = open.carried.clone();
-        let combined = self.combine(draft, &carried, values, 1);
-        held.iter().zip(&combined).for_each(|(&buffer, &value)| draft.kb.store(buffer, place, value, None));
+        let combined = self.combine(frame, &carried, values, 1);
+        held.iter().zip(&combined).for_each(|(&buffer, &value)| frame.kb.store(buffer, place, value, None));
         open.next = combined;
-        draft.elements.close_scope();
-        let carried = draft.kb.close_for(open);
-        draft.elements.lanes = lanes;
+        frame.elements.close_scope();
+        let carried = frame.kb.close_for(open);
+        frame.elements.lanes = lanes;
         carried
     }
 
     /// Computes and stores the outputs of a chunk.
-    fn write_held(&self, draft: &mut Draft<'g>, held: &[Value], at: &[Index], range: [Value; 2]) {
-        let targets = draft.memory.targets.clone();
+    fn write_held(&self, frame: &mut KernelFrame<'g>, held: &[Value], at: &[Index], range: [Value; 2]) {
+        let targets = frame.memory.targets.clone();
         let results = self.group.function.results_of(self.inst);
-        let lanes = draft.elements.lanes;
-        self.over_chunk(draft, at, range, |kb, elements, at, place| {
+        let lanes = frame.elements.lanes;
+        self.over_chunk(frame, at, range, |kb, elements, at, place| {
             for (&result, &buffer) in results.iter().zip(held) {
                 let combined = kb.load(buffer, place, lanes, elements.mask);
                 elements.seed(result, at, combined);
