@@ -5,12 +5,13 @@
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, OpenFor, OpenWhile},
+    schedule::Group,
 };
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::analysis::query::Query;
 use disc_passes::fusion::{
     line_buffers::LineBuffer,
-    space::{Follows, Map, map_of, reads},
+    space::{Follows, Map, map_of, reads, refine, repeat_of},
 };
 use std::collections::HashSet;
 
@@ -401,4 +402,32 @@ pub(in crate::schedule) fn read_places(
         let place = elements.position(kb, space, batch, at);
         elements.slice_starts(kb, *inst, &place);
     }
+}
+
+/// The positions along the outer dimensions that unit number `unit` stands for.
+pub(in crate::schedule) fn place_unit(kb: &mut KernelBuilder, unit: Value, outer: &[Merged], at: &mut [Index]) {
+    let positions = positions_of(kb, unit, outer);
+    outer.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
+}
+
+/// The space of outputs that have one: as many elements, counted alike; fine enough for the group's reshapes, where that is possible.
+pub(crate) fn space_of(group: &Group<'_>, outputs: &[Value]) -> Option<Vec<Dim>> {
+    let (&first, others) = outputs.split_first()?;
+    let dims = |value: Value| &group.tensor(value).dims[..];
+    let mut space = refine(&group.solver, dims(first), dims(first))?;
+    for &output in others {
+        space = refine(&group.solver, &space, dims(output))?;
+    }
+    let reshapes = group.function.insts(group.function.body).iter().filter(|&&i| group.function.kind_of(i) == OpKind::Reshape);
+    for &reshape in reshapes {
+        // Positions along what is repeated one by one are divided.
+        let is_divided = repeat_of(group.function, &group.solver, reshape).is_some();
+        let source = (!is_divided).then(|| group.function.operands(reshape)[0]);
+        for value in [Some(group.function.result(reshape)), source].into_iter().flatten() {
+            if let Some(finer) = refine(&group.solver, &space, dims(value)) {
+                space = finer;
+            }
+        }
+    }
+    Some(space)
 }

@@ -9,7 +9,7 @@ mod winograd;
 
 pub use attention::{AttentionPlan, schedule as attention};
 pub use matmul::{Tile, offer_products, offered, schedule as matmul, split_k, tile};
-pub use pointwise::{schedule as pointwise, space_of, versions as pointwise_versions};
+pub use pointwise::{schedule as pointwise, versions as pointwise_versions};
 pub use reduction::{RowPlan, schedule as reduction};
 pub use standalone::{schedule as standalone, update};
 pub use window::schedule as window;

@@ -4,7 +4,6 @@
 //! dimensions, each position of which is a work unit, around an inner loop. The inner loop runs over vectors, and once more with a mask for
 //! what is left. Where an input lies along an outer dimension, a unit has a tile of its positions: see [`crate::schedule::common::transpose_tiles`]. What rows read at other
 //! places than where it is computed is computed for a few rows first: see [`crate::schedule::common::line_buffers`].
-pub(super) use crate::schedule::common::iteration_space::Merged;
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, cost},
@@ -16,7 +15,8 @@ use crate::{
             hoisting::{Hoisted, HoistedRows, hoisted, is_everywhere},
             interleaved_lanes::InterleavedLanes,
             iteration_space::{
-                CountedUnits, OuterGather, each_tile, each_unit, merge, mergeable_in, outer_gathers, positions_of, read_places,
+                CountedUnits, Merged, OuterGather, each_tile, each_unit, merge, mergeable_in, outer_gathers, read_places,
+                space_of,
             },
             kernel_frame::KernelFrame,
             line_buffers::{LineBufferMemory, line_buffers_of},
@@ -33,7 +33,7 @@ use disc_passes::fusion::{
     Layout,
     hoisting::block_axes,
     line_buffers::LineBuffer,
-    space::{Map, map_along, refine, regroup, repeat_of},
+    space::{Map, map_along, regroup},
 };
 
 /// Elements of a work unit where all dimensions are one.
@@ -533,32 +533,4 @@ fn tile_range(kb: &mut KernelBuilder, run: &Merged, tile: Index) -> [Value; 2] {
     let first = kb.mul(number, length);
     let stop = kb.add(first, length);
     [first, kb.map(OpKind::Minimum, &[stop, size])]
-}
-
-/// The positions along the outer dimensions that unit number `unit` stands for.
-pub(super) fn place_unit(kb: &mut KernelBuilder, unit: Value, outer: &[Merged], at: &mut [Index]) {
-    let positions = positions_of(kb, unit, outer);
-    outer.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
-}
-
-/// The space of outputs that have one: as many elements, counted alike; fine enough for the group's reshapes, where that is possible.
-pub fn space_of(group: &Group<'_>, outputs: &[Value]) -> Option<Vec<Dim>> {
-    let (&first, others) = outputs.split_first()?;
-    let dims = |value: Value| &group.tensor(value).dims[..];
-    let mut space = refine(&group.solver, dims(first), dims(first))?;
-    for &output in others {
-        space = refine(&group.solver, &space, dims(output))?;
-    }
-    let reshapes = group.function.insts(group.function.body).iter().filter(|&&i| group.function.kind_of(i) == OpKind::Reshape);
-    for &reshape in reshapes {
-        // Positions along what is repeated one by one are divided.
-        let is_divided = repeat_of(group.function, &group.solver, reshape).is_some();
-        let source = (!is_divided).then(|| group.function.operands(reshape)[0]);
-        for value in [Some(group.function.result(reshape)), source].into_iter().flatten() {
-            if let Some(finer) = refine(&group.solver, &space, dims(value)) {
-                space = finer;
-            }
-        }
-    }
-    Some(space)
 }

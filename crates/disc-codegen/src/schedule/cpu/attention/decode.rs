@@ -7,20 +7,17 @@
 //! Heads that share their keys are rows of one product here.
 use super::{
     AttentionPlan,
-    flash::{KEYS, Place, Unit},
     online_softmax::{over_columns, with_column},
     softmax::Softmax,
+    unit::{KEYS, Place, Unit},
 };
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, Site},
     schedule::{
         Group, Launch, Scheduled, Version, VersionKind, Workspace, aligned_bytes,
-        common::kernel_frame::GroupMemory,
-        cpu::{
-            matmul::{BlockProduct, MatmulPlan, Right, RowsOf},
-            pointwise::place_unit,
-        },
+        common::{iteration_space::place_unit, kernel_frame::GroupMemory},
+        cpu::matmul::{BlockProduct, MatmulPlan, Right, RowsOf},
     },
 };
 use disc_ir::{Dim, Function, FunctionKind, OpKind, Solver, TensorType, Value};

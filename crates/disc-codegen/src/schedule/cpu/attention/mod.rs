@@ -10,16 +10,20 @@ mod flash;
 mod masking;
 mod online_softmax;
 mod softmax;
+mod unit;
 
 use super::{
     matmul::{BlockProduct, MatmulPlan, Role, RowBuffer, RowsOf, merge_sites},
-    pointwise::place_unit,
     reduction::{self, Rows},
 };
 use crate::{
     element::{Elements, RowBlock},
     kernel::{Index, KernelBuilder, Site, cost},
-    schedule::{Argument, Group, Launch, RowPlan, Scheduled, Versioned, common::kernel_frame::GroupMemory, extract},
+    schedule::{
+        Argument, Group, Launch, RowPlan, Scheduled, Versioned,
+        common::{iteration_space::place_unit, kernel_frame::GroupMemory},
+        extract,
+    },
     target::Target,
 };
 use disc_ir::{Dim, Function, FunctionKind, Inst, OpKind, Solver, Value};
@@ -56,7 +60,7 @@ impl AttentionPlan {
         let softmax = Softmax::of(&functions[1], &rows, returned(&functions[1])[0]).filter(|_| weighted.takes_parts());
         let columns = scores.n.size.clone();
         let (columns, role) = match softmax {
-            Some(_) => (Dim::min(&columns, &Dim::constant(flash::KEYS)), Role::Parts),
+            Some(_) => (Dim::min(&columns, &Dim::constant(unit::KEYS)), Role::Parts),
             None => (columns, Role::Rows),
         };
         let room = scores.room(columns);

@@ -1,7 +1,7 @@
 //! Rows of scores as powers: the maximum of a row, and the sum of its powers, over the columns seen so far.
 //!
 //! Invariant: what a row depends on besides its maximum and sum is asked from its group, by columns alone.
-use super::flash::{Place, Unit};
+use super::unit::{Place, Unit};
 use crate::{
     element::{Elements, RowBlock},
     kernel::{

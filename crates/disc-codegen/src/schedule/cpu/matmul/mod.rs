@@ -23,11 +23,13 @@ pub use library::{offer_products, offered};
 pub(super) use plan::{MatmulPlan, Right, Role, RowBuffer, epilogue::check_elementwise};
 pub use plan::{Tile, tile};
 
-use super::pointwise::place_unit;
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, Site},
-    schedule::{Group, Launch, Scheduled, common::kernel_frame::GroupMemory},
+    schedule::{
+        Group, Launch, Scheduled,
+        common::{iteration_space::place_unit, kernel_frame::GroupMemory},
+    },
 };
 use disc_ir::{Dim, Function, FunctionKind, Inst, OpKind, TensorType, Value};
 use emit::{

@@ -379,7 +379,7 @@ fn apart_versions(
     let plan_of_rows = RowPlan::of(group.function, &group.solver, &rows.outputs()).ok().filter(|_| !apart.is_empty());
     let loops = Group { wanted: apart, name: format!("{}_apart", group.name).into(), ..group.clone() };
     // The space of the rows may relate shapes that are not known to be of one space by themselves.
-    let are_loops = super::space_of(&loops, &loops.outputs()).is_some();
+    let are_loops = crate::schedule::space_of(&loops, &loops.outputs()).is_some();
     let Some(plan_of_rows) = plan_of_rows.filter(|_| are_loops) else {
         return vec![version(guard.to_vec(), code(group, plan), None)];
     };

@@ -2,7 +2,10 @@
 use super::{flag, lines};
 use crate::{
     kernel::Index,
-    schedule::{Group, Scheduled, common::kernel_frame::KernelFrame, cpu::pointwise::place_unit},
+    schedule::{
+        Group, Scheduled,
+        common::{iteration_space::place_unit, kernel_frame::KernelFrame},
+    },
 };
 use disc_ir::{Attr, DType, Dim, Inst, OpKind, TensorType, Value};
 use disc_passes::analysis::query::Query;

@@ -14,11 +14,13 @@ mod sort;
 mod top_k;
 mod update;
 
-use super::pointwise::place_unit;
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder},
-    schedule::{Group, Version, VersionKind, Versioned, common::iteration_space::Merged},
+    schedule::{
+        Group, Version, VersionKind, Versioned,
+        common::iteration_space::{Merged, place_unit},
+    },
 };
 use disc_ir::{Attr, Dim, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;

@@ -4,7 +4,10 @@
 use super::{entries::Entries, sort::Line, top_k::TopK};
 use crate::{
     kernel::Index,
-    schedule::{Group, Scheduled, common::kernel_frame::KernelFrame, cpu::pointwise::place_unit},
+    schedule::{
+        Group, Scheduled,
+        common::{iteration_space::place_unit, kernel_frame::KernelFrame},
+    },
 };
 use disc_ir::{Dim, Inst, ops::body::Order};
 

@@ -8,8 +8,11 @@ use crate::{
     kernel::{Index, OpenFor, compute_dtype},
     schedule::{
         Group, Scheduled,
-        common::{iteration_space::Merged, kernel_frame::KernelFrame, vector_loop::vector_loop},
-        cpu::pointwise::place_unit,
+        common::{
+            iteration_space::{Merged, place_unit},
+            kernel_frame::KernelFrame,
+            vector_loop::vector_loop,
+        },
     },
 };
 use disc_ir::{Code, Dim, Inst, OpKind, Value};

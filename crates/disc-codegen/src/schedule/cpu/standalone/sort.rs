@@ -4,8 +4,7 @@ use crate::{
     kernel::Index,
     schedule::{
         Group, Scheduled,
-        common::{kernel_frame::KernelFrame, vector_loop::vector_loop},
-        cpu::pointwise::place_unit,
+        common::{iteration_space::place_unit, kernel_frame::KernelFrame, vector_loop::vector_loop},
     },
 };
 use disc_ir::{Dim, Inst, OpKind, Value, ops::body::Order};

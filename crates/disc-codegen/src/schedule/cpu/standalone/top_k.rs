@@ -7,8 +7,10 @@ use crate::{
     kernel::{Index, OpenWhile},
     schedule::{
         Group, Scheduled,
-        common::{iteration_space::Merged, kernel_frame::KernelFrame},
-        cpu::pointwise::place_unit,
+        common::{
+            iteration_space::{Merged, place_unit},
+            kernel_frame::KernelFrame,
+        },
     },
 };
 use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::body::Order};

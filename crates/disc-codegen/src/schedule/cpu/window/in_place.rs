@@ -4,11 +4,10 @@
 //!
 //! Invariant: for convolutions alone, whose padding is the zero that a lane without an element reads.
 use super::{
-    Emitter,
     pack::Place,
     plan::{Form, WindowPlan},
 };
-use crate::kernel::KernelBuilder;
+use crate::{element::Elements, kernel::KernelBuilder, schedule::Group};
 use disc_ir::{OpKind, Value};
 
 /// What is the same for all rows of a unit.
@@ -27,29 +26,28 @@ pub(super) struct Row<'l> {
     exists: Value,
 }
 
-impl Emitter<'_, '_> {
-    /// Whether rows of results fit one vector, if the windows and the target allow to read them where they lie.
-    pub(super) fn is_narrow(&self, kb: &mut KernelBuilder) -> Option<Value> {
-        let (plan, group) = (self.plan, self.group);
-        let lanes = i64::from(plan.lanes);
-        let fits = matches!(plan.form, Form::Products { .. })
-            && plan.holds_kernel
-            && plan.slides.len() == 2
-            && plan.columns().step == 1
-            && (!plan.walks || plan.rows_above() <= plan.block[0])
-            && plan.columns().count.as_const().is_none_or(|count| count <= lanes)
-            && group.target.has_mask_registers()
-            && group.inputs().contains(&plan.input)
-            && group.tensor(plan.input).dtype == plan.compute;
-        if !fits {
-            return None;
-        }
-        let (count, lanes) = (kb.dim(&plan.columns().count), kb.int(lanes));
-        Some(kb.compare("LE", count, lanes))
+/// Whether rows of results fit one vector, if the windows and the target allow to read them where they lie.
+pub(super) fn is_narrow(kb: &mut KernelBuilder, group: &Group<'_>, plan: &WindowPlan) -> Option<Value> {
+    let lanes = i64::from(plan.lanes);
+    let fits = matches!(plan.form, Form::Products { .. })
+        && plan.holds_kernel
+        && plan.slides.len() == 2
+        && plan.columns().step == 1
+        && (!plan.walks || plan.rows_above() <= plan.block[0])
+        && plan.columns().count.as_const().is_none_or(|count| count <= lanes)
+        && group.target.has_mask_registers()
+        && group.inputs().contains(&plan.input)
+        && group.tensor(plan.input).dtype == plan.compute;
+    if !fits {
+        return None;
     }
+    let (count, lanes) = (kb.dim(&plan.columns().count), kb.int(lanes));
+    Some(kb.compare("LE", count, lanes))
+}
 
-    pub(super) fn in_place(&self, kb: &mut KernelBuilder, place: &Place) -> InPlace {
-        let (plan, shape) = (self.plan, &self.group.tensor(self.plan.input).dims);
+impl InPlace {
+    pub(super) fn of(kb: &mut KernelBuilder, elements: &Elements<'_>, plan: &WindowPlan, place: &Place) -> Self {
+        let shape = &elements.tensor(plan.input).dims;
         let (features, plane) = (kb.dim(&shape[1]), kb.dim(&(&shape[2] * &shape[3])));
         // Groups have one input feature.
         let number = kb.mul(place.lead[0], features);
@@ -65,11 +63,9 @@ impl Emitter<'_, '_> {
             let behind = kb.emit(OpKind::Not, &[before]);
             kb.and(until, behind)
         });
-        InPlace { masks: masks.collect(), input: self.elements.buffer(plan.input), base }
+        Self { masks: masks.collect(), input: elements.buffer(plan.input), base }
     }
-}
 
-impl InPlace {
     /// Row `row` below the first one that the windows of row `block` of the unit read.
     pub(super) fn row(&self, kb: &mut KernelBuilder, plan: &WindowPlan, place: &Place, block: Value, row: i64) -> Row<'_> {
         let (rows, columns) = (plan.rows().expect("planes have rows"), plan.columns());

@@ -4,9 +4,9 @@
 //! memory, with the padding around it ([`pack`]), so that no window is cut; then it computes a few rows of a few vectors at once, with one
 //! sum for each in a register, and applies the rest of the group to them.
 //!
-//! Where a vector holds a row of results, and masks cost nothing, rows are read where they lie ([`lying`]): the copy would take as long as the rest.
+//! Where a vector holds a row of results, and masks cost nothing, rows are read where they lie ([`in_place`]): the copy would take as long as the rest.
 //!
-//! A unit that walks a plane ([`walk`]) is all of it, and writes results where the input may be.
+//! A unit that walks a plane ([`plane_walk`]) is all of it, and writes results where the input may be.
 //!
 //! Small kernels stay in registers, and each vector of the input is read once for all rows that need it. Of larger ones each element is read in
 //! turn, for all sums.
@@ -23,7 +23,7 @@ use crate::{
     schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
-use in_place::InPlace;
+use in_place::{InPlace, is_narrow};
 use pack::{Packing, Place};
 use plan::{Form, UNIT_COLUMNS, UNIT_ROWS, WindowPlan, rows_read};
 
@@ -157,10 +157,10 @@ impl<'g> Emitter<'_, 'g> {
 
     /// All results of a unit: read where they lie if a vector holds a row, else as `packed` does it.
     fn either(&mut self, kb: &mut KernelBuilder, unit: &mut Unit, packed: impl FnOnce(&mut Self, &mut KernelBuilder, &mut Unit)) {
-        let Some(is_narrow) = self.is_narrow(kb) else { return packed(self, kb, unit) };
+        let Some(is_narrow) = is_narrow(kb, self.group, self.plan) else { return packed(self, kb, unit) };
         let narrow = kb.open_if(is_narrow);
         self.elements.open_scope();
-        unit.lying = Some(self.in_place(kb, &unit.place));
+        unit.lying = Some(InPlace::of(kb, self.elements, self.plan, &unit.place));
         self.planes(kb, unit);
         self.elements.close_scope();
         kb.close_if(narrow);

@@ -1,14 +1,18 @@
 //! A feature of tiles where its results are not all finite: computed as sums of products, which keep a NaN or an infinity in the windows that read it.
 //!
 //! It is out of the way of tiles of ordinary numbers, and mindful of time only so far that an input full of NaN is no trap.
-use super::{Emitter, Position, output_transform::Corner, plan::WinogradPlan, store};
+use super::{
+    Emitter, Position,
+    output_transform::Corner,
+    plan::{Weights, WinogradPlan},
+    store,
+};
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, Site},
     schedule::{Group, common::kernel_frame::GroupMemory},
 };
-use disc_ir::{DType, Dim, Function, FunctionKind, Inst, OpKind, Type, Value};
-use disc_passes::analysis::query::Query;
+use disc_ir::{DType, Dim, Function, FunctionKind, OpKind, Type, Value};
 
 /// Elements along a side of a window.
 const TAPS: i64 = 3;
@@ -147,28 +151,6 @@ impl Nonfinite<'_, '_> {
             let at = Position { batch: self.corner.batch, feature, y, x };
             store(kb, self.group, self.plan, &mut self.elements, &self.targets, at, (sum, Some(left)));
             kb.close_if(guard);
-        }
-    }
-}
-
-/// The original kernel, as an operand of the product: its dimensions.
-pub(super) struct Weights {
-    value: Value,
-    batch: usize,
-    feature: usize,
-    /// Input features, and the two dimensions of a window.
-    sums: Vec<usize>,
-}
-
-impl Weights {
-    /// Of a product that sums over the input features and the elements of a window.
-    pub(super) fn of(group: &Group<'_>, dot: Inst) -> Option<Self> {
-        let (function, value) = (group.function, *group.function.operands(dot).first()?);
-        let (batches, sums) = (function.axes(dot, "lhs_batching_dims"), function.axes(dot, "lhs_contracting_dims"));
-        let mut free = (0..group.tensor(value).rank()).filter(|axis| !batches.contains(axis) && !sums.contains(axis));
-        match (&batches[..], free.next(), free.next()) {
-            (&[batch], Some(feature), None) if sums.len() == 3 => Some(Self { value, batch, feature, sums }),
-            _ => None,
         }
     }
 }

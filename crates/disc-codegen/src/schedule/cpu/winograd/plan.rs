@@ -1,5 +1,5 @@
 //! Sizes of a convolution by Winograd's method, and how its work is cut.
-use super::{method::Method, nonfinite::Weights};
+use super::method::Method;
 use crate::{
     kernel::KernelBuilder,
     schedule::{
@@ -200,6 +200,28 @@ impl WinogradPlan {
     pub(super) fn cost(&self) -> Dim {
         let products = self.tiles() * (self.method.places() * self.channels * self.blocks * self.rows * 5 / 2);
         products.ceil_div(&Dim::constant(i64::from(self.lanes) * 5))
+    }
+}
+
+/// The original kernel, as an operand of the product: its dimensions.
+pub(super) struct Weights {
+    pub(super) value: Value,
+    pub(super) batch: usize,
+    pub(super) feature: usize,
+    /// Input features, and the two dimensions of a window.
+    pub(super) sums: Vec<usize>,
+}
+
+impl Weights {
+    /// Of a product that sums over the input features and the elements of a window.
+    fn of(group: &Group<'_>, dot: Inst) -> Option<Self> {
+        let (function, value) = (group.function, *group.function.operands(dot).first()?);
+        let (batches, sums) = (function.axes(dot, "lhs_batching_dims"), function.axes(dot, "lhs_contracting_dims"));
+        let mut free = (0..group.tensor(value).rank()).filter(|axis| !batches.contains(axis) && !sums.contains(axis));
+        match (&batches[..], free.next(), free.next()) {
+            (&[batch], Some(feature), None) if sums.len() == 3 => Some(Self { value, batch, feature, sums }),
+            _ => None,
+        }
     }
 }
 

@@ -165,6 +165,11 @@ pub(in crate::schedule) struct MatmulPlan {
 }
 
 impl MatmulPlan {
+    /// Whether some columns of its left operand can be multiplied after the others.
+    pub(in crate::schedule) fn takes_parts(&self) -> bool {
+        self.right_form == Right::Rows && self.sums.len() == 1
+    }
+
     /// Elements between rows of this many elements in task memory: an odd number of cache lines.
     fn row_stride(&self, elements: &Dim) -> Dim {
         let line = 64 / self.rows_dtype().size() as i64;

@@ -1,0 +1,145 @@
+//! A work unit of attention: its place, its task memory, and what the schedules for many rows and for a few have in common.
+use super::{AttentionPlan, masking::Mask, softmax::Softmax};
+use crate::{
+    kernel::{Index, KernelBuilder, Site},
+    schedule::{
+        Group,
+        common::{iteration_space::place_unit, kernel_frame::GroupMemory},
+        cpu::{
+            matmul::{BlockProduct, RowsOf},
+            reduction,
+        },
+    },
+};
+use disc_ir::{Dim, TensorType, Value};
+use std::collections::HashMap;
+
+/// Columns that are worked on at a time: with values as long as heads are, they and the scores of a block stay in cache.
+pub(super) const KEYS: i64 = 512;
+
+/// Task memory of a unit: of each row of its chunk the maximum, the sum, by what totals are scaled, and the totals; and a block of scores.
+pub(super) struct State {
+    pub(super) tops: Value,
+    pub(super) sums: Value,
+    pub(super) factors: Value,
+    pub(super) totals: Value,
+    pub(super) block: Value,
+    /// Of as many rows as a vector has lanes: a vector of each, before its lanes are combined, and what is subtracted from its logits.
+    pub(super) lanes: Value,
+    pub(super) shifts: Value,
+}
+
+/// What the code of a unit is made from.
+pub(super) struct Unit<'a> {
+    pub(super) plan: &'a AttentionPlan,
+    pub(super) softmax: &'a Softmax,
+    pub(super) groups: [&'a Group<'a>; 3],
+    pub(super) scores: BlockProduct<'a>,
+    pub(super) weighted: BlockProduct<'a>,
+    pub(super) masks: Vec<Mask>,
+    /// Memory by the values of the whole group.
+    pub(super) memory: HashMap<Value, Value>,
+    pub(super) state: State,
+    first_site: i64,
+    pub(super) sites: Vec<Site>,
+}
+
+/// Where a unit is: its position along the batch dimensions, its rows, and where operands start there.
+pub(super) struct Place {
+    pub(super) at: Vec<Index>,
+    pub(super) rows: [Value; 2],
+    pub(super) queries: Value,
+    pub(super) keys: Value,
+    pub(super) values: Value,
+    /// Whether all values are numbers; none, where that does not matter.
+    pub(super) finite: Option<Value>,
+}
+
+impl State {
+    fn new(kb: &mut KernelBuilder, plan: &AttentionPlan, group: &Group<'_>, lanes: u32) -> Self {
+        let rows = Dim::constant(plan.scores.most_rows());
+        let dtype = plan.scores.compute;
+        let mut scratch = |count: Dim| kb.scratch(TensorType::new([count], dtype));
+        let [tops, sums, factors] = [(); 3].map(|()| scratch(rows.clone()));
+        let totals = scratch(rows * plan.weighted.total_columns());
+        let block = kb.scratch(plan.scores.row_block(group.tensor(plan.made[0])));
+        let mut scratch = |count: u32| kb.scratch(TensorType::new([Dim::constant(i64::from(count))], dtype));
+        let (lanes, shifts) = (scratch(lanes * plan.scores.tile.lanes), scratch(plan.scores.tile.lanes));
+        Self { tops, sums, factors, totals, block, lanes, shifts }
+    }
+}
+
+impl<'a> Unit<'a> {
+    pub(super) fn new(
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        plan: &'a AttentionPlan,
+        softmax: &'a Softmax,
+        groups: [&'a Group<'a>; 3],
+        memory: &GroupMemory,
+        first_site: i64,
+    ) -> Self {
+        let state = State::new(kb, plan, group, reduction::lanes(groups[1], &plan.rows));
+        let mut memory: HashMap<Value, Value> = memory.pairs().collect();
+        memory.extend([(plan.made[0], state.block), (plan.made[1], state.block)]);
+        let scores = BlockProduct::new(kb, groups[0], &plan.scores, &plan.memory_of(0, &memory));
+        let weighted = BlockProduct::new(kb, groups[2], &plan.weighted, &plan.memory_of(2, &memory));
+        let (masks, sites) = (Vec::new(), Vec::new());
+        Self { plan, softmax, groups, scores, weighted, masks, memory, state, first_site, sites }
+    }
+
+    /// A position along the batch dimensions, and rows there.
+    pub(super) fn place_at(&self, kb: &mut KernelBuilder, batch: Value, rows: [Value; 2]) -> Place {
+        let mut at = vec![Index::uniform(kb.int(0)); self.plan.rows.domain.len()];
+        place_unit(kb, batch, &self.plan.scores.outer_runs(), &mut at);
+        let [queries, keys] = self.scores.bases(kb, &at);
+        let [_, values] = self.weighted.bases(kb, &at);
+        Place { at, rows, queries, keys, values, finite: None }
+    }
+
+    /// Before anything is seen.
+    pub(super) fn clear(&self, kb: &mut KernelBuilder, place: &Place) {
+        let (dtype, lanes) = (self.plan.scores.compute, self.plan.scores.tile.lanes);
+        let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(lanes)));
+        let count = kb.sub(place.rows[1], place.rows[0]);
+        let (lowest, nothing) = (kb.float(dtype, f64::NEG_INFINITY, 1), kb.float(dtype, 0.0, 1));
+        kb.for_([zero, count, one], &[], |kb, row, _| {
+            kb.store(self.state.tops, row, lowest, None);
+            kb.store(self.state.sums, row, nothing, None);
+            Vec::new()
+        });
+        let side = reduction::lanes(self.groups[1], &self.plan.rows);
+        let (kept, step_of_rows) = (kb.int(i64::from(side * self.rows_at_once())), kb.int(i64::from(side)));
+        let none = kb.zero(dtype, side);
+        kb.for_([zero, kept, step_of_rows], &[], |kb, place, _| {
+            kb.store(self.state.lanes, place, none, None);
+            Vec::new()
+        });
+        let width = kb.dim(&self.plan.weighted.total_columns());
+        let elements = kb.mul(count, width);
+        let nothing = kb.float(dtype, 0.0, lanes);
+        kb.for_([zero, elements, step], &[], |kb, place, _| {
+            kb.store(self.state.totals, place, nothing, None);
+            Vec::new()
+        });
+    }
+
+    pub(super) fn next_site(&self) -> i64 {
+        self.first_site + self.sites.len() as i64
+    }
+
+    /// Adds the product of a block of powers with the values to the totals.
+    pub(super) fn weigh(&self, kb: &mut KernelBuilder, place: &Place, [first, height]: [Value; 2], low: Value, seen: [Value; 2]) {
+        let plan = self.plan;
+        let (zero, own) = (kb.int(0), kb.sub(first, place.rows[0]));
+        let left = kb.sub(seen[0], low);
+        let down = kb.dim(&plan.weighted.k.right);
+        let offset = kb.mul(seen[0], down);
+        let values = kb.add(place.values, offset);
+        let depth = kb.sub(seen[1], seen[0]);
+        let columns = kb.dim(&plan.weighted.panels());
+        let rows = RowsOf { left, first: own, height };
+        let more = [depth, self.state.totals, self.state.factors];
+        self.weighted.run(kb, &place.at, values, rows, [zero, columns, zero], &more);
+    }
+}

@@ -1,0 +1,181 @@
+//! What a schedule gives: kernels and their launches, in versions with guards.
+use crate::kernel::Site;
+use disc_ir::{Dim, Function, TensorType};
+use std::sync::Arc;
+
+/// Memory that a launch gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    Input(usize),
+    Output(usize),
+    /// Memory that lasts from launch to launch of one version: see [`Version::workspaces`].
+    Workspace(usize),
+    /// The result of a library's product: see [`ProductOffer`].
+    Product,
+}
+
+/// One launch of a group.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub kernel: Arc<str>,
+    pub arguments: Vec<Argument>,
+    pub units: Dim,
+    /// Estimated nanoseconds on one thread.
+    pub cost: Dim,
+    /// Bytes of memory per task.
+    pub scratch: Dim,
+    /// What it copies, if that is all: nothing is left to do where each pair is one memory.
+    pub copies: Vec<(Argument, Argument)>,
+    /// The product that it computes, if a library may compute that instead.
+    pub product: Option<Box<ProductOffer>>,
+}
+
+/// A product as a library may compute it, and the launch that computes the rest of its group then.
+#[derive(Clone, Debug)]
+pub struct ProductOffer {
+    /// As attribute `product` of a launch.
+    pub dims: [Dim; 8],
+    pub left: Argument,
+    pub right: Argument,
+    /// None where the rest reads the result in memory of the runtime: its [`Argument::Product`].
+    pub result: Option<Argument>,
+    pub rest: Option<Launch>,
+}
+
+impl Launch {
+    pub(super) fn new(kernel: &Function, arguments: Vec<Argument>, units: Dim, cost: Dim) -> Self {
+        Self {
+            kernel: kernel.name.clone(),
+            arguments,
+            units,
+            cost,
+            scratch: scratch_bytes(kernel),
+            copies: Vec::new(),
+            product: None,
+        }
+    }
+}
+
+/// The code of a group.
+#[derive(Clone, Debug, Default)]
+pub struct Scheduled {
+    pub kernels: Vec<Function>,
+    /// In order.
+    pub launches: Vec<Launch>,
+    pub sites: Vec<Site>,
+}
+
+impl Scheduled {
+    /// Adds code that runs behind this.
+    pub(super) fn append(&mut self, next: Self) {
+        self.kernels.extend(next.kernels);
+        self.launches.extend(next.launches);
+        self.sites.extend(next.sites);
+    }
+}
+
+/// What a version is. crates/disc/tests/versions.rs runs each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionKind {
+    /// Few long rows, in parts that are added up.
+    SplitRows,
+    /// The same for several phases, or for results as long as rows.
+    SplitPhases,
+    /// Very short rows, side by side.
+    RowsInLanes,
+    /// Short rows, some at once.
+    MultiRow,
+    /// A loop nest whose rows are vectors.
+    ShortRows,
+    /// A loop nest with tables of what is the same in each row.
+    Tables,
+    /// Attention of a few queries.
+    Decode,
+    /// A convolution by Winograd's method with tiles of four by four results.
+    Winograd,
+    /// The same with tiles of two by two, for few results.
+    WinogradSmall,
+    /// A product of few rows and columns, its sums in parts.
+    SplitK,
+    /// A sort by keys, of lines whose positions have 31 bits.
+    Keys,
+    /// A scan of some lines at once.
+    ScanTiles,
+    /// Large results, written past the caches.
+    Nontemporal,
+}
+
+impl VersionKind {
+    pub const ALL: [Self; 13] = [
+        Self::SplitRows,
+        Self::SplitPhases,
+        Self::RowsInLanes,
+        Self::MultiRow,
+        Self::ShortRows,
+        Self::Tables,
+        Self::Decode,
+        Self::Winograd,
+        Self::WinogradSmall,
+        Self::SplitK,
+        Self::Keys,
+        Self::ScanTiles,
+        Self::Nontemporal,
+    ];
+}
+
+/// One of several ways to compute a group, for some sizes.
+#[derive(Clone, Debug)]
+pub struct Version {
+    pub kind: VersionKind,
+    /// Holds for the sizes that this version is for: each first dim is less than the second.
+    pub guard: Vec<(Dim, Dim)>,
+    pub code: Scheduled,
+    pub workspaces: Vec<Workspace>,
+    /// A condition of memory besides that of sizes.
+    pub nontemporal: Option<NontemporalGuard>,
+}
+
+/// When results are written past the caches: where these do not hold what is read and written, where the memory of the results starts at multiples
+/// of [`disc_abi::ALIGN`] bytes, and where no input has the same memory, which would be in the caches already.
+#[derive(Clone, Debug)]
+pub struct NontemporalGuard {
+    /// Positions among what the group returns.
+    pub outputs: Vec<usize>,
+    /// What is read and written.
+    pub bytes: Dim,
+}
+
+/// Memory that the launches of a version share.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    pub tensor: TensorType,
+    /// No less than the tensor needs where the guard holds.
+    pub bytes: Dim,
+    /// No less than `bytes`, by fewer dims: for those that are not known where memory is allocated.
+    pub most: Option<Dim>,
+}
+
+/// The ways to compute a group: the first version whose guard holds, else `otherwise`.
+#[derive(Clone, Debug, Default)]
+pub struct Versioned {
+    pub versions: Vec<Version>,
+    pub otherwise: Scheduled,
+}
+
+impl From<Scheduled> for Versioned {
+    fn from(otherwise: Scheduled) -> Self {
+        Self { versions: Vec::new(), otherwise }
+    }
+}
+
+/// Bytes of the task memory that a kernel's `scratch` ops ask for, each part aligned to 64.
+pub fn scratch_bytes(kernel: &Function) -> Dim {
+    let parts = kernel.insts(kernel.body).iter().filter(|&&inst| kernel.kind_of(inst) == disc_ir::OpKind::Scratch);
+    Dim::sum(parts.map(|&inst| aligned_bytes(kernel.ty(kernel.result(inst)).shaped().expect("scratch is a buffer"))))
+}
+
+/// The bytes of a tensor, rounded up to a multiple of 64.
+pub fn aligned_bytes(tensor: &TensorType) -> Dim {
+    let bytes = tensor.element_count() * tensor.dtype.size() as i64;
+    bytes.ceil_div(&Dim::constant(64)) * 64
+}
