@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import sympy
 import torch
-from disc.lowering.dtypes import DTYPES
+from disc.torch.lowering.promotion import DTYPES
 
 from .dims import StubDim, concrete
 from .ops import OPS

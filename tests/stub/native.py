@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import disc.core.extension
-import disc.torch.module
+import disc.torch.lowering.graph
 import torch
 from disc.torch.lowering.graph import convert
 
@@ -11,7 +11,7 @@ from .builder import FactViolated, StubBuilder
 
 
 class StubExecutable:
-    def __init__(self, captured, weights):
+    def __init__(self, captured, weights, outputs):
         self.captured = captured
         self.weights = dict(weights)
 
@@ -54,7 +54,7 @@ def install(monkeypatch) -> None:
             inputs[name] = torch.zeros(sizes, dtype=val.dtype)
         return convert(captured, StubBuilder({}, inputs, _weights(captured)))
 
-    monkeypatch.setattr(disc.torch.module, "convert", convert_for_stub)
+    monkeypatch.setattr(disc.torch.lowering.graph, "convert", convert_for_stub)
     monkeypatch.setattr(disc.core.extension, "builder", _Built)
     monkeypatch.setattr(
         disc.core.extension, "compile_function", lambda built, options, threads: built.captured

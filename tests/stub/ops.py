@@ -9,7 +9,8 @@ import itertools
 
 import torch
 import torch.nn.functional as F
-from disc.lowering.dtypes import DTYPES, FLOATS, INTS
+from disc.lowering.dtypes import FLOATS, INTS
+from disc.torch.lowering.promotion import DTYPES
 
 from .dims import concrete
 

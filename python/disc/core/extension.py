@@ -1,6 +1,6 @@
 """The door to the compiled extension: everything that the Python side asks of it goes through here.
 
-The extension gives ``Builder`` (ops, inputs, weights, facts, outputs), ``compile`` and executables; it knows no torch graphs.
+The extension gives ``Builder`` (ops, inputs, weights, facts, outputs), ``compile`` and executables; no framework.
 """
 
 from __future__ import annotations
@@ -99,9 +99,10 @@ def memory_ahead(size: int):
     return _extension().MemoryAhead(size)
 
 
-def load(artifact, weights: Sequence[tuple[str, Any]]):
+def load(artifact, weights: Sequence[tuple[str, Any]], outputs: str):
     """Prepares the weights for the compiled code, and makes it callable.
 
-    ``weights`` are named tensors. They are used where they lie: a change in place may be seen.
+    ``weights`` are named tensors. They are used where they lie: a change in place may be seen. ``outputs`` names the
+    framework whose tensors a call returns.
     """
-    return artifact.load(list(weights), outputs="torch")
+    return artifact.load(list(weights), outputs=outputs)

@@ -9,33 +9,47 @@ from typing import Any
 
 from . import extension
 from .errors import Error
+from .signature import Signature
+
+
+class Compiled:
+    """Base of what a front end returns from compiling: it says for ``report`` what was compiled."""
+
+    def report_values(self) -> dict[str, Any]:
+        """What ``collect`` makes of it."""
+        raise NotImplementedError
 
 
 def report(module) -> Report:
     """The report of a module that ``disc.optimize`` returned."""
-    from ..torch.module import OptimizedModule
-
-    if not isinstance(module, OptimizedModule):
+    if not isinstance(module, Compiled):
         raise Error(f"report: expected a module that disc.optimize returned, got {type(module).__name__}")
-    return Report(_collect(module))
+    return Report(module.report_values())
 
 
-def _collect(module) -> dict[str, Any]:
-    native = dict(module._executable.report())
+def collect(
+    executable,
+    signature: Signature,
+    *,
+    stages: dict[str, float],
+    capture_cache: str,
+    operations: int,
+    weight_bytes: int,
+) -> dict[str, Any]:
+    """The values of a report. ``stages`` are the milliseconds that the front end took, ``weight_bytes`` are the model's."""
+    native = dict(executable.report())
     # Of code that came from the cache, nothing was compiled.
     ours = {"passes": 0.0, "codegen": 0.0, "link": 0.0}
-    stages = {**module._stages, **ours, **native.pop("stages_ms", {})}
+    stages = {**stages, **ours, **native.pop("stages_ms", {})}
     stages.pop("total", None)
     stages["pack"] = stages.pop("pack", 0.0)  # the last one: the order is that of time
     stages["total"] = sum(stages.values())
     cache = {
-        "capture": module._capture_cache,
+        "capture": capture_cache,
         "code": native.pop("code_cache", "off"),
         "weights": native.pop("weights_cache", "off"),
     }
     from_disk = cache["code"] == "hit"
-    names = module._call.arguments.tensor_names
-    program = module._program
     return {
         "compiles": 0 if from_disk else 1,
         "cache_hits": 1 if from_disk else 0,
@@ -46,23 +60,19 @@ def _collect(module) -> dict[str, Any]:
         "fallbacks": [],
         **native,
         "stages_ms": {name: round(ms, 3) for name, ms in stages.items()},
-        "dims": {name: list(row) for name, row in zip(names, program.dims, strict=True)},
-        "facts": list(program.facts) + [check.text for check in module._call.checks],
-        "fixed": list(module._capture_facts["fixed"]),
-        "asked_at": dict(module._call.asked_at),
-        "operations": program.operations,
-        **_weights(module, native),
-        "calls": module._executable.calls,
+        "dims": {name: list(row) for name, row in zip(signature.names, signature.dims, strict=True)},
+        "facts": [*signature.facts, *(check.text for check in signature.checks)],
+        "fixed": list(signature.fixed),
+        "asked_at": dict(signature.asked_at),
+        "operations": operations,
+        **_weights(weight_bytes, native),
+        "calls": executable.calls,
     }
 
 
-def _weights(module, native: dict[str, Any]) -> dict[str, int]:
+def _weights(plain: int, native: dict[str, Any]) -> dict[str, int]:
     """Bytes of the model's weights, of those in a prepared form, and what is held with and without ``release_weights``."""
-    plain, kept, prepared = (
-        module._weight_bytes,
-        native.get("weight_bytes", 0),
-        native["prepared_weight_bytes"],
-    )
+    kept, prepared = native.get("weight_bytes", 0), native["prepared_weight_bytes"]
     return {
         "weight_bytes": plain,
         "prepared_weight_bytes": prepared,

@@ -1,80 +1,71 @@
-"""Element types: torch's names for ours, and torch's rules of promotion."""
+"""Defines the element types of the compiler, their limits, and what an emitter asks of a framework's promotion rules."""
 
 from __future__ import annotations
 
-import torch
-
-from ..core.errors import UnsupportedOp
-
-NAMES = {
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int8: "i8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.uint8: "u8",
-    torch.bool: "i1",
-}
-DTYPES = {name: dtype for dtype, name in NAMES.items()}
+import math
+from typing import Any, Protocol
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 HALVES = ("f16", "bf16")
 INTS = ("i8", "i16", "i32", "i64", "u8")
+_BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "u8": 8}
 
 
-def name_of(dtype: torch.dtype) -> str:
-    """Our name of a torch dtype.
+class Promotion(Protocol):
+    """The rules by which a framework chooses the type of a result."""
 
-    >>> name_of(torch.bfloat16)
-    'bf16'
-    """
-    if dtype not in NAMES:
-        raise UnsupportedOp(f"tensors of type {dtype} are not supported", code="E0401")
-    return NAMES[dtype]
+    def default_float(self) -> str:
+        """The type of a float that nothing else decides."""
+
+    def scalar_type(self, value: Any) -> str:
+        """The type of a Python number."""
+
+    def promote(self, tensors: list[str], scalars: list[str], numbers: list[str]) -> str:
+        """The common type of tensors with dimensions, tensors without, and Python numbers, given by type."""
 
 
 def category(name: str) -> int:
+    """0 for bool, 1 for integers, 2 for floats."""
     return 0 if name == "i1" else 2 if name in FLOATS else 1
 
 
-def join(a: str | None, b: str | None) -> str | None:
-    """The promoted type of two types of equal standing."""
-    if a is None or b is None:
-        return a or b
-    return a if a == b else NAMES[torch.promote_types(DTYPES[a], DTYPES[b])]
+def neutral(how: str, dtype: str):
+    """The value that changes nothing when it is combined by ``how``."""
+    if how in ("add", "or", "multiply", "and"):
+        return 0 if how in ("add", "or") else 1
+    return lowest(dtype) if how == "maximum" else highest(dtype)
 
 
-def default_float() -> str:
-    return NAMES[torch.get_default_dtype()]
+def lowest(dtype: str):
+    """The least value of a type.
 
-
-def scalar_type(value) -> str:
-    """The type that torch gives a Python number."""
-    if isinstance(value, bool):
-        return "i1"
-    return default_float() if isinstance(value, float) else "i64"
-
-
-def promote(tensors: list[str], scalars: list[str], numbers: list[str]) -> str:
-    """torch.result_type of tensors with dimensions, tensors without, and Python numbers, given by type.
-
-    A group of lower standing changes the type only where its category (bool, integer, float) is higher.
-
-    >>> promote(["f16"], ["f32"], ["i64"]), promote(["i32"], [], ["f32"]), promote([], ["f64"], ["f32"])
-    ('f16', 'f32', 'f64')
+    >>> lowest("f16"), lowest("i8"), lowest("u8"), lowest("i1")
+    (-inf, -128, 0, False)
     """
-    result: str | None = None
-    for group in (tensors, scalars, numbers):
-        lower: str | None = None
-        for name in group:
-            lower = join(lower, name)
-        if result is None:
-            result = lower
-        elif lower is not None and category(lower) > category(result):
-            result = join(result, lower)
-    if result is None:
-        raise ValueError("nothing to promote")
-    return result
+    if dtype in FLOATS:
+        return -math.inf
+    return False if dtype == "i1" else 0 if dtype == "u8" else -(1 << (_BITS[dtype] - 1))
+
+
+def highest(dtype: str):
+    """The greatest value of a type.
+
+    >>> highest("bf16"), highest("i8"), highest("u8"), highest("i1")
+    (inf, 127, 255, True)
+    """
+    if dtype in FLOATS:
+        return math.inf
+    return True if dtype == "i1" else 255 if dtype == "u8" else (1 << (_BITS[dtype] - 1)) - 1
+
+
+def wrapped(value, dtype: str):
+    """A number as a literal of ``dtype``: an integer that is too large wraps around, as in two's complement.
+
+    >>> wrapped(200, "i8"), wrapped(-1, "u8"), wrapped(0.5, "f32")
+    (-56, 255, 0.5)
+    """
+    if dtype in INTS and isinstance(value, (int, float)) and not isinstance(value, bool):
+        width = _BITS[dtype]
+        value = int(value) & ((1 << width) - 1)
+        return value - (1 << width) if dtype != "u8" and value >= 1 << (width - 1) else value
+    return value

@@ -9,18 +9,14 @@ Conventions: ``x, y`` are values (they have ``shape`` and ``dtype``); a *scalar*
 from __future__ import annotations
 
 import contextlib
-import math
 import operator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import sympy
-import torch
 
 from ..core import extension
 from ..core.errors import ShapeError, UnsupportedOp
-from ..torch.symbolic.expressions import expression
 from . import dtypes, sizes
 from .sizes import same
 
@@ -56,13 +52,11 @@ MISSING = _Missing()
 class Emitter:
     """Emits ops for the node of the framework graph that is being converted."""
 
-    def __init__(self, builder, expressions: sizes.Expressions):
+    def __init__(self, builder, promotion: dtypes.Promotion):
         self.builder = builder
-        self.expressions = expressions
-        self.meta: Any = None
+        self.promotion = promotion
         #: Takes the text of a fact.
         self.state = builder.fact
-        self.expressions.bind_number = lambda symbol, value: self.bind(value, symbol)
         #: By the mask: its places, as long as nothing else has them.
         self._places: dict[int, tuple] = {}
         #: By what was repeated along an axis of size 1: itself, what is repeated, and the axis.
@@ -76,29 +70,19 @@ class Emitter:
         own = "_places", "_repeats"
         before = {name: dict(getattr(self, name)) for name in own}
         try:
-            with self.expressions.region():
-                yield
+            yield
         finally:
             for name in own:
                 setattr(self, name, before[name])
 
-    # What the framework says about the result of the node.
+    # Sizes.
 
-    @property
-    def out(self):
-        """The first result as the framework describes it."""
-        return self.meta[0] if isinstance(self.meta, (tuple, list)) else self.meta
+    def result_size(self, rank: int):
+        """The sizes of the framework's result, if it has this rank: a function of the axis. None where nothing is known.
 
-    @property
-    def dtype(self) -> str:
-        return dtypes.name_of(self.out.dtype)
-
-    @property
-    def shape(self) -> list:
-        return self.shape_of(self.out)
-
-    def shape_of(self, tensor) -> list:
-        return self.expressions.shape(tensor.shape)
+        A front end overrides it, if its framework says of each op what comes out.
+        """
+        return None
 
     def unsupported(self, reason: str, help: str | None = None) -> UnsupportedOp:
         """The error for an op whose arguments here cannot be compiled."""
@@ -134,28 +118,26 @@ class Emitter:
 
     def full(self, value, shape, dtype: str):
         """A constant with all elements equal."""
-        literal = np.asarray(_castable(value, dtype)).astype(_NUMPY[dtype])
+        literal = np.asarray(dtypes.wrapped(value, dtype)).astype(_NUMPY[dtype])
         return self.builder.constant(literal, dims=list(shape), dtype=dtype)
-
-    def tensor(self, values: torch.Tensor):
-        """A constant with the values of a torch tensor."""
-        return self.builder.constant(
-            values.detach().contiguous(), dims=list(values.shape), dtype=dtypes.name_of(values.dtype)
-        )
 
     def lift(self, x, dtype: str | None = None):
         """A value out of a value or a scalar, in ``dtype`` if given."""
         if isinstance(x, Number):
             x = x.value
         elif isinstance(x, (bool, int, float)):
-            return self.full(x, [], dtype or dtypes.scalar_type(x))
+            return self.full(x, [], dtype or self.promotion.scalar_type(x))
         elif not is_value(x):
             x = self.builder.dim(x)
         return self.convert(x, dtype) if dtype else x
 
     def type_of(self, x) -> str:
         return (
-            dtypes.scalar_type(x) if isinstance(x, (bool, int, float)) else x.dtype if is_value(x) else "i64"
+            self.promotion.scalar_type(x)
+            if isinstance(x, (bool, int, float))
+            else x.dtype
+            if is_value(x)
+            else "i64"
         )
 
     def promoted_type(self, *xs) -> str:
@@ -163,18 +145,18 @@ class Emitter:
         for x in xs:
             if isinstance(x, Number):
                 floating = x.value.dtype in dtypes.FLOATS
-                groups[2].append(dtypes.default_float() if floating else x.value.dtype)
+                groups[2].append(self.promotion.default_float() if floating else x.value.dtype)
             elif is_value(x):
                 groups[0 if len(x.shape) else 1].append(x.dtype)
             else:
                 groups[2].append(self.type_of(x))
-        return dtypes.promote(*groups)
+        return self.promotion.promote(*groups)
 
     def promote(self, *xs, floating: bool = False) -> list:
         """Values of the type that torch computes in; ``floating``: at least torch's default float."""
         dtype = self.promoted_type(*xs)
         if floating and dtype not in dtypes.FLOATS:
-            dtype = dtypes.default_float()
+            dtype = self.promotion.default_float()
         return [self.lift(x, dtype) for x in xs]
 
     # Element-wise ops.
@@ -239,35 +221,20 @@ class Emitter:
 
     # Sizes that depend on data.
 
-    def bind(self, size, wanted=None):
-        """The dim that a scalar i64 is from here on; ``wanted``: the size as the framework describes it."""
-        symbol = expression(wanted)
-        if isinstance(symbol, sympy.Symbol) and symbol not in self.expressions.symbols:
-            # Another region may have bound the same symbol.
-            fresh = self._bind(size, None if str(symbol) in self._bound else str(symbol))
-            self.expressions.bind(symbol, fresh)
-            return fresh
-        fresh = self._bind(size, None)
-        if wanted is None:
-            return fresh
-        # The framework knows another name for the size: they are compared when it is bound.
-        known = self.expressions.size(wanted)
-        self.state(f"{fresh} == {known}")
-        return known
-
-    def _bind(self, size, name: str | None):
-        name = name or f"size_{len(self._bound) + 1}"
+    def bind_dim(self, size, name: str | None = None):
+        """Makes a dim of a scalar i64; one name is taken once, as another region may have bound the same."""
+        name = name if name and name not in self._bound else f"size_{len(self._bound) + 1}"
         self._bound.add(name)
         self.op("bind_dim", size, dim=name)
         return extension.dim(name)
 
-    def places(self, mask, wanted=None):
-        """The row-major places of the true elements: their number is ``wanted``."""
+    def places(self, mask, bind=None):
+        """The row-major places of the true elements; ``bind`` makes a dim of their number."""
         if id(mask) in self._places:
             return self._places[id(mask)][1]
         flat = self.reshape(mask, [sizes.product(mask.shape)])
         count = self.sum(self.convert(flat, "i64"), [0])
-        found = self.op("nonzero", flat, result=([self.bind(count, wanted)], "i64"))
+        found = self.op("nonzero", flat, result=([(bind or self.bind_dim)(count)], "i64"))
         self._places[id(mask)] = mask, found
         return found
 
@@ -285,38 +252,25 @@ class Emitter:
     def common_shape(self, *xs) -> list:
         """The broadcast shape; of two sizes that are not provably equal, that of the framework's result decides."""
         rank = max(len(x.shape) for x in xs)
-        hint = self.out.shape if isinstance(self.out, torch.Tensor) and len(self.out.shape) == rank else None
-        if hint is not None and any(self._is_unbound(size) for size in hint):
-            hint = None
+        hint = self.result_size(rank)
         shape = []
         for axis in range(rank):
             own = [x.shape[axis - rank + len(x.shape)] for x in xs if axis >= rank - len(x.shape)]
-            shape.append(self._common_size(own, hint[axis] if hint else None))
+            shape.append(self._common_size(own, hint, axis))
         return shape
-
-    def _is_unbound(self, size) -> bool:
-        """Whether a size of the framework's is one that the op itself will bind."""
-        symbol = expression(size)
-        known = self.expressions
-        return (
-            isinstance(symbol, sympy.Symbol) and symbol not in known.symbols and symbol not in known.numbers
-        )
 
     def common_batch(self, x, y, rank: int) -> list:
         """The broadcast of all axes but the last two."""
         shapes = [[1] * (rank - len(t.shape)) + list(t.shape[:-2]) for t in (x, y)]
-        hint = self.out.shape if len(self.out.shape) == rank else None
-        return [
-            self._common_size(pair, hint[i] if hint else None)
-            for i, pair in enumerate(zip(*shapes, strict=True))
-        ]
+        hint = self.result_size(rank)
+        return [self._common_size(pair, hint, i) for i, pair in enumerate(zip(*shapes, strict=True))]
 
-    def _common_size(self, sizes_, hint):
+    def _common_size(self, sizes_, hint, axis: int):
         result: Any = 1
         for size in sizes_:
             if same(size, 1) or same(size, result):
                 continue
-            if same(result, 1) or (hint is not None and same(size, self.expressions.size(hint))):
+            if same(result, 1) or (hint is not None and same(size, hint(axis))):
                 result = size
         return result
 
@@ -344,7 +298,7 @@ class Emitter:
         shape = list(shape)
         if len(shape) == len(x.shape) and all(same(a, b) for a, b in zip(x.shape, shape, strict=True)):
             return x
-        # torch has compared them; how it writes its sizes may be beyond what we prove.
+        # The framework has compared them; how it writes its sizes may be beyond what is proved here.
         self.require(sizes.product(x.shape), "==", sizes.product(shape))
         result = self.op("reshape", x, result=(shape, x.dtype))
         repeated = self._repeats.get(id(x))
@@ -471,7 +425,7 @@ class Emitter:
         return self.unsqueeze(result, *axes) if keepdim and axes else result
 
     def neutral(self, how: str, dtype: str):
-        return self.full(neutral(how, dtype), [], dtype)
+        return self.full(dtypes.neutral(how, dtype), [], dtype)
 
     def sum(self, x, axes, keepdim: bool = False):
         return self.reduce(x, axes, "add", keepdim)
@@ -614,36 +568,8 @@ class Emitter:
         return tuple(self.op("top_k", x, k=k, largest=largest, index_dtype="i64", **behind))
 
 
-def neutral(how: str, dtype: str):
-    """The value that changes nothing when it is combined by ``how``."""
-    if how in ("add", "or", "multiply", "and"):
-        return 0 if how in ("add", "or") else 1
-    return lowest(dtype) if how == "maximum" else highest(dtype)
-
-
-def lowest(dtype: str):
-    if dtype in dtypes.FLOATS:
-        return -math.inf
-    return False if dtype == "i1" else torch.iinfo(dtypes.DTYPES[dtype]).min
-
-
-def highest(dtype: str):
-    if dtype in dtypes.FLOATS:
-        return math.inf
-    return True if dtype == "i1" else torch.iinfo(dtypes.DTYPES[dtype]).max
-
-
 def is_value(x) -> bool:
     return hasattr(x, "dtype") and hasattr(x, "shape")
-
-
-def _castable(value, dtype: str):
-    """torch wraps an integer that is too large for an integer type."""
-    if dtype in dtypes.INTS and isinstance(value, (int, float)) and not isinstance(value, bool):
-        width = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "u8": 8}[dtype]
-        value = int(value) & ((1 << width) - 1)
-        return value - (1 << width) if dtype != "u8" and value >= 1 << (width - 1) else value
-    return value
 
 
 def _listed(results) -> list:

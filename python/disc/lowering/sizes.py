@@ -1,19 +1,6 @@
-"""Sizes as torch knows them (ints, SymInts, sympy) become dim expressions of the compiler.
-
-The dims of the compiler support ``+ - * // %``, ``.min`` and ``.max``; ints stay ints where everything is constant.
-"""
+"""Computes with sizes: each is an int or a dim of the compiler, which has ``+ - * // %``, ``.min`` and ``.max``."""
 
 from __future__ import annotations
-
-import contextlib
-from fractions import Fraction
-
-import sympy
-from torch.utils._sympy import functions as tsf
-
-from ..core.errors import UnsupportedOp
-from ..torch.symbolic.expressions import expression
-from ..torch.symbolic.rounding import RoundsAlike
 
 Size = object  # an int, or a dim of the compiler
 
@@ -54,207 +41,9 @@ def product(sizes):
     return result
 
 
-class Expressions:
-    """Translates sympy expressions over the symbols of a shape environment."""
+def fold(f):
+    """``f`` of two sizes as a function of a list of them."""
 
-    def __init__(self, simplify=lambda expr: expr):
-        self.symbols: dict[sympy.Symbol, object] = {}
-        #: Numbers out of tensors, as values; one becomes a dim where it is a size.
-        self.numbers: dict[sympy.Symbol, object] = {}
-        #: Notes a condition that each call has to satisfy.
-        self.check = None
-        #: Makes a dim of a number: (symbol, value) -> dim.
-        self.bind_number = None
-        self._simplify = simplify
-        self._known: dict[sympy.Basic, object] = {}
-
-    @contextlib.contextmanager
-    def region(self):
-        """Sizes and numbers that are bound within are not known behind it."""
-        before = dict(self.symbols), dict(self.numbers), dict(self._known)
-        try:
-            yield
-        finally:
-            self.symbols, self.numbers, self._known = before
-
-    def bind(self, symbol: sympy.Symbol, dim) -> None:
-        self.symbols[symbol] = dim
-
-    def equate(self, value, dim) -> None:
-        """``value`` is computed as ``dim`` from here on; they may differ only at sizes that torch does not think of."""
-        expr = expression(value)
-        if not is_int(expr) and not isinstance(expr, sympy.Symbol):
-            self._known[expr] = dim
-
-    def size(self, value):
-        """``value`` is an int, a SymInt or a sympy expression."""
-        value = expression(value)
-        if isinstance(value, int):
-            return value
-        if value.is_Integer:
-            return int(value)
-        if value not in self._known:
-            self._known[value] = self._translate(self._simplify(value))
-        return self._known[value]
-
-    def shape(self, sizes) -> list:
-        return [self.size(size) for size in sizes]
-
-    def _translate(self, e):
-        if e in self._known:
-            return self._known[e]
-        if e.is_Integer:
-            return int(e)
-        if isinstance(e, sympy.Symbol):
-            if e not in self.symbols and e in self.numbers:
-                return self.bind_number(e, self.numbers[e])
-            if e not in self.symbols:
-                raise UnsupportedOp(
-                    f"the size {e} depends on data", help="sizes that depend on data are not compiled yet"
-                )
-            return self.symbols[e]
-        if isinstance(e, tsf.TruncToInt):
-            return self._trunc(e.args[0])
-        if isinstance(e, tsf.FloorToInt):
-            return self._floor(e.args[0])
-        if isinstance(e, tsf.CeilToInt):
-            above, below = self._ratio(e.args[0])
-            return (above + (below - 1)) // below
-        if isinstance(e, tsf.RoundToInt):
-            return self._round(e.args[0])
-        if isinstance(e, tsf.FloorDiv) and (exact := _exact_quotient(*e.args)) is not None:
-            return self._translate(exact)
-        if isinstance(e, sympy.Piecewise):
-            return self._chosen(e.args)
-        for kind, build in _FORMS:
-            if isinstance(e, kind):
-                return build([self._translate(arg) for arg in e.args])
-        raise UnsupportedOp(f"the size expression {e} is not supported")
-
-    def _chosen(self, cases):
-        """The first case whose condition holds."""
-        (value, condition), *rest = cases
-        value = self._translate(value)
-        if condition == sympy.true:
-            return value
-        other = self._chosen(rest)
-        return other + (value - other) * self._truth(condition)
-
-    def _truth(self, condition):
-        """1 where a condition on sizes holds, else 0."""
-        if condition in (sympy.true, sympy.false):
-            return int(bool(condition))
-        if isinstance(condition, (sympy.And, sympy.Or)):
-            parts = [self._truth(arg) for arg in condition.args]
-            return product(parts) if isinstance(condition, sympy.And) else _fold(greatest)(parts)
-        if isinstance(condition, sympy.Not):
-            return 1 - self._truth(condition.args[0])
-        if not condition.is_Relational:
-            raise UnsupportedOp(f"the condition {condition} on sizes is not supported")
-        less = self._translate(condition.rhs) - self._translate(condition.lhs)
-        more = 0 - less
-        if isinstance(condition, (sympy.Eq, sympy.Ne)):
-            differs = least(greatest(less, more), 1)
-            return differs if isinstance(condition, sympy.Ne) else 1 - differs
-        above = {sympy.Lt: less, sympy.Le: less + 1, sympy.Gt: more, sympy.Ge: more + 1}[condition.func]
-        return least(greatest(above, 0), 1)
-
-    def _floor(self, e):
-        """Rounds a number down that is computed from sizes, as ``x.shape[0] * 1.5`` or ``x.shape[0] / 2``."""
-        above, below = self._ratio(e)
-        return above // below
-
-    def _trunc(self, e):
-        """Rounds towards 0."""
-        above, below = self._ratio(e)
-        down = above // below
-        if same(greatest(above, 0), above):
-            return down
-        return greatest(down, 0) + least((above + (below - 1)) // below, 0)
-
-    def _round(self, e):
-        """The nearest integer; of two that are as near, the even one."""
-        above, below = self._ratio(e)
-        twice, step = above * 2 + below, below * 2
-        up = twice // step
-        # 1 where the number lies in the middle, and the upper integer is odd.
-        return up - greatest(1 - twice % step, 0) * (up % 2)
-
-    def _ratio(self, e):
-        """A number that is computed from sizes, as a size over a size that is not negative, if it is a number."""
-        if (scaled := _scaled(e)) is not None:
-            return self._near(*scaled)
-        above, below = self._quotient(e)
-        return (0 - above, -below) if is_int(below) and below < 0 else (above, below)
-
-    def _near(self, factor: float, near: Fraction, size):
-        """A size by a factor that is a fraction but for its last place."""
-        # Next to an integer, the product of floats rounds to it wherever it lies within a half of the last place.
-        if abs(Fraction(factor) - near) * 2**54 >= abs(near):
-            if self.check is None or not size.free_symbols <= set(self.symbols):
-                raise UnsupportedOp(f"a size that is computed by the factor {factor} is not supported")
-            exact = (sympy.Rational(*x.as_integer_ratio()) for x in (factor, near))
-            text = f"{factor} * {size} to be {near} of it, as floats are rounded"
-            self.check(RoundsAlike(size, *exact), text)
-        return near.numerator * self._translate(size), near.denominator
-
-    def _quotient(self, e):
-        """A number that is computed from sizes, as a size over a size."""
-        if e.is_number:
-            exact = _exact(e)
-            return exact.numerator, exact.denominator
-        if isinstance(e, (tsf.ToFloat, tsf.Identity)):
-            return self._quotient(e.args[0])
-        if isinstance(e, (tsf.IntTrueDiv, tsf.FloatTrueDiv)):
-            if (exact := _exact_quotient(*e.args)) is not None:
-                return self._quotient(exact)
-            (a, b), (c, d) = map(self._quotient, e.args)
-            return a * d, b * c
-        if isinstance(e, (sympy.Add, sympy.Mul)) and not e.is_integer:
-            a, b = self._quotient(e.args[0])
-            for c, d in map(self._quotient, e.args[1:]):
-                (a, b) = (a * d + c * b, b * d) if isinstance(e, sympy.Add) else (a * c, b * d)
-            return a, b
-        return self._translate(e), 1
-
-
-def _exact_quotient(a, b):
-    """``a / b``, if it is a polynomial of sizes whatever they are: dividing by 0 is an error where the model runs.
-
-    >>> s = sympy.Symbol("s", integer=True)
-    >>> _exact_quotient(3 * s * s, s)
-    3*s
-    """
-    if not b.free_symbols or b.has(sympy.Float) or a.has(sympy.Float):
-        return None
-    quotient, divisor = sympy.fraction(sympy.cancel(a / b))
-    return quotient if divisor == 1 and all(c.is_integer for c in sympy.Add.make_args(quotient)) else None
-
-
-def _scaled(e) -> tuple[float, Fraction, sympy.Basic] | None:
-    """A size by a number that is no short fraction in binary, and is near one in decimal, as 0.3: both, and the size."""
-    number, size = e.as_coeff_Mul()
-    if not isinstance(number, sympy.Float):
-        return None
-    size = size.args[0] if isinstance(size, tsf.ToFloat) else size
-    factor = float(number)
-    near = Fraction(factor).limit_denominator(_LONGEST)
-    is_near = abs(Fraction(factor) - near) * 2**52 <= abs(near)
-    return (factor, near, size) if size.is_integer and is_near and near != factor else None
-
-
-#: Denominators of factors.
-_LONGEST = 4096
-
-
-def _exact(number) -> Fraction:
-    value = Fraction(float(number))
-    if value.denominator > _LONGEST:
-        raise UnsupportedOp(f"a size that is computed by the factor {number} is not supported")
-    return value
-
-
-def _fold(f):
     def build(args):
         result = args[0]
         for arg in args[1:]:
@@ -264,22 +53,50 @@ def _fold(f):
     return build
 
 
-def _power(args):
-    base, exponent = args
-    if not is_int(exponent) or exponent < 0:
-        raise UnsupportedOp(f"the size expression {base}**{exponent} is not supported")
-    return product([base] * exponent)
+# Quotients: a size over a size that is positive wherever the quotient is a number.
 
 
-_FORMS = (
-    (sympy.Add, _fold(lambda a, b: a + b)),
-    (sympy.Mul, _fold(lambda a, b: a * b)),
-    ((sympy.Pow, tsf.PowByNatural), _power),
-    (tsf.FloorDiv, lambda a: a[0] // a[1]),
-    ((tsf.Mod, tsf.PythonMod, sympy.Mod), lambda a: a[0] % a[1]),
-    (tsf.CeilDiv, lambda a: (a[0] + a[1] - 1) // a[1]),
-    (tsf.ModularIndexing, lambda a: (a[0] // a[1]) % a[2]),
-    ((tsf.Min, sympy.Min), _fold(least)),
-    ((tsf.Max, sympy.Max), _fold(greatest)),
-    ((tsf.Identity, tsf.ToFloat), lambda a: a[0]),
-)
+def rounded_up(above, below):
+    return (above + (below - 1)) // below
+
+
+def rounded_to_zero(above, below):
+    down = above // below
+    if same(greatest(above, 0), above):
+        return down
+    return greatest(down, 0) + least(rounded_up(above, below), 0)
+
+
+def rounded_to_even(above, below):
+    """The nearest integer; of two that are as near, the even one.
+
+    >>> [rounded_to_even(n, 2) for n in (1, 3, 5, -1, -3)]
+    [0, 2, 2, 0, -2]
+    """
+    twice, step = above * 2 + below, below * 2
+    up = twice // step
+    # 1 where the number lies in the middle, and the upper integer is odd.
+    return up - greatest(1 - twice % step, 0) * (up % 2)
+
+
+# Conditions as sizes: 1 where one holds, else 0.
+
+
+def relation(sign: str, left, right):
+    """1 where ``left sign right`` holds, else 0.
+
+    >>> [relation(sign, 3, 4) for sign in ("==", "!=", "<", "<=", ">", ">=")]
+    [0, 1, 1, 1, 0, 0]
+    """
+    less = right - left
+    more = 0 - less
+    if sign in ("==", "!="):
+        differs = least(greatest(less, more), 1)
+        return differs if sign == "!=" else 1 - differs
+    above = {"<": less, "<=": less + 1, ">": more, ">=": more + 1}[sign]
+    return least(greatest(above, 0), 1)
+
+
+def chosen(condition, value, other):
+    """``value`` where ``condition`` is 1, ``other`` where it is 0."""
+    return other + (value - other) * condition

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import sympy
 import torch
 from torch.autograd import forward_ad
 
-from ..core.errors import DimError, Error, ShapeError
+from ..core.errors import Error
+from ..core.signature import Check, Signature
 from .compat import children_of
 from .pytree import kv_caches
 from .pytree.arguments import CONSTANTS, Arguments, array_cure
@@ -25,29 +25,13 @@ from .symbolic.guard_functions import function_of
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
 
 
-class _Check(NamedTuple):
-    """A condition on sizes that the facts of the compiler cannot say."""
-
-    holds: Callable[..., bool]
-    #: The input and the axis of each size that ``holds`` takes.
-    places: list[tuple[int, int]]
-    text: str
-
-
 class Call:
-    """The signature of one compiled module."""
+    """What a call of one compiled module must look like."""
 
     def __init__(self, module: torch.nn.Module, captured, program):
         """``captured`` is a ``Captured``, or what the cache kept of one."""
         self.arguments: Arguments = captured.arguments
-        self.dims = program.dims
-        self.facts = program.facts
-        self.symbols = captured.symbols
-        self.checks = [self._check(condition, text) for condition, text in program.checks]
-        self.plan = captured.plan
-        self.fixed_by_model = captured.fixed
-        #: The lines of the model that ask for facts and fixed sizes.
-        self.asked_at = {self._named(text): at for text, at in program.asked_at.items()} | captured.fixed_at
+        self.signature = _signature(captured, program)
         self.dtypes = captured.dtypes
         self.training = module.training
         self._read_signature(module)
@@ -97,7 +81,7 @@ class Call:
         for t in leaves:
             if type(t) not in _PLAIN or t.is_neg():
                 self.explain(leaves)
-        if self.checks:
+        if self.signature.checks:
             self._check_conditions(leaves)
         if forward_ad._current_level >= 0:
             self._refuse_tangents(leaves)
@@ -166,6 +150,19 @@ class Call:
                     help="pass the primal of torch.autograd.forward_ad.unpack_dual",
                 )
 
+    def _check_conditions(self, leaves: list) -> None:
+        def size(i: int, axis: int) -> int:
+            return leaves[i].size(axis)
+
+        try:
+            broken = self.signature.violated(size)
+        except IndexError:
+            self.explain(leaves)
+            raise
+        if broken is not None:
+            self.explain(leaves)
+            raise self.signature.check_error(broken, size)
+
     # What is wrong.
 
     def explain(self, leaves: list) -> None:
@@ -173,13 +170,7 @@ class Call:
         names = self.arguments.tensor_names
         for i, (name, t) in enumerate(zip(names, leaves, strict=True)):
             self._explain_tensor(name, t, self.dtypes[i])
-        for i, (name, t) in enumerate(zip(names, leaves, strict=True)):
-            if t.dim() != len(self.dims[i]):
-                raise ShapeError(
-                    f"input {name} has rank {t.dim()} (shape {list(t.shape)}), expected {len(self.dims[i])}: "
-                    f"[{', '.join(self.dims[i])}]"
-                )
-        self._explain_sizes(leaves)
+        self.signature.explain([t.shape for t in leaves])
 
     def _explain_tensor(self, name: str, t: Any, dtype: torch.dtype) -> None:
         if not isinstance(t, torch.Tensor):
@@ -217,60 +208,27 @@ class Call:
                 help="call under torch.no_grad() or torch.inference_mode(), or detach the input",
             )
 
-    def _explain_sizes(self, leaves: list) -> None:
-        sizes: dict[str, tuple[int, str]] = {}
-        for i, t in enumerate(leaves):
-            name = self.arguments.tensor_names[i]
-            for axis, dim in enumerate(self.dims[i]):
-                place, size = f"axis {axis} of {name}", t.shape[axis]
-                if dim.isdigit():
-                    if size != int(dim):
-                        raise DimError(
-                            f"{place} is {size}, expected {dim}{self._why_fixed(name, axis)}", dims=[place]
-                        )
-                elif sizes.setdefault(dim, (size, place))[0] != size:
-                    first, where = sizes[dim]
-                    raise DimError(
-                        f"{dim} is {size} on {place} and {first} on {where}: {dim} names one size", dims=[dim]
-                    )
-        for fact in self.facts:
-            used = [d for d in sizes if _names(fact, d)]
-            if not _holds(fact, {d: s for d, (s, _) in sizes.items()}):
-                met = ", ".join(f"{d} = {sizes[d][0]} ({sizes[d][1]})" for d in used)
-                raise DimError(f"{met}: the module needs {fact}{self._asked(fact)}", dims=used)
 
-    def _why_fixed(self, name: str, axis: int) -> str:
-        by_model = [text for text in self.fixed_by_model if text.startswith(f"{name} axis {axis} ==")]
-        return (
-            f": the model itself fixes it{self._asked(by_model[0])}"
-            if by_model
-            else ": it was fixed by dims="
-        )
+def _signature(captured, program) -> Signature:
+    """The framework-neutral part of a capture: texts of sizes name dims of the inputs instead of symbols of torch."""
+    dims = {str(symbol): program.dims[i][axis] for symbol, (i, axis) in captured.symbols.items()}
 
-    def _asked(self, text: str) -> str:
-        return f" ({self.asked_at[text]})" if text in self.asked_at else ""
+    def named(text: str) -> str:
+        return re.sub(r"\w+", lambda word: dims.get(word[0], word[0]), text)
 
-    def _check(self, condition: sympy.Basic, text: str) -> _Check:
-        places = [(place, s) for s, place in self.symbols.items() if s in condition.free_symbols]
+    def check(condition: sympy.Basic, text: str) -> Check:
+        places = [(place, s) for s, place in captured.symbols.items() if s in condition.free_symbols]
         holds = function_of(condition, [s for _, s in places])
-        return _Check(holds, [place for place, _ in places], self._named(text))
+        return Check(holds, [place for place, _ in places], named(text))
 
-    def _check_conditions(self, leaves: list) -> None:
-        for check in self.checks:
-            try:
-                sizes = [leaves[t].size(axis) for t, axis in check.places]
-            except IndexError:
-                self.explain(leaves)
-                raise
-            if not check.holds(*sizes):
-                self.explain(leaves)
-                dims = [self.dims[t][axis] for t, axis in check.places]
-                met = ", ".join(f"{dim} = {size}" for dim, size in zip(dims, sizes, strict=True))
-                raise DimError(f"{met}: the module needs {check.text}{self._asked(check.text)}", dims=dims)
-
-    def _named(self, text: str) -> str:
-        names = {str(s): self.dims[t][axis] for s, (t, axis) in self.symbols.items()}
-        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+    return Signature(
+        captured.arguments.tensor_names,
+        program.dims,
+        program.facts,
+        [check(condition, text) for condition, text in program.checks],
+        captured.fixed,
+        {named(text): at for text, at in program.asked_at.items()} | captured.fixed_at,
+    )
 
 
 def _same_constant(value, wanted) -> bool:
@@ -289,19 +247,3 @@ _QUOTED = 200
 def _short(value) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__}"
-
-
-def _names(fact: str, dim: str) -> bool:
-    return re.search(rf"\b{re.escape(dim)}\b", fact) is not None
-
-
-def _holds(fact: str, sizes: dict[str, int]) -> bool:
-    """Evaluates the text of a fact; `/` rounds down, and dividing by 0 gives 0."""
-    text = fact.replace("//", "/").replace("/", "//")
-    try:
-        return bool(eval(text, {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
-    except ZeroDivisionError:
-        return True
-    except NameError:
-        # A dim of the inside of the function: the compiler checks it.
-        return True

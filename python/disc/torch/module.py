@@ -17,6 +17,7 @@ from ..core import environment, extension
 from ..core.errors import CompileError, Error
 from ..core.options import Options, effective, refuse_plug_in
 from ..core.progress import Progress
+from ..core.report import Compiled, collect
 from .cache import capture_cache
 from .call import Call
 from .result import Result
@@ -73,7 +74,7 @@ def _kind_of(kwargs) -> str:
     return f"the name {next(name for name in kwargs if not isinstance(name, str))!r}"
 
 
-class OptimizedModule(torch.nn.Module):
+class OptimizedModule(torch.nn.Module, Compiled):
     """A compiled module. It shares the weights of the module that it was made from and shows them under the same names."""
 
     def __init__(self, module: torch.nn.Module, args: tuple, kwargs: dict, dims, options: Options):
@@ -108,7 +109,7 @@ class OptimizedModule(torch.nn.Module):
             artifact = extension.compile_function(source, options, _threads(options), asked.directory)
             compiled = time.perf_counter()
             stage("prepare weights")
-            self._executable = extension.load(artifact, self._weights)
+            self._executable = extension.load(artifact, self._weights, outputs="torch")
             loaded = time.perf_counter()
         self._call = Call(module, captured, self._program)
         #: What ``.to(...)`` would convert: a type and a rank of each kind of weight.
@@ -119,7 +120,6 @@ class OptimizedModule(torch.nn.Module):
         if options.release_weights:
             self._weights = self._program.weights = []
         self._result = Result(self._program.outputs, captured.out_spec)
-        self._capture_facts = {"fixed": captured.fixed, "attempts": captured.attempts}
         self._capture_cache = asked.state
         self._stages = {**milliseconds, "pack": (loaded - compiled) * 1e3}
         watch(self)
@@ -266,10 +266,20 @@ class OptimizedModule(torch.nn.Module):
     def __reduce__(self):
         raise Error("a compiled module cannot be pickled", code="E0801", help="pickle the original")
 
+    def report_values(self) -> dict[str, Any]:
+        return collect(
+            self._executable,
+            self._call.signature,
+            stages=self._stages,
+            capture_cache=self._capture_cache,
+            operations=self._program.operations,
+            weight_bytes=self._weight_bytes,
+        )
+
     def extra_repr(self) -> str:
         inputs = ", ".join(
             f"{name}: [{', '.join(row)}]"
-            for name, row in zip(self._call.arguments.tensor_names, self._program.dims, strict=True)
+            for name, row in zip(self._call.signature.names, self._call.signature.dims, strict=True)
         )
         return f"{self._kind}({inputs})"
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import torch
 
 from ...core.errors import UnsupportedOp
-from ...lowering import dtypes
 from ...lowering.complex_value import Complex
 from . import fft
 from .data_movement import constant_pad
+from .promotion import name_of
 
 _PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
@@ -54,7 +54,7 @@ def _sum_of(how: str):
 
 def _complex(b, x) -> Complex:
     """A tensor or a number, complex or real, in the type of the result."""
-    dtype = dtypes.name_of(_PARTS[b.out.dtype])
+    dtype = name_of(_PARTS[b.out.dtype])
     if isinstance(x, complex):
         x = Complex(x.real, x.imag)
     elif not isinstance(x, Complex):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import torch
 
-from ...lowering import dtypes
 from ...lowering.emitter import MISSING, Number
 from ..symbolic.expressions import SYMBOLIC
+from .promotion import name_of
 
 
 def _cond(walk, node):
@@ -57,7 +57,7 @@ def _while_loop(walk, node):
 
 def _type(b, val) -> tuple[list, str]:
     if isinstance(val, torch.Tensor):
-        return b.shape_of(val), dtypes.name_of(val.dtype)
+        return b.shape_of(val), name_of(val.dtype)
     kinds = {"i1": (bool, torch.SymBool), "f64": (float, torch.SymFloat)}
     return [], next((dtype for dtype, kind in kinds.items() if isinstance(val, kind)), "i64")
 

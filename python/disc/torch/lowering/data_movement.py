@@ -9,6 +9,7 @@ from ...core.errors import Error
 from ...lowering import dtypes
 from ...lowering.emitter import Number
 from ...lowering.sizes import greatest, is_int, least, product, same
+from .promotion import DTYPES, name_of
 
 END = 2**63 - 1
 
@@ -438,11 +439,11 @@ _WIDTHS = {
 
 def reinterpreted(b, x, dtype):
     """``x.view(dtype)``: the same bytes; elements of another width split or join those of the last axis, the lowest first."""
-    wanted = dtypes.name_of(dtype)
+    wanted = name_of(dtype)
     if wanted == x.dtype:
         return x
     if wanted == "i1":
-        return b.compare("NE", reinterpreted(b, x, dtypes.DTYPES["u8"]), b.lift(0, "u8"))
+        return b.compare("NE", reinterpreted(b, x, DTYPES["u8"]), b.lift(0, "u8"))
     bits = b.convert(x, "u8") if x.dtype == "i1" else x
     have, want = _WIDTHS[x.dtype], _WIDTHS[wanted]
     bits = _bits_as(b, bits, f"i{have}")

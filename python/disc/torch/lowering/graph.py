@@ -21,12 +21,13 @@ import torch
 
 from ...core.errors import Error, UnsupportedOp
 from ...lowering import sizes
-from ...lowering.emitter import MISSING, Emitter, Number, is_value
+from ...lowering.emitter import MISSING, Number, is_value
 from ..graph.origin import source_line
 from ..graph.program import Program
 from ..symbolic.conditions import conjuncts
 from ..symbolic.expressions import SYMBOLIC, expression
 from . import complex_numbers, control_flow
+from .emitter import TorchEmitter
 from .functionalize import Aliases
 from .interface import (
     RELATIONS,
@@ -39,6 +40,7 @@ from .interface import (
     state_relation,
 )
 from .scalars import floating, integer, least_value, truth
+from .size_expressions import Expressions
 from .table import CHECKS, ITEMS, TABLE
 
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
@@ -50,9 +52,9 @@ def convert(captured, builder) -> Program:
     Raises UnsupportedOp, which names all ops without an entry.
     """
     program = Program()
-    expressions = sizes.Expressions(captured.simplify)
+    expressions = Expressions(captured.simplify)
     expressions.check = lambda condition, text: add_check(program, condition, text)
-    emitter = Emitter(builder, expressions)
+    emitter = TorchEmitter(builder, expressions)
     emitter.state = lambda fact: state_fact(builder, program, fact)
     walk = _Walk(captured, emitter, program)
     declare_inputs(captured, builder, expressions, walk, program)
@@ -71,7 +73,7 @@ def convert(captured, builder) -> Program:
 
 
 class _Walk:
-    def __init__(self, captured, emitter: Emitter, program: Program):
+    def __init__(self, captured, emitter: TorchEmitter, program: Program):
         self.captured = captured
         self.emitter = emitter
         self.program = program

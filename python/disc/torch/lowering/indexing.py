@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...lowering.emitter import neutral
+from ...lowering.dtypes import neutral
 from ...lowering.sizes import greatest, is_int, product, same
 from .data_movement import axis_of, bounds
 from .elementwise import floor_divide

@@ -11,14 +11,16 @@ import torch
 
 from ...core.dims import Dim
 from ...core.errors import Error, UnsupportedOp
-from ...lowering import dtypes, sizes
+from ...lowering import sizes
 from ...lowering.complex_value import Complex
-from ...lowering.emitter import Emitter, Number, is_value
+from ...lowering.emitter import Number, is_value
 from ..graph.program import Program
 from ..symbolic.conditions import spelled
 from ..symbolic.expressions import SYMBOLIC
 from ..symbolic.source_lines import written
 from . import complex_numbers
+from .emitter import TorchEmitter
+from .promotion import name_of
 
 if TYPE_CHECKING:
     from .graph import _Walk
@@ -31,7 +33,7 @@ def declare_inputs(captured, builder, expressions, walk, program: Program) -> No
     deferred = []
     for i, (node, shape) in enumerate(zip(captured.inputs, shapes, strict=True)):
         row = [size if isinstance(size, int) else names[i][axis] for axis, size in enumerate(shape)]
-        dtype = dtypes.name_of(node.meta["val"].dtype)
+        dtype = name_of(node.meta["val"].dtype)
         value = builder.input(inputs.fresh(captured.arguments.tensor_names[i]), row, dtype)
         program.dims.append([str(d) for d in row])
         walk.values[node] = value
@@ -161,7 +163,7 @@ def state_relation(expressions, state, fact, relation: str) -> str | None:
     return text
 
 
-def bind_weights(captured, emitter: Emitter, walk: _Walk, program: Program) -> None:
+def bind_weights(captured, emitter: TorchEmitter, walk: _Walk, program: Program) -> None:
     """Parameters and buffers are weights, one for each tensor, whatever names it has; lifted tensors are constants."""
     made: dict[int, Any] = {}
     for node, name, tensor in captured.traced.weights:
@@ -169,7 +171,7 @@ def bind_weights(captured, emitter: Emitter, walk: _Walk, program: Program) -> N
             continue
         if id(tensor) not in made:
             held = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-            value = emitter.builder.weight(name, list(held.shape), dtypes.name_of(held.dtype))
+            value = emitter.builder.weight(name, list(held.shape), name_of(held.dtype))
             made[id(tensor)] = complex_numbers.joined(emitter, value) if tensor.is_complex() else value
             program.weights.append((name, held))
         walk.values[node] = made[id(tensor)]

@@ -7,6 +7,7 @@ import math
 from ...lowering import dtypes
 from ...lowering.sizes import product
 from .data_movement import axis_of
+from .promotion import name_of
 from .reduction import count, moments
 
 
@@ -93,7 +94,7 @@ def batch_norm(b, x, weight, bias, mean, var, training, momentum, eps, cudnn_ena
 
 
 def batch_norm_inference(b, x, weight, bias, mean, var, momentum, eps):
-    empty = b.full(0, [0], dtypes.name_of(b.meta[1].dtype))
+    empty = b.full(0, [0], name_of(b.meta[1].dtype))
     return batch_norm(b, x, weight, bias, mean, var, False, momentum, eps), empty, empty
 
 

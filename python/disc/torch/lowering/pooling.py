@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...lowering import dtypes
-from ...lowering.emitter import lowest, neutral
+from ...lowering.dtypes import lowest, neutral
 from ...lowering.sizes import is_int, least, product, same, spread
 
 #: Overlapping windows of more elements are pooled axis by axis.

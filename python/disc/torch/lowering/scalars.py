@@ -10,7 +10,8 @@ import torch
 from torch.utils._sympy import functions as tsf
 
 from ...core.errors import UnsupportedOp
-from ...lowering.emitter import Emitter, Number
+from ...lowering.emitter import Number
+from .emitter import TorchEmitter
 
 _COMPARISONS = (
     (sympy.Eq, "EQ"),
@@ -27,7 +28,7 @@ def least_value(val: torch.SymInt):
     return val.node.shape_env.bound_sympy(val.node.expr).lower
 
 
-def integer(b: Emitter, e) -> Number:
+def integer(b: TorchEmitter, e) -> Number:
     """A number that depends on data and may be negative."""
     if e in b.expressions.numbers:
         return Number(b.expressions.numbers[e])
@@ -46,7 +47,7 @@ def integer(b: Emitter, e) -> Number:
     return Number(result)
 
 
-def floating(b: Emitter, e) -> Number | float:
+def floating(b: TorchEmitter, e) -> Number | float:
     """A floating number that depends on sizes, computed in f64."""
     if e.is_number:
         return float(e)
@@ -75,7 +76,7 @@ def floating(b: Emitter, e) -> Number | float:
     raise UnsupportedOp(f"the number {e} is computed from sizes in a way that is not supported")
 
 
-def truth(b: Emitter, e) -> Number | bool:
+def truth(b: TorchEmitter, e) -> Number | bool:
     """A condition on sizes whose outcome is used as a value."""
     if e in (sympy.true, sympy.false):
         return bool(e)
