@@ -8,7 +8,10 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{layers::LAYERS, sources};
+use crate::{
+    layers::{LAYERS, PACKAGES},
+    sources,
+};
 
 struct Generated {
     path: &'static str,
@@ -41,6 +44,7 @@ impl Generated {
 fn generated(root: &Path) -> Result<Vec<Generated>> {
     Ok(vec![
         Generated { path: "ARCHITECTURE.md", section: Some("crates"), text: crate_map(root)? },
+        Generated { path: "ARCHITECTURE.md", section: Some("packages"), text: package_map() },
         Generated { path: "docs/guide/settings.md", section: Some("options"), text: disc_options::render::settings() },
         file("python/disc/core/option_fields.py", disc_options::render::python_fields()),
         file("docs/errors.md", disc_ir::diag::docs()),
@@ -96,6 +100,12 @@ fn crate_map(root: &Path) -> Result<String> {
         text += &format!("| `{}` | {what} | {below} |\n", layer.name);
     }
     Ok(text)
+}
+
+/// The table of sub-packages of python/disc, from the bottom up.
+fn package_map() -> String {
+    let rows = PACKAGES.iter().map(|package| format!("| `disc.{}` | {} |\n", package.name, package.does));
+    format!("| package | what it does |\n|---|---|\n{}", rows.collect::<String>())
 }
 
 #[cfg(test)]

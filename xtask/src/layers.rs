@@ -1,8 +1,8 @@
 //! Defines the layers of the architecture: the dependencies that each crate may have, and the
 //! outside crates that have one door only.
 //!
-//! This table is the one place; ARCHITECTURE.md shows it, and `tidy` holds every Cargo.toml to it,
-//! dev-dependencies included.
+//! These tables are the one place; ARCHITECTURE.md shows them, and `tidy` holds every Cargo.toml to
+//! them, dev-dependencies included, and every import of the Python package.
 
 /// One crate of the workspace.
 pub(crate) struct Layer {
@@ -52,4 +52,43 @@ pub(crate) const BARE: &[&str] = &["disc-abi", "disc-options"];
 
 pub(crate) fn find(name: &str) -> Option<&'static Layer> {
     LAYERS.iter().find(|layer| layer.name == name)
+}
+
+/// A sub-package of python/disc, or a file that has a place of its own in the order.
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    /// What it does, for the table in ARCHITECTURE.md.
+    pub(crate) does: &'static str,
+}
+
+const fn package(name: &'static str, does: &'static str) -> Package {
+    Package { name, does }
+}
+
+/// From the bottom up: no file imports from a package behind its own.
+pub(crate) const PACKAGES: &[Package] = &[
+    package("core", "Errors, options, dims, signatures, reports, packages; the one door to the extension module."),
+    package("lowering", "Emits ops of the IR; computes with sizes and element types."),
+    package("torch.symbolic", "Reasons about expressions of sizes in sympy."),
+    package("torch.compat", "What differs between the versions of torch."),
+    package("torch.graph", "The captured graph, what belongs to it, and which nodes share memory."),
+    package("torch.pytree", "Flattens arguments and results, caches of keys and values among them."),
+    package("torch.decompositions", "Expresses ops without a lowering by others."),
+    package("torch.overrides", "Functions of torch and Python that keep sizes symbolic while a module is traced."),
+    package("torch.tracer", "Traces a module into a graph of whole ATen ops."),
+    package("torch.capture", "Chooses example sizes, traces, reads guards, proves branches on sizes 0 and 1."),
+    package("torch.lowering", "Lowers the graph to the IR: one table of ATen overloads, one file per family."),
+    package("torch.cache", "Keeps captures on disk, under a fingerprint of the module and its code."),
+    package("torch", "The compiled module, its calls, results and weights."),
+];
+
+/// What every front end uses: these packages import none of [`FRAMEWORKS`].
+pub(crate) const NEUTRAL: &[&str] = &["core", "lowering"];
+
+pub(crate) const FRAMEWORKS: &[&str] = &["torch", "sympy", "transformers", "tensorflow", "jax", "onnx"];
+
+/// The place in [`PACKAGES`] of a module below `disc`; none for the root.
+pub(crate) fn package_of(module: &str) -> Option<usize> {
+    let holds = |name: &str| module.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    (0..PACKAGES.len()).filter(|&at| holds(PACKAGES[at].name)).max_by_key(|&at| PACKAGES[at].name.len())
 }

@@ -10,6 +10,7 @@ mod dependencies;
 mod files;
 mod impls;
 mod maps;
+mod packages;
 mod pending;
 mod places;
 mod prose;
@@ -54,6 +55,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         findings.extend(places::check(source));
         findings.extend(files::check(source));
         findings.extend(prose::check(source));
+        findings.extend(packages::check(source));
         if source.is_rust() {
             findings.extend(code::check(source));
         }
