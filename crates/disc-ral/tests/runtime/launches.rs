@@ -77,7 +77,7 @@ fn concurrent_callers_do_not_disturb_each_other() {
 unsafe extern "C" fn meet(args: *const u64, begin: i64, end: i64, _: *mut u8) -> i32 {
     // SAFETY: the launch passes the counter.
     let begun: &AtomicU32 = unsafe { argument(args, 0) };
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(120);
     for _ in begin..end {
         begun.fetch_add(1, Ordering::Relaxed);
         while begun.load(Ordering::Relaxed) < 2 {

@@ -277,7 +277,7 @@ mod tests {
         fn contents(&self) -> &[u8] {
             if thread::current().name() == Some("disc-cache") {
                 self.0.send(()).unwrap();
-                let _ = self.1.lock().unwrap().recv_timeout(Duration::from_secs(20));
+                let _ = self.1.lock().unwrap().recv_timeout(Duration::from_secs(600));
             }
             &[1; BYTES]
         }
@@ -364,7 +364,7 @@ mod tests {
         begun.recv().unwrap();
         let start = Instant::now();
         writer.write_out(Duration::from_millis(50), || true);
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(120));
         assert_eq!(writer.lock().held(), BYTES, "it is kept alive");
         release.send(()).unwrap();
         let mut queue = writer.lock();
@@ -374,14 +374,14 @@ mod tests {
         assert_eq!(queue.held(), 0);
     }
 
-    /// Runs `work` in a forked child. Returns true if it does, within ten seconds.
+    /// Runs `work` in a forked child. Returns true if it does, within two minutes.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child runs `work`, of which a panic does not leave it, and ends without
         // anything else of this process.
         unsafe {
             match libc::fork() {
                 0 => {
-                    libc::alarm(10);
+                    libc::alarm(120);
                     let is_right = catch_unwind(AssertUnwindSafe(work)).unwrap_or(false);
                     libc::_exit(i32::from(!is_right))
                 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - the caller that submits a job never waits: neither for the thread, nor for the lock of the
-//!   queue;
+//!   queue. The thread may lose the CPU while it holds that lock, for long on a busy machine: the
+//!   caller is refused, and offers the job again;
 //! - the thread exists only while there are jobs, and yields to everything else that wants the CPU;
 //! - before the process exits, queued jobs are dropped and the running one is awaited: LLVM must
 //!   not be torn down under it;
@@ -37,7 +38,13 @@ static IDLE: Condvar = Condvar::new();
 /// The process that the thread belongs to; 0 before the first job.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Hands a job to the thread. Returns true if it was taken.
+/// Returns true if a job may be taken now: asked before a job is made, which copies inputs.
+pub(super) fn has_room() -> bool {
+    QUEUE.try_lock().is_ok_and(|queue| !queue.stopped && queue.jobs.len() < MOST_JOBS)
+}
+
+/// Hands a job to the thread. Returns true if it was taken; it may be refused for a moment, while
+/// the thread takes its next job.
 pub(super) fn submit(job: Job) -> bool {
     // `try_lock`: in a forked child another thread may hold the lock for ever.
     let Ok(mut queue) = QUEUE.try_lock() else { return false };
@@ -95,6 +102,13 @@ extern "C" fn stop_at_exit() {
     stop();
 }
 
+/// Runs `body` with the lock of the queue held, as if by the thread.
+#[cfg(test)]
+pub(super) fn while_locked<T>(body: impl FnOnce() -> T) -> T {
+    let _queue = lock();
+    body()
+}
+
 fn lock() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -110,6 +124,9 @@ fn work() {
                 Some(job) => job,
                 None => {
                     queue.running = false;
+                    // The woken thread would preempt this one, which yields to all, and find the
+                    // lock held.
+                    drop(queue);
                     IDLE.notify_all();
                     return;
                 }

@@ -139,7 +139,7 @@ impl Tier {
         let Some(signature) = self.signatures.get(entry).and_then(Option::as_ref) else { return };
         for likely in &self.likely {
             if likely.entry == entry && likely.pattern.fits(inputs) && !likely.asked.load(Relaxed) {
-                let taken = self.ask(entry, likely.values.clone(), inputs, true);
+                let taken = background::has_room() && self.ask(entry, likely.values.clone(), inputs, true);
                 likely.asked.store(taken, Relaxed);
                 return;
             }
@@ -150,9 +150,13 @@ impl Tier {
             Specialize::Always => warmth.calls >= 2,
             _ => warmth.calls >= FEWEST_CALLS && warmth.nanoseconds >= self.hot,
         };
-        if is_hot && let Some(values) = signature.values(inputs) {
+        // A shape that is not taken stays hot: the next call offers it again.
+        if is_hot
+            && background::has_room()
+            && let Some(values) = signature.values(inputs)
+            && self.ask(entry, values, inputs, false)
+        {
             self.heat.cool(key);
-            self.ask(entry, values, inputs, false);
         }
     }
 
@@ -278,4 +282,32 @@ fn copy(input: &TensorRef<'_>) -> Option<HostTensor> {
         unsafe { std::ptr::copy_nonoverlapping(input.data().cast::<u8>().cast_const(), copy.bytes_mut().as_mut_ptr(), bytes) };
     }
     Some(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Executable, compile, parse};
+    use disc_ral::HostOutputs;
+
+    const PROGRAM: &str = "func @main(%x: tensor<[N]xf32>) -> tensor<[N]xf32> {
+      %y = exponential %x : tensor<[N]xf32>
+      return %y : tensor<[N]xf32>
+    }";
+
+    #[test]
+    fn a_shape_that_is_refused_is_offered_by_the_next_call() {
+        let options = Options { threads: Some(1), specialize: Specialize::Always, ..Options::default() };
+        let executable: Executable = compile(parse(PROGRAM).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap();
+        let x = HostTensor::new(&[5], &[0.5_f32; 5]).unwrap();
+        let call = || {
+            let mut outputs = HostOutputs::new();
+            executable.with_session(|session| executable.run(0, session, &[x.as_input()], &mut outputs)).unwrap();
+        };
+        background::while_locked(|| (0..10).for_each(|_| call()));
+        assert_eq!(executable.specializations().pending, 0);
+        call();
+        background::wait();
+        assert_eq!(executable.specializations().compiled, 1);
+    }
 }
