@@ -433,6 +433,19 @@ class Emitter:
     def cumulative(self, x, axis: int, how: str):
         return self.combine("cumulative", [x], how, x.dtype, [self.neutral(how, x.dtype)], dim=axis)
 
+    def running_sum(self, x, factor, axis: int):
+        """``y[i] = y[i - 1] * factor[i] + x[i]``, from 0 on."""
+        scalar = ((), x.dtype)
+
+        def step(total, so_far, value, scale):
+            return [
+                self.op("add", self.op("multiply", total, scale), value),
+                self.op("multiply", so_far, scale),
+            ]
+
+        inits = [self.full(0, [], x.dtype), self.full(1, [], x.dtype)]
+        return self.builder.op("cumulative", [x, factor, *inits], regions=[([scalar] * 4, step)], dim=axis)[0]
+
     def reduce_window(self, x, how: str, window, strides, padding, dilation=None):
         """``padding``: (low, high) per axis, at least 0, of neutral elements."""
         attrs = {"window_dimensions": list(window), "window_strides": list(strides)}

@@ -34,7 +34,7 @@ impl Elements<'_> {
         let dtype = compute_dtype(self.tensor(self.group.result(inst)).dtype);
         let sizes: Vec<Dim> = lhs_sum.iter().map(|&d| self.tensor(lhs).dims[d].clone()).collect();
         let start = kb.zero(dtype, self.lanes_at(at));
-        self.nest(kb, &sizes, vec![start], &mut |cx, kb, loops, carried| {
+        self.sums(kb, &sizes, start, &mut |cx, kb, loops, carried| {
             let (mut lhs_at, mut rhs_at) = (lhs_at.clone(), rhs_at.clone());
             for ((&l, &r), &index) in lhs_sum.iter().zip(&rhs_sum).zip(loops) {
                 (lhs_at[l], rhs_at[r]) = (Index::uniform(index), Index::uniform(index));
@@ -45,7 +45,7 @@ impl Elements<'_> {
             }
             let (x, y) = (cx.element(kb, lhs, &lhs_at), cx.element(kb, rhs, &rhs_at));
             vec![multiply_add(kb, dtype, x, y, carried[0])]
-        })[0]
+        })
     }
 
     /// A weight that is stored as a step of 4 bits.

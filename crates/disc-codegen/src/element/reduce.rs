@@ -1,8 +1,16 @@
 //! Reductions of single result elements: a loop over the reduced dimensions.
 use super::Elements;
-use crate::kernel::{Index, KernelBuilder, compute_dtype};
-use disc_ir::{Dim, Inst, Value};
+use crate::kernel::{
+    Index, KernelBuilder, compute_dtype,
+    monoid::{Monoid, monoid_of, two_sum, with_lost},
+};
+use disc_ir::{Dim, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
+
+/// Sums of at most so many elements are one chain of additions.
+const CHAIN: i64 = 16;
+/// Products of floats are added up in blocks of so many.
+const BLOCK: i64 = 256;
 
 /// The innermost body of a nest: gets the loops' indices and the carried values, gives the next ones.
 pub(crate) type NestBody<'b, 'g> = dyn FnMut(&mut Elements<'g>, &mut KernelBuilder, &[Value], &[Value]) -> Vec<Value> + 'b;
@@ -19,17 +27,27 @@ impl<'g> Elements<'g> {
         let lanes = self.lanes_at(at);
         let start = self.initial(kb, inits, lanes);
         let sizes: Vec<Dim> = reduced.iter().map(|&d| shape[d].clone()).collect();
-        self.nest(kb, &sizes, start, &mut |cx, kb, loops, carried| {
+        let is_long = self.solver.range(&Dim::product(sizes.iter().cloned())).hi.is_none_or(|most| most > CHAIN);
+        let adds =
+            is_long && inputs.len() == 1 && monoid_of(self.group, inst) == Some(Monoid::Add) && kb.dtype(start[0]).is_float();
+        let carried = if adds { vec![start[0], kb.zero(kb.dtype(start[0]), lanes)] } else { start };
+        let found = self.nest(kb, &sizes, carried, &mut |cx, kb, loops, carried| {
             let mut inner = loops.iter();
             let position: Vec<Index> = fixed
                 .iter()
                 .map(|f| f.unwrap_or_else(|| Index::uniform(*inner.next().expect("one loop per reduced dim"))))
                 .collect();
             let elements: Vec<Value> = inputs.iter().map(|&input| cx.element(kb, input, &position)).collect();
+            if adds {
+                // One long chain: its rounding errors are added up beside it.
+                let (sum, lost) = two_sum(kb, carried[0], elements[0]);
+                return vec![kb.widen(sum, lanes), kb.map(OpKind::Add, &[carried[1], lost])];
+            }
             let arguments: Vec<Value> = carried.iter().copied().chain(elements).collect();
             let results = cx.inline(kb, body, &arguments);
             results.into_iter().map(|r| kb.widen(r, lanes)).collect()
-        })
+        });
+        if adds { vec![with_lost(kb, found[0], found[1])] } else { found }
     }
 
     /// The values that an accumulation starts from.
@@ -53,6 +71,27 @@ impl<'g> Elements<'g> {
         body: &mut NestBody<'_, 'g>,
     ) -> Vec<Value> {
         self.nest_inner(kb, sizes, &mut Vec::new(), carried, body)
+    }
+
+    /// Emits nested loops that add to a sum; floats are added in blocks along the last loop.
+    pub(super) fn sums(&mut self, kb: &mut KernelBuilder, sizes: &[Dim], start: Value, body: &mut NestBody<'_, 'g>) -> Value {
+        let last = sizes.last().filter(|&last| self.solver.range(last).hi.is_none_or(|most| most > BLOCK));
+        let (Some(last), true) = (last, kb.dtype(start).is_float()) else {
+            return self.nest(kb, sizes, vec![start], body)[0];
+        };
+        self.nest(kb, &sizes[..sizes.len() - 1], vec![start], &mut |cx, kb, loops, carried| {
+            let [low, high, block, one] = [kb.int(0), kb.dim(last), kb.int(BLOCK), kb.int(1)];
+            kb.for_([low, high, block], carried, |kb, from, carried| {
+                let end = kb.add(from, block);
+                let end = kb.map(OpKind::Minimum, &[end, high]);
+                let none = kb.zero(kb.dtype(carried[0]), kb.lanes(carried[0]));
+                let found = kb.for_([from, end, one], &[none], |kb, index, carried| {
+                    let loops: Vec<Value> = loops.iter().copied().chain([index]).collect();
+                    cx.scoped(|cx| body(cx, kb, &loops, carried))
+                });
+                vec![kb.map(OpKind::Add, &[carried[0], found[0]])]
+            })
+        })[0]
     }
 
     fn nest_inner(

@@ -79,6 +79,24 @@ impl Monoid {
     }
 }
 
+/// Returns a rounded sum and its rounding error (Knuth's two-sum).
+pub fn two_sum(kb: &mut KernelBuilder, a: Value, b: Value) -> (Value, Value) {
+    let sum = kb.map(OpKind::Add, &[a, b]);
+    let of_b = kb.map(OpKind::Subtract, &[sum, a]);
+    let of_a = kb.map(OpKind::Subtract, &[sum, of_b]);
+    let (a, b) = (kb.map(OpKind::Subtract, &[a, of_a]), kb.map(OpKind::Subtract, &[b, of_b]));
+    (sum, kb.map(OpKind::Add, &[a, b]))
+}
+
+/// Adds the rounding errors `lost` to a total. They are NaN where the total is infinite or NaN, and
+/// left out there; zero keeps the sign of a zero total.
+pub fn with_lost(kb: &mut KernelBuilder, total: Value, lost: Value) -> Value {
+    let (size, zero) = (kb.emit(OpKind::Abs, &[lost]), kb.zero(kb.dtype(lost), kb.lanes(lost)));
+    let is_some = kb.compare("GT", size, zero);
+    let whole = kb.map(OpKind::Add, &[total, lost]);
+    kb.select(is_some, whole, total)
+}
+
 /// The bytes of the greatest or least value of an integer type.
 fn extreme(dtype: DType, greatest: bool) -> Vec<u8> {
     match (dtype, greatest) {

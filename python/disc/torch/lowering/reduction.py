@@ -115,15 +115,15 @@ def aminmax(b, x, dim=None, keepdim=False):
 
 
 def moments(b, x, axes):
-    """Mean and the sum of squared distances from it, axes kept; computed in two passes."""
+    """Mean, and the sums of squared distances and of distances from it, axes kept; computed in two passes."""
     mean = b.div(b.sum(x, axes, True), count(b, x, axes, x.dtype))
     distance = b.sub(x, mean)
-    return mean, b.sum(b.mul(distance, distance), axes, True)
+    return mean, b.sum(b.mul(distance, distance), axes, True), b.sum(distance, axes, True)
 
 
 def variance(b, x, axes, correction, keepdim):
     x = b.wide(x)
-    mean, squares = moments(b, x, axes)
+    mean, squares, _ = moments(b, x, axes)
     correction = 1 if correction is None else correction
     freedom = b.maximum(b.sub(count(b, x, axes, x.dtype), float(correction)), 0.0)
     value = b.div(squares, freedom)
@@ -201,10 +201,15 @@ def nansum(b, x, dims=None, keepdim=False, dtype=None):
 
 
 def scan(how):
+    """Floats are combined in f64, as in torch: each step would round the running result."""
+
     def entry(b, x, dim, dtype=None):
         out = b.dtype
-        x = b.wide(b.convert(x, out))
-        return b.convert(b.cumulative(x, axis_of(x, dim), how) if x.shape else x, out)
+        x = b.convert(x, out)
+        if not x.shape:
+            return x
+        wide = b.convert(x, "f64") if out in types.FLOATS else x
+        return b.convert(b.cumulative(wide, axis_of(x, dim), how), out)
 
     return entry
 
@@ -225,13 +230,24 @@ def scan_extreme(how):
 
 
 def logcumsumexp(b, x, dim):
-    """Relative to the greatest of the axis: exact enough where the axis spans a moderate range, and never overflows."""
+    """Relative to the running maximum: when that grows from m to n, the sum so far shrinks by exp(m - n)."""
 
     def f(x):
+        if not x.shape:
+            return x
         axis = axis_of(x, dim)
-        top = b.reduce(x, [axis], "maximum", True)
-        top = b.select(b.op("is_finite", top), top, b.lift(0, x.dtype))
-        return b.add(b.op("log", b.cumulative(b.op("exponential", b.sub(x, top)), axis, "add")), top)
+        size = x.shape[axis]
+        top = b.cumulative(x, axis, "maximum")
+        before = b.concatenate(
+            [b.slice(top, axis, 0, least(1, size)), b.slice(top, axis, 0, size - least(1, size))], axis
+        )
+        # Equal infinities have no difference. What is infinite stays so without a shift.
+        same_top = b.compare("EQ", before, top)
+        factor = b.select(same_top, b.lift(1, x.dtype), b.op("exponential", b.sub(before, top)))
+        shift = b.select(b.op("is_inf", top), b.lift(0, x.dtype), top)
+        power = b.op("exponential", b.sub(x, shift))
+        total = b.running_sum(b.convert(power, "f64"), b.convert(factor, "f64"), axis)
+        return b.add(b.op("log", b.convert(total, x.dtype)), shift)
 
     return b.widened(f, x)
 

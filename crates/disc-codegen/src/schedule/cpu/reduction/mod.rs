@@ -7,6 +7,7 @@
 //!
 //! The group has to be one that [`RowPlan::of`] accepts.
 mod borrowed_outputs;
+mod cascade;
 mod phases;
 mod plan;
 mod split;

@@ -1,7 +1,9 @@
 //! The code of one unit of the row schedule: some rows at once, or vectors of rows side by side (its *columns*), phase by phase.
 //!
-//! Sums are never one long chain: a row has several accumulators, and after a block of elements these are added to a total.
+//! Sums are never one long chain: a row has several accumulators, which are added to a total block
+//! by block ([`super::cascade`]).
 use super::{
+    cascade::{Body, Cascade},
     plan::{Along, Combine, Placed, Reduction, RowPlan},
     tables::Tables,
 };
@@ -20,10 +22,7 @@ use crate::{
 use disc_ir::{Dim, TensorType, Value};
 
 /// A position of the space for each column.
-type Columns = Vec<Vec<Index>>;
-
-/// What a loop nest computes at a position, from the carried values.
-type Body<'b, 'e> = dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &Columns, &[Value]) -> Vec<Value> + 'b;
+pub(super) type Columns = Vec<Vec<Index>>;
 
 /// An output where it is in the space, whether it has an element for each position, and its memory.
 type Target = (Placed, bool, Value);
@@ -116,12 +115,17 @@ impl Unit<'_> {
         let identities = self.identities(kb, elements, due);
         let copies = if self.along == Along::Kept { columns.len() } else { columns.len() * self.copies as usize };
         let start: Vec<Value> = identities.iter().flat_map(|&identity| std::iter::repeat_n(identity, copies)).collect();
-        let mut body = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, from: Value, to: Value| {
-            self.walk(kb, elements, columns, &self.reduced, Some([from, to]), &start, &mut |kb, elements, columns, carried| {
-                self.accumulate(kb, elements, columns, phase, due, &identities, carried)
-            })
+        let mut body = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns, carried: &[Value]| {
+            self.accumulate(kb, elements, columns, phase, due, &identities, carried)
         };
-        let totals = self.in_blocks(kb, elements, due, &start, &mut body);
+        let rows = columns.len();
+        let (totals, copies) = match Cascade::of(self, due, &start, copies, rows) {
+            Some(cascade) => (cascade.run(kb, elements, columns, &mut body), rows),
+            None => {
+                let range: Vec<[Value; 2]> = self.part.iter().map(|part| part.range).collect();
+                (self.walk(kb, elements, columns, &self.reduced, &range, &start, &mut body), copies)
+            }
+        };
         self.conclude(kb, elements, columns, due, totals, copies);
     }
 
@@ -144,55 +148,6 @@ impl Unit<'_> {
             }
         }
         found
-    }
-
-    /// The positions of the first reduced run after which sums go to a total; none, where rows are known to be short.
-    fn block(&self) -> Option<i64> {
-        let block = match (&self.reduced[..], self.along) {
-            ([], _) => return None,
-            ([_], Along::Reduced) => 1 << 14,
-            ([_], Along::Kept) => 1 << 10,
-            _ => 1 << 6,
-        };
-        let most = |dim: &Dim| self.group.solver.range(dim).hi.unwrap_or(i64::MAX);
-        // Sums are as long as a row, or shorter.
-        let all = if self.along == Along::Reduced { 1 << 14 } else { 1 << 10 };
-        (most(&self.reduced[0].size) > block && most(&self.plan.row_length()) > all).then_some(block)
-    }
-
-    /// Runs `body` for blocks of the first reduced run, and combines what the blocks give; sums of floats only need that.
-    fn in_blocks<'e>(
-        &self,
-        kb: &mut KernelBuilder,
-        elements: &mut Elements<'e>,
-        due: &[Reduction],
-        start: &[Value],
-        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Value, Value) -> Vec<Value>,
-    ) -> Vec<Value> {
-        let size = self.reduced.first().map_or(Dim::constant(1), |run| run.size.clone());
-        let [low, high] = match &self.part {
-            Some(part) => part.range,
-            None => [kb.int(0), kb.dim(&size)],
-        };
-        let rounds = |r: &Reduction| {
-            self.group.tensor(self.group.function.results_of(r.inst)[0]).dtype.is_float()
-                && matches!(r.combine, Combine::Plain(m) if m.rounds())
-        };
-        let block = self.block().filter(|_| due.iter().any(rounds) && due.iter().all(|r| matches!(r.combine, Combine::Plain(_))));
-        let Some(block) = block else { return body(kb, elements, low, high) };
-        let block = kb.int(block);
-        let copies = start.len() / due.len();
-        kb.for_([low, high, block], start, |kb, from, carried| {
-            let end = kb.add(from, block);
-            let end = kb.map(disc_ir::OpKind::Minimum, &[end, high]);
-            let found = elements.scoped(|elements| body(kb, elements, from, end));
-            let mut next = Vec::with_capacity(found.len());
-            for (i, (&total, value)) in carried.iter().zip(found).enumerate() {
-                let Combine::Plain(monoid) = due[i / copies].combine else { unreachable!("all are plain") };
-                next.push(monoid.apply(kb, total, value));
-            }
-            next
-        })
     }
 
     /// One step of the reductions that are due: `carried` has the copies of the first result, then those of the next.
@@ -365,19 +320,20 @@ impl Unit<'_> {
         kb.add(start, offset)
     }
 
-    /// Loops over the positions of reduced runs, the first from `range` on. `body` gets as many columns as there are carried copies: along
+    /// Loops over the positions of reduced runs, of the first ones in `ranges`. `body` gets as many columns as there are carried copies: along
     /// a row, these are vectors next to one another.
     #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
-    fn walk<'e>(
+    pub(super) fn walk<'e>(
         &self,
         kb: &mut KernelBuilder,
         elements: &mut Elements<'e>,
         columns: &Columns,
         runs: &[Merged],
-        range: Option<[Value; 2]>,
+        ranges: &[[Value; 2]],
         carried: &[Value],
         body: &mut Body<'_, 'e>,
     ) -> Vec<Value> {
+        let (range, ranges) = ranges.split_first().map_or((None, ranges), |(&range, others)| (Some(range), others));
         let Some((first, others)) = runs.split_first() else {
             return elements.scoped(|elements| body(kb, elements, columns, carried));
         };
@@ -390,7 +346,7 @@ impl Unit<'_> {
             elements.scoped(|elements| {
                 let mut columns = columns.clone();
                 columns.iter_mut().for_each(|at| at[first.axis] = Index::uniform(index));
-                self.walk(kb, elements, &columns, others, None, carried, body)
+                self.walk(kb, elements, &columns, others, ranges, carried, body)
             })
         })
     }
@@ -558,8 +514,14 @@ impl Unit<'_> {
     }
 }
 
-/// The total of a row from its accumulators, added pairwise.
+/// The total of a row from its accumulators.
 fn total(kb: &mut KernelBuilder, monoid: Monoid, accumulators: &[Value]) -> Value {
+    let found = in_pairs(kb, monoid, accumulators);
+    kb.reduce_lanes(found, monoid.lane_reducer())
+}
+
+/// Accumulators combined in pairs.
+pub(super) fn in_pairs(kb: &mut KernelBuilder, monoid: Monoid, accumulators: &[Value]) -> Value {
     let mut found = accumulators.to_vec();
     while found.len() > 1 {
         let pair = |kb: &mut KernelBuilder, pair: &[Value]| match pair {
@@ -568,5 +530,5 @@ fn total(kb: &mut KernelBuilder, monoid: Monoid, accumulators: &[Value]) -> Valu
         };
         found = found.chunks(2).map(|values| pair(kb, values)).collect();
     }
-    kb.reduce_lanes(found[0], monoid.lane_reducer())
+    found[0]
 }

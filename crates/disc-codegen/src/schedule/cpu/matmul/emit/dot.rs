@@ -5,13 +5,14 @@
 use super::{
     micro::{starts, store},
     operands::Operands,
+    partial_sums,
 };
 use crate::{
     element::matmul::multiply_add,
     kernel::{Index, KernelBuilder, Site},
     schedule::{Group, cpu::matmul::plan::MatmulPlan},
 };
-use disc_ir::{DType, Function, FunctionKind, OpKind, Type, Value};
+use disc_ir::{DType, Function, FunctionKind, OpKind, Solver, Type, Value};
 
 /// Columns of a block.
 const WIDE: u32 = 4;
@@ -98,19 +99,22 @@ impl Block<'_> {
     }
 
     /// One sum in `CHAINS` vectors that are added to in turn: what comes of it, and where it ends, with less than a turn left of `size`.
-    fn in_turn(&self, kb: &mut KernelBuilder, none: Value, size: Value) -> (Value, Value) {
+    fn in_turn(&self, kb: &mut KernelBuilder, solver: &Solver, none: Value, size: Value) -> (Value, Value) {
         let lanes = i64::from(self.plan.tile.lanes);
         let (zero, turn) = (kb.int(0), kb.int(lanes * CHAINS as i64));
         let whole = kb.div(size, turn);
         let whole = kb.mul(whole, turn);
-        let sums = kb.for_([zero, whole, turn], &[none; CHAINS], |kb, k, carried| {
-            let mut next = Vec::with_capacity(CHAINS);
-            for (chain, sum) in carried.chunks(1).enumerate() {
-                let shift = kb.int(chain as i64 * lanes);
-                let here = kb.add(k, shift);
-                next.extend(self.step(kb, here, sum, None));
-            }
-            next
+        let block = partial_sums::block(self.plan, solver, &self.plan.k.size, lanes * CHAINS as i64 * partial_sums::VECTORS);
+        let sums = partial_sums::in_blocks(kb, self.plan, [zero, whole], block, &[none; CHAINS], &mut |kb, [from, to], sums| {
+            kb.for_([from, to, turn], sums, |kb, k, carried| {
+                let mut next = Vec::with_capacity(CHAINS);
+                for (chain, sum) in carried.chunks(1).enumerate() {
+                    let shift = kb.int(chain as i64 * lanes);
+                    let here = kb.add(k, shift);
+                    next.extend(self.step(kb, here, sum, None));
+                }
+                next
+            })
         });
         (sums[1..].iter().fold(sums[0], |a, &b| kb.map(OpKind::Add, &[a, b])), whole)
     }
@@ -130,14 +134,18 @@ pub(in crate::schedule) fn accumulate(
     let (low, size, vector) = (kb.int(0), kb.dim(&plan.k.size), kb.int(i64::from(lanes)));
     let (sums, low) = match count {
         1 => {
-            let (sum, low) = block.in_turn(kb, none, size);
+            let (sum, low) = block.in_turn(kb, &group.solver, none, size);
             (vec![sum], low)
         }
         count => (vec![none; count], low),
     };
     let whole = kb.div(size, vector);
     let whole = kb.mul(whole, vector);
-    let sums = kb.for_([low, whole, vector], &sums, |kb, k, carried| block.step(kb, k, carried, None));
+    let long =
+        partial_sums::block(plan, &group.solver, &plan.k.size, i64::from(lanes) * partial_sums::VECTORS).filter(|_| count > 1);
+    let sums = partial_sums::in_blocks(kb, plan, [low, whole], long, &sums, &mut |kb, [from, to], sums| {
+        kb.for_([from, to, vector], sums, |kb, k, carried| block.step(kb, k, carried, None))
+    });
     let sums = match group.solver.divisible(&plan.k.size, i64::from(lanes)) {
         true => sums,
         // At most one turn, for what is left.

@@ -1,7 +1,7 @@
 //! One row with as many columns as a vector has lanes, by sums along memory: the columns are read as they lie, and nothing is packed.
 //!
 //! For a few rows that are multiplied by a long right operand, which is read once: the time is that of reading it.
-use super::{micro::store, operands::Operands, parameters::Parameters};
+use super::{micro::store, operands::Operands, parameters::Parameters, partial_sums};
 use crate::{
     element::matmul::multiply_add,
     kernel::{Index, KernelBuilder, Site},
@@ -77,7 +77,11 @@ fn accumulate(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, para
     let (low, size, vector) = (kb.int(0), kb.dim(&plan.k.size), kb.int(i64::from(lanes)));
     let whole = kb.div(size, vector);
     let whole = kb.mul(whole, vector);
-    let sums = kb.for_([low, whole, vector], &vec![zero; lanes as usize], |kb, k, carried| step(kb, k, carried, None));
+    let block = partial_sums::block(plan, &group.solver, &plan.k.size, i64::from(lanes) * partial_sums::VECTORS);
+    let none = vec![zero; lanes as usize];
+    let sums = partial_sums::in_blocks(kb, plan, [low, whole], block, &none, &mut |kb, [from, to], sums| {
+        kb.for_([from, to, vector], sums, |kb, k, carried| step(kb, k, carried, None))
+    });
     if group.solver.divisible(&plan.k.size, i64::from(lanes)) {
         return sums;
     }

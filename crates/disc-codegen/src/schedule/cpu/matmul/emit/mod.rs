@@ -10,6 +10,7 @@ pub(in crate::schedule) mod micro;
 pub(in crate::schedule) mod operands;
 pub(in crate::schedule) mod pack;
 pub(in crate::schedule) mod parameters;
+pub(in crate::schedule) mod partial_sums;
 pub(in crate::schedule) mod prefetch;
 pub(in crate::schedule) mod routines;
 pub(in crate::schedule) mod row_block;

@@ -9,16 +9,20 @@ use crate::{
     schedule::{Group, Scheduled, common::vector_loop::vector_loop},
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
+use disc_passes::analysis::query::Query;
 
 /// Elements of a chunk: enough that what was stored is in cache when vectors of it are read.
 const CHUNK: i64 = 512;
 
 impl<'g> Scan<'g> {
-    /// Whether the group computes nothing but the scan.
+    /// Whether the group computes nothing but the scan, and conversions of what it reads and gives: these wait for no element before.
     pub(super) fn is_alone(&self) -> bool {
-        let results = self.group.function.results_of(self.inst);
-        self.inputs.iter().all(|input| self.group.inputs().contains(input))
-            && self.group.outputs().iter().all(|output| results.contains(output))
+        let function = self.group.function;
+        let unconverted =
+            |value: Value| function.made_by(value, OpKind::Convert).map_or(value, |inst| function.operands(inst)[0]);
+        let results = function.results_of(self.inst);
+        self.inputs.iter().all(|&input| self.group.inputs().contains(&unconverted(input)))
+            && self.group.outputs().iter().all(|&output| results.contains(&unconverted(output)))
     }
 
     /// Each line by itself, chunk by chunk.
