@@ -57,7 +57,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Layer> {
 /// A sub-package of python/disc, or a file that has a place of its own in the order.
 pub(crate) struct Package {
     pub(crate) name: &'static str,
-    /// What it does, for the table in ARCHITECTURE.md.
+    /// Its task, for the table in ARCHITECTURE.md.
     pub(crate) does: &'static str,
 }
 
@@ -82,7 +82,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     package("torch", "The compiled module, its calls, results and weights."),
 ];
 
-/// What every front end uses: these packages import none of [`FRAMEWORKS`].
+/// Packages that every front end uses: these import none of [`FRAMEWORKS`].
 pub(crate) const NEUTRAL: &[&str] = &["core", "lowering"];
 
 pub(crate) const FRAMEWORKS: &[&str] = &["torch", "sympy", "transformers", "tensorflow", "jax", "onnx"];

@@ -1,5 +1,4 @@
-//! Tests the version of a group that runs, by the names of the kernels that a call launches: one
-//! compilation serves all sizes.
+//! Tests the version of a group that runs, by the kernels that calls of one compilation launch.
 use disc::{
     Executable, Options, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor},
@@ -19,7 +18,6 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   %o = divide %e, %sb : tensor<[B]x[S]xf32>
   return %o : tensor<[B]x[S]xf32>
 }";
-
 const SUMS: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]xf32> {
   %z = constant dense<0.0> : tensor<f32>
@@ -27,8 +25,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]xf32> {
   %t = tanh %s : tensor<[B]xf32>
   return %t : tensor<[B]xf32>
 }";
-
-/// Sums of six neighbours; the last ones of a row may be fewer, and are left out.
+/// Sums of six neighbours, without what is left of a row.
 const SIXES: &str = "
 func @main(%x: tensor<[N]x[C]xf32>) -> tensor<[N]x[C/6]xf32> {
   %z = constant dense<0.0> : tensor<f32>
@@ -36,8 +33,7 @@ func @main(%x: tensor<[N]x[C]xf32>) -> tensor<[N]x[C/6]xf32> {
   %r = reshape %s : (tensor<[N]x[6*(C/6)]xf32>) -> tensor<[N]x[C/6]x6xf32>
   %t = reduce %r, %z, dims = [2] : (tensor<[N]x[C/6]x6xf32>, tensor<f32>) -> tensor<[N]x[C/6]xf32> applies add
   return %t : tensor<[N]x[C/6]xf32>
-}
-";
+}";
 
 const COLUMNS: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
