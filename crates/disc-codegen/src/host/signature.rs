@@ -184,7 +184,7 @@ mod tests {
     fn a_fact_that_an_op_needs_names_the_op() {
         let text = "host @main(%x: buffer<[S]xf32>) -> tensor<8xf32> where 8 <= S, S <= 64 {
           %o = alloc_output index = 0 : buffer<8xf32>
-          fusion loop, %x, %o : (buffer<[S]xf32>, buffer<8xf32>) -> () body(%t: tensor<[S]xf32>) {
+          fusion pointwise, %x, %o : (buffer<[S]xf32>, buffer<8xf32>) -> () body(%t: tensor<[S]xf32>) {
             %y = slice %t [0:8] : (tensor<[S]xf32>) -> tensor<8xf32>
             return %y : tensor<8xf32>
           }
