@@ -208,7 +208,7 @@ def scan(how):
         x = b.convert(x, out)
         if not x.shape:
             return x
-        wide = b.convert(x, "f64") if out in types.FLOATS else x
+        wide = b.convert(x, "f64") if out in dtypes.FLOATS else x
         return b.convert(b.cumulative(wide, axis_of(x, dim), how), out)
 
     return entry

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
 from ..overrides.registry import Override, register
@@ -26,10 +28,15 @@ def _is_exporting() -> bool:
     return is_active("trace") or (torch.compiler._is_exporting_flag and not is_active_elsewhere("export"))
 
 
-def _select_conv_backend(*args, **kwargs):
-    # One that no size decides; all of them lay out their results in the same way.
-    rank = (kwargs["weight"] if "weight" in kwargs else args[1]).dim()
-    return torch._C._ConvBackend.Slow3d if rank == 5 else torch._C._ConvBackend.Slow2d
+@contextlib.contextmanager
+def without_libraries():
+    """Convolutions choose no library by their sizes. The switches are the process's: torch has none for a thread."""
+    mkldnn, nnpack = torch.backends.mkldnn.set_flags(False), torch.backends.nnpack.set_flags(False)
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.set_flags(*mkldnn)
+        torch.backends.nnpack.set_flags(*nnpack)
 
 
 _MODELS_ASK = "models avoid what depends on values when they are exported"
@@ -37,12 +44,5 @@ register(
     (
         Override(torch.compiler.is_compiling, "__code__", _is_compiling, _MODELS_ASK, scope="trace"),
         Override(torch.compiler.is_exporting, "__code__", _is_exporting, _MODELS_ASK, scope="trace"),
-        Override(
-            torch._C,
-            "_select_conv_backend",
-            _select_conv_backend,
-            "torch chooses a library by sizes",
-            scope="trace",
-        ),
     )
 )

@@ -41,7 +41,7 @@ from ..overrides.functions import SymbolicFunctions
 from ..overrides.registry import overridden
 from ..overrides.squeeze import SQUEEZES, squeezed
 from ..symbolic.expressions import SYMBOLIC, has_symbol
-from . import autocast, process_state  # noqa: F401 (registers its overrides)
+from . import autocast, process_state
 from .fake_overrides import SHAPES
 from .fake_rules import Lying, PlainResults
 from .scalar_tensors import ITEMS, size_of
@@ -97,6 +97,7 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, f
         fakes = [recorder.input(t, i, row) for i, (t, row) in enumerate(zip(examples, sizes, strict=True))]
         with (
             overridden("trace"),
+            process_state.without_libraries(),
             numbers(entry.module),
             tracing(TracingContext(mode)),
             torch._dispatch.python.enable_python_dispatcher(),

@@ -29,6 +29,9 @@ const SHORT: i64 = 64;
 /// The body of a loop nest: computes the next carried values at a position.
 pub(super) type Body<'b, 'e> = dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &Columns, &[Value]) -> Vec<Value> + 'b;
 
+/// The code of one block: takes the ranges along the last two runs, and gives the next carried values.
+type Ranges<'b, 'e> = dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Vec<[Value; 2]>, &[Value]) -> Vec<Value> + 'b;
+
 /// The sums of one walk.
 pub(super) struct Cascade<'u, 'g> {
     unit: &'u Unit<'g>,
@@ -208,7 +211,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
         (place, block): (usize, Option<&Dim>),
         ranges: Vec<[Value; 2]>,
         carried: &[Value],
-        body: &mut dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Vec<[Value; 2]>, &[Value]) -> Vec<Value>,
+        body: &mut Ranges<'_, 'e>,
     ) -> Vec<Value> {
         let Some(block) = block else { return body(kb, elements, ranges, carried) };
         let block = kb.dim(block);

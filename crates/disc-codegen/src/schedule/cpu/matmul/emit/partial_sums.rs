@@ -17,6 +17,9 @@ pub(in crate::schedule) fn block(plan: &MatmulPlan, solver: &Solver, size: &Dim,
     (plan.compute.is_float() && most > length).then_some(length)
 }
 
+/// The code of one block: takes its range and the sums at its start, returns those at its end.
+pub(in crate::schedule) type Block<'b> = dyn FnMut(&mut KernelBuilder, [Value; 2], &[Value]) -> Vec<Value> + 'b;
+
 /// Runs `body` for the blocks of a range and adds their sums to `sums`.
 pub(in crate::schedule) fn in_blocks(
     kb: &mut KernelBuilder,
@@ -24,7 +27,7 @@ pub(in crate::schedule) fn in_blocks(
     [low, high]: [Value; 2],
     block: Option<i64>,
     sums: &[Value],
-    body: &mut dyn FnMut(&mut KernelBuilder, [Value; 2], &[Value]) -> Vec<Value>,
+    body: &mut Block<'_>,
 ) -> Vec<Value> {
     let Some(block) = block else { return body(kb, [low, high], sums) };
     let block = kb.int(block);
