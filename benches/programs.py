@@ -1,6 +1,6 @@
-"""Writes the programs of the suites as text of the IR, for ``cargo xtask same-code -- --programs DIR``.
+"""Writes the programs of the suites as text, for ``cargo xtask same-code -- --programs DIR``.
 
-Nothing is compiled; the text is the result of capture and bridge for each case, with every size dynamic.
+Nothing is compiled: the text is the result of capture and bridge for each case, all sizes dynamic.
 """
 
 from __future__ import annotations

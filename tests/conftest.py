@@ -11,6 +11,9 @@ torch.manual_seed(0)
 # A test sees what it compiled itself; tests of the cache give it a folder of their own.
 os.environ["DISC_CACHE"] = "0"
 
+#: A program of test_cache_sound.py, which needs arguments.
+collect_ignore = ["cache_cases.py"]
+
 
 def pytest_addoption(parser):
     parser.addoption(
