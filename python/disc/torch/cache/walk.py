@@ -69,8 +69,8 @@ _SPECIAL = re.compile(
 )
 _CODE = (types.FunctionType, property, staticmethod, classmethod)
 _MAKING = frozenset(("__init__", "__new__", "__post_init__"))
-#: Of the environment, what differs from one call of a program to the next.
-_FLEETING = frozenset(("_", "SHLVL", "PYTEST_CURRENT_TEST"))
+#: Of the environment, what differs from one call of a program to the next, and what torch sets while it captures.
+_FLEETING = frozenset(("_", "SHLVL", "PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"))
 #: Where torch notes the address of a function that it wrapped: another in each process.
 _IDENTITY = "_torchdynamo_wrapper_id"
 _MOST_BYTES = 1 << 20
@@ -206,7 +206,7 @@ class Walk:
                 self.put(x.__self__)
         elif kind is types.ModuleType or isinstance(x, types.ModuleType):
             self.word("module", x.__name__, vars(x).get("__version__", ""))
-        elif kind in _GENERIC:
+        elif kind in _GENERIC or isinstance(x, types.GenericAlias):
             self.word("generic", repr(x))
         elif kind in (type(sys.version_info), type(sys.flags)):
             self.word(repr(x))
@@ -275,7 +275,8 @@ class Walk:
             self.word(x.name)
             parts = type(x), x._value_
         elif kind is os._Environ:
-            parts = (dict(x),)
+            self.environment()
+            return True
         elif kind.__name__ == "ContextVar" and kind.__module__ == "_contextvars":
             parts = x.name, x.get(None)
         elif kind is contextlib._GeneratorContextManager:
@@ -478,7 +479,9 @@ class Walk:
     def environment(self) -> None:
         if "environ" not in self.done:
             self.done.add("environ")
-            self.put({k: v for k, v in sorted(os.environ.items()) if k not in _FLEETING})
+            # What disc itself reads decides no capture.
+            asked = (pair for pair in sorted(os.environ.items()) if not pair[0].startswith("DISC_"))
+            self.put({k: v for k, v in asked if k not in _FLEETING})
 
     def class_(self, kind: type) -> None:
         self.word("class", kind.__module__, kind.__qualname__)
