@@ -29,7 +29,7 @@ pub const SCRATCH_ALIGN: usize = crate::ALIGN;
 ///   the bytes that the launch asked for and at least 64. Its contents are undefined at each call.
 /// - returns [`STATUS_OK`], or a positive *site*: the number of a source site in the module's table
 ///   (they start at 1). It then returns at its first failing unit. For a site that declares
-///   `kernel_values = n`, the `n` (at most [`KERNEL_VALUES`]) values for the message lie as `i64`
+///   `kernel_values = n`, the `n` (at most [`KERNEL_VALUES`]) values for the message are `i64`s
 ///   at the start of `scratch`.
 ///
 /// A launch calls it several times, on several threads, with ranges that together are `0..units` of

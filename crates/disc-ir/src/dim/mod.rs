@@ -14,7 +14,7 @@
 //!   simplification of a constructor keeps that value.
 //! - Nothing panics and nothing wraps. A constant beyond 64 bits or an expression beyond
 //!   [`MAX_NODES`] and [`MAX_DEPTH`] gives an invalid dim, which absorbs every operation; see
-//!   [`Dim::defect`]. Whoever stores a dim in a type checks that.
+//!   [`Dim::defect`]. A dim is checked before it is stored in a type.
 //! - `Dim::parse(&dim.to_string()) == dim` for every valid dim.
 //! - The form and the order of terms depend on names only: never on addresses, ids, or the order of
 //!   construction.

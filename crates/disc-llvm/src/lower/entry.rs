@@ -2,8 +2,8 @@
 //! variant, before anything is allocated.
 use super::{
     Lowering,
-    host::{Host, words_of},
-    runtime::{RUNTIME, WEIGHTS},
+    host::words_of,
+    runtime::{Host, RUNTIME, WEIGHTS},
 };
 use crate::{
     Error,

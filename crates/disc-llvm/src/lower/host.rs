@@ -10,17 +10,6 @@ use disc_abi::Gemm;
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type, graph::PREPARE};
 use inkwell::{IntPredicate, values::PointerValue};
 
-/// The values that the code of a host program uses.
-pub(super) struct Host<'c> {
-    pub(super) ctx: PointerValue<'c>,
-    pub(super) runtime: PointerValue<'c>,
-    /// The addresses of the weights.
-    pub(super) weights: PointerValue<'c>,
-    /// Eight-byte words for the arguments of a launch, the sizes of an output, or the values of a
-    /// failure.
-    pub(super) words: PointerValue<'c>,
-}
-
 /// Returns the most words that an op of the host program needs.
 pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
     let insts = function.walk(function.body);

@@ -50,7 +50,7 @@ pub(crate) struct Lowering<'e, 'c> {
     /// Start of the next `scratch` op's part.
     scratch: Option<PointerValue<'c>>,
     /// State of a host program, which has no task's memory.
-    host: Option<host::Host<'c>>,
+    host: Option<runtime::Host<'c>>,
     /// Scopes in which a host program computes dims, the innermost last.
     scopes: Vec<bind::Scope<'c>>,
     /// Checks at the ops of a host program that bind dims.

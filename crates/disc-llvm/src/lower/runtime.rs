@@ -2,7 +2,7 @@
 //!
 //! Field positions come from `offset_of!`. A runtime function that fails has recorded the reason
 //! before it returns.
-use super::{Lowering, host::Host};
+use super::Lowering;
 use crate::{
     Error,
     emit::{Emit, Val},
@@ -15,6 +15,17 @@ use inkwell::{
     values::{BasicMetadataValueEnum, PointerValue},
 };
 use std::mem::offset_of;
+
+/// The values that the code of a host program uses.
+pub(super) struct Host<'c> {
+    pub(super) ctx: PointerValue<'c>,
+    pub(super) runtime: PointerValue<'c>,
+    /// The addresses of the weights.
+    pub(super) weights: PointerValue<'c>,
+    /// Eight-byte words for the arguments of a launch, the sizes of an output, or the values of a
+    /// failure.
+    pub(super) words: PointerValue<'c>,
+}
 
 impl<'c> Emit<'c> {
     /// Returns the address of the field at `offset` bytes of a struct.

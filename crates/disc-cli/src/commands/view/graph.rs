@@ -1,5 +1,5 @@
 //! Draws the groups of a plan: each below those whose results it reads.
-use super::page::escape;
+use super::escape::escape;
 use disc_passes::fusion::{Edge, FusionPlan};
 
 const WIDTH: usize = 230;

@@ -1,6 +1,7 @@
 //! Writes one page for the browser that shows how a program is compiled: `disc view`.
 //!
 //! The page is one self-contained file without scripts: it can be mailed, and opened years later.
+mod escape;
 mod graph;
 mod page;
 

@@ -1,7 +1,7 @@
 //! Renders the page as HTML.
 //!
 //! Invariant: every text of a program goes through [`escape`].
-use super::{PassView, View, graph};
+use super::{PassView, View, escape::escape, graph};
 use disc_passes::fusion::FusionPlan;
 
 const STYLE: &str = "
@@ -106,8 +106,4 @@ fn code(text: &str) -> String {
 
 fn pre(text: &str) -> String {
     format!("<pre>{}</pre>", escape(text))
-}
-
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
