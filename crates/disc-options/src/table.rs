@@ -25,7 +25,7 @@ macro_rules! option_table {
                 specialize: Specialize = $crate::Kind::FlagOr("always"), $crate::Value::Flag(true), Run;
                 /// False forbids Winograd's method for convolutions of 3 by 3, which is faster and
                 /// less exact ([numerics.md](../numerics.md))
-                winograd: Option<bool> = $crate::Kind::Flag, $crate::Value::Flag(true), Code;
+                winograd: Option<bool> = $crate::Kind::Flag, $crate::Value::Flag(true), Resolved;
                 /// gives up weights that only packing reads, once they are packed; they cannot be
                 /// refreshed then. The result does not hold the original module either: when nobody
                 /// else does, one copy of the weights is left

@@ -234,7 +234,6 @@ mod tests {
         };
         let plain = Options::default().code_key();
         assert_ne!(key("weights", Value::Text("int8")), plain);
-        assert_ne!(key("winograd", Value::Flag(false)), plain);
         for (name, value) in
             [("threads", Value::Count(3)), ("pin_threads", Value::Flag(true)), ("target", Value::Text("x86-64-v2"))]
         {

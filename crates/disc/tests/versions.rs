@@ -152,7 +152,7 @@ fn parts_keep_elements_in_the_memory_of_outputs() {
     for other in ["%o", "%x"] {
         let executable = load(&between_sorts(other), 2);
         let (launched, values, found) = run(&executable, [3, columns]);
-        assert!(launched.iter().any(|name| name.ends_with("_row_ends")), "{launched:?}");
+        assert!(launched.iter().any(|name| name.ends_with("_reduction_ends")), "{launched:?}");
         let mut expected = [Vec::new(), Vec::new()];
         for row in values.chunks(columns as usize) {
             let powers: Vec<f64> = softmax(row, columns as usize).collect();

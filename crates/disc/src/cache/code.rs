@@ -38,9 +38,11 @@ fn place(text: &str, options: &Options, target: &Target) -> Option<(Cache, Key)>
 }
 
 /// Serialises what determines the generated code besides the target, the compiler and the program:
-/// options by their values, of `library` what it offers here, and names of kernels.
+/// options by their values, `winograd` with its default, of `library` what it offers here, and
+/// names of kernels.
 fn choices(options: &Options, offers: Offers) -> String {
-    format!("{}keep_names={} offers={offers:?}", options.code_key(), options.keep_names)
+    let (winograd, keep_names) = (options.allows_winograd(), options.keep_names);
+    format!("{}winograd={winograd} keep_names={keep_names} offers={offers:?}", options.code_key())
 }
 
 /// Returns cached code of a module and the data of its compilation, or the outcome of the lookup.
