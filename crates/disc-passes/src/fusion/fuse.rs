@@ -37,6 +37,7 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     grouping.absorb_epilogues(cx);
     grouping.absorb_conversions(cx);
     grouping.merge_siblings(cx);
+    grouping.absorb_narrowings(cx);
     grouping.merge_rows(cx);
     grouping.merge_scans(cx);
     grouping.merge_loops(cx);

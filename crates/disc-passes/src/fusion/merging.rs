@@ -41,6 +41,32 @@ impl Grouping<'_> {
         });
     }
 
+    /// Takes conversions of a scan's result to a narrower type into its group, which then stores
+    /// that type: a pointwise or reduction group behind it would read the wide one from memory.
+    pub(super) fn absorb_narrowings(&mut self, cx: &mut PassCx) {
+        for i in 0..self.insts.len() {
+            let &[user] = &self.users[i][..] else { continue };
+            let is_scan = self.group(i).role == Role::Scan && self.group(user).role == Role::Loop;
+            if !is_scan || self.group(user).insts.len() > 1 || !self.is_narrowing(self.insts[user]) {
+                continue;
+            }
+            let (from, to) = (self.group_of[i], self.group_of[user]);
+            if self.form_of(from, to).is_err() {
+                continue;
+            }
+            if !cx.spend_on("fuse-narrowing") {
+                return;
+            }
+            self.merge(from, to);
+            self.groups[to].as_mut().expect("a live group").role = Role::Scan;
+        }
+    }
+
+    fn is_narrowing(&self, inst: Inst) -> bool {
+        let size = |value: Value| self.function.ty(value).dtype().size();
+        self.function.kind_of(inst) == OpKind::Convert && size(self.function.result(inst)) < size(self.function.operands(inst)[0])
+    }
+
     pub(super) fn merge_loops(&mut self, cx: &mut PassCx) {
         self.merge_edges(&mut || cx.spend_on("fuse-loops"), |a, b| a == Role::Loop && b == Role::Loop);
     }
