@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 
 import pytest
 import torch
 from disc.torch.overrides import builtins
+from model_check import Function
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -84,3 +86,21 @@ class Model(torch.nn.Module):
     exec(source, vars(module))
     x = torch.rand(4, 3)
     assert torch.equal(compile_module(module.Model(), (x,))(x), x[:3] * 2)
+
+
+def test_a_comparison_in_another_function_does_not_close_sizes(compile_module, monkeypatch, tmp_path):
+    """Functions in a table are found in the file of their module alone; each is judged on its own."""
+    (tmp_path / "compares_elsewhere.py").write_text(
+        "def same(a, b):\n"
+        "    return a is b\n"
+        "class Other:\n"
+        "    def is_of(self, kind):\n"
+        "        return type(self) is kind\n"
+        "TABLE = {'half': lambda x: x[: int(x.shape[0] * 0.5)]}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    half = importlib.import_module("compares_elsewhere").TABLE["half"]
+    compiled = compile_module(Function(half), (torch.rand(8, 3),))
+    for rows in (1, 5, 12):
+        x = torch.rand(rows, 3)
+        assert torch.equal(compiled(x), half(x))

@@ -101,8 +101,21 @@ def open_numbers(module: torch.nn.Module):
 def _asks_which_class(space: dict) -> bool:
     """Returns true if code that looks names up here compares ``int`` or ``float`` by ``is``, which a stand-in cannot answer."""
     whole = _code_of_module(space.get("__name__"), space.get("__file__"))
-    codes = [*([whole] if whole is not None else ()), *(f.__code__ for f in _functions(space))]
+    codes = [*(_units(whole) if whole is not None else ()), *(f.__code__ for f in _functions(space))]
     return any(map(_compares_classes, codes))
+
+
+def _units(code: types.CodeType) -> list[types.CodeType]:
+    """Returns each function of a module's code, and the bodies of the module and its classes without them.
+
+    A comparison in one function says nothing about ``int`` in another.
+    """
+    if code.co_flags & inspect.CO_OPTIMIZED:
+        return [code]
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    # Constants keep their places, which the instructions name.
+    body = code.replace(co_consts=tuple(None if c in inner else c for c in code.co_consts))
+    return [body, *(unit for c in inner for unit in _units(c))]
 
 
 @functools.lru_cache(maxsize=1024)
