@@ -110,7 +110,7 @@ impl Elements<'_> {
         let (most, least) = (kb.reduce_lanes(bad, "maximum"), kb.reduce_lanes(bad, "minimum"));
         let positive = kb.compare("GT", most, zero);
         let offender = kb.select(positive, most, least);
-        let [offender, high] = [offender, high].map(|value| kb.convert(value, DType::I64));
+        let [offender, high] = [offender, high].map(|value| kb.convert(value, Site::VALUE));
         let all = kb.reduce_lanes(ok, "and");
         let site = self.site(inst, Code::E0603, "index {0} is out of range, expected 0 to {1}");
         kb.assert(all, &[offender, high], site);
@@ -194,12 +194,21 @@ impl Elements<'_> {
     }
 }
 
-/// An index as `i64`. One beyond it is out of range whatever the size, and stays so.
+/// An index in the index type. One beyond it is out of range whatever the size, and stays so.
 pub(crate) fn signed(kb: &mut KernelBuilder, index: Value) -> Value {
-    if kb.dtype(index) != DType::U64 {
-        return kb.convert(index, DType::I64);
+    let (from, to) = (kb.dtype(index), kb.index_type());
+    if to.holds(from) {
+        return kb.convert(index, to);
     }
-    let most = kb.constant(Literal::splat_i64(DType::U64, i64::MAX), 1);
-    let least = kb.map(OpKind::Minimum, &[index, most]);
-    kb.convert(least, DType::I64)
+    let bound = |kb: &mut KernelBuilder, least: i64| {
+        let value = least >> (i64::BITS - to.bits());
+        kb.constant(Literal::splat_i64(from, value), 1)
+    };
+    let most = bound(kb, i64::MAX);
+    let mut inside = kb.map(OpKind::Minimum, &[index, most]);
+    if from.is_signed_integer() {
+        let least = bound(kb, i64::MIN);
+        inside = kb.map(OpKind::Maximum, &[inside, least]);
+    }
+    kb.convert(inside, to)
 }

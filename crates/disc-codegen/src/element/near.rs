@@ -28,7 +28,7 @@ impl Elements<'_> {
         let zero = kb.int(0);
         let first = kb.extract_lane(steps, 0);
         let offsets = kb.map(OpKind::Subtract, &[steps, first]);
-        let first = kb.convert(first, DType::I64);
+        let first = kb.convert(first, kb.index_type());
         let first = kb.add(base, first);
         // Without a sign, what lies in front of the first one is far behind.
         let unsigned = if kb.dtype(steps) == DType::I32 { DType::U32 } else { DType::U64 };

@@ -5,7 +5,7 @@
 //! memory: these compute the element of a row-major position.
 use super::{Elements, Part, elementwise};
 use crate::kernel::{Index, KernelBuilder, linear};
-use disc_ir::{DType, Dim, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
+use disc_ir::{Dim, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 
 impl Elements<'_> {
     /// A reshape of memory is the same memory; elsewhere dimensions are split and joined.
@@ -209,7 +209,7 @@ fn split(kb: &mut KernelBuilder, lanes: u32, joined: Index, dims: &[Dim], positi
         return;
     }
     let value = joined.value(kb, lanes);
-    let value = kb.convert(value, DType::I64);
+    let value = kb.convert(value, kb.index_type());
     for i in 0..dims.len() {
         let (size, stride) = (kb.dim(&dims[i]), kb.dim(&Dim::product(dims[i + 1..].iter().cloned())));
         let quotient = kb.div(value, stride);

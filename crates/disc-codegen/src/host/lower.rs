@@ -240,16 +240,7 @@ impl Lowering<'_> {
     ) -> Versioned {
         let end = function.terminator(function.body).expect("a region ends in `return`");
         let outputs = function.operands(end).to_vec();
-        let group = |wanted: Vec<usize>, name: &'_ str| Group {
-            function,
-            wanted,
-            solver: solver.clone(),
-            name: Arc::from(name),
-            target: self.target,
-            first_site: self.sites.len() as i64 + 1,
-            nontemporal: false,
-        };
-        let whole = group((0..outputs.len()).collect(), name);
+        let whole = Group { first_site: self.sites.len() as i64 + 1, ..Group::new(function, solver.clone(), name, self.target) };
         let reason = match kind {
             FusionKind::Reduction => match RowPlan::of(function, solver, &outputs) {
                 Ok(plan) => return schedule::reduction(&whole, &plan),
@@ -306,8 +297,12 @@ impl Lowering<'_> {
         }
         let mut all = Scheduled::default();
         for position in 0..outputs.len() {
-            let mut one = group(vec![position], &format!("{name}_{position}"));
-            one.first_site += all.sites.len() as i64;
+            let one = Group {
+                wanted: vec![position],
+                name: format!("{name}_{position}").into(),
+                first_site: whole.first_site + all.sites.len() as i64,
+                ..whole.clone()
+            };
             let scheduled = schedule::pointwise(&one);
             all.kernels.extend(scheduled.kernels);
             all.launches.extend(scheduled.launches);

@@ -21,6 +21,7 @@ pub struct KernelBuilder {
     /// Which dims those values are.
     dims_of: HashMap<Value, Dim>,
     solver: Arc<Solver>,
+    index_type: DType,
 }
 
 fn must<T>(result: Result<T, Diagnostic>) -> T {
@@ -28,11 +29,23 @@ fn must<T>(result: Result<T, Diagnostic>) -> T {
 }
 
 impl KernelBuilder {
+    /// Starts a function whose positions are `i64`.
     pub fn new(name: &str, kind: FunctionKind) -> Self {
+        Self::with_index_type(name, kind, DType::I64)
+    }
+
+    /// Starts a function whose positions have an integer type.
+    pub fn with_index_type(name: &str, kind: FunctionKind, index_type: DType) -> Self {
         let mut function = Function::new(name, kind);
         let (block, prologue) = (function.body, function.add_block());
         let solver = Arc::new(Solver::new(&function.facts));
-        Self { function, block, prologue, constants: HashMap::new(), dims: HashMap::new(), dims_of: HashMap::new(), solver }
+        let (constants, dims, dims_of) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { function, block, prologue, constants, dims, dims_of, solver, index_type }
+    }
+
+    /// The type of positions and sizes: of loop indices, of places in buffers, of dims.
+    pub fn index_type(&self) -> DType {
+        self.index_type
     }
 
     pub fn parameter(&mut self, name: &str, ty: Type) -> Value {
@@ -48,7 +61,12 @@ impl KernelBuilder {
 
     /// The parameters that a launch's units are given by, the last ones of a kernel: the first unit, and below which the last one is.
     pub fn units(&mut self) -> [Value; 2] {
-        ["begin", "end"].map(|name| self.parameter(name, Type::scalar(DType::I64)))
+        ["begin", "end"].map(|name| self.position(name))
+    }
+
+    /// A parameter that is a position or a size.
+    pub fn position(&mut self, name: &str) -> Value {
+        self.parameter(name, Type::scalar(self.index_type))
     }
 
     /// Ends the body and puts the prologue before it.
@@ -122,9 +140,9 @@ impl KernelBuilder {
         }
     }
 
-    /// An `i64` constant.
+    /// A constant position or size.
     pub fn int(&mut self, value: i64) -> Value {
-        self.constant(Literal::splat_i64(DType::I64, value), 1)
+        self.constant(Literal::splat_i64(self.index_type, value), 1)
     }
 
     /// A constant whose lanes all have the value of a splat literal.
@@ -148,7 +166,7 @@ impl KernelBuilder {
         self.constant(Literal::splat_i64(dtype, 0), lanes)
     }
 
-    /// The value of a dim expression, as `i64`.
+    /// The value of a dim expression.
     pub fn dim(&mut self, dim: &Dim) -> Value {
         if let Some(size) = dim.as_const() {
             return self.int(size);
@@ -157,7 +175,8 @@ impl KernelBuilder {
             return value;
         }
         let attrs = [("value", dim.clone().into())];
-        let value = self.emit_in(self.prologue, OpKind::DimValue, &[], &attrs, &[], Some(vec![Type::scalar(DType::I64)]))[0];
+        let ty = Type::scalar(self.index_type);
+        let value = self.emit_in(self.prologue, OpKind::DimValue, &[], &attrs, &[], Some(vec![ty]))[0];
         self.dims.insert(dim.clone(), value);
         self.dims_of.insert(value, dim.clone());
         value
@@ -167,7 +186,7 @@ impl KernelBuilder {
     fn known_dim(&self, value: Value) -> Option<Dim> {
         match self.dims_of.get(&value) {
             Some(dim) => Some(dim.clone()),
-            None if self.lanes(value) == 1 && self.dtype(value) == DType::I64 => self.known_int(value).map(Dim::constant),
+            None if self.lanes(value) == 1 && self.dtype(value) == self.index_type => self.known_int(value).map(Dim::constant),
             None => None,
         }
     }
@@ -288,7 +307,7 @@ impl KernelBuilder {
     /// The remainder of two integers that are not negative.
     pub fn rem(&mut self, a: Value, b: Value) -> Value {
         match (self.known_int(a), self.known_int(b)) {
-            (_, Some(1)) => self.zero(DType::I64, 1),
+            (_, Some(1)) => self.int(0),
             (Some(x), Some(y)) if y > 0 && self.lanes(a) == 1 && self.lanes(b) == 1 => self.int(x % y),
             _ => self.map(OpKind::Remainder, &[a, b]),
         }
@@ -335,9 +354,9 @@ impl KernelBuilder {
         self.emit(OpKind::Fma, &operands)
     }
 
-    /// The numbers of the lanes, 0, 1, ..., as `i64`.
+    /// The numbers of the lanes: 0, 1, ...
     pub fn lane_numbers(&mut self, lanes: u32) -> Value {
-        self.emit_as(OpKind::Lanes, &[], &[], Type::Vector { lanes, dtype: DType::I64 })
+        self.emit_as(OpKind::Lanes, &[], &[], Type::Vector { lanes, dtype: self.index_type })
     }
 
     /// True in the first `count` of `lanes` lanes.

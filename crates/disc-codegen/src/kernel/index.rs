@@ -3,14 +3,14 @@
 //! A kernel works on several neighbouring elements at once, one per lane. Most positions are the same in every lane, or grow by a
 //! constant from lane to lane; those stay scalar arithmetic, and a load at stride 1 is one vector load.
 use super::KernelBuilder;
-use disc_ir::{DType, Value};
+use disc_ir::Value;
 
 /// The position along one dimension, for all lanes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Index {
-    /// `base + lane * stride`, where `base` is a scalar `i64`; stride 0 is the same position in every lane.
+    /// `base + lane * stride`, where `base` is a scalar of the index type; stride 0 is the same position in every lane.
     Affine { base: Value, stride: i64 },
-    /// `base + steps[lane]`: a scalar `i64`, and a vector of `i64`, or of `i32` where that is known to hold them.
+    /// `base + steps[lane]`: a scalar of the index type, and a vector of it, or of `i32` where that is known to hold them.
     Lanes { base: Value, steps: Value },
 }
 
@@ -39,7 +39,7 @@ impl Index {
         }
     }
 
-    /// What all lanes have, and how far each is from it, in `i64`.
+    /// What all lanes have, and how far each is from it, in the index type.
     fn parted(self, kb: &mut KernelBuilder, lanes: u32) -> (Value, Value) {
         match self {
             Index::Affine { base, stride: 0 } => (base, kb.int(0)),
@@ -48,7 +48,7 @@ impl Index {
                 let factor = kb.int(stride);
                 (base, if stride == 1 { numbers } else { kb.mul(numbers, factor) })
             }
-            Index::Lanes { base, steps } => (base, kb.convert(steps, DType::I64)),
+            Index::Lanes { base, steps } => (base, kb.convert(steps, kb.index_type())),
         }
     }
 
@@ -92,7 +92,7 @@ impl Index {
         match self {
             Index::Affine { base, stride } => Index::Affine { base: kb.sub(scalar, base), stride: -stride },
             Index::Lanes { base, steps } => {
-                let (zero, steps) = (kb.int(0), kb.convert(steps, DType::I64));
+                let (zero, steps) = (kb.int(0), kb.convert(steps, kb.index_type()));
                 Index::Lanes { base: kb.sub(scalar, base), steps: kb.sub(zero, steps) }
             }
         }
@@ -100,7 +100,7 @@ impl Index {
 
     /// Wraps a computed position: a scalar or a vector of any integer type.
     pub fn from_value(kb: &mut KernelBuilder, value: Value) -> Index {
-        let value = kb.convert(value, DType::I64);
+        let value = kb.convert(value, kb.index_type());
         match kb.lanes(value) {
             1 => Index::uniform(value),
             _ => Index::Lanes { base: kb.int(0), steps: value },

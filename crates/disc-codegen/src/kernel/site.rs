@@ -9,3 +9,8 @@ pub struct Site {
     /// How many values a kernel reports.
     pub kernel_values: usize,
 }
+
+impl Site {
+    /// The type in which a kernel reports values, whatever its positions are.
+    pub const VALUE: disc_ir::DType = disc_ir::DType::I64;
+}

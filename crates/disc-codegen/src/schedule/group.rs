@@ -1,7 +1,7 @@
 //! The group that a schedule is asked for.
-use crate::target::Target;
+use crate::{kernel::KernelBuilder, target::Target};
 use disc_ir::{
-    Dim, Function, FunctionKind, Inst, Solver, TensorType, Value,
+    DType, Dim, Function, FunctionKind, Inst, Solver, TensorType, Value,
     dim::{Fact, Range},
 };
 use std::{collections::HashMap, sync::Arc};
@@ -20,9 +20,25 @@ pub struct Group<'a> {
     pub first_site: i64,
     /// Whether results are written past the caches: see [`super::NontemporalGuard`].
     pub nontemporal: bool,
+    /// The type of positions in its kernels.
+    pub index_type: DType,
+}
+
+impl<'a> Group<'a> {
+    /// A group with all its outputs, whose sites are the first ones.
+    pub fn new(function: &'a Function, solver: Arc<Solver>, name: &str, target: &'a Target) -> Self {
+        let end = function.terminator(function.body).expect("a function ends in `return`");
+        let wanted = (0..function.operands(end).len()).collect();
+        Self { function, wanted, solver, name: name.into(), target, first_site: 1, nontemporal: false, index_type: DType::I64 }
+    }
 }
 
 impl Group<'_> {
+    /// Starts a kernel or a routine of the group.
+    pub fn builder(&self, name: &str, kind: FunctionKind) -> KernelBuilder {
+        KernelBuilder::with_index_type(name, kind, self.index_type)
+    }
+
     pub fn inputs(&self) -> &[Value] {
         self.function.parameters()
     }
@@ -66,4 +82,46 @@ pub(crate) fn extract(host: &Function, inst: Inst) -> Function {
     let body = function.import_block(host, host.inst(inst).regions[0], &mut HashMap::new());
     function.body = body;
     function
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{RowPlan, Versioned, pointwise_versions, reduction};
+
+    const MOVED: &str = "func @f(%x: tensor<[B]x[N]xf32>, %i: tensor<[M]xi32>) -> tensor<[2*M]x[N]xf32> {
+      %rows = gather %x, %i, offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1,
+        slice_sizes = [1, N] : (tensor<[B]x[N]xf32>, tensor<[M]xi32>) -> tensor<[M]x[N]xf32>
+      %two = concatenate %rows, %rows, dim = 0 : (tensor<[M]x[N]xf32>, tensor<[M]x[N]xf32>) -> tensor<[2*M]x[N]xf32>
+      return %two : tensor<[2*M]x[N]xf32>
+    }";
+    const SUMS: &str = "func @f(%x: tensor<[B]x[N]xf32>) -> tensor<[B]xf32> {
+      %zero = constant dense<0.0> : tensor<f32>
+      %sum = reduce %x, %zero, dims = [1] : (tensor<[B]x[N]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+      return %sum : tensor<[B]xf32>
+    }";
+
+    fn kernels(text: &str, index_type: DType, schedule: impl FnOnce(&Group<'_>) -> Versioned) -> String {
+        let module = disc_ir::parse(text).unwrap_or_else(|errors| panic!("{}", errors[0]));
+        let function = &module.functions[0];
+        let target = "x86-64-v3".parse().expect("a target");
+        let group = Group { index_type, ..Group::new(function, Arc::new(Solver::new(&function.facts)), "k0", &target) };
+        let Versioned { versions, otherwise } = schedule(&group);
+        let codes = versions.into_iter().map(|version| version.code).chain([otherwise]);
+        codes.flat_map(|code| code.kernels).map(|kernel| kernel.to_string()).collect()
+    }
+
+    fn sums(group: &Group<'_>) -> Versioned {
+        let plan = RowPlan::of(group.function, &group.solver, &group.outputs()).expect("rows of sums");
+        reduction(group, &plan)
+    }
+
+    #[test]
+    fn positions_have_the_index_type() {
+        for (text, schedule) in [(MOVED, pointwise_versions as fn(&Group<'_>) -> Versioned), (SUMS, sums)] {
+            let [long, short] = [DType::I64, DType::I32].map(|index_type| kernels(text, index_type, schedule));
+            assert!(long.contains("%begin: i64"), "{long}");
+            assert!(short.contains("%begin: i32") && !short.contains("i64"), "{short}");
+        }
+    }
 }

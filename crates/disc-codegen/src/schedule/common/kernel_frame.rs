@@ -118,7 +118,7 @@ impl<'g> KernelFrame<'g> {
         lanes: u32,
         add: impl FnOnce(&mut KernelBuilder, &mut GroupMemory),
     ) -> Self {
-        let mut kb = KernelBuilder::new(name, FunctionKind::Kernel);
+        let mut kb = group.builder(name, FunctionKind::Kernel);
         let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
         elements.first_site = group.first_site;
         elements.nontemporal = group.nontemporal;

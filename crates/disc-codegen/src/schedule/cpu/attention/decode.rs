@@ -147,7 +147,7 @@ impl<'a> Kernels<'a> {
         body: impl FnOnce(&mut Unit<'a>, &mut KernelBuilder, Value, &Left, &T),
     ) -> (Function, Launch, Vec<Site>) {
         let Self { group, plan, softmax, groups, .. } = *self;
-        let mut kb = KernelBuilder::new(&format!("{}_{name}", group.name), FunctionKind::Kernel);
+        let mut kb = group.builder(&format!("{}_{name}", group.name), FunctionKind::Kernel);
         let mut memory = GroupMemory::of(&mut kb, group);
         let [tops, sums, totals] = [(0, "tops"), (1, "sums"), (2, "totals")]
             .map(|(i, name)| memory.add_workspace(&mut kb, name, i, self.workspaces[i].tensor.clone()));

@@ -56,7 +56,7 @@ fn kernel<'a>(
     groups: [&'a Group<'a>; 3],
     first_site: i64,
 ) -> (Function, Vec<Argument>, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
+    let mut kb = group.builder(&group.name, FunctionKind::Kernel);
     let memory = GroupMemory::of(&mut kb, group);
     let [begin, end] = kb.units();
     let mut unit = Unit::new(&mut kb, group, plan, softmax, groups, &memory, first_site);

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     element::{Elements, RowBlock},
-    kernel::{Index, KernelBuilder, Site, cost},
+    kernel::{Index, Site, cost},
     schedule::{
         Argument, Group, Launch, RowPlan, Scheduled, Versioned,
         common::{iteration_space::place_unit, kernel_frame::GroupMemory},
@@ -78,11 +78,10 @@ impl AttentionPlan {
         Group {
             function: &self.functions[i],
             wanted: vec![0],
-            solver: group.solver.clone(),
             name: Arc::from(format!("{}.{}", group.name, ["scores", "rows", "weighted"][i])),
-            target: group.target,
             first_site,
             nontemporal: false,
+            ..group.clone()
         }
     }
 
@@ -174,7 +173,7 @@ fn kernel(
     scores: &Group<'_>,
     softmax: &Group<'_>,
 ) -> (Function, Vec<Argument>, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&group.name, FunctionKind::Kernel);
+    let mut kb = group.builder(&group.name, FunctionKind::Kernel);
     let GroupMemory { sources, targets, arguments } = GroupMemory::of(&mut kb, group);
     let mut memory: HashMap<Value, Value> = sources.into_iter().chain(targets).collect();
     let [begin, end] = kb.units();

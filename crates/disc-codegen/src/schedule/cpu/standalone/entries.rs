@@ -105,7 +105,7 @@ impl Entries {
         match self.places {
             Some(places) => {
                 let found = kb.load(places, at, lanes, mask);
-                kb.convert(found, DType::I64)
+                kb.convert(found, kb.index_type())
             }
             None => {
                 let (both, low) = (kb.load(self.keys, at, lanes, mask), kb.int((1 << 32) - 1));
@@ -233,7 +233,7 @@ impl Entries {
             let numbers = kb.lane_numbers(self.lanes);
             mine.push(Counted { key, place, number: kb.add(at, numbers) });
         }
-        let (zero, none) = (kb.int(0), kb.zero(DType::I64, self.lanes));
+        let (zero, none) = (kb.int(0), kb.zero(kb.index_type(), self.lanes));
         let mut ranks = vec![none; mine.len()];
         if self.places.is_none() {
             // Keys of 32 bits carry their position: no two are equal.
@@ -275,7 +275,7 @@ impl Entries {
                     let tie = kb.and(equal, earlier);
                     before = kb.map(OpKind::Or, &[before, tie]);
                 }
-                let step = kb.convert(before, DType::I64);
+                let step = kb.convert(before, kb.index_type());
                 next.push(kb.add(rank, step));
             }
             next
@@ -306,7 +306,7 @@ impl Entries {
             let digit = self.digit(kb, first, shift, sign);
             let place = kb.add(table, digit);
             let alike = kb.load(self.counts, place, 1, None);
-            let alike = kb.convert(alike, DType::I64);
+            let alike = kb.convert(alike, kb.index_type());
             let differ = kb.compare("LT", alike, count);
             kb.if_(
                 differ,
@@ -373,7 +373,7 @@ impl Entries {
             let found = self.increment(kb, bin);
             // Unsigned: two halves may be more than 2^31 entries.
             let found = kb.emit_all(OpKind::BitcastConvert, &[found], &[("dtype", DType::U32.into())], None)[0];
-            let place = kb.convert(found, DType::I64);
+            let place = kb.convert(found, kb.index_type());
             kb.store(self.keys, place, entry, None);
             if let Some(places) = self.places {
                 let position = kb.load(places, i, 1, None);

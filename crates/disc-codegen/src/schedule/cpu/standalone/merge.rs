@@ -7,7 +7,7 @@ use crate::{
         common::{iteration_space::place_unit, kernel_frame::KernelFrame},
     },
 };
-use disc_ir::{Attr, DType, Dim, Inst, OpKind, TensorType, Value};
+use disc_ir::{Attr, Dim, Inst, OpKind, TensorType, Value};
 use disc_passes::analysis::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, name: &str) -> Scheduled {
@@ -20,7 +20,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, name: &str) -> Scheduled {
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * 40;
     // Two rows of positions: merges go from one to the other.
-    let positions = frame.kb.scratch(TensorType::new([&shape[axis] * 2], DType::I64));
+    let positions = frame.kb.scratch(TensorType::new([&shape[axis] * 2], frame.kb.index_type()));
     frame.units(units, cost, |frame, unit| {
         let zero = Index::uniform(frame.kb.int(0));
         let mut at = vec![zero; shape.len()];

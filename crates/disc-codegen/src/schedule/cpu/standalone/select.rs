@@ -22,7 +22,7 @@ impl Entries {
         let rank = kb.sub(wanted, one);
         let bound = self.key_of_rank(kb, narrow, padded, rank);
         let below = self.counts(kb, narrow, padded, &[bound])[0];
-        let below = kb.convert(below, DType::I64);
+        let below = kb.convert(below, kb.index_type());
         let alike = kb.sub(wanted, below);
         let zero = kb.int(0);
         kb.for_([zero, count, one], &[zero, alike], |kb, i, carried| {
@@ -34,7 +34,7 @@ impl Entries {
             // Written where the next one belongs, which was read already, and kept if it is wanted.
             kb.store(self.keys, at, entry, None);
             let kept = kb.map(OpKind::Or, &[before, equal]);
-            let (kept, equal) = (kb.convert(kept, DType::I64), kb.convert(equal, DType::I64));
+            let (kept, equal) = (kb.convert(kept, kb.index_type()), kb.convert(equal, kb.index_type()));
             vec![kb.add(at, kept), kb.sub(left, equal)]
         });
     }

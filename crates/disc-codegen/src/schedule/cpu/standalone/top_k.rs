@@ -206,7 +206,7 @@ impl Scan<'_> {
                     let (key, place) = (kb.load(self.keys, lane, 1, None), kb.add(first, lane));
                     self.entries.put(kb, carried[0], key, place, None);
                     let kept = kb.compare("LT", key, bound.key);
-                    let kept = kb.convert(kept, DType::I64);
+                    let kept = kb.convert(kept, kb.index_type());
                     vec![kb.add(carried[0], kept)]
                 })
             },

@@ -1,6 +1,6 @@
 //! The micro-kernel: a block of output features times a vector or two of tiles, for one place of the transformed windows.
 use super::plan::WinogradPlan;
-use crate::{kernel::KernelBuilder, schedule::Group};
+use crate::schedule::Group;
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorType, Type, Value};
 
 /// Elements of the kernel that are fetched ahead: what some 250 ns take, so that they come from memory.
@@ -12,7 +12,7 @@ pub(super) fn name(kernel: &str, vectors: i64) -> String {
 
 /// Sums over the input features, in registers.
 pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, vectors: i64) -> Function {
-    let mut kb = KernelBuilder::new(&name(kernel, vectors), FunctionKind::Routine);
+    let mut kb = group.builder(&name(kernel, vectors), FunctionKind::Routine);
     let weights = kb.buffer("kernel", group.tensor(plan.kernel).clone());
     let mut memory = |name: &str, count: i64| {
         let tensor = TensorType::new([Dim::constant(count)], DType::F32);
@@ -21,7 +21,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, vectors
     let slack = i64::from(plan.lanes);
     let held = memory("tiles", plan.method.places() * plan.tiles_pitch() + slack);
     let made = memory("products", plan.method.places() * plan.products_pitch() + slack);
-    let [left, right, to, gap] = ["left", "right", "to", "gap"].map(|name| kb.parameter(name, Type::scalar(DType::I64)));
+    let [left, right, to, gap] = ["left", "right", "to", "gap"].map(|name| kb.position(name));
     let (zero, one, channels) = (kb.int(0), kb.int(1), kb.int(plan.channels));
     let start = vec![kb.zero(DType::F32, plan.lanes); (plan.rows * vectors) as usize];
     let sums = kb.for_([zero, channels, one], &start, |kb, channel, sums| {

@@ -12,7 +12,7 @@ use crate::{
     kernel::{Index, KernelBuilder, Site},
     schedule::{Group, common::kernel_frame::GroupMemory},
 };
-use disc_ir::{DType, Dim, Function, FunctionKind, OpKind, Type, Value};
+use disc_ir::{DType, Dim, Function, FunctionKind, OpKind, Value};
 
 /// Elements along a side of a window.
 const TAPS: i64 = 3;
@@ -32,13 +32,13 @@ impl Emitter<'_, '_> {
 
 /// The routine, and where it can fail.
 pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, first_site: i64) -> (Function, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&name(kernel), FunctionKind::Routine);
+    let mut kb = group.builder(&name(kernel), FunctionKind::Routine);
     let mut elements = Elements::new(group.function, group.solver.clone(), plan.lanes, group.target);
     elements.first_site = first_site;
     let memory = GroupMemory::of(&mut kb, group);
     memory.sources.iter().for_each(|&(input, buffer)| elements.bind(input, buffer));
     let targets = memory.outputs();
-    let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
+    let mut scalar = |name: &str| kb.position(name);
     let [batch, row, column, count, feature] = ["batch", "row", "column", "count", "feature"].map(&mut scalar);
     let mut nonfinite = Nonfinite { group, plan, elements, targets, corner: Corner { batch, row, column, count } };
     let (zero, vector) = (kb.int(0), kb.int(i64::from(plan.lanes)));
