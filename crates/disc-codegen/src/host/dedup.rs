@@ -29,7 +29,7 @@ pub(super) fn text(scheduled: &Versioned, name: &str) -> String {
         writeln!(text, "{when:?} {:?}\n{}", code.launches, kernels.concat()).expect("writing to a string");
     };
     for version in &scheduled.versions {
-        write(&version.code, &(&version.guard, &version.workspaces, &version.nontemporal));
+        write(&version.code, &(&version.guard, &version.workspaces));
     }
     write(&scheduled.otherwise, &());
     text.replace(name, "")

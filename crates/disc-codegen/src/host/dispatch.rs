@@ -1,12 +1,12 @@
 //! How a host program chooses among the versions of a group, launches one, and gives its launches the memory that they share.
 //!
-//! A guard compares sizes, and asks of memory where results go past the caches; the versions are nested `if`s, the last branch has no guard. What
+//! A guard is a list of conditions, which are checked in their order; the versions are nested `if`s, the last branch has no guard. What
 //! launches share lies in the arena behind all values, and is used again by the next group.
-use crate::schedule::{self, Argument, Launch, Version};
+use crate::schedule::{self, Argument, Condition, Launch, Version};
 use disc_ir::{Attr, Block, Builder, DType, Diagnostic, Dim, Function, OpKind, Solver, Space, TensorType, Type, Value};
 use std::sync::Arc;
 
-/// Whether a version is the one that runs, as a value of the host program: all of `smaller < larger`, and what it asks of memory.
+/// Writes the conditions of a version, and returns whether all of them hold, as a value of the host program.
 pub(super) fn guard(
     host: &mut Function,
     block: Block,
@@ -14,34 +14,54 @@ pub(super) fn guard(
     outputs: &[Value],
     solver: &Arc<Solver>,
 ) -> Result<Value, Diagnostic> {
-    let mut conditions = Vec::new();
-    for (smaller, larger) in &version.guard {
-        let mut builder = Builder::at(host, block, solver.clone());
-        let mut size = |dim: &Dim| match dim.as_const() {
-            Some(value) => {
-                let literal = disc_ir::Literal::splat_i64(DType::I64, value);
-                builder.op(OpKind::Constant).attr("value", literal).result(Type::scalar(DType::I64)).value()
-            }
-            None => builder.op(OpKind::DimValue).attr("value", dim.clone()).result(Type::scalar(DType::I64)).value(),
-        };
-        let operands = [size(smaller)?, size(larger)?];
-        conditions.push(builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()?);
-    }
     let mut builder = Builder::at(host, block, solver.clone());
-    if let Some(nontemporal) = &version.nontemporal {
-        let buffers: Vec<Value> = nontemporal.outputs.iter().map(|&output| outputs[output]).collect();
-        conditions.push(builder.op(OpKind::Nontemporal).operands(&buffers).attr("bytes", nontemporal.bytes.clone()).value()?);
+    let mut all: Option<Value> = None;
+    let conditions: Vec<Value> =
+        version.guard.iter().map(|wanted| condition(&mut builder, wanted, outputs)).collect::<Result<_, _>>()?;
+    for holds in conditions {
+        all = Some(match all {
+            Some(all) => builder.op(OpKind::And).operands(&[all, holds]).value()?,
+            None => holds,
+        });
     }
-    let mut conditions = conditions.into_iter();
-    let first = conditions.next().expect("a guard has a condition");
-    conditions.try_fold(first, |all, condition| builder.op(OpKind::And).operands(&[all, condition]).value())
+    Ok(all.expect("a guard has a condition"))
 }
 
-/// Whether a version would write past the caches where an input of the group is: it would read these lines all the same.
+/// Writes a condition, and returns whether it holds.
+fn condition(builder: &mut Builder<'_>, condition: &Condition, outputs: &[Value]) -> Result<Value, Diagnostic> {
+    match condition {
+        Condition::Less(smaller, larger) => less(builder, smaller, larger),
+        // A remainder is not negative: it is 0 where it is less than 1.
+        Condition::Divides(divisor, dim) => less(builder, &dim.modulo(&Dim::constant(*divisor)), &Dim::constant(1)),
+        Condition::Nontemporal { outputs: positions, bytes } => {
+            let buffers: Vec<Value> = positions.iter().map(|&position| outputs[position]).collect();
+            builder.op(OpKind::Nontemporal).operands(&buffers).attr("bytes", bytes.clone()).value()
+        }
+    }
+}
+
+fn less(builder: &mut Builder<'_>, smaller: &Dim, larger: &Dim) -> Result<Value, Diagnostic> {
+    let mut size = |dim: &Dim| match dim.as_const() {
+        Some(value) => {
+            let literal = disc_ir::Literal::splat_i64(DType::I64, value);
+            builder.op(OpKind::Constant).attr("value", literal).result(Type::scalar(DType::I64)).value()
+        }
+        None => builder.op(OpKind::DimValue).attr("value", dim.clone()).result(Type::scalar(DType::I64)).value(),
+    };
+    let operands = [size(smaller)?, size(larger)?];
+    builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()
+}
+
+/// Returns true if a version would write past the caches where an input of the group is: it would read these
+/// lines all the same.
 pub(super) fn writes_over(host: &Function, version: &Version, memory: &[Value], inputs: usize) -> bool {
-    let Some(nontemporal) = &version.nontemporal else { return false };
     let read: Vec<(Value, Dim)> = memory[..inputs].iter().map(|&input| place(host, input)).collect();
-    nontemporal.outputs.iter().any(|&output| read.contains(&place(host, memory[inputs + output])))
+    version.guard.iter().any(|condition| match condition {
+        Condition::Nontemporal { outputs, .. } => {
+            outputs.iter().any(|&output| read.contains(&place(host, memory[inputs + output])))
+        }
+        Condition::Less(..) | Condition::Divides(..) => false,
+    })
 }
 
 /// The memory that a buffer is a part of, and where it begins there.
@@ -164,5 +184,45 @@ impl Workspace {
         let tensor = TensorType::new([bytes.clone()], DType::U8);
         host.set_type(self.arena, Type::Buffer { tensor, space: Space::Global });
         host.inst_mut(inst).attrs[0] = Some(Attr::Dim(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Scheduled, VersionKind};
+
+    /// The lines of a host program that check a guard.
+    fn checks(conditions: Vec<Condition>) -> Vec<String> {
+        let text = "host @main(%x: buffer<[S]xf32>) { return }";
+        let mut host = disc_ir::parse(text).expect("a host program").functions.remove(0);
+        let solver = Arc::new(Solver::new(&host.facts));
+        let outputs = host.parameters().to_vec();
+        let block = host.body;
+        host.set_insts(block, Vec::new());
+        let version =
+            Version { kind: VersionKind::Nontemporal, guard: conditions, code: Scheduled::default(), workspaces: Vec::new() };
+        guard(&mut host, block, &version, &outputs, &solver).expect("a guard");
+        let text = host.to_string();
+        text.lines().filter_map(|line| line.trim().split_once(" = ")).map(|(_, op)| op.to_owned()).collect()
+    }
+
+    fn size() -> Dim {
+        Dim::symbol("S")
+    }
+
+    #[test]
+    fn a_condition_compares_sizes() {
+        let less = checks(vec![Condition::Less(Dim::constant(8), size())]);
+        assert_eq!(less, ["constant dense<8> : i64", "dim [S] : i64", "compare LT, %0, %1 : (i64, i64) -> i1"]);
+        let divides = checks(vec![Condition::Divides(4, size())]);
+        assert_eq!(divides, ["dim [S%4] : i64", "constant dense<1> : i64", "compare LT, %0, %1 : (i64, i64) -> i1"]);
+    }
+
+    #[test]
+    fn all_conditions_have_to_hold() {
+        let memory = Condition::Nontemporal { outputs: vec![0], bytes: size() * 4 };
+        let lines = checks(vec![Condition::Divides(4, size()), memory]);
+        assert_eq!(lines[3..], ["nontemporal %x, bytes = [4*S] : (buffer<[S]xf32>) -> i1", "and %2, %3 : i1"]);
     }
 }

@@ -1,9 +1,7 @@
 //! The group that a schedule is asked for.
+use super::Condition;
 use crate::{kernel::KernelBuilder, target::Target};
-use disc_ir::{
-    DType, Dim, Function, FunctionKind, Inst, Solver, TensorType, Value,
-    dim::{Fact, Range},
-};
+use disc_ir::{DType, Function, FunctionKind, Inst, Solver, TensorType, Value};
 use std::{collections::HashMap, sync::Arc};
 
 /// A group to be scheduled.
@@ -18,7 +16,7 @@ pub struct Group<'a> {
     pub target: &'a Target,
     /// The number of the first site of these kernels.
     pub first_site: i64,
-    /// Whether results are written past the caches: see [`super::NontemporalGuard`].
+    /// Whether results are written past the caches: see [`Condition::Nontemporal`].
     pub nontemporal: bool,
     /// The type of positions in its kernels.
     pub index_type: DType,
@@ -59,17 +57,11 @@ impl Group<'_> {
         self.function.ty(value).shaped().expect("a group's values are tensors")
     }
 
-    /// The group where a guard holds, under a name of its own: what the guard says is a fact there.
-    pub fn guarded(&self, name: String, guard: &[(Dim, Dim)]) -> Self {
-        self.given(name, guard, Vec::new())
-    }
-
-    /// The same where more is known, which the guard says in its way.
-    pub(super) fn given(&self, name: String, guard: &[(Dim, Dim)], more: Vec<Fact>) -> Self {
+    /// The group where a guard holds, under a name of its own: what the guard says of sizes is a fact there.
+    pub fn guarded(&self, name: String, guard: &[Condition]) -> Self {
         let mut facts = self.function.facts.clone();
-        let below = |(smaller, larger): &(Dim, Dim)| Fact::Range(smaller - larger, Range { lo: None, hi: Some(-1) });
         // Where a guard cannot hold, its version never runs.
-        let holds = guard.iter().map(below).chain(more).try_for_each(|fact| facts.add(fact));
+        let holds = guard.iter().filter_map(Condition::fact).try_for_each(|fact| facts.add(fact));
         let solver = if holds.is_ok() { Arc::new(Solver::new(&facts)) } else { self.solver.clone() };
         Self { name: name.into(), solver, ..self.clone() }
     }
@@ -88,6 +80,7 @@ pub(crate) fn extract(host: &Function, inst: Inst) -> Function {
 mod tests {
     use super::*;
     use crate::schedule::{RowPlan, Versioned, pointwise_versions, reduction};
+    use disc_ir::Dim;
 
     const MOVED: &str = "func @f(%x: tensor<[B]x[N]xf32>, %i: tensor<[M]xi32>) -> tensor<[2*M]x[N]xf32> {
       %rows = gather %x, %i, offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1,
@@ -114,6 +107,21 @@ mod tests {
     fn sums(group: &Group<'_>) -> Versioned {
         let plan = RowPlan::of(group.function, &group.solver, &group.outputs()).expect("rows of sums");
         reduction(group, &plan)
+    }
+
+    #[test]
+    fn what_a_guard_says_of_sizes_is_known_inside() {
+        let module = disc_ir::parse(SUMS).expect("a module");
+        let function = &module.functions[0];
+        let target = "x86-64-v3".parse().expect("a target");
+        let group = Group::new(function, Arc::new(Solver::new(&function.facts)), "k0", &target);
+        let length = group.tensor(group.inputs()[0]).dims[1].clone();
+        let guard = [Condition::Divides(16, length.clone()), Condition::Less(length.clone(), Dim::constant(100))];
+        let inside = group.guarded("k0_inside".into(), &guard);
+        assert!(!group.solver.divisible(&length, 8) && inside.solver.divisible(&length, 8));
+        assert_eq!((group.solver.range(&length).hi, inside.solver.range(&length).hi), (None, Some(96)));
+        let memory = Condition::Nontemporal { outputs: vec![0], bytes: length.clone() };
+        assert_eq!(group.guarded("k0_large".into(), &[memory]).solver.range(&length).hi, None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! Invariants: a schedule asks facts, never sizes; the result does not depend on how units are spread over threads.
 mod common;
+mod condition;
 mod cpu;
 mod group;
 mod version;
@@ -13,6 +14,7 @@ mod version;
 mod version_docs;
 
 pub(crate) use common::iteration_space::space_of;
+pub use condition::Condition;
 pub use cpu::{
     AttentionPlan, RowPlan, Tile, attention, matmul, offer_products, offered, pointwise, pointwise_versions, reduction, split_k,
     standalone, tile, update, window, winograd,
@@ -20,6 +22,5 @@ pub use cpu::{
 pub use group::Group;
 pub(crate) use group::extract;
 pub use version::{
-    Argument, Launch, NontemporalGuard, ProductOffer, Scheduled, Version, VersionKind, Versioned, Workspace, aligned_bytes,
-    scratch_bytes,
+    Argument, Launch, ProductOffer, Scheduled, Version, VersionKind, Versioned, Workspace, aligned_bytes, scratch_bytes,
 };

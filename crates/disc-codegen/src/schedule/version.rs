@@ -1,4 +1,5 @@
 //! What a schedule gives: kernels and their launches, in versions with guards.
+use super::Condition;
 use crate::kernel::Site;
 use disc_ir::{Dim, Function, TensorType};
 use std::sync::Arc;
@@ -127,22 +128,10 @@ impl VersionKind {
 #[derive(Clone, Debug)]
 pub struct Version {
     pub kind: VersionKind,
-    /// Holds for the sizes that this version is for: each first dim is less than the second.
-    pub guard: Vec<(Dim, Dim)>,
+    /// The version runs where all of these hold.
+    pub guard: Vec<Condition>,
     pub code: Scheduled,
     pub workspaces: Vec<Workspace>,
-    /// A condition of memory besides that of sizes.
-    pub nontemporal: Option<NontemporalGuard>,
-}
-
-/// When results are written past the caches: where these do not hold what is read and written, where the memory of the results starts at multiples
-/// of [`disc_abi::ALIGN`] bytes, and where no input has the same memory, which would be in the caches already.
-#[derive(Clone, Debug)]
-pub struct NontemporalGuard {
-    /// Positions among what the group returns.
-    pub outputs: Vec<usize>,
-    /// What is read and written.
-    pub bytes: Dim,
 }
 
 /// Memory that the launches of a version share.

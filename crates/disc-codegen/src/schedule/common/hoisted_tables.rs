@@ -11,7 +11,10 @@ use super::{concat_parts::ConcatParts, hoisting, iteration_space::Merged, row_bl
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, compute_dtype, cost},
-    schedule::Group,
+    schedule::{
+        Condition::{self, Less},
+        Group,
+    },
 };
 use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::Trait};
 use disc_passes::{
@@ -155,15 +158,15 @@ fn weight(group: &Group<'_>, inst: Inst) -> i64 {
     total
 }
 
-/// Where tables pay: each first dim is less than the second.
-pub(in crate::schedule) fn guard(columns: &HoistedValues, runs: &[Merged]) -> Vec<(Dim, Dim)> {
+/// Where tables pay.
+pub(in crate::schedule) fn guard(columns: &HoistedValues, runs: &[Merged]) -> Vec<Condition> {
     let (inner, outer) = runs.split_last().expect("there is an inner dimension");
     let rows = Dim::product(outer.iter().map(|run| run.size.clone()));
     let are_costly = columns.iter().any(|column| column.costly);
     let (longest, least) = if are_costly { (LONGEST_COSTLY, LEAST_COSTLY) } else { (LONGEST, LEAST_ROWS) };
-    let mut guard = vec![(inner.size.clone(), Dim::constant(longest + 1)), (Dim::constant(least - 1), rows)];
+    let mut guard = vec![Less(inner.size.clone(), Dim::constant(longest + 1)), Less(Dim::constant(least - 1), rows)];
     for size in columns.iter().filter_map(|column| column.places.as_ref()).flatten() {
-        let fits = (size.clone(), Dim::constant(1 << 31));
+        let fits = Less(size.clone(), Dim::constant(1 << 31));
         if !guard.contains(&fits) {
             guard.push(fits);
         }

@@ -6,12 +6,12 @@
 //!
 //! Not for transposes, rows that one vector holds, and results that are scattered.
 //!
-//! Invariants: the guard says all that addresses rely on, the sizes here and where memory starts in [`NontemporalGuard`]; results are written once, in order.
+//! Invariants: the guard says all that addresses rely on, the sizes here and where memory starts in [`Condition::Nontemporal`]; results are written once, in order.
 use crate::{
     element::LEAST_NONTEMPORAL,
-    schedule::{Group, NontemporalGuard, Scheduled, Version, VersionKind},
+    schedule::{Condition, Group, Scheduled, Version, VersionKind},
 };
-use disc_ir::{Dim, TensorType, Value, dim::Fact};
+use disc_ir::{Dim, TensorType, Value};
 
 /// Larger results are in memory that allocators give back to the system after each call, and ask for in the next one: it clears the pages, which are
 /// in the caches then. Past them, results of 96 MiB took 0.93 to 1.15 times as long.
@@ -20,10 +20,9 @@ const MOST: i64 = 64 << 20;
 /// When large results of a group go past the caches.
 #[derive(Clone)]
 pub(in crate::schedule) struct Nontemporal {
-    guard: Vec<(Dim, Dim)>,
-    /// The same of sizes that have to be multiples.
-    facts: Vec<Fact>,
-    nontemporal: NontemporalGuard,
+    /// What it asks of sizes.
+    sizes: Vec<Condition>,
+    memory: Condition,
 }
 
 impl Nontemporal {
@@ -41,37 +40,36 @@ impl Nontemporal {
             return None;
         }
         let multiple = (disc_abi::ALIGN / narrowest) as i64;
-        let (mut guard, mut facts) = (Vec::new(), Vec::new());
+        let mut sizes = Vec::new();
         let largest = Dim::max_of(results.iter().map(|&result| bytes(group.tensor(result))))?;
-        let sizes = group.solver.range(&largest);
-        if sizes.lo.is_some_and(|least| least > MOST) {
+        let range = group.solver.range(&largest);
+        if range.lo.is_some_and(|least| least > MOST) {
             return None;
         }
-        if sizes.hi.is_none_or(|most| most > MOST) {
-            guard.push((largest, Dim::constant(MOST + 1)));
+        if range.hi.is_none_or(|most| most > MOST) {
+            sizes.push(Condition::Less(largest, Dim::constant(MOST + 1)));
         }
-        for start in starts.iter().filter(|start| !group.solver.divisible(start, multiple)) {
-            guard.push((start.modulo(&Dim::constant(multiple)), Dim::constant(1)));
-            facts.push(Fact::Divisible(start.clone(), multiple));
-        }
+        let unknown = starts.iter().filter(|start| !group.solver.divisible(start, multiple));
+        sizes.extend(unknown.map(|start| Condition::Divides(multiple, start.clone())));
         let outputs = group.outputs().into_iter().zip(&group.wanted);
         let outputs = outputs.filter(|(output, _)| results.contains(output)).map(|(_, &position)| position).collect();
-        Some(Self { guard, facts, nontemporal: NontemporalGuard { outputs, bytes: touched } })
+        Some(Self { sizes, memory: Condition::Nontemporal { outputs, bytes: touched } })
     }
 
     /// The same for some sizes alone.
-    pub(in crate::schedule) fn where_(mut self, conditions: &[(Dim, Dim)]) -> Self {
-        self.guard.extend_from_slice(conditions);
+    pub(in crate::schedule) fn where_(mut self, conditions: &[Condition]) -> Self {
+        self.sizes.extend_from_slice(conditions);
         self
     }
 
     /// The group where it holds.
     pub(in crate::schedule) fn inside<'g>(&self, group: &Group<'g>, name: String) -> Group<'g> {
-        Group { nontemporal: true, ..group.given(name, &self.guard, self.facts.clone()) }
+        Group { nontemporal: true, ..group.guarded(name, &self.sizes) }
     }
 
     pub(in crate::schedule) fn version(self, code: Scheduled) -> Version {
-        let Self { guard, nontemporal, .. } = self;
-        Version { kind: VersionKind::Nontemporal, guard, code, workspaces: Vec::new(), nontemporal: Some(nontemporal) }
+        let mut guard = self.sizes;
+        guard.push(self.memory);
+        Version { kind: VersionKind::Nontemporal, guard, code, workspaces: Vec::new() }
     }
 }

@@ -9,7 +9,10 @@
 //! Invariant: where a part has no element, another version runs; what all lanes of a part share may be read without a mask.
 use crate::{
     kernel::{KernelBuilder, cost},
-    schedule::Group,
+    schedule::{
+        Condition::{self, Less},
+        Group,
+    },
 };
 use disc_ir::{Dim, Solver, Value};
 
@@ -35,10 +38,10 @@ pub(in crate::schedule) fn always(group: &Group<'_>, lengths: &[Dim]) -> Option<
 }
 
 /// Lanes with the guard under which parts of these lengths are as narrow as that.
-pub(in crate::schedule) fn widths(group: &Group<'_>, lengths: &[Dim]) -> Vec<(u32, Vec<(Dim, Dim)>)> {
+pub(in crate::schedule) fn widths(group: &Group<'_>, lengths: &[Dim]) -> Vec<(u32, Vec<Condition>)> {
     let guard = |lanes: u32| {
         let (least, most) = (least(group, lanes), i64::from(lanes));
-        let mut guard: Vec<(Dim, Dim)> = Vec::new();
+        let mut guard: Vec<Condition> = Vec::new();
         for length in lengths {
             let range = group.solver.range(length);
             // A multiple of more than the vector does not fit it.
@@ -46,7 +49,7 @@ pub(in crate::schedule) fn widths(group: &Group<'_>, lengths: &[Dim]) -> Vec<(u3
             if range.hi.is_some_and(|hi| hi < least) || longer || most < 2 {
                 return None;
             }
-            for limit in [(Dim::constant(least - 1), length.clone()), (length.clone(), Dim::constant(most + 1))] {
+            for limit in [Less(Dim::constant(least - 1), length.clone()), Less(length.clone(), Dim::constant(most + 1))] {
                 if !guard.contains(&limit) {
                     guard.push(limit);
                 }

@@ -8,7 +8,7 @@ use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, cost},
     schedule::{
-        Group, Scheduled, Version, VersionKind, Versioned,
+        Condition, Group, Scheduled, Version, VersionKind, Versioned,
         common::{
             concat_parts::ConcatParts,
             hoisted_tables::{self, HoistedValues, RowWalk, Tables},
@@ -54,9 +54,9 @@ pub fn schedule(group: &Group<'_>) -> Scheduled {
 pub fn versions(group: &Group<'_>) -> Versioned {
     let nest = Nest::of(group);
     let (mut versions, mut next) = (Vec::new(), group.clone());
-    let mut add = |kind: VersionKind, guard: Vec<(Dim, Dim)>, code: Scheduled, next: &mut Group<'_>| {
+    let mut add = |kind: VersionKind, guard: Vec<Condition>, code: Scheduled, next: &mut Group<'_>| {
         next.first_site += code.sites.len() as i64;
-        versions.push(Version { kind, guard, code, workspaces: Vec::new(), nontemporal: None });
+        versions.push(Version { kind, guard, code, workspaces: Vec::new() });
     };
     for (lanes, guard) in nest.narrow_widths() {
         let narrow = next.guarded(format!("{}_short{lanes}", group.name), &guard);
@@ -181,7 +181,7 @@ impl<'g> Nest<'g> {
     }
 
     /// Vectors that rows may fit, and when they do.
-    fn narrow_widths(&self) -> Vec<(u32, Vec<(Dim, Dim)>)> {
+    fn narrow_widths(&self) -> Vec<(u32, Vec<Condition>)> {
         let lengths = self.lengths().filter(|_| !self.narrow && !self.is_flat());
         lengths.map_or(Vec::new(), |lengths| short_rows::widths(self.group, &lengths))
     }

@@ -15,6 +15,7 @@ use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, Site},
     schedule::{
+        Condition::Less,
         Group, Launch, Scheduled, Version, VersionKind, Workspace, aligned_bytes,
         common::{iteration_space::place_unit, kernel_frame::GroupMemory},
         cpu::matmul::{BlockProduct, MatmulPlan, Right, RowsOf},
@@ -47,11 +48,11 @@ pub(super) fn version(group: &Group<'_>, softmax: &Softmax) -> Option<Version> {
     // Queries other than the first read the keys anew.
     let queries = plan.scores.outer.iter().find(|outer| plan.shared.is_some_and(|[_, queries]| outer.run.axis == queries));
     let queries = queries.map(|outer| outer.run.size.clone());
-    let few = [Some(rows.clone()), queries].into_iter().flatten().map(|size| (size, Dim::constant(most + 1)));
-    let guard = few.chain([(Dim::constant(SHORT), columns.clone())]).collect();
+    let few = [Some(rows.clone()), queries].into_iter().flatten().map(|size| Less(size, Dim::constant(most + 1)));
+    let guard = few.chain([Less(Dim::constant(SHORT), columns.clone())]).collect();
     let workspaces = plan.workspaces(most);
     let code = parts(group, &plan, softmax, &workspaces);
-    Some(Version { kind: VersionKind::Decode, guard, code, workspaces, nontemporal: None })
+    Some(Version { kind: VersionKind::Decode, guard, code, workspaces })
 }
 
 impl AttentionPlan {

@@ -18,7 +18,8 @@ use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, compute_dtype, cost},
     schedule::{
-        Group, NontemporalGuard, Scheduled, Version, VersionKind, Versioned,
+        Condition::{self, Less},
+        Group, Scheduled, Version, VersionKind, Versioned,
         common::{
             iteration_space::{CountedUnits, Merged, each_tile, each_unit},
             kernel_frame::KernelFrame,
@@ -309,8 +310,8 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
         versions.extend(apart_versions(&side_by_side, plan, VersionKind::RowsInLanes, &guard, &code));
     }
     let at_once = some_at_once(group, plan, &shape);
-    let partly_filled = [(plan.row_length(), Dim::constant(PARTLY_FILLED))];
-    let are_longer = group.solver.range(&partly_filled[0].0).lo.is_some_and(|least| least >= PARTLY_FILLED);
+    let partly_filled = [Less(plan.row_length(), Dim::constant(PARTLY_FILLED))];
+    let are_longer = group.solver.range(&plan.row_length()).lo.is_some_and(|least| least >= PARTLY_FILLED);
     if !matches!(at_once, AtOnce::Never) && !are_longer && is_long_apart(group, plan) {
         let mut partly = group.guarded(format!("{}_partly", group.name), &partly_filled);
         partly.first_site += sites(&versions);
@@ -328,7 +329,7 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     if let AtOnce::Where(guard) = at_once {
         let (length, most) = (plan.row_length(), Dim::constant(FEW_WRITTEN));
         if let Some(large) = nontemporal.take() {
-            let (few, long) = ([(length.clone(), &most + 1)], [(most, length)]);
+            let (few, long) = ([Less(length.clone(), &most + 1)], [Less(most, length)]);
             let large_few = large.clone().where_(&few);
             let inside = large_few.inside(&rest, format!("{}_multirow_nontemporal", group.name));
             add(large_few.version(whole(&inside, plan, &shape.several(&inside))), &mut rest);
@@ -336,7 +337,7 @@ pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
         }
         let some = rest.guarded(format!("{}_multirow", group.name), &guard[..1]);
         let code = whole(&some, plan, &shape.several(&some));
-        add(Version { kind: VersionKind::MultiRow, guard, code, workspaces: Vec::new(), nontemporal: None }, &mut rest);
+        add(Version { kind: VersionKind::MultiRow, guard, code, workspaces: Vec::new() }, &mut rest);
     }
     if let Some(nontemporal) = nontemporal {
         let inside = nontemporal.inside(&rest, format!("{}_nontemporal", group.name));
@@ -367,14 +368,8 @@ type RowCode<'a> = dyn Fn(&Group<'_>, &RowPlan) -> Scheduled + 'a;
 
 /// Versions in which loops of their own write the outputs that these can write, where there are such, in front of the rows: outputs of rows may
 /// take over the memory of inputs. There is one for each version of the loops.
-fn apart_versions(
-    group: &Group<'_>,
-    plan: &RowPlan,
-    kind: VersionKind,
-    guard: &[(Dim, Dim)],
-    code: &RowCode<'_>,
-) -> Vec<Version> {
-    let version = |guard, code, nontemporal| Version { kind, guard, code, workspaces: Vec::new(), nontemporal };
+fn apart_versions(group: &Group<'_>, plan: &RowPlan, kind: VersionKind, guard: &[Condition], code: &RowCode<'_>) -> Vec<Version> {
+    let version = |guard, code| Version { kind, guard, code, workspaces: Vec::new() };
     let (apart, others): (Vec<usize>, Vec<usize>) = group.wanted.iter().partition(|&&wanted| plan.is_apart(group.output(wanted)));
     let mut rows = Group { wanted: others, ..group.clone() };
     let plan_of_rows = RowPlan::of(group.function, &group.solver, &rows.outputs()).ok().filter(|_| !apart.is_empty());
@@ -382,16 +377,16 @@ fn apart_versions(
     // The space of the rows may relate shapes that are not known to be of one space by themselves.
     let are_loops = crate::schedule::space_of(&loops, &loops.outputs()).is_some();
     let Some(plan_of_rows) = plan_of_rows.filter(|_| are_loops) else {
-        return vec![version(guard.to_vec(), code(group, plan), None)];
+        return vec![version(guard.to_vec(), code(group, plan))];
     };
     let Versioned { versions, otherwise } = super::pointwise_versions(&loops);
-    let found = versions.into_iter().map(|found| (found.guard, found.code, found.nontemporal));
-    let codes: Vec<_> = found.chain([(Vec::new(), otherwise, None)]).collect();
-    rows.first_site += codes.iter().map(|(_, code, _)| code.sites.len() as i64).sum::<i64>();
+    let found = versions.into_iter().map(|found| (found.guard, found.code));
+    let codes: Vec<_> = found.chain([(Vec::new(), otherwise)]).collect();
+    rows.first_site += codes.iter().map(|(_, code)| code.sites.len() as i64).sum::<i64>();
     let rows = code(&rows, &plan_of_rows);
-    let with_rows = |(condition, mut code, nontemporal): (Vec<(Dim, Dim)>, Scheduled, Option<NontemporalGuard>)| {
+    let with_rows = |(conditions, mut code): (Vec<Condition>, Scheduled)| {
         code.launches.extend(rows.launches.iter().cloned());
-        version([guard, &condition].concat(), code, nontemporal)
+        version([guard, &conditions].concat(), code)
     };
     let mut made: Vec<Version> = codes.into_iter().map(with_rows).collect();
     // All of them launch the same kernel.
@@ -419,7 +414,7 @@ fn is_long_apart(group: &Group<'_>, plan: &RowPlan) -> bool {
 enum AtOnce {
     Never,
     Always,
-    Where(Vec<(Dim, Dim)>),
+    Where(Vec<Condition>),
 }
 
 /// Rows so short that their latencies count are computed some at once, where there are some.
@@ -447,20 +442,20 @@ fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
     if range(&length).hi.is_some_and(|hi| hi <= SOME_LENGTH) && range(&far).hi.is_some_and(|hi| hi < 2 * NEAR) {
         return AtOnce::Always;
     }
-    AtOnce::Where(vec![(length, Dim::constant(SOME_LENGTH + 1)), (far, Dim::constant(2 * NEAR))])
+    AtOnce::Where(vec![Less(length, Dim::constant(SOME_LENGTH + 1)), Less(far, Dim::constant(2 * NEAR))])
 }
 
 /// When rows that may be longer, or few beside one another, are side by side.
-fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<(Dim, Dim)>> {
+fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<Condition>> {
     let last = &shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order())?.size;
     let length = plan.row_length();
     let range = |dim: &Dim| group.solver.range(dim);
     let possible =
         range(&length).lo.is_none_or(|least| least <= SHORT_ROW) && range(last).hi.is_none_or(|most| most > plan::NARROW);
     let rows = Dim::product(shape.kept.iter().map(|run| run.size.clone()));
-    let mut guard = vec![(length, Dim::constant(SHORT_ROW + 1)), (Dim::constant(MANY_ROWS), rows)];
+    let mut guard = vec![Less(length, Dim::constant(SHORT_ROW + 1)), Less(Dim::constant(MANY_ROWS), rows)];
     if shape.kept.len() > 1 {
-        guard.push((Dim::constant(plan::NARROW), last.clone()));
+        guard.push(Less(Dim::constant(plan::NARROW), last.clone()));
     }
     possible.then_some(guard)
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     kernel::compute_dtype,
-    schedule::{Argument, Scheduled, Version, VersionKind, Workspace},
+    schedule::{Argument, Condition::Less, Scheduled, Version, VersionKind, Workspace},
 };
 use disc_ir::Dim;
 
@@ -54,8 +54,8 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
         elements.push((placed, memory));
     }
     let code = kernels(group, plan, shape, &kept_rows, &elements)?;
-    let guard = vec![(units, Dim::constant(FEW_UNITS)), (Dim::constant(MANY), count)];
-    Some(Version { kind: VersionKind::SplitPhases, guard, code, workspaces, nontemporal: None })
+    let guard = vec![Less(units, Dim::constant(FEW_UNITS)), Less(Dim::constant(MANY), count)];
+    Some(Version { kind: VersionKind::SplitPhases, guard, code, workspaces })
 }
 
 /// The kernels in their order: for each phase its parts and their sums, then the outputs.

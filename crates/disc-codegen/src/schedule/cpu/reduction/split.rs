@@ -9,7 +9,9 @@ use super::{
 use crate::{
     kernel::compute_dtype,
     schedule::{
-        Argument, Scheduled, Version, VersionKind, Workspace, aligned_bytes,
+        Argument,
+        Condition::Less,
+        Scheduled, Version, VersionKind, Workspace, aligned_bytes,
         common::{
             iteration_space::{Merged, each_unit},
             kernel_frame::KernelFrame,
@@ -66,8 +68,8 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     code.kernels.extend(sums.kernels);
     code.launches.extend(sums.launches);
     code.sites.extend(sums.sites);
-    let guard = vec![(units, Dim::constant(few)), (Dim::constant(many), count)];
-    Some(Version { kind: VersionKind::SplitRows, guard, code, workspaces, nontemporal: None })
+    let guard = vec![Less(units, Dim::constant(few)), Less(Dim::constant(many), count)];
+    Some(Version { kind: VersionKind::SplitRows, guard, code, workspaces })
 }
 
 /// Whether some sizes make fewer units than `few` with more elements than `many`.

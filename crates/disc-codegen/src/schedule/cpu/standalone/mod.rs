@@ -18,7 +18,7 @@ use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder},
     schedule::{
-        Group, Version, VersionKind, Versioned,
+        Condition, Group, Version, VersionKind, Versioned,
         common::iteration_space::{Merged, place_unit},
     },
 };
@@ -60,9 +60,9 @@ fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
     if group.solver.less_equal(&tensor.dims[axis], &Dim::constant(LONGEST)) {
         return code.into();
     }
-    let guard = vec![(tensor.dims[axis].clone(), Dim::constant(LONGEST))];
+    let guard = vec![Condition::Less(tensor.dims[axis].clone(), Dim::constant(LONGEST))];
     let by_comparator = merge::schedule(group, inst, &format!("{}_by_comparator", group.name));
-    let by_keys = Version { kind: VersionKind::Keys, guard, code, workspaces: Vec::new(), nontemporal: None };
+    let by_keys = Version { kind: VersionKind::Keys, guard, code, workspaces: Vec::new() };
     Versioned { versions: vec![by_keys], otherwise: by_comparator }
 }
 

@@ -8,7 +8,7 @@ mod chunks;
 use crate::{
     kernel::{Index, cost},
     schedule::{
-        Group, Scheduled, Version, VersionKind, Versioned,
+        Condition, Group, Scheduled, Version, VersionKind, Versioned,
         common::{
             iteration_space::{Merged, is_combined, merge, mergeable_in, positions_of},
             kernel_frame::KernelFrame,
@@ -40,8 +40,8 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
     let code = scan.squares(&squares, lanes);
     let mut rest = group.clone();
     rest.first_site += code.sites.len() as i64;
-    let guard = vec![(Dim::constant(FEW_LINES - 1), scan.lines())];
-    let version = Version { kind: VersionKind::ScanTiles, guard, code, workspaces: Vec::new(), nontemporal: None };
+    let guard = vec![Condition::Less(Dim::constant(FEW_LINES - 1), scan.lines())];
+    let version = Version { kind: VersionKind::ScanTiles, guard, code, workspaces: Vec::new() };
     Versioned { versions: vec![version], otherwise: scan.few_lines(&rest) }
 }
 

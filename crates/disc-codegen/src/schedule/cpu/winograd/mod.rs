@@ -38,7 +38,7 @@ pub fn schedule(group: &Group<'_>) -> Vec<Version> {
         let Some(code) = launches(&group, &plans) else { break };
         group.first_site += code.sites.len() as i64;
         let guard = plans.iter().flat_map(WinogradPlan::guard).collect();
-        versions.push(Version { kind: method.kind(), guard, code, workspaces: Vec::new(), nontemporal: None });
+        versions.push(Version { kind: method.kind(), guard, code, workspaces: Vec::new() });
     }
     versions
 }

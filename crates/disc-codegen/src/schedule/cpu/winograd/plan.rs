@@ -3,6 +3,7 @@ use super::method::Method;
 use crate::{
     kernel::KernelBuilder,
     schedule::{
+        Condition::{self, Less},
         Group,
         cpu::matmul::{InterleavedProduct, check_elementwise},
         tile,
@@ -137,15 +138,15 @@ impl WinogradPlan {
     }
 
     /// Holds where the method pays. Along each dimension there are some results at least: transformations take a row of tiles at a time.
-    pub(super) fn guard(&self) -> Vec<(Dim, Dim)> {
+    pub(super) fn guard(&self) -> Vec<Condition> {
         let results = &self.batch * &self.height * &self.width;
         let own = self.effort(self.method);
-        let mut guard = vec![(&own * self.word, results * (9 * self.features.min(self.channels)))];
+        let mut guard = vec![Less(&own * self.word, results * (9 * self.features.min(self.channels)))];
         if self.method == Method::Large {
-            guard.push((own, self.effort(Method::Small)));
+            guard.push(Less(own, self.effort(Method::Small)));
         }
         let least = Dim::constant(self.method.fewest_results() - 1);
-        guard.extend([(least.clone(), self.height.clone()), (least, self.width.clone())]);
+        guard.extend([Less(least.clone(), self.height.clone()), Less(least, self.width.clone())]);
         guard
     }
 

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     kernel::{Index, KernelBuilder, Site},
     schedule::{
+        Condition::Less,
         Group, Launch, Scheduled, Version, VersionKind, Workspace, aligned_bytes,
         common::kernel_frame::GroupMemory,
         cpu::matmul::{
@@ -38,10 +39,10 @@ pub fn split_k(group: &Group<'_>) -> Option<Version> {
     let units = plan.row_units() * plan.panels();
     let most_rows = plan.most_split_rows();
     let guard = vec![
-        (plan.m.size.clone(), Dim::constant(most_rows + 1)),
-        (units, Dim::constant(FEW_UNITS)),
-        (Dim::constant(LONG_SUM - 1), plan.k.size.clone()),
-        (Dim::constant(LEAST_COST), plan.cost()),
+        Less(plan.m.size.clone(), Dim::constant(most_rows + 1)),
+        Less(units, Dim::constant(FEW_UNITS)),
+        Less(Dim::constant(LONG_SUM - 1), plan.k.size.clone()),
+        Less(Dim::constant(LEAST_COST), plan.cost()),
     ];
     let left_behind = |rows: &Dim| TensorType::new([Dim::constant(PARTS), rows.clone(), plan.n.size.clone()], plan.compute);
     // The guard bounds the rows.
@@ -53,7 +54,7 @@ pub fn split_k(group: &Group<'_>) -> Option<Version> {
     code.kernels.insert(1, kernel);
     code.launches.push(launch);
     code.sites = sites;
-    Some(Version { kind: VersionKind::SplitK, guard, code, workspaces: vec![workspace], nontemporal: None })
+    Some(Version { kind: VersionKind::SplitK, guard, code, workspaces: vec![workspace] })
 }
 
 impl MatmulPlan {
