@@ -2,8 +2,8 @@
 //!
 //! A guard is a list of conditions, which are checked in their order; the versions are nested `if`s, the last branch has no guard. What
 //! launches share lies in the arena behind all values, and is used again by the next group.
-use crate::schedule::{self, Argument, Condition, Launch, Version};
-use disc_ir::{Attr, Block, Builder, DType, Diagnostic, Dim, Function, OpKind, Solver, Space, TensorType, Type, Value};
+use crate::schedule::{self, Argument, Condition, Launch, Version, Work};
+use disc_ir::{Attr, Block, Builder, Code, DType, Diagnostic, Dim, Function, OpKind, Solver, Space, TensorType, Type, Value};
 use std::sync::Arc;
 
 /// Writes the conditions of a version, and returns whether all of them hold, as a value of the host program.
@@ -99,20 +99,21 @@ pub(super) fn launch(
             continue;
         }
         let arguments: Vec<Value> = launch.arguments.iter().map(argument).collect();
+        let [units, cost, scratch] = on_threads(launch)?;
         let mut builder = Builder::at(host, block, solver.clone());
         let mut op = builder
             .op(OpKind::Launch)
             .operands(&arguments)
             .attr("kernel", Attr::Symbol(launch.kernel.clone()))
-            .attr("units", launch.units.clone())
-            .attr("cost", launch.cost.clone())
-            .attr("scratch", launch.scratch.clone());
+            .attr("units", units)
+            .attr("cost", cost)
+            .attr("scratch", scratch);
         if let Some(offer) = &launch.product {
             let role = |of: &Argument| launch.arguments.iter().position(|known| known == of).map_or(-1, |i| i as i64);
             let result = offer.result.as_ref().map_or(-1, role);
             op = op.attr("product", offer.dims.to_vec()).attr("roles", vec![role(&offer.left), role(&offer.right), result]);
             if let Some(rest) = &offer.rest {
-                let work = vec![rest.units.clone(), rest.cost.clone(), rest.scratch.clone()];
+                let work = on_threads(rest)?.to_vec();
                 let roles: Vec<i64> = rest.arguments.iter().map(role).collect();
                 op = op.attr("rest", Attr::Symbol(rest.kernel.clone())).attr("rest_roles", roles).attr("rest_work", work);
             }
@@ -120,6 +121,21 @@ pub(super) fn launch(
         op.build()?;
     }
     Ok(())
+}
+
+/// Returns the units, the cost and the task memory of a launch on the threads of a CPU.
+fn on_threads(launch: &Launch) -> Result<[Dim; 3], Diagnostic> {
+    match &launch.work {
+        Work::Units { units, cost, scratch } => Ok([units.clone(), cost.clone(), scratch.clone()]),
+        Work::Grid { blocks, threads, .. } => {
+            let message = format!(
+                "kernel `{}` runs on a grid of {blocks} blocks of {threads} threads; a host program launches units of work on \
+                 threads of a CPU",
+                launch.kernel
+            );
+            Err(Diagnostic::new(Code::E0501, message))
+        }
+    }
 }
 
 /// The end of a host program's arena, for what launches share.
@@ -205,6 +221,17 @@ mod tests {
         guard(&mut host, block, &version, &outputs, &solver).expect("a guard");
         let text = host.to_string();
         text.lines().filter_map(|line| line.trim().split_once(" = ")).map(|(_, op)| op.to_owned()).collect()
+    }
+
+    #[test]
+    fn a_grid_is_refused() {
+        let mut host = disc_ir::parse("host @main() { return }").expect("a host program").functions.remove(0);
+        let work = Work::Grid { blocks: size(), threads: 128, shared: Dim::constant(0), persistent: false };
+        let grid = Launch { kernel: "k0_grid".into(), arguments: Vec::new(), work, copies: Vec::new(), product: None };
+        let (block, solver) = (host.body, Arc::new(Solver::new(&host.facts)));
+        let error = launch(&mut host, block, &[grid], &[], 0, &[], &solver).expect_err("no host program launches grids");
+        assert_eq!(error.code, Code::E0501);
+        assert!(error.message.contains("`k0_grid` runs on a grid of S blocks of 128 threads"), "{error}");
     }
 
     fn size() -> Dim {

@@ -22,5 +22,5 @@ pub use cpu::{
 pub use group::Group;
 pub(crate) use group::extract;
 pub use version::{
-    Argument, Launch, ProductOffer, Scheduled, Version, VersionKind, Versioned, Workspace, aligned_bytes, scratch_bytes,
+    Argument, Launch, ProductOffer, Scheduled, Version, VersionKind, Versioned, Work, Workspace, aligned_bytes, scratch_bytes,
 };

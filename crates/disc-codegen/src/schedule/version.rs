@@ -20,15 +20,35 @@ pub enum Argument {
 pub struct Launch {
     pub kernel: Arc<str>,
     pub arguments: Vec<Argument>,
-    pub units: Dim,
-    /// Estimated nanoseconds on one thread.
-    pub cost: Dim,
-    /// Bytes of memory per task.
-    pub scratch: Dim,
+    pub work: Work,
     /// What it copies, if that is all: nothing is left to do where each pair is one memory.
     pub copies: Vec<(Argument, Argument)>,
     /// The product that it computes, if a library may compute that instead.
     pub product: Option<Box<ProductOffer>>,
+}
+
+/// The work of a launch, and how it is spread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Ranges of units on the threads of a CPU.
+    Units {
+        units: Dim,
+        /// Estimated nanoseconds on one thread.
+        cost: Dim,
+        /// Bytes of memory per task.
+        scratch: Dim,
+    },
+    /// Blocks of threads that run the kernel together. No host program launches one yet.
+    Grid {
+        /// The number of blocks; of a persistent grid, the number of parts of the work.
+        blocks: Dim,
+        /// Threads of a block.
+        threads: u32,
+        /// Bytes of memory that the threads of a block share.
+        shared: Dim,
+        /// There are as many blocks as the device runs at once, and each takes parts until none is left.
+        persistent: bool,
+    },
 }
 
 /// A product as a library may compute it, and the launch that computes the rest of its group then.
@@ -44,13 +64,12 @@ pub struct ProductOffer {
 }
 
 impl Launch {
+    /// Makes a launch of units on threads.
     pub(super) fn new(kernel: &Function, arguments: Vec<Argument>, units: Dim, cost: Dim) -> Self {
         Self {
             kernel: kernel.name.clone(),
             arguments,
-            units,
-            cost,
-            scratch: scratch_bytes(kernel),
+            work: Work::Units { units, cost, scratch: scratch_bytes(kernel) },
             copies: Vec::new(),
             product: None,
         }
