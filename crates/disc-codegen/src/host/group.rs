@@ -1,6 +1,6 @@
 //! Groups as a host program has them: their structure as text, by which equal ones are found, and the code that was made of them.
 use crate::schedule::{Launch, Version};
-use disc_ir::{Block, Function, FunctionKind, OpKind, Value};
+use disc_ir::{Block, Function, Value};
 use std::{collections::HashMap, fmt::Write};
 
 /// What was made of a group: its versions, and the launches where none of their guards holds.
@@ -8,37 +8,6 @@ use std::{collections::HashMap, fmt::Write};
 pub(super) struct GroupCode {
     pub(super) versions: Vec<Version>,
     pub(super) otherwise: Vec<Launch>,
-}
-
-/// A group whose ops are no longer in groups of their own.
-pub(super) fn flat(group: &Function) -> Function {
-    let mut function = Function::new("group", FunctionKind::Func);
-    function.facts = group.facts.clone();
-    let mut map = HashMap::new();
-    for &parameter in group.parameters() {
-        map.insert(parameter, function.add_argument(function.body, group.ty(parameter).clone()));
-    }
-    for &inst in group.insts(group.body) {
-        if group.kind_of(inst) != OpKind::Fusion {
-            let made = function.import(group, inst, &mut map);
-            function.append(function.body, made);
-            continue;
-        }
-        let region = group.inst(inst).regions[0];
-        for (&argument, operand) in group.arguments(region).iter().zip(group.operands(inst)) {
-            map.insert(argument, map[operand]);
-        }
-        for &inner in group.insts(region) {
-            if group.kind_of(inner) == OpKind::Return {
-                let results = group.results_of(inst).iter().zip(group.operands(inner));
-                map.extend(results.map(|(&result, inner)| (result, map[inner])).collect::<Vec<_>>());
-            } else {
-                let made = function.import(group, inner, &mut map);
-                function.append(function.body, made);
-            }
-        }
-    }
-    function
 }
 
 /// The structure of a group as text: ops, attributes, types and how values connect, without their names; and the facts that schedules ask.

@@ -8,12 +8,12 @@
 use super::{
     dedup::{self, Dedup},
     dispatch::{Workspace, guard, launch, writes_over},
-    group::{GroupCode, flat, structure},
+    group::{GroupCode, structure},
     signature::Signature,
 };
 use crate::{
     kernel::{self, Site},
-    schedule::{self, AttentionPlan, Group, RowPlan, Scheduled, Versioned},
+    schedule::{self, Group, Offers, Request, Scheduler, Versioned, scheduler},
     target::Target,
 };
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver};
@@ -36,19 +36,9 @@ pub struct Program {
 /// Lowers every host program of a module at the buffer stage.
 ///
 /// # Errors
-/// None for a module that satisfies the invariants of its stage.
+/// A target without schedules; none else for a module that satisfies the invariants of its stage.
 pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
     lower_with(module, target, Offers::Nothing)
-}
-
-/// What launches offer to the runtime besides their kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offers {
-    Nothing,
-    /// Products that a library may compute, where no version of a kernel is for their sizes.
-    Products,
-    /// Products that a library may compute, of all sizes.
-    AllProducts,
 }
 
 /// As [`lower`], with offers to the runtime.
@@ -58,6 +48,7 @@ pub enum Offers {
 pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Program, Diagnostic> {
     let mut lowering = Lowering {
         target,
+        scheduler: scheduler(target)?,
         offers,
         kernels: Vec::new(),
         known: HashMap::new(),
@@ -107,6 +98,7 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
 
 struct Lowering<'t> {
     target: &'t Target,
+    scheduler: &'static dyn Scheduler,
     offers: Offers,
     kernels: Vec<Function>,
     /// The launches of group structures that were met already.
@@ -181,7 +173,10 @@ impl Lowering<'_> {
         if !self.known.contains_key(&key) {
             let variant = if self.is_variant { "variant_" } else { "" };
             let name = format!("k{}_{variant}{form}", self.known.len());
-            let scheduled = self.schedule(&function, solver, &name, kind, is_update);
+            let first_site = self.sites.len() as i64 + 1;
+            let whole = Group { first_site, ..Group::new(&function, solver.clone(), &name, self.target) };
+            let (scheduled, reason) = self.scheduler.schedule(&whole, Request { kind, is_update, offers: self.offers });
+            self.notes.extend(reason.map(|reason| format!("{name}: {reason}")));
             let known = self.keep(scheduled, &name);
             self.known.insert(key.clone(), known);
         }
@@ -228,86 +223,5 @@ impl Lowering<'_> {
             alike.insert(text, known.clone());
         }
         known
-    }
-
-    fn schedule(
-        &mut self,
-        function: &Function,
-        solver: &Arc<Solver>,
-        name: &str,
-        kind: FusionKind,
-        is_update: bool,
-    ) -> Versioned {
-        let end = function.terminator(function.body).expect("a region ends in `return`");
-        let outputs = function.operands(end).to_vec();
-        let whole = Group { first_site: self.sites.len() as i64 + 1, ..Group::new(function, solver.clone(), name, self.target) };
-        let reason = match kind {
-            FusionKind::Reduction => match RowPlan::of(function, solver, &outputs) {
-                Ok(plan) => return schedule::reduction(&whole, &plan),
-                Err(reason) => Some(reason),
-            },
-            FusionKind::Matmul => {
-                if self.offers == Offers::AllProducts
-                    && let Some(offered) = schedule::offered(&whole)
-                {
-                    return offered.into();
-                }
-                let mut versions = schedule::winograd(&whole);
-                if versions.is_empty() {
-                    versions.extend(schedule::split_k(&whole));
-                }
-                let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
-                let rest = Group { first_site: whole.first_site + sites as i64, ..whole.clone() };
-                match schedule::matmul(&rest) {
-                    Ok(mut otherwise) => {
-                        if self.offers != Offers::Nothing {
-                            schedule::offer_products(&rest, &mut otherwise);
-                        }
-                        return Versioned { versions, otherwise };
-                    }
-                    Err(reason) => Some(reason),
-                }
-            }
-            FusionKind::Convolution | FusionKind::Pooling => match schedule::window(&whole) {
-                Ok(scheduled) => return scheduled.into(),
-                Err(reason) => Some(reason),
-            },
-            FusionKind::Attention => match AttentionPlan::of(function, solver, self.target) {
-                Ok(plan) => return schedule::attention(&whole, &plan),
-                Err(reason) => Some(reason),
-            },
-            FusionKind::Pointwise if is_update => match schedule::update(&whole) {
-                Some(scheduled) => return scheduled.into(),
-                None => None,
-            },
-            FusionKind::Standalone => match schedule::standalone(&whole) {
-                Some(scheduled) => return scheduled,
-                None => None,
-            },
-            FusionKind::Pointwise => None,
-        };
-        if let Some(reason) = reason {
-            self.notes.push(format!("{name}: {reason}"));
-        }
-        if kind == FusionKind::Attention {
-            return self.schedule(&flat(function), solver, name, FusionKind::Pointwise, false);
-        }
-        if schedule::space_of(&whole, &outputs).is_some() {
-            return schedule::pointwise_versions(&whole);
-        }
-        let mut all = Scheduled::default();
-        for position in 0..outputs.len() {
-            let one = Group {
-                wanted: vec![position],
-                name: format!("{name}_{position}").into(),
-                first_site: whole.first_site + all.sites.len() as i64,
-                ..whole.clone()
-            };
-            let scheduled = schedule::pointwise(&one);
-            all.kernels.extend(scheduled.kernels);
-            all.launches.extend(scheduled.launches);
-            all.sites.extend(scheduled.sites);
-        }
-        all.into()
     }
 }

@@ -5,4 +5,5 @@ mod group;
 mod lower;
 pub mod signature;
 
-pub use lower::{Offers, Program, lower, lower_with};
+pub use crate::schedule::Offers;
+pub use lower::{Program, lower, lower_with};

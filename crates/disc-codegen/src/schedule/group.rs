@@ -1,7 +1,7 @@
 //! The group that a schedule is asked for.
 use super::Condition;
 use crate::{kernel::KernelBuilder, target::Target};
-use disc_ir::{DType, Function, FunctionKind, Inst, Solver, TensorType, Value};
+use disc_ir::{DType, Function, FunctionKind, Inst, OpKind, Solver, TensorType, Value};
 use std::{collections::HashMap, sync::Arc};
 
 /// A group to be scheduled.
@@ -76,11 +76,42 @@ pub(crate) fn extract(host: &Function, inst: Inst) -> Function {
     function
 }
 
+/// A group whose ops are no longer in groups of their own.
+pub(super) fn flat(group: &Function) -> Function {
+    let mut function = Function::new("group", FunctionKind::Func);
+    function.facts = group.facts.clone();
+    let mut map = HashMap::new();
+    for &parameter in group.parameters() {
+        map.insert(parameter, function.add_argument(function.body, group.ty(parameter).clone()));
+    }
+    for &inst in group.insts(group.body) {
+        if group.kind_of(inst) != OpKind::Fusion {
+            let made = function.import(group, inst, &mut map);
+            function.append(function.body, made);
+            continue;
+        }
+        let region = group.inst(inst).regions[0];
+        for (&argument, operand) in group.arguments(region).iter().zip(group.operands(inst)) {
+            map.insert(argument, map[operand]);
+        }
+        for &inner in group.insts(region) {
+            if group.kind_of(inner) == OpKind::Return {
+                let results = group.results_of(inst).iter().zip(group.operands(inner));
+                map.extend(results.map(|(&result, inner)| (result, map[inner])).collect::<Vec<_>>());
+            } else {
+                let made = function.import(group, inner, &mut map);
+                function.append(function.body, made);
+            }
+        }
+    }
+    function
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{RowPlan, Versioned, pointwise_versions, reduction};
-    use disc_ir::Dim;
+    use crate::schedule::{Offers, Request, Versioned, scheduler};
+    use disc_ir::{Dim, FusionKind};
 
     const MOVED: &str = "func @f(%x: tensor<[B]x[N]xf32>, %i: tensor<[M]xi32>) -> tensor<[2*M]x[N]xf32> {
       %rows = gather %x, %i, offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1,
@@ -94,19 +125,17 @@ mod tests {
       return %sum : tensor<[B]xf32>
     }";
 
-    fn kernels(text: &str, index_type: DType, schedule: impl FnOnce(&Group<'_>) -> Versioned) -> String {
+    fn kernels(text: &str, index_type: DType, kind: FusionKind) -> String {
         let module = disc_ir::parse(text).unwrap_or_else(|errors| panic!("{}", errors[0]));
         let function = &module.functions[0];
         let target = "x86-64-v3".parse().expect("a target");
         let group = Group { index_type, ..Group::new(function, Arc::new(Solver::new(&function.facts)), "k0", &target) };
-        let Versioned { versions, otherwise } = schedule(&group);
+        let request = Request { kind, is_update: false, offers: Offers::Nothing };
+        let (code, reason) = scheduler(&target).expect("CPUs have a scheduler").schedule(&group, request);
+        assert_eq!(reason, None);
+        let Versioned { versions, otherwise } = code;
         let codes = versions.into_iter().map(|version| version.code).chain([otherwise]);
         codes.flat_map(|code| code.kernels).map(|kernel| kernel.to_string()).collect()
-    }
-
-    fn sums(group: &Group<'_>) -> Versioned {
-        let plan = RowPlan::of(group.function, &group.solver, &group.outputs()).expect("rows of sums");
-        reduction(group, &plan)
     }
 
     #[test]
@@ -126,8 +155,8 @@ mod tests {
 
     #[test]
     fn positions_have_the_index_type() {
-        for (text, schedule) in [(MOVED, pointwise_versions as fn(&Group<'_>) -> Versioned), (SUMS, sums)] {
-            let [long, short] = [DType::I64, DType::I32].map(|index_type| kernels(text, index_type, schedule));
+        for (text, kind) in [(MOVED, FusionKind::Pointwise), (SUMS, FusionKind::Reduction)] {
+            let [long, short] = [DType::I64, DType::I32].map(|index_type| kernels(text, index_type, kind));
             assert!(long.contains("%begin: i64"), "{long}");
             assert!(short.contains("%begin: i32") && !short.contains("i64"), "{short}");
         }

@@ -9,18 +9,17 @@ mod common;
 mod condition;
 mod cpu;
 mod group;
+mod scheduler;
 mod version;
 #[cfg(test)]
 mod version_docs;
 
 pub(crate) use common::iteration_space::space_of;
 pub use condition::Condition;
-pub use cpu::{
-    AttentionPlan, RowPlan, Tile, attention, matmul, offer_products, offered, pointwise, pointwise_versions, reduction, split_k,
-    standalone, tile, update, window, winograd,
-};
+pub use cpu::{AttentionPlan, RowPlan, Tile, pointwise_versions, tile};
 pub use group::Group;
 pub(crate) use group::extract;
+pub use scheduler::{Offers, Request, Scheduler, scheduler};
 pub use version::{
     Argument, Launch, ProductOffer, Scheduled, Version, VersionKind, Versioned, Work, Workspace, aligned_bytes, scratch_bytes,
 };

@@ -7,10 +7,85 @@ mod standalone;
 mod window;
 mod winograd;
 
-pub use attention::{AttentionPlan, schedule as attention};
-pub use matmul::{Tile, offer_products, offered, schedule as matmul, split_k, tile};
-pub use pointwise::{schedule as pointwise, versions as pointwise_versions};
-pub use reduction::{RowPlan, schedule as reduction};
-pub use standalone::{schedule as standalone, update};
-pub use window::schedule as window;
-pub use winograd::schedule as winograd;
+pub use attention::AttentionPlan;
+pub use matmul::{Tile, tile};
+pub use pointwise::versions as pointwise_versions;
+pub use reduction::RowPlan;
+
+use super::{Group, Offers, Request, Scheduled, Scheduler, Versioned, group::flat, space_of};
+use disc_ir::FusionKind;
+
+/// The schedules of CPUs.
+pub(super) struct CpuScheduler;
+
+impl Scheduler for CpuScheduler {
+    fn schedule(&self, group: &Group<'_>, request: Request) -> (Versioned, Option<String>) {
+        match of_kind(group, request) {
+            Ok(Some(code)) => (code, None),
+            Ok(None) => (in_loops(group), None),
+            Err(reason) if request.kind == FusionKind::Attention => {
+                let function = flat(group.function);
+                (in_loops(&Group { function: &function, ..group.clone() }), Some(reason))
+            }
+            Err(reason) => (in_loops(group), Some(reason)),
+        }
+    }
+}
+
+/// Returns the code that the kind of a group promises, none if a loop nest is all it promises.
+///
+/// # Errors
+/// The reason why the group has no plan of its kind.
+fn of_kind(group: &Group<'_>, request: Request) -> Result<Option<Versioned>, String> {
+    let (function, solver) = (group.function, &group.solver);
+    match request.kind {
+        FusionKind::Reduction => {
+            RowPlan::of(function, solver, &group.outputs()).map(|plan| Some(reduction::schedule(group, &plan)))
+        }
+        FusionKind::Matmul => matmul_versions(group, request.offers).map(Some),
+        FusionKind::Convolution | FusionKind::Pooling => window::schedule(group).map(|code| Some(code.into())),
+        FusionKind::Attention => {
+            AttentionPlan::of(function, solver, group.target).map(|plan| Some(attention::schedule(group, &plan)))
+        }
+        FusionKind::Pointwise if request.is_update => Ok(standalone::update(group).map(Versioned::from)),
+        FusionKind::Pointwise => Ok(None),
+        FusionKind::Standalone => Ok(standalone::schedule(group)),
+    }
+}
+
+/// Returns the versions of a matmul: Winograd's method or split-K for some sizes, panels for the others.
+fn matmul_versions(group: &Group<'_>, offers: Offers) -> Result<Versioned, String> {
+    if offers == Offers::AllProducts
+        && let Some(offered) = matmul::offered(group)
+    {
+        return Ok(offered.into());
+    }
+    let mut versions = winograd::schedule(group);
+    if versions.is_empty() {
+        versions.extend(matmul::split_k(group));
+    }
+    let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
+    let rest = Group { first_site: group.first_site + sites as i64, ..group.clone() };
+    let mut otherwise = matmul::schedule(&rest)?;
+    if offers != Offers::Nothing {
+        matmul::offer_products(&rest, &mut otherwise);
+    }
+    Ok(Versioned { versions, otherwise })
+}
+
+/// Returns loop nests for a group: one, or one for each output if these have no space in common.
+fn in_loops(group: &Group<'_>) -> Versioned {
+    if space_of(group, &group.outputs()).is_some() {
+        return pointwise::versions(group);
+    }
+    let mut all = Scheduled::default();
+    for &position in &group.wanted {
+        all.append(pointwise::schedule(&Group {
+            wanted: vec![position],
+            name: format!("{}_{position}", group.name).into(),
+            first_site: group.first_site + all.sites.len() as i64,
+            ..group.clone()
+        }));
+    }
+    all.into()
+}

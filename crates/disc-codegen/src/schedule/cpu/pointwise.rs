@@ -43,7 +43,7 @@ const CHUNK: i64 = 4096;
 ///
 /// # Panics
 /// If they have not.
-pub fn schedule(group: &Group<'_>) -> Scheduled {
+pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Scheduled {
     Nest::of(group).scheduled()
 }
 

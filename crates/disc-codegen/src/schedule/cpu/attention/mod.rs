@@ -111,7 +111,7 @@ fn returned(function: &Function) -> Vec<Value> {
 }
 
 /// Schedules a group that has a plan.
-pub fn schedule(group: &Group<'_>, plan: &AttentionPlan) -> Versioned {
+pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &AttentionPlan) -> Versioned {
     match &plan.softmax {
         Some(softmax) => flash::schedule(group, plan, softmax),
         None => of_whole_rows(group, plan).into(),

@@ -12,7 +12,7 @@ use disc_ir::{DType, Dim, Function, Value};
 use std::sync::Arc;
 
 /// Adds offers to the launches of a scheduled group: to that of its product, if it has one alone.
-pub fn offer_products(group: &Group<'_>, scheduled: &mut Scheduled) {
+pub(in crate::schedule) fn offer_products(group: &Group<'_>, scheduled: &mut Scheduled) {
     let plans = plans(group).unwrap_or_default();
     if let ([plan], [_]) = (&plans[..], &scheduled.launches[..])
         && let Some((dims, operands)) = matrices(group, plan)
@@ -29,7 +29,7 @@ pub fn offer_products(group: &Group<'_>, scheduled: &mut Scheduled) {
 }
 
 /// A group whose product is offered whatever its sizes, if it can be offered: versions for some sizes are none of it.
-pub fn offered(group: &Group<'_>) -> Option<Scheduled> {
+pub(in crate::schedule) fn offered(group: &Group<'_>) -> Option<Scheduled> {
     let mut scheduled = super::schedule(group).ok()?;
     offer_products(group, &mut scheduled);
     scheduled.launches.iter().any(|launch| launch.product.is_some()).then_some(scheduled)

@@ -14,12 +14,12 @@ mod emit;
 mod library;
 mod plan;
 
-pub use emit::split_k::split_k;
+pub(in crate::schedule) use emit::split_k::split_k;
 pub(super) use emit::{
     interleaved::InterleavedProduct,
     row_block::{BlockProduct, RowsOf},
 };
-pub use library::{offer_products, offered};
+pub(in crate::schedule) use library::{offer_products, offered};
 pub(super) use plan::{MatmulPlan, Right, Role, RowBuffer, epilogue::check_elementwise};
 pub use plan::{Tile, tile};
 
@@ -46,7 +46,7 @@ use plan::{Left, epilogue, partition};
 ///
 /// # Errors
 /// A group without products, and a product of a form that no micro-kernel computes.
-pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
+pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
     schedule_without(group, &[])
 }
 

@@ -294,7 +294,7 @@ pub(super) fn place(
 
 /// Schedules a group that has a plan: row by row; where there are few rows of many elements, in parts that are added up; many rows of few
 /// elements side by side.
-pub fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
+pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     let shape = Shape::of(group, plan);
     let split = split::version(group, plan, &shape).or_else(|| phases::version(group, plan, &shape));
     let mut versions: Vec<Version> = split.into_iter().collect();

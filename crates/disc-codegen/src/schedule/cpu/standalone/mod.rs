@@ -26,7 +26,7 @@ use disc_ir::{Attr, Dim, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
 
 /// The schedule of a group of one such op; `None` where elements can be computed one by one.
-pub fn schedule(group: &Group<'_>) -> Option<Versioned> {
+pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Option<Versioned> {
     let ops = group.function.insts(group.function.body).iter().copied();
     for inst in ops {
         match group.function.kind_of(inst) {
@@ -41,7 +41,7 @@ pub fn schedule(group: &Group<'_>) -> Option<Versioned> {
     None
 }
 
-pub use update::schedule as update;
+pub(in crate::schedule) use update::schedule as update;
 
 /// Lines longer than this have positions that entries have no bits for.
 const LONGEST: i64 = i32::MAX as i64;

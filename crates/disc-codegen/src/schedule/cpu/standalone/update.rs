@@ -13,7 +13,7 @@ use disc_ir::{Dim, OpKind};
 const CHUNK: i64 = 4096;
 
 /// The schedule of a group that is such an update; `None` where it is something else, or has other results.
-pub fn schedule(group: &Group<'_>) -> Option<Scheduled> {
+pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Option<Scheduled> {
     let outputs = group.outputs();
     let &[output] = &outputs[..] else { return None };
     let inst = group.function.defining(output).filter(|&inst| group.function.kind_of(inst) == OpKind::DynamicUpdateSlice)?;

@@ -31,7 +31,7 @@ use plan::{Form, UNIT_COLUMNS, UNIT_ROWS, WindowPlan, rows_read};
 ///
 /// # Errors
 /// Windows of a form that is computed element by element.
-pub fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
+pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
     let plan = WindowPlan::of(group)?;
     let result = group.function.result(plan.inst);
     let outputs = group.outputs();

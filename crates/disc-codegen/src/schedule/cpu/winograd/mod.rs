@@ -31,7 +31,7 @@ use method::{KERNEL_SIDE, Method};
 use plan::WinogradPlan;
 
 /// The versions of a group that use the methods, if the group allows it: the one with large tiles first.
-pub fn schedule(group: &Group<'_>) -> Vec<Version> {
+pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Vec<Version> {
     let (mut versions, mut group) = (Vec::new(), group.clone());
     for method in Method::ALL {
         let plans = WinogradPlan::all(&group, method);

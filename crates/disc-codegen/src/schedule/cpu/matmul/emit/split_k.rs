@@ -33,7 +33,7 @@ const LONG_SUM: i64 = 512;
 const LEAST_COST: i64 = 20_000;
 
 /// The version of a group that splits the sums of its product, if it has one product that may have few units.
-pub fn split_k(group: &Group<'_>) -> Option<Version> {
+pub(in crate::schedule) fn split_k(group: &Group<'_>) -> Option<Version> {
     let [plan] = &plans(group).ok()?[..] else { return None };
     let parts = parts_plan(group, plan)?;
     let units = plan.row_units() * plan.panels();

@@ -1,0 +1,64 @@
+//! Chooses the schedules of a target: the one place that knows which kinds of targets have any.
+use super::{Group, Versioned, cpu::CpuScheduler};
+use crate::target::Target;
+use disc_ir::{Code, Diagnostic, FusionKind};
+
+/// Schedules the groups of one kind of target.
+pub trait Scheduler {
+    /// Returns the code of a group, and the reason if it is not the code that its kind promises. Every group has
+    /// code: a loop over each output computes any.
+    fn schedule(&self, group: &Group<'_>, request: Request) -> (Versioned, Option<String>);
+}
+
+/// The kind of code that is requested for a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub kind: FusionKind,
+    /// The group writes over an input, of which it updates a part.
+    pub is_update: bool,
+    pub offers: Offers,
+}
+
+/// What launches offer to the runtime besides their kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offers {
+    Nothing,
+    /// Products that a library may compute, where no version of a kernel is for their sizes.
+    Products,
+    /// Products that a library may compute, of all sizes.
+    AllProducts,
+}
+
+/// Returns the scheduler of a target.
+///
+/// # Errors
+/// A target that has no schedules.
+pub fn scheduler(target: &Target) -> Result<&'static dyn Scheduler, Diagnostic> {
+    match target {
+        Target::X86(_) | Target::AArch64 => Ok(&CpuScheduler),
+        Target::Nvptx { .. } | Target::Amdgpu { .. } => {
+            let message = format!("no kernels are scheduled for target `{target}`: expected a CPU, such as `x86-64-v3`");
+            Err(Diagnostic::new(Code::E0502, message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host;
+
+    #[test]
+    fn a_target_without_schedules_is_refused() {
+        let module = || disc_ir::parse("host @main(%x: buffer<[S]xf32>) { return }").expect("a module");
+        let target = |text: &str| text.parse::<Target>().expect("a target");
+        for text in ["nvptx:sm_90", "amdgpu:gfx90a"] {
+            let error = host::lower(module(), &target(text)).expect_err("no kernels");
+            assert_eq!(error.code, Code::E0502);
+            assert!(error.message.contains(text) && error.message.contains("expected a CPU"), "{error}");
+        }
+        for text in ["x86-64-v2", "aarch64"] {
+            host::lower(module(), &target(text)).expect("a CPU has schedules");
+        }
+    }
+}
