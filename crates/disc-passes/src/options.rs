@@ -1,16 +1,13 @@
-//! Options of the passes: numbers of the target, and choices of the user.
+//! Options of the passes: the cost model of the target, and choices of the user.
+use crate::analysis::cost_model::{CostModel, NeutralModel};
 use disc_ir::DType;
 use std::{collections::HashMap, str::FromStr, sync::Arc};
 
 /// The settings that passes read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// Columns of a weight panel of the target; 0 leaves weights unpacked.
-    pub panel_columns: i64,
-    /// For element types that the target multiplies in words of several rows: the rows in a word.
-    pub words: Vec<(DType, i64)>,
-    /// Rows of a register block of the target.
-    pub block_rows: i64,
+    /// The numbers of the target.
+    pub model: Arc<dyn CostModel>,
     /// Allows Winograd's method for convolutions.
     pub winograd: bool,
     /// The storage form of matmul weights.
@@ -20,6 +17,19 @@ pub struct Options {
     /// Weights that exist in prepared form already, by recipe; see
     /// [`PassCx::recipes`](crate::pass::PassCx::recipes).
     pub ready: Arc<HashMap<String, Arc<str>>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::of(NeutralModel::default())
+    }
+}
+
+impl Options {
+    /// Makes the options that a user does not change, for the target of a model.
+    pub fn of(model: impl CostModel + 'static) -> Self {
+        Self { model: Arc::new(model), winograd: false, weights: WeightForm::Exact, fuel: None, ready: Arc::new(HashMap::new()) }
+    }
 }
 
 /// The storage form of matmul weights.

@@ -3,6 +3,7 @@ mod model;
 
 use disc_ir::{Function, Inst, OpKind, ops::Stage, text};
 use disc_passes::{
+    analysis::cost_model::NeutralModel,
     options::Options,
     pass::{PassManager, PassRecord},
     pipeline,
@@ -16,7 +17,7 @@ fn count(function: &Function, kind: OpKind) -> usize {
 fn an_encoder_is_products_rows_and_loops() {
     const LAYERS: usize = 2;
     let mut module = text::parse(&model::encoder(LAYERS, 12, 64)).unwrap_or_else(|errors| panic!("{}", errors[0]));
-    let mut manager = PassManager::new(Options { panel_columns: 32, ..Options::default() });
+    let mut manager = PassManager::new(Options::of(NeutralModel::with_panels(32)));
     pipeline::run(&mut module, Stage::Tensor, Stage::Placed, &mut manager).unwrap_or_else(|error| panic!("{error}"));
     let main = module.function("main").unwrap();
     assert_eq!(count(main, OpKind::DotGeneral), LAYERS * 8, "{main}");
@@ -33,7 +34,7 @@ fn an_encoder_is_products_rows_and_loops() {
 #[test]
 fn twelve_layers_take_no_longer_than_they_may() {
     let mut module = text::parse(&model::encoder(12, 12, 64)).unwrap_or_else(|errors| panic!("{}", errors[0]));
-    let mut manager = PassManager { verify: None, ..PassManager::new(Options { panel_columns: 32, ..Options::default() }) };
+    let mut manager = PassManager { verify: None, ..PassManager::new(Options::of(NeutralModel::with_panels(32))) };
     pipeline::run(&mut module, Stage::Tensor, Stage::Placed, &mut manager).unwrap_or_else(|error| panic!("{error}"));
     let line = |record: &PassRecord| format!("{:18} {:6} {:?}\n", record.name, record.changes, record.time);
     let times: String = manager.records.iter().map(line).collect();

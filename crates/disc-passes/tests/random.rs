@@ -5,7 +5,9 @@ use disc_ir::{
     interp::{self, Limits, Tensor},
     ops::Stage,
 };
-use disc_passes::{options::Options, pass::PassManager, pipeline, registry, rules::canonicalize};
+use disc_passes::{
+    analysis::cost_model::NeutralModel, options::Options, pass::PassManager, pipeline, registry, rules::canonicalize,
+};
 
 const PROGRAMS: u64 = 10;
 const LENGTH: usize = 40;
@@ -37,7 +39,7 @@ fn each_pass_keeps_the_meaning() {
         let before = program(seed, LENGTH);
         for pass in registry::PASSES.iter().filter(|pass| pass.stages == (Stage::Tensor, Stage::Tensor)) {
             let mut after = before.clone();
-            let mut manager = PassManager::new(Options { panel_columns: 8, ..Options::default() });
+            let mut manager = PassManager::new(Options::of(NeutralModel::with_panels(8)));
             let changes = manager.run(&mut after, pass).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{before}"));
             if changes > 0 {
                 check(seed, pass.name, &before, &after);
@@ -51,7 +53,7 @@ fn the_pipeline_keeps_the_meaning() {
     for seed in 1000..1000 + 2 * PROGRAMS {
         let before = program(seed, LENGTH);
         let mut after = before.clone();
-        let mut manager = PassManager::new(Options { panel_columns: 8, ..Options::default() });
+        let mut manager = PassManager::new(Options::of(NeutralModel::with_panels(8)));
         let ran = pipeline::run(&mut after, Stage::Tensor, Stage::Placed, &mut manager);
         ran.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{before}"));
         check(seed, "the pipeline", &before, &after);

@@ -3,10 +3,9 @@
 use crate::{Error, Options, compile::guarded, library::offers, meta::order_weights};
 use disc_codegen::{
     host::{Offers, Program, lower_with},
-    schedule::tile,
-    target::Target,
+    target::{CpuModel, Target},
 };
-use disc_ir::{Code, DType, Diagnostic, Module, ops::Stage, verify::stage_of};
+use disc_ir::{Code, Diagnostic, Module, ops::Stage, verify::stage_of};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 
 /// Returns the options of passes that depend on the target.
@@ -14,25 +13,9 @@ use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 /// # Errors
 /// A target that does not exist.
 pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
-    let target = target(options)?;
-    let tile = tile(&target, DType::F32);
-    Ok(PassOptions {
-        panel_columns: i64::from(tile.columns),
-        words: [DType::I8, DType::U8, DType::BF16]
-            .into_iter()
-            .filter_map(|dtype| Some((dtype, words(&target, dtype)?)))
-            .collect(),
-        block_rows: i64::from(tile.rows),
-        winograd: options.allows_winograd(),
-        weights: options.weights,
-        fuel: options.fuel,
-        ..PassOptions::default()
-    })
-}
-
-/// Returns the number of elements of a type that are interleaved in panels.
-fn words(target: &Target, dtype: DType) -> Option<i64> {
-    target.word_elements(dtype).map(|elements| (DType::I32.size() / elements.size()) as i64)
+    // A target that is no CPU is refused where its kernels are scheduled.
+    let passes = CpuModel::of(&target(options)?).map_or_else(PassOptions::default, PassOptions::of);
+    Ok(PassOptions { winograd: options.allows_winograd(), weights: options.weights, fuel: options.fuel, ..passes })
 }
 
 /// Returns the kernels and host programs of a module at the buffer stage: the last stage that is

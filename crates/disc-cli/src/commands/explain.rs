@@ -6,6 +6,7 @@ use crate::{
 };
 use disc_ir::{Code, Diagnostic, Module, diag::CodeDoc, ops::Stage};
 use disc_passes::{
+    analysis::cost_model::CostModel,
     fusion::{self, Edge, FusionPlan, HorizontalPair, PlannedGroup, Reason},
     pass::PassManager,
     pipeline,
@@ -33,15 +34,16 @@ pub(super) fn plan(given: &ExplainArguments, source: &Source) -> Result<Answer, 
         let message = format!("the program is at the stage {}; its groups are known up to the stage fused", stage.name());
         return Err(vec![Diagnostic::new(Code::E0208, message)]);
     }
-    let target = disc::stages::pass_options(&given.machine.options()).map_err(diagnostics)?;
-    pipeline::run(&mut module, stage, Stage::Fused, &mut PassManager::new(target)).map_err(|error| vec![error])?;
-    Ok(of_fused(&module))
+    let options = disc::stages::pass_options(&given.machine.options()).map_err(diagnostics)?;
+    let model = options.model.clone();
+    pipeline::run(&mut module, stage, Stage::Fused, &mut PassManager::new(options)).map_err(|error| vec![error])?;
+    Ok(of_fused(&module, &*model))
 }
 
 /// Returns the plans of a module at the fused stage, without that of the code that runs once when
 /// weights are loaded.
-fn of_fused(module: &Module) -> Answer {
-    let mut plans = fusion::explain(module);
+fn of_fused(module: &Module, model: &dyn CostModel) -> Answer {
+    let mut plans = fusion::explain(module, model);
     plans.retain(|plan| !module.is_prepare(&plan.function));
     let text: Vec<String> = plans.iter().map(ToString::to_string).collect();
     let text = if text.is_empty() { "nothing to compute: there are no groups\n".into() } else { text.join("\n") };

@@ -24,7 +24,7 @@ pub(crate) use index::signed as signed_index;
 
 use crate::{
     kernel::{Index, KernelBuilder, Site, compute_dtype, cost, expand_math::Arithmetic, lanes::interleave, linear},
-    target::Target,
+    target::{CpuModel, Target},
 };
 use disc_ir::{DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use std::{
@@ -77,9 +77,6 @@ pub struct Elements<'g> {
     pub sites: Vec<Site>,
     pub first_site: i64,
 }
-
-/// Bytes of the smallest register that is written past the caches.
-pub(crate) const LEAST_NONTEMPORAL: usize = 16;
 
 /// Some rows of a tensor, and some columns of these: positions along one dimension and along the last one, for one position along the others.
 #[derive(Clone, Copy, Debug)]
@@ -348,7 +345,8 @@ impl<'g> Elements<'g> {
     /// What the address of a whole vector of results is a multiple of, if it is written past the caches.
     fn multiple(&self, kb: &KernelBuilder, buffer: Value) -> Option<i64> {
         let bytes = self.lanes as usize * kb.dtype(buffer).size();
-        let nontemporal = self.nontemporal && self.mask.is_none() && kb.is_global(buffer) && bytes >= LEAST_NONTEMPORAL;
+        let nontemporal =
+            self.nontemporal && self.mask.is_none() && kb.is_global(buffer) && bytes >= CpuModel::LEAST_NONTEMPORAL_BYTES;
         nontemporal.then(|| bytes.min(disc_abi::ALIGN) as i64)
     }
 

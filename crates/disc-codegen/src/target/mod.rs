@@ -4,8 +4,10 @@
 //! Invariants:
 //! - text and value are one to one: `t.to_string().parse() == Ok(t)`, extensions print in one order and never twice;
 //! - code for a target runs wherever [`Target::check_host`] says so, whatever machine compiled it.
+mod cpu_model;
 mod host;
 
+pub use cpu_model::{CpuModel, Tile};
 use disc_ir::DType;
 use std::{fmt, str::FromStr};
 
@@ -158,14 +160,7 @@ impl Target {
 
     /// Bytes of the widest vector register; on a GPU, of the widest access of one thread.
     pub fn vector_bytes(&self) -> u32 {
-        match self {
-            Self::X86(x86) => match x86.level {
-                X86Level::V2 => 16,
-                X86Level::V3 => 32,
-                X86Level::V4 => 64,
-            },
-            Self::AArch64 | Self::Nvptx { .. } | Self::Amdgpu { .. } => 16,
-        }
+        CpuModel::of(self).map_or(16, |model| model.vector_bytes)
     }
 
     /// Elements of `bits` bits in one vector register. A truth value (1 bit) counts as the byte that it is stored as.
@@ -175,18 +170,12 @@ impl Target {
 
     /// Vector registers that a register tile may count on; on a GPU the 32-bit registers of a thread at good occupancy.
     pub fn vector_registers(&self) -> u32 {
-        match self {
-            Self::X86(x86) if x86.level < X86Level::V4 => 16,
-            Self::X86(_) | Self::AArch64 => 32,
-            Self::Nvptx { .. } | Self::Amdgpu { .. } => 64,
-        }
+        CpuModel::of(self).map_or(64, |model| model.vector_registers)
     }
 
-    /// CPUs with AVX-512 and AVX-VNNI (Zen 5, Sapphire Rapids and later ones) have a first-level data cache of 48 KiB with 12 lines in a set, where
-    /// older ones with AVX-512 have 32 KiB and 8 lines, and nearly all of them multiply two whole registers in a cycle. A hint for what is fetched
-    /// and how blocks are cut: code for it is right everywhere.
+    /// Returns true for a CPU with wide cores: see [`CpuModel::has_wide_cores`].
     pub fn has_wide_cores(&self) -> bool {
-        matches!(self, Self::X86(x86) if x86.level == X86Level::V4 && x86.has(X86Extension::AvxVnni))
+        CpuModel::of(self).is_some_and(|model| model.has_wide_cores)
     }
 
     /// A fused multiply-add is one instruction; elsewhere it would be a slow emulation, so schedules multiply and add.

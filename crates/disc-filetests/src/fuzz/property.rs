@@ -15,7 +15,7 @@ use disc_ir::{
     ops::Stage,
     verify::{stage_of, verify},
 };
-use disc_passes::{options::Options, pass::PassManager, pipeline, registry};
+use disc_passes::{analysis::cost_model::NeutralModel, options::Options, pass::PassManager, pipeline, registry};
 use std::collections::BTreeMap;
 
 /// Limits of one run of a function: these are small, and there are many.
@@ -67,7 +67,7 @@ fn check_change(
     run: impl FnOnce(&mut Module, &mut PassManager) -> Result<(), Diagnostic>,
 ) -> Result<Option<Module>, String> {
     let mut changed = module.clone();
-    let mut manager = pipeline::manager(Options { panel_columns: 16, ..Options::default() });
+    let mut manager = pipeline::manager(Options::of(NeutralModel::with_panels(16)));
     manager.verify = None;
     if let Err(error) = run(&mut changed, &mut manager) {
         return check_errors(&[error], text).map(|()| None);

@@ -14,6 +14,7 @@ use disc_ir::{
     verify::{stage_of, verify},
 };
 use disc_passes::{
+    analysis::cost_model::NeutralModel,
     options::{Options, WeightForm},
     pass::PassDef,
     pipeline, registry,
@@ -41,7 +42,7 @@ fn transformed(file: &TestFile, passes: &[&PassDef], weights: WeightForm) -> Tri
     checked(&module, stage_of(&module))?;
     let mut result = module.clone();
     // A target with panels: without them, the pass that packs weights does nothing.
-    let mut manager = pipeline::manager(Options { panel_columns: 16, weights, ..Options::default() });
+    let mut manager = pipeline::manager(Options { weights, ..Options::of(NeutralModel::with_panels(16)) });
     manager.verify = None;
     for pass in passes {
         manager.run(&mut result, pass).map_err(|error| rendered(&file.source, &[error]))?;

@@ -4,20 +4,16 @@
 //! keeps copies of the rows above that later rows still read. The schedule and the buffer plan both
 //! ask [`walks_planes`], so that they agree.
 //!
-//! Invariant: the answer holds on every target and suffices for the schedule.
-use crate::analysis::query::Query;
+//! Invariant: the answer suffices for the schedule, if both are of one cost model.
+use crate::analysis::{cost_model::CostModel, query::Query};
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, Value};
 
 /// Fewer planes than this do not occupy all threads at one plane per thread.
 const FEWEST_PLANES: i64 = 32;
-/// Windows of at most this many elements are unrolled.
-pub const MOST_TAPS: i64 = 64;
-/// Result rows computed from one copy of their input rows; also the most rows kept above them.
-pub const UNIT_ROWS: i64 = 16;
 
 /// Returns true if a convolution in a group reads an input of the group plane by plane, each row
 /// before the rows below it.
-pub fn walks_planes(function: &Function, solver: &Solver, block: Block, inst: Inst) -> bool {
+pub fn walks_planes(function: &Function, solver: &Solver, block: Block, inst: Inst, model: &dyn CostModel) -> bool {
     if function.kind_of(inst) != OpKind::Convolution {
         return false;
     }
@@ -37,7 +33,7 @@ pub fn walks_planes(function: &Function, solver: &Solver, block: Block, inst: In
     let deep = planes == Some(function.int(inst, "feature_group_count"))
         && planes == size("kernel_output_feature_dimension")
         && size("kernel_input_feature_dimension") == Some(1);
-    deep && keeps_rows(function, inst, kernel)
+    deep && keeps_rows(function, inst, kernel, model)
 }
 
 fn is_straight(function: &Function, inst: Inst, side: &str) -> bool {
@@ -46,12 +42,12 @@ fn is_straight(function: &Function, inst: Inst, side: &str) -> bool {
 }
 
 /// Returns true if the window is small enough to unroll and few rows have to be kept.
-fn keeps_rows(function: &Function, inst: Inst, kernel: Value) -> bool {
+fn keeps_rows(function: &Function, inst: Inst, kernel: Value, model: &dyn CostModel) -> bool {
     let axes = function.axes(inst, "kernel_spatial_dimensions");
     let taps = axes.iter().map(|&axis| function.shape(kernel)[axis].as_const()).collect::<Option<Vec<i64>>>();
-    let Some(taps) = taps.filter(|taps| (1..=MOST_TAPS).contains(&taps.iter().product())) else { return false };
+    let Some(taps) = taps.filter(|taps| (1..=model.most_taps()).contains(&taps.iter().product())) else { return false };
     let dilation = function.ints(inst, "rhs_dilation").first().copied().unwrap_or(1);
     let above = function.dims(inst, "padding_low").first().map_or(Some(0), Dim::as_const);
     let reach = (taps[0] - 1) * dilation;
-    reach <= UNIT_ROWS && above.is_some_and(|above| (0..=reach).contains(&above))
+    reach <= model.unit_rows() && above.is_some_and(|above| (0..=reach).contains(&above))
 }

@@ -20,6 +20,7 @@ use super::{
     sample_sizes::samples,
     static_layout,
 };
+use crate::analysis::cost_model::CostModel;
 use disc_ir::{Attr, DType, Dim, Function, Inst, OpKind, Solver, Space, TensorType, Type};
 use std::{
     collections::{HashMap, HashSet},
@@ -31,7 +32,7 @@ use std::{
 const ROOMY: i64 = 8;
 /// Gives every `alloc` of a host program its frame and offset, and every frame its size. Unused
 /// allocations and empty frames are removed. Returns the size of the arena at the sample sizes.
-pub(super) fn layout_arena(host: &mut Function, frames: &Frames, solver: &Arc<Solver>) -> Vec<i64> {
+pub(super) fn layout_arena(host: &mut Function, frames: &Frames, solver: &Arc<Solver>, model: &dyn CostModel) -> Vec<i64> {
     let ranges = ranges(host);
     let mut parts: Vec<Allocation> = ranges
         .iter()
@@ -48,7 +49,7 @@ pub(super) fn layout_arena(host: &mut Function, frames: &Frames, solver: &Arc<So
             }
         })
         .collect();
-    let takers = takers(host, solver, &ranges);
+    let takers = takers(host, solver, &ranges, model);
     let outputs = output_reuse::all(host, frames, solver, &ranges, &takers);
     let samples = samples(&parts.iter().flat_map(|part| part.size.bytes.symbols()).collect(), &host.facts);
     let mut slots = Vec::new();

@@ -15,7 +15,7 @@
 //!   may be launched one after the other.
 use super::liveness::{LiveRange, root};
 use crate::{
-    analysis::{depthwise::walks_planes, query::used_in_step},
+    analysis::{cost_model::CostModel, depthwise::walks_planes, query::used_in_step},
     fusion::reduction_phases::Phases,
 };
 use disc_ir::{Block, Function, FusionKind, Inst, OpKind, Solver, TensorType, Value};
@@ -27,11 +27,16 @@ const MOST_REDUCTIONS: usize = 63;
 
 /// Maps each allocation that a group writes to the allocations that it may overwrite: inputs of
 /// equal size that die there.
-pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, LiveRange>) -> HashMap<Inst, Vec<Inst>> {
+pub(super) fn takers(
+    host: &Function,
+    solver: &Solver,
+    ranges: &HashMap<Inst, LiveRange>,
+    model: &dyn CostModel,
+) -> HashMap<Inst, Vec<Inst>> {
     let mut found = HashMap::new();
     for inst in host.walk(host.body) {
         if host.kind_of(inst) == OpKind::Fusion && (is_walked(host, inst) && !reorders_rows(host, inst) || is_tiled(host, inst)) {
-            takers_of(host, solver, ranges, inst, &mut found);
+            takers_of(host, (solver, model), ranges, inst, &mut found);
         }
     }
     found
@@ -39,7 +44,7 @@ pub(super) fn takers(host: &Function, solver: &Solver, ranges: &HashMap<Inst, Li
 
 fn takers_of(
     host: &Function,
-    solver: &Solver,
+    (solver, model): (&Solver, &dyn CostModel),
     ranges: &HashMap<Inst, LiveRange>,
     group: Inst,
     found: &mut HashMap<Inst, Vec<Inst>>,
@@ -62,7 +67,7 @@ fn takers_of(
             solver.equal(&tensor.element_count(), &host.ty(host.result(input)).shaped().expect("a buffer").element_count());
         let alike = whole && tensor.dtype.size() == domain.dtype.size() && same_shape(solver, tensor, domain);
         let value = host.arguments(region)[position];
-        let walks = || walked(host, solver, region, value).filter(|_| is(host, group, FusionKind::Convolution));
+        let walks = || walked(host, solver, region, value, model).filter(|_| is(host, group, FusionKind::Convolution));
         let used = || used_in_step(host, region, value, is(host, group, FusionKind::Reduction)).or_else(walks);
         let Some(computed) = Some(()).filter(|()| only && alike).and_then(|()| used()) else { continue };
         if !is_tiled(host, group) {
@@ -88,13 +93,13 @@ fn takers_of(
 
 /// The values computed from an input that only a convolution reads, plane by plane; they may
 /// overwrite the input if they include all outputs.
-fn walked(host: &Function, solver: &Solver, region: Block, value: Value) -> Option<Vec<Value>> {
+fn walked(host: &Function, solver: &Solver, region: Block, value: Value, model: &dyn CostModel) -> Option<Vec<Value>> {
     let mut readers = host.insts(region).iter().copied().filter(|&inst| host.operands(inst).contains(&value));
     let reader = readers.next().filter(|_| readers.next().is_none())?;
     let is_on_windows = |inst| matches!(host.kind_of(inst), OpKind::Convolution | OpKind::ReduceWindow);
     let is_read_once = host.operands(reader).iter().filter(|&&operand| operand == value).count() == 1;
     let others = host.insts(region).iter().filter(|&&inst| inst != reader && is_on_windows(inst));
-    let alone = is_read_once && others.count() == 0 && walks_planes(host, solver, region, reader);
+    let alone = is_read_once && others.count() == 0 && walks_planes(host, solver, region, reader, model);
     alone.then(|| used_in_step(host, region, host.result(reader), false)).flatten()
 }
 

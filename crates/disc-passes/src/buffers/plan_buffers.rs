@@ -24,7 +24,8 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
 
 /// Plans the host program of a function; cheap values are rematerialised if that takes less memory.
 fn plan(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
-    let (mut host, bytes) = Planner::plan(function)?;
+    let model = cx.options.model.clone();
+    let (mut host, bytes) = Planner::plan(function, &*model)?;
     let mut chosen = rematerialize::candidates(function);
     if chosen.is_empty() || !cx.spend_on("recompute") {
         return Ok(host);
@@ -33,7 +34,7 @@ fn plan(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
         let mut changed = function.clone();
         let solver = Arc::new(Solver::new(&function.facts));
         again.iter().try_for_each(|again| again.apply(&mut changed, &solver))?;
-        Planner::plan(&changed)
+        Planner::plan(&changed, &*model)
     };
     let (other, least) = with(&chosen)?;
     if !sample_sizes::saves(&least, &bytes) {

@@ -1,5 +1,6 @@
 //! Plans the memory of one function: walks its ops and gives each result of a group a buffer.
 use super::{allocation, arena, early_release, frames::Frames, output_reuse};
+use crate::analysis::cost_model::CostModel;
 use disc_ir::{
     Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Inst, OpKind, Solver, Space, Symbol, TensorType, Type, Value,
 };
@@ -27,7 +28,7 @@ pub(super) enum Destination {
 
 impl<'f> Planner<'f> {
     /// Returns the host program, and the size of its arena at the sample sizes.
-    pub(super) fn plan(source: &'f Function) -> Result<(Function, Vec<i64>), Diagnostic> {
+    pub(super) fn plan(source: &'f Function, model: &dyn CostModel) -> Result<(Function, Vec<i64>), Diagnostic> {
         let mut host = Function::new(source.name.clone(), FunctionKind::Host);
         host.facts = source.facts.clone();
         host.results = source.results.clone();
@@ -51,7 +52,7 @@ impl<'f> Planner<'f> {
             }
         }
         planner.builder(body).ret(&[])?;
-        let bytes = arena::layout_arena(&mut planner.host, &planner.frames, &planner.solver);
+        let bytes = arena::layout_arena(&mut planner.host, &planner.frames, &planner.solver, model);
         early_release::end_frames(&mut planner.host, &planner.frames, &planner.solver);
         Ok((planner.host, bytes))
     }

@@ -11,6 +11,7 @@ use super::{
     legality::{Role, role},
     pairing,
 };
+use crate::analysis::cost_model::CostModel;
 use disc_ir::{Block, Dim, Function, FusionKind, Inst, Module, OpKind, Solver, Value, dim::Fact, text::value_names};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -63,12 +64,13 @@ pub enum Reason {
     Schedule(String),
 }
 
-/// The plans of a module at the fused stage, one for each function that has groups.
-pub fn explain(module: &Module) -> Vec<FusionPlan> {
+/// The plans of a module at the fused stage, one for each function that has groups. The model is
+/// that of the passes which made the groups.
+pub fn explain(module: &Module, model: &dyn CostModel) -> Vec<FusionPlan> {
     let plans = module.functions.iter().map(|function| {
         let solver = Solver::new(&function.facts);
         let (names, plan) = (value_names(function), FusionPlan::new(module, function));
-        let mut explaining = Explainer { function, solver, names, plan, makers: HashMap::new() };
+        let mut explaining = Explainer { function, solver, model, names, plan, makers: HashMap::new() };
         explaining.block(function.body);
         explaining.plan
     });
@@ -139,6 +141,7 @@ impl fmt::Display for Reason {
 struct Explainer<'f> {
     function: &'f Function,
     solver: Solver,
+    model: &'f dyn CostModel,
     names: HashMap<Value, String>,
     plan: FusionPlan,
     /// The number of the group that makes a value; true if a view is in between.
@@ -251,7 +254,7 @@ impl Explainer<'_> {
 
     /// The obstacle to fusing two groups of pointwise ops and reductions.
     fn refused(&self, maker: Inst, user: Inst) -> Reason {
-        match pairing::form(self.function, &self.solver, maker, user) {
+        match pairing::form(self.function, (&self.solver, self.model), maker, user) {
             Err(why) => self.because(why, maker, user),
             Ok(_) if self.only_repeats(maker) => Reason::Cost(
                 "what is repeated is written first: in place it would be walked in short steps, or divided for each use".into(),
@@ -298,7 +301,7 @@ impl Explainer<'_> {
         let is_one = |fact: &Fact| matches!(fact, Fact::Equal(a, b) if a.is_const(1) || b.is_const(1));
         let mut known = self.function.facts.clone();
         let are_new = !facts.is_empty() && !facts.iter().any(is_one) && facts.iter().all(|fact| known.add(fact.clone()).is_ok());
-        are_new && pairing::form(self.function, &Solver::new(&known), maker, user).is_ok()
+        are_new && pairing::form(self.function, (&Solver::new(&known), self.model), maker, user).is_ok()
     }
 
     /// A group on a path from group `from` to one of the `sources` of another; it is itself a

@@ -16,7 +16,10 @@ use super::{
     line_buffers::{LineBuffer, LineBuffers, never_fails},
     space::{Follows, Map, axes_of, map_of, reads, refine, regroup, repeat_of},
 };
-use crate::analysis::query::{Query, picks_rows};
+use crate::analysis::{
+    cost_model::CostModel,
+    query::{Query, picks_rows},
+};
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::{HashMap, HashSet};
 
@@ -24,15 +27,10 @@ use std::collections::{HashMap, HashSet};
 const MOST_OPS: usize = 160;
 /// The same bound for ops that are computed at several positions, each counted as often.
 const MOST_COMPUTATIONS: usize = 256;
-/// With more tensors, a core cannot prefetch all streams.
-const MOST_TENSORS: usize = 24;
 /// The same bound for scans along the last axis, whose code has every op once for each line of a
 /// square, and for other scans. Costly ops count [`COSTLY`] times.
 const MOST_SCANNED: (usize, usize) = (24, 64);
 const COSTLY: usize = 8;
-/// Rows up to this length are reduced side by side, one per lane, although each lane then reads
-/// memory of its own.
-pub const SHORT_ROW: i64 = 8;
 
 /// The reason that a set of ops is not one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,8 +103,8 @@ enum Demand {
 }
 
 impl Candidate<'_> {
-    /// Returns the layout of the set as one kernel.
-    pub(super) fn form(&self) -> Result<Layout, Rejection> {
+    /// Returns the layout of the set as one kernel of the target of a model.
+    pub(super) fn form(&self, model: &dyn CostModel) -> Result<Layout, Rejection> {
         if self.members.len() > MOST_OPS {
             return Err(Rejection::Large);
         }
@@ -124,9 +122,9 @@ impl Candidate<'_> {
             None if !lines.is_empty() => &[HoistLevel::PerRow, HoistLevel::PerTask],
             None => &[HoistLevel::PerRow, HoistLevel::PerTask, HoistLevel::PerBlock],
         };
-        self.walk(&layout, (&lines, shares), roots, &mut tensors)?;
+        self.walk(&layout, (&lines, shares), roots, &mut tensors, model)?;
         for line in &lines {
-            self.walk_line(line.value, &mut tensors)?;
+            self.walk_line(line.value, &mut tensors, model)?;
         }
         let is_line = |value: Value| lines.iter().any(|line| line.value == value);
         match computations(self.function, self.outputs, &|inst| self.is_inside(&members, inst), &is_line) {
@@ -276,13 +274,13 @@ impl Candidate<'_> {
     }
 
     /// Checks that a line could be computed by a loop of its own.
-    fn walk_line(&self, line: Value, tensors: &mut HashSet<Value>) -> Result<(), Rejection> {
+    fn walk_line(&self, line: Value, tensors: &mut HashSet<Value>, model: &dyn CostModel) -> Result<(), Rejection> {
         let shape = self.function.shape(line);
         let space = refine(self.solver, shape, shape).unwrap_or_default();
         let kept: Vec<usize> = (0..space.len()).collect();
         let map = map_of(self.solver, &space, &kept, shape).ok_or(Rejection::Axes)?;
         let layout = Layout { space, reduced: Vec::new(), kept, reduces: false, reordered: Vec::new() };
-        self.walk(&layout, (&[], &[HoistLevel::PerRow]), vec![(line, map, Demand::Used)], tensors)
+        self.walk(&layout, (&[], &[HoistLevel::PerRow]), vec![(line, map, Demand::Used)], tensors, model)
     }
 
     /// Checks the computation of these values, up to line buffers, and collects the tensors that it
@@ -293,6 +291,7 @@ impl Candidate<'_> {
         (lines, shares): (&[LineBuffer], &[HoistLevel]),
         mut stack: Vec<Visit>,
         tensors: &mut HashSet<Value>,
+        model: &dyn CostModel,
     ) -> Result<(), Rejection> {
         let space = &layout.space[..];
         let members: HashSet<Inst> = self.members.iter().copied().collect();
@@ -305,11 +304,11 @@ impl Candidate<'_> {
             }
             let inst = self.function.defining(value).filter(|&inst| self.is_inside(&members, inst));
             let Some(inst) = inst else {
-                if self.lies_apart(layout, &map) {
+                if self.lies_apart(layout, &map, model) {
                     return Err(Rejection::Turned);
                 }
                 tensors.insert(value);
-                if tensors.len() > MOST_TENSORS {
+                if tensors.len() > model.most_tensors() {
                     return Err(Rejection::Large);
                 }
                 continue;
@@ -495,12 +494,12 @@ impl Candidate<'_> {
     /// Returns true if rows would read a whole tensor in memory that is contiguous along another
     /// dimension than their vectors, a cache line for each element. A kernel that transposes it in
     /// registers first lets rows read vectors.
-    fn lies_apart(&self, layout: &Layout, map: &Map) -> bool {
+    fn lies_apart(&self, layout: &Layout, map: &Map, model: &dyn CostModel) -> bool {
         let Some(last) = layout.space.len().checked_sub(1).filter(|_| layout.reduces) else { return false };
         let axes = axes_of(map).unwrap_or_default();
         let apart = axes.len() == layout.space.len() && axes.last() != Some(&last);
         let length = Dim::product(layout.reduced.iter().map(|&axis| layout.space[axis].clone()));
-        apart && self.solver.range(&length).hi.is_none_or(|most| most > SHORT_ROW)
+        apart && self.solver.range(&length).hi.is_none_or(|most| most > model.short_row())
     }
 
     /// The demand for the operands of an op with this demand. Concatenations along vectors, gathers

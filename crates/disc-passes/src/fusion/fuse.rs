@@ -33,7 +33,8 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
             }
         }
     }
-    let mut grouping = Grouping::new(function, block, solver);
+    let model = cx.options.model.clone();
+    let mut grouping = Grouping::new(function, block, solver, &*model);
     grouping.absorb_epilogues(cx);
     grouping.absorb_conversions(cx);
     grouping.merge_siblings(cx);

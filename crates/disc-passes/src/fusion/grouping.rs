@@ -4,6 +4,7 @@ use super::{
     binders::Binders,
     legality::{Role, roles},
 };
+use crate::analysis::cost_model::CostModel;
 use disc_ir::{Block, Function, FusionKind, Inst, OpKind, Solver, Value, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -28,6 +29,7 @@ pub(super) struct Members {
 pub(super) struct Grouping<'f> {
     pub(super) function: &'f Function,
     pub(super) solver: &'f Solver,
+    pub(super) model: &'f dyn CostModel,
     pub(super) insts: Vec<Inst>,
     pub(super) position: HashMap<Inst, usize>,
     pub(super) roles: Vec<Role>,
@@ -48,7 +50,7 @@ pub(super) struct Grouping<'f> {
 }
 
 impl<'f> Grouping<'f> {
-    pub(super) fn new(function: &'f Function, block: Block, solver: &'f Solver) -> Self {
+    pub(super) fn new(function: &'f Function, block: Block, solver: &'f Solver, model: &'f dyn CostModel) -> Self {
         let insts = function.insts(block).to_vec();
         let role_of = roles(function, solver, block);
         let roles: Vec<Role> = insts.iter().map(|i| role_of[i]).collect();
@@ -57,6 +59,7 @@ impl<'f> Grouping<'f> {
         let mut grouping = Self {
             function,
             solver,
+            model,
             sources: vec![Vec::new(); count],
             users: vec![Vec::new(); count],
             real_sources: Vec::new(),

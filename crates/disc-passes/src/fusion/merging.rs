@@ -122,7 +122,8 @@ impl Grouping<'_> {
         let insts: Vec<Inst> = set.iter().map(|&i| self.insts[i]).collect();
         let outputs = self.outputs(set);
         let role = |inst: Inst| self.role_of.get(&inst).copied();
-        Candidate { function: self.function, solver: self.solver, members: &insts, outputs: &outputs, role: &role }.form()
+        Candidate { function: self.function, solver: self.solver, members: &insts, outputs: &outputs, role: &role }
+            .form(self.model)
     }
 
     /// Merges three or more groups that depend on one another if they are one kernel although no

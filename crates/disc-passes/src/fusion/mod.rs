@@ -54,6 +54,6 @@ pub mod space;
 pub(crate) mod split_group;
 
 pub use explain::{Edge, FusionPlan, HorizontalPair, PlannedGroup, Reason, explain};
-pub use form::{SHORT_ROW, layout_of};
+pub use form::layout_of;
 pub use layout::Layout;
 pub use legality::costly;

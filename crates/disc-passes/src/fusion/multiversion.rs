@@ -13,6 +13,7 @@
 //! Invariants: a variant is its entry with more facts, all of them about sizes known at the start
 //! of a call; entries with more than a few groups have none, since kernels are compiled for each.
 use crate::{
+    analysis::cost_model::CostModel,
     analysis::query::Query,
     fusion::{self, Reason},
     options::Options,
@@ -70,7 +71,7 @@ fn variants(module: &Module, entry: &Function, cx: &mut PassCx) -> Vec<Function>
         return Vec::new();
     };
     let even = divisibilities(entry, &general);
-    let mut equal = equalities(&alike, &general);
+    let mut equal = equalities(&alike, &general, &*cx.options.model);
     equal.extend(even.iter().cloned());
     let joins =
         |variant: &Function| fused(module, variant, cx).is_some_and(|fused| groups(&fused, variant) < groups(&general, entry));
@@ -125,13 +126,13 @@ fn in_order(a: &Symbol, b: &Symbol) -> [Symbol; 2] {
 }
 
 /// The equalities of such sizes that keep groups apart.
-fn equalities(alike: &HashSet<[Symbol; 2]>, fused: &Module) -> Vec<Fact> {
+fn equalities(alike: &HashSet<[Symbol; 2]>, fused: &Module, model: &dyn CostModel) -> Vec<Fact> {
     let is_expected = |fact: &Fact| match fact {
         Fact::Equal(a, b) => a.as_symbol().zip(b.as_symbol()).is_some_and(|(a, b)| alike.contains(&in_order(a, b))),
         _ => false,
     };
     let mut found = Vec::new();
-    for plan in fusion::explain(fused) {
+    for plan in fusion::explain(fused, model) {
         let edges = plan.edges.into_iter().map(|edge| edge.reason);
         for reason in edges.chain(plan.siblings.into_iter().map(|siblings| siblings.reason)) {
             match reason {

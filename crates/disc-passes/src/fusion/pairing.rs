@@ -3,12 +3,18 @@ use super::{
     form::{Candidate, Rejection},
     layout::Layout,
 };
+use crate::analysis::cost_model::CostModel;
 use disc_ir::{Function, FunctionKind, Inst, OpKind, Solver, Value};
 use std::collections::HashMap;
 
 /// The layout of the groups `maker` and `user` of a block as one, if a result of the first goes to
 /// the second.
-pub(super) fn form(function: &Function, solver: &Solver, maker: Inst, user: Inst) -> Result<Layout, Rejection> {
+pub(super) fn form(
+    function: &Function,
+    (solver, model): (&Solver, &dyn CostModel),
+    maker: Inst,
+    user: Inst,
+) -> Result<Layout, Rejection> {
     let mut joined = Joined { source: function, both: Function::new("both", FunctionKind::Func), map: HashMap::new() };
     joined.both.facts = function.facts.clone();
     joined.copy(maker);
@@ -16,7 +22,7 @@ pub(super) fn form(function: &Function, solver: &Solver, maker: Inst, user: Inst
     let leaving = function.results_of(maker).iter().filter(|&&value| leaves(function, value, user));
     let outputs: Vec<Value> = leaving.chain(function.results_of(user)).map(|value| joined.map[value]).collect();
     let both = &joined.both;
-    Candidate { function: both, solver, members: both.insts(both.body), outputs: &outputs, role: &|_| None }.form()
+    Candidate { function: both, solver, members: both.insts(both.body), outputs: &outputs, role: &|_| None }.form(model)
 }
 
 /// Returns true if ops other than `user` need a value, also through views.

@@ -12,7 +12,7 @@
 mod rows;
 
 use crate::{
-    analysis::{call_invariant::CallInvariant, query::Query},
+    analysis::{call_invariant::CallInvariant, cost_model::CostModel, query::Query},
     pass::{PassCx, PassDef},
     rules::{
         dead_ops,
@@ -22,17 +22,18 @@ use crate::{
 use disc_ir::{DType, Diagnostic, Dim, FunctionKind, Inst, Literal, Module, OpKind, Solver, Type, Value, ops::Stage};
 use std::sync::Arc;
 
-/// Packs the weights of matmuls into panels of `panel_columns` columns.
+/// Packs the weights of matmuls into panels of as many columns as the cost model says.
 pub static PASS: PassDef = PassDef {
     name: "pack-weights",
-    doc: "Packs right-hand weights of matmuls into panels of `panel_columns` columns, an option of the target; 0 leaves them \
-          as they are. Pads rows of left-hand weights that are stored whole pages apart.",
+    doc: "Packs right-hand weights of matmuls into panels of as many columns as the cost model of the target says; 0 \
+          leaves them as they are. Pads rows of left-hand weights that are stored whole pages apart.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
-    let width = cx.options.panel_columns;
+    let model = cx.options.model.clone();
+    let width = model.panel_columns();
     if width <= 0 {
         return Ok(0);
     }
@@ -40,12 +41,12 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let (fixed, solver) = (CallInvariant::of(function), Arc::new(Solver::new(&function.facts)));
         packed += visit(function, &solver, &mut |rw, inst| {
-            let Some(matrix) = matrix(rw, inst, &fixed) else {
+            let Some(matrix) = matrix(rw, inst, &fixed, &*model) else {
                 let product = rows::spread(rw, inst, &fixed, cx);
                 return rw.take_error().map(|()| product);
             };
             // A vector holds half as many f64 as f32 elements.
-            let word = word(rw, inst, matrix, &cx.options.words);
+            let word = word(rw, inst, matrix, &*model);
             if !rw.f.ty(matrix.value).dtype().is_float() && word.is_none() {
                 return Ok(None);
             }
@@ -58,9 +59,6 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     Ok(packed)
 }
 
-/// Matrices of up to this many columns are read in the order [column][sum], unpacked.
-const FEW_COLUMNS: i64 = 8;
-
 /// A right operand that can be packed.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix {
@@ -72,7 +70,7 @@ pub(crate) struct Matrix {
 }
 
 /// The right operand of a matmul, if it can be packed.
-pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant) -> Option<Matrix> {
+pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant, model: &dyn CostModel) -> Option<Matrix> {
     if rw.f.kind_of(inst) != OpKind::DotGeneral || rw.f.attr(inst, "packed_columns").is_some() {
         return None;
     }
@@ -86,7 +84,7 @@ pub(crate) fn matrix(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant) -> Op
     let matrix = Matrix { value, sum_axis: *sum_axis, rows, columns };
     let batched = !rw.f.ints(inst, "rhs_batching_dims").is_empty();
     // Panels of a few columns would be mostly zeros: such matrices are read along the sums.
-    let along_sums = columns <= FEW_COLUMNS && *sum_axis == 1;
+    let along_sums = columns <= model.few_columns() && *sum_axis == 1;
     (!batched && !along_sums && rows > 0 && columns > 0 && fixed.contains(value) && fixed.depends_on_weights(value))
         .then_some(matrix)
 }
@@ -100,13 +98,13 @@ pub(crate) fn stored(rw: &Rewriter<'_>, value: Value) -> Value {
 }
 
 /// The number of interleaved rows, if the matmul is computed from words of both operands.
-fn word(rw: &Rewriter<'_>, inst: Inst, matrix: Matrix, words: &[(DType, i64)]) -> Option<i64> {
+fn word(rw: &Rewriter<'_>, inst: Inst, matrix: Matrix, model: &dyn CostModel) -> Option<i64> {
     let (dtype, sums) = (rw.f.ty(matrix.value).dtype(), rw.f.ty(rw.f.result(inst)).dtype());
     let suits = match dtype.is_float() {
         true => matches!(sums, DType::BF16 | DType::F32),
         false => matches!(sums, DType::I8 | DType::I16 | DType::I32),
     };
-    let known = words.iter().find(|(of, _)| *of == dtype).map(|&(_, count)| count);
+    let known = model.word_rows(dtype);
     known.filter(|_| suits && rw.f.ty(stored(rw, matrix.value)).dtype() == dtype)
 }
 
@@ -162,6 +160,7 @@ pub(crate) fn product(rw: &mut Rewriter<'_>, inst: Inst, panels: Value, columns:
 #[cfg(test)]
 mod tests {
     use crate::{
+        analysis::cost_model::NeutralModel,
         options::Options,
         tensor::pack_weights,
         testing::{after, after_all},
@@ -177,7 +176,7 @@ mod tests {
 
     #[test]
     fn whole_panels_need_no_padding() {
-        let text = after_all(&[&pack_weights::PASS], LINEAR, Options { panel_columns: 8, ..Options::default() });
+        let text = after_all(&[&pack_weights::PASS], LINEAR, Options::of(NeutralModel::with_panels(8)));
         assert!(text.contains("packed_columns = [40]") && !text.contains("pad "), "{text}");
     }
 
@@ -187,7 +186,7 @@ mod tests {
         let stored = LINEAR.replace("%w = weight @w : tensor<40x8xf32>", read).replacen("tensor<40x8xf32>", "tensor<40x8xi8>", 1);
         let text = after(&pack_weights::PASS, &stored);
         assert!(!text.contains("packed"), "{text}");
-        let text = after_all(&[&pack_weights::PASS], &stored, Options { panel_columns: 16, ..Options::default() });
+        let text = after_all(&[&pack_weights::PASS], &stored, Options::of(NeutralModel::with_panels(16)));
         assert!(text.contains("-> tensor<3x8x16xi8>") && text.contains("(tensor<3x8x16xi8>) -> tensor<3x8x16xf32>"), "{text}");
     }
 
@@ -196,7 +195,8 @@ mod tests {
         let narrow = LINEAR.replace("xf32>", "xi8>").replace("rhs_contracting", "dtype = i32, rhs_contracting");
         let narrow = narrow.replace("tensor<[B]x[S]x40xi8>", "tensor<[B]x[S]x40xi32>").replace("40x8xi8", "40x7xi8");
         let narrow = narrow.replace("[S]x8xi8", "[S]x7xi8");
-        let options = |words: &[(DType, i64)]| Options { panel_columns: 16, words: words.to_vec(), ..Options::default() };
+        let options =
+            |words: &[(DType, i64)]| Options::of(NeutralModel { word_rows: words.to_vec(), ..NeutralModel::with_panels(16) });
         let text = after_all(&[&pack_weights::PASS], &narrow, options(&[(DType::I8, 4)]));
         assert!(text.contains("tensor<3x2x16x4xi8>) -> tensor<[B]x[S]x40xi32>"), "{text}");
         assert!(!after_all(&[&pack_weights::PASS], &narrow, options(&[])).contains("packed"));

@@ -13,7 +13,7 @@
 //! the narrow form depends on weights alone, so that the pass `prepare` makes it when weights are
 //! loaded.
 use crate::{
-    analysis::{call_invariant::CallInvariant, query::Query},
+    analysis::{call_invariant::CallInvariant, cost_model::CostModel, query::Query},
     options::WeightForm,
     pass::{PassCx, PassDef},
     rules::{
@@ -46,7 +46,8 @@ const BLOCK: i64 = 32;
 const IN_WORD: i64 = 8;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
-    let (form, width) = (cx.options.weights, cx.options.panel_columns);
+    let (form, model) = (cx.options.weights, cx.options.model.clone());
+    let width = model.panel_columns();
     let Some(dtype) = form.dtype() else { return Ok(0) };
     if form == WeightForm::Int4 && width <= 0 {
         return Ok(0);
@@ -55,7 +56,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let (fixed, solver) = (CallInvariant::of(function), Arc::new(Solver::new(&function.facts)));
         narrowed += visit(function, &solver, &mut |rw, inst| {
-            let Some(matrix) = wide(rw, inst, &fixed, dtype) else { return Ok(None) };
+            let Some(matrix) = wide(rw, inst, &fixed, (dtype, &*model)) else { return Ok(None) };
             let product = match form {
                 _ if !cx.spend() => None,
                 WeightForm::Int4 => in_blocks(rw, inst, matrix, width),
@@ -70,8 +71,8 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
 }
 
 /// The f32 matrix of a matmul that gets smaller by being stored as `dtype`.
-fn wide(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant, dtype: DType) -> Option<Matrix> {
-    let matrix = matrix(rw, inst, fixed)?;
+fn wide(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant, (dtype, model): (DType, &dyn CostModel)) -> Option<Matrix> {
+    let matrix = matrix(rw, inst, fixed, model)?;
     let is_f32 = |value: Value| rw.f.ty(value).dtype() == DType::F32;
     let holds = rw.f.ty(stored(rw, matrix.value)).dtype().size() > dtype.size();
     let is_large = matrix.rows.saturating_mul(matrix.columns) >= FEW_ELEMENTS;
@@ -168,6 +169,7 @@ fn product(rw: &mut Rewriter<'_>, inst: Inst, narrow: Value) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::{
+        analysis::cost_model::NeutralModel,
         options::Options,
         pass::PassManager,
         tensor::prepare,
@@ -190,7 +192,7 @@ mod tests {
 
     fn narrowed(source: &str, weights: WeightForm) -> Module {
         let mut module = parse(source);
-        let mut manager = PassManager::new(Options { panel_columns: 16, weights, ..Options::default() });
+        let mut manager = PassManager::new(Options { weights, ..Options::of(NeutralModel::with_panels(16)) });
         for pass in [&PASS, &pack_weights::PASS, &prepare::PASS] {
             manager.run(&mut module, pass).unwrap();
         }

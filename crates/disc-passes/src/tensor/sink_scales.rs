@@ -7,7 +7,7 @@
 //! Invariants: the scales do not vary along the sums; only call-invariant integer matrices are
 //! rewritten.
 use crate::{
-    analysis::{call_invariant::CallInvariant, query::Query},
+    analysis::{call_invariant::CallInvariant, cost_model::CostModel, query::Query},
     pass::{PassCx, PassDef},
     rules::{
         dead_ops,
@@ -28,11 +28,12 @@ pub(crate) static PASS: PassDef = PassDef {
 };
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    let model = cx.options.model.clone();
     let mut moved = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let (fixed, solver) = (CallInvariant::of(function), Arc::new(Solver::new(&function.facts)));
         moved += visit(function, &solver, &mut |rw, inst| {
-            let Some(scaled) = scaled(rw, inst, &fixed) else { return Ok(None) };
+            let Some(scaled) = scaled(rw, inst, &fixed, &*model) else { return Ok(None) };
             let product = if cx.spend() { scale_sums(rw, inst, scaled) } else { None };
             rw.take_error().map(|()| product)
         })?;
@@ -49,8 +50,8 @@ struct Scaled {
 }
 
 /// The right operand of a matmul, if it is an integer matrix times scales.
-fn scaled(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant) -> Option<Scaled> {
-    let operand = matrix(rw, inst, fixed)?;
+fn scaled(rw: &Rewriter<'_>, inst: Inst, fixed: &CallInvariant, model: &dyn CostModel) -> Option<Scaled> {
+    let operand = matrix(rw, inst, fixed, model)?;
     let multiply = rw.f.made_by(operand.value, OpKind::Multiply)?;
     let is_f32 = |value: Value| rw.f.ty(value).dtype() == DType::F32;
     if !is_f32(operand.value) || !is_f32(rw.f.result(inst)) {

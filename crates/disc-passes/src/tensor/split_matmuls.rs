@@ -10,7 +10,7 @@
 //! Invariants: each column is computed once, and every sum adds the same products in the same
 //! order. Parts fill vectors of columns.
 use crate::{
-    analysis::{call_invariant::CallInvariant, query::Query},
+    analysis::{call_invariant::CallInvariant, cost_model::CostModel, query::Query},
     pass::{PassCx, PassDef},
     rules::{
         dead_ops,
@@ -36,12 +36,9 @@ pub static PASS: PassDef = PassDef {
 /// The columns of a part: at least so many and a multiple of a vector, or enough that the remainder
 /// in the last vector does not matter.
 const FEWEST: i64 = 32;
-const VECTOR: i64 = 16;
 const MANY: i64 = 96;
 /// From this number of input features on, two Winograd convolutions take as long as one.
 const TRANSFORMED: i64 = 64;
-/// The most elements of a matrix that stays in a cache.
-const CACHED: i64 = 1 << 20;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut split = 0;
@@ -86,6 +83,7 @@ impl<'f> Analysis<'f> {
 
     /// The slices of columns of matmuls, and the dimension of each.
     fn slices(&self, cx: &mut PassCx) -> HashMap<Inst, usize> {
+        let model = cx.options.model.clone();
         let mut found = HashMap::new();
         let mut seen = HashSet::new();
         for &inst in self.function.insts(self.function.body) {
@@ -93,7 +91,7 @@ impl<'f> Analysis<'f> {
                 continue;
             }
             let whole = self.function.operands(inst)[0];
-            if let Some(axis) = self.axis_of_parts(whole).filter(|_| cx.spend()) {
+            if let Some(axis) = self.axis_of_parts(whole, &*model).filter(|_| cx.spend()) {
                 found.extend(self.users[&whole].iter().map(|&slice| (slice, axis)));
             }
         }
@@ -101,7 +99,7 @@ impl<'f> Analysis<'f> {
     }
 
     /// The dimension along which a value is cut into parts that can be matmuls of their own.
-    fn axis_of_parts(&self, whole: Value) -> Option<usize> {
+    fn axis_of_parts(&self, whole: Value, model: &dyn CostModel) -> Option<usize> {
         let slices = &self.users[&whole];
         let in_body = |inst: &Inst| self.function.insts(self.function.body).contains(inst);
         if slices.len() < 2 || !slices.iter().all(|&inst| self.function.kind_of(inst) == OpKind::Slice && in_body(&inst)) {
@@ -116,10 +114,10 @@ impl<'f> Analysis<'f> {
         let (columns, elements) = self.columns(whole, axis, slices.len())?;
         let fills = |&[from, to]: &[i64; 2]| {
             let width = (to - from) * columns;
-            width >= MANY || width >= FEWEST && width % VECTOR == 0
+            width >= MANY || width >= FEWEST && width % model.vector_columns() == 0
         };
         let suit = ranges.windows(2).all(|pair| pair[0][1] <= pair[1][0]) && ranges.iter().all(fills);
-        let are_gates = slices.len() == 2 && elements.is_some_and(|elements| elements <= CACHED);
+        let are_gates = slices.len() == 2 && elements.is_some_and(|elements| elements <= model.cached_elements());
         (suit && (are_gates || slices.iter().any(|&slice| self.is_read_by_product(slice)))).then_some(axis)
     }
 

@@ -65,7 +65,9 @@ fn compiled(mut module: Module, from: Stage, title: &str, options: &disc::Option
     let mut manager = pipeline::manager(disc::stages::pass_options(options).map_err(diagnostics)?);
     let mut before = module.to_string();
     let mut stages = vec![(from.name(), before.clone())];
-    let (mut passes, mut plans) = (Vec::new(), if from == Stage::Fused { fusion::explain(&module) } else { Vec::new() });
+    let model = manager.cx.options.model.clone();
+    let explain = |module: &Module| fusion::explain(module, &*model);
+    let (mut passes, mut plans) = (Vec::new(), if from == Stage::Fused { explain(&module) } else { Vec::new() });
     for pass in pipeline::STEPS.iter().filter(|step| step.stages.0 >= from) {
         manager.run(&mut module, pass).map_err(|error| vec![error.note(format!("in pass `{}`", pass.name))])?;
         let after = module.to_string();
@@ -78,7 +80,7 @@ fn compiled(mut module: Module, from: Stage, title: &str, options: &disc::Option
             last.1.clone_from(&before);
         }
         if end == Stage::Fused {
-            plans = fusion::explain(&module);
+            plans = explain(&module);
         }
     }
     let made = disc::stages::kernels(module, options).map_err(diagnostics)?;

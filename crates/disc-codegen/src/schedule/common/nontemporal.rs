@@ -8,8 +8,8 @@
 //!
 //! Invariants: the guard says all that addresses rely on, the sizes here and where memory starts in [`Condition::Nontemporal`]; results are written once, in order.
 use crate::{
-    element::LEAST_NONTEMPORAL,
     schedule::{Condition, Group, Scheduled, Version, VersionKind},
+    target::CpuModel,
 };
 use disc_ir::{Dim, TensorType, Value};
 
@@ -36,7 +36,7 @@ impl Nontemporal {
         let read = group.inputs().iter().filter(|&&input| group.solver.equal(&group.tensor(input).element_count(), &count));
         let touched = Dim::sum(results.iter().chain(read).map(|&value| bytes(group.tensor(value))));
         let is_small = group.solver.range(&touched).hi.is_some_and(|most| most < disc_abi::LEAST_NONTEMPORAL_BYTES);
-        if is_small || !group.target.has_nontemporal_stores() || lanes as usize * widest < LEAST_NONTEMPORAL {
+        if is_small || !group.target.has_nontemporal_stores() || lanes as usize * widest < CpuModel::LEAST_NONTEMPORAL_BYTES {
             return None;
         }
         let multiple = (disc_abi::ALIGN / narrowest) as i64;

@@ -47,7 +47,7 @@ impl Explainer<'_> {
 
     /// The obstacle to computing two groups of pointwise ops and reductions side by side.
     fn not_beside(&self, first: Inst, second: Inst) -> Reason {
-        let together = match pairing::form(self.function, &self.solver, first, second) {
+        let together = match pairing::form(self.function, (&self.solver, self.model), first, second) {
             Err(why) => return self.because(why, first, second),
             Ok(layout) => layout,
         };

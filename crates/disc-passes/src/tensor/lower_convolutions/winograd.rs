@@ -27,7 +27,7 @@ const KERNEL: [[f64; 3]; 6] = [
 impl Convolution {
     /// Marks the matmul as one that Winograd's method can compute; returns it unchanged otherwise.
     pub(super) fn winograd(&self, rw: &mut Rewriter<'_>, inst: Inst, product: Value, cx: &mut PassCx) -> Option<Value> {
-        let rows = cx.options.block_rows;
+        let rows = cx.options.model.block_rows();
         let Some([features, channels]) = self.small_windows(rw, inst).filter(|_| rows > 0 && cx.spend_on("winograd")) else {
             return Some(product);
         };
@@ -102,6 +102,7 @@ pub(super) fn pad(rw: &mut Rewriter<'_>, value: Value, axis: usize, count: i64) 
 #[cfg(test)]
 mod tests {
     use crate::{
+        analysis::cost_model::NeutralModel,
         options::Options,
         tensor::{lower_convolutions, prepare},
         testing::after_all,
@@ -115,7 +116,7 @@ mod tests {
         }";
 
     fn options(winograd: bool) -> Options {
-        Options { winograd, block_rows: 12, ..Options::default() }
+        Options { winograd, ..Options::of(NeutralModel { block_rows: 12, ..NeutralModel::default() }) }
     }
 
     #[test]

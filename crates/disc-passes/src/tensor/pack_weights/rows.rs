@@ -7,28 +7,22 @@
 //! another view (`query::is_front`).
 use super::PassCx;
 use crate::{
-    analysis::{call_invariant::CallInvariant, query::Query},
+    analysis::{call_invariant::CallInvariant, cost_model::CostModel, query::Query},
     rules::rewrite::Rewriter,
 };
 use disc_ir::{Dim, Inst, Literal, OpKind, Type, Value};
 
-/// Rows at a multiple of this distance in bytes share lines of the first-level cache.
-const PAGE: i64 = 4096;
-/// The number of such rows that fit there, next to a line of the panel.
-const CACHE_WAYS: i64 = 7;
-/// Bytes of a cache line.
-const LINE: i64 = 64;
-
 /// The matmul with a padded left operand, if that is a weight whose rows collide.
 pub(super) fn spread(rw: &mut Rewriter<'_>, inst: Inst, fixed: &CallInvariant, cx: &mut PassCx) -> Option<Value> {
     let is_product = rw.f.kind_of(inst) == OpKind::DotGeneral;
-    if cx.options.block_rows <= CACHE_WAYS || !is_product {
+    let model = cx.options.model.clone();
+    if model.block_rows() <= model.cache_ways() || !is_product {
         return None;
     }
     let left = rw.f.operands(inst)[0];
     let weight = read_from(rw, left);
     let depth = depth(rw, inst, left)?;
-    let (axis, more) = room(rw, weight, depth)?;
+    let (axis, more) = room(rw, weight, depth, &*model)?;
     if !fixed.contains(weight) || !fixed.depends_on_weights(weight) || !cx.spend_on("spread-rows") {
         return None;
     }
@@ -80,18 +74,19 @@ fn depth(rw: &Rewriter<'_>, inst: Inst, left: Value) -> Option<i64> {
 
 /// The axis of a weight to pad, and the amount, if its rows of `depth` elements are stored pages
 /// apart.
-fn room(rw: &Rewriter<'_>, weight: Value, depth: i64) -> Option<(usize, i64)> {
+fn room(rw: &Rewriter<'_>, weight: Value, depth: i64, model: &dyn CostModel) -> Option<(usize, i64)> {
     if depth == 0 {
         return None;
     }
     let ty = rw.f.ty(weight).as_tensor()?;
     let (dims, size) = (ty.static_dims()?, ty.dtype.size() as i64);
     let inner = |axis: usize| dims[axis + 1..].iter().product::<i64>();
-    let rows = (0..dims.len()).find(|&axis| dims[axis] > CACHE_WAYS && inner(axis) == depth)?;
+    let rows = (0..dims.len()).find(|&axis| dims[axis] > model.cache_ways() && inner(axis) == depth)?;
     let axis = (rows + 1..dims.len()).find(|&axis| dims[axis] > 1)?;
-    let more = (LINE / size).max(1).div_euclid(inner(axis)).max(1);
+    let more = (model.line_bytes() / size).max(1).div_euclid(inner(axis)).max(1);
+    let page = model.page_bytes();
     let after = (dims[axis] + more) * inner(axis) * size;
-    (depth * size % PAGE == 0 && after % PAGE != 0).then_some((axis, more))
+    (depth * size % page == 0 && after % page != 0).then_some((axis, more))
 }
 
 /// The weight as the front of a padded one.
@@ -110,6 +105,7 @@ fn lengthened(rw: &mut Rewriter<'_>, weight: Value, axis: usize, more: i64) -> O
 #[cfg(test)]
 mod tests {
     use crate::{
+        analysis::cost_model::NeutralModel,
         options::Options,
         tensor::{pack_weights, prepare},
         testing::after_all,
@@ -131,7 +127,7 @@ mod tests {
     }
 
     fn packed(text: &str, block_rows: i64) -> String {
-        let options = Options { panel_columns: 32, block_rows, ..Options::default() };
+        let options = Options::of(NeutralModel { block_rows, ..NeutralModel::with_panels(32) });
         after_all(&[&pack_weights::PASS, &prepare::PASS], text, options)
     }
 

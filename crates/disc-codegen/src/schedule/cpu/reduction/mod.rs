@@ -27,9 +27,10 @@ use crate::{
             row_blocking::RowBlocking,
         },
     },
+    target::CpuModel,
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
-use disc_passes::fusion::{SHORT_ROW, space::regroup};
+use disc_passes::fusion::space::regroup;
 pub use plan::RowPlan;
 use plan::{Along, Placed};
 use tables::{Tables, Walk};
@@ -450,10 +451,10 @@ fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<Co
     let last = &shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order())?.size;
     let length = plan.row_length();
     let range = |dim: &Dim| group.solver.range(dim);
-    let possible =
-        range(&length).lo.is_none_or(|least| least <= SHORT_ROW) && range(last).hi.is_none_or(|most| most > plan::NARROW);
+    let possible = range(&length).lo.is_none_or(|least| least <= CpuModel::SHORT_ROW)
+        && range(last).hi.is_none_or(|most| most > plan::NARROW);
     let rows = Dim::product(shape.kept.iter().map(|run| run.size.clone()));
-    let mut guard = vec![Less(length, Dim::constant(SHORT_ROW + 1)), Less(Dim::constant(MANY_ROWS), rows)];
+    let mut guard = vec![Less(length, Dim::constant(CpuModel::SHORT_ROW + 1)), Less(Dim::constant(MANY_ROWS), rows)];
     if shape.kept.len() > 1 {
         guard.push(Less(Dim::constant(plan::NARROW), last.clone()));
     }

@@ -11,11 +11,12 @@ use crate::{
             iteration_space::{Merged, OuterGather, is_combined, joints, merge, mergeable_in, outer_gathers, output_map},
         },
     },
+    target::CpuModel,
 };
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::analysis::query::Query;
 use disc_passes::fusion::{
-    Layout, SHORT_ROW,
+    Layout,
     hoisting::{HoistLevel, block_axes, hoist_level, may_fail},
     layout_of,
     reduction_phases::Phases,
@@ -231,7 +232,7 @@ impl RowPlan {
     /// Which way vectors lie: along the dimension that is contiguous in memory; but rows that are combined in order are done side by side, and
     /// so are short ones, where it is known that there are enough of them beside one another.
     pub(super) fn along(&self, solver: &Solver, kept: &[Merged], reduced: &[Merged]) -> Along {
-        let is_short = solver.range(&self.row_length()).hi.is_some_and(|most| most <= SHORT_ROW);
+        let is_short = solver.range(&self.row_length()).hi.is_some_and(|most| most <= CpuModel::SHORT_ROW);
         let is_wide = |run: &Merged| solver.range(&run.size).lo.is_some_and(|least| least > NARROW);
         match (kept.last(), reduced.last()) {
             (Some(_), _) if !self.in_any_order() => Along::Kept,

@@ -21,11 +21,12 @@ use crate::{
     element::{Elements, matmul::multiply_add},
     kernel::{Index, KernelBuilder, OpenFor, compute_dtype},
     schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
+    target::CpuModel,
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
 use in_place::{InPlace, is_narrow};
 use pack::{Packing, Place};
-use plan::{Form, UNIT_COLUMNS, UNIT_ROWS, WindowPlan, rows_read};
+use plan::{Form, UNIT_COLUMNS, WindowPlan, rows_read};
 
 /// Schedules a group of one op on windows and what is element-wise in its result, or says why it cannot.
 ///
@@ -64,7 +65,7 @@ impl WindowPlan {
             return Vec::new();
         }
         let mut chunks: Vec<Dim> = self.layers().map(|layers| layers.count.clone()).into_iter().collect();
-        chunks.extend(self.rows().map(|rows| rows.count.ceil_div(&Dim::constant(UNIT_ROWS))));
+        chunks.extend(self.rows().map(|rows| rows.count.ceil_div(&Dim::constant(CpuModel::UNIT_ROWS))));
         chunks.push(self.columns().count.ceil_div(&Dim::constant(UNIT_COLUMNS)));
         chunks
     }
@@ -142,7 +143,7 @@ impl<'g> Emitter<'_, 'g> {
         };
         let columns = left(kb, last, &plan.columns().count, UNIT_COLUMNS);
         let rows = match plan.rows() {
-            Some(rows) => left(kb, last - 1, &rows.count, UNIT_ROWS),
+            Some(rows) => left(kb, last - 1, &rows.count, CpuModel::UNIT_ROWS),
             None => one,
         };
         let place = Place { lead: lead.to_vec(), first };

@@ -5,6 +5,7 @@
 use crate::{
     kernel::{accumulator_dtype, compute_dtype},
     schedule::Group,
+    target::CpuModel,
 };
 use disc_ir::{Block, DType, Dim, Inst, OpKind, Value};
 use disc_passes::analysis::{depthwise::walks_planes, query::Query};
@@ -15,7 +16,6 @@ const MOST_CHANNELS: i64 = 16;
 pub(super) const UNIT_COLUMNS: i64 = 1024;
 /// Rows of results that are computed at once.
 const BLOCK_ROWS: i64 = 4;
-pub(super) use disc_passes::analysis::depthwise::{MOST_TAPS, UNIT_ROWS};
 
 /// How windows slide along one dimension.
 pub(super) struct Slide {
@@ -67,12 +67,13 @@ impl WindowPlan {
             _ => Self::of_pooling(group, inst)?,
         };
         let taps: i64 = plan.slides.iter().map(|slide| slide.taps).product();
-        if !(1..=MOST_TAPS).contains(&taps) {
+        if !(1..=CpuModel::MOST_TAPS).contains(&taps) {
             return Err(format!("windows of {taps} elements"));
         }
         plan.lanes = group.target.vector_bytes() / plan.compute.size() as u32;
         plan.choose_block(group, taps);
-        plan.walks = walks_planes(function, &group.solver, function.body, inst);
+        let model = CpuModel::of(group.target).expect("a schedule of CPUs");
+        plan.walks = walks_planes(function, &group.solver, function.body, inst, &model);
         Ok(plan)
     }
 
@@ -163,7 +164,7 @@ impl WindowPlan {
 
     /// Rows of the input that the rows of a unit read, in one plane of it.
     pub(super) fn held_rows(&self) -> i64 {
-        self.rows().map_or(1, |rows| rows_read(rows, UNIT_ROWS))
+        self.rows().map_or(1, |rows| rows_read(rows, CpuModel::UNIT_ROWS))
     }
 
     /// Rows of the input above the row of a result that it depends on, where a unit walks a plane.

@@ -4,12 +4,11 @@
 //! where they lie are written over when the next block has read them.
 //!
 //! Invariant: nothing reads an element of the input once the result at its position is written.
-use super::{
-    Block, Emitter, Unit,
-    pack::Place,
-    plan::{UNIT_ROWS, rows_read},
+use super::{Block, Emitter, Unit, pack::Place, plan::rows_read};
+use crate::{
+    kernel::{Index, KernelBuilder},
+    target::CpuModel,
 };
-use crate::kernel::{Index, KernelBuilder};
 use disc_ir::{OpKind, Value};
 
 impl Emitter<'_, '_> {
@@ -24,7 +23,7 @@ impl Emitter<'_, '_> {
         let lead = lead.iter().map(|&value| Index::uniform(value)).collect();
         let mut unit = Unit { place, rows, columns, kernel: Vec::new(), start, lead, lying: None };
         self.either(kb, &mut unit, |emitter, kb, unit| {
-            let most = kb.int(UNIT_ROWS);
+            let most = kb.int(CpuModel::UNIT_ROWS);
             let step = kb.open_for([zero, rows, most]);
             emitter.elements.open_scope();
             unit.place.first[0] = step.index;
@@ -48,7 +47,7 @@ impl Emitter<'_, '_> {
         let plan = self.plan;
         let again = rows_read(plan.rows().expect("a plane has rows"), 1) - 1;
         let (pitch, lanes) = (kb.dim(&plan.phase()), kb.int(i64::from(plan.lanes)));
-        let (zero, again, below) = (kb.int(0), kb.int(again), kb.int(UNIT_ROWS));
+        let (zero, again, below) = (kb.int(0), kb.int(again), kb.int(CpuModel::UNIT_ROWS));
         let (count, distance) = (kb.mul(again, pitch), kb.mul(below, pitch));
         let pieces = kb.open_for([zero, count, lanes]);
         let from = kb.add(pieces.index, distance);

@@ -1,0 +1,111 @@
+//! Declares the numbers of a target that passes ask for, and the model of no target in particular.
+//!
+//! Invariant: a program is scheduled with the model that planned it. The buffer plan relies on
+//! [`CostModel::most_taps`] and [`CostModel::unit_rows`] for the order in which a convolution reads
+//! its input.
+use disc_ir::DType;
+use std::fmt::Debug;
+
+/// The numbers of a target that decide which programs passes make.
+pub trait CostModel: Debug + Send + Sync {
+    /// Columns of a panel of weights with 4-byte elements; 0 leaves weights unpacked.
+    fn panel_columns(&self) -> i64;
+    /// Rows of a register block with 4-byte elements; 0 if there are none.
+    fn block_rows(&self) -> i64;
+    /// Rows that lie interleaved in one word of a panel, for an element type that the target
+    /// multiplies in words.
+    fn word_rows(&self, dtype: DType) -> Option<i64>;
+    /// Matrices of up to this many columns are read along the sums, unpacked.
+    fn few_columns(&self) -> i64;
+    /// Rows of up to this many elements are reduced side by side, one per lane.
+    fn short_row(&self) -> i64;
+    /// Tensors that one kernel may read and write: with more, a core cannot prefetch all streams.
+    fn most_tensors(&self) -> usize;
+    /// Elements of a convolution's window, up to which the window is unrolled; 0 if convolutions do
+    /// not walk planes.
+    fn most_taps(&self) -> i64;
+    /// Rows that a convolution computes from one copy of their input rows, and the most rows that
+    /// it keeps above them.
+    fn unit_rows(&self) -> i64;
+    /// Bytes apart at which rows share the lines of one set of the first-level cache.
+    fn page_bytes(&self) -> i64;
+    /// Such rows that the first-level cache holds, next to a line of a panel.
+    fn cache_ways(&self) -> i64;
+    /// Bytes of a cache line.
+    fn line_bytes(&self) -> i64;
+    /// Columns of the widest vector of 4-byte elements.
+    fn vector_columns(&self) -> i64;
+    /// Elements of a matrix that stays in a cache.
+    fn cached_elements(&self) -> i64;
+}
+
+/// A target without panels, register blocks and words unless a test gives it some. Its other
+/// numbers suit every CPU.
+#[derive(Clone, Debug, Default)]
+pub struct NeutralModel {
+    pub panel_columns: i64,
+    pub block_rows: i64,
+    /// Interleaved rows by element type.
+    pub word_rows: Vec<(DType, i64)>,
+}
+
+impl NeutralModel {
+    /// Makes a model with panels of so many columns.
+    pub fn with_panels(panel_columns: i64) -> Self {
+        Self { panel_columns, ..Self::default() }
+    }
+}
+
+impl CostModel for NeutralModel {
+    fn panel_columns(&self) -> i64 {
+        self.panel_columns
+    }
+
+    fn block_rows(&self) -> i64 {
+        self.block_rows
+    }
+
+    fn word_rows(&self, dtype: DType) -> Option<i64> {
+        self.word_rows.iter().find(|(of, _)| *of == dtype).map(|&(_, rows)| rows)
+    }
+
+    fn few_columns(&self) -> i64 {
+        8
+    }
+
+    fn short_row(&self) -> i64 {
+        8
+    }
+
+    fn most_tensors(&self) -> usize {
+        24
+    }
+
+    fn most_taps(&self) -> i64 {
+        64
+    }
+
+    fn unit_rows(&self) -> i64 {
+        16
+    }
+
+    fn page_bytes(&self) -> i64 {
+        4096
+    }
+
+    fn cache_ways(&self) -> i64 {
+        7
+    }
+
+    fn line_bytes(&self) -> i64 {
+        64
+    }
+
+    fn vector_columns(&self) -> i64 {
+        16
+    }
+
+    fn cached_elements(&self) -> i64 {
+        1 << 20
+    }
+}
