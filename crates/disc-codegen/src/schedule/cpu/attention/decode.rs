@@ -6,10 +6,10 @@
 //!
 //! Heads that share their keys are rows of one product here.
 use super::{
-    AttentionPlan,
     online_softmax::{over_columns, with_column},
+    plan::{AttentionPlan, KEYS},
     softmax::Softmax,
-    unit::{KEYS, Place, Unit},
+    unit::{Place, Unit},
 };
 use crate::{
     element::Elements,
@@ -18,7 +18,7 @@ use crate::{
         Condition::Less,
         Group, Launch, Scheduled, Version, VersionKind, Workspace, aligned_bytes,
         common::{iteration_space::place_unit, kernel_frame::GroupMemory},
-        cpu::matmul::{BlockProduct, MatmulPlan, Right, RowsOf},
+        cpu::matmul::{BlockProduct, MatmulPlan, RightForm, RowsOf},
     },
 };
 use disc_ir::{Dim, Function, FunctionKind, OpKind, Solver, TensorType, Value};
@@ -38,15 +38,15 @@ struct Left {
 /// The version of a group for a few rows, if it has one.
 pub(super) fn version(group: &Group<'_>, softmax: &Softmax) -> Option<Version> {
     let plan = AttentionPlan::of_few_rows(group.function, &group.solver, group.target)?;
-    let rows = &plan.scores.m.size;
+    let rows = &plan.scores.shape.m.size;
     let most = FEW.min(i64::from(plan.scores.tile.rows));
-    let columns = &plan.scores.n.size;
+    let columns = &plan.scores.shape.n.size;
     let range = |dim: &Dim| group.solver.range(dim);
     if range(rows).lo.is_some_and(|least| least > most) || range(columns).hi.is_some_and(|longest| longest <= SHORT) {
         return None;
     }
     // Queries other than the first read the keys anew.
-    let queries = plan.scores.outer.iter().find(|outer| plan.shared.is_some_and(|[_, queries]| outer.run.axis == queries));
+    let queries = plan.scores.shape.outer.iter().find(|outer| plan.shared.is_some_and(|[_, queries]| outer.run.axis == queries));
     let queries = queries.map(|outer| outer.run.size.clone());
     let few = [Some(rows.clone()), queries].into_iter().flatten().map(|size| Less(size, Dim::constant(most + 1)));
     let guard = few.chain([Less(Dim::constant(SHORT), columns.clone())]).collect();
@@ -59,12 +59,12 @@ impl AttentionPlan {
     /// The plan for a few rows: keys are read along the sums, and heads that share them are rows.
     fn of_few_rows(group: &Function, solver: &Solver, target: &crate::target::Target) -> Option<Self> {
         let mut plan = Self::of(group, solver, target).ok()?;
-        if plan.scores.right_form != Right::Columns {
+        if !matches!(plan.scores.right.form, RightForm::Columns { .. }) {
             return None;
         }
         plan.scores.walk_along_sums();
-        let shares = |plan: &MatmulPlan| plan.outer.last().is_some_and(|outer| outer.right.is_const(0));
-        let last = plan.scores.outer.last().map(|outer| outer.run.size.clone());
+        let shares = |plan: &MatmulPlan| plan.shape.outer.last().is_some_and(|outer| outer.right.is_const(0));
+        let last = plan.scores.shape.outer.last().map(|outer| outer.run.size.clone());
         let grouped = last.is_some_and(|size| !solver.equal(&size, &Dim::constant(1)));
         if grouped && shares(&plan.scores) && shares(&plan.weighted) {
             let queries = plan.row_axis();
@@ -77,20 +77,20 @@ impl AttentionPlan {
 
     /// Parts of a row.
     fn parts(&self) -> Dim {
-        self.scores.n.size.ceil_div(&Dim::constant(KEYS))
+        self.scores.shape.n.size.ceil_div(&Dim::constant(KEYS))
     }
 
     fn batch(&self) -> Dim {
-        Dim::product(self.scores.outer.iter().map(|outer| outer.run.size.clone()))
+        Dim::product(self.scores.shape.outer.iter().map(|outer| outer.run.size.clone()))
     }
 
     /// Memory for what units leave behind, where there are at most `most` rows.
     fn workspaces(&self, most: i64) -> Vec<Workspace> {
         let (units, dtype) = (self.batch() * self.parts(), self.scores.compute);
         let memory = |width: Dim| {
-            let rows = Dim::min(&self.scores.m.size, &Dim::constant(most));
+            let rows = Dim::min(&self.scores.shape.m.size, &Dim::constant(most));
             let count = |rows: &Dim| TensorType::new([&units * rows * &width], dtype);
-            Workspace { tensor: count(&self.scores.m.size), bytes: aligned_bytes(&count(&rows)), most: None }
+            Workspace { tensor: count(&self.scores.shape.m.size), bytes: aligned_bytes(&count(&rows)), most: None }
         };
         let one = || Dim::constant(1);
         vec![memory(one()), memory(one()), memory(self.weighted.total_columns())]
@@ -173,10 +173,10 @@ impl<'a> Unit<'a> {
         let plan = self.plan;
         let parts = kb.dim(&plan.parts());
         let (part, batch) = (kb.rem(number, parts), kb.div(number, parts));
-        let (zero, rows) = (kb.int(0), kb.dim(&plan.scores.m.size));
+        let (zero, rows) = (kb.int(0), kb.dim(&plan.scores.shape.m.size));
         let place = self.place_at(kb, batch, [zero, rows]);
         self.clear(kb, &place);
-        let (columns, step) = (kb.dim(&plan.scores.n.size), kb.int(KEYS));
+        let (columns, step) = (kb.dim(&plan.scores.shape.n.size), kb.int(KEYS));
         let low = kb.mul(part, step);
         let high = kb.add(low, step);
         let high = kb.map(OpKind::Minimum, &[high, columns]);
@@ -212,9 +212,9 @@ impl<'a> Unit<'a> {
     /// Adds up what the parts of rows have left, and writes what the group makes of it.
     fn combine(&mut self, kb: &mut KernelBuilder, batch: Value, left: &Left, factors: Value) {
         let plan = self.plan;
-        let (zero, one, rows) = (kb.int(0), kb.int(1), kb.dim(&plan.scores.m.size));
+        let (zero, one, rows) = (kb.int(0), kb.int(1), kb.dim(&plan.scores.shape.m.size));
         let mut at = vec![Index::uniform(zero); plan.rows.domain.len()];
-        place_unit(kb, batch, &plan.scores.outer_runs(), &mut at);
+        place_unit(kb, batch, &plan.scores.shape.outer_runs(), &mut at);
         let parts = kb.dim(&plan.parts());
         let place = Place { at, rows: [zero, rows], queries: zero, keys: zero, values: zero, finite: None };
         let first = kb.mul(batch, parts);
@@ -230,7 +230,7 @@ impl<'a> Unit<'a> {
                 self.scale(kb, softmax, &at, [top, sum])
             });
             let scale = kb.widen(scale, weighted.lanes);
-            let (columns, width) = (kb.dim(&plan.weighted.n.size), kb.dim(&plan.weighted.total_columns()));
+            let (columns, width) = (kb.dim(&plan.weighted.shape.n.size), kb.dim(&plan.weighted.total_columns()));
             over_columns(kb, &mut weighted, [zero, columns], zero, &mut |kb, elements, column, nothing| {
                 let Index::Affine { base, .. } = column else { panic!("a loop counts in steps of one") };
                 let none = kb.zero(plan.scores.compute, elements.lanes);
@@ -264,7 +264,7 @@ impl<'a> Unit<'a> {
     ) -> [Value; 2] {
         let plan = self.plan;
         let (zero, one) = (kb.int(0), kb.int(1));
-        let (parts, rows) = (kb.dim(&plan.parts()), kb.dim(&plan.scores.m.size));
+        let (parts, rows) = (kb.dim(&plan.parts()), kb.dim(&plan.scores.shape.m.size));
         let of = |kb: &mut KernelBuilder, part: Value, buffer: Value| {
             let number = kb.mul(part, rows);
             let number = kb.add(number, start);

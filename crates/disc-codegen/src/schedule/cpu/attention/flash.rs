@@ -10,31 +10,24 @@
 //!   then nothing is left out.
 //! - A row that has seen no finite score has the maximum minus infinity, the sum 0 and totals 0.
 use super::{
-    AttentionPlan, count_sites, decode,
-    masking::{Mask, VisibleColumns, masks},
+    masking::VisibleColumns,
     online_softmax::{over_columns, with_column},
+    plan::{AttentionPlan, KEYS},
     softmax::Softmax,
-    unit::{KEYS, Place, Unit},
+    unit::{Place, Unit},
 };
 use crate::{
     kernel::{Index, KernelBuilder, Site},
     schedule::{
-        Argument, Group, Launch, Scheduled, Versioned,
+        Argument, Group, Launch, Scheduled,
         common::kernel_frame::GroupMemory,
-        cpu::matmul::{BlockProduct, RowsOf, merge_sites},
+        cpu::matmul::{BlockProduct, RowsOf, chunk_rows, count_sites, for_row_blocks, merge_sites},
     },
 };
 use disc_ir::{Function, FunctionKind, OpKind, Value};
 
-/// Schedules a group that has a plan and is a softmax.
-pub(super) fn schedule(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax) -> Versioned {
-    let few = decode::version(group, softmax);
-    let mut rest = group.clone();
-    rest.first_site += few.as_ref().map_or(0, |version| version.code.sites.len() as i64);
-    Versioned { versions: few.into_iter().collect(), otherwise: of_many_rows(&rest, plan, softmax) }
-}
-
-fn of_many_rows(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax) -> Scheduled {
+/// Schedules a group for any number of rows.
+pub(super) fn schedule(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax) -> Scheduled {
     let parts = [0, 1, 2].map(|i| plan.part(group, i, group.first_site));
     let groups = [&parts[0], &parts[1], &parts[2]];
     let mut routines = BlockProduct::routines(groups[0], &plan.scores);
@@ -69,17 +62,17 @@ fn kernel<'a>(
     (kb.finish(), memory.arguments, unit.sites)
 }
 
-impl<'a> Unit<'a> {
+impl Unit<'_> {
     fn emit(&mut self, kb: &mut KernelBuilder, number: Value) {
         let scores = &self.plan.scores;
         let zero = kb.int(0);
         let chunks = kb.dim(&scores.chunks());
         let (chunk, batch) = (kb.rem(number, chunks), kb.div(number, chunks));
-        let rows = scores.chunk_rows(kb, chunk);
+        let rows = chunk_rows(kb, scores, chunk);
         let mut place = self.place_at(kb, batch, rows);
         place.finite = (!self.masks.is_empty()).then(|| self.is_finite(kb, place.values));
         self.clear(kb, &place);
-        let (columns, step) = (kb.dim(&scores.n.size), kb.int(KEYS));
+        let (columns, step) = (kb.dim(&scores.shape.n.size), kb.int(KEYS));
         kb.for_([zero, columns, step], &[], |kb, low, _| {
             let high = kb.add(low, step);
             let high = kb.map(OpKind::Minimum, &[high, columns]);
@@ -94,7 +87,7 @@ impl<'a> Unit<'a> {
         let plan = &self.plan.weighted;
         let (lanes, buffer) = (plan.tile.lanes, self.weighted.right());
         let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(lanes)));
-        let (rows, columns, stride) = (kb.dim(&plan.k.size), kb.dim(&plan.n.size), kb.dim(&plan.k.right));
+        let (rows, columns, stride) = (kb.dim(&plan.shape.k.size), kb.dim(&plan.shape.n.size), kb.dim(&plan.shape.k.right));
         let nothing = kb.zero(plan.compute, lanes);
         let whole = kb.div(columns, step);
         let whole = kb.mul(whole, step);
@@ -122,7 +115,7 @@ impl<'a> Unit<'a> {
         let plan = self.plan;
         let panels = self.panels(kb, [low, high]);
         self.scores.pack(kb, &place.at, place.keys, panels);
-        plan.scores.for_row_blocks(kb, place.rows, |kb, _, [first, height]| {
+        for_row_blocks(kb, &plan.scores, place.rows, |kb, _, [first, height]| {
             let seen = self.seen(kb, place, [first, height], [low, high]);
             let any = kb.compare("LT", seen[0], seen[1]);
             let open = kb.open_if(any);
@@ -156,7 +149,7 @@ impl<'a> Unit<'a> {
     /// Scores of a block of rows, their powers, and what these add to the totals. Column `low` is the first that is packed.
     fn block(&mut self, kb: &mut KernelBuilder, place: &Place, [first, height]: [Value; 2], low: Value, seen: [Value; 2]) {
         let plan = self.plan;
-        let stride = kb.dim(&plan.scores.m.left);
+        let stride = kb.dim(&plan.scores.shape.m.left);
         let offset = kb.mul(first, stride);
         let left = kb.add(place.queries, offset);
         let [from, to] = self.panels(kb, seen);
@@ -182,7 +175,7 @@ impl<'a> Unit<'a> {
             let scale = kb.widen(scale, weighted.lanes);
             let width = kb.dim(&plan.weighted.total_columns());
             let start = kb.mul(own, width);
-            let columns = kb.dim(&plan.weighted.n.size);
+            let columns = kb.dim(&plan.weighted.shape.n.size);
             over_columns(kb, &mut weighted, [zero, columns], zero, &mut |kb, elements, column, nothing| {
                 let Index::Affine { base, .. } = column else { panic!("a loop counts in steps of one") };
                 let from = kb.add(start, base);
@@ -195,13 +188,5 @@ impl<'a> Unit<'a> {
         });
         assert!(rows.sites.is_empty(), "numbers of a row alone do not fail");
         self.sites.extend(weighted.sites);
-    }
-}
-
-impl AttentionPlan {
-    /// The masks of the scores.
-    fn masks(&self) -> Vec<Mask> {
-        let function = &self.functions[0];
-        masks(function, super::returned(function)[0], self.rows.rows - 1)
     }
 }

@@ -60,11 +60,6 @@ impl<'a> Unit<'a> {
         elements
     }
 
-    /// Rows whose lanes are reduced together: each is then a lane of one vector.
-    pub(super) fn rows_at_once(&self) -> u32 {
-        reduction::lanes(self.groups[1], &self.plan.rows).min(self.plan.scores.tile.lanes)
-    }
-
     /// The same for at most as many rows as are reduced together.
     fn exponentials_of_rows(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, rows: &RowGroup<'_>, seen: [Value; 2]) {
         let (lanes, state, own, inside) = (self.rows_at_once(), &self.state, rows.own, Some(rows.inside));
@@ -272,7 +267,7 @@ impl<'a> Unit<'a> {
         self.know(kb, elements, at, &known);
         let place = self.place(kb, elements, self.softmax.divisor, at);
         let divisor = elements.element(kb, self.softmax.divisor, &place);
-        let (one, zero, columns) = (kb.float(dtype, 1.0, 1), kb.int(0), kb.dim(&self.plan.scores.n.size));
+        let (one, zero, columns) = (kb.float(dtype, 1.0, 1), kb.int(0), kb.dim(&self.plan.scores.shape.n.size));
         let scale = kb.map(OpKind::Divide, &[one, divisor]);
         let none = kb.compare("EQ", columns, zero);
         kb.select(none, one, scale)

@@ -1,5 +1,5 @@
 //! A work unit of attention: its place, its task memory, and what the schedules for many rows and for a few have in common.
-use super::{AttentionPlan, masking::Mask, softmax::Softmax};
+use super::{masking::Mask, plan::AttentionPlan, softmax::Softmax};
 use crate::{
     kernel::{Index, KernelBuilder, Site},
     schedule::{
@@ -13,9 +13,6 @@ use crate::{
 };
 use disc_ir::{Dim, TensorType, Value};
 use std::collections::HashMap;
-
-/// Columns that are worked on at a time: with values as long as heads are, they and the scores of a block stay in cache.
-pub(super) const KEYS: i64 = 512;
 
 /// Task memory of a unit: of each row of its chunk the maximum, the sum, by what totals are scaled, and the totals; and a block of scores.
 pub(super) struct State {
@@ -91,7 +88,7 @@ impl<'a> Unit<'a> {
     /// A position along the batch dimensions, and rows there.
     pub(super) fn place_at(&self, kb: &mut KernelBuilder, batch: Value, rows: [Value; 2]) -> Place {
         let mut at = vec![Index::uniform(kb.int(0)); self.plan.rows.domain.len()];
-        place_unit(kb, batch, &self.plan.scores.outer_runs(), &mut at);
+        place_unit(kb, batch, &self.plan.scores.shape.outer_runs(), &mut at);
         let [queries, keys] = self.scores.bases(kb, &at);
         let [_, values] = self.weighted.bases(kb, &at);
         Place { at, rows, queries, keys, values, finite: None }
@@ -133,7 +130,7 @@ impl<'a> Unit<'a> {
         let plan = self.plan;
         let (zero, own) = (kb.int(0), kb.sub(first, place.rows[0]));
         let left = kb.sub(seen[0], low);
-        let down = kb.dim(&plan.weighted.k.right);
+        let down = kb.dim(&plan.weighted.shape.k.right);
         let offset = kb.mul(seen[0], down);
         let values = kb.add(place.values, offset);
         let depth = kb.sub(seen[1], seen[0]);
@@ -141,5 +138,10 @@ impl<'a> Unit<'a> {
         let rows = RowsOf { left, first: own, height };
         let more = [depth, self.state.totals, self.state.factors];
         self.weighted.run(kb, &place.at, values, rows, [zero, columns, zero], &more);
+    }
+
+    /// Rows whose lanes are reduced together: each is then a lane of one vector.
+    pub(super) fn rows_at_once(&self) -> u32 {
+        reduction::lanes(self.groups[1], &self.plan.rows).min(self.plan.scores.tile.lanes)
     }
 }

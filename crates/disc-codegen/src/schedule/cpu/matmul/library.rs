@@ -4,8 +4,9 @@
 //!
 //! Invariant: the offer and the kernel compute the same, up to the order of the sums.
 use super::{
-    plan::{MatmulPlan, Right, epilogue, operand::Operand},
-    plans,
+    group::plans,
+    launch::schedule,
+    plan::{MatmulPlan, epilogue, forms::RightForm, operand::Operand},
 };
 use crate::schedule::{Argument, Group, ProductOffer, Scheduled, cpu::pointwise, space_of};
 use disc_ir::{DType, Dim, Function, Value};
@@ -30,7 +31,7 @@ pub(in crate::schedule) fn offer_products(group: &Group<'_>, scheduled: &mut Sch
 
 /// A group whose product is offered whatever its sizes, if it can be offered: versions for some sizes are none of it.
 pub(in crate::schedule) fn offered(group: &Group<'_>) -> Option<Scheduled> {
-    let mut scheduled = super::schedule(group).ok()?;
+    let mut scheduled = schedule(group).ok()?;
     offer_products(group, &mut scheduled);
     scheduled.launches.iter().any(|launch| launch.product.is_some()).then_some(scheduled)
 }
@@ -38,18 +39,18 @@ pub(in crate::schedule) fn offered(group: &Group<'_>) -> Option<Scheduled> {
 /// The sizes and strides of a product of two matrices of f32 in memory, and where these are.
 fn matrices(group: &Group<'_>, plan: &MatmulPlan) -> Option<([Dim; 8], [Argument; 2])> {
     let product = group.tensor(group.function.result(plan.dot)).dtype;
-    if !plan.outer.is_empty() || plan.sums.len() > 1 || product != DType::F32 {
+    if !plan.shape.outer.is_empty() || plan.shape.sums.len() > 1 || product != DType::F32 {
         return None;
     }
     let one = || Dim::constant(1);
     let stride = |side: &Operand, dims: &[usize]| dims.last().map_or(one(), |&dim| side.stride(dim));
-    let (left, right) = (&plan.left, &plan.right);
-    let (right_strides, panel) = match plan.right_form {
-        Right::Panels => ([Dim::constant(0), Dim::constant(0)], Dim::constant(i64::from(plan.tile.columns))),
+    let (left, right) = (&plan.left.operand, &plan.right.operand);
+    let (right_strides, panel) = match plan.right.form {
+        RightForm::Panels => ([Dim::constant(0), Dim::constant(0)], Dim::constant(i64::from(plan.tile.columns))),
         _ => ([stride(right, &right.sum), stride(right, &right.free)], Dim::constant(0)),
     };
     let [right_row, right_column] = right_strides;
-    let sizes = [plan.m.size.clone(), plan.n.size.clone(), plan.k.size.clone()];
+    let sizes = [plan.shape.m.size.clone(), plan.shape.n.size.clone(), plan.shape.k.size.clone()];
     let strides = [stride(left, &left.free), stride(left, &left.sum), right_row, right_column, panel];
     let place = |side: &Operand| {
         let input = side.memory.as_ref()?.input;

@@ -238,12 +238,12 @@ fn store(
     let mut exists = None;
     if let Some(interleaved) = &plan.interleaved {
         let zero = kb.int(0);
-        (value, at) = (interleaved.value, interleaved.place(kb, &[batch, zero, y], feature, x));
-        exists = interleaved.exists(kb, &at).map(|exists| kb.open_if(exists));
+        (value, at) = (interleaved.value, matmul::place(kb, interleaved, &[batch, zero, y], feature, x));
+        exists = matmul::exists(kb, interleaved, &at).map(|exists| kb.open_if(exists));
         // The value may end before the last element of this phase.
         if let Some(Some(end)) = interleaved.ends.last() {
             let most = left.unwrap_or_else(|| kb.int(i64::from(elements.lanes)));
-            left = interleaved.counts(kb, end, [feature, x, most], 1).pop();
+            left = matmul::counts(kb, interleaved, end, [feature, x, most], 1).pop();
         }
     }
     let mask = left.map(|left| kb.lane_mask(left, elements.lanes));

@@ -2,11 +2,7 @@
 //!
 //! For products of few columns or few rows, where packing panels, or filling them with zeros, would cost more than the products. Each block's
 //! sums are vectors, which are added up at the end.
-use super::{
-    micro::{starts, store},
-    operands::Operands,
-    partial_sums,
-};
+use super::{operands::Operands, partial_sums, step::starts, write::store};
 use crate::{
     element::matmul::multiply_add,
     kernel::{Index, KernelBuilder, Site},
@@ -14,20 +10,8 @@ use crate::{
 };
 use disc_ir::{DType, Function, FunctionKind, OpKind, Solver, Type, Value};
 
-/// Columns of a block.
-const WIDE: u32 = 4;
 /// Vectors of a lone sum that are added to in turn.
 const CHAINS: usize = 4;
-
-/// Rows and columns of the blocks, larger ones first.
-pub(in crate::schedule) fn blocks(group: &Group<'_>, plan: &MatmulPlan) -> [Vec<u32>; 2] {
-    let tall = if group.target.vector_registers() > 16 { 4 } else { 2 };
-    let sizes = |most: u32, size: Option<i64>| match size {
-        Some(size) if size < i64::from(most) => vec![1],
-        _ => vec![most, 1],
-    };
-    [sizes(tall, plan.m.size.as_const()), sizes(WIDE, plan.n.size.as_const())]
-}
 
 pub(in crate::schedule) fn name(part: &str, rows: u32, columns: u32) -> String {
     format!("{part}.dot{rows}x{columns}")
@@ -41,22 +25,23 @@ pub(in crate::schedule) fn emit(
     rows: u32,
     columns: u32,
 ) -> (Function, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&name(part, rows, columns), FunctionKind::Routine);
+    let mut kb = group.builder(&name(part, rows, columns), FunctionKind::Routine);
     let operands = Operands::parameters(&mut kb, group, plan);
-    let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
+    let mut scalar = |name: &str| kb.position(name);
     let [left, right, row, column] = ["left", "right", "row", "column"].map(&mut scalar);
-    let outer: Vec<Value> = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
+    let outer: Vec<Value> = (0..plan.shape.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
 
-    let lefts = starts(&mut kb, left, &plan.m.left, rows);
-    let rights = starts(&mut kb, right, &plan.n.right, columns);
+    let lefts = starts(&mut kb, left, &plan.shape.m.left, rows);
+    let rights = starts(&mut kb, right, &plan.shape.n.right, columns);
     let sums = accumulate(&mut kb, group, plan, [(operands.left(), lefts), (operands.right(), rights)]);
     let mut elements = operands.elements(group, plan, 1);
     for (i, &sum) in sums.iter().enumerate() {
-        let mut at = vec![Index::uniform(kb.int(0)); plan.rank];
-        for (run, &position) in plan.outer.iter().zip(&outer) {
+        let mut at = vec![Index::uniform(kb.int(0)); plan.shape.rank];
+        for (run, &position) in plan.shape.outer.iter().zip(&outer) {
             at[run.run.axis] = Index::uniform(position);
         }
-        for (axis, base, offset) in [(plan.m_axis, row, i as u32 / columns), (plan.n_axis, column, i as u32 % columns)] {
+        for (axis, base, offset) in [(plan.shape.m.dim, row, i as u32 / columns), (plan.shape.n.dim, column, i as u32 % columns)]
+        {
             if let Some(axis) = axis {
                 let offset = kb.int(i64::from(offset));
                 at[axis] = Index::uniform(kb.add(base, offset));
@@ -104,7 +89,8 @@ impl Block<'_> {
         let (zero, turn) = (kb.int(0), kb.int(lanes * CHAINS as i64));
         let whole = kb.div(size, turn);
         let whole = kb.mul(whole, turn);
-        let block = partial_sums::block(self.plan, solver, &self.plan.k.size, lanes * CHAINS as i64 * partial_sums::VECTORS);
+        let block =
+            partial_sums::block(self.plan, solver, &self.plan.shape.k.size, lanes * CHAINS as i64 * partial_sums::VECTORS);
         let sums = partial_sums::in_blocks(kb, self.plan, [zero, whole], block, &[none; CHAINS], &mut |kb, [from, to], sums| {
             kb.for_([from, to, turn], sums, |kb, k, carried| {
                 let mut next = Vec::with_capacity(CHAINS);
@@ -131,7 +117,7 @@ pub(in crate::schedule) fn accumulate(
     let count = left.1.len() * right.1.len();
     let block = Block { plan, left, right };
     let none = kb.zero(plan.compute, lanes);
-    let (low, size, vector) = (kb.int(0), kb.dim(&plan.k.size), kb.int(i64::from(lanes)));
+    let (low, size, vector) = (kb.int(0), kb.dim(&plan.shape.k.size), kb.int(i64::from(lanes)));
     let (sums, low) = match count {
         1 => {
             let (sum, low) = block.in_turn(kb, &group.solver, none, size);
@@ -141,12 +127,12 @@ pub(in crate::schedule) fn accumulate(
     };
     let whole = kb.div(size, vector);
     let whole = kb.mul(whole, vector);
-    let long =
-        partial_sums::block(plan, &group.solver, &plan.k.size, i64::from(lanes) * partial_sums::VECTORS).filter(|_| count > 1);
+    let long = partial_sums::block(plan, &group.solver, &plan.shape.k.size, i64::from(lanes) * partial_sums::VECTORS)
+        .filter(|_| count > 1);
     let sums = partial_sums::in_blocks(kb, plan, [low, whole], long, &sums, &mut |kb, [from, to], sums| {
         kb.for_([from, to, vector], sums, |kb, k, carried| block.step(kb, k, carried, None))
     });
-    let sums = match group.solver.divisible(&plan.k.size, i64::from(lanes)) {
+    let sums = match group.solver.divisible(&plan.shape.k.size, i64::from(lanes)) {
         true => sums,
         // At most one turn, for what is left.
         false => kb.for_([whole, size, vector], &sums, |kb, k, carried| {

@@ -1,14 +1,11 @@
 //! One row with as many columns as a vector has lanes, by sums along memory: the columns are read as they lie, and nothing is packed.
 //!
 //! For a few rows that are multiplied by a long right operand, which is read once: the time is that of reading it.
-use super::{micro::store, operands::Operands, parameters::Parameters, partial_sums};
+use super::{parameters::Parameters, partial_sums, write::store};
 use crate::{
     element::matmul::multiply_add,
     kernel::{Index, KernelBuilder, Site},
-    schedule::{
-        Group,
-        cpu::matmul::plan::{Left, MatmulPlan},
-    },
+    schedule::{Group, cpu::matmul::plan::MatmulPlan},
 };
 use disc_ir::{Function, FunctionKind, OpKind, Value};
 
@@ -18,7 +15,7 @@ pub(in crate::schedule) fn name(part: &str) -> String {
 
 /// The routine, and where it can fail. Its `block` is the first row that is in task memory.
 pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan) -> (Function, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&name(&group.name), FunctionKind::Routine);
+    let mut kb = group.builder(&name(&group.name), FunctionKind::Routine);
     let parameters = Parameters::declare(&mut kb, group, plan);
     let lanes = plan.tile.lanes;
     let sums = accumulate(&mut kb, group, plan, &parameters);
@@ -27,17 +24,17 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan) -> (Functi
     while sums.len() > 1 {
         sums = sums.chunks(2).map(|pair| kb.map(OpKind::Add, pair)).collect();
     }
-    let columns = kb.dim(&plan.n.size);
+    let columns = kb.dim(&plan.shape.n.size);
     let left = kb.sub(columns, parameters.column);
     let mask = kb.lane_mask(left, lanes);
-    let mut at = vec![Index::uniform(kb.int(0)); plan.rank];
-    for (outer, &position) in plan.outer.iter().zip(&parameters.outer) {
+    let mut at = vec![Index::uniform(kb.int(0)); plan.shape.rank];
+    for (outer, &position) in plan.shape.outer.iter().zip(&parameters.outer) {
         at[outer.run.axis] = Index::uniform(position);
     }
-    if let Some(axis) = plan.m_axis {
+    if let Some(axis) = plan.shape.m.dim {
         at[axis] = Index::uniform(parameters.row);
     }
-    if let Some(axis) = plan.n_axis {
+    if let Some(axis) = plan.shape.n.dim {
         at[axis] = Index::Affine { base: parameters.column, stride: 1 };
     }
     let mut elements = parameters.elements(&mut kb, group, plan, parameters.block);
@@ -48,8 +45,8 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan) -> (Functi
 /// A vector of sums for each column: behind the last column, that of the last one again.
 fn accumulate(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, parameters: &Parameters) -> Vec<Value> {
     let lanes = plan.tile.lanes;
-    let left = left(&parameters.operands, plan);
-    let (one, columns, stride) = (kb.int(1), kb.dim(&plan.n.size), kb.dim(&plan.n.right));
+    let left = parameters.operands.left_rows(plan);
+    let (one, columns, stride) = (kb.int(1), kb.dim(&plan.shape.n.size), kb.dim(&plan.shape.n.right));
     let last = kb.sub(columns, one);
     let mut starts = Vec::new();
     for lane in 0..lanes {
@@ -74,15 +71,15 @@ fn accumulate(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, para
         next
     };
     let zero = kb.zero(plan.compute, lanes);
-    let (low, size, vector) = (kb.int(0), kb.dim(&plan.k.size), kb.int(i64::from(lanes)));
+    let (low, size, vector) = (kb.int(0), kb.dim(&plan.shape.k.size), kb.int(i64::from(lanes)));
     let whole = kb.div(size, vector);
     let whole = kb.mul(whole, vector);
-    let block = partial_sums::block(plan, &group.solver, &plan.k.size, i64::from(lanes) * partial_sums::VECTORS);
+    let block = partial_sums::block(plan, &group.solver, &plan.shape.k.size, i64::from(lanes) * partial_sums::VECTORS);
     let none = vec![zero; lanes as usize];
     let sums = partial_sums::in_blocks(kb, plan, [low, whole], block, &none, &mut |kb, [from, to], sums| {
         kb.for_([from, to, vector], sums, |kb, k, carried| step(kb, k, carried, None))
     });
-    if group.solver.divisible(&plan.k.size, i64::from(lanes)) {
+    if group.solver.divisible(&plan.shape.k.size, i64::from(lanes)) {
         return sums;
     }
     // At most one turn, for what is left.
@@ -91,11 +88,4 @@ fn accumulate(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, para
         let mask = kb.lane_mask(left, lanes);
         step(kb, k, carried, Some(mask))
     })
-}
-
-fn left(operands: &Operands, plan: &MatmulPlan) -> Value {
-    match plan.left_form {
-        Left::InPlace => operands.left(),
-        Left::Packed => operands.rows(),
-    }
 }

@@ -6,319 +6,266 @@ use super::operands::Operands;
 use crate::{
     element::strides,
     kernel::{Index, KernelBuilder},
-    schedule::cpu::matmul::plan::MatmulPlan,
+    schedule::cpu::matmul::plan::{MatmulPlan, im2col::Im2col},
 };
-use disc_ir::{Dim, Function, OpKind, Value};
-use disc_passes::analysis::query::Query;
+use disc_ir::{Dim, OpKind, Value};
 
 /// Elements of a window along a row that are written out one by one.
 const MOST_WRITTEN: i64 = 8;
+
 /// The step of windows that are read by pairs of elements.
 const PAIRS: i64 = 2;
 
-/// Windows over memory.
-pub(in crate::schedule) struct Im2col {
-    /// The memory, as the position among the plan's inputs.
-    input: usize,
-    shape: Vec<Dim>,
-    /// One entry for each dimension that windows slide over.
-    taps: Vec<Dim>,
-    counts: Vec<Dim>,
-    steps: Vec<i64>,
-    dilations: Vec<i64>,
-    low: Vec<Dim>,
+/// Packs the panel whose first column is `column`; `at` is the position along the batch dimensions and those of the counts that are not
+/// walked as columns.
+pub(in crate::schedule) fn pack(
+    kb: &mut KernelBuilder,
+    im2col: &Im2col,
+    plan: &MatmulPlan,
+    operands: &Operands,
+    at: &[Index],
+    column: Value,
+) {
+    let scalar = |index: Index| index.as_uniform().expect("a batch position is a scalar");
+    let (columns, width) = (kb.dim(&plan.shape.n.size), kb.int(i64::from(plan.tile.columns)));
+    let stop = kb.add(column, width);
+    let end = kb.map(OpKind::Minimum, &[stop, columns]);
+    let strides = strides(kb, &im2col.shape);
+    let mut base = kb.int(0);
+    for (&dim, &index) in plan.right.operand.batch.iter().zip(at) {
+        let step = kb.mul(scalar(index), strides[dim]);
+        base = kb.add(base, step);
+    }
+    let counted: Vec<Value> = (0..im2col.counts.len()).map(|i| scalar(at[plan.right.operand.first + i])).collect();
+    let run = kb.open_while(&[column], |kb, carried| kb.compare("LT", carried[0], end));
+    let start = run.carried[0];
+    let window = window(kb, im2col, &counted, start);
+    let last = kb.dim(im2col.counts.last().expect("there are windows"));
+    let room = kb.sub(last, window[window.len() - 1]);
+    let left = kb.sub(end, start);
+    let length = kb.map(OpKind::Minimum, &[room, left]);
+    let shift = kb.sub(start, column);
+    pack_run(kb, im2col, &Run { plan, operands, base, strides: &strides, window: &window, shift, length });
+    let next = kb.add(start, length);
+    let mut run = run;
+    run.next = vec![next];
+    kb.close_while(run);
+    let is_last = kb.compare("LT", end, stop);
+    let (used, free) = (kb.sub(end, column), kb.sub(stop, end));
+    let clear = |kb: &mut KernelBuilder| {
+        clear(kb, plan, operands, [used, free]);
+        Vec::new()
+    };
+    kb.if_(is_last, clear, |_| Vec::new());
 }
 
-impl Im2col {
-    /// The windows of a right operand, if it is `im2col` of an input of the group and its columns are the windows' counts.
-    pub(in crate::schedule) fn of(group: &Function, plan: &MatmulPlan) -> Option<Self> {
-        let value = plan.right.value;
-        let inst = group.made_by(value, OpKind::Im2col)?;
-        let operand = group.operands(inst)[0];
-        let input = plan.inputs.iter().position(|&input| input == operand)?;
-        let shape = group.ty(operand).shaped()?.dims.to_vec();
-        let dims = &group.ty(value).shaped()?.dims;
-        let windows = dims.len() - shape.len();
-        let others = shape.len() - windows;
-        let spread = group.ints(inst, "base_dilations");
-        // Sums over one element are left out.
-        let summed = others.checked_sub(1)?..others + windows;
-        let counted: Vec<usize> = (others + windows..dims.len()).collect();
-        let fits = windows > 0
-            && spread.iter().all(|&factor| factor == 1)
-            && summed.clone().filter(|dim| plan.right.sum.contains(dim)).eq(plan.right.sum.iter().copied())
-            && plan.right.free == counted
-            && plan.right.batch.iter().all(|&dim| dim < others - 1);
-        let or_ones = |name: &str| match group.ints(inst, name) {
-            [] => vec![1; windows],
-            given => given.to_vec(),
-        };
-        let low = match group.dims(inst, "padding_low") {
-            [] => vec![Dim::constant(0); windows],
-            given => given.to_vec(),
-        };
-        fits.then(|| Self {
-            input,
-            taps: dims[others..others + windows].to_vec(),
-            counts: dims[others + windows..].to_vec(),
-            steps: or_ones("window_strides"),
-            dilations: or_ones("window_dilations"),
-            low,
-            shape,
-        })
+/// The window at position `flat` of the dimensions that are walked as one.
+fn window(kb: &mut KernelBuilder, im2col: &Im2col, counted: &[Value], flat: Value) -> Vec<Value> {
+    let mut window = counted.to_vec();
+    let last = window.len() - 1;
+    window[last] = flat;
+    for i in (1..window.len()).rev() {
+        let size = kb.dim(&im2col.counts[i]);
+        let (times, rest) = (kb.div(window[i], size), kb.rem(window[i], size));
+        window[i] = rest;
+        window[i - 1] = kb.add(window[i - 1], times);
     }
+    window
+}
 
-    /// Packs the panel whose first column is `column`; `at` is the position along the batch dimensions and those of the counts that are not
-    /// walked as columns.
-    pub(in crate::schedule) fn pack(
-        &self,
-        kb: &mut KernelBuilder,
-        plan: &MatmulPlan,
-        operands: &Operands,
-        at: &[Index],
-        column: Value,
-    ) {
-        let scalar = |index: Index| index.as_uniform().expect("a batch position is a scalar");
-        let (columns, width) = (kb.dim(&plan.n.size), kb.int(i64::from(plan.tile.columns)));
-        let stop = kb.add(column, width);
-        let end = kb.map(OpKind::Minimum, &[stop, columns]);
-        let strides = strides(kb, &self.shape);
-        let mut base = kb.int(0);
-        for (&dim, &index) in plan.right.batch.iter().zip(at) {
-            let step = kb.mul(scalar(index), strides[dim]);
-            base = kb.add(base, step);
-        }
-        let counted: Vec<Value> = (0..self.counts.len()).map(|i| scalar(at[plan.right.first + i])).collect();
-        let run = kb.open_while(&[column], |kb, carried| kb.compare("LT", carried[0], end));
-        let start = run.carried[0];
-        let window = self.window(kb, &counted, start);
-        let last = kb.dim(self.counts.last().expect("there are windows"));
-        let room = kb.sub(last, window[window.len() - 1]);
-        let left = kb.sub(end, start);
-        let length = kb.map(OpKind::Minimum, &[room, left]);
-        let shift = kb.sub(start, column);
-        self.run(kb, &Run { plan, operands, base, strides: &strides, window: &window, shift, length });
-        let next = kb.add(start, length);
-        let mut run = run;
-        run.next = vec![next];
-        kb.close_while(run);
-        let is_last = kb.compare("LT", end, stop);
-        let (used, free) = (kb.sub(end, column), kb.sub(stop, end));
-        let clear = |kb: &mut KernelBuilder| {
-            clear(kb, plan, operands, [used, free]);
-            Vec::new()
-        };
-        kb.if_(is_last, clear, |_| Vec::new());
-    }
-
-    /// The window at position `flat` of the dimensions that are walked as one.
-    fn window(&self, kb: &mut KernelBuilder, counted: &[Value], flat: Value) -> Vec<Value> {
-        let mut window = counted.to_vec();
-        let last = window.len() - 1;
-        window[last] = flat;
-        for i in (1..window.len()).rev() {
-            let size = kb.dim(&self.counts[i]);
-            let (times, rest) = (kb.div(window[i], size), kb.rem(window[i], size));
-            window[i] = rest;
-            window[i - 1] = kb.add(window[i - 1], times);
-        }
-        window
-    }
-
-    /// Packs `length` neighbouring windows, from column `shift` of the panel on. Where few elements are in a row of a window, what they read of a
-    /// row of the input is found once for all features.
-    fn run(&self, kb: &mut KernelBuilder, run: &Run<'_>) {
-        let one = kb.int(1);
-        let last = self.taps.last().and_then(Dim::as_const).filter(|taps| (1..=MOST_WRITTEN).contains(taps));
-        let Some(taps) = last else {
-            let taps = kb.dim(self.taps.last().expect("there are windows"));
-            return self.lines(kb, run, taps, &mut |kb, from, number, exists| {
-                let zero = kb.int(0);
-                let tap = kb.open_for([zero, taps, one]);
-                let (first, [low, mut high]) = self.piece(kb, run, tap.index);
-                if let Some(exists) = exists {
-                    high = kb.select(exists, high, zero);
-                }
-                let number = kb.add(number, tap.index);
-                let vector = kb.int(i64::from(run.plan.tile.lanes));
-                let pieces = kb.open_for([zero, run.length, vector]);
-                let masks = self.masks(kb, run, [low, high], pieces.index);
-                self.copy(kb, run, [from, first, number], pieces.index, &masks);
-                kb.close_for(pieces);
-                kb.close_for(tap);
-            });
-        };
-        let lanes = kb.int(i64::from(run.plan.tile.lanes));
-        let is_short = kb.compare("LE", run.length, lanes);
-        let vectors = i64::from(run.plan.tile.columns / run.plan.tile.lanes);
-        let short = |kb: &mut KernelBuilder| {
-            self.written(kb, run, taps, 1);
-            Vec::new()
-        };
-        let long = |kb: &mut KernelBuilder| {
-            self.written(kb, run, taps, vectors);
-            Vec::new()
-        };
-        kb.if_(is_short, short, long);
-    }
-
-    /// Packs a run of at most this many vectors, whose windows have `taps` elements in a row.
-    fn written(&self, kb: &mut KernelBuilder, run: &Run<'_>, taps: i64, vectors: i64) {
-        let mut pieces = Vec::new();
-        for tap in 0..taps {
-            let tap = kb.int(tap);
-            let (first, range) = self.piece(kb, run, tap);
-            for vector in 0..vectors {
-                let done = kb.int(vector * i64::from(run.plan.tile.lanes));
-                pieces.push((tap, first, done, self.masks(kb, run, range, done)));
-            }
-        }
-        let count = kb.int(taps);
-        self.lines(kb, run, count, &mut |kb, from, number, exists| {
-            let copy = |kb: &mut KernelBuilder| {
-                for (tap, first, done, masks) in &pieces {
-                    let number = kb.add(number, *tap);
-                    self.copy(kb, run, [from, *first, number], *done, masks);
-                }
-                Vec::new()
-            };
-            let clear = |kb: &mut KernelBuilder| {
-                let zeros = kb.zero(run.plan.panel_dtype(), run.plan.tile.lanes);
-                for (tap, _, done, masks) in &pieces {
-                    let number = kb.add(number, *tap);
-                    let there = run.there(kb, number, *done);
-                    kb.store(run.operands.panel(), there, zeros, Some(masks.store));
-                }
-                Vec::new()
-            };
-            match exists {
-                Some(exists) => {
-                    kb.if_(exists, copy, clear);
-                }
-                None => {
-                    copy(kb);
-                }
-            }
-        });
-    }
-
-    /// Runs `body` for each feature and all elements of a window but those along a row: with where the row starts, the number of the element
-    /// in the order of the sums, times `taps`, and whether the input has such a row.
-    fn lines(&self, kb: &mut KernelBuilder, run: &Run<'_>, taps: Value, body: &mut LineBody<'_>) {
-        let (zero, one) = (kb.int(0), kb.int(1));
-        let windows = self.taps.len();
-        let others = self.shape.len() - windows;
-        let mut loops = Vec::new();
-        let features = kb.dim(&self.shape[others - 1]);
-        let feature = kb.open_for([zero, features, one]);
-        let step = kb.mul(feature.index, run.strides[others - 1]);
-        let mut from = kb.add(run.base, step);
-        let (mut number, mut exists) = (feature.index, None);
-        loops.push(feature);
-        for i in 0..windows - 1 {
-            let taps = kb.dim(&self.taps[i]);
+/// Packs `length` neighbouring windows, from column `shift` of the panel on. Where few elements are in a row of a window, what they read of a
+/// row of the input is found once for all features.
+fn pack_run(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>) {
+    let one = kb.int(1);
+    let last = im2col.taps.last().and_then(Dim::as_const).filter(|taps| (1..=MOST_WRITTEN).contains(taps));
+    let Some(taps) = last else {
+        let taps = kb.dim(im2col.taps.last().expect("there are windows"));
+        return lines(kb, im2col, run, taps, &mut |kb, from, number, exists| {
+            let zero = kb.int(0);
             let tap = kb.open_for([zero, taps, one]);
-            let (position, inside) = self.position(kb, i, run.window[i], tap.index, others);
-            let step = kb.mul(position, run.strides[others + i]);
-            from = kb.add(from, step);
-            number = kb.mul(number, taps);
-            number = kb.add(number, tap.index);
-            exists = Some(match exists {
-                Some(before) => kb.and(before, inside),
-                None => inside,
-            });
-            loops.push(tap);
+            let (first, [low, mut high]) = piece(kb, im2col, run, tap.index);
+            if let Some(exists) = exists {
+                high = kb.select(exists, high, zero);
+            }
+            let number = kb.add(number, tap.index);
+            let vector = kb.int(i64::from(run.plan.tile.lanes));
+            let pieces = kb.open_for([zero, run.length, vector]);
+            let masks = masks(kb, im2col, run, [low, high], pieces.index);
+            copy(kb, im2col, run, [from, first, number], pieces.index, &masks);
+            kb.close_for(pieces);
+            kb.close_for(tap);
+        });
+    };
+    let lanes = kb.int(i64::from(run.plan.tile.lanes));
+    let is_short = kb.compare("LE", run.length, lanes);
+    let vectors = i64::from(run.plan.tile.columns / run.plan.tile.lanes);
+    let short = |kb: &mut KernelBuilder| {
+        written(kb, im2col, run, taps, 1);
+        Vec::new()
+    };
+    let long = |kb: &mut KernelBuilder| {
+        written(kb, im2col, run, taps, vectors);
+        Vec::new()
+    };
+    kb.if_(is_short, short, long);
+}
+
+/// Packs a run of at most this many vectors, whose windows have `taps` elements in a row.
+fn written(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, taps: i64, vectors: i64) {
+    let mut pieces = Vec::new();
+    for tap in 0..taps {
+        let tap = kb.int(tap);
+        let (first, range) = piece(kb, im2col, run, tap);
+        for vector in 0..vectors {
+            let done = kb.int(vector * i64::from(run.plan.tile.lanes));
+            pieces.push((tap, first, done, masks(kb, im2col, run, range, done)));
         }
+    }
+    let count = kb.int(taps);
+    lines(kb, im2col, run, count, &mut |kb, from, number, exists| {
+        let copy = |kb: &mut KernelBuilder| {
+            for (tap, first, done, masks) in &pieces {
+                let number = kb.add(number, *tap);
+                copy(kb, im2col, run, [from, *first, number], *done, masks);
+            }
+            Vec::new()
+        };
+        let clear = |kb: &mut KernelBuilder| {
+            let zeros = kb.zero(run.plan.panel_dtype(), run.plan.tile.lanes);
+            for (tap, _, done, masks) in &pieces {
+                let number = kb.add(number, *tap);
+                let there = run.there(kb, number, *done);
+                kb.store(run.operands.panel(), there, zeros, Some(masks.store));
+            }
+            Vec::new()
+        };
+        match exists {
+            Some(exists) => {
+                kb.if_(exists, copy, clear);
+            }
+            None => {
+                copy(kb);
+            }
+        }
+    });
+}
+
+/// Runs `body` for each feature and all elements of a window but those along a row: with where the row starts, the number of the element
+/// in the order of the sums, times `taps`, and whether the input has such a row.
+fn lines(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, taps: Value, body: &mut LineBody<'_>) {
+    let (zero, one) = (kb.int(0), kb.int(1));
+    let windows = im2col.taps.len();
+    let others = im2col.shape.len() - windows;
+    let mut loops = Vec::new();
+    let features = kb.dim(&im2col.shape[others - 1]);
+    let feature = kb.open_for([zero, features, one]);
+    let step = kb.mul(feature.index, run.strides[others - 1]);
+    let mut from = kb.add(run.base, step);
+    let (mut number, mut exists) = (feature.index, None);
+    loops.push(feature);
+    for i in 0..windows - 1 {
+        let taps = kb.dim(&im2col.taps[i]);
+        let tap = kb.open_for([zero, taps, one]);
+        let (position, inside) = position(kb, im2col, i, run.window[i], tap.index, others);
+        let step = kb.mul(position, run.strides[others + i]);
+        from = kb.add(from, step);
         number = kb.mul(number, taps);
-        body(kb, from, number, exists);
-        while let Some(open) = loops.pop() {
-            kb.close_for(open);
+        number = kb.add(number, tap.index);
+        exists = Some(match exists {
+            Some(before) => kb.and(before, inside),
+            None => inside,
+        });
+        loops.push(tap);
+    }
+    number = kb.mul(number, taps);
+    body(kb, from, number, exists);
+    while let Some(open) = loops.pop() {
+        kb.close_for(open);
+    }
+}
+
+/// Where element `tap` of the windows of a run starts in a row of the input, and which of the windows have it.
+fn piece(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, tap: Value) -> (Value, [Value; 2]) {
+    let (i, others) = (im2col.taps.len() - 1, im2col.shape.len() - im2col.taps.len());
+    let (first, _) = position(kb, im2col, i, run.window[i], tap, others);
+    let range = inside(kb, im2col, first, run.length, others);
+    (first, range)
+}
+
+/// Where element `tap` of window `window` lies along dimension `i`, and whether the input has it.
+fn position(kb: &mut KernelBuilder, im2col: &Im2col, i: usize, window: Value, tap: Value, others: usize) -> (Value, Value) {
+    let (step, dilation) = (kb.int(im2col.steps[i]), kb.int(im2col.dilations[i]));
+    let (window, tap) = (kb.mul(window, step), kb.mul(tap, dilation));
+    let (low, size, zero) = (kb.dim(&im2col.low[i]), kb.dim(&im2col.shape[others + i]), kb.int(0));
+    let position = kb.add(window, tap);
+    let position = kb.sub(position, low);
+    let (after, before) = (kb.compare("GE", position, zero), kb.compare("LT", position, size));
+    (position, kb.and(after, before))
+}
+
+/// Which of `length` neighbouring windows, the first of which reads position `first` of a row, read an element of the row.
+fn inside(kb: &mut KernelBuilder, im2col: &Im2col, first: Value, length: Value, others: usize) -> [Value; 2] {
+    let i = im2col.taps.len() - 1;
+    let (zero, size, step, up) =
+        (kb.int(0), kb.dim(&im2col.shape[others + i]), kb.int(im2col.steps[i]), kb.int(im2col.steps[i] - 1));
+    // How many windows pass until their position is at least `limit`.
+    let mut until = |limit: Value| {
+        let distance = kb.sub(limit, first);
+        let distance = kb.add(distance, up);
+        let distance = kb.map(OpKind::Maximum, &[distance, zero]);
+        let passed = kb.div(distance, step);
+        kb.map(OpKind::Minimum, &[passed, length])
+    };
+    [until(zero), until(size)]
+}
+
+/// Which lanes take part in the vector of windows from number `done` on, where those from `low` to below `high` have an element.
+fn masks(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, [low, high]: [Value; 2], done: Value) -> Masks {
+    let lanes = run.plan.tile.lanes;
+    let [low, high, left] = [low, high, run.length].map(|bound| kb.sub(bound, done));
+    let store = kb.lane_mask(left, lanes);
+    let between = |kb: &mut KernelBuilder, low: Value, high: Value| {
+        let (before, until) = (kb.lane_mask(low, lanes), kb.lane_mask(high, lanes));
+        let behind = kb.emit(OpKind::Not, &[before]);
+        kb.and(until, behind)
+    };
+    if im2col.steps.last() != Some(&PAIRS) {
+        return Masks { load: vec![between(kb, low, high)], store };
+    }
+    // The elements between those of two windows are read, and left out.
+    let (two, one, width) = (kb.int(PAIRS), kb.int(1), kb.int(i64::from(lanes)));
+    let (low, high) = (kb.mul(low, two), kb.mul(high, two));
+    let high = kb.sub(high, one);
+    let (low_behind, high_behind) = (kb.sub(low, width), kb.sub(high, width));
+    Masks { load: vec![between(kb, low, high), between(kb, low_behind, high_behind)], store }
+}
+
+/// Copies an element of as many windows as a vector has lanes, from number `done` of the run on.
+fn copy(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, [from, first, number]: [Value; 3], done: Value, masks: &Masks) {
+    let lanes = run.plan.tile.lanes;
+    let step = im2col.steps[im2col.taps.len() - 1];
+    let stride = kb.int(step);
+    let distance = kb.mul(done, stride);
+    let here = kb.add(from, first);
+    let here = kb.add(here, distance);
+    let input = run.operands.inputs[im2col.input];
+    let loaded = match masks.load[..] {
+        [mask] => {
+            let position = Index::Affine { base: here, stride: step };
+            let position = if step == 1 { here } else { position.value(kb, lanes) };
+            kb.load(input, position, lanes, Some(mask))
         }
-    }
-
-    /// Where element `tap` of the windows of a run starts in a row of the input, and which of the windows have it.
-    fn piece(&self, kb: &mut KernelBuilder, run: &Run<'_>, tap: Value) -> (Value, [Value; 2]) {
-        let (i, others) = (self.taps.len() - 1, self.shape.len() - self.taps.len());
-        let (first, _) = self.position(kb, i, run.window[i], tap, others);
-        let range = self.inside(kb, first, run.length, others);
-        (first, range)
-    }
-
-    /// Where element `tap` of window `window` lies along dimension `i`, and whether the input has it.
-    fn position(&self, kb: &mut KernelBuilder, i: usize, window: Value, tap: Value, others: usize) -> (Value, Value) {
-        let (step, dilation) = (kb.int(self.steps[i]), kb.int(self.dilations[i]));
-        let (window, tap) = (kb.mul(window, step), kb.mul(tap, dilation));
-        let (low, size, zero) = (kb.dim(&self.low[i]), kb.dim(&self.shape[others + i]), kb.int(0));
-        let position = kb.add(window, tap);
-        let position = kb.sub(position, low);
-        let (after, before) = (kb.compare("GE", position, zero), kb.compare("LT", position, size));
-        (position, kb.and(after, before))
-    }
-
-    /// Which of `length` neighbouring windows, the first of which reads position `first` of a row, read an element of the row.
-    fn inside(&self, kb: &mut KernelBuilder, first: Value, length: Value, others: usize) -> [Value; 2] {
-        let i = self.taps.len() - 1;
-        let (zero, size, step, up) =
-            (kb.int(0), kb.dim(&self.shape[others + i]), kb.int(self.steps[i]), kb.int(self.steps[i] - 1));
-        // How many windows pass until their position is at least `limit`.
-        let mut until = |limit: Value| {
-            let distance = kb.sub(limit, first);
-            let distance = kb.add(distance, up);
-            let distance = kb.map(OpKind::Maximum, &[distance, zero]);
-            let passed = kb.div(distance, step);
-            kb.map(OpKind::Minimum, &[passed, length])
-        };
-        [until(zero), until(size)]
-    }
-
-    /// Which lanes take part in the vector of windows from number `done` on, where those from `low` to below `high` have an element.
-    fn masks(&self, kb: &mut KernelBuilder, run: &Run<'_>, [low, high]: [Value; 2], done: Value) -> Masks {
-        let lanes = run.plan.tile.lanes;
-        let [low, high, left] = [low, high, run.length].map(|bound| kb.sub(bound, done));
-        let store = kb.lane_mask(left, lanes);
-        let between = |kb: &mut KernelBuilder, low: Value, high: Value| {
-            let (before, until) = (kb.lane_mask(low, lanes), kb.lane_mask(high, lanes));
-            let behind = kb.emit(OpKind::Not, &[before]);
-            kb.and(until, behind)
-        };
-        if self.steps.last() != Some(&PAIRS) {
-            return Masks { load: vec![between(kb, low, high)], store };
+        _ => {
+            let width = kb.int(i64::from(lanes));
+            let behind = kb.add(here, width);
+            let both = [here, behind].into_iter().zip(&masks.load);
+            let both: Vec<Value> = both.map(|(at, &mask)| kb.load(input, at, lanes, Some(mask))).collect();
+            kb.unzip_lanes(both[0], both[1])[0]
         }
-        // The elements between those of two windows are read, and left out.
-        let (two, one, width) = (kb.int(PAIRS), kb.int(1), kb.int(i64::from(lanes)));
-        let (low, high) = (kb.mul(low, two), kb.mul(high, two));
-        let high = kb.sub(high, one);
-        let (low_behind, high_behind) = (kb.sub(low, width), kb.sub(high, width));
-        Masks { load: vec![between(kb, low, high), between(kb, low_behind, high_behind)], store }
-    }
-
-    /// Copies an element of as many windows as a vector has lanes, from number `done` of the run on.
-    fn copy(&self, kb: &mut KernelBuilder, run: &Run<'_>, [from, first, number]: [Value; 3], done: Value, masks: &Masks) {
-        let lanes = run.plan.tile.lanes;
-        let step = self.steps[self.taps.len() - 1];
-        let stride = kb.int(step);
-        let distance = kb.mul(done, stride);
-        let here = kb.add(from, first);
-        let here = kb.add(here, distance);
-        let input = run.operands.inputs[self.input];
-        let loaded = match masks.load[..] {
-            [mask] => {
-                let position = Index::Affine { base: here, stride: step };
-                let position = if step == 1 { here } else { position.value(kb, lanes) };
-                kb.load(input, position, lanes, Some(mask))
-            }
-            _ => {
-                let width = kb.int(i64::from(lanes));
-                let behind = kb.add(here, width);
-                let both = [here, behind].into_iter().zip(&masks.load);
-                let both: Vec<Value> = both.map(|(at, &mask)| kb.load(input, at, lanes, Some(mask))).collect();
-                kb.unzip_lanes(both[0], both[1])[0]
-            }
-        };
-        let loaded = kb.convert(loaded, run.plan.panel_dtype());
-        let there = run.there(kb, number, done);
-        kb.store(run.operands.panel(), there, loaded, Some(masks.store));
-    }
+    };
+    let loaded = kb.convert(loaded, run.plan.panel_dtype());
+    let there = run.there(kb, number, done);
+    kb.store(run.operands.panel(), there, loaded, Some(masks.store));
 }
 
 /// Neighbouring windows of one row that are packed together.
@@ -358,7 +305,7 @@ struct Masks {
 fn clear(kb: &mut KernelBuilder, plan: &MatmulPlan, operands: &Operands, [first, count]: [Value; 2]) {
     let lanes = plan.tile.lanes;
     let (zero, one, vector) = (kb.int(0), kb.int(1), kb.int(i64::from(lanes)));
-    let (depth, width) = (kb.dim(&plan.k.size), kb.int(i64::from(plan.tile.columns)));
+    let (depth, width) = (kb.dim(&plan.shape.k.size), kb.int(i64::from(plan.tile.columns)));
     let zeros = kb.zero(plan.panel_dtype(), lanes);
     let row = kb.open_for([zero, depth, one]);
     let to = kb.mul(row.index, width);

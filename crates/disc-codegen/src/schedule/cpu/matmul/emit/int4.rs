@@ -1,76 +1,36 @@
-//! Weights in steps of 4 bits: panels `[groups][height][NR]` of words that hold eight steps each, and a scale for each group and column.
+//! Multiplies weights of 4 bits: see the plan's [`int4`](crate::schedule::cpu::matmul::plan::int4).
 //!
-//! For a few rows the steps are multiplied as they are, and the sums of a group by its scale; for more, a unit unpacks its panel to task
-//! memory, where micro-kernels read it for block after block.
-use super::{
-    micro::{CHAINS, starts},
-    operands::Operands,
-    parameters::Parameters,
-};
+//! For a few rows the weights are multiplied as they are stored, and the sums of a group by its scale;
+//! for more, a unit unpacks its panel to task memory, where micro-kernels read it for block after
+//! block.
+use super::{operands::Operands, parameters::Parameters, step::starts};
 use crate::{
     element::matmul::multiply_add,
     kernel::KernelBuilder,
-    schedule::cpu::matmul::plan::{Left, MatmulPlan},
-    target::Target,
+    schedule::cpu::matmul::plan::{
+        MatmulPlan,
+        int4::{IN_WORD, Int4},
+        rounds::CHAINS,
+    },
 };
-use disc_ir::{DType, Dim, Function, Literal, OpKind, Value};
-use disc_passes::analysis::query::Query;
+use disc_ir::{DType, Literal, OpKind, Value};
 
-/// Steps in a word, and the bits of one.
-const IN_WORD: i64 = 8;
 const BITS: i64 = 4;
+
 /// Bits below the uppermost step of a word, and what undoes that a step is read there.
 const TOP: i64 = (IN_WORD - 1) * BITS;
+
 const UNDO: f64 = 1.0 / (1_i64 << TOP) as f64;
 
-/// What is stored in place of a right operand.
-#[derive(Clone, Debug)]
-pub(in crate::schedule) struct Int4 {
-    words: Value,
-    scales: Value,
-    groups: Dim,
-    /// Words of a group, in each column.
-    height: i64,
-}
-
-impl Int4 {
-    /// Of a right operand that is unpacked from two inputs of the group.
-    pub(in crate::schedule) fn of(group: &Function, right: Value) -> Option<Self> {
-        let unpack = group.made_by(right, OpKind::UnpackInt4)?;
-        let [words, scales] = group.operands(unpack)[..] else { return None };
-        let inputs = group.parameters();
-        let dims = &group.ty(words).shaped()?.dims;
-        let (groups, height) = (dims[1].clone(), dims[2].as_const()?);
-        (inputs.contains(&words) && inputs.contains(&scales)).then_some(Self { words, scales, groups, height })
-    }
-
-    /// Rows of a group.
-    pub(in crate::schedule) fn group_rows(&self) -> i64 {
-        self.height * IN_WORD
-    }
-
-    /// Rows of a panel.
-    pub(in crate::schedule) fn rows(&self) -> Dim {
-        &self.groups * self.group_rows()
-    }
-
-    fn buffers(&self, plan: &MatmulPlan, operands: &Operands) -> [Value; 2] {
-        let position = |value| plan.inputs.iter().position(|&input| input == value).expect("an input of the product");
-        [self.words, self.scales].map(|value| operands.inputs[position(value)])
-    }
-}
-
-impl MatmulPlan {
-    /// The most rows that are multiplied by steps as they are stored.
-    pub(in crate::schedule) fn rows_by_steps(&self, target: &Target) -> u32 {
-        if target.vector_registers() > 16 { 4 } else { 2 }
-    }
+fn buffers(int4: &Int4, plan: &MatmulPlan, operands: &Operands) -> [Value; 2] {
+    let position = |value| plan.inputs.iter().position(|&input| input == value).expect("an input of the product");
+    [int4.words, int4.scales].map(|value| operands.inputs[position(value)])
 }
 
 /// The vectors of a group of a panel: where it starts, in groups, and how its words and scales are read.
 struct Group<'p> {
     plan: &'p MatmulPlan,
-    steps: &'p Int4,
+    int4: &'p Int4,
     words: Value,
     scales: Value,
     number: Value,
@@ -104,7 +64,7 @@ impl Group<'_> {
 
     /// The words of eight rows.
     fn words(&self, kb: &mut KernelBuilder, height: Value) -> Vec<Value> {
-        let rows = kb.int(self.steps.height);
+        let rows = kb.int(self.int4.height);
         let first = kb.mul(self.number, rows);
         let row = kb.add(first, height);
         self.read(kb, self.words, row)
@@ -151,25 +111,22 @@ impl Rows {
 pub(in crate::schedule) fn accumulate(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
-    steps: &Int4,
+    int4: &Int4,
     parameters: &Parameters,
     rows: u32,
 ) -> Vec<Value> {
     let operands = &parameters.operands;
-    let left = match plan.left_form {
-        Left::InPlace => operands.left(),
-        Left::Packed => operands.rows(),
-    };
+    let left = operands.left_rows(plan);
     let count = rows as usize * (plan.tile.columns / plan.tile.lanes) as usize;
     let chains = CHAINS.div_ceil(count).min(IN_WORD as usize);
-    let rows = Rows { left, starts: starts(kb, parameters.left, &plan.m.left, rows), along: kb.dim(&plan.k.left) };
+    let rows = Rows { left, starts: starts(kb, parameters.left, &plan.shape.m.left, rows), along: kb.dim(&plan.shape.k.left) };
     let none = kb.zero(plan.compute, plan.tile.lanes);
-    let [words, scales] = steps.buffers(plan, operands);
-    let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&steps.groups));
-    let (height, depth, in_word) = (kb.int(steps.height), kb.int(steps.group_rows()), kb.int(IN_WORD));
+    let [words, scales] = buffers(int4, plan, operands);
+    let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&int4.groups));
+    let (height, depth, in_word) = (kb.int(int4.height), kb.int(int4.group_rows()), kb.int(IN_WORD));
     let first = kb.mul(parameters.right, groups);
     kb.for_([zero, groups, one], &vec![none; count], |kb, number, sums| {
-        let group = Group { plan, steps, words, scales, number: kb.add(first, number) };
+        let group = Group { plan, int4, words, scales, number: kb.add(first, number) };
         let start = kb.mul(number, depth);
         let partial = kb.for_([zero, height, one], &vec![none; count * chains], |kb, h, carried| {
             let words = group.words(kb, h);
@@ -199,17 +156,17 @@ pub(in crate::schedule) fn accumulate(
 pub(in crate::schedule) fn unpack_panel(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
-    steps: &Int4,
+    int4: &Int4,
     operands: &Operands,
     panel: Value,
 ) {
-    let [words, scales] = steps.buffers(plan, operands);
-    let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&steps.groups));
-    let (height, depth, in_word) = (kb.int(steps.height), kb.int(steps.group_rows()), kb.int(IN_WORD));
+    let [words, scales] = buffers(int4, plan, operands);
+    let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&int4.groups));
+    let (height, depth, in_word) = (kb.int(int4.height), kb.int(int4.group_rows()), kb.int(IN_WORD));
     let width = kb.int(i64::from(plan.tile.columns));
     let first = kb.mul(panel, groups);
     kb.for_([zero, groups, one], &[], |kb, number, _| {
-        let group = Group { plan, steps, words, scales, number: kb.add(first, number) };
+        let group = Group { plan, int4, words, scales, number: kb.add(first, number) };
         let scales = group.scales(kb);
         let start = kb.mul(number, depth);
         kb.for_([zero, height, one], &[], |kb, h, _| {

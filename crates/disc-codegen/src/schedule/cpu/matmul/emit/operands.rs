@@ -1,10 +1,10 @@
 //! The memory that a product works on, as the kernel and its routines name it.
 use crate::{
     element::Elements,
-    kernel::KernelBuilder,
+    kernel::{Index, KernelBuilder},
     schedule::{
         Group,
-        cpu::matmul::plan::{Left, MatmulPlan, operand::Operand},
+        cpu::matmul::plan::{MatmulPlan, forms::LeftForm, operand::Operand},
     },
 };
 use disc_ir::{Dim, Space, TensorType, Type, Value};
@@ -41,22 +41,23 @@ impl Operands {
             let memory = side.memory.as_ref()?;
             plan.inputs.iter().position(|&input| input == memory.input).map(|i| inputs[i])
         };
-        let (left, right) = (buffer(&plan.left), buffer(&plan.right));
-        let elements = match plan.left_form {
-            Left::Packed => Some(&plan.m.left * plan.packed_rows()),
-            Left::InPlace => plan.staged.then(|| Dim::constant(i64::from(plan.tile.rows) * plan.staged_elements())),
+        let (left, right) = (buffer(&plan.left.operand), buffer(&plan.right.operand));
+        let elements = match plan.left.form {
+            LeftForm::Packed => Some(&plan.shape.m.left * plan.packed_rows()),
+            LeftForm::Staged { .. } => Some(Dim::constant(i64::from(plan.tile.rows) * plan.staged_elements())),
+            LeftForm::InPlace => None,
         };
         let rows = elements.map(|elements| scratch(kb, ROWS, TensorType::new([elements], plan.rows_dtype())));
-        let panels = super::pack::panel_elements(plan) * plan.packed_panels();
+        let panels = plan.packed_panel_elements() * plan.packed_panels();
         let panel = plan.is_packed_right().then(|| scratch(kb, "panel", TensorType::new([panels], plan.panel_dtype())));
         let rest = plan.rest_memory().map(|tensor| scratch(kb, "rest", tensor));
-        let sums = plan.finishes_apart.then(|| scratch(kb, "sums", super::epilogue_routine::memory(plan)));
+        let sums = plan.result.is_finished_apart().then(|| scratch(kb, "sums", plan.sums_memory()));
         Self { inputs, outputs, left, right, rows, panel, rest, sums }
     }
 
     /// As the parameters of a routine.
     pub(in crate::schedule) fn parameters(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan) -> Self {
-        let mut declare = |name: String, value: Value| match &plan.held {
+        let mut declare = |name: String, value: Value| match &plan.partition.blocks {
             Some(held) if held.value == value => {
                 kb.parameter(&name, Type::Buffer { tensor: plan.row_block(group.tensor(value)), space: Space::Task })
             }
@@ -111,4 +112,37 @@ impl Operands {
         }
         elements
     }
+
+    /// The same with another panel.
+    pub(in crate::schedule) fn with_panel(&self, panel: Value) -> Self {
+        Self { inputs: self.inputs.clone(), outputs: self.outputs.clone(), panel: Some(panel), ..*self }
+    }
+
+    /// The memory that rows of the left operand are read from.
+    pub(in crate::schedule) fn left_rows(&self, plan: &MatmulPlan) -> Value {
+        if plan.left.is_packed() { self.rows() } else { self.left() }
+    }
+}
+
+/// The element at a position of the product, and of the sums.
+pub(in crate::schedule) fn operand_element(
+    kb: &mut KernelBuilder,
+    operand: &Operand,
+    elements: &mut Elements<'_>,
+    at: &[Index],
+    sums: &[Index],
+) -> Value {
+    let mut here = vec![Index::uniform(kb.int(0)); operand.dims.len()];
+    for (i, &dim) in operand.batch.iter().enumerate() {
+        here[dim] = at[i];
+    }
+    for (i, &dim) in operand.free.iter().enumerate() {
+        here[dim] = at[operand.first + i];
+    }
+    match (sums, operand.sum.last()) {
+        // Of sums that are walked as one, the last dimension carries the position.
+        (&[index], Some(&last)) => here[last] = index,
+        _ => operand.sum.iter().zip(sums).for_each(|(&dim, &index)| here[dim] = index),
+    }
+    elements.element(kb, operand.value, &here)
 }

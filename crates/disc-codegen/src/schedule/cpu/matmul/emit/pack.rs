@@ -1,19 +1,18 @@
 //! Packing into task memory: panels of the right operand `[k][NR]`, and rows of the left one `[row][k]`, both in the type of the sums.
-use super::{dot_words, im2col::Im2col, micro::column_masks, operands::Operands};
+use super::{
+    dot_words, im2col,
+    masks::column_masks,
+    operands::{Operands, operand_element},
+};
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder},
-    schedule::{common::vector_loop::vector_loop, cpu::matmul::plan::MatmulPlan},
+    schedule::{
+        common::vector_loop::vector_loop,
+        cpu::matmul::plan::{MatmulPlan, im2col::Im2col},
+    },
 };
-use disc_ir::{DType, Dim, Value};
-
-/// Elements of a panel in task memory: whole squares of rows.
-pub(in crate::schedule) fn panel_elements(plan: &MatmulPlan) -> Dim {
-    let lanes = i64::from(plan.tile.lanes);
-    let rows = plan.steps.as_ref().map_or_else(|| plan.word_steps(), super::int4::Int4::rows);
-    let elements = if plan.weaves_rows() { plan.word_size() } else { 1 };
-    rows.ceil_div(&Dim::constant(lanes)) * (lanes * i64::from(plan.tile.columns) * elements)
-}
+use disc_ir::{DType, Value};
 
 /// Copies a panel whose columns are contiguous.
 pub(in crate::schedule) fn copy_panel(
@@ -25,8 +24,8 @@ pub(in crate::schedule) fn copy_panel(
 ) {
     let panel = operands.panel();
     let masks = column_masks(kb, plan, column);
-    let (zero, one, depth) = (kb.int(0), kb.int(1), kb.dim(&plan.k.size));
-    let (stride, width) = (kb.dim(&plan.k.right), kb.int(i64::from(plan.tile.columns)));
+    let (zero, one, depth) = (kb.int(0), kb.int(1), kb.dim(&plan.shape.k.size));
+    let (stride, width) = (kb.dim(&plan.shape.k.right), kb.int(i64::from(plan.tile.columns)));
     let from = kb.add(base, column);
     kb.for_([zero, depth, one], &[], |kb, k, _| {
         let (step, to) = (kb.mul(k, stride), kb.mul(k, width));
@@ -55,8 +54,8 @@ pub(in crate::schedule) fn transpose_panel(
     let (lanes, size) = (i64::from(plan.tile.lanes), plan.word_size());
     let (zero, side, wide) = (kb.int(0), kb.int(lanes), kb.int(lanes * size));
     let per_word = kb.int(size);
-    let (depth, columns) = (kb.dim(&plan.k.size), kb.dim(&plan.n.size));
-    let (stride, width) = (kb.dim(&plan.n.right), kb.int(i64::from(plan.tile.columns)));
+    let (depth, columns) = (kb.dim(&plan.shape.k.size), kb.dim(&plan.shape.n.size));
+    let (stride, width) = (kb.dim(&plan.shape.n.right), kb.int(i64::from(plan.tile.columns)));
     for v in 0..plan.tile.columns / plan.tile.lanes {
         let shift = kb.int(i64::from(v) * lanes);
         let first = kb.add(column, shift);
@@ -112,8 +111,8 @@ pub(in crate::schedule) fn compute_panel(
     at: &[Index],
     column: Value,
 ) {
-    if let Some(patches) = Im2col::of(elements.group, plan) {
-        patches.pack(kb, plan, operands, at, column);
+    if let Some(windows) = Im2col::of(elements.group, plan) {
+        im2col::pack(kb, &windows, plan, operands, at, column);
         if let Some(word) = plan.word {
             dot_words::weave_rows(kb, plan, word, operands.panel());
         }
@@ -122,18 +121,18 @@ pub(in crate::schedule) fn compute_panel(
     let panel = operands.panel();
     let masks = column_masks(kb, plan, column);
     let width = kb.int(i64::from(plan.tile.columns));
-    along_sums(kb, elements, plan, plan.sums.len(), &mut |kb, elements, sums| {
+    along_sums(kb, elements, plan, plan.shape.sums.len(), &mut |kb, elements, sums| {
         let k = linear(kb, plan, sums);
         let to = kb.mul(k, width);
         for (v, &mask) in masks.iter().enumerate() {
             let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
             let mut at = at.to_vec();
-            if let Some(axis) = plan.n_axis {
+            if let Some(axis) = plan.shape.n.dim {
                 at[axis] = Index::Affine { base: kb.add(column, shift), stride: 1 };
             }
             let there = kb.add(to, shift);
             elements.masked(mask, |elements| {
-                let value = plan.right.element(kb, elements, &at, sums);
+                let value = operand_element(kb, &plan.right.operand, elements, &at, sums);
                 let value = kb.convert(value, plan.compute);
                 let value = kb.widen(value, plan.tile.lanes);
                 kb.store(panel, there, value, None);
@@ -152,18 +151,18 @@ pub(in crate::schedule) fn compute_rows(
     [first, last]: [Value; 2],
 ) {
     let rows = operands.rows();
-    let (one, stride) = (kb.int(1), kb.dim(&plan.m.left));
+    let (one, stride) = (kb.int(1), kb.dim(&plan.shape.m.left));
     let row_loop = kb.open_for([first, last, one]);
     let (row, mut at) = (row_loop.index, at.to_vec());
-    if let Some(axis) = plan.m_axis {
+    if let Some(axis) = plan.shape.m.dim {
         at[axis] = Index::uniform(row);
     }
     let number = kb.sub(row, first);
     let to = kb.mul(number, stride);
     dot_words::end_row(kb, plan, rows, to);
     elements.scoped(|elements| {
-        let Some((last_sum, others)) = plan.sums.split_last() else {
-            let value = plan.left.element(kb, elements, &at, &[]);
+        let Some((last_sum, others)) = plan.shape.sums.split_last() else {
+            let value = operand_element(kb, &plan.left.operand, elements, &at, &[]);
             let value = kb.convert(value, plan.rows_dtype());
             let value = first_lane(kb, value);
             return kb.store(rows, to, value, None);
@@ -172,7 +171,7 @@ pub(in crate::schedule) fn compute_rows(
             let (zero, size) = (kb.int(0), kb.dim(last_sum));
             vector_loop(kb, elements, [zero, size], false, &mut |kb, elements, index| {
                 let sums: Vec<Index> = outer.iter().copied().chain([index]).collect();
-                let value = plan.left.element(kb, elements, &at, &sums);
+                let value = operand_element(kb, &plan.left.operand, elements, &at, &sums);
                 let value = kb.convert(value, plan.rows_dtype());
                 let value = kb.widen(value, plan.tile.lanes);
                 let Index::Affine { base, .. } = index else { panic!("a loop counts in steps of one") };
@@ -204,7 +203,7 @@ fn along_sums(
 ) {
     let (zero, one) = (kb.int(0), kb.int(1));
     let mut loops = Vec::new();
-    for size in &plan.sums[..count] {
+    for size in &plan.shape.sums[..count] {
         let size = kb.dim(size);
         loops.push(kb.open_for([zero, size, one]));
     }
@@ -218,7 +217,7 @@ fn along_sums(
 /// The position in the order of the sums.
 fn linear(kb: &mut KernelBuilder, plan: &MatmulPlan, sums: &[Index]) -> Value {
     let mut position = kb.int(0);
-    for (index, size) in sums.iter().zip(&plan.sums) {
+    for (index, size) in sums.iter().zip(&plan.shape.sums) {
         let size = kb.dim(size);
         position = kb.mul(position, size);
         position = kb.add(position, index.as_uniform().expect("a loop's index is a scalar"));

@@ -2,16 +2,20 @@
 //!
 //! Each routine of one contraction declares the same parameters, so that one can pass its own on to the next.
 use super::{
-    micro::{Piece, Source, column_masks, tail_masks},
+    masks::{column_masks, tail_masks},
     operands::Operands,
-    split_k::PARTS,
 };
 use crate::{
     element::{Elements, RowBlock},
     kernel::{Index, KernelBuilder},
     schedule::{
         Group,
-        cpu::matmul::plan::{MatmulPlan, Role},
+        cpu::matmul::plan::{
+            MatmulPlan,
+            forms::ResultForm,
+            source::{Piece, Source},
+            split_k::PARTS,
+        },
     },
 };
 use disc_ir::{DType, Dim, Space, TensorType, Type, Value};
@@ -53,19 +57,19 @@ pub(in crate::schedule) enum RowBufferParameters {
 impl Parameters {
     pub(in crate::schedule) fn declare(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan) -> Self {
         let operands = Operands::parameters(kb, group, plan);
-        let mut scalar = |name: &str| kb.parameter(name, Type::scalar(DType::I64));
+        let mut scalar = |name: &str| kb.position(name);
         let [left, right, row, column, block, fetches] = ["left", "right", "row", "column", "block", "fetches"].map(&mut scalar);
-        let outer = (0..plan.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
+        let outer = (0..plan.shape.outer.len()).map(|i| scalar(&format!("outer{i}"))).collect();
         let task = |count: Dim| Type::Buffer { tensor: TensorType::new([count], plan.compute), space: Space::Task };
-        let held = match plan.held.as_ref().map(|held| held.role) {
-            None if plan.split => RowBufferParameters::Split {
+        let held = match plan.result {
+            ResultForm::SplitK => RowBufferParameters::Split {
                 depth: scalar("depth"),
-                parts: kb.buffer("parts", TensorType::new([&plan.m.size * &plan.n.size * PARTS], plan.compute)),
-                from: kb.parameter("from", Type::scalar(DType::I64)),
+                parts: kb.buffer("parts", TensorType::new([&plan.shape.m.size * &plan.shape.n.size * PARTS], plan.compute)),
+                from: kb.position("from"),
             },
-            None | Some(Role::Rows) => RowBufferParameters::None,
-            Some(Role::Result) => RowBufferParameters::Result { start: scalar("start") },
-            Some(Role::Parts) => RowBufferParameters::Parts {
+            ResultForm::Direct | ResultForm::Apart | ResultForm::Interleaved(_) => RowBufferParameters::None,
+            ResultForm::Block => RowBufferParameters::Result { start: scalar("start") },
+            ResultForm::Totals => RowBufferParameters::Parts {
                 depth: scalar("depth"),
                 totals: kb.parameter("totals", task(plan.total_columns() * plan.most_rows())),
                 factors: kb.parameter("factors", task(Dim::constant(plan.most_rows()))),
@@ -98,11 +102,11 @@ impl Parameters {
 
     /// A row of the block among the results, at the first column.
     pub(in crate::schedule) fn row_of_result(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, row: i64) -> Vec<Index> {
-        let mut at = vec![Index::uniform(kb.int(0)); plan.rank];
-        for (outer, &position) in plan.outer.iter().zip(&self.outer) {
+        let mut at = vec![Index::uniform(kb.int(0)); plan.shape.rank];
+        for (outer, &position) in plan.shape.outer.iter().zip(&self.outer) {
             at[outer.run.axis] = Index::uniform(position);
         }
-        if let Some(axis) = plan.m_axis {
+        if let Some(axis) = plan.shape.m.dim {
             let row = kb.int(row);
             at[axis] = Index::uniform(kb.add(self.row, row));
         }
@@ -118,10 +122,10 @@ impl Parameters {
         first: Value,
     ) -> Elements<'g> {
         let mut elements = self.operands.elements(group, plan, plan.tile.lanes);
-        if let (RowBufferParameters::Result { start }, Some(held)) = (&self.held, &plan.held) {
+        if let (RowBufferParameters::Result { start }, Some(held)) = (&self.held, &plan.partition.blocks) {
             let output = plan.outputs.iter().position(|&o| o == held.value).expect("the plan makes the value");
             let stride = kb.dim(&held.room.stride);
-            let axis = plan.m_axis.expect("a product with rows");
+            let axis = plan.shape.m.dim.expect("a product with rows");
             elements.hold_rows(self.operands.outputs[output], RowBlock { axis, first, column: *start, stride });
         }
         elements

@@ -5,19 +5,25 @@
 //! panels, of which `micro` fetches the next one.
 //!
 //! Invariant: nothing is read, so that a place may lie behind the last column, or behind the memory.
-use super::{
-    micro::{FETCHED_ROWS, LINE, Piece},
-    parameters::{Parameters, RowBufferParameters},
-};
+use super::parameters::{Parameters, RowBufferParameters};
 use crate::{
     kernel::{Index, KernelBuilder},
     schedule::{
         Group,
-        cpu::matmul::plan::{Left, MatmulPlan, Right, epilogue::before_transpose},
+        cpu::matmul::plan::{
+            MatmulPlan,
+            epilogue::before_transpose,
+            forms::RightForm,
+            rounds::{LINE, round_steps},
+            source::Piece,
+        },
     },
 };
 use disc_ir::{Attr, Dim, OpKind, Value, ops::Trait};
 use std::collections::HashSet;
+
+/// Up to this many rows, panels pass by so fast that the hardware's own fetching is better.
+pub(in crate::schedule) const FETCHED_ROWS: u32 = 4;
 
 /// Sums of up to so many products leave stores little time: lines that results go to are fetched too, and beside panels of weights, where blocks of rows
 /// are long, in any case.
@@ -43,13 +49,17 @@ impl EpiloguePrefetch {
         rows: u32,
         pieces: &[Piece],
     ) -> Option<Self> {
-        let columns = plan.n_axis.filter(|&axis| axis + 1 == plan.rank)?;
-        let axis = plan.m_axis.filter(|_| matches!(parameters.held, RowBufferParameters::None) && plan.interleaved.is_none())?;
+        let columns = plan.shape.n.dim.filter(|&axis| axis + 1 == plan.shape.rank)?;
+        let axis = plan
+            .shape
+            .m
+            .dim
+            .filter(|_| matches!(parameters.held, RowBufferParameters::None) && plan.result.interleaved().is_none())?;
         let mut values = read_beside(group, plan);
-        let is_short = plan.k.size.as_const().is_some_and(|size| size <= STORE_BOUND_SUM);
-        if is_short || (plan.right_form == Right::Panels && rows > FETCHED_ROWS) {
+        let is_short = plan.shape.k.size.as_const().is_some_and(|size| size <= STORE_BOUND_SUM);
+        if is_short || (plan.right.form == RightForm::Panels && rows > FETCHED_ROWS) {
             let straight = |(&value, order): (&Value, &Vec<usize>)| order.is_sorted().then_some(value);
-            values.extend(plan.outputs.iter().zip(&plan.orders).filter_map(straight));
+            values.extend(plan.outputs.iter().zip(&plan.shape.orders).filter_map(straight));
         }
         let behind = &group.tensor(*values.first()?).dims[axis + 1..];
         // Elements of its own: behind the sums, nothing from before them is to be held in registers.
@@ -98,6 +108,7 @@ pub(in crate::schedule) struct RowPrefetch {
 
 /// Bytes of a block's rows that may wait in the second-level cache.
 const BLOCK_BYTES: i64 = 64 << 10;
+
 /// Steps that longer rows are fetched ahead: what some 300 ns take, in which they come from memory.
 const ROW_STEPS_AHEAD: i64 = 128;
 
@@ -109,19 +120,20 @@ impl RowPrefetch {
         parameters: &Parameters,
         rows: u32,
     ) -> Option<Self> {
-        let is_read = plan.left_form == Left::InPlace && plan.k.left.is_const(1) && plan.held.is_none() && plan.word.is_none();
+        let is_read =
+            !plan.left.is_packed() && plan.shape.k.left.is_const(1) && plan.partition.blocks.is_none() && plan.word.is_none();
         if !is_read || rows <= FETCHED_ROWS {
             return None;
         }
         let buffer = parameters.operands.left();
-        let (stride, count) = (kb.dim(&plan.m.left), kb.int(i64::from(rows)));
+        let (stride, count) = (kb.dim(&plan.shape.m.left), kb.int(i64::from(rows)));
         let along = kb.mul(count, stride);
         let starts = [parameters.left, kb.add(parameters.left, along)];
         let bytes = kb.dtype(buffer).size() as i64 * i64::from(rows);
-        let is_short = plan.k.size.as_const().is_some_and(|size| size * bytes <= BLOCK_BYTES);
+        let is_short = plan.shape.k.size.as_const().is_some_and(|size| size * bytes <= BLOCK_BYTES);
         let near = (!is_short).then(|| {
-            let steps = Dim::min(&plan.k.size, &Dim::constant(ROW_STEPS_AHEAD));
-            [kb.dim(&steps), kb.dim(&plan.k.size)]
+            let steps = Dim::min(&plan.shape.k.size, &Dim::constant(ROW_STEPS_AHEAD));
+            [kb.dim(&steps), kb.dim(&plan.shape.k.size)]
         });
         Some(Self { buffer, starts, stride, rows: i64::from(rows), near })
     }
@@ -177,4 +189,31 @@ fn read_beside(group: &Group<'_>, plan: &MatmulPlan) -> Vec<Value> {
         }
     }
     found
+}
+
+/// Lines of a panel of weights that are read in a round.
+pub(in crate::schedule) fn round_lines(kb: &KernelBuilder, plan: &MatmulPlan, weights: Value) -> i64 {
+    let step = i64::from(plan.tile.columns) * plan.word_size() * kb.dtype(weights).size() as i64;
+    step * round_steps(plan.tile) / LINE
+}
+
+/// Fetches this block's share of the next panel: `fetches` lines per round, the share of block `b` after those of the blocks before.
+pub(in crate::schedule) fn next_panel(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, b: Value, k: Value) {
+    let elements = LINE / kb.dtype(b).size() as i64;
+    let size = kb.dim(&plan.panel_size());
+    let next = kb.add(parameters.right, size);
+    let share = kb.dim(&plan.word_steps());
+    let before = kb.mul(parameters.block, share);
+    let done = kb.add(before, k);
+    let round = kb.int(round_steps(plan.tile));
+    let rounds = kb.div(done, round);
+    let lines = kb.mul(rounds, parameters.fetches);
+    let line = kb.int(elements);
+    let from = kb.mul(lines, line);
+    let from = kb.add(next, from);
+    let (zero, one) = (kb.int(0), kb.int(1));
+    kb.for_([zero, parameters.fetches, one], &[from], |kb, _, carried| {
+        kb.emit_all(OpKind::Prefetch, &[b, carried[0]], &[("locality", Attr::Int(2))], None);
+        vec![kb.add(carried[0], line)]
+    });
 }

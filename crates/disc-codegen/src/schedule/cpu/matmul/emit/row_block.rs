@@ -1,24 +1,14 @@
 //! Products of a few rows with some or all columns, for schedules that hold rows of an operand or of the result in task memory.
-use super::{
-    dot_row,
-    micro::{self, Source},
-    operands::Operands,
-    pack,
-};
+use super::{call::dispatch, dot_row, micro, operands::Operands, pack, partition, write};
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, Site},
     schedule::{
         Group,
-        common::iteration_space::Merged,
-        cpu::matmul::{
-            dispatch,
-            plan::{Left, MatmulPlan, Outer, Right, Role, RowBuffer},
-        },
+        cpu::matmul::plan::{MatmulPlan, forms::RightForm},
     },
-    target::Target,
 };
-use disc_ir::{Dim, Function, OpKind, Solver, TensorType, Value};
+use disc_ir::{Function, TensorType, Value};
 
 /// A product inside of another schedule's kernel.
 pub(in crate::schedule) struct BlockProduct<'g> {
@@ -36,94 +26,6 @@ pub(in crate::schedule) struct RowsOf {
     pub(in crate::schedule) height: Value,
 }
 
-impl MatmulPlan {
-    /// The plan of a group of one product, or why it has none.
-    pub(in crate::schedule) fn of(group: &Function, solver: &Solver, target: &Target, outputs: &[Value]) -> Result<Self, String> {
-        let mut dots = group.insts(group.body).iter().copied().filter(|&inst| group.kind_of(inst) == OpKind::DotGeneral);
-        match (dots.next(), dots.next()) {
-            (Some(dot), None) => Self::of_product(group, solver, target, dot, outputs, false),
-            _ => Err("the group does not hold exactly one product".into()),
-        }
-    }
-
-    /// The plan for a product of which rows of a value are in task memory.
-    pub(in crate::schedule) fn in_blocks(mut self, held: RowBuffer) -> Self {
-        self.dots_for_few_rows = false;
-        self.few_rows_at_once = true;
-        if self.right_form == Right::Dots {
-            self.right_form = Right::Columns;
-        }
-        // What is in task memory is in the type of the sums already.
-        if held.role != Role::Result && self.sums.len() <= 1 {
-            self.left_form = Left::InPlace;
-            self.m.left = held.room.stride.clone();
-            self.k.left = Dim::constant(1);
-        }
-        self.held = Some(held);
-        self
-    }
-
-    /// The plan with the left operand contiguous along the sums, so that columns can be multiplied along them.
-    pub(in crate::schedule) fn walk_along_sums(&mut self) {
-        if !self.k.left.is_const(1) || self.left_form == Left::Packed {
-            self.pack_left();
-        }
-    }
-
-    /// The last batch dimension becomes that of the rows, and these a batch dimension. The right operand must be the same all along it.
-    pub(in crate::schedule) fn exchange_rows(&mut self) {
-        let (Some(outer), Some(axis)) = (self.outer.last_mut(), self.m_axis) else { return };
-        let packed = self.left_form == Left::Packed || self.held.as_ref().is_some_and(|held| held.role != Role::Result);
-        let rows = Merged { size: self.m.size.clone(), axis };
-        let stride = self.left.free.last().map_or(Dim::constant(0), |&dim| self.left.stride(dim));
-        self.m_axis = Some(outer.run.axis);
-        self.m.size = outer.run.size.clone();
-        if !packed {
-            self.m.left = outer.left.clone();
-        }
-        *outer = Outer { run: rows, left: stride, right: Dim::constant(0) };
-    }
-
-    /// The input of the group that the rows are read from.
-    pub(in crate::schedule) fn left_input(&self) -> Option<Value> {
-        self.left.memory.as_ref().map(|memory| memory.input)
-    }
-
-    /// Where panels are; of two places the second is for a panel that is not whole.
-    pub(in crate::schedule) fn block_sources(&self, target: &Target) -> Vec<Source> {
-        match self.right_form {
-            Right::Panels => vec![Source::Panels],
-            Right::Rows if self.whole_panels => vec![Source::InPlace],
-            // Masks have registers of their own.
-            Right::Rows if target.vector_registers() > 16 => vec![Source::Edge],
-            Right::Rows => vec![Source::InPlace, Source::Edge],
-            Right::Columns | Right::Computed | Right::Dots | Right::Int4 => vec![Source::Task],
-        }
-    }
-
-    /// Where a last panel with columns for half of its vectors is read, if there may be one, and these columns.
-    pub(in crate::schedule) fn half_panel(&self) -> Option<(Source, u32)> {
-        let (half, narrow) = (self.tile.columns / 2, self.narrow());
-        let rest = self.n.size.as_const().map(|columns| columns % i64::from(self.tile.columns));
-        let may_be = rest.is_none_or(|rest| (1..=i64::from(half)).contains(&rest)) && !self.whole_panels;
-        if !may_be || self.held.is_none() || half % self.tile.lanes != 0 {
-            return None;
-        }
-        match self.right_form {
-            Right::Rows => Some((Source::EdgeTail(half / narrow), half)),
-            Right::Columns | Right::Dots => Some((Source::Tail(half / narrow), half)),
-            Right::Panels | Right::Computed | Right::Int4 => None,
-        }
-    }
-}
-
-impl Operands {
-    /// The same with another panel.
-    pub(in crate::schedule) fn with_panel(&self, panel: Value) -> Self {
-        Self { inputs: self.inputs.clone(), outputs: self.outputs.clone(), panel: Some(panel), ..*self }
-    }
-}
-
 impl<'g> BlockProduct<'g> {
     /// With the memory of the group's inputs, then of its outputs. Asks for task memory for panels, where the right operand has to be packed.
     pub(in crate::schedule) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g MatmulPlan, memory: &[Value]) -> Self {
@@ -136,7 +38,7 @@ impl<'g> BlockProduct<'g> {
 
     /// Where the operands start for a batch position.
     pub(in crate::schedule) fn bases(&self, kb: &mut KernelBuilder, at: &[Index]) -> [Value; 2] {
-        self.plan.bases(kb, at)
+        partition::bases(kb, self.plan, at)
     }
 
     /// Elements of the group's values, by vectors.
@@ -151,7 +53,7 @@ impl<'g> BlockProduct<'g> {
 
     /// Computes the outputs at a position from the sum of products there, and stores them.
     pub(in crate::schedule) fn store(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], sum: Value) {
-        micro::store(kb, self.group, self.plan, &self.operands, elements, at, sum);
+        write::store(kb, self.group, self.plan, &self.operands, elements, at, sum);
     }
 
     /// Packs panels of the right operand, from `low` to below `high`, where that is needed.
@@ -165,11 +67,11 @@ impl<'g> BlockProduct<'g> {
         let panel_loop = kb.open_for([low, high, one]);
         let column = kb.mul(panel_loop.index, width);
         let offset = self.panel_offset(kb, panel_loop.index, low);
-        let panel = kb.view(self.operands.panel(), offset, TensorType::new([pack::panel_elements(plan)], plan.compute));
+        let panel = kb.view(self.operands.panel(), offset, TensorType::new([plan.packed_panel_elements()], plan.compute));
         let operands = self.operands.with_panel(panel);
-        match plan.right_form {
-            Right::Computed => pack::compute_panel(kb, plan, &operands, &mut elements, at, column),
-            Right::Rows => pack::copy_panel(kb, plan, &operands, right, column),
+        match plan.right.form {
+            RightForm::Computed => pack::compute_panel(kb, plan, &operands, &mut elements, at, column),
+            RightForm::Rows => pack::copy_panel(kb, plan, &operands, right, column),
             _ => pack::transpose_panel(kb, plan, &operands, right, column),
         }
         kb.close_for(panel_loop);
@@ -177,14 +79,14 @@ impl<'g> BlockProduct<'g> {
 
     /// Where a panel is among those that were packed from `low` on.
     fn panel_offset(&self, kb: &mut KernelBuilder, panel: Value, low: Value) -> Value {
-        let size = kb.dim(&pack::panel_elements(self.plan));
+        let size = kb.dim(&self.plan.packed_panel_elements());
         let number = kb.sub(panel, low);
         kb.mul(number, size)
     }
 
     /// Makes ready the left operand of a block.
     fn left(&self, kb: &mut KernelBuilder, at: &[Index], block: RowsOf) -> Value {
-        if self.plan.left_form == Left::InPlace {
+        if !self.plan.left.is_packed() {
             return block.left;
         }
         let mut elements = self.elements();
@@ -207,17 +109,19 @@ impl<'g> BlockProduct<'g> {
         let (plan, left) = (self.plan, self.left(kb, at, block));
         let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.columns)));
         let outer: Vec<Value> =
-            plan.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect();
+            plan.shape.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect();
         kb.for_([low, high, one], &[], |kb, panel, _| {
             let column = kb.mul(panel, width);
-            let base = match plan.right_form {
-                Right::Rows => kb.add(right, column),
-                Right::Panels => {
-                    let size = kb.dim(&(&plan.k.size * i64::from(plan.tile.columns)));
+            let base = match plan.right.form {
+                RightForm::Rows => kb.add(right, column),
+                RightForm::Panels => {
+                    let size = kb.dim(&(&plan.shape.k.size * i64::from(plan.tile.columns)));
                     let offset = kb.mul(panel, size);
                     kb.add(right, offset)
                 }
-                Right::Columns | Right::Computed | Right::Dots | Right::Int4 => self.panel_offset(kb, panel, packed),
+                RightForm::Columns { .. } | RightForm::Computed | RightForm::Dots | RightForm::Int4(_) => {
+                    self.panel_offset(kb, panel, packed)
+                }
             };
             let mut arguments = self.operands.arguments();
             arguments.extend([left, base, block.first, column, zero, zero]);
@@ -239,9 +143,9 @@ impl<'g> BlockProduct<'g> {
     ) {
         let (plan, left) = (self.plan, self.left(kb, at, block));
         let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.lanes)));
-        let stride = kb.dim(&plan.m.left);
+        let stride = kb.dim(&plan.shape.m.left);
         let outer: Vec<Value> =
-            plan.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect();
+            plan.shape.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect();
         kb.for_([low, high, step], &[], |kb, column, _| {
             kb.for_([zero, block.height, one], &[], |kb, number, _| {
                 let offset = kb.mul(number, stride);
@@ -265,7 +169,7 @@ impl<'g> BlockProduct<'g> {
     fn call(&self, kb: &mut KernelBuilder, arguments: &[Value], column: Value, height: Value) {
         let (plan, name) = (self.plan, &self.group.name);
         let Some((source, most)) = plan.half_panel() else { return self.call_whole(kb, arguments, column, height) };
-        let (columns, most) = (kb.dim(&plan.n.size), kb.int(i64::from(most)));
+        let (columns, most) = (kb.dim(&plan.shape.n.size), kb.int(i64::from(most)));
         let left = kb.sub(columns, column);
         let fits = kb.compare("LE", left, most);
         let half = |kb: &mut KernelBuilder| {
@@ -285,7 +189,7 @@ impl<'g> BlockProduct<'g> {
         let heights = [1, plan.tile.rows];
         match plan.block_sources(self.group.target)[..] {
             [whole, edge] => {
-                let (width, columns) = (kb.int(i64::from(plan.tile.columns)), kb.dim(&plan.n.size));
+                let (width, columns) = (kb.int(i64::from(plan.tile.columns)), kb.dim(&plan.shape.n.size));
                 let end = kb.add(column, width);
                 let is_whole = kb.compare("LE", end, columns);
                 let run = |source| {

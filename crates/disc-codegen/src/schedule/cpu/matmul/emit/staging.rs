@@ -1,66 +1,14 @@
-//! Rows that lie pages apart: beside panels of weights fewer of them are read at once, as they lie; elsewhere a micro-kernel of many rows copies a
-//! vector of each to task memory at a time, and reads them there.
-//!
-//! Rows at such a distance take turns in the few lines of one set of the first-level cache, so that each element of many rows would come from the
-//! second level. Copied, each line is read once. Twelve loads and stores go with hundreds of products, where packing whole rows in each unit would
-//! pass memory once more, and keep the caches from what they are for.
-use super::micro::{Step, round_steps};
-use crate::{
-    kernel::KernelBuilder,
-    schedule::cpu::matmul::plan::{MatmulPlan, Right},
-};
+//! Copies vectors of rows to task memory while a micro-kernel multiplies them: see the plan's
+//! [`staging`](crate::schedule::cpu::matmul::plan::staging).
+use super::step::Step;
+use crate::{kernel::KernelBuilder, schedule::cpu::matmul::plan::rounds::round_steps};
 use disc_ir::Value;
-
-/// Rows at a multiple of this distance in bytes share their lines of the first-level cache.
-const PAGE: i64 = 4096;
-/// As many of them as fit there, next to a line of the panel, and as many as do on wide cores.
-const HELD_ROWS: u32 = 7;
-const HELD_ROWS_WIDE: u32 = 11;
-/// Bytes of a panel that stays in the second-level cache. A longer one is read from further away for each block of rows, and fewer rows in
-/// a block would read it more often.
-const PANEL_BYTES: i64 = 512 << 10;
-
-impl MatmulPlan {
-    /// Rows pages apart that the first-level cache holds at once.
-    pub(in crate::schedule) fn held_rows(&self) -> u32 {
-        if self.wide_cores { HELD_ROWS_WIDE } else { HELD_ROWS }
-    }
-
-    /// Whether rows that are read as they lie would take turns in the first-level cache.
-    pub(in crate::schedule) fn rows_collide(&self) -> bool {
-        let held = i64::from(self.held_rows());
-        let many = i64::from(self.tile.rows) > held && self.m.size.as_const().is_none_or(|rows| rows > held);
-        let size = self.rows_dtype().size() as i64;
-        many && self.m.left.as_const().is_some_and(|stride| stride > 0 && stride * size % PAGE == 0)
-    }
-
-    /// Whether rows that collide are best read in blocks of as many as the cache holds: panels are ready, and stay in the second-level cache.
-    pub(in crate::schedule) fn fewer_rows_pay(&self) -> bool {
-        let fits = |depth| depth * i64::from(self.tile.columns) * self.compute.size() as i64 <= PANEL_BYTES;
-        self.right_form == Right::Panels && self.k.left.is_const(1) && self.k.size.as_const().is_some_and(fits)
-    }
-
-    /// Whether a micro-kernel for `rows` rows copies vectors of them to task memory.
-    pub(in crate::schedule) fn stages(&self, rows: u32) -> bool {
-        self.staged && rows > self.held_rows()
-    }
-
-    /// Steps whose elements are copied at a time.
-    pub(in crate::schedule) fn staged_steps(&self) -> i64 {
-        round_steps(self).max(i64::from(self.tile.lanes))
-    }
-
-    /// Elements of a row in task memory.
-    pub(in crate::schedule) fn staged_elements(&self) -> i64 {
-        self.staged_steps() * self.word_size()
-    }
-}
 
 /// Copies what the rounds from step `k` on need, where that is the first of them: the step that reads rows there. Before panels are fetched,
 /// which would keep the rows waiting.
 pub(in crate::schedule) fn follow<'p>(kb: &mut KernelBuilder, from: &Step<'p>, rows: Value, k: Value) -> Step<'p> {
     let steps = from.plan.staged_steps();
-    if steps == round_steps(from.plan) {
+    if steps == round_steps(from.plan.tile) {
         fill(kb, from, rows, k, None);
         return reading(kb, from, rows, k);
     }

@@ -1,8 +1,8 @@
-//! What follows the product in its group: which outputs are element-wise in it, and in which order they are written.
+//! The epilogue of a product: the element-wise outputs of its group, and the order they are written in.
 use crate::schedule::{Group, common::iteration_space::mergeable};
 use disc_ir::{Attr, Function, OpKind, Solver, Value, ops::Trait};
 
-/// What an output is before a final transpose.
+/// Gives the value that a final transpose of an output reads, or the output.
 pub(in crate::schedule) fn before_transpose(group: &Function, output: Value) -> Value {
     match group.defining(output) {
         Some(inst) if group.kind_of(inst) == OpKind::Transpose => group.operands(inst)[0],
@@ -10,7 +10,8 @@ pub(in crate::schedule) fn before_transpose(group: &Function, output: Value) -> 
     }
 }
 
-/// The order of the product's dimensions in an output, if the output is element-wise in the product up to a final transpose.
+/// Gives the order of the product's dimensions in an output, if the output is element-wise in the
+/// product up to a final transpose.
 pub(in crate::schedule) fn order(group: &Function, solver: &Solver, product: Value, output: Value) -> Result<Vec<usize>, String> {
     let dims = |v: Value| &group.ty(v).shaped().expect("a tensor").dims;
     let root = before_transpose(group, output);
@@ -27,13 +28,15 @@ pub(in crate::schedule) fn order(group: &Function, solver: &Solver, product: Val
     }
 }
 
-/// Whether an output is element-wise in the one compute-intensive result of a group, and in its order.
+/// Checks that an output is element-wise in the one compute-intensive result of a group, and in its
+/// order.
 pub(in crate::schedule) fn check_elementwise(group: &Group<'_>, result: Value, output: Value) -> Result<(), String> {
     let order = order(group.function, &group.solver, result, output)?;
     if order.is_sorted() { Ok(()) } else { Err("an output is transposed".into()) }
 }
 
-/// Whether `value` is computed from the product by element-wise ops only (and from other things that do not depend on it).
+/// Returns true if `value` is computed from the product by element-wise ops only (and from other
+/// values that do not depend on it).
 fn depends_elementwise(group: &Function, product: Value, value: Value) -> bool {
     if value == product {
         return true;
@@ -48,12 +51,13 @@ fn depends_elementwise(group: &Function, product: Value, value: Value) -> bool {
     }
 }
 
-/// Whether `value` is the product, or computed from it.
+/// Returns true if `value` is the product, or computed from it.
 pub(in crate::schedule) fn depends(group: &Function, product: Value, value: Value) -> bool {
     value == product || group.defining(value).is_some_and(|inst| group.operands(inst).iter().any(|&o| depends(group, product, o)))
 }
 
-/// Which neighbouring dimensions of the outputs can be merged, not looking behind the product.
+/// For each dimension, says if the outputs can merge it with the next one; the search ends at the
+/// product.
 pub(in crate::schedule) fn merged(group: &Function, solver: &Solver, roots: &[Value], product: Value) -> Vec<bool> {
     let mut cut = group.clone();
     // As an argument, the product is where the walk ends.

@@ -1,13 +1,10 @@
-//! An operand of a product: where it lies in memory, if it does, and what its dimensions are to the product.
+//! The operands of a product: their memory, if they have any, and the roles of their dimensions.
 //!
-//! A broadcast, a size of 1 that is added or dropped, the front of a tensor, and a conversion that loses nothing are only another way to read memory. What is computed
-//! otherwise has no memory: the schedule computes it into memory of the task.
-use crate::{
-    element::Elements,
-    kernel::{Index, KernelBuilder},
-    schedule::common::iteration_space::mergeable,
-};
-use disc_ir::{DType, Dim, Function, OpKind, Solver, Value};
+//! A broadcast, a size of 1 that is added or dropped, the front of a tensor, and a conversion that
+//! loses nothing are only another way to read memory. An operand that is computed otherwise has no
+//! memory: the schedule computes it into memory of the task.
+use crate::schedule::common::iteration_space::mergeable;
+use disc_ir::{DType, Dim, Function, Inst, OpKind, Solver, Value};
 use disc_passes::analysis::query::Query;
 
 /// An operand, and the role of each of its dimensions.
@@ -22,7 +19,7 @@ pub(in crate::schedule) struct Operand {
     /// The product's dimension that `free[0]` becomes.
     pub(in crate::schedule) first: usize,
     pub(in crate::schedule) dims: Vec<Dim>,
-    /// Which neighbouring dimensions are one where the operand is computed.
+    /// For each dimension, true if it and the next one are one where the operand is computed.
     together: Vec<bool>,
 }
 
@@ -47,7 +44,7 @@ impl Operand {
         self.memory.as_ref().map_or(Dim::constant(0), |memory| memory.strides[dim].clone())
     }
 
-    /// Whether dimensions `outer` and `inner` can be walked as one.
+    /// Returns true if dimensions `outer` and `inner` can be walked as one.
     pub(in crate::schedule) fn joins(&self, solver: &Solver, outer: usize, inner: usize) -> bool {
         match &self.memory {
             Some(memory) => solver.equal(&memory.strides[outer], &(&memory.strides[inner] * &self.dims[inner])),
@@ -58,32 +55,9 @@ impl Operand {
     pub(in crate::schedule) fn is_contiguous(&self, dim: usize) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.strides[dim].is_const(1))
     }
-
-    /// The element at a position of the product, and of the sums.
-    pub(in crate::schedule) fn element(
-        &self,
-        kb: &mut KernelBuilder,
-        elements: &mut Elements<'_>,
-        at: &[Index],
-        sums: &[Index],
-    ) -> Value {
-        let mut here = vec![Index::uniform(kb.int(0)); self.dims.len()];
-        for (i, &dim) in self.batch.iter().enumerate() {
-            here[dim] = at[i];
-        }
-        for (i, &dim) in self.free.iter().enumerate() {
-            here[dim] = at[self.first + i];
-        }
-        match (sums, self.sum.last()) {
-            // Of sums that are walked as one, the last dimension carries the position.
-            (&[index], Some(&last)) => here[last] = index,
-            _ => self.sum.iter().zip(sums).for_each(|(&dim, &index)| here[dim] = index),
-        }
-        elements.element(kb, self.value, &here)
-    }
 }
 
-/// How to read `value` in memory.
+/// Finds a way to read `value` in memory.
 fn memory(group: &Function, solver: &Solver, inputs: &[Value], value: Value) -> Option<Memory> {
     let dims = |value: Value| &group.ty(value).shaped().expect("a tensor").dims;
     if inputs.contains(&value) {
@@ -123,7 +97,38 @@ fn memory(group: &Function, solver: &Solver, inputs: &[Value], value: Value) -> 
     }
 }
 
-/// Whether a conversion loses nothing, so that converting to a third type may skip it.
+/// Returns true if a conversion loses nothing, so that converting to a third type may skip it.
 fn reads_alike(from: DType, to: DType) -> bool {
     from != DType::I1 && to.holds(from)
+}
+
+/// Gives the operands of a product: rows first. A matrix that is multiplied by a vector on its right
+/// gives columns where its rows are contiguous.
+pub(super) fn of_product(group: &Function, solver: &Solver, dot: Inst) -> Result<[Operand; 2], String> {
+    let [left, right] = group.operands(dot)[..] else { return Err("a product has two operands".into()) };
+    let inputs = group.parameters();
+    let names = [("lhs_batching_dims", "lhs_contracting_dims"), ("rhs_batching_dims", "rhs_contracting_dims")];
+    let [mut left, mut right] = [(left, names[0]), (right, names[1])].map(|(value, (batch, sum))| {
+        let mut operand = Operand::of(group, solver, inputs, value);
+        (operand.batch, operand.sum) = (group.axes(dot, batch), group.axes(dot, sum));
+        operand.free = (0..operand.dims.len()).filter(|d| !operand.batch.contains(d) && !operand.sum.contains(d)).collect();
+        operand
+    });
+    drop_ones(solver, &mut left, &mut right);
+    left.first = left.batch.len();
+    right.first = left.first + left.free.len();
+    let swap = right.free.is_empty() && left.free.last().is_some_and(|&d| left.is_contiguous(d));
+    Ok(if swap { [right, left] } else { [left, right] })
+}
+
+/// Leaves sums over one element out: an operand has no stride along such a dimension, and the others
+/// can be one without it.
+fn drop_ones(solver: &Solver, left: &mut Operand, right: &mut Operand) {
+    let one = Dim::constant(1);
+    let kept: Vec<usize> = (0..left.sum.len()).filter(|&i| !solver.equal(&left.dims[left.sum[i]], &one)).collect();
+    if !kept.is_empty() {
+        for side in [left, right] {
+            side.sum = kept.iter().map(|&i| side.sum[i]).collect();
+        }
+    }
 }

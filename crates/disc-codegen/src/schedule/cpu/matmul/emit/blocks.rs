@@ -1,0 +1,159 @@
+//! The row blocks of a chunk on one panel.
+use super::{
+    call::{dispatch, in_blocks},
+    dot,
+    operands::Operands,
+    partition, prefetch, tail_columns,
+};
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder},
+    schedule::{
+        Group,
+        cpu::matmul::plan::{MatmulPlan, source::Source},
+    },
+};
+use disc_ir::{Dim, OpKind, Value};
+
+/// A product within the kernel.
+pub(in crate::schedule) struct Part<'g> {
+    pub(in crate::schedule) plan: &'g MatmulPlan,
+    pub(in crate::schedule) operands: Operands,
+    /// What its routines are named after.
+    pub(in crate::schedule) name: String,
+    /// For what is computed before the product.
+    pub(in crate::schedule) elements: Elements<'g>,
+}
+
+/// The row blocks of a chunk, on one panel.
+pub(in crate::schedule) struct Blocks<'a> {
+    at: &'a [Index],
+    left: Value,
+    rows: [Value; 2],
+    pub(in crate::schedule) column: Value,
+    panel_width: u32,
+    columns: Dim,
+}
+
+impl<'a> Blocks<'a> {
+    pub(in crate::schedule) fn new(plan: &MatmulPlan, at: &'a [Index], left: Value, rows: [Value; 2], column: Value) -> Self {
+        Self { at, left, rows, column, panel_width: plan.tile.columns, columns: plan.shape.n.size.clone() }
+    }
+
+    pub(in crate::schedule) fn has_at_most(&self, kb: &mut KernelBuilder, rows: u32) -> Value {
+        let count = kb.sub(self.rows[1], self.rows[0]);
+        let limit = kb.int(i64::from(rows));
+        kb.compare("LE", count, limit)
+    }
+
+    /// `also`, and whether the panels from the first column on are whole.
+    pub(in crate::schedule) fn is_whole(&self, kb: &mut KernelBuilder, always: bool, panels: i64, also: Value) -> Value {
+        if always {
+            return also;
+        }
+        let (width, columns) = (kb.int(panels * i64::from(self.panel_width)), kb.dim(&self.columns));
+        let end = kb.add(self.column, width);
+        let whole = kb.compare("LE", end, columns);
+        kb.and(whole, also)
+    }
+
+    /// The batch position, as arguments.
+    fn outer(&self, plan: &MatmulPlan) -> Vec<Value> {
+        plan.shape.outer.iter().map(|o| self.at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect()
+    }
+
+    /// Calls micro-kernels for even blocks of rows.
+    pub(in crate::schedule) fn call(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        part: &Part<'_>,
+        source: Source,
+        right: Value,
+    ) {
+        let plan = part.plan;
+        let zero = kb.int(0);
+        let fetches = if source == Source::Panels { self.fetches(kb, part) } else { zero };
+        partition::for_row_blocks(kb, plan, self.rows, |kb, block, [first, height]| {
+            self.call_rows(kb, group, part, source, [right, fetches], [block, first, height]);
+        });
+    }
+
+    /// Calls the micro-kernel for block number `block`: its first row, and how many it has.
+    pub(in crate::schedule) fn call_rows(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        part: &Part<'_>,
+        source: Source,
+        [right, fetches]: [Value; 2],
+        [block, first, height]: [Value; 3],
+    ) {
+        let plan = part.plan;
+        let row_stride = kb.dim(&plan.shape.m.left);
+        let offset = kb.mul(first, row_stride);
+        let left = kb.add(self.left, offset);
+        let mut arguments = part.operands.arguments();
+        arguments.extend([left, right, first, self.column, block, fetches]);
+        arguments.extend(self.outer(plan));
+        if source != Source::Tail(0) {
+            dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
+        }
+        if matches!(source, Source::Tail(_)) && !plan.rest_blocks().is_empty() {
+            self.call_rest(kb, group, part, left, [block, first, height]);
+        }
+    }
+
+    /// Lines of the next panel to fetch in each round: all of them, spread over the row blocks.
+    fn fetches(&self, kb: &mut KernelBuilder, part: &Part<'_>) -> Value {
+        let blocks = partition::row_blocks(kb, part.plan, self.rows);
+        let lines = prefetch::round_lines(kb, part.plan, part.operands.right());
+        let lines = kb.int(lines);
+        let (one, spread) = (kb.int(1), kb.add(lines, blocks));
+        let spread = kb.sub(spread, one);
+        kb.div(spread, blocks)
+    }
+
+    /// Calls the routines for blocks of dot products.
+    pub(in crate::schedule) fn call_dots(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, right: Value) {
+        let plan = part.plan;
+        let (width, columns) = (kb.int(i64::from(plan.tile.columns)), kb.dim(&plan.shape.n.size));
+        let end = kb.add(self.column, width);
+        let end = kb.map(OpKind::Minimum, &[end, columns]);
+        let [tall, wide] = plan.dot_blocks(group.target);
+        in_blocks(kb, self.rows, &tall, &mut |kb, rows, row| {
+            in_blocks(kb, [self.column, end], &wide, &mut |kb, columns, column| {
+                let (down, across) = (kb.dim(&plan.shape.m.left), kb.dim(&plan.shape.n.right));
+                let (down, across) = (kb.mul(row, down), kb.mul(column, across));
+                let (left, right) = (kb.add(self.left, down), kb.add(right, across));
+                let mut arguments = part.operands.arguments();
+                arguments.extend([left, right, row, column]);
+                arguments.extend(self.outer(plan));
+                kb.call(&dot::name(&part.name, rows, columns), &arguments);
+            });
+        });
+    }
+
+    /// Multiplies a block of rows, which start at `left`, by the columns of the panel that are left over.
+    fn call_rest(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        part: &Part<'_>,
+        left: Value,
+        [block, first, height]: [Value; 3],
+    ) {
+        let plan = part.plan;
+        let (zero, stride) = (kb.int(0), kb.dim(&plan.rest_stride()));
+        let [start, count] = tail_columns::rest(kb, plan, self.column);
+        let start = kb.add(self.column, start);
+        in_blocks(kb, [zero, count], &plan.rest_blocks(), &mut |kb, columns, number| {
+            let (right, column) = (kb.mul(number, stride), kb.add(start, number));
+            let mut arguments = part.operands.arguments();
+            arguments.extend([left, right, first, column, block, zero]);
+            arguments.extend(self.outer(plan));
+            let source = Source::Along(columns);
+            dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
+        });
+    }
+}

@@ -1,0 +1,258 @@
+//! The panels of a work unit: packs them where that pays, and multiplies the chunk's rows by them.
+use super::{
+    blocks::{Blocks, Part},
+    dot_words, int4,
+    operands::Operands,
+    pack, partition, tail_columns,
+};
+use crate::{
+    element::Elements,
+    kernel::{Index, KernelBuilder},
+    schedule::{
+        Group,
+        cpu::matmul::plan::{MatmulPlan, forms::RightForm, partition::SPAN, right::few_rows, source::Source},
+    },
+};
+use disc_ir::{OpKind, TensorType, Value};
+
+/// What the panels of a unit have in common.
+#[derive(Clone, Copy)]
+struct Chunk<'a> {
+    group: &'a Group<'a>,
+    /// The position along the batch dimensions.
+    at: &'a [Index],
+    /// Where the operands start there.
+    bases: [Value; 2],
+    /// From the first row to below the last.
+    rows: [Value; 2],
+}
+
+/// The panels of a column unit.
+pub(in crate::schedule) fn panels(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    part: &mut Part<'_>,
+    at: &[Index],
+    rows: [Value; 2],
+    unit: Value,
+) {
+    let plan = part.plan;
+    let mut bases = partition::bases(kb, plan, at);
+    if plan.left.is_packed() {
+        pack::compute_rows(kb, plan, &part.operands, &mut part.elements, at, rows);
+        // The rows in task memory start with the first of the chunk.
+        let (zero, stride) = (kb.int(0), kb.dim(&plan.shape.m.left));
+        let before = kb.mul(rows[0], stride);
+        bases[0] = kb.sub(zero, before);
+    }
+    let chunk = Chunk { group, at, bases, rows };
+    let span = kb.dim(&plan.span(group.target));
+    let first = kb.mul(unit, span);
+    let Some(few) = plan.wide_rows(group.target) else {
+        return chunk.span(kb, part, [first, span]);
+    };
+    let width = kb.int(i64::from(plan.tile.columns));
+    let column = kb.mul(first, width);
+    let block = chunk.blocks(plan, column);
+    let is_few = block.has_at_most(kb, few);
+    let is_few = block.is_whole(kb, plan.partition.whole_spans, SPAN, is_few);
+    let wide = kb.open_if(is_few);
+    let right = kb.add(bases[1], column);
+    block.call(kb, group, part, Source::Wide, right);
+    kb.close_if(wide);
+    let is_more = kb.emit(OpKind::Not, &[is_few]);
+    let narrow = kb.open_if(is_more);
+    chunk.span(kb, part, [first, span]);
+    kb.close_if(narrow);
+}
+
+impl<'a> Chunk<'a> {
+    fn blocks(&self, plan: &MatmulPlan, column: Value) -> Blocks<'a> {
+        Blocks::new(plan, self.at, self.bases[0], self.rows, column)
+    }
+
+    /// As many panels as a unit has, from the first of them on.
+    fn span(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, [first, span]: [Value; 2]) {
+        let (one, count) = (kb.int(1), kb.dim(&part.plan.panels()));
+        if kb.known_int(span) == Some(1) && part.plan.panels_at_once() == 1 {
+            return self.panel(kb, part, first);
+        }
+        let last = kb.add(first, span);
+        let last = kb.map(OpKind::Minimum, &[last, count]);
+        if part.plan.panels_at_once() > 1 {
+            return self.at_once(kb, part, [first, last]);
+        }
+        let panel_loop = kb.open_for([first, last, one]);
+        self.panel(kb, part, panel_loop.index);
+        kb.close_for(panel_loop);
+    }
+
+    /// One panel: packs it where that pays, and multiplies.
+    fn panel(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, panel: Value) {
+        let (plan, group) = (part.plan, self.group);
+        let width = kb.int(i64::from(plan.tile.columns));
+        let column = kb.mul(panel, width);
+        let block = self.blocks(plan, column);
+        let few = match plan.right.form {
+            RightForm::Panels => {
+                let size = kb.dim(&plan.panel_size());
+                let offset = kb.mul(panel, size);
+                let right = kb.add(self.bases[1], offset);
+                return block.call(kb, group, part, Source::Panels, right);
+            }
+            RightForm::Dots => return block.call_dots(kb, group, part, self.bases[1]),
+            RightForm::Columns { dots_for_few_rows: true } => block.has_at_most(kb, few_rows(group.target)),
+            RightForm::Computed | RightForm::Columns { .. } => return self.packed(kb, part, &block),
+            RightForm::Rows if plan.word.is_some() => return self.packed(kb, part, &block),
+            RightForm::Rows => self.stays_in_place(kb, plan, &block),
+            RightForm::Int4(_) => block.has_at_most(kb, plan.rows_by_int4(group.target)),
+        };
+        let open = kb.open_if(few);
+        match plan.right.form {
+            RightForm::Rows => {
+                let right = kb.add(self.bases[1], column);
+                block.call(kb, group, part, Source::InPlace, right);
+            }
+            RightForm::Int4(_) => block.call(kb, group, part, Source::Int4, panel),
+            _ => block.call_dots(kb, group, part, self.bases[1]),
+        }
+        kb.close_if(open);
+        let many = kb.emit(OpKind::Not, &[few]);
+        let open = kb.open_if(many);
+        match plan.right.int4() {
+            Some(int4) => {
+                int4::unpack_panel(kb, plan, int4, &part.operands, panel);
+                let zero = kb.int(0);
+                block.call(kb, group, part, Source::Task, zero);
+            }
+            None => self.packed(kb, part, &block),
+        }
+        kb.close_if(open);
+    }
+
+    /// Whether a panel of columns that are contiguous is read as it lies.
+    fn stays_in_place(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, block: &Blocks<'_>) -> Value {
+        let few = block.has_at_most(kb, plan.rows_in_place());
+        let few = block.is_whole(kb, plan.partition.whole_panels, 1, few);
+        match plan.wide_rows(self.group.target) {
+            Some(rows) => {
+                let fewer = block.has_at_most(kb, rows);
+                let more = kb.emit(OpKind::Not, &[fewer]);
+                kb.and(few, more)
+            }
+            None => few,
+        }
+    }
+
+    /// Packs a panel into task memory, and multiplies by it.
+    fn packed(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, block: &Blocks<'_>) {
+        let plan = part.plan;
+        if !plan.copies_panels() {
+            return self.packed_first(kb, part, block);
+        }
+        if plan.has_whole_units(self.group.target) {
+            return self.copied(kb, part, block);
+        }
+        let few = block.has_at_most(kb, plan.rows_in_place());
+        let many = kb.emit(OpKind::Not, &[few]);
+        let copies = block.is_whole(kb, plan.partition.whole_panels, 1, many);
+        let open = kb.open_if(copies);
+        self.copied(kb, part, block);
+        kb.close_if(open);
+        let packs = kb.emit(OpKind::Not, &[copies]);
+        let open = kb.open_if(packs);
+        self.packed_first(kb, part, block);
+        kb.close_if(open);
+    }
+
+    /// The first block of rows reads the panel as it lies, and leaves it in task memory for the others: a copy by itself would wait for memory
+    /// without anything to multiply.
+    fn copied(&self, kb: &mut KernelBuilder, part: &Part<'_>, block: &Blocks<'_>) {
+        let zero = kb.int(0);
+        let right = kb.add(self.bases[1], block.column);
+        partition::for_row_blocks(kb, part.plan, self.rows, |kb, number, [first, height]| {
+            let call = |source, right| {
+                move |kb: &mut KernelBuilder| {
+                    block.call_rows(kb, self.group, part, source, [right, zero], [number, first, height]);
+                    Vec::new()
+                }
+            };
+            let is_first = kb.compare("EQ", number, zero);
+            kb.if_(is_first, call(Source::Copied, right), call(Source::Task, zero));
+        });
+    }
+
+    /// Packs one panel and multiplies all rows by it while it is in cache.
+    fn packed_first(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, block: &Blocks<'_>) {
+        let plan = part.plan;
+        self.pack(kb, plan, &part.operands, &mut part.elements, block.column);
+        let (part, zero) = (&*part, kb.int(0));
+        by_width(kb, plan, block.column, &|kb, source| block.call(kb, self.group, part, source, zero));
+    }
+
+    /// Packs the panels from `first` to below `last`; then each block of rows is multiplied by all of them, so that what it writes lies together.
+    fn at_once(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, [first, last]: [Value; 2]) {
+        let plan = part.plan;
+        let (one, width) = (kb.int(1), kb.int(i64::from(plan.tile.columns)));
+        let elements = plan.packed_panel_elements();
+        let size = kb.dim(&elements);
+        let place = |kb: &mut KernelBuilder, panel: Value| {
+            let number = kb.sub(panel, first);
+            [kb.mul(panel, width), kb.mul(number, size)]
+        };
+        let panel_loop = kb.open_for([first, last, one]);
+        let [column, offset] = place(kb, panel_loop.index);
+        let panel = kb.view(part.operands.panel(), offset, TensorType::new([elements], plan.panel_dtype()));
+        let operands = part.operands.with_panel(panel);
+        self.pack(kb, plan, &operands, &mut part.elements, column);
+        kb.close_for(panel_loop);
+        let part = &*part;
+        partition::for_row_blocks(kb, plan, self.rows, |kb, number, rows| {
+            let panel_loop = kb.open_for([first, last, one]);
+            let [column, offset] = place(kb, panel_loop.index);
+            let block = self.blocks(plan, column);
+            let zero = kb.int(0);
+            by_width(kb, plan, column, &|kb, source| {
+                block.call_rows(kb, self.group, part, source, [offset, zero], [number, rows[0], rows[1]])
+            });
+            kb.close_for(panel_loop);
+        });
+    }
+
+    /// Packs the panel whose first column is `column` into that of the operands.
+    fn pack(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, operands: &Operands, elements: &mut Elements<'_>, column: Value) {
+        match plan.right.form {
+            RightForm::Rows if let Some(word) = plan.word => {
+                dot_words::weave_panel(kb, plan, word, operands, self.bases[1], column)
+            }
+            RightForm::Rows => pack::copy_panel(kb, plan, operands, self.bases[1], column),
+            RightForm::Columns { .. } => pack::transpose_panel(kb, plan, operands, self.bases[1], column),
+            _ => pack::compute_panel(kb, plan, operands, elements, self.at, column),
+        }
+        tail_columns::copy_columns(kb, plan, operands, column);
+    }
+}
+
+/// Runs `body` with the place of a panel in task memory: with columns for so many narrow vectors only, where that does for those from `column` on.
+fn by_width(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value, body: &dyn Fn(&mut KernelBuilder, Source)) {
+    let columns = kb.dim(&plan.shape.n.size);
+    let left = kb.sub(columns, column);
+    let most = |tail: u32| i64::from(tail * plan.narrow() + plan.most_rest());
+    let tails: Vec<(u32, Value)> = plan.tails().into_iter().map(|tail| (tail, kb.int(most(tail)))).collect();
+    narrowest(kb, left, &tails, body);
+}
+
+/// The same, for `left` columns and the narrow ones that there are with the most columns of each, narrower ones first.
+fn narrowest(kb: &mut KernelBuilder, left: Value, tails: &[(u32, Value)], body: &dyn Fn(&mut KernelBuilder, Source)) {
+    let Some((&(tail, most), wider)) = tails.split_first() else { return body(kb, Source::Task) };
+    let fits = kb.compare("LE", left, most);
+    let here = |kb: &mut KernelBuilder| {
+        body(kb, Source::Tail(tail));
+        Vec::new()
+    };
+    let there = |kb: &mut KernelBuilder| {
+        narrowest(kb, left, wider, body);
+        Vec::new()
+    };
+    kb.if_(fits, here, there);
+}

@@ -1,0 +1,60 @@
+//! Loops over the chunks and row blocks that a plan cuts the work into.
+use crate::{
+    kernel::{Index, KernelBuilder},
+    schedule::cpu::matmul::plan::MatmulPlan,
+};
+use disc_ir::Value;
+
+/// Where the operands start for a batch position.
+pub(in crate::schedule) fn bases(kb: &mut KernelBuilder, plan: &MatmulPlan, at: &[Index]) -> [Value; 2] {
+    let mut bases = [kb.int(0), kb.int(0)];
+    for outer in &plan.shape.outer {
+        let here = at[outer.run.axis].as_uniform().expect("a batch position is a scalar");
+        for (base, stride) in bases.iter_mut().zip([&outer.left, &outer.right]) {
+            let stride = kb.dim(stride);
+            let step = kb.mul(here, stride);
+            *base = kb.add(*base, step);
+        }
+    }
+    bases
+}
+
+/// The first row of a chunk and the end of it: chunks are as even as can be.
+pub(in crate::schedule) fn chunk_rows(kb: &mut KernelBuilder, plan: &MatmulPlan, chunk: Value) -> [Value; 2] {
+    if plan.shape.m.size.is_const(1) {
+        return [kb.int(0), kb.int(1)];
+    }
+    let (one, rows, chunks) = (kb.int(1), kb.dim(&plan.shape.m.size), kb.dim(&plan.chunks()));
+    let next = kb.add(chunk, one);
+    let (low, high) = (kb.mul(chunk, rows), kb.mul(next, rows));
+    [kb.div(low, chunks), kb.div(high, chunks)]
+}
+
+/// How many blocks the rows from `first` to below `last` are cut into.
+pub(in crate::schedule) fn row_blocks(kb: &mut KernelBuilder, plan: &MatmulPlan, [first, last]: [Value; 2]) -> Value {
+    let (tallest, up) = (kb.int(i64::from(plan.tile.rows)), kb.int(i64::from(plan.tile.rows) - 1));
+    let count = kb.sub(last, first);
+    let padded = kb.add(count, up);
+    kb.div(padded, tallest)
+}
+
+/// Runs `body` for even blocks of rows: with the number of the block, and its first row and how many it has.
+pub(in crate::schedule) fn for_row_blocks(
+    kb: &mut KernelBuilder,
+    plan: &MatmulPlan,
+    [first, last]: [Value; 2],
+    body: impl FnOnce(&mut KernelBuilder, Value, [Value; 2]),
+) {
+    let (zero, one) = (kb.int(0), kb.int(1));
+    let count = kb.sub(last, first);
+    let blocks = row_blocks(kb, plan, [first, last]);
+    kb.for_([zero, blocks, one], &[first], |kb, block, carried| {
+        let next = kb.add(block, one);
+        let scaled = kb.mul(next, count);
+        let done = kb.div(scaled, blocks);
+        let stop = kb.add(first, done);
+        let height = kb.sub(stop, carried[0]);
+        body(kb, block, [carried[0], height]);
+        vec![stop]
+    });
+}

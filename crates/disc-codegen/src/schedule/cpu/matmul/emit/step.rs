@@ -1,0 +1,151 @@
+//! One step of a micro-kernel along the sums.
+use super::dot_words;
+use crate::{
+    element::matmul::multiply_add,
+    kernel::KernelBuilder,
+    schedule::cpu::matmul::plan::{MatmulPlan, dot_word::DotWord, rounds::LINE, source::Piece},
+};
+use disc_ir::{Attr, Dim, OpKind, Value};
+
+/// Steps that it is fetched ahead then.
+const PANEL_STEPS_AHEAD: i64 = 64;
+
+/// A right operand that is read as it lies is fetched so many of its rows ahead: they may lie in pages of their own, where nothing else fetches them.
+const ROWS_AHEAD: i64 = 16;
+
+/// One step along the sums: adds the products of a column of the left block and a row of the panel.
+pub(in crate::schedule) struct Step<'p> {
+    pub(in crate::schedule) plan: &'p MatmulPlan,
+    pub(in crate::schedule) a: Value,
+    pub(in crate::schedule) b: Value,
+    pub(in crate::schedule) a_step: Value,
+    /// The step that rows in `a` start with; none, where it is the first.
+    pub(in crate::schedule) a_first: Option<Value>,
+    pub(in crate::schedule) b_step: Value,
+    pub(in crate::schedule) b_base: Value,
+    /// Where rows start in `a`.
+    pub(in crate::schedule) starts: Vec<Value>,
+    pub(in crate::schedule) pieces: Vec<Piece>,
+    /// The lanes of each vector of the panel; none, where it is padded or whole.
+    pub(in crate::schedule) masks: &'p [Option<Value>],
+    /// Elements of the panel's buffer that make one of its columns.
+    pub(in crate::schedule) spread: i64,
+    /// Where the panel is copied to.
+    pub(in crate::schedule) copy: Option<Value>,
+    /// Whether rows of the panel are fetched ahead.
+    pub(in crate::schedule) fetches: bool,
+    /// Whether a panel of weights is fetched ahead, since no other block passes it.
+    pub(in crate::schedule) fetches_panel: bool,
+}
+
+impl Step<'_> {
+    pub(in crate::schedule) fn emit(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value]) -> Vec<Value> {
+        let plan = self.plan;
+        let from = kb.mul(k, self.b_step);
+        let from = kb.add(from, self.b_base);
+        let mut panel = Vec::with_capacity(self.masks.len());
+        for (piece, &mask) in self.pieces.iter().zip(self.masks) {
+            let shift = kb.int(piece.shift * self.spread);
+            let here = kb.add(from, shift);
+            panel.push(self.column(kb, here, piece, mask));
+        }
+        if self.fetches {
+            let rows = kb.int(ROWS_AHEAD);
+            let ahead = kb.mul(rows, self.b_step);
+            let ahead = kb.add(from, ahead);
+            for piece in &self.pieces {
+                let shift = kb.int(piece.shift);
+                let line = kb.add(ahead, shift);
+                kb.emit_all(OpKind::Prefetch, &[self.b, line], &[("locality", Attr::Int(2))], None);
+            }
+        }
+        if self.fetches_panel {
+            self.fetch_panel(kb, from);
+        }
+        if let Some(copy) = self.copy {
+            let width = kb.int(i64::from(plan.tile.columns));
+            let to = kb.mul(k, width);
+            for (piece, &column) in self.pieces.iter().zip(&panel) {
+                let shift = kb.int(piece.shift);
+                let there = kb.add(to, shift);
+                kb.store(copy, there, column, None);
+            }
+        }
+        let number = self.a_first.map_or(k, |first| kb.sub(k, first));
+        let along = kb.mul(number, self.a_step);
+        let mut next = Vec::with_capacity(sums.len());
+        for (row, &start) in self.starts.iter().enumerate() {
+            let here = kb.add(start, along);
+            let element = match plan.word {
+                Some(word) => dot_words::load(kb, word, self.a, here, 1),
+                None => {
+                    let element = kb.load(self.a, here, 1, None);
+                    kb.convert(element, plan.compute)
+                }
+            };
+            for (v, &column) in panel.iter().enumerate() {
+                let element = kb.widen(element, self.pieces[v].lanes);
+                let sum = sums[row * panel.len() + v];
+                next.push(match plan.word {
+                    Some(word) => kb.dot_lanes(word.elements, column, element, sum),
+                    None => multiply_add(kb, plan.compute, element, column, sum),
+                });
+            }
+        }
+        next
+    }
+
+    /// Fetches what a later step reads of the panel, or of the next one: they lie one behind the other.
+    fn fetch_panel(&self, kb: &mut KernelBuilder, from: Value) {
+        let steps = kb.int(PANEL_STEPS_AHEAD);
+        let ahead = kb.mul(steps, self.b_step);
+        let there = kb.add(from, ahead);
+        let (width, size) = (i64::from(self.plan.tile.columns) * self.spread, kb.dtype(self.b).size() as i64);
+        for shift in (0..width).step_by((LINE / size) as usize) {
+            let shift = kb.int(shift);
+            let line = kb.add(there, shift);
+            kb.emit_all(OpKind::Prefetch, &[self.b, line], &[("locality", Attr::Int(3))], None);
+        }
+    }
+
+    /// A vector of the panel.
+    fn column(&self, kb: &mut KernelBuilder, here: Value, piece: &Piece, mask: Option<Value>) -> Value {
+        let word = match self.plan.word {
+            // Elements in panels of weights, and in rows that were woven; other panels in task memory are words already.
+            Some(word) if self.spread > 1 => (word, dot_words::load(kb, word, self.b, here, piece.lanes)),
+            Some(word) => (word, kb.load(self.b, here, piece.lanes, None)),
+            None => {
+                let loaded = kb.load(self.b, here, piece.lanes, mask);
+                return kb.convert(loaded, self.plan.compute);
+            }
+        };
+        dot_words::columns(kb, word.0, word.1)
+    }
+
+    /// What the sums start with, for `size` elements of each row.
+    pub(in crate::schedule) fn start(&self, kb: &mut KernelBuilder, word: Option<DotWord>) -> Vec<Value> {
+        let size = kb.dim(&(self.plan.word_steps() * self.plan.word_size()));
+        let mut sums = Vec::new();
+        for &start in &self.starts {
+            let first = word.and_then(|word| dot_words::start(kb, word, self.plan, [self.a, start, size]));
+            for piece in &self.pieces {
+                sums.push(match first {
+                    Some(first) => kb.widen(first, piece.lanes),
+                    None => kb.zero(self.plan.compute, piece.lanes),
+                });
+            }
+        }
+        sums
+    }
+}
+
+/// Where rows start.
+pub(in crate::schedule) fn starts(kb: &mut KernelBuilder, first: Value, stride: &Dim, rows: u32) -> Vec<Value> {
+    let stride = kb.dim(stride);
+    let mut starts = vec![first];
+    for _ in 1..rows {
+        let next = kb.add(*starts.last().expect("there is a row"), stride);
+        starts.push(next);
+    }
+    starts
+}
