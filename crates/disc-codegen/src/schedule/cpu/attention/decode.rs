@@ -1,8 +1,9 @@
 //! Attention of a few rows over many columns: one new token over a long cache.
 //!
-//! Each unit takes `KEYS` columns at one position along the batch dimensions, for all rows: it reads keys and values as they lie, once, and
-//! leaves the maximum, the sum and the totals of its columns behind. A second kernel adds up what the parts of a row have left. How a row is
-//! cut is a matter of sizes alone, so that the result is, too.
+//! Each unit takes `KEYS` columns at one position along the batch dimensions, for all rows: it
+//! reads keys and values in place, once, and stores the maximum, the sum and the totals of its
+//! columns. A second kernel combines the parts of a row. The cut of a row depends on sizes alone,
+//! and so does the result.
 //!
 //! Heads that share their keys are rows of one product here.
 use super::{
@@ -28,14 +29,15 @@ const FEW: i64 = 8;
 /// Up to this many columns the parts would not pay for a second kernel.
 const SHORT: i64 = 64;
 
-/// What the units of the first kernel leave behind: for each, of each row, the maximum, the sum, and the totals.
+/// The results of the first kernel: for each unit, of each row, the maximum, the sum, and the
+/// totals.
 struct Left {
     tops: Value,
     sums: Value,
     totals: Value,
 }
 
-/// The version of a group for a few rows, if it has one.
+/// Gives the version of a group for a few rows, if it has one.
 pub(super) fn version(group: &Group<'_>, softmax: &Softmax) -> Option<Version> {
     let plan = AttentionPlan::of_few_rows(group.function, &group.solver, group.target)?;
     let rows = &plan.scores.shape.m.size;
@@ -56,7 +58,7 @@ pub(super) fn version(group: &Group<'_>, softmax: &Softmax) -> Option<Version> {
 }
 
 impl AttentionPlan {
-    /// The plan for a few rows: keys are read along the sums, and heads that share them are rows.
+    /// Plans for a few rows: keys are read along the sums, and heads that share them are rows.
     fn of_few_rows(group: &Function, solver: &Solver, target: &crate::target::Target) -> Option<Self> {
         let mut plan = Self::of(group, solver, target).ok()?;
         if !matches!(plan.scores.right.form, RightForm::Columns { .. }) {
@@ -84,7 +86,7 @@ impl AttentionPlan {
         Dim::product(self.scores.shape.outer.iter().map(|outer| outer.run.size.clone()))
     }
 
-    /// Memory for what units leave behind, where there are at most `most` rows.
+    /// Gives the memory for the results of units, if there are at most `most` rows.
     fn workspaces(&self, most: i64) -> Vec<Workspace> {
         let (units, dtype) = (self.batch() * self.parts(), self.scores.compute);
         let memory = |width: Dim| {
@@ -97,7 +99,7 @@ impl AttentionPlan {
     }
 }
 
-/// Both kernels.
+/// Emits both kernels.
 fn parts(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax, workspaces: &[Workspace]) -> Scheduled {
     let named = Group { name: format!("{}_decode", group.name).into(), ..group.clone() };
     let parts = [0, 1, 2].map(|i| plan.part(if i == 2 { group } else { &named }, i, group.first_site));
@@ -115,7 +117,7 @@ fn parts(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax, workspaces:
     Scheduled { kernels: vec![first, second, keys], launches: vec![launch, combine], sites }
 }
 
-/// What the two kernels are made of.
+/// The inputs of both kernels.
 struct Kernels<'a> {
     group: &'a Group<'a>,
     plan: &'a AttentionPlan,
@@ -125,12 +127,12 @@ struct Kernels<'a> {
 }
 
 impl<'a> Kernels<'a> {
-    /// The kernel that leaves behind what parts of rows give.
+    /// Emits the kernel that stores the results of parts of rows.
     fn parts(&self, first_site: i64, units: Dim, cost: Dim) -> (Function, Launch, Vec<Site>) {
         self.kernel("split", first_site, [units, cost], |_| (), |unit, kb, number, left, ()| unit.part(kb, number, left))
     }
 
-    /// The kernel that adds up what parts have left.
+    /// Emits the kernel that combines the parts.
     fn sums(&self, first_site: i64, units: Dim, cost: Dim) -> (Function, Launch, Vec<Site>) {
         let factors = |kb: &mut KernelBuilder| kb.scratch(TensorType::new([self.plan.parts()], self.plan.scores.compute));
         self.kernel("combine", first_site, [units, cost], factors, |unit, kb, batch, left, &factors| {
@@ -138,7 +140,7 @@ impl<'a> Kernels<'a> {
         })
     }
 
-    /// `body` for each unit, with the task memory that `scratch` asks for.
+    /// Emits a kernel of `body` for each unit, with the task memory that `scratch` asks for.
     fn kernel<T>(
         &self,
         name: &str,
@@ -168,7 +170,7 @@ impl<'a> Kernels<'a> {
 }
 
 impl<'a> Unit<'a> {
-    /// What a part of the columns gives for all rows.
+    /// Computes a part of the columns for all rows.
     fn part(&mut self, kb: &mut KernelBuilder, number: Value, left: &Left) {
         let plan = self.plan;
         let parts = kb.dim(&plan.parts());
@@ -209,7 +211,7 @@ impl<'a> Unit<'a> {
         });
     }
 
-    /// Adds up what the parts of rows have left, and writes what the group makes of it.
+    /// Combines the parts of rows, and writes the outputs of the group.
     fn combine(&mut self, kb: &mut KernelBuilder, batch: Value, left: &Left, factors: Value) {
         let plan = self.plan;
         let (zero, one, rows) = (kb.int(0), kb.int(1), kb.dim(&plan.scores.shape.m.size));
@@ -252,7 +254,8 @@ impl<'a> Unit<'a> {
         self.sites.extend(weighted.sites);
     }
 
-    /// The maximum and the sum of a row, from those of its parts, and the factor of each part.
+    /// Gives the maximum and the sum of a row, from those of its parts, and stores the factor of
+    /// each part.
     fn total(
         &self,
         kb: &mut KernelBuilder,

@@ -1,13 +1,16 @@
-//! Attention whose rows are a softmax: some columns after the others, with the maximum and the sum of each row carried along.
+//! Computes attention whose rows are a softmax: some columns after the others, with the maximum and
+//! the sum of each row carried along.
 //!
-//! A work unit is a chunk of rows at one position along the batch dimensions. For `KEYS` columns at a time it packs the right operand of the
-//! scores, if that has to be packed, and then, for each block of as many rows as a tile has: computes the scores that a mask does not hide,
-//! makes powers of them, and adds their product with the values to totals, after scaling these by what the maximum has grown. So all that a
-//! unit works on at a time stays in the second-level cache, however long the rows are.
+//! A work unit is a chunk of rows at one position along the batch dimensions. For `KEYS` columns at
+//! a time it packs the right operand of the scores, if that has to be packed. Then, for each block
+//! of as many rows as a tile has, it computes the scores that a mask does not hide and their
+//! exponentials, and adds their product with the values to totals, after rescaling these by the
+//! growth of the maximum. So the working set of a unit stays in the second-level cache, however
+//! long the rows are.
 //!
 //! Invariants:
-//! - A hidden score is minus infinity, so its weight is 0, and leaving its column out changes nothing, unless a value there is no number:
-//!   then nothing is left out.
+//! - A hidden score is minus infinity, so its weight is 0, and leaving its column out changes
+//!   nothing, unless a value there is not finite: then nothing is left out.
 //! - A row that has seen no finite score has the maximum minus infinity, the sum 0 and totals 0.
 use super::{
     masking::VisibleColumns,
@@ -82,7 +85,7 @@ impl Unit<'_> {
         self.write(kb, &place);
     }
 
-    /// Whether all values of a batch position are numbers: `value * 0` is 0.
+    /// Tests if all values of a batch position are finite: `value * 0` is 0.
     fn is_finite(&self, kb: &mut KernelBuilder, base: Value) -> Value {
         let plan = &self.plan.weighted;
         let (lanes, buffer) = (plan.tile.lanes, self.weighted.right());
@@ -110,7 +113,7 @@ impl Unit<'_> {
         kb.compare("EQ", sum, nothing)
     }
 
-    /// Some columns, for all rows of the chunk.
+    /// Computes some columns for all rows of the chunk.
     fn columns(&mut self, kb: &mut KernelBuilder, place: &Place, [low, high]: [Value; 2]) {
         let plan = self.plan;
         let panels = self.panels(kb, [low, high]);
@@ -124,7 +127,7 @@ impl Unit<'_> {
         });
     }
 
-    /// The panels that columns are of, the first of them being the first of a panel.
+    /// Gives the panels of columns, the first of which starts a panel.
     fn panels(&self, kb: &mut KernelBuilder, [low, high]: [Value; 2]) -> [Value; 2] {
         let width = i64::from(self.plan.scores.tile.columns);
         let (width, up) = (kb.int(width), kb.int(width - 1));
@@ -132,7 +135,7 @@ impl Unit<'_> {
         [kb.div(low, width), kb.div(end, width)]
     }
 
-    /// The columns that a block of rows may see.
+    /// Gives the columns that a block of rows may see.
     fn seen(&mut self, kb: &mut KernelBuilder, place: &Place, [first, height]: [Value; 2], columns: [Value; 2]) -> [Value; 2] {
         let Some(finite) = place.finite else { return columns };
         let end = kb.add(first, height);
@@ -146,7 +149,8 @@ impl Unit<'_> {
         [kb.select(finite, seen[0], columns[0]), kb.select(finite, seen[1], columns[1])]
     }
 
-    /// Scores of a block of rows, their powers, and what these add to the totals. Column `low` is the first that is packed.
+    /// Computes the scores of a block of rows and their exponentials, and adds to the totals.
+    /// Column `low` is the first that is packed.
     fn block(&mut self, kb: &mut KernelBuilder, place: &Place, [first, height]: [Value; 2], low: Value, seen: [Value; 2]) {
         let plan = self.plan;
         let stride = kb.dim(&plan.scores.shape.m.left);
@@ -159,7 +163,7 @@ impl Unit<'_> {
         self.weigh(kb, place, [first, height], low, seen);
     }
 
-    /// Divides the totals of all rows, and writes what the group makes of them.
+    /// Divides the totals of all rows, and writes the outputs of the group.
     fn write(&mut self, kb: &mut KernelBuilder, place: &Place) {
         let plan = self.plan;
         let one = kb.int(1);

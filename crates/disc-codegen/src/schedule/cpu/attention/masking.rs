@@ -1,7 +1,9 @@
-//! Which columns a block of rows can see: where a mask leaves nothing but minus infinity, nothing has to be multiplied.
+//! Finds the columns that a block of rows can see: panels for which a mask leaves only minus
+//! infinity need not be multiplied.
 //!
-//! The masks are those of `select(mask, scores, -inf)`. Of one that compares numbers of rows with numbers of columns, a single row tells what
-//! any row of a block sees; any other is read for all of them. The range may be too wide, never too narrow.
+//! The masks are those of `select(mask, scores, -inf)`. Of one that compares row numbers with
+//! column numbers, a single row sees all columns that any row of a block sees; any other mask is
+//! read for all rows. The range may be too wide, never too narrow.
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder},
@@ -9,10 +11,10 @@ use crate::{
 use disc_ir::{DType, Function, Literal, OpKind, Value};
 use disc_passes::analysis::query::Query;
 
-/// A mask: which scores count.
+/// A mask of scores.
 pub(super) struct Mask {
     value: Value,
-    /// The row that sees all that any of its block sees.
+    /// The row that sees all columns that any row of its block sees.
     widest: Option<Widest>,
 }
 
@@ -24,7 +26,7 @@ enum Widest {
     Any,
 }
 
-/// The masks on the way from a product to the value that is computed from it.
+/// Finds the masks on the way from a product to the value that is computed from it.
 pub(super) fn masks(function: &Function, value: Value, row_axis: usize) -> Vec<Mask> {
     let mut found = Vec::new();
     let mut value = value;
@@ -41,7 +43,7 @@ pub(super) fn masks(function: &Function, value: Value, row_axis: usize) -> Vec<M
     found
 }
 
-/// Takes `a & b` apart.
+/// Splits `a & b`.
 fn both(function: &Function, mask: Value, row_axis: usize, found: &mut Vec<Mask>) {
     match function.made_by(mask, OpKind::And) {
         Some(inst) => function.operands(inst).iter().for_each(|&part| both(function, part, row_axis, found)),
@@ -58,7 +60,8 @@ fn widest(function: &Function, mask: Value, axis: usize) -> Option<Widest> {
     })
 }
 
-/// How a value changes with the position along an axis: 0 not at all, 1 it never falls, -1 it never rises.
+/// Gives the slope of a value along an axis: 0 if it is constant, 1 if it never falls, -1 if it
+/// never rises.
 fn slope(function: &Function, value: Value, axis: usize) -> Option<i32> {
     let Some(inst) = function.defining(value) else {
         return function.shape(value).get(axis).is_none_or(|size| size.is_const(1)).then_some(0);
@@ -88,12 +91,12 @@ fn slope(function: &Function, value: Value, axis: usize) -> Option<i32> {
     }
 }
 
-/// Whether numbers of rows and columns do not wrap in the type of a value.
+/// Returns true if row and column numbers do not wrap in the type of a value.
 fn is_wide(function: &Function, value: Value) -> bool {
     function.ty(value).dtype() == DType::I64
 }
 
-/// Where to look.
+/// The rows and columns of a search.
 pub(super) struct VisibleColumns<'a> {
     pub(super) at: &'a [Index],
     pub(super) row_axis: usize,
@@ -106,7 +109,7 @@ pub(super) struct VisibleColumns<'a> {
 }
 
 impl VisibleColumns<'_> {
-    /// The columns of the window that its rows may see: from the start of a panel to the end of one.
+    /// Gives the columns that the rows may see: from the start of a panel to the end of one.
     pub(super) fn seen(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, masks: &[Mask]) -> [Value; 2] {
         let (width, [low, high]) = (kb.int(self.width), self.columns);
         let found = kb.for_([low, high, width], &[high, low], |kb, column, carried| {
@@ -119,7 +122,7 @@ impl VisibleColumns<'_> {
         [found[0], kb.map(OpKind::Minimum, &[found[1], high])]
     }
 
-    /// Not zero, if any of the rows sees any column of a panel.
+    /// Gives a number that is not zero if any of the rows sees any column of a panel.
     fn panel(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, masks: &[Mask], column: Value) -> Value {
         let lanes = elements.lanes;
         let mut all = kb.zero(DType::I32, lanes);
@@ -137,7 +140,7 @@ impl VisibleColumns<'_> {
         kb.reduce_lanes(all, "or")
     }
 
-    /// For each lane whether a row sees its column: all bits, or none.
+    /// Tests for each lane if a row sees its column: all bits, or none.
     fn vector(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, masks: &[Mask], column: Index) -> Value {
         let lanes = elements.lanes;
         let ones = kb.constant(Literal::splat_i64(DType::I32, -1), lanes);
@@ -170,7 +173,7 @@ impl VisibleColumns<'_> {
         kb.map(OpKind::And, &[seen, any[0]])
     }
 
-    /// A mask in a row: all bits, or none.
+    /// Gives a mask in a row: all bits, or none.
     fn mask(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, mask: &Mask, row: Value, column: Index) -> Value {
         let lanes = elements.lanes;
         let mut at = self.at.to_vec();

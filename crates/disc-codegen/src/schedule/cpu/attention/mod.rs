@@ -1,10 +1,11 @@
-//! The attention schedule: rows of a product, a softmax of them and a product with them, block by block in task memory.
+//! Schedules attention: rows of a product, a softmax of them and a product with them, block by
+//! block in task memory.
 //!
-//! Where the rows are a softmax, they are computed some columns after the others: see [`flash`]. For any other function of rows, a work unit
-//! packs the operands that need it once, then, for each block of as many rows as a tile has, computes the scores, their function in place, and
-//! the second product; the memory for scores grows with the number of columns then.
+//! Rows that are a softmax are computed some columns after the others: see [`flash`], and
+//! [`decode`] for a few rows. [`whole_rows`] takes any other function of rows.
 //!
-//! The group holds three groups (contraction, rows, contraction), each with a schedule of its own; this one decides where their values live.
+//! The group holds three groups (matmul, reduction, matmul), each with a schedule of its own; this
+//! one decides which memory their values are in.
 mod decode;
 mod flash;
 mod masking;

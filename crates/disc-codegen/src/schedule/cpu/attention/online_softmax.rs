@@ -1,6 +1,8 @@
-//! Rows of scores as powers: the maximum of a row, and the sum of its powers, over the columns seen so far.
+//! Computes the online softmax of rows of scores: the maximum of a row, and the sum of its
+//! exponentials, over the columns seen so far.
 //!
-//! Invariant: what a row depends on besides its maximum and sum is asked from its group, by columns alone.
+//! Invariant: all that a row depends on besides its maximum and sum is computed by its group, by
+//! columns alone.
 use super::unit::{Place, Unit};
 use crate::{
     element::{Elements, RowBlock},
@@ -18,14 +20,15 @@ struct RowGroup<'p> {
     place: &'p Place,
     first: Value,
     count: Value,
-    /// Where the first lies among the rows of the unit.
+    /// The number of the first among the rows of the unit.
     own: Value,
-    /// The lanes that are rows, where each lane is one.
+    /// The lanes that are rows, if each lane is one.
     inside: Value,
 }
 
 impl<'a> Unit<'a> {
-    /// Makes powers of a block of scores; notes the maximum and the sum of each row, and what the totals so far are to be scaled by.
+    /// Computes the exponentials of a block of scores; stores the maximum and the sum of each row,
+    /// and the factor of its totals so far.
     pub(super) fn exponentials(
         &mut self,
         kb: &mut KernelBuilder,
@@ -46,7 +49,7 @@ impl<'a> Unit<'a> {
         self.sites.extend(elements.sites);
     }
 
-    /// Elements of the group of rows, of which the scores are in task memory.
+    /// Gives the elements of the group of rows, of which the scores are in task memory.
     pub(super) fn row_elements(&self, kb: &mut KernelBuilder, first: Value, column: Value) -> Elements<'a> {
         let group = self.groups[1];
         let lanes = reduction::lanes(group, &self.plan.rows);
@@ -60,7 +63,7 @@ impl<'a> Unit<'a> {
         elements
     }
 
-    /// The same for at most as many rows as are reduced together.
+    /// Does the same for at most as many rows as are reduced together.
     fn exponentials_of_rows(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, rows: &RowGroup<'_>, seen: [Value; 2]) {
         let (lanes, state, own, inside) = (self.rows_at_once(), &self.state, rows.own, Some(rows.inside));
         let [old_tops, old_sums] = [state.tops, state.sums].map(|buffer| kb.load(buffer, own, lanes, inside));
@@ -78,7 +81,8 @@ impl<'a> Unit<'a> {
         kb.store(state.sums, own, sums, inside);
     }
 
-    /// Keeps the vector that `body` makes of each of some rows, from its position and its number among them.
+    /// Stores the vector that `body` computes of each of some rows, from its position and its
+    /// number among them.
     fn of_each_row(
         &self,
         kb: &mut KernelBuilder,
@@ -97,8 +101,9 @@ impl<'a> Unit<'a> {
         });
     }
 
-    /// What combines all the `width` lanes kept of a row, in the lane of the row's number: halves of neighbours are combined until one
-    /// vector is left. Behind the last row are lanes of no meaning.
+    /// Combines all the `width` lanes stored of each row into the lane of the row's number: halves
+    /// of neighbours are combined until one vector is left. Lanes after the last row have no
+    /// meaning.
     fn of_rows(&self, kb: &mut KernelBuilder, width: u32, combine: impl Fn(&mut KernelBuilder, Value, Value) -> Value) -> Value {
         let lanes = self.rows_at_once();
         let mut rows = Vec::new();
@@ -124,7 +129,8 @@ impl<'a> Unit<'a> {
         rows[0]
     }
 
-    /// The largest logit of a row in each lane, NaN left out: it makes the sum NaN. Notes the logits, unless the scores are these.
+    /// Gives the largest logit of a row in each lane, NaN left out: it makes the sum NaN. Stores
+    /// the logits, unless the scores are these.
     fn top(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], seen: [Value; 2]) -> Value {
         let (group, softmax, lanes) = (self.groups[1], self.softmax, elements.lanes);
         let logits = group.tensor(softmax.logits).clone();
@@ -142,7 +148,7 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Makes powers of the logits of a row; their sum, in lanes.
+    /// Stores the exponentials of the logits of a row; gives their sum, in lanes.
     fn sum(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], seen: [Value; 2], shift: Value) -> Value {
         let (dtype, lanes, softmax) = (self.plan.scores.compute, elements.lanes, self.softmax);
         let logits = self.groups[1].tensor(softmax.logits).clone();
@@ -158,7 +164,8 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Notes what is subtracted from the logits of some rows, and what their totals so far are to be scaled by; gives the latter.
+    /// Stores the shift of the logits of some rows, and the factor of their totals so far; gives
+    /// the latter.
     fn shifts(
         &self,
         kb: &mut KernelBuilder,
@@ -173,13 +180,13 @@ impl<'a> Unit<'a> {
             let none = kb.compare("EQ", tops, lowest);
             let shifts = kb.select(none, nothing, tops);
             kb.store(state.shifts, zero, shifts, None);
-            // The power of minus infinity is 0: of a row that has seen nothing.
+            // The exponential of minus infinity, of a row that has seen nothing, is 0.
             let grown = kb.sub(old_tops, shifts);
             let factors = self.exponential(kb, grown);
             kb.store(state.factors, own, factors, inside);
             return factors;
         }
-        // What was the top is where the shift will be: a lane is read before it is written.
+        // The old maximum is stored where the shift will be: a lane is read before it is written.
         kb.store(state.shifts, zero, old_tops, None);
         kb.for_([zero, rows.count, one], &[], |kb, number, _| {
             let row = kb.add(rows.first, number);
@@ -195,14 +202,15 @@ impl<'a> Unit<'a> {
         kb.load(state.factors, own, lanes, inside)
     }
 
-    /// The position of a row in the space of the group of rows, at its first column.
+    /// Gives the position of a row in the space of the group of rows, at its first column.
     pub(super) fn position(&self, place: &Place, row: Value) -> Vec<Index> {
         let mut at = place.at.clone();
         at[self.plan.row_axis()] = Index::uniform(row);
         at
     }
 
-    /// What is subtracted from the logits of a row whose maximum this is: 0, if no logit is finite yet.
+    /// Gives the shift that is subtracted from the logits of a row with this maximum: 0 if no logit
+    /// is finite yet.
     pub(super) fn shift(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], top: Value) -> Value {
         let dtype = self.plan.scores.compute;
         let shift = elements.scoped(|elements| {
@@ -215,7 +223,8 @@ impl<'a> Unit<'a> {
         kb.select(none, zero, shift)
     }
 
-    /// By what the sum and the totals of a row change their scale when its maximum grows; 0, if there are none yet.
+    /// Gives the factor of the sum and the totals of a row when its maximum grows; 0 if there are
+    /// none yet.
     pub(super) fn factor(
         &self,
         kb: &mut KernelBuilder,
@@ -234,12 +243,12 @@ impl<'a> Unit<'a> {
     }
 
     fn exponential(&self, kb: &mut KernelBuilder, x: Value) -> Value {
-        // Denormal powers add nothing to a sum of which one is 1.
+        // Denormal exponentials add nothing to a sum that has a term of 1.
         let function = if self.softmax.from_top { MathFn::SoftmaxExp } else { MathFn::Exp };
         expand_math::function(kb, function, &[x], Arithmetic::of(self.groups[1].target)).expect("rows of a softmax are floats")
     }
 
-    /// Says what reductions of a row give.
+    /// Seeds the results of reductions of a row.
     fn know(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], known: &[(Inst, Value)]) {
         for &(inst, value) in known {
             let result = self.groups[1].function.result(inst);
@@ -248,13 +257,13 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Where a value of the group of rows has its element for a position.
+    /// Gives the place of a value's element for a position of the group of rows.
     fn place(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, value: Value, at: &[Index]) -> Vec<Index> {
         reduction::place(kb, elements, self.groups[1], &self.plan.rows, value, at)
     }
 
-    /// What the totals of a row with this maximum and sum are multiplied by: 1 over its divisor. Without any columns the totals are sums of
-    /// nothing.
+    /// Gives the final factor of the totals of a row with this maximum and sum: 1 over its divisor.
+    /// Without any columns the totals are empty sums.
     pub(super) fn scale(
         &self,
         kb: &mut KernelBuilder,
@@ -291,7 +300,7 @@ pub(super) fn over_columns<'e>(
     carrying(kb, elements, range, false, &[init], |kb, elements, column, carried| vec![body(kb, elements, column, carried[0])])[0]
 }
 
-/// The larger of two numbers in each lane; the second, where the first is none.
+/// Gives the larger of two numbers in each lane; the second if the first is NaN.
 fn greater(kb: &mut KernelBuilder, a: Value, b: Value) -> Value {
     let above = kb.compare("GT", a, b);
     kb.select(above, a, b)

@@ -18,27 +18,28 @@ use crate::{
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value};
 use std::{collections::HashMap, sync::Arc};
 
-/// Columns that are worked on at a time: with values as long as heads are, they and the scores of a block stay in cache.
+/// Columns of one step: with values as long as heads are, they and the scores of a block stay in
+/// cache.
 pub(super) const KEYS: i64 = 512;
 
 /// The parts of an attention group, and their plans.
 pub struct AttentionPlan {
     /// Each part as a function of its own.
     pub(super) functions: [Function; 3],
-    /// The values of the group that each part reads, by its parameters, and makes.
+    /// The values of the group that each part reads, by its parameters, and computes.
     pub(super) reads: [Vec<Value>; 3],
     pub(super) made: [Value; 3],
     pub(super) scores: MatmulPlan,
     pub(super) rows: RowPlan,
     pub(super) weighted: MatmulPlan,
-    /// What the rows are, if some columns of them can be computed after the others.
+    /// The softmax of the rows, if some columns of them can be computed after the others.
     pub(super) softmax: Option<Softmax>,
-    /// Where heads that share their keys are rows: the dimension of these, and that of the queries.
+    /// If heads that share their keys are rows: the dimension of these, and that of the queries.
     pub(super) shared: Option<[usize; 2]>,
 }
 
 impl AttentionPlan {
-    /// The plan of a group, or why it has none.
+    /// Plans a group, or says why it cannot.
     pub fn of(group: &Function, solver: &Solver, target: &Target) -> Result<Self, String> {
         let parts: Vec<Inst> = group.insts(group.body).iter().copied().filter(|&i| group.kind_of(i) == OpKind::Fusion).collect();
         let &[first, second, third] = &parts[..] else { return Err("the group does not hold three groups".into()) };
@@ -83,7 +84,7 @@ impl AttentionPlan {
         if fits { Ok(()) } else { Err("the parts do not share rows".into()) }
     }
 
-    /// A part as a group of its own.
+    /// Gives a part as a group of its own.
     pub(super) fn part<'a>(&'a self, group: &Group<'a>, i: usize, first_site: i64) -> Group<'a> {
         Group {
             function: &self.functions[i],
@@ -117,12 +118,12 @@ impl AttentionPlan {
         self.scores.cost() + self.weighted.cost() + cost::loops(rows.function, &elements, lanes)
     }
 
-    /// The memory that a part reads, and then that of what it makes.
+    /// Gives the memory that a part reads, and then that of its result.
     pub(super) fn memory_of(&self, part: usize, memory: &HashMap<Value, Value>) -> Vec<Value> {
         self.reads[part].iter().chain([&self.made[part]]).map(|value| memory[value]).collect()
     }
 
-    /// The masks of the scores.
+    /// Finds the masks of the scores.
     pub(super) fn masks(&self) -> Vec<Mask> {
         let function = &self.functions[0];
         masks(function, returned(function)[0], self.rows.rows - 1)

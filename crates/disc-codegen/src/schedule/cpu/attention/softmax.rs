@@ -1,7 +1,8 @@
-//! What a softmax of rows is made of, so that its parts can be computed for some columns after the others.
+//! Recognises a softmax of rows, whose parts can be computed for some columns after the others.
 //!
-//! `exp(logits - shift) / divisor`, where `shift` depends on the maximum of the row, and `divisor` on that and the sum of the powers. How they
-//! depend on them is the group's: a row without any finite logit gives zeros in some programs and NaN in others.
+//! It is `exp(logits - shift) / divisor`, where `shift` depends on the maximum of the row, and
+//! `divisor` on that and the sum of the exponentials. The group computes both from them: a row
+//! without any finite logit gives zeros in some programs and NaN in others.
 use crate::{
     kernel::monoid::{Monoid, monoid_of},
     schedule::RowPlan,
@@ -15,18 +16,20 @@ pub(super) struct Softmax {
     pub(super) logits: Value,
     /// The maximum of the logits of a row.
     pub(super) top: Inst,
-    /// What is subtracted from the logits: of the domain's shape, and the same along a row.
+    /// The value that is subtracted from the logits: of the domain's shape, and the same along a
+    /// row.
     pub(super) shift: Value,
-    /// The sum of the powers of a row.
+    /// The sum of the exponentials of a row.
     pub(super) total: Inst,
-    /// What the powers are divided by.
+    /// The value that the exponentials are divided by.
     pub(super) divisor: Value,
-    /// Whether `shift` is the maximum itself, or 0 where that is minus infinity: no power is above 1 then.
+    /// Set if `shift` is the maximum itself, or 0 for a maximum of minus infinity: no exponential
+    /// is above 1 then.
     pub(super) from_top: bool,
 }
 
 impl Softmax {
-    /// The parts of a group with one output, if that is a softmax.
+    /// Finds the parts of a group with one output, if that is a softmax.
     pub(super) fn of(function: &Function, plan: &RowPlan, output: Value) -> Option<Self> {
         let float = |value: Value| function.ty(value).dtype().is_float();
         // Weights of a narrower type are not rounded to it: they stay in the type of the sums.
@@ -57,7 +60,7 @@ impl Softmax {
     }
 }
 
-/// Whether a value is `top`, of the same row, or 0 where that is minus infinity.
+/// Returns true if a value is `top` of the same row, or 0 for a maximum of minus infinity.
 fn is_top(function: &Function, value: Value, top: Value) -> bool {
     if value == top {
         return true;
@@ -89,7 +92,7 @@ fn is_top(function: &Function, value: Value, top: Value) -> bool {
     }
 }
 
-/// Whether a value is computed from one of `sources`, other than by a reduction of them.
+/// Returns true if a value is computed from one of `sources`, other than by a reduction of them.
 fn depends(function: &Function, value: Value, sources: &[Value]) -> bool {
     let (mut stack, mut seen) = (vec![value], HashSet::new());
     while let Some(value) = stack.pop() {

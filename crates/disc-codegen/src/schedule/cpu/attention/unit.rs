@@ -1,4 +1,5 @@
-//! A work unit of attention: its place, its task memory, and what the schedules for many rows and for a few have in common.
+//! A work unit of attention: its place, its task memory, and the steps that the schedules for many
+//! rows and for a few share.
 use super::{masking::Mask, plan::AttentionPlan, softmax::Softmax};
 use crate::{
     kernel::{Index, KernelBuilder, Site},
@@ -14,19 +15,21 @@ use crate::{
 use disc_ir::{Dim, TensorType, Value};
 use std::collections::HashMap;
 
-/// Task memory of a unit: of each row of its chunk the maximum, the sum, by what totals are scaled, and the totals; and a block of scores.
+/// Task memory of a unit: of each row of its chunk the maximum, the sum, the factor of its totals,
+/// and the totals; and a block of scores.
 pub(super) struct State {
     pub(super) tops: Value,
     pub(super) sums: Value,
     pub(super) factors: Value,
     pub(super) totals: Value,
     pub(super) block: Value,
-    /// Of as many rows as a vector has lanes: a vector of each, before its lanes are combined, and what is subtracted from its logits.
+    /// Of as many rows as a vector has lanes: a vector of each, before its lanes are combined, and
+    /// the shift of its logits.
     pub(super) lanes: Value,
     pub(super) shifts: Value,
 }
 
-/// What the code of a unit is made from.
+/// The inputs of a unit's code.
 pub(super) struct Unit<'a> {
     pub(super) plan: &'a AttentionPlan,
     pub(super) softmax: &'a Softmax,
@@ -41,14 +44,15 @@ pub(super) struct Unit<'a> {
     pub(super) sites: Vec<Site>,
 }
 
-/// Where a unit is: its position along the batch dimensions, its rows, and where operands start there.
+/// The place of a unit: its position along the batch dimensions, its rows, and the starts of
+/// operands there.
 pub(super) struct Place {
     pub(super) at: Vec<Index>,
     pub(super) rows: [Value; 2],
     pub(super) queries: Value,
     pub(super) keys: Value,
     pub(super) values: Value,
-    /// Whether all values are numbers; none, where that does not matter.
+    /// A test that all values are finite; none if that does not matter.
     pub(super) finite: Option<Value>,
 }
 
@@ -85,7 +89,7 @@ impl<'a> Unit<'a> {
         Self { plan, softmax, groups, scores, weighted, masks, memory, state, first_site, sites }
     }
 
-    /// A position along the batch dimensions, and rows there.
+    /// Gives a position along the batch dimensions, and rows there.
     pub(super) fn place_at(&self, kb: &mut KernelBuilder, batch: Value, rows: [Value; 2]) -> Place {
         let mut at = vec![Index::uniform(kb.int(0)); self.plan.rows.domain.len()];
         place_unit(kb, batch, &self.plan.scores.shape.outer_runs(), &mut at);
@@ -94,7 +98,7 @@ impl<'a> Unit<'a> {
         Place { at, rows, queries, keys, values, finite: None }
     }
 
-    /// Before anything is seen.
+    /// Resets the state to that before any column.
     pub(super) fn clear(&self, kb: &mut KernelBuilder, place: &Place) {
         let (dtype, lanes) = (self.plan.scores.compute, self.plan.scores.tile.lanes);
         let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(lanes)));
@@ -125,7 +129,7 @@ impl<'a> Unit<'a> {
         self.first_site + self.sites.len() as i64
     }
 
-    /// Adds the product of a block of powers with the values to the totals.
+    /// Adds the product of a block of exponentials with the values to the totals.
     pub(super) fn weigh(&self, kb: &mut KernelBuilder, place: &Place, [first, height]: [Value; 2], low: Value, seen: [Value; 2]) {
         let plan = self.plan;
         let (zero, own) = (kb.int(0), kb.sub(first, place.rows[0]));

@@ -1,8 +1,8 @@
 //! Attention with any function of rows between the products.
 //!
 //! A work unit packs the operands that need it once. Then, for each block of as many rows as a tile
-//! has, it computes the scores, their function in place, and the second product. The memory for scores
-//! grows with the number of columns.
+//! has, it computes the scores, their function in place, and the second product. The memory for
+//! scores grows with the number of columns.
 use super::plan::AttentionPlan;
 use crate::{
     element::{Elements, RowBlock},
@@ -19,7 +19,7 @@ use crate::{
 use disc_ir::{Function, FunctionKind, Value};
 use std::collections::HashMap;
 
-/// The schedule for any function of rows.
+/// Schedules a group with any function of rows.
 pub(super) fn schedule(group: &Group<'_>, plan: &AttentionPlan) -> Scheduled {
     let scores = plan.part(group, 0, group.first_site);
     let mut routines = BlockProduct::routines(&scores, &plan.scores);
@@ -38,7 +38,7 @@ pub(super) fn schedule(group: &Group<'_>, plan: &AttentionPlan) -> Scheduled {
     Scheduled { kernels, launches: vec![launch], sites }
 }
 
-/// The kernel of whole rows, its arguments, and where its rows can fail.
+/// Emits the kernel of whole rows, with its arguments and its sites of failure.
 fn kernel(
     group: &Group<'_>,
     plan: &AttentionPlan,
@@ -49,7 +49,7 @@ fn kernel(
     let GroupMemory { sources, targets, arguments } = GroupMemory::of(&mut kb, group);
     let mut memory: HashMap<Value, Value> = sources.into_iter().chain(targets).collect();
     let [begin, end] = kb.units();
-    // One block of memory holds scores, and then what becomes of them.
+    // One block of memory holds the scores, and then their function.
     let block = kb.scratch(plan.scores.row_block(group.tensor(plan.made[0])));
     memory.extend([(plan.made[0], block), (plan.made[1], block)]);
 

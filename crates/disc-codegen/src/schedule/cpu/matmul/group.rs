@@ -6,7 +6,7 @@ use super::{
 use crate::schedule::Group;
 use disc_ir::{Inst, OpKind, Value};
 
-/// The plan of each product, with the outputs that come from it.
+/// Plans each product, with the outputs that come from it.
 pub(super) fn plans(group: &Group<'_>) -> Result<Vec<MatmulPlan>, String> {
     if let Some(plans) = MatmulPlan::interleaved(group) {
         return plans;

@@ -27,7 +27,7 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Result<Scheduled, Stri
     schedule_without(group, &[])
 }
 
-/// The same for all products but some.
+/// Schedules all products of a group but some.
 pub(in crate::schedule) fn schedule_without(group: &Group<'_>, products: &[Inst]) -> Result<Scheduled, String> {
     let mut families: Vec<Vec<MatmulPlan>> = Vec::new();
     for plan in plans(group)?.into_iter().filter(|plan| !products.contains(&plan.dot)) {
@@ -54,8 +54,8 @@ pub(in crate::schedule) fn schedule_without(group: &Group<'_>, products: &[Inst]
     Ok(all)
 }
 
-/// Returns true if products can share a launch: panels of weights, and the same rows. The packed rows
-/// are all the task memory that they need.
+/// Returns true if products can share a launch: panels of weights, and the same rows. The packed
+/// rows are all the task memory that they need.
 fn are_siblings(group: &Group<'_>, a: &MatmulPlan, b: &MatmulPlan) -> bool {
     let same = |a: &Dim, b: &Dim| group.solver.equal(a, b);
     let mut runs = a.shape.outer.iter().zip(&b.shape.outer);
@@ -71,7 +71,7 @@ fn are_siblings(group: &Group<'_>, a: &MatmulPlan, b: &MatmulPlan) -> bool {
         && runs.all(|(a, b)| a.run.axis == b.run.axis && same(&a.run.size, &b.run.size))
 }
 
-/// One launch of all plans.
+/// Emits one launch for all plans.
 fn launch(group: &Group<'_>, plans: &[MatmulPlan]) -> Scheduled {
     let mut kb = group.builder(&group.name, FunctionKind::Kernel);
     let mut routines = Routines::default();
@@ -114,7 +114,7 @@ fn launch(group: &Group<'_>, plans: &[MatmulPlan]) -> Scheduled {
     Scheduled { kernels, launches: vec![launch], sites }
 }
 
-/// Finds the part that a column unit belongs to.
+/// Dispatches on the part that a column unit belongs to.
 fn choose_part(kb: &mut KernelBuilder, group: &Group<'_>, parts: &mut [Part<'_>], at: &[Index], rows: [Value; 2], unit: Value) {
     let Some((part, others)) = parts.split_first_mut() else { return };
     if others.is_empty() {

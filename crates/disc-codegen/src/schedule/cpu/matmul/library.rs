@@ -1,6 +1,7 @@
-//! What the runtime has to know of a product so that a library can compute it in place of the kernel.
+//! Offers products to a library, which the runtime may call in place of the kernel.
 //!
-//! A library multiplies matrices that lie in memory, and nothing else: what else the group computes becomes a kernel that runs after it.
+//! A library multiplies matrices in memory, and nothing else: the rest of the group becomes a
+//! kernel that runs after it.
 //!
 //! Invariant: the offer and the kernel compute the same, up to the order of the sums.
 use super::{
@@ -29,14 +30,15 @@ pub(in crate::schedule) fn offer_products(group: &Group<'_>, scheduled: &mut Sch
     }
 }
 
-/// A group whose product is offered whatever its sizes, if it can be offered: versions for some sizes are none of it.
+/// Schedules a group whose product is offered for any sizes, if it can be offered: it has no
+/// versions for some sizes.
 pub(in crate::schedule) fn offered(group: &Group<'_>) -> Option<Scheduled> {
     let mut scheduled = schedule(group).ok()?;
     offer_products(group, &mut scheduled);
     scheduled.launches.iter().any(|launch| launch.product.is_some()).then_some(scheduled)
 }
 
-/// The sizes and strides of a product of two matrices of f32 in memory, and where these are.
+/// Gives the sizes and strides of a product of two matrices of f32 in memory, and their arguments.
 fn matrices(group: &Group<'_>, plan: &MatmulPlan) -> Option<([Dim; 8], [Argument; 2])> {
     let product = group.tensor(group.function.result(plan.dot)).dtype;
     if !plan.shape.outer.is_empty() || plan.shape.sums.len() > 1 || product != DType::F32 {
@@ -61,7 +63,8 @@ fn matrices(group: &Group<'_>, plan: &MatmulPlan) -> Option<([Dim; 8], [Argument
     Some((dims.try_into().ok()?, [place(left)?, place(right)?]))
 }
 
-/// Where a library writes the result: an output, or the memory that the kernel for the rest of the group reads. None if there is no such kernel.
+/// Gives the place that a library writes the result to: an output, or the memory that the kernel
+/// for the rest of the group reads. None if there is no such kernel.
 fn rest(group: &Group<'_>, plan: &MatmulPlan, first_site: i64) -> Option<(Option<Argument>, Option<Scheduled>)> {
     let (product, outputs) = (group.function.result(plan.dot), group.outputs());
     if outputs == [product] {
@@ -85,7 +88,7 @@ fn rest(group: &Group<'_>, plan: &MatmulPlan, first_site: i64) -> Option<(Option
     Some((None, Some(scheduled)))
 }
 
-/// A group with the result of its product as its last input.
+/// Gives a group with the result of its product as its last input.
 fn without_product(group: &Function, plan: &MatmulPlan, product: Value) -> Function {
     let mut function = group.clone();
     let body = function.body;

@@ -1,8 +1,11 @@
-//! Products of few rows and columns with long sums: parts of the sums are work units, and a second kernel adds what they leave.
+//! Splits the sums of products with few rows and columns: parts of the sums are work units, and a
+//! second kernel adds their results.
 //!
-//! Without that a product has a unit for each panel of columns and chunk of rows, and other threads have nothing to do.
+//! Without that a product has a unit for each panel of columns and chunk of rows, and other threads
+//! have nothing to do.
 //!
-//! Invariant: how sums are cut depends on sizes alone, and parts are added in their order: the number of threads has no say in the result.
+//! Invariant: the cut of the sums depends on sizes alone, and parts are added in their order: the
+//! result does not depend on the number of threads.
 use super::{
     emit::{call::dispatch, micro, operands::Operands, partition, write},
     group::plans,
@@ -14,7 +17,8 @@ use crate::{
 };
 use disc_ir::{Dim, Function, FunctionKind, OpKind, Value};
 
-/// The version of a group that splits the sums of its product, if it has one product that may have few units.
+/// Gives the version of a group that splits the sums of its product, if it has one product that may
+/// have few units.
 pub(in crate::schedule) fn split_k(group: &Group<'_>) -> Option<Version> {
     let [plan] = &plans(group).ok()?[..] else { return None };
     let parts = plan.split_k(group)?;
@@ -31,7 +35,7 @@ pub(in crate::schedule) fn split_k(group: &Group<'_>) -> Option<Version> {
     Some(Version { kind: VersionKind::SplitK, guard: plan.split_guard(), code, workspaces: vec![workspace], nontemporal: None })
 }
 
-/// The kernel that leaves the sums of parts.
+/// Emits the kernel that leaves the sums of parts.
 fn add_parts(group: &Group<'_>, plan: &MatmulPlan, workspace: &Workspace) -> Scheduled {
     let name = format!("{}_split_k", group.name);
     let named = Group { name: name.as_str().into(), ..group.clone() };
@@ -123,7 +127,7 @@ fn call(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, arguments:
     }
 }
 
-/// The kernel that adds the parts and computes what follows the product: a row is a unit.
+/// Emits the kernel that adds the parts and computes the epilogue: a row is a unit.
 fn sums(group: &Group<'_>, plan: &MatmulPlan, workspace: &Workspace) -> (Function, Launch, Vec<Site>) {
     let mut kb = group.builder(&format!("{}_combine", group.name), FunctionKind::Kernel);
     let mut memory = GroupMemory::of_inputs(&mut kb, group, |input| plan.inputs.contains(&input));

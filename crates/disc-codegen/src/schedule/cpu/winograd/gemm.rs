@@ -1,16 +1,18 @@
-//! The micro-kernel: a block of output features times a vector or two of tiles, for one place of the transformed windows.
+//! Emits the micro-kernel: a block of output features times a vector or two of tiles, for one place
+//! of the transformed windows.
 use super::plan::WinogradPlan;
 use crate::schedule::Group;
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorType, Type, Value};
 
-/// Elements of the kernel that are fetched ahead: what some 250 ns take, so that they come from memory.
+/// Elements of the kernel that are prefetched: they take some 250 ns, in which they come from
+/// memory.
 const AHEAD: i64 = 2048;
 
 pub(super) fn name(kernel: &str, vectors: i64) -> String {
     format!("{kernel}.gemm{vectors}")
 }
 
-/// Sums over the input features, in registers.
+/// Emits the sums over the input features, in registers.
 pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, vectors: i64) -> Function {
     let mut kb = group.builder(&name(kernel, vectors), FunctionKind::Routine);
     let weights = kb.buffer("kernel", group.tensor(plan.kernel).clone());
@@ -28,7 +30,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, vectors
         let (rows, row) = (kb.int(plan.rows), kb.int(plan.tiles_row()));
         let (weight, tiles) = (kb.mul(channel, rows), kb.mul(channel, row));
         let (weight, tiles) = (kb.add(left, weight), kb.add(right, tiles));
-        // Behind this place's elements come those of the next one, behind a gap.
+        // After this place's elements come those of the next one, after a gap.
         let (ahead, near) = (kb.int(AHEAD), kb.int(plan.channels - AHEAD / plan.rows));
         let ahead = kb.add(weight, ahead);
         let behind = kb.add(ahead, gap);

@@ -1,16 +1,18 @@
-//! The transformation of the input: from the elements that a tile reads to the places of its transformed window, for neighbouring tiles at once.
+//! Transforms the input: from the elements that a tile reads to the places of its transformed
+//! window, for neighbouring tiles at once.
 //!
-//! A row of the input is read in vectors as it lies; rounds of taking every second lane part it into the columns of the tiles: two of them for tiles
-//! of four columns, one for those of two.
+//! A row of the input is read in contiguous vectors; rounds of taking every second lane split it
+//! into the columns of the tiles: two of them for tiles of four columns, one for those of two.
 use super::{Emitter, Segment};
 use crate::kernel::KernelBuilder;
 use disc_ir::{DType, Dim, OpKind, Value};
 
-/// What is the same for all features.
+/// The values that are the same for all features.
 struct Reading {
-    /// Where the first element of each row lies in the input, for the first feature; and whether the input has the row, in each lane.
+    /// The place of the first element of each row in the input, for the first feature; and a mask
+    /// of the lanes whose row the input has.
     rows: Vec<(Value, Value)>,
-    /// Which elements of a row exist, for each vector that is read.
+    /// The mask of the elements of a row that exist, for each vector that is read.
     masks: Vec<Value>,
 }
 
@@ -99,13 +101,14 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// Where the vectors of a row start that are read: as many as tiles have columns for these, and as many that start with the column behind.
+/// Gives the starts of the vectors of a row that are read: as many as tiles have columns for these,
+/// and as many that start with the next column.
 fn shifts(side: i64, lanes: u32) -> Vec<i64> {
     let starts = |first: i64| (0..side).map(move |number| first + number * i64::from(lanes));
     starts(0).chain(starts(side)).collect()
 }
 
-/// The lanes of two or four vectors, as if they were one, by the rests of their numbers when divided by that many.
+/// Splits the lanes of two or four vectors, taken as one, by their numbers modulo that many.
 fn parted(kb: &mut KernelBuilder, vectors: &[Value]) -> Vec<Value> {
     if let [low, high] = *vectors {
         return kb.unzip_lanes(low, high).to_vec();

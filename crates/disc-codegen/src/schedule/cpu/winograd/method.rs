@@ -1,7 +1,8 @@
-//! Which of Winograd's methods a version uses: F(4x4, 3x3), or F(2x2, 3x3) where there are few results.
+//! Winograd's methods of a version: F(4x4, 3x3), or F(2x2, 3x3) for few results.
 //!
-//! Both read one transformed kernel. Each place of a transformed window is a value of a polynomial at a point; the points of the smaller method
-//! are among those of the larger one, and its other transformations make up for their scales.
+//! Both read one transformed kernel. Each place of a transformed window is a value of a polynomial
+//! at a point; the points of the smaller method are among those of the larger one, and its other
+//! transformations make up for their scales.
 use crate::{kernel::KernelBuilder, schedule::VersionKind};
 use disc_ir::{DType, Value};
 
@@ -26,7 +27,7 @@ impl Method {
         }
     }
 
-    /// How the names of its kernels end.
+    /// Gives the suffix of the names of its kernels.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::Large => "winograd",
@@ -50,7 +51,8 @@ impl Method {
         }
     }
 
-    /// Elements along a side that a tile reads, which are as many as places along a side of a transformed window.
+    /// Elements along a side that a tile reads, which are as many as places along a side of a
+    /// transformed window.
     pub(super) fn read(self) -> i64 {
         self.side() + 2
     }
@@ -60,7 +62,7 @@ impl Method {
         self.read() * self.read()
     }
 
-    /// Where a place lies in the transformed kernel.
+    /// Gives the number of a place in the transformed kernel.
     pub(super) fn place_in_kernel(self, kb: &mut KernelBuilder, place: Value) -> Value {
         match self {
             Self::Large => place,
@@ -75,7 +77,7 @@ impl Method {
         }
     }
 
-    /// The transformation of what a tile reads, along one dimension.
+    /// Transforms the elements that a tile reads, along one dimension.
     ///
     /// ```text
     ///  4  0 -5  0  1  0       4  0 -4  0
@@ -108,7 +110,7 @@ impl Method {
         vec![first, plus, minus, twice, back, last]
     }
 
-    /// The transformation of products to results, along one dimension.
+    /// Transforms products to results, along one dimension.
     ///
     /// ```text
     ///  1  1  1  1  1  0       1  1  1  0

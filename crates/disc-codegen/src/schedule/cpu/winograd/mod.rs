@@ -1,18 +1,23 @@
-//! Convolutions of three times three windows by Winograd's methods F(4x4, 3x3) and F(2x2, 3x3) ([`method`]): versions of a product's group, for
-//! sizes with enough tiles.
+//! Schedules convolutions of three times three windows by Winograd's methods F(4x4, 3x3) and F(2x2,
+//! 3x3) ([`method`]): versions of a product's group, for sizes with enough tiles.
 //!
-//! Results are cut into tiles of four times four (two times two), numbered along rows, images and batches. A unit is a block of neighbouring
-//! tiles, one or two vectors of them, and some blocks of output features. It transforms the six times six (four times four) elements that each
-//! tile reads, for all input features, into task memory `[places][features][tiles]`; then, block after block of output features, come as many small
-//! products with the transformed kernel as there are places, and the transformation of these to results, which takes the rest of the group along.
+//! Results are cut into tiles of four times four (two times two), numbered along rows, images and
+//! batches. A unit is a block of neighbouring tiles, one or two vectors of them, and some blocks of
+//! output features. It transforms the six times six (four times four) elements that each tile
+//! reads, for all input features, into task memory `[places][features][tiles]`. Then, for each
+//! block of output features, it multiplies each place by the transformed kernel, and transforms
+//! these products to results, with the epilogue of the group.
 //!
-//! Sums of a tile's elements make all its results of a NaN, an infinity or a number near the largest one what only some of them are. Where a result
-//! of a vector of tiles is not finite, [`again`] computes that output feature of these tiles as sums of products.
+//! Sums of a tile's elements spread a NaN, an infinity or a number near the largest one from some
+//! of its results to all of them. If a result of a vector of tiles is not finite, [`nonfinite`]
+//! computes that output feature of these tiles as sums of products.
 //!
 //! Invariants:
-//! - What is computed for lanes and rows behind the last tile and feature is never stored.
-//! - A result is written once, with what follows the product: an output may be where something lies that is read there.
-//! - A result is finite exactly where a sum of products is, but for the rounding of those next to the largest number.
+//! - Results of lanes and rows after the last tile and feature are never stored.
+//! - A result is written once, with its epilogue: an output may share memory with an input that is
+//!   read at the same place.
+//! - A result is finite exactly where a sum of products is, but for the rounding of those next to
+//!   the largest number.
 mod gemm;
 mod input_transform;
 mod method;
@@ -30,7 +35,8 @@ use disc_ir::{DType, Dim, Inst, TensorType, Value};
 use method::{KERNEL_SIDE, Method};
 use plan::WinogradPlan;
 
-/// The versions of a group that use the methods, if the group allows it: the one with large tiles first.
+/// Gives the versions of a group that use the methods, if the group allows it: the one with large
+/// tiles first.
 pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Vec<Version> {
     let (mut versions, mut group) = (Vec::new(), group.clone());
     for method in Method::ALL {
@@ -43,7 +49,7 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Vec<Version> {
     versions
 }
 
-/// The launches of the plans, and those of the products that are interleaved with them.
+/// Emits the launches of the plans, and those of the products that are interleaved with them.
 fn launches(group: &Group<'_>, plans: &[WinogradPlan]) -> Option<Scheduled> {
     let first = plans.first()?;
     if first.interleaved.is_none() {
@@ -104,7 +110,8 @@ struct Segment {
     batch: Value,
     row: Value,
     column: Value,
-    /// The number of the first tile within the unit's block, and how many there are: at most `lanes`.
+    /// The number of the first tile within the unit's block, and the number of tiles: at most
+    /// `lanes`.
     first: Value,
     count: Value,
     lanes: u32,
@@ -136,7 +143,8 @@ impl Emitter<'_, '_> {
         kb.close_for(features);
     }
 
-    /// Runs `body` for the tiles from `first` to below `end`, row by row and a vector at a time. Short rows take vectors of half as many lanes.
+    /// Runs `body` for the tiles from `first` to below `end`, row by row and a vector at a time.
+    /// Short rows take vectors of half as many lanes.
     fn segments(
         &mut self,
         kb: &mut KernelBuilder,
@@ -188,7 +196,7 @@ impl Emitter<'_, '_> {
         kb.close_while(walk);
     }
 
-    /// The products of a block of output features with `count` tiles, one for each place.
+    /// Multiplies a block of output features by `count` tiles, once for each place.
     fn multiply(&mut self, kb: &mut KernelBuilder, block: Value, count: Value) {
         let plan = self.plan;
         let (zero, one, places) = (kb.int(0), kb.int(1), kb.int(plan.method.places()));
@@ -221,7 +229,8 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// Stores a vector of results at a position, with what the rest of the group makes of it: all lanes, or those that are left.
+/// Applies the epilogue to a vector of results at a position and stores it: all lanes, or those
+/// that are left.
 fn store(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
@@ -259,7 +268,7 @@ fn store(
     }
 }
 
-/// Where a vector of results begins.
+/// The position of a vector of results.
 #[derive(Clone, Copy)]
 struct Position {
     batch: Value,

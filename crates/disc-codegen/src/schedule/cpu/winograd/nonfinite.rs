@@ -1,6 +1,8 @@
-//! A feature of tiles where its results are not all finite: computed as sums of products, which keep a NaN or an infinity in the windows that read it.
+//! Computes a feature of tiles whose results are not all finite as sums of products, which keep a
+//! NaN or an infinity in the windows that read it.
 //!
-//! It is out of the way of tiles of ordinary numbers, and mindful of time only so far that an input full of NaN is no trap.
+//! It is a routine of its own, so that tiles of finite numbers do not pay for it; it is fast enough
+//! for an input full of NaN.
 use super::{
     Emitter, Position,
     output_transform::Corner,
@@ -22,7 +24,8 @@ fn name(kernel: &str) -> String {
 }
 
 impl Emitter<'_, '_> {
-    /// Computes the results of an output feature as sums of products, in place of those that are not all finite.
+    /// Calls the routine for the results of an output feature, in place of those that are not all
+    /// finite.
     pub(super) fn call_again(&self, kb: &mut KernelBuilder, corner: &Corner, feature: Value) {
         let mut arguments = self.buffers.clone();
         arguments.extend([corner.batch, corner.row, corner.column, corner.count, feature]);
@@ -30,7 +33,7 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// The routine, and where it can fail.
+/// Emits the routine, with its sites of failure.
 pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, first_site: i64) -> (Function, Vec<Site>) {
     let mut kb = group.builder(&name(kernel), FunctionKind::Routine);
     let mut elements = Elements::new(group.function, group.solver.clone(), plan.lanes, group.target);
@@ -94,7 +97,8 @@ impl Nonfinite<'_, '_> {
         kb.close_for(channel)
     }
 
-    /// Where the rows that the windows read start in the first plane of the input, and whether there is such a row, in each lane.
+    /// Gives the starts of the rows that the windows read in the first plane of the input, and a
+    /// mask of the lanes that have such a row.
     fn rows(&self, kb: &mut KernelBuilder) -> Vec<(Value, Value)> {
         let plan = self.plan;
         let (zero, all) = (kb.int(0), kb.int(i64::from(plan.lanes)));
@@ -113,7 +117,8 @@ impl Nonfinite<'_, '_> {
         rows.collect()
     }
 
-    /// For each element of a window along a row, where those of a vector of windows start, and which lanes have one.
+    /// Gives for each element of a window along a row the start of those of a vector of windows,
+    /// and the mask of lanes that have one.
     fn columns(&self, kb: &mut KernelBuilder, x: Value) -> Vec<(Value, Value)> {
         let plan = self.plan;
         let (zero, width, low) = (kb.int(0), kb.dim(&plan.size[1]), kb.dim(&plan.low[1]));

@@ -1,9 +1,10 @@
-//! The transformation of products to results: from the places of transformed windows to the results of each tile, for neighbouring tiles at once.
+//! Transforms products to results: from the places of transformed windows to the results of each
+//! tile, for neighbouring tiles at once.
 use super::{Emitter, Position, Segment};
 use crate::kernel::KernelBuilder;
 use disc_ir::{DType, Value};
 
-/// Where the results of a segment go: the place of the first one, and how many there are in a row.
+/// The place of the results of a segment: the first one, and their number in a row.
 pub(super) struct Corner {
     pub(super) batch: Value,
     pub(super) row: Value,
@@ -12,7 +13,8 @@ pub(super) struct Corner {
 }
 
 impl Emitter<'_, '_> {
-    /// Computes and stores the results of a segment for one block of output features; where one of a feature is not finite, in the other way.
+    /// Computes and stores the results of a segment for one block of output features; those of a
+    /// feature of which one is not finite, as sums of products.
     pub(super) fn finish(&mut self, kb: &mut KernelBuilder, segment: &Segment, block: Value) {
         let plan = self.plan;
         let (zero, one, side) = (kb.int(0), kb.int(1), kb.int(plan.method.side()));
@@ -103,7 +105,8 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// Whether a result of the segment's tiles is not finite. A sum that overflows counts as not finite: it costs time alone.
+/// Tests if a result of the segment's tiles is not finite. A sum that overflows counts as not
+/// finite: it costs only time.
 fn is_not_finite(kb: &mut KernelBuilder, segment: &Segment, results: &[Vec<Value>]) -> Value {
     let add =
         |kb: &mut KernelBuilder, values: Vec<Value>| values.into_iter().reduce(|a, b| kb.add(a, b)).expect("tiles have sides");

@@ -1,4 +1,4 @@
-//! Sizes of a convolution by Winograd's method, and how its work is cut.
+//! Plans a convolution by Winograd's method: its sizes, and the cut of its work.
 use super::method::Method;
 use crate::{
     kernel::KernelBuilder,
@@ -23,7 +23,7 @@ pub(super) struct WinogradPlan {
     /// The product that the method computes.
     pub(super) dot: Inst,
     pub(super) product: Value,
-    /// Where results are stored interleaved with those of other products.
+    /// The places of the results, if they are stored interleaved with those of other products.
     pub(super) interleaved: Option<InterleavedProduct>,
     pub(super) input: Value,
     /// The transformed kernel, and the original one.
@@ -43,12 +43,13 @@ pub(super) struct WinogradPlan {
     pub(super) lanes: u32,
     /// Products that the plain version makes at once in a lane.
     word: i64,
-    /// Whether a store with a mask costs no more than another one.
+    /// Set if a masked store costs no more than another one.
     pub(super) has_masks: bool,
 }
 
 impl WinogradPlan {
-    /// One for each such convolution of a group; none for a group with something else besides, but for products that are interleaved with them.
+    /// Plans each such convolution of a group; gives none for a group with other work besides,
+    /// except products that are interleaved with them.
     pub(super) fn all(group: &Group<'_>, method: Method) -> Vec<Self> {
         let function = group.function;
         let of_kind =
@@ -126,9 +127,10 @@ impl WinogradPlan {
         self.tiles_by(method).ceil_div(&Dim::constant(lanes)) * lanes
     }
 
-    /// What products and transformations take, where a sum takes 9 for each result and feature. A tile has 16 (36) places for each feature;
-    /// transformations add an eighth (a sixth) of them, and as much as 128 (504) places whatever the features. Fitted to times of a Zen 4, for 16
-    /// to 512 features.
+    /// Estimates the cost of products and transformations, in units of which a sum takes 9 for each
+    /// result and feature. A tile has 16 (36) places for each feature; transformations add an
+    /// eighth (a sixth) of them, and as much as 128 (504) places for any number of features. Fitted
+    /// to times of a Zen 4, for 16 to 512 features.
     fn effort(&self, method: Method) -> Dim {
         let features = self.features.min(self.channels);
         match method {
@@ -137,7 +139,8 @@ impl WinogradPlan {
         }
     }
 
-    /// Holds where the method pays. Along each dimension there are some results at least: transformations take a row of tiles at a time.
+    /// Gives the guard of the sizes for which the method pays. Along each dimension there are some
+    /// results at least: transformations take a row of tiles at a time.
     pub(super) fn guard(&self) -> Vec<Condition> {
         let results = &self.batch * &self.height * &self.width;
         let own = self.effort(self.method);
@@ -159,7 +162,8 @@ impl WinogradPlan {
         self.tiles().ceil_div(&Dim::constant(self.block_tiles()))
     }
 
-    /// Tiles of a unit: as even as can be, for threads that share them, where that makes few more vectors of tiles than blocks that are full.
+    /// Gives the tiles of a unit: as even as can be, for threads that share them, if that makes few
+    /// more vectors of tiles than full blocks.
     pub(super) fn tiles_of_block(&self, kb: &mut KernelBuilder) -> Value {
         let (blocks, lanes) = (self.tile_blocks(), Dim::constant(i64::from(self.lanes)));
         let even = self.tiles().ceil_div(&blocks);
@@ -178,8 +182,9 @@ impl WinogradPlan {
         (self.blocks + self.chunks() - 1) / self.chunks()
     }
 
-    /// Elements from one input feature's tiles to the next one's, and from one place to the next. Without cheap masks a vector of tiles is written
-    /// as a whole, behind the last tile. Places are not a multiple of a page apart, which would share lines of the cache.
+    /// Elements from one input feature's tiles to the next one's. Without cheap masks a vector of
+    /// tiles is written as a whole, past the last tile. Places are not a multiple of a page apart,
+    /// which would share lines of the cache.
     pub(super) fn tiles_row(&self) -> i64 {
         self.block_tiles() + if self.has_masks { 0 } else { i64::from(self.lanes) }
     }
@@ -188,7 +193,7 @@ impl WinogradPlan {
         self.channels * self.tiles_row() + 16
     }
 
-    /// Elements from one output feature's products to the next one's, and from one place to the next.
+    /// Elements from one output feature's products to the next one's.
     pub(super) fn products_row(&self) -> i64 {
         self.block_tiles()
     }
@@ -214,7 +219,8 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Of a product that sums over the input features and the elements of a window.
+    /// Finds the kernel of a product that sums over the input features and the elements of a
+    /// window.
     fn of(group: &Group<'_>, dot: Inst) -> Option<Self> {
         let (function, value) = (group.function, *group.function.operands(dot).first()?);
         let (batches, sums) = (function.axes(dot, "lhs_batching_dims"), function.axes(dot, "lhs_contracting_dims"));

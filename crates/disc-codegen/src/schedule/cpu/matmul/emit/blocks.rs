@@ -19,9 +19,9 @@ use disc_ir::{Dim, OpKind, Value};
 pub(in crate::schedule) struct Part<'g> {
     pub(in crate::schedule) plan: &'g MatmulPlan,
     pub(in crate::schedule) operands: Operands,
-    /// What its routines are named after.
+    /// The prefix of the names of its routines.
     pub(in crate::schedule) name: String,
-    /// For what is computed before the product.
+    /// Elements of the values that are computed before the product.
     pub(in crate::schedule) elements: Elements<'g>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Blocks<'a> {
         kb.compare("LE", count, limit)
     }
 
-    /// `also`, and whether the panels from the first column on are whole.
+    /// Tests `also`, and that the panels from the first column on are whole.
     pub(in crate::schedule) fn is_whole(&self, kb: &mut KernelBuilder, always: bool, panels: i64, also: Value) -> Value {
         if always {
             return also;
@@ -57,7 +57,7 @@ impl<'a> Blocks<'a> {
         kb.and(whole, also)
     }
 
-    /// The batch position, as arguments.
+    /// Gives the batch position as arguments.
     fn outer(&self, plan: &MatmulPlan) -> Vec<Value> {
         plan.shape.outer.iter().map(|o| self.at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect()
     }
@@ -79,7 +79,7 @@ impl<'a> Blocks<'a> {
         });
     }
 
-    /// Calls the micro-kernel for block number `block`: its first row, and how many it has.
+    /// Calls the micro-kernel for block number `block`, given its first row and its height.
     pub(in crate::schedule) fn call_rows(
         &self,
         kb: &mut KernelBuilder,
@@ -104,7 +104,8 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Lines of the next panel to fetch in each round: all of them, spread over the row blocks.
+    /// Gives the lines of the next panel to prefetch in each round: all of them, spread over the
+    /// row blocks.
     fn fetches(&self, kb: &mut KernelBuilder, part: &Part<'_>) -> Value {
         let blocks = partition::row_blocks(kb, part.plan, self.rows);
         let lines = prefetch::round_lines(kb, part.plan, part.operands.right());
@@ -134,7 +135,8 @@ impl<'a> Blocks<'a> {
         });
     }
 
-    /// Multiplies a block of rows, which start at `left`, by the columns of the panel that are left over.
+    /// Multiplies a block of rows, which start at `left`, by the columns of the panel that are left
+    /// over.
     fn call_rest(
         &self,
         kb: &mut KernelBuilder,

@@ -23,7 +23,8 @@ pub(in crate::schedule) fn in_blocks(
     }
 }
 
-/// Calls the micro-kernel for `height` rows, known to lie in [`low`, `high`]: a balanced tree of comparisons.
+/// Calls the micro-kernel for `height` rows, known to be in [`low`, `high`], by a balanced tree of
+/// comparisons.
 pub(in crate::schedule) fn dispatch(
     kb: &mut KernelBuilder,
     part: &str,

@@ -15,19 +15,19 @@ use crate::{
 };
 use disc_ir::{OpKind, TensorType, Value};
 
-/// What the panels of a unit have in common.
+/// The rows that a unit multiplies by its panels.
 #[derive(Clone, Copy)]
 struct Chunk<'a> {
     group: &'a Group<'a>,
     /// The position along the batch dimensions.
     at: &'a [Index],
-    /// Where the operands start there.
+    /// The starts of the operands there.
     bases: [Value; 2],
     /// From the first row to below the last.
     rows: [Value; 2],
 }
 
-/// The panels of a column unit.
+/// Multiplies by the panels of a column unit.
 pub(in crate::schedule) fn panels(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
@@ -71,7 +71,7 @@ impl<'a> Chunk<'a> {
         Blocks::new(plan, self.at, self.bases[0], self.rows, column)
     }
 
-    /// As many panels as a unit has, from the first of them on.
+    /// Multiplies by as many panels as a unit has, from the first of them on.
     fn span(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, [first, span]: [Value; 2]) {
         let (one, count) = (kb.int(1), kb.dim(&part.plan.panels()));
         if kb.known_int(span) == Some(1) && part.plan.panels_at_once() == 1 {
@@ -87,7 +87,7 @@ impl<'a> Chunk<'a> {
         kb.close_for(panel_loop);
     }
 
-    /// One panel: packs it where that pays, and multiplies.
+    /// Packs one panel where that pays, and multiplies by it.
     fn panel(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, panel: Value) {
         let (plan, group) = (part.plan, self.group);
         let width = kb.int(i64::from(plan.tile.columns));
@@ -130,7 +130,7 @@ impl<'a> Chunk<'a> {
         kb.close_if(open);
     }
 
-    /// Whether a panel of columns that are contiguous is read as it lies.
+    /// Tests if a panel of columns that are contiguous is read in place.
     fn stays_in_place(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, block: &Blocks<'_>) -> Value {
         let few = block.has_at_most(kb, plan.rows_in_place());
         let few = block.is_whole(kb, plan.partition.whole_panels, 1, few);
@@ -165,8 +165,8 @@ impl<'a> Chunk<'a> {
         kb.close_if(open);
     }
 
-    /// The first block of rows reads the panel as it lies, and leaves it in task memory for the others: a copy by itself would wait for memory
-    /// without anything to multiply.
+    /// Reads the panel in place for the first block of rows, which leaves it in task memory for the
+    /// others: a copy by itself would wait for memory without anything to multiply.
     fn copied(&self, kb: &mut KernelBuilder, part: &Part<'_>, block: &Blocks<'_>) {
         let zero = kb.int(0);
         let right = kb.add(self.bases[1], block.column);
@@ -190,7 +190,8 @@ impl<'a> Chunk<'a> {
         by_width(kb, plan, block.column, &|kb, source| block.call(kb, self.group, part, source, zero));
     }
 
-    /// Packs the panels from `first` to below `last`; then each block of rows is multiplied by all of them, so that what it writes lies together.
+    /// Packs the panels from `first` to below `last`, and multiplies each block of rows by all of
+    /// them, so that its results are written side by side.
     fn at_once(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, [first, last]: [Value; 2]) {
         let plan = part.plan;
         let (one, width) = (kb.int(1), kb.int(i64::from(plan.tile.columns)));
@@ -233,7 +234,8 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Runs `body` with the place of a panel in task memory: with columns for so many narrow vectors only, where that does for those from `column` on.
+/// Runs `body` with the source of a panel in task memory: one of fewer narrow vectors, where these
+/// have room for the columns from `column` on.
 fn by_width(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value, body: &dyn Fn(&mut KernelBuilder, Source)) {
     let columns = kb.dim(&plan.shape.n.size);
     let left = kb.sub(columns, column);
@@ -242,7 +244,8 @@ fn by_width(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value, body: &dyn
     narrowest(kb, left, &tails, body);
 }
 
-/// The same, for `left` columns and the narrow ones that there are with the most columns of each, narrower ones first.
+/// Chooses among `tails`, the narrow vectors and the most columns of each, narrower ones first, for
+/// `left` columns.
 fn narrowest(kb: &mut KernelBuilder, left: Value, tails: &[(u32, Value)], body: &dyn Fn(&mut KernelBuilder, Source)) {
     let Some((&(tail, most), wider)) = tails.split_first() else { return body(kb, Source::Task) };
     let fits = kb.compare("LE", left, most);

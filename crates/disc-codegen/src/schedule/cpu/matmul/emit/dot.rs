@@ -1,7 +1,8 @@
-//! Dot products along memory: blocks of a few rows and columns, with vectors along what is summed over.
+//! Multiplies along memory: blocks of a few rows and columns, with vectors along the sums.
 //!
-//! For products of few columns or few rows, where packing panels, or filling them with zeros, would cost more than the products. Each block's
-//! sums are vectors, which are added up at the end.
+//! Products of few columns or few rows are computed this way, for which packing panels, or padding
+//! them with zeros, would cost more than the products. Each block's sums are vectors, which are
+//! reduced at the end.
 use super::{operands::Operands, partial_sums, step::starts, write::store};
 use crate::{
     element::matmul::multiply_add,
@@ -17,7 +18,7 @@ pub(in crate::schedule) fn name(part: &str, rows: u32, columns: u32) -> String {
     format!("{part}.dot{rows}x{columns}")
 }
 
-/// The routine for a block.
+/// Emits the routine for a block.
 pub(in crate::schedule) fn emit(
     group: &Group<'_>,
     plan: &MatmulPlan,
@@ -55,7 +56,7 @@ pub(in crate::schedule) fn emit(
 /// Rows and columns that are multiplied along memory.
 struct Block<'p> {
     plan: &'p MatmulPlan,
-    /// The memory of the rows and of the columns, and where each starts.
+    /// The memory of the rows and of the columns, and the start of each.
     left: (Value, Vec<Value>),
     right: (Value, Vec<Value>),
 }
@@ -83,7 +84,8 @@ impl Block<'_> {
         next
     }
 
-    /// One sum in `CHAINS` vectors that are added to in turn: what comes of it, and where it ends, with less than a turn left of `size`.
+    /// Adds one sum in `CHAINS` vectors in turn; gives it and the step it ends at, with less than a
+    /// turn left of `size`.
     fn in_turn(&self, kb: &mut KernelBuilder, solver: &Solver, none: Value, size: Value) -> (Value, Value) {
         let lanes = i64::from(self.plan.tile.lanes);
         let (zero, turn) = (kb.int(0), kb.int(lanes * CHAINS as i64));
@@ -106,7 +108,7 @@ impl Block<'_> {
     }
 }
 
-/// The sums of rows and columns, given as their memory and where each starts, row by row.
+/// Gives the sums of rows and columns, row by row, from their memory and the start of each.
 pub(in crate::schedule) fn accumulate(
     kb: &mut KernelBuilder,
     group: &Group<'_>,

@@ -1,6 +1,8 @@
-//! One row with as many columns as a vector has lanes, by sums along memory: the columns are read as they lie, and nothing is packed.
+//! Multiplies one row by as many columns as a vector has lanes, along memory: the columns are read
+//! in place, and nothing is packed.
 //!
-//! For a few rows that are multiplied by a long right operand, which is read once: the time is that of reading it.
+//! It serves a few rows that are multiplied by a long right operand, which is read once: the time
+//! is that of reading it.
 use super::{parameters::Parameters, partial_sums, write::store};
 use crate::{
     element::matmul::multiply_add,
@@ -13,7 +15,8 @@ pub(in crate::schedule) fn name(part: &str) -> String {
     format!("{part}.dot_row")
 }
 
-/// The routine, and where it can fail. Its `block` is the first row that is in task memory.
+/// Emits the routine, with its sites of failure. Its `block` is the first row that is in task
+/// memory.
 pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan) -> (Function, Vec<Site>) {
     let mut kb = group.builder(&name(&group.name), FunctionKind::Routine);
     let parameters = Parameters::declare(&mut kb, group, plan);
@@ -42,7 +45,7 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan) -> (Functi
     (kb.finish(), elements.sites)
 }
 
-/// A vector of sums for each column: behind the last column, that of the last one again.
+/// Gives a vector of sums for each column: after the last column, that of the last one again.
 fn accumulate(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, parameters: &Parameters) -> Vec<Value> {
     let lanes = plan.tile.lanes;
     let left = parameters.operands.left_rows(plan);

@@ -7,17 +7,17 @@ use crate::{
 };
 use disc_ir::{DType, Literal, OpKind, Value};
 
-/// The sign bits of the elements of a word, with which signed ones count from 0: `b + 128 = b ^ 128`.
+/// The sign bits of the elements of a word, which bias signed ones: `b + 128 = b ^ 128`.
 const SIGNS: i64 = 0x8080_8080;
 
-/// The words that lie from `at` on, one for each lane.
+/// Loads the words from `at` on, one for each lane.
 pub(in crate::schedule) fn load(kb: &mut KernelBuilder, word: DotWord, buffer: Value, at: Value, lanes: u32) -> Value {
     let loaded = kb.load(buffer, at, lanes * word.count() as u32, None);
     let loaded = kb.convert(loaded, word.elements);
     kb.recast(loaded, DType::I32)
 }
 
-/// The words of rows that follow each other, one for each lane.
+/// Interleaves rows that follow each other into words, one for each lane.
 fn woven(kb: &mut KernelBuilder, word: DotWord, rows: &[Value]) -> Value {
     let bits = 8 * word.elements.size() as i64;
     let unsigned = if word.elements.size() == 1 { DType::U8 } else { DType::U16 };
@@ -37,7 +37,7 @@ fn woven(kb: &mut KernelBuilder, word: DotWord, rows: &[Value]) -> Value {
     words.expect("a word has elements")
 }
 
-/// Words of columns, as they are multiplied.
+/// Biases words of columns as the instruction takes them.
 pub(in crate::schedule) fn columns(kb: &mut KernelBuilder, word: DotWord, words: Value) -> Value {
     match word.biased {
         true => {
@@ -48,7 +48,8 @@ pub(in crate::schedule) fn columns(kb: &mut KernelBuilder, word: DotWord, words:
     }
 }
 
-/// What the sums of a row start with: `size` elements from `start` on are multiplied.
+/// Gives the initial value of the sums of a row, whose `size` elements from `start` on are
+/// multiplied.
 pub(in crate::schedule) fn start(
     kb: &mut KernelBuilder,
     word: DotWord,
@@ -86,7 +87,8 @@ fn signs(kb: &mut KernelBuilder, lanes: u32) -> Value {
     kb.constant(Literal::splat_i64(DType::I32, SIGNS as i32 as i64), lanes)
 }
 
-/// Zeros behind a row in task memory that starts at `to`, up to a whole word or group. The next row is written later.
+/// Pads a row in task memory that starts at `to` with zeros, up to a whole word or group. The next
+/// row is written later.
 pub(in crate::schedule) fn end_row(kb: &mut KernelBuilder, plan: &MatmulPlan, rows: Value, to: Value) {
     let size = plan.row_unit();
     if plan.shape.k.size.as_const().is_some_and(|depth| depth % size == 0) {
@@ -101,14 +103,14 @@ pub(in crate::schedule) fn end_row(kb: &mut KernelBuilder, plan: &MatmulPlan, ro
     }
 }
 
-/// Weaves the rows of a panel in task memory into words, which take the place of these rows.
+/// Interleaves the rows of a panel in task memory into words, which replace these rows.
 pub(in crate::schedule) fn weave_rows(kb: &mut KernelBuilder, plan: &MatmulPlan, word: DotWord, panel: Value) {
     let (lanes, columns) = (plan.tile.lanes, i64::from(plan.tile.columns));
     let (zero, one, size, width) = (kb.int(0), kb.int(1), kb.int(word.count()), kb.int(columns));
     let steps = kb.dim(&plan.word_steps());
     let (depth, end) = (kb.dim(&plan.shape.k.size), kb.mul(steps, size));
     let shifts: Vec<i64> = (0..columns).step_by(lanes as usize).collect();
-    // Rows behind the last one, up to a whole word.
+    // Rows after the last one, up to a whole word.
     kb.for_([depth, end, one], &[], |kb, row, _| {
         let (to, nothing) = (kb.mul(row, width), kb.zero(word.elements, lanes));
         for &shift in &shifts {
@@ -142,7 +144,7 @@ pub(in crate::schedule) fn weave_rows(kb: &mut KernelBuilder, plan: &MatmulPlan,
     });
 }
 
-/// Packs a panel whose columns are contiguous: words of neighbouring rows.
+/// Packs a panel whose columns are contiguous into words of neighbouring rows.
 pub(in crate::schedule) fn weave_panel(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
@@ -171,7 +173,7 @@ pub(in crate::schedule) fn weave_panel(
     });
 }
 
-/// The words of the rows from `k` on, of which `left` are left.
+/// Packs the words of the rows from `k` on, of which `left` are left.
 fn weave(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,

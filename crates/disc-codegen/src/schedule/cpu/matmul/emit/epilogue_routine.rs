@@ -1,7 +1,9 @@
-//! Epilogues that are long programs, in a routine of their own: blocks leave their sums in task memory, and a loop over rows finishes them.
+//! Finishes blocks whose epilogue is a long program in a routine of its own: blocks leave their
+//! sums in task memory, and a loop over rows finishes them.
 //!
-//! A micro-kernel writes its epilogue once for each vector of its block, and there is one for each row count. With a sine in it that is more
-//! code than all the rest of a model, and nothing is gained: a long program takes far longer than to store and load a sum.
+//! A micro-kernel unrolls its epilogue for each vector of its block, and there is one for each row
+//! count. With a sine in it that is more code than all the rest of a model, and nothing is gained:
+//! a long program takes far longer than to store and load a sum.
 use super::{interleaved, parameters::Parameters, write};
 use crate::{
     kernel::{KernelBuilder, Site},
@@ -19,7 +21,7 @@ fn name(part: &str, source: Source) -> String {
     source.kernel_name(part, 0) + ".epilogue"
 }
 
-/// Ends a micro-kernel: leaves its sums, and has them finished.
+/// Ends a micro-kernel: leaves its sums, and calls the routine.
 pub(in crate::schedule) fn leave(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
@@ -38,7 +40,7 @@ pub(in crate::schedule) fn leave(
     kb.call(&name(part, source), &arguments);
 }
 
-/// The routine, for any number of rows, and where it can fail.
+/// Emits the routine for any number of rows, with its sites of failure.
 pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str, source: Source) -> (Function, Vec<Site>) {
     let mut kb = group.builder(&name(part, source), FunctionKind::Routine);
     let parameters = Parameters::declare(&mut kb, group, plan);

@@ -1,7 +1,9 @@
-//! Packing patches of an input, for convolutions: run by run of windows that lie in one row of the result.
+//! Packs the im2col form of a convolution's input: run by run of windows that are in one row of the
+//! result.
 //!
-//! It is what [`super::pack::compute_panel`] does for any operand, for one that is `im2col` of memory whose elements lie as they are: the windows
-//! of a run read, for each element of a window, a piece of one row of the input, and zeros at its ends.
+//! It does the work of [`super::pack::compute_panel`] for an operand that is `im2col` of memory:
+//! the windows of a run read, for each element of a window, a piece of one row of the input, and
+//! zeros at its ends.
 use super::operands::Operands;
 use crate::{
     element::strides,
@@ -16,8 +18,8 @@ const MOST_WRITTEN: i64 = 8;
 /// The step of windows that are read by pairs of elements.
 const PAIRS: i64 = 2;
 
-/// Packs the panel whose first column is `column`; `at` is the position along the batch dimensions and those of the counts that are not
-/// walked as columns.
+/// Packs the panel whose first column is `column`; `at` is the position along the batch dimensions
+/// and those of the counts that are not walked as columns.
 pub(in crate::schedule) fn pack(
     kb: &mut KernelBuilder,
     im2col: &Im2col,
@@ -59,7 +61,7 @@ pub(in crate::schedule) fn pack(
     kb.if_(is_last, clear, |_| Vec::new());
 }
 
-/// The window at position `flat` of the dimensions that are walked as one.
+/// Gives the window at position `flat` of the dimensions that are walked as one.
 fn window(kb: &mut KernelBuilder, im2col: &Im2col, counted: &[Value], flat: Value) -> Vec<Value> {
     let mut window = counted.to_vec();
     let last = window.len() - 1;
@@ -73,8 +75,9 @@ fn window(kb: &mut KernelBuilder, im2col: &Im2col, counted: &[Value], flat: Valu
     window
 }
 
-/// Packs `length` neighbouring windows, from column `shift` of the panel on. Where few elements are in a row of a window, what they read of a
-/// row of the input is found once for all features.
+/// Packs `length` neighbouring windows, from column `shift` of the panel on. If a row of a window
+/// has few elements, the pieces that they read of a row of the input are computed once for all
+/// features.
 fn pack_run(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>) {
     let one = kb.int(1);
     let last = im2col.taps.last().and_then(Dim::as_const).filter(|taps| (1..=MOST_WRITTEN).contains(taps));
@@ -150,8 +153,9 @@ fn written(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, taps: i64, ve
     });
 }
 
-/// Runs `body` for each feature and all elements of a window but those along a row: with where the row starts, the number of the element
-/// in the order of the sums, times `taps`, and whether the input has such a row.
+/// Runs `body` for each feature and all elements of a window but those along a row: with the start
+/// of the row, the number of the element in the order of the sums, times `taps`, and a test that
+/// the input has such a row.
 fn lines(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, taps: Value, body: &mut LineBody<'_>) {
     let (zero, one) = (kb.int(0), kb.int(1));
     let windows = im2col.taps.len();
@@ -184,7 +188,8 @@ fn lines(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, taps: Value, bo
     }
 }
 
-/// Where element `tap` of the windows of a run starts in a row of the input, and which of the windows have it.
+/// Gives the start of element `tap` of the windows of a run in a row of the input, and the range of
+/// windows that have it.
 fn piece(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, tap: Value) -> (Value, [Value; 2]) {
     let (i, others) = (im2col.taps.len() - 1, im2col.shape.len() - im2col.taps.len());
     let (first, _) = position(kb, im2col, i, run.window[i], tap, others);
@@ -192,7 +197,8 @@ fn piece(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, tap: Value) -> 
     (first, range)
 }
 
-/// Where element `tap` of window `window` lies along dimension `i`, and whether the input has it.
+/// Gives the position of element `tap` of window `window` along dimension `i`, and a test that the
+/// input has it.
 fn position(kb: &mut KernelBuilder, im2col: &Im2col, i: usize, window: Value, tap: Value, others: usize) -> (Value, Value) {
     let (step, dilation) = (kb.int(im2col.steps[i]), kb.int(im2col.dilations[i]));
     let (window, tap) = (kb.mul(window, step), kb.mul(tap, dilation));
@@ -203,12 +209,13 @@ fn position(kb: &mut KernelBuilder, im2col: &Im2col, i: usize, window: Value, ta
     (position, kb.and(after, before))
 }
 
-/// Which of `length` neighbouring windows, the first of which reads position `first` of a row, read an element of the row.
+/// Gives the range of `length` neighbouring windows, the first of which reads position `first` of a
+/// row, that read an element of the row.
 fn inside(kb: &mut KernelBuilder, im2col: &Im2col, first: Value, length: Value, others: usize) -> [Value; 2] {
     let i = im2col.taps.len() - 1;
     let (zero, size, step, up) =
         (kb.int(0), kb.dim(&im2col.shape[others + i]), kb.int(im2col.steps[i]), kb.int(im2col.steps[i] - 1));
-    // How many windows pass until their position is at least `limit`.
+    // The number of windows that pass until their position is at least `limit`.
     let mut until = |limit: Value| {
         let distance = kb.sub(limit, first);
         let distance = kb.add(distance, up);
@@ -219,7 +226,8 @@ fn inside(kb: &mut KernelBuilder, im2col: &Im2col, first: Value, length: Value, 
     [until(zero), until(size)]
 }
 
-/// Which lanes take part in the vector of windows from number `done` on, where those from `low` to below `high` have an element.
+/// Masks the vector of windows from number `done` on, of which those from `low` to below `high`
+/// have an element.
 fn masks(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, [low, high]: [Value; 2], done: Value) -> Masks {
     let lanes = run.plan.tile.lanes;
     let [low, high, left] = [low, high, run.length].map(|bound| kb.sub(bound, done));
@@ -272,7 +280,7 @@ fn copy(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, [from, first, nu
 struct Run<'r> {
     plan: &'r MatmulPlan,
     operands: &'r Operands,
-    /// Where the batch starts in the input, and the input's strides.
+    /// The start of the batch in the input, and the input's strides.
     base: Value,
     strides: &'r [Value],
     window: &'r [Value],
@@ -282,7 +290,7 @@ struct Run<'r> {
 }
 
 impl Run<'_> {
-    /// Where window `done` of the run lies in row `number` of the panel.
+    /// Gives the place of window `done` of the run in row `number` of the panel.
     fn there(&self, kb: &mut KernelBuilder, number: Value, done: Value) -> Value {
         let width = kb.int(i64::from(self.plan.tile.columns));
         let to = kb.mul(number, width);
@@ -291,8 +299,8 @@ impl Run<'_> {
     }
 }
 
-/// What is done with a row of the input that a row of a window covers: where it starts, the number of the window's first element there, and
-/// whether there is such a row.
+/// The treatment of a row of the input that a row of a window covers: given its start, the number
+/// of the window's first element there, and a test that there is such a row.
 type LineBody<'b> = dyn FnMut(&mut KernelBuilder, Value, Value, Option<Value>) + 'b;
 
 /// Lanes that take part: in each vector that is read, and in the one that is written.

@@ -1,8 +1,8 @@
 //! Multiplies weights of 4 bits: see the plan's [`int4`](crate::schedule::cpu::matmul::plan::int4).
 //!
-//! For a few rows the weights are multiplied as they are stored, and the sums of a group by its scale;
-//! for more, a unit unpacks its panel to task memory, where micro-kernels read it for block after
-//! block.
+//! For a few rows the weights are multiplied as they are stored, and the sums of a group by its
+//! scale; for more, a unit unpacks its panel to task memory, where micro-kernels read it for block
+//! after block.
 use super::{operands::Operands, parameters::Parameters, step::starts};
 use crate::{
     element::matmul::multiply_add,
@@ -17,7 +17,8 @@ use disc_ir::{DType, Literal, OpKind, Value};
 
 const BITS: i64 = 4;
 
-/// Bits below the uppermost step of a word, and what undoes that a step is read there.
+/// Bits below the uppermost weight of a word, and the factor that undoes that a weight is read
+/// there.
 const TOP: i64 = (IN_WORD - 1) * BITS;
 
 const UNDO: f64 = 1.0 / (1_i64 << TOP) as f64;
@@ -27,7 +28,7 @@ fn buffers(int4: &Int4, plan: &MatmulPlan, operands: &Operands) -> [Value; 2] {
     [int4.words, int4.scales].map(|value| operands.inputs[position(value)])
 }
 
-/// The vectors of a group of a panel: where it starts, in groups, and how its words and scales are read.
+/// A group of a panel: its number, and the memory of its words and scales.
 struct Group<'p> {
     plan: &'p MatmulPlan,
     int4: &'p Int4,
@@ -55,7 +56,7 @@ impl Group<'_> {
         read
     }
 
-    /// The scales of numbers as [`step`] gives them.
+    /// Gives the scales of numbers as [`step`] gives them.
     fn scales(&self, kb: &mut KernelBuilder) -> Vec<Value> {
         let scales = self.read(kb, self.scales, self.number);
         let undo = kb.constant(Literal::splat_f64(DType::F32, UNDO), self.plan.tile.lanes);
@@ -71,8 +72,9 @@ impl Group<'_> {
     }
 }
 
-/// Step number `place` of each word, as a number times `1 / UNDO`: where the sign of a word is. To shift it down again would cost as much as the
-/// product, and the factor costs nothing, since it is exact and the scale takes it back.
+/// Extracts weight number `place` of each word as a number times `1 / UNDO`, from the uppermost
+/// bits of the word. Shifting it down again would cost as much as the product, and the factor costs
+/// nothing, since it is exact and the scale takes it back.
 fn step(kb: &mut KernelBuilder, word: Value, place: i64) -> Value {
     let lanes = kb.lanes(word);
     let mut shifted = word;
@@ -85,7 +87,7 @@ fn step(kb: &mut KernelBuilder, word: Value, place: i64) -> Value {
     kb.convert(step, DType::F32)
 }
 
-/// Rows of the left operand: where they start, and how far elements along the sums are apart.
+/// Rows of the left operand: their starts, and the stride along the sums.
 struct Rows {
     left: Value,
     starts: Vec<Value>,
@@ -93,7 +95,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// Adds the products of element `k` of each row and the vectors of a row of the panel to the sums, row by row.
+    /// Adds the products of element `k` of each row and the vectors of a row of the panel to the
+    /// sums, row by row.
     fn multiply(&self, kb: &mut KernelBuilder, compute: DType, k: Value, columns: &[Value], sums: &mut [Value]) {
         let offset = kb.mul(k, self.along);
         for (&start, sums) in self.starts.iter().zip(sums.chunks_mut(columns.len())) {
@@ -107,7 +110,7 @@ impl Rows {
     }
 }
 
-/// The sums of `rows` rows: `right` is the number of the panel.
+/// Gives the sums of `rows` rows; `right` is the number of the panel.
 pub(in crate::schedule) fn accumulate(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,

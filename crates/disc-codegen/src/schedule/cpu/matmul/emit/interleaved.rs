@@ -1,5 +1,5 @@
-//! Finishes products whose results are stored interleaved: computes the rest of a group from the sums
-//! of a block, and stores it.
+//! Finishes products whose results are stored interleaved: computes the rest of a group from the
+//! sums of a block, and stores it.
 //!
 //! Blocks leave their sums in task memory, as those with a long epilogue do; a row of them is some
 //! neighbouring elements of one phase, of one row of the result or of a few, and each of these is
@@ -32,7 +32,7 @@ pub(in crate::schedule) fn finish<'g>(
     let stop = kb.map(OpKind::Minimum, &[stop, columns]);
     let last = interleaved.sizes.last().expect("a dimension is interleaved");
     let length = kb.dim(last);
-    // Whether columns are counted along more than the last dimension.
+    // Columns may run along more than the last dimension.
     let start = match group.solver.equal(&plan.shape.n.size, last) {
         false => [kb.div(parameters.column, length), kb.rem(parameters.column, length)],
         true => [zero, parameters.column],
@@ -83,8 +83,9 @@ struct Rows<'r, 'g> {
 }
 
 impl Rows<'_, '_> {
-    /// Writes a vector of each row: from element `here` of the sums on, which is element `there` of the line at these positions. Where the vector is
-    /// not whole, `rest` says how many lanes it has, where all phases have these elements.
+    /// Writes a vector of each row: from element `here` of the sums on, which is element `there` of
+    /// the line at these positions. A vector that is not whole has `rest` lanes, as far as all
+    /// phases have these elements.
     fn write(&mut self, kb: &mut KernelBuilder, line: &[Value], [here, there]: [Value; 2], rest: Option<Value>) {
         let lanes = self.elements.lanes;
         for (range, together) in self.ranges.clone() {
@@ -148,7 +149,7 @@ impl Rows<'_, '_> {
     }
 }
 
-/// How many lanes of each of some rows there are, and which.
+/// The number of lanes of each of some rows, and their masks.
 struct Left {
     counts: Vec<Value>,
     masks: Vec<Value>,
@@ -161,14 +162,15 @@ impl Left {
     }
 }
 
-/// The rows from the first to below `height`, in ranges of those that are written together; `row` is the first one's number.
+/// Splits the rows from the first to below `height` into ranges of those that are written together;
+/// `row` is the first one's number.
 fn ranges(kb: &mut KernelBuilder, product: &InterleavedProduct, most: i64, [row, height]: [Value; 2]) -> Vec<([Value; 2], i64)> {
     let (zero, together) = (kb.int(0), product.together(most));
     if together == 1 {
         return vec![([zero, height], 1)];
     }
     let (up, count) = (kb.int(together - 1), kb.int(together));
-    // Rows in front of the first multiple, and behind the last one.
+    // Rows before the first multiple, and after the last one.
     let next = kb.add(row, up);
     let next = kb.div(next, count);
     let next = kb.mul(next, count);
@@ -181,7 +183,8 @@ fn ranges(kb: &mut KernelBuilder, product: &InterleavedProduct, most: i64, [row,
     vec![([zero, before], 1), ([before, behind], together), ([behind, height], 1)]
 }
 
-/// The batch, the group of features, and where line number `line` of the columns is along the dimensions in front of the last one.
+/// Gives the batch, the group of features, and the position of line number `line` of the columns
+/// along the dimensions before the last one.
 fn position_of_line(
     kb: &mut KernelBuilder,
     product: &InterleavedProduct,
@@ -205,7 +208,8 @@ fn position_of_line(
     found
 }
 
-/// Where element `there` of a line is in the interleaved value, for a row of the product: its feature and its phases.
+/// Gives the place of element `there` of a line in the interleaved value, for a row of the product:
+/// its feature and its phases.
 pub(in crate::schedule) fn place(
     kb: &mut KernelBuilder,
     product: &InterleavedProduct,
@@ -236,7 +240,8 @@ pub(in crate::schedule) fn place(
     found
 }
 
-/// Whether the value has elements at a place, looking at the dimensions in front of the last one; nothing, where it has.
+/// Tests if the value has elements at a place, by the dimensions before the last one; none if it
+/// always has.
 pub(in crate::schedule) fn exists(kb: &mut KernelBuilder, product: &InterleavedProduct, place: &[Index]) -> Option<Value> {
     let outer = product.ends[..product.ends.len() - 1].iter().zip(&place[2..]);
     outer.fold(None, |exists, (end, at)| {
@@ -247,7 +252,8 @@ pub(in crate::schedule) fn exists(kb: &mut KernelBuilder, product: &InterleavedP
     })
 }
 
-/// How many of `rest` elements of a line, from element `there` on, there are of each of some rows, where the value ends at `end`.
+/// Counts the elements that each of some rows has of `rest` elements of a line, from element
+/// `there` on, if the value ends at `end`.
 pub(in crate::schedule) fn counts(
     kb: &mut KernelBuilder,
     product: &InterleavedProduct,

@@ -5,7 +5,7 @@ use crate::{
 };
 use disc_ir::Value;
 
-/// For each vector of the panel, which lanes are columns; `None` where all of them always are.
+/// Masks the lanes of each vector of the panel that are columns; `None` if all of them always are.
 pub(in crate::schedule) fn column_masks(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value) -> Vec<Option<Value>> {
     let (lanes, vectors) = (plan.tile.lanes, plan.tile.columns / plan.tile.lanes);
     if plan.partition.whole_panels {
@@ -21,7 +21,7 @@ pub(in crate::schedule) fn column_masks(kb: &mut KernelBuilder, plan: &MatmulPla
     masks.collect()
 }
 
-/// The same, for the vectors of a last panel, of which the last one alone may have lanes behind the columns.
+/// Masks the vectors of a last panel, of which the last one alone may have lanes after the columns.
 pub(in crate::schedule) fn tail_masks(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,

@@ -1,4 +1,5 @@
-//! Micro-kernels: one block of results, kept in registers from the first multiplication to the store.
+//! Micro-kernels: one block of results, kept in registers from the first multiplication to the
+//! store.
 use super::{
     epilogue_routine, int4,
     masks::{column_masks, tail_masks},
@@ -22,11 +23,12 @@ use crate::{
 };
 use disc_ir::{Dim, Function, FunctionKind, OpKind, Value};
 
-/// Beside the only block of rows a panel passes once: where that has up to so many and cores are wide, the panel is fetched while it is used, into the
-/// first-level cache. Taller blocks leave time to fetch the next panel, which is better where weights come from memory.
+/// The only block of rows of a unit reads a panel once: if it has up to so many rows and cores are
+/// wide, the panel is prefetched while it is used, into the first-level cache. Taller blocks leave
+/// time to prefetch the next panel, which is better if weights come from memory.
 const ALONE_ROWS: u32 = 8;
 
-/// The micro-kernel for `rows` rows and one panel, and where it can fail.
+/// Emits the micro-kernel for `rows` rows and one panel, with its sites of failure.
 pub(in crate::schedule) fn emit(
     group: &Group<'_>,
     plan: &MatmulPlan,
@@ -34,7 +36,7 @@ pub(in crate::schedule) fn emit(
     source: Source,
     rows: u32,
 ) -> (Function, Vec<Site>) {
-    let mut kb = KernelBuilder::new(&source.kernel_name(part, rows), FunctionKind::Routine);
+    let mut kb = group.builder(&source.kernel_name(part, rows), FunctionKind::Routine);
     let parameters = Parameters::declare(&mut kb, group, plan);
     let pieces = plan.pieces(source);
     let edges = match source {
@@ -69,7 +71,7 @@ pub(in crate::schedule) fn emit(
     (kb.finish(), elements.sites)
 }
 
-/// The sums of products: `rows` times the panel's vectors, row by row.
+/// Gives the sums of products: `rows` times the panel's vectors, row by row.
 fn accumulate(
     kb: &mut KernelBuilder,
     group: &Group<'_>,
@@ -189,7 +191,8 @@ fn accumulate(
     (0..count).map(|i| (1..chains).fold(sums[i], |sum, chain| kb.map(OpKind::Add, &[sum, sums[chain * count + i]]))).collect()
 }
 
-/// Steps from `low` to `high`, a multiple of `chains` apart: each adds to its own sums in turn.
+/// Emits the steps from `low` to `high`, a multiple of `chains` apart: each adds to its own sums in
+/// turn.
 fn in_turn(kb: &mut KernelBuilder, step: &Step<'_>, chains: usize, [low, high]: [Value; 2], sums: &[Value]) -> Vec<Value> {
     let count = sums.len() / chains;
     let turn = kb.int(chains as i64);
@@ -204,7 +207,7 @@ fn in_turn(kb: &mut KernelBuilder, step: &Step<'_>, chains: usize, [low, high]: 
     })
 }
 
-/// The steps that are left, on the first sums.
+/// Emits the steps that are left, on the first sums.
 fn finish(kb: &mut KernelBuilder, step: &Step<'_>, count: usize, [low, high]: [Value; 2], mut sums: Vec<Value>) -> Vec<Value> {
     let one = kb.int(1);
     let first = kb.for_([low, high, one], &sums[..count], |kb, k, carried| step.emit(kb, k, carried));

@@ -1,5 +1,5 @@
-//! The kernels of a product: micro-kernels, packing, and the routines that a kernel calls. They take
-//! every decision from the plan.
+//! The kernels of a product: micro-kernels, packing, and the routines that a kernel calls. They
+//! take every decision from the plan.
 pub(in crate::schedule) mod blocks;
 pub(in crate::schedule) mod call;
 pub(in crate::schedule) mod chunk;

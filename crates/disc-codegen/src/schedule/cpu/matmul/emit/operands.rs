@@ -24,12 +24,12 @@ pub(in crate::schedule) struct Operands {
     pub(in crate::schedule) panel: Option<Value>,
     /// Columns that are left over of the last panel.
     pub(in crate::schedule) rest: Option<Value>,
-    /// Where blocks leave sums that are finished apart.
+    /// The memory that blocks leave sums in that are finished apart.
     pub(in crate::schedule) sums: Option<Value>,
 }
 
 impl Operands {
-    /// Task memory is made by `scratch`, for a number of elements.
+    /// Collects the operands; `scratch` makes task memory for a number of elements.
     pub(in crate::schedule) fn new(
         kb: &mut KernelBuilder,
         plan: &MatmulPlan,
@@ -55,7 +55,7 @@ impl Operands {
         Self { inputs, outputs, left, right, rows, panel, rest, sums }
     }
 
-    /// As the parameters of a routine.
+    /// Declares the operands as the parameters of a routine.
     pub(in crate::schedule) fn parameters(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan) -> Self {
         let mut declare = |name: String, value: Value| match &plan.partition.blocks {
             Some(held) if held.value == value => {
@@ -70,7 +70,7 @@ impl Operands {
         })
     }
 
-    /// The arguments for such parameters.
+    /// Gives the arguments for such parameters.
     pub(in crate::schedule) fn arguments(&self) -> Vec<Value> {
         self.inputs
             .iter()
@@ -103,7 +103,7 @@ impl Operands {
         self.sums.expect("sums that are finished apart have memory")
     }
 
-    /// Elements of the group's values, with the inputs in memory.
+    /// Gives the elements of the group's values, with the inputs in memory.
     pub(in crate::schedule) fn elements<'g>(&self, group: &Group<'g>, plan: &MatmulPlan, lanes: u32) -> Elements<'g> {
         let mut elements = Elements::new(group.function, group.solver.clone(), lanes, group.target);
         elements.first_site = group.first_site;
@@ -113,7 +113,7 @@ impl Operands {
         elements
     }
 
-    /// The same with another panel.
+    /// Gives the same operands with another panel.
     pub(in crate::schedule) fn with_panel(&self, panel: Value) -> Self {
         Self { inputs: self.inputs.clone(), outputs: self.outputs.clone(), panel: Some(panel), ..*self }
     }
@@ -124,7 +124,7 @@ impl Operands {
     }
 }
 
-/// The element at a position of the product, and of the sums.
+/// Computes the element of an operand at a position of the product and of the sums.
 pub(in crate::schedule) fn operand_element(
     kb: &mut KernelBuilder,
     operand: &Operand,

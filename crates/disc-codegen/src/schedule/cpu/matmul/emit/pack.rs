@@ -1,4 +1,5 @@
-//! Packing into task memory: panels of the right operand `[k][NR]`, and rows of the left one `[row][k]`, both in the type of the sums.
+//! Packs into task memory: panels of the right operand `[k][NR]`, and rows of the left one
+//! `[row][k]`, both in the type of the sums.
 use super::{
     dot_words, im2col,
     masks::column_masks,
@@ -60,7 +61,7 @@ pub(in crate::schedule) fn transpose_panel(
         let shift = kb.int(i64::from(v) * lanes);
         let first = kb.add(column, shift);
         let across = kb.sub(columns, first);
-        // The micro-kernel of half a panel does not read what is behind it.
+        // The micro-kernel of half a panel does not read the other half.
         let unread = plan.half_panel().is_some_and(|(_, half)| v * plan.tile.lanes >= half);
         let none = kb.compare("LE", across, zero);
         let depth = if unread { kb.select(none, zero, depth) } else { depth };
@@ -76,7 +77,7 @@ pub(in crate::schedule) fn transpose_panel(
                     let offset = kb.mul(here, stride);
                     let at = kb.add(base, offset);
                     let at = kb.add(at, k);
-                    // A column behind the last one has no lanes.
+                    // A column after the last one has no lanes.
                     let mask = (!whole).then(|| {
                         let exists = kb.compare("LT", number, across);
                         let count = kb.select(exists, along, zero);
@@ -214,7 +215,7 @@ fn along_sums(
     }
 }
 
-/// The position in the order of the sums.
+/// Gives the position in the order of the sums.
 fn linear(kb: &mut KernelBuilder, plan: &MatmulPlan, sums: &[Index]) -> Value {
     let mut position = kb.int(0);
     for (index, size) in sums.iter().zip(&plan.shape.sums) {

@@ -1,6 +1,8 @@
-//! What a micro-kernel is called with: operands, where its block lies, and what it has to know of rows in task memory.
+//! The parameters of a micro-kernel: operands, the place of its block, and facts about rows in task
+//! memory.
 //!
-//! Each routine of one contraction declares the same parameters, so that one can pass its own on to the next.
+//! Each routine of one product declares the same parameters, so that one can pass its own on to the
+//! next.
 use super::{
     masks::{column_masks, tail_masks},
     operands::Operands,
@@ -33,20 +35,22 @@ pub(in crate::schedule) struct Parameters {
     pub(in crate::schedule) held: RowBufferParameters,
 }
 
-/// What a routine has to know of rows in task memory.
+/// The parameters that depend on the form of the result.
 pub(in crate::schedule) enum RowBufferParameters {
     None,
     /// The column of the result that is the first there.
     Result {
         start: Value,
     },
-    /// How many columns of the left operand are there, and the totals: rows of whole panels, each of which is scaled by its factor first.
+    /// The number of columns of the left operand that are there, and the totals: rows of whole
+    /// panels, each of which is scaled by its factor first.
     Parts {
         depth: Value,
         totals: Value,
         factors: Value,
     },
-    /// How many products the sums have here, and where they are left: `[m, n]` from an element on.
+    /// The number of products that the sums have here, and the memory that they are left in: `[m,
+    /// n]` from an element on.
     Split {
         depth: Value,
         parts: Value,
@@ -78,13 +82,13 @@ impl Parameters {
         Self { operands, left, right, row, column, block, fetches, outer, held }
     }
 
-    /// As they are passed on to another routine that declares the same ones.
+    /// Gives the arguments for another routine that declares the same parameters.
     pub(in crate::schedule) fn arguments(&self) -> Vec<Value> {
         let own = [self.left, self.right, self.row, self.column, self.block, self.fetches];
         self.operands.arguments().into_iter().chain(own).chain(self.outer.iter().copied()).collect()
     }
 
-    /// The vectors of a panel, each with a mask where the panel may end after the last column.
+    /// Gives the vectors of a panel, each with a mask if the panel may end after the last column.
     pub(in crate::schedule) fn vectors(
         &self,
         kb: &mut KernelBuilder,
@@ -100,7 +104,7 @@ impl Parameters {
         pieces.into_iter().zip(masks).collect()
     }
 
-    /// A row of the block among the results, at the first column.
+    /// Gives the position of a row of the block among the results, at the first column.
     pub(in crate::schedule) fn row_of_result(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, row: i64) -> Vec<Index> {
         let mut at = vec![Index::uniform(kb.int(0)); plan.shape.rank];
         for (outer, &position) in plan.shape.outer.iter().zip(&self.outer) {
@@ -113,7 +117,8 @@ impl Parameters {
         at
     }
 
-    /// Elements of the group's values; of a result in task memory, row `first` is the first there.
+    /// Gives the elements of the group's values; of a result in task memory, row `first` is the
+    /// first there.
     pub(in crate::schedule) fn elements<'g>(
         &self,
         kb: &mut KernelBuilder,

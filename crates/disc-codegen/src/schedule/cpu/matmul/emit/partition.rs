@@ -5,7 +5,7 @@ use crate::{
 };
 use disc_ir::Value;
 
-/// Where the operands start for a batch position.
+/// Gives the starts of the operands for a batch position.
 pub(in crate::schedule) fn bases(kb: &mut KernelBuilder, plan: &MatmulPlan, at: &[Index]) -> [Value; 2] {
     let mut bases = [kb.int(0), kb.int(0)];
     for outer in &plan.shape.outer {
@@ -19,7 +19,7 @@ pub(in crate::schedule) fn bases(kb: &mut KernelBuilder, plan: &MatmulPlan, at: 
     bases
 }
 
-/// The first row of a chunk and the end of it: chunks are as even as can be.
+/// Gives the first row of a chunk and the end of it: chunks are as even as can be.
 pub(in crate::schedule) fn chunk_rows(kb: &mut KernelBuilder, plan: &MatmulPlan, chunk: Value) -> [Value; 2] {
     if plan.shape.m.size.is_const(1) {
         return [kb.int(0), kb.int(1)];
@@ -30,7 +30,7 @@ pub(in crate::schedule) fn chunk_rows(kb: &mut KernelBuilder, plan: &MatmulPlan,
     [kb.div(low, chunks), kb.div(high, chunks)]
 }
 
-/// How many blocks the rows from `first` to below `last` are cut into.
+/// Gives the number of blocks that the rows from `first` to below `last` are cut into.
 pub(in crate::schedule) fn row_blocks(kb: &mut KernelBuilder, plan: &MatmulPlan, [first, last]: [Value; 2]) -> Value {
     let (tallest, up) = (kb.int(i64::from(plan.tile.rows)), kb.int(i64::from(plan.tile.rows) - 1));
     let count = kb.sub(last, first);
@@ -38,7 +38,7 @@ pub(in crate::schedule) fn row_blocks(kb: &mut KernelBuilder, plan: &MatmulPlan,
     kb.div(padded, tallest)
 }
 
-/// Runs `body` for even blocks of rows: with the number of the block, and its first row and how many it has.
+/// Runs `body` for even blocks of rows, with the number of the block, its first row and its height.
 pub(in crate::schedule) fn for_row_blocks(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,

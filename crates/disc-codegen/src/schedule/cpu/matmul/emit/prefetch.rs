@@ -1,10 +1,11 @@
-//! What lies in rows far apart, fetched while sums are computed: what an epilogue reads beside them, where their results go, and the left operand.
+//! Prefetches memory in rows far apart while sums are computed: the inputs of an epilogue, the
+//! lines of the results, the left operand, and the next panel.
 //!
-//! A block's rows of a residual lie in lines of their own, a whole row of the tensor apart: nothing else fetches them, and behind the sums nothing
-//! is left to compute while they come. A row goes with each step, or round of steps: all at once, they would keep the operands waiting. Not here:
-//! panels, of which `micro` fetches the next one.
+//! A block's rows of a residual are in lines of their own, a whole row of the tensor apart: nothing
+//! else fetches them, and after the sums nothing is left to compute while they come. A row goes
+//! with each step, or round of steps: all at once, they would keep the operands waiting.
 //!
-//! Invariant: nothing is read, so that a place may lie behind the last column, or behind the memory.
+//! Invariant: nothing is read, so that a place may be after the last column, or after the memory.
 use super::parameters::{Parameters, RowBufferParameters};
 use crate::{
     kernel::{Index, KernelBuilder},
@@ -22,16 +23,17 @@ use crate::{
 use disc_ir::{Attr, Dim, OpKind, Value, ops::Trait};
 use std::collections::HashSet;
 
-/// Up to this many rows, panels pass by so fast that the hardware's own fetching is better.
+/// Up to this many rows, panels pass so fast that the hardware's own prefetching is better.
 pub(in crate::schedule) const FETCHED_ROWS: u32 = 4;
 
-/// Sums of up to so many products leave stores little time: lines that results go to are fetched too, and beside panels of weights, where blocks of rows
-/// are long, in any case.
+/// Sums of up to so many products leave stores little time: the lines of results are prefetched
+/// too. Beside panels of weights, with long blocks of rows, they are in any case.
 const STORE_BOUND_SUM: i64 = 256;
 
-/// The block of each input that outputs read element by element and, beside panels or short sums, of outputs that lie as the product does.
+/// The block of each input that outputs read element by element and, beside panels or short sums,
+/// of outputs in the product's order.
 pub(in crate::schedule) struct EpiloguePrefetch {
-    /// Buffers, and where the block's first row starts in each.
+    /// Buffers, and the start of the block's first row in each.
     blocks: Vec<(Value, Value)>,
     stride: Value,
     last: Value,
@@ -40,7 +42,8 @@ pub(in crate::schedule) struct EpiloguePrefetch {
 }
 
 impl EpiloguePrefetch {
-    /// What there is to fetch for a block, if anything; nothing is fetched here. Results that are interleaved go to other lines.
+    /// Finds the rows to prefetch for a block, if any. Results that are interleaved go to other
+    /// lines.
     pub(in crate::schedule) fn of_block(
         kb: &mut KernelBuilder,
         group: &Group<'_>,
@@ -62,7 +65,7 @@ impl EpiloguePrefetch {
             values.extend(plan.outputs.iter().zip(&plan.shape.orders).filter_map(straight));
         }
         let behind = &group.tensor(*values.first()?).dims[axis + 1..];
-        // Elements of its own: behind the sums, nothing from before them is to be held in registers.
+        // Elements of its own: after the sums, nothing from before them is to stay in registers.
         let mut elements = parameters.operands.elements(group, plan, plan.tile.lanes);
         for (&value, &buffer) in plan.outputs.iter().zip(&parameters.operands.outputs) {
             elements.bind(value, buffer);
@@ -75,7 +78,7 @@ impl EpiloguePrefetch {
         Some(Self { blocks, stride, last: kb.int(i64::from(rows) - 1), width })
     }
 
-    /// Fetches a row of the block; behind the last one, that one again.
+    /// Prefetches a row of the block; after the last one, that one again.
     pub(in crate::schedule) fn fetch(&self, kb: &mut KernelBuilder, row: Value) {
         let row = kb.map(OpKind::Minimum, &[row, self.last]);
         let along = kb.mul(row, self.stride);
@@ -92,28 +95,31 @@ impl EpiloguePrefetch {
     }
 }
 
-/// The left operand's rows, those of the next block or, where rows are long, the block's own some steps ahead.
+/// The left operand's rows: those of the next block or, if rows are long, the block's own some
+/// steps ahead.
 ///
-/// Weights on the left come from memory, and a block reads as many rows as it has at once, each of which the hardware sees begin too late.
+/// Weights on the left come from memory, and a block reads as many rows as it has at once, each of
+/// which the hardware sees begin too late.
 pub(in crate::schedule) struct RowPrefetch {
     buffer: Value,
-    /// Where the block's first row starts, and that of the next block.
+    /// The start of the block's first row, and of the next block's.
     starts: [Value; 2],
     /// Elements from one row to the next.
     stride: Value,
     rows: i64,
-    /// Steps ahead, and how many there are, where these are not the same.
+    /// The steps ahead, and the number of steps; none if rows are short.
     near: Option<[Value; 2]>,
 }
 
 /// Bytes of a block's rows that may wait in the second-level cache.
 const BLOCK_BYTES: i64 = 64 << 10;
 
-/// Steps that longer rows are fetched ahead: what some 300 ns take, in which they come from memory.
+/// Steps that longer rows are prefetched ahead: they take some 300 ns, in which the rows come from
+/// memory.
 const ROW_STEPS_AHEAD: i64 = 128;
 
 impl RowPrefetch {
-    /// What there is to fetch beside a block of `rows` rows, if anything; nothing is fetched here.
+    /// Finds the rows to prefetch beside a block of `rows` rows, if any.
     pub(in crate::schedule) fn of_block(
         kb: &mut KernelBuilder,
         plan: &MatmulPlan,
@@ -138,8 +144,9 @@ impl RowPrefetch {
         Some(Self { buffer, starts, stride, rows: i64::from(rows), near })
     }
 
-    /// Fetches a line of a row with step `k`, of two rows where lines have fewer elements than a block has rows: one of each row by turns, then the next
-    /// line of each. Turns that are left repeat the last row.
+    /// Prefetches a line of a row with step `k`, of two rows if lines have fewer elements than a
+    /// block has rows: one of each row in turn, then the next line of each. Turns that are left
+    /// repeat the last row.
     pub(in crate::schedule) fn fetch(&self, kb: &mut KernelBuilder, k: Value) {
         let elements = LINE / kb.dtype(self.buffer).size() as i64;
         let line = kb.int(elements);
@@ -167,7 +174,7 @@ impl RowPrefetch {
     }
 }
 
-/// Inputs of the product's sizes that element-wise ops join with it.
+/// Finds the inputs of the product's sizes that element-wise ops join with it.
 fn read_beside(group: &Group<'_>, plan: &MatmulPlan) -> Vec<Value> {
     let function = group.function;
     let product = function.result(plan.dot);
@@ -191,13 +198,14 @@ fn read_beside(group: &Group<'_>, plan: &MatmulPlan) -> Vec<Value> {
     found
 }
 
-/// Lines of a panel of weights that are read in a round.
+/// Counts the lines of a panel of weights that are read in a round.
 pub(in crate::schedule) fn round_lines(kb: &KernelBuilder, plan: &MatmulPlan, weights: Value) -> i64 {
     let step = i64::from(plan.tile.columns) * plan.word_size() * kb.dtype(weights).size() as i64;
     step * round_steps(plan.tile) / LINE
 }
 
-/// Fetches this block's share of the next panel: `fetches` lines per round, the share of block `b` after those of the blocks before.
+/// Prefetches this block's share of the next panel: `fetches` lines per round, the share of block
+/// `b` after those of the blocks before.
 pub(in crate::schedule) fn next_panel(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, b: Value, k: Value) {
     let elements = LINE / kb.dtype(b).size() as i64;
     let size = kb.dim(&plan.panel_size());

@@ -1,4 +1,5 @@
-//! The routines of a kernel: which micro-kernels its products need. Products of one structure share theirs.
+//! Emits the routines of a kernel: the micro-kernels that its products need. Products of one
+//! structure share theirs.
 use super::{dot, epilogue_routine, micro};
 use crate::{
     kernel::Site,
@@ -9,17 +10,17 @@ use crate::{
 };
 use disc_ir::Function;
 
-/// Routines, and where they can fail.
+/// Routines, and their sites of failure.
 #[derive(Default)]
 pub(in crate::schedule) struct Routines {
     pub(in crate::schedule) functions: Vec<Function>,
     pub(in crate::schedule) sites: Vec<Site>,
-    /// The text of each product's routines, and what they are named after.
+    /// The text of each product's routines, and the prefix of their names.
     known: Vec<(String, String)>,
 }
 
 impl Routines {
-    /// Adds what a plan needs; what its routines are named after.
+    /// Adds the routines that a plan needs; gives the prefix of their names.
     pub(in crate::schedule) fn add(&mut self, group: &Group<'_>, plan: &MatmulPlan) -> String {
         let part = format!("{}.{}", group.name, self.known.len());
         let mut made = Vec::new();
@@ -45,7 +46,7 @@ impl Routines {
     }
 }
 
-/// Adds where routines can fail: each is numbered as in the first of them.
+/// Adds the sites at which routines can fail: each is numbered as in the first of them.
 pub(in crate::schedule) fn merge_sites(sites: &mut Vec<Site>, routines: &[(Function, Vec<Site>)]) {
     for site in routines.iter().flat_map(|(_, more)| more) {
         if !sites.contains(site) {

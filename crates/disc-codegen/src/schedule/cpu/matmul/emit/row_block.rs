@@ -1,4 +1,5 @@
-//! Products of a few rows with some or all columns, for schedules that hold rows of an operand or of the result in task memory.
+//! Multiplies a few rows by some or all columns, for schedules that keep rows of an operand or of
+//! the result in task memory.
 use super::{call::dispatch, dot_row, micro, operands::Operands, pack, partition, write};
 use crate::{
     element::Elements,
@@ -20,14 +21,15 @@ pub(in crate::schedule) struct BlockProduct<'g> {
 /// A block of rows, at most as many as a tile has.
 #[derive(Clone, Copy)]
 pub(in crate::schedule) struct RowsOf {
-    /// Where the left operand of them starts.
+    /// The start of their left operand.
     pub(in crate::schedule) left: Value,
     pub(in crate::schedule) first: Value,
     pub(in crate::schedule) height: Value,
 }
 
 impl<'g> BlockProduct<'g> {
-    /// With the memory of the group's inputs, then of its outputs. Asks for task memory for panels, where the right operand has to be packed.
+    /// Takes the memory of the group's inputs, then of its outputs. Asks for task memory for
+    /// panels, if the right operand has to be packed.
     pub(in crate::schedule) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g MatmulPlan, memory: &[Value]) -> Self {
         let known: Vec<Value> = group.inputs().iter().copied().chain(group.outputs()).collect();
         let of = |value: &Value| memory[known.iter().position(|k| k == value).expect("a product reads its group's memory")];
@@ -36,17 +38,17 @@ impl<'g> BlockProduct<'g> {
         Self { group, plan, operands }
     }
 
-    /// Where the operands start for a batch position.
+    /// Gives the starts of the operands for a batch position.
     pub(in crate::schedule) fn bases(&self, kb: &mut KernelBuilder, at: &[Index]) -> [Value; 2] {
         partition::bases(kb, self.plan, at)
     }
 
-    /// Elements of the group's values, by vectors.
+    /// Gives the elements of the group's values, by vectors.
     pub(in crate::schedule) fn elements(&self) -> Elements<'g> {
         self.operands.elements(self.group, self.plan, self.plan.tile.lanes)
     }
 
-    /// Where the right operand starts in memory, and what it is read from.
+    /// Gives the memory of the right operand.
     pub(in crate::schedule) fn right(&self) -> Value {
         self.operands.right()
     }
@@ -56,7 +58,7 @@ impl<'g> BlockProduct<'g> {
         write::store(kb, self.group, self.plan, &self.operands, elements, at, sum);
     }
 
-    /// Packs panels of the right operand, from `low` to below `high`, where that is needed.
+    /// Packs panels of the right operand, from `low` to below `high`, if the plan needs it.
     pub(in crate::schedule) fn pack(&self, kb: &mut KernelBuilder, at: &[Index], right: Value, [low, high]: [Value; 2]) {
         let plan = self.plan;
         if !plan.is_packed_right() {
@@ -77,14 +79,14 @@ impl<'g> BlockProduct<'g> {
         kb.close_for(panel_loop);
     }
 
-    /// Where a panel is among those that were packed from `low` on.
+    /// Gives the place of a panel among those that were packed from `low` on.
     fn panel_offset(&self, kb: &mut KernelBuilder, panel: Value, low: Value) -> Value {
         let size = kb.dim(&self.plan.packed_panel_elements());
         let number = kb.sub(panel, low);
         kb.mul(number, size)
     }
 
-    /// Makes ready the left operand of a block.
+    /// Packs the left operand of a block, if the plan needs it; gives its start.
     fn left(&self, kb: &mut KernelBuilder, at: &[Index], block: RowsOf) -> Value {
         if !self.plan.left.is_packed() {
             return block.left;
@@ -95,8 +97,8 @@ impl<'g> BlockProduct<'g> {
         kb.int(0)
     }
 
-    /// Computes rows of the panels from `low` to below `high`: those that were packed together start at panel `packed`. The routines take
-    /// `more` besides what all take.
+    /// Computes rows of the panels from `low` to below `high`: those that were packed together
+    /// start at panel `packed`. The routines take the arguments `more` besides their own.
     pub(in crate::schedule) fn run(
         &self,
         kb: &mut KernelBuilder,
@@ -131,7 +133,8 @@ impl<'g> BlockProduct<'g> {
         });
     }
 
-    /// Computes rows of the columns from `low` to below `high` by sums along memory. Column `start` is the first that is in task memory.
+    /// Computes rows of the columns from `low` to below `high` by sums along memory. Column `start`
+    /// is the first that is in task memory.
     pub(in crate::schedule) fn run_along_sums(
         &self,
         kb: &mut KernelBuilder,
@@ -160,7 +163,7 @@ impl<'g> BlockProduct<'g> {
         });
     }
 
-    /// The routine that [`BlockProduct::run_along_sums`] calls.
+    /// Emits the routine that [`BlockProduct::run_along_sums`] calls.
     pub(in crate::schedule) fn keys_routine(group: &Group<'_>, plan: &MatmulPlan) -> (Function, Vec<Site>) {
         dot_row::emit(group, plan)
     }
@@ -183,7 +186,7 @@ impl<'g> BlockProduct<'g> {
         kb.if_(fits, half, whole);
     }
 
-    /// The same, whether or not the panel has columns for all of its vectors.
+    /// Calls the routine for a panel with columns for more than half of its vectors.
     fn call_whole(&self, kb: &mut KernelBuilder, arguments: &[Value], column: Value, height: Value) {
         let (plan, name) = (self.plan, &self.group.name);
         let heights = [1, plan.tile.rows];
@@ -205,7 +208,7 @@ impl<'g> BlockProduct<'g> {
         }
     }
 
-    /// The routines that [`BlockProduct::run`] calls.
+    /// Emits the routines that [`BlockProduct::run`] calls.
     pub(in crate::schedule) fn routines(group: &Group<'_>, plan: &MatmulPlan) -> Vec<(Function, Vec<Site>)> {
         let mut sources = plan.block_sources(group.target);
         sources.extend(plan.half_panel().map(|(source, _)| source));

@@ -4,8 +4,9 @@ use super::step::Step;
 use crate::{kernel::KernelBuilder, schedule::cpu::matmul::plan::rounds::round_steps};
 use disc_ir::Value;
 
-/// Copies what the rounds from step `k` on need, where that is the first of them: the step that reads rows there. Before panels are fetched,
-/// which would keep the rows waiting.
+/// Copies the elements that the rounds from step `k` on need, if that is the first of them; gives
+/// the step that reads rows there. It comes before panels are prefetched, which would keep the rows
+/// waiting.
 pub(in crate::schedule) fn follow<'p>(kb: &mut KernelBuilder, from: &Step<'p>, rows: Value, k: Value) -> Step<'p> {
     let steps = from.plan.staged_steps();
     if steps == round_steps(from.plan.tile) {
@@ -22,7 +23,8 @@ pub(in crate::schedule) fn follow<'p>(kb: &mut KernelBuilder, from: &Step<'p>, r
     reading(kb, from, rows, first)
 }
 
-/// Copies what is left for the steps from `low` to below `high`, if any may be: the step that reads rows there.
+/// Copies the elements left for the steps from `low` to below `high`, if there may be any; gives
+/// the step that reads rows there.
 pub(in crate::schedule) fn rest<'p>(
     kb: &mut KernelBuilder,
     from: &Step<'p>,
@@ -36,14 +38,15 @@ pub(in crate::schedule) fn rest<'p>(
     Some(reading(kb, from, rows, low))
 }
 
-/// The step that reads copied rows, which start with step `first`.
+/// Gives the step that reads copied rows, which start with step `first`.
 fn reading<'p>(kb: &mut KernelBuilder, from: &Step<'p>, rows: Value, first: Value) -> Step<'p> {
     let width = from.plan.staged_elements();
     let starts = (0..from.starts.len() as i64).map(|number| kb.int(number * width)).collect();
     Step { a: rows, a_first: Some(first), starts, pieces: from.pieces.clone(), ..*from }
 }
 
-/// Copies the elements of each row for the steps from `low` on, as many as are copied at a time or those below `high`.
+/// Copies the elements of each row for the steps from `low` on, as many as are copied at a time or
+/// those below `high`.
 fn fill(kb: &mut KernelBuilder, from: &Step<'_>, rows: Value, low: Value, high: Option<Value>) {
     let plan = from.plan;
     let (width, vector) = (plan.staged_elements(), i64::from(plan.tile.lanes) * plan.word_size());

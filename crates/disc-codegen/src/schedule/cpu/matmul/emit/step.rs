@@ -7,34 +7,36 @@ use crate::{
 };
 use disc_ir::{Attr, Dim, OpKind, Value};
 
-/// Steps that it is fetched ahead then.
+/// Steps that a panel of weights is prefetched ahead, beside the only block of rows.
 const PANEL_STEPS_AHEAD: i64 = 64;
 
-/// A right operand that is read as it lies is fetched so many of its rows ahead: they may lie in pages of their own, where nothing else fetches them.
+/// Rows that a right operand that is read in place is prefetched ahead: they may be in pages of
+/// their own, where nothing else fetches them.
 const ROWS_AHEAD: i64 = 16;
 
-/// One step along the sums: adds the products of a column of the left block and a row of the panel.
+/// One step along the sums, which adds the products of a column of the left block and a row of the
+/// panel.
 pub(in crate::schedule) struct Step<'p> {
     pub(in crate::schedule) plan: &'p MatmulPlan,
     pub(in crate::schedule) a: Value,
     pub(in crate::schedule) b: Value,
     pub(in crate::schedule) a_step: Value,
-    /// The step that rows in `a` start with; none, where it is the first.
+    /// The step that rows in `a` start with; none if it is the first.
     pub(in crate::schedule) a_first: Option<Value>,
     pub(in crate::schedule) b_step: Value,
     pub(in crate::schedule) b_base: Value,
-    /// Where rows start in `a`.
+    /// The starts of rows in `a`.
     pub(in crate::schedule) starts: Vec<Value>,
     pub(in crate::schedule) pieces: Vec<Piece>,
-    /// The lanes of each vector of the panel; none, where it is padded or whole.
+    /// The lanes of each vector of the panel; none if it is padded or whole.
     pub(in crate::schedule) masks: &'p [Option<Value>],
     /// Elements of the panel's buffer that make one of its columns.
     pub(in crate::schedule) spread: i64,
-    /// Where the panel is copied to.
+    /// The memory that the panel is copied to.
     pub(in crate::schedule) copy: Option<Value>,
-    /// Whether rows of the panel are fetched ahead.
+    /// Set if rows of the panel are prefetched.
     pub(in crate::schedule) fetches: bool,
-    /// Whether a panel of weights is fetched ahead, since no other block passes it.
+    /// Set if a panel of weights is prefetched, since no other block reads it.
     pub(in crate::schedule) fetches_panel: bool,
 }
 
@@ -95,7 +97,8 @@ impl Step<'_> {
         next
     }
 
-    /// Fetches what a later step reads of the panel, or of the next one: they lie one behind the other.
+    /// Prefetches the elements that a later step reads of the panel, or of the next one, which
+    /// follows it in memory.
     fn fetch_panel(&self, kb: &mut KernelBuilder, from: Value) {
         let steps = kb.int(PANEL_STEPS_AHEAD);
         let ahead = kb.mul(steps, self.b_step);
@@ -108,10 +111,11 @@ impl Step<'_> {
         }
     }
 
-    /// A vector of the panel.
+    /// Loads a vector of the panel.
     fn column(&self, kb: &mut KernelBuilder, here: Value, piece: &Piece, mask: Option<Value>) -> Value {
         let word = match self.plan.word {
-            // Elements in panels of weights, and in rows that were woven; other panels in task memory are words already.
+            // Panels of weights, and rows that were interleaved, hold elements; other panels in
+            // task memory hold words already.
             Some(word) if self.spread > 1 => (word, dot_words::load(kb, word, self.b, here, piece.lanes)),
             Some(word) => (word, kb.load(self.b, here, piece.lanes, None)),
             None => {
@@ -122,7 +126,7 @@ impl Step<'_> {
         dot_words::columns(kb, word.0, word.1)
     }
 
-    /// What the sums start with, for `size` elements of each row.
+    /// Gives the initial values of the sums.
     pub(in crate::schedule) fn start(&self, kb: &mut KernelBuilder, word: Option<DotWord>) -> Vec<Value> {
         let size = kb.dim(&(self.plan.word_steps() * self.plan.word_size()));
         let mut sums = Vec::new();
@@ -139,7 +143,7 @@ impl Step<'_> {
     }
 }
 
-/// Where rows start.
+/// Gives the starts of rows.
 pub(in crate::schedule) fn starts(kb: &mut KernelBuilder, first: Value, stride: &Dim, rows: u32) -> Vec<Value> {
     let stride = kb.dim(stride);
     let mut starts = vec![first];

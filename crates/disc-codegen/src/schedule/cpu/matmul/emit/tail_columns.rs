@@ -1,6 +1,6 @@
 //! Multiplies the last few columns of a product along the sums: see the plan's
-//! [`tail_columns`](crate::schedule::cpu::matmul::plan::tail_columns). Each such column is copied out
-//! of its panel first.
+//! [`tail_columns`](crate::schedule::cpu::matmul::plan::tail_columns). Each such column is copied
+//! out of its panel first.
 use super::{dot, operands::Operands, parameters::Parameters, step::starts};
 use crate::{
     kernel::KernelBuilder,
@@ -26,7 +26,8 @@ pub(in crate::schedule) fn copy_columns(kb: &mut KernelBuilder, plan: &MatmulPla
     kb.close_for(columns);
 }
 
-/// The first column of the panel at `column` that is left over, as its number there, and how many are.
+/// Gives the first column of the panel at `column` that is left over, as its number there, and the
+/// number of such columns.
 pub(super) fn rest(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value) -> [Value; 2] {
     let (columns, width, narrow) = (kb.dim(&plan.shape.n.size), i64::from(plan.tile.columns), i64::from(plan.narrow()));
     let (zero, width, narrow, up) = (kb.int(0), kb.int(width), kb.int(narrow), kb.int(narrow - 1 - i64::from(plan.most_rest())));
@@ -39,7 +40,7 @@ pub(super) fn rest(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value) -> 
     [first, kb.map(OpKind::Maximum, &[count, zero])]
 }
 
-/// The sums of `rows` rows and so many columns that are left over.
+/// Gives the sums of `rows` rows and so many columns that are left over.
 pub(in crate::schedule) fn accumulate(
     kb: &mut KernelBuilder,
     group: &Group<'_>,

@@ -56,7 +56,8 @@ pub(in crate::schedule) fn store(
     }
 }
 
-/// `totals = totals * factor + sums`, with a factor for each row. The rows of totals are whole panels.
+/// Computes `totals = totals * factor + sums`, with a factor for each row. The rows of totals are
+/// whole panels.
 pub(in crate::schedule) fn add_to_totals(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
@@ -83,7 +84,7 @@ pub(in crate::schedule) fn add_to_totals(
     }
 }
 
-/// Leaves sums as they are, in rows of all columns from an element on.
+/// Stores sums without an epilogue, in rows of all columns from an element on.
 pub(in crate::schedule) fn leave(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,

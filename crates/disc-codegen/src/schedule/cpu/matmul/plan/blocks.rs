@@ -36,15 +36,16 @@ impl MatmulPlan {
         self
     }
 
-    /// Makes the left operand contiguous along the sums, so that columns can be multiplied along them.
+    /// Makes the left operand contiguous along the sums, so that columns can be multiplied along
+    /// them.
     pub(in crate::schedule) fn walk_along_sums(&mut self) {
         if !self.shape.k.left.is_const(1) || self.left.is_packed() {
             self.pack_left();
         }
     }
 
-    /// Exchanges the rows and the last batch dimension. The right operand must be the same all along
-    /// the latter.
+    /// Exchanges the rows and the last batch dimension. The right operand must be the same all
+    /// along the latter.
     pub(in crate::schedule) fn exchange_rows(&mut self) {
         let is_held = self.partition.blocks.is_some() && !matches!(self.result, ResultForm::Block);
         let packed = self.left.is_packed() || is_held;

@@ -1,7 +1,7 @@
 //! Dot words: neighbours along the sums that share a lane of 32 bits, so that one instruction
 //! multiplies them and adds the products up.
 //!
-//! Where both operands hold elements of one narrow type, a step of a micro-kernel takes a word of
+//! If both operands hold elements of one narrow type, a step of a micro-kernel takes a word of
 //! each: rows in task memory keep their order and end in zeros, panels are `[k / count][NR]` words.
 //! Panels of weights are laid out that way by the compiler, as their type tells.
 //!
@@ -17,14 +17,14 @@ const ROWS_IN_PLACE: i64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::schedule) struct DotWord {
     pub(in crate::schedule) elements: DType,
-    /// Set if columns are signed and the instruction takes unsigned ones: then they are biased by 128,
-    /// and sums start at `-128 * sum(row)`.
+    /// Set if columns are signed and the instruction takes unsigned ones: then they are biased by
+    /// 128, and sums start at `-128 * sum(row)`.
     pub(in crate::schedule) biased: bool,
 }
 
 impl DotWord {
-    /// Gives the word of elements of type `stored`, if the target multiplies them and adds them up in
-    /// `compute`.
+    /// Gives the word of elements of type `stored`, if the target multiplies them and adds them up
+    /// in `compute`.
     pub(super) fn of(target: &Target, stored: DType, compute: DType) -> Option<Self> {
         let elements = target.word_elements(stored)?;
         let sums = if elements.is_float() { DType::F32 } else { DType::I32 };
@@ -96,8 +96,8 @@ impl MatmulPlan {
         }
     }
 
-    /// Returns true if rows of a panel are packed as elements first, and then interleaved into words
-    /// where they are.
+    /// Returns true if rows of a panel are packed as elements first, and then interleaved into
+    /// words where they are.
     pub(in crate::schedule) fn weaves_rows(&self) -> bool {
         self.word.is_some() && self.right.form == RightForm::Computed
     }

@@ -1,4 +1,5 @@
-//! The epilogue of a product: the element-wise outputs of its group, and the order they are written in.
+//! The epilogue of a product: the element-wise outputs of its group, and the order they are written
+//! in.
 use crate::schedule::{Group, common::iteration_space::mergeable};
 use disc_ir::{Attr, Function, OpKind, Solver, Value, ops::Trait};
 

@@ -3,8 +3,8 @@
 use super::{int4::Int4, interleaved::InterleavedProduct, operand::Operand};
 use disc_ir::{Dim, Value};
 
-/// The operand whose free dimensions are rows: the left one, unless the product has no other than its
-/// rows.
+/// The operand whose free dimensions are rows: the left one, unless the product has no other than
+/// its rows.
 pub(in crate::schedule) struct Left {
     pub(in crate::schedule) operand: Operand,
     pub(in crate::schedule) form: LeftForm,
@@ -15,8 +15,8 @@ pub(in crate::schedule) struct Left {
 pub(in crate::schedule) enum LeftForm {
     /// The operand's own.
     InPlace,
-    /// The operand's own; micro-kernels of more rows than `most_rows` copy some columns of each row to
-    /// task memory at a time.
+    /// The operand's own; micro-kernels of more rows than `most_rows` copy some columns of each row
+    /// to task memory at a time.
     Staged { most_rows: u32 },
     /// Task memory, where each unit packs its rows.
     Packed,
@@ -41,11 +41,11 @@ pub(in crate::schedule) enum RightForm {
     Panels,
     /// Panels of 4-bit weights that were made when the weights were loaded.
     Int4(Int4),
-    /// The operand, whose columns are contiguous: read in place for few rows, else from a panel that
-    /// the unit copies.
+    /// The operand, whose columns are contiguous: read in place for few rows, else from a panel
+    /// that the unit copies.
     Rows,
-    /// The operand, which is contiguous along the sums: read from a panel that the unit transposes, and
-    /// along the sums where there are few rows and `dots_for_few_rows` is set.
+    /// The operand, which is contiguous along the sums: read from a panel that the unit transposes,
+    /// and along the sums where there are few rows and `dots_for_few_rows` is set.
     Columns { dots_for_few_rows: bool },
     /// The operand, read along the sums for any number of rows.
     Dots,
@@ -64,7 +64,8 @@ impl Right {
         self.form == RightForm::Rows
     }
 
-    /// Returns true if a few rows are multiplied along the sums, rather than packing a panel for them.
+    /// Returns true if a few rows are multiplied along the sums, rather than packing a panel for
+    /// them.
     pub(in crate::schedule) fn has_dots_for_few_rows(&self) -> bool {
         self.form == RightForm::Columns { dots_for_few_rows: true }
     }
@@ -91,7 +92,8 @@ pub(in crate::schedule) enum ResultForm {
     SplitK,
     /// Results stay in task memory, for another schedule: some rows and columns of them.
     Block,
-    /// Sums are added to totals in task memory: some columns of the left operand are there at a time.
+    /// Sums are added to totals in task memory: some columns of the left operand are there at a
+    /// time.
     Totals,
 }
 
@@ -127,8 +129,8 @@ pub(in crate::schedule) enum Role {
     Result,
     /// The left operand.
     Rows,
-    /// Some columns of the left operand at a time: sums are added to totals, which are in task memory
-    /// as well.
+    /// Some columns of the left operand at a time: sums are added to totals, which are in task
+    /// memory as well.
     Parts,
 }
 

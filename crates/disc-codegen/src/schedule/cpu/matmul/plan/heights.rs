@@ -17,8 +17,8 @@ impl MatmulPlan {
         self.right.is_rows() && self.word.is_none() && self.panels_at_once() == 1 && may_be_many
     }
 
-    /// The least height that even blocks of a chunk of more than `rows` rows have: two blocks of seven
-    /// rows may have three.
+    /// The least height that even blocks of a chunk of more than `rows` rows have: two blocks of
+    /// seven rows may have three.
     fn least_height(&self, rows: u32) -> u32 {
         let tallest = self.tile.rows;
         let heights = (rows + 1..=rows + 2 * tallest).map(|count| count / count.div_ceil(tallest));

@@ -17,8 +17,8 @@ pub(in crate::schedule) struct Im2col {
 }
 
 impl Im2col {
-    /// Finds the windows of a right operand that is `im2col` of an input of the group, if its columns
-    /// are the windows' counts.
+    /// Finds the windows of a right operand that is `im2col` of an input of the group, if its
+    /// columns are the windows' counts.
     pub(in crate::schedule) fn of(group: &Function, plan: &MatmulPlan) -> Option<Self> {
         let value = plan.right.operand.value;
         let inst = group.made_by(value, OpKind::Im2col)?;

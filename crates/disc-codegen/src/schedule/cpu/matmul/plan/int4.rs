@@ -1,5 +1,5 @@
-//! Weights of 4 bits: panels `[groups][height][NR]` of words that hold eight of them each, and a scale
-//! for each group and column.
+//! Weights of 4 bits: panels `[groups][height][NR]` of words that hold eight of them each, and a
+//! scale for each group and column.
 use super::MatmulPlan;
 use crate::target::Target;
 use disc_ir::{Dim, Function, OpKind, Value};
@@ -41,8 +41,8 @@ impl Int4 {
 }
 
 impl MatmulPlan {
-    /// The most rows that 4-bit weights are multiplied with as they are stored; for more rows, a unit
-    /// unpacks its panel.
+    /// The most rows that 4-bit weights are multiplied with as they are stored; for more rows, a
+    /// unit unpacks its panel.
     pub(in crate::schedule) fn rows_by_int4(&self, target: &Target) -> u32 {
         if target.vector_registers() > 16 { 4 } else { 2 }
     }

@@ -24,8 +24,8 @@ pub(in crate::schedule) struct InterleavedProduct {
 }
 
 impl InterleavedProduct {
-    /// Locates the elements of a part whose product has `lead` batch dimensions; none if the number of
-    /// features is unknown.
+    /// Locates the elements of a part whose product has `lead` batch dimensions; none if the number
+    /// of features is unknown.
     pub(in crate::schedule) fn of(
         group: &Group<'_>,
         interleaved: &Interleaved,
@@ -55,8 +55,8 @@ impl InterleavedProduct {
         *self.steps.last().expect("a dimension is interleaved")
     }
 
-    /// Neighbouring rows that are written together, where the first of them is a multiple: all phases
-    /// of the last dimension, if a block of `most` rows can have them.
+    /// Neighbouring rows that are written together, where the first of them is a multiple: all
+    /// phases of the last dimension, if a block of `most` rows can have them.
     pub(in crate::schedule) fn together(&self, most: i64) -> i64 {
         let all = self.phases.last() == self.steps.last() && self.apart().count_ones() == 1 && self.apart() <= most;
         if all { self.apart() } else { 1 }

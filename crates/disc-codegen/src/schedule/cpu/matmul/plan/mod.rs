@@ -2,7 +2,8 @@
 //!
 //! Each file makes one decision: [`shape`] orders the dimensions, [`left`] and [`right`] choose how
 //! the operands are read, [`result`] where sums go, [`partition`] how the work is cut, [`source`]
-//! and [`heights`] which micro-kernels are needed. The emitters of [`super::emit`] only read a plan.
+//! and [`heights`] which micro-kernels are needed. The emitters of [`super::emit`] only read a
+//! plan.
 pub(in crate::schedule) mod blocks;
 pub(in crate::schedule) mod dot_word;
 pub(in crate::schedule) mod epilogue;
@@ -59,8 +60,8 @@ pub(in crate::schedule) struct MatmulPlan {
 impl MatmulPlan {
     /// Plans the product `dot` with the outputs that depend on it, or says why it cannot.
     ///
-    /// Schedules that keep rows in task memory are not `plain`: they take no dot words, and pack rows
-    /// where others copy parts of them.
+    /// Schedules that keep rows in task memory are not `plain`: they take no dot words, and pack
+    /// rows where others copy parts of them.
     pub(in crate::schedule) fn of_product(
         group: &Function,
         solver: &Solver,

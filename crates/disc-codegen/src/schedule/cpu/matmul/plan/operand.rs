@@ -102,8 +102,8 @@ fn reads_alike(from: DType, to: DType) -> bool {
     from != DType::I1 && to.holds(from)
 }
 
-/// Gives the operands of a product: rows first. A matrix that is multiplied by a vector on its right
-/// gives columns where its rows are contiguous.
+/// Gives the operands of a product: rows first. A matrix that is multiplied by a vector on its
+/// right gives columns where its rows are contiguous.
 pub(super) fn of_product(group: &Function, solver: &Solver, dot: Inst) -> Result<[Operand; 2], String> {
     let [left, right] = group.operands(dot)[..] else { return Err("a product has two operands".into()) };
     let inputs = group.parameters();
@@ -121,8 +121,8 @@ pub(super) fn of_product(group: &Function, solver: &Solver, dot: Inst) -> Result
     Ok(if swap { [right, left] } else { [left, right] })
 }
 
-/// Leaves sums over one element out: an operand has no stride along such a dimension, and the others
-/// can be one without it.
+/// Leaves sums over one element out: an operand has no stride along such a dimension, and the
+/// others can be one without it.
 fn drop_ones(solver: &Solver, left: &mut Operand, right: &mut Operand) {
     let one = Dim::constant(1);
     let kept: Vec<usize> = (0..left.sum.len()).filter(|&i| !solver.equal(&left.dims[left.sum[i]], &one)).collect();

@@ -7,14 +7,14 @@ use super::{
 use crate::target::Target;
 use disc_ir::{Dim, Solver};
 
-/// Bytes of a chunk of the left operand. While panels pass by, most of them stay in the second-level
-/// cache; with fewer, panels of long sums come from memory faster than there is something to multiply,
-/// and pass more often.
+/// Bytes of a chunk of the left operand. While panels pass by, most of them stay in the
+/// second-level cache; with fewer, panels of long sums come from memory faster than there is
+/// something to multiply, and pass more often.
 const CHUNK_BYTES: i64 = 768 << 10;
 /// The same where they are packed, which takes task memory.
 const PACKED_CHUNK_BYTES: i64 = 384 << 10;
-/// The most row blocks of a chunk where panels are ready, and where a unit may have to pack its panel
-/// first.
+/// The most row blocks of a chunk where panels are ready, and where a unit may have to pack its
+/// panel first.
 const CHUNK_BLOCKS: i64 = 8;
 const PACKING_CHUNK_BLOCKS: i64 = 32;
 /// The most rows of a chunk whose blocks share panels that the unit packs for all columns.
@@ -79,8 +79,8 @@ impl MatmulPlan {
         self.shape.n.size.ceil_div(&Dim::constant(i64::from(self.tile.columns)))
     }
 
-    /// Rows up to which a right operand that is read in place is read several panels at once: its rows
-    /// are pages apart.
+    /// Rows up to which a right operand that is read in place is read several panels at once: its
+    /// rows are pages apart.
     pub(in crate::schedule) fn wide_rows(&self, target: &Target) -> Option<u32> {
         let most = if target.vector_registers() > 16 { 2 } else { 1 };
         let plain = self.right.form == RightForm::Rows && self.word.is_none() && !self.left.is_packed();

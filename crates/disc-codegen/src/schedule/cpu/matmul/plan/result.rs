@@ -7,8 +7,8 @@ use super::{
 use crate::{kernel::cost, schedule::Group};
 use disc_ir::{Dim, TensorType};
 
-/// Operations for a vector of results from which on an epilogue is a long program. A GELU by the error
-/// function has about half as many.
+/// Operations for a vector of results from which on an epilogue is a long program. A GELU by the
+/// error function has about half as many.
 const LONG: usize = 128;
 
 impl MatmulPlan {

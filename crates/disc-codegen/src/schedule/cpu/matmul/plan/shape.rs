@@ -43,7 +43,8 @@ struct Stepped {
 }
 
 impl MatmulShape {
-    /// Gives a shape of one row and one column, with the batch dimensions and the sums of the operands.
+    /// Gives a shape of one row and one column, with the batch dimensions and the sums of the
+    /// operands.
     pub(super) fn new(solver: &Solver, rank: usize, orders: Vec<Vec<usize>>, left: &Operand, right: &Operand) -> Self {
         let zero = || Dim::constant(0);
         let one = Axis { size: Dim::constant(1), left: zero(), right: zero(), dim: None };

@@ -21,13 +21,15 @@ pub(in crate::schedule) enum Source {
     Int4,
     /// Task memory, where the last panel has columns for this many narrow vectors only.
     Tail(u32),
-    /// The right operand in memory, where the last panel has columns for this many narrow vectors only.
+    /// The right operand in memory, where the last panel has columns for this many narrow vectors
+    /// only.
     EdgeTail(u32),
     /// Task memory that has this many of the columns that are left over, along the sums.
     Along(u32),
 }
 
-/// Bytes of a narrow vector: CPUs whose units are half as wide as their registers compute it at once.
+/// Bytes of a narrow vector: CPUs whose units are half as wide as their registers compute it at
+/// once.
 const NARROW: u32 = 32;
 
 /// A vector of a panel: the number of its first column there, and its lanes.
@@ -95,8 +97,8 @@ impl MatmulPlan {
         sources
     }
 
-    /// The same for a product in another schedule's kernel, and for parts of sums; of two places the
-    /// second is for a panel that is not whole.
+    /// The same for a product in another schedule's kernel, and for parts of sums; of two places
+    /// the second is for a panel that is not whole.
     pub(in crate::schedule) fn block_sources(&self, target: &Target) -> Vec<Source> {
         match self.right.form {
             RightForm::Panels => vec![Source::Panels],
@@ -108,8 +110,8 @@ impl MatmulPlan {
         }
     }
 
-    /// The place that a last panel with columns for half of its vectors is read from, if there may be
-    /// one, and these columns.
+    /// The place that a last panel with columns for half of its vectors is read from, if there may
+    /// be one, and these columns.
     pub(in crate::schedule) fn half_panel(&self) -> Option<(Source, u32)> {
         let (half, narrow) = (self.tile.columns / 2, self.narrow());
         let rest = self.shape.n.size.as_const().map(|columns| columns % i64::from(self.tile.columns));

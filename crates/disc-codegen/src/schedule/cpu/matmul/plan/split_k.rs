@@ -20,8 +20,8 @@ const LONG_SUM: i64 = 512;
 const LEAST_COST: i64 = 20_000;
 
 impl MatmulPlan {
-    /// The most rows for which sums are split: a matrix that is read in place is read again for each
-    /// block of them.
+    /// The most rows for which sums are split: a matrix that is read in place is read again for
+    /// each block of them.
     pub(in crate::schedule) fn most_split_rows(&self) -> i64 {
         i64::from(self.rows_in_place())
     }

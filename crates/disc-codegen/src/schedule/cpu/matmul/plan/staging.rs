@@ -3,9 +3,9 @@
 //! memory at a time, and reads them there.
 //!
 //! Rows at such a distance compete for the few lines of one set of the first-level cache, so that
-//! each element of many rows would come from the second level. Copied, each line is read once. Twelve
-//! loads and stores go with hundreds of products, where packing whole rows in each unit would pass
-//! memory once more, and keep the caches from what they are for.
+//! each element of many rows would come from the second level. Copied, each line is read once.
+//! Twelve loads and stores go with hundreds of products, where packing whole rows in each unit
+//! would pass memory once more, and keep the caches from what they are for.
 use super::{
     MatmulPlan,
     forms::{LeftForm, RightForm},
@@ -18,8 +18,8 @@ const PAGE: i64 = 4096;
 /// The number of them that fit there next to a line of the panel, and the same on wide cores.
 const HELD_ROWS: u32 = 7;
 const HELD_ROWS_WIDE: u32 = 11;
-/// Bytes of a panel that stays in the second-level cache. A longer one is read from further away for
-/// each block of rows, and fewer rows in a block would read it more often.
+/// Bytes of a panel that stays in the second-level cache. A longer one is read from further away
+/// for each block of rows, and fewer rows in a block would read it more often.
 const PANEL_BYTES: i64 = 512 << 10;
 
 /// Rows pages apart that the first-level cache holds at once.
@@ -28,7 +28,8 @@ pub(super) fn held_rows(target: &Target) -> u32 {
 }
 
 impl MatmulPlan {
-    /// Returns true if rows that are read in place would evict one another from the first-level cache.
+    /// Returns true if rows that are read in place would evict one another from the first-level
+    /// cache.
     pub(super) fn rows_collide(&self, target: &Target) -> bool {
         let held = i64::from(held_rows(target));
         let many = i64::from(self.tile.rows) > held && self.shape.m.size.as_const().is_none_or(|rows| rows > held);
@@ -36,8 +37,8 @@ impl MatmulPlan {
         many && self.shape.m.left.as_const().is_some_and(|stride| stride > 0 && stride * size % PAGE == 0)
     }
 
-    /// Returns true if rows that collide are best read in blocks of as many as the cache holds: panels
-    /// are ready, and stay in the second-level cache.
+    /// Returns true if rows that collide are best read in blocks of as many as the cache holds:
+    /// panels are ready, and stay in the second-level cache.
     pub(super) fn fewer_rows_pay(&self) -> bool {
         let fits = |depth| depth * i64::from(self.tile.columns) * self.compute.size() as i64 <= PANEL_BYTES;
         let k = &self.shape.k;

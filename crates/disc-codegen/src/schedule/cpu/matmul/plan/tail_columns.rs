@@ -1,17 +1,17 @@
-//! Decides which of the last columns of a packed product are multiplied along the sums: those too few
-//! for a vector.
+//! Decides which of the last columns of a packed product are multiplied along the sums: those too
+//! few for a vector.
 //!
-//! 49 columns are three vectors of 16 and one column more. A vector for that one would cost what 8 or
-//! 16 columns cost; along the sums all lanes work, and the rows that are read for it were just read
-//! for the columns before.
+//! 49 columns are three vectors of 16 and one column more. A vector for that one would cost what 8
+//! or 16 columns cost; along the sums all lanes work, and the rows that are read for it were just
+//! read for the columns before.
 //!
 //! Invariant: the columns that are computed this way depend on their number alone, and on what is
 //! known of the product when it is compiled.
 use super::MatmulPlan;
 use disc_ir::{Dim, TensorType};
 
-/// Adding up the lanes of a sum costs as much as some products: shorter sums are computed in vectors
-/// of columns, and of sums up to the second bound fewer columns are left over.
+/// Adding up the lanes of a sum costs as much as some products: shorter sums are computed in
+/// vectors of columns, and of sums up to the second bound fewer columns are left over.
 const SHORT_SUM: i64 = 64;
 const LONG_SUM: i64 = 256;
 /// Below so many rows copying a column costs more than it saves, and below the second bound copying
@@ -32,7 +32,8 @@ impl MatmulPlan {
         }
     }
 
-    /// The numbers of them that are multiplied at once, more first; empty if no columns are left over.
+    /// The numbers of them that are multiplied at once, more first; empty if no columns are left
+    /// over.
     pub(in crate::schedule) fn rest_blocks(&self) -> Vec<u32> {
         let Some(columns) = self.shape.n.size.as_const() else {
             let most = if self.partition.whole_panels { 0 } else { self.most_rest() };

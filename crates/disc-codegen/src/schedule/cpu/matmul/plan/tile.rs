@@ -12,8 +12,8 @@ pub struct Tile {
     pub lanes: u32,
 }
 
-/// Chooses the register block for accumulators of `dtype`: two vectors wide, as tall as the registers
-/// allow with two for the panel, one for the left operand, and one to spare.
+/// Chooses the register block for accumulators of `dtype`: two vectors wide, as tall as the
+/// registers allow with two for the panel, one for the left operand, and one to spare.
 pub fn tile(target: &Target, dtype: DType) -> Tile {
     let lanes = target.vector_bytes() / dtype.size() as u32;
     Tile {
