@@ -17,6 +17,7 @@ use crate::{
     target::Target,
 };
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver};
+use disc_passes::fusion::ReductionPlan;
 use std::{collections::HashMap, sync::Arc};
 
 /// A module of kernels and host programs, with what its messages need.
@@ -175,7 +176,10 @@ impl Lowering<'_> {
             let name = format!("k{}_{variant}{form}", self.known.len());
             let first_site = self.sites.len() as i64 + 1;
             let whole = Group { first_site, ..Group::new(&function, solver.clone(), &name, self.target) };
-            let (scheduled, reason) = self.scheduler.schedule(&whole, Request { kind, is_update, offers: self.offers });
+            let is_reduction = kind == FusionKind::Reduction;
+            let plan = is_reduction.then(|| ReductionPlan::read(host, inst, &function, solver)).transpose()?;
+            let request = Request { kind, plan: plan.as_ref(), is_update, offers: self.offers };
+            let (scheduled, reason) = self.scheduler.schedule(&whole, request);
             self.notes.extend(reason.map(|reason| format!("{name}: {reason}")));
             let known = self.keep(scheduled, &name);
             self.known.insert(key.clone(), known);

@@ -1,7 +1,7 @@
 //! The group that a schedule is asked for.
 use super::Condition;
 use crate::{kernel::KernelBuilder, target::Target};
-use disc_ir::{DType, Function, FunctionKind, Inst, OpKind, Solver, TensorType, Value};
+use disc_ir::{DType, Function, FunctionKind, OpKind, Solver, TensorType, Value};
 use std::{collections::HashMap, sync::Arc};
 
 /// A group to be scheduled.
@@ -67,15 +67,6 @@ impl Group<'_> {
     }
 }
 
-/// A group as a function of its own.
-pub(crate) fn extract(host: &Function, inst: Inst) -> Function {
-    let mut function = Function::new("group", FunctionKind::Func);
-    function.facts = host.facts.clone();
-    let body = function.import_block(host, host.inst(inst).regions[0], &mut HashMap::new());
-    function.body = body;
-    function
-}
-
 /// A group whose ops are no longer in groups of their own.
 pub(super) fn flat(group: &Function) -> Function {
     let mut function = Function::new("group", FunctionKind::Func);
@@ -112,6 +103,7 @@ mod tests {
     use super::*;
     use crate::schedule::{Offers, Request, Versioned, scheduler};
     use disc_ir::{Dim, FusionKind};
+    use disc_passes::fusion::ReductionPlan;
 
     const MOVED: &str = "func @f(%x: tensor<[B]x[N]xf32>, %i: tensor<[M]xi32>) -> tensor<[2*M]x[N]xf32> {
       %rows = gather %x, %i, offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1,
@@ -130,7 +122,9 @@ mod tests {
         let function = &module.functions[0];
         let target = "x86-64-v3".parse().expect("a target");
         let group = Group { index_type, ..Group::new(function, Arc::new(Solver::new(&function.facts)), "k0", &target) };
-        let request = Request { kind, is_update: false, offers: Offers::Nothing };
+        let plan = (kind == FusionKind::Reduction)
+            .then(|| ReductionPlan::of(function, &group.solver, &group.outputs()).expect("a reduction"));
+        let request = Request { kind, plan: plan.as_ref(), is_update: false, offers: Offers::Nothing };
         let (code, reason) = scheduler(&target).expect("CPUs have a scheduler").schedule(&group, request);
         assert_eq!(reason, None);
         let Versioned { versions, otherwise } = code;

@@ -15,10 +15,10 @@ mod version;
 mod version_docs;
 
 pub(crate) use common::iteration_space::space_of;
+pub(crate) use disc_passes::fusion::plan::extract;
 pub use condition::Condition;
 pub use cpu::{AttentionPlan, RowPlan, Tile, pointwise_versions, tile};
 pub use group::Group;
-pub(crate) use group::extract;
 pub use scheduler::{Offers, Request, Scheduler, scheduler};
 pub use version::{
     Argument, Launch, ProductOffer, Scheduled, Version, VersionKind, Versioned, Work, Workspace, aligned_bytes, scratch_bytes,

@@ -2,18 +2,21 @@
 use super::{Group, Versioned, cpu::CpuScheduler};
 use crate::target::Target;
 use disc_ir::{Code, Diagnostic, FusionKind};
+use disc_passes::fusion::ReductionPlan;
 
 /// Schedules the groups of one kind of target.
 pub trait Scheduler {
     /// Returns the code of a group, and the reason if it is not the code that its kind promises. Every group has
     /// code: a loop over each output computes any.
-    fn schedule(&self, group: &Group<'_>, request: Request) -> (Versioned, Option<String>);
+    fn schedule(&self, group: &Group<'_>, request: Request<'_>) -> (Versioned, Option<String>);
 }
 
 /// The kind of code that is requested for a group.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct Request<'a> {
     pub kind: FusionKind,
+    /// The decision about a group of kind `reduction`.
+    pub plan: Option<&'a ReductionPlan>,
     /// The group writes over an input, of which it updates a part.
     pub is_update: bool,
     pub offers: Offers,

@@ -102,12 +102,21 @@ op! {
     ///
     /// (C1) The region takes the inputs and returns the results, as tensors; at the buffer stage
     /// its results are written to the last operands.
-    Fusion = "fusion"(inputs: many(ANY)) { kind: required(AttrKind::Enum(FUSION_KINDS)), name: optional(AttrKind::Symbol) } regions ["body"]
+    /// (C2) A group of kind `reduction` carries the decision of the fusion pass: `space` has the
+    /// sizes that it walks, `reduced` the axes of it that are reduced, and `walks`, for each result,
+    /// the number of the walk that writes it, or -1 for a result with one element for each row.
+    /// (C3) `orders` has, for each result in turn, the axes of `space` in the order in which the
+    /// result is stored; it is absent if all are stored in the order of `space`.
+    Fusion = "fusion"(inputs: many(ANY)) {
+            kind: required(AttrKind::Enum(FUSION_KINDS)), name: optional(AttrKind::Symbol), space: optional(AttrKind::Dims),
+            reduced: optional(AttrKind::Ints), walks: optional(AttrKind::Ints), orders: optional(AttrKind::Ints)
+        } regions ["body"]
         -> (results: many(ANY)) traits [] stages Stages::Only(&[Stage::Fused, Stage::Buffer]), infer fusion;
 }
 
 fn fusion(cx: &InferCx<'_>) -> Inferred {
     let [body] = cx.regions else { return Err(cx.error(Code::E0201, 1, "one region is needed")) };
+    check_plan(cx, body.results.len())?;
     let in_memory = cx.operands.iter().any(|ty| matches!(ty, Type::Buffer { .. }));
     if !in_memory {
         equal_lists(cx, 1, ("the arguments of the region", &body.arguments), ("`inputs`", cx.operands))?;
@@ -118,4 +127,22 @@ fn fusion(cx: &InferCx<'_>) -> Inferred {
     let expected: Vec<Type> = body.arguments.iter().chain(&body.results).cloned().collect();
     equal_lists(cx, 1, ("the arguments and results of the region", &expected), ("what `inputs` hold", &operands))?;
     Ok(Vec::new())
+}
+
+/// Checks that the decision about a group fits its results, if the group carries one.
+fn check_plan(cx: &InferCx<'_>, results: usize) -> Result<(), crate::diag::Diagnostic> {
+    let (space, reduced) = (cx.dims("space"), cx.ints("reduced"));
+    let (walks, orders) = (cx.ints("walks"), cx.ints("orders"));
+    let is_axis = |axis: &i64| usize::try_from(*axis).is_ok_and(|axis| axis < space.len());
+    if !reduced.iter().all(is_axis) || !reduced.is_sorted_by(|a, b| a < b) {
+        return Err(cx.error(Code::E0209, 2, "`reduced` must hold axes of `space` in increasing order"));
+    }
+    if !walks.is_empty() && walks.len() != results {
+        return Err(cx.error(Code::E0209, 2, format!("`walks` has {} numbers for {results} results", walks.len())));
+    }
+    let is_order = |order: &[i64]| (0..space.len() as i64).all(|axis| order.contains(&axis));
+    if !orders.is_empty() && (orders.len() != results * space.len() || !orders.chunks(space.len().max(1)).all(is_order)) {
+        return Err(cx.error(Code::E0209, 3, "`orders` must hold a permutation of the axes of `space` for each result"));
+    }
+    Ok(())
 }

@@ -228,8 +228,12 @@ impl<'f> Planner<'f> {
         }
         let data = self.source.inst(inst);
         let region = self.host.import_block(self.source, data.regions[0], &mut HashMap::new());
-        let kind = data.attrs[0].clone().expect("a group has a kind");
-        self.builder(to).op(OpKind::Fusion).operands(&operands).attr("kind", kind).region(region).results(Vec::new()).build()?;
+        // The decision about the group stays with it.
+        let attributes = OpKind::Fusion.def().attrs.iter().zip(&data.attrs);
+        let attributes: Vec<_> = attributes.filter_map(|(def, value)| Some((def.name, value.clone()?))).collect();
+        let mut builder = self.builder(to);
+        let op = builder.op(OpKind::Fusion).operands(&operands).region(region).results(Vec::new());
+        attributes.into_iter().fold(op, |op, (name, value)| op.attr(name, value)).build()?;
         Ok(())
     }
 }

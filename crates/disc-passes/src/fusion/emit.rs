@@ -8,6 +8,7 @@ use super::{
     form::views_member,
     grouping::Group,
     legality::{Role, roles},
+    plan,
 };
 use disc_ir::{Block, Builder, Diagnostic, Function, FusionKind, Inst, OpKind, Solver, Type, Value, ops::Trait};
 use std::{
@@ -173,6 +174,7 @@ impl Plan<'_> {
             let mut builder = Builder::at(function, block, solver.clone());
             let op = builder.op(OpKind::Fusion).operands(&inputs).attr("kind", kind).region(region);
             let fused = op.results(types).build()?;
+            plan::decide(function, fused, solver)?;
             for (position, &output) in outputs.iter().enumerate() {
                 let result = function.results_of(fused)[position];
                 if let Some(name) = self.source.name_of(output) {

@@ -9,7 +9,7 @@ mod horizontal;
 use super::{
     form::{Rejection, shown},
     legality::{Role, role},
-    pairing,
+    pairing, plan,
 };
 use crate::analysis::cost_model::CostModel;
 use disc_ir::{Block, Dim, Function, FusionKind, Inst, Module, OpKind, Solver, Value, dim::Fact, text::value_names};
@@ -41,6 +41,8 @@ pub struct PlannedGroup {
     pub ops: Vec<&'static str>,
     /// The results, with their types.
     pub results: Vec<String>,
+    /// The decision that a reduction group carries, in words.
+    pub plan: Option<String>,
 }
 
 /// A value that one group computes and another one reads.
@@ -104,6 +106,7 @@ impl fmt::Display for FusionPlan {
         writeln!(f, ": {count} group{} ({})", if count == 1 { "" } else { "s" }, kinds.join(", "))?;
         for (number, group) in self.groups.iter().enumerate() {
             writeln!(f, "  g{number} {}: {} -> {}", group.kind, group.ops.join(", "), group.results.join(", "))?;
+            group.plan.iter().try_for_each(|plan| writeln!(f, "    {plan}"))?;
         }
         for edge in &self.edges {
             writeln!(f, "  g{} -> g{} by {}: {}", edge.from, edge.to, edge.value, edge.reason)?;
@@ -193,7 +196,7 @@ impl Explainer<'_> {
         }
         let results = function.results_of(inst);
         let typed = results.iter().map(|&value| format!("{}: {}", self.name(value), function.ty(value)));
-        self.plan.groups.push(PlannedGroup { kind: kind(function, inst), ops, results: typed.collect() });
+        self.plan.groups.push(PlannedGroup { kind: kind(function, inst), ops, results: typed.collect(), plan: plan::shown(function, inst) });
         self.makers.extend(results.iter().map(|&value| (value, (number, false))));
     }
 

@@ -546,7 +546,7 @@ pub(super) fn views_member(
 ///
 /// # Errors
 /// The reason that no schedule of pointwise ops or reductions computes it.
-pub fn layout_of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<Layout, String> {
+pub(super) fn layout_of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<Layout, String> {
     let members = group.insts(group.body);
     let candidate = Candidate { function: group, solver, members, outputs, role: &|_| None };
     let layout = candidate.layout().and_then(|layout| candidate.roots(&layout).map(|_| layout));

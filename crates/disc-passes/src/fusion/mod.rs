@@ -48,12 +48,13 @@ pub mod multiversion;
 mod nested_group;
 mod output_order;
 mod pairing;
+pub mod plan;
 pub mod reduction_phases;
 mod sinking;
 pub mod space;
 pub(crate) mod split_group;
 
 pub use explain::{Edge, FusionPlan, HorizontalPair, PlannedGroup, Reason, explain};
-pub use form::layout_of;
 pub use layout::Layout;
 pub use legality::costly;
+pub use plan::ReductionPlan;

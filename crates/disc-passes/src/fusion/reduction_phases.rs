@@ -20,18 +20,47 @@ pub struct Phases {
     asked: HashMap<Value, u64>,
     /// The phase of the last walk.
     pub last: usize,
-    early: Vec<Value>,
+    /// The walk that writes each output with an element for each position.
+    walks: HashMap<Value, usize>,
     /// The early outputs that only outputs of this kind need.
     apart: Vec<Value>,
 }
 
 impl Phases {
-    /// The phases of a group with these `outputs`; `is_whole` returns true if one has an element
-    /// for each position.
+    /// Decides the phases of a group with these `outputs`; `is_whole` returns true if one has an
+    /// element for each position.
     ///
     /// # Errors
     /// More reductions depend on one another than there are phases.
     pub fn of(function: &Function, block: Block, outputs: &[Value], is_whole: &dyn Fn(Value) -> bool) -> Result<Self, String> {
+        Self::by(function, block, outputs, &|phases, output| {
+            let level = phases.level(output);
+            let later = phases.needed.get(&output).is_some_and(|bits| bits >> level > 1);
+            is_whole(output).then_some(if level < phases.last && !later { level } else { phases.last })
+        })
+    }
+
+    /// The phases of a group whose `outputs` are written by these walks; `None` for an output with
+    /// one element for each row.
+    ///
+    /// # Errors
+    /// As for [`Phases::of`].
+    pub fn decided(function: &Function, block: Block, outputs: &[Value], walks: &[Option<usize>]) -> Result<Self, String> {
+        let walk = |_: &Self, output: Value| outputs.iter().position(|&other| other == output).and_then(|i| walks[i]);
+        Self::by(function, block, outputs, &walk)
+    }
+
+    /// The walk that writes each output; `None` for an output with one element for each row.
+    pub fn walks(&self, outputs: &[Value]) -> Vec<Option<usize>> {
+        outputs.iter().map(|output| self.walks.get(output).copied()).collect()
+    }
+
+    fn by(
+        function: &Function,
+        block: Block,
+        outputs: &[Value],
+        walk_of: &dyn Fn(&Self, Value) -> Option<usize>,
+    ) -> Result<Self, String> {
         let mut phases = Self::default();
         let insts = function.insts(block);
         for &inst in insts {
@@ -52,12 +81,10 @@ impl Phases {
         // The users of an output come after it.
         let made = insts.iter().rev().flat_map(|&inst| function.results_of(inst)).copied();
         let given = function.arguments(block).iter().copied();
-        for output in made.chain(given).filter(|value| outputs.contains(value) && is_whole(*value)) {
-            let level = phases.level(output);
-            let later = phases.needed.get(&output).is_some_and(|bits| bits >> level > 1);
-            let is_early = level < phases.last && !later;
-            phases.ask(function, output, if is_early { level } else { phases.last });
-            phases.early.extend(is_early.then_some(output));
+        for output in made.chain(given).filter(|value| outputs.contains(value)) {
+            let Some(walk) = walk_of(&phases, output) else { continue };
+            phases.ask(function, output, walk);
+            phases.walks.insert(output, walk);
         }
         phases.part(function, block, outputs);
         Ok(phases)
@@ -76,8 +103,8 @@ impl Phases {
                 stack.extend(function.operands(inst));
             }
         }
-        self.apart =
-            self.early.iter().copied().filter(|&value| self.early(value) == Some(0) && !reached.contains(&value)).collect();
+        let written = self.walks.keys().copied();
+        self.apart = written.filter(|&value| self.early(value) == Some(0) && !reached.contains(&value)).collect();
     }
 
     fn level(&self, value: Value) -> usize {
@@ -130,7 +157,7 @@ impl Phases {
 
     /// The phase that writes an output, if it is not the last one.
     pub fn early(&self, output: Value) -> Option<usize> {
-        self.early.contains(&output).then(|| self.level(output))
+        self.walks.get(&output).copied().filter(|&walk| walk < self.last)
     }
 
     /// Returns true if an early output is computed from inputs alone, and only outputs of this kind

@@ -4,6 +4,7 @@
 //! It does not decide if that pays; `fuse_interleave` and buffer planning do.
 //!
 //! Invariant: an op that both groups need is in both.
+use super::plan;
 use disc_ir::{Block, Builder, Diagnostic, Function, FusionKind, Inst, OpKind, Solver, Value};
 use std::{
     collections::{HashMap, HashSet},
@@ -122,11 +123,15 @@ impl GroupSplitter<'_> {
                 self.made.append(region, copy);
             }
         }
+        let reduces = self.made.insts(region).iter().any(|&inst| self.made.kind_of(inst) == OpKind::Reduce);
+        let kind = if kind == FusionKind::Reduction && !reduces { FusionKind::Pointwise } else { kind };
         let results: Vec<Value> = returned.iter().map(|value| map[value]).collect();
         Builder::at(&mut self.made, region, solver.clone()).ret(&results)?;
         let types = returned.iter().map(|&value| source.ty(value).clone()).collect();
         let builder = &mut Builder::at(&mut self.made, self.block, solver.clone());
-        builder.op(OpKind::Fusion).operands(&inputs).attr("kind", kind).region(region).results(types).build()
+        let made = builder.op(OpKind::Fusion).operands(&inputs).attr("kind", kind).region(region).results(types).build()?;
+        plan::decide(&mut self.made, made, solver)?;
+        Ok(made)
     }
 
     /// These values and all that they are computed from, except what only `apart` needs.

@@ -19,7 +19,7 @@ use disc_ir::FusionKind;
 pub(super) struct CpuScheduler;
 
 impl Scheduler for CpuScheduler {
-    fn schedule(&self, group: &Group<'_>, request: Request) -> (Versioned, Option<String>) {
+    fn schedule(&self, group: &Group<'_>, request: Request<'_>) -> (Versioned, Option<String>) {
         match of_kind(group, request) {
             Ok(Some(code)) => (code, None),
             Ok(None) => (in_loops(group), None),
@@ -36,11 +36,12 @@ impl Scheduler for CpuScheduler {
 ///
 /// # Errors
 /// The reason why the group has no plan of its kind.
-fn of_kind(group: &Group<'_>, request: Request) -> Result<Option<Versioned>, String> {
+fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>, String> {
     let (function, solver) = (group.function, &group.solver);
     match request.kind {
         FusionKind::Reduction => {
-            RowPlan::of(function, solver, &group.outputs()).map(|plan| Some(reduction::schedule(group, &plan)))
+            let decided = request.plan.expect("a reduction group carries its plan");
+            Ok(Some(reduction::schedule(group, &RowPlan::new(function, decided.clone()))))
         }
         FusionKind::Matmul => matmul_versions(group, request.offers).map(Some),
         FusionKind::Convolution | FusionKind::Pooling => window::schedule(group).map(|code| Some(code.into())),

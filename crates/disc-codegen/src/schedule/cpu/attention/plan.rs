@@ -16,6 +16,7 @@ use crate::{
     target::Target,
 };
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, Value};
+use disc_passes::fusion::ReductionPlan;
 use std::{collections::HashMap, sync::Arc};
 
 /// Columns of one step: with values as long as heads are, they and the scores of a block stay in
@@ -48,7 +49,8 @@ impl AttentionPlan {
         let product = |function: &Function| MatmulPlan::of(function, solver, target, &returned(function));
         let (scores, weighted) = (product(&functions[0])?, product(&functions[2])?);
         let weights = weighted.left_input().ok_or("the second product reads no rows of memory")?;
-        let rows = RowPlan::of(&functions[1], solver, &returned(&functions[1]))?;
+        let decided = ReductionPlan::read(group, second, &functions[1], solver).map_err(|error| error.to_string())?;
+        let rows = RowPlan::new(&functions[1], decided);
         let softmax = Softmax::of(&functions[1], &rows, returned(&functions[1])[0]).filter(|_| weighted.takes_parts());
         let columns = scores.shape.n.size.clone();
         let (columns, role) = match softmax {

@@ -16,9 +16,8 @@ use crate::{
 use disc_ir::{Block, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::analysis::query::Query;
 use disc_passes::fusion::{
-    Layout,
+    Layout, ReductionPlan,
     hoisting::{HoistLevel, block_axes, hoist_level, may_fail},
-    layout_of,
     reduction_phases::Phases,
     space::{Follows, Map, axes_of, map_along, map_of, reads},
 };
@@ -73,23 +72,28 @@ pub(super) enum Along {
 }
 
 impl RowPlan {
-    /// The plan of a group, or why it is not a row group.
+    /// Decides about a group that a schedule made itself.
+    ///
+    /// # Errors
+    /// The reason that it is no reduction group.
     pub fn of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<RowPlan, String> {
-        let insts = group.insts(group.body);
+        ReductionPlan::of(group, solver, outputs).map(|decided| Self::new(group, decided))
+    }
+
+    /// Follows the decision about a group.
+    pub fn new(group: &Function, decided: ReductionPlan) -> RowPlan {
+        let ReductionPlan { layout, phases } = decided;
         let is_reduction = |&i: &Inst| group.kind_of(i) == OpKind::Reduce;
-        let first = insts.iter().copied().find(is_reduction).ok_or("there is no reduction")?;
-        let layout = layout_of(group, solver, outputs)?;
-        let (domain, rows) = domain(group, first);
-        let mut plan = RowPlan { layout, domain, rows, reductions: Vec::new(), phases: Phases::default() };
-        let is_whole = |value: Value| plan.whole_output(solver, value, group.ty(value).shaped().expect("a tensor")).is_some();
-        plan.phases = Phases::of(group, group.body, outputs, &is_whole)?;
-        for &inst in insts.iter().filter(|&inst| is_reduction(inst)) {
+        let reduced: Vec<Inst> = group.insts(group.body).iter().copied().filter(is_reduction).collect();
+        let first = *reduced.first().expect("a reduction group has a reduction");
+        let reduction = |inst: Inst| {
             let plain = monoid_of(group, inst).filter(|_| group.operands(inst).len() == 2);
             let combine = plain.map_or(Combine::Body(group.inst(inst).regions[0]), Combine::Plain);
-            let phase = plan.phases.of_reduction(group.results_of(inst)[0]);
-            plan.reductions.push(Reduction { inst, phase, combine });
-        }
-        Ok(plan)
+            Reduction { inst, phase: phases.of_reduction(group.results_of(inst)[0]), combine }
+        };
+        let reductions = reduced.into_iter().map(reduction).collect();
+        let (domain, rows) = domain(group, first);
+        RowPlan { layout, domain, rows, reductions, phases }
     }
 
     /// Whether the elements of a row may be combined in any order.

@@ -1,0 +1,142 @@
+//! Writes the decision about a reduction group on its `fusion` op, and reads it: the space that it
+//! walks, the axes that it reduces, the walk that writes each result, and the order in which each
+//! result is stored.
+//!
+//! `fuse` decides once; whoever changes the ops of a group later decides anew. Code generation
+//! reads the decision, and a schedule that cannot follow it is an error of the compiler.
+use super::{
+    form::layout_of,
+    layout::Layout,
+    reduction_phases::Phases,
+    space::{axes_of, map_of},
+};
+use crate::analysis::query::Query;
+use disc_ir::{Attr, Code, Diagnostic, Dim, Function, FunctionKind, FusionKind, Inst, OpKind, Solver, Value};
+use std::collections::HashMap;
+
+/// The decision about a reduction group.
+#[derive(Clone, Debug)]
+pub struct ReductionPlan {
+    pub layout: Layout,
+    pub phases: Phases,
+}
+
+impl ReductionPlan {
+    /// Decides about a group that computes these outputs, given as a function of its own.
+    ///
+    /// # Errors
+    /// The reason that the group is no reduction.
+    pub fn of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<Self, String> {
+        let layout = layout_of(group, solver, outputs)?;
+        if !layout.reduces {
+            return Err("there is no reduction".into());
+        }
+        let all: Vec<usize> = (0..layout.space.len()).collect();
+        let is_whole = |value: Value| {
+            let is_axes = |map: &_| axes_of(map).is_some();
+            layout.reordered(value).is_some_and(|map| is_axes(map))
+                || map_of(solver, &layout.space, &all, group.shape(value)).is_some_and(|map| is_axes(&map))
+        };
+        let phases = Phases::of(group, group.body, outputs, &is_whole)?;
+        Ok(Self { layout, phases })
+    }
+
+    /// Reads the decision that an op of `host` carries about its region, given as the function
+    /// `group`.
+    ///
+    /// # Errors
+    /// The op carries none, or one that does not fit the region.
+    pub fn read(host: &Function, inst: Inst, group: &Function, solver: &Solver) -> Result<Self, Diagnostic> {
+        let wrong = |why: &str| {
+            Diagnostic::new(Code::E0211, format!("a reduction group {why}")).in_op("fusion").at(host.inst(inst).span)
+        };
+        let outputs = returned(group);
+        if host.attr(inst, "walks").is_none() {
+            return Err(wrong("has no `space`, `reduced` and `walks`, which `fuse` writes"));
+        }
+        let (space, reduced) = (host.dims(inst, "space").to_vec(), host.axes(inst, "reduced"));
+        let kept = (0..space.len()).filter(|axis| !reduced.contains(axis)).collect();
+        let mut reordered = Vec::new();
+        let orders = host.axes(inst, "orders");
+        for (order, &output) in orders.chunks(space.len().max(1)).zip(&outputs).filter(|(order, _)| !order.is_sorted()) {
+            let map = map_of(solver, &space, order, group.shape(output));
+            reordered.push((output, map.ok_or_else(|| wrong("has `orders` that do not fit the shape of a result"))?));
+        }
+        let walks: Vec<Option<usize>> = host.ints(inst, "walks").iter().map(|&walk| usize::try_from(walk).ok()).collect();
+        let phases = Phases::decided(group, group.body, &outputs, &walks).map_err(|why| wrong(&format!("is too deep: {why}")))?;
+        Ok(Self { layout: Layout { space, reduced, kept, reduces: true, reordered }, phases })
+    }
+
+    /// The attributes that carry the decision.
+    fn attributes(&self, outputs: &[Value]) -> [(&'static str, Option<Attr>); 4] {
+        let Layout { space, reduced, reordered, .. } = &self.layout;
+        let walk = |walk: Option<usize>| walk.map_or(-1, |walk| walk as i64);
+        let walks = self.phases.walks(outputs).into_iter().map(walk).collect();
+        let in_order: Vec<usize> = (0..space.len()).collect();
+        let order = |&output: &Value| {
+            let stored = self.layout.reordered(output).and_then(|map| axes_of(map));
+            let mut stored = stored.unwrap_or_else(|| in_order.clone());
+            // Axes of size 1 may be in no dimension.
+            stored.extend(in_order.iter().filter(|axis| !stored.contains(axis)).copied().collect::<Vec<_>>());
+            stored
+        };
+        let orders = outputs.iter().flat_map(order).map(|axis| axis as i64).collect();
+        [
+            ("space", Some(Attr::Dims(space.clone()))),
+            ("reduced", Some(Attr::Ints(reduced.iter().map(|&axis| axis as i64).collect()))),
+            ("walks", Some(Attr::Ints(walks))),
+            ("orders", (!reordered.is_empty()).then_some(Attr::Ints(orders))),
+        ]
+    }
+}
+
+/// Decides about the group in the region of `inst`, if it is a reduction, and writes that on the op.
+///
+/// # Errors
+/// The group is no reduction, which is an error of the pass that made it.
+pub fn decide(function: &mut Function, inst: Inst, solver: &Solver) -> Result<(), Diagnostic> {
+    if FusionKind::of(function, inst) != Some(FusionKind::Reduction) {
+        return Ok(());
+    }
+    let group = extract(function, inst);
+    let outputs = returned(&group);
+    let plan = ReductionPlan::of(&group, solver, &outputs).map_err(|why| {
+        Diagnostic::new(Code::E0211, format!("a reduction group has no plan: {why}")).in_op("fusion").at(function.inst(inst).span)
+    })?;
+    for (name, value) in plan.attributes(&outputs) {
+        let position = OpKind::Fusion.def().attr_position(name).expect("`fusion` has this attribute");
+        function.inst_mut(inst).attrs[position] = value;
+    }
+    Ok(())
+}
+
+/// The region of a group as a function of its own.
+pub fn extract(host: &Function, inst: Inst) -> Function {
+    let mut function = Function::new("group", FunctionKind::Func);
+    function.facts = host.facts.clone();
+    let body = function.import_block(host, host.inst(inst).regions[0], &mut HashMap::new());
+    function.body = body;
+    function
+}
+
+fn returned(group: &Function) -> Vec<Value> {
+    let end = group.terminator(group.body).expect("a region ends in `return`");
+    group.operands(end).to_vec()
+}
+
+/// The walked space of a group as people read it: `[B]x768 reduced over 1`.
+pub fn shown(host: &Function, inst: Inst) -> Option<String> {
+    host.attr(inst, "walks")?;
+    let list = |values: &[i64]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let size = |dim: &Dim| dim.as_const().map_or_else(|| format!("[{dim}]"), |size| size.to_string());
+    let space: Vec<String> = host.dims(inst, "space").iter().map(size).collect();
+    let mut text = format!("walks {}, reduces axes {}", space.join("x"), list(host.ints(inst, "reduced")));
+    let walks = host.ints(inst, "walks");
+    if walks.iter().any(|&walk| walk >= 0) {
+        text += &format!(", writes results in walks {}", list(walks));
+    }
+    if host.attr(inst, "orders").is_some() {
+        text += &format!(", stores them in orders {}", list(host.ints(inst, "orders")));
+    }
+    Some(text)
+}
