@@ -6,7 +6,7 @@
 use super::plan::AttentionPlan;
 use crate::{
     element::{Elements, RowBlock},
-    kernel::{Index, KernelBuilder, Site},
+    kernel::{Index, Site},
     schedule::{
         Argument, Group, Launch, Scheduled,
         common::{iteration_space::place_unit, kernel_frame::GroupMemory},

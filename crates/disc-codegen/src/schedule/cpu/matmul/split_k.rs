@@ -32,7 +32,7 @@ pub(in crate::schedule) fn split_k(group: &Group<'_>) -> Option<Version> {
     code.kernels.insert(1, kernel);
     code.launches.push(launch);
     code.sites = sites;
-    Some(Version { kind: VersionKind::SplitK, guard: plan.split_guard(), code, workspaces: vec![workspace], nontemporal: None })
+    Some(Version { kind: VersionKind::SplitK, guard: plan.split_guard(), code, workspaces: vec![workspace] })
 }
 
 /// Emits the kernel that leaves the sums of parts.

@@ -9,7 +9,7 @@ use crate::{
     kernel::{Index, KernelBuilder, Site},
     schedule::{Group, cpu::matmul::plan::MatmulPlan},
 };
-use disc_ir::{DType, Function, FunctionKind, OpKind, Solver, Type, Value};
+use disc_ir::{Function, FunctionKind, OpKind, Solver, Value};
 
 /// Vectors of a lone sum that are added to in turn.
 const CHAINS: usize = 4;

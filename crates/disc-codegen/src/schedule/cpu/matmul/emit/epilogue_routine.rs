@@ -15,7 +15,7 @@ use crate::{
         },
     },
 };
-use disc_ir::{DType, Function, FunctionKind, Type, Value};
+use disc_ir::{Function, FunctionKind, Value};
 
 fn name(part: &str, source: Source) -> String {
     source.kernel_name(part, 0) + ".epilogue"

@@ -20,7 +20,7 @@ use crate::{
         },
     },
 };
-use disc_ir::{DType, Dim, Space, TensorType, Type, Value};
+use disc_ir::{Dim, Space, TensorType, Type, Value};
 
 /// The arguments of a micro-kernel.
 pub(in crate::schedule) struct Parameters {
