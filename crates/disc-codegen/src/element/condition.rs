@@ -1,18 +1,20 @@
-//! Choices by position: what is computed where a position lies inside, and what elsewhere.
+//! Chooses between two computations by position: one where a position is inside, the other
+//! elsewhere.
 //!
 //! Invariants:
-//! - Neither side reads memory where it is not wanted: vectors with a mask, what is the same in every lane behind a branch.
+//! - Neither side reads memory where it is not wanted: vectors are loaded with a mask, values that
+//!   are the same in every lane behind a branch.
 //! - Neither side fails where it is not wanted.
 use super::Elements;
 use crate::kernel::{Index, KernelBuilder};
 use disc_ir::{OpKind, Value};
 
-/// What is asked of a position, dimension by dimension; nothing, to begin with.
+/// A condition on a position, added dimension by dimension; it starts empty.
 #[derive(Default)]
 pub(super) struct Condition {
-    /// What is the same in every lane.
+    /// The condition that is the same in every lane.
     uniform: Option<Value>,
-    /// What each lane is asked by itself.
+    /// The condition of each lane.
     lanes: Option<Value>,
 }
 
@@ -23,7 +25,7 @@ impl Condition {
         condition
     }
 
-    /// Asks for `asked` too.
+    /// Adds `asked` to the condition.
     pub(super) fn and(&mut self, kb: &mut KernelBuilder, asked: Value) {
         let side = if kb.lanes(asked) == 1 { &mut self.uniform } else { &mut self.lanes };
         *side = Some(both(kb, *side, asked));
@@ -31,7 +33,7 @@ impl Condition {
 }
 
 impl<'g> Elements<'g> {
-    /// `then` where the condition holds, else `otherwise`.
+    /// Computes `then` where the condition holds, `otherwise` elsewhere.
     pub(super) fn either(
         &mut self,
         kb: &mut KernelBuilder,
@@ -65,7 +67,7 @@ impl<'g> Elements<'g> {
         kb.select(pred, on_true, on_false)
     }
 
-    /// As [`Elements::either`], where the condition is the same in every lane.
+    /// Like [`Elements::either`], for a condition that is the same in every lane.
     fn branch(
         &mut self,
         kb: &mut KernelBuilder,
@@ -87,7 +89,8 @@ impl<'g> Elements<'g> {
         kb.if_(pred, on_true, on_false)[0]
     }
 
-    /// Reads what is the same in every lane, if the lanes exist at all; else the element is not there, and the value is zero.
+    /// Loads an element that is the same in every lane, if the lanes exist at all; otherwise there
+    /// is no such element, and the value is zero.
     pub(super) fn load_uniform(&self, kb: &mut KernelBuilder, buffer: Value, position: Value) -> Value {
         let size = kb.function.ty(buffer).shaped().expect("a buffer has a shape").element_count();
         let is_first = kb.known_int(position) == Some(0) && self.solver.nonzero(&size);
@@ -96,7 +99,8 @@ impl<'g> Elements<'g> {
         kb.if_(exists, |kb| vec![kb.load(buffer, position, 1, None)], |kb| vec![kb.zero(dtype, 1)])[0]
     }
 
-    /// A check that holds where no lane is asked: neither in idle lanes, nor where none exists.
+    /// Extends a check so that it holds where it is not wanted: in idle lanes, and if no lane
+    /// exists.
     pub(super) fn asked(&self, kb: &mut KernelBuilder, ok: Value) -> Value {
         let asked = if kb.lanes(ok) > 1 { self.mask } else { self.exists };
         let Some(asked) = asked else { return ok };

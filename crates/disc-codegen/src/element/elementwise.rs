@@ -1,11 +1,11 @@
-//! Element-wise ops on vectors in the compute type.
+//! Emits element-wise ops on vectors in the compute type.
 use crate::kernel::{
     KernelBuilder, compute_dtype,
     expand_math::{self, Arithmetic},
 };
 use disc_ir::{Attr, DType, Function, Inst, OpKind, Value};
 
-/// The result of an element-wise op of `group` for computed operands.
+/// Emits an element-wise op of `group` on computed operands.
 pub(super) fn apply(kb: &mut KernelBuilder, group: &Function, inst: Inst, operands: &[Value], arithmetic: Arithmetic) -> Value {
     let data = group.inst(inst);
     let attr = data.attrs.first().and_then(Option::as_ref);
@@ -21,7 +21,8 @@ pub(super) fn apply(kb: &mut KernelBuilder, group: &Function, inst: Inst, operan
     }
 }
 
-/// Converts to `dtype` and back to the type it is computed in, so that the value is rounded as the program says.
+/// Converts to `dtype` and back to the type in which it is computed, so that the value is rounded
+/// as the program says.
 fn round_to(kb: &mut KernelBuilder, value: Value, dtype: DType) -> Value {
     let rounded = kb.convert(value, dtype);
     kb.convert(rounded, compute_dtype(dtype))

@@ -1,4 +1,4 @@
-//! Ops whose positions are data: gather and the dynamic slices.
+//! Emits ops whose positions are data: gather and the dynamic slices.
 use super::{Elements, condition::Condition, near::is_counted};
 use crate::kernel::{Index, KernelBuilder, Site};
 use disc_ir::{Code, DType, Dim, Inst, Literal, OpKind, Value};
@@ -45,7 +45,8 @@ impl Elements<'_> {
         element
     }
 
-    /// Where the slice starts that a gather takes for a batch position, by axis; read and checked once in a block.
+    /// The start of the slice that a gather takes for a batch position, by axis; read and checked
+    /// once in a block.
     pub(crate) fn slice_starts(&mut self, kb: &mut KernelBuilder, inst: Inst, batch: &[Index]) -> Vec<(usize, Index)> {
         let [operand, indices] = self.group.operands(inst)[..] else { panic!("`gather` has two operands") };
         let vector_dim = self.group.int(inst, "index_vector_dim") as usize;
@@ -67,7 +68,7 @@ impl Elements<'_> {
             let key = (inst, k, start);
             let known = self.scopes.iter().rev().find_map(|scope| scope.starts.get(&key)).copied();
             let bounded = known.unwrap_or_else(|| self.bounded(kb, inst, start, &room));
-            // A check of lanes holds for these lanes alone.
+            // A check of lanes holds for these lanes only.
             if bounded.as_uniform().is_some() {
                 self.scope().starts.insert(key, bounded);
             }
@@ -79,7 +80,7 @@ impl Elements<'_> {
     /// A start position as an index in [0, `room`]: checked or clamped, as the op says.
     pub(crate) fn bounded(&mut self, kb: &mut KernelBuilder, inst: Inst, start: Value, room: &Dim) -> Index {
         let start = signed(kb, start);
-        // A table holds positions in 32 bits, where these are enough.
+        // A table holds positions in 32 bits, if these suffice.
         let narrow = kb.converted_from(start, DType::I32).filter(|_| self.solver.range(room).hi.is_some_and(|hi| hi < 1 << 31));
         let start = narrow.unwrap_or(start);
         let (zero, last) = (kb.zero(kb.dtype(start), 1), kb.dim(room));
@@ -100,7 +101,8 @@ impl Elements<'_> {
         }
     }
 
-    /// Fails the launch unless every active lane of `index` lies in [`low`, `high`]; the message gets an offender and the bound.
+    /// Fails the launch unless every active lane of `index` is in [`low`, `high`]; the message
+    /// shows an offender and the bound.
     fn check(&mut self, kb: &mut KernelBuilder, inst: Inst, index: Value, low: Value, high: Value) {
         let (above, below) = (kb.compare("GE", index, low), kb.compare("LE", index, high));
         let ok = kb.and(above, below);
@@ -116,7 +118,7 @@ impl Elements<'_> {
         kb.assert(all, &[offender, high], site);
     }
 
-    /// The number of a place where this kernel can fail.
+    /// The number of a site at which this kernel can fail.
     pub(crate) fn site(&mut self, inst: Inst, code: Code, message: &str) -> i64 {
         let site = Site { code, op: self.group.kind_of(inst).name().into(), message: message.into(), kernel_values: 2 };
         let position = self.sites.iter().position(|s| *s == site).unwrap_or_else(|| {
@@ -134,7 +136,7 @@ impl Elements<'_> {
         for (axis, &start) in starts.iter().enumerate() {
             let mut start = self.element(kb, start, &[]);
             if may_be_empty {
-                // The index of a slice without elements is not looked at: 0 always fits.
+                // The index of a slice without elements is not checked: 0 always fits.
                 let (elements, none) = (kb.dim(&count), kb.int(0));
                 let some = kb.compare("GT", elements, none);
                 let dtype = kb.dtype(start);
@@ -146,7 +148,7 @@ impl Elements<'_> {
         found
     }
 
-    /// Where the slice begins that a `dynamic_update_slice` writes.
+    /// The start of the slice that a `dynamic_update_slice` writes.
     pub(crate) fn starts_of_update(&mut self, kb: &mut KernelBuilder, inst: Inst) -> Vec<Index> {
         let operands: Vec<Value> = self.group.operands(inst).to_vec();
         let (shape, extent) = (&self.tensor(operands[0]).dims, &self.tensor(operands[1]).dims);
@@ -174,7 +176,8 @@ impl Elements<'_> {
         let mut from = Vec::with_capacity(at.len());
         for (axis, (index, start)) in at.iter().zip(starts).enumerate() {
             let size = &extent[axis];
-            // Nothing moves where all is replaced. The index may count a joined dimension there: it is not compared with one size.
+            // The slice does not move where all is replaced. The index may count a joined dimension
+            // there: it is not compared with one size.
             if self.solver.equal(size, &shape[axis]) {
                 from.push(*index);
                 continue;
@@ -194,7 +197,7 @@ impl Elements<'_> {
     }
 }
 
-/// An index in the index type. One beyond it is out of range whatever the size, and stays so.
+/// Converts an index to the index type. One beyond it is out of range for any size, and stays so.
 pub(crate) fn signed(kb: &mut KernelBuilder, index: Value) -> Value {
     let (from, to) = (kb.dtype(index), kb.index_type());
     if to.holds(from) {

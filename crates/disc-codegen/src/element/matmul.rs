@@ -1,4 +1,5 @@
-//! Products of tensors, one result element at a time: loops over what is summed. The contraction schedule is the fast way.
+//! Emits products of tensors, one result element at a time: loops over the summed axes. The matmul
+//! schedule is the fast way.
 use super::{Elements, condition::Condition};
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Attr, DType, Dim, Function, Inst, Literal, OpKind, Value};
@@ -48,7 +49,7 @@ impl Elements<'_> {
         })
     }
 
-    /// A weight that is stored as a step of 4 bits.
+    /// The element of a weight that is stored as a step of 4 bits.
     pub(super) fn unpack_int4(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let [words, scales] = self.group.operands(inst)[..] else { panic!("`unpack_int4` has two operands") };
         let (eight, four) = (kb.int(8), kb.int(4));
@@ -67,7 +68,8 @@ impl Elements<'_> {
         kb.map(OpKind::Multiply, &[step, scale])
     }
 
-    /// Sums over the window and the input features of one group. Positions outside the input, and between dilated elements, hold zeros.
+    /// Sums over the window and the input features of one group. Positions outside the input, and
+    /// between dilated elements, hold zeros.
     pub(super) fn convolution(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let [input, kernel] = self.group.operands(inst)[..] else { panic!("`convolution` has two operands") };
         let axis = |name| self.group.int(inst, name) as usize;
@@ -128,7 +130,8 @@ impl Elements<'_> {
         })[0]
     }
 
-    /// The input batch of a convolution whose batch is grouped: result feature `f` uses the batches of its group.
+    /// The input batch of a convolution whose batch is grouped: result feature `f` uses the batches
+    /// of its group.
     fn grouped(
         &mut self,
         kb: &mut KernelBuilder,
@@ -150,7 +153,7 @@ impl Elements<'_> {
     }
 }
 
-/// `x * y + sum`, in `dtype`.
+/// Emits `x * y + sum`, in `dtype`.
 pub(crate) fn multiply_add(kb: &mut KernelBuilder, dtype: DType, x: Value, y: Value, sum: Value) -> Value {
     let (x, y) = (kb.convert(x, dtype), kb.convert(y, dtype));
     if dtype.is_float() {
@@ -160,7 +163,7 @@ pub(crate) fn multiply_add(kb: &mut KernelBuilder, dtype: DType, x: Value, y: Va
     kb.map(OpKind::Add, &[product, sum])
 }
 
-/// The columns of a product whose right operand is panels `[n/NR][k][NR]`.
+/// The columns of a matmul whose right operand is panels `[n/NR][k][NR]`.
 pub(crate) fn packed_columns(group: &Function, dot: Inst) -> Option<&Dim> {
     match group.attr(dot, "packed_columns") {
         Some(Attr::Dim(columns)) => Some(columns),

@@ -1,11 +1,13 @@
-//! Computing single elements of a fusion group's values.
+//! Computes single elements of a fusion group's values.
 //!
-//! A schedule decides which elements to compute, where and in what order; this module says how one element (or one vector of
-//! neighbouring elements) comes from the elements of the group's inputs. Every tensor op has its rule here, except those that no single
-//! element can be asked of (sort, scatter, ...), which have schedules of their own.
+//! A schedule decides which elements to compute, in which place and order; this module says how one
+//! element (or one vector of neighbouring elements) is computed from the elements of the group's
+//! inputs. Every tensor op has its rule here, except those that no single element can be asked of
+//! (sort, scatter, ...), which have schedules of their own.
 //!
 //! Invariants:
-//! - f16 and bf16 are computed in f32: a value of these types is an f32 vector, rounded when it is stored or converted.
+//! - f16 and bf16 are computed in f32: a value of these types is an f32 vector, rounded when it is
+//!   stored or converted.
 //! - A value that is the same in every lane stays a scalar.
 //! - Lanes that the mask switches off may compute anything, but read no memory.
 mod condition;
@@ -32,14 +34,15 @@ use std::{
     sync::Arc,
 };
 
-/// What was computed in a block.
+/// The values computed in a block.
 #[derive(Default)]
 struct Memo {
     elements: HashMap<(Value, Vec<Index>), Vec<Value>>,
     joins: HashMap<Vec<Part>, Index>,
-    /// The places that index vectors name, in range, by gather and entry.
+    /// The positions that index vectors name, in range, by gather and entry.
     starts: HashMap<(Inst, usize, Value), Index>,
-    /// Long functions of values: of the same ones at another position, in both halves of a concatenation, they are computed once.
+    /// Results of long functions, by argument: if they occur at another position, as in both halves
+    /// of a concatenation, they are computed once.
     applied: HashMap<(Inst, Vec<Value>), Value>,
 }
 
@@ -47,38 +50,42 @@ struct Memo {
 pub struct Elements<'g> {
     pub group: &'g Function,
     pub solver: Arc<Solver>,
-    /// Lanes of a vector; 1 for scalar code.
+    /// The lanes of a vector; 1 for scalar code.
     pub lanes: u32,
     target: Target,
-    /// What the target has instructions for.
+    /// The arithmetic for which the target has instructions.
     arithmetic: Arithmetic,
-    /// The active lanes; all, if absent.
+    /// The mask of active lanes; all, if absent.
     pub mask: Option<Value>,
-    /// Whether the position exists that is the same in every lane; it does, if absent.
+    /// A flag that is true if the position exists that is the same in every lane; it does, if
+    /// absent.
     exists: Option<Value>,
     buffers: HashMap<Value, Value>,
     /// Buffers that hold a block of rows only.
     blocks: HashMap<Value, RowBlock>,
-    /// Buffers that hold one line of their value: positions along all dimensions but the last are not looked at.
+    /// Buffers that hold one line of their value: positions along all dimensions but the last are
+    /// ignored.
     lines: HashSet<Value>,
-    /// Whole vectors are written past the caches: each row of results starts at a multiple of [`disc_abi::ALIGN`] bytes.
+    /// Whole vectors are written with non-temporal stores: each row of results starts at a multiple
+    /// of [`disc_abi::ALIGN`] bytes.
     pub nontemporal: bool,
-    /// Lanes that are read at places of their own are likely to be neighbours.
+    /// Lanes that are read at positions of their own are likely to be neighbours.
     near: bool,
-    /// Steps of lanes that are fewer than there are lanes.
+    /// Steps of lanes that all are smaller than the number of lanes.
     spans: HashSet<Value>,
-    /// Bounds that a position is known to be below, or not: sizes by the position.
+    /// The sizes that a position is known to be below, or not to be below.
     bounds: HashMap<Index, Vec<(Dim, bool)>>,
-    /// What positions were joined from: dimensions that a reshape takes apart again.
+    /// The parts from which positions were joined: dimensions that a reshape takes apart again.
     parts: HashMap<Index, Vec<Vec<Part>>>,
-    /// What was computed already, by block nesting: an inner block's values die with it.
+    /// The values computed already, by block nesting: an inner block's values die with it.
     scopes: Vec<Memo>,
     /// The sites of run-time checks, numbered from `first_site`.
     pub sites: Vec<Site>,
     pub first_site: i64,
 }
 
-/// Some rows of a tensor, and some columns of these: positions along one dimension and along the last one, for one position along the others.
+/// Some rows of a tensor, and some columns of these: positions along one dimension and along the
+/// last one, for one position along the others.
 #[derive(Clone, Copy, Debug)]
 pub struct RowBlock {
     /// The dimension of the rows.
@@ -87,14 +94,15 @@ pub struct RowBlock {
     pub first: Value,
     /// The first column.
     pub column: Value,
-    /// Elements from one row to the next.
+    /// The elements from one row to the next.
     pub stride: Value,
 }
 
 /// A position along a dimension of this size.
 type Part = (Index, Dim);
 
-/// Lanes from which on vectors are taken apart rather than picked element by element.
+/// The least number of lanes from which vectors are taken apart rather than picked element by
+/// element.
 const LEAST_PARTED: u32 = 4;
 
 impl<'g> Elements<'g> {
@@ -122,17 +130,17 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// Whether vectors of four bytes a lane take two registers.
+    /// Returns true if vectors of four bytes a lane take two registers.
     pub(crate) fn fills_two_registers(&self) -> bool {
         self.lanes == 2 * self.target.lanes(32)
     }
 
-    /// Says that a value of the group is in memory.
+    /// Declares that a value of the group is in memory.
     pub fn bind(&mut self, value: Value, buffer: Value) {
         self.buffers.insert(value, buffer);
     }
 
-    /// Says that the line of a value that is asked for from now on is in memory.
+    /// Declares that the line of a value that is read from now on is in memory.
     pub fn bind_line(&mut self, value: Value, buffer: Value) {
         self.lines.insert(buffer);
         self.bind(value, buffer);
@@ -143,7 +151,8 @@ impl<'g> Elements<'g> {
         self.buffers[&value]
     }
 
-    /// Where a vector starts that lies along memory: of an input, or of a part of one behind slices and transposes.
+    /// The start of a vector that is contiguous in memory: of an input, or of a part of one behind
+    /// slices and transposes.
     pub fn start_of(&mut self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Value {
         if let Some(inst) = self.group.defining(value).filter(|_| !self.buffers.contains_key(&value)) {
             let operand = self.group.operands(inst)[0];
@@ -160,28 +169,29 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// Says that a buffer does not hold a whole tensor, but some of its rows.
+    /// Declares that a buffer does not hold a whole tensor, but some of its rows.
     pub fn hold_rows(&mut self, buffer: Value, block: RowBlock) {
         self.blocks.insert(buffer, block);
     }
 
-    /// Says that every active lane of a position is below a size, or that none is.
+    /// Declares that every active lane of a position is below a size, or that none is.
     pub fn bound(&mut self, at: Index, size: Dim, below: bool) {
         self.bounds.entry(at).or_default().push((size, below));
     }
 
-    /// Forgets what was said about a position.
+    /// Forgets the bounds of a position.
     pub fn unbound(&mut self, at: Index) {
         self.bounds.remove(&at);
     }
 
-    /// Whether a position is known to be below a size, or not to be.
+    /// `Some(true)` if a position is known to be below a size, `Some(false)` if it is known not to
+    /// be.
     fn known_below(&self, at: Index, size: &Dim) -> Option<bool> {
         let known = self.bounds.get(&at)?;
         known.iter().find(|(bound, _)| self.solver.equal(bound, size)).map(|&(_, below)| below)
     }
 
-    /// Says that an element is known: `computed` is in the compute type.
+    /// Declares that an element is known: `computed` is in the compute type.
     pub fn seed(&mut self, value: Value, at: &[Index], computed: Value) {
         self.scope().elements.insert((value, at.to_vec()), vec![computed]);
     }
@@ -190,7 +200,8 @@ impl<'g> Elements<'g> {
         self.scopes.last_mut().expect("the outermost scope is never left")
     }
 
-    /// Runs `emit` for ops inside a nested block: what it computes is forgotten afterwards.
+    /// Runs `emit` for ops inside a nested block: the values that it computes are forgotten
+    /// afterwards.
     pub fn scoped<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
         self.open_scope();
         let result = emit(self);
@@ -198,7 +209,8 @@ impl<'g> Elements<'g> {
         result
     }
 
-    /// As [`Elements::scoped`], for code that cannot be put into a closure: every block that is opened needs one.
+    /// Opens a scope like [`Elements::scoped`], for code that cannot be put into a closure: every
+    /// block that is opened needs one.
     pub fn open_scope(&mut self) {
         self.scopes.push(Memo::default());
     }
@@ -207,12 +219,13 @@ impl<'g> Elements<'g> {
         self.scopes.pop();
     }
 
-    /// As [`Elements::scoped`], with other active lanes.
+    /// Runs `emit` like [`Elements::scoped`], with other active lanes.
     pub fn masked<T>(&mut self, mask: Option<Value>, emit: impl FnOnce(&mut Self) -> T) -> T {
         self.with_mask(mask, |elements| elements.scoped(emit))
     }
 
-    /// Emits ops with other active lanes in the same block: at positions that are computed with these lanes alone.
+    /// Emits ops with other active lanes in the same block: at positions that are computed with
+    /// these lanes only.
     pub fn with_mask<T>(&mut self, mask: Option<Value>, emit: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.mask, mask);
         let result = emit(self);
@@ -224,7 +237,8 @@ impl<'g> Elements<'g> {
         self.group.ty(value).shaped().unwrap_or_else(|| panic!("a group holds a value of type {}", self.group.ty(value)))
     }
 
-    /// The element of `value` at a position, in the compute type: a scalar if it is the same in every lane.
+    /// The element of `value` at a position, in the compute type: a scalar if it is the same in
+    /// every lane.
     pub fn element(&mut self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Value {
         let key = (value, at.to_vec());
         if let Some(known) = self.scopes.iter().rev().find_map(|scope| scope.elements.get(&key)) {
@@ -246,7 +260,7 @@ impl<'g> Elements<'g> {
         results[position]
     }
 
-    /// Reads an element of a buffer: row-major, or a block of rows.
+    /// Loads an element of a buffer: row-major, or a block of rows.
     pub fn load(&mut self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index]) -> Value {
         let index = self.place(kb, buffer, tensor, at);
         if let Index::Lanes { base, steps } = index
@@ -263,7 +277,7 @@ impl<'g> Elements<'g> {
         kb.convert(loaded, compute_dtype(tensor.dtype))
     }
 
-    /// Where an element is in a buffer.
+    /// The index of an element in a buffer.
     fn place(&self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index]) -> Index {
         if let (true, Some(last)) = (self.lines.contains(&buffer), at.last()) {
             return *last;
@@ -293,12 +307,13 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// Whether elements of this type that are two apart are taken out of vectors.
+    /// Returns true if elements of this type with stride 2 are taken out of vectors.
     fn parts_pairs(&self, dtype: DType) -> bool {
         self.lanes >= LEAST_PARTED && dtype != DType::I1
     }
 
-    /// Elements that are two apart, as they are computed with: the even lanes of two vectors. Nothing behind the last of them is read.
+    /// Loads elements with stride 2 in the compute type: the even lanes of two vectors. It reads no
+    /// element behind the last of them.
     fn load_pairs(&self, kb: &mut KernelBuilder, buffer: Value, base: Value) -> Value {
         let (lanes, dtype) = (self.lanes, compute_dtype(kb.dtype(buffer)));
         let width = i64::from(lanes);
@@ -323,7 +338,7 @@ impl<'g> Elements<'g> {
         kb.select(is_low, even, odd)
     }
 
-    /// Writes an element of a buffer, rounding it to the buffer's type.
+    /// Stores an element of a buffer, rounded to the buffer's type.
     pub fn store(&mut self, kb: &mut KernelBuilder, buffer: Value, tensor: &TensorType, at: &[Index], computed: Value) {
         let rounded = kb.convert(computed, kb.dtype(buffer));
         match self.place(kb, buffer, tensor, at) {
@@ -342,7 +357,8 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// What the address of a whole vector of results is a multiple of, if it is written past the caches.
+    /// The number of bytes that the address of a whole vector of results is a multiple of, if the
+    /// store is non-temporal.
     fn multiple(&self, kb: &KernelBuilder, buffer: Value) -> Option<i64> {
         let bytes = self.lanes as usize * kb.dtype(buffer).size();
         let nontemporal =
@@ -350,7 +366,8 @@ impl<'g> Elements<'g> {
         nontemporal.then(|| bytes.min(disc_abi::ALIGN) as i64)
     }
 
-    /// Stores lanes that lie some elements apart in memory: all of them, or the first `count`, which are those of the mask.
+    /// Stores lanes that are strided in memory: all of them, or the first `count`, which are those
+    /// of the mask.
     pub fn store_apart(
         &mut self,
         kb: &mut KernelBuilder,
@@ -370,7 +387,7 @@ impl<'g> Elements<'g> {
         let (zeros, factors) = (kb.widen(zero, lanes), kb.widen(factor, lanes));
         let steps = kb.rem(numbers, factors);
         let first = kb.compare("EQ", steps, zeros);
-        // Each lane so many times: the first of them is stored.
+        // Each lane occurs that many times: the first of them is stored.
         for (number, vector) in interleave(kb, &vec![wide; apart as usize]).into_iter().enumerate() {
             let offset = kb.int(number as i64 * i64::from(lanes));
             let start = kb.add(base, offset);
@@ -387,7 +404,8 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// Writes the elements of a short innermost dimension, a vector for each: woven as they lie in memory. Each may have other active lanes.
+    /// Stores the elements of a short innermost dimension, one vector for each: interleaved as they
+    /// are laid out in memory. Each may have other active lanes.
     pub fn store_interleaved(
         &mut self,
         kb: &mut KernelBuilder,
@@ -398,7 +416,8 @@ impl<'g> Elements<'g> {
     ) {
         let base = match self.place(kb, buffer, tensor, &places[0]) {
             Index::Affine { base, stride } if stride == computed.len() as i64 => base,
-            // The size of the short dimension is known, but written otherwise: nothing says how far one row is from the next.
+            // The size of the short dimension is known, but written in another way: it does not say
+            // how far one row is from the next.
             _ => {
                 for (number, (at, &value)) in places.iter().zip(computed).enumerate() {
                     let mask = masks.map_or(self.mask, |masks| Some(masks[number]));
@@ -466,7 +485,7 @@ impl<'g> Elements<'g> {
         }
     }
 
-    /// Whether a size is 1 by the facts.
+    /// Returns true if a size is 1 by the facts.
     pub(crate) fn is_one(&self, dim: &Dim) -> bool {
         self.solver.equal(dim, &Dim::constant(1))
     }

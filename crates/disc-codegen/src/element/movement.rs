@@ -1,4 +1,4 @@
-//! Ops that rearrange elements: they change the position, not the value.
+//! Emits ops that rearrange elements: they change the position, not the value.
 use super::{Elements, condition::Condition};
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Attr, Dim, Inst, OpKind, Value, dim::DimView};
@@ -40,7 +40,7 @@ impl Elements<'_> {
         }
     }
 
-    /// An integer converted to the op's result type, in the compute type.
+    /// Converts an integer to the op's result type, in the compute type.
     fn as_result(&mut self, kb: &mut KernelBuilder, inst: Inst, value: Value) -> Value {
         let dtype = self.tensor(self.group.result(inst)).dtype;
         let rounded = kb.convert(value, dtype);
@@ -71,14 +71,14 @@ impl Elements<'_> {
         self.element(kb, operand, &from)
     }
 
-    /// Where the operand of a transpose has an element of the result.
+    /// The position in the operand of a transpose of an element of the result.
     pub(super) fn turned(&self, inst: Inst, at: &[Index]) -> Vec<Index> {
         let mut from = at.to_vec();
         self.group.axes(inst, "dims").into_iter().zip(at).for_each(|(axis, index)| from[axis] = *index);
         from
     }
 
-    /// Where the operand of a slice has an element of the result.
+    /// The position in the operand of a slice of an element of the result.
     pub(super) fn sliced(&self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Vec<Index> {
         let (start, limit) = (self.group.dims(inst, "start"), self.group.dims(inst, "limit"));
         let steps = self.group.ints(inst, "strides");
@@ -94,7 +94,8 @@ impl Elements<'_> {
         from
     }
 
-    /// Whether a slice leaves a dimension as it is. Fusion counts on it: positions there are those of the operand.
+    /// Returns true if a slice preserves a dimension. Fusion relies on it: positions there are
+    /// those of the operand.
     pub(super) fn keeps_all(&self, slice: Inst, axis: usize) -> bool {
         let (operand, result) = (self.group.operands(slice)[0], self.group.result(slice));
         self.solver.equal(&self.tensor(operand).dims[axis], &self.tensor(result).dims[axis])
@@ -110,7 +111,8 @@ impl Elements<'_> {
         self.element(kb, operand, &from)
     }
 
-    /// Which input a position falls into is asked once if every lane agrees, else lane by lane.
+    /// Emits a concatenation: the input that a position belongs to is chosen once if every lane
+    /// agrees, otherwise lane by lane.
     fn concatenate(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let axis = self.group.int(inst, "dim") as usize;
         let inputs: Vec<Value> = self.group.operands(inst).to_vec();
@@ -183,8 +185,9 @@ impl Elements<'_> {
     }
 }
 
-/// The start of a slice without the bound that keeps an empty one in range: `min(c, limit)` is `c` wherever an element lies between it and
-/// `limit`, and whoever asks for an element knows that there is one.
+/// The start of a slice without the bound that keeps an empty one in range: `min(c, limit)` is `c`
+/// if an element is between it and `limit`, and the caller, who asks for an element, knows that
+/// there is one.
 fn unclamped(start: &Dim, limit: &Dim) -> Dim {
     match start.view() {
         DimView::Min(bounds) if bounds.contains(limit) => {

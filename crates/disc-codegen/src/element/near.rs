@@ -1,9 +1,11 @@
-//! Gathers whose lanes are close to one another in memory: two vectors, and the lanes picked from them.
+//! Loads gathers whose lanes are close to one another in memory: two vectors, and the lanes picked
+//! from them.
 //!
-//! Places that are counted, not data, mostly rise slowly: an image that is enlarged reads each cell for some neighbours. Whether those of a vector
-//! lie within two vectors is asked at run time; where they do not, each lane is loaded by itself.
+//! Positions that are counted, not data, mostly rise slowly: an image that is enlarged reads each
+//! cell for some neighbours. A test at run time finds if those of a vector are within two vectors;
+//! otherwise each lane is loaded by itself.
 //!
-//! Invariant: nothing outside of the buffer is read.
+//! Invariant: no element outside of the buffer is read.
 use super::Elements;
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{DType, Function, Inst, Literal, OpKind, TensorType, Value, ops::Trait};
@@ -11,7 +13,7 @@ use disc_passes::analysis::query::Query;
 use std::collections::HashSet;
 
 impl Elements<'_> {
-    /// The type in which lanes of `dtype` are picked, if the target does that.
+    /// The type in which lanes of `dtype` are picked, if the target supports that.
     pub(super) fn picked_dtype(&self, dtype: DType) -> Option<DType> {
         let wide = match dtype {
             DType::I1 => return None,
@@ -22,7 +24,8 @@ impl Elements<'_> {
         self.target.picks_lanes(wide, self.lanes).then_some(wide)
     }
 
-    /// The elements of a buffer that are some steps behind a place, in the type that they are picked in.
+    /// Loads the elements of a buffer that are some steps behind a position, in the type in which
+    /// they are picked.
     pub(super) fn load_near(&mut self, kb: &mut KernelBuilder, buffer: Value, [base, steps]: [Value; 2], picked: DType) -> Value {
         let (lanes, mask) = (self.lanes, self.mask);
         let zero = kb.int(0);
@@ -30,7 +33,7 @@ impl Elements<'_> {
         let offsets = kb.map(OpKind::Subtract, &[steps, first]);
         let first = kb.convert(first, kb.index_type());
         let first = kb.add(base, first);
-        // Without a sign, what lies in front of the first one is far behind.
+        // As unsigned numbers, steps in front of the first one are far behind.
         let unsigned = if kb.dtype(steps) == DType::I32 { DType::U32 } else { DType::U64 };
         let both = kb.constant(Literal::splat_i64(unsigned, 2 * i64::from(lanes)), 1);
         let unsigned = kb.convert(offsets, unsigned);
@@ -40,7 +43,7 @@ impl Elements<'_> {
             near = kb.map(OpKind::Or, &[near, idle]);
         }
         let near = kb.reduce_lanes(near, "and");
-        // A first lane that is masked may be anywhere, in front of the buffer too.
+        // A masked first lane may be anywhere, in front of the buffer too.
         let inside = kb.compare("GE", first, zero);
         let near = kb.and(near, inside);
         let size = kb.function.ty(buffer).shaped().expect("a buffer has a shape").element_count();
@@ -66,7 +69,8 @@ impl Elements<'_> {
     }
 }
 
-/// Whether the places along the last dimension of what a gather reads are computed from scalars, constants and counting alone.
+/// Returns true if the positions along the last dimension of a gather's operand are computed from
+/// scalars, constants and counting only.
 pub(super) fn is_counted(function: &Function, inst: Inst) -> bool {
     let &[operand, indices] = function.operands(inst) else { return false };
     let last = function.ty(operand).shaped().map(TensorType::rank).and_then(|rank| rank.checked_sub(1));
@@ -76,7 +80,7 @@ pub(super) fn is_counted(function: &Function, inst: Inst) -> bool {
     let (mut stack, mut seen) = (vec![indices], HashSet::new());
     while let Some(value) = stack.pop() {
         let Some(inst) = function.defining(value) else {
-            // A scalar moves all places alike.
+            // A scalar moves all positions alike.
             if function.ty(value).shaped().is_some_and(|tensor| tensor.dims.is_empty()) {
                 continue;
             }

@@ -1,13 +1,17 @@
-//! Cheaper code for compositions that are recognised by their structure.
+//! Emits cheaper code for compositions that are recognised by their structure.
 //!
-//! - `y / sum(exp(x - max(x)))`: the divisor is at least 1, so that its reciprocal is exact enough, and computed once a row.
+//! - `y / sum(exp(x - max(x)))`: the divisor is at least 1, so that its reciprocal is exact enough,
+//!   and computed once a row.
 //! - `x * 0.5 * (1 + erf(x / sqrt 2))` is one function.
 //! - `exp(x - max(x))`, whose operand is not above 0.
-//! - `sum(exp(x - max(x)))`, where nothing else reads the powers: the sum is at least 1, to which denormal ones add nothing.
+//! - `sum(exp(x - max(x)))`, if the powers have no other reader: the sum is at least 1, which
+//!   denormal ones do not change.
 //! - `arange(n) // 4` and `arange(n) % 4`: [`super::repeat`].
-//! - `tanh(log1p(exp x))`, the factor of mish, is `m / (m + 2)` with `m = n (n + 2)`, `n = exp x`: `tanh(log t) = (t^2 - 1) / (t^2 + 1)`.
+//! - `tanh(log1p(exp x))`, the factor of mish, is `m / (m + 2)` with `m = n (n + 2)`, `n = exp x`:
+//!   `tanh(log t) = (t^2 - 1) / (t^2 + 1)`.
 //!
-//! Invariant: a pattern is a proof, for all values and sizes; what is not recognised is computed as written.
+//! Invariant: a pattern is a proof, for all values and sizes; a composition that is not recognised
+//! is computed as written.
 use super::Elements;
 use crate::{
     kernel::{
@@ -21,7 +25,7 @@ use disc_passes::analysis::query::Query;
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
 impl Elements<'_> {
-    /// The value of an op that starts a pattern; `None` where there is none.
+    /// Computes an op that starts a pattern; returns `None` if there is none.
     pub(super) fn pattern(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Value> {
         let operands = self.group.operands(inst);
         match self.group.kind_of(inst) {
@@ -52,7 +56,7 @@ impl Elements<'_> {
     }
 
     fn tanh_of_softplus(&mut self, kb: &mut KernelBuilder, x: Value) -> Option<Value> {
-        // From here on the result is 1, in f64 too; NaN stays.
+        // From here on the result is 1, in f64 too; NaN is kept.
         let dtype = kb.dtype(x);
         let (most, two) = (kb.float(dtype, 20.0, 1), kb.float(dtype, 2.0, 1));
         let above = kb.compare("LT", most, x);
@@ -65,7 +69,7 @@ impl Elements<'_> {
     }
 }
 
-/// `x` where `value` is `log1p(exp x)`.
+/// Returns `x` if `value` is `log1p(exp x)`.
 fn softplus_operand(group: &Function, value: Value) -> Option<Value> {
     let power = made_by(group, value, OpKind::LogPlusOne)?[0];
     let x = made_by(group, power, OpKind::Exponential)?[0];
@@ -76,7 +80,8 @@ fn made_by(group: &Function, value: Value, kind: OpKind) -> Option<&[Value]> {
     group.defining(value).filter(|&inst| group.kind_of(inst) == kind).map(|inst| group.operands(inst))
 }
 
-/// What `value` is a reduction of by `monoid`, repeated along the very dimensions that were reduced.
+/// The operand of which `value` is a reduction by `monoid`, broadcast along the very dimensions
+/// that were reduced.
 fn row_total(group: &Function, value: Value, monoid: Monoid) -> Option<Value> {
     let repeat = group.defining(value).filter(|&inst| group.kind_of(inst) == OpKind::BroadcastInDim)?;
     let reduce = group.defining(group.operands(repeat)[0]).filter(|&inst| group.kind_of(inst) == OpKind::Reduce)?;
@@ -88,7 +93,7 @@ fn row_total(group: &Function, value: Value, monoid: Monoid) -> Option<Value> {
     (in_place && same_shape && monoid_of(group, reduce) == Some(monoid)).then_some(x)
 }
 
-/// Whether a value is `x - max(x)`, `x` itself being among what the maximum is of.
+/// Returns true if a value is `x - max(x)`, where the maximum is over `x` itself, among others.
 fn is_distance_to_maximum(group: &Function, value: Value) -> bool {
     match made_by(group, value, OpKind::Subtract) {
         Some(&[x, top]) => row_total(group, top, Monoid::Maximum) == Some(x),
@@ -96,10 +101,12 @@ fn is_distance_to_maximum(group: &Function, value: Value) -> bool {
     }
 }
 
-/// Whether a value is `sum(exp(x - max(x)))`: at least 1, unless it is NaN, where there is an element at all.
+/// Returns true if a value is `sum(exp(x - max(x)))`: at least 1, unless it is NaN, if there is an
+/// element at all.
 fn is_softmax_sum(group: &Function, value: Value) -> bool {
     let Some(powers) = row_total(group, value, Monoid::Add) else { return false };
-    // The maximum has to be over the same dimensions as the sum, so that each sum has an element that is 1.
+    // The maximum has to be over the same dimensions as the sum, so that each sum has an element
+    // that is 1.
     let dims = |v: Value| {
         let repeat = group.defining(v)?;
         Some(group.axes(group.defining(group.operands(repeat)[0])?, "dims"))
@@ -113,8 +120,9 @@ fn is_softmax_sum(group: &Function, value: Value) -> bool {
     }
 }
 
-/// The function for an exponential of `x - max(x)`. A type that is computed in a wider one is left to the general function where the powers
-/// themselves matter: its maximum may be rounded below an `x` that is not rounded yet.
+/// The function for an exponential of `x - max(x)`. A type that is computed in a wider one is left
+/// to the general function if the powers themselves matter: its maximum may be rounded below an `x`
+/// that is not rounded yet.
 fn power_of_distance(group: &Function, inst: Inst) -> Option<MathFn> {
     let x = group.operands(inst)[0];
     let dtype = group.ty(x).dtype();
@@ -125,7 +133,8 @@ fn power_of_distance(group: &Function, inst: Inst) -> Option<MathFn> {
     }
 }
 
-/// Whether `exp(x - max(x))` is read by sums over the dimensions of the maximum alone.
+/// Returns true if the only readers of `exp(x - max(x))` are sums over the dimensions of the
+/// maximum.
 fn is_summed_alone(group: &Function, inst: Inst) -> bool {
     let (x, powers) = (group.operands(inst)[0], group.result(inst));
     let top = made_by(group, x, OpKind::Subtract).and_then(|operands| made_by(group, operands[1], OpKind::BroadcastInDim));
@@ -137,7 +146,7 @@ fn is_summed_alone(group: &Function, inst: Inst) -> bool {
     })
 }
 
-/// The splat float that a value is.
+/// The splat float of a constant value.
 fn constant(group: &Function, value: Value) -> Option<f64> {
     let inst = group.defining(value)?;
     match (group.kind_of(inst), group.inst(inst).attrs.first()) {
@@ -149,7 +158,8 @@ fn constant(group: &Function, value: Value) -> Option<f64> {
     }
 }
 
-/// The factors of a product, products among them taken apart to this depth; constants are multiplied.
+/// The factors of a product, products among them taken apart to this depth; constants are
+/// multiplied.
 fn factors(group: &Function, value: Value, depth: usize, others: &mut Vec<Value>) -> f64 {
     if let Some(value) = constant(group, value) {
         return value;
@@ -163,7 +173,7 @@ fn factors(group: &Function, value: Value, depth: usize, others: &mut Vec<Value>
     }
 }
 
-/// `x` where `inst` computes `x * 0.5 * (1 + erf(x / sqrt 2))`, in any order of the factors.
+/// Returns `x` if `inst` computes `x * 0.5 * (1 + erf(x / sqrt 2))`, in any order of the factors.
 fn gelu_operand(group: &Function, inst: Inst) -> Option<Value> {
     if !matches!(compute_dtype(group.ty(group.result(inst)).dtype()), DType::F32 | DType::F64) {
         return None;

@@ -1,4 +1,4 @@
-//! Reductions of single result elements: a loop over the reduced dimensions.
+//! Emits reductions of single result elements: a loop over the reduced dimensions.
 use super::Elements;
 use crate::kernel::{
     Index, KernelBuilder, compute_dtype,
@@ -7,12 +7,13 @@ use crate::kernel::{
 use disc_ir::{Dim, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
 
-/// Sums of at most so many elements are one chain of additions.
+/// The most elements whose sum is one chain of additions.
 const CHAIN: i64 = 16;
-/// Products of floats are added up in blocks of so many.
+/// The number of products of floats that are added up in one block.
 const BLOCK: i64 = 256;
 
-/// The innermost body of a nest: gets the loops' indices and the carried values, gives the next ones.
+/// The innermost body of a nest: takes the loops' indices and the carried values, returns the next
+/// ones.
 pub(crate) type NestBody<'b, 'g> = dyn FnMut(&mut Elements<'g>, &mut KernelBuilder, &[Value], &[Value]) -> Vec<Value> + 'b;
 
 impl<'g> Elements<'g> {
@@ -39,7 +40,7 @@ impl<'g> Elements<'g> {
                 .collect();
             let elements: Vec<Value> = inputs.iter().map(|&input| cx.element(kb, input, &position)).collect();
             if adds {
-                // One long chain: its rounding errors are added up beside it.
+                // It is one long chain: its rounding errors are summed beside it.
                 let (sum, lost) = two_sum(kb, carried[0], elements[0]);
                 return vec![kb.widen(sum, lanes), kb.map(OpKind::Add, &[carried[1], lost])];
             }
@@ -50,7 +51,7 @@ impl<'g> Elements<'g> {
         if adds { vec![with_lost(kb, found[0], found[1])] } else { found }
     }
 
-    /// The values that an accumulation starts from.
+    /// The start values of an accumulation.
     pub(super) fn initial(&mut self, kb: &mut KernelBuilder, inits: &[Value], lanes: u32) -> Vec<Value> {
         inits
             .iter()
@@ -62,7 +63,7 @@ impl<'g> Elements<'g> {
             .collect()
     }
 
-    /// Nested loops over `sizes`, carrying values through all of them.
+    /// Emits nested loops over `sizes`, carrying values through all of them.
     pub(crate) fn nest(
         &mut self,
         kb: &mut KernelBuilder,

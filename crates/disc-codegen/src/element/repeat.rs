@@ -1,9 +1,11 @@
-//! Positions that are divided by a number: of elements that are repeated one by one, and where they are counted.
+//! Divides positions by a constant: those of elements that are repeated one by one, and positions
+//! that are counted.
 //!
-//! The position of a vector's first lane is divided as a scalar, and how far each lane is from the first one in 32 bits. The elements that are repeated
-//! lie in one vector, so that a load and a permutation do where the target has one.
+//! The position of a vector's first lane is divided as a scalar, and the distance of each lane from
+//! the first one in 32 bits. The repeated elements are within one vector, so that a load and a
+//! permutation suffice if the target has one.
 //!
-//! Invariant: nothing outside of the buffer is read.
+//! Invariant: no element outside of the buffer is read.
 use super::Elements;
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{DType, Inst, Literal, OpKind, TensorType, Value};
@@ -12,11 +14,13 @@ use disc_passes::{
     fusion::space::{counted_quotient, repeat_of},
 };
 
-/// Up to this, the quotient of a lane is a product with a reciprocal of 16 bits; no vector has more lanes.
+/// The largest divisor for which the quotient of a lane is a product with a reciprocal of 16 bits;
+/// no vector has more lanes.
 const SMALL: i64 = 128;
 
 impl Elements<'_> {
-    /// The element of a reshape that repeats what it reads; `None` where it does not, or lanes are no neighbours.
+    /// The element of a reshape that repeats what it reads; `None` if it does not, or lanes are no
+    /// neighbours.
     pub(super) fn repeated(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Value> {
         let repeat = repeat_of(self.group, &self.solver, inst)?;
         let (&last, outer) = at.split_last()?;
@@ -29,7 +33,7 @@ impl Elements<'_> {
         Some(self.element(kb, repeat.source, &places))
     }
 
-    /// A quotient of positions that are counted, or what such a division leaves; `None` where lanes are no neighbours.
+    /// The quotient or the remainder of counted positions; `None` if lanes are no neighbours.
     pub(super) fn counted_quotient(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Value> {
         let (positions, by) = counted_quotient(self.group, inst)?;
         let position = self.counted(kb, positions, at)?;
@@ -46,7 +50,7 @@ impl Elements<'_> {
         Some(kb.convert(value, self.tensor(self.group.result(inst)).dtype))
     }
 
-    /// The position that a value counts; `None` where dimensions that are counted are joined.
+    /// The position that a value counts; `None` if counted dimensions are joined.
     fn counted(&mut self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Option<Index> {
         let inst = self.group.defining(value)?;
         let operand = self.group.operands(inst).first().copied();
@@ -67,7 +71,7 @@ impl Elements<'_> {
         }
     }
 
-    /// A position divided by a number, rounded down.
+    /// Divides a position by a number, rounding down.
     fn quotient(&mut self, kb: &mut KernelBuilder, at: Index, by: i64) -> Option<Index> {
         let factor = kb.int(by);
         let (base, lanes) = match at {
@@ -83,7 +87,8 @@ impl Elements<'_> {
         let number = kb.map(OpKind::Add, &[rest, numbers]);
         let constant = |kb: &mut KernelBuilder, value: i64| kb.constant(Literal::splat_i64(DType::I32, value), 1);
         let steps = if by > SMALL {
-            // No more lanes than `by`: the quotient grows once at most. In front of that, `n - by` is negative.
+            // There are no more lanes than `by`: the quotient grows once at most. In front of that,
+            // `n - by` is negative.
             let least = constant(kb, by);
             let behind = kb.map(OpKind::Subtract, &[number, least]);
             let (sign, one) = (constant(kb, 31), constant(kb, 1));
@@ -93,7 +98,8 @@ impl Elements<'_> {
             let shift = constant(kb, i64::from(by.trailing_zeros()));
             kb.map(OpKind::ShiftRightLogical, &[number, shift])
         } else {
-            // `n / by = n * m / 2^16` where `m = ceil(2^16 / by)`: `n * (m * by - 2^16) < (2 * SMALL) * SMALL <= 2^16`.
+            // `n / by = n * m / 2^16` where `m = ceil(2^16 / by)`: `n * (m * by - 2^16) < (2 *
+            // SMALL) * SMALL <= 2^16`.
             let reciprocal = constant(kb, ((1 << 16) + by - 1) / by);
             let product = kb.map(OpKind::Multiply, &[number, reciprocal]);
             let shift = constant(kb, 16);
@@ -103,7 +109,8 @@ impl Elements<'_> {
         Some(Index::Lanes { base: first, steps })
     }
 
-    /// That of the first lane, rounded down: a lane that is masked may be in front of the first element.
+    /// The quotient of the first lane, rounded down: a masked lane may be in front of the first
+    /// element.
     fn first_quotient(&self, kb: &mut KernelBuilder, base: Value, by: i64) -> Value {
         let factor = kb.int(by);
         if self.mask.is_none() {
@@ -115,7 +122,8 @@ impl Elements<'_> {
         kb.sub(quotient, lanes)
     }
 
-    /// The elements of a buffer that lie some steps behind a place, all of them within one vector; `None` where lanes are not picked.
+    /// Loads the elements of a buffer that are some steps behind a position, all of them within one
+    /// vector; `None` if lanes are not picked.
     pub(super) fn load_span(
         &mut self,
         kb: &mut KernelBuilder,

@@ -1,14 +1,16 @@
-//! Reshapes: the same elements, counted by other dimensions.
+//! Emits reshapes: the same elements, counted by other dimensions.
 //!
-//! A position that was joined from several dimensions remembers them, so that taking it apart again costs nothing. Only where dimensions of
-//! both sides have no common refinement are positions divided, and not even there if only element-wise ops lie between the reshape and
-//! memory: these compute the element of a row-major position.
+//! A position that was joined from several dimensions remembers them, so that taking it apart again
+//! is free. Positions are divided only if dimensions of both sides have no common refinement, and
+//! not even then if only element-wise ops are between the reshape and memory: these compute the
+//! element of a row-major position.
 use super::{Elements, Part, elementwise};
 use crate::kernel::{Index, KernelBuilder, linear};
 use disc_ir::{Dim, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
 
 impl Elements<'_> {
-    /// A reshape of memory is the same memory; elsewhere dimensions are split and joined.
+    /// Emits a reshape. A reshape of memory is the same memory; elsewhere dimensions are split and
+    /// joined.
     pub(super) fn reshape(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let (operand, result) = (self.group.operands(inst)[0], self.group.result(inst));
         let (from, to) = (self.tensor(operand), self.tensor(result));
@@ -31,7 +33,7 @@ impl Elements<'_> {
         self.element(kb, operand, &position)
     }
 
-    /// Where the operand of a reshape is read, where dimensions need not be divided.
+    /// The position at which the operand of a reshape is read, if no dimension need be divided.
     pub(super) fn reshaped(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Vec<Index>> {
         let (from, to) = (self.tensor(self.group.operands(inst)[0]), self.tensor(self.group.result(inst)));
         let at = self.carried_on(kb, at, &to.dims);
@@ -39,8 +41,9 @@ impl Elements<'_> {
         self.regrouped(kb, &parts, &from.dims)
     }
 
-    /// The same position with 0 along each size of 1: the last dimension of a merged run carries the position along all of it, and where that one
-    /// has a size of 1, the dimension before has it as well.
+    /// The same position with 0 along each size of 1: the last dimension of a merged run carries
+    /// the position along all of it, and if that one has a size of 1, the dimension before has it
+    /// as well.
     fn carried_on(&self, kb: &mut KernelBuilder, at: &[Index], dims: &[Dim]) -> Vec<Index> {
         let (mut at, zero) = (at.to_vec(), Index::uniform(kb.int(0)));
         for axis in (1..at.len()).rev() {
@@ -52,7 +55,7 @@ impl Elements<'_> {
         at
     }
 
-    /// Whether a row-major position is all that is needed to compute an element.
+    /// Returns true if a row-major position suffices to compute an element.
     fn is_flat(&self, value: Value) -> bool {
         if let Some(buffer) = self.buffers.get(&value) {
             return !self.blocks.contains_key(buffer);
@@ -70,7 +73,8 @@ impl Elements<'_> {
         }
     }
 
-    /// The element of a row-major position. It is remembered by that alone: no other value of more dimensions has a position of one.
+    /// The element of a row-major position. It is remembered by that only: no other value of more
+    /// dimensions has a position of one.
     fn flat_element(&mut self, kb: &mut KernelBuilder, value: Value, at: Index) -> Value {
         let key = (value, vec![at]);
         if let Some(known) = self.scopes.iter().rev().find_map(|scope| scope.elements.get(&key)) {
@@ -105,7 +109,8 @@ impl Elements<'_> {
         }
     }
 
-    /// The position in a shape whose dimensions are these axes of a space each, at a position of the space.
+    /// The position in a shape each of whose dimensions is made of these axes of a space, at a
+    /// position of the space.
     pub(crate) fn position(&mut self, kb: &mut KernelBuilder, space: &[Dim], shape: &[Vec<usize>], at: &[Index]) -> Vec<Index> {
         let join = |axes: &Vec<usize>| {
             let parts: Vec<Part> = axes.iter().map(|&axis| (at[axis], space[axis].clone())).collect();
@@ -132,7 +137,7 @@ impl Elements<'_> {
         joined
     }
 
-    /// What a position along a dimension was joined from, if that is known.
+    /// The parts from which a position along a dimension was joined, if they are known.
     fn taken_apart(&self, part: &Part) -> Vec<Part> {
         let (index, size) = part;
         let same = |parts: &&Vec<Part>| self.solver.equal(&Dim::product(parts.iter().map(|(_, size)| size.clone())), size);
@@ -140,7 +145,7 @@ impl Elements<'_> {
         known.cloned().unwrap_or_else(|| vec![part.clone()])
     }
 
-    /// Positions along other dimensions, where these are made of the same parts.
+    /// Positions along other dimensions, if these are made of the same parts.
     fn regrouped(&mut self, kb: &mut KernelBuilder, at: &[Part], dims: &[Dim]) -> Option<Vec<Index>> {
         let parts: Vec<Part> = at.iter().flat_map(|part| self.taken_apart(part)).filter(|(_, size)| !self.is_one(size)).collect();
         let mut left = parts.into_iter();
@@ -157,7 +162,8 @@ impl Elements<'_> {
         left.next().is_none().then(|| groups.iter().map(|parts| self.join(kb, parts)).collect())
     }
 
-    /// Positions along other dimensions, by division; group by group of dimensions that hold the same elements.
+    /// Positions along other dimensions, by division, group by group of dimensions that hold the
+    /// same elements.
     fn divided(&mut self, kb: &mut KernelBuilder, at: &[Index], to: &[Dim], from: &[Dim]) -> Vec<Index> {
         let mut position = Vec::with_capacity(from.len());
         for group in matching_dims(&self.solver, from, to) {
@@ -175,7 +181,8 @@ struct DimGroup {
     to: std::ops::Range<usize>,
 }
 
-/// The finest grouping of the dimensions of a reshape, in order, in which both sides of each group have equally many elements.
+/// The finest grouping of the dimensions of a reshape, in order, in which both sides of each group
+/// have equally many elements.
 fn matching_dims(solver: &Solver, from: &[Dim], to: &[Dim]) -> Vec<DimGroup> {
     let mut groups = Vec::new();
     let (mut i, mut j) = (0, 0);
@@ -202,7 +209,7 @@ fn matching_dims(solver: &Solver, from: &[Dim], to: &[Dim]) -> Vec<DimGroup> {
     groups
 }
 
-/// The positions along some dimensions of a row-major position among them.
+/// Splits a row-major position among some dimensions into the positions along them.
 fn split(kb: &mut KernelBuilder, lanes: u32, joined: Index, dims: &[Dim], position: &mut Vec<Index>) {
     if dims.len() == 1 {
         position.push(joined);

@@ -1,4 +1,4 @@
-//! Windows: reductions over them, and the positions that they cover.
+//! Emits reductions over windows, and computes the positions that windows cover.
 use super::{Elements, condition::Condition};
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Dim, Inst, Value};
@@ -19,7 +19,8 @@ impl Elements<'_> {
         Index::uniform(tap).subtract_from(kb, last)
     }
 
-    /// Where tap `tap` of the window at `out` lies in an input of `size` along spatial dimension `i`, and whether there is an element.
+    /// The position of tap `tap` of the window at `out` in an input of `size` along spatial
+    /// dimension `i`, and a flag that is true if there is an element.
     pub(super) fn window_position(
         &mut self,
         kb: &mut KernelBuilder,
@@ -56,7 +57,8 @@ impl Elements<'_> {
         (Index::from_value(kb, quotient), kb.and(valid, exact))
     }
 
-    /// Whether there is no place between elements that are apart at tap `tap` of the window at `out`; `None` where they lie side by side.
+    /// A flag that is true if tap `tap` of the window at `out` is not between dilated elements;
+    /// `None` if they are contiguous.
     pub(super) fn lies_on_grid(&mut self, kb: &mut KernelBuilder, inst: Inst, i: usize, out: Index, tap: Index) -> Option<Value> {
         let apart = self.listed(inst, "lhs_dilation", i, 1);
         if apart == 1 {
@@ -72,8 +74,9 @@ impl Elements<'_> {
         Some(kb.compare("EQ", rest, zero))
     }
 
-    /// What a window covers. Positions along the windows' counts, and along a window and the dimension before it, may be those of the
-    /// dimensions walked as one: what is too much along a dimension counts for the one before.
+    /// The elements that a window covers. Positions along the windows' counts, and along a window
+    /// and the dimension before it, may be those of the dimensions walked as one: the excess along
+    /// a dimension carries to the one before.
     pub(super) fn im2col(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Value {
         let (operand, result) = (self.group.operands(inst)[0], self.group.result(inst));
         let (input, sizes) = (self.tensor(operand).dims.clone(), self.tensor(result).dims.clone());
@@ -99,7 +102,8 @@ impl Elements<'_> {
         self.either(kb, &inside, &at, |cx, kb| cx.element(kb, operand, &from), |_, kb| kb.zero(dtype, lanes))
     }
 
-    /// Makes the position along dimension `i` one below its size; the dimension before counts how often the size was in it.
+    /// Reduces the position along dimension `i` below its size, and adds the quotient to the
+    /// position of the dimension before.
     fn carry(&mut self, kb: &mut KernelBuilder, at: &mut [Index], i: usize, size: &Dim) {
         let known_zero = at[i].as_uniform().is_some_and(|position| kb.known_int(position) == Some(0));
         if known_zero {
@@ -112,7 +116,8 @@ impl Elements<'_> {
         at[i - 1] = at[i - 1].add(kb, self.lanes, times);
     }
 
-    /// Folds the elements that a window covers; where it covers none, the initial value takes part.
+    /// Folds the elements that a window covers; at positions that hold no element, the initial
+    /// value takes part.
     pub(super) fn reduce_window(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Vec<Value> {
         let operands: Vec<Value> = self.group.operands(inst).to_vec();
         let (inputs, inits) = operands.split_at(operands.len() / 2);

@@ -1,9 +1,11 @@
-//! Writing kernels: a builder whose methods read like the code they make.
+//! Writes kernels: a builder whose methods read like the code that they emit.
 //!
-//! It is a thin layer over [`disc_ir::Builder`]; every op is checked by the op table. A failed check here is an error of a schedule,
-//! so these methods panic, and the compiler's edge turns the panic into a `CompileError`.
+//! It is a thin layer over [`disc_ir::Builder`]; every op is checked by the op table. A failed
+//! check here is an error of a schedule, so these methods panic, and the compiler's edge turns the
+//! panic into a `CompileError`.
 //!
-//! Invariant: constants and dim values are made once per function, in a prologue that dominates everything.
+//! Invariant: constants and dim values are made once per function, in a prologue that dominates
+//! everything.
 use disc_ir::{
     Attr, Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Literal, OpKind, Solver, Space, TensorType, Type, Value,
 };
@@ -12,13 +14,13 @@ use std::{collections::HashMap, sync::Arc};
 /// Builds the body of a kernel or host program.
 pub struct KernelBuilder {
     pub function: Function,
-    /// Where ops go.
+    /// The block that ops go to.
     block: Block,
-    /// Constants and dim values, put before the body by [`KernelBuilder::finish`].
+    /// The block of constants and dim values, put before the body by [`KernelBuilder::finish`].
     prologue: Block,
     constants: HashMap<(DType, Vec<u8>, u32), Value>,
     dims: HashMap<Dim, Value>,
-    /// Which dims those values are.
+    /// The dims of those values.
     dims_of: HashMap<Value, Dim>,
     solver: Arc<Solver>,
     index_type: DType,
@@ -43,7 +45,7 @@ impl KernelBuilder {
         Self { function, block, prologue, constants, dims, dims_of, solver, index_type }
     }
 
-    /// The type of positions and sizes: of loop indices, of places in buffers, of dims.
+    /// The type of positions and sizes: of loop indices, of positions in buffers, of dims.
     pub fn index_type(&self) -> DType {
         self.index_type
     }
@@ -54,17 +56,18 @@ impl KernelBuilder {
         value
     }
 
-    /// A buffer parameter.
+    /// Adds a buffer parameter.
     pub fn buffer(&mut self, name: &str, tensor: TensorType) -> Value {
         self.parameter(name, Type::Buffer { tensor, space: Space::Global })
     }
 
-    /// The parameters that a launch's units are given by, the last ones of a kernel: the first unit, and below which the last one is.
+    /// Adds the parameters that give a launch's units, the last ones of a kernel: the first unit
+    /// and the one past the last.
     pub fn units(&mut self) -> [Value; 2] {
         ["begin", "end"].map(|name| self.position(name))
     }
 
-    /// A parameter that is a position or a size.
+    /// Adds a parameter that is a position or a size.
     pub fn position(&mut self, name: &str) -> Value {
         self.parameter(name, Type::scalar(self.index_type))
     }
@@ -79,7 +82,7 @@ impl KernelBuilder {
         self.function
     }
 
-    /// An op with attributes and stated result types; all its results.
+    /// Emits an op with attributes and stated result types; returns all its results.
     pub fn emit_all(
         &mut self,
         kind: OpKind,
@@ -114,12 +117,12 @@ impl KernelBuilder {
         self.function.results_of(inst).to_vec()
     }
 
-    /// An op of one result without attributes.
+    /// Emits an op of one result without attributes.
     pub fn emit(&mut self, kind: OpKind, operands: &[Value]) -> Value {
         self.emit_all(kind, operands, &[], None)[0]
     }
 
-    /// An op of one result whose type is stated.
+    /// Emits an op of one result whose type is stated.
     pub fn emit_as(&mut self, kind: OpKind, operands: &[Value], attrs: &[(&str, Attr)], ty: Type) -> Value {
         self.emit_all(kind, operands, attrs, Some(vec![ty]))[0]
     }
@@ -182,7 +185,7 @@ impl KernelBuilder {
         value
     }
 
-    /// The dim that `value` is known to be: a constant, or what [`KernelBuilder::dim`] gave.
+    /// The dim that `value` is known to be: a constant, or a result of [`KernelBuilder::dim`].
     fn known_dim(&self, value: Value) -> Option<Dim> {
         match self.dims_of.get(&value) {
             Some(dim) => Some(dim.clone()),
@@ -191,7 +194,7 @@ impl KernelBuilder {
         }
     }
 
-    /// The value and the dim that a scalar was made a sum of by [`KernelBuilder::add`].
+    /// The value and the dim of which a scalar was made the sum by [`KernelBuilder::add`].
     fn offset_sum(&self, sum: Value) -> Option<(Value, Dim)> {
         let inst = self.function.defining(sum).filter(|&inst| self.function.kind_of(inst) == OpKind::Add)?;
         let &[from, offset] = self.function.operands(inst) else { return None };
@@ -207,7 +210,7 @@ impl KernelBuilder {
         }
     }
 
-    /// Whether all lanes of a value are known to be 0.
+    /// Returns true if all lanes of a value are known to be 0.
     pub fn is_zero(&self, value: Value) -> bool {
         let Some(inst) = self.function.defining(value) else { return false };
         match (self.function.kind_of(inst), &self.function.inst(inst).attrs[..]) {
@@ -217,7 +220,7 @@ impl KernelBuilder {
         }
     }
 
-    /// Whether a value was loaded under a mask: its other lanes are 0.
+    /// Returns true if a value was loaded under a mask: its other lanes are 0.
     pub fn is_zero_without(&self, value: Value, mask: Value) -> bool {
         let Some(inst) = self.function.defining(value) else { return false };
         match (self.function.kind_of(inst), self.function.operands(inst)) {
@@ -227,7 +230,7 @@ impl KernelBuilder {
         }
     }
 
-    /// A value with `lanes` lanes: itself, or a scalar repeated.
+    /// Returns a value with `lanes` lanes: itself, or a scalar broadcast.
     pub fn widen(&mut self, value: Value, lanes: u32) -> Value {
         if self.lanes(value) == lanes {
             return value;
@@ -248,7 +251,7 @@ impl KernelBuilder {
         values.iter().map(|&v| self.widen(v, lanes)).collect()
     }
 
-    /// An element-wise op; scalars among vectors are repeated.
+    /// Emits an element-wise op; scalars among vectors are broadcast.
     pub fn map(&mut self, kind: OpKind, operands: &[Value]) -> Value {
         let operands = self.unify(operands);
         self.emit(kind, &operands)
@@ -263,7 +266,8 @@ impl KernelBuilder {
         }
     }
 
-    /// `(from + m) + n` as `from + (m + n)` for dims `m` and `n`: positions that are moved forth and back are the same value again.
+    /// Emits `(from + m) + n` as `from + (m + n)` for dims `m` and `n`: positions that are moved
+    /// forth and back are the same value again.
     fn add_offset(&mut self, a: Value, b: Value) -> Option<Value> {
         let second = self.known_dim(b)?;
         let (from, first) = self.offset_sum(a)?;
@@ -330,7 +334,7 @@ impl KernelBuilder {
         if self.dtype(value) == dtype {
             return value;
         }
-        // What was widened is that number again.
+        // A widened value is that number again.
         let widened = self.function.defining(value).filter(|&inst| self.function.kind_of(inst) == OpKind::Convert);
         if let Some(from) = widened.map(|inst| self.function.operands(inst)[0])
             && self.dtype(from) == dtype
@@ -354,12 +358,12 @@ impl KernelBuilder {
         self.emit(OpKind::Fma, &operands)
     }
 
-    /// The numbers of the lanes: 0, 1, ...
+    /// The lane numbers: 0, 1, ...
     pub fn lane_numbers(&mut self, lanes: u32) -> Value {
         self.emit_as(OpKind::Lanes, &[], &[], Type::Vector { lanes, dtype: self.index_type })
     }
 
-    /// True in the first `count` of `lanes` lanes.
+    /// A mask that is true in the first `count` of `lanes` lanes.
     pub fn lane_mask(&mut self, count: Value, lanes: u32) -> Value {
         self.emit_as(OpKind::LaneMask, &[count], &[], Type::Vector { lanes, dtype: DType::I1 })
     }
@@ -375,17 +379,18 @@ impl KernelBuilder {
         self.emit_all(OpKind::Store, &operands, &[], None);
     }
 
-    /// Writes a vector whose address is a multiple of so many bytes, and which nobody reads soon.
+    /// Emits a non-temporal store of a vector whose address is a multiple of so many bytes, and
+    /// which is not read soon.
     pub fn store_nontemporal(&mut self, buffer: Value, index: Value, value: Value, multiple: i64) {
         self.emit_all(OpKind::Store, &[buffer, index, value], &[("nontemporal", multiple.into())], None);
     }
 
-    /// Whether a buffer is not the task's own.
+    /// Returns true if a buffer is not the task's own.
     pub fn is_global(&self, buffer: Value) -> bool {
         matches!(self.ty(buffer), Type::Buffer { space: Space::Global, .. })
     }
 
-    /// The part of a buffer from an element on, as a buffer of `tensor`.
+    /// The part of a buffer that starts at an element, as a buffer of `tensor`.
     pub fn view(&mut self, buffer: Value, index: Value, tensor: TensorType) -> Value {
         let space = match self.ty(buffer) {
             Type::Buffer { space, .. } => *space,
@@ -394,7 +399,7 @@ impl KernelBuilder {
         self.emit_as(OpKind::View, &[buffer, index], &[], Type::Buffer { tensor, space })
     }
 
-    /// Memory of the task.
+    /// Allocates memory of the task.
     pub fn scratch(&mut self, tensor: TensorType) -> Value {
         let ty = Type::Buffer { tensor, space: Space::Task };
         self.emit_in(self.prologue, OpKind::Scratch, &[], &[], &[], Some(vec![ty]))[0]
@@ -423,7 +428,8 @@ impl KernelBuilder {
         block
     }
 
-    /// `for index in (lower..upper).step_by(step)`, carrying `inits` along; what `body` returns is carried on.
+    /// Emits `for index in (lower..upper).step_by(step)`, carrying `inits`; the results of `body`
+    /// are carried on.
     pub fn for_(
         &mut self,
         [lower, upper, step]: [Value; 3],
@@ -436,7 +442,7 @@ impl KernelBuilder {
         self.emit_in(self.block, OpKind::For, &operands, &[], &[region], None)
     }
 
-    /// `if pred { then } else { otherwise }`.
+    /// Emits `if pred { then } else { otherwise }`.
     pub fn if_(
         &mut self,
         pred: Value,
@@ -448,7 +454,7 @@ impl KernelBuilder {
         self.emit_in(self.block, OpKind::If, &[pred], &[], &[then, otherwise], None)
     }
 
-    /// `while cond(values) { values = body(values) }`.
+    /// Emits `while cond(values) { values = body(values) }`.
     pub fn while_(
         &mut self,
         inits: &[Value],
@@ -461,25 +467,25 @@ impl KernelBuilder {
         self.emit_in(self.block, OpKind::While, inits, &[], &[cond, body], None)
     }
 
-    /// The columns of a square whose rows are vectors.
+    /// Transposes a square whose rows are vectors: returns its columns.
     pub fn transpose_lanes(&mut self, rows: &[Value]) -> Vec<Value> {
         self.emit_all(OpKind::TransposeLanes, rows, &[], None)
     }
 
-    /// The bits of a value as lanes of `dtype`.
+    /// Reinterprets the bits of a value as lanes of `dtype`.
     pub fn recast(&mut self, value: Value, dtype: DType) -> Value {
         let lanes = self.lanes(value) * self.dtype(value).size() as u32 / dtype.size() as u32;
         self.emit_as(OpKind::RecastLanes, &[value], &[], Type::Vector { lanes, dtype })
     }
 
-    /// `sum`, and the products of the elements that the lanes of `a` and `b` hold.
+    /// Adds to `sum` the products of the elements that the lanes of `a` and `b` hold.
     pub fn dot_lanes(&mut self, elements: DType, a: Value, b: Value, sum: Value) -> Value {
         let lanes = self.lanes(sum);
         let (a, b) = (self.widen(a, lanes), self.widen(b, lanes));
         self.emit_all(OpKind::DotLanes, &[a, b, sum], &[("elements", elements.into())], None)[0]
     }
 
-    /// The lanes of `a` followed by `b` that `places` name.
+    /// Picks the lanes of `a` followed by `b` that `places` name.
     pub fn pick_lanes(&mut self, a: Value, b: Value, places: Value) -> Value {
         self.emit(OpKind::PickLanes, &[a, b, places])
     }
@@ -490,7 +496,7 @@ impl KernelBuilder {
         [made[0], made[1]]
     }
 
-    /// The lanes of two vectors by turns, as two vectors.
+    /// Interleaves the lanes of two vectors and returns two vectors.
     pub fn zip_lanes(&mut self, a: Value, b: Value) -> [Value; 2] {
         let made = self.emit_all(OpKind::ZipLanes, &[a, b], &[], None);
         [made[0], made[1]]
@@ -511,7 +517,7 @@ impl KernelBuilder {
 pub struct OpenFor {
     pub index: Value,
     pub carried: Vec<Value>,
-    /// What the next iteration gets: as many values as are carried.
+    /// The values for the next iteration: as many as are carried.
     pub next: Vec<Value>,
     operands: Vec<Value>,
     region: Block,
@@ -548,7 +554,7 @@ impl KernelBuilder {
         OpenFor { index, next: carried.clone(), carried, operands: [&bounds[..], inits].concat(), region, outer }
     }
 
-    /// Ends the body; gives the carried values after the loop.
+    /// Ends the body; returns the carried values after the loop.
     pub fn close_for(&mut self, open: OpenFor) -> Vec<Value> {
         self.emit_all(OpKind::Return, &open.next, &[], None);
         self.block = open.outer;
@@ -579,7 +585,7 @@ impl KernelBuilder {
         self.close_if_giving(open, &[], &[]);
     }
 
-    /// Ends the branch with its results, and gives the others where it is not taken.
+    /// Ends the branch with its results; `others` are the results if it is not taken.
     pub fn close_if_giving(&mut self, open: OpenIf, results: &[Value], others: &[Value]) -> Vec<Value> {
         self.emit_all(OpKind::Return, results, &[], None);
         self.block = open.outer;

@@ -1,9 +1,9 @@
-//! Computes equal things once, branches of pure ops among them, and drops what nobody uses.
+//! Computes equal things once, branches of pure ops among them, and drops unused ones.
 use disc_ir::{Attr, Block, Function, Inst, OpKind, Type, Value, ops::Trait};
 use std::{collections::HashMap, fmt::Write};
 
-/// What makes two pure ops equal. Attributes are compared by their debug text, which shows every bit of them but NaN payloads of
-/// literals, whose bytes it shows.
+/// The key by which two pure ops are equal. Attributes are compared by their debug text, which
+/// shows every bit of them but NaN payloads of literals, whose bytes it shows.
 type Key = (OpKind, Vec<Value>, String, Vec<Type>);
 
 pub(super) fn run(kernel: &mut Function) {
@@ -42,7 +42,7 @@ fn block(kernel: &mut Function, at: Block, scopes: &mut Vec<HashMap<Key, Inst>>,
     kernel.set_insts(at, kept);
 }
 
-/// What an op does with its operands, as text; `None` for one that is not pure.
+/// The meaning of an op on its operands, as text; `None` for one that is not pure.
 fn meaning(kernel: &Function, inst: Inst, replaced: &HashMap<Value, Value>) -> Option<String> {
     let data = kernel.inst(inst);
     match data.kind {
@@ -57,7 +57,7 @@ fn meaning(kernel: &Function, inst: Inst, replaced: &HashMap<Value, Value>) -> O
     }
 }
 
-/// Adds what a branch of pure ops does: its own values by their numbers, others by themselves.
+/// Adds the meaning of a branch of pure ops: its own values by their numbers, others by themselves.
 fn branch(kernel: &Function, region: Block, replaced: &HashMap<Value, Value>, found: &mut String) -> Option<()> {
     let mut own: HashMap<Value, usize> = HashMap::new();
     for &inst in kernel.insts(region) {

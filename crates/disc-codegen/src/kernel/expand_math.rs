@@ -1,6 +1,8 @@
-//! Math functions as arithmetic of the kernel IR: [`crate::math`] written out by a [`KernelBuilder`].
+//! Expands math functions into arithmetic of the kernel IR: [`crate::math`] written out by a
+//! [`KernelBuilder`].
 //!
-//! Nothing is approximated here; this only gives the functions their operations. A value that is the same in every lane stays a scalar.
+//! It approximates no function itself; it only supplies the operations. A value that is the same in
+//! every lane stays a scalar.
 use super::KernelBuilder;
 use crate::{
     math::{Emitter, Format, LoopBody, MathFn, scale_by_products},
@@ -8,12 +10,12 @@ use crate::{
 };
 use disc_ir::{DType, Literal, OpKind, Value};
 
-/// What a target computes in one instruction.
+/// The arithmetic for which a target has one instruction each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arithmetic {
-    /// `a * b + c`, rounded once.
+    /// The op `a * b + c`, rounded once.
     fused: bool,
-    /// `x * 2^n`.
+    /// The op `x * 2^n`.
     scales: bool,
 }
 
@@ -23,7 +25,7 @@ impl Arithmetic {
     }
 }
 
-/// The function that an op on floats is, if it is no arithmetic of the target.
+/// The function of an op on floats, if it is no arithmetic of the target.
 fn function_of(kind: OpKind) -> Option<MathFn> {
     let name = match kind {
         OpKind::Acos => "acos",
@@ -62,12 +64,12 @@ fn function_of(kind: OpKind) -> Option<MathFn> {
     MathFn::from_name(name)
 }
 
-/// The value of a math op, written out; `None` for an op that the target computes, or that is on integers.
+/// Expands a math op; returns `None` for an op that the target computes, or that is on integers.
 pub(crate) fn math(kb: &mut KernelBuilder, kind: OpKind, operands: &[Value], arithmetic: Arithmetic) -> Option<Value> {
     function(kb, function_of(kind)?, operands, arithmetic)
 }
 
-/// The value of a function of floats, written out; `None` for integers.
+/// Expands a function of floats; returns `None` for integers.
 pub(crate) fn function(kb: &mut KernelBuilder, function: MathFn, operands: &[Value], arithmetic: Arithmetic) -> Option<Value> {
     let format = match kb.dtype(operands[0]) {
         DType::F32 => Format::F32,

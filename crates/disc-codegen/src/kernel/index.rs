@@ -1,16 +1,19 @@
-//! Positions inside tensors, as kernels compute them.
+//! Represents positions inside tensors, as kernels compute them.
 //!
-//! A kernel works on several neighbouring elements at once, one per lane. Most positions are the same in every lane, or grow by a
-//! constant from lane to lane; those stay scalar arithmetic, and a load at stride 1 is one vector load.
+//! A kernel works on several neighbouring elements at once, one per lane. Most positions are the
+//! same in every lane, or grow by a constant from lane to lane; those stay scalar arithmetic, and a
+//! load with stride 1 is one vector load.
 use super::KernelBuilder;
 use disc_ir::Value;
 
 /// The position along one dimension, for all lanes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Index {
-    /// `base + lane * stride`, where `base` is a scalar of the index type; stride 0 is the same position in every lane.
+    /// `base + lane * stride`, where `base` is a scalar of the index type; stride 0 is the same
+    /// position in every lane.
     Affine { base: Value, stride: i64 },
-    /// `base + steps[lane]`: a scalar of the index type, and a vector of it, or of `i32` where that is known to hold them.
+    /// `base + steps[lane]`: a scalar of the index type, and a vector of it, or of `i32` where that
+    /// is known to hold them.
     Lanes { base: Value, steps: Value },
 }
 
@@ -39,7 +42,7 @@ impl Index {
         }
     }
 
-    /// What all lanes have, and how far each is from it, in the index type.
+    /// The common base of all lanes, and the distance of each from it, in the index type.
     fn parted(self, kb: &mut KernelBuilder, lanes: u32) -> (Value, Value) {
         match self {
             Index::Affine { base, stride: 0 } => (base, kb.int(0)),
@@ -72,7 +75,7 @@ impl Index {
         }
     }
 
-    /// Times a scalar; a lane stride stays affine only when the scalar is a known constant.
+    /// Multiplies by a scalar; a lane stride stays affine only if the scalar is a known constant.
     pub fn scale(self, kb: &mut KernelBuilder, lanes: u32, scalar: Value) -> Index {
         match (self, kb.known_int(scalar)) {
             (index, Some(1)) => index,
@@ -108,14 +111,15 @@ impl Index {
     }
 }
 
-/// The row-major position of `at` in a shape, given as the scalar sizes; the fast-moving dimension comes last.
+/// The row-major position of `at` in a shape, given by its strides as scalars; the fastest-moving
+/// dimension comes last.
 pub fn linear(kb: &mut KernelBuilder, lanes: u32, at: &[Index], strides: &[Value]) -> Index {
     let zero = kb.int(0);
     let mut uniform = Index::uniform(zero);
     let mut varying = Index::uniform(zero);
     for (index, &stride) in at.iter().zip(strides) {
         let term = index.scale(kb, lanes, stride);
-        // Uniform terms first: their sum does not change inside the loop over lanes.
+        // Uniform terms come first: their sum does not change inside the loop over lanes.
         match term {
             Index::Affine { stride: 0, .. } => uniform = uniform.add(kb, lanes, term),
             _ => varying = varying.add(kb, lanes, term),

@@ -2,7 +2,7 @@
 use super::KernelBuilder;
 use disc_ir::Value;
 
-/// Vectors whose lanes by turns are those of the given ones, as many as these: a power of two.
+/// Interleaves the lanes of these vectors, a power of two of them, and returns as many vectors.
 pub(crate) fn interleave(kb: &mut KernelBuilder, vectors: &[Value]) -> Vec<Value> {
     if let [vector] = vectors {
         return vec![*vector];

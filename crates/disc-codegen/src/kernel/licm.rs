@@ -1,8 +1,10 @@
-//! Moves what does not change in a loop in front of it.
+//! Hoists loop-invariant ops out of loops.
 //!
-//! Only pure ops move: they neither fail nor touch memory, so they may run where the loop would not. A view stays: its place is checked, and may
-//! lie outside where the loop would not run. Out of a branch, scalars move as well, which are places mostly; vectors move only with all that leaves
-//! the loop around it: the branch may be a long computation for numbers that are rare.
+//! Only pure ops move: they neither fail nor touch memory, so they may run even if the loop would
+//! not. A view stays: its position is checked, and may be out of bounds if the loop would not run.
+//! Out of a branch, scalars move as well, which are mostly positions; vectors move only with
+//! everything that leaves the loop around it: the branch may be a long computation for rare
+//! numbers.
 use disc_ir::{Block, Function, Inst, OpKind, Type, Value, ops::Trait};
 use std::collections::HashSet;
 
@@ -11,7 +13,8 @@ pub(super) fn run(kernel: &mut Function) {
     block(kernel, body);
 }
 
-/// Hoists out of the loops and branches of a block, inner ones first; what leaves an inner loop may leave the outer one too.
+/// Hoists out of the loops and branches of a block, inner ones first; an op that leaves an inner
+/// loop may leave the outer one too.
 fn block(kernel: &mut Function, at: Block) {
     let mut done = Vec::new();
     for inst in kernel.insts(at).to_vec() {
@@ -31,16 +34,17 @@ fn block(kernel: &mut Function, at: Block) {
     kernel.set_insts(at, done);
 }
 
-/// What leaves a region.
+/// The ops that leave a region.
 struct Leaving {
     is_loop: bool,
-    /// Values that stay.
+    /// The values that stay.
     inside: HashSet<Value>,
     out: Vec<Inst>,
 }
 
 impl Leaving {
-    /// Takes the ops out of a region that need nothing from what stays; of a loop, those in its branches too.
+    /// Takes the ops out of a region that need no value that stays; of a loop, those in its
+    /// branches too.
     fn take(&mut self, kernel: &mut Function, region: Block) {
         self.inside.extend(kernel.arguments(region).iter().copied());
         let mut stay = Vec::new();

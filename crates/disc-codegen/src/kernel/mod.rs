@@ -1,5 +1,5 @@
-//! Kernels: the builder that schedules write them with, and the passes that make what was written cheap, so that LLVM has only to select
-//! instructions.
+//! Provides the builder that schedules write kernels with, and the passes that make the code cheap,
+//! so that LLVM has only to select instructions.
 mod builder;
 pub mod cost;
 mod cse;
@@ -18,7 +18,7 @@ pub use site::Site;
 
 use disc_ir::Function;
 
-/// Cleans up a kernel: equal computations once, loop-invariant ones outside of their loops, unused ones gone.
+/// Cleans up a kernel: computes equal values once, hoists loop-invariant ops and drops unused ones.
 pub fn optimize(kernel: &mut Function) {
     licm::run(kernel);
     cse::run(kernel);
@@ -40,7 +40,7 @@ mod tests {
         text.find(part).unwrap_or_else(|| panic!("no `{part}` in {text}"))
     }
 
-    /// Numbers that are rare take two more steps; both branches are the same.
+    /// Rare numbers take two more steps; both branches are the same.
     const BRANCHES: &str = "kernel @k(%x: buffer<64xf32>, %y: buffer<64xf32>, %begin: i64, %end: i64) {
       %one = constant dense<1> : i64
       %i = constant dense<0> : i64

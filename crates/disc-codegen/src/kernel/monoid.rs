@@ -1,4 +1,4 @@
-//! The plain reductions: those whose body is one commutative and associative op.
+//! Recognises plain reductions: those whose body is one commutative and associative op.
 use super::KernelBuilder;
 use disc_ir::{DType, Function, Inst, Literal, OpKind, Value, literal::encode_i64};
 
@@ -13,7 +13,7 @@ pub enum Monoid {
     Or,
 }
 
-/// The monoid that a reduction's body is, if it is one.
+/// The monoid of a reduction's body, if it is one.
 pub fn monoid_of(function: &Function, inst: Inst) -> Option<Monoid> {
     let body = *function.inst(inst).regions.first()?;
     let [op, end] = function.insts(body) else { return None };
@@ -47,12 +47,12 @@ impl Monoid {
         }
     }
 
-    /// Whether the op rounds on floats, so that the order matters.
+    /// Returns true if the op rounds on floats, so that the order matters.
     pub fn rounds(self) -> bool {
         matches!(self, Monoid::Add | Monoid::Multiply)
     }
 
-    /// The word for combining lanes.
+    /// The attribute word of the op that combines lanes.
     pub fn lane_reducer(self) -> &'static str {
         self.op().name()
     }
@@ -61,10 +61,10 @@ impl Monoid {
         kb.map(self.op(), &[a, b])
     }
 
-    /// The value that changes nothing.
+    /// The identity value of the op.
     pub fn identity(self, kb: &mut KernelBuilder, dtype: DType, lanes: u32) -> Value {
         let literal = match (self, dtype) {
-            // Minus zero: it leaves even minus zero alone.
+            // The identity is minus zero: it preserves even minus zero.
             (Monoid::Add, _) if dtype.is_float() => Literal::splat_f64(dtype, -0.0),
             (Monoid::Add | Monoid::Or, _) => Literal::splat_i64(dtype, 0),
             (Monoid::Multiply, _) => Literal::splat_i64(dtype, 1),
@@ -88,8 +88,8 @@ pub fn two_sum(kb: &mut KernelBuilder, a: Value, b: Value) -> (Value, Value) {
     (sum, kb.map(OpKind::Add, &[a, b]))
 }
 
-/// Adds the rounding errors `lost` to a total. They are NaN where the total is infinite or NaN, and
-/// left out there; zero keeps the sign of a zero total.
+/// Adds the rounding errors `lost` to a total. They are NaN if the total is infinite or NaN, and
+/// are then left out; zero keeps the sign of a zero total.
 pub fn with_lost(kb: &mut KernelBuilder, total: Value, lost: Value) -> Value {
     let (size, zero) = (kb.emit(OpKind::Abs, &[lost]), kb.zero(kb.dtype(lost), kb.lanes(lost)));
     let is_some = kb.compare("GT", size, zero);

@@ -1,4 +1,4 @@
-//! The types that values are computed and summed in.
+//! Chooses the types that values are computed and summed in.
 use disc_ir::DType;
 
 /// The type that values of `dtype` are computed in.
@@ -9,7 +9,8 @@ pub fn compute_dtype(dtype: DType) -> DType {
     }
 }
 
-/// The type that products of `dtype` are summed in. Integers wrap, so that those of a narrow type are the low bits of those of a wide one.
+/// The type that products of `dtype` are summed in. Integers wrap, so that the sums of a narrow
+/// type are the low bits of those of a wide one.
 pub fn accumulator_dtype(dtype: DType) -> DType {
     match compute_dtype(dtype) {
         wide if wide.is_float() || wide.size() >= 4 => wide,

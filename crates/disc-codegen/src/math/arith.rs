@@ -1,10 +1,11 @@
-//! Building blocks of several math functions: polynomials, clamps, signs, rounding to integers. No function of the table is here.
+//! Provides the building blocks of several math functions: polynomials, clamps, signs, rounding to
+//! integers. No function of the table is here.
 //!
-//! - All of them let NaN through unless they say otherwise.
+//! - All of them propagate NaN unless they say otherwise.
 
 use super::emitter::Emitter;
 
-/// The polynomial with these coefficients, lowest power first, by Horner's rule.
+/// Evaluates the polynomial with these coefficients, lowest power first, by Horner's rule.
 pub(super) fn horner<E: Emitter>(e: &mut E, x: E::F, coefs: &[f64]) -> E::F {
     let (&last, rest) = coefs.split_last().expect("a polynomial has a coefficient");
     let mut sum = e.f(last);
@@ -15,21 +16,21 @@ pub(super) fn horner<E: Emitter>(e: &mut E, x: E::F, coefs: &[f64]) -> E::F {
     sum
 }
 
-/// The greater of x and a constant; NaN stays.
+/// The greater of x and a constant; NaN is kept.
 pub(super) fn at_least<E: Emitter>(e: &mut E, x: E::F, c: f64) -> E::F {
     let c = e.f(c);
     let below = e.lt(x, c);
     e.select(below, c, x)
 }
 
-/// The lesser of x and a constant; NaN stays.
+/// The lesser of x and a constant; NaN is kept.
 pub(super) fn at_most<E: Emitter>(e: &mut E, x: E::F, c: f64) -> E::F {
     let c = e.f(c);
     let above = e.lt(c, x);
     e.select(above, c, x)
 }
 
-/// Sign bit of x, other bits zero.
+/// The sign bit of x, other bits zero.
 pub(super) fn sign_of<E: Emitter>(e: &mut E, x: E::F) -> E::I {
     let bits = e.bits(x);
     let sign = e.i(e.format().sign_bit());
@@ -67,11 +68,13 @@ pub(super) fn fmac<E: Emitter>(e: &mut E, x: E::F, c: f64, y: E::F) -> E::F {
 pub(super) struct Rounded<F> {
     /// Its value.
     pub(super) value: F,
-    /// Its value plus an offset plus the format's shifter: the low bits of the word are the integer plus the offset.
+    /// Its value plus an offset plus the format's shifter: the low bits of the word are the integer
+    /// plus the offset.
     pub(super) shifted: F,
 }
 
-/// x * c rounded to an integer, which must stay below 2^22 in magnitude (2^51 in f64). Ties and the last bit of the product may go either way.
+/// Rounds x * c to an integer, which must stay below 2^22 in magnitude (2^51 in f64). Ties and the
+/// last bit of the product may go either way.
 pub(super) fn round_product<E: Emitter>(e: &mut E, x: E::F, c: f64, offset: i64) -> Rounded<E::F> {
     let shifter = e.f(e.format().shifter() + offset as f64);
     let shifted = fmac(e, x, c, shifter);
@@ -79,7 +82,8 @@ pub(super) fn round_product<E: Emitter>(e: &mut E, x: E::F, c: f64, offset: i64)
     Rounded { value, shifted }
 }
 
-/// An integer of magnitude below 2^22 (2^51 in f64) as a float, without a conversion instruction in f64.
+/// Converts an integer of magnitude below 2^22 (2^51 in f64) to a float, without a conversion
+/// instruction in f64.
 pub(super) fn small_to_float<E: Emitter>(e: &mut E, n: E::I) -> E::F {
     let shifter = e.f(e.format().shifter());
     let base = e.bits(shifter);
@@ -95,13 +99,14 @@ pub(super) fn flip_sign<E: Emitter>(e: &mut E, x: E::F, sign: E::I) -> E::F {
     e.with_bits(bits)
 }
 
-/// Lanes where x is NaN.
+/// The lanes where x is NaN.
 pub(super) fn is_nan<E: Emitter>(e: &mut E, x: E::F) -> E::M {
     let number = e.eq(x, x);
     e.not(number)
 }
 
-/// An integral float of magnitude below 2^22 (2^51 in f64) as an integer, without a conversion instruction in f64.
+/// Converts an integral float of magnitude below 2^22 (2^51 in f64) to an integer, without a
+/// conversion instruction in f64.
 pub(super) fn small_to_int<E: Emitter>(e: &mut E, x: E::F) -> E::I {
     let shifter = e.f(e.format().shifter());
     let shifted = e.add(x, shifter);

@@ -1,7 +1,7 @@
-//! bessel_i1e: e^-|x| I1(x).
+//! Computes bessel_i1e: e^-|x| I1(x).
 //!
-//! Near zero the power series of I1(x) / x in x^2, all of whose terms are positive, as a minimax polynomial, times e^-|x|; far from zero
-//! a polynomial in 1/x over sqrt(x).
+//! Near zero the result is e^-|x| times the power series of I1(x) / x in x^2, all of whose terms
+//! are positive, as a minimax polynomial; far from zero it is a polynomial in 1/x over sqrt(x).
 //!
 //! Fits: scripts/fit/gamma.py.
 
@@ -85,7 +85,8 @@ pub(super) fn bessel_i1e<E: Emitter>(e: &mut E, x: E::F) -> E::F {
         Format::F32 => horner(e, square.high, &NEAR_32),
         Format::F64 => horner(e, square.high, &NEAR_64),
     };
-    // The rounding of the square counts up to sevenfold: the logarithmic derivative of P is near 1 / (2 (x + 4)).
+    // The rounding of the square counts up to sevenfold: the logarithmic derivative of P is near 1
+    // / (2 (x + 4)).
     let slope = addc(e, small, 4.0);
     let slope = e.add(slope, slope);
     let correction = e.div(square.low, slope);

@@ -1,10 +1,12 @@
-//! Conversions between float formats, and from float to integer, in integer arithmetic of the wide format's width.
+//! Converts between float formats, and from float to integer, in integer arithmetic of the wide
+//! format's width.
 //!
-//! Narrow floats are words in the low bits of an integer of the emitter. Rounding is to nearest even, once: f64 to f16 or bf16 does not go
-//! through f32. Overflow gives infinity, denormals are exact, NaN stays a quiet NaN with its sign and top payload bits.
+//! Narrow floats are words in the low bits of an integer of the emitter. Rounding is to nearest
+//! even, once: f64 to f16 or bf16 does not go through f32. Overflow gives infinity, denormals are
+//! exact, NaN stays a quiet NaN with its sign and top payload bits.
 //!
-//! Method: F. Giesen, "Half to float done quick" and "Float to half, round to nearest even"; the addition or subtraction of a power of two
-//! aligns denormals.
+//! Method: F. Giesen, "Half to float done quick" and "Float to half, round to nearest even"; the
+//! addition or subtraction of a power of two aligns denormals.
 
 use super::arith::{addc, sign_of};
 use super::emitter::{Emitter, Format};
@@ -21,7 +23,7 @@ pub enum Narrow {
 }
 
 impl Narrow {
-    /// Stored bits of the mantissa.
+    /// The stored bits of the mantissa.
     const fn mantissa_bits(self) -> u32 {
         match self {
             Narrow::F16 => 10,
@@ -30,7 +32,7 @@ impl Narrow {
         }
     }
 
-    /// Bits of the whole number.
+    /// The bits of the whole number.
     pub const fn width(self) -> u32 {
         match self {
             Narrow::F16 | Narrow::Bf16 => 16,
@@ -46,16 +48,17 @@ impl Narrow {
     }
 }
 
-/// What a float becomes that no integer of the width can hold, and NaN.
+/// The result for NaN and for a float that no integer of the width can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutOfRange {
-    /// The least integer of the width, for NaN too: what x86's conversion instructions give, and so what eager PyTorch shows there.
+    /// The least integer of the width, for NaN too: x86's conversion instructions give it, and so
+    /// eager PyTorch shows it there.
     Least,
     /// The nearest integer; zero for NaN.
     Saturate,
 }
 
-/// x rounded to a narrower format, as a word; the bits above its width are zero.
+/// Rounds x to a narrower format and returns the word; the bits above its width are zero.
 pub fn to_narrow<E: Emitter>(e: &mut E, x: E::F, to: Narrow) -> E::I {
     let format = e.format();
     let (wide, narrow) = (format.mantissa_bits(), to.mantissa_bits());
@@ -64,7 +67,8 @@ pub fn to_narrow<E: Emitter>(e: &mut E, x: E::F, to: Narrow) -> E::I {
     let size = e.abs(x);
     let word = e.bits(size);
 
-    // Normal results: round half up, less one half where the last kept bit is even; a carry moves the exponent as it should.
+    // Normal results: round half up, less one half where the last kept bit is even; a carry moves
+    // the exponent as it should.
     let one = e.i(1);
     let last = e.lshr(word, shift);
     let last = e.iand(last, one);
@@ -103,7 +107,8 @@ pub fn to_narrow<E: Emitter>(e: &mut E, x: E::F, to: Narrow) -> E::I {
     e.ior(rounded, sign)
 }
 
-/// The value of a narrower word, exact; bits above its width do not count. A signalling NaN may stay one.
+/// The exact value of a narrower word; bits above its width are ignored. A signalling NaN may stay
+/// one.
 pub fn from_narrow<E: Emitter>(e: &mut E, word: E::I, from: Narrow) -> E::F {
     let format = e.format();
     let (wide, narrow) = (format.mantissa_bits(), from.mantissa_bits());
@@ -141,15 +146,17 @@ pub fn from_narrow<E: Emitter>(e: &mut E, word: E::I, from: Narrow) -> E::F {
     e.with_bits(value)
 }
 
-/// x cut to a signed integer of a width up to the emitter's. In an integer as wide as the emitter's, sign-extended.
+/// Truncates x to a signed integer of a width up to the emitter's. In an integer as wide as the
+/// emitter's, sign-extended.
 ///
-/// Eager PyTorch converts to i8, i16 and u8 through a wider integer and keeps the low bits: use width 32 and drop bits for the same.
-/// For f32 to i64, widen to f64 first (it is exact).
+/// Eager PyTorch converts to i8, i16 and u8 through a wider integer and keeps the low bits: use
+/// width 32 and drop bits for the same. For f32 to i64, widen to f64 first (it is exact).
 pub fn to_integer<E: Emitter>(e: &mut E, x: E::F, width: u32, out_of_range: OutOfRange) -> E::I {
     assert!(width <= e.format().width(), "an integer of the emitter holds the result");
     let power = 2f64.powi(width as i32 - 1);
     let below = match e.format() {
-        // -2^(width-1) - 1 is representable only while the mantissa reaches; the cut of what lies between is in range.
+        // -2^(width-1) - 1 is representable only while the mantissa reaches; truncating a value in
+        // between gives one that is in range.
         Format::F64 if width < 53 => -power - 1.0,
         Format::F32 if width < 24 => -power - 1.0,
         _ => -power,
@@ -178,7 +185,7 @@ pub fn to_integer<E: Emitter>(e: &mut E, x: E::F, width: u32, out_of_range: OutO
     }
 }
 
-/// x cut to an unsigned integer of a width below the emitter's; see [`to_integer`].
+/// Truncates x to an unsigned integer of a width below the emitter's; see [`to_integer`].
 pub fn to_unsigned_saturating<E: Emitter>(e: &mut E, x: E::F, width: u32) -> E::I {
     assert!(width < e.format().width(), "a signed integer of the emitter holds the result");
     let (zero, one, power) = (e.f(0.0), e.f(1.0), e.f(2f64.powi(width as i32)));

@@ -1,9 +1,12 @@
-//! Sums and products in two parts: the rounded result and its error, and arithmetic on such pairs.
+//! Computes sums and products in two parts, the rounded result and its error, and does arithmetic
+//! on such pairs.
 //!
-//! Without fused multiply-add the products split their factors by masking low bits (Dekker with truncation), which cannot overflow and leaves
-//! an error of one unit in the last place of the low part at most. Values near the format's limits are the caller's concern.
+//! Without fused multiply-add the products split their factors by masking low bits (Dekker with
+//! truncation), which cannot overflow and leaves an error of one unit in the last place of the low
+//! part at most. Values near the format's limits are the caller's concern.
 //!
-//! Source: T. Dekker, "A floating-point technique for extending the available precision"; D. Knuth, TAOCP 2, 4.2.2.
+//! Source: T. Dekker, "A floating-point technique for extending the available precision"; D. Knuth,
+//! TAOCP 2, 4.2.2.
 
 use super::emitter::Emitter;
 

@@ -1,13 +1,18 @@
-//! The arithmetic that a math function may use, as a trait.
+//! Defines the arithmetic that a math function may use, as a trait.
 //!
-//! Every function of [`crate::math`] is written once over [`Emitter`]. An emitter either computes ([`crate::math::Scalar`]) or builds
-//! IR. It is not an IR itself, and it knows nothing of shapes: whatever number of lanes a value has, each operation works lane by lane.
+//! Every function of [`crate::math`] is written once over [`Emitter`]. An emitter either computes
+//! ([`crate::math::Scalar`]) or builds IR. It is not an IR itself, and it knows nothing of shapes:
+//! each operation works lane by lane, for any number of lanes of a value.
 //!
-//! - One instantiation has one float format; its integers have the same width, two's complement, and wrap.
-//! - Straight-line code: a lane is chosen by `select`, never by control flow. The only loop is [`Emitter::loop_while`].
+//! - One instantiation has one float format; its integers have the same width, two's complement,
+//!   and wrap.
+//! - Straight-line code: a lane is chosen by `select`, never by control flow. The only loop is
+//!   [`Emitter::loop_while`].
 //! - Comparisons are ordered: with a NaN operand they give false.
-//! - Constants are uniform over the lanes; an emitter that builds IR should give equal constants one value.
-//! - Denormals are kept, rounding is to nearest even, no operation is contracted or reassociated by the emitter.
+//! - Constants are uniform over the lanes; an emitter that builds IR should give equal constants
+//!   one value.
+//! - Denormals are kept, rounding is to nearest even, no operation is contracted or reassociated by
+//!   the emitter.
 
 /// The float format of an instantiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +23,8 @@ pub enum Format {
     F64,
 }
 
-/// What the body of [`Emitter::loop_while`] gives back: the next state, and the lanes that need another round.
+/// The result of the body of [`Emitter::loop_while`]: the next state, and the lanes that need
+/// another round.
 pub type LoopStep<E> = (Vec<<E as Emitter>::I>, <E as Emitter>::M);
 
 /// The body of [`Emitter::loop_while`].
@@ -30,12 +36,13 @@ pub trait Emitter: Sized {
     type F: Copy;
     /// An integer value of the float's width.
     type I: Copy;
-    /// A mask: one truth value a lane.
+    /// A mask: one truth value per lane.
     type M: Copy;
 
     /// The float format.
     fn format(&self) -> Format;
-    /// Whether [`Emitter::fma`] rounds once. Functions that need an exact product choose their algorithm by it.
+    /// Returns true if [`Emitter::fma`] rounds once. Functions that need an exact product choose
+    /// their algorithm by it.
     fn fused(&self) -> bool;
 
     /// A float constant, rounded to nearest even to the format.
@@ -47,7 +54,7 @@ pub trait Emitter: Sized {
     fn sub(&mut self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(&mut self, a: Self::F, b: Self::F) -> Self::F;
     fn div(&mut self, a: Self::F, b: Self::F) -> Self::F;
-    /// a * b + c, rounded once if [`Emitter::fused`], else the product is rounded first.
+    /// a * b + c, rounded once if [`Emitter::fused`]; otherwise the product is rounded first.
     fn fma(&mut self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// Flips the sign bit, of a NaN too.
     fn neg(&mut self, a: Self::F) -> Self::F;
@@ -55,9 +62,9 @@ pub trait Emitter: Sized {
     fn abs(&mut self, a: Self::F) -> Self::F;
     /// The square root, correctly rounded; NaN below zero, -0 for -0.
     fn sqrt(&mut self, a: Self::F) -> Self::F;
-    /// The largest integral value that is not above `a`; -0, infinities and NaN pass.
+    /// The largest integral value that is not above `a`; -0, infinities and NaN are kept.
     fn floor(&mut self, a: Self::F) -> Self::F;
-    /// The nearest integral value, ties to even; -0, infinities and NaN pass.
+    /// The nearest integral value, ties to even; -0, infinities and NaN are kept.
     fn round_even(&mut self, a: Self::F) -> Self::F;
 
     fn eq(&mut self, a: Self::F, b: Self::F) -> Self::M;
@@ -77,10 +84,11 @@ pub trait Emitter: Sized {
     fn bits(&mut self, a: Self::F) -> Self::I;
     /// The float of given bits.
     fn with_bits(&mut self, a: Self::I) -> Self::F;
-    /// Truncation to an integer. The truncated value must fit: for other values the result is unspecified (but it is a value).
-    /// Costly in f64 on targets without such an instruction (AVX2): the functions use it in f64 only where nothing else serves.
+    /// Truncates to an integer. The truncated value must fit: for other values the result is
+    /// unspecified (but it is a value). Costly in f64 on targets without such an instruction
+    /// (AVX2): the functions use it in f64 only if there is no other way.
     fn to_int(&mut self, a: Self::F) -> Self::I;
-    /// Signed integer to float, to nearest even. The same cost in f64.
+    /// Converts a signed integer to a float, to nearest even. The same cost in f64.
     fn to_float(&mut self, a: Self::I) -> Self::F;
 
     fn iadd(&mut self, a: Self::I, b: Self::I) -> Self::I;
@@ -90,36 +98,40 @@ pub trait Emitter: Sized {
     fn iand(&mut self, a: Self::I, b: Self::I) -> Self::I;
     fn ior(&mut self, a: Self::I, b: Self::I) -> Self::I;
     fn ixor(&mut self, a: Self::I, b: Self::I) -> Self::I;
-    /// Shift by a constant below the width.
+    /// Shifts left by a constant below the width.
     fn shl(&mut self, a: Self::I, n: u32) -> Self::I;
-    /// Shift by a constant below the width, zeros enter.
+    /// Shifts right by a constant below the width; zeros enter.
     fn lshr(&mut self, a: Self::I, n: u32) -> Self::I;
-    /// Shift by a constant below the width, the sign enters.
+    /// Shifts right by a constant below the width; the sign enters.
     fn ashr(&mut self, a: Self::I, n: u32) -> Self::I;
     fn ieq(&mut self, a: Self::I, b: Self::I) -> Self::M;
-    /// Signed.
+    /// Signed comparison.
     fn ilt(&mut self, a: Self::I, b: Self::I) -> Self::M;
 
-    /// While `active` holds in a lane, replaces the lane's state by what `body` makes of it.
+    /// Replaces a lane's state by the result of `body` while `active` holds in the lane.
     ///
-    /// The state of other lanes stays. `body` gets the state and gives the next state and the lanes that go on; a lane that stopped
-    /// never starts again, so an emitter may run the body for all lanes until none is active, and select. An emitter that builds IR
-    /// calls `body` once, with the loop's variables. Every use states a bound on the number of rounds.
+    /// The state of other lanes is kept. `body` takes the state and returns the next state and the
+    /// lanes that go on; a lane that stopped never starts again, so an emitter may run the body for
+    /// all lanes until none is active, and select. An emitter that builds IR calls `body` once,
+    /// with the loop's variables. Every use states a bound on the number of rounds.
     fn loop_while(&mut self, active: Self::M, state: &[Self::I], body: &mut LoopBody<'_, Self>) -> Vec<Self::I>;
 
     /// The values of `rare` in the lanes where `mask` holds, `usual` in the others.
     ///
-    /// As given it runs `rare` always and selects. An emitter may branch around `rare` when no lane needs it: it is costly.
+    /// The default runs `rare` always and selects. An emitter may branch around `rare` when no lane
+    /// needs it: it is costly.
     fn where_rare(&mut self, mask: Self::M, usual: &[Self::F], rare: &mut dyn FnMut(&mut Self) -> Vec<Self::F>) -> Vec<Self::F> {
         let values = rare(self);
         assert_eq!(values.len(), usual.len(), "the rare path gives as many values as the usual one");
         values.into_iter().zip(usual).map(|(r, &u)| self.select(mask, r, u)).collect()
     }
 
-    /// x * 2^n rounded once, for integral n of magnitude up to twice the bias, where |x| is at most 4 and x * 2^(n/2) is a normal number,
-    /// or x is zero or NaN. `shifted` is n + [`Format::scale_offset`] + [`Format::shifter`], whose low bits are n + the offset.
+    /// x * 2^n rounded once, for integral n of magnitude up to twice the bias, where |x| is at most
+    /// 4 and x * 2^(n/2) is a normal number, or x is zero or NaN. `shifted` is n +
+    /// [`Format::scale_offset`] + [`Format::shifter`], whose low bits are n + the offset.
     ///
-    /// A target with an instruction for it (`vscalefps`, `v_ldexp_f32`) overrides it; it must give the same bits.
+    /// A target with an instruction for it (`vscalefps`, `v_ldexp_f32`) overrides it; it must give
+    /// the same bits.
     fn scale(&mut self, x: Self::F, n: Self::F, shifted: Self::F) -> Self::F {
         let _ = n;
         scale_by_products(self, x, shifted)
@@ -130,7 +142,8 @@ pub trait Emitter: Sized {
 pub fn scale_by_products<E: Emitter>(e: &mut E, x: E::F, shifted: E::F) -> E::F {
     let format = e.format();
     let bits = e.bits(shifted);
-    // 2^n = 2^half * 2^rest: both factors are normal numbers, the first product is exact. The offset holds their two biases.
+    // 2^n = 2^half * 2^rest: both factors are normal numbers, the first product is exact. The
+    // offset holds their two biases.
     let half = e.shl(bits, format.mantissa_bits() - 1);
     let exponent_field = e.i(format.inf_bits());
     let half = e.iand(half, exponent_field);
@@ -142,7 +155,7 @@ pub fn scale_by_products<E: Emitter>(e: &mut E, x: E::F, shifted: E::F) -> E::F 
 }
 
 impl Format {
-    /// Stored bits of the mantissa.
+    /// The stored bits of the mantissa.
     pub const fn mantissa_bits(self) -> u32 {
         match self {
             Format::F32 => 23,
@@ -150,7 +163,7 @@ impl Format {
         }
     }
 
-    /// Bits of the whole number.
+    /// The bits of the whole number.
     pub const fn width(self) -> u32 {
         match self {
             Format::F32 => 32,
@@ -181,7 +194,8 @@ impl Format {
         -1 << (self.width() - 1)
     }
 
-    /// 1.5 * 2^mantissa_bits: adding it to a small number rounds that to an integer, whose value stands in the low bits of the sum.
+    /// 1.5 * 2^mantissa_bits: adding it to a small number rounds that to an integer, whose value is
+    /// in the low bits of the sum.
     pub const fn shifter(self) -> f64 {
         match self {
             Format::F32 => 12582912.0,
@@ -189,7 +203,7 @@ impl Format {
         }
     }
 
-    /// What [`Emitter::scale`] wants added to the exponent: the bias, twice.
+    /// The offset that [`Emitter::scale`] expects in the exponent: twice the bias.
     pub const fn scale_offset(self) -> i64 {
         2 * self.bias()
     }

@@ -1,10 +1,12 @@
-//! erf, erfc and the exact GELU.
+//! Computes erf, erfc and the exact GELU.
 //!
-//! - erfc(a) = e^(-a^2) P(t) / (1 + 2a) with t = (a - K) / (a + K) for a >= 0 (after M. Shepherd and J. Laframboise, "Chebyshev
-//!   approximation of (1+2x) exp(x^2) erfc x"), where a^2 has two parts; 2 minus that for a negative argument.
-//! - erf in f32 is -expm1(-a P(a)), which has a small relative error everywhere; in f64 x + x P(x^2) below 1 and 1 - erfc above.
-//! - GELU(x) = max(x, 0) - |x| Phi(-|x|). In f32 Phi(-a) = 2^Q(a) with a polynomial Q (its error is small against 1, not against the
-//!   tail); in f64 Phi comes from erfc.
+//! - erfc(a) = e^(-a^2) P(t) / (1 + 2a) with t = (a - K) / (a + K) for a >= 0 (after M. Shepherd
+//!   and J. Laframboise, "Chebyshev approximation of (1+2x) exp(x^2) erfc x"), where a^2 has two
+//!   parts; 2 minus that for a negative argument.
+//! - erf in f32 is -expm1(-a P(a)), which has a small relative error everywhere; in f64 x + x
+//!   P(x^2) below 1 and 1 - erfc above.
+//! - GELU(x) = max(x, 0) - |x| Phi(-|x|). In f32 Phi(-a) = 2^Q(a) with a polynomial Q (its error is
+//!   small against 1, not against the tail); in f64 Phi comes from erfc.
 //!
 //! Fits: scripts/fit/erf.py.
 
@@ -95,7 +97,8 @@ fn square_over<E: Emitter>(e: &mut E, a: E::F, c: f64) -> (E::F, E::F) {
     if c == 1.0 { (high, low) } else { (mulc(e, high, 1.0 / c), mulc(e, low, 1.0 / c)) }
 }
 
-/// e^(-high - low) P(t) / (1 + 2u), the value of erfc(u) where high + low = u^2; u is clamped by the caller.
+/// e^(-high - low) P(t) / (1 + 2u), the value of erfc(u) where high + low = u^2; u is clamped by
+/// the caller.
 fn erfc_from<E: Emitter>(e: &mut E, u: E::F, high: E::F, low: E::F) -> E::F {
     let k = e.format().pick(2.0, 4.0);
     let (above, below) = (addc(e, u, k), addc(e, u, -k));
@@ -130,7 +133,8 @@ pub(super) fn erfc<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let other = e.sub(two, y);
     let negative = e.lt(x, zero);
     let y = e.select(negative, other, y);
-    // Just below 1 the unit in the last place is half of what the computation above works with.
+    // Just below 1 the unit in the last place is half of that which the computation above works
+    // with.
     let small = erf_small(e, x);
     let small = e.sub(one, small);
     let half = e.f(0.5);
@@ -172,9 +176,9 @@ pub(super) fn erf<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     with_sign_of(e, y, x)
 }
 
-/// x Phi(x), Phi the normal distribution function: GELU without the tanh approximation.
+/// x Phi(x), where Phi is the normal distribution function: GELU without the tanh approximation.
 ///
-/// As for a computation with erf, -Inf gives NaN.
+/// As in a computation with erf, -Inf gives NaN.
 pub(super) fn gelu_erf<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let zero = e.f(0.0);
     let minus_zero = e.f(-0.0);

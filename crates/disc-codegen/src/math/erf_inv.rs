@@ -1,7 +1,8 @@
-//! The inverse of erf.
+//! Computes the inverse of erf.
 //!
-//! After M. Giles, "Approximating the erfinv function": x times a polynomial in w = -log(1 - x^2), or in sqrt(w) where w > 5. In f64 that start,
-//! good to 2^-19, is improved by one step of Halley's method on erf (or erfc, where x is near 1), which triples its bits.
+//! The method is that of M. Giles, "Approximating the erfinv function": x times a polynomial in w =
+//! -log(1 - x^2), or in sqrt(w) where w > 5. In f64 that start, good to 2^-19, is improved by one
+//! step of Halley's method on erf (or erfc, where x is near 1), which triples its bits.
 //!
 //! Fits: scripts/fit/gamma.py.
 

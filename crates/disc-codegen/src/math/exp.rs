@@ -1,8 +1,9 @@
-//! exp, exp2, expm1, softmax's exp, logistic.
+//! Computes exp, exp2, expm1, softmax's exp and logistic.
 //!
-//! x = n ln 2 + r by Cody and Waite (ln 2 in two parts, the first short enough that n times it is exact), a minimax polynomial in r on
-//! [-ln 2 / 2, ln 2 / 2], and a scale by 2^n that rounds once, so that denormal results and overflow come out right. The rounding to n
-//! is an addition of 1.5 * 2^mantissa_bits. NaN passes through the clamps and multiplications.
+//! x = n ln 2 + r by Cody and Waite (ln 2 in two parts, the first short enough that n times it is
+//! exact), a minimax polynomial in r on [-ln 2 / 2, ln 2 / 2], and a scale by 2^n that rounds once,
+//! so that denormal results and overflow are right. The rounding to n is an addition of 1.5 *
+//! 2^mantissa_bits. NaN passes through the clamps and multiplications.
 //!
 //! Fits: scripts/fit/exp.sollya, scripts/fit/expm1.py.
 
@@ -107,9 +108,11 @@ pub(super) fn exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     e.scale(p, n.value, n.shifted)
 }
 
-/// e^x for x <= 0 or NaN: no upper clamp, and one multiplication, which scales and rounds once: the polynomial holds 2^-up, which is exact,
-/// and its factor is 2^(n + up). That is a normal number for all n but the least, -151 (f64: -1076), of which the results are 0: there the
-/// bits of the factor are those of 0.0. A product that underflows to 0 would take many cycles, and masks make many of them.
+/// e^x for x <= 0 or NaN: no upper clamp, and one multiplication, which scales and rounds once: the
+/// polynomial holds 2^-up, which is exact, and its factor is 2^(n + up). That is a normal number
+/// for all n but the least, -151 (f64: -1076), for which the results are 0: there the bits of the
+/// factor are those of 0.0. A product that underflows to 0 would take many cycles, and masks make
+/// many of them.
 pub(super) fn exp_nonpositive<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let format = e.format();
     let up: f64 = format.pick(24.0, 53.0);
@@ -147,12 +150,14 @@ pub(super) fn exp2_reduced<E: Emitter>(e: &mut E, r: E::F) -> E::F {
     e.fma(p, r, one)
 }
 
-/// e^x for x <= 0 (or NaN), zero where it would be denormal: what softmax needs, with fewer operations.
+/// e^x for x <= 0 (or NaN), zero where it would be denormal: all that softmax needs, with fewer
+/// operations.
 pub(super) fn softmax_exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     // The clamp reduces to n = -bias, whose power of two below is the word zero.
     let x = at_least(e, x, e.format().pick(-88.0, -709.0));
     let (n, r) = match (e.format(), e.fused()) {
-        // The f32 next to ln 2 is 1.9e-9 away from it: two to four units in the last place of the least power, next to nothing of a large one.
+        // The f32 next to ln 2 is 1.9e-9 away from it: two to four units in the last place of the
+        // least power, negligible for a large one.
         (Format::F32, true) => {
             let n = round_product(e, x, std::f64::consts::LOG2_E, e.format().bias());
             (n, fmac(e, n.value, -std::f64::consts::LN_2, x))
@@ -167,14 +172,16 @@ pub(super) fn softmax_exp<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     e.mul(p, power)
 }
 
-/// 2^n for -bias <= n <= bias, zero at -bias; from n rounded with the offset bias, or 2^(n + k) with the offset bias + k.
+/// 2^n for -bias <= n <= bias, zero at -bias; from n rounded with the offset bias, or 2^(n + k)
+/// with the offset bias + k.
 pub(super) fn power_of_two<E: Emitter>(e: &mut E, shifted: E::F) -> E::F {
     let word = e.bits(shifted);
     let word = e.shl(word, e.format().mantissa_bits());
     e.with_bits(word)
 }
 
-/// (e^x - 1) / 2, without overflow where that is finite; for x >= -40 ln 2 at least (lower values are not clamped here).
+/// (e^x - 1) / 2, without overflow where that is finite; for x >= -40 ln 2 at least (lower values
+/// are not clamped here).
 pub(super) fn half_expm1<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let (n, r) = reduce(e, x, e.format().bias() - 1);
     let q = expm1_reduced(e, r);
@@ -207,7 +214,8 @@ pub(super) fn expm1<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     e.select(tiny, x, full)
 }
 
-/// 1 / (1 + e^-x), from e^-|x|, which cannot overflow; where x < 0 it is e^x / (1 + e^x), so that denormal results are right.
+/// 1 / (1 + e^-x), from e^-|x|, which cannot overflow; where x < 0 it is e^x / (1 + e^x), so that
+/// denormal results are right.
 pub(super) fn logistic<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let size = e.abs(x);
     let minus = e.neg(size);

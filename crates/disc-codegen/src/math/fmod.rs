@@ -1,8 +1,9 @@
-//! fmod (exact for all operands) and next_after.
+//! Computes fmod (exact for all operands) and next_after.
 //!
-//! fmod is long division of the mantissas, a fixed number of quotient bits a round: the partial remainder r < m stays exact, because
-//! r 2^k - q m with q = floor(r 2^k / m) is representable. Operands of similar size take one round; the worst gap of exponents takes 14
-//! (f32) or 44 (f64) with fused multiply-add, 26 or 88 without.
+//! fmod is long division of the mantissas, a fixed number of quotient bits a round: the partial
+//! remainder r < m stays exact, because r 2^k - q m with q = floor(r 2^k / m) is representable.
+//! Operands of similar size take one round; the worst gap of exponents takes 14 (f32) or 44 (f64)
+//! with fused multiply-add, 26 or 88 without.
 
 use super::arith::{addc, flip_sign, is_nan, mulc, sign_of};
 use super::double::two_product;
@@ -83,7 +84,8 @@ fn divide<E: Emitter>(e: &mut E, a: E::F, b: E::F, gap: E::I, active: E::M) -> E
     e.with_bits(state[0])
 }
 
-/// top mod b, exact, where the quotient is below 2^(half of the bits - 1), or with fused multiply-add 2^(the bits - 2).
+/// top mod b, exact, where the quotient is below 2^(half of the bits - 1), or with fused
+/// multiply-add 2^(the bits - 2).
 fn remainder_step<E: Emitter>(e: &mut E, top: E::F, b: E::F) -> E::F {
     let q = e.div(top, b);
     let q = e.floor(q);
@@ -102,12 +104,12 @@ fn remainder_step<E: Emitter>(e: &mut E, top: E::F, b: E::F) -> E::F {
     e.select(below, raised, rest)
 }
 
-/// The neighbour of x in the direction of y.
+/// The neighbour of x towards y.
 pub(super) fn next_after<E: Emitter>(e: &mut E, x: E::F, y: E::F) -> E::F {
     let word = e.bits(x);
     let (zero, one, minus_one) = (e.f(0.0), e.i(1), e.i(-1));
     let (up, positive) = (e.lt(x, y), e.lt(zero, x));
-    // The word counts away from zero.
+    // The word grows away from zero.
     let (both, either) = (e.and(up, positive), e.or(up, positive));
     let neither = e.not(either);
     let away = e.or(both, neither);

@@ -1,22 +1,24 @@
-//! The table of math functions: names, operand counts, stated bounds, and the one entry [`MathFn::emit`].
+//! Lists the math functions: names, operand counts, stated bounds, and the one entry
+//! [`MathFn::emit`].
 //!
-//! - A bound holds for every input whose exact result is representable (infinities and zeros from overflow and underflow are exact where
-//!   the exactly rounded result is).
+//! - A bound holds for every input whose exact result is representable (infinities and zeros from
+//!   overflow and underflow are exact where the exactly rounded result is).
 //! - docs/numerics.md repeats this table; a test compares them.
 
 use super::emitter::Emitter;
 use super::{bessel, erf, erf_inv, exp, fmod, gamma, hyperbolic, inverse_trig, log, pow, roots, trig, zeta};
 
-/// The largest error of a function, in units in the last place of the exact result (of the smallest normal number's place below it).
+/// The largest error of a function, in units in the last place of the exact result (of the smallest
+/// normal number's place below it).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// f32 on a target with fused multiply-add.
     pub f32: f64,
-    /// f32 without.
+    /// f32 on a target without it.
     pub f32_no_fma: f64,
     /// f64 on a target with fused multiply-add.
     pub f64: f64,
-    /// f64 without.
+    /// f64 on a target without it.
     pub f64_no_fma: f64,
 }
 
@@ -33,7 +35,7 @@ macro_rules! math_functions {
         }
 
         impl MathFn {
-            /// All of them.
+            /// All functions.
             pub const ALL: &[MathFn] = &[$(MathFn::$variant),+];
 
             /// The name, as the op tables spell it.
@@ -51,7 +53,7 @@ macro_rules! math_functions {
                 match self { $(MathFn::$variant => [$(stringify!($arg)),+].len(),)+ }
             }
 
-            /// What it computes.
+            /// The description of the function.
             pub fn doc(self) -> &'static str {
                 match self { $(MathFn::$variant => concat!($($doc),+).trim(),)+ }
             }
@@ -61,7 +63,7 @@ macro_rules! math_functions {
                 match self { $(MathFn::$variant => $bound,)+ }
             }
 
-            /// Emits the function of these operands.
+            /// Emits the function applied to these operands.
             ///
             /// # Panics
             /// If the number of operands is not [`MathFn::arity`].

@@ -1,10 +1,13 @@
-//! lgamma and digamma.
+//! Computes lgamma and digamma.
 //!
-//! - lgamma on [1, 2] is u (u - 1) P(u) with u = x - 1, which keeps the zeros; below 8 the argument is moved there by the recurrence, the factors
-//!   gathered in one product; from 8 on Stirling's series with the logarithm in two parts.
-//! - digamma is moved up to 3 (f32) or 7 (f64) by the recurrence, gathered in one fraction, then its asymptotic series.
-//! - Negative arguments by reflection, with sin(pi x) and cos(pi x) reduced exactly. Near the zeros between the poles (and near digamma's zero
-//!   at 1.46) the error is small against 1, not against the result.
+//! - lgamma on [1, 2] is u (u - 1) P(u) with u = x - 1, which keeps the zeros; below 8 the argument
+//!   is moved there by the recurrence, the factors gathered in one product; from 8 on Stirling's
+//!   series with the logarithm in two parts.
+//! - digamma is moved up to 3 (f32) or 7 (f64) by the recurrence, gathered in one fraction, then
+//!   its asymptotic series is evaluated.
+//! - Negative arguments are computed by reflection, with sin(pi x) and cos(pi x) reduced exactly.
+//!   Near the zeros between the poles (and near digamma's zero at 1.46) the error is small against
+//!   1, not against the result.
 //!
 //! Fits: scripts/fit/gamma.py.
 
@@ -54,7 +57,8 @@ const LGAMMA_64: [f64; 23] = [
     -8.544593837986744e-05,
     6.998111390193845e-06,
 ];
-/// lgamma(x) = (x - 1/2)(log x - 1) + (log 2 pi - 1)/2 + P(1/x^2)/x for x >= 8: of the last term: error 2^-21.54.
+/// lgamma(x) = (x - 1/2)(log x - 1) + (log 2 pi - 1)/2 + P(1/x^2)/x for x >= 8: of the last term:
+/// error 2^-21.54.
 const STIRLING_32: [f64; 2] = [0.083333306, -0.002765219];
 /// The same: error 2^-54.0.
 const STIRLING_64: [f64; 7] = [
@@ -108,7 +112,8 @@ pub(super) fn lgamma<E: Emitter>(e: &mut E, x: E::F) -> E::F {
 fn lgamma_positive<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let (one, eight) = (e.f(1.0), e.f(8.0));
     let (below_one, below_eight) = (e.lt(x, one), e.lt(x, eight));
-    // y in [1, 2) and the factors between: x = y + n, the product of y .. x - 1; below 1, y = x + 1.
+    // y in [1, 2) and the factors between: x = y + n, the product of y .. x - 1; below 1, y = x +
+    // 1.
     let raised = e.add(x, one);
     let (mut y, mut factors) = (x, one);
     for i in 1..7 {
@@ -123,7 +128,7 @@ fn lgamma_positive<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let argument = e.select(below_eight, factors, x);
     let log = log_pair(e, argument);
 
-    // u of [0, 1]; for x < 1 it is x itself, without the rounding of x + 1.
+    // u is in [0, 1]; for x < 1 it is x itself, without the rounding of x + 1.
     let u = addc(e, y, -1.0);
     let u = e.select(below_one, x, u);
     let p = match e.format() {
@@ -170,7 +175,7 @@ pub(super) fn digamma<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let reflected = e.select(pole, nan, reflected);
     let negative = e.lt(x, zero);
     let y = e.select(negative, reflected, value);
-    // At the ends: -infinity for +0, +infinity for -0, as 1/-x; so too where 1/x alone counts.
+    // At the ends: -infinity for +0, +infinity for -0, as 1/-x; also where only 1/x matters.
     let tiny = e.f(e.format().pick(1e-20, 1e-40));
     let tiny = e.lt(a, tiny);
     let minus = e.neg(x);

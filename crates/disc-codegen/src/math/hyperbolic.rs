@@ -1,7 +1,9 @@
-//! sinh, cosh, tanh and their inverses, on expm1 and log1p.
+//! Computes sinh, cosh, tanh and their inverses, on expm1 and log1p.
 //!
-//! - sinh and cosh work with (e^|x| - 1) / 2 and e^|x| / 2, which do not overflow where the result does not.
-//! - The inverses reduce to log1p of an expression that is small where the result is; above 2^30 (2^60) asinh and acosh are log(x) + log 2.
+//! - sinh and cosh work with (e^|x| - 1) / 2 and e^|x| / 2, which do not overflow where the result
+//!   does not.
+//! - The inverses reduce to log1p of an expression that is small where the result is; above 2^30
+//!   (2^60) asinh and acosh are log(x) + log 2.
 
 use super::arith::{addc, at_most, mulc, with_sign_of};
 use super::emitter::Emitter;
@@ -64,7 +66,7 @@ pub(super) fn cosh<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     e.add(h, other)
 }
 
-/// log1p(small) or, where x is large, log(x) + log 2; infinity and NaN of x pass.
+/// log1p(small) or, where x is large, log(x) + log 2; infinity and NaN of x are kept.
 fn log_of_sum<E: Emitter>(e: &mut E, x: E::F, small: E::F) -> E::F {
     let limit = e.f(e.format().pick(1e9, 1e18));
     let large = e.lt(limit, x);
@@ -113,10 +115,10 @@ pub(super) fn atanh<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let u = e.div(doubled, bottom);
     let y = log1p_above(e, u);
     let y = mulc(e, y, 0.5);
-    // 1 - |x| is what decides: zero at 1, negative above; but log's answer at zero is -infinity.
+    // 1 - |x| decides: it is zero at 1, negative above; but log's result at zero is -infinity.
     let special = log_specials(e, bottom, y);
     let special = e.abs(special);
-    // Doubling and halving keep denormals, but not through log1p's polynomial for the smallest.
+    // Doubling and halving preserve denormals, but log1p's polynomial does not for the smallest.
     let tiny = e.f(e.format().pick(1e-18, 1e-30));
     let tiny = e.lt(size, tiny);
     let y = e.select(tiny, size, special);

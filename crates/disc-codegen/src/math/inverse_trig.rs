@@ -1,8 +1,9 @@
-//! asin, acos, atan, atan2.
+//! Computes asin, acos, atan and atan2.
 //!
-//! - atan: a minimax polynomial on [0, 1]; above, pi/2 minus that of the reciprocal. atan2 divides the smaller by the larger operand, once,
-//!   and places the angle by the signs.
-//! - asin: a minimax polynomial on [0, 1/2]; above, pi/2 - 2 asin(sqrt((1 - x) / 2)). acos the same way round.
+//! - atan: a minimax polynomial on [0, 1]; above, pi/2 minus that of the reciprocal. atan2 divides
+//!   the smaller by the larger operand, once, and places the angle by the signs.
+//! - asin: a minimax polynomial on [0, 1/2]; above, pi/2 - 2 asin(sqrt((1 - x) / 2)). acos
+//!   likewise, with the roles exchanged.
 //!
 //! Fits: scripts/fit/trig.sollya.
 
@@ -50,7 +51,7 @@ const ASIN_64: [f64; 12] = [
     -0.01622466016615404,
     0.03191252891787342,
 ];
-/// pi/2, and what it lacks.
+/// pi/2, and its rounding error.
 const HALF_PI: ((f64, f64), (f64, f64)) =
     ((1.5707963705062866, -4.371138828673793e-08), (std::f64::consts::FRAC_PI_2, 6.123233995736766e-17));
 
@@ -119,7 +120,8 @@ pub(super) fn atan2<E: Emitter>(e: &mut E, y: E::F, x: E::F) -> E::F {
     e.select(any_nan, sum, angle)
 }
 
-/// For |x| = a: (a > 1/2, asin of a where that is small, asin(sqrt((1 - a) / 2)) elsewhere). NaN above 1.
+/// For |x| = a: (a > 1/2, asin of a where that is small, asin(sqrt((1 - a) / 2)) elsewhere). NaN
+/// above 1.
 fn asin_parts<E: Emitter>(e: &mut E, a: E::F) -> (E::M, E::F) {
     let half = e.f(0.5);
     let large = e.lt(half, a);

@@ -1,8 +1,9 @@
-//! log, log2, log10, log1p.
+//! Computes log, log2, log10 and log1p.
 //!
-//! x = 2^k m with m in [sqrt(1/2), sqrt(2)) by integer arithmetic on the word; f = m - 1. In f32 log(1 + f) = f + f^2 P(f); in f64 the
-//! form of fdlibm: with s = f / (2 + f), log(1 + f) = f - f^2/2 + s (f^2/2 + s^2 R(s^2)), which needs fewer terms. Then k ln 2 is added in two
-//! parts. Denormals are scaled first. log1p carries the rounding error of 1 + x into f.
+//! x = 2^k m with m in [sqrt(1/2), sqrt(2)) by integer arithmetic on the word; f = m - 1. In f32
+//! log(1 + f) = f + f^2 P(f); in f64 the form of fdlibm: with s = f / (2 + f), log(1 + f) = f -
+//! f^2/2 + s (f^2/2 + s^2 R(s^2)), which needs fewer terms. Then k ln 2 is added in two parts.
+//! Denormals are scaled first. log1p carries the rounding error of 1 + x into f.
 //!
 //! Fits: scripts/fit/log.py.
 
@@ -45,7 +46,8 @@ pub(super) fn split<E: Emitter>(e: &mut E, x: E::F) -> Split<E> {
     let fraction = e.iand(above, fraction);
     let m = e.iadd(fraction, base);
     let m = e.with_bits(m);
-    // The word of a positive number is below 2^(width-1): the difference is a small signed number times 2^mantissa_bits, plus the fraction.
+    // The word of a positive number is below 2^(width-1): the difference is a small signed number
+    // times 2^mantissa_bits, plus the fraction.
     let k = match format {
         Format::F32 => e.ashr(above, format.mantissa_bits()),
         // Without an arithmetic shift, which AVX2 lacks for 64 bits: bias it to be positive.
@@ -60,7 +62,7 @@ pub(super) fn split<E: Emitter>(e: &mut E, x: E::F) -> Split<E> {
     Split { k, f: addc(e, m, -1.0) }
 }
 
-/// Makes denormals normal: gives (x * 2^p, -p) or (x, 0) as floats.
+/// Makes denormals normal: returns (x * 2^p, -p) or (x, 0) as floats.
 pub(super) fn normalize<E: Emitter>(e: &mut E, x: E::F) -> (E::F, E::F) {
     let format = e.format();
     let limit = e.f(format.min_normal());
@@ -137,14 +139,16 @@ fn add_exponent<E: Emitter>(e: &mut E, k: E::F, f: E::F, tail: E::F) -> E::F {
     fmac(e, k, format.pick(LN2_HI.0, LN2_HI.1), sum)
 }
 
-/// log of base 2 or 10: (k c + f h) + (f l + tail / ln base), where h is short so that f h ... is nearly exact.
+/// The logarithm of base 2 or 10: (k c + f h) + (f l + tail / ln base), where h is short so that f
+/// h ... is nearly exact.
 fn log_base<E: Emitter>(e: &mut E, x: E::F, inverse: (f64, f64), of_two: (f64, f64)) -> E::F {
     let (scaled, shift) = normalize(e, x);
     let Split { k, f } = split(e, scaled);
     let k = exponent_to_float(e, k);
     let k = e.add(k, shift);
     let tail = log_tail(e, f);
-    // f in two parts: the first has half of the bits, so that its product with the short `inverse.0` is exact.
+    // f is in two parts: the first has half of the bits, so that its product with the short
+    // `inverse.0` is exact.
     let format = e.format();
     let mask = e.i(format.pick(-1 << 12, -1 << 27));
     let word = e.bits(f);
@@ -181,7 +185,7 @@ pub(super) fn log1p<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let one = e.f(1.0);
     let u = e.add(x, one);
     let y = log_specials(e, u, y);
-    // A tiny x is its own result: keeps -0 and denormals.
+    // A tiny x is its own result: this keeps -0 and denormals.
     let size = e.abs(x);
     let tiny = e.f(e.format().pick(1e-20, 1e-30));
     let tiny = e.lt(size, tiny);
@@ -193,12 +197,12 @@ pub(super) fn log1p_above<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let one = e.f(1.0);
     let u = e.add(x, one);
     let Split { k, f } = split(e, u);
-    // What the sum lost: exact, with the larger of x and 1 first.
+    // The rounding error of the sum is exact, with the larger of x and 1 first.
     let large = e.lt(one, x);
     let (big, small) = (e.select(large, x, one), e.select(large, one, x));
     let lost = e.sub(u, big);
     let lost = e.sub(small, lost);
-    // Far above 1 it does not count, and 2^-k below would leave the format.
+    // Far above 1 it does not matter, and 2^-k below would leave the format.
     let limit = e.f(e.format().pick(1e9, 1e18));
     let far = e.lt(limit, x);
     // lost * 2^-k.

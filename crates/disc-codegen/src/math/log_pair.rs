@@ -1,7 +1,9 @@
-//! The natural logarithm in two parts, for the functions that multiply it by something large (pow) or subtract near it (lgamma).
+//! Computes the natural logarithm in two parts, for the functions that multiply it by a large
+//! number (pow) or subtract near it (lgamma).
 //!
-//! x = 2^k m as in log.rs; s = (m - 1) / (m + 1) in two parts; log m = 2s + s^3 (2/3 + s^2 R(s^2)), where the first two terms are kept in
-//! two parts. The relative error is near 2^-35 in f32, 2^-64 in f64.
+//! x = 2^k m as in log.rs; s = (m - 1) / (m + 1) in two parts; log m = 2s + s^3 (2/3 + s^2 R(s^2)),
+//! where the first two terms are kept in two parts. The relative error is near 2^-35 in f32, 2^-64
+//! in f64.
 //!
 //! Fits: scripts/fit/pow.py.
 

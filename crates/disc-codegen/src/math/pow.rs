@@ -1,6 +1,7 @@
-//! pow.
+//! Computes pow.
 //!
-//! |x|^y = e^(y log|x|) with the logarithm and the product in two parts; signs and special values as in C (IEEE 754 pow).
+//! |x|^y = e^(y log|x|) with the logarithm and the product in two parts; signs and special values
+//! as in C (IEEE 754 pow).
 
 use super::arith::{at_least, at_most, is_nan, mulc, sign_of};
 use super::double::{Pair, scale};
@@ -17,7 +18,7 @@ pub(super) fn pow<E: Emitter>(e: &mut E, x: E::F, y: E::F) -> E::F {
     with_conventions(e, x, y, size, power)
 }
 
-/// log of x >= 0 with its limits at zero and infinity; NaN passes.
+/// log of x >= 0 with its limits at zero and infinity; NaN is kept.
 fn log_with_limits<E: Emitter>(e: &mut E, x: E::F) -> Pair<E::F> {
     let log = log_pair(e, x);
     let (zero, inf, minus_inf) = (e.f(0.0), e.f(f64::INFINITY), e.f(f64::NEG_INFINITY));
@@ -30,10 +31,11 @@ fn log_with_limits<E: Emitter>(e: &mut E, x: E::F) -> Pair<E::F> {
     Pair { high, low: e.select(regular, log.low, zero) }
 }
 
-/// log times y, for [`exp_pair`]: where that is beyond its range, the high part alone counts.
+/// log times y, for [`exp_pair`]: beyond its range, only the high part matters.
 fn times_log<E: Emitter>(e: &mut E, log: Pair<E::F>, y: E::F) -> Pair<E::F> {
     let p = scale(e, log, y);
-    // The parts of an overflowing product cancel to NaN, and a low part as large as the clamp below must not be added to it.
+    // The parts of an overflowing product cancel to NaN, and a low part as large as the clamp below
+    // must not be added to it.
     let high = e.mul(log.high, y);
     let size = e.abs(high);
     let limit = e.f(e.format().pick(256.0, 2048.0));

@@ -1,8 +1,9 @@
-//! rsqrt and cbrt.
+//! Computes rsqrt and cbrt.
 //!
-//! - rsqrt: the target's square root and division, which are correctly rounded.
-//! - cbrt, after fdlibm (s_cbrt.c): a third of the word is a start with 5 bits; Halley steps, the last one from a start that is cut to half of
-//!   the bits, so that its square is exact.
+//! - rsqrt uses the target's square root and division, which are correctly rounded.
+//! - cbrt, after fdlibm (s_cbrt.c): a third of the word is a start with 5 bits; Halley steps
+//!   follow, the last one from a start that is cut to half of the bits, so that its square is
+//!   exact.
 
 use super::arith::{mulc, small_to_float, small_to_int, with_sign_of};
 use super::emitter::{Emitter, Format};
@@ -74,7 +75,7 @@ fn cbrt_start<E: Emitter>(e: &mut E, a: E::F) -> E::F {
 
 /// t (t^3 + 2a) / (2 t^3 + a): three times as many bits.
 fn halley<E: Emitter>(e: &mut E, t: E::F, a: E::F) -> E::F {
-    // In terms of r = a / t^3, so that nothing overflows: t (1 + 2r) / (2 + r).
+    // In terms of r = a / t^3, so that the powers do not overflow: t (1 + 2r) / (2 + r).
     let square = e.mul(t, t);
     let r = e.div(a, square);
     let r = e.div(r, t);

@@ -1,8 +1,9 @@
-//! Emitters that compute: one lane, in plain Rust arithmetic.
+//! Computes math functions directly: emitters of one lane, in plain Rust arithmetic.
 //!
-//! They are how the math functions are tested (and how constants may be folded), not how compiled code runs.
+//! They serve to test the math functions (and may fold constants); compiled code does not run them.
 //!
-//! - `FUSED` says whether `fma` rounds once; with `false` they show what a target without FMA computes.
+//! - `FUSED` means that `fma` rounds once; with `false` they show the results of a target without
+//!   FMA.
 
 use super::emitter::{Emitter, Format, LoopBody};
 use std::marker::PhantomData;
@@ -21,7 +22,7 @@ pub type Scalar32NoFma = Scalar<f32, false>;
 pub type Scalar64NoFma = Scalar<f64, false>;
 
 impl<T, const FUSED: bool> Scalar<T, FUSED> {
-    /// The emitter; it has no state.
+    /// Makes the emitter; it has no state.
     pub const fn new() -> Self {
         Scalar(PhantomData)
     }

@@ -1,7 +1,8 @@
-//! sin, cos, tan.
+//! Computes sin, cos and tan.
 //!
-//! The angle is reduced to a quadrant and a rest in two parts (trig_reduce.rs); minimax polynomials for sine and cosine of the rest, whose low
-//! part enters to first order; the quadrant chooses between them and the sign. tan is their quotient.
+//! The angle is reduced to a quadrant and a remainder in two parts (trig_reduce.rs); minimax
+//! polynomials give sine and cosine of the remainder, whose low part enters to first order; the
+//! quadrant chooses between them and the sign. tan is their quotient.
 //!
 //! Fits: scripts/fit/trig.sollya.
 
@@ -44,7 +45,7 @@ fn sin_cos_rest<E: Emitter>(e: &mut E, reduced: &Reduced<E>) -> (E::F, E::F) {
     let cube = e.mul(z, high);
     let s = e.fma(s, cube, low);
     let sine = e.add(high, s);
-    // 1 - z/2 loses what the next line finds again.
+    // 1 - z/2 has a rounding error that the next line recovers.
     let one = e.f(1.0);
     let near = fmac(e, z, -0.5, one);
     let lost = e.sub(one, near);
@@ -56,7 +57,7 @@ fn sin_cos_rest<E: Emitter>(e: &mut E, reduced: &Reduced<E>) -> (E::F, E::F) {
     (sine, e.add(near, c))
 }
 
-/// The bit of a word, moved to the sign bit.
+/// Moves the bit of a word to the sign bit.
 fn bit_as_sign<E: Emitter>(e: &mut E, word: E::I, bit: u32) -> E::I {
     let sign = e.i(e.format().sign_bit());
     let word = e.shl(word, e.format().width() - 1 - bit);
@@ -90,7 +91,7 @@ pub(super) fn cos<E: Emitter>(e: &mut E, x: E::F) -> E::F {
     let (s, c) = sin_cos_rest(e, &reduced);
     let odd = is_odd(e, reduced.quadrant);
     let y = e.select(odd, s, c);
-    // Negative in the quadrants 1 and 2.
+    // The sign is negative in the quadrants 1 and 2.
     let one = e.i(1);
     let turned = e.iadd(reduced.quadrant, one);
     let sign = bit_as_sign(e, turned, 1);

@@ -1,10 +1,12 @@
-//! Reduction of an angle to a quadrant and a rest in [-pi/4, pi/4], for all finite angles.
+//! Reduces an angle to a quadrant and a remainder in [-pi/4, pi/4], for all finite angles.
 //!
-//! Up to a limit by Cody and Waite: n pi/2 is subtracted in parts whose products with n are exact. Beyond, where a lane needs it, by
-//! Payne and Hanek: the bits of 2/pi that matter for the exponent are chosen by selects (a barrel of constants) and multiplied with the mantissa
-//! in integers of half the width, modulo 4.
+//! Up to a limit it is the method of Cody and Waite: n pi/2 is subtracted in parts whose products
+//! with n are exact. Beyond, if a lane needs it, it is that of Payne and Hanek: the bits of 2/pi
+//! that matter for the exponent are chosen by selects (a barrel of constants) and multiplied with
+//! the mantissa in integers of half the width, modulo 4.
 //!
-//! - The rest is a pair: a high part, correctly rounded up to a few hundredths of a unit in the last place, and what is left.
+//! - The remainder is a pair: a high part, correctly rounded up to a few hundredths of a unit in
+//!   the last place, and a low part.
 
 use super::arith::{fmac, round_product};
 use super::double::{Pair, constant, fast_two_sum, product, two_product, two_sum};
@@ -51,17 +53,17 @@ const TWO_OVER_PI: [u32; 38] = [
     0x5603_3046,
     0xfc7b_6bab,
 ];
-/// Fraction words of the product that are kept; word 0 is the integer part.
+/// The fraction words of the product that are kept; word 0 is the integer part.
 const COLUMNS: usize = 7;
-/// Words of 2/pi that one product needs.
+/// The words of 2/pi that one product needs.
 const WINDOW: usize = 8;
 
-/// How far the first method goes, and its parts of pi/2.
+/// The limit of the first method, and its parts of pi/2.
 struct Parts {
     limit: f64,
     /// Their products with n, and the differences, are exact.
     exact: &'static [f64],
-    /// The rest of pi/2.
+    /// The last parts of pi/2.
     last: [f64; 2],
 }
 
@@ -77,14 +79,14 @@ const PLAIN_64: Parts = Parts {
     last: [2.0222662487111665e-21, 8.4784276603689e-32],
 };
 
-/// An angle as quadrant * pi/2 + rest.
+/// An angle as quadrant * pi/2 + remainder.
 pub(super) struct Reduced<E: Emitter> {
     pub(super) rest: Pair<E::F>,
     /// The quadrant is in the lowest two bits.
     pub(super) quadrant: E::I,
 }
 
-/// Reduces an angle >= 0. Infinity and NaN give a NaN rest.
+/// Reduces an angle >= 0. Infinity and NaN give a NaN remainder.
 pub(super) fn reduce<E: Emitter>(e: &mut E, x: E::F) -> Reduced<E> {
     let parts = match (e.format(), e.fused()) {
         (Format::F32, true) => FUSED_32,
@@ -112,14 +114,15 @@ pub(super) fn reduce<E: Emitter>(e: &mut E, x: E::F) -> Reduced<E> {
     Reduced { rest: Pair { high: values[0], low: values[1] }, quadrant: e.bits(values[2]) }
 }
 
-/// The same for x >= 2^20 (2^7 in f32), finite: rest, its low part, quadrant plus the shifter.
+/// The same for x >= 2^20 (2^7 in f32), finite: remainder, its low part, quadrant plus the shifter.
 fn reduce_far<E: Emitter>(e: &mut E, x: E::F) -> Vec<E::F> {
     let half_width = e.format().width() / 2;
     let (mantissa, exponent) = mantissa_and_exponent(e, x);
     let window = window(e, exponent);
     let limbs = shifted_limbs(e, mantissa, exponent);
     let words = multiply(e, &limbs, &window);
-    // To the nearest: the top bit of the fraction goes to the quadrant, and the fraction becomes signed.
+    // Rounds to nearest: the top bit of the fraction goes to the quadrant, and the fraction becomes
+    // signed.
     let top = e.lshr(words[1], half_width - 1);
     let quadrant = e.iadd(words[0], top);
     let three = e.i(3);

@@ -1,8 +1,10 @@
-//! The Hurwitz zeta function, and polygamma on it.
+//! Computes the Hurwitz zeta function, and polygamma on it.
 //!
-//! Euler and Maclaurin, after Cephes (zeta.c): the first terms one by one, in a loop, then the integral and twelve terms of Bernoulli numbers.
+//! The method is that of Euler and Maclaurin, after Cephes (zeta.c): the first terms one by one, in
+//! a loop, then the integral and twelve terms of Bernoulli numbers.
 //!
-//! - zeta(s, q) needs s > 1 (infinite at 1, NaN below). For q <= 0: infinite at integers, NaN elsewhere unless s is an integer.
+//! - zeta(s, q) needs s > 1 (infinite at 1, NaN below). For q <= 0: infinite at integers, NaN
+//!   elsewhere unless s is an integer.
 //! - A q below -1024 gives NaN: each unit is a term of the sum.
 
 use super::arith::{addc, is_nan, mulc};
@@ -25,7 +27,8 @@ const BERNOULLI: [f64; 12] = [
     5.5090028283602295e-18,
     -1.3954464685812523e-19,
 ];
-/// The terms that are summed one by one, and the least argument where the series begins.
+/// The number of terms that are summed one by one, and the least argument at which the series
+/// begins.
 const TERMS: f64 = 9.0;
 
 /// The sum of (q + k)^-s over k >= 0.
@@ -43,7 +46,7 @@ pub(super) fn zeta<E: Emitter>(e: &mut E, s: E::F, q: E::F) -> E::F {
     let (s_nan, q_nan) = (is_nan(e, s), is_nan(e, q));
     let any_nan = e.or(s_nan, q_nan);
     let divergent = e.eq(s, one);
-    // Lanes whose answer is settled run with harmless operands.
+    // Lanes whose result is settled run with harmless operands.
     let settled = e.or(pole, undefined);
     let settled = e.or(settled, small_s);
     let settled = e.or(settled, any_nan);
@@ -66,8 +69,8 @@ fn zeta_sum<E: Emitter>(e: &mut E, s: E::F, q: E::F) -> E::F {
     let power = e.sub(one, s);
     let first = pow(e, q, power);
     let sum = e.div(first, q);
-    // Up to nine rounds for positive q, 9 - q for negative; none for a large q, to which 1 could not be added without loss: there the series
-    // converges at once, as long as s is not larger still.
+    // Up to nine rounds for positive q, 9 - q for negative; none for a large q, to which 1 could
+    // not be added without loss: there the series converges at once, unless s is larger still.
     let (count, large) = (e.i(9), e.f(e.format().pick(4096.0, 67108864.0)));
     let state = [e.bits(q), e.bits(sum), e.bits(first), count];
     let (near, steep) = (e.lt(q, large), e.lt(q, s));
@@ -123,7 +126,7 @@ pub(super) fn polygamma<E: Emitter>(e: &mut E, n: E::F, x: E::F) -> E::F {
     let order = e.add(n, one);
     let log_factorial = lgamma(e, order);
     let factorial = super::exp::exp(e, log_factorial);
-    // An integer, as far as that is representable.
+    // This is an integer, as far as that is representable.
     let factorial = e.round_even(factorial);
     let sum = zeta(e, order, x);
     let size = e.mul(factorial, sum);
