@@ -1,6 +1,7 @@
-//! Counts the operations of every math function: `cargo run -p disc-codegen --example math_cost`. A yardstick that no machine's load
-//! changes: one line per function with floating-point operations, divisions and roots among them, integer operations, comparisons and
-//! selects; then what a rare path adds, and what one round of a loop adds.
+//! Counts the operations of every math function: `cargo run -p disc-codegen --example math_cost`.
+//! The counts do not depend on a machine's load: one line per function with floating-point
+//! operations, divisions and roots among them, integer operations, comparisons and selects; then
+//! the additional operations of a rare path, and those of one round of a loop.
 
 use disc_codegen::math::{Emitter, Format, LoopBody, MathFn};
 
@@ -49,7 +50,7 @@ impl Emitter for Counter {
     }
     fn f(&mut self, _: f64) {}
     fn i(&mut self, _: i64) {}
-    // Casts of the same bits cost nothing.
+    // Casts of the same bits are free.
     fn bits(&mut self, (): ()) {}
     fn with_bits(&mut self, (): ()) {}
     counted! {

@@ -1,6 +1,8 @@
-//! Measures the math functions: `ulp NAME [--no-fma]` sweeps all f32 values (a dense sample of pairs for two operands) and prints the
-//! largest error in units in the last place and where it is; `ulp --dump NAME COUNT [--no-fma]` prints f64 operands and results as
-//! hexadecimal words for scripts/fit/check_f64.py; `ulp --speed` prints the throughput of every function in f32.
+//! Measures the math functions: `ulp NAME [--no-fma]` sweeps all f32 values (a dense sample of
+//! pairs for two operands) and prints the largest error in units in the last place and its
+//! position; `ulp --dump NAME COUNT [--no-fma]` prints f64 operands and results as hexadecimal
+//! words for scripts/fit/check_f64.py; `ulp --speed` prints the throughput of every function in
+//! f32.
 
 #[path = "../tests/math/reference.rs"]
 mod reference;
@@ -106,7 +108,7 @@ fn next(random: &mut u64) -> u64 {
     *random
 }
 
-/// Two f32: any bits, near one, or of moderate size.
+/// Two f32 operands: any bits, near one, or of moderate size.
 fn sample_pair(random: &mut u64) -> (f32, f32) {
     let (a, b) = (next(random), next(random));
     let near = |w: u64, e: u32| f32::from_bits((w as u32 & 0x807f_ffff) | ((127 - e + ((w >> 32) as u32 % (2 * e))) << 23));
@@ -118,7 +120,7 @@ fn sample_pair(random: &mut u64) -> (f32, f32) {
     }
 }
 
-/// f64 operands over all magnitudes, a third of them moderate, with their results.
+/// Prints f64 operands over all magnitudes, a third of them moderate, with their results.
 fn dump<E: Emitter<F = f64>>(e: &mut E, f: MathFn, count: u64) {
     let mut random = 0x1234_5678_9abc_def1u64;
     for i in 0..count {
@@ -138,7 +140,8 @@ fn dump<E: Emitter<F = f64>>(e: &mut E, f: MathFn, count: u64) {
     }
 }
 
-/// One function over a slice; the function is a constant, so that the loop is its code alone.
+/// Applies one function over a slice; the function is a constant, so that the loop is its code
+/// alone.
 fn apply<const INDEX: usize>(xs: &[f32], ys: &mut [f32]) {
     let mut e = Scalar32::new();
     let f = const { MathFn::ALL[if INDEX < MathFn::ALL.len() { INDEX } else { 0 }] };
@@ -150,7 +153,7 @@ fn apply<const INDEX: usize>(xs: &[f32], ys: &mut [f32]) {
 
 type Apply = fn(&[f32], &mut [f32]);
 
-/// `apply` of the functions 0 to 63.
+/// The functions `apply` of the indices 0 to 63.
 fn applications() -> Vec<Apply> {
     macro_rules! table {
         ($($tens:literal)+) => { vec![$(
@@ -161,7 +164,8 @@ fn applications() -> Vec<Apply> {
     table!(0 8 16 24 32 40 48 56)
 }
 
-/// Throughput in L1, as LLVM vectorises the scalar code: meaningful with `RUSTFLAGS="-C target-cpu=native"`.
+/// Prints the throughput in L1, as LLVM vectorises the scalar code: meaningful with `RUSTFLAGS="-C
+/// target-cpu=native"`.
 fn speed(names: &[&str]) {
     const N: usize = 4096;
     let applications = applications();

@@ -1,4 +1,4 @@
-//! What the loop schedule makes of short dimensions and of joined halves.
+//! Checks how the pointwise schedule treats short dimensions and joined halves.
 mod lowered;
 
 use disc_ir::{Attr, DType, Function, FunctionKind, Module, OpKind, Type};
@@ -53,7 +53,7 @@ fn parts_of_one_length_are_one_loop() {
     assert_eq!(loops("M"), [1, 1, 3, 3], "each part has its own loop where it is no vector");
 }
 
-/// A row of eight parts, with so many ops behind it.
+/// A row of eight parts, with this many ops behind it.
 fn many_parts(ops: usize) -> String {
     let ty = "tensor<[N]x[8*K]xf32>";
     let inputs: Vec<String> = (0..8).map(|i| format!("%x{i}: tensor<[N]x[K]xf32>")).collect();
@@ -97,7 +97,8 @@ fn the_last_run_of_units_is_a_loop_of_its_own() {
     assert_eq!(nested("3"), 0, "three rows are counted along");
 }
 
-/// The names of the kernels of a loop that multiplies what `of_x` makes of rows by sines that a batch has in common.
+/// The names of the kernels of a pointwise group that multiplies values computed from rows, `of_x`,
+/// by sines that are the same across a batch.
 fn names_with_sines(of_x: &str) -> Vec<String> {
     let made = kernels(&format!(
         "func @main(%x: tensor<[B]x[S]x[C]xf32>, %a: tensor<[S]x[C]xf32>) -> tensor<[B]x[S]x[C]xf32> {{
@@ -119,7 +120,8 @@ fn rows_of_a_block_are_walked_as_one_where_the_table_alone_tells_them_apart() {
     assert_eq!(reversed, ["k0_pointwise_short8", "k0_pointwise_short16", "k0_pointwise_tables", "k0_pointwise"]);
 }
 
-/// Rows that are twice as long: each element for two neighbours. `places` says where they are.
+/// Rows that are twice as long: each element occurs for two neighbours. `places` holds their
+/// positions.
 fn enlarged(parameters: &str, places: &str) -> String {
     format!(
         "func @main(%x: tensor<[B]x[S]xf32>{parameters}) -> tensor<[B]x[2*S]xf32> {{
@@ -177,7 +179,8 @@ fn what_two_registers_leave_of_a_row_is_computed_by_single_ones() {
 
 #[test]
 fn integers_of_64_bits_make_tables_of_conversions() {
-    // Between floats and integers of 64 bits a conversion is worth a table by itself, between those of 32 it is not.
+    // A conversion between floats and integers of 64 bits is worth a table by itself, one between
+    // those of 32 bits is not.
     let tables = |dtype: &str| {
         let text = format!(
             "func @main(%x: tensor<[N]x[K]x{dtype}>) -> tensor<[N]x[K]x{dtype}> {{

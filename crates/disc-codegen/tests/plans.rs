@@ -1,4 +1,5 @@
-//! What fusion, the arena and the schedules make of programs: kernel counts, and what facts change.
+//! Checks the plans that fusion, the arena and the schedules make of programs: kernel counts, and
+//! the effect of facts.
 mod lowered;
 #[path = "plans/memory.rs"]
 mod memory;
@@ -55,7 +56,7 @@ fn softmax_with_scale_and_mask_is_one_kernel() {
     assert_eq!(launches(&program), 1, "{}", program.module);
     assert!(program.notes.is_empty(), "{:?}", program.notes);
     let kept = kernel_ops(&program.module).iter().filter(|&&kind| kind == OpKind::Scratch).count();
-    // Those of parts of rows compute them again.
+    // The kernels of parts of rows compute them again.
     let names = [
         "k0_reduction",
         "k0_reduction_multirow",
@@ -175,9 +176,9 @@ fn a_few_queries_over_a_long_cache_have_a_version_of_their_own() {
     let reads_in_parts = |name| kernels_of(name).iter().any(|(kernel, _)| kernel.ends_with("_decode_split"));
     assert!(reads_in_parts("one query over a long cache"));
     assert!(reads_in_parts("heads that share keys, one query"));
-    // Never long enough, and never few enough.
+    // It is never long enough, and never few enough.
     assert!(!reads_in_parts("long rows, causal"));
-    // Heads that share keys are rows of the product: one load of the keys serves them all.
+    // Heads that share keys are rows of the matmul: one load of the keys serves them all.
     let (_, keys) =
         kernels_of("heads that share keys, one query").into_iter().find(|(name, _)| name.ends_with(".dot_row")).expect("keys");
     assert!(keys.contains("outer2"), "{keys}");
@@ -202,7 +203,8 @@ fn every_form_of_product_has_a_kernel_of_its_own() {
     let text = include_str!("stages/contractions.disc");
     for program in text.split("// ").filter(|program| program.contains("dot_general") || program.contains("convolution")) {
         let (name, program) = program.split_once('\n').expect("a name and a program");
-        // No kernel is made for a vector of one repeated number, which is a sum; features that come last are computed one by one.
+        // No kernel is made for a vector of one repeated number, which is a sum; features in the
+        // last dimension are computed one by one.
         if program.contains("%v = constant") || name.contains("features last") {
             continue;
         }
@@ -220,7 +222,7 @@ fn fused_programs() -> Vec<(String, Program)> {
 
 #[test]
 fn what_shares_a_space_is_one_kernel() {
-    // Programs that are more than one kernel, and why.
+    // Programs that are more than one kernel, and the reason.
     let several = [
         ("reductions over every kind of axes", 4), // one for each set of axes
         ("rows are not columns of a square", 2),   // a transpose reads other rows
@@ -255,8 +257,8 @@ fn a_bert_layer_has_three_kernels_besides_its_products() {
         .filter(|(kind, _)| !matches!(**kind, FusionKind::Matmul | FusionKind::Attention))
         .map(|(_, count)| count)
         .sum();
-    // The start is one: embeddings with their norm, and the mask beside them. Each of the two layers has two norms, and the heads of its three products
-    // put in order at once.
+    // The start is one kernel: embeddings with their norm, and the mask beside them. Each of the
+    // two layers has two norms, and one reordering of the heads of its three matmuls.
     assert_eq!(outside, 1 + 2 * 3, "{counts:?}\n{}", program.module);
     assert!(program.notes.is_empty(), "{:?}", program.notes);
 }
@@ -277,7 +279,7 @@ fn kernels(program: &Program) -> String {
     kernels.map(ToString::to_string).collect()
 }
 
-/// Whether some access has an address for each lane.
+/// Returns true if some access has an address for each lane.
 fn gathers(text: &str) -> bool {
     text.lines().any(|line| (line.contains("= load ") || line.contains(" store ")) && line.contains("xi64>)"))
 }
@@ -398,7 +400,7 @@ fn what_a_guard_says_is_a_fact_in_its_version() {
     );
     let text = kernels(&program);
     let kernel = |name: &str| text.split("kernel @").find(|kernel| kernel.starts_with(&format!("{name}("))).expect(name);
-    // Sums of long rows go to a total after so many elements.
+    // Sums of long rows are added to a total after this many elements.
     assert!(kernel("k0_reduction").contains("16384") && !kernel("k0_reduction_multirow").contains("16384"), "{text}");
 }
 
@@ -422,7 +424,8 @@ fn the_label_of_a_row_is_picked_from_that_row() {
     let row = program.module.functions.iter().find(|f| &*f.name == "k0_reduction").expect("rows one by one");
     let asserts = row.walk(row.body).into_iter().filter(|&inst| row.kind_of(inst) == OpKind::Assert).count();
     assert_eq!(asserts, 1, "the number of the row needs no check:\n{row}");
-    // Each version sums in its loops alone: nothing adds element by element again where the label is picked.
+    // Each version sums in its loops only: no code adds element by element again where the label is
+    // picked.
     assert!(!kernels(&program).contains("(f32, f32) -> f32 do"), "{}", program.module);
 }
 
@@ -480,7 +483,7 @@ fn a_bound_of_a_line_leaves_one_way_to_sort_it() {
     assert_eq!(kernels(&sorted("where S <= 100000", "LT")), 1);
 }
 
-/// Rows of a table, and what is made of them, added to rows of another one.
+/// Rows of a table, and values made of them, added to rows of another one.
 fn scattered(between: &str, made: &str) -> Program {
     compile(&format!(
         "func @main(%x: tensor<[N]x[W]xf32>, %t: tensor<[M]x[W]xf32>, %r: tensor<[K]x1xi64>, %i: tensor<[K]x1xi64>) -> tensor<[N]x[W]xf32> {{
@@ -498,7 +501,8 @@ fn rows_that_are_gathered_and_added_are_read_where_they_are_added() {
     assert_eq!(launches(&scattered("", "%g")), 2, "a copy, the sums");
 }
 
-/// Kernels of a program that combines what `front` computes from `%x` as `%e`, and goes on from the sums `%a` with `behind`.
+/// The number of kernels of a program that combines `%e`, which `front` computes from `%x`, and
+/// computes `behind` from the sums `%a`.
 fn around_a_scan(front: &str, behind: &str) -> usize {
     let program = compile(&format!(
         "func @main(%x: tensor<[B]x[S]x8xf32>) -> tensor<[B]x[S]x8xf32> {{
@@ -520,20 +524,20 @@ fn a_scan_takes_in_what_feeds_it_and_what_follows() {
   %n = add %i, %one : tensor<[B]x[S]x8xf32>
   %r = divide %a, %n : tensor<[B]x[S]x8xf32>";
     assert_eq!(around_a_scan(exponential, mean), 1);
-    // What feeds it is read behind it as well.
+    // The input of the scan is read behind it as well.
     assert_eq!(around_a_scan(exponential, "  %r = divide %e, %a : tensor<[B]x[S]x8xf32>"), 1);
-    // Read at other places, or combined once more.
+    // The sums are read at other positions, or combined once more.
     assert_eq!(around_a_scan(exponential, "  %r = reverse %a, dims = [1] : tensor<[B]x[S]x8xf32>"), 2);
     let again =
         "  %r = cumulative %a, %z, dim = 2 : (tensor<[B]x[S]x8xf32>, tensor<f32>) -> tensor<[B]x[S]x8xf32> applies maximum";
     assert_eq!(around_a_scan(exponential, again), 2);
-    // Vectors lie along memory.
+    // Vectors are contiguous in memory.
     let turned = "  %t = reshape %x : (tensor<[B]x[S]x8xf32>) -> tensor<[B]x8x[S]xf32>
   %e = transpose %t, dims = [0, 2, 1] : (tensor<[B]x8x[S]xf32>) -> tensor<[B]x[S]x8xf32>";
     assert_eq!(around_a_scan(turned, "  %r = negate %a : tensor<[B]x[S]x8xf32>"), 2);
 }
 
-/// The routines that have an epilogue, of a product that this is computed from.
+/// The routines that have an epilogue, of a matmul with this epilogue.
 fn finishing(epilogue: &str) -> Vec<String> {
     let program = compile(&format!(
         "weight @w : tensor<64x32xf32>
@@ -560,7 +564,8 @@ fn a_long_program_behind_a_product_is_written_once() {
     assert_eq!(finishing(gelu), <[&str; 0]>::default());
 }
 
-/// Fetches in the micro-kernel of twelve rows, of a product with sums of so many products that this is computed from.
+/// The number of prefetches in the micro-kernel of twelve rows, of a matmul with sums of this many
+/// products and this epilogue.
 fn fetched(sums: i64, epilogue: &str) -> usize {
     let (left, right) = (format!("tensor<256x{sums}xf32>"), format!("tensor<{sums}x[N]xf32>"));
     let program = compile(&format!(
@@ -577,14 +582,14 @@ fn fetched(sums: i64, epilogue: &str) -> usize {
 
 #[test]
 fn rows_of_a_block_are_fetched_while_sums_are_computed() {
-    // Of the left operand, a line with each step; of a residual two lines of a panel of 32 columns, and the one in which they end where rows begin
-    // anywhere.
+    // Of the left operand, one line is fetched with each step; of a residual, the two lines of a
+    // panel of 32 columns and the one in which they end if rows begin anywhere.
     let residual = "  %r = add %z, %y : tensor<256x[N]xf32>";
     assert_eq!(fetched(512, residual), 1 + 3);
     let spread = "  %s = broadcast_in_dim %b, dims = [0] : (tensor<256xf32>) -> tensor<256x[N]xf32>
   %r = add %z, %s : tensor<256x[N]xf32>";
     assert_eq!(fetched(512, spread), 1, "an element for a row is no row of its own");
-    // Short sums leave results little time: where they go is fetched, too.
+    // Short sums leave little time for results: their destination is fetched, too.
     assert_eq!(fetched(64, residual), 1 + 3 + 3);
     assert_eq!(fetched(64, spread), 1 + 3);
 }

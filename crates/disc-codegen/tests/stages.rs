@@ -1,6 +1,8 @@
-//! Every stage means the same: programs run in the interpreter as tensors, as groups on buffers, and as kernels with a host program.
+//! Checks that every stage means the same: programs run in the interpreter as tensors, as groups on
+//! buffers, and as kernels with a host program.
 //!
-//! The programs are the functions of `stages/*.disc`, each run over a table of sizes that always has 0 and 1.
+//! The programs are the functions of `stages/*.disc`, each run over a table of sizes that always
+//! has 0 and 1.
 mod lowered;
 
 use disc_codegen::{host::Program, target::Target};
@@ -11,18 +13,19 @@ use disc_ir::{
 use lowered::Lowered;
 use std::collections::BTreeMap;
 
-/// Sizes that each symbol takes, one row after the other. The last one makes rows of whole lines.
+/// The sizes that each symbol takes, one row after the other. The last one makes rows of whole
+/// lines.
 const SIZES: [i64; 8] = [0, 1, 2, 3, 8, 5, 17, 32];
 
-/// A small generator of numbers that repeats itself exactly.
+/// A small, reproducible generator of numbers.
 struct Numbers(u64);
 
-/// What floating-point code gets wrong.
+/// Values that floating-point code gets wrong.
 const SPECIAL: [f64; 16] =
     [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38, 88.5, -104.5, 1.0, -1.0, 0.3, -14.2, 5.5];
 
 impl Numbers {
-    /// A tensor in which special values are rare, frequent or everything.
+    /// A tensor in which special values are rare, frequent or the only ones.
     fn special(&mut self, dtype: DType, dims: &[i64], share: u64) -> Tensor {
         let plain = self.tensor(dtype, dims);
         if !dtype.is_float() {
@@ -116,7 +119,7 @@ fn check(text: &str, target: &Target) {
     }
 }
 
-/// Each program starts with a line `// name`.
+/// Splits a text into programs, each of which starts with a line `// name`.
 fn programs(text: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for line in text.lines() {
@@ -228,7 +231,8 @@ fn control_flow() {
     check_all(include_str!("stages/control.disc"));
 }
 
-/// Runs a program at the kernel stage without some of its kernels: that it works says that these are not launched.
+/// Runs a program at the kernel stage without some of its kernels: if it works, these are not
+/// launched.
 fn run_without(program: &Program, kernels: &[&str], inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
     let mut module = program.module.clone();
     let before = module.functions.len();
@@ -303,7 +307,7 @@ fn runs_without(text: &str, target: &str, cases: &[(&[i64], &str)]) {
 fn short_rows_are_computed_some_at_once() {
     let programs = programs(include_str!("stages/reductions.disc"));
     let (_, text) = programs.iter().find(|(name, _)| name == "softmax").expect("softmax");
-    // Four rows or fewer, and what is left of them; longer rows one by one.
+    // Four rows or fewer, and the remainder of such blocks; longer rows one by one.
     let cases: &[(&[i64], &str)] = &[
         (&[4, 9], "k0_reduction"),
         (&[7, 33], "k0_reduction"),
@@ -342,7 +346,8 @@ fn running_sums_of_many_lines_are_turned() {
     }
 }
 
-/// Lines whose positions have more than 31 bits are sorted by comparisons: as if a line of two were that long.
+/// Lines whose positions have more than 31 bits are sorted by comparisons: the test pretends that a
+/// line of two is that long.
 #[test]
 fn the_longest_lines_leave_out_what_is_skipped() {
     let text = "func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S-S/2]xf32>, tensor<[B]x[S-S/2]xi64>) {

@@ -1,4 +1,5 @@
-//! Loops that update what they carry: where that is in place, an iteration writes the update and no more.
+//! Checks loops that update what they carry: if that is in place, an iteration writes only the
+//! update.
 mod lowered;
 
 use disc_codegen::host::Program;
@@ -21,7 +22,7 @@ fn host(program: &Program) -> &Function {
     program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program")
 }
 
-/// The kernels that an iteration launches, and for how many units each.
+/// The kernels that an iteration launches, and the number of units of each.
 fn launches_of_iteration(program: &Program) -> Vec<(String, String)> {
     let host = host(program);
     let inside = host.walk(host.body).into_iter().find(|&inst| host.kind_of(inst) == OpKind::While).expect("a loop");
@@ -36,7 +37,7 @@ fn named(host: &Function, launch: Inst) -> (String, String) {
     }
 }
 
-/// No launch of an iteration walks over all five rows of the result.
+/// Asserts that no launch of an iteration walks over all five rows of the result.
 fn walks_over_no_more_than_a_row(launches: &[(String, String)]) {
     assert!(launches.iter().all(|(_, units)| !units.contains("5*B")), "{launches:?}");
 }
@@ -69,7 +70,8 @@ fn what_is_still_read_is_copied() {
     }
 }
 
-/// How many launches of the program, loops once and large results as others, walk over all five rows.
+/// The number of launches of the program that walk over all five rows, with loops counted once and
+/// versions for large results left out.
 fn walks_over_all(program: &Program) -> usize {
     let host = host(program);
     let launches = host.walk(host.body).into_iter().filter(|&inst| host.kind_of(inst) == OpKind::Launch);
@@ -79,7 +81,7 @@ fn walks_over_all(program: &Program) -> usize {
 
 #[test]
 fn a_loop_runs_in_the_memory_of_what_it_begins_with() {
-    // One fills the rows with what they begin as, right where they are returned.
+    // One fills the rows with their initial values, in the memory in which they are returned.
     assert_eq!(walks_over_all(&program("a loop that fills a result")), 1);
 }
 

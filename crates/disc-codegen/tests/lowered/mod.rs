@@ -1,4 +1,5 @@
-//! What the tests of this crate make of a program: groups, buffers and kernels, by the steps of the pipeline alone.
+//! Lowers a program for the tests of this crate: to groups, buffers and kernels, by the steps of
+//! the pipeline alone.
 #![allow(dead_code, reason = "each test looks at some of the stages")]
 use disc_codegen::{
     host::{Program, lower},
@@ -7,7 +8,7 @@ use disc_codegen::{
 use disc_ir::{Module, ops::Stage};
 use disc_passes::{options::Options, pass::PassManager, pipeline, tensor::lower_convolutions};
 
-/// A program behind each stage, as it was written but for that: nothing is simplified, so that a test says what it compiles.
+/// A program after each stage. It is not simplified, so that a test states what it compiles.
 pub(crate) struct Lowered {
     pub fused: Module,
     pub buffers: Module,

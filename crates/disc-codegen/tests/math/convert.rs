@@ -1,4 +1,5 @@
-//! Conversions: all narrow words, all roundings near them, against the `half` crate and Rust's casts.
+//! Tests conversions: all narrow words, all roundings near them, against the `half` crate and
+//! Rust's casts.
 
 use disc_codegen::math::{Narrow, OutOfRange, Scalar32, Scalar64, from_narrow, to_integer, to_narrow, to_unsigned_saturating};
 use half::{bf16, f16};
@@ -34,7 +35,8 @@ fn every_narrow_word_survives_the_round_trip() {
     }
 }
 
-/// Every tie between neighbouring narrow words, and its neighbours in f64, with the words they round to.
+/// Every tie between neighbouring narrow words, and its neighbours in f64, with the words they
+/// round to.
 ///
 /// (`half` itself drops the low half of an f64 before it rounds.)
 fn near_ties(to: Narrow) -> Vec<(f64, i64)> {

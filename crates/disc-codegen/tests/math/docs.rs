@@ -1,4 +1,4 @@
-//! docs/numerics.md states the bounds that the code states.
+//! Checks that docs/numerics.md states the same bounds as the code.
 
 use disc_codegen::math::MathFn;
 

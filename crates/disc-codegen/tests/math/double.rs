@@ -1,4 +1,5 @@
-//! f64: a table of exact results made with MPFR and mpmath by scripts/fit/check_f64.py, with and without fused multiply-add.
+//! Tests f64 against a table of exact results made with MPFR and mpmath by
+//! scripts/fit/check_f64.py, with and without fused multiply-add.
 
 use crate::reference::scale;
 use disc_codegen::math::{Emitter, MathFn, Scalar64, Scalar64NoFma};
@@ -14,7 +15,8 @@ fn f64_ulp(y: f64) -> f64 {
     if exponent < -1022 { f64::from_bits(1 << (exponent + 1074)) } else { f64::from_bits(((exponent + 1023) as u64) << 52) }
 }
 
-/// The error in units in the last place of a magnitude; `residual` is exact minus `rounded` in units of `rounded`.
+/// The error in units in the last place of a magnitude; `residual` is exact minus `rounded` in
+/// units of `rounded`.
 fn error(got: f64, rounded: f64, residual: f64, magnitude: f64) -> f64 {
     if rounded.is_nan() || got.is_nan() {
         return if rounded.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };

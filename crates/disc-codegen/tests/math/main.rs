@@ -1,4 +1,5 @@
-//! Accuracy and special values of the math functions, evaluated by the scalar emitters.
+//! Tests the accuracy and the special values of the math functions, evaluated by the scalar
+//! emitters.
 
 mod convert;
 mod docs;

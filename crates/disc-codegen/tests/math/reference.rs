@@ -1,8 +1,10 @@
-//! What the math functions are compared with, and how an error is measured.
+//! Provides the references of the math functions, and measures errors.
 //!
-//! - f32 results are compared with an f64 computation: its own error, below 2^-45 relative, does not show in the figures.
-//! - That computation is Rust's f64 method (the C library's) where there is one, else this crate's f64 version, which
-//!   scripts/fit/check_f64.py compares with MPFR or mpmath, and tests/math/f64.rs with a table made by it.
+//! - f32 results are compared with an f64 computation: its own error, below 2^-45 relative, does
+//!   not show in the figures.
+//! - That computation is Rust's f64 method (the C library's) if there is one, otherwise this
+//!   crate's f64 version, which scripts/fit/check_f64.py compares with MPFR or mpmath, and
+//!   tests/math/f64.rs with a table made by it.
 
 use disc_codegen::math::{MathFn, Scalar64};
 
@@ -25,7 +27,8 @@ pub(crate) fn reference(function: MathFn, args: &[f64]) -> f64 {
         MathFn::Rsqrt => 1.0 / x.sqrt(),
         MathFn::Sinh => x.sinh(),
         MathFn::Cosh => x.cosh(),
-        // Rust computes the inverse hyperbolic functions itself, less accurately near zero than the formulas with ln_1p.
+        // Rust computes the inverse hyperbolic functions itself, less accurately near zero than the
+        // formulas with ln_1p.
         MathFn::Asinh if x.abs() < 0.5 => {
             let square = x * x;
             (x.abs() + square / (1.0 + (1.0 + square).sqrt())).ln_1p().copysign(x)
@@ -52,7 +55,7 @@ pub(crate) fn reference(function: MathFn, args: &[f64]) -> f64 {
     }
 }
 
-/// The neighbour of x in the direction of y, by Rust's own steps.
+/// The neighbour of x towards y, by Rust's own steps.
 fn next_after(x: f32, y: f32) -> f32 {
     match x.partial_cmp(&y) {
         None => f32::NAN,
@@ -64,7 +67,8 @@ fn next_after(x: f32, y: f32) -> f32 {
     }
 }
 
-/// Operands that mean something to the function, made of any: small orders and exponents.
+/// Operands that are meaningful for the function, made of arbitrary ones: small orders and
+/// exponents.
 pub(crate) fn shaped(function: MathFn, args: [f32; 2]) -> [f32; 2] {
     let small = |x: f32, n: u32| (x.to_bits() >> 7) % n;
     match function {
@@ -74,7 +78,8 @@ pub(crate) fn shaped(function: MathFn, args: [f32; 2]) -> [f32; 2] {
     }
 }
 
-/// Where the function is defined for the measurement; elsewhere its contract says nothing.
+/// Returns true if the function is defined there for the measurement; elsewhere its contract says
+/// nothing.
 pub(crate) fn in_domain(function: MathFn, args: &[f64]) -> bool {
     match function {
         // The factor zeta(n + 1, x) must be a normal number.
@@ -87,7 +92,7 @@ pub(crate) fn in_domain(function: MathFn, args: &[f64]) -> bool {
     }
 }
 
-/// The magnitude whose unit in the last place the error is measured in, at least the result's.
+/// The magnitude in whose unit in the last place the error is measured, at least the result's.
 pub(crate) fn scale(function: MathFn, args: &[f64], expected: f64) -> f64 {
     match function {
         MathFn::GeluErf => expected.abs().max(args[0].abs() / 2.0),
@@ -106,7 +111,8 @@ fn f32_ulp(magnitude: f64) -> f64 {
     f64::from_bits(((exponent - 23 + 1023) as u64) << 52)
 }
 
-/// The error of an f32 result in units in the last place; infinite where NaN, infinity or the sign of zero is wrong.
+/// The error of an f32 result in units in the last place; infinite where NaN, infinity or the sign
+/// of zero is wrong.
 pub(crate) fn f32_error(function: MathFn, args: &[f64], got: f32, expected: f64) -> f64 {
     if expected.is_nan() || got.is_nan() {
         return if expected.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };

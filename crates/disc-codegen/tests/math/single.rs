@@ -1,11 +1,12 @@
-//! f32: a stratified sample of every function against f64, with and without fused multiply-add.
+//! Tests f32: a stratified sample of every function against f64, with and without fused
+//! multiply-add.
 //!
 //! The full sweep is `cargo run --release -p disc-codegen --example ulp -- NAME`.
 
 use crate::reference::{f32_error, in_domain, reference, shaped};
 use disc_codegen::math::{Emitter, MathFn, Scalar32, Scalar32NoFma};
 
-/// Words that step through all exponents of both signs, and the neighbours of round numbers.
+/// The words that step through all exponents of both signs, and the neighbours of round numbers.
 fn sample() -> Vec<f32> {
     let mut xs: Vec<f32> = (0..15_000u32).map(|i| f32::from_bits(i.wrapping_mul(286_331))).collect();
     xs.extend((-4_000i32..=4_000).map(|i| i as f32 * 0.0078125 + i as f32 * 1e-5));
@@ -55,7 +56,7 @@ fn binary_functions_keep_their_bounds() {
     let sparse: Vec<f32> = sample().into_iter().step_by(331).collect();
     for &function in MathFn::ALL.iter().filter(|f| f.arity() == 2) {
         let bound = function.bound();
-        // A sum of ten powers each: fewer of them.
+        // Each is a sum of ten powers: fewer of them are tested.
         let step = if matches!(function, MathFn::Zeta | MathFn::Polygamma) { 5 } else { 1 };
         for (xs, ys) in [(&round, &round), (&round, &sparse), (&sparse, &round), (&sparse, &sparse)] {
             for &x in xs {

@@ -1,4 +1,5 @@
-//! NaN, infinities, signed zeros, denormals and limits, in all four emitters, against the C conventions.
+//! Tests NaN, infinities, signed zeros, denormals and limits, in all four emitters, against the C
+//! conventions.
 
 use disc_codegen::math::{Emitter, MathFn, Scalar32, Scalar32NoFma, Scalar64, Scalar64NoFma};
 
@@ -254,7 +255,7 @@ const CASES: &[(MathFn, &[f64], f64)] = &[
     (MathFn::Polygamma, &[1.0, -2.0], INF),
 ];
 
-/// Functions f with f(x) = x, or nearly, for the smallest x: denormals must come through.
+/// Functions f with f(x) = x, or nearly, for the smallest x: denormals must be preserved.
 const NEAR_IDENTITY: &[MathFn] = &[
     MathFn::Expm1,
     MathFn::Tanh,

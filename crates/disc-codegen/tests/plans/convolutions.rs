@@ -1,8 +1,8 @@
-//! Which kernels convolutions have.
+//! Checks the kernels of convolutions.
 use super::{compile, launches};
 use disc_ir::{FunctionKind, OpKind};
 
-/// A convolution of 16 features to 16, said to be one for Winograd's method.
+/// A convolution of 16 features to 16, marked for Winograd's method.
 const WINOGRAD: &str = "func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
   %k = broadcast_in_dim %w, dims = [1, 2, 3, 4] : (tensor<16x16x3x3xf32>) -> tensor<[B]x16x16x3x3xf32>
   %p = im2col %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
@@ -22,7 +22,8 @@ fn winograds_method_is_a_version_for_sizes_with_enough_tiles() {
     assert_eq!((guards, launches(&program)), (1, 1), "{}", program.module);
 }
 
-/// The micro-kernels of a convolution of `depth` features to `rows`, with windows of one element, on a plane of these sizes.
+/// The micro-kernels of a convolution of `depth` features to `rows`, with windows of one element,
+/// on a plane of these sizes.
 fn micro_kernels([depth, rows]: [i64; 2], sizes: &str) -> Vec<String> {
     let program = compile(&format!(
         "func @main(%x: tensor<[B]x{depth}x{sizes}xf32>, %w: tensor<{rows}x{depth}xf32>) -> tensor<[B]x{rows}x{sizes}xf32> {{
@@ -75,12 +76,12 @@ fn units_of_short_sums_pack_several_panels() {
     assert!(scratch.contains("buffer<14336xf32"), "four panels of 112 by 32: {scratch}");
     let packed_panels = |name: &String| ["task", "tail", "along"].iter().any(|source| name.starts_with(source));
     assert!(names.iter().all(packed_panels), "{names:?}");
-    // A longer sum, and fewer rows of results.
+    // The sum is longer, and there are fewer rows of results.
     assert!(packed("128x200").0.contains("buffer<6656xf32"), "one of 208 by 32");
     assert!(packed("64x100").0.contains("buffer<3584xf32"), "one of 112 by 32");
 }
 
-/// The task memory and the micro-kernels of a product of a filter of this shape.
+/// The task memory and the micro-kernels of a matmul of a filter of this shape.
 fn packed(shape: &str) -> (String, Vec<String>) {
     let (rows, depth) = shape.split_once('x').expect("rows and sums");
     let program = compile(&format!(
@@ -96,7 +97,8 @@ fn packed(shape: &str) -> (String, Vec<String>) {
     (scratch, names.map(str::to_owned).collect())
 }
 
-/// Buffers in task memory of a product of 24 filters of 1024 elements, `apart` from one to the next.
+/// The number of buffers in task memory of a matmul of 24 filters of 1024 elements, `apart` from
+/// one to the next.
 fn buffers(apart: i64) -> usize {
     let program = compile(&format!(
         "weight @w : tensor<24x{apart}xf32>
@@ -119,7 +121,7 @@ fn filters_that_were_moved_apart_are_read_as_they_lie() {
     assert_eq!(buffers(2048), 3, "the same, and rows that are pages apart");
 }
 
-/// Loads of a depthwise convolution of 3 by 3 windows on planes of this width.
+/// The number of loads of a depthwise convolution of 3 by 3 windows on planes of this width.
 fn loads(width: &str) -> usize {
     let facts = if width == "[W]" { ", 1 <= W" } else { "" };
     let program = compile(&format!(

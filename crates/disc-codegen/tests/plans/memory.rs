@@ -1,4 +1,5 @@
-//! What the arena makes of programs: which values share memory, and that each kind of fact is used.
+//! Checks the arena's plans of programs: the values that share memory, and that each kind of fact
+//! is used.
 use super::{compile, launches};
 use disc_codegen::host::Program;
 use disc_ir::{Attr, FunctionKind, OpKind};
@@ -13,7 +14,8 @@ fn arena(program: &Program) -> String {
     }
 }
 
-/// How many places values lie at: in the arena, or where an output goes later.
+/// The number of positions at which values are stored: in the arena, or in the memory of a later
+/// output.
 fn places(program: &Program) -> usize {
     let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
     let parts = host.walk(host.body).into_iter().filter(|&inst| host.kind_of(inst) == OpKind::Alloc);
@@ -21,7 +23,8 @@ fn places(program: &Program) -> usize {
     places.len()
 }
 
-/// Two pairs of sorts, one after the other: is the memory between the first pair used for that between the second?
+/// Two pairs of sorts, one after the other, to see if the memory between the first pair is used for
+/// that between the second.
 fn two_sorts(facts: &str) -> String {
     let sort = |to: &str, from: &str, ty: &str| {
         format!(
@@ -66,7 +69,8 @@ fn product_equality_lets_memory_be_used_again() {
     assert!(!(with.contains("B*S") && with.contains('N')), "{with}");
 }
 
-/// The sizes of all frames of the arena, and how often memory is asked for or copied.
+/// The sizes of all frames of the arena, and the number of times that memory is allocated or
+/// copied.
 fn frames(program: &Program) -> Vec<String> {
     let host = program.module.functions.iter().find(|f| f.kind == FunctionKind::Host).expect("a host program");
     let arenas = host.walk(host.body).into_iter().filter(|&inst| host.kind_of(inst) == OpKind::Arena);
@@ -77,7 +81,7 @@ fn frames(program: &Program) -> Vec<String> {
     bytes.collect()
 }
 
-/// Two sorts, which nothing fuses, with something between them.
+/// Two sorts, which no pass fuses, with these ops between them.
 fn between(ops: &str) -> Program {
     compile(&format!(
         "func @main(%x: tensor<[B]xf32>) -> tensor<[B]xf32> {{
@@ -93,10 +97,10 @@ fn between(ops: &str) -> Program {
 #[test]
 fn a_loop_writes_over_an_input_that_dies() {
     assert_eq!(places(&between("  %e = exponential %a : tensor<[B]xf32>")), 1);
-    // Two inputs of another position each: the memory of neither can be used.
+    // Two inputs are read at another position each: the memory of neither can be used.
     let turned = between("  %t = reverse %a, dims = [0] : tensor<[B]xf32>\n  %e = add %t, %a : tensor<[B]xf32>");
     assert_eq!(places(&turned), 2);
-    // Elements of another size are not where they were.
+    // Elements of another size are not at the same position.
     let narrow = between(
         "  %h = convert %a : (tensor<[B]xf32>) -> tensor<[B]xf16>
   %c, %ci = top_k %h, k = [B] : (tensor<[B]xf16>) -> (tensor<[B]xf16>, tensor<[B]xi32>)
@@ -167,16 +171,16 @@ fn rows_are_written_over_an_input_that_dies() {
 {about}"
         ))
     };
-    // Besides, there is what the parts of a long row leave.
+    // There are also the partial results of the parts of a long row.
     assert_eq!(places(&rows("  %e = subtract %a, %m : tensor<[B]xf32>")), 3);
-    // The row is read at another position than where it is written.
+    // The row is read at another position than it is written.
     let turned = rows("  %v = reverse %a, dims = [0] : tensor<[B]xf32>\n  %e = subtract %v, %m : tensor<[B]xf32>");
     assert_eq!(places(&turned), 4, "{}", turned.module);
 }
 
 #[test]
 fn branches_run_one_after_the_other() {
-    // In the order of the program all sorted lines would be alive when the first ones are added up.
+    // In the order of the program all sorted lines would be live when the first ones are added up.
     let names = ["x", "y", "z", "w"];
     let parameters = names.map(|name| format!("%{name}: tensor<[B]x[S]xf32>")).join(", ");
     let sort = |name: &str| {
@@ -196,7 +200,7 @@ fn branches_run_one_after_the_other() {
 {body}  return %xr, %yr, %zr, %wr : (tensor<[B]xf32>, tensor<[B]xf32>, tensor<[B]xf32>, tensor<[B]xf32>)
 }}"
     ));
-    // Besides, there is what the parts of a long row leave.
+    // There are also the partial results of the parts of a long row.
     assert!(arena(&program).starts_with("64*((B*S+15)/16)"), "{}", arena(&program));
 }
 
@@ -205,7 +209,8 @@ fn sizes_that_nothing_orders_share_memory_of_the_larger_one() {
     assert_eq!(arena(&compile(&two_sorts(""))), "max(64*((B+15)/16), 64*((N+15)/16))");
 }
 
-/// The launches of a program that updates `%a`, sorted lines, and then has `rest`; `%s` is one of their lines, `%t` its number.
+/// The launches of a program that updates `%a`, sorted lines, and then has `rest`; `%s` is one of
+/// their lines, `%t` its number.
 fn updated(rest: &str) -> Vec<String> {
     let program = compile(&format!(
         "func @main(%x: tensor<[B]x[S]xf32>, %s: tensor<1x[S]xf32>, %i: tensor<[N]x1xi64>, %u: tensor<[N]x[S]xf32>, %t: tensor<i64>) -> tensor<[B]x[S]xf32> {{
@@ -242,7 +247,7 @@ fn what_dies_where_a_part_of_it_is_updated_is_not_copied() {
     assert_eq!(updated(&replace("%r", "%a")), ["k1_update"]);
     let several = [replace("%b", "%a"), scatter("%c", "%b"), scatter("%r", "%c")].join("\n");
     assert_eq!(updated(&several), ["k1_update", "k2_standalone", "k2_standalone"]);
-    // What an input holds, and what is read afterwards, stays.
+    // The memory of an input, and a value that is read afterwards, are preserved.
     for from in ["%x", "%a"] {
         let kept = updated(&format!("{}\n  %r = subtract %b, %a : tensor<[B]x[S]xf32>", scatter("%b", from)));
         assert_eq!(kept.iter().filter(|kernel| kernel.ends_with("_copy")).count(), 1, "{from}: {kept:?}");

@@ -1,10 +1,11 @@
-//! How products read their operands, and which of them are one launch.
+//! Checks how matmuls read their operands, and which of them share a launch.
 use super::{compile, compile_for, lowered::Lowered, task_memory};
 use disc_codegen::host::Program;
 use disc_ir::{Attr, FunctionKind, FusionKind, OpKind};
 use disc_passes::analysis::query::Query;
 
-/// Query, key and value: three products of the same rows with weights in panels, each with a bias; `key` says what becomes of the second.
+/// Query, key and value: three matmuls of the same rows with weights in panels, each with a bias;
+/// `key` holds the ops on the second.
 fn three_products(key: &str, key_type: &str) -> String {
     let columns = [("q", 64), ("k", 64), ("v", 40)];
     let weights = columns.map(|(name, n)| format!("weight @{name} : tensor<2x32x32xf32>\nweight @{name}b : tensor<{n}xf32>\n"));
@@ -51,7 +52,7 @@ fn products_of_narrow_elements_take_words_where_the_target_has_them() {
     assert_eq!(elements("aarch64", "i8", "i32"), None);
 }
 
-/// A product with weights in two panels, and sums of so many products.
+/// A matmul with weights in two panels, and sums of this many products.
 fn by_panels(target: &str, depth: i64) -> Program {
     let (x, w, y) = (format!("tensor<[M]x{depth}xf32>"), format!("tensor<2x{depth}x32xf32>"), "tensor<[M]x64xf32>");
     let text = format!(
@@ -82,7 +83,7 @@ fn rows_that_are_pages_apart_are_read_in_blocks_that_the_cache_holds() {
 
 #[test]
 fn the_only_block_of_rows_fetches_its_own_panel_on_wide_cores() {
-    // Fetches for the first-level cache, and for the second.
+    // The prefetches to the first-level cache, and to the second.
     let of = |target: &str, rows: u32| {
         let program = by_panels(target, 1040);
         let name = format!("k0_matmul.0.rows{rows}");
@@ -91,7 +92,8 @@ fn the_only_block_of_rows_fetches_its_own_panel_on_wide_cores() {
         let places: Vec<_> = fetches.filter_map(|inst| block.attr(inst, "locality").cloned()).collect();
         [3, 2].map(|locality| places.iter().filter(|&place| *place == Attr::Int(locality)).count())
     };
-    // The next panel's lines are a loop of one, those of a row of results are three: it begins anywhere in the first.
+    // The lines of the next panel are a loop of one, those of a row of results are three: it begins
+    // anywhere in the first.
     assert_eq!(of("x86-64-v4", 8), [0, 1 + 3]);
     assert_eq!(
         of("x86-64-v4+avxvnni", 8),

@@ -1,9 +1,9 @@
-//! What rows keep from one walk along them to the next.
+//! Checks what rows keep from one walk along them to the next.
 use super::{compile, kernel_ops};
 use disc_codegen::host::Program;
 use disc_ir::OpKind;
 
-/// A norm without its scale of `activation` of `%x`, which is `%a`.
+/// A norm without its scale of `%a`, which is `activation` of `%x`.
 fn norm_of(activation: &str) -> Program {
     let (whole, rows) = ("tensor<[B]x64xf32>", "tensor<[B]xf32>");
     let mean = |name: &str, of: &str| {
