@@ -1,17 +1,18 @@
-//! Groups of a variant whose code is that of another group: they share its kernels. A variant of nothing but such groups is dropped.
+//! Shares kernels among groups of a variant whose code is the same. A variant of only such groups
+//! is dropped.
 //!
-//! Code is compared as text, without the group's name, with which the names of its kernels begin. Kernels that can fail hold the numbers of their
-//! checks, so that no two of them are alike.
+//! Code is compared as text, without the group's name, with which the names of its kernels begin.
+//! Kernels that can fail hold the numbers of their checks, so that no two of them are the same.
 use super::group::GroupCode;
 use crate::schedule::{Scheduled, Versioned};
 use std::{collections::HashMap, fmt::Write};
 
-/// What was made of groups, by the text of their code.
+/// The code that was made of groups, by its text.
 #[derive(Default)]
 pub(super) struct Dedup(HashMap<String, GroupCode>);
 
 impl Dedup {
-    /// What was made of a group that has this code.
+    /// The code of an earlier group with this text.
     pub(super) fn find(&self, text: &str) -> Option<GroupCode> {
         self.0.get(text).cloned()
     }
@@ -21,7 +22,8 @@ impl Dedup {
     }
 }
 
-/// The code of a group as text: versions with their guards, launches and kernels, without the name of the group.
+/// The code of a group as text: versions with their guards, launches and kernels, without the name
+/// of the group.
 pub(super) fn text(scheduled: &Versioned, name: &str) -> String {
     let mut text = String::new();
     let mut write = |code: &Scheduled, when: &dyn std::fmt::Debug| {

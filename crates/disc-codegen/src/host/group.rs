@@ -1,16 +1,18 @@
-//! Groups as a host program has them: their structure as text, by which equal ones are found, and the code that was made of them.
+//! Represents groups as a host program has them: their structure as text, by which equal ones are
+//! found, and the code that was made of them.
 use crate::schedule::{Launch, Version};
 use disc_ir::{Block, Function, Value};
 use std::{collections::HashMap, fmt::Write};
 
-/// What was made of a group: its versions, and the launches where none of their guards holds.
+/// The code that was made of a group: its versions, and the launches if none of their guards holds.
 #[derive(Clone)]
 pub(super) struct GroupCode {
     pub(super) versions: Vec<Version>,
     pub(super) otherwise: Vec<Launch>,
 }
 
-/// The structure of a group as text: ops, attributes, types and how values connect, without their names; and the facts that schedules ask.
+/// The structure of a group as text: ops, attributes, types and how values connect, without their
+/// names; and the facts that schedules query.
 pub(super) fn structure(function: &Function, kind: &str) -> String {
     let mut text = format!("{kind} where {}", function.facts);
     let mut numbers: HashMap<Value, usize> = HashMap::new();

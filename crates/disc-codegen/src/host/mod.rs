@@ -1,4 +1,5 @@
-//! From the buffer stage to the kernel stage: host programs, which choose among the versions of each group and launch them.
+//! Lowers the buffer stage to the kernel stage: host programs, which choose among the versions of
+//! each group and launch them.
 mod dedup;
 mod dispatch;
 mod group;

@@ -1,7 +1,8 @@
-//! What an entry checks before it does anything: that its inputs fit its signature.
+//! Collects the checks that an entry makes first: that its inputs fit its signature.
 //!
-//! The runtime has checked the number, ranks and element types of the inputs. Symbols are read or solved for ([`disc_ir::binding`]); every other
-//! size, and every fact, is compared with what the symbols make of it. A fact about a dim that an op binds is checked there. Not checked are
+//! The runtime has checked the number, ranks and element types of the inputs. Symbols are read or
+//! solved for ([`disc_ir::binding`]); every other size, and every fact, is compared with its value
+//! computed from the symbols. A fact about a dim that an op binds is checked there. Not checked are
 //! likely values, which are hints.
 use crate::kernel::Site;
 use disc_ir::{
@@ -12,7 +13,8 @@ use disc_ir::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// A size that must have a value known by then; where it has not, the entry fails at `site` with the size that came and the one expected.
+/// A size that must have a value known by then; otherwise the entry fails at `site` with the size
+/// that came and the one expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeCheck {
     pub input: usize,
@@ -21,14 +23,16 @@ pub struct SizeCheck {
     pub site: i64,
 }
 
-/// A fact that must hold; where it does not, the entry fails at `site` with the value of its dim, or of both sides of an equality.
+/// A fact that must hold; otherwise the entry fails at `site` with the value of its dim, or of both
+/// sides of an equality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactCheck {
     pub fact: Fact,
     pub site: i64,
 }
 
-/// What is checked where an op binds a dim: that it is not negative, and the facts whose last dim it is.
+/// The checks at an op that binds a dim: that it is not negative, and the facts whose last dim it
+/// is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundCheck {
     pub symbol: Symbol,
@@ -48,7 +52,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The signature of an entry, whose checks get the sites from `first_site` on.
+    /// Computes the signature of an entry, whose checks get the sites from `first_site` on.
     pub fn of(entry: &Function, first_site: i64) -> Self {
         let mut found = Self { contiguous: first_site, ..Self::default() };
         let mut site = first_site;
@@ -67,7 +71,7 @@ impl Signature {
             }
         }
         let mut bound: HashSet<Symbol> = found.bindings.iter().map(|b| b.symbol.clone()).collect();
-        // A symbol that was solved for may come out negative.
+        // A symbol that was solved for may be negative.
         let solved = found.bindings.iter().filter(|binding| !binding.is_plain());
         let solved = solved.map(|b| Fact::Range(Dim::symbol(&b.symbol), Range { lo: Some(0), hi: None }));
         let stated = entry.facts.iter().filter(|fact| !matches!(fact, Fact::Likely(..)));
@@ -138,12 +142,12 @@ fn bound_checks(
     known.retain(|symbol| !here.contains(symbol));
 }
 
-/// The dims that ops demand something of, with the first op that does.
+/// The dims that ops place demands on, with the first op that does.
 fn asked(entry: &Function) -> HashMap<Dim, &'static str> {
     let mut found = HashMap::new();
     for inst in entry.walk(entry.body) {
         for demand in demands(entry, inst) {
-            // In the form in which facts are stored.
+            // The dim is in the form in which facts are stored.
             let mut facts = Facts::new();
             let added = facts.add(Fact::Range(demand.excess(), Range { lo: None, hi: Some(0) }));
             if let (Ok(()), Some(Fact::Range(dim, _))) = (added, facts.iter().next()) {

@@ -1,6 +1,7 @@
-//! The CPU of this process, by CPUID. `is_x86_feature_detected` also asks whether the operating system saves the registers.
+//! Detects the CPU of this process, by CPUID. `is_x86_feature_detected` also checks that the
+//! operating system saves the registers.
 //!
-//! Every AArch64 CPU that runs an operating system has NEON, so nothing is asked there.
+//! Every AArch64 CPU that runs an operating system has NEON, so no check is needed there.
 pub(super) use cpu::{check, target};
 
 #[cfg(target_arch = "x86_64")]
@@ -8,7 +9,8 @@ mod cpu {
     use crate::target::{Target, TargetError, X86, X86Extension, X86Level};
     use std::arch::is_x86_feature_detected as has;
 
-    /// The features that a level adds to the one below. LAHF is not asked for: every CPU with SSE4.2 has it.
+    /// The features that a level adds to the one below and this CPU lacks. LAHF is not checked:
+    /// every CPU with SSE4.2 has it.
     fn lacks(level: X86Level) -> Vec<&'static str> {
         let features = match level {
             X86Level::V2 => vec![

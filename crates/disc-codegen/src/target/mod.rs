@@ -1,9 +1,12 @@
-//! What code is made for: the public `Target` of the project, as text, and the facts about it that schedules ask for.
+//! Defines the target that code is made for: the public `Target` of the project, as text, and the
+//! facts about it that schedules query.
 //!
-//! It is not LLVM's idea of a target (disc-llvm maps it), and it never asks LLVM what this CPU is called: the host is found by CPUID.
-//! Invariants:
-//! - text and value are one to one: `t.to_string().parse() == Ok(t)`, extensions print in one order and never twice;
-//! - code for a target runs wherever [`Target::check_host`] says so, whatever machine compiled it.
+//! It is not LLVM's notion of a target (disc-llvm maps it), and it never asks LLVM for the name of
+//! this CPU: the host is found by CPUID. Invariants:
+//! - text and value are one to one: `t.to_string().parse() == Ok(t)`, extensions print in one order
+//!   and never twice;
+//! - code for a target runs wherever [`Target::check_host`] accepts it, whatever machine compiled
+//!   it.
 mod cpu_model;
 mod host;
 
@@ -22,7 +25,7 @@ pub enum X86Level {
     V4,
 }
 
-/// What a CPU may have beyond its level, where kernels are written for it.
+/// An extension that a CPU may have beyond its level, and that kernels are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum X86Extension {
     AvxVnni,
@@ -32,7 +35,8 @@ pub enum X86Extension {
     Avx512Vnni,
 }
 
-/// What code is made for. As text: `x86-64-v3`, `x86-64-v4+avx512bf16+avx512vnni`, `aarch64`, `nvptx:sm_90`, `amdgpu:gfx90a`.
+/// The target that code is made for. As text: `x86-64-v3`, `x86-64-v4+avx512bf16+avx512vnni`,
+/// `aarch64`, `nvptx:sm_90`, `amdgpu:gfx90a`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     X86(X86),
@@ -100,7 +104,7 @@ impl X86Extension {
         }
     }
 
-    /// The lowest level that may carry it.
+    /// The lowest level that may carry the extension.
     pub fn needs(self) -> X86Level {
         match self {
             Self::AvxVnni => X86Level::V3,
@@ -139,12 +143,14 @@ impl Target {
         Self::X86(X86 { level, extensions: Vec::new() })
     }
 
-    /// The best target that this process can run: level and extensions as CPUID and the operating system report them.
+    /// The best target that this process can run: level and extensions as CPUID and the operating
+    /// system report them.
     pub fn host() -> Result<Self, TargetError> {
         host::target()
     }
 
-    /// Whether this process can run code of this target. For a GPU it is the device that decides, not this check.
+    /// Returns `Ok` if this process can run code of this target. For a GPU the device decides, not
+    /// this check.
     pub fn check_host(&self) -> Result<(), TargetError> {
         match self {
             Self::X86(_) | Self::AArch64 => host::check(self),
@@ -158,52 +164,62 @@ impl Target {
         matches!(self, Self::X86(_) | Self::AArch64)
     }
 
-    /// Bytes of the widest vector register; on a GPU, of the widest access of one thread.
+    /// The bytes of the widest vector register; on a GPU, of the widest access of one thread.
     pub fn vector_bytes(&self) -> u32 {
         CpuModel::of(self).map_or(16, |model| model.vector_bytes)
     }
 
-    /// Elements of `bits` bits in one vector register. A truth value (1 bit) counts as the byte that it is stored as.
+    /// The elements of `bits` bits in one vector register. A truth value (1 bit) counts as the byte
+    /// that it is stored as.
     pub fn lanes(&self, bits: u32) -> u32 {
         self.vector_bytes() * 8 / bits.max(8)
     }
 
-    /// Vector registers that a register tile may count on; on a GPU the 32-bit registers of a thread at good occupancy.
+    /// The vector registers that a register tile may rely on; on a GPU the 32-bit registers of a
+    /// thread at good occupancy.
     pub fn vector_registers(&self) -> u32 {
         CpuModel::of(self).map_or(64, |model| model.vector_registers)
     }
 
-    /// Returns true for a CPU with wide cores: see [`CpuModel::has_wide_cores`].
+    /// Returns true for CPUs with AVX-512 and AVX-VNNI (Zen 5, Sapphire Rapids and later ones).
+    /// They have a first-level data cache of 48 KiB with 12 lines in a set, while older ones with
+    /// AVX-512 have 32 KiB and 8 lines, and nearly all of them multiply two whole registers in a
+    /// cycle. It is a hint for prefetching and blocking: code for it is right everywhere.
     pub fn has_wide_cores(&self) -> bool {
         CpuModel::of(self).is_some_and(|model| model.has_wide_cores)
     }
 
-    /// A fused multiply-add is one instruction; elsewhere it would be a slow emulation, so schedules multiply and add.
+    /// Returns true if a fused multiply-add is one instruction; otherwise it would be a slow
+    /// emulation, so schedules multiply and add.
     pub fn has_fma(&self) -> bool {
         self.level().is_none_or(|level| level >= X86Level::V3)
     }
 
-    /// A product with a power of two, rounded once, is one instruction (`vscalefps`).
+    /// Returns true if a product with a power of two, rounded once, is one instruction
+    /// (`vscalefps`).
     pub fn scales_by_power(&self) -> bool {
         self.level() == Some(X86Level::V4)
     }
 
-    /// Conversion between f16 and f32 is one instruction (F16C).
+    /// Returns true if a conversion between f16 and f32 is one instruction (F16C).
     pub fn has_f16c(&self) -> bool {
         self.level().is_none_or(|level| level >= X86Level::V3)
     }
 
-    /// Masked loads and stores of any element size cost about as much as whole ones (AVX-512 mask registers).
+    /// Returns true if masked loads and stores of any element size cost about as much as whole ones
+    /// (AVX-512 mask registers).
     pub fn has_mask_registers(&self) -> bool {
         self.level() == Some(X86Level::V4)
     }
 
-    /// Stores of whole aligned vectors can go past the caches, without reading what was there before.
+    /// Returns true if non-temporal stores of whole aligned vectors are possible, which bypass the
+    /// caches without reading the old data.
     pub fn has_nontemporal_stores(&self) -> bool {
         self.level().is_some()
     }
 
-    /// Lanes of two vectors are permuted by one instruction or a few, whatever the numbers: those of whole registers.
+    /// Returns true if lanes of two vectors, whole registers, are permuted by one instruction or a
+    /// few, for any lane numbers.
     pub fn picks_lanes(&self, dtype: DType, lanes: u32) -> bool {
         let sizes: &[usize] = match self.level() {
             Some(X86Level::V4) => &[4, 8],
@@ -213,10 +229,12 @@ impl Target {
         sizes.contains(&dtype.size()) && lanes * dtype.size() as u32 == self.vector_bytes()
     }
 
-    /// What elements of `dtype` are in words of 32 bits that one instruction multiplies and adds up, if the target has such: `I8` for four
-    /// products of unsigned and signed ones, `I16` and `BF16` for two.
+    /// The type of the elements of `dtype` in words of 32 bits that one instruction multiplies and
+    /// adds up, if the target has such: `I8` for four products of unsigned and signed ones, `I16`
+    /// and `BF16` for two.
     ///
-    /// Extensions alone give the first and the last: code for a level runs on CPUs that lack them.
+    /// The first and the last depend on extensions only: code for a level runs on CPUs that lack
+    /// them.
     pub fn word_elements(&self, dtype: DType) -> Option<DType> {
         let Self::X86(x86) = self else { return None };
         let dots = if x86.level < X86Level::V4 { X86Extension::AvxVnni } else { X86Extension::Avx512Vnni };
@@ -228,7 +246,7 @@ impl Target {
         }
     }
 
-    /// The x86-64 level, where there is one.
+    /// The x86-64 level, if the target is x86-64.
     pub fn level(&self) -> Option<X86Level> {
         match self {
             Self::X86(x86) => Some(x86.level),
