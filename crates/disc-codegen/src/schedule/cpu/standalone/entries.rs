@@ -1,39 +1,41 @@
-//! Keys with their positions, in memory of the task, and how they are put in order: few by counting for each how many come before it, many by
-//! a radix sort, least significant digit first.
+//! Sorts keys with their positions in memory of the task: few by counting for each the entries
+//! before it, many by a radix sort, least significant digit first.
 //!
-//! Invariants: positions are below 2^31; entries of equal keys are put in the order of their positions, so that what is sorted is stable.
+//! Invariants: positions are below 2^31; entries of equal keys are ordered by their positions, so
+//! that the sort is stable.
 use crate::{kernel::KernelBuilder, schedule::common::kernel_frame::KernelFrame};
 use disc_ir::{DType, Dim, Literal, OpKind, TensorType, Value};
 
-/// Up to so many entries per lane of a vector are sorted by counting.
+/// The most entries per lane of a vector that are sorted by counting.
 const FEW_PER_LANE: i64 = 24;
-/// Vectors whose counts are in registers at once.
+/// The vectors whose counts are in registers at once.
 const COUNTED: i64 = 4;
-/// So many entries are found one by one, where at least [`LEAST_SHARE`] times as many are there.
+/// The most wanted entries that are found one by one, if there are at least [`LEAST_SHARE`] times
+/// as many.
 const FEW_WANTED: i64 = 16;
 const LEAST_SHARE: i64 = 8;
-/// Up to so many entries are put in order whatever is wanted of them.
+/// The most entries that are sorted regardless of how many are wanted.
 pub(super) const FEW_SORTED: i64 = 64;
 const DIGIT_BITS: i64 = 8;
 const BINS: i64 = 1 << DIGIT_BITS;
 
 /// Two halves of memory for entries: sorting goes from one to the other.
 pub(super) struct Entries {
-    /// Keys of 32 bits above their positions, or keys of 64 bits.
+    /// The keys: of 32 bits above their positions, or of 64 bits.
     pub(super) keys: Value,
-    /// Keys of 32 bits by themselves, where the first of some entries are looked for.
+    /// The keys of 32 bits by themselves, if only the first entries are wanted.
     pub(super) narrow: Option<Value>,
     /// The positions of keys of 64 bits.
     places: Option<Value>,
-    /// How many entries have each digit, one digit after another.
+    /// The number of entries with each digit, one digit after another.
     counts: Value,
-    /// Entries of a half.
+    /// The number of entries of a half.
     room: Value,
-    /// Entries of a vector.
+    /// The number of entries of a vector.
     pub(super) lanes: u32,
 }
 
-/// A vector of entries that are counted for.
+/// A vector of entries whose ranks are counted.
 struct Counted {
     key: Value,
     place: Option<Value>,
@@ -41,7 +43,7 @@ struct Counted {
     number: Value,
 }
 
-/// Which of the entries with an equal key come before.
+/// The entries with an equal key that come before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ties {
     /// None: there are none, or they have higher numbers.
@@ -52,7 +54,7 @@ enum Ties {
 }
 
 impl Entries {
-    /// Memory for so many entries, of which the first may be asked for.
+    /// Allocates memory for this many entries, of which only the first may be wanted.
     pub(super) fn of_first(frame: &mut KernelFrame<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
         let entries = Self::new(frame, key, room, vector_bytes);
         let slack = 2 * i64::from(entries.lanes);
@@ -60,7 +62,7 @@ impl Entries {
         Self { narrow: entries.places.is_none().then(keys), ..entries }
     }
 
-    /// Memory for so many entries.
+    /// Allocates memory for this many entries.
     pub(super) fn new(frame: &mut KernelFrame<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
         let kb = &mut frame.kb;
         let wide = key == DType::I64;
@@ -76,12 +78,12 @@ impl Entries {
         if self.places.is_some() { 8 } else { 4 }
     }
 
-    /// The first bit of the keys in what `keys` holds.
+    /// The position of a key's first bit in the elements of `keys`.
     fn key_shift(&self) -> i64 {
         if self.places.is_some() { 0 } else { 32 }
     }
 
-    /// Writes entries: a scalar each, or vectors.
+    /// Stores entries: a scalar each, or vectors.
     pub(super) fn put(&self, kb: &mut KernelBuilder, at: Value, key: Value, place: Value, mask: Option<Value>) {
         let values = kb.unify(&[key, place]);
         let (key, place) = (values[0], values[1]);
@@ -139,7 +141,7 @@ impl Entries {
         });
     }
 
-    /// Sorts the first `count` entries; says where they are then.
+    /// Sorts the first `count` entries; returns their position afterwards.
     pub(super) fn sort(&self, kb: &mut KernelBuilder, count: Value) -> Value {
         let few = kb.int(FEW_PER_LANE * i64::from(self.lanes) + 64);
         let is_short = kb.compare("LE", count, few);
@@ -150,7 +152,8 @@ impl Entries {
         kb.if_(is_short, by_counting, |kb| vec![self.radix(kb, count)])[0]
     }
 
-    /// Sorts the first `count` entries as far as the first `wanted` of them; says where they are then.
+    /// Sorts the first `count` entries as far as the first `wanted` of them; returns their position
+    /// afterwards.
     pub(super) fn first(&self, kb: &mut KernelBuilder, count: Value, wanted: Value) -> Value {
         let Some(narrow) = self.narrow else { return self.sort(kb, count) };
         let one_by_one = |kb: &mut KernelBuilder| {
@@ -180,7 +183,8 @@ impl Entries {
         kb.if_(is_little, one_by_one, select)[0]
     }
 
-    /// Writes the least `wanted` entries to the other half, each found among those that are greater than the one before.
+    /// Writes the least `wanted` entries to the other half, each found among those that are greater
+    /// than the one before.
     fn least(&self, kb: &mut KernelBuilder, count: Value, wanted: Value) {
         let constant = |kb: &mut KernelBuilder, value| kb.constant(Literal::splat_i64(DType::I64, value), 1);
         let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(self.lanes.into()));
@@ -222,7 +226,8 @@ impl Entries {
         });
     }
 
-    /// Counts for some vectors of entries from `base` on how many come before each, and writes them there.
+    /// Counts for some vectors of entries from `base` on the entries before each, and writes them
+    /// there.
     fn rank(&self, kb: &mut KernelBuilder, count: Value, base: Value, vectors: i64, mask: Option<Value>) {
         let mut mine = Vec::new();
         for vector in 0..vectors {
@@ -255,7 +260,7 @@ impl Entries {
         }
     }
 
-    /// Adds to `ranks` how many of the entries in a range come before each of `mine`.
+    /// Adds to `ranks` the number of entries in a range that come before each of `mine`.
     fn count(
         &self,
         kb: &mut KernelBuilder,
@@ -282,14 +287,16 @@ impl Entries {
         })
     }
 
-    /// A digit of an entry: its position among the counts of all digits' bins. `last`: the digit with the sign, which counts the other way.
+    /// A digit of an entry: its position among the counts of all digits' bins. `last` is the digit
+    /// with the sign, which counts in reverse.
     fn digit(&self, kb: &mut KernelBuilder, entry: Value, shift: Value, last: Value) -> Value {
         let (shifted, low) = (kb.map(OpKind::ShiftRightLogical, &[entry, shift]), kb.int(BINS - 1));
         let digit = kb.and(shifted, low);
         kb.map(OpKind::Xor, &[digit, last])
     }
 
-    /// Sorts the first `count` entries, one digit after another, in as many passes as there are digits that differ.
+    /// Sorts the first `count` entries, one digit after another, in as many passes as there are
+    /// digits that differ.
     fn radix(&self, kb: &mut KernelBuilder, count: Value) -> Value {
         self.count_digits(kb, count);
         let (zero, one, digits) = (kb.int(0), kb.int(1), kb.int(self.digits()));
@@ -344,7 +351,7 @@ impl Entries {
         });
     }
 
-    /// The count at a place, which grows by one.
+    /// Increments the count at a position and returns the old one.
     fn increment(&self, kb: &mut KernelBuilder, at: Value) -> Value {
         let (found, one) = (kb.load(self.counts, at, 1, None), kb.constant(Literal::splat_i64(DType::I32, 1), 1));
         let more = kb.map(OpKind::Add, &[found, one]);
@@ -352,7 +359,8 @@ impl Entries {
         found
     }
 
-    /// Makes the counts of a digit the places where its bins start, from `to` on. They wrap as counts do: both are below 2^32.
+    /// Replaces the counts of a digit by the positions at which its bins start, from `to` on. They
+    /// wrap as counts do: both are below 2^32.
     fn sum_counts(&self, kb: &mut KernelBuilder, table: Value, to: Value) {
         let (one, bins) = (kb.int(1), kb.int(BINS));
         let end = kb.add(table, bins);
@@ -371,7 +379,7 @@ impl Entries {
             let digit = self.digit(kb, entry, shift, sign);
             let bin = kb.add(table, digit);
             let found = self.increment(kb, bin);
-            // Unsigned: two halves may be more than 2^31 entries.
+            // The sum is unsigned: two halves may be more than 2^31 entries.
             let found = kb.emit_all(OpKind::BitcastConvert, &[found], &[("dtype", DType::U32.into())], None)[0];
             let place = kb.convert(found, kb.index_type());
             kb.store(self.keys, place, entry, None);

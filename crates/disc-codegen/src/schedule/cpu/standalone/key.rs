@@ -1,4 +1,5 @@
-//! Elements as signed integers that compare as an order asks: equal where the order calls two elements equal, NaN above all numbers.
+//! Encodes elements as signed integers that compare as an order demands: equal if the order treats
+//! two elements as equal, NaN above all numbers.
 use crate::kernel::{KernelBuilder, compute_dtype};
 use disc_ir::{DType, Literal, OpKind, Value, ops::body::Order};
 
@@ -15,7 +16,7 @@ pub(super) fn greatest(kb: &mut KernelBuilder, key: DType) -> Value {
     kb.constant(Literal::splat_i64(key, i64::MAX >> (64 - key.bits())), 1)
 }
 
-/// The key of an element in its compute type; that of the element that comes first is the least.
+/// The key of an element in its compute type; the element that comes first has the least key.
 pub(super) fn encode(kb: &mut KernelBuilder, element: Value, order: Order) -> Value {
     let dtype = kb.dtype(element);
     let key = dtype_of(dtype);
@@ -34,7 +35,8 @@ pub(super) fn encode(kb: &mut KernelBuilder, element: Value, order: Order) -> Va
     }
 }
 
-/// The bits, those behind the sign turned where it is set: minus 0 is 0, and every NaN is the greatest key.
+/// The bits, with those behind the sign inverted if it is set: minus 0 is 0, and every NaN is the
+/// greatest key.
 fn of_float(kb: &mut KernelBuilder, element: Value, key: DType) -> Value {
     let bits = kb.emit_all(OpKind::BitcastConvert, &[element], &[("dtype", key.into())], None)[0];
     let constant = |kb: &mut KernelBuilder, value| kb.constant(Literal::splat_i64(key, value), 1);

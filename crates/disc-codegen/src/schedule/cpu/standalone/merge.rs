@@ -1,4 +1,5 @@
-//! Sorting by any comparator: a stable bottom-up merge sort of positions, line by line; then the elements follow their positions.
+//! Sorts by any comparator: a stable bottom-up merge sort of positions, line by line; then the
+//! elements follow their positions.
 use super::{flag, lines};
 use crate::{
     kernel::Index,
@@ -19,7 +20,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, name: &str) -> Scheduled {
     let runs = lines(&shape, axis);
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * 40;
-    // Two rows of positions: merges go from one to the other.
+    // There are two rows of positions: merges go from one to the other.
     let positions = frame.kb.scratch(TensorType::new([&shape[axis] * 2], frame.kb.index_type()));
     frame.units(units, cost, |frame, unit| {
         let zero = Index::uniform(frame.kb.int(0));
@@ -43,14 +44,14 @@ struct Line<'a, 'g> {
 }
 
 impl Line<'_, '_> {
-    /// Sorts the positions; returns where in the scratch memory they are.
+    /// Sorts the positions; returns their position in the scratch memory.
     fn sort(&self, frame: &mut KernelFrame<'_>) -> Value {
         let kb = &mut frame.kb;
         let (zero, one, two) = (kb.int(0), kb.int(1), kb.int(2));
         let fill = kb.open_for([zero, self.size, one]);
         kb.store(self.positions, fill.index, fill.index, None);
         kb.close_for(fill);
-        // Carried: the width of sorted runs, where they are, where the merged ones go.
+        // The loop carries the width of sorted runs, their position, and that of the merged ones.
         let mut round = kb.open_while(&[one, zero, self.size], |kb, carried| kb.compare("LT", carried[0], self.size));
         let [width, from, to] = round.carried[..] else { panic!("three values are carried") };
         let stride = kb.mul(width, two);
@@ -74,7 +75,7 @@ impl Line<'_, '_> {
         let last = kb.sub(self.size, one);
         let mut step = kb.open_for_carrying([low, high, one], &[low, middle]);
         let [i, j] = step.carried[..] else { panic!("two positions are carried") };
-        // A run that is used up is not looked at: its position is only kept in range.
+        // A run that is used up is not read: its position is only kept in range.
         let position = |kb: &mut crate::kernel::KernelBuilder, index: Value| {
             let inside = kb.map(OpKind::Minimum, &[index, last]);
             let place = kb.add(from, inside);
@@ -95,7 +96,7 @@ impl Line<'_, '_> {
         kb.close_for(step);
     }
 
-    /// Whether the element at position `a` comes before that at `b`.
+    /// Returns true if the element at position `a` comes before that at `b`.
     fn before(&self, frame: &mut KernelFrame<'_>, a: Value, b: Value) -> Value {
         let mut arguments = Vec::new();
         for &input in self.inputs {

@@ -1,6 +1,7 @@
-//! Ops with a schedule of their own: those of which no single element can be asked.
+//! Schedules ops none of whose elements can be computed by itself.
 //!
-//! All but scans are plain and scalar: a work unit is what must be done in order (a row of a sort, a whole scatter).
+//! All but scans are plain and scalar: a work unit is a piece that must be done in order (a row of
+//! a sort, a whole scatter).
 mod entries;
 mod key;
 mod merge;
@@ -25,7 +26,7 @@ use crate::{
 use disc_ir::{Attr, Dim, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
 
-/// The schedule of a group of one such op; `None` where elements can be computed one by one.
+/// The schedule of a group of one such op; `None` if elements can be computed one by one.
 pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Option<Versioned> {
     let ops = group.function.insts(group.function.body).iter().copied();
     for inst in ops {
@@ -43,10 +44,11 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Option<Versioned> {
 
 pub(in crate::schedule) use update::schedule as update;
 
-/// Lines longer than this have positions that entries have no bits for.
+/// The longest line whose positions fit in the bits of entries.
 const LONGEST: i64 = i32::MAX as i64;
 
-/// A sort or the start of one: by keys where the order is a plain one, else by its comparator.
+/// Schedules a sort or the start of one: by keys if the order is a plain one, otherwise by its
+/// comparator.
 fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
     let Some(order) = sort::order_of(group, inst) else { return merge::schedule(group, inst, &group.name).into() };
     let tensor = group.tensor(group.function.operands(inst)[0]);
@@ -78,7 +80,7 @@ impl Chunks {
         Dim::product(self.outer.iter().map(|run| run.size.clone())) * self.size.ceil_div(&Dim::constant(self.chunk))
     }
 
-    /// Places a unit along the outer dimensions; from where to where it goes along the line.
+    /// Places a unit along the outer dimensions; returns its range along the line.
     fn place(&self, kb: &mut KernelBuilder, unit: Value, at: &mut [Index]) -> [Value; 2] {
         let (size, chunk) = (kb.dim(&self.size), kb.int(self.chunk));
         let parts = kb.dim(&self.size.ceil_div(&Dim::constant(self.chunk)));

@@ -1,5 +1,5 @@
-//! Positions of true elements: one pass, in order. Each position is written where the next one found belongs, and stays if its element is
-//! true: nothing branches on data.
+//! Finds positions of true elements: one pass, in order. Each position is written where the next
+//! one found belongs, and kept if its element is true: no branch depends on data.
 use crate::{
     kernel::Index,
     schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},

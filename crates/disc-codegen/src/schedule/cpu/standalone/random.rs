@@ -1,5 +1,5 @@
-//! Random bits by Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): one unit per block of four words, and one
-//! more that writes the new state.
+//! Generates random bits by Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1,
+//! 2, 3", 2011): one unit per block of four words, and one more that writes the new state.
 use crate::{
     kernel::{Index, KernelBuilder},
     schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
@@ -98,7 +98,7 @@ fn encrypt(kb: &mut KernelBuilder, key: Value, [low, high]: [Value; 2]) -> [Valu
     c
 }
 
-/// The elements that a block's words make.
+/// The elements made of a block's words.
 fn elements(kb: &mut KernelBuilder, words: [Value; 4], dtype: DType) -> Vec<Value> {
     if dtype.size() < 8 {
         return words.into_iter().map(|w| kb.convert(w, dtype)).collect();

@@ -1,6 +1,8 @@
-//! Elements at some places of the order along lines, without those before and behind: a median, or the k-th of them.
+//! Finds the elements at some ranks of the order along lines, without those before and behind: a
+//! median, or the k-th of them.
 //!
-//! All of a line are entries. One place is the greatest of the entries up to it, which are selected and stay out of order; several are sorted.
+//! All elements of a line are entries. One rank is the greatest of the entries up to it, which are
+//! selected and stay out of order; several ranks are sorted.
 use super::{entries::Entries, sort::Line, top_k::TopK};
 use crate::{
     kernel::Index,

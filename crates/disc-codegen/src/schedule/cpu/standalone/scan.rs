@@ -1,8 +1,11 @@
-//! Running combinations along one dimension, with what feeds them and what is computed from them, element by element.
+//! Schedules running combinations along one dimension, with the ops before and behind them, element
+//! by element.
 //!
-//! Every line is combined in order, by whatever body the op has; lanes are lines of their own. Where dimensions follow the one that is
-//! walked, lines lie side by side in memory. Where it is the last one, squares of lines and positions are turned in registers, combined, and
-//! turned back; few lines are walked one by one, in chunks ([`chunks`]) where more than the scan is computed along them.
+//! Every line is combined in order, by any body that the op has; lanes are lines of their own. If
+//! dimensions follow the one that is walked, lines are adjacent in memory. If it is the last one,
+//! squares of lines and positions are transposed in registers, combined, and transposed back; few
+//! lines are walked one by one, in chunks ([`chunks`]) if more than the scan is computed along
+//! them.
 mod chunks;
 
 use crate::{
@@ -21,10 +24,10 @@ use disc_passes::{
     fusion::space::{Follows, Map},
 };
 
-/// With fewer lines most of a square would be idle.
+/// The least number of lines for a square: with fewer, most of it would be idle.
 const FEW_LINES: i64 = 4;
 
-/// Vectors of lines side by side that are carried at once.
+/// The vectors of adjacent lines that are carried at once.
 const COPIES: i64 = 4;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
@@ -88,23 +91,25 @@ impl<'g> Scan<'g> {
         }
     }
 
-    /// Lanes for lines along a dimension: no more than a register of 4-byte lanes has, so that squares stay small.
+    /// The lanes for lines along a dimension: no more than a register of 4-byte lanes has, so that
+    /// squares stay small.
     fn lanes(&self, along: &Dim) -> u32 {
         let target = self.group.target;
         cost::lanes(self.group.function, target, &self.group.solver, along).min(target.vector_bytes() / 4)
     }
 
-    /// How many lines there are, where none lie side by side.
+    /// The number of lines, if none are adjacent.
     fn lines(&self) -> Dim {
         Dim::product(self.outer.iter().map(|run| run.size.clone()))
     }
 
-    /// Whether lines have a single element. Its position is written as 0 then, as in whatever broadcasts along a size of 1.
+    /// Returns true if lines have a single element. Its position is written as 0 then, as in any
+    /// broadcast along a size of 1.
     fn has_one_step(&self) -> bool {
         self.group.solver.equal(&self.shape[self.axis], &Dim::constant(1))
     }
 
-    /// Nanoseconds on one thread.
+    /// The nanoseconds on one thread.
     fn cost(&self, lanes: i64) -> Dim {
         let count = Dim::product(self.shape.iter().cloned());
         (cost::loops(self.group.function, &count, lanes as u32)) + count.ceil_div(&Dim::constant(lanes))
@@ -136,7 +141,8 @@ impl<'g> Scan<'g> {
     fn write(&self, frame: &mut KernelFrame<'g>, at: &[Index], combined: &[Value]) {
         let results = self.group.function.results_of(self.inst);
         results.iter().zip(combined).for_each(|(&result, &value)| frame.elements.seed(result, at, value));
-        // All are computed before any is stored: an output may share memory with an input that another output reads.
+        // All are computed before any is stored: an output may alias an input that another output
+        // reads.
         let targets = frame.memory.targets.clone();
         let computed: Vec<Value> = targets.iter().map(|(output, _)| frame.elements.element(&mut frame.kb, *output, at)).collect();
         for ((output, buffer), value) in targets.into_iter().zip(computed) {
@@ -144,7 +150,7 @@ impl<'g> Scan<'g> {
         }
     }
 
-    /// Walks along lines: `step` gets the place in the order of the walk, and what is carried.
+    /// Walks along lines: `step` gets the number in the order of the walk, and the carried values.
     fn walk(
         &self,
         frame: &mut KernelFrame<'g>,
@@ -168,12 +174,12 @@ impl<'g> Scan<'g> {
         frame.kb.close_for(open);
     }
 
-    /// Lines that are too few for a square.
+    /// Schedules lines that are too few for a square.
     fn few_lines(&self, group: &Group<'g>) -> Scheduled {
         if self.is_alone() || self.has_one_step() { self.one_by_one(group) } else { self.by_chunks(group) }
     }
 
-    /// Each line by itself.
+    /// Schedules each line by itself.
     fn one_by_one(&self, group: &Group<'g>) -> Scheduled {
         let frame = KernelFrame::new(group, &group.name, 1);
         frame.counted(&self.outer, self.cost(1), |frame, positions| {
@@ -190,7 +196,7 @@ impl<'g> Scan<'g> {
         })
     }
 
-    /// Lines that lie side by side in memory: a unit is a few vectors of them.
+    /// Schedules lines that are adjacent in memory: a unit is a few vectors of them.
     fn side_by_side(&self, group: &Group<'g>) -> Scheduled {
         let mut frame = KernelFrame::new(group, &group.name, 1);
         let last = self.inner.last().expect("there are dimensions behind");
@@ -229,7 +235,8 @@ impl<'g> Scan<'g> {
         })
     }
 
-    /// Walks along `copies` vectors of lines, the first one at position `from` of the last dimension.
+    /// Walks along `copies` vectors of lines, the first one at position `from` of the last
+    /// dimension.
     fn lines_from(&self, frame: &mut KernelFrame<'g>, at: &[Index], from: Value, copies: i64) {
         let (lanes, last) = (frame.elements.lanes, self.inner.last().expect("there are dimensions behind").axis);
         let column = |frame: &mut KernelFrame<'g>, n: i64| {
@@ -257,7 +264,8 @@ impl<'g> Scan<'g> {
         });
     }
 
-    /// Lines along the last dimension: a unit is as many of them as a vector has lanes. A unit with fewer has its last one several times.
+    /// Schedules lines along the last dimension: a unit is as many of them as a vector has lanes. A
+    /// unit with fewer repeats its last one.
     fn squares(&self, group: &Group<'g>, lanes: u32) -> Scheduled {
         let mut frame = KernelFrame::new(group, &group.name, 1);
         frame.elements.lanes = lanes;
@@ -285,7 +293,7 @@ impl<'g> Scan<'g> {
         })
     }
 
-    /// Whole squares first, then what is left, with a mask.
+    /// Combines whole squares first, then the remainder, with a mask.
     fn forwards(&self, frame: &mut KernelFrame<'g>, places: &[Vec<Index>], start: &[Value]) {
         let (zero, step, size, full) = self.extent(frame);
         let mut squares = frame.kb.open_for_carrying([zero, full, step], start);
@@ -295,7 +303,7 @@ impl<'g> Scan<'g> {
         self.rest(frame, places, [full, size], &carried);
     }
 
-    /// What is left behind whole squares first, then these, the last one first.
+    /// Combines the remainder behind whole squares first, then these, the last one first.
     fn backwards(&self, frame: &mut KernelFrame<'g>, places: &[Vec<Index>], start: &[Value]) {
         let (zero, step, size, full) = self.extent(frame);
         let carried = self.rest(frame, places, [full, size], start);
@@ -307,7 +315,7 @@ impl<'g> Scan<'g> {
         frame.kb.close_for(squares);
     }
 
-    /// Zero, the length of a square, that of a line, and how much of it whole squares cover.
+    /// Zero, the length of a square, that of a line, and the part of it that whole squares cover.
     fn extent(&self, frame: &mut KernelFrame<'g>) -> (Value, Value, Value, Value) {
         let kb = &mut frame.kb;
         let (zero, step) = (kb.int(0), kb.int(i64::from(frame.elements.lanes)));
@@ -316,7 +324,7 @@ impl<'g> Scan<'g> {
         (zero, step, size, kb.mul(whole, step))
     }
 
-    /// The positions from `full` on, fewer than a square has: none or one of these.
+    /// Combines the positions from `full` on, fewer than a square has: none or one of these.
     fn rest(
         &self,
         frame: &mut KernelFrame<'g>,
@@ -335,7 +343,7 @@ impl<'g> Scan<'g> {
         frame.kb.close_for(open)
     }
 
-    /// Combines a square of lines and positions; `left` is how many positions there are, if not all.
+    /// Combines a square of lines and positions; `left` is the number of positions, if not all.
     fn square(
         &self,
         frame: &mut KernelFrame<'g>,
@@ -364,7 +372,7 @@ impl<'g> Scan<'g> {
         carried
     }
 
-    /// The running combinations of the columns of a square, and what is carried on.
+    /// The running combinations of the columns of a square, and the values to carry on.
     fn combine_columns(
         &self,
         frame: &mut KernelFrame<'g>,
@@ -381,7 +389,7 @@ impl<'g> Scan<'g> {
         let mut found = vec![Vec::new(); columns.len()];
         for place in order {
             let mut combined = self.combine(frame, &carried, columns[place].clone(), lanes);
-            // Forwards, what is beyond the end comes last and leads nowhere.
+            // Forwards, positions beyond the end come last and have no effect.
             if let (Some(left), true) = (left, self.reverse) {
                 let number = frame.kb.int(place as i64);
                 let inside = frame.kb.compare("LT", number, left);
@@ -395,7 +403,7 @@ impl<'g> Scan<'g> {
     }
 }
 
-/// Rows as columns: of each value that a row has.
+/// Transposes the rows of each value that a row has into columns.
 fn turn(frame: &mut KernelFrame<'_>, rows: &[Vec<Value>]) -> Vec<Vec<Value>> {
     let mut turned = vec![Vec::new(); rows.len()];
     for value in 0..rows[0].len() {

@@ -1,7 +1,8 @@
-//! Scatter: the inputs are copied, then the updates are applied.
+//! Schedules scatters: the inputs are copied, then the updates are applied.
 //!
-//! Where an index names no dimension that updates run along, the elements of an update go to places of their own: these are spread over the
-//! work units, and each unit applies all updates of its places in their order. Otherwise one unit applies all.
+//! If an index names no dimension that updates run along, the elements of an update go to separate
+//! positions: these are spread over the work units, and each unit applies all updates of its
+//! positions in their order. Otherwise one unit applies all.
 use super::Chunks;
 use crate::{
     element::Elements,
@@ -18,10 +19,10 @@ use crate::{
 use disc_ir::{Code, Dim, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
 
-/// Elements of a unit of the copy.
+/// The elements of a unit of the copy.
 const CHUNK: i64 = 4096;
-/// Elements of an update that a unit applies: where they lie side by side, and where each has a place of its own. Of the latter, 8 took twice as long
-/// for long rows, which lie pages apart.
+/// The elements of an update that a unit applies: if they are contiguous, and if each has a
+/// position of its own. Of the latter, 8 took twice as long for long rows, which are pages apart.
 const COLUMNS: (i64, i64) = (128, 64);
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
@@ -39,7 +40,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     all
 }
 
-/// Lanes that hold elements of all of these values.
+/// The lanes that hold elements of all of these values.
 fn lanes(group: &Group<'_>, values: &[Value]) -> u32 {
     let sizes = values.iter().map(|&value| compute_dtype(group.tensor(value).dtype).size() as u32);
     group.target.vector_bytes() / sizes.max().unwrap_or(4).max(4)
@@ -55,7 +56,7 @@ fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {
     frame.elements.lanes = lanes;
     let pairs: Vec<(Value, Value)> =
         results.iter().zip(inputs).filter_map(|(&result, &input)| Some((frame.target(result)?, input))).collect();
-    // What is in memory is one line; else each element is computed at its place.
+    // Values in memory are one line; otherwise each element is computed at its position.
     let sources: Option<Vec<Value>> = pairs.iter().map(|&(_, input)| frame.source(input)).collect();
     let line = match (&sources, shape.split_last()) {
         (None, Some((last, outer))) => Chunks { outer: Merged::each(outer), size: last.clone(), chunk: CHUNK },
@@ -121,17 +122,19 @@ impl<'a, 'g> Scatter<'a, 'g> {
         }
     }
 
-    /// Each place of an update by itself, all updates in their order.
+    /// Applies all updates in their order, for each position of an update by itself.
     fn apply_apart(&self, mut frame: KernelFrame<'_>) -> Scheduled {
         let rank = self.update_shape.len();
         let own: Vec<usize> = (0..rank).filter(|&d| self.places.is_own(d)).collect();
-        // The innermost loop is that over the last dimension of updates, if it is one of places of their own.
+        // The innermost loop is that over the last dimension of updates, if it is one of separate
+        // positions.
         let inner = own.last().copied().filter(|&d| d + 1 == rank);
         let runs = |dims: &[usize]| dims.iter().map(|&d| Merged { size: self.update_shape[d].clone(), axis: d }).collect();
         let outer: Vec<Merged> = runs(&own[..own.len() - usize::from(inner.is_some())]);
         let ordered: Vec<usize> = (0..rank).filter(|d| !own.contains(d)).collect();
         let size = inner.map_or(Dim::constant(1), |d| self.update_shape[d].clone());
-        // Along a dimension of windows that is the last one of the inputs too, elements lie side by side.
+        // Along a dimension of windows that is the last one of the inputs too, elements are
+        // contiguous.
         let window = inner.and_then(|d| self.places.axis_of_window(d, self.shape.len()));
         let is_contiguous = window.is_some_and(|axis| axis + 1 == self.shape.len());
         if is_contiguous {
@@ -172,7 +175,7 @@ impl<'a, 'g> Scatter<'a, 'g> {
         })
     }
 
-    /// Applies a part of a window: its place is looked up once.
+    /// Applies a part of a window: its position is looked up once.
     fn apply_window(&self, frame: &mut KernelFrame<'_>, [d, axis]: [usize; 2], range: [Value; 2], mut at: Vec<Index>) {
         let (mut position, inside) = self.position(frame, &at);
         self.look_up_slices(frame, &at);
@@ -190,7 +193,7 @@ impl<'a, 'g> Scatter<'a, 'g> {
     /// Applies one element of the updates.
     fn apply_one(&self, frame: &mut KernelFrame<'_>, at: &[Index]) {
         let (position, inside) = self.position(frame, at);
-        // Read whether or not it has a place: reading may be what checks an index.
+        // The update is read even if it has no position: the read may check an index.
         for &update in &self.updates {
             frame.elements.element(&mut frame.kb, update, at);
         }
@@ -202,7 +205,8 @@ impl<'a, 'g> Scatter<'a, 'g> {
         frame.kb.close_if(branch);
     }
 
-    /// Looks up where updates that are gathered come from: once, and checked even for an update without a place.
+    /// Looks up the source of updates that are gathered: once, and checked even for an update
+    /// without a position.
     fn look_up_slices(&self, frame: &mut KernelFrame<'_>, at: &[Index]) {
         let function = frame.elements.group;
         for &update in &self.updates {
@@ -230,7 +234,8 @@ impl<'a, 'g> Scatter<'a, 'g> {
     ) {
         let mut arguments = Vec::new();
         for ((&target, &result), &input) in targets.iter().zip(&self.results).zip(&self.inputs) {
-            // A result that nobody wants is still needed where the body mixes several: it stays what the input was.
+            // An unused result is still needed if the body mixes several: it keeps the value of the
+            // input.
             arguments.push(match target {
                 Some(buffer) => elements.load(kb, buffer, self.group.tensor(result), position),
                 None => elements.element(kb, input, position),
@@ -248,7 +253,7 @@ impl<'a, 'g> Scatter<'a, 'g> {
         }
     }
 
-    /// All elements of all updates, one after the other.
+    /// Applies all elements of all updates, one after the other.
     fn apply_in_order(&self, frame: KernelFrame<'_>) -> Scheduled {
         let runs = Merged::each(&self.update_shape);
         let count = Dim::product(self.update_shape.iter().cloned());
@@ -273,7 +278,8 @@ struct Places {
     batching: Vec<usize>,
     index_batching: Vec<usize>,
     named: Vec<usize>,
-    /// For each entry of an index vector that only counts: the dimension of the updates along which it does.
+    /// For each entry of an index vector that only counts, the dimension of the updates along which
+    /// it does.
     counted: Vec<Option<usize>>,
     vector_dim: usize,
 }
@@ -294,12 +300,14 @@ impl Places {
         }
     }
 
-    /// Whether an index names no dimension that an update runs along: then elements of one update never meet.
+    /// Returns true if an index names no dimension that an update runs along: then elements of one
+    /// update never meet.
     fn are_apart(&self) -> bool {
         self.named.iter().all(|axis| self.dropped.contains(axis))
     }
 
-    /// Whether updates at different positions along this dimension of theirs never go to one place.
+    /// Returns true if updates at different positions along this dimension of theirs never go to
+    /// one position.
     fn is_own(&self, dim: usize) -> bool {
         if self.window.contains(&dim) {
             return true;
@@ -311,13 +319,14 @@ impl Places {
         self.index_batching.contains(&if batch >= self.vector_dim { batch + 1 } else { batch })
     }
 
-    /// The dimension of the inputs that a dimension of windows is.
+    /// The dimension of the inputs that corresponds to a dimension of windows.
     fn axis_of_window(&self, dim: usize, rank: usize) -> Option<usize> {
         let number = self.window.iter().position(|&d| d == dim)?;
         (0..rank).filter(|axis| !self.dropped.contains(axis)).nth(number)
     }
 
-    /// Where the update at `at` goes, and whether that is inside of the inputs.
+    /// The destination of the update at `at`, and a flag that is true if that is inside of the
+    /// inputs.
     fn position(
         &self,
         frame: &mut KernelFrame<'_>,
@@ -352,7 +361,7 @@ impl Places {
                 }
             };
             position[axis] = position[axis].add(&mut frame.kb, 1, start);
-            // Counting stays inside where there is nothing more to count.
+            // A counted position stays inside if its count does not exceed the size.
             if let Some(d) = self.counted[k]
                 && self.dropped.contains(&axis)
                 && frame.elements.solver.less_equal(&update_shape[d], &shape[axis])
@@ -368,7 +377,7 @@ impl Places {
                 let site = frame.elements.site(inst, Code::E0603, "index {0} is out of range for a size of {1}");
                 frame.kb.assert(fits, &[here, limit], site);
             }
-            // What is checked is inside.
+            // A checked position is inside.
             inside = match inside {
                 _ if checked => None,
                 Some(others) => Some(frame.kb.and(others, fits)),
@@ -380,7 +389,8 @@ impl Places {
     }
 }
 
-/// For each entry of the index vectors of a scatter, the dimension of the updates along which it counts, if it does nothing else.
+/// For each entry of the index vectors of a scatter, the dimension of the updates along which it
+/// counts, if it does nothing else.
 fn counted(group: &disc_ir::Function, inst: Inst, window: &[usize]) -> Vec<Option<usize>> {
     let operands = group.operands(inst);
     let (indices, updates) = (operands[operands.len() / 2], operands[operands.len() - 1]);

@@ -1,21 +1,25 @@
-//! The first entries of many, without putting the others in order: the key of the last wanted one is found by its bits, then entries with
-//! lower keys, and as many of those with that key as are wanted, move together.
+//! Selects the first entries of many, without sorting the others: the key of the last wanted one is
+//! found by its bits, then entries with lower keys, and as many of those with that key as are
+//! wanted, move together.
 //!
-//! Counting keys below three bounds says two bits of that key, in a pass over keys of 32 bits that neither branches nor writes. Not for keys of 64
-//! bits, which take four times as long.
+//! Counting the keys below three bounds gives two bits of that key, in a pass over keys of 32 bits
+//! that neither branches nor writes. It is not used for keys of 64 bits, which take four times as
+//! long.
 //!
-//! Invariant: entries keep the order of their positions while they move, so that of equal keys the first ones stay.
+//! Invariant: entries keep the order of their positions while they move, so that of equal keys the
+//! first ones stay.
 use super::entries::{Entries, FEW_SORTED};
 use crate::kernel::KernelBuilder;
 use disc_ir::{DType, Literal, OpKind, Value};
 
-/// Bits of the key that a pass finds, and the bounds that tell them apart.
+/// The bits of the key that a pass finds, and the bounds that distinguish them.
 const BITS: i64 = 2;
 const BOUNDS: i64 = (1 << BITS) - 1;
 const KEY_BITS: i64 = 32;
 
 impl Entries {
-    /// Leaves the first `wanted` of `count` entries at the start, in the order of their positions. At least one is wanted, and at most all are.
+    /// Moves the first `wanted` of `count` entries to the start, in the order of their positions.
+    /// At least one is wanted, and at most all are.
     pub(super) fn select(&self, kb: &mut KernelBuilder, narrow: Value, [count, wanted]: [Value; 2]) {
         let padded = self.keys_alone(kb, narrow, count);
         let one = kb.int(1);
@@ -31,7 +35,8 @@ impl Entries {
             let (before, equal) = (kb.compare("LT", key, bound), kb.compare("EQ", key, bound));
             let is_left = kb.compare("GT", left, zero);
             let equal = kb.and(equal, is_left);
-            // Written where the next one belongs, which was read already, and kept if it is wanted.
+            // The entry is written where the next one belongs, which was read already, and kept if
+            // it is wanted.
             kb.store(self.keys, at, entry, None);
             let kept = kb.map(OpKind::Or, &[before, equal]);
             let (kept, equal) = (kb.convert(kept, kb.index_type()), kb.convert(equal, kb.index_type()));
@@ -39,7 +44,7 @@ impl Entries {
         });
     }
 
-    /// Says where the entry is that has `rank` others before it, of `count`.
+    /// Returns the position of the entry that has `rank` others before it, of `count`.
     pub(super) fn at_rank(&self, kb: &mut KernelBuilder, count: Value, rank: Value) -> Value {
         let sorted = |kb: &mut KernelBuilder| {
             let sorted = self.sort(kb, count);
@@ -57,7 +62,7 @@ impl Entries {
         kb.if_(are_few, sorted, selected)[0]
     }
 
-    /// Writes the greatest of the first `count` entries to the start, and says that it is there.
+    /// Writes the greatest of the first `count` entries to the start, and returns that position.
     fn greatest_to_start(&self, kb: &mut KernelBuilder, count: Value) -> Value {
         let (zero, step) = (kb.int(0), kb.int(self.lanes.into()));
         let least = kb.constant(Literal::splat_i64(DType::I64, i64::MIN), 1);
@@ -74,7 +79,8 @@ impl Entries {
         zero
     }
 
-    /// Writes the keys of entries by themselves, up to whole vectors of the greatest key; says how many these are.
+    /// Writes the keys of entries by themselves, up to whole vectors of the greatest key; returns
+    /// their number.
     fn keys_alone(&self, kb: &mut KernelBuilder, narrow: Value, count: Value) -> Value {
         let (zero, step, width) = (kb.int(0), kb.int(self.lanes.into()), kb.int(i64::from(self.key_lanes())));
         let vectors = kb.add(count, width);
@@ -97,7 +103,8 @@ impl Entries {
         padded
     }
 
-    /// The key of the entry with so many before it: the greatest number that at most `rank` keys are below.
+    /// The key of the entry with `rank` others before it: the greatest number that at most `rank`
+    /// keys are below.
     fn key_of_rank(&self, kb: &mut KernelBuilder, narrow: Value, padded: Value, rank: Value) -> Value {
         let constant = |kb: &mut KernelBuilder, value: i64| kb.constant(Literal::splat_i64(DType::I32, value), 1);
         let (least, step) = (constant(kb, i32::MIN.into()), constant(kb, 1 << (KEY_BITS - BITS)));
@@ -111,7 +118,7 @@ impl Entries {
                 bounds.push(next);
             }
             let counts = self.counts(kb, narrow, padded, &bounds[1..]);
-            // Of bounds that rise, the last one with few enough keys below it.
+            // Of rising bounds, this is the last one with few enough keys below it.
             let mut found = key;
             for (count, &bound) in counts.into_iter().zip(&bounds[1..]) {
                 let fits = kb.compare("LE", count, rank);
@@ -122,7 +129,7 @@ impl Entries {
         })[0]
     }
 
-    /// How many keys are below each of these.
+    /// The number of keys below each of these.
     fn counts(&self, kb: &mut KernelBuilder, narrow: Value, padded: Value, bounds: &[Value]) -> Vec<Value> {
         let lanes = self.key_lanes();
         let (zero, step, none) = (kb.int(0), kb.int(lanes.into()), kb.zero(DType::I32, lanes));
@@ -138,7 +145,7 @@ impl Entries {
         counts.into_iter().map(|count| kb.reduce_lanes(count, "add")).collect()
     }
 
-    /// Keys of a vector, where they are by themselves.
+    /// The keys of a vector, if they are by themselves.
     fn key_lanes(&self) -> u32 {
         2 * self.lanes
     }

@@ -1,4 +1,5 @@
-//! Sorting by a plain order: keys and positions of a line are sorted in memory of the task, then the elements follow their positions.
+//! Sorts by a plain order: keys and positions of a line are sorted in memory of the task, then the
+//! elements follow their positions.
 use super::{entries::Entries, key, lines};
 use crate::{
     kernel::Index,
@@ -65,7 +66,8 @@ impl Line<'_> {
         });
     }
 
-    /// Writes the elements of `count` entries from `first` on, and their positions, where they are asked for.
+    /// Stores the elements of `count` entries from `first` on, and their positions, if they are
+    /// outputs.
     pub(super) fn write_found(
         &self,
         frame: &mut KernelFrame<'_>,
@@ -86,7 +88,8 @@ impl Line<'_> {
         });
     }
 
-    /// Calls `write` with the position of each of `count` sorted entries, and where in the results it belongs.
+    /// Calls `write` with the position of each of `count` sorted entries, and its position in the
+    /// results.
     pub(super) fn follow<'g>(
         &self,
         frame: &mut KernelFrame<'g>,

@@ -1,7 +1,9 @@
-//! The first elements of long lines: a scan keeps what may still be among them, and sorts these when there is no more room.
+//! Finds the first elements of long lines: a scan keeps the candidates, and sorts these when there
+//! is no more room.
 //!
-//! An element that comes no earlier than the `k`-th of those that were seen before it is passed over, several vectors at a time: of equal
-//! elements the one with the lower index comes first, so a later one cannot replace it.
+//! An element that comes no earlier than the `k`-th of those that were seen before it is skipped,
+//! several vectors at a time: of equal elements the one with the lower index comes first, so a
+//! later one cannot replace it.
 use super::{entries::Entries, key, lines, sort::Line};
 use crate::{
     kernel::{Index, OpenWhile},
@@ -15,19 +17,20 @@ use crate::{
 };
 use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::body::Order};
 
-/// Vectors that are passed over at once.
+/// The vectors that are skipped at once.
 const GROUP: u32 = 4;
-/// Room for entries: so many times `k`, and so many more. A group of elements fits behind `k` entries.
+/// The room for entries: this many times `k`, and this many more. A group of elements fits behind
+/// `k` entries.
 const ROOM: (i64, i64) = (4, 128);
 
-/// What a `top_k` takes and gives: a line of each is a unit.
+/// The operands and results of a `top_k`: a line of each is a unit.
 pub(super) struct TopK {
     pub(super) value: Value,
     pub(super) results: Vec<Value>,
     pub(super) key: DType,
     pub(super) shape: Vec<Dim>,
     pub(super) axis: usize,
-    /// Elements of a line, and those that are wanted.
+    /// The elements of a line, and those that are wanted.
     pub(super) size: Dim,
     pub(super) k: Dim,
     pub(super) runs: Vec<Merged>,
@@ -72,15 +75,15 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
 struct Scan<'a> {
     line: &'a Line<'a>,
     entries: &'a Entries,
-    /// Of the line, of what is wanted, and of the room for entries.
+    /// The sizes of the line, of the wanted part, and of the room for entries.
     sizes: [Value; 3],
     /// The keys of a vector.
     keys: Value,
-    /// Keys of a vector.
+    /// The keys of a vector.
     lanes: u32,
 }
 
-/// What an element must come before: the key of the `k`-th entry, and its element.
+/// The bound that an element must come before: the key of the `k`-th entry, and its element.
 #[derive(Clone, Copy)]
 struct Bound {
     key: Value,
@@ -88,14 +91,15 @@ struct Bound {
 }
 
 impl Scan<'_> {
-    /// Looks at the elements that had no room; says where the sorted entries are then.
+    /// Visits the elements that had no room; returns the position of the sorted entries afterwards.
     fn rest(&self, frame: &mut KernelFrame<'_>) -> Value {
         let [size, k, room] = self.sizes;
         let kb = &mut frame.kb;
         let (zero, one, not_yet) = (kb.int(0), kb.int(1), kb.int(-1));
         let (key, element) = (kb.dtype(self.keys), crate::kernel::compute_dtype(frame.elements.tensor(self.line.value).dtype));
         let bounds = [kb.zero(key, 1), kb.zero(element, 1)];
-        // Carried: where sorted entries are, if all is done; the next element; the number of entries; the bound.
+        // The loop carries the position of sorted entries, if all is done; the next element; the
+        // number of entries; the bound.
         let inits = [not_yet, room, room, bounds[0], bounds[1]];
         let mut rounds = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], zero));
         let [_, next, count, key, element] = rounds.carried[..] else { panic!("five values are carried") };
@@ -124,7 +128,8 @@ impl Scan<'_> {
         frame.kb.close_while(rounds)[0]
     }
 
-    /// Adds elements that come before the bound while there is room; gives the next element and the number of entries.
+    /// Adds elements that come before the bound while there is room; returns the next element and
+    /// the number of entries.
     fn fill(&self, frame: &mut KernelFrame<'_>, inits: [Value; 2], bound: Bound) -> [Value; 2] {
         let [size, _, room] = self.sizes;
         let kb = &mut frame.kb;
@@ -143,7 +148,7 @@ impl Scan<'_> {
         let element = self.elements(frame, next);
         let some = self.may_come_before(frame, element, bound);
         frame.elements.close_scope();
-        // A part of a group is looked at vector by vector.
+        // A part of a group is tested vector by vector.
         let truth = frame.kb.constant(disc_ir::Literal::splat_i64(DType::I1, 1), 1);
         let some = frame.kb.close_if_giving(look, &[some], &[truth])[0];
         let add = frame.kb.open_if(some);
@@ -164,7 +169,7 @@ impl Scan<'_> {
         frame.kb.widen(element, frame.elements.lanes)
     }
 
-    /// Whether any of these elements may come before the bound. NaN may.
+    /// Returns true if any of these elements may come before the bound. NaN may.
     fn may_come_before(&self, frame: &mut KernelFrame<'_>, element: Value, bound: Bound) -> Value {
         let kb = &mut frame.kb;
         let before = if kb.dtype(element).is_float() {
@@ -202,7 +207,8 @@ impl Scan<'_> {
                 let one = kb.int(1);
                 kb.store(self.keys, zero, key, None);
                 kb.for_([zero, step, one], &vectors.carried, |kb, lane, carried| {
-                    // Written where the next one belongs, and kept if it comes before the bound.
+                    // The entry is written where the next one belongs, and kept if it comes before
+                    // the bound.
                     let (key, place) = (kb.load(self.keys, lane, 1, None), kb.add(first, lane));
                     self.entries.put(kb, carried[0], key, place, None);
                     let kept = kb.compare("LT", key, bound.key);

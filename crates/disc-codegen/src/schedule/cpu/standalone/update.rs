@@ -1,4 +1,5 @@
-//! An update of a slice whose result is in the memory of its input: only the slice is written.
+//! Schedules an update of a slice whose result is in the memory of its input: only the slice is
+//! written.
 use super::Chunks;
 use crate::{
     kernel::{Index, cost},
@@ -9,10 +10,11 @@ use crate::{
 };
 use disc_ir::{Dim, OpKind};
 
-/// Elements of a unit.
+/// The elements of a unit.
 const CHUNK: i64 = 4096;
 
-/// The schedule of a group that is such an update; `None` where it is something else, or has other results.
+/// The schedule of a group that is such an update; `None` if it is something else, or has other
+/// results.
 pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Option<Scheduled> {
     let outputs = group.outputs();
     let &[output] = &outputs[..] else { return None };

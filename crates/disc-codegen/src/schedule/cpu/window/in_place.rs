@@ -1,8 +1,10 @@
-//! Small planes that are read where they lie: a vector holds a row of results, and masks leave out what is beside the plane.
+//! Reads small planes in place: a vector holds a row of results, and masks exclude positions beside
+//! the plane.
 //!
-//! Where results may be written over the input, they are written later ([`super::plane_walk`]).
+//! If results may be written over the input, they are written later ([`super::plane_walk`]).
 //!
-//! Invariant: for convolutions alone, whose padding is the zero that a lane without an element reads.
+//! Invariant: only for convolutions, whose padding is the zero that a lane without an element
+//! reads.
 use super::{
     pack::Place,
     plan::{Form, WindowPlan},
@@ -10,12 +12,12 @@ use super::{
 use crate::{element::Elements, kernel::KernelBuilder, schedule::Group};
 use disc_ir::{OpKind, Value};
 
-/// What is the same for all rows of a unit.
+/// The values that are the same for all rows of a unit.
 pub(super) struct InPlace {
     input: Value,
-    /// Where the plane starts.
+    /// The start of the plane.
     base: Value,
-    /// For each element of a window along a row, which lanes have one.
+    /// For each element of a window along a row, the mask of lanes that have one.
     masks: Vec<Value>,
 }
 
@@ -26,7 +28,8 @@ pub(super) struct Row<'l> {
     exists: Value,
 }
 
-/// Whether rows of results fit one vector, if the windows and the target allow to read them where they lie.
+/// Emits the test that rows of results fit one vector; returns `None` if the windows or the target
+/// do not allow reading them in place.
 pub(super) fn is_narrow(kb: &mut KernelBuilder, group: &Group<'_>, plan: &WindowPlan) -> Option<Value> {
     let lanes = i64::from(plan.lanes);
     let fits = matches!(plan.form, Form::Products { .. })
@@ -66,7 +69,7 @@ impl InPlace {
         Self { masks: masks.collect(), input: elements.buffer(plan.input), base }
     }
 
-    /// Row `row` below the first one that the windows of row `block` of the unit read.
+    /// The row that is `row` below the first one that the windows of row `block` of the unit read.
     pub(super) fn row(&self, kb: &mut KernelBuilder, plan: &WindowPlan, place: &Place, block: Value, row: i64) -> Row<'_> {
         let (rows, columns) = (plan.rows().expect("planes have rows"), plan.columns());
         let (step, row, low) = (kb.int(rows.step), kb.int(row), kb.dim(&rows.low));

@@ -1,17 +1,22 @@
-//! The window schedule: convolutions in groups of few features, depthwise ones above all, and pooling.
+//! Schedules windows: convolutions in groups of few features, depthwise ones above all, and
+//! pooling.
 //!
-//! A unit is a block of rows of one plane of the result (for a convolution, of the planes of one group). It copies what its windows read into task
-//! memory, with the padding around it ([`pack`]), so that no window is cut; then it computes a few rows of a few vectors at once, with one
-//! sum for each in a register, and applies the rest of the group to them.
+//! A unit is a block of rows of one plane of the result (for a convolution, of the planes of one
+//! group). It copies the elements that its windows read into task memory, with the padding around
+//! it ([`pack`]), so that no window is cut; then it computes a few rows of a few vectors at once,
+//! with one sum for each in a register, and applies the epilogue of the group to them.
 //!
-//! Where a vector holds a row of results, and masks cost nothing, rows are read where they lie ([`in_place`]): the copy would take as long as the rest.
+//! If a vector holds a row of results, and masks are free, rows are read in place ([`in_place`]):
+//! the copy would take as long as the computation.
 //!
-//! A unit that walks a plane ([`plane_walk`]) is all of it, and writes results where the input may be.
+//! A unit that walks a plane ([`plane_walk`]) is the whole plane, and writes results to the memory
+//! in which the input may be.
 //!
-//! Small kernels stay in registers, and each vector of the input is read once for all rows that need it. Of larger ones each element is read in
-//! turn, for all sums.
+//! Small kernels stay in registers, and each vector of the input is read once for all rows that
+//! need it. Of larger ones each element is read in turn, for all sums.
 //!
-//! Invariant: the elements of a window are taken in their order, whatever is computed at once.
+//! Invariant: the elements of a window are taken in their order, regardless of how many results are
+//! computed at once.
 mod in_place;
 mod pack;
 mod plan;
@@ -28,10 +33,11 @@ use in_place::{InPlace, is_narrow};
 use pack::{Packing, Place};
 use plan::{Form, UNIT_COLUMNS, WindowPlan, rows_read};
 
-/// Schedules a group of one op on windows and what is element-wise in its result, or says why it cannot.
+/// Schedules a group of one op on windows and element-wise ops on its result, or returns the reason
+/// why it cannot.
 ///
 /// # Errors
-/// Windows of a form that is computed element by element.
+/// Windows of such a form are computed element by element.
 pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Result<Scheduled, String> {
     let plan = WindowPlan::of(group)?;
     let result = group.function.result(plan.inst);
@@ -50,7 +56,8 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Result<Scheduled, Stri
 }
 
 impl WindowPlan {
-    /// The dimensions before those that windows slide along, as units count them: a convolution's features by group.
+    /// The dimensions before those that windows slide along, as units count them: a convolution's
+    /// features by group.
     fn lead_sizes(&self, group: &Group<'_>) -> Vec<Dim> {
         let mut sizes = group.tensor(group.function.result(self.inst)).dims[..self.lead].to_vec();
         if let Form::Products { groups, .. } = self.form {
@@ -59,7 +66,7 @@ impl WindowPlan {
         sizes
     }
 
-    /// Units along the dimensions that windows slide along: none where a unit is a plane.
+    /// The units along the dimensions that windows slide along: none if a unit is a plane.
     fn chunks(&self) -> Vec<Dim> {
         if self.walks {
             return Vec::new();
@@ -74,7 +81,7 @@ impl WindowPlan {
         Dim::product(self.lead_sizes(group).into_iter().chain(self.chunks()))
     }
 
-    /// Estimated nanoseconds: two vectors of products each, and the copy.
+    /// The estimated nanoseconds: two vectors of products each, and the copy.
     fn cost(&self, group: &Group<'_>) -> Dim {
         let taps: i64 = self.slides.iter().map(|slide| slide.taps).product();
         let channels = if let Form::Products { channels, .. } = self.form { channels } else { 2 };
@@ -83,7 +90,8 @@ impl WindowPlan {
     }
 }
 
-/// A block of sums: its first row and column within the unit, and how many vectors of each row there are.
+/// A block of sums: its first row and column within the unit, and the number of vectors of each
+/// row.
 struct Block {
     row: Value,
     column: Value,
@@ -101,7 +109,7 @@ struct Emitter<'e, 'g> {
     held: Value,
 }
 
-/// Where the elements of a unit are.
+/// The positions and memory of the elements of a unit.
 struct Unit {
     place: Place,
     /// Rows and columns of results.
@@ -113,7 +121,7 @@ struct Unit {
     start: Value,
     /// The plane of the result: the output feature of a convolution.
     lead: Vec<Index>,
-    /// Where the input is read as it lies.
+    /// The state for input that is read in place.
     lying: Option<InPlace>,
 }
 
@@ -156,7 +164,8 @@ impl<'g> Emitter<'_, 'g> {
         });
     }
 
-    /// All results of a unit: read where they lie if a vector holds a row, else as `packed` does it.
+    /// Computes all results of a unit: reads them in place if a vector holds a row, otherwise as
+    /// `packed` does it.
     fn either(&mut self, kb: &mut KernelBuilder, unit: &mut Unit, packed: impl FnOnce(&mut Self, &mut KernelBuilder, &mut Unit)) {
         let Some(is_narrow) = is_narrow(kb, self.group, self.plan) else { return packed(self, kb, unit) };
         let narrow = kb.open_if(is_narrow);
@@ -174,7 +183,8 @@ impl<'g> Emitter<'_, 'g> {
         kb.close_if(wide);
     }
 
-    /// Copies what the windows of a unit read, from the row of the copy with number `from` on.
+    /// Copies the elements that the windows of a unit read, from the row of the copy with number
+    /// `from` on.
     fn pack(&mut self, kb: &mut KernelBuilder, unit: &Unit, from: Value) {
         let plan = self.plan;
         let block_rows = kb.int(plan.block[0]);
@@ -195,7 +205,7 @@ impl<'g> Emitter<'_, 'g> {
         packing.pack(kb, self.elements, &unit.place, [from, read], unit.columns);
     }
 
-    /// All results of a unit.
+    /// Computes all results of a unit.
     fn planes(&mut self, kb: &mut KernelBuilder, unit: &mut Unit) {
         let plan = self.plan;
         let (zero, one) = (kb.int(0), kb.int(1));
@@ -214,7 +224,7 @@ impl<'g> Emitter<'_, 'g> {
         kb.close_for(feature);
     }
 
-    /// What sums start from.
+    /// The value that sums start from.
     fn start(&mut self, kb: &mut KernelBuilder) -> Value {
         let plan = self.plan;
         match plan.form {
@@ -253,7 +263,7 @@ impl<'g> Emitter<'_, 'g> {
         kb.widen(value, plan.lanes)
     }
 
-    /// All results of one plane of a unit.
+    /// Computes all results of one plane of a unit.
     fn plane(&mut self, kb: &mut KernelBuilder, unit: &Unit) {
         let plan = self.plan;
         if plan.walks && unit.lying.is_some() {
@@ -294,7 +304,7 @@ impl<'g> Emitter<'_, 'g> {
         kb.close_for(rows);
     }
 
-    /// A few vectors of a few rows.
+    /// Computes a few vectors of a few rows.
     fn block(&mut self, kb: &mut KernelBuilder, unit: &Unit, block: &Block) {
         self.elements.open_scope();
         let count = self.plan.block[0] * block.vectors;
@@ -326,7 +336,7 @@ impl<'g> Emitter<'_, 'g> {
         self.elements.close_scope();
     }
 
-    /// Reads each vector of the input once, and takes it into all sums that it belongs to.
+    /// Reads each vector of the input once, and accumulates it into all sums that it belongs to.
     fn by_input(&mut self, kb: &mut KernelBuilder, unit: &Unit, block: &Block, sums: &mut [Value]) {
         let plan = self.plan;
         let zero = kb.int(0);
@@ -360,7 +370,7 @@ impl<'g> Emitter<'_, 'g> {
         }
     }
 
-    /// Reads each element of the kernel once, and takes its products into all sums.
+    /// Reads each element of the kernel once, and accumulates its products into all sums.
     fn by_kernel(&mut self, kb: &mut KernelBuilder, unit: &Unit, block: &Block, channel: Value, sums: &mut [Value]) {
         let plan = self.plan;
         let (step, dilation) = plan.rows().map_or((1, 1), |rows| (rows.step, rows.dilation));
@@ -377,7 +387,7 @@ impl<'g> Emitter<'_, 'g> {
         }
     }
 
-    /// Where row `row` below the block's first one starts in task memory.
+    /// The start in task memory of the row that is `row` below the block's first one.
     fn row_at(&self, kb: &mut KernelBuilder, block: &Block, channel: Value, layer: i64, row: i64) -> Value {
         let plan = self.plan;
         let layers = kb.int(plan.layers().map_or(1, |layers| layers.taps));
@@ -420,7 +430,8 @@ impl<'g> Emitter<'_, 'g> {
         }
     }
 
-    /// Applies the rest of the group to the sums, and stores what it gives. Rows behind the last one are left out.
+    /// Applies the epilogue of the group to the sums, and stores the results. Rows behind the last
+    /// one are skipped.
     fn finish(&mut self, kb: &mut KernelBuilder, unit: &Unit, block: &Block, sums: &[Value]) {
         let plan = self.plan;
         for row in 0..plan.block[0] {

@@ -1,7 +1,9 @@
-//! Copies what the windows of a unit read into task memory, with the padding around it: then every window is whole.
+//! Copies the elements that the windows of a unit read into task memory, with the padding around
+//! it: then every window is whole.
 //!
-//! A row lies as its phases, one after another: the elements whose numbers leave the rests 0, 1, ... when divided by the step of the windows.
-//! What neighbouring windows read is side by side in one phase.
+//! A row is stored as its phases, one after another: the elements whose numbers have the remainders
+//! 0, 1, ... by the step of the windows. The elements that neighbouring windows read are contiguous
+//! in one phase.
 use super::plan::{Form, WindowPlan};
 use crate::{
     element::Elements,
@@ -9,34 +11,36 @@ use crate::{
 };
 use disc_ir::{OpKind, Value};
 
-/// Where a unit is: its place along the dimensions before those that windows slide along, and its first window along these.
+/// The position of a unit: along the dimensions before those that windows slide along, and its
+/// first window along these.
 pub(super) struct Place {
     pub(super) lead: Vec<Value>,
     pub(super) first: Vec<Value>,
 }
 
-/// What is the same for all rows of a unit.
+/// The values that are the same for all rows of a unit.
 struct Bounds {
-    /// Where element number 0 lies in a row of the input.
+    /// The position of element number 0 in a row of the input.
     first: Value,
     /// The numbers of the first element that the input has, and of the first one behind it.
     start: Value,
     stop: Value,
-    /// All vectors from `inner` to below `outer` are in the input; `end` ends what windows read.
+    /// All vectors from `inner` to below `outer` are in the input; `end` ends the range that
+    /// windows read.
     inner: Value,
     outer: Value,
     end: Value,
-    /// Which lanes of the first vectors are in the input.
+    /// The masks of lanes of the first vectors that are in the input.
     masks: Vec<Value>,
 }
 
-/// What is written.
+/// The copy of the input that is written.
 pub(super) struct Packing<'p> {
     pub(super) plan: &'p WindowPlan,
     pub(super) held: Value,
-    /// What padding is, as a vector.
+    /// The padding value, as a vector.
     pub(super) fill: Value,
-    /// Whether lanes that are read with a mask are the padding already.
+    /// A flag that is true if lanes that are read with a mask are the padding already.
     pub(super) fills_itself: bool,
 }
 
@@ -62,7 +66,8 @@ impl Packing<'_> {
         let steps = [(plan.layers(), layer), (plan.rows(), row.index)];
         let sliding = plan.slides.len() - 1;
         for (i, (slide, number)) in steps.into_iter().filter_map(|(slide, number)| Some((slide?, number))).enumerate() {
-            // A layer is that of an element of the window, a row one of those that all windows read.
+            // A layer is that of an element of the window, a row one of those that all windows
+            // read.
             let is_layer = i + 1 < sliding;
             let factor = kb.int(if is_layer { slide.dilation } else { 1 });
             let (step, low, size) = (kb.int(slide.step), kb.dim(&slide.low), kb.dim(&slide.size));
@@ -102,7 +107,7 @@ impl Packing<'_> {
         kb.close_for(plane);
     }
 
-    /// The place in the input along the dimensions before those that windows slide along.
+    /// The position in the input along the dimensions before those that windows slide along.
     fn lead(&self, kb: &mut KernelBuilder, place: &Place, channel: Value) -> Vec<Index> {
         let mut lead = place.lead.clone();
         if let Form::Products { channels, .. } = &self.plan.form {
@@ -114,7 +119,7 @@ impl Packing<'_> {
         lead.into_iter().map(Index::uniform).collect()
     }
 
-    /// What is the same for all rows of a unit.
+    /// Computes the values that are the same for all rows of a unit.
     fn bounds(&self, kb: &mut KernelBuilder, place: &Place, count: Value) -> Bounds {
         let plan = self.plan;
         let (columns, lanes) = (plan.columns(), i64::from(plan.lanes));
@@ -135,7 +140,7 @@ impl Packing<'_> {
         let padded = kb.add(start, up);
         let inner = whole(kb, padded);
         let reach = kb.int((columns.taps - 1) * columns.dilation);
-        // The last vector of windows is whole: what is read has been written.
+        // The last vector of windows is whole: every element that is read has been written.
         let (one, lanes, more) = (kb.int(1), kb.int(lanes), kb.int(lanes - 1));
         let count = kb.add(count, more);
         let count = kb.div(count, lanes);
@@ -154,7 +159,7 @@ impl Packing<'_> {
         Bounds { first, start, stop, inner, outer, end, masks }
     }
 
-    /// Packs one row to `to`: what is before the input, and behind it, is padding.
+    /// Packs one row to `to`: elements before the input, and behind it, are padding.
     fn row(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], bounds: &Bounds, to: Value) {
         let (zero, width) = (kb.int(0), kb.int(i64::from(self.plan.lanes) * self.plan.columns().step));
         elements.scoped(|elements| self.piece(kb, elements, at, [bounds.first, zero, to], Some(&bounds.masks)));
@@ -167,7 +172,8 @@ impl Packing<'_> {
         }
     }
 
-    /// The vectors of one piece: the number of the first element of each, and how far its elements are apart.
+    /// The vectors of one piece: the number of the first element of each, and the distance between
+    /// its elements.
     fn vectors(&self) -> Vec<(i64, i64)> {
         let (lanes, step) = (i64::from(self.plan.lanes), self.plan.columns().step);
         match step {
@@ -176,7 +182,8 @@ impl Packing<'_> {
         }
     }
 
-    /// Which lanes of the vectors from number `number` on are elements from number `start` to below `stop`.
+    /// The masks of lanes of the vectors from number `number` on that are elements from number
+    /// `start` to below `stop`.
     fn masks(&self, kb: &mut KernelBuilder, number: Value, [start, stop]: [Value; 2]) -> Vec<Value> {
         let mut masks = Vec::new();
         for (shift, stride) in self.vectors() {
@@ -208,7 +215,7 @@ impl Packing<'_> {
         kb.close_for(pieces);
     }
 
-    /// Writes a vector of each phase.
+    /// Stores a vector of each phase.
     fn write(&self, kb: &mut KernelBuilder, place: Value, vectors: &[Value]) {
         let phase = kb.dim(&self.plan.phase());
         for (i, &vector) in vectors.iter().enumerate() {

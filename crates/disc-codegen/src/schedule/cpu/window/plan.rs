@@ -1,7 +1,8 @@
-//! What the window schedule decides about a convolution in groups or a pooling, from its attributes and shapes.
+//! Plans the window schedule of a convolution in groups or a pooling, from its attributes and
+//! shapes.
 //!
-//! Not every window fits: those of unknown or many elements, of inputs that are spread, and of other layouts than features first are
-//! computed element by element.
+//! Not every window fits: those of unknown or many elements, of dilated inputs, and of other
+//! layouts than features first are computed element by element.
 use crate::{
     kernel::{accumulator_dtype, compute_dtype},
     schedule::Group,
@@ -10,16 +11,16 @@ use crate::{
 use disc_ir::{Block, DType, Dim, Inst, OpKind, Value};
 use disc_passes::analysis::{depthwise::walks_planes, query::Query};
 
-/// Input features of a group whose planes fit the cache together.
+/// The most input features of a group whose planes fit the cache together.
 const MOST_CHANNELS: i64 = 16;
-/// Results of a row that one unit computes.
+/// The results of a row that one unit computes.
 pub(super) const UNIT_COLUMNS: i64 = 1024;
-/// Rows of results that are computed at once.
+/// The rows of results that are computed at once.
 const BLOCK_ROWS: i64 = 4;
 
-/// How windows slide along one dimension.
+/// The way that windows slide along one dimension.
 pub(super) struct Slide {
-    /// Elements of the input, and windows.
+    /// The numbers of elements of the input, and of windows.
     pub(super) size: Dim,
     pub(super) count: Dim,
     pub(super) taps: i64,
@@ -28,10 +29,10 @@ pub(super) struct Slide {
     pub(super) low: Dim,
 }
 
-/// What is done with the elements of a window.
+/// The operation on the elements of a window.
 pub(super) enum Form {
-    /// They are multiplied by those of a kernel. The axes of it: output features, input features, then the spatial ones; those run backwards
-    /// where `reversed` says so.
+    /// They are multiplied by those of a kernel. `axes` are those of the kernel: output features,
+    /// input features, then the spatial ones; those run backwards that are `reversed`.
     Products { kernel: Value, axes: Vec<usize>, reversed: Vec<bool>, groups: i64, channels: i64, features: Dim },
     /// They are combined, starting from a value.
     Fold { body: Block, init: Value },
@@ -43,20 +44,22 @@ pub(super) struct WindowPlan {
     pub(super) form: Form,
     pub(super) compute: DType,
     pub(super) lanes: u32,
-    /// From the outermost dimension that windows slide along: one to three.
+    /// The slides, from the outermost dimension that windows slide along: one to three.
     pub(super) slides: Vec<Slide>,
-    /// Dimensions of the result before those.
+    /// The number of dimensions of the result before those.
     pub(super) lead: usize,
-    /// Rows, and vectors of each, that are computed at once.
+    /// The rows, and vectors of each, that are computed at once.
     pub(super) block: [i64; 2],
-    /// Whether the kernel stays in registers, and each vector of the input is read once for all rows.
+    /// A flag that is true if the kernel stays in registers, and each vector of the input is read
+    /// once for all rows.
     pub(super) holds_kernel: bool,
-    /// Whether a unit is a whole plane, whose results may be where the input is.
+    /// A flag that is true if a unit is a whole plane, whose results may be in the memory of the
+    /// input.
     pub(super) walks: bool,
 }
 
 impl WindowPlan {
-    /// The plan of the one op on windows of a group; why it has none.
+    /// Plans the one op on windows of a group, or returns the reason why it has no plan.
     pub(super) fn of(group: &Group<'_>) -> Result<Self, String> {
         let function = group.function;
         let is_window = |&inst: &Inst| matches!(function.kind_of(inst), OpKind::Convolution | OpKind::ReduceWindow);
@@ -162,17 +165,18 @@ impl WindowPlan {
         self.slides.len().checked_sub(3).map(|i| &self.slides[i])
     }
 
-    /// Rows of the input that the rows of a unit read, in one plane of it.
+    /// The rows of the input that the rows of a unit read, in one plane of it.
     pub(super) fn held_rows(&self) -> i64 {
         self.rows().map_or(1, |rows| rows_read(rows, CpuModel::UNIT_ROWS))
     }
 
-    /// Rows of the input above the row of a result that it depends on, where a unit walks a plane.
+    /// The rows of the input above the row of a result that it depends on, if a unit walks a plane.
     pub(super) fn rows_above(&self) -> i64 {
         self.rows().and_then(|rows| rows.low.as_const()).expect("a walk knows the rows above")
     }
 
-    /// Planes in task memory: those of all layers of a window, for each input feature of a group.
+    /// The planes in task memory: those of all layers of a window, for each input feature of a
+    /// group.
     pub(super) fn held_planes(&self) -> i64 {
         let layers = self.layers().map_or(1, |layers| layers.taps);
         match &self.form {
@@ -181,7 +185,8 @@ impl WindowPlan {
         }
     }
 
-    /// Elements of one phase of a row in task memory: those that windows read whose numbers leave one rest by the step.
+    /// The elements of one phase of a row in task memory: those that windows read whose numbers
+    /// have one remainder by the step.
     pub(super) fn phase(&self) -> Dim {
         let (columns, lanes) = (self.columns(), i64::from(self.lanes));
         let at_once = if self.walks { columns.count.clone() } else { Dim::min(&columns.count, &Dim::constant(UNIT_COLUMNS)) };
@@ -191,12 +196,12 @@ impl WindowPlan {
     }
 }
 
-/// Rows that `count` neighbouring windows read.
+/// The rows that `count` neighbouring windows read.
 pub(super) fn rows_read(rows: &Slide, count: i64) -> i64 {
     (count - 1) * rows.step + (rows.taps - 1) * rows.dilation + 1
 }
 
-/// How windows of constant sizes slide over an input that is not spread.
+/// The slides of windows of constant sizes over an input that is not dilated.
 fn slides(
     group: &Group<'_>,
     inst: Inst,

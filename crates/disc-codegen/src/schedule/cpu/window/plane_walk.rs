@@ -1,9 +1,11 @@
-//! Units that walk a plane from its first row to its last, so that results may be written where the input is: [`disc_passes::analysis::depthwise`] says which.
+//! Walks a plane from its first row to its last in one unit, so that results may be written over
+//! the input: [`disc_passes::analysis::depthwise`] decides for which.
 //!
-//! A few rows of results are computed from a copy of what they read; the last rows of the copy are the first of the next one. Rows that are read
-//! where they lie are written over when the next block has read them.
+//! A few rows of results are computed from a copy of the rows that they read; the last rows of the
+//! copy are the first of the next one. Rows that are read in place are overwritten when the next
+//! block has read them.
 //!
-//! Invariant: nothing reads an element of the input once the result at its position is written.
+//! Invariant: no element of the input is read once the result at its position is written.
 use super::{Block, Emitter, Unit, pack::Place, plan::rows_read};
 use crate::{
     kernel::{Index, KernelBuilder},
@@ -12,7 +14,7 @@ use crate::{
 use disc_ir::{OpKind, Value};
 
 impl Emitter<'_, '_> {
-    /// All results of the plane at a place.
+    /// Computes all results of the plane at a position.
     pub(super) fn walk(&mut self, kb: &mut KernelBuilder, lead: &[Value]) {
         let plan = self.plan;
         let zero = kb.int(0);
@@ -42,7 +44,7 @@ impl Emitter<'_, '_> {
         });
     }
 
-    /// Makes the last rows of a copy the first of the next one.
+    /// Moves the last rows of a copy to the start of the next one.
     fn move_up(&self, kb: &mut KernelBuilder) {
         let plan = self.plan;
         let again = rows_read(plan.rows().expect("a plane has rows"), 1) - 1;
@@ -56,7 +58,8 @@ impl Emitter<'_, '_> {
         kb.close_for(pieces);
     }
 
-    /// All results of a plane that is read where it lies. A block is written when the next one has read what it reads: loads beside fresh stores wait.
+    /// Computes all results of a plane that is read in place. A block is written when the next one
+    /// has read its input: loads beside fresh stores wait.
     pub(super) fn plane_later(&mut self, kb: &mut KernelBuilder, unit: &Unit) {
         let plan = self.plan;
         let (zero, height) = (kb.int(0), kb.int(plan.block[0]));

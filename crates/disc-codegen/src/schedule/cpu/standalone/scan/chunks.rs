@@ -1,7 +1,8 @@
-//! A line that other ops are computed along: in chunks that stay in cache.
+//! Schedules a line along which other ops are computed: in chunks that stay in cache.
 //!
-//! What feeds the scan is computed in vectors and put into task memory, combined there in order, and what is computed from it is computed in
-//! vectors again. A costly op that both the scan and what follows it read is computed twice.
+//! The input of the scan is computed in vectors and put into task memory, combined there in order,
+//! and the ops behind it are computed in vectors again. A costly op that both the scan and an op
+//! behind it read is computed twice.
 use super::{KernelFrame, Scan};
 use crate::{
     element::Elements,
@@ -11,11 +12,12 @@ use crate::{
 use disc_ir::{Dim, OpKind, TensorType, Value};
 use disc_passes::analysis::query::Query;
 
-/// Elements of a chunk: enough that what was stored is in cache when vectors of it are read.
+/// The elements of a chunk: enough that the stored ones are in cache when vectors of them are read.
 const CHUNK: i64 = 512;
 
 impl<'g> Scan<'g> {
-    /// Whether the group computes nothing but the scan, and conversions of what it reads and gives: these wait for no element before.
+    /// Returns true if the group computes only the scan, and conversions of its inputs and results:
+    /// these wait for no element before.
     pub(super) fn is_alone(&self) -> bool {
         let function = self.group.function;
         let unconverted =
@@ -25,7 +27,7 @@ impl<'g> Scan<'g> {
             && self.group.outputs().iter().all(|&output| results.contains(&unconverted(output)))
     }
 
-    /// Each line by itself, chunk by chunk.
+    /// Schedules each line by itself, chunk by chunk.
     pub(super) fn by_chunks(&self, group: &Group<'g>) -> Scheduled {
         let lanes = cost::lanes(group.function, group.target, &group.solver, &self.shape[self.axis]);
         let mut frame = KernelFrame::new(group, &group.name, lanes);
@@ -62,7 +64,8 @@ impl<'g> Scan<'g> {
         })
     }
 
-    /// `body` for the vectors of a chunk: with the position of each, and its place in task memory.
+    /// Emits `body` for the vectors of a chunk: with the position of each, and its position in task
+    /// memory.
     fn over_chunk(
         &self,
         frame: &mut KernelFrame<'g>,
@@ -79,7 +82,7 @@ impl<'g> Scan<'g> {
         });
     }
 
-    /// Puts what is combined into task memory.
+    /// Stores the elements to combine in task memory.
     fn fill(&self, frame: &mut KernelFrame<'g>, held: &[Value], at: &[Index], range: [Value; 2]) {
         let lanes = frame.elements.lanes;
         self.over_chunk(frame, at, range, |kb, elements, at, place| {
@@ -91,7 +94,7 @@ impl<'g> Scan<'g> {
         });
     }
 
-    /// Combines what is in task memory, in the order of the walk.
+    /// Combines the elements in task memory, in the order of the walk.
     fn combine_held(&self, frame: &mut KernelFrame<'g>, held: &[Value], [low, high]: [Value; 2], start: &[Value]) -> Vec<Value> {
         let lanes = std::mem::replace(&mut frame.elements.lanes, 1);
         let (zero, one) = (frame.kb.int(0), frame.kb.int(1));
