@@ -61,8 +61,7 @@ impl KernelBuilder {
         self.parameter(name, Type::Buffer { tensor, space: Space::Global })
     }
 
-    /// Adds the parameters that give a launch's units, the last ones of a kernel: the first unit
-    /// and the one past the last.
+    /// Adds the last parameters of a kernel: a launch's first unit and the one past the last.
     pub fn units(&mut self) -> [Value; 2] {
         ["begin", "end"].map(|name| self.position(name))
     }
@@ -194,7 +193,7 @@ impl KernelBuilder {
         }
     }
 
-    /// The value and the dim of which a scalar was made the sum by [`KernelBuilder::add`].
+    /// The value and the dim of which [`KernelBuilder::add`] made a scalar the sum.
     fn offset_sum(&self, sum: Value) -> Option<(Value, Dim)> {
         let inst = self.function.defining(sum).filter(|&inst| self.function.kind_of(inst) == OpKind::Add)?;
         let &[from, offset] = self.function.operands(inst) else { return None };
@@ -585,7 +584,7 @@ impl KernelBuilder {
         self.close_if_giving(open, &[], &[]);
     }
 
-    /// Ends the branch with its results; `others` are the results if it is not taken.
+    /// Ends the branch with its results; `others` are those if it is not taken.
     pub fn close_if_giving(&mut self, open: OpenIf, results: &[Value], others: &[Value]) -> Vec<Value> {
         self.emit_all(OpKind::Return, results, &[], None);
         self.block = open.outer;

@@ -1,7 +1,7 @@
 //! Defines the arithmetic that a math function may use, as a trait.
 //!
 //! Every function of [`crate::math`] is written once over [`Emitter`]. An emitter either computes
-//! ([`crate::math::Scalar`]) or builds IR. It is not an IR itself, and it knows nothing of shapes:
+//! ([`crate::math::Scalar`]) or builds IR. It is not an IR itself, and it has no notion of shapes:
 //! each operation works lane by lane, for any number of lanes of a value.
 //!
 //! - One instantiation has one float format; its integers have the same width, two's complement,

@@ -78,8 +78,8 @@ pub(crate) fn shaped(function: MathFn, args: [f32; 2]) -> [f32; 2] {
     }
 }
 
-/// Returns true if the function is defined there for the measurement; elsewhere its contract says
-/// nothing.
+/// Returns true if the function is defined there for the measurement; elsewhere its contract makes
+/// no claim.
 pub(crate) fn in_domain(function: MathFn, args: &[f64]) -> bool {
     match function {
         // The factor zeta(n + 1, x) must be a normal number.

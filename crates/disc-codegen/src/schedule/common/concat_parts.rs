@@ -1,6 +1,8 @@
-//! The inner loop of a nest in parts: one for each operand of a concatenation along it, so that each reads nothing but its own.
+//! Splits the inner loop of a nest into parts: one for each operand of a concatenation along it, so
+//! that each reads only its own.
 //!
-//! Parts of one length may be walked together: what several of them are computed from is read and computed once.
+//! Parts of one length may be walked together: the operands that several of them share are read and
+//! computed once.
 use super::{
     iteration_space::{Merged, joints},
     short_rows,
@@ -17,16 +19,17 @@ use disc_passes::fusion::space::Map;
 /// The parts of a run, one for each operand of a concatenation along it.
 #[derive(Clone)]
 pub(in crate::schedule) struct ConcatParts {
-    /// Where they begin but for the first, which begins at 0.
+    /// The positions at which they begin, except the first, which begins at 0.
     pub(in crate::schedule) joints: Vec<Dim>,
     pub(in crate::schedule) starts: Vec<Dim>,
     pub(in crate::schedule) ends: Vec<Dim>,
-    /// Whether they have one length and are walked together.
+    /// A flag that is true if they have one length and are walked together.
     pub(in crate::schedule) together: bool,
 }
 
 impl ConcatParts {
-    /// Those of what the roots are computed from, walked together only where `joint`.
+    /// Finds the parts for the values that the roots are computed from, walked together only if
+    /// `joint`.
     pub(in crate::schedule) fn of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], run: &Merged, joint: bool) -> Self {
         let joints = joints(group.function, &group.solver, space, roots, run.axis);
         let mut starts = vec![Dim::constant(0)];
@@ -37,13 +40,14 @@ impl ConcatParts {
         Self { joints, starts, ends, together }
     }
 
-    /// How long those are that are walked by themselves.
+    /// The lengths of those that are walked by themselves.
     pub(in crate::schedule) fn lengths(&self) -> Vec<Dim> {
         let count = if self.together { 1 } else { self.starts.len() };
         self.starts.iter().zip(&self.ends).take(count).map(|(start, end)| end - start).collect()
     }
 
-    /// Runs `body` for the vectors of all parts, with a place in each where they are walked together.
+    /// Emits `body` for the vectors of all parts, with an index in each if they are walked
+    /// together.
     pub(in crate::schedule) fn walk<'e>(
         &self,
         kb: &mut KernelBuilder,
@@ -60,7 +64,7 @@ impl ConcatParts {
         }
     }
 
-    /// The same where each part is one vector of so many lanes: see [`narrow`].
+    /// The same if each part is one vector of this many lanes: see [`narrow`].
     pub(in crate::schedule) fn walk_short<'e>(
         &self,
         kb: &mut KernelBuilder,
@@ -75,13 +79,14 @@ impl ConcatParts {
             elements.masked(mask, |elements| {
                 let indices = self.places(kb, elements, number, index);
                 body(kb, elements, &indices);
-                // The same places are others in the next part.
+                // The same indices are other positions in the next part.
                 indices.iter().for_each(|&index| elements.unbound(index));
             });
         }
     }
 
-    /// A place in part `number`, and in all others where they are walked together; makes known on which sides of the joints these are.
+    /// The index in part `number`, and in all others if they are walked together; makes known on
+    /// which sides of the joints these are.
     fn places(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, number: usize, first: Index) -> Vec<Index> {
         let places: Vec<Index> = match self.together {
             false => vec![first],

@@ -1,12 +1,14 @@
-//! What a loop nest computes from its inner dimension alone: the same in each row, so that a task computes it once and keeps it in its memory. What is
-//! costly and the same in rows that follow one another is computed once for these, and what other rows have in common for a block of them
-//! ([`super::row_blocking`]).
+//! Hoists values of a loop nest that depend only on its inner dimension: they are the same in each
+//! row, so that a task computes them once and keeps them in its memory. Values that are costly and
+//! the same in consecutive rows are computed once for these, and those shared by other rows for a
+//! block of them ([`super::row_blocking`]).
 //!
-//! Places and weights along the rows of an image that is resampled are such, and angles that positions are turned by. That pays where rows are not
-//! so long that the tables fill the caches, and where there are several: a version of its own.
+//! Examples are positions and weights along the rows of an image that is resampled, and angles that
+//! positions are rotated by. That pays if rows are not so long that the tables fill the caches, and
+//! if there are several: a version of its own.
 //!
-//! Invariant: a table holds an element for each position of the inner dimension, of each row of a block, in the type that it is computed in; lanes
-//! beyond the last one hold anything.
+//! Invariant: a table holds an element for each position of the inner dimension, of each row of a
+//! block, in the type in which it is computed; lanes beyond the last one are undefined.
 use super::{concat_parts::ConcatParts, hoisting, iteration_space::Merged, row_blocking::RowBlocking};
 use crate::{
     element::Elements,
@@ -23,13 +25,14 @@ use disc_passes::{
 };
 use std::collections::HashSet;
 
-/// Rows of more elements have no tables; of costly ones, where reading from the second-level cache takes longer than computing.
+/// Rows of more elements have no tables; for costly values the limit is the length from which
+/// reading from the second-level cache takes longer than computing.
 const LONGEST: i64 = 4096;
 const LONGEST_COSTLY: i64 = 1 << 16;
-/// Fewer rows have none either.
+/// With fewer rows there are none either.
 const LEAST_ROWS: i64 = 4;
 const LEAST_COSTLY: i64 = 2;
-/// Quarter nanoseconds of a vector, from which on it is cheaper to load it.
+/// The quarter nanoseconds of a vector from which on it is cheaper to load it.
 const LEAST_WEIGHT: i64 = 6;
 
 /// The values of a group that are worth a table.
@@ -40,35 +43,40 @@ pub(in crate::schedule) struct HoistedValue {
     pub(in crate::schedule) value: Value,
     /// The axes of the space that each of its dimensions stands for.
     pub(in crate::schedule) shape: Vec<Vec<usize>>,
-    /// Whether it differs along outer dimensions, though not along the last one of them, or one that shares blocks.
+    /// A flag that is true if it varies along outer dimensions, though not along the last one of
+    /// them, or one that shares blocks.
     pub(in crate::schedule) is_outer: bool,
-    /// Whether it takes so long that rows do not compute it again where that can be left out.
+    /// A flag that is true if it takes so long that rows do not compute it again if that can be
+    /// avoided.
     costly: bool,
-    /// The sizes that it counts along, if it says places and nothing else: below 2^31, 32 bits hold them.
+    /// The sizes that it counts along, if it is used only as positions: below 2^31, 32 bits hold
+    /// them.
     places: Option<Vec<Dim>>,
 }
 
 impl HoistedValue {
-    /// Whether it differs along the rows of a block.
+    /// Returns true if it varies along the rows of a block.
     fn is_of(&self, blocks: &RowBlocking) -> bool {
         self.shape.concat().contains(&blocks.run.axis)
     }
 
-    /// Whether a value, read by a map, is in its table of a block.
+    /// Returns true if a value, read by a map, is in its table of a block.
     pub(in crate::schedule) fn holds(&self, blocks: &RowBlocking, value: Value, map: &Map) -> bool {
         self.value == value && self.is_of(blocks) && map_along(&self.shape) == *map
     }
 
-    /// The type of the table's elements. What 32 bits do not hold is out of range, and stays so.
+    /// The type of the table's elements. A position that 32 bits do not hold is out of range, and
+    /// stays so.
     fn dtype(&self, group: &Group<'_>) -> DType {
         if self.places.is_some() { DType::I32 } else { compute_dtype(group.tensor(self.value).dtype) }
     }
 }
 
-/// How rows are walked.
+/// The way that rows are walked.
 pub(in crate::schedule) struct RowWalk<'n> {
     pub(in crate::schedule) space: &'n [Dim],
-    /// The run that rows lie along, with its parts, and whether each of them is one vector.
+    /// The run that rows are along, with its parts, and a flag that is true if each of them is one
+    /// vector.
     pub(in crate::schedule) inner: &'n Merged,
     pub(in crate::schedule) parts: ConcatParts,
     pub(in crate::schedule) is_narrow: bool,
@@ -79,11 +87,12 @@ pub(in crate::schedule) struct Tables<'n> {
     columns: Vec<(HoistedValue, Value)>,
     walk: RowWalk<'n>,
     blocks: Option<RowBlocking>,
-    /// Lanes of the vectors that are computed: of what takes long, more than rows have.
+    /// The lanes of the vectors that are computed: for long computations, more than rows have.
     lanes: u32,
 }
 
-/// Finds the values that depend on the inner one of some runs alone, or on outer axes that `followed` names as well.
+/// Finds the values that depend only on the inner one of some runs, or on outer axes that are
+/// `followed` as well.
 pub(in crate::schedule) fn hoisted_values(
     group: &Group<'_>,
     space: &[Dim],
@@ -93,7 +102,8 @@ pub(in crate::schedule) fn hoisted_values(
 ) -> HoistedValues {
     let [.., outer, inner] = runs else { return HoistedValues::new() };
     let along: Vec<usize> = (outer.axis + 1..=inner.axis).collect();
-    // What the rows that follow one another have in common differs along these at most, and is worth it where it is costly.
+    // Values shared by consecutive rows vary along these at most, and are worth it if they are
+    // costly.
     let beyond = runs.len().checked_sub(3).map_or(0, |next| runs[next].axis + 1);
     let is_shared = |axis: usize| followed.map_or(axis < beyond, |followed| followed.contains(&axis));
     let is_outer = |axes: &[usize], inst: Inst| {
@@ -101,7 +111,7 @@ pub(in crate::schedule) fn hoisted_values(
         around.is_some_and(|around| around.iter().all(|&axis| is_shared(axis))) && hoisting::is_kept(group.function, inst)
     };
     let (mut found, mut below) = (HoistedValues::new(), Vec::new());
-    // What differs along outer dimensions may be computed from what does not.
+    // Values that vary along outer dimensions may be computed from those that do not.
     for (is_below, mut stack) in [(false, roots.to_vec()), (true, Vec::new())] {
         let mut seen = HashSet::new();
         stack.append(&mut below);
@@ -129,7 +139,8 @@ pub(in crate::schedule) fn hoisted_values(
     found
 }
 
-/// The sizes that a value of 64 bits counts along, where it is read by gathers as their places, and by what has a table itself.
+/// The sizes that a value of 64 bits counts along, if its readers are gathers, as their positions,
+/// and values that have a table themselves.
 fn places(group: &Group<'_>, value: Value) -> Option<Vec<Dim>> {
     let function = group.function;
     let mut sizes = Vec::new();
@@ -146,7 +157,7 @@ fn places(group: &Group<'_>, value: Value) -> Option<Vec<Dim>> {
     (group.tensor(value).dtype == DType::I64 && !sizes.is_empty()).then_some(sizes)
 }
 
-/// What the ops cost that compute a value.
+/// The cost of the ops that compute a value.
 fn weight(group: &Group<'_>, inst: Inst) -> i64 {
     let (mut stack, mut seen, mut total) = (vec![inst], HashSet::new(), 0);
     while let Some(inst) = stack.pop().filter(|_| total < LEAST_WEIGHT) {
@@ -158,7 +169,7 @@ fn weight(group: &Group<'_>, inst: Inst) -> i64 {
     total
 }
 
-/// Where tables pay.
+/// The conditions under which tables pay.
 pub(in crate::schedule) fn guard(columns: &HoistedValues, runs: &[Merged]) -> Vec<Condition> {
     let (inner, outer) = runs.split_last().expect("there is an inner dimension");
     let rows = Dim::product(outer.iter().map(|run| run.size.clone()));
@@ -175,7 +186,7 @@ pub(in crate::schedule) fn guard(columns: &HoistedValues, runs: &[Merged]) -> Ve
 }
 
 impl<'n> Tables<'n> {
-    /// Asks for task memory for columns, of a block of rows where they differ along that.
+    /// Allocates task memory for columns, for a block of rows if they vary along that.
     pub(in crate::schedule) fn of(
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
@@ -194,7 +205,7 @@ impl<'n> Tables<'n> {
         Self { columns: columns.iter().map(table).collect(), walk, blocks: blocks.cloned(), lanes }
     }
 
-    /// Whether some of them are others at other positions along outer dimensions.
+    /// Returns true if some of them differ at other positions along outer dimensions.
     pub(in crate::schedule) fn are_outer(&self) -> bool {
         self.columns.iter().any(|(column, _)| column.is_outer)
     }
@@ -204,7 +215,8 @@ impl<'n> Tables<'n> {
         self.fill_row(kb, elements, (at, None), &|column| !column.is_outer);
     }
 
-    /// Computes those that differ along outer dimensions, for the position `at` along these; of a block, for its rows.
+    /// Computes those that vary along outer dimensions, for the position `at` along these; of a
+    /// block, for its rows.
     pub(in crate::schedule) fn fill_outer(
         &self,
         kb: &mut KernelBuilder,
@@ -222,12 +234,12 @@ impl<'n> Tables<'n> {
         });
     }
 
-    /// Whether the rows of a block lie behind one another in the table of a column.
+    /// Returns true if the rows of a block are stored behind one another in the table of a column.
     fn is_of_block(&self, column: &HoistedValue) -> bool {
         self.blocks.as_ref().is_some_and(|blocks| column.is_of(blocks))
     }
 
-    /// Where an element is in the table of a column, whose first row is number `first`.
+    /// The position of an element in the table of a column, whose first row is number `first`.
     fn place(&self, kb: &mut KernelBuilder, column: &HoistedValue, at: &[Index], first: Option<Value>) -> Value {
         let base = base_of(at[self.walk.inner.axis]);
         let blocks = self.blocks.as_ref().filter(|blocks| column.is_of(blocks));
@@ -270,7 +282,8 @@ impl<'n> Tables<'n> {
                     }
                     let wide = kb.widen(computed, elements.lanes);
                     let place = self.place(kb, column, &at, first);
-                    // Whole vectors are read, so that whole ones are written, if nothing lies behind them yet.
+                    // Whole vectors are read, so that whole ones are written, if no other element
+                    // is stored behind them yet.
                     let mask = elements.mask.filter(|_| number + 1 < indices.len());
                     kb.store(*table, place, wide, mask);
                 }
@@ -283,7 +296,8 @@ impl<'n> Tables<'n> {
         elements.lanes = lanes;
     }
 
-    /// As [`Self::recall`], of what is in tables of blocks: the rows of one may be walked as one, of which `at` counts the elements.
+    /// Recalls elements of tables of blocks like [`Self::recall`]: the rows of one may be walked as
+    /// one, of which `at` counts the elements.
     pub(in crate::schedule) fn recall_of_block(
         &self,
         kb: &mut KernelBuilder,
@@ -294,7 +308,7 @@ impl<'n> Tables<'n> {
         self.recall_some(kb, elements, (at, Some(first)), &|column| self.is_of_block(column));
     }
 
-    /// Makes the elements at a position known, which is in a block whose first row is number `first`.
+    /// Makes the elements known at a position that is in a block whose first row is number `first`.
     pub(in crate::schedule) fn recall(
         &self,
         kb: &mut KernelBuilder,

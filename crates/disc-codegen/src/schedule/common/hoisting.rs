@@ -1,7 +1,9 @@
-//! Costly values that rows have in common: those that `fusion/hoisting.rs` of disc-passes leaves to the kernel that needs them.
+//! Hoists costly values that rows share: those that `fusion/hoisting.rs` of disc-passes leaves to
+//! the kernel that needs them.
 //!
-//! It finds them, and computes those that are the same all over a row of a loop, in vectors for some rows at once. What differs along rows is in
-//! [`super::hoisted_tables`], what rows of reductions have in common in `reduction/tables.rs`.
+//! It finds them, and computes those that are constant along a row of a loop, in vectors for
+//! several rows at once. Values that vary along rows are in [`super::hoisted_tables`], those shared
+//! by rows of reductions in `reduction/tables.rs`.
 use super::{iteration_space::Merged, line_buffers::rows_of_part, vector_loop::vector_loop};
 use crate::{
     element::Elements,
@@ -18,7 +20,8 @@ use std::collections::HashSet;
 /// A value with the axes of the space that each of its dimensions stands for.
 pub(in crate::schedule) type Hoisted = (Value, Vec<Vec<usize>>);
 
-/// The costly values that follow such axes as `are_shared` says; of values that are computed from one another, the last one.
+/// The costly values that follow only axes that `are_shared` accepts; of values that are computed
+/// from one another, the last one.
 pub(in crate::schedule) fn hoisted(
     group: &Group<'_>,
     space: &[Dim],
@@ -40,12 +43,13 @@ pub(in crate::schedule) fn hoisted(
     found
 }
 
-/// Whether a value follows no axis at all.
+/// Returns true if a value follows no axis at all.
 pub(in crate::schedule) fn is_everywhere((_, shape): &Hoisted) -> bool {
     shape.iter().all(Vec::is_empty)
 }
 
-/// Whether a value is worth to be computed in front of what reads it, and may be: it costs something, and neither fails nor needs a reduction.
+/// Returns true if a value is worth computing in front of its readers, and may be: it is costly,
+/// and neither fails nor needs a reduction.
 pub(in crate::schedule) fn is_kept(function: &Function, inst: Inst) -> bool {
     let (mut stack, mut seen, mut costs) = (vec![inst], HashSet::new(), false);
     while let Some(inst) = stack.pop() {
@@ -61,23 +65,24 @@ pub(in crate::schedule) fn is_kept(function: &Function, inst: Inst) -> bool {
     costs
 }
 
-/// Rows have what they share computed together, up to so many elements and rows.
+/// The most elements and rows for which shared values are computed together.
 const TOGETHER: (i64, i64) = (1024, 32);
 
-/// What is the same all over each row of a nest, for some rows at once.
+/// The values that are constant along each row of a nest, for several rows at once.
 pub(in crate::schedule) struct HoistedRows {
     /// The run of the rows, with all its positions.
     run: Merged,
-    /// How many rows are computed together.
+    /// The number of rows that are computed together.
     together: Dim,
-    /// The values that differ from row to row, with the memory of some rows.
+    /// The values that differ from row to row, with the memory of several rows.
     apart: Vec<(Hoisted, Value)>,
     /// The values that do not.
     alike: Vec<Hoisted>,
 }
 
 impl HoistedRows {
-    /// Asks for task memory for what rows of `length` elements share, if there is some; units are parts of the last of the outer runs then.
+    /// Allocates task memory for the values that rows of `length` elements share, if there are
+    /// some; units are parts of the last of the outer runs then.
     pub(in crate::schedule) fn new(
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
@@ -101,7 +106,8 @@ impl HoistedRows {
         Some(Self { run: all, together, apart, alike: alike.into_iter().cloned().collect() })
     }
 
-    /// Runs `body` for each row of part `at` of the last outer run, what is the same all over it known.
+    /// Emits `body` for each row of part `at` of the last outer run, with the values that are
+    /// constant along it known.
     pub(in crate::schedule) fn each_row<'e>(
         &self,
         kb: &mut KernelBuilder,

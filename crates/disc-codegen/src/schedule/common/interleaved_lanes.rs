@@ -1,9 +1,12 @@
-//! Innermost dimensions of two or four elements, such as pairs: vectors lie along the dimension in front of them.
+//! Interleaves innermost dimensions of two or four elements, such as pairs: vectors are along the
+//! dimension in front of them.
 //!
-//! One vector is computed for each element of the short dimension, and they are woven to the vectors that lie in memory. A loop along the
-//! short dimension would leave most lanes empty, and decide at every step which operand of a concatenation it is in.
+//! One vector is computed for each element of the short dimension, and they are interleaved to the
+//! vectors that are contiguous in memory. A loop along the short dimension would leave most lanes
+//! empty, and decide at every step which operand of a concatenation it is in.
 //!
-//! Invariant: the outputs of a woven group have the short dimension innermost; their elements lie in memory in the order of the space.
+//! Invariant: the outputs of an interleaved group have the short dimension innermost; their
+//! elements are laid out in the order of the space.
 use super::{
     iteration_space::{Merged, outer_gathers},
     line_buffers::line_buffers_of,
@@ -23,11 +26,12 @@ pub(in crate::schedule) struct InterleavedLanes {
 }
 
 impl InterleavedLanes {
-    /// The last of some runs, if it is short and vectors can lie along the one in front.
+    /// The last of some runs, if it is short and vectors can be along the one in front.
     pub(in crate::schedule) fn of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Option<Self> {
         let [.., before, last] = runs else { return None };
         let size = last.size.as_const().filter(|size| WOVEN.contains(size))?;
-        // A slice of a gather is one vector already; what lies along another dimension is turned.
+        // A slice of a gather is one vector already; an input that is contiguous along another
+        // dimension is transposed.
         let outer: Vec<usize> = (0..last.axis).collect();
         let lines = line_buffers_of(group, space, roots, &runs[..runs.len() - 1]);
         let sliced = !outer_gathers(group.function, &group.solver, space, roots, &lines, &outer).is_empty();

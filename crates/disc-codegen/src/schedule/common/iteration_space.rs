@@ -1,7 +1,10 @@
-//! The index space that a kernel walks, and which of its neighbouring dimensions can be walked as one.
+//! Builds the index space that a kernel walks, and merges neighbouring dimensions that can be
+//! walked as one.
 //!
-//! Two neighbouring dimensions can be merged when every access of the group touches them as one contiguous dimension: then fewer, longer
-//! loops do, down to a single one for purely element-wise groups. This asks the structure of the group, so it holds for all sizes.
+//! Two neighbouring dimensions can be merged when every access of the group touches them as one
+//! contiguous dimension: then fewer, longer loops suffice, down to a single one for purely
+//! element-wise groups. The decision depends on the structure of the group, so it holds for all
+//! sizes.
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, OpenFor, OpenWhile},
@@ -15,7 +18,8 @@ use disc_passes::fusion::{
 };
 use std::collections::HashSet;
 
-/// Which pairs (`i`, `i + 1`) of the dimensions of `roots`, values of one shape, can be merged.
+/// Finds the pairs (`i`, `i + 1`) of the dimensions of `roots`, values of one shape, that can be
+/// merged.
 pub(in crate::schedule) fn mergeable(group: &Function, solver: &Solver, roots: &[Value]) -> Vec<bool> {
     let Some(tensor) = roots.first().and_then(|&r| group.ty(r).shaped()) else { return Vec::new() };
     let identity: Map = (0..tensor.rank()).map(|d| Follows::Axes(vec![d])).collect();
@@ -23,7 +27,8 @@ pub(in crate::schedule) fn mergeable(group: &Function, solver: &Solver, roots: &
     mergeable_in(group, solver, &tensor.dims, &roots, &|_, _| false)
 }
 
-/// Which pairs of the dimensions of a space can be merged, the roots following it by these maps. What is known where it is read is not looked into.
+/// Finds the pairs of the dimensions of a space that can be merged, the roots following it by these
+/// maps. Values that are known at their use are not visited.
 pub(in crate::schedule) fn mergeable_in(
     group: &Function,
     solver: &Solver,
@@ -39,7 +44,7 @@ pub(in crate::schedule) fn mergeable_in(
     walk.pairs
 }
 
-/// Whether a value is a reduction or a running combination: those are known where they are read.
+/// Returns true if a value is a reduction or a running combination: those are known at their use.
 pub(in crate::schedule) fn is_combined(group: &Function, value: Value) -> bool {
     group.defining(value).is_some_and(|inst| matches!(group.kind_of(inst), OpKind::Reduce | OpKind::Cumulative))
 }
@@ -71,7 +76,8 @@ impl Walk<'_> {
         for dim in found.looked_at {
             if let Follows::Axes(axes) = &map[dim] {
                 self.forbid(axes);
-                // A reshape takes a joined position apart again, and what is behind it may walk the parts in any order.
+                // A reshape takes a joined position apart again, and ops behind it may walk the
+                // parts in any order.
                 if self.group.kind_of(inst) == OpKind::Reshape {
                     axes.iter().filter(|&&axis| axis < self.pairs.len()).for_each(|&axis| apart.push(axis));
                 }
@@ -85,7 +91,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A pair stays mergeable only if this value has both, side by side and in order, or neither.
+    /// Keeps a pair mergeable only if this value has both, adjacent and in order, or neither.
     fn separate(&mut self, map: &Map) {
         let mut sequence: Vec<Option<usize>> = Vec::new();
         for follows in map {
@@ -104,15 +110,16 @@ impl Walk<'_> {
         }
     }
 
-    /// Keeps apart the dimensions of patches that are not computed as one: the rule for elements takes what is too much along the dimensions of
-    /// a window, or along those that count windows, for the dimension before.
+    /// Separates the dimensions of patches that are not computed as one: the rule for elements
+    /// carries the excess along the dimensions of a window, or along those that count windows, to
+    /// the dimension before.
     fn part_windows(&mut self, inst: Inst, map: &Map) {
         let rank = |value: Value| self.group.ty(value).shaped().map_or(0, TensorType::rank);
         let operand = rank(self.group.operands(inst)[0]);
         let windows = map.len() - operand;
         let others = operand - windows;
         let apart = |i: usize| i < others || i == others + windows;
-        // The last dimension that follows the space: those of size 1 after it follow nothing.
+        // This is the last dimension that follows the space: those of size 1 after it follow none.
         let mut before: Option<(usize, usize)> = None;
         for (i, follows) in map.iter().enumerate() {
             let Follows::Axes(axes) = follows else { continue };
@@ -127,7 +134,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Keeps the dimensions around these apart from them.
+    /// Keeps the dimensions around these separate from them.
     fn forbid(&mut self, axes: &[usize]) {
         let (Some(&first), Some(&last)) = (axes.first(), axes.last()) else { return };
         if first > 0 {
@@ -139,7 +146,8 @@ impl Walk<'_> {
     }
 }
 
-/// A run of merged dimensions: its size, and the dimension that carries the position. The others of the run stay at 0.
+/// A run of merged dimensions: its size, and the dimension that carries the position. The others of
+/// the run stay at 0.
 #[derive(Clone, Debug)]
 pub(in crate::schedule) struct Merged {
     pub(in crate::schedule) size: Dim,
@@ -164,7 +172,7 @@ pub(in crate::schedule) fn merge(domain: &[Dim], pairs: &[bool]) -> Vec<Merged> 
     runs
 }
 
-/// The positions along some runs that number `number` of their product stands for.
+/// The positions along some runs of element `number` of their product.
 pub(in crate::schedule) fn positions_of(kb: &mut KernelBuilder, number: Value, runs: &[Merged]) -> Vec<Value> {
     let mut rest = number;
     let mut found = Vec::with_capacity(runs.len());
@@ -177,13 +185,15 @@ pub(in crate::schedule) fn positions_of(kb: &mut KernelBuilder, number: Value, r
     found
 }
 
-/// A last run that is known to be shorter is counted along with the others: a loop of its own would cost more than it saves.
+/// A last run that is known to be shorter is counted along with the others: a loop of its own would
+/// cost more than it saves.
 const SHORT_RUN: i64 = 8;
 
-/// Loops over numbers of units that count their positions along some runs: found by division once, then counted on. The last run has a loop
-/// of its own, in which whatever depends on the others does not change, and whatever follows the last one grows by constants.
+/// Loops over numbers of units that count their positions along some runs: found by division once,
+/// then incremented. The last run has a loop of its own, in which values that depend on the others
+/// are invariant, and those that follow the last one grow by constants.
 pub(in crate::schedule) struct CountedUnits {
-    /// The loop around that of the last run, and how many units that one does.
+    /// The loop around that of the last run, and the number of units that one does.
     around: Option<(OpenWhile, Value)>,
     open: OpenFor,
     pub(in crate::schedule) positions: Vec<Value>,
@@ -195,7 +205,8 @@ impl CountedUnits {
         Self::open_in(kb, range, runs, short, &mut |_, _| ())
     }
 
-    /// The same for several runs, the last one with a loop of its own; `enter` writes what comes in front of it, for a position along the others.
+    /// Opens loops for several runs, the last one with a loop of its own; `enter` writes the code
+    /// in front of it, for a position along the others.
     pub(in crate::schedule) fn open_entering(
         kb: &mut KernelBuilder,
         range: [Value; 2],
@@ -206,7 +217,7 @@ impl CountedUnits {
         Self::open_in(kb, range, runs, false, enter)
     }
 
-    /// The same; whether the last run is counted along with the others.
+    /// Opens the same loops; if `short`, the last run is counted along with the others.
     fn open_in(
         kb: &mut KernelBuilder,
         [begin, end]: [Value; 2],
@@ -250,7 +261,7 @@ impl CountedUnits {
     }
 }
 
-/// Runs `body` for the units from `begin` to below `end`, with their positions along some runs.
+/// Emits `body` for the units from `begin` to below `end`, with their positions along some runs.
 pub(in crate::schedule) fn each_unit(
     kb: &mut KernelBuilder,
     range: [Value; 2],
@@ -262,7 +273,8 @@ pub(in crate::schedule) fn each_unit(
     units.close(kb, runs);
 }
 
-/// The same for units that are some positions of the last run each, so that there may be one or two along it.
+/// The same for units each of which is some positions of the last run, so that there may be one or
+/// two along it.
 pub(in crate::schedule) fn each_tile(
     kb: &mut KernelBuilder,
     range: [Value; 2],
@@ -300,8 +312,9 @@ pub(in crate::schedule) fn output_map(solver: &Solver, space: &[Dim], kept: &[us
     map_of(solver, space, &all, &tensor.dims).or_else(|| map_of(solver, space, kept, &tensor.dims))
 }
 
-/// The values that `ends` accepts on the way from what a group computes to its inputs, and the inputs that are reached otherwise, with how their
-/// dimensions follow the space; what is read in several ways is there several times.
+/// The values that `ends` accepts on the way from the outputs of a group to its inputs, and the
+/// inputs that are reached otherwise, with how their dimensions follow the space; a value that is
+/// read in several ways occurs several times.
 pub(in crate::schedule) fn mapped_values(
     group: &Function,
     solver: &Solver,
@@ -322,12 +335,13 @@ pub(in crate::schedule) fn mapped_values(
     found
 }
 
-/// Concatenations of more operands than this decide lane by lane, unless loops for all of them are no more than so many ops.
+/// Concatenations of more operands than this decide lane by lane, unless loops for all of them are
+/// no more than this many ops.
 const MOST_SEGMENTS: usize = 6;
 const MOST_OPS: usize = 256;
 
-/// Where the operands of a concatenation along an axis of the space end, but for the last one: of the first that a group has, if there are loops for
-/// them all.
+/// The ends of the operands of a concatenation along an axis of the space, except the last one: of
+/// the first that a group has, if there are loops for them all.
 pub(in crate::schedule) fn joints(
     group: &Function,
     solver: &Solver,
@@ -354,11 +368,12 @@ pub(in crate::schedule) fn joints(
     Vec::new()
 }
 
-/// A gather whose index vectors depend on outer dimensions of a space alone, and the space's axes of its batch dimensions.
+/// A gather whose index vectors depend only on outer dimensions of a space, and the space's axes of
+/// its batch dimensions.
 pub(in crate::schedule) type OuterGather = (Inst, Vec<Vec<usize>>);
 
-/// The gathers that take one slice for each position along `outer`: its place can be read before the inner loops. What lines are computed from
-/// is not looked at.
+/// The gathers that take one slice for each position along `outer`: its start can be read before
+/// the inner loops. The operands of line buffers are not visited.
 pub(in crate::schedule) fn outer_gathers(
     group: &Function,
     solver: &Solver,
@@ -382,7 +397,7 @@ pub(in crate::schedule) fn outer_gathers(
             });
             found.extend(batch.collect::<Option<Vec<_>>>().map(|batch| (inst, batch)));
         }
-        // What a row reads of a reduction is known.
+        // The reductions that a row reads are known.
         if group.kind_of(inst) != OpKind::Reduce {
             stack.extend(reads(group, solver, space, inst, &map).operands);
         }
@@ -390,7 +405,7 @@ pub(in crate::schedule) fn outer_gathers(
     found
 }
 
-/// Reads the places that gathers take slices from, at a position along the outer dimensions.
+/// Reads the starts of the slices that gathers take, at a position along the outer dimensions.
 pub(in crate::schedule) fn read_places(
     kb: &mut KernelBuilder,
     elements: &mut Elements<'_>,
@@ -404,13 +419,14 @@ pub(in crate::schedule) fn read_places(
     }
 }
 
-/// The positions along the outer dimensions that unit number `unit` stands for.
+/// Sets the positions along the outer dimensions of unit number `unit`.
 pub(in crate::schedule) fn place_unit(kb: &mut KernelBuilder, unit: Value, outer: &[Merged], at: &mut [Index]) {
     let positions = positions_of(kb, unit, outer);
     outer.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
 }
 
-/// The space of outputs that have one: as many elements, counted alike; fine enough for the group's reshapes, where that is possible.
+/// The space of outputs that have one: as many elements, counted alike; fine enough for the group's
+/// reshapes, if that is possible.
 pub(crate) fn space_of(group: &Group<'_>, outputs: &[Value]) -> Option<Vec<Dim>> {
     let (&first, others) = outputs.split_first()?;
     let dims = |value: Value| &group.tensor(value).dims[..];
@@ -420,7 +436,7 @@ pub(crate) fn space_of(group: &Group<'_>, outputs: &[Value]) -> Option<Vec<Dim>>
     }
     let reshapes = group.function.insts(group.function.body).iter().filter(|&&i| group.function.kind_of(i) == OpKind::Reshape);
     for &reshape in reshapes {
-        // Positions along what is repeated one by one are divided.
+        // Positions along elements that are repeated one by one are divided.
         let is_divided = repeat_of(group.function, &group.solver, reshape).is_some();
         let source = (!is_divided).then(|| group.function.operands(reshape)[0]);
         for value in [Some(group.function.result(reshape)), source].into_iter().flatten() {

@@ -1,9 +1,11 @@
-//! Kernels in the making: what all schedules begin and end with.
+//! Begins and ends kernels, in the way that all schedules share.
 //!
-//! [`GroupMemory`] declares a kernel's parameters for what a group reads and writes; a [`KernelFrame`] has the elements of that memory as well. What is
-//! computed, and in which order, is the schedule's.
+//! [`GroupMemory`] declares a kernel's parameters for the values that a group reads and writes; a
+//! [`KernelFrame`] has the elements of that memory as well. The computation and its order are the
+//! schedule's.
 //!
-//! Invariant: a kernel's parameters are memory in the order of its launch's arguments, then the range of units.
+//! Invariant: a kernel's parameters are memory in the order of its launch's arguments, then the
+//! range of units.
 use super::iteration_space::{CountedUnits, Merged};
 use crate::{
     element::Elements,
@@ -12,7 +14,7 @@ use crate::{
 };
 use disc_ir::{Dim, FunctionKind, TensorType, Value};
 
-/// Parameters for memory, by the group's values, and what a launch gives for them.
+/// The parameters for memory, by the group's values, and the launch's arguments for them.
 #[derive(Default)]
 pub(in crate::schedule) struct GroupMemory {
     pub sources: Vec<(Value, Value)>,
@@ -21,14 +23,14 @@ pub(in crate::schedule) struct GroupMemory {
 }
 
 impl GroupMemory {
-    /// All that the group reads and writes.
+    /// Declares all memory that the group reads and writes.
     pub(in crate::schedule) fn of(kb: &mut KernelBuilder, group: &Group<'_>) -> Self {
         let mut memory = Self::of_inputs(kb, group, |_| true);
         memory.add_outputs(kb, group);
         memory
     }
 
-    /// What the group reads, of the inputs that `wanted` says.
+    /// Declares the inputs of the group that are `wanted`.
     pub(in crate::schedule) fn of_inputs(kb: &mut KernelBuilder, group: &Group<'_>, wanted: impl Fn(Value) -> bool) -> Self {
         let mut memory = Self::default();
         for (i, &input) in group.inputs().iter().enumerate().filter(|(_, input)| wanted(**input)) {
@@ -54,7 +56,7 @@ impl GroupMemory {
         }
     }
 
-    /// Workspace number `i` of the version.
+    /// Adds workspace number `i` of the version.
     pub(in crate::schedule) fn add_workspace(
         &mut self,
         kb: &mut KernelBuilder,
@@ -65,7 +67,7 @@ impl GroupMemory {
         self.add(kb, name, Argument::Workspace(i), tensor)
     }
 
-    /// Any memory that a launch gives, as no input and no output of the kernel.
+    /// Adds any memory that a launch passes, as no input and no output of the kernel.
     pub(in crate::schedule) fn add(
         &mut self,
         kb: &mut KernelBuilder,
@@ -96,22 +98,22 @@ impl GroupMemory {
     }
 }
 
-/// A kernel in the making, with the elements of its memory.
+/// A kernel under construction, with the elements of its memory.
 pub(in crate::schedule) struct KernelFrame<'g> {
     pub kb: KernelBuilder,
     pub elements: Elements<'g>,
     pub memory: GroupMemory,
-    /// From the first unit to below the last.
+    /// The range from the first unit to below the last.
     pub range: [Value; 2],
 }
 
 impl<'g> KernelFrame<'g> {
-    /// A kernel with all memory of the group, whose elements are vectors of `lanes`.
+    /// Begins a kernel with all memory of the group, whose elements are vectors of `lanes`.
     pub(in crate::schedule) fn new(group: &Group<'g>, name: &str, lanes: u32) -> Self {
         Self::with(group, name, lanes, |kb, memory| memory.add_outputs(kb, group))
     }
 
-    /// A kernel with the group's inputs and what `add` adds to them.
+    /// Begins a kernel with the group's inputs and the parameters that `add` adds to them.
     pub(in crate::schedule) fn with(
         group: &Group<'g>,
         name: &str,
@@ -129,7 +131,7 @@ impl<'g> KernelFrame<'g> {
         Self { kb, elements, memory, range }
     }
 
-    /// The memory of a result, if anybody wants it.
+    /// The memory of a result, if it is used.
     pub(in crate::schedule) fn target(&self, value: Value) -> Option<Value> {
         self.memory.targets.iter().find(|(output, _)| *output == value).map(|(_, buffer)| *buffer)
     }
@@ -139,14 +141,14 @@ impl<'g> KernelFrame<'g> {
         self.memory.sources.iter().find(|(input, _)| *input == value).map(|(_, buffer)| *buffer)
     }
 
-    /// Stores an element of a result, if anybody wants it.
+    /// Stores an element of a result, if it is used.
     pub(in crate::schedule) fn store(&mut self, group: &Group<'_>, value: Value, at: &[Index], computed: Value) {
         if let Some(buffer) = self.target(value) {
             self.elements.store(&mut self.kb, buffer, group.tensor(value), at, computed);
         }
     }
 
-    /// The kernel: `body` for every unit.
+    /// Finishes the kernel: `body` for every unit.
     pub(in crate::schedule) fn units(mut self, units: Dim, cost: Dim, body: impl FnOnce(&mut Self, Value)) -> Scheduled {
         let one = self.kb.int(1);
         let [begin, end] = self.range;
@@ -158,7 +160,7 @@ impl<'g> KernelFrame<'g> {
         self.finish(units, cost)
     }
 
-    /// The kernel: `body` for every position along some runs.
+    /// Finishes the kernel: `body` for every position along some runs.
     pub(in crate::schedule) fn counted(
         mut self,
         runs: &[Merged],

@@ -1,9 +1,12 @@
-//! Lines in task memory: what a row of results reads at other places than where it is computed, computed once in front of the row.
+//! Fills line buffers in task memory: values that a row of results reads at other positions than
+//! they are computed for, computed once in front of the row.
 //!
-//! Which values those are is a part of the decision about groups ([`disc_passes::fusion::line_buffers`]). Where a nest's rows are other ones than that
-//! assumes, nothing is kept, and elements are computed where they are read.
+//! The choice of those values is a part of the decision about groups
+//! ([`disc_passes::fusion::line_buffers`]). If a nest's rows are other ones than that assumes, no
+//! line is kept, and elements are computed where they are read.
 //!
-//! Invariant: while a line is computed, no line stands for its elements: what one is computed from may be read in other rows.
+//! Invariant: while a line is computed, no line stands for its elements: its operands may be read
+//! in other rows.
 use super::{
     iteration_space::{Merged, OuterGather, read_places},
     short_rows,
@@ -20,7 +23,8 @@ use disc_passes::fusion::{
     space::Map,
 };
 
-/// The values of a loop group that are computed a line at a time, for each position along the runs but the last.
+/// The values of a pointwise group that are computed a line at a time, for each position along the
+/// runs but the last.
 pub(in crate::schedule) fn line_buffers_of(
     group: &Group<'_>,
     space: &[Dim],
@@ -33,23 +37,24 @@ pub(in crate::schedule) fn line_buffers_of(
     lines.of(roots).into_iter().filter(|line| line.rows.concat() == rows).collect()
 }
 
-/// Rows have their lines computed together, up to so many elements and rows, before any of them is read. What was just stored is read at once only
-/// where it lies as it was stored: a vector that begins between two stored ones waits for both, which took up to half of the time of rows of one or
-/// two vectors.
+/// The most elements and rows whose lines are computed together, before any of them is read. A
+/// stored vector is forwarded only to a load at the same position: one that begins between two
+/// stored ones waits for both, which took up to half of the time of rows of one or two vectors.
 const TOGETHER: (i64, i64) = (1024, 32);
 
-/// The lines of a kernel, with their memory: those of some rows at once.
+/// The line buffers of a kernel, with their memory: those of several rows at once.
 pub(in crate::schedule) struct LineBufferMemory {
     /// The run of the rows, with all its positions.
     run: Merged,
-    /// How many rows have their lines computed together.
+    /// The number of rows whose lines are computed together.
     together: Dim,
-    /// Each line with the memory of some, and how far these are apart there.
+    /// Each line with the memory of several, and the distance between them there.
     lines: Vec<(LineBuffer, Value, Dim)>,
 }
 
 impl LineBufferMemory {
-    /// Asks for task memory for the lines of a nest, if there are some; units are parts of the last of its outer runs then.
+    /// Allocates task memory for the lines of a nest, if there are some; units are parts of the
+    /// last of its outer runs then.
     pub(in crate::schedule) fn new(
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
@@ -72,7 +77,8 @@ impl LineBufferMemory {
         Some(Self { run: all, together, lines })
     }
 
-    /// Runs `body` for each row of part `at` of the last outer run, the lines of all of these known; `know` computes what is the same all over a row.
+    /// Emits `body` for each row of part `at` of the last outer run, the lines of all of these
+    /// known; `know` computes the values that are constant along a row.
     pub(in crate::schedule) fn each_row<'e>(
         &self,
         kb: &mut KernelBuilder,
@@ -108,7 +114,7 @@ impl LineBufferMemory {
         });
     }
 
-    /// Computes the lines of a row, of which the first one in memory is that of row `first`.
+    /// Computes the lines of a row; the first one in memory is that of row `first`.
     fn fill(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, space: &[Dim], at: &[Index], first: Value) {
         let row = at[self.run.axis].as_uniform().expect("a row has one position along outer dimensions");
         for (line, memory, apart) in &self.lines {
@@ -141,7 +147,7 @@ fn length(tensor: &TensorType) -> &Dim {
     tensor.dims.last().expect("a line has a length")
 }
 
-/// The memory of a row's line, where they are `apart`.
+/// The memory of a row's line, if lines are `apart`.
 fn part_of(kb: &mut KernelBuilder, memory: Value, apart: &Dim, [first, row]: [Value; 2]) -> Value {
     let (size, number) = (kb.dim(apart), kb.sub(row, first));
     let start = kb.mul(number, size);

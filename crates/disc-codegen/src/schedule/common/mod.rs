@@ -1,4 +1,5 @@
-//! Parts of schedules: index spaces, kernel frames, loops over vectors, and ways to reuse what neighbouring elements have in common.
+//! Provides parts of schedules: index spaces, kernel frames, loops over vectors, and ways to reuse
+//! values that neighbouring elements share.
 pub(super) mod concat_parts;
 pub(super) mod hoisted_tables;
 pub(super) mod hoisting;

@@ -1,38 +1,44 @@
-//! Versions that write results past the caches.
+//! Makes versions that write results with non-temporal stores.
 //!
-//! A vector that is stored in a cache is in a line that is read first and written to memory later. Where results are so large that the caches do not
-//! hold them until somebody reads them, whole lines can go to memory at once, which saves a third or a half of the traffic. Such a store needs an
-//! aligned address, so that each row of results has to start at a multiple of a line; what is left over at its end is stored as ever.
+//! A vector that is stored in a cache is in a line that is read first and written to memory later.
+//! If results are so large that the caches do not hold them until they are read, whole lines can go
+//! to memory at once, which saves a third or a half of the traffic. Such a store needs an aligned
+//! address, so that each row of results has to start at a multiple of a line; the remainder at its
+//! end is stored normally.
 //!
-//! Not for transposes, rows that one vector holds, and results that are scattered.
+//! It is not used for transposes, rows that one vector holds, and results that are scattered.
 //!
-//! Invariants: the guard says all that addresses rely on, the sizes here and where memory starts in [`Condition::Nontemporal`]; results are written once, in order.
+//! Invariants: the guard states all conditions of the addresses, the sizes here and the start of
+//! memory in [`Condition::Nontemporal`]; results are written once, in order.
 use crate::{
     schedule::{Condition, Group, Scheduled, Version, VersionKind},
     target::CpuModel,
 };
 use disc_ir::{Dim, TensorType, Value};
 
-/// Larger results are in memory that allocators give back to the system after each call, and ask for in the next one: it clears the pages, which are
-/// in the caches then. Past them, results of 96 MiB took 0.93 to 1.15 times as long.
+/// Larger results are in memory that allocators give back to the system after each call, and ask
+/// for in the next one: it clears the pages, which are in the caches then. With non-temporal
+/// stores, results of 96 MiB took 0.93 to 1.15 times as long.
 const MOST: i64 = 64 << 20;
 
-/// When large results of a group go past the caches.
+/// The conditions under which large results of a group are written with non-temporal stores.
 #[derive(Clone)]
 pub(in crate::schedule) struct Nontemporal {
-    /// What it asks of sizes.
+    /// The conditions on sizes.
     sizes: Vec<Condition>,
     memory: Condition,
 }
 
 impl Nontemporal {
-    /// For results in whose order positions are walked, by vectors of `lanes` from each multiple of `starts` on.
+    /// The conditions for results in whose order positions are walked, by vectors of `lanes` from
+    /// each multiple of `starts` on.
     pub(in crate::schedule) fn of(group: &Group<'_>, results: &[Value], lanes: u32, starts: &[Dim]) -> Option<Self> {
         let bytes = |tensor: &TensorType| tensor.element_count() * tensor.dtype.size() as i64;
         let widths = results.iter().map(|&result| group.tensor(result).dtype.size());
         let (narrowest, widest) = (widths.clone().min()?, widths.max()?);
         let count = group.tensor(results[0]).element_count();
-        // Inputs that are read once; of others next to nothing may be read, or all that is there may be in a cache.
+        // These inputs are read once; of others only a few elements may be read, or all of them may
+        // be in a cache.
         let read = group.inputs().iter().filter(|&&input| group.solver.equal(&group.tensor(input).element_count(), &count));
         let touched = Dim::sum(results.iter().chain(read).map(|&value| bytes(group.tensor(value))));
         let is_small = group.solver.range(&touched).hi.is_some_and(|most| most < disc_abi::LEAST_NONTEMPORAL_BYTES);
@@ -56,13 +62,13 @@ impl Nontemporal {
         Some(Self { sizes, memory: Condition::Nontemporal { outputs, bytes: touched } })
     }
 
-    /// The same for some sizes alone.
+    /// The same for some sizes only.
     pub(in crate::schedule) fn where_(mut self, conditions: &[Condition]) -> Self {
         self.sizes.extend_from_slice(conditions);
         self
     }
 
-    /// The group where it holds.
+    /// The group under these conditions.
     pub(in crate::schedule) fn inside<'g>(&self, group: &Group<'g>, name: String) -> Group<'g> {
         Group { nontemporal: true, ..group.guarded(name, &self.sizes) }
     }

@@ -1,38 +1,44 @@
-//! Rows in blocks: what costs something and is the same in rows elsewhere is computed for a block of rows, and all rows that have it in common are
-//! walked before the next block.
+//! Walks rows in blocks: values that are costly and shared by distant rows are computed for a block
+//! of rows, and all rows that share them are walked before the next block.
 //!
-//! Angles of positions under a batch are such: `x[b, l, d] * sin(position[l] * frequency[d])` walks some `l`, then all `b`, then these `l`. A block is
-//! as long as a table of it stays in the nearest caches, so that memory is still read in pieces.
+//! An example is the angles of positions under a batch: `x[b, l, d] * sin(position[l] *
+//! frequency[d])` walks some `l`, then all `b`, then these `l`. A block is so long that a table of
+//! it stays in the nearest caches, so that memory is still read in pieces.
 //!
-//! It counts the units and walks their rows; what is computed for a block is in [`super::hoisted_tables`] (pointwise) and `reduction/tables.rs`.
+//! It counts the units and walks their rows; the values that are computed for a block are in
+//! [`super::hoisted_tables`] (pointwise) and `reduction/tables.rs`.
 //!
-//! Invariant: values in tables follow the inner run and some of the runs `around` and `run`; never those that lie `before` or `behind`.
+//! Invariant: values in tables follow the inner run and some of the runs `around` and `run`; never
+//! those that are `before` or `behind`.
 use super::iteration_space::{Merged, positions_of};
 use crate::kernel::{Index, KernelBuilder};
 use disc_ir::{Dim, Value};
 
-/// A block has at least about so many elements, and at most: longer pieces of memory are read faster, but a table has to stay near.
+/// The least and the most elements of a block, roughly: longer pieces of memory are read faster,
+/// but a table has to stay near.
 const LEAST: i64 = 512;
 const MOST: i64 = 8192;
 
-/// In between, there are about so many blocks: each task computes the first of its blocks, though another one may have done so as well.
+/// In between, there are about this many blocks: each task computes the first of its blocks, though
+/// another one may have done so as well.
 const COUNT: i64 = 8;
 
 #[derive(Clone, Debug)]
 pub(in crate::schedule) struct RowBlocking {
-    /// Outer runs that tables follow, in front of the one that is cut.
+    /// The outer runs that tables follow, in front of the one that is cut.
     around: Vec<Merged>,
     /// The run that is cut into blocks.
     pub(in crate::schedule) run: Merged,
-    /// How many of its positions a block has.
+    /// The number of its positions in a block.
     pub(in crate::schedule) rows: Dim,
-    /// Runs that no table follows, in front of the one that is cut, and behind it.
+    /// The runs that no table follows, in front of the one that is cut, and behind it.
     before: Vec<Merged>,
     pub(in crate::schedule) behind: Vec<Merged>,
 }
 
 impl RowBlocking {
-    /// Cuts rows of `length` elements, which differ along outer runs: along those of the axes `followed`, tables do too.
+    /// Cuts rows of `length` elements, which vary along outer runs: along those of the axes
+    /// `followed`, tables do too.
     pub(in crate::schedule) fn of(outer: &[Merged], followed: &[usize], length: &Dim) -> Option<Self> {
         let is_followed = |run: &&Merged| followed.contains(&run.axis);
         let place = outer.iter().rposition(|run| is_followed(&run))?;
@@ -45,7 +51,7 @@ impl RowBlocking {
         Some(Self { around, run, rows, before, behind: outer[place + 1..].to_vec() })
     }
 
-    /// What units are counted along: what tables follow, then all that shares them.
+    /// The runs that units are counted along: those that tables follow, then all that share them.
     pub(in crate::schedule) fn counted(&self) -> Vec<Merged> {
         let blocks = Merged { size: self.run.size.ceil_div(&self.rows), axis: self.run.axis };
         let size = Dim::product(self.before.iter().map(|run| run.size.clone()));
@@ -58,7 +64,8 @@ impl RowBlocking {
         Dim::product(self.counted().into_iter().map(|run| run.size))
     }
 
-    /// Notes the positions along the runs around a block in `at`; gives the first of its rows, and where they stop.
+    /// Sets the positions along the runs around a block in `at`; returns the first of its rows, and
+    /// their end.
     pub(in crate::schedule) fn enter(&self, kb: &mut KernelBuilder, positions: &[Value], at: &mut [Index]) -> [Value; 2] {
         self.around.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
         let (rows, size) = (kb.dim(&self.rows), kb.dim(&self.run.size));
@@ -67,7 +74,7 @@ impl RowBlocking {
         [first, kb.map(disc_ir::OpKind::Minimum, &[stop, size])]
     }
 
-    /// Notes the positions of a unit along the runs before those of its block as well.
+    /// Sets the positions of a unit along the runs before those of its block as well.
     pub(in crate::schedule) fn place(&self, kb: &mut KernelBuilder, positions: &[Value], at: &mut [Index]) -> [Value; 2] {
         let range = self.enter(kb, positions, at);
         let found = positions_of(kb, positions[self.around.len() + 1], &self.before);
@@ -80,8 +87,8 @@ impl RowBlocking {
         self.behind.last().unwrap_or(&self.run)
     }
 
-    /// Walks the rows of a unit in order, along the last run that many at a time: `body` gets the position of the first of these, and where that run
-    /// stops.
+    /// Walks the rows of a unit in order, along the last run that many at a time: `body` gets the
+    /// position of the first of these, and the end of that run.
     pub(in crate::schedule) fn each_row(
         &self,
         kb: &mut KernelBuilder,

@@ -1,12 +1,16 @@
-//! Narrow rows: those that one vector holds, so that a loop nest has no loop along its inner dimension.
+//! Schedules short rows: those that one vector holds, so that a loop nest has no loop along its
+//! inner dimension.
 //!
-//! Short rows spend more time on their loops, and on which lanes are left over, than on their elements. Where each part of a row (an operand of a
-//! concatenation along it, or all of it) fits a vector, it is computed as one, with a mask that is the same for all rows. What rows share is in
-//! registers. Vectors have half the lanes where that is enough: they are zipped and read in pairs at half the price.
+//! Short rows spend more time on their loops, and on the masks of their tails, than on their
+//! elements. If each part of a row (an operand of a concatenation along it, or all of it) fits a
+//! vector, it is computed as one, with a mask that is the same for all rows. Values that rows share
+//! are in registers. Vectors have half the lanes if that suffices: they are zipped and read in
+//! pairs at half the price.
 //!
-//! Not rows whose elements are combined (`rows`), and not those of several vectors.
+//! It is not used for rows whose elements are combined (`rows`), nor for those of several vectors.
 //!
-//! Invariant: where a part has no element, another version runs; what all lanes of a part share may be read without a mask.
+//! Invariant: if a part has no element, another version runs; elements that all lanes of a part
+//! share may be read without a mask.
 use crate::{
     kernel::{KernelBuilder, cost},
     schedule::{
@@ -16,7 +20,8 @@ use crate::{
 };
 use disc_ir::{Dim, Solver, Value};
 
-/// Lanes of vectors for parts of these lengths, fewest first: half a register and a whole one, where nothing says that they are shorter.
+/// The lanes of vectors for parts of these lengths, fewest first: half a register and a whole one,
+/// if no fact says that they are shorter.
 fn vectors(group: &Group<'_>, lengths: &[Dim]) -> Vec<u32> {
     let fitting = cost::lanes_that_fit(group.function, group.target);
     let longest = lengths.iter().map(|length| cost::lanes_of_register(group.function, group.target, &group.solver, length)).max();
@@ -26,7 +31,7 @@ fn vectors(group: &Group<'_>, lengths: &[Dim]) -> Vec<u32> {
     }
 }
 
-/// The lanes of narrow rows, where facts say that parts of these lengths are always narrow.
+/// The lanes of short rows, if facts say that parts of these lengths are always short.
 pub(in crate::schedule) fn always(group: &Group<'_>, lengths: &[Dim]) -> Option<u32> {
     let ranges = lengths.iter().map(|length| group.solver.range(length));
     let (shortest, longest) = ranges.fold((i64::MAX, 0), |(shortest, longest), range| {
@@ -37,7 +42,7 @@ pub(in crate::schedule) fn always(group: &Group<'_>, lengths: &[Dim]) -> Option<
     (shortest >= least(group, lanes)).then_some(lanes)
 }
 
-/// Lanes with the guard under which parts of these lengths are as narrow as that.
+/// The lanes with the guard under which parts of these lengths fit them.
 pub(in crate::schedule) fn widths(group: &Group<'_>, lengths: &[Dim]) -> Vec<(u32, Vec<Condition>)> {
     let guard = |lanes: u32| {
         let (least, most) = (least(group, lanes), i64::from(lanes));
@@ -60,12 +65,13 @@ pub(in crate::schedule) fn widths(group: &Group<'_>, lengths: &[Dim]) -> Vec<(u3
     vectors(group, lengths).into_iter().filter_map(guard).collect()
 }
 
-/// The shortest part that a vector is used for: all of it, where a mask takes longer than a loop.
+/// The shortest part that a vector is used for: the whole vector, if a mask takes longer than a
+/// loop.
 fn least(group: &Group<'_>, lanes: u32) -> i64 {
     if group.target.has_mask_registers() { 1 } else { i64::from(lanes) }
 }
 
-/// The lanes of a part of this length; none, where it is known to be a whole vector.
+/// The mask of the lanes of a part of this length; `None` if it is known to be a whole vector.
 pub(in crate::schedule) fn mask(kb: &mut KernelBuilder, solver: &Solver, length: &Dim, lanes: u32) -> Option<Value> {
     let whole = i64::from(lanes);
     if solver.range(length).lo.is_some_and(|lo| lo >= whole) || solver.divisible(length, whole) {

@@ -1,10 +1,13 @@
-//! Inputs that lie in memory along an outer dimension of the space, so that a vector along the inner one would touch a cache line per lane.
+//! Transposes tiles of inputs that are contiguous in memory along an outer dimension of the space,
+//! so that a vector along the inner one would touch a cache line per lane.
 //!
-//! Such inputs are read in square blocks, by vectors that lie as the memory does, and turned in registers; the loops then find them in a tile
-//! of task memory. What is computed from them stays as it is: a tile is only another place where an input's elements are. So may be a part of an
+//! Such inputs are read in square blocks, by vectors that are contiguous in memory, and transposed
+//! in registers; the loops then find them in a tile of task memory. The computation from them is
+//! unchanged: a tile is only another buffer of an input's elements. It may also be of a part of an
 //! input, behind slices and transposes.
 //!
-//! Invariant: a tile holds [`TILE`] positions of the outer dimension for one vector of the inner one; nothing outside of an input is read.
+//! Invariant: a tile holds [`TILE`] positions of the outer dimension for one vector of the inner
+//! one; no element outside of an input is read.
 use super::iteration_space::{Merged, mapped_values};
 use crate::{
     element::Elements,
@@ -17,26 +20,26 @@ use disc_passes::{
     fusion::space::{Follows, Map, axes_of, regroup},
 };
 
-/// Positions of a tile: elements of a cache line, or some lines of them.
+/// The positions of a tile: elements of a cache line, or some lines of them.
 pub(in crate::schedule) const TILE: i64 = 16;
 
 /// Smaller squares are not worth the shuffles.
 const LEAST: u32 = 4;
 
-/// An input or a part of one, with how it lies and the tile that holds some of it.
+/// An input or a part of one, with its layout and the tile that holds some of it.
 #[derive(Clone)]
 struct TransposeTile {
     part: Part,
     /// The axes of the space that each of its dimensions stands for.
     shape: Vec<Vec<usize>>,
-    /// Elements between positions next to one another along the inner dimension.
+    /// The elements between positions next to one another along the inner dimension.
     step: Dim,
     tile: Value,
-    /// Rows and columns of a square.
+    /// The rows and columns of a square.
     square: u32,
 }
 
-/// A value that lies in memory: an input, or a part of one.
+/// A value that is in memory: an input, or a part of one.
 #[derive(Clone, PartialEq, Eq)]
 struct Part {
     value: Value,
@@ -46,14 +49,15 @@ struct Part {
 }
 
 impl Part {
-    /// What a value is a part of, behind slices of neighbours and transposes, the first of which is a slice; or the input that it is.
+    /// Finds the input of which a value is a part, behind slices of neighbours and transposes, the
+    /// first of which is a slice; or the input that it is.
     fn of(function: &Function, value: Value) -> Option<Self> {
         let (mut input, mut order) = (value, (0..function.shape(value).len()).collect::<Vec<_>>());
         while let Some(inst) = function.defining(input) {
             match function.kind_of(inst) {
                 OpKind::Slice if function.ints(inst, "strides").iter().all(|&step| step == 1) => {}
                 OpKind::Transpose if input != value => {
-                    // Dimension `i` of the result is dimension `axes[i]` of what is behind.
+                    // Dimension `i` of the result is dimension `axes[i]` of the operand.
                     let axes = function.axes(inst, "dims");
                     let place = |axis: usize| axes.iter().position(|&from| from == axis).expect("an order names every axis");
                     order = (0..axes.len()).map(|axis| order[place(axis)]).collect();
@@ -72,7 +76,7 @@ impl Part {
     }
 }
 
-/// The inputs of a group that lie along one outer dimension.
+/// The inputs of a group that are contiguous along one outer dimension.
 pub(in crate::schedule) struct TransposeTiles {
     /// The outer dimension, with all its positions.
     pub(in crate::schedule) run: Merged,
@@ -80,7 +84,8 @@ pub(in crate::schedule) struct TransposeTiles {
     inputs: Vec<TransposeTile>,
 }
 
-/// What loops read from memory, inputs or parts of them, with how their dimensions follow the space.
+/// The values that loops read from memory, inputs or parts of them, with how their dimensions
+/// follow the space.
 fn parts(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<(Part, Map)> {
     let values = mapped_values(group.function, &group.solver, space, roots, &|value, map| {
         axes_of(map).is_some() && Part::of(group.function, value).is_some()
@@ -88,7 +93,8 @@ fn parts(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<(Part,
     values.into_iter().filter_map(|(value, map)| Some((Part::of(group.function, value)?, map))).collect()
 }
 
-/// The outer run that inputs lie along while they also have the inner dimension, by its place among the runs.
+/// The outer run that inputs are contiguous along while they also have the inner dimension, by its
+/// position among the runs.
 pub(in crate::schedule) fn transposed_run(
     group: &Group<'_>,
     space: &[Dim],
@@ -101,7 +107,7 @@ pub(in crate::schedule) fn transposed_run(
 }
 
 impl TransposeTiles {
-    /// The inputs that lie along `run`; asks for task memory for their tiles.
+    /// Finds the inputs that are contiguous along `run`; allocates task memory for their tiles.
     pub(in crate::schedule) fn new(
         kb: &mut KernelBuilder,
         group: &Group<'_>,
@@ -124,7 +130,8 @@ impl TransposeTiles {
         Self { run, inner, inputs }
     }
 
-    /// Reads the tiles for the positions from `first` to below `stop` of the run, and the vector of the inner dimension that `at` has.
+    /// Reads the tiles for the positions from `first` to below `stop` of the run, and the vector of
+    /// the inner dimension that `at` has.
     pub(in crate::schedule) fn fill(
         &self,
         kb: &mut KernelBuilder,
@@ -134,7 +141,7 @@ impl TransposeTiles {
         at: &[Index],
     ) {
         for turned in &self.inputs {
-            // The rest of a row may have vectors of half the lanes.
+            // The tail of a row may have vectors of half the lanes.
             let turned = &TransposeTile { square: turned.square.min(elements.lanes), ..turned.clone() };
             let mut fill = |kb: &mut KernelBuilder, from: Value| {
                 let offset = kb.sub(from, first);
@@ -143,7 +150,7 @@ impl TransposeTiles {
                     store_columns(kb, turned, &rows, offset, (column, elements.lanes));
                 }
             };
-            // A unit has a position at least.
+            // A unit has at least one position.
             if i64::from(turned.square) == TILE {
                 fill(kb, first);
                 continue;
@@ -156,7 +163,8 @@ impl TransposeTiles {
         }
     }
 
-    /// The vectors of a square: along the run, at `square` positions of the inner dimension from lane `column` on.
+    /// The vectors of a square: along the run, at `square` positions of the inner dimension from
+    /// lane `column` on.
     fn rows(
         &self,
         kb: &mut KernelBuilder,
@@ -170,7 +178,7 @@ impl TransposeTiles {
         let shift = kb.int(i64::from(column));
         let mut row = kb.add(base, shift);
         let step = kb.dim(&turned.step);
-        // What is beyond the end is read from the last row, and not used.
+        // Elements beyond the end are read from the last row, and not used.
         let most = elements.mask.map(|_| {
             let last = kb.dim(&(&self.inner.size - 1));
             row = kb.map(OpKind::Minimum, &[row, last]);
@@ -202,7 +210,8 @@ impl TransposeTiles {
         kb.if_(whole, all, some)
     }
 
-    /// Where the element of an input is at a position of the inner dimension and one of the run, with the others as `at` has them.
+    /// The position of the element of an input at a position of the inner dimension and one of the
+    /// run, with the others as `at` has them.
     fn start_of(
         &self,
         kb: &mut KernelBuilder,
@@ -221,7 +230,8 @@ impl TransposeTiles {
         })
     }
 
-    /// Makes the elements at position `position` of the run known, of which the first one in the tiles is `first`.
+    /// Makes the elements at position `position` of the run known, of which the first one in the
+    /// tiles is `first`.
     pub(in crate::schedule) fn recall(
         &self,
         kb: &mut KernelBuilder,
@@ -241,7 +251,8 @@ impl TransposeTiles {
     }
 }
 
-/// How far apart in memory the elements of a part are that are next to one another along an axis.
+/// The distance in memory between the elements of a part that are next to one another along an
+/// axis.
 fn step_of(group: &Group<'_>, space: &[Dim], (part, shape): (&Part, &[Vec<usize>]), axis: usize) -> Dim {
     let place = part.order.iter().position(|&dim| shape[dim].contains(&axis)).expect("the part has the axis");
     let within = shape[part.order[place]].iter().skip_while(|&&other| other != axis).skip(1);
@@ -249,9 +260,10 @@ fn step_of(group: &Group<'_>, space: &[Dim], (part, shape): (&Part, &[Vec<usize>
     Dim::product(within.map(|&other| space[other].clone()).chain(behind.cloned()))
 }
 
-/// Vectors `step` apart from `start` on, four by four: from the first of four, loads reach the others by multiples of the step, which all fours
-/// share. That the first place is not negative is said again for LLVM, which would otherwise carry each place through all loops around
-/// it: more than there are registers.
+/// Loads vectors `step` apart from `start` on, four by four: from the first of four, loads reach
+/// the others by multiples of the step, which all fours share. The fact that the first position is
+/// not negative is repeated for LLVM, which would otherwise carry each position through all loops
+/// around it: more than there are registers.
 fn load_rows(kb: &mut KernelBuilder, buffer: Value, start: Value, (step, apart): (Value, &Dim), count: u32) -> Vec<Value> {
     let zero = kb.int(0);
     let [two, three, four] = [2, 3, 4].map(|factor| {
@@ -269,10 +281,10 @@ fn load_rows(kb: &mut KernelBuilder, buffer: Value, start: Value, (step, apart):
     found
 }
 
-/// Stores a square, its rows and columns exchanged, from a position of the run on.
+/// Stores a square, transposed, from a position of the run on.
 fn store_columns(kb: &mut KernelBuilder, turned: &TransposeTile, rows: &[Value], offset: Value, (column, lanes): (u32, u32)) {
     let dtype = kb.dtype(rows[0]);
-    // Halves are moved as the bits that they are.
+    // Halves are moved as their bits.
     let bits = match dtype {
         DType::F16 | DType::BF16 => DType::I16,
         other => other,

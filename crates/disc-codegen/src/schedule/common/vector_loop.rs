@@ -1,11 +1,12 @@
-//! Loops over vectors of positions: whole vectors, then a masked one for what is left.
+//! Emits loops over vectors of positions: whole vectors, then a masked one for the tail.
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder},
 };
 use disc_ir::Value;
 
-/// Runs `body` for all positions from `low` to below `high`, `lanes` at a time, then with a mask for the rest unless there is none.
+/// Emits `body` for all positions from `low` to below `high`, `lanes` at a time, then with a mask
+/// for the tail unless there is none.
 pub(in crate::schedule) fn vector_loop<'e>(
     kb: &mut KernelBuilder,
     elements: &mut Elements<'e>,
@@ -19,7 +20,8 @@ pub(in crate::schedule) fn vector_loop<'e>(
     });
 }
 
-/// The same for rows, which may be short: behind vectors that fill two registers, what is left is computed by single ones.
+/// The same for rows, which may be short: behind vectors that fill two registers, the tail is
+/// computed by single ones.
 pub(in crate::schedule) fn row_loop<'e>(
     kb: &mut KernelBuilder,
     elements: &mut Elements<'e>,
@@ -47,7 +49,8 @@ pub(in crate::schedule) fn row_loop<'e>(
     elements.lanes = lanes;
 }
 
-/// As [`vector_loop`], with values that each run gets from the one before; gives the last ones.
+/// The same as [`vector_loop`], with values that each iteration gets from the one before; returns
+/// the last ones.
 pub(in crate::schedule) fn carrying<'e>(
     kb: &mut KernelBuilder,
     elements: &mut Elements<'e>,

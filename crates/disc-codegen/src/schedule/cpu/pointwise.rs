@@ -1,9 +1,12 @@
-//! The loop schedule: every element of the outputs is computed on its own.
+//! Schedules pointwise groups: every element of the outputs is computed on its own.
 //!
-//! Outputs share one space (shapes that differ by reshapes do). Merged dimensions leave either one long loop, cut into chunks, or outer
-//! dimensions, each position of which is a work unit, around an inner loop. The inner loop runs over vectors, and once more with a mask for
-//! what is left. Where an input lies along an outer dimension, a unit has a tile of its positions: see [`crate::schedule::common::transpose_tiles`]. What rows read at other
-//! places than where it is computed is computed for a few rows first: see [`crate::schedule::common::line_buffers`].
+//! Outputs share one space (shapes that differ by reshapes do). Merged dimensions leave either one
+//! long loop, cut into chunks, or outer dimensions, each position of which is a work unit, around
+//! an inner loop. The inner loop runs over vectors, and once more with a mask for the remainder. If
+//! an input is contiguous along an outer dimension, a unit has a tile of its positions: see
+//! [`crate::schedule::common::transpose_tiles`]. Values that rows read at other positions than they
+//! are computed for are computed for a few rows first: see
+//! [`crate::schedule::common::line_buffers`].
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, cost},
@@ -36,7 +39,7 @@ use disc_passes::fusion::{
     space::{Map, map_along, regroup},
 };
 
-/// Elements of a work unit where all dimensions are one.
+/// The elements of a work unit if all dimensions are one.
 const CHUNK: i64 = 4096;
 
 /// Schedules a group whose outputs have one space.
@@ -47,7 +50,8 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Scheduled {
     Nest::of(group).scheduled()
 }
 
-/// The same, with versions for rows that one vector holds, and for rows that share what depends on the inner dimension alone.
+/// Schedules the same, with versions for rows that one vector holds, and for rows that share the
+/// values that depend on the inner dimension only.
 ///
 /// # Panics
 /// If the outputs have not one space.
@@ -61,7 +65,8 @@ pub fn versions(group: &Group<'_>) -> Versioned {
     for (lanes, guard) in nest.narrow_widths() {
         let narrow = next.guarded(format!("{}_short{lanes}", group.name), &guard);
         let inside = Nest::of(&narrow);
-        // Where the guard leaves a size one value, the loops may be others: vectors then lie along a dimension that it says nothing about.
+        // If the guard leaves one value for a size, the loops may be others: vectors are then along
+        // a dimension that it does not restrict.
         let code = if inside.walks_as(&nest) { inside.narrowed(lanes) } else { inside }.scheduled();
         add(VersionKind::ShortRows, guard, code, &mut next);
     }
@@ -92,24 +97,24 @@ struct Nest<'g> {
     /// The axes of the space that each dimension of each output stands for.
     shapes: Vec<Vec<Vec<usize>>>,
     roots: Vec<(Value, Map)>,
-    /// What is walked; vectors lie along the last.
+    /// The runs to walk; vectors are along the last.
     runs: Vec<Merged>,
-    /// The innermost run, where it is too short to be walked.
+    /// The innermost run, if it is too short to be walked.
     woven: Option<InterleavedLanes>,
     lanes: u32,
-    /// Whether each part of the inner run is one vector: see [`short_rows`].
+    /// A flag that is true if each part of the inner run is one vector: see [`short_rows`].
     narrow: bool,
-    /// The axes of rows that what rows share by blocks follows, if there are blocks.
+    /// The axes of rows that the values shared by blocks follow, if there are blocks.
     followed: Option<Vec<usize>>,
-    /// What is kept in tables; where rows are narrow, in registers.
+    /// The values that are kept in tables; if rows are short, in registers.
     columns: HoistedValues,
-    /// What is computed in front of each row.
+    /// The line buffers that are filled in front of each row.
     lines: Vec<LineBuffer>,
-    /// Costly values that are the same all over a row.
+    /// The costly values that are constant along a row.
     of_rows: Vec<Hoisted>,
 }
 
-/// An element that narrow rows share.
+/// An element that short rows share.
 struct RowElement {
     /// The position along the inner run: of one of its parts.
     at: Index,
@@ -133,7 +138,7 @@ impl<'g> Nest<'g> {
         if woven.is_some() {
             runs.pop();
         }
-        // Rows of a tile are written side by side.
+        // Rows of a tile are written next to each other.
         let is_turned = woven.is_none() && transposed_run(group, &space, &roots, &runs).is_some();
         let lines = if is_turned { Vec::new() } else { line_buffers_of(group, &space, &roots, &runs) };
         let is_plain = woven.is_none() && !is_turned && lines.is_empty();
@@ -142,7 +147,7 @@ impl<'g> Nest<'g> {
         if followed.is_some() {
             runs = merge(&space, &rows_apart(group, &space, &roots));
         }
-        // What takes long is in tables of blocks.
+        // Long computations are in tables of blocks.
         let of_loop = if followed.is_some() { cost::lanes_of_register } else { cost::lanes };
         let lanes = runs.last().map_or(1, |inner| of_loop(group.function, group.target, &group.solver, &inner.size));
         let inner_from = runs.len().checked_sub(2).map_or(0, |outer| runs[outer].axis + 1);
@@ -158,20 +163,21 @@ impl<'g> Nest<'g> {
         }
     }
 
-    /// Whether both have the same loops.
+    /// Returns true if both have the same loops.
     fn walks_as(&self, other: &Self) -> bool {
         let axes = |nest: &Self| nest.runs.iter().map(|run| run.axis).collect::<Vec<_>>();
         self.woven.is_some() == other.woven.is_some() && axes(self) == axes(other)
     }
 
-    /// The same where each part of the inner run has at most so many elements.
+    /// The same nest for parts of the inner run that have at most this many elements.
     fn narrowed(self, lanes: u32) -> Self {
         let mut columns = self.columns_of_space();
         columns.retain(|column| !column.is_outer || self.followed.is_some());
         Self { lanes, narrow: true, columns, ..self }
     }
 
-    /// How long the parts of the inner run are that are walked by themselves, if there are rows and they lie along memory.
+    /// The lengths of the parts of the inner run that are walked by themselves, if there are rows
+    /// and they are contiguous in memory.
     fn lengths(&self) -> Option<Vec<Dim>> {
         let [.., _, inner] = &self.runs[..] else { return None };
         if self.woven.is_none() && transposed_run(self.group, &self.space, &self.roots, &self.runs).is_some() {
@@ -180,20 +186,20 @@ impl<'g> Nest<'g> {
         Some(self.parts(inner, true).lengths())
     }
 
-    /// Vectors that rows may fit, and when they do.
+    /// The vectors that rows may fit, with the conditions.
     fn narrow_widths(&self) -> Vec<(u32, Vec<Condition>)> {
         let lengths = self.lengths().filter(|_| !self.narrow && !self.is_flat());
         lengths.map_or(Vec::new(), |lengths| short_rows::widths(self.group, &lengths))
     }
 
-    /// What is worth a table.
+    /// The values that are worth a table.
     fn columns(&self) -> HoistedValues {
         let plain = self.woven.is_none() && transposed_run(self.group, &self.space, &self.roots, &self.runs).is_none();
         if !plain {
             return HoistedValues::new();
         }
         let mut columns = self.columns_of_space();
-        // Rows with lines are counted by some at once.
+        // Rows with line buffers are counted several at once.
         columns.retain(|column| !column.is_outer || self.lines.is_empty());
         columns
     }
@@ -202,7 +208,7 @@ impl<'g> Nest<'g> {
         hoisted_tables::hoisted_values(self.group, &self.space, &self.roots, &self.runs, self.followed.as_deref())
     }
 
-    /// When results go past the caches: those whose rows are written in order.
+    /// The conditions for non-temporal stores: of results whose rows are written in order.
     fn nontemporal(&self) -> Option<Nontemporal> {
         let starts = match &self.runs[..] {
             _ if self.narrow || self.woven.is_some() => return None,
@@ -226,7 +232,7 @@ impl<'g> Nest<'g> {
         let (targets, range) = (frame.memory.outputs(), frame.range);
         let units = self.emit(&mut frame.kb, &mut frame.elements, &targets, range);
         let count = match self.lengths().filter(|_| self.narrow) {
-            // Lanes beyond a row take their time too.
+            // Lanes beyond a row take time too.
             Some(parts) => {
                 let rows = Dim::product(self.runs[..self.runs.len() - 1].iter().map(|run| run.size.clone()));
                 &rows * (parts.len() as i64 * i64::from(self.lanes))
@@ -236,7 +242,7 @@ impl<'g> Nest<'g> {
         frame.finish(units, cost::loops(self.group.function, &count, self.lanes))
     }
 
-    /// Writes the loops; gives the number of units.
+    /// Emits the loops; returns the number of units.
     fn emit(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, targets: &[Value], range: [Value; 2]) -> Dim {
         let zero = Index::uniform(kb.int(0));
         let mut at = vec![zero; self.space.len()];
@@ -333,7 +339,8 @@ impl<'g> Nest<'g> {
         Dim::product(outer.iter().map(|m| m.size.clone()))
     }
 
-    /// Computes what is the same all over the row at a position, or what is the same everywhere: what is computed along rows finds it.
+    /// Computes the values that are constant along the row at a position, or constant everywhere:
+    /// code along rows finds them.
     fn know(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], everywhere: bool) {
         for (value, shape) in self.of_rows.iter().filter(|shared| is_everywhere(shared) == everywhere) {
             let place = elements.position(kb, &self.space, shape, at);
@@ -341,12 +348,12 @@ impl<'g> Nest<'g> {
         }
     }
 
-    /// What is the same all over a row, and not everywhere.
+    /// The values that are constant along a row, but not everywhere.
     fn by_row(&self) -> Vec<Hoisted> {
         self.of_rows.iter().filter(|shared| !is_everywhere(shared)).cloned().collect()
     }
 
-    /// Computes the columns of narrow rows, in front of the loops: registers hold them.
+    /// Computes the hoisted values of short rows, in front of the loops: registers hold them.
     fn held(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, inner: &Merged) -> Vec<RowElement> {
         let mut held = Vec::new();
         if self.columns.is_empty() {
@@ -408,13 +415,14 @@ impl<'g> Nest<'g> {
         units.close(kb, &counted);
     }
 
-    /// The blocks of rows that share what costs something, if there are such.
+    /// The blocks of rows that share costly values, if there are such.
     fn blocks(&self) -> Option<RowBlocking> {
         let (inner, outer) = self.runs.split_last()?;
         RowBlocking::of(outer, self.followed.as_ref()?, &inner.size)
     }
 
-    /// Whether the rows of a block are one run of elements, but for what is in tables of it.
+    /// Returns true if the rows of a block are one run of elements, except for the values in its
+    /// tables.
     fn is_flat(&self) -> bool {
         let (Some(blocks), Some(inner)) = (self.blocks(), self.runs.last()) else { return false };
         let columns = self.columns_of_space();
@@ -423,12 +431,12 @@ impl<'g> Nest<'g> {
         blocks.behind.is_empty() && pairs[blocks.run.axis..inner.axis].iter().all(|&pair| pair)
     }
 
-    /// The parts of the inner run, which are walked together only where `joint`.
+    /// The parts of the inner run, which are walked together only if `joint`.
     fn parts(&self, inner: &Merged, joint: bool) -> ConcatParts {
         ConcatParts::of(self.group, &self.space, &self.roots, inner, joint)
     }
 
-    /// The inner loop.
+    /// Emits the inner loop.
     fn segments<'e>(
         &self,
         kb: &mut KernelBuilder,
@@ -443,7 +451,7 @@ impl<'g> Nest<'g> {
         }
     }
 
-    /// One long loop, cut into chunks.
+    /// Emits one long loop, cut into chunks.
     fn chunks(
         &self,
         kb: &mut KernelBuilder,
@@ -471,7 +479,7 @@ impl<'g> Nest<'g> {
         });
     }
 
-    /// One vector of the inner dimension, at all positions of a tile.
+    /// Computes and stores one vector of the inner dimension, at all positions of a tile.
     fn write_tile(
         &self,
         kb: &mut KernelBuilder,
@@ -499,7 +507,8 @@ impl<'g> Nest<'g> {
         let alone = |at: &Vec<Index>| vec![at.clone()];
         let groups: Vec<Vec<Vec<Index>>> =
             at.iter().map(|at| self.woven.as_ref().map_or_else(|| alone(at), |woven| woven.positions(kb, at))).collect();
-        // All are computed before any is stored: an output may share memory with an input that another output reads.
+        // All are computed before any is stored: an output may alias an input that another output
+        // reads.
         let mut computed: Vec<(usize, Vec<Vec<Index>>, Vec<Value>)> = Vec::new();
         for group in &groups {
             for (number, (&output, shape)) in outputs.iter().zip(&self.shapes).enumerate() {
@@ -518,7 +527,8 @@ impl<'g> Nest<'g> {
     }
 }
 
-/// Which dimensions can be merged, where rows along the last one are told apart by those around it.
+/// The pairs of dimensions that can be merged, if rows along the last one are distinguished by
+/// those around it.
 fn rows_apart(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<bool> {
     let mut pairs = mergeable_in(group.function, &group.solver, space, roots, &|_, _| false);
     let last = (0..space.len()).rev().find(|&axis| !group.solver.equal(&space[axis], &Dim::constant(1)));

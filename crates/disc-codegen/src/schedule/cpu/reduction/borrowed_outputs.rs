@@ -1,10 +1,13 @@
-//! Where outputs lend their memory: what a row keeps from phase to phase lies where an output of the same type will be written.
+//! Borrows the memory of outputs: values that a row keeps from phase to phase are stored in the
+//! memory of an output of the same type that is written later.
 //!
 //! Invariants:
-//! - An element of the output is written by who has read the kept element of that position, and nobody else reads it: what uses a kept value is
-//!   computed element by element, or is a reduction.
-//! - An output may share memory with an input that dies in the group. So from the phase on that keeps a value, nothing reads an input with an
-//!   element for each position: what is left comes from kept values and totals.
+//! - An element of the output is written by the code that has read the kept element of that
+//!   position, and no other code reads it: the users of a kept value are computed element by
+//!   element, or are reductions.
+//! - An output may alias an input that dies in the group. So from the phase on that keeps a value,
+//!   no code reads an input with an element for each position: the remaining values come from kept
+//!   values and totals.
 use super::{
     Group, RowPlan,
     plan::{Placed, Reduction},
@@ -14,7 +17,7 @@ use disc_ir::{Dim, OpKind, Value};
 use disc_passes::analysis::query::used_in_step;
 use std::collections::HashSet;
 
-/// For each kept value the output whose memory it may have; no two share one.
+/// For each kept value, the output whose memory it may have; no two share one.
 pub(super) fn borrowed_outputs(group: &Group<'_>, plan: &RowPlan, kept: &[Placed]) -> Vec<Option<Argument>> {
     let (solver, outputs) = (&group.solver, group.outputs());
     let mut taken = HashSet::new();
@@ -39,7 +42,8 @@ pub(super) fn borrowed_outputs(group: &Group<'_>, plan: &RowPlan, kept: &[Placed
     found
 }
 
-/// Whether what is computed from a phase on reads no input with as many elements as there are positions, but through what is kept by then.
+/// Returns true if the computations from a phase on read no input with as many elements as there
+/// are positions, except through values that are kept by then.
 fn needs_no_input(group: &Group<'_>, plan: &RowPlan, kept: &[Placed], phase: usize) -> bool {
     let function = group.function;
     let is_kept = |value: Value| kept.iter().any(|one| one.value == value && plan.first_phase(value) <= phase);
@@ -54,7 +58,8 @@ fn needs_no_input(group: &Group<'_>, plan: &RowPlan, kept: &[Placed], phase: usi
             continue;
         }
         match function.defining(value) {
-            // A total of a phase that is over is in memory; those of others are asked for themselves.
+            // A total of a phase that is over is in memory; those of others are queried by
+            // themselves.
             Some(inst) if function.kind_of(inst) == OpKind::Reduce => {}
             Some(inst) => stack.extend(function.operands(inst)),
             None if group.solver.equal(&group.tensor(value).element_count(), &positions) => return false,

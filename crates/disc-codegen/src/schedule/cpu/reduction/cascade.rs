@@ -1,12 +1,12 @@
 //! Cascade summation: adds the elements of a row in blocks, so that chains of additions are short.
 //!
-//! An accumulator takes [`CHAIN`] steps, then it is added to a subtotal; after [`CHAIN`] of those, the
-//! subtotal is added to a total with two-sum, which keeps the rounding errors. The error of a sum is
-//! that of some ten additions, whatever the length of the row. A chain of equal numbers is the worst
-//! case otherwise: its rounding errors have one sign.
+//! An accumulator takes [`CHAIN`] steps, then it is added to a subtotal; after [`CHAIN`] of those,
+//! the subtotal is added to a total with two-sum, which keeps the rounding errors. The error of a
+//! sum is that of some ten additions, whatever the length of the row. A chain of equal numbers is
+//! the worst case otherwise: its rounding errors have one sign.
 //!
-//! Blocks are cut along the last two reduced runs: where the last one is shorter than a chain, a
-//! block spans several positions of the one in front. Runs before these carry the totals alone.
+//! Blocks are cut along the last two reduced runs: if the last one is shorter than a chain, a block
+//! spans several positions of the one in front. Runs before these carry only the totals.
 use super::{
     plan::{Along, Combine, Reduction},
     unit::{Columns, Unit, in_pairs},
@@ -21,15 +21,16 @@ use crate::{
 };
 use disc_ir::{Dim, OpKind, Value};
 
-/// Steps of an accumulator before it is added to the subtotal, and blocks of a subtotal.
+/// The steps of an accumulator before it is added to the subtotal, and the blocks of a subtotal.
 const CHAIN: i64 = 16;
-/// Rows known to have at most so many elements are one chain.
+/// Rows known to have at most this many elements are one chain.
 const SHORT: i64 = 64;
 
 /// The body of a loop nest: computes the next carried values at a position.
 pub(super) type Body<'b, 'e> = dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, &Columns, &[Value]) -> Vec<Value> + 'b;
 
-/// The code of one block: takes the ranges along the last two runs, and gives the next carried values.
+/// The code of one block: takes the ranges along the last two runs, and returns the next carried
+/// values.
 type Ranges<'b, 'e> = dyn FnMut(&mut KernelBuilder, &mut Elements<'e>, Vec<[Value; 2]>, &[Value]) -> Vec<Value> + 'b;
 
 /// The sums of one walk.
@@ -39,12 +40,12 @@ pub(super) struct Cascade<'u, 'g> {
     /// The initial accumulators: `copies` for each result.
     start: &'u [Value],
     copies: usize,
-    /// Rows of the unit.
+    /// The rows of the unit.
     rows: usize,
 }
 
 /// The positions along each of the last two runs that a chain covers, then those that a subtotal
-/// covers; none where one block covers all.
+/// covers; `None` if one block covers all.
 struct Blocks {
     outer: [Option<Dim>; 2],
     inner: [Option<Dim>; 2],
@@ -77,12 +78,12 @@ impl<'u, 'g> Cascade<'u, 'g> {
         self.due.iter().flat_map(|reduction| std::iter::repeat_n(reduction, count(reduction))).collect()
     }
 
-    /// Steps along a run: vectors of all copies, where vectors lie along it.
+    /// The steps along a run: vectors of all copies, if vectors are along it.
     fn steps(&self, elements: &Elements<'_>, run: &Merged) -> Dim {
         run.size.ceil_div(&Dim::constant(self.step(elements)))
     }
 
-    /// Positions of the last run in a step.
+    /// The positions of the last run in a step.
     fn step(&self, elements: &Elements<'_>) -> i64 {
         match self.unit.along {
             Along::Reduced => i64::from(elements.lanes) * i64::from(self.unit.copies),
@@ -108,7 +109,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
         Blocks { outer, inner }
     }
 
-    /// The sums over all positions of the unit's reduced runs, one for each result and row.
+    /// Emits the sums over all positions of the unit's reduced runs, one for each result and row.
     pub(super) fn run<'e>(
         &self,
         kb: &mut KernelBuilder,
@@ -123,7 +124,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
             Some(part) => part.range,
             None => range(kb, &runs[0]),
         };
-        // Neutral values, one for each result and row.
+        // These are neutral values, one for each result and row.
         let empty: Vec<Value> = self.start.chunks(self.copies).flat_map(|copies| copies[..self.rows].to_vec()).collect();
         let is_long = runs.len() > 2 || blocks.outer[1].is_some() || blocks.inner[1].is_some();
         if !is_long {
@@ -167,7 +168,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
         self.rounded(kb, &totals)
     }
 
-    /// The initial subtotals: neutral, but for results with a body, whose order is kept.
+    /// The initial subtotals: neutral, except for results with a body, whose order is kept.
     fn passed(&self, carried: &[Value], empty: &[Value]) -> Vec<Value> {
         let results = self.results();
         let chunks = carried.chunks(self.rows).zip(empty.chunks(self.rows));
@@ -178,7 +179,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
         results.iter().zip(chunks).flat_map(of).collect()
     }
 
-    /// Loops over the runs in front of the last two.
+    /// Emits loops over the runs in front of the last two.
     #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
     fn outer_runs<'e>(
         &self,
@@ -326,7 +327,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
     }
 }
 
-/// Places columns at a position of a run.
+/// Moves columns to a position of a run.
 fn at(columns: &Columns, run: &Merged, index: Value) -> Columns {
     let mut columns = columns.clone();
     columns.iter_mut().for_each(|at| at[run.axis] = Index::uniform(index));

@@ -1,9 +1,11 @@
-//! The row schedule: reductions over the same dimensions, and what depends on them, in one kernel.
+//! Schedules reductions over the same dimensions, and the ops that depend on them, in one kernel.
 //!
-//! A row is one position along the kept dimensions. Over the reduced ones runs one loop nest per *phase*: phase `p` computes the reductions
-//! that depend on `p` earlier ones, the last phase computes the outputs. What is expensive and needed in several phases is kept in task
-//! memory. Softmax and layer norm are one kernel by this. Vectors lie along the dimension that is contiguous in memory: where it is
-//! reduced, a unit of work is a row; where it is kept, a unit is a few vectors of rows side by side.
+//! A row is one position along the kept dimensions. Over the reduced ones runs one loop nest per
+//! *phase*: phase `p` computes the reductions that depend on `p` earlier ones, the last phase
+//! computes the outputs. Values that are expensive and needed in several phases are kept in task
+//! memory. So softmax and layer norm are one kernel each. Vectors are along the dimension that is
+//! contiguous in memory: if it is reduced, a unit of work is a row; if it is kept, a unit is a few
+//! vectors of adjacent rows.
 //!
 //! The group has to be one that [`RowPlan::of`] accepts.
 mod borrowed_outputs;
@@ -36,39 +38,43 @@ use plan::{Along, Placed};
 use tables::{Tables, Walk};
 use unit::Unit;
 
-/// Quarter nanoseconds of a vector of the whole group, up to which phases are bound by loads and the latency of sums.
+/// The quarter nanoseconds of a vector of the whole group, up to which phases are bound by loads
+/// and the latency of sums.
 const CHEAP: i64 = 24;
 
-/// More rows than this fill vectors side by side.
+/// More rows than this fill vectors of adjacent rows.
 const MANY_ROWS: i64 = 64;
 
-/// Rows up to this length are computed some at once...
+/// Rows up to this length are computed several at once, with the limits below.
 const SOME_LENGTH: i64 = 1024;
 
-/// ... where fewer elements than this are near: memory further away is read faster in one stream...
+/// The limit on the elements that are near: memory further away is read faster in one stream.
 const NEAR: i64 = 1 << 19;
 
-/// ... but for rows of up to so few elements, which lie beside one another and end before a stream is under way.
+/// Rows of up to this many elements have no such limit: they are adjacent and end before a stream
+/// is under way.
 const FEW_ELEMENTS: i64 = 256;
 
-/// Where rows are written as well, in as many streams, such are shorter; those between are computed at once where fewer than twice as many
-/// elements are near.
+/// The same number if rows are written as well, in as many streams; rows between the two are
+/// computed at once if fewer than twice as many elements are near.
 const FEW_WRITTEN: i64 = 80;
 
-/// Rows shorter than this leave so many lanes empty that long computations of single elements are faster in loops of their own.
+/// Rows shorter than this leave so many lanes empty that long computations of single elements are
+/// faster in loops of their own.
 const PARTLY_FILLED: i64 = 128;
 
-/// As many rows fill a unit of some.
+/// The number of rows in a unit of several rows.
 const SOME_ROWS: i64 = 4;
 
-/// How a group's rows are computed: where vectors lie, how long they are, how many of them at once.
+/// The shape of a group's vectors: the dimension that they are along, their length, and how many of
+/// them are computed at once.
 struct Shape {
     kept: Vec<Merged>,
     reduced: Vec<Merged>,
     along: Along,
     copies: u32,
     lanes: u32,
-    /// Rows that are computed at once, where vectors lie along them.
+    /// The rows that are computed at once, if vectors are along them.
     rows: u32,
 }
 
@@ -79,13 +85,13 @@ impl Shape {
         Self::with(group, plan, kept, reduced, along)
     }
 
-    /// For rows that are computed one at a time.
+    /// The shape for rows that are computed one at a time.
     fn one_by_one(group: &Group<'_>, plan: &RowPlan) -> Self {
         let (kept, reduced) = plan.runs(group);
         Self::with(group, plan, kept, reduced, Along::Reduced)
     }
 
-    /// For rows of which each is a lane.
+    /// The shape for rows each of which is a lane.
     fn side_by_side(group: &Group<'_>, plan: &RowPlan) -> Self {
         let (kept, reduced) = plan.runs(group);
         Self::with(group, plan, kept, reduced, Along::Kept)
@@ -107,16 +113,16 @@ impl Shape {
         Self { kept, reduced, along, copies, lanes, rows: 1 }
     }
 
-    /// For some rows at a time: while one waits for its total, others work.
+    /// The shape for several rows at a time: while one waits for its total, others work.
     fn several(&self, group: &Group<'_>) -> Self {
         let last = &self.reduced.last().expect("vectors lie along a reduced dimension").size;
         let lanes = cost::lanes_of_register(group.function, group.target, &group.solver, last);
-        // Of long computations, as many as registers hold.
+        // Of long computations, as many are interleaved as registers hold.
         let rows = if cost::is_long(group.function) && group.target.vector_bytes() < 64 { 2 } else { 4 };
         Self { kept: self.kept.clone(), reduced: self.reduced.clone(), along: self.along, copies: 1, lanes, rows }
     }
 
-    /// Elements of the last kept dimension in a unit.
+    /// The elements of the last kept dimension in a unit.
     fn width(&self) -> i64 {
         match self.along {
             Along::Kept => i64::from(self.copies) * i64::from(self.lanes),
@@ -124,7 +130,7 @@ impl Shape {
         }
     }
 
-    /// What units are counted along: rows, or tiles of them.
+    /// The runs that units are counted along: rows, or tiles of them.
     fn counted(&self) -> Vec<Merged> {
         let mut runs = self.kept.clone();
         if let Some(last) = runs.last_mut() {
@@ -133,12 +139,12 @@ impl Shape {
         runs
     }
 
-    /// How many units there are.
+    /// The number of units.
     fn units(&self) -> Dim {
         Dim::product(self.counted().into_iter().map(|run| run.size))
     }
 
-    /// Computes the unit at these positions along what units are counted along.
+    /// Computes the unit at these positions along the runs that units are counted along.
     fn run(&self, unit: &mut Unit<'_>, kb: &mut KernelBuilder, elements: &mut Elements<'_>, positions: &[Value]) {
         let zero = kb.int(0);
         let mut at = vec![Index::uniform(zero); unit.plan.layout.space.len()];
@@ -155,8 +161,9 @@ impl Shape {
         }
     }
 
-    /// A unit of rows beside one another along an axis, from `base` on: all its columns at once where they are full, which may be known, else one after
-    /// the other, with a mask where each is a vector.
+    /// Computes a unit of adjacent rows along an axis, from `base` on: all its columns at once if
+    /// they are full, which may be known, otherwise one after the other, with a mask if each is a
+    /// vector.
     fn beside(
         &self,
         unit: &mut Unit<'_>,
@@ -217,7 +224,7 @@ impl Shape {
         self.unit_keeping(kb, group, plan, targets, plan.keep(group))
     }
 
-    /// A unit that keeps these values in task memory.
+    /// Makes a unit that keeps these values in task memory.
     fn unit_keeping<'g>(
         &self,
         kb: &mut KernelBuilder,
@@ -241,7 +248,7 @@ impl Shape {
     }
 }
 
-/// Lanes for rows that another schedule computes.
+/// The lanes for rows that another schedule computes.
 pub(super) fn lanes(group: &Group<'_>, plan: &RowPlan) -> u32 {
     Shape::one_by_one(group, plan).lanes
 }
@@ -252,7 +259,8 @@ pub(super) struct Rows<'g> {
 }
 
 impl<'g> Rows<'g> {
-    /// Rows of a group whose outputs go to `targets`; asks for task memory for what is kept of a row.
+    /// Makes the rows of a group whose outputs go to `targets`; allocates task memory for the
+    /// values that are kept of a row.
     pub(super) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Self {
         let targets = group.outputs().into_iter().zip(targets).collect();
         Self { unit: Shape::one_by_one(group, plan).unit(kb, group, plan, targets) }
@@ -265,7 +273,7 @@ impl<'g> Rows<'g> {
     }
 }
 
-/// A position of the plan's domain in its space.
+/// Maps a position of the plan's domain to its space.
 fn in_space(kb: &mut KernelBuilder, group: &Group<'_>, plan: &RowPlan, at: &[Index]) -> Vec<Index> {
     let all: Vec<usize> = (0..plan.layout.space.len()).collect();
     let shape = regroup(&group.solver, &plan.layout.space, &all, &plan.domain).expect("the domain is of the space");
@@ -278,7 +286,8 @@ fn in_space(kb: &mut KernelBuilder, group: &Group<'_>, plan: &RowPlan, at: &[Ind
     here
 }
 
-/// Where a value of the group has its element for a position of the plan's domain: one for each position, or one for each row.
+/// The position of a value of the group at a position of the plan's domain: it has one element for
+/// each position, or one for each row.
 pub(super) fn place(
     kb: &mut KernelBuilder,
     elements: &mut Elements<'_>,
@@ -293,17 +302,17 @@ pub(super) fn place(
     elements.position(kb, &plan.layout.space, &shape, &here)
 }
 
-/// Schedules a group that has a plan: row by row; where there are few rows of many elements, in parts that are added up; many rows of few
-/// elements side by side.
+/// Schedules a group that has a plan: row by row; few rows of many elements in parts that are added
+/// up; many rows of few elements as lanes.
 pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
     let shape = Shape::of(group, plan);
     let split = split::version(group, plan, &shape).or_else(|| phases::version(group, plan, &shape));
     let mut versions: Vec<Version> = split.into_iter().collect();
     let sites = |versions: &[Version]| -> i64 { versions.iter().map(|version| version.code.sites.len() as i64).sum() };
-    // Lanes of rows beside one another have no tables of blocks.
+    // Lanes of adjacent rows have no tables of blocks.
     let in_blocks = walk_of(group, plan, &shape).is_some();
     if let Some(guard) = short_rows(group, plan, &shape).filter(|_| !in_blocks) {
-        // Of the guard, their code can use the length of rows alone.
+        // Of the guard, their code can use only the length of rows.
         let mut side_by_side = group.guarded(format!("{}_lanes", group.name), &guard[..1]);
         side_by_side.first_site += sites(&versions);
         // Each element is stored by itself there.
@@ -348,14 +357,15 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versio
     Versioned { versions, otherwise }
 }
 
-/// When results as long as rows go past the caches: where rows are walked along memory.
+/// The conditions for non-temporal stores of results as long as rows: rows have to be walked along
+/// memory.
 fn nontemporal(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Nontemporal> {
     let all: Vec<usize> = (0..plan.layout.space.len()).collect();
     let inner = shape.reduced.last().filter(|run| shape.along == Along::Reduced && Some(&run.axis) == all.last())?;
     let whole =
         |output: Value| plan.whole_output(&group.solver, output, group.tensor(output)).map(|axes| (output, axes.concat()));
     let results: Vec<(Value, Vec<usize>)> = group.outputs().into_iter().filter_map(whole).collect();
-    // Vectors are stored of these alone; the others have an element for each row.
+    // Only these are stored as vectors; the others have an element for each row.
     let results: Vec<Value> =
         results.iter().all(|(_, axes)| *axes == all).then(|| results.iter().map(|found| found.0).collect())?;
     // Rows are walked part by part, so that each part has to start at a line as well.
@@ -364,11 +374,12 @@ fn nontemporal(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Nonte
     Nontemporal::of(group, &results, shape.lanes, &starts)
 }
 
-/// How the rows of a group are computed that has this plan.
+/// The code for the rows of a group that has this plan.
 type RowCode<'a> = dyn Fn(&Group<'_>, &RowPlan) -> Scheduled + 'a;
 
-/// Versions in which loops of their own write the outputs that these can write, where there are such, in front of the rows: outputs of rows may
-/// take over the memory of inputs. There is one for each version of the loops.
+/// Versions in which separate loops write the outputs that these can write, if there are such, in
+/// front of the rows: outputs of rows may take over the memory of inputs. There is one for each
+/// version of the loops.
 fn apart_versions(group: &Group<'_>, plan: &RowPlan, kind: VersionKind, guard: &[Condition], code: &RowCode<'_>) -> Vec<Version> {
     let version = |guard, code| Version { kind, guard, code, workspaces: Vec::new() };
     let (apart, others): (Vec<usize>, Vec<usize>) = group.wanted.iter().partition(|&&wanted| plan.is_apart(group.output(wanted)));
@@ -398,7 +409,7 @@ fn apart_versions(group: &Group<'_>, plan: &RowPlan, kind: VersionKind, guard: &
     made
 }
 
-/// Whether loops of their own can write an output that takes long to compute.
+/// Returns true if separate loops can write an output that takes long to compute.
 fn is_long_apart(group: &Group<'_>, plan: &RowPlan) -> bool {
     let mut stack: Vec<Value> = group.outputs().into_iter().filter(|&output| plan.is_apart(output)).collect();
     while let Some(value) = stack.pop() {
@@ -411,14 +422,15 @@ fn is_long_apart(group: &Group<'_>, plan: &RowPlan) -> bool {
     false
 }
 
-/// When some rows are computed at once.
+/// The cases in which several rows are computed at once.
 enum AtOnce {
     Never,
     Always,
     Where(Vec<Condition>),
 }
 
-/// Rows so short that their latencies count are computed some at once, where there are some.
+/// Rows that are so short that their latencies matter are computed several at once, if there are
+/// several.
 fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
     let Some(last) = shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order()) else {
         return AtOnce::Never;
@@ -429,7 +441,8 @@ fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
     let is_whole = |output: Value| plan.whole_output(&group.solver, output, group.tensor(output)).is_some();
     let is_written = group.outputs().into_iter().any(is_whole);
     let least = if is_written { FEW_WRITTEN } else { FEW_ELEMENTS };
-    // Twice the elements that have to be near: each once for rows of more than `least` elements, once more for those of more than a few.
+    // The sum is twice the number of elements that have to be near: each counts once for rows of
+    // more than `least` elements, and once more for those of more than [`FEW_ELEMENTS`].
     let is_more = |few: i64| Dim::min(&(&length - 1).floor_div(&Dim::constant(few)), &Dim::constant(1));
     let far = match range(&length) {
         known if known.hi.is_some_and(|hi| hi <= least) => Dim::constant(0),
@@ -446,7 +459,8 @@ fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
     AtOnce::Where(vec![Less(length, Dim::constant(SOME_LENGTH + 1)), Less(far, Dim::constant(2 * NEAR))])
 }
 
-/// When rows that may be longer, or few beside one another, are side by side.
+/// The guard under which rows that may be longer, or of which few may be adjacent, are computed as
+/// lanes.
 fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<Condition>> {
     let last = &shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order())?.size;
     let length = plan.row_length();
@@ -515,14 +529,15 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
     frame.finish(shape.units(), cost(group, plan, shape))
 }
 
-/// How rows are walked in blocks, where vectors lie along them and some have costly values in common with others than their neighbours.
+/// The walk of rows in blocks, if vectors are along them and some have costly values in common with
+/// others than their neighbours.
 fn walk_of(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Walk> {
     let followed = plan.followed(group).filter(|_| shape.along == Along::Reduced)?;
     let blocks = RowBlocking::of(&shape.kept, &followed, &plan.row_length())?;
     Some(Walk { blocks, followed })
 }
 
-/// Nanoseconds on one thread.
+/// The nanoseconds on one thread.
 fn cost(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Dim {
     let work: i64 = group.function.insts(group.function.body).iter().map(|&inst| own_weight(group, inst)).sum();
     let count = Dim::product(plan.layout.space.iter().cloned());

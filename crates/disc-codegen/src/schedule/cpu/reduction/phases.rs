@@ -1,9 +1,11 @@
-//! Few long rows with several phases, such as a softmax over a million elements: each phase is reduced in parts by units of their own, a small
-//! kernel adds the parts up, and a last kernel writes the outputs, in parts too.
+//! Schedules few long rows with several phases, such as a softmax over a million elements: each
+//! phase is reduced in parts by separate units, a small kernel adds the parts up, and a last kernel
+//! writes the outputs, in parts too.
 //!
-//! What the schedule of whole rows keeps in task memory is kept in memory that all parts share: where an output will be, if that is possible
-//! ([`super::borrowed_outputs`]), so that no more memory goes through the caches than the outputs have; else in memory of the version.
-//! The parts are a matter of sizes alone, so that the result is, too.
+//! The values that the schedule of whole rows keeps in task memory are kept in memory that all
+//! parts share: in that of a later output, if that is possible ([`super::borrowed_outputs`]), so
+//! that no more memory goes through the caches than the outputs have; otherwise in memory of the
+//! version. The parts depend only on sizes, and so does the result.
 use super::{
     Group, RowPlan, Shape,
     borrowed_outputs::borrowed_outputs,
@@ -16,10 +18,10 @@ use crate::{
 };
 use disc_ir::Dim;
 
-/// With so many units there is work for most machines' threads without parts.
+/// With this many units there is work for most machines' threads without parts.
 const FEW_UNITS: i64 = 8;
 
-/// The version that splits rows of several phases, where that is possible and some sizes may want it.
+/// The version that splits rows of several phases, if that is possible and some sizes may need it.
 pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Version> {
     let solver = &group.solver;
     let is_plain = |r: &Reduction| {
@@ -32,7 +34,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     if plan.last() == 0 || !whole || !plan.reductions.iter().all(is_plain) || !may_be_few(solver, plan, shape, FEW_UNITS, MANY) {
         return None;
     }
-    // Where the guard holds, there are no more rows than this.
+    // If the guard holds, there are no more rows than this.
     let most = FEW_UNITS * shape.width();
     let memory = |r: &Reduction| {
         let total = group.tensor(group.function.result(r.inst));
@@ -86,7 +88,7 @@ fn kernels(group: &Group<'_>, plan: &RowPlan, shape: &Shape, rows: &Dim, element
     Some(code)
 }
 
-/// The group, with its next sites behind those of what was made already.
+/// The group, with its next sites behind those of the code made already.
 fn from<'g>(group: &Group<'g>, code: &Scheduled) -> Group<'g> {
     Group { first_site: group.first_site + code.sites.len() as i64, ..group.clone() }
 }

@@ -1,4 +1,5 @@
-//! What the row schedule decides about a group before it writes code: phases, runs, which way vectors lie, what is kept.
+//! Plans the reduction schedule of a group before code is written: phases, runs, the direction of
+//! vectors, kept values.
 use crate::{
     kernel::{
         cost,
@@ -23,18 +24,18 @@ use disc_passes::fusion::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Quarter nanoseconds of a vector above which a value is kept rather than computed again.
+/// The quarter nanoseconds of a vector above which a value is kept rather than computed again.
 const KEEP_COST: i64 = 12;
 
-/// So few rows beside one another leave most lanes empty.
+/// So few adjacent rows leave most lanes empty.
 pub(super) const NARROW: i64 = 16;
 
-/// What the schedule decided about a group.
+/// The decisions of the schedule about a group.
 pub struct RowPlan {
     pub layout: Layout,
-    /// The shape of what is reduced first.
+    /// The shape of the operand of the first reduction.
     pub domain: Vec<Dim>,
-    /// How many leading dimensions of it are kept, where the others are reduced; else 0.
+    /// The number of its leading dimensions that are kept, if the others are reduced; otherwise 0.
     pub rows: usize,
     pub(super) reductions: Vec<Reduction>,
     phases: Phases,
@@ -47,11 +48,11 @@ pub(super) struct Reduction {
     pub(super) combine: Combine,
 }
 
-/// How a reduction combines two values.
+/// The way that a reduction combines two values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Combine {
     Plain(Monoid),
-    /// By a body of its own, in the order of the elements.
+    /// By a body, in the order of the elements.
     Body(Block),
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Placed {
     pub(super) shape: Vec<Vec<usize>>,
 }
 
-/// Which dimension the lanes of a vector lie along.
+/// The dimension that the lanes of a vector are along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Along {
     /// The last reduced one: a row is a few vectors, whose lanes are combined at the end.
@@ -72,7 +73,7 @@ pub(super) enum Along {
 }
 
 impl RowPlan {
-    /// Decides about a group that a schedule made itself.
+    /// Plans a group that a schedule made itself.
     ///
     /// # Errors
     /// The reason that it is no reduction group.
@@ -80,7 +81,7 @@ impl RowPlan {
         ReductionPlan::of(group, solver, outputs).map(|decided| Self::new(group, decided))
     }
 
-    /// Follows the decision about a group.
+    /// Plans a group by the decision of the fusion pass.
     pub fn new(group: &Function, decided: ReductionPlan) -> RowPlan {
         let ReductionPlan { layout, phases } = decided;
         let is_reduction = |&i: &Inst| group.kind_of(i) == OpKind::Reduce;
@@ -96,7 +97,7 @@ impl RowPlan {
         RowPlan { layout, domain, rows, reductions, phases }
     }
 
-    /// Whether the elements of a row may be combined in any order.
+    /// Returns true if the elements of a row may be combined in any order.
     pub fn in_any_order(&self) -> bool {
         self.reductions.iter().all(|r| matches!(r.combine, Combine::Plain(_)))
     }
@@ -111,7 +112,7 @@ impl RowPlan {
         self.phases.early(output)
     }
 
-    /// Whether loops of their own can write an early output.
+    /// Returns true if separate loops can write an early output.
     pub(super) fn is_apart(&self, output: Value) -> bool {
         self.phases.is_apart(output)
     }
@@ -122,7 +123,8 @@ impl RowPlan {
         axes(map_of(solver, &self.layout.space, &all, &tensor.dims)?)
     }
 
-    /// The dimensions of an output with an element for each position of the space, whose rows may lie in another order.
+    /// The dimensions of an output with an element for each position of the space, whose rows may
+    /// be in another order.
     pub(super) fn whole_output(&self, solver: &Solver, output: Value, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
         let reordered = self.layout.reordered(output).cloned().and_then(axes);
         reordered.or_else(|| self.whole(solver, tensor))
@@ -133,7 +135,8 @@ impl RowPlan {
         axes(map_of(solver, &self.layout.space, &self.layout.kept, &tensor.dims)?)
     }
 
-    /// What loops compute: the outputs, what is reduced, and the reductions themselves.
+    /// The values that loops compute: the outputs, the operands of reductions, and the reductions
+    /// themselves.
     fn roots(&self, group: &Group<'_>) -> Vec<(Value, Map)> {
         let layout = &self.layout;
         let map = |tensor| output_map(&group.solver, &layout.space, &layout.kept, tensor);
@@ -151,7 +154,8 @@ impl RowPlan {
         roots
     }
 
-    /// Values that are the same all over a row, where what differs along it reads them: a row computes each once, in the first phase that needs it.
+    /// The values that are constant along a row and read by values that vary along it: a row
+    /// computes each once, in the first phase that needs it.
     pub(super) fn row_values(&self, group: &Group<'_>) -> Vec<Placed> {
         let (function, space) = (group.function, &self.layout.space);
         let of_row = |map: &Map| axes_of(map).is_some_and(|axes| axes.iter().all(|axis| self.layout.kept.contains(axis)));
@@ -175,8 +179,9 @@ impl RowPlan {
         found
     }
 
-    /// Costly values that differ along reduced axes, and not from row to row, where there are several; along kept ones that are `followed`, where rows
-    /// are walked in blocks. What those are computed from that differs along reduced axes alone is among them.
+    /// Costly values that vary along reduced axes, and not from row to row, if there are several
+    /// rows; if rows are walked in blocks, also along kept axes that are `followed`. Their operands
+    /// that vary only along reduced axes are among them.
     pub(super) fn common(&self, group: &Group<'_>, followed: Option<&[usize]>) -> Vec<Placed> {
         let layout = &self.layout;
         let one = Dim::constant(1);
@@ -202,7 +207,8 @@ impl RowPlan {
         found.into_iter().map(|(value, shape)| Placed { value, shape }).collect()
     }
 
-    /// The kept axes that costly values follow which other rows than neighbours have in common, if there are such.
+    /// The kept axes that those costly values follow which are shared by rows that are not
+    /// neighbours, if there are such.
     pub(super) fn followed(&self, group: &Group<'_>) -> Option<Vec<usize>> {
         block_axes(group.function, &group.solver, &self.layout, &self.roots(group))
     }
@@ -212,7 +218,8 @@ impl RowPlan {
         outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &[], &self.layout.kept)
     }
 
-    /// Where the operands of a concatenation along the last reduced run end, of which outputs as long as rows are made.
+    /// The ends of the operands of a concatenation along the last reduced run, of which outputs as
+    /// long as rows are made.
     pub(super) fn joints(&self, group: &Group<'_>, reduced: &[Merged]) -> Vec<Dim> {
         let Some(last) = reduced.last() else { return Vec::new() };
         let outputs = group.outputs();
@@ -233,8 +240,9 @@ impl RowPlan {
         merge(&layout.space, &pairs).into_iter().partition(|run| !is_reduced(run.axis))
     }
 
-    /// Which way vectors lie: along the dimension that is contiguous in memory; but rows that are combined in order are done side by side, and
-    /// so are short ones, where it is known that there are enough of them beside one another.
+    /// The direction of vectors: along the dimension that is contiguous in memory; but rows that
+    /// are combined in order are lanes, and so are short ones, if enough of them are known to be
+    /// adjacent.
     pub(super) fn along(&self, solver: &Solver, kept: &[Merged], reduced: &[Merged]) -> Along {
         let is_short = solver.range(&self.row_length()).hi.is_some_and(|most| most <= CpuModel::SHORT_ROW);
         let is_wide = |run: &Merged| solver.range(&run.size).lo.is_some_and(|least| least > NARROW);
@@ -247,10 +255,11 @@ impl RowPlan {
         }
     }
 
-    /// The values to keep in task memory: expensive ones that several phases compute, but for what is cheap to compute from others that are kept.
+    /// The values to keep in task memory: expensive ones that several phases compute, except those
+    /// that are cheap to compute from others that are kept.
     pub(super) fn keep(&self, group: &Group<'_>) -> Vec<Placed> {
         let function = group.function;
-        // What is the same all over a row and needs no reduction is computed once for it.
+        // A value that is constant along a row and needs no reduction is computed once for it.
         let is_given = |value: &Value| function.defining(*value).is_some_and(|inst| is_kept(function, inst));
         let of_rows: HashSet<Value> = self.row_values(group).into_iter().map(|placed| placed.value).filter(is_given).collect();
         let alone = costs(function, &mut |value, _| of_rows.contains(&value));
@@ -269,23 +278,24 @@ impl RowPlan {
         kept
     }
 
-    /// The first phase that needs a value, which is where it is computed if it is kept.
+    /// The first phase that needs a value, in which it is computed if it is kept.
     pub(super) fn first_phase(&self, value: Value) -> usize {
         self.phases.needing(value).map_or(0, |bits| bits.trailing_zeros() as usize)
     }
 
-    /// Whether a phase needs elements of a value.
+    /// Returns true if a phase needs elements of a value.
     pub(super) fn is_needed(&self, value: Value, phase: usize) -> bool {
         self.phases.needing(value).is_some_and(|bits| bits & (1 << phase) != 0)
     }
 
-    /// How many positions one row has.
+    /// The number of positions of one row.
     pub(super) fn row_length(&self) -> Dim {
         Dim::product(self.layout.reduced.iter().map(|&axis| self.layout.space[axis].clone()))
     }
 }
 
-/// What it costs to compute an element of each value from inputs, reductions and what is kept: whether a value is, is asked with its cost.
+/// The cost of computing an element of each value from inputs, reductions and kept values: `keeps`,
+/// called with a value's cost, says if it is kept.
 fn costs(function: &Function, keeps: &mut dyn FnMut(Value, i64) -> bool) -> HashMap<Value, i64> {
     let mut costs: HashMap<Value, i64> = HashMap::new();
     for &inst in function.insts(function.body).iter().filter(|&&inst| function.kind_of(inst) != OpKind::Reduce) {
@@ -298,7 +308,8 @@ fn costs(function: &Function, keeps: &mut dyn FnMut(Value, i64) -> bool) -> Hash
     costs
 }
 
-/// The shape that a reduction reduces, and how many dimensions come before the reduced ones, if these are the last.
+/// The shape of a reduction's operand, and the number of dimensions before the reduced ones, if
+/// these are the last.
 fn domain(group: &Function, reduction: Inst) -> (Vec<Dim>, usize) {
     let shape = group.ty(group.operands(reduction)[0]).shaped().expect("a tensor").dims.clone();
     let kept = group.ty(group.results_of(reduction)[0]).shaped().expect("a tensor").dims.len();
@@ -306,7 +317,8 @@ fn domain(group: &Function, reduction: Inst) -> (Vec<Dim>, usize) {
     (shape, if last { kept } else { 0 })
 }
 
-/// Whether computing a value, down to reductions, may fail: then it is left to where it is needed.
+/// Returns true if computing a value, down to reductions, may fail: then it is computed only at its
+/// use.
 fn is_risky(group: &Function, value: Value) -> bool {
     group.defining(value).is_some_and(|inst| may_fail(group, inst, &|inst| group.kind_of(inst) != OpKind::Reduce))
 }

@@ -1,6 +1,7 @@
-//! Few rows of many elements: each is reduced in parts, by units of their own, and a second kernel adds the parts up.
+//! Schedules few rows of many elements: each is reduced in parts, by separate units, and a second
+//! kernel adds the parts up.
 //!
-//! The parts are a matter of sizes alone, so that the result is, too: not of threads, nor of time.
+//! The parts depend only on sizes, and so does the result: not on threads, nor on time.
 use super::{
     Group, RowPlan, SOME_ROWS, Shape, cost,
     plan::{Along, Combine, Placed, Reduction},
@@ -21,16 +22,16 @@ use crate::{
 use disc_ir::{Attr, Builder, Dim, Function, FunctionKind, Inst, OpKind, Solver, TensorType, Type, Value};
 use std::{collections::HashMap, sync::Arc};
 
-/// The parts of a row.
+/// The number of parts of a row.
 pub(super) const PARTS: i64 = 32;
-/// With so many units there is work for every thread without parts.
+/// With this many units there is work for every thread without parts.
 const FEW_UNITS: i64 = 32;
-/// Elements from which parts pay for more launches.
+/// The number of elements from which parts pay for more launches.
 pub(super) const MANY: i64 = 1 << 17;
-/// The same where parts write elements as well.
+/// The same if parts write elements as well.
 const MANY_WRITTEN: i64 = 1 << 15;
 
-/// The version that splits rows, where that is possible and some sizes may want it.
+/// The version that splits rows, if that is possible and some sizes may need it.
 pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Version> {
     let solver = &group.solver;
     let tensor = |value: Value| group.tensor(value);
@@ -50,7 +51,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     if !simple || !in_place || !small || !may_be_few(solver, plan, shape, few, many) {
         return None;
     }
-    // Where the guard holds, there are no more rows than this; elsewhere, no memory is needed.
+    // If the guard holds, there are no more rows than this; otherwise, no memory is needed.
     let most = few * shape.width();
     let holds = Dim::max(&Dim::min(&(few - &units), &Dim::constant(1)), &Dim::constant(0));
     let workspace = |r: &Reduction| {
@@ -72,7 +73,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
     Some(Version { kind: VersionKind::SplitRows, guard, code, workspaces })
 }
 
-/// Whether some sizes make fewer units than `few` with more elements than `many`.
+/// Returns true if some sizes make fewer units than `few` with more elements than `many`.
 pub(super) fn may_be_few(solver: &Solver, plan: &RowPlan, shape: &Shape, few: i64, many: i64) -> bool {
     let range = |dim: &Dim| solver.range(dim);
     let all = Dim::product(plan.layout.space.iter().cloned());
@@ -81,28 +82,28 @@ pub(super) fn may_be_few(solver: &Solver, plan: &RowPlan, shape: &Shape, few: i6
     !shape.reduced.is_empty() && range(&shape.units()).lo.is_none_or(|lo| lo < few) && is_more(&all) && is_more(&most)
 }
 
-/// What one kernel of parts does.
+/// The work of one kernel of parts.
 pub(super) struct Step<'a> {
-    /// What the kernel is called, behind the name of the group.
+    /// The suffix of the kernel's name, behind the name of the group.
     pub(super) suffix: String,
-    /// Totals and elements that are in memory.
+    /// The totals and elements that are in memory.
     pub(super) known: &'a [InMemory],
-    /// Elements to keep in memory.
+    /// The elements to keep in memory.
     pub(super) kept: &'a [(Placed, Argument)],
-    /// Reductions of one phase, and the workspaces of their parts.
+    /// The reductions of one phase, and the workspaces of their parts.
     pub(super) due: &'a [(Reduction, usize)],
-    /// It writes the outputs; all totals are known.
+    /// A flag that is true if it writes the outputs; all totals are known.
     pub(super) is_last: bool,
 }
 
-/// A value that is in a workspace, or where an output will be.
+/// A value that is in a workspace, or in the memory of a later output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InMemory {
     pub(super) value: Value,
     pub(super) memory: Argument,
 }
 
-/// Memory for a tensor of `times` elements for each row, of which there are at most `most`.
+/// The memory for a tensor of `times` elements for each row, of which there are at most `most`.
 pub(super) fn workspace(tensor: TensorType, times: &Dim, rows: &Dim, most: i64) -> Workspace {
     let bytes = |rows: &Dim| aligned_bytes(&TensorType::new([rows * times], tensor.dtype));
     let most = Dim::constant(most);
@@ -118,7 +119,7 @@ pub(super) fn parts_of(total: &TensorType) -> TensorType {
 pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, step: &Step<'_>) -> Scheduled {
     let (mut kept_in, mut buffers, mut known) = (Vec::new(), Vec::new(), Vec::new());
     let mut frame = KernelFrame::with(group, &format!("{}_{}", group.name, step.suffix), shape.lanes, |kb, memory| {
-        // The last kernel has the outputs as such.
+        // The last kernel has these as outputs.
         let is_output = |one: &InMemory| step.is_last && matches!(one.memory, Argument::Output(_));
         for (i, one) in step.known.iter().enumerate().filter(|(_, one)| !is_output(one)) {
             let buffer = memory.add(kb, &format!("known{i}"), one.memory, group.tensor(one.value).clone());
@@ -148,7 +149,7 @@ pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept
     let KernelFrame { kb, elements, range, .. } = &mut frame;
     known.into_iter().for_each(|(value, buffer)| elements.bind(value, buffer));
     let mut unit = shape.unit_keeping(kb, group, plan, targets, Vec::new());
-    // Parts of whole vectors, so that only the last one has a rest.
+    // Parts are whole vectors, so that only the last one has a remainder.
     let width = if shape.along == Along::Reduced && shape.reduced.len() == 1 { i64::from(shape.lanes * shape.copies) } else { 1 };
     let run = &shape.reduced[0].size;
     let length = run.ceil_div(&Dim::constant(PARTS * width)) * width;
@@ -172,7 +173,8 @@ pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept
     frame.finish(shape.units() * PARTS, cost(group, plan, shape))
 }
 
-/// The kernel that adds parts up and computes what depends on the sums: a row group of its own, `function`, whose inputs and outputs are these.
+/// The kernel that adds parts up and computes the values that depend on the sums: a reduction
+/// group, `function`, whose inputs and outputs are these.
 pub(super) fn sum_kernels(
     group: &Group<'_>,
     function: &Function,
@@ -196,7 +198,8 @@ pub(super) fn sum_kernels(
     Some(code)
 }
 
-/// The group from some reductions on, with the parts in place of what is reduced, and what its inputs are.
+/// Copies the group from some reductions on, with the parts in place of the operands of reductions;
+/// returns its inputs too.
 pub(super) fn of_parts(
     group: &Group<'_>,
     due: &[(Reduction, usize)],
@@ -241,7 +244,7 @@ struct Needed<'a> {
 }
 
 impl Needed<'_> {
-    /// Copies what computes a value, down to what is known.
+    /// Copies the ops that compute a value, down to known values.
     fn visit(&mut self, value: Value) {
         if self.map.contains_key(&value) {
             return;

@@ -1,8 +1,10 @@
-//! What rows have in common and costs something: computed along the reduced dimensions in front of them, or of those that follow one another, or of a
-//! block of them ([`crate::schedule::common::row_blocking`]), and kept in task memory.
+//! Hoists costly values that rows share: computed along the reduced dimensions in front of all
+//! rows, or of consecutive ones, or of a block of them ([`crate::schedule::common::row_blocking`]),
+//! and kept in task memory.
 //!
-//! Invariant: lines of a table lie one behind the other, each as long as the last run that its value follows, those of a row of a block behind those of
-//! the row before; lanes beyond the last one hold anything.
+//! Invariant: lines of a table are stored one behind the other, each as long as the last run that
+//! its value follows, those of a row of a block behind those of the row before; lanes beyond the
+//! last one are undefined.
 use super::plan::{Placed, RowPlan};
 use crate::{
     element::Elements,
@@ -28,11 +30,11 @@ struct Table {
     /// The reduced runs that the value follows.
     runs: Vec<Merged>,
     memory: Value,
-    /// Whether it differs along kept dimensions.
+    /// A flag that is true if it varies along kept dimensions.
     is_outer: bool,
-    /// The axis of the rows of a block, and how many there are, where it differs along that.
+    /// The axis of the rows of a block, and their number, if it varies along that.
     block: Option<(usize, Dim)>,
-    /// How the last run is walked.
+    /// The way that the last run is walked.
     parts: ConcatParts,
 }
 
@@ -45,7 +47,8 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Asks for task memory for the tables of a group, of which those that differ along kept dimensions are of blocks, if there are some.
+    /// Allocates task memory for the tables of a group, of which those that vary along kept
+    /// dimensions are of blocks, if there are some.
     pub(super) fn of(
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
@@ -71,7 +74,7 @@ impl Tables {
         Self { tables: common.into_iter().map(table).collect(), first: None }
     }
 
-    /// Whether some of them are others at other positions along the kept dimensions.
+    /// Returns true if some of them differ at other positions along the kept dimensions.
     pub(super) fn are_outer(&self) -> bool {
         self.tables.iter().any(|table| table.is_outer)
     }
@@ -84,7 +87,8 @@ impl Tables {
         }
     }
 
-    /// Computes those that differ along outer dimensions, for the position `at` along these; of a block, for its rows.
+    /// Computes those that vary along outer dimensions, for the position `at` along these; of a
+    /// block, for its rows.
     pub(super) fn fill_outer(
         &self,
         kb: &mut KernelBuilder,
@@ -121,7 +125,7 @@ impl Tables {
     }
 }
 
-/// Tables that one nest of loops computes: what they have in common is computed once.
+/// Groups tables that one nest of loops computes: their common values are computed once.
 fn alike<'t>(tables: &[&'t Table]) -> Vec<Vec<&'t Table>> {
     let nest = |table: &Table| {
         let runs: Vec<usize> = table.runs.iter().map(|run| run.axis).collect();
@@ -137,7 +141,8 @@ fn alike<'t>(tables: &[&'t Table]) -> Vec<Vec<&'t Table>> {
     found
 }
 
-/// Computes the elements of some tables along some runs, `at` being the position along the others; tables that are `known` are read.
+/// Computes the elements of some tables along some runs, `at` being the position along the others;
+/// tables that are `known` are read.
 fn fill(
     kb: &mut KernelBuilder,
     elements: &mut Elements<'_>,
@@ -159,7 +164,8 @@ fn fill(
                     let Index::Affine { base, .. } = table.place(kb, elements, &at, first) else {
                         panic!("a run is walked in order")
                     };
-                    // What is stored behind a line is written again with the next one, but not what lies behind a part by then.
+                    // Elements stored behind a line are overwritten with the next one, but those
+                    // behind a part are not.
                     let mask = elements.mask.filter(|_| number + 1 < indices.len());
                     kb.store(table.memory, base, wide, mask);
                 }
@@ -177,7 +183,7 @@ fn fill(
 }
 
 impl Table {
-    /// Where an element is, of a block whose first row is number `first`.
+    /// The position of an element in a table of a block whose first row is number `first`.
     fn place(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], first: Option<Value>) -> Index {
         let mut parts: Vec<(Index, Dim)> = Vec::new();
         if let (Some((axis, rows)), Some(first)) = (&self.block, first) {
@@ -195,7 +201,7 @@ impl Table {
             Index::Affine { base, stride: 1 } => (base, elements.lanes),
             _ => return,
         };
-        // There are whole vectors.
+        // The table holds whole vectors.
         let known = kb.load(self.memory, base, lanes, None);
         let place = elements.position(kb, space, &self.placed.shape, at);
         elements.seed(self.placed.value, &place, known);

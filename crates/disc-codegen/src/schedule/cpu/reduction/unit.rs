@@ -1,4 +1,5 @@
-//! The code of one unit of the row schedule: some rows at once, or vectors of rows side by side (its *columns*), phase by phase.
+//! Emits one unit of the reduction schedule: several rows at once, or vectors of adjacent rows (its
+//! *columns*), phase by phase.
 //!
 //! Sums are never one long chain: a row has several accumulators, which are added to a total block
 //! by block ([`super::cascade`]).
@@ -24,7 +25,8 @@ use disc_ir::{Dim, TensorType, Value};
 /// A position of the space for each column.
 pub(super) type Columns = Vec<Vec<Index>>;
 
-/// An output where it is in the space, whether it has an element for each position, and its memory.
+/// An output at its position in the space, a flag that is true if it has an element for each
+/// position, and its memory.
 type Target = (Placed, bool, Value);
 
 pub(super) struct Unit<'g> {
@@ -32,7 +34,7 @@ pub(super) struct Unit<'g> {
     pub(super) plan: &'g RowPlan,
     pub(super) reduced: Vec<Merged>,
     pub(super) along: Along,
-    /// Independent accumulators of a row, or columns of a unit of rows side by side.
+    /// The independent accumulators of a row, or columns of a unit of adjacent rows.
     pub(super) copies: u32,
     /// The outputs that the kernel may write, with their memory.
     pub(super) targets: Vec<(Value, Value)>,
@@ -40,37 +42,39 @@ pub(super) struct Unit<'g> {
     pub(super) caches: Vec<(Placed, Value)>,
     /// Gathers that take one slice for each row.
     pub(super) gathers: Vec<OuterGather>,
-    /// What is the same all over a row, where it is read.
+    /// The values that are constant along a row and read along it.
     pub(super) row_values: Vec<Placed>,
-    /// Where operands of a concatenation along the last reduced run end, but for the last one: each is written by a loop of its own.
+    /// The ends of the operands of a concatenation along the last reduced run, except the last one:
+    /// each is written by a loop of its own.
     pub(super) joints: Vec<Dim>,
-    /// What rows have in common.
+    /// The values that rows share.
     pub(super) tables: Tables,
     pub(super) part: Option<Part>,
 }
 
-/// A part of all rows: what its reductions give goes to memory, one after the other, for another kernel to add up.
+/// A part of all rows: the results of its reductions go to memory, one after the other, for another
+/// kernel to add up.
 #[derive(Clone)]
 pub(super) struct Part {
     /// The positions of the first reduced run.
     pub(super) range: [Value; 2],
-    /// The phase whose reductions are computed; none where the outputs are written.
+    /// The phase whose reductions are computed; `None` if the outputs are written.
     pub(super) phase: Option<usize>,
-    /// Where the part starts in the buffers.
+    /// The start of the part in the buffers.
     pub(super) offset: Value,
-    /// Memory for each reduction.
+    /// The memory for each reduction.
     pub(super) buffers: Vec<(Value, TensorType)>,
-    /// Elements that later kernels need, with the memory where they go.
+    /// The elements that later kernels need, with the memory that they go to.
     pub(super) kept: Vec<(Placed, Value)>,
 }
 
 impl Unit<'_> {
-    /// Computes a unit; the columns have their kept positions, and 0 where it is reduced.
+    /// Computes a unit; the columns have their kept positions, and 0 along reduced dimensions.
     pub(super) fn run(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: Columns) {
         for at in columns.iter().filter(|_| !self.gathers.is_empty()) {
             read_places(kb, elements, &self.plan.layout.space, &self.gathers, at);
         }
-        // A part is of one phase: what other kernels do is in memory.
+        // A part is of one phase: the results of other kernels are in memory.
         let only = self.part.as_ref().map(|part| part.phase.unwrap_or(self.plan.last()));
         for phase in only.map_or(0..=self.plan.last(), |phase| phase..=phase) {
             let is_due =
@@ -86,7 +90,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Computes what is the same all over a row and due in a phase, in front of its loops: these find it.
+    /// Computes the values that are constant along a row and due in a phase, in front of its loops:
+    /// these find them.
     fn know_row_values(
         &self,
         kb: &mut KernelBuilder,
@@ -102,7 +107,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Computes what costs something and is the same in all rows, in front of them.
+    /// Computes costly values that are the same in all rows, in front of them.
     pub(super) fn know_everywhere(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
         let is_kept = |value| self.group.function.defining(value).is_some_and(|inst| is_kept(self.group.function, inst));
         for placed in self.row_values.iter().filter(|placed| placed.shape.iter().all(Vec::is_empty) && is_kept(placed.value)) {
@@ -129,7 +134,7 @@ impl Unit<'_> {
         self.conclude(kb, elements, columns, due, totals, copies);
     }
 
-    /// What accumulators start from: neutral values.
+    /// The start values of accumulators: neutral values.
     fn identities(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, due: &[Reduction]) -> Vec<Value> {
         let lanes = elements.lanes;
         let mut found = Vec::new();
@@ -150,7 +155,8 @@ impl Unit<'_> {
         found
     }
 
-    /// One step of the reductions that are due: `carried` has the copies of the first result, then those of the next.
+    /// Emits one step of the reductions that are due: `carried` has the copies of the first result,
+    /// then those of the next.
     #[expect(clippy::too_many_arguments, reason = "a step of a loop nest has its surroundings")]
     fn accumulate(
         &self,
@@ -167,7 +173,7 @@ impl Unit<'_> {
         let mut next = carried.to_vec();
         let early: Vec<_> =
             self.placed_targets().into_iter().filter(|(placed, ..)| self.plan.early(placed.value) == Some(phase)).collect();
-        // Behind the whole steps of a row, its first accumulator alone goes on.
+        // Behind the whole steps of a row, only its first accumulator continues.
         let each = copies / columns.len();
         for (column, at) in columns.iter().enumerate() {
             let copy = column * each;
@@ -186,7 +192,7 @@ impl Unit<'_> {
                 let slot = |i: usize| (first + i) * copies + copy;
                 match reduction.combine {
                     Combine::Plain(monoid) => {
-                        // Lanes of other rows need no care.
+                        // Lanes of other rows need no mask.
                         if let Some(mask) = elements.mask.filter(|_| self.along == Along::Reduced) {
                             values[0] = kb.select(mask, values[0], identities[first]);
                         }
@@ -208,7 +214,7 @@ impl Unit<'_> {
         next
     }
 
-    /// The results: copies and lanes combined, with the inits, known to what reads them.
+    /// Combines copies and lanes with the inits, and makes the results known to their readers.
     fn conclude(
         &self,
         kb: &mut KernelBuilder,
@@ -247,7 +253,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Writes what a part gives for one reduction.
+    /// Stores the result of a part for one reduction.
     fn store_part(
         &self,
         kb: &mut KernelBuilder,
@@ -275,7 +281,8 @@ impl Unit<'_> {
     /// Makes kept values known at a position, and keeps those whose first phase it is.
     fn recall(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize, phase: usize) {
         self.tables.recall(kb, elements, self.plan, at, phase);
-        // All are computed before any is stored: the memory of one may be that of an input which another reads.
+        // All are computed before any is stored: the memory of one may alias an input which another
+        // reads.
         let mut computed = Vec::new();
         for (placed, buffer) in self.part.iter().flat_map(|part| &part.kept) {
             let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
@@ -303,7 +310,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Where a vector is in the memory of a kept value; `copy` is the number of its row, or of its column.
+    /// The position of a vector in the memory of a kept value; `copy` is the number of its row, or
+    /// of its column.
     fn cache_index(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], copy: usize) -> Value {
         let layout = &self.plan.layout;
         let parts: Vec<(Index, Dim)> = layout.reduced.iter().map(|&axis| (at[axis], layout.space[axis].clone())).collect();
@@ -320,8 +328,9 @@ impl Unit<'_> {
         kb.add(start, offset)
     }
 
-    /// Loops over the positions of reduced runs, of the first ones in `ranges`. `body` gets as many columns as there are carried copies: along
-    /// a row, these are vectors next to one another.
+    /// Emits loops over the positions of reduced runs, of the first ones in `ranges`. `body` gets
+    /// as many columns as there are carried copies: along a row, these are vectors next to one
+    /// another.
     #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
     pub(super) fn walk<'e>(
         &self,
@@ -351,7 +360,8 @@ impl Unit<'_> {
         })
     }
 
-    /// The vectors of rows: of each as many at once as there are copies, then one after the other, the last one with a mask.
+    /// Emits loops over the vectors of rows: of each as many at once as there are copies, then one
+    /// after the other, the last one with a mask.
     #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
     fn along_row<'e>(
         &self,
@@ -421,8 +431,8 @@ impl Unit<'_> {
         self.targets.iter().map(shaped).collect()
     }
 
-    /// Writes an element of some outputs: all are computed before any is stored, since the memory of one may be that of an input which another
-    /// one reads.
+    /// Stores an element of some outputs: all are computed before any is stored, since the memory
+    /// of one may alias an input which another one reads.
     fn store(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, outputs: &[Target], at: &[Index]) {
         let mut computed = Vec::with_capacity(outputs.len());
         for (placed, ..) in outputs {
@@ -435,8 +445,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Stores the outputs that no walk before has written: whole ones in a last loop over the reduced positions, then those of one element for
-    /// each row.
+    /// Stores the outputs that no walk before has written: whole ones in a last loop over the
+    /// reduced positions, then those of one element for each row.
     fn write(&mut self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, columns: &Columns) {
         let late = self.placed_targets().into_iter().filter(|(placed, ..)| self.plan.early(placed.value).is_none());
         let (whole, single): (Vec<Target>, Vec<Target>) = late.partition(|&(_, is_whole, _)| is_whole);
@@ -454,7 +464,7 @@ impl Unit<'_> {
         }
         let mut store_single = |kb: &mut KernelBuilder| columns.iter().for_each(|at| self.store(kb, elements, &single, at));
         let Some(part) = &self.part else { return store_single(kb) };
-        // One part of each row does it.
+        // One part of each row stores them.
         let zero = kb.int(0);
         let is_first = kb.compare("EQ", part.range[0], zero);
         let first = |kb: &mut KernelBuilder| {
@@ -464,7 +474,8 @@ impl Unit<'_> {
         kb.if_(is_first, first, |_| Vec::new());
     }
 
-    /// Loops over the reduced positions, one vector of each column at a time; over a range of the first run, where there is one.
+    /// Emits loops over the reduced positions, one vector of each column at a time; over a range of
+    /// the first run, if there is one.
     fn each<'e>(
         &self,
         kb: &mut KernelBuilder,
@@ -489,7 +500,7 @@ impl Unit<'_> {
                     known.for_each(|(place, below)| elements.bound(index, place, below));
                     columns.iter_mut().for_each(|row| row[first.axis] = index);
                     body(kb, elements, &columns);
-                    // The same place may be another one in the next part.
+                    // The same index may be another position in the next part.
                     elements.unbound(index);
                 });
             };
@@ -520,7 +531,7 @@ fn total(kb: &mut KernelBuilder, monoid: Monoid, accumulators: &[Value]) -> Valu
     kb.reduce_lanes(found, monoid.lane_reducer())
 }
 
-/// Accumulators combined in pairs.
+/// Combines accumulators in pairs.
 pub(super) fn in_pairs(kb: &mut KernelBuilder, monoid: Monoid, accumulators: &[Value]) -> Value {
     let mut found = accumulators.to_vec();
     while found.len() > 1 {
