@@ -1,6 +1,7 @@
 //! Schedules, kernel IR passes and the host program; tested without LLVM.
 //!
-//! Modules import from those before them: `target`, `math`, `kernel`, `element`, `schedule`, `host`.
+//! Modules import from those before them: `target`, `math`, `kernel`, `element`, `schedule`,
+//! `host`.
 
 pub mod element;
 pub mod host;

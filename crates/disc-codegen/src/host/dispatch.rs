@@ -1,12 +1,15 @@
-//! How a host program chooses among the versions of a group, launches one, and gives its launches the memory that they share.
+//! Writes the choice among the versions of a group in a host program, the launches of each, and the
+//! memory that they share.
 //!
-//! A guard is a list of conditions, which are checked in their order; the versions are nested `if`s, the last branch has no guard. What
-//! launches share lies in the arena behind all values, and is used again by the next group.
+//! A guard is a list of conditions, which are checked in their order; the versions are nested
+//! `if`s, and the last branch has no guard. Memory shared by launches is at the end of the arena,
+//! behind all values; the next group uses it again.
 use crate::schedule::{self, Argument, Condition, Launch, Version, Work};
 use disc_ir::{Attr, Block, Builder, Code, DType, Diagnostic, Dim, Function, OpKind, Solver, Space, TensorType, Type, Value};
 use std::sync::Arc;
 
-/// Writes the conditions of a version, and returns whether all of them hold, as a value of the host program.
+/// Writes the conditions of a version; returns a value of the host program that is true if all
+/// hold.
 pub(super) fn guard(
     host: &mut Function,
     block: Block,
@@ -27,7 +30,7 @@ pub(super) fn guard(
     Ok(all.expect("a guard has a condition"))
 }
 
-/// Writes a condition, and returns whether it holds.
+/// Writes a condition; returns a value that is true if it holds.
 fn condition(builder: &mut Builder<'_>, condition: &Condition, outputs: &[Value]) -> Result<Value, Diagnostic> {
     match condition {
         Condition::Less(smaller, larger) => less(builder, smaller, larger),
@@ -52,7 +55,7 @@ fn less(builder: &mut Builder<'_>, smaller: &Dim, larger: &Dim) -> Result<Value,
     builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()
 }
 
-/// Returns true if a version would write past the caches where an input of the group is: it would read these
+/// Returns true if a version would write past the caches to memory of an input: it would read these
 /// lines all the same.
 pub(super) fn writes_over(host: &Function, version: &Version, memory: &[Value], inputs: usize) -> bool {
     let read: Vec<(Value, Dim)> = memory[..inputs].iter().map(|&input| place(host, input)).collect();
@@ -141,7 +144,7 @@ fn on_threads(launch: &Launch) -> Result<[Dim; 3], Diagnostic> {
 /// The end of a host program's arena, for what launches share.
 pub(super) struct Workspace {
     arena: Value,
-    /// Where it starts.
+    /// Its first byte.
     start: Dim,
     needs: Vec<Dim>,
 }
@@ -156,12 +159,13 @@ impl Workspace {
         }
     }
 
-    /// Whether the memory of a version has a size, or a bound, that is known when a call begins.
+    /// Returns true if the memory of a version has a size, or a bound, that is known when a call
+    /// begins.
     pub(super) fn has_room(host: &Function, workspaces: &[schedule::Workspace]) -> bool {
         workspaces.iter().all(|workspace| Self::bytes(host, workspace).is_some())
     }
 
-    /// What to set aside: the bytes, or a bound where they depend on what data binds later.
+    /// The bytes to set aside, or a bound if they depend on sizes that data binds later.
     fn bytes(host: &Function, workspace: &schedule::Workspace) -> Option<Dim> {
         let later = host.data_dims();
         let is_known = |bytes: &&Dim| !bytes.symbols().iter().any(|symbol| later.contains(symbol));

@@ -1,10 +1,12 @@
-//! From the buffer stage to the kernel stage: each group becomes kernels and launches.
+//! Lowers the buffer stage to the kernel stage: each group becomes kernels and launches.
 //!
-//! Groups of one structure share their kernels, so a model of twelve equal layers has the kernels of one. Entries share them where they state
-//! the same facts. A variant shares those that come out alike with its function; where all do, and none is left out, there is no variant.
+//! Groups of one structure share their kernels, so a model of twelve equal layers has the kernels
+//! of one. Entries share them if they state the same facts. A variant shares those that come out
+//! equal to its function's; a variant whose groups all do is dropped.
 //!
-//! Invariant: whatever a group's kind promises, a group whose plan does not hold is computed by the loop schedule, output by output: slower,
-//! never wrong.
+//! Invariants: a reduction group follows the plan that its op carries, and one without a plan is an
+//! error of the compiler. A group that the scheduler has no schedule for is computed by loops,
+//! output by output, and a note says why.
 use super::{
     dedup::{self, Dedup},
     dispatch::{Workspace, guard, launch, writes_over},
@@ -26,9 +28,9 @@ pub struct Program {
     pub module: Module,
     /// Site number `i + 1` is entry `i`.
     pub sites: Vec<Site>,
-    /// What each host program checks at entry.
+    /// The checks of each host program at entry.
     pub signatures: Vec<(Arc<str>, Signature)>,
-    /// For each host program, how many launches of each kind of group one call makes (loops count once).
+    /// For each host program, the launches of each kind of group in one call; a loop counts once.
     pub launches: Vec<(Arc<str>, HashMap<FusionKind, usize>)>,
     /// Groups that did not get the schedule of their kind, and why.
     pub notes: Vec<String>,
@@ -106,7 +108,7 @@ struct Lowering<'t> {
     known: HashMap<String, GroupCode>,
     /// The same by what came out, where the module has variants.
     alike: Option<Dedup>,
-    /// Whether the host program is a variant of another one.
+    /// True if the host program is a variant of another one.
     is_variant: bool,
     /// That of the host program which is being lowered.
     workspace: Option<Workspace>,

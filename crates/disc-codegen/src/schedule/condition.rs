@@ -1,7 +1,7 @@
 //! States when a version runs: conditions on sizes and on memory.
 //!
-//! Invariant: `host/dispatch.rs` has code for each condition, which holds in exactly the calls in which the
-//! version may rely on its fact.
+//! Invariant: `host/dispatch.rs` has code for each condition, which holds in exactly the calls in
+//! which the version may rely on its fact.
 use disc_ir::{
     Dim,
     dim::{Fact, Range},
@@ -9,20 +9,21 @@ use disc_ir::{
 
 /// A condition of a guard.
 ///
-/// There is none on where the memory of an input starts: the host program has no op that asks. CPUs need none,
-/// since their loads take any address.
+/// There is none on where the memory of an input starts: the host program has no op that asks. CPUs
+/// need none, since their loads take any address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The first dim is less than the second.
     Less(Dim, Dim),
     /// The number, which is positive, divides the dim, which is not negative.
     Divides(i64, Dim),
-    /// The caches do not hold what is read and written, the memory of each of these outputs starts at a multiple
-    /// of [`disc_abi::ALIGN`] bytes, and no input has the same memory, which would be in the caches already.
+    /// The caches do not hold what is read and written, the memory of each of these outputs starts
+    /// at a multiple of [`disc_abi::ALIGN`] bytes, and no input has the same memory, which would be
+    /// in the caches already.
     Nontemporal {
         /// Positions among what the group returns.
         outputs: Vec<usize>,
-        /// What is read and written.
+        /// The bytes that are read and written.
         bytes: Dim,
     },
 }

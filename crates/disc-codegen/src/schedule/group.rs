@@ -11,12 +11,12 @@ pub struct Group<'a> {
     /// The outputs to compute, by their position among what the function returns.
     pub wanted: Vec<usize>,
     pub solver: Arc<Solver>,
-    /// What kernels are named after.
+    /// The prefix of kernel names.
     pub name: Arc<str>,
     pub target: &'a Target,
     /// The number of the first site of these kernels.
     pub first_site: i64,
-    /// Whether results are written past the caches: see [`Condition::Nontemporal`].
+    /// True if results are written past the caches: see [`Condition::Nontemporal`].
     pub nontemporal: bool,
     /// The type of positions in its kernels.
     pub index_type: DType,
@@ -57,10 +57,10 @@ impl Group<'_> {
         self.function.ty(value).shaped().expect("a group's values are tensors")
     }
 
-    /// The group where a guard holds, under a name of its own: what the guard says of sizes is a fact there.
+    /// The group for sizes that a guard admits, under a name of its own: the guard is a fact there.
     pub fn guarded(&self, name: String, guard: &[Condition]) -> Self {
         let mut facts = self.function.facts.clone();
-        // Where a guard cannot hold, its version never runs.
+        // A version whose guard cannot hold never runs.
         let holds = guard.iter().filter_map(Condition::fact).try_for_each(|fact| facts.add(fact));
         let solver = if holds.is_ok() { Arc::new(Solver::new(&facts)) } else { self.solver.clone() };
         Self { name: name.into(), solver, ..self.clone() }

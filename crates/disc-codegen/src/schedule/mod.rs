@@ -1,10 +1,12 @@
-//! Schedules: from a fusion group to kernels and their launches.
+//! Schedules a fusion group: turns it into kernels and their launches.
 //!
-//! A group comes as a function of its own: parameters are the group's inputs, what it returns are its outputs. A schedule decides the
-//! loops, the work units and the lanes; [`crate::element`] says how an element is computed. A kernel's parameters are the inputs and
-//! outputs it uses, in the order of its launch, then the range of units.
+//! A group comes as a function of its own: its parameters are the group's inputs, its results the
+//! group's outputs. A schedule decides the loops, the work units and the lanes; [`crate::element`]
+//! computes an element. A kernel's parameters are the inputs and outputs it uses, in the order of
+//! its launch, then the range of units.
 //!
-//! Invariants: a schedule asks facts, never sizes; the result does not depend on how units are spread over threads.
+//! Invariants: a schedule asks facts, never sizes; results do not depend on how units are spread
+//! over threads.
 mod common;
 mod condition;
 mod cpu;

@@ -6,8 +6,8 @@ use disc_passes::fusion::ReductionPlan;
 
 /// Schedules the groups of one kind of target.
 pub trait Scheduler {
-    /// Returns the code of a group, and the reason if it is not the code that its kind promises. Every group has
-    /// code: a loop over each output computes any.
+    /// Returns the code of a group, and the reason if it is not the code that its kind promises.
+    /// Every group has code: a loop over each output computes any.
     fn schedule(&self, group: &Group<'_>, request: Request<'_>) -> (Versioned, Option<String>);
 }
 
@@ -22,7 +22,7 @@ pub struct Request<'a> {
     pub offers: Offers,
 }
 
-/// What launches offer to the runtime besides their kernels.
+/// The offers of launches to the runtime besides their kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offers {
     Nothing,

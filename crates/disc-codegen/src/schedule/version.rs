@@ -1,4 +1,4 @@
-//! What a schedule gives: kernels and their launches, in versions with guards.
+//! The result of a schedule: kernels and their launches, in versions with guards.
 use super::Condition;
 use crate::kernel::Site;
 use disc_ir::{Dim, Function, TensorType};
@@ -21,7 +21,7 @@ pub struct Launch {
     pub kernel: Arc<str>,
     pub arguments: Vec<Argument>,
     pub work: Work,
-    /// What it copies, if that is all: nothing is left to do where each pair is one memory.
+    /// The copies that it makes, if it does nothing else; it is dropped if each pair is one memory.
     pub copies: Vec<(Argument, Argument)>,
     /// The product that it computes, if a library may compute that instead.
     pub product: Option<Box<ProductOffer>>,
@@ -46,7 +46,8 @@ pub enum Work {
         threads: u32,
         /// Bytes of memory that the threads of a block share.
         shared: Dim,
-        /// There are as many blocks as the device runs at once, and each takes parts until none is left.
+        /// There are as many blocks as the device runs at once, and each takes parts until none is
+        /// left.
         persistent: bool,
     },
 }
@@ -94,7 +95,7 @@ impl Scheduled {
     }
 }
 
-/// What a version is. crates/disc/tests/versions.rs runs each.
+/// The kind of a version. crates/disc/tests/versions.rs runs each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionKind {
     /// Few long rows, in parts that are added up.

@@ -1,9 +1,12 @@
-//! Describes each kind of version: the table of docs/schedules.md, which a test compares with this one.
+//! Describes each kind of version: the table of docs/schedules.md, which a test compares with this
+//! one.
 //!
-//! Invariant: every kind has a row, in the order of [`VersionKind::ALL`]. `kN` stands for the group's number.
+//! Invariant: every kind has a row, in the order of [`VersionKind::ALL`]. `kN` stands for the
+//! group's number.
 use super::VersionKind;
 
-/// A row: the kernels of a version as `disc bench` names them, its guard in words, its unit of work.
+/// A row: the kernels of a version as `disc bench` names them, its guard in words, its unit of
+/// work.
 type Row = [&'static str; 3];
 
 impl VersionKind {

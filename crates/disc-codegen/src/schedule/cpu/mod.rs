@@ -54,7 +54,8 @@ fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>,
     }
 }
 
-/// Returns the versions of a matmul: Winograd's method or split-K for some sizes, panels for the others.
+/// Returns the versions of a matmul: Winograd's method or split-K for some sizes, panels for the
+/// others.
 fn matmul_versions(group: &Group<'_>, offers: Offers) -> Result<Versioned, String> {
     if offers == Offers::AllProducts
         && let Some(offered) = matmul::offered(group)
