@@ -172,13 +172,39 @@ impl TensorType {
     }
 }
 
-/// The memory of a kernel's buffer.
+/// The memory of a buffer. `Global` is the one that the text leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// Memory of the device, seen by every task.
     Global,
     /// Private to one task (a CPU thread, a GPU block), of the size that a launch asks for.
     Task,
+    /// Memory of the host that a device cannot read: sizes, loop conditions. On a CPU `Global` is
+    /// the host's own memory, so programs for it have none.
+    Host,
+    /// On the chip, shared by the threads of one block of a grid.
+    Shared,
+}
+
+impl Space {
+    pub const ALL: [Self; 4] = [Self::Global, Self::Task, Self::Host, Self::Shared];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Task => "task",
+            Self::Host => "host",
+            Self::Shared => "shared",
+        }
+    }
+
+    /// Returns true if a backend has this memory. The verifier refuses the others.
+    pub fn has_backend(self) -> bool {
+        match self {
+            Self::Global | Self::Task => true,
+            Self::Host | Self::Shared => false,
+        }
+    }
 }
 
 /// The type of a value.
@@ -191,7 +217,8 @@ pub enum Type {
         lanes: u32,
         dtype: DType,
     },
-    /// Memory that holds a tensor, `buffer<[B]x768xf32>`.
+    /// Memory that holds a tensor, `buffer<[B]x768xf32>`; in another space than `Global`,
+    /// `buffer<8xf32, task>`.
     Buffer {
         tensor: TensorType,
         space: Space,
@@ -262,7 +289,7 @@ impl fmt::Display for Type {
             Type::Vector { lanes: 1, dtype } => write!(f, "{dtype}"),
             Type::Vector { lanes, dtype } => write!(f, "vector<{lanes}x{dtype}>"),
             Type::Buffer { tensor, space: Space::Global } => write!(f, "buffer<{tensor}>"),
-            Type::Buffer { tensor, space: Space::Task } => write!(f, "buffer<{tensor}, task>"),
+            Type::Buffer { tensor, space } => write!(f, "buffer<{tensor}, {}>", space.name()),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - A group's region uses no value of the function around it.
 //! - Up to the fused stage every value is a tensor; at the kernel stage none is, and kernels never
 //!   have one.
+//! - Every buffer is in a memory space that a backend has.
 use super::Check;
 use crate::{
     diag::Code,
@@ -22,9 +23,12 @@ pub(super) fn check(cx: &mut Check<'_>) {
         let message = format!("a {} has no place at the stage {}", describe(function.kind), cx.stage.name());
         return cx.error(Code::E0208, None, message);
     }
-    for &parameter in function.parameters() {
+    for (i, &parameter) in function.parameters().iter().enumerate() {
         if let Some(message) = misplaced(cx.stage, function, function.ty(parameter)) {
             cx.error(Code::E0208, None, message);
+        }
+        if let Some(message) = without_backend(function.ty(parameter)) {
+            cx.error(Code::E0801, None, format!("parameter {i}: {message}"));
         }
     }
     for inst in function.walk(function.body) {
@@ -35,9 +39,12 @@ pub(super) fn check(cx: &mut Check<'_>) {
         }
         let results = function.results_of(inst);
         let arguments = function.inst(inst).regions.iter().flat_map(|&region| function.arguments(region));
-        let misplaced = results.iter().chain(arguments).find_map(|&v| misplaced(cx.stage, function, function.ty(v)));
-        if let Some(message) = misplaced {
+        let values: Vec<Value> = results.iter().chain(arguments).copied().collect();
+        if let Some(message) = values.iter().find_map(|&v| misplaced(cx.stage, function, function.ty(v))) {
             cx.op_error(Code::E0208, inst, message);
+        }
+        if let Some(message) = values.iter().find_map(|&v| without_backend(function.ty(v))) {
+            cx.op_error(Code::E0801, inst, message);
         }
         if def.kind == OpKind::Fusion && sees_outside(function, function.inst(inst).regions[0]) {
             cx.op_error(Code::E0208, inst, "the region uses a value from outside: a group reads its operands only");
@@ -79,6 +86,15 @@ fn misplaced(stage: Stage, function: &Function, ty: &Type) -> Option<String> {
         Stage::Kernel => !is_tensor,
     };
     (!is_right).then(|| format!("a value of type {ty} in a {} at the stage {}", describe(function.kind), stage.name()))
+}
+
+fn without_backend(ty: &Type) -> Option<String> {
+    match ty {
+        Type::Buffer { space, .. } if !space.has_backend() => {
+            Some(format!("a value of type {ty}: no backend has the memory space `{}` yet", space.name()))
+        }
+        Type::Buffer { .. } | Type::Tensor(_) | Type::Vector { .. } => None,
+    }
 }
 
 /// Returns the name of a kind of function in messages.

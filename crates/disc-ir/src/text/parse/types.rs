@@ -105,15 +105,14 @@ pub(super) fn dtype(cursor: &mut Cursor<'_>) -> Parsed<DType> {
     DType::from_name(word.text).ok_or_else(|| unknown(word, "element type"))
 }
 
+/// A memory space. The text has no name for `Global`, so that each type has one text.
 fn space(cursor: &mut Cursor<'_>) -> Parsed<Space> {
-    let word = cursor.expect_word("`task`")?;
-    match word.text {
-        "task" => Ok(Space::Task),
-        other => {
-            let message = format!("there is no space `{}`; the one that is named is `task`", shorten(other));
-            Err(error(Code::E0102, word.span, message))
-        }
-    }
+    let word = cursor.expect_word("`task`, `host` or `shared`")?;
+    let named = Space::ALL.into_iter().find(|&space| space != Space::Global && space.name() == word.text);
+    named.ok_or_else(|| {
+        let message = format!("there is no space `{}`; those that are named are `task`, `host` and `shared`", shorten(word.text));
+        error(Code::E0102, word.span, message)
+    })
 }
 
 fn vector(cursor: &mut Cursor<'_>) -> Parsed<Type> {
