@@ -1,5 +1,8 @@
 //! Lowers a module of tensors from standard input to kernels, and prints every stage.
-use disc_codegen::{host::lower, target::Target};
+use disc_codegen::{
+    host::lower,
+    target::{Compilation, Target},
+};
 use disc_passes::{buffers::plan_buffers, fusion::fuse, pass::PassCx};
 
 fn main() {
@@ -10,7 +13,7 @@ fn main() {
     println!("// fused\n{module}");
     (plan_buffers::PASS.run)(&mut module, &mut cx).expect("buffers");
     println!("// buffer\n{module}");
-    let program = lower(module, &Target::host().expect("a target")).expect("kernels");
+    let program = lower(module, &Compilation::of(Target::host().expect("a target")).expect("a CPU")).expect("kernels");
     println!("// kernel\n{}", program.module);
     println!("// {:?} {:?}", program.launches, program.notes);
 }

@@ -10,7 +10,10 @@ use crate::{
     lower::{lower, lower_entry},
     machine::{Codegen, Machine, Object, in_context},
 };
-use disc_codegen::{host::Program, target::Target};
+use disc_codegen::{
+    host::Program,
+    target::{Compilation, Target},
+};
 use disc_ir::{Function, FunctionKind};
 use inkwell::{GlobalVisibility, context::Context};
 use std::{
@@ -63,16 +66,18 @@ pub struct Compiled {
 
 /// Compiles the kernels, routines and host programs of `program`. Host programs are exported by
 /// [`crate::entry_symbol`].
-pub fn compile(program: &Program, target: &Target, options: &Options) -> Result<Compiled, Error> {
+///
+/// # Errors
+/// A device without a backend, or a failure of LLVM.
+pub fn compile(program: &Program, targets: &Compilation, options: &Options) -> Result<Compiled, Error> {
+    check(targets)?;
     let kernels: Vec<&Function> = program.module.functions.iter().filter(|f| is_kernel_code(f)).collect();
     let entries: Vec<&Function> = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Host).collect();
-    let mut batches: Vec<Batch<'_>> = Vec::new();
-    if target.is_cpu() {
-        // The entries first, since they take the longest.
-        batches.push(Batch { functions: &entries, codegen: Codegen::Fast, versioned: true });
-    }
-    batches.extend(kernels.chunks(BATCH).map(|functions| Batch { functions, codegen: Codegen::Less, versioned: false }));
-    let objects = in_parallel(batches.len(), options.threads, |i| object(program, &batches[i], target, options))?;
+    // The entries first, since they take the longest.
+    let host = Batch { functions: &entries, target: targets.host(), codegen: Codegen::Fast, versioned: true };
+    let device = |functions| Batch { functions, target: targets.device(), codegen: Codegen::Less, versioned: false };
+    let batches: Vec<Batch<'_>> = [host].into_iter().chain(kernels.chunks(BATCH).map(device)).collect();
+    let objects = in_parallel(batches.len(), options.threads, |i| object(program, &batches[i], options))?;
     let mut timings = Timings { modules: objects.len(), ..Timings::default() };
     let mut linked = Vec::with_capacity(objects.len());
     for (object, lower, codegen) in objects {
@@ -81,27 +86,40 @@ pub fn compile(program: &Program, target: &Target, options: &Options) -> Result<
         linked.push(object);
     }
     let start = Instant::now();
-    let bytes = link(target, &linked)?;
+    let bytes = link(targets.host(), &linked)?;
     timings.link = start.elapsed();
     tracing::debug!(?timings, bytes = bytes.len(), "compiled a program");
     Ok(Compiled { bytes, timings })
 }
 
 /// Returns the assembly of `program`, for dumps and for tests that look at instructions.
-pub fn assembly(program: &Program, target: &Target) -> Result<String, Error> {
+///
+/// # Errors
+/// As [`compile`].
+pub fn assembly(program: &Program, targets: &Compilation) -> Result<String, Error> {
+    check(targets)?;
     in_context(|context| {
-        let machine = Machine::new(target, Codegen::Less)?;
-        let emit = lower_all(context, &machine, program, target)?;
+        let machine = Machine::new(targets.host(), Codegen::Less)?;
+        let emit = lower_all(context, &machine, program, targets.host())?;
         machine.assembly(emit.module)
     })
 }
 
 /// Returns the LLVM IR of `program`, for dumps.
-pub fn llvm_ir(program: &Program, target: &Target) -> Result<String, Error> {
+///
+/// # Errors
+/// As [`compile`].
+pub fn llvm_ir(program: &Program, targets: &Compilation) -> Result<String, Error> {
+    check(targets)?;
     in_context(|context| {
-        let machine = Machine::new(target, Codegen::Less)?;
-        Ok(lower_all(context, &machine, program, target)?.module.print_to_string().to_string())
+        let machine = Machine::new(targets.host(), Codegen::Less)?;
+        Ok(lower_all(context, &machine, program, targets.host())?.module.print_to_string().to_string())
     })
+}
+
+/// Checks that kernels and host programs go into one shared object, the only form of code yet.
+fn check(targets: &Compilation) -> Result<(), Error> {
+    Ok(targets.check_backend()?)
 }
 
 fn is_kernel_code(function: &Function) -> bool {
@@ -111,7 +129,7 @@ fn is_kernel_code(function: &Function) -> bool {
     }
 }
 
-/// Lowers the whole program into one module.
+/// Lowers the whole program into one module, for a device that is the host.
 fn lower_all<'c>(context: &'c Context, machine: &Machine, program: &Program, target: &Target) -> Result<Emit<'c>, Error> {
     let emit = open(context, machine, target);
     program.module.functions.iter().try_for_each(|function| lower_any(&emit, program, function))?;
@@ -128,35 +146,31 @@ fn open<'c>(context: &'c Context, machine: &Machine, target: &Target) -> Emit<'c
 fn lower_any(emit: &Emit<'_>, program: &Program, function: &Function) -> Result<(), Error> {
     match function.kind {
         FunctionKind::Kernel | FunctionKind::Routine => lower(emit, &program.module, function),
-        FunctionKind::Host if emit.target.is_cpu() => {
+        FunctionKind::Host => {
             let signature = program.signatures.iter().find(|(name, _)| *name == function.name);
             let (_, signature) =
                 signature.ok_or_else(|| Error::Emit(format!("host program `{}` has no signature", function.name)))?;
             lower_entry(emit, &program.module, function, signature)
         }
-        FunctionKind::Host | FunctionKind::Func => Ok(()),
+        FunctionKind::Func => Ok(()),
     }
 }
 
 /// The functions of one LLVM module.
 struct Batch<'p> {
     functions: &'p [&'p Function],
+    target: &'p Target,
     codegen: Codegen,
     /// The module exports the version of the runtime's contract.
     versioned: bool,
 }
 
 /// Compiles one batch to an object, and times both halves.
-fn object(
-    program: &Program,
-    batch: &Batch<'_>,
-    target: &Target,
-    options: &Options,
-) -> Result<(Object, Duration, Duration), Error> {
+fn object(program: &Program, batch: &Batch<'_>, options: &Options) -> Result<(Object, Duration, Duration), Error> {
     in_context(|context| {
         let start = Instant::now();
-        let machine = Machine::new(target, batch.codegen)?;
-        let emit = open(context, &machine, target);
+        let machine = Machine::new(batch.target, batch.codegen)?;
+        let emit = open(context, &machine, batch.target);
         batch.functions.iter().try_for_each(|function| lower_any(&emit, program, function))?;
         if batch.versioned {
             export_version(&emit);

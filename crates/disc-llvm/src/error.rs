@@ -4,6 +4,8 @@
 pub enum Error {
     #[error("LLVM has no target machine for {0}")]
     NoMachine(String),
+    #[error(transparent)]
+    Target(#[from] disc_codegen::target::TargetError),
     #[error("LLVM rejected the module: {0}")]
     Verify(String),
     /// An op that cannot be lowered: the compiler made IR that is not legal at this stage.

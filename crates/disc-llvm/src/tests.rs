@@ -8,10 +8,15 @@ mod lower;
 mod programs;
 
 use crate::{Codegen, Error, Object, Passes, text};
-use disc_codegen::target::Target;
+use disc_codegen::target::{Compilation, Target};
 
 fn target(text: &str) -> Target {
     text.parse().unwrap()
+}
+
+/// Returns the pair of a CPU with itself.
+fn alone(target: &Target) -> Compilation {
+    Compilation::of(target.clone()).unwrap()
 }
 
 fn object(target_text: &str, ir: &str, passes: Passes) -> Result<Object, Error> {

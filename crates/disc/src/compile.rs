@@ -5,10 +5,10 @@ use crate::{
     dump::Dump,
     library,
     meta::{describe, drop_unread},
-    stages::{pass_options, program, start, target},
+    stages::{pass_options, program, start, targets},
     weights::{Constants, by_name, weights_by_name},
 };
-use disc_codegen::{host::Program, target::Target};
+use disc_codegen::{host::Program, target::Compilation};
 use disc_ir::{FunctionKind, Module, graph::PREPARE, ops::Stage};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 use disc_ral::{Cpu, Library, ModuleMeta, Prepared, Weight, WeightState};
@@ -29,7 +29,7 @@ pub struct Artifact {
     pub(crate) constants: Arc<Constants>,
     /// The kernels that the code exports by name.
     pub(crate) names: Vec<Arc<str>>,
-    pub(crate) target: Target,
+    pub(crate) targets: Compilation,
     /// The source of specialised versions; `None` if there will be none.
     pub(crate) source: Option<Source>,
 }
@@ -74,7 +74,7 @@ pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
         options.check_threads()?;
         // Only the cache needs the text.
         let text = if options.cache.is_some() { module.to_string() } else { String::new() };
-        match cache::find(&text, options, &target(options)?) {
+        match cache::find(&text, options, &targets(options)?) {
             Ok((artifact, made)) => Ok(with_source(artifact, made, keeps_source(&module, options)?.then_some(module))),
             Err(asked) => compile_as(module, &text, asked, options),
         }
@@ -90,7 +90,7 @@ pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
         options.check_threads()?;
         let asks = options.cache.is_some() && options.specialization()? == Specialize::Off;
         // The cache knows the text that a module prints as.
-        match asks.then(|| Ok::<_, Error>(cache::find(text, options, &target(options)?))).transpose()? {
+        match asks.then(|| Ok::<_, Error>(cache::find(text, options, &targets(options)?))).transpose()? {
             Some(Ok((artifact, _))) => Ok(artifact),
             Some(Err(asked)) => compile_asked(parse(text)?, text, asked, options),
             None => compile(parse(text)?, options),
@@ -145,11 +145,11 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Er
 }
 
 fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) -> Result<(Artifact, Recipes), Error> {
-    let target = target(options)?;
+    let targets = targets(options)?;
     // A missing library is reported before any work is done.
-    let offers = library::offers(options, &target)?;
+    let offers = library::offers(options, &targets)?;
     let mut dump = Dump::new(options)?;
-    let mut report = Report { target: target.to_string(), dims: signature(&module), ..Report::default() };
+    let mut report = Report { target: targets.to_string(), dims: signature(&module), ..Report::default() };
     dump.write("input.disc", || module.to_string())?;
     let is_shared = ready.is_some();
     let recipes = run_passes(&mut module, options, ready.unwrap_or_default(), &mut dump, &mut report)?;
@@ -157,12 +157,12 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
         drop_unread(&mut module);
     }
     let time = Instant::now();
-    let program = program(module, &target, offers)?;
+    let program = program(module, &targets, offers)?;
     let lowered = time.elapsed();
-    dump.program(&program, &target)?;
+    dump.program(&program, &targets)?;
     let time = Instant::now();
     let llvm = disc_llvm::Options { threads: compile_threads(options), export_kernels: options.keep_names };
-    let compiled = disc_llvm::compile(&program, &target, &llvm)?;
+    let compiled = disc_llvm::compile(&program, &targets, &llvm)?;
     report.stage("codegen", lowered + time.elapsed().saturating_sub(compiled.timings.link));
     report.stage("link", compiled.timings.link);
     report.code_bytes = compiled.bytes.len();
@@ -176,7 +176,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
         report,
         constants: Arc::new(constants.collect()),
         names: kernels.map(|kernel| kernel.name.clone()).collect(),
-        target,
+        targets,
         source: None,
     };
     Ok((artifact, recipes))
@@ -283,7 +283,7 @@ impl Artifact {
     }
 
     fn library(&self) -> Result<Arc<Library>, Error> {
-        self.target.check_host().map_err(|e| Error::target(e.to_string()))?;
+        self.targets.host().check_host().map_err(|e| Error::target(e.to_string()))?;
         // SAFETY: the code was made by this compiler for this metadata, and nobody can change it.
         Ok(Arc::new(unsafe { Library::load(&self.code)? }))
     }
@@ -296,7 +296,7 @@ impl Artifact {
         prepared: Option<Prepared>,
     ) -> Result<disc_ral::Executable, Error> {
         let code = disc_ral::Code::from_library(library, &self.meta)?;
-        let gemm = library::gemm(options, &self.target)?;
+        let gemm = library::gemm(options, &self.targets)?;
         let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads, gemm };
         let (device, meta) = (Cpu::device(), self.meta.clone());
         Ok(disc_ral::Executable::with_prepared(device, code, meta, weights, settings, prepared)?)

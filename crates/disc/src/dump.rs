@@ -3,7 +3,7 @@
 //!
 //! Dumps are not logs: a dump is written where the user asked for one, and nowhere else.
 use crate::{Error, Options};
-use disc_codegen::{host::Program, target::Target};
+use disc_codegen::{host::Program, target::Compilation};
 use std::{fs, path::PathBuf};
 
 /// The folder, if there is one, and the number of files written.
@@ -34,12 +34,12 @@ impl Dump {
     }
 
     /// Writes kernels and host programs, their LLVM IR and their assembly.
-    pub(crate) fn program(&mut self, program: &Program, target: &Target) -> Result<(), Error> {
+    pub(crate) fn program(&mut self, program: &Program, targets: &Compilation) -> Result<(), Error> {
         if !self.is_wanted() {
             return Ok(());
         }
         self.write("kernels.disc", || program.module.to_string())?;
-        let (ir, assembly) = (disc_llvm::llvm_ir(program, target)?, disc_llvm::assembly(program, target)?);
+        let (ir, assembly) = (disc_llvm::llvm_ir(program, targets)?, disc_llvm::assembly(program, targets)?);
         self.write("kernels.ll", || ir)?;
         self.write("kernels.s", || assembly)
     }

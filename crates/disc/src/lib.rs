@@ -30,7 +30,7 @@ mod tier;
 mod weights;
 
 pub use compile::{Artifact, compile, compile_text, parse};
-pub use disc_codegen::target::Target;
+pub use disc_codegen::target::{Compilation, Target};
 pub use disc_ir as ir;
 pub use disc_passes as passes;
 pub use disc_passes::options::WeightForm;

@@ -8,7 +8,7 @@ use crate::{
     Error, LibraryChoice, Options,
     cache::{Cache, Key, Level},
 };
-use disc_codegen::{host::Offers, target::Target};
+use disc_codegen::{host::Offers, target::Compilation};
 use disc_ral::{Decision, GemmDispatch, GemmLibrary, OnDecision, OneDnn, Policy};
 use std::{
     collections::HashMap,
@@ -28,12 +28,13 @@ enum Asked {
 /// The libraries that were requested in this process; `None` if a library could not be loaded.
 static KNOWN: Mutex<Option<HashMap<Asked, Option<Arc<GemmDispatch>>>>> = Mutex::new(None);
 
-/// Returns the dispatch for code of a target, if the options ask for a library and there is one.
-pub(crate) fn gemm(options: &Options, target: &Target) -> Result<Option<Arc<GemmDispatch>>, Error> {
+/// Returns the dispatch for code of these targets, if the options ask for a library and there is
+/// one.
+pub(crate) fn gemm(options: &Options, targets: &Compilation) -> Result<Option<Arc<GemmDispatch>>, Error> {
     let unusable = |reason: String| Error::argument(format!("the library oneDNN was asked for, and cannot be used: {reason}"));
     let asked = match &options.library {
         LibraryChoice::Off => return Ok(None),
-        LibraryChoice::Auto => Asked::Measured { cache: options.cache.clone(), target: target.to_string() },
+        LibraryChoice::Auto => Asked::Measured { cache: options.cache.clone(), target: targets.to_string() },
         LibraryChoice::OneDnn(None) => Asked::Always(None),
         LibraryChoice::OneDnn(Some(path)) => {
             let file = path.canonicalize().map_err(|error| unusable(format!("{}: {error}", path.display())))?;
@@ -58,8 +59,8 @@ pub(crate) fn gemm(options: &Options, target: &Target) -> Result<Option<Arc<Gemm
 }
 
 /// Returns the products that code offers to the library that it will be loaded with.
-pub(crate) fn offers(options: &Options, target: &Target) -> Result<Offers, Error> {
-    let gemm = gemm(options, target)?;
+pub(crate) fn offers(options: &Options, targets: &Compilation) -> Result<Offers, Error> {
+    let gemm = gemm(options, targets)?;
     Ok(match gemm.map(|gemm| gemm.policy()) {
         None => Offers::Nothing,
         Some(Policy::Measured) => Offers::Products,

@@ -3,7 +3,7 @@
 use crate::{Error, Options, compile::guarded, library::offers, meta::order_weights};
 use disc_codegen::{
     host::{Offers, Program, lower_with},
-    target::{CpuModel, Target},
+    target::{Compilation, CpuModel},
 };
 use disc_ir::{Code, Diagnostic, Module, ops::Stage, verify::stage_of};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
@@ -14,7 +14,7 @@ use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 /// A target that does not exist.
 pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
     // A target that is no CPU is refused where its kernels are scheduled.
-    let passes = CpuModel::of(&target(options)?).map_or_else(PassOptions::default, PassOptions::of);
+    let passes = CpuModel::of(targets(options)?.device()).map_or_else(PassOptions::default, PassOptions::of);
     Ok(PassOptions { winograd: options.allows_winograd(), weights: options.weights, fuel: options.fuel, ..passes })
 }
 
@@ -25,8 +25,8 @@ pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
 /// A target that does not exist, or a failure of the compiler.
 pub fn kernels(module: Module, options: &Options) -> Result<Module, Error> {
     guarded(|| {
-        let target = target(options)?;
-        Ok(program(module, &target, offers(options, &target)?)?.module)
+        let targets = targets(options)?;
+        Ok(program(module, &targets, offers(options, &targets)?)?.module)
     })
 }
 
@@ -36,12 +36,12 @@ pub fn kernels(module: Module, options: &Options) -> Result<Module, Error> {
 /// As [`crate::compile`].
 pub fn code(mut module: Module, options: &Options) -> Result<(Module, String), Error> {
     guarded(|| {
-        let target = target(options)?;
+        let targets = targets(options)?;
         let stage = start(&module)?;
         let mut manager = PassManager::new(pass_options(options)?);
         pipeline::run(&mut module, stage, Stage::Buffer, &mut manager)?;
-        let program = program(module, &target, offers(options, &target)?)?;
-        let assembly = disc_llvm::assembly(&program, &target)?;
+        let program = program(module, &targets, offers(options, &targets)?)?;
+        let assembly = disc_llvm::assembly(&program, &targets)?;
         Ok((program.module, assembly))
     })
 }
@@ -57,14 +57,20 @@ pub(crate) fn start(module: &Module) -> Result<Stage, Error> {
     Err(Diagnostic::new(Code::E0208, message).into())
 }
 
-pub(crate) fn program(mut module: Module, target: &Target, offers: Offers) -> Result<Program, Error> {
+pub(crate) fn program(mut module: Module, targets: &Compilation, offers: Offers) -> Result<Program, Error> {
     order_weights(&mut module);
-    Ok(lower_with(module, target, offers)?)
+    Ok(lower_with(module, targets, offers)?)
 }
 
-pub(crate) fn target(options: &Options) -> Result<Target, Error> {
-    match options.wanted_target() {
-        Some(name) => name.parse().map_err(|e: disc_codegen::target::TargetError| Error::target(e.to_string())),
-        None => Target::host().map_err(|e| Error::target(e.to_string())),
-    }
+/// Returns the targets of host programs and kernels: those that the options name, or this machine.
+///
+/// # Errors
+/// A target that does not exist, or that has no backend.
+pub(crate) fn targets(options: &Options) -> Result<Compilation, Error> {
+    let targets = match options.wanted_target() {
+        Some(name) => name.parse(),
+        None => Target::host().and_then(Compilation::of),
+    };
+    let checked = targets.and_then(|targets: Compilation| targets.check_backend().map(|()| targets));
+    checked.map_err(|error| Error::target(error.to_string()))
 }

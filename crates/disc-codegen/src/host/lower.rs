@@ -16,7 +16,7 @@ use super::{
 use crate::{
     kernel::{self, Site},
     schedule::{self, Group, Offers, Request, Scheduler, Versioned, scheduler},
-    target::Target,
+    target::{Compilation, Target},
 };
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver};
 use disc_passes::fusion::ReductionPlan;
@@ -40,18 +40,18 @@ pub struct Program {
 ///
 /// # Errors
 /// A target without schedules; none else for a module that satisfies the invariants of its stage.
-pub fn lower(module: Module, target: &Target) -> Result<Program, Diagnostic> {
-    lower_with(module, target, Offers::Nothing)
+pub fn lower(module: Module, targets: &Compilation) -> Result<Program, Diagnostic> {
+    lower_with(module, targets, Offers::Nothing)
 }
 
 /// As [`lower`], with offers to the runtime.
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Program, Diagnostic> {
+pub fn lower_with(module: Module, targets: &Compilation, offers: Offers) -> Result<Program, Diagnostic> {
     let mut lowering = Lowering {
-        target,
-        scheduler: scheduler(target)?,
+        target: targets.device(),
+        scheduler: scheduler(targets.device())?,
         offers,
         kernels: Vec::new(),
         known: HashMap::new(),
@@ -100,6 +100,7 @@ pub fn lower_with(module: Module, target: &Target, offers: Offers) -> Result<Pro
 }
 
 struct Lowering<'t> {
+    /// The target of kernels; a host program is the same for all.
     target: &'t Target,
     scheduler: &'static dyn Scheduler,
     offers: Offers,

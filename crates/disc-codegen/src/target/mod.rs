@@ -7,9 +7,11 @@
 //!   and never twice;
 //! - code for a target runs wherever [`Target::check_host`] accepts it, whatever machine compiled
 //!   it.
+mod compilation;
 mod cpu_model;
 mod host;
 
+pub use compilation::Compilation;
 pub use cpu_model::{CpuModel, Tile};
 use disc_ir::DType;
 use std::{fmt, str::FromStr};
@@ -70,6 +72,12 @@ pub enum TargetError {
     UnknownExtension { target: String, extension: String },
     #[error("target `{target}`: extension `{extension}` needs level {needs}")]
     ExtensionNeedsLevel { target: String, extension: X86Extension, needs: X86Level },
+    #[error("no code is made yet for `{0}`: expected the target of a CPU, such as `x86-64-v3`")]
+    NoBackend(String),
+    #[error("host programs run on a CPU, and `{0}` is none")]
+    HostIsNoCpu(String),
+    #[error("kernels for `{device}` beside host programs for `{host}`: a CPU runs both, so both have one target")]
+    TwoCpus { host: String, device: String },
     #[error("code for `{target}` cannot run on this machine: it lacks {missing}")]
     HostLacks { target: String, missing: String },
     #[error("code for `{target}` cannot run on a CPU of this kind ({host})")]

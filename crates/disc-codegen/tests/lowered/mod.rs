@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test looks at some of the stages")]
 use disc_codegen::{
     host::{Program, lower},
-    target::Target,
+    target::{Compilation, Target},
 };
 use disc_ir::{Module, ops::Stage};
 use disc_passes::{options::Options, pass::PassManager, pipeline, tensor::lower_convolutions};
@@ -23,7 +23,7 @@ impl Lowered {
         pipeline::run(&mut fused, Stage::Placed, Stage::Fused, &mut manager).unwrap_or_else(|e| panic!("{e}\n{fused}"));
         let mut buffers = fused.clone();
         pipeline::run(&mut buffers, Stage::Fused, Stage::Buffer, &mut manager).unwrap_or_else(|e| panic!("{e}\n{buffers}"));
-        let program = lower(buffers.clone(), target).expect("kernels");
+        let program = lower(buffers.clone(), &Compilation::of(target.clone()).expect("a CPU")).expect("kernels");
         Self { fused, buffers, program }
     }
 }

@@ -6,7 +6,7 @@ mod elementwise;
 mod kernel;
 mod scale;
 
-use super::library::Library;
+use super::{alone, library::Library};
 use crate::{Error, Options, compile};
 use disc_codegen::{host::Program as Lowered, target::Target};
 use disc_ir::text;
@@ -26,7 +26,16 @@ pub(super) fn targets() -> Vec<Target> {
 }
 
 fn error(source: &str) -> Error {
-    compile(&program(source), &super::target("x86-64-v3"), &Options::default()).expect_err(source)
+    compile(&program(source), &alone(&super::target("x86-64-v3")), &Options::default()).expect_err(source)
+}
+
+#[test]
+fn a_device_without_a_backend_is_refused() {
+    let (kernel, targets) =
+        (program("kernel @k(%begin: i64, %end: i64) {\n  return\n}"), "nvptx:sm_90 on x86-64-v3".parse().unwrap());
+    let refused = "no code is made yet for `nvptx:sm_90`: expected the target of a CPU, such as `x86-64-v3`";
+    assert_eq!(compile(&kernel, &targets, &Options::default()).unwrap_err().to_string(), refused);
+    assert_eq!(crate::assembly(&kernel, &targets).unwrap_err().to_string(), refused);
 }
 
 /// A loaded program, whose kernels are called by name.
@@ -37,7 +46,7 @@ type KernelFn = unsafe extern "C" fn(*const u64, i64, i64, *mut u8) -> i32;
 impl Program {
     fn new(source: &str, target: &Target) -> Self {
         let options = Options { export_kernels: true, ..Options::default() };
-        let compiled = compile(&program(source), target, &options).unwrap_or_else(|e| panic!("{target}: {e}\n{source}"));
+        let compiled = compile(&program(source), &alone(target), &options).unwrap_or_else(|e| panic!("{target}: {e}\n{source}"));
         Self(Library::load(&compiled.bytes))
     }
 

@@ -4,7 +4,7 @@
 //! the other.
 use super::{Cache, Key, Level, Outcome};
 use crate::{Artifact, Options, Report, VariantReport, compile::Made, library, weights::Constants};
-use disc_codegen::{host::Offers, target::Target};
+use disc_codegen::{host::Offers, target::Compilation};
 use disc_ral::ModuleMeta;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
@@ -28,16 +28,16 @@ struct Description {
 
 /// Returns the cache and key for the code of a module; `None` if the cache must not be used: dumps
 /// and `fuel` exist to watch the compiler run.
-fn place(text: &str, options: &Options, target: &Target) -> Option<(Cache, Key)> {
+fn place(text: &str, options: &Options, targets: &Compilation) -> Option<(Cache, Key)> {
     let is_plain = options.fuel.is_none() && options.dump_directory().is_none();
     let cache = Cache::new(options.cache.clone().filter(|_| is_plain)?);
     // If the requested library cannot be used, no code can be found.
-    let choices = choices(options, library::offers(options, target).ok()?);
-    let (target, llvm) = (target.to_string(), disc_llvm::llvm_version());
-    Some((cache, Key::of(&[b"code", llvm.as_bytes(), target.as_bytes(), choices.as_bytes(), text.as_bytes()])))
+    let choices = choices(options, library::offers(options, targets).ok()?);
+    let (targets, llvm) = (targets.to_string(), disc_llvm::llvm_version());
+    Some((cache, Key::of(&[b"code", llvm.as_bytes(), targets.as_bytes(), choices.as_bytes(), text.as_bytes()])))
 }
 
-/// Serialises what determines the generated code besides the target, the compiler and the program:
+/// Serialises what determines the generated code besides the targets, the compiler and the program:
 /// options by their values, `winograd` with its default, of `library` what it offers here, and
 /// names of kernels.
 fn choices(options: &Options, offers: Offers) -> String {
@@ -46,14 +46,14 @@ fn choices(options: &Options, offers: Offers) -> String {
 }
 
 /// Returns cached code of a module and the data of its compilation, or the outcome of the lookup.
-pub(crate) fn find(text: &str, options: &Options, target: &Target) -> Result<(Artifact, Made), Outcome> {
-    let (cache, key) = place(text, options, target).ok_or(Outcome::Off)?;
-    cache.get_as(Level::Code, &key, |bytes| decode(&bytes, target)).ok_or(cache.missed())
+pub(crate) fn find(text: &str, options: &Options, targets: &Compilation) -> Result<(Artifact, Made), Outcome> {
+    let (cache, key) = place(text, options, targets).ok_or(Outcome::Off)?;
+    cache.get_as(Level::Code, &key, |bytes| decode(&bytes, targets)).ok_or(cache.missed())
 }
 
 /// Stores the code of a module.
 pub(crate) fn keep(text: &str, options: &Options, artifact: &Artifact, made: &Made) {
-    if let Some((cache, key)) = place(text, options, &artifact.target)
+    if let Some((cache, key)) = place(text, options, &artifact.targets)
         && let Some(bytes) = encode(artifact, made)
     {
         cache.put(Level::Code, &key, &bytes);
@@ -70,7 +70,7 @@ fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
         dims: artifact.report.dims.clone(),
         notes: artifact.report.notes.clone(),
         names: artifact.names.iter().map(ToString::to_string).collect(),
-        target: artifact.target.to_string(),
+        target: artifact.targets.to_string(),
         code: artifact.code.len(),
         spent_ms: made.spent_ms,
         recipes: made.recipes.iter().map(|(recipe, name)| (recipe.clone(), name.to_string())).collect(),
@@ -82,11 +82,11 @@ fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn decode(bytes: &[u8], target: &Target) -> Option<(Artifact, Made)> {
+fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let (text, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
     let description: Description = serde_json::from_slice(text).ok()?;
-    if description.target != target.to_string() {
+    if description.target != targets.to_string() {
         return None;
     }
     let (code, mut rest) = rest.split_at_checked(description.code)?;
@@ -115,7 +115,7 @@ fn decode(bytes: &[u8], target: &Target) -> Option<(Artifact, Made)> {
         report,
         constants: Arc::new(constants),
         names: description.names.into_iter().map(Into::into).collect(),
-        target: target.clone(),
+        targets: targets.clone(),
         source: None,
     };
     rest.is_empty().then(|| (artifact, Made { recipes: Arc::new(recipes), spent_ms: description.spent_ms }))

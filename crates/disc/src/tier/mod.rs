@@ -96,7 +96,7 @@ impl Tier {
         if signatures.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let target = Some(artifact.target.to_string());
+        let target = Some(artifact.targets.to_string());
         let hot = ((source.spent_ms * 1e6) as u64).max(LEAST_HEAT.as_nanos() as u64);
         Ok(Some(Self {
             general: Arc::clone(general),

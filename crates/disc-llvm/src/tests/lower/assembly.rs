@@ -1,6 +1,9 @@
 //! Checks the code of a register tile: no more instructions in its loop than necessary, and no
 //! spills.
-use crate::{assembly, tests::target};
+use crate::{
+    assembly,
+    tests::{alone, target},
+};
 
 /// Computes `acc[i][j] += a[k][i] * b[k][j]` over k, for `rows` rows and two vectors of columns.
 fn tile(rows: usize, lanes: u32) -> String {
@@ -62,7 +65,7 @@ fn hot_loop(assembly: &str) -> Vec<&str> {
 #[test]
 fn register_tiles_are_free_of_spills() {
     for (level, rows, lanes, register) in [("x86-64-v3", 6, 8, "ymm"), ("x86-64-v4", 12, 16, "zmm")] {
-        let text = assembly(&super::program(&tile(rows, lanes)), &target(level)).unwrap();
+        let text = assembly(&super::program(&tile(rows, lanes)), &alone(&target(level))).unwrap();
         let hot = hot_loop(&text);
         let count = |what: &str| hot.iter().filter(|line| line.contains(what)).count();
         assert_eq!(count("vfmadd"), 2 * rows, "{level}: {hot:#?}");

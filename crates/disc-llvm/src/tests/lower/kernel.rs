@@ -1,5 +1,5 @@
 //! Memory and lanes.
-use super::{Program, address, address_mut, error, program, targets};
+use super::{Program, address, address_mut, alone, error, program, targets};
 
 #[test]
 fn masked_accesses_touch_nothing_else() {
@@ -395,7 +395,7 @@ fn a_stream_writes_past_the_caches_and_is_over_when_the_kernel_is() {
           return
         }";
     for target in targets() {
-        let text = crate::assembly(&program(source), &target).unwrap();
+        let text = crate::assembly(&program(source), &alone(&target)).unwrap();
         let count = |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();
         let stores = count("vmovntps") + count("movntps") + count("vmovntdq") + count("movntdq");
         assert_eq!(stores, 128 / target.vector_bytes() as usize, "{target}:\n{text}");

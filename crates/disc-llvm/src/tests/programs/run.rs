@@ -1,5 +1,5 @@
 //! Compiles a program through all stages and runs it.
-use crate::{Compiled, Options, compile, entry_symbol};
+use crate::{Compiled, Options, compile, entry_symbol, tests::alone};
 use disc_codegen::{
     host::{Program, lower},
     target::Target,
@@ -20,11 +20,11 @@ pub(super) fn lowered(mut module: Module, target: &Target) -> Program {
     let mut cx = PassCx::default();
     (fuse::PASS.run)(&mut module, &mut cx).unwrap();
     (plan_buffers::PASS.run)(&mut module, &mut cx).unwrap();
-    lower(module, target).unwrap()
+    lower(module, &alone(target)).unwrap()
 }
 
 pub(super) fn compiled(program: &Program, target: &Target) -> Compiled {
-    compile(program, target, &Options::default()).unwrap_or_else(|e| panic!("{target}: {e}\n{}", program.module))
+    compile(program, &alone(target), &Options::default()).unwrap_or_else(|e| panic!("{target}: {e}\n{}", program.module))
 }
 
 /// Loads the program into the runtime.

@@ -1,6 +1,9 @@
 //! Checks the machine code of GEMM micro-kernels: their loops keep every sum in a register.
 use super::run::{lowered, parse};
-use crate::{assembly, tests::target};
+use crate::{
+    assembly,
+    tests::{alone, target},
+};
 use disc_codegen::{schedule::tile, target::Target};
 use disc_ir::DType;
 
@@ -59,7 +62,7 @@ fn products_of_words_are_one_instruction() {
     let target: Target = "x86-64-v4+avx512bf16+avx512vnni".parse().unwrap();
     for (dtype, sum, word, name) in [("i8", "i32", 4, "vpdpbusd"), ("bf16", "f32", 2, "vdpbf16ps"), ("u8", "i32", 2, "vpdpwssd")]
     {
-        let text = assembly(&lowered(parse(&product(dtype, sum, word)), &target), &target).unwrap();
+        let text = assembly(&lowered(parse(&product(dtype, sum, word)), &target), &alone(&target)).unwrap();
         // The tallest micro-kernel reads each row's words once for both vectors, and keeps all sums
         // in registers.
         let rows = tile(&target, DType::F32).rows as usize;
@@ -75,7 +78,7 @@ fn products_of_words_are_one_instruction() {
 fn micro_kernels_are_free_of_spills() {
     for level in ["x86-64-v3", "x86-64-v4", "x86-64-v4+avxvnni"] {
         let target = target(level);
-        let text = assembly(&lowered(parse(&products(&target)), &target), &target).unwrap();
+        let text = assembly(&lowered(parse(&products(&target)), &target), &alone(&target)).unwrap();
         let vectors = 2 * tile(&target, DType::F32).rows as usize;
         let (mut kernels, mut tallest) = (0, 0);
         for (name, body) in functions(&text) {
