@@ -5,7 +5,7 @@
 //! `launch` only.
 
 use crate::Tensor;
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr::NonNull};
 
 /// Success of an entry, a kernel or a runtime function.
 pub const STATUS_OK: i32 = 0;
@@ -37,6 +37,47 @@ pub const SCRATCH_ALIGN: usize = crate::ALIGN;
 /// so **no result may depend on it**: every unit writes its own memory and no other unit reads
 /// that. After a failure, later units may be left out; all units before the reported one have run.
 pub type KernelFn = unsafe extern "C" fn(args: *const u64, begin: i64, end: i64, scratch: *mut u8) -> i32;
+
+/// A kernel as a launch names it: one word that only the device of the launch can read, never null.
+/// On a CPU it is the address of a [`KernelFn`], so generated code passes a function's address.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelHandle(NonNull<c_void>);
+
+const _: () = assert!(
+    size_of::<KernelHandle>() == size_of::<KernelFn>() && size_of::<Option<KernelHandle>>() == size_of::<KernelFn>(),
+    "a handle is the word that a function's address is"
+);
+
+impl KernelHandle {
+    /// Returns the handle of a word that a device gave for a kernel.
+    pub const fn from_raw(word: NonNull<c_void>) -> Self {
+        Self(word)
+    }
+
+    /// Returns the word: equal for launches of one kernel.
+    pub fn address(self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
+    /// Returns the function of a CPU's kernel.
+    ///
+    /// # Safety
+    /// The handle was made from a [`KernelFn`].
+    #[inline(always)]
+    pub unsafe fn function(self) -> KernelFn {
+        // SAFETY: the caller's promise: the word is the address of such a function.
+        unsafe { core::mem::transmute::<*mut c_void, KernelFn>(self.0.as_ptr()) }
+    }
+}
+
+impl From<KernelFn> for KernelHandle {
+    #[inline(always)]
+    fn from(kernel: KernelFn) -> Self {
+        // SAFETY: no function is at address 0.
+        Self(unsafe { NonNull::new_unchecked(kernel as *mut c_void) })
+    }
+}
 
 /// An entry of a module: checks its inputs, evaluates shapes, allocates, launches. Returns
 /// [`STATUS_OK`] when all outputs are written, else the status of the runtime function that failed.
@@ -103,7 +144,7 @@ pub struct Runtime {
     /// returns the status for the kernel to return; values that the inner kernel left are lost.
     pub launch: unsafe extern "C" fn(
         ctx: *mut Context,
-        kernel: KernelFn,
+        kernel: KernelHandle,
         args: *const u64,
         units: i64,
         cost: i64,
@@ -163,14 +204,14 @@ pub struct Gemm {
     /// Contiguous. Null if there is a `rest`, which then reads the result in memory of the runtime.
     pub result: *mut u8,
     /// The kernel that computes the whole group, and its launch: see [`Runtime::launch`].
-    pub kernel: KernelFn,
+    pub kernel: KernelHandle,
     pub args: *const u64,
     pub units: i64,
     pub cost: i64,
     pub scratch_bytes: i64,
     /// The epilogue kernel of the group, if it has one, and its launch. The runtime writes the
     /// address of the result into word `rest_slot` of `rest_args`.
-    pub rest: Option<KernelFn>,
+    pub rest: Option<KernelHandle>,
     pub rest_args: *mut u64,
     pub rest_slot: i64,
     pub rest_units: i64,
@@ -190,3 +231,22 @@ unsafe impl Sync for Runtime {}
 
 const _: () =
     assert!(size_of::<Context>() == 56 && size_of::<Runtime>() == 8 + 15 * 8, "the layout that generated code relies on");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn kernel(_: *const u64, begin: i64, end: i64, _: *mut u8) -> i32 {
+        (end - begin) as i32
+    }
+
+    #[test]
+    fn a_handle_of_a_cpu_is_the_address_of_its_function() {
+        let handle = KernelHandle::from(kernel as KernelFn);
+        assert_eq!(handle.address(), kernel as *const () as usize);
+        // SAFETY: the handle was made from this function, which reads no memory.
+        let status = unsafe { handle.function()(core::ptr::null(), 2, 9, core::ptr::null_mut()) };
+        assert_eq!(status, 7);
+        assert_eq!(KernelHandle::from_raw(NonNull::dangling()).address(), 1);
+    }
+}

@@ -18,7 +18,8 @@ mod dtype;
 mod tensor;
 
 pub use context::{
-    Context, EntryFn, Gemm, KERNEL_VALUES, KernelFn, LEAST_NONTEMPORAL_BYTES, Runtime, SCRATCH_ALIGN, STATUS_FAILED, STATUS_OK,
+    Context, EntryFn, Gemm, KERNEL_VALUES, KernelFn, KernelHandle, LEAST_NONTEMPORAL_BYTES, Runtime, SCRATCH_ALIGN,
+    STATUS_FAILED, STATUS_OK,
 };
 pub use dtype::DType;
 pub use tensor::{DEVICE_CPU, FLAG_ALIAS, FLAG_READ_ONLY, FLAG_WRITTEN, Tensor};

@@ -43,7 +43,7 @@ unsafe extern "C" fn launches(ctx: *mut Context, _: *const Tensor, _: *mut Tenso
         let launch = (*(*ctx).runtime).launch;
         let start = Instant::now();
         for _ in 0..LAUNCHES {
-            launch(ctx, kernel, std::ptr::null(), units, cost, 0);
+            launch(ctx, kernel.into(), std::ptr::null(), units, cost, 0);
         }
         FASTEST.set(FASTEST.get().min(start.elapsed().as_nanos() as f64 / LAUNCHES as f64));
     }

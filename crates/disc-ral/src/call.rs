@@ -19,7 +19,7 @@ use crate::{
     tensor::{OutputAllocator, bytes_of},
     weights::WeightSet,
 };
-use disc_abi::{ABI_VERSION, Context, DType, FLAG_WRITTEN, Gemm, KernelFn, Runtime, STATUS_FAILED, STATUS_OK, Tensor};
+use disc_abi::{ABI_VERSION, Context, DType, FLAG_WRITTEN, Gemm, KernelHandle, Runtime, STATUS_FAILED, STATUS_OK, Tensor};
 use std::{
     cell::UnsafeCell,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -216,7 +216,7 @@ unsafe extern "C" fn alloc_output(ctx: *mut Context, index: u32, dtype: u32, ran
 
 unsafe extern "C" fn launch(
     ctx: *mut Context,
-    kernel: KernelFn,
+    kernel: KernelHandle,
     args: *const u64,
     units: i64,
     cost: i64,

@@ -6,7 +6,7 @@
 //! time.
 
 use crate::error::AllocError;
-use disc_abi::{KERNEL_VALUES, KernelFn};
+use disc_abi::{KERNEL_VALUES, KernelHandle};
 use std::{ptr::NonNull, sync::Arc};
 
 /// A kind of memory and the processors that work on it.
@@ -43,7 +43,8 @@ pub trait Queue: Send {
     /// reports at once is returned.
     ///
     /// # Safety
-    /// The kernel keeps the contract of [`KernelFn`] for these arguments.
+    /// The kernel is one of this device, and keeps its contract for these arguments; on a CPU that
+    /// of [`disc_abi::KernelFn`].
     unsafe fn launch(&mut self, launch: &Launch) -> Result<Threads, LaunchFailure>;
 
     /// Copies between memory of the device; the ranges do not overlap.
@@ -65,7 +66,7 @@ pub type Threads = u32;
 /// One launch: see [`disc_abi::Runtime::launch`].
 #[derive(Clone, Copy)]
 pub struct Launch {
-    pub kernel: KernelFn,
+    pub kernel: KernelHandle,
     pub args: *const u64,
     pub units: i64,
     /// Estimated nanoseconds on one thread.

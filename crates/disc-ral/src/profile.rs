@@ -6,7 +6,7 @@ use crate::device::Launch;
 /// One launch of a profiled session, in the order in which they happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchRecord {
-    /// Address of the kernel: equal for launches of one kernel.
+    /// Address of the kernel's handle, on a CPU of its code: equal for launches of one kernel.
     pub kernel: usize,
     pub units: i64,
     /// Estimated nanoseconds on one thread.
@@ -21,6 +21,6 @@ pub struct LaunchRecord {
 impl LaunchRecord {
     pub(crate) fn new(launch: &Launch, threads: u32, elapsed: std::time::Duration) -> Self {
         let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        Self { kernel: launch.kernel as usize, units: launch.units, cost: launch.cost, threads, nanoseconds, by_library: false }
+        Self { kernel: launch.kernel.address(), units: launch.units, cost: launch.cost, threads, nanoseconds, by_library: false }
     }
 }

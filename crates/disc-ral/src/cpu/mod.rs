@@ -67,5 +67,5 @@ pub(crate) unsafe fn launch_nested(launch: &Launch) -> i32 {
     let bytes = usize::try_from(launch.scratch_bytes).unwrap_or(usize::MAX).max(KERNEL_VALUES * size_of::<i64>());
     let Ok(scratch) = Block::new(&Cpu::device(), bytes) else { return STATUS_FAILED };
     // SAFETY: the caller's promise; the scratch is this launch's.
-    unsafe { (launch.kernel)(launch.args, 0, launch.units, scratch.at()) }
+    unsafe { launch.kernel.function()(launch.args, 0, launch.units, scratch.at()) }
 }

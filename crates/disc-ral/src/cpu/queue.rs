@@ -11,7 +11,7 @@ use crate::{
     error::AllocError,
     pool::{self, Scratch, Slots},
 };
-use disc_abi::STATUS_OK;
+use disc_abi::{KernelFn, KernelHandle, STATUS_OK};
 use std::{ffi::c_void, sync::Arc};
 
 /// Nanoseconds of work that justify waking a thread.
@@ -93,7 +93,8 @@ impl Queue for CpuQueue {
         let units = i64::try_from(bytes.div_ceil(COPY_UNIT)).map_err(|_| LaunchFailure::Units(i64::MAX))?;
         // About 10 bytes per nanosecond.
         let cost = i64::try_from(bytes / 10).unwrap_or(i64::MAX);
-        let launch = Launch { kernel: copy_units, args: args.as_ptr(), units, cost, scratch_bytes: 0 };
+        let launch =
+            Launch { kernel: KernelHandle::from(copy_units as KernelFn), args: args.as_ptr(), units, cost, scratch_bytes: 0 };
         // SAFETY: the kernel reads exactly these arguments, which outlive the launch.
         unsafe { self.launch(&launch) }.map(|_| ())
     }

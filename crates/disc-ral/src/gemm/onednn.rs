@@ -7,7 +7,7 @@
 //! same bits.
 use super::{GemmLibrary, GemmMatrices};
 use crate::device::{Launch, LaunchFailure, Queue};
-use disc_abi::{DType, STATUS_OK};
+use disc_abi::{DType, KernelFn, KernelHandle, STATUS_OK};
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     os::unix::ffi::OsStrExt,
@@ -112,8 +112,13 @@ impl GemmLibrary for OneDnn {
         let args = [(&raw const task).expose_provenance() as u64];
         // About 64 operations per nanosecond.
         let work = product.rows.saturating_mul(product.columns).saturating_mul(product.sums);
-        let launch =
-            Launch { kernel: multiply_parts, args: args.as_ptr(), units: parts.count, cost: work / 32, scratch_bytes: 0 };
+        let launch = Launch {
+            kernel: KernelHandle::from(multiply_parts as KernelFn),
+            args: args.as_ptr(),
+            units: parts.count,
+            cost: work / 32,
+            scratch_bytes: 0,
+        };
         // SAFETY: the kernel reads the task, which outlives the launch; each unit writes its own
         // part of the result.
         match unsafe { queue.launch(&launch) } {

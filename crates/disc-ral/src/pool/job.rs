@@ -121,7 +121,7 @@ impl<'a> Job<'a> {
             }
             let end = range.end.min(begin + range.grain);
             // SAFETY: the caller's promise; a claimed grain is nobody else's.
-            let status = unsafe { (self.launch.kernel)(self.launch.args, begin, end, scratch) };
+            let status = unsafe { self.launch.kernel.function()(self.launch.args, begin, end, scratch) };
             if status != STATUS_OK {
                 self.failed.fetch_min(begin, Ordering::Relaxed);
                 // SAFETY: scratch holds at least the values.
@@ -196,7 +196,7 @@ pub(super) fn wait_awake(mut done: impl FnMut() -> bool) -> bool {
 /// The kernel keeps its contract; `scratch` is large enough and this launch's alone.
 pub(crate) unsafe fn run_inline(launch: &Launch, scratch: *mut u8) -> Result<(), Fault> {
     // SAFETY: the caller's promise.
-    match unsafe { (launch.kernel)(launch.args, 0, launch.units, scratch) } {
+    match unsafe { launch.kernel.function()(launch.args, 0, launch.units, scratch) } {
         STATUS_OK => Ok(()),
         // SAFETY: scratch holds at least the values.
         status => Err(unsafe { fault(status, scratch) }),

@@ -2,7 +2,7 @@
 //! works.
 
 use crate::harness::*;
-use disc_abi::{Context, STATUS_FAILED, STATUS_OK, Tensor};
+use disc_abi::{Context, KernelFn, STATUS_FAILED, STATUS_OK, Tensor};
 use disc_ral::*;
 use std::ptr;
 
@@ -103,7 +103,7 @@ unsafe extern "C" fn nothing(_: *const u64, _: i64, _: i64, _: *mut u8) -> i32 {
 
 unsafe extern "C" fn huge_scratch(ctx: *mut Context, _: *const Tensor, _: *mut Tensor) -> i32 {
     // SAFETY: the kernel reads no arguments.
-    unsafe { (runtime(ctx).launch)(ctx, nothing, ptr::null(), 10, 1_000_000, 1 << 55) }
+    unsafe { (runtime(ctx).launch)(ctx, (nothing as KernelFn).into(), ptr::null(), 10, 1_000_000, 1 << 55) }
 }
 
 unsafe extern "C" fn huge_output(ctx: *mut Context, _: *const Tensor, _: *mut Tensor) -> i32 {

@@ -2,7 +2,7 @@
 //! get, and the decision of a class of sizes.
 
 use crate::harness::*;
-use disc_abi::{Context, Gemm, STATUS_OK, Tensor};
+use disc_abi::{Context, Gemm, KernelFn, STATUS_OK, Tensor};
 use disc_ral::*;
 use std::{cell::Cell, ptr, sync::Arc};
 
@@ -80,12 +80,12 @@ unsafe extern "C" fn offer(ctx: *mut Context, _: *const Tensor, _: *mut Tensor) 
             left: operand.as_ptr().cast(),
             right,
             result: if has_rest { ptr::null_mut() } else { result.as_mut_ptr().cast() },
-            kernel: mark,
+            kernel: (mark as KernelFn).into(),
             args: args.as_ptr(),
             units: 1,
             cost: 10,
             scratch_bytes: 0,
-            rest: has_rest.then_some(tenfold),
+            rest: has_rest.then_some((tenfold as KernelFn).into()),
             rest_args: rest_args.as_mut_ptr(),
             rest_slot: 0,
             rest_units: 1,

@@ -54,7 +54,7 @@ pub(crate) fn runtime<'a>(ctx: *mut Context) -> &'a Runtime {
 /// Launches without scratch.
 pub(crate) fn launch(ctx: *mut Context, kernel: KernelFn, args: &[u64], units: i64, cost: i64) -> i32 {
     // SAFETY: the kernel reads these arguments.
-    unsafe { (runtime(ctx).launch)(ctx, kernel, args.as_ptr(), units, cost, 0) }
+    unsafe { (runtime(ctx).launch)(ctx, kernel.into(), args.as_ptr(), units, cost, 0) }
 }
 
 pub(crate) fn address<T>(of: &T) -> u64 {

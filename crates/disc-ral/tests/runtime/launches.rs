@@ -2,7 +2,7 @@
 //! reported.
 
 use crate::harness::*;
-use disc_abi::{Context, STATUS_OK, Tensor};
+use disc_abi::{Context, KernelFn, STATUS_OK, Tensor};
 use std::{
     cell::Cell,
     collections::HashSet,
@@ -161,7 +161,8 @@ unsafe extern "C" fn fill_scratch(args: *const u64, begin: i64, end: i64, scratc
 unsafe extern "C" fn scratches(ctx: *mut Context, _: *const Tensor, _: *mut Tensor) -> i32 {
     for bytes in [1_i64, 64, 100, 4096, 100_000] {
         // SAFETY: the kernel reads one argument.
-        let status = unsafe { (runtime(ctx).launch)(ctx, fill_scratch, &(bytes as u64), 24, 1_000_000, bytes) };
+        let status =
+            unsafe { (runtime(ctx).launch)(ctx, (fill_scratch as KernelFn).into(), &(bytes as u64), 24, 1_000_000, bytes) };
         if status != STATUS_OK {
             return status;
         }
@@ -185,7 +186,7 @@ unsafe extern "C" fn nest(args: *const u64, begin: i64, end: i64, _: *mut u8) ->
     unsafe {
         let ctx = std::ptr::with_exposed_provenance_mut(*args as usize);
         for _ in begin..end {
-            let status = (runtime(ctx).launch)(ctx, count, args.add(1), 100, 1_000_000, 256);
+            let status = (runtime(ctx).launch)(ctx, (count as KernelFn).into(), args.add(1), 100, 1_000_000, 256);
             if status != STATUS_OK {
                 return status;
             }
