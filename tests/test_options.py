@@ -52,12 +52,27 @@ def test_the_defaults_of_plug_in_mode_are_accepted():
         {"pin_threads": "yes"},
         {"progress": 1},
         {"target": 3},
+        {"device": 0},
         {"block_ops": "aten.relu.default"},
     ],
 )
 def test_values_of_the_wrong_kind_are_errors(bad):
     with pytest.raises(disc.Error, match=f"Options.{next(iter(bad))} = "):
         disc.Options(**bad)
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda", "hip:1", "simt:sm_90"])
+def test_a_device_that_is_not_there_is_named_and_nothing_runs_elsewhere(device):
+    name = "cuda:0" if device == "cuda" else device
+    with pytest.raises(disc.Error, match=f"the device `{name}` is not available: .* can run here on `cpu`") as caught:
+        optimized(device=device)
+    assert caught.value.code == "E0700"
+
+
+@pytest.mark.parametrize("device", ["", "CPU", "cpu:0", "gpu", "cuda:x", "simt"])
+def test_a_text_that_names_no_device_says_what_does(device):
+    with pytest.raises(disc.Error, match=f"unknown device `{device}`: expected a name such as `cpu`, `cuda:0`"):
+        optimized(device=device)
 
 
 def test_an_unknown_option_is_an_error_that_names_the_nearest():

@@ -26,6 +26,10 @@ pub trait Device: Send + Sync {
     /// `at` came from `alloc(bytes)` of this device, once, and nothing uses it any more.
     unsafe fn free(&self, at: NonNull<u8>, bytes: usize);
 
+    /// Returns the bytes that a kernel must read and write before it may use non-temporal stores;
+    /// 0: never.
+    fn nontemporal_bytes(&self) -> i64;
+
     /// Opens a queue with the device's default limit.
     fn queue(&self) -> Box<dyn Queue>;
 }

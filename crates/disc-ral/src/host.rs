@@ -1,8 +1,8 @@
 //! Owns tensors in host memory, for Rust programs and tests that have no framework.
 
 use crate::{
-    cpu::Cpu,
     device::Block,
+    devices::host_device,
     error::{AllocError, RunError},
     tensor::{OutputAllocator, OutputError, TensorRef, bytes_of},
 };
@@ -40,7 +40,7 @@ impl HostTensor {
     pub fn zeros(dtype: DType, sizes: &[i64]) -> Result<Self, RunError> {
         let fail = |cause| RunError::out_of_memory("a host tensor", format_args!("{sizes:?} {dtype}"), &cause);
         let bytes = bytes_of(dtype, sizes).ok_or(AllocError::Size).map_err(fail)?;
-        let memory = Block::new(&Cpu::device(), bytes).map_err(fail)?;
+        let memory = Block::new(&host_device(), bytes).map_err(fail)?;
         // SAFETY: fresh memory of this size.
         unsafe { memory.at().write_bytes(0, memory.bytes()) };
         Ok(Self { dtype, sizes: sizes.to_vec(), memory, bytes })

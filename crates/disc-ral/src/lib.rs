@@ -11,6 +11,7 @@ mod bind;
 mod call;
 mod cpu;
 mod device;
+mod devices;
 mod error;
 mod executable;
 mod failure;
@@ -27,6 +28,7 @@ mod weights;
 
 pub use cpu::{Cpu, Prefault};
 pub use device::{Device, Fault, Launch, LaunchFailure, Queue, Threads};
+pub use devices::{DeviceError, DeviceName, devices, host_device, open_device};
 pub use disc_abi::DType;
 pub use error::{AllocError, RunError, code};
 pub use executable::{Code, Executable, ExecutableOptions};

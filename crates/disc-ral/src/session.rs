@@ -5,7 +5,6 @@
 
 use crate::{
     arena::Arena,
-    cpu::Cpu,
     device::{Device, Queue},
     profile::LaunchRecord,
 };
@@ -43,7 +42,7 @@ impl Session {
             queue: device.queue(),
             profile: None,
             descriptors: Descriptors::default(),
-            nontemporal_bytes: Cpu::nontemporal_bytes(),
+            nontemporal_bytes: device.nontemporal_bytes(),
         }
     }
 
@@ -57,7 +56,7 @@ impl Session {
     }
 
     /// Sets the number of bytes read and written from which a kernel may use non-temporal stores;
-    /// 0: never. A new session uses [`Cpu::nontemporal_bytes`]. No result depends on it.
+    /// 0: never. A new session uses [`Device::nontemporal_bytes`]. No result depends on it.
     pub fn nontemporal_from(&mut self, bytes: i64) {
         self.nontemporal_bytes = bytes;
     }

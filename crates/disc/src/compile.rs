@@ -11,7 +11,7 @@ use crate::{
 use disc_codegen::{host::Program, target::Compilation};
 use disc_ir::{FunctionKind, Module, graph::PREPARE, ops::Stage};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
-use disc_ral::{Cpu, Library, ModuleMeta, Prepared, Weight, WeightState};
+use disc_ral::{Library, ModuleMeta, Prepared, Weight, WeightState};
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -68,10 +68,11 @@ pub fn parse(text: &str) -> Result<Module, Error> {
 /// Compiles a module from its current stage: any but the last.
 ///
 /// # Errors
-/// A program that is not well formed, a target that does not exist, or a failure of the compiler.
+/// A program that is not well formed, a target or a device that does not exist, or a failure of the
+/// compiler.
 pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
     guarded(|| {
-        options.check_threads()?;
+        options.check()?;
         // Only the cache needs the text.
         let text = if options.cache.is_some() { module.to_string() } else { String::new() };
         match cache::find(&text, options, &targets(options)?) {
@@ -87,7 +88,7 @@ pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
 /// As [`parse`] and [`compile`].
 pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
     guarded(|| {
-        options.check_threads()?;
+        options.check()?;
         let asks = options.cache.is_some() && options.specialization()? == Specialize::Off;
         // The cache knows the text that a module prints as.
         match asks.then(|| Ok::<_, Error>(cache::find(text, options, &targets(options)?))).transpose()? {
@@ -250,11 +251,11 @@ impl Artifact {
     /// constants come from the artifact.
     ///
     /// # Errors
-    /// A weight that is missing or of another type or shape, a CPU that cannot run the code, or no
-    /// memory for packed weights.
+    /// A weight that is missing or of another type or shape, a device that is not there, a CPU that
+    /// cannot run the code, or no memory for packed weights.
     pub fn load(&self, weights: Vec<(String, Weight)>, options: &Options) -> Result<Executable, Error> {
         guarded(|| {
-            options.check_threads()?;
+            options.check()?;
             if options.pin_threads {
                 disc_ral::pin_workers();
             }
@@ -298,7 +299,7 @@ impl Artifact {
         let code = disc_ral::Code::from_library(library, &self.meta)?;
         let gemm = library::gemm(options, &self.targets)?;
         let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads, gemm };
-        let (device, meta) = (Cpu::device(), self.meta.clone());
+        let (device, meta) = (options.open_device()?, self.meta.clone());
         Ok(disc_ral::Executable::with_prepared(device, code, meta, weights, settings, prepared)?)
     }
 

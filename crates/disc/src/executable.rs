@@ -6,7 +6,7 @@ use crate::{
     tier::Tier,
     weights::{Constants, by_name, weights_by_name},
 };
-use disc_ral::{Cpu, GemmDispatch, HostTensor, Library, ModuleMeta, OutputAllocator, Session, TensorRef, Weight};
+use disc_ral::{GemmDispatch, HostTensor, Library, ModuleMeta, OutputAllocator, Session, TensorRef, Weight};
 use std::{collections::HashMap, sync::Arc};
 
 /// A compiled and loaded module: any number of threads may run it at once, each with a session of
@@ -37,21 +37,27 @@ impl Executable {
     }
 
     /// Loads machine code that was not compiled in this process, with its metadata and with weights
-    /// by name.
+    /// by name. Of the options, it reads the device.
     ///
     /// # Errors
-    /// Code of another version of the runtime's contract, a symbol or a weight that is missing, or
-    /// no memory.
+    /// A device that is not there, code of another version of the runtime's contract, a symbol or a
+    /// weight that is missing, or no memory.
     ///
     /// # Safety
     /// As [`Library::load`].
-    pub unsafe fn from_code(code: &[u8], meta: ModuleMeta, weights: Vec<(String, Weight)>) -> Result<Self, Error> {
+    pub unsafe fn from_code(
+        code: &[u8],
+        meta: ModuleMeta,
+        weights: Vec<(String, Weight)>,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let device = options.open_device()?;
         // SAFETY: the caller's promise.
         let library = Arc::new(unsafe { Library::load(code) }?);
         let (meta, constants) = (Arc::new(meta), Arc::new(Constants::new()));
         let code = disc_ral::Code::from_library(library, &meta)?;
         let weights = weights_by_name(&meta, &constants, by_name(weights))?;
-        let inner = Arc::new(disc_ral::Executable::new(Cpu::device(), code, meta, weights, Default::default())?);
+        let inner = Arc::new(disc_ral::Executable::new(device, code, meta, weights, Default::default())?);
         Ok(Self { inner, constants, report: None, names: HashMap::new(), tier: None, prepared: Outcome::Off })
     }
 

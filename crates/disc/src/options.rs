@@ -2,7 +2,8 @@
 use crate::Error;
 use disc_options::{Affects, Value};
 use disc_passes::options::WeightForm;
-use std::path::PathBuf;
+use disc_ral::{Device, DeviceName, host_device, open_device};
+use std::{path::PathBuf, sync::Arc};
 
 macro_rules! declare {
     (
@@ -181,8 +182,21 @@ impl Options {
         }
     }
 
-    /// Rejects a `DISC_NUM_THREADS` that would apply and is no number of threads.
-    pub(crate) fn check_threads(&self) -> Result<(), Error> {
+    /// Rejects a device that is not there, and a `DISC_NUM_THREADS` that would apply and is no
+    /// number of threads.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.open_device()?;
+        self.check_threads()
+    }
+
+    /// Opens the requested device; without one the host, where weights are.
+    pub(crate) fn open_device(&self) -> Result<Arc<dyn Device>, Error> {
+        let Some(name) = &self.device else { return Ok(host_device()) };
+        let opened = name.parse().and_then(|name: DeviceName| open_device(&name));
+        opened.map_err(|error| Error::argument(error.to_string()))
+    }
+
+    fn check_threads(&self) -> Result<(), Error> {
         let wish = std::env::var_os("DISC_NUM_THREADS").filter(|text| self.threads.is_none() && !text.is_empty());
         let is_count =
             |text: &std::ffi::OsString| text.to_str().is_some_and(|text| text.trim().parse().is_ok_and(|n: usize| n > 0));
@@ -234,10 +248,27 @@ mod tests {
         };
         let plain = Options::default().code_key();
         assert_ne!(key("weights", Value::Text("int8")), plain);
-        for (name, value) in
-            [("threads", Value::Count(3)), ("pin_threads", Value::Flag(true)), ("target", Value::Text("x86-64-v2"))]
-        {
+        for (name, value) in [
+            ("threads", Value::Count(3)),
+            ("pin_threads", Value::Flag(true)),
+            ("target", Value::Text("x86-64-v2")),
+            ("device", Value::Text("cpu")),
+        ] {
             assert_eq!(key(name, value), plain, "{name}");
         }
+    }
+
+    #[test]
+    fn a_device_is_opened_or_named_in_the_error() {
+        let opened = |device: Option<&str>| Options { device: device.map(Into::into), ..Options::default() }.open_device();
+        assert_eq!(opened(None).unwrap().name(), "cpu");
+        assert_eq!(opened(Some("cpu")).unwrap().name(), "cpu");
+        let error = opened(Some("cuda:0")).err().unwrap();
+        assert_eq!(error.to_string(), "error[E0700]: the device `cuda:0` is not available: compiled code can run here on `cpu`");
+        let error = opened(Some("gpu")).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "error[E0700]: unknown device `gpu`: expected a name such as `cpu`, `cuda:0`, `hip:0` or `simt:sm_90`"
+        );
     }
 }

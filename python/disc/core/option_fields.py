@@ -11,6 +11,7 @@ class OptionFields:
     """None (or nothing) for a field takes the value of the enclosing ``with``, then the default."""
 
     target: str | None = None
+    device: str | None = None
     threads: int | None = None
     pin_threads: bool | None = None
     specialize: bool | str | None = None
@@ -30,6 +31,7 @@ class OptionFields:
 #: Kinds of values, as ``disc.core.options`` checks them: the kind and what a message or the check needs.
 KINDS = {
     "target": ("text", "a name such as 'x86-64-v3'"),
+    "device": ("text", "a name such as 'cpu'"),
     "threads": ("count", None),
     "pin_threads": ("flag", None),
     "specialize": ("flag_or", "always"),
@@ -66,6 +68,7 @@ DEFAULTS = {
 #: Handed to the compiler under their names.
 COMPILER = (
     "target",
+    "device",
     "threads",
     "pin_threads",
     "specialize",

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     compile::{library_dict, report_dict, specializations_dict},
     errors::{Failure, guarded},
-    facade::Executable,
+    facade::{Executable, Options},
 };
 use disc_ral::{EntryMeta, TensorRef};
 use pyo3::{
@@ -172,7 +172,8 @@ pub(crate) fn load_code(
     guarded(|| {
         let weights = weights.map_or_else(|| Ok(Vec::new()), weights::read)?;
         // SAFETY: the caller's promise, see above.
-        let executable = unsafe { Executable::from_code(code, meta::read(metadata)?, weights) }.map_err(Failure::from)?;
+        let executable =
+            unsafe { Executable::from_code(code, meta::read(metadata)?, weights, &Options::default()) }.map_err(Failure::from)?;
         PyExecutable::new(py, executable, entry, outputs)
     })
 }

@@ -6,7 +6,7 @@
 //! Invariants: the kept blocks have at most [`MOST_KEPT`] bytes; nobody ever waits for the list
 //! (another thread may hold it, also one that a fork left behind): a caller that does not get it
 //! asks the system.
-use disc_ral::{AllocError, Cpu, Device};
+use disc_ral::{AllocError, Device, host_device};
 use std::{
     ptr::NonNull,
     sync::{Arc, LazyLock, Mutex},
@@ -18,7 +18,8 @@ const MOST_KEPT: usize = 128 << 20;
 /// Large blocks have a multiple of this many bytes.
 const GRAIN: usize = 64 << 10;
 
-static DEVICE: LazyLock<Arc<dyn Device>> = LazyLock::new(Cpu::device);
+/// Outputs that no framework allocates are in the host's memory.
+static DEVICE: LazyLock<Arc<dyn Device>> = LazyLock::new(host_device);
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 struct Kept {

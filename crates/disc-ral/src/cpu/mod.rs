@@ -25,11 +25,6 @@ impl Cpu {
     pub fn device() -> Arc<dyn Device> {
         Arc::new(Cpu)
     }
-
-    /// Returns the bytes that a kernel must read and write before it may use non-temporal stores.
-    pub fn nontemporal_bytes() -> i64 {
-        cache::nontemporal_bytes()
-    }
 }
 
 impl Device for Cpu {
@@ -48,6 +43,10 @@ impl Device for Cpu {
     unsafe fn free(&self, at: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller's promise is the same.
         unsafe { memory::free(at, bytes) }
+    }
+
+    fn nontemporal_bytes(&self) -> i64 {
+        cache::nontemporal_bytes()
     }
 
     fn queue(&self) -> Box<dyn Queue> {

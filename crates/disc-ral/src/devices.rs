@@ -1,0 +1,149 @@
+//! Lists the devices that compiled code can run on here, and opens them by name.
+//!
+//! Invariant: the device that was named is opened, or the failure names it; nothing runs on another
+//! one instead.
+
+use crate::{cpu::Cpu, device::Device};
+use std::{fmt, str::FromStr, sync::Arc};
+
+/// One kind of device.
+struct Backend {
+    /// Names the devices of this kind that the process can use.
+    names: fn() -> Vec<DeviceName>,
+    /// Opens one of `names`.
+    open: fn(&DeviceName) -> Arc<dyn Device>,
+}
+
+/// Every kind of device of this build. A new backend registers here, and nowhere else.
+static BACKENDS: &[Backend] = &[Backend { names: || vec![DeviceName::cpu()], open: |_| Cpu::device() }];
+
+/// Kinds of which a machine has several, by number.
+const NUMBERED: [&str; 2] = ["cuda", "hip"];
+/// The kind that interprets code for a chip.
+const INTERPRETED: &str = "simt";
+
+/// The name of a device: `cpu`, `cuda:0`, `hip:1`, `simt:sm_90`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceName(String);
+
+impl DeviceName {
+    /// Returns the name of the host's processors.
+    pub fn cpu() -> Self {
+        Self("cpu".into())
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = DeviceError;
+
+    /// Parses a name, whether or not such a device is there; `cuda` stands for `cuda:0`.
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        let (kind, which) = text.split_once(':').map_or((text, None), |(kind, which)| (kind, Some(which)));
+        let is_name = match which {
+            None if NUMBERED.contains(&kind) => return Ok(Self(format!("{kind}:0"))),
+            None => kind == "cpu",
+            Some(number) if NUMBERED.contains(&kind) => number.parse::<u32>().is_ok_and(|n| n.to_string() == number),
+            Some(chip) => kind == INTERPRETED && is_chip(chip),
+        };
+        if is_name { Ok(Self(text.into())) } else { Err(DeviceError::Malformed(text.into())) }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Returns true for names such as `sm_90`, `sm_90a` and `gfx942`.
+fn is_chip(name: &str) -> bool {
+    let number = name.strip_prefix("sm_").or_else(|| name.strip_prefix("gfx")).unwrap_or_default();
+    number.starts_with(|c: char| c.is_ascii_digit()) && number.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The reason why a device cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// The text names no device.
+    Malformed(String),
+    /// This build or this machine has no such device.
+    NotHere(DeviceName),
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(text) => {
+                write!(f, "unknown device `{text}`: expected a name such as `cpu`, `cuda:0`, `hip:0` or `simt:sm_90`")
+            }
+            Self::NotHere(name) => {
+                let here: Vec<String> = devices().iter().map(|name| format!("`{name}`")).collect();
+                write!(f, "the device `{name}` is not available: compiled code can run here on {}", here.join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+/// Returns the names of the devices that compiled code can run on here.
+pub fn devices() -> Vec<DeviceName> {
+    BACKENDS.iter().flat_map(|backend| (backend.names)()).collect()
+}
+
+/// Opens a device.
+///
+/// # Errors
+/// A device that is not there.
+pub fn open_device(name: &DeviceName) -> Result<Arc<dyn Device>, DeviceError> {
+    let backend = BACKENDS.iter().find(|backend| (backend.names)().contains(name));
+    backend.map(|backend| (backend.open)(name)).ok_or_else(|| DeviceError::NotHere(name.clone()))
+}
+
+/// Returns the device whose memory is the host's: tensors of Rust programs and of NumPy are there.
+pub fn host_device() -> Arc<dyn Device> {
+    Cpu::device()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_device_that_is_listed_opens() {
+        assert_eq!(devices(), [DeviceName::cpu()]);
+        for name in devices() {
+            let device = open_device(&name).map(|device| device.name().to_owned());
+            assert_eq!(device, Ok(name.to_string()));
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+        assert_eq!(host_device().kind(), disc_abi::DEVICE_CPU);
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        for (text, name) in [
+            ("cuda:0", "cuda:0"),
+            ("cuda", "cuda:0"),
+            ("hip:12", "hip:12"),
+            ("simt:sm_90a", "simt:sm_90a"),
+            ("simt:gfx942", "simt:gfx942"),
+        ] {
+            let error = open_device(&text.parse().unwrap()).err().unwrap();
+            let wanted = format!("the device `{name}` is not available: compiled code can run here on `cpu`");
+            assert_eq!(error.to_string(), wanted);
+        }
+    }
+
+    #[test]
+    fn what_names_no_device_says_what_does() {
+        for text in [
+            "", "CPU", "cpu:0", "gpu:0", "cuda:", "cuda:01", "cuda:+1", "cuda:-1", "cuda:x", "simt", "simt:", "simt:sm_",
+            "simt:90", " cpu",
+        ] {
+            let error = text.parse::<DeviceName>().unwrap_err();
+            let wanted = format!("unknown device `{text}`: expected a name such as `cpu`, `cuda:0`, `hip:0` or `simt:sm_90`");
+            assert_eq!(error.to_string(), wanted);
+        }
+    }
+}
