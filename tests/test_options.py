@@ -61,17 +61,28 @@ def test_values_of_the_wrong_kind_are_errors(bad):
         disc.Options(**bad)
 
 
+def test_modules_run_on_each_device_that_is_listed():
+    assert disc.devices() == ["cpu"]
+    x = torch.randn(3, 4)
+    for device in [None, *disc.devices()]:
+        assert optimized(device=device)(x).device == x.device
+
+
 @pytest.mark.parametrize("device", ["cuda:0", "cuda", "hip:1", "simt:sm_90"])
 def test_a_device_that_is_not_there_is_named_and_nothing_runs_elsewhere(device):
     name = "cuda:0" if device == "cuda" else device
-    with pytest.raises(disc.Error, match=f"the device `{name}` is not available: .* can run here on `cpu`") as caught:
+    with pytest.raises(
+        disc.Error, match=f"the device `{name}` is not available: .* can run here on `cpu`"
+    ) as caught:
         optimized(device=device)
     assert caught.value.code == "E0700"
 
 
 @pytest.mark.parametrize("device", ["", "CPU", "cpu:0", "gpu", "cuda:x", "simt"])
 def test_a_text_that_names_no_device_says_what_does(device):
-    with pytest.raises(disc.Error, match=f"unknown device `{device}`: expected a name such as `cpu`, `cuda:0`"):
+    with pytest.raises(
+        disc.Error, match=f"unknown device `{device}`: expected a name such as `cpu`, `cuda:0`"
+    ):
         optimized(device=device)
 
 

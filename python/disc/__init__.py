@@ -15,6 +15,7 @@ from .core.errors import CompileError, DimError, Error, PackageError, ShapeError
 from .core.options import Options
 
 if TYPE_CHECKING:
+    from .core.extension import devices
     from .core.package import clear_cache, export, load, save
     from .core.report import Report, report
     from .torch.check import CheckResult, check
@@ -33,6 +34,7 @@ __all__ = [
     "UnsupportedOp",
     "check",
     "clear_cache",
+    "devices",
     "export",
     "load",
     "optimize",
@@ -54,6 +56,7 @@ _LAZY = {
     "load": "core.package",
     "save": "core.package",
     "clear_cache": "core.package",
+    "devices": "core.extension",
 }
 
 

@@ -215,6 +215,12 @@ pub(crate) fn specializations_dict<'py>(py: Python<'py>, found: &Specializations
     Ok(dict)
 }
 
+/// Returns the names of the devices that compiled code can run on here.
+#[pyfunction]
+pub(crate) fn devices() -> Vec<String> {
+    facade::devices()
+}
+
 /// Waits until all background compilations have ended: for tests and measurements.
 #[pyfunction]
 pub(crate) fn await_specializations(py: Python<'_>) {

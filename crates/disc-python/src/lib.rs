@@ -35,6 +35,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<call::PyExecutable>()?;
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
+    module.add_function(wrap_pyfunction!(compile::devices, module)?)?;
     module.add_function(wrap_pyfunction!(call::load_code, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_directory, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_get, module)?)?;

@@ -41,5 +41,11 @@ pub use options::{LibraryChoice, Options, SetError, Specialize};
 pub use report::{Report, Specializations, Specialized, VariantReport};
 pub use tier::background;
 
+/// Returns the names of the devices that compiled code can run on here: values of
+/// [`Options::device`].
+pub fn devices() -> Vec<String> {
+    disc_ral::devices().iter().map(ToString::to_string).collect()
+}
+
 /// The version of the compiler.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -49,6 +49,15 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
     return _extension().compile(source, chosen, cache=cache, cache_weights=keeps_weights(options))
 
 
+def devices() -> list[str]:
+    """Names the devices that compiled modules can run on here: values of ``disc.Options(device=...)``.
+
+    >>> devices()
+    ['cpu']
+    """
+    return _extension().devices()
+
+
 def cache_directory() -> str | None:
     """Where the cache on disk lies; None where there is none, or DISC_CACHE=0."""
     found = _extension().cache_directory()
