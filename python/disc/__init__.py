@@ -45,7 +45,8 @@ __all__ = [
 #: When this package was loaded: files of it that are newer are not what runs.
 _LOADED_NS = time.time_ns()
 
-#: Where the functions live: torch is imported by the first one that needs it, not by ``import disc``.
+#: The modules of the functions: torch is imported by the first one that needs it, not by ``import
+#: disc``.
 _LAZY = {
     "optimize": "torch.module",
     "report": "core.report",

@@ -1,4 +1,7 @@
-"""The compiled extension. The package's own interface is ``disc``; this one may change with the package."""
+"""The compiled extension.
+
+The package's own interface is ``disc``; this one may change with the package.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike

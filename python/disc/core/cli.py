@@ -1,7 +1,7 @@
 """The scripts ``disc`` and ``disc-opt`` that the wheel installs.
 
-They are the binaries of the same names, as functions of the extension module: a second and a third copy of
-LLVM in the wheel would triple its size.
+They are the binaries of the same names, as functions of the extension module: a second and a third
+copy of LLVM in the wheel would triple its size.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def disc_opt() -> int:
 
 
 def _run(main: Callable[[list[str]], int]) -> int:
-    # As in the binaries, Ctrl-C ends the program at once: Python would wait until the Rust code returns.
+    # As in the binaries, Ctrl-C ends the program at once: Python would wait until the Rust code
+    # returns.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return main(sys.argv)

@@ -3,7 +3,8 @@
 Not here: what the model itself implies about sizes (``capture.guards``).
 Invariants:
 
-- after ``DimPlan.read`` every axis of every tensor input is one of: fixed to an int, a named Dim, or automatic (None);
+- after ``DimPlan.read`` every axis of every tensor input is one of: fixed to an int, a named Dim,
+  or automatic (None);
 - the example has one size for each name, within what is declared for it.
 """
 
@@ -99,13 +100,17 @@ def _integers(name: str, what: str, values) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class DimPlan:
-    """For each tensor input, in order: one entry per axis (int: fixed, Dim: declared, None: automatic)."""
+    """For each tensor input, in order: one entry per axis (int: fixed, Dim:
+    declared, None: automatic).
+    """
 
     axes: tuple[tuple[int | Dim | None, ...], ...]
 
     @classmethod
     def read(cls, dims, names: Sequence[str], shapes: Sequence[Sequence[int]]) -> DimPlan:
-        """``names`` and ``shapes`` are those of the tensor inputs; ``dims`` is what the user passed."""
+        """``names`` and ``shapes`` are those of the tensor inputs;
+        ``dims`` is what the user passed.
+        """
         if dims is None:
             return cls(tuple((None,) * len(shape) for shape in shapes))
         if isinstance(dims, str):

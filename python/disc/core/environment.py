@@ -15,7 +15,7 @@ _LOG = re.compile(r"(\w+(::\w+)*=)?(off|error|warn|info|debug|trace|[0-5])", re.
 
 
 def switch(name: str) -> bool:
-    """Whether the variable is not ``0``."""
+    """Returns true unless the variable is ``0``."""
     value = os.environ.get(name, "")
     if value not in ("", "0", "1") and (name, value) != ("DISC_CACHE", _VERIFY):
         expected = "0, 1 or verify" if name == "DISC_CACHE" else "0 or 1"

@@ -1,7 +1,10 @@
-"""The exceptions of disc. Each carries a code; every failure that a user can cause is one of these classes.
+"""The exceptions of disc.
 
-It is not a place for messages: those are written where the failure is found. What each code means is in docs/errors.md; the
-table of codes is that of the compiler core, and the codes that only the Python package raises are in it too.
+Each carries a code; every failure that a user can cause is one of these classes.
+
+It is not a place for messages: those are written where the failure is found. What each code means
+is in docs/errors.md; the table of codes is that of the compiler core, and the codes that only the
+Python package raises are in it too.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ from __future__ import annotations
 class Error(RuntimeError):
     """Base of all errors of disc.
 
-    ``code`` looks like ``"E0401"``; ``op`` names the operation at fault, ``dims`` the dimensions, ``help`` says what to do.
-    Each may be None except ``code``.
+    ``code`` looks like ``"E0401"``; ``op`` names the operation at fault, ``dims`` the dimensions,
+    ``help`` says what to do. Each may be None except ``code``.
     """
 
     default_code = "E0700"
@@ -50,7 +53,9 @@ class ShapeError(Error):
 
 
 class DimError(Error):
-    """A dimension is outside what was declared or proved for it; the message names the dim, the size met and the fact."""
+    """A dimension is outside what was declared or proved for it; the message names the dim,
+    the size met and the fact.
+    """
 
     default_code = "E0602"
 

@@ -1,6 +1,7 @@
-"""The door to the compiled extension: everything that the Python side asks of it goes through here.
+"""Calls the compiled extension; no other file of the package imports it to compile, run or cache.
 
-The extension gives ``Builder`` (ops, inputs, weights, facts, outputs), ``compile`` and executables; no framework.
+The extension gives ``Builder`` (ops, inputs, weights, facts, outputs), ``compile`` and executables;
+no framework.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def dim(name: str):
 def compile_function(source, options: Options, threads: int | None, cache: str | None = None):
     """Compiles what a builder holds, or a module as text; ``load`` makes the result callable.
 
-    Without ``threads`` the runtime decides. ``cache`` is the folder of the cache on disk, if it may be asked.
+    Without ``threads`` the runtime decides. ``cache`` is the folder of the cache on disk, if it may
+    be asked.
     """
     chosen = {**options.for_compiler(), "threads": threads}
     return _extension().compile(source, chosen, cache=cache, cache_weights=keeps_weights(options))
@@ -59,18 +61,20 @@ def devices() -> list[str]:
 
 
 def cache_directory() -> str | None:
-    """Where the cache on disk lies; None where there is none, or DISC_CACHE=0."""
+    """The folder of the cache on disk; None without one, or with DISC_CACHE=0."""
     found = _extension().cache_directory()
     return None if found is None else str(found)
 
 
 def keeps_weights(options: Options) -> bool:
-    """Whether a cache on disk, if there is one, keeps prepared weights too."""
+    """Returns true if a cache on disk keeps prepared weights too."""
     return options.cache is True and environment.switch("DISC_CACHE_WEIGHTS")
 
 
 def may_be_mapped(directory: str, size: int) -> bool:
-    """Whether weights that take about ``size`` bytes prepared lie in the cache: these or others."""
+    """Returns true if the cache holds weights of about ``size`` bytes in prepared
+    form, these or others.
+    """
     try:
         with os.scandir(os.path.join(directory, "weights")) as found:
             return any(size / 2 <= file.stat().st_size <= 2 * size for file in found)
@@ -79,12 +83,12 @@ def may_be_mapped(directory: str, size: int) -> bool:
 
 
 def cache_get(directory: str, level: str, key: bytes) -> bytes | None:
-    """What an earlier process stored, at the level "capture" or "bytecode"."""
+    """Reads what an earlier process stored, at the level "capture" or "bytecode"."""
     return _extension().cache_get(directory, level, key)
 
 
 def cache_is_shared(directory: str) -> bool:
-    """Whether the folder is not used, since others may write to it."""
+    """Returns true if the folder is not used because others may write to it."""
     return _extension().cache_is_shared(directory)
 
 
@@ -99,19 +103,21 @@ def cache_clear(directory: str) -> int:
 
 
 def cache_counts() -> dict[str, dict[str, int]]:
-    """What the cache did in this process, for each level."""
+    """Counts hits, misses and writes of this process, for each level."""
     return _extension().cache_counts()
 
 
 def memory_ahead(size: int):
-    """A context in which the system is asked, beside what else is done, for ``size`` bytes that prepared weights will need."""
+    """A context in which the system is asked, beside what else is done,
+    for ``size`` bytes that prepared weights will need.
+    """
     return _extension().MemoryAhead(size)
 
 
 def load(artifact, weights: Sequence[tuple[str, Any]], outputs: str):
     """Prepares the weights for the compiled code, and makes it callable.
 
-    ``weights`` are named tensors. They are used where they lie: a change in place may be seen. ``outputs`` names the
-    framework whose tensors a call returns.
+    ``weights`` are named tensors. They are used where they lie: a change in place may be seen.
+    ``outputs`` names the framework whose tensors a call returns.
     """
     return artifact.load(list(weights), outputs=outputs)

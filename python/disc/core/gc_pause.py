@@ -1,9 +1,10 @@
 """Python's collector of cycles, held back while something runs that leaves none behind.
 
-A pass over all objects takes 0.2 s where torch is loaded, and comes after so many new ones: a few ten thousand that are gone
-soon after call for it in vain.
+A pass over all objects takes 0.2 s where torch is loaded, and comes after so many new ones: a few
+ten thousand that are gone soon after call for it in vain.
 
-Invariant: the collector is on at the end if it was on before; also in a child that another thread forks in between.
+Invariant: the collector is on at the end if it was on before; also in a child that another thread
+forks in between.
 """
 
 from __future__ import annotations

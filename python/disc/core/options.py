@@ -1,7 +1,9 @@
-"""``Options``: what a user may choose about compiling and running. One dataclass; also a context manager, nested, per thread.
+"""``Options``: what a user may choose about compiling and running.
 
-Fields, kinds and defaults are generated (``option_fields``) from the table in crates/disc-options; this file checks values and
-resolves what is left open.
+One dataclass; also a context manager, nested, per thread.
+
+Fields, kinds and defaults are generated (``option_fields``) from the table in crates/disc-options;
+this file checks values and resolves what is left open.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ _active = threading.local()
 
 @dataclass(frozen=True)
 class Options(OptionFields):
-    """Options of a compilation. A field that is None (or left out) takes the value of the enclosing ``with``, then the default.
+    """Options of a compilation.
+
+    A field that is None (or left out) takes the value of the enclosing ``with``, then the default.
 
     >>> with Options(threads=1):
     ...     with Options(cache=False):
@@ -40,7 +44,7 @@ class Options(OptionFields):
         return replace(outer, **mine)
 
     def for_compiler(self) -> dict[str, object]:
-        """What the compiler reads, by name."""
+        """The options that the compiler reads, by name."""
         return {name: getattr(self, name) for name in COMPILER}
 
     def __enter__(self) -> Options:

@@ -1,4 +1,6 @@
-"""Packages, which do not exist yet (each function says so, and does nothing else), and the cache on disk."""
+"""Packages, which do not exist yet (each function says so, and does nothing else),
+and the cache on disk.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def save(module, path):
 
 
 def clear_cache() -> int:
-    """Removes what earlier compilations left on disk (in ``DISC_CACHE_DIR``), and returns how many entries went."""
+    """Removes what earlier compilations left on disk (in ``DISC_CACHE_DIR``),
+    and returns how many entries went.
+    """
     from . import environment, extension
 
     environment.check()

@@ -1,6 +1,7 @@
-"""What ``disc.optimize`` is doing, on one line of a terminal that goes away when it is done.
+"""Shows the stage of ``disc.optimize`` on one line of a terminal, which goes away when it is done.
 
-Nothing is written where standard error is no terminal, with ``Options(progress=False)`` or with ``DISC_PROGRESS=0``.
+Nothing is written where standard error is no terminal, with ``Options(progress=False)`` or with
+``DISC_PROGRESS=0``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from .options import Options
 
 
 class Progress:
-    """The stages of one compilation: ``with Progress(options, name) as stage: stage("capture")``."""
+    """The stages of one compilation:
+    ``with Progress(options, name) as stage: stage("capture")``.
+    """
 
     def __init__(self, options: Options, name: str):
         self._stream = sys.stderr

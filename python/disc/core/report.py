@@ -16,7 +16,7 @@ class Compiled:
     """Base of what a front end returns from compiling: it says for ``report`` what was compiled."""
 
     def report_values(self) -> dict[str, Any]:
-        """What ``collect`` makes of it."""
+        """The values of the report, as ``collect`` makes them."""
         raise NotImplementedError
 
 
@@ -36,7 +36,10 @@ def collect(
     operations: int,
     weight_bytes: int,
 ) -> dict[str, Any]:
-    """The values of a report. ``stages`` are the milliseconds that the front end took, ``weight_bytes`` are the model's."""
+    """The values of a report.
+
+    ``stages`` are the milliseconds that the front end took, ``weight_bytes`` are the model's.
+    """
     native = dict(executable.report())
     # Of code that came from the cache, nothing was compiled.
     ours = {"passes": 0.0, "codegen": 0.0, "link": 0.0}
@@ -71,7 +74,9 @@ def collect(
 
 
 def _weights(plain: int, native: dict[str, Any]) -> dict[str, int]:
-    """Bytes of the model's weights, of those in a prepared form, and what is held with and without ``release_weights``."""
+    """Bytes of the model's weights, of those in a prepared form,
+    and what is held with and without ``release_weights``.
+    """
     kept, prepared = native.get("weight_bytes", 0), native["prepared_weight_bytes"]
     return {
         "weight_bytes": plain,

@@ -1,4 +1,5 @@
-"""Describes which calls a compiled function accepts: names and dims of its inputs, facts about sizes, and checks.
+"""Describes which calls a compiled function accepts: names and dims of its inputs,
+facts about sizes, and checks.
 
 Not here: arguments of a framework, and what its tensors are; each front end has its own.
 """

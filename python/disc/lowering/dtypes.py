@@ -1,4 +1,6 @@
-"""Defines the element types of the compiler, their limits, and what an emitter asks of a framework's promotion rules."""
+"""Defines the element types of the compiler, their limits,
+and what an emitter asks of a framework's promotion rules.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Promotion(Protocol):
         """The type of a Python number."""
 
     def promote(self, tensors: list[str], scalars: list[str], numbers: list[str]) -> str:
-        """The common type of tensors with dimensions, tensors without, and Python numbers, given by type."""
+        """The common type of tensors with dimensions, tensors without,
+        and Python numbers, given by type.
+        """
 
 
 def category(name: str) -> int:
@@ -59,7 +63,8 @@ def highest(dtype: str):
 
 
 def wrapped(value, dtype: str):
-    """A number as a literal of ``dtype``: an integer that is too large wraps around, as in two's complement.
+    """A number as a literal of ``dtype``: an integer that is too large wraps around,
+    as in two's complement.
 
     >>> wrapped(200, "i8"), wrapped(-1, "u8"), wrapped(0.5, "f32")
     (-56, 255, 0.5)

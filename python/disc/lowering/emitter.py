@@ -1,9 +1,11 @@
-"""``Emitter``: the one door from the tables to the compiler's builder.
+"""Emits ops of the compiler for the lowerings of a front end.
 
-Every op of the compiler that the tables use has one method here, so that names and attributes of ops live in this file alone.
-Element types and shapes follow torch: broadcasting, promotion, Python numbers. The meaning of framework ops is in the tables.
+Each op of the compiler that a lowering uses has one method here, so that names and attributes of
+ops are in this file alone. Shapes broadcast as in NumPy; types are promoted by the rules of the
+framework. Lowerings say what a framework's ops mean.
 
-Conventions: ``x, y`` are values (they have ``shape`` and ``dtype``); a *scalar* is a Python number, a size, or ``Number``.
+Conventions: ``x, y`` are values (they have ``shape`` and ``dtype``); a *scalar* is a Python number,
+a size, or ``Number``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 from ..core import extension
 from ..core.errors import ShapeError, UnsupportedOp
 from . import dtypes, sizes
+from .indexing_ops import IndexingOps
 from .sizes import same
 
 _NUMPY = {
@@ -37,19 +40,23 @@ _RELATIONS = {"==": operator.eq, "<=": operator.le, ">=": operator.ge}
 
 @dataclass(frozen=True)
 class Number:
-    """A number of Python that depends on sizes, such as ``math.sqrt(x.shape[0])``: a value of rank 0 and type f64, i64 or i1."""
+    """A number of Python that depends on sizes, such as ``math.sqrt(x.shape[0])``:
+    a value of rank 0 and type f64, i64 or i1.
+    """
 
     value: Any
 
 
 class _Missing:
-    """Stands for the result of an unsupported op, so that the walk can go on and find the others."""
+    """Stands for the result of an unsupported op,
+    so that the walk can go on and find the others.
+    """
 
 
 MISSING = _Missing()
 
 
-class Emitter:
+class Emitter(IndexingOps):
     """Emits ops for the node of the framework graph that is being converted."""
 
     def __init__(self, builder, promotion: dtypes.Promotion):
@@ -66,7 +73,9 @@ class Emitter:
 
     @contextlib.contextmanager
     def region(self):
-        """What is known of values, sizes and numbers within is forgotten behind it: a region's values are its own."""
+        """Forgets at its end what was learned within of values, sizes and numbers:
+        a region's values are its own.
+        """
         own = "_places", "_repeats"
         before = {name: dict(getattr(self, name)) for name in own}
         try:
@@ -78,7 +87,9 @@ class Emitter:
     # Sizes.
 
     def result_size(self, rank: int):
-        """The sizes of the framework's result, if it has this rank: a function of the axis. None where nothing is known.
+        """The sizes of the framework's result, if it has this rank: a function of the axis.
+
+        None where nothing is known.
 
         A front end overrides it, if its framework says of each op what comes out.
         """
@@ -89,13 +100,15 @@ class Emitter:
         return UnsupportedOp(reason, help=help)
 
     def equal(self, left, right) -> bool:
-        """Whether two sizes are equal by what is known."""
+        """Returns true if two sizes are known to be equal."""
         return same(left, right) or (
             not (sizes.is_int(left) and sizes.is_int(right)) and self.builder.equal(left, right)
         )
 
     def require(self, left, sign: str, right) -> None:
-        """A relation of sizes that the op needs, and that torch checks when it runs: a fact of the signature."""
+        """A relation of sizes that the op needs, and that the framework checks when it runs:
+        a fact of the signature.
+        """
         if sign == "==" and self.equal(left, right):
             return
         if sizes.is_int(left) and sizes.is_int(right):
@@ -153,7 +166,9 @@ class Emitter:
         return self.promotion.promote(*groups)
 
     def promote(self, *xs, floating: bool = False) -> list:
-        """Values of the type that torch computes in; ``floating``: at least torch's default float."""
+        """Values of the type that the framework computes in; ``floating``:
+        at least its default float.
+        """
         dtype = self.promoted_type(*xs)
         if floating and dtype not in dtypes.FLOATS:
             dtype = self.promotion.default_float()
@@ -169,7 +184,7 @@ class Emitter:
         return self.op("convert", x, dtype=dtype)
 
     def wide(self, x):
-        """f16 and bf16 as f32: torch computes in f32 and rounds once."""
+        """Converts f16 and bf16 to f32: computing in f32 rounds once."""
         return self.convert(x, "f32") if x.dtype in dtypes.HALVES else x
 
     def widened(self, f, *xs):
@@ -222,7 +237,9 @@ class Emitter:
     # Sizes that depend on data.
 
     def bind_dim(self, size, name: str | None = None):
-        """Makes a dim of a scalar i64; one name is taken once, as another region may have bound the same."""
+        """Makes a dim of a scalar i64; one name is taken once,
+        as another region may have bound the same.
+        """
         name = name if name and name not in self._bound else f"size_{len(self._bound) + 1}"
         self._bound.add(name)
         self.op("bind_dim", size, dim=name)
@@ -239,7 +256,7 @@ class Emitter:
         return found
 
     def coordinates(self, places, shape) -> list:
-        """What row-major places are along each axis."""
+        """The coordinates of row-major places, one value per axis."""
         parts: list = []
         for i in reversed(range(len(shape))):
             size = self.lift(shape[i], "i64")
@@ -250,7 +267,9 @@ class Emitter:
     # Shapes.
 
     def common_shape(self, *xs) -> list:
-        """The broadcast shape; of two sizes that are not provably equal, that of the framework's result decides."""
+        """The broadcast shape; of two sizes that are not provably equal,
+        that of the framework's result decides.
+        """
         rank = max(len(x.shape) for x in xs)
         hint = self.result_size(rank)
         shape = []
@@ -298,7 +317,8 @@ class Emitter:
         shape = list(shape)
         if len(shape) == len(x.shape) and all(same(a, b) for a, b in zip(x.shape, shape, strict=True)):
             return x
-        # The framework has compared them; how it writes its sizes may be beyond what is proved here.
+        # The framework has compared them; how it writes its sizes may be beyond what is proved
+        # here.
         self.require(sizes.product(x.shape), "==", sizes.product(shape))
         result = self.op("reshape", x, result=(shape, x.dtype))
         repeated = self._repeats.get(id(x))
@@ -311,7 +331,9 @@ class Emitter:
         return result
 
     def before_repeats(self, x):
-        """``[..., heads, 1, rows, columns]`` for an ``x`` whose heads are those, each several times in a row; else nothing."""
+        """``[..., heads, 1, rows, columns]`` for an ``x`` whose heads are those,
+        each several times in a row; else nothing.
+        """
         _, source, axis = self._repeats.get(id(x), (None, None, None))
         joined = source is not None and len(source.shape) == len(x.shape) + 1
         return source if joined and axis == len(source.shape) - 3 else None
@@ -350,7 +372,8 @@ class Emitter:
             if same(limit, x.shape[axis]):
                 return x
             if self.equal(limit, x.shape[axis]):
-                # What follows from other facts for this axis does not follow for products of several.
+                # Facts about this axis do not imply facts about products of several: the equality
+                # is stated.
                 self.state(f"{limit} == {x.shape[axis]}")
                 return x
         starts, limits, strides = [0] * rank, list(x.shape), [1] * rank
@@ -382,7 +405,10 @@ class Emitter:
     # Contractions, reductions, windows.
 
     def dot(self, x, y, *, batching=((), ()), contracting, dtype: str | None = None):
-        """Result axes: batch, free axes of ``x``, free axes of ``y``. ``dtype``: the type of the result."""
+        """Result axes: batch, free axes of ``x``, free axes of ``y``.
+
+        ``dtype``: the type of the result.
+        """
         for i, j in [*zip(*batching, strict=True), *zip(*contracting, strict=True)]:
             self.require(y.shape[j], "==", x.shape[i])
         attrs = {"lhs_contracting_dims": list(contracting[0]), "rhs_contracting_dims": list(contracting[1])}
@@ -399,16 +425,22 @@ class Emitter:
         return self.builder.op(name, [*xs, *inits], regions=[body], **attrs)
 
     def branch(self, condition, sides: list):
-        """``sides[0]()`` where the condition, a scalar of type i1, holds, else ``sides[1]()``; of the same types."""
+        """``sides[0]()`` where the condition, a scalar of type i1, holds,
+        else ``sides[1]()``; of the same types.
+        """
         return _listed(self.builder.op("if", [condition], regions=[([], side) for side in sides]))
 
     def repeat(self, inits: list, more, step):
-        """``values = step(*values)`` as long as ``more(*values)`` holds, a scalar of type i1; the types of the values stay."""
+        """``values = step(*values)`` as long as ``more(*values)`` holds, a scalar of type i1;
+        the types of the values stay.
+        """
         types_ = [(list(x.shape), x.dtype) for x in inits]
         return _listed(self.builder.op("while", list(inits), regions=[(types_, more), (types_, step)]))
 
     def loop(self, count, inits: list, step):
-        """``values = step(i, *values)`` for each ``i`` below the size ``count``; the types of the values stay."""
+        """``values = step(i, *values)`` for each ``i`` below the size ``count``;
+        the types of the values stay.
+        """
         last, one = self.lift(count, "i64"), self.lift(1, "i64")
         return self.repeat(
             [self.lift(0, "i64"), *inits],
@@ -479,106 +511,6 @@ class Emitter:
             rhs_dilation=list(rhs_dilation),
             feature_group_count=groups,
         )
-
-    # Indexing. ``bounds`` of a gather: "check" fails the call, "clamp" takes the nearest element.
-
-    def take(self, x, axis: int, index, bounds: str = "check"):
-        """The elements ``index`` of one axis, as ``numpy.take``."""
-        rank, depth = len(x.shape), len(index.shape)
-        offset = [i if i < axis else i + depth - 1 for i in range(rank) if i != axis]
-        window = [1 if i == axis else size for i, size in enumerate(x.shape)]
-        return self.gather(
-            x,
-            index,
-            offset_dims=offset,
-            collapsed=[axis],
-            index_map=[axis],
-            vector_dim=depth,
-            window=window,
-            bounds=bounds,
-        )
-
-    def gather(
-        self,
-        x,
-        index,
-        *,
-        offset_dims,
-        collapsed,
-        index_map,
-        vector_dim: int,
-        window,
-        bounds: str = "check",
-        batching=(),
-    ):
-        """The general form: an index vector lies along ``vector_dim`` of ``index`` and addresses the axes ``index_map`` of x.
-
-        ``batching``: axes that x and the index have in common.
-        """
-        lines = {"operand_batching_dims": list(batching), "start_indices_batching_dims": list(batching)}
-        return self.op(
-            "gather",
-            x,
-            index,
-            offset_dims=list(offset_dims),
-            collapsed_slice_dims=list(collapsed),
-            start_index_map=list(index_map),
-            index_vector_dim=vector_dim,
-            slice_sizes=list(window),
-            bounds=bounds,
-            **(lines if batching else {}),
-        )
-
-    def scatter(
-        self,
-        x,
-        index,
-        updates,
-        *,
-        window_dims,
-        inserted,
-        index_map,
-        vector_dim: int,
-        how: str,
-        bounds: str = "check",
-        batching=(),
-    ):
-        """``how``: overwrite, add, multiply, maximum, minimum. An index out of range fails the call, or is left out ("skip").
-
-        ``batching``: axes that x and the index have in common.
-        """
-        how = "or" if how == "add" and x.dtype == "i1" else how
-        attrs = {
-            "update_window_dims": list(window_dims),
-            "inserted_window_dims": list(inserted),
-            "scatter_dims_to_operand_dims": list(index_map),
-            "index_vector_dim": vector_dim,
-            "bounds": bounds,
-        }
-        if batching:
-            attrs |= {"input_batching_dims": list(batching), "scatter_indices_batching_dims": list(batching)}
-        return self.combine("scatter", [x, index, updates], how, x.dtype, **attrs)
-
-    def sort(self, xs, axis: int, descending: bool = False):
-        """Sorts ``xs[0]`` stably along one axis, NaN as greatest; the others follow it."""
-        arguments = [((), x.dtype) for x in xs for _ in range(2)]
-        body = (arguments, lambda *values: [self._before(values[0], values[1], descending)])
-        result = self.builder.op("sort", list(xs), regions=[body], dimension=axis, is_stable=True)
-        return list(result) if isinstance(result, (list, tuple)) else [result]
-
-    def _before(self, a, c, descending: bool):
-        if descending:
-            a, c = c, a
-        if a.dtype not in dtypes.FLOATS:
-            return self.op("compare", a, c, direction="LT")
-        a_nan, c_nan = self.op("is_nan", a), self.op("is_nan", c)
-        only_c = self.op("and", c_nan, self.op("not", a_nan))
-        return self.op("or", self.op("compare", a, c, direction="LT"), only_c)
-
-    def top_k(self, x, k, largest: bool = True, skip=None):
-        """The ``k`` greatest (or least) of the last axis behind the first ``skip``, NaN as greatest, and their places (i64)."""
-        behind = {} if skip is None else {"skip": skip}
-        return tuple(self.op("top_k", x, k=k, largest=largest, index_dtype="i64", **behind))
 
 
 def is_value(x) -> bool:

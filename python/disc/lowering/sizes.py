@@ -1,4 +1,6 @@
-"""Computes with sizes: each is an int or a dim of the compiler, which has ``+ - * // %``, ``.min`` and ``.max``."""
+"""Computes with sizes: each is an int or a dim of the compiler, which has ``+ - * // %``,
+``.min`` and ``.max``.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,12 @@ def greatest(a, b):
 
 
 def same(a, b) -> bool:
-    """Whether two sizes are one expression."""
+    """Returns true if two sizes are one expression."""
     return bool(a == b)
 
 
 def spread(value, n: int) -> list:
-    """A number, or a list that torch lets be shorter, for ``n`` spatial axes."""
+    """A number, or a list that may have one element for all, for ``n`` spatial axes."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     return values * n if len(values) == 1 else values
 

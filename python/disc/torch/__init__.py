@@ -1,1 +1,3 @@
-"""Compiles modules of PyTorch: captures a module, lowers the graph to the compiler's IR, and calls the compiled code."""
+"""Compiles modules of PyTorch: captures a module, lowers the graph to the compiler's IR,
+and calls the compiled code.
+"""

@@ -1,7 +1,9 @@
-"""What a call must look like: how arguments become the flat tensors of the compiled function, and what is wrong with them if not.
+"""Flattens the arguments of a call into the tensors of the compiled function,
+and says what is wrong with them if they do not fit.
 
-``Call.tensors`` is on the path of every call and looks at little: the structure, the constants, and what the extension cannot see
-(subclasses, and negated views of any strides). ``Call.explain`` looks at everything and runs when the extension refused a call.
+``Call.tensors`` is on the path of every call and looks at little: the structure, the constants, and
+what the extension cannot see (subclasses, and negated views of any strides). ``Call.explain`` looks
+at everything and runs when the extension refused a call.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from .pytree import kv_caches
 from .pytree.arguments import CONSTANTS, Arguments, array_cure
 from .symbolic.guard_functions import function_of
 
-#: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...) may be anything.
+#: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...)
+#: may be anything.
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
 
 
 class Call:
-    """What a call of one compiled module must look like."""
+    """Checks and flattens the arguments of calls of one compiled module."""
 
     def __init__(self, module: torch.nn.Module, captured, program):
         """``captured`` is a ``Captured``, or what the cache kept of one."""
@@ -40,15 +43,19 @@ class Call:
             *zip(self._parameters_of(args.num_children), children_of(args), strict=True),
             *zip(kwargs.context, children_of(kwargs), strict=True),
         ]
-        #: One per argument of the example: its name, its structure (None for a leaf), how many leaves it has.
+        #: One per argument of the example: its name, its structure (None for a leaf), how many
+        #: leaves it has.
         self._slots = [(name, None if spec.is_leaf() else spec, spec.num_leaves) for name, spec in slots]
-        # The example had only tensors, each an argument of its own: such a call needs no look at names or structure.
+        # The example had only tensors, each an argument of its own: such a call needs no look at
+        # names or structure.
         plain = not self.arguments.constants and all(spec is None for _, spec, _ in self._slots)
         self._keywords = tuple(kwargs.context) if plain else None
         self._positional = args.num_children if plain else -1
 
     def _read_signature(self, module: torch.nn.Module) -> None:
-        """Names of the parameters that a position may fill, and the defaults of all that have one."""
+        """Names of the parameters that a position may fill,
+        and the defaults of all that have one.
+        """
         self._parameters: list[str] = []
         self._defaults: dict[Any, Any] = {}
         #: All parameters, and whether there are ``*args`` and ``**kwargs``.
@@ -69,7 +76,9 @@ class Call:
                 self._defaults[p.name] = p.default
 
     def _parameters_of(self, count: int) -> list:
-        """What the first positional arguments are called; those of ``*args`` have no name but their place."""
+        """The names of the first positional arguments;
+        those of ``*args`` have no name but their place.
+        """
         return [*self._parameters[:count], *range(len(self._parameters), count)]
 
     def tensors(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
@@ -88,7 +97,9 @@ class Call:
         return leaves
 
     def _flatten(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
-        """The general path: any mix of positional and keyword arguments, nested structures, constants."""
+        """The general path: any mix of positional and keyword arguments,
+        nested structures, constants.
+        """
         leaves: list = []
         for (name, spec, count), value in zip(self._slots, self._in_order(args, kwargs), strict=True):
             if spec is None:
@@ -163,7 +174,7 @@ class Call:
             self.explain(leaves)
             raise self.signature.check_error(broken, size)
 
-    # What is wrong.
+    # Errors.
 
     def explain(self, leaves: list) -> None:
         """Raises what is wrong with the tensors of a call; returns if nothing is."""
@@ -210,7 +221,9 @@ class Call:
 
 
 def _signature(captured, program) -> Signature:
-    """The framework-neutral part of a capture: texts of sizes name dims of the inputs instead of symbols of torch."""
+    """The framework-neutral part of a capture:
+    texts of sizes name dims of the inputs instead of symbols of torch.
+    """
     dims = {str(symbol): program.dims[i][axis] for symbol, (i, axis) in captured.symbols.items()}
 
     def named(text: str) -> str:
@@ -232,7 +245,9 @@ def _signature(captured, program) -> Signature:
 
 
 def _same_constant(value, wanted) -> bool:
-    """Whether a compiled-in value serves for ``value``: NaN does for NaN, 0.0 does not for -0.0."""
+    """Returns true if a compiled-in value serves for ``value``: NaN does for NaN,
+    0.0 does not for -0.0.
+    """
     if type(value) is not type(wanted):
         return False
     if isinstance(wanted, (float, complex)):

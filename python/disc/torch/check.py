@@ -15,7 +15,7 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, tor
 
 @dataclass(frozen=True)
 class Difference:
-    """Where compiled and eager first differ: the output's number, and how."""
+    """The first difference between compiled and eager: the output's number, and how it differs."""
 
     output: int
     reason: str
@@ -33,7 +33,9 @@ class CheckResult:
 
 
 def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
-    """Runs a module that ``disc.optimize`` returned and its original on ``inputs``, and compares each output."""
+    """Runs a module that ``disc.optimize`` returned and its original on ``inputs``,
+    and compares each output.
+    """
     from .module import OptimizedModule, keyword_arguments
 
     if not isinstance(module, OptimizedModule):

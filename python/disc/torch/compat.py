@@ -1,8 +1,8 @@
-"""What differs between the versions of torch that disc works with (2.7 and later), in one place.
+"""Bridges the differences between the versions of torch that disc works with (2.7 and later).
 
-A version is recognized by what it has, not by its number; the comments name the versions that were looked at (2.7.1, 2.9.1 and
-2.13.0). What an older torch lacks is given here in terms of what it has, or the feature that needs it takes the general path.
-Nothing here acts on the newest version.
+A version is recognized by what it has, not by its number; the comments name the versions that were
+looked at (2.7.1, 2.9.1 and 2.13.0). What an older torch lacks is given here in terms of what it
+has, or the feature that needs it takes the general path. Nothing here acts on the newest version.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from .symbolic.expressions import shortened
 
 aten = torch.ops.aten
 
-# Slices. A function of fake_impls says where one begins and ends (2.9 lacks it, 2.13 has it); without it, the decomposition of
-# the op asks which sizes it has, and so fixes the answers for the example's.
+# Slices. A function of fake_impls says where one begins and ends (2.9 lacks it, 2.13 has it);
+# without it, the decomposition of the op asks which sizes it has, and so fixes the answers for the
+# example's.
 
-#: Where ``x[index:]`` begins, if torch knows; None otherwise. None itself where torch lacks it.
+#: The begin of ``x[index:]``, if torch knows it, else None. None itself if torch lacks the
+#: function.
 known_slice_index = getattr(fake_impls, "_compute_slice_index", None)
 
 
 def slice_replacement(slice_index):
-    """What makes torch ask ``slice_index(size, index)`` where a slice begins and ends: a table or module, a name, a function."""
+    """The replacement that makes torch ask ``slice_index(size, index)`` for the bounds of slices:
+    owner, name, function.
+    """
     if known_slice_index is not None:
         return fake_impls, "_compute_slice_index", slice_index
     import torch._decomp.decompositions
@@ -93,8 +97,8 @@ def _slice(slice_index, x, dim, start, end, step):
     return x.as_strided(sizes, strides, offset)
 
 
-# A minimum or maximum of sizes is an expression (in 2.9 and 2.13); torch 2.7 asks which is smaller, and so fixes the answer of
-# the example.
+# A minimum or maximum of sizes is an expression (in 2.9 and 2.13); torch 2.7 asks which is smaller,
+# and so fixes the answer of the example.
 
 
 def extremes_replacements() -> list[tuple]:
@@ -127,7 +131,8 @@ class NamedSource(Source):
             return self.place
 
 
-# A ShapeEnv writes assertions about values to the graph if asked to (2.7 lacks that, 2.9 has it), else refuses what is not known.
+# A ShapeEnv writes assertions about values to the graph if asked to (2.7 lacks that, 2.9 has it),
+# else refuses what is not known.
 
 
 @functools.cache

@@ -1,4 +1,5 @@
-"""``python -m disc.torch.coverage``: docs/coverage-torch.md, made from the table of the torch table.
+"""``python -m disc.torch.coverage``: docs/coverage-torch.md,
+made from the table of the torch table.
 
 ``--check FILE`` compares a file with what would be written, and exits 1 if they differ.
 """
@@ -69,7 +70,7 @@ def render() -> str:
     ]
     for family in table.FAMILIES:
         title = family.__name__.rpartition(".")[2].replace("_", " ").capitalize()
-        lines += ["", f"## {title}", "", (family.__doc__ or "").strip().splitlines()[0], ""]
+        lines += ["", f"## {title}", "", " ".join((family.__doc__ or "").partition("\n\n")[0].split()), ""]
         lines += [f"- `{name}`{' (core)' if name in core else ''}" for name in sorted(family.TABLE)]
     return "\n".join(lines) + "\n"
 

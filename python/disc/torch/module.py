@@ -1,4 +1,4 @@
-"""``disc.optimize``: a torch module in, a compiled torch module out."""
+"""Compiles a torch module into a torch module: ``disc.optimize``."""
 
 from __future__ import annotations
 
@@ -34,15 +34,18 @@ def optimize(
 ) -> torch.nn.Module:
     """Compiles ``module`` once, for inputs of any size.
 
-    ``inputs`` is an example: a tensor or a tuple of positional arguments; ``kwargs`` are keyword arguments. Every dimension is
-    dynamic unless ``dims`` says otherwise: a mapping from parameter name or position to ``{axis: name, disc.Dim or int}``, where
-    one name in two places is an equality; ``"static"`` fixes all sizes to the example's. An example size of 0 or 1 fixes nothing,
-    unless it is broadcast against another size, or the model branches on it (``if x.shape[0] == 1``): it stays what it is then,
-    and ``disc.report`` says so, with the line of the model.
+    ``inputs`` is an example: a tensor or a tuple of positional arguments; ``kwargs`` are keyword
+    arguments. Every dimension is dynamic unless ``dims`` says otherwise: a mapping from parameter
+    name or position to ``{axis: name, disc.Dim or int}``, where one name in two places is an
+    equality; ``"static"`` fixes all sizes to the example's. An example size of 0 or 1 fixes
+    nothing, unless it is broadcast against another size, or the model branches on it (``if
+    x.shape[0] == 1``): it stays what it is then, and ``disc.report`` says so, with the line of the
+    model.
 
-    The result computes what ``module`` computes in its present mode (``eval()`` for inference). It reads the weights once:
-    ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the original in place before
-    that may be seen in part. Outputs carry no gradient: a call in grad mode with an input that requires one is an error.
+    The result computes what ``module`` computes in its present mode (``eval()`` for inference). It
+    reads the weights once: ``load_state_dict`` on the result, or ``refresh()``, prepares them
+    again; changes of the original in place before that may be seen in part. Outputs carry no
+    gradient: a call in grad mode with an input that requires one is an error.
     """
     if not isinstance(module, torch.nn.Module):
         raise Error(
@@ -75,7 +78,10 @@ def _kind_of(kwargs) -> str:
 
 
 class OptimizedModule(torch.nn.Module, Compiled):
-    """A compiled module. It shares the weights of the module that it was made from and shows them under the same names."""
+    """A compiled module.
+
+    It shares the weights of the module that it was made from and shows them under the same names.
+    """
 
     def __init__(self, module: torch.nn.Module, args: tuple, kwargs: dict, dims, options: Options):
         super().__init__()
@@ -88,7 +94,7 @@ class OptimizedModule(torch.nn.Module, Compiled):
         self.options = options
         directory = extension.cache_directory() if options.cache else None
         needed = prepared_bytes(module, options)
-        # What is mapped needs no memory.
+        # Mapped weights need no memory.
         is_likely_there = (
             directory is not None
             and extension.keeps_weights(options)
@@ -112,10 +118,10 @@ class OptimizedModule(torch.nn.Module, Compiled):
             self._executable = extension.load(artifact, self._weights, outputs="torch")
             loaded = time.perf_counter()
         self._call = Call(module, captured, self._program)
-        #: What ``.to(...)`` would convert: a type and a rank of each kind of weight.
+        #: Types and ranks of the weights, which ``.to(...)`` would convert.
         self._weight_kinds = {(tensor.dtype, tensor.dim()) for _, tensor in self._weights}
         self._weight_bytes = sum(t.numel() * t.element_size() for _, t in self._weights)
-        #: Where the storages lie that compiled code may read.
+        #: The addresses of storages that compiled code may read.
         self._read_at = {t.untyped_storage().data_ptr() for _, t in self._weights}
         if options.release_weights:
             self._weights = self._program.weights = []
@@ -125,7 +131,9 @@ class OptimizedModule(torch.nn.Module, Compiled):
         watch(self)
 
     def __call__(self, *args, **kwargs):
-        """``forward``, by the way of ``torch.nn.Module`` only where there are hooks: that costs a quarter of a small call."""
+        """``forward``, by the way of ``torch.nn.Module`` only where there are hooks:
+        that costs a quarter of a small call.
+        """
         if (
             self._forward_hooks
             or self._forward_pre_hooks
@@ -152,7 +160,8 @@ class OptimizedModule(torch.nn.Module, Compiled):
         try:
             outputs = self._executable.run(tensors)
         except Error:
-            # The native check is quick; the Python one says it in torch's words. It raises unless the inputs are right.
+            # The native check is quick; the Python one says it in torch's words. It raises unless
+            # the inputs are right.
             self._call.explain(tensors)
             raise
         except Exception as error:
@@ -162,7 +171,10 @@ class OptimizedModule(torch.nn.Module, Compiled):
 
     @property
     def original(self) -> torch.nn.Module:
-        """The module that this one was made from. With ``release_weights`` it lives only as long as somebody else holds it."""
+        """The module that this one was made from.
+
+        With ``release_weights`` it lives only as long as somebody else holds it.
+        """
         module = self._original()
         if module is None:
             raise Error(
@@ -191,7 +203,9 @@ class OptimizedModule(torch.nn.Module, Compiled):
         self._read_at = {t.untyped_storage().data_ptr() for _, t in weights}
 
     def before_move(self, storage: torch.UntypedStorage) -> None:
-        """The memory of a storage is about to be freed: if it is that of a weight, copies of the weights take their place."""
+        """The memory of a storage is about to be freed: if it is that of a weight,
+        copies of the weights take their place.
+        """
         if storage.data_ptr() not in self._read_at or self._original() is None:
             return
         if self.options.release_weights:
@@ -217,7 +231,9 @@ class OptimizedModule(torch.nn.Module, Compiled):
     def _load_from_state_dict(
         self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
     ):
-        """What ``load_state_dict`` of a module that holds this one asks of it: the entries below ``prefix``."""
+        """Loads the entries below ``prefix`` for the ``load_state_dict`` of a module
+        that holds this one.
+        """
         self._refuse_released()
         own = OrderedDict((k.removeprefix(prefix), v) for k, v in state_dict.items() if k.startswith(prefix))
         # Versions of entries are known to the whole dict alone: these are taken for today's.
@@ -243,7 +259,9 @@ class OptimizedModule(torch.nn.Module, Compiled):
         return self.original.named_buffers(*args, **kwargs)
 
     def _apply(self, fn, recurse=True):
-        """``to``, ``float`` and the like, also of a module that holds this one: right where they change nothing."""
+        """``to``, ``float`` and the like, also of a module that holds this one:
+        right where they change nothing.
+        """
         try:
             changes = any(_changes(fn, dtype, rank) for dtype, rank in self._weight_kinds)
         except Exception:
@@ -291,7 +309,7 @@ def _captured(asked: capture_cache.Lookup, module, args: tuple, kwargs: dict, di
         return stored, stored.text, {"capture": asked.milliseconds, "convert": 0.0}
     if stored is not None:
         asked.found, asked.state = None, "miss"
-    # What was captured before needs neither.
+    # A capture from disk needs neither.
     from .capture.capture import capture
     from .lowering.graph import convert
     from .lowering.table import serves
@@ -310,13 +328,15 @@ def _captured(asked: capture_cache.Lookup, module, args: tuple, kwargs: dict, di
 
 
 def _threads(options: Options) -> int | None:
-    """The most threads of a call: the option, else DISC_NUM_THREADS (None: the runtime reads it), else what torch uses now."""
+    """The most threads of a call: the option, else DISC_NUM_THREADS (None: the runtime reads it),
+    else what torch uses now.
+    """
     if options.threads or os.environ.get("DISC_NUM_THREADS"):
         return options.threads
     return torch.get_num_threads()
 
 
 def _changes(fn, dtype: torch.dtype, rank: int) -> bool:
-    """Whether ``fn`` would give a weight another type, device or kind of memory."""
+    """Returns true if ``fn`` would give a weight another type, device or kind of memory."""
     weight = torch.empty([1] * rank, dtype=dtype)
     return fn(weight) is not weight or weight.is_shared()

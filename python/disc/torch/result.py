@@ -73,9 +73,11 @@ def _with_sizes(spec: pytree.TreeSpec, leaves) -> Any:
 
 
 def _record_maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
-    """For dict-like dataclasses, as the outputs of transformers: their constructor costs more than the rest of a call.
+    """For dict-like dataclasses, as the outputs of transformers:
+    their constructor costs more than the rest of a call.
 
-    The quick way fills attributes and items itself. It is taken only if it makes what the constructor makes.
+    The quick way fills attributes and items itself. It is taken only if it makes what the
+    constructor makes.
     """
     kind, names = spec.type, [f.name for f in dataclasses.fields(spec.type)]
 

@@ -1,8 +1,9 @@
-"""Finds the weights of a module, and keeps compiled code right when their memory moves: it reads them in place.
+"""Finds the weights of a module, and keeps compiled code right when their memory moves:
+it reads them in place.
 
-``share_memory_`` (also by ``torch.multiprocessing``, which sends tensors that way) and ``resize_`` of a storage give the
-storage other memory and free what it had; no reference to a tensor prevents that. So each compiled module is told before, and
-takes copies.
+``share_memory_`` (also by ``torch.multiprocessing``, which sends tensors that way) and ``resize_``
+of a storage give the storage other memory and free what it had; no reference to a tensor prevents
+that. So each compiled module is told before, and takes copies.
 
 Not here: changes of values, which ``refresh`` reads; ``resize_`` of a tensor.
 Invariant: torch's own functions run afterwards with the arguments that they were given.
@@ -24,7 +25,9 @@ _modules: weakref.WeakSet = weakref.WeakSet()
 
 
 def watch(module) -> None:
-    """``module.before_move(storage)`` is called before the memory of any storage moves, as long as ``module`` lives."""
+    """``module.before_move(storage)`` is called before the memory of any storage moves,
+    as long as ``module`` lives.
+    """
     _intercept()
     _modules.add(module)
 
@@ -47,12 +50,14 @@ def _announced(moves):
     return announce
 
 
-#: How many bytes a stored weight has, of four.
+#: Bytes of a stored weight, of four.
 _STORED = {"exact": 4, "bf16": 2, "int8": 1, "int4": 0.5}
 
 
 def prepared_bytes(module: torch.nn.Module, options: Options) -> int:
-    """About how much memory prepared weights will take: those of matrices and kernels, not tables that are looked up."""
+    """About how much memory prepared weights will take: those of matrices and kernels,
+    not tables that are looked up.
+    """
     tables = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     looked_up = {id(m.weight) for m in module.modules() if isinstance(m, tables)}
     found = {

@@ -1,13 +1,16 @@
-"""The capture cache: what capture and conversion made of a module, kept on disk for the next process.
+"""The capture cache: what capture and conversion made of a module,
+kept on disk for the next process.
 
-An entry holds the program as IR text, and what calls need of the capture, in Python's own format: the folder is the
-user's, as is the code in it. Weights are found again by name in the module at hand.
+An entry holds the program as IR text, and what calls need of the capture, in Python's own format:
+the folder is the user's, as is the code in it. Weights are found again by name in the module at
+hand.
 
 Invariants:
 
 - whatever is wrong is a miss; the module is captured then;
-- a capture is kept if the key covers every constant in it: tensors that were read for the key or made from numbers while it
-  was captured; and if nothing ran meanwhile that no key covers (a file, the clock, a function in doubt).
+- a capture is kept if the key covers every constant in it: tensors that were read for the key or
+  made from numbers while it was captured; and if nothing ran meanwhile that no key covers (a file,
+  the clock, a function in doubt).
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ _MOST_BYTES = 64 << 20
 
 @dataclass
 class Recalled:
-    """What ``Call`` and ``OptimizedModule`` read of a capture; ``program.weights`` has the tensors of the module at hand."""
+    """The part of a capture that ``Call`` and ``OptimizedModule`` read;
+    ``program.weights`` has the tensors of the module at hand.
+    """
 
     arguments: Arguments
     plan: DimPlan
@@ -58,7 +63,7 @@ class Recalled:
     attempts: int
     program: Any
     text: str
-    #: What caches of functions held before and after it was made.
+    #: The contents of caches of functions before and after it was made.
     before: memos.Held
     after: memos.Held
     milliseconds: float = 0.0
@@ -66,13 +71,16 @@ class Recalled:
 
 @dataclass
 class Lookup:
-    """One question to the cache. ``state`` is "hit", "miss", "off", or "off: " or "unsure: " and the reason."""
+    """One question to the cache.
+
+    ``state`` is "hit", "miss", "off", or "off: " or "unsure: " and the reason.
+    """
 
     directory: str | None
     key: bytes | None = None
     state: str = "off"
     found: Recalled | None = None
-    #: What the key is made of, and what caches of functions held then.
+    #: The reading that the key is made of, and the contents of caches of functions then.
     read: Read | None = None
     held: memos.Held = dataclasses.field(default_factory=list)
     tensors: list[torch.Tensor] = dataclasses.field(default_factory=list)
@@ -132,13 +140,15 @@ def _obstacle(directory: str) -> str | None:
 
 @contextlib.contextmanager
 def _notes(directory: str, kind: type, files: tuple):
-    """What was read in the bytecode behind modules of a class, by earlier processes; what is new is stored."""
+    """Notes of earlier processes on the bytecode behind modules of a class;
+    stores new ones at the end.
+    """
     about = repr((sys.version, files, kind.__module__, kind.__qualname__)).encode("utf-8", "surrogatepass")
     notes = Notes(extension.cache_get(directory, "bytecode", about))
     try:
         yield notes
     finally:
-        # What cannot be told from others with certainty is read in each process.
+        # Code that cannot be told from other code with certainty is read in each process.
         if (found := notes.to_store()) is not None:
             extension.cache_put(directory, "bytecode", about, found)
 
@@ -223,7 +233,7 @@ def _audit(event: str, args: tuple) -> None:
 
 
 def _is_importing() -> bool:
-    """Whether a module is being imported, whose code does not depend on the moment."""
+    """Returns true if a module is being imported, whose code does not depend on the moment."""
     frame = sys._getframe(2)
     while frame is not None:
         # Not `<frozen runpy>`, which is below all that `python -m` runs.
@@ -234,7 +244,7 @@ def _is_importing() -> bool:
 
 
 def _is_known() -> bool:
-    """Whether torch or this package asks for itself."""
+    """Returns true if torch or this package asks for itself."""
     asks = sys._getframe(2).f_globals.get("__name__")
     return asks is not None and asks.partition(".")[0] in ("torch", "disc", "sympy", "numpy")
 
@@ -251,7 +261,9 @@ def _own_folders() -> tuple[str, ...]:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether a file holds code, or belongs to what is known by version; whoever opens it: torch opens what its user names."""
+    """Returns true if a file holds code, or belongs to a package known by version;
+    whoever opens it: torch opens what its user names.
+    """
     return path.endswith(_CODE_FILES) or os.path.abspath(path).startswith(_own_folders())
 
 
@@ -262,7 +274,9 @@ _VALUES = (
 
 
 class _Values(torch.overrides.TorchFunctionMode):
-    """Notes what reads values of tensors behind the back of the tracer: those of weights are not in the key."""
+    """Notes what reads values of tensors behind the back of the tracer:
+    those of weights are not in the key.
+    """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in _VALUES:
@@ -277,7 +291,9 @@ def _start_audit() -> None:
 
 @contextlib.contextmanager
 def watching(asked: Lookup):
-    """While it is captured: a module whose code reads a file or imports something is captured each time: that may change."""
+    """While it is captured: a module whose code reads a file or imports something is captured each
+    time: that may change.
+    """
     if asked.state != "miss":
         yield
         return
@@ -298,7 +314,10 @@ def watching(asked: Lookup):
 
 @contextlib.contextmanager
 def _doubtful(doubts: dict):
-    """Notes which of some functions run. Without any it costs nothing; else a call of Python takes twice as long."""
+    """Notes which of some functions run.
+
+    Without any it costs nothing; else a call of Python takes twice as long.
+    """
     if not doubts:
         yield
         return
@@ -322,7 +341,9 @@ def _doubtful(doubts: dict):
 
 
 def _moving_call(frame, event: str, argument) -> str | None:
-    """The function that gives another result each time and is called by code that is not known by version."""
+    """The function that gives another result each time and is called by code that is
+    not known by version.
+    """
     if event == "c_call":
         return None if is_known(frame.f_globals.get("__name__")) else moves(argument)
     module = frame.f_globals.get("__name__")
@@ -342,7 +363,10 @@ def _unknown_constant(asked: Lookup, traced) -> torch.Tensor | None:
 
 
 def verify(asked: Lookup, stored: Recalled, module: torch.nn.Module, captured, text: str) -> str:
-    """Compares what the cache gave with a new capture. The new one counts; a difference is a warning."""
+    """Compares what the cache gave with a new capture.
+
+    The new one counts; a difference is a warning.
+    """
     difference = _difference(stored, captured, text)
     if difference is None:
         return "verified"
@@ -393,7 +417,7 @@ def keep(asked: Lookup, module: torch.nn.Module, captured, program, text: str) -
         return
     weights, program.weights = program.weights, [name for name, _ in program.weights]
     try:
-        # What captures is loaded by then: it has to be as it was when the key was made.
+        # The capturing code is loaded by then: it has to be as it was when the key was made.
         own_files()
         kept = Recalled(
             captured.arguments, captured.plan, captured.out_spec, captured.symbols, captured.dtypes, captured.fixed,

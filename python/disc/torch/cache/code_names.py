@@ -1,9 +1,12 @@
-"""What the code of a function asks for by name: globals, attributes, imports, and attributes that it looks up by text.
+"""Finds what the code of a function asks for by name: globals, attributes, imports,
+and attributes looked up by text.
 
-Nothing is run. A name that a function computes and uses itself is a pattern which matches all that it may be. A computed name
-that comes from another function is not seen: that one's constants are (``texts``), what it joins is not.
+Nothing is run. A name that a function computes and uses itself is a pattern which matches all that
+it may be. A computed name that comes from another function is not seen: that one's constants are
+(``texts``), what it joins is not.
 
-Bytecode of a thousand functions takes a tenth of a second to read; ``Notes`` keep what was found for the next process.
+Bytecode of a thousand functions takes a tenth of a second to read; ``Notes`` keep what was found
+for the next process.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-#: What looks attributes up by text, and which argument the text is.
+#: Functions that look attributes up by text, and the index of that argument.
 _LOOKUPS = {"getattr": 1, "hasattr": 1, "attrgetter": 0, "methodcaller": 0}
 #: Steps that may join texts.
 _OPERATORS = frozenset(("BINARY_OP", "BINARY_ADD", "BINARY_MODULO"))
@@ -45,7 +48,9 @@ _CONSTANT, _VALUE = "constant", "value"
 
 @functools.lru_cache(maxsize=100_000)
 def names(code: types.CodeType) -> dict[str, None]:
-    """Names that a function uses, those of functions inside it too; and texts, where it looks attributes up by text."""
+    """Names that a function uses, those of functions inside it too; and texts,
+    where it looks attributes up by text.
+    """
     found = dict.fromkeys(code.co_names)
     for one in _inner(code):
         found |= names(one)
@@ -56,11 +61,13 @@ def names(code: types.CodeType) -> dict[str, None]:
 
 @dataclass(frozen=True)
 class Lookups:
-    """Attributes that a function, with those inside it, looks up by texts that it does not spell."""
+    """Attributes that a function, with those inside it,
+    looks up by texts that it does not spell.
+    """
 
     #: Regular expressions for those that are made of pieces in the same function.
     direct: frozenset[str]
-    #: Whether a text comes from elsewhere: a variable, an item, an attribute.
+    #: True if a text comes from elsewhere: a variable, an item, an attribute.
     by_value: bool
     #: Its constants that may be names.
     texts: frozenset[str]
@@ -79,7 +86,9 @@ def lookups(code: types.CodeType) -> Lookups:
 
 
 def _lookups(code: types.CodeType) -> list[str]:
-    """For each place where it looks something up, and each text that it makes: what the name may be."""
+    """For each place where it looks something up, and each text that it makes:
+    what the name may be.
+    """
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
     found = []
     for at, step in enumerate(steps):
@@ -125,7 +134,7 @@ def _is_text(step: dis.Instruction) -> bool:
 
 
 def _argument(steps: list[dis.Instruction], argument: int) -> str:
-    """What an argument may be, of a call whose arguments begin here."""
+    """The values that an argument may have, of a call whose arguments begin here."""
     depth, starts = 0, {0: 0}
     for at, step in enumerate(steps):
         if step.opname in ("PRECALL", "CALL", "CALL_FUNCTION", "CALL_METHOD") and step.arg == depth:
@@ -152,7 +161,9 @@ def _text(steps: list[dis.Instruction]) -> str:
 
 
 def _built(steps: list[dis.Instruction]) -> str:
-    """The pattern of a format, whose last step is this one; what lies between its constants may be anything."""
+    """The pattern of a format, whose last step is this one;
+    what lies between its constants may be anything.
+    """
     left, pieces = steps[-1].arg or 0, []
     after = steps[-1]
     for step in reversed(steps[:-1]):
@@ -216,14 +227,17 @@ def _loaded(tables: dict[str, tuple], opcode: int, argument: int) -> str | None:
 
 
 def _places(code: types.CodeType) -> tuple[str, ...]:
-    """The variables of a function, as steps number them. Those that inner functions share come once."""
+    """The variables of a function, as steps number them.
+
+    Those that inner functions share come once.
+    """
     names = code.co_varnames
     shared = tuple(name for name in code.co_cellvars if sys.version_info < (3, 11) or name not in names)
     return (*names, *shared, *code.co_freevars)
 
 
 def _kind(opcode: int) -> str | None:
-    """Where a step that loads one value has its name."""
+    """The index of the name of a step that loads one value."""
     name = dis.opname[opcode]
     if not name.startswith("LOAD_") or name.count("LOAD_") > 1:
         return None
@@ -236,7 +250,9 @@ _LOADS = {opcode: kind for opcode in range(256) if (kind := _kind(opcode))}
 
 @functools.lru_cache(maxsize=100_000)
 def imports(code: types.CodeType) -> tuple[str, ...]:
-    """Modules that a function imports, functions inside it too; with a dot for each level of a relative one."""
+    """Modules that a function imports, functions inside it too;
+    with a dot for each level of a relative one.
+    """
     found = [name for one in _inner(code) for name in imports(one)]
     if dis.opmap["IMPORT_NAME"] in code.co_code[::2]:
         before: list = [None, None]
@@ -268,7 +284,8 @@ class Facts:
 
 
 class Notes:
-    """Facts of functions by a digest of their bytecode; ``stored`` are an earlier process's, of the same Python and disc.
+    """Facts of functions by a digest of their bytecode; ``stored`` are an earlier process's,
+    of the same Python and disc.
 
     What is stored and cannot be read is as if it were not there.
     """
@@ -287,7 +304,10 @@ class Notes:
         return self._used[key]
 
     def to_store(self) -> bytes | None:
-        """What is known by now; None if all of it was. Old notes stay: modules of one class may be made of different parts."""
+        """All notes by now; None if none is new.
+
+        Old notes stay: modules of one class may be made of different parts.
+        """
         if self._used.keys() <= self._known.keys():
             return None
         old = {} if len(self._known) > _MOST_NOTES else self._known
@@ -316,7 +336,7 @@ def _packed(facts: Facts) -> tuple:
 
 
 def _unpacked(packed: Any) -> Facts | None:
-    """What ``_packed`` made; None for anything else."""
+    """Unpacks what ``_packed`` made; None for anything else."""
     if type(packed) is not tuple or tuple(map(type, packed)) != _PACKED:
         return None
     names, values, *looks, imports = packed
@@ -325,11 +345,14 @@ def _unpacked(packed: Any) -> Facts | None:
 
 @functools.lru_cache(maxsize=100_000)
 def digest(code: types.CodeType) -> bytes:
-    """Of all that is read of a function: its steps, the names that they number, and its constants that are texts or numbers."""
+    """Of all that is read of a function: its steps, the names that they number,
+    and its constants that are texts or numbers.
+    """
     constants = tuple(
         digest(c) if isinstance(c, types.CodeType) else c if type(c) in (str, int) else None
         for c in code.co_consts
     )
     read = (code.co_code, code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars, constants)
-    # Later formats tell how often an object is referred to, which is another number in each process.
+    # Later formats tell how often an object is referred to, which is another number in each
+    # process.
     return hashlib.blake2b(marshal.dumps(read, 0), digest_size=16).digest()

@@ -1,6 +1,8 @@
-"""Names what no key of the capture cache covers: functions whose results change from one process to the next.
+"""Names what no key of the capture cache covers:
+functions whose results change from one process to the next.
 
-Code of the user's own is judged more strictly than that of installed packages, whose ids, paths and modules are housekeeping.
+Code of the user's own is judged more strictly than that of installed packages, whose ids, paths and
+modules are housekeeping.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class Moves(Unsure):
 
 
 def is_known(name: str | None) -> bool:
-    """Whether code of a module of this name is known by version."""
+    """Returns true if code of a module of this name is known by version."""
     return isinstance(name, str) and name.partition(".")[0] in _KNOWN
 
 
@@ -95,13 +97,17 @@ def refuse(f: types.FunctionType, names: Mapping[str, Any], space: dict) -> None
 
 
 def _is_builtin(name: str, space: dict) -> bool:
-    """Returns true if a name stands for a function of Python's library where these are the globals."""
+    """Returns true if a name stands for a function of Python's library where
+    these are the globals.
+    """
     held = space.get(name, getattr(builtins, name, None))
     return held is None or is_known(getattr(held, "__module__", None))
 
 
 def is_installed(space: dict) -> bool:
-    """Returns true for globals of an installed package: its use of ids and files is its own business."""
+    """Returns true for globals of an installed package:
+    its use of ids and files is its own business.
+    """
     file = space.get("__file__")
     return isinstance(file, str) and "site-packages" in file
 
@@ -122,7 +128,8 @@ def asks(x: Any, is_own: bool) -> str | None:
 
 
 def composed_of(names: typing.Collection[str]) -> str | None:
-    """An operation of somebody else's that is captured as its steps: torch takes it apart, or there is a decomposition of it.
+    """An operation of somebody else's that is captured as its steps: torch takes it apart,
+    or there is a decomposition of it.
 
     Others stay whole, and disc has none of them.
     """

@@ -1,11 +1,12 @@
 """A hash of all that decides what capture makes of a module: the key of the capture cache.
 
-It covers the tree of modules with their plain attributes; shapes, types, layout and sharing of weights (never their values); and
-the Python code that a call can reach (``cache.walk``).
+It covers the tree of modules with their plain attributes; shapes, types, layout and sharing of
+weights (never their values); and the Python code that a call can reach (``cache.walk``).
 
-Files that the code reads, values of weights that it reads, and modules that it imports anew are not covered: who stores a
-capture sees to it that there were none (``cache.capture_cache``), and that no function ran that is in doubt (``Read.doubts``).
-What caches of functions hold (``functools.lru_cache``) is noted beside the key (``cache.memos``).
+Files that the code reads, values of weights that it reads, and modules that it imports anew are not
+covered: who stores a capture sees to it that there were none (``cache.capture_cache``), and that no
+function ran that is in doubt (``Read.doubts``). What caches of functions hold
+(``functools.lru_cache``) is noted beside the key (``cache.memos``).
 
 Invariant: doubt is ``Unsure``, and the module is captured again.
 """
@@ -39,7 +40,9 @@ def fingerprint(
     notes: code_names.Notes | None = None,
     files: tuple | None = None,
 ) -> bytes:
-    """The hash of a module in its present state, and of ``parts``. ``files`` is what ``own_files`` gave, if it was called.
+    """The hash of a module in its present state, and of ``parts``.
+
+    ``files`` is what ``own_files`` gave, if it was called.
 
     Any doubt is ``Unsure``, also one about a function that may not run.
     """
@@ -51,7 +54,7 @@ def fingerprint(
 
 @dataclasses.dataclass
 class Read:
-    """What was read of a module."""
+    """The reading of a module."""
 
     key: bytes
     #: Functions that must not run while it is captured, and why; None for all that ``moves`` finds.
@@ -69,7 +72,9 @@ def read(
     notes: code_names.Notes | None = None,
     files: tuple | None = None,
 ) -> Read:
-    """As ``fingerprint``; doubts about functions are left to the caller, but for one about a ``forward``."""
+    """As ``fingerprint``; doubts about functions are left to the caller,
+    but for one about a ``forward``.
+    """
     walk = Walk(module, notes or code_names.Notes())
     for part in (_environment(), own_files() if files is None else files, *parts):
         walk.put(part)
@@ -85,7 +90,9 @@ def read(
 def digest(
     *values: Any, module: torch.nn.Module, notes: code_names.Notes
 ) -> tuple[bytes, list[torch.Tensor]] | None:
-    """The hash of values that code of ``module`` may use, and the tensors in them; None if they cannot be told from others."""
+    """The hash of values that code of ``module`` may use, and the tensors in them;
+    None if they cannot be told from others.
+    """
     walk = Walk(module, notes)
     try:
         for value in values:

@@ -1,8 +1,10 @@
-"""Compares what caches of functions hold (``functools.lru_cache``) with what they held when a capture was made.
+"""Compares what caches of functions hold (``functools.lru_cache``) with what they held
+when a capture was made.
 
-The key of a capture covers the code of such a function, not its results: these came from a file that is another one by now,
-or from random numbers. A stored capture may be used if every entry that was there before it was made is there with the same
-value, and no entry that it made has another value here: what it computed itself was watched (``cache.capture_cache``).
+The key of a capture covers the code of such a function, not its results: these came from a file
+that is another one by now, or from random numbers. A stored capture may be used if every entry that
+was there before it was made is there with the same value, and no entry that it made has another
+value here: what it computed itself was watched (``cache.capture_cache``).
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ import torch
 from .doubts import Unsure
 from .fingerprint import Read, digest
 
-#: For each cache: digests of values by digests of arguments. None is a value that cannot be told from others.
+#: For each cache: digests of values by digests of arguments. None is a value that cannot be told
+#: from others.
 Held = list[dict[bytes, bytes | None]]
 
 
 def held_by(read: Read, module: torch.nn.Module) -> tuple[Held, list[torch.Tensor]]:
-    """What the caches hold now, and the tensors among it."""
+    """The contents of the caches now, and the tensors among them."""
     tensors: list[torch.Tensor] = []
     found: Held = []
     for memo in read.memos:
@@ -43,7 +46,7 @@ def unknown(read: Read, held: Held) -> str | None:
 
 
 def both(before: Held, after: Held) -> Held:
-    """What was there before a capture or after it."""
+    """The contents before a capture or after it."""
     for then, now in zip(before, after, strict=True):
         if any(key in now and now[key] != value for key, value in then.items()):
             raise Unsure("a cache of a function that changed")
@@ -51,7 +54,9 @@ def both(before: Held, after: Held) -> Held:
 
 
 def allow(now: Held, before: Held, after: Held) -> bool:
-    """Returns true if a capture that was made between ``before`` and ``after`` is right with what is held now."""
+    """Returns true if a capture that was made between ``before`` and ``after`` is right
+    with what is held now.
+    """
     if not len(now) == len(before) == len(after):
         return False
     return all(_allows(*rows) for rows in zip(now, before, after, strict=True))
@@ -72,7 +77,8 @@ def _entries(memo: Any) -> list[tuple[Any, Any]]:
     tables = [x for x in met if type(x) is dict and x is not memo.__dict__ and len(x) == info.currsize]
     if info.maxsize is None and len(tables) == 1:
         return list(tables[0].items())
-    # A bounded cache tells of the key and the result of each entry in turn, and of the table by these keys.
+    # A bounded cache tells of the key and the result of each entry in turn, and of the table by
+    # these keys.
     for table in tables:
         keys, found, at = {id(key) for key in table}, [], 0
         while at + 1 < len(met):

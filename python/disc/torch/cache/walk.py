@@ -1,13 +1,16 @@
-"""Walks all that decides what capture makes of a module, and writes the words that its hash is made of.
+"""Walks all that decides what capture makes of a module,
+and writes the words that its hash is made of.
 
-Code is followed from ``forward``: the globals that a function names, and, in every class that was met, what has a name that some
-reached function uses. Code of torch, Python and disc itself is known by version; functions of theirs that are met are
-hashed, not followed, so that a replaced one is noticed.
+Code is followed from ``forward``: the globals that a function names, and, in every class that was
+met, what has a name that some reached function uses. Code of torch, Python and disc itself is known
+by version; functions of theirs that are met are hashed, not followed, so that a replaced one is
+noticed.
 
 Invariants:
 
 - doubt is ``Unsure``; values of a kind that is not known here are doubt;
-- doubt about a function (it asks the clock, holds an unknown object) is noted in ``doubts``: it counts if the function runs;
+- doubt about a function (it asks the clock, holds an unknown object) is noted in ``doubts``: it
+  counts if the function runs;
 - whatever refers to an object that was left half read is in doubt too.
 """
 
@@ -19,14 +22,12 @@ import dataclasses
 import enum
 import functools
 import hashlib
-import logging
 import os
 import pathlib
 import re
 import sys
 import threading
 import types
-import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,30 +37,11 @@ import torch
 from ..graph import weight_names
 from . import code_names
 from .doubts import MOVING, SETTINGS, Moves, Unsure, asks, composed_of, is_installed, is_known, refuse
+from .kinds import BOUND, BUILTIN, FIELD, GENERIC, OPAQUE, PLAIN, has_content, is_python, slots_of
 
-_PLAIN = (
-    type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range, slice,
-    torch.dtype, torch.device, torch.memory_format, torch.layout, torch.finfo, torch.iinfo,
-)  # fmt: skip
-#: Without a state that could decide what is computed.
-_OPAQUE = (
-    logging.Logger, logging.LoggerAdapter, type(threading.Lock()), type(threading.RLock()), typing.TypeVar,
-    type(dataclasses.MISSING), type(typing.Union), type(typing.Literal), logging.Filterer,
-)  # fmt: skip
-_BUILTIN = (
-    types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType,
-    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-)  # fmt: skip
-#: Functions of C that may be bound to an object.
-_BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
-#: What a named tuple has for each of its fields.
-_FIELD = type(collections.namedtuple("Pair", "first").first)
-_GENERIC = (types.GenericAlias, types.UnionType, type(typing.Optional[int]), type(typing.List[int]))  # noqa: UP006, UP045
-#: What classes written in Python may derive from.
-_HOLDERS = frozenset((object, dict, list, tuple, int, float, str, bytes, collections.OrderedDict))
 #: Attributes of modules that are treated apart.
 _TABLES = frozenset(("_parameters", "_buffers", "_modules"))
-#: What is noted beside hooks; nobody else has these tables, and mostly there is nothing in them.
+#: Tables beside those of hooks; nobody else has them, and mostly they are empty.
 _HOOKED = frozenset(
     ("_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs")
 )
@@ -69,9 +51,10 @@ _SPECIAL = re.compile(
 )
 _CODE = (types.FunctionType, property, staticmethod, classmethod)
 _MAKING = frozenset(("__init__", "__new__", "__post_init__"))
-#: Of the environment, what differs from one call of a program to the next, and what torch sets while it captures.
+#: Of the environment, what differs from one call of a program to the next, and what torch sets
+#: while it captures.
 _FLEETING = frozenset(("_", "SHLVL", "PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"))
-#: Where torch notes the address of a function that it wrapped: another in each process.
+#: The attribute in which torch notes the address of a wrapped function: another in each process.
 _IDENTITY = "_torchdynamo_wrapper_id"
 _MOST_BYTES = 1 << 20
 _MOST_VISITS = 200_000
@@ -82,12 +65,15 @@ class Walk:
 
     def __init__(self, module: torch.nn.Module, notes: code_names.Notes):
         self.notes = notes
-        #: What the hash is of. Each is a ``repr`` or begins with a name and ends with one, so that no NUL is in them.
+        #: The parts that are hashed. Each is a ``repr`` or begins with a name and ends with one, so
+        #: that no NUL is in them.
         self.said: list[str] = []
-        #: Every object that was met, by identity: its number. Kept alive, so that no identity comes twice.
+        #: Every object that was met, by identity: its number. Kept alive, so that no identity comes
+        #: twice.
         self.met: dict[int, int] = {}
         self.kept: list[Any] = []
-        #: Numbers of objects that are being read; for each object the lowest number of those that it refers to.
+        #: Numbers of objects that are being read; for each object the lowest number of those that
+        #: it refers to.
         self.open: list[int] = []
         self.low: dict[int, int] = {}
         #: Objects that were left half read, and why.
@@ -115,10 +101,12 @@ class Walk:
         self.values: set[str] = set()
         #: Names that reached code computes, as regular expressions.
         self.patterns: set[str] = set()
-        #: Texts that were met: names, as soon as any code looks up one that it does not spell itself.
+        #: Texts that were met: names, as soon as any code looks up one that it does not spell
+        #: itself.
         self.texts: set[str] = set()
         self.by_value = False
-        #: Modules of Python that are values: names are looked up in them as in classes, in others those of who names the module.
+        #: Modules of Python that are values: names are looked up in them as in classes, in others
+        #: those of who names the module.
         self.modules: list[types.ModuleType] = []
         #: Classes that reached code names: it may make objects of them.
         self.made: set[type] = set()
@@ -134,7 +122,7 @@ class Walk:
 
     def put(self, x: Any) -> None:
         kind = type(x)
-        if kind in _PLAIN:
+        if kind in PLAIN:
             self.said.append(f"{kind.__name__} {x!r}")
             if kind is str:
                 self.texts.update(code_names.parts(x))
@@ -170,7 +158,9 @@ class Walk:
             self.low[self.open[-1]] = min(self.low[self.open[-1]], number)
 
     def origin(self, number: int) -> int:
-        """The first object of those that an object is read with; raises if one of them was left half read."""
+        """The first object of those that an object is read with;
+        raises if one of them was left half read.
+        """
         while True:
             if number in self.spoilt:
                 raise Unsure(self.spoilt[number])
@@ -179,7 +169,7 @@ class Walk:
             number = self.low[number]
 
     def fresh(self, x: Any, kind: type) -> None:
-        """What was not met before."""
+        """Reads a value that was not met before."""
         if kind is types.FunctionType:
             self.function(x)
         elif isinstance(x, type):
@@ -198,21 +188,21 @@ class Walk:
             self.mapping(x)
         elif isinstance(x, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
             self.operation(x)
-        elif isinstance(x, _OPAQUE) or kind in _BUILTIN or kind is object:
+        elif isinstance(x, OPAQUE) or kind in BUILTIN or kind is object:
             name = getattr(x, "__qualname__", None) or getattr(x, "name", None)
             self.word(kind.__name__, name or kind.__name__)
             # A method that was bound is what it is bound to.
-            if kind in _BOUND and not isinstance(x.__self__, (types.ModuleType, type, type(None))):
+            if kind in BOUND and not isinstance(x.__self__, (types.ModuleType, type, type(None))):
                 self.put(x.__self__)
         elif kind is types.ModuleType or isinstance(x, types.ModuleType):
             self.word("module", x.__name__, vars(x).get("__version__", ""))
-        elif kind in _GENERIC or isinstance(x, types.GenericAlias):
+        elif kind in GENERIC or isinstance(x, types.GenericAlias):
             self.word("generic", repr(x))
         elif kind in (type(sys.version_info), type(sys.flags)):
             self.word(repr(x))
         elif isinstance(x, numpy.generic) or (kind is numpy.ndarray and not x.dtype.hasobject):
             self.array(x)
-        elif kind is _FIELD:
+        elif kind is FIELD:
             self.word("field", x.__reduce__()[1][0])
         elif not self.wrapper(x, kind):
             self.object(x, kind)
@@ -229,7 +219,7 @@ class Walk:
         self.word("array", type(x).__name__, x.dtype.str, x.shape, getattr(x, "strides", ()), x.tobytes())
 
     def set(self, x) -> None:
-        if not all(type(y) in _PLAIN or isinstance(y, type) for y in x):
+        if not all(type(y) in PLAIN or isinstance(y, type) for y in x):
             raise Unsure(f"a set of {', '.join(sorted({type(y).__name__ for y in x}))}")
         self.word("set", *sorted(f"{type(y).__name__} {y!r}" for y in x))
 
@@ -261,7 +251,7 @@ class Walk:
         elif kind is collections.defaultdict:
             parts = x.default_factory, dict(x)
         elif kind is types.CellType:
-            parts = (x.cell_contents,) if _has_content(x) else ()
+            parts = (x.cell_contents,) if has_content(x) else ()
         elif kind is types.CodeType:
             self.code(x)
             return True
@@ -295,10 +285,10 @@ class Walk:
     def object(self, x, kind: type) -> None:
         """Any other object: its class, and what it holds."""
         state = getattr(x, "__dict__", None)
-        slots = [n for c in kind.__mro__ for n in _slots(c) if n not in ("__dict__", "__weakref__")]
+        slots = [n for c in kind.__mro__ for n in slots_of(c) if n not in ("__dict__", "__weakref__")]
         if state is None and not slots and not is_known(kind.__module__) and kind.__flags__ & (1 << 9):
             state = {}  # an object of a Python class that holds nothing
-        if (state is None and not slots) or not _is_python(kind):
+        if (state is None and not slots) or not is_python(kind):
             raise Unsure(f"an object of {kind.__module__}.{kind.__qualname__}")
         self.word("object")
         self.put(kind)
@@ -390,7 +380,10 @@ class Walk:
     # Code.
 
     def code(self, code: types.CodeType, is_noted: bool = False) -> None:
-        """What a function does. Texts and numbers are in its digest, and in the notes of it, if there are any."""
+        """Reads the code of a function.
+
+        Texts and numbers are in its digest, and in the notes of it, if there are any.
+        """
         counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
         self.word(code.co_name, code_names.digest(code), *counts, getattr(code, "co_exceptiontable", b""))
         for constant in code.co_consts:
@@ -410,7 +403,7 @@ class Walk:
             self.doubts.setdefault(f.__code__, str(error))
 
     def reachable(self, f: types.FunctionType, is_followed: bool) -> None:
-        """What a function may use."""
+        """Reads what a function may use."""
         # A decorator of torch or Python holds the function that it was put on.
         held = f.__dict__
         if _IDENTITY in held:
@@ -453,7 +446,7 @@ class Walk:
             self.put(x)
 
     def inside(self, value, names, values, depth: int = 0, is_own: bool = False) -> None:
-        """What code that names ``value``, a module of Python, may take from it."""
+        """Reads what code that names ``value``, a module of Python, may take from it."""
         if not isinstance(value, types.ModuleType) or depth > 6:
             return
         if value.__name__ in MOVING:
@@ -531,9 +524,11 @@ class Walk:
         self.by_value |= lookups.by_value
 
     def asked(self, held: Mapping[str, Any], is_named_whole: bool, of_module: bool = False) -> set[str]:
-        """Which of these names reached code may use; it names those of torch and Python in full.
+        """The names among these that reached code may use;
+        it names those of torch and Python in full.
 
-        Texts from elsewhere are for what a ``torch.nn.Module`` has: as names of all that is met they reach nearly everything.
+        Texts from elsewhere are for what a ``torch.nn.Module`` has: as names of all that is met
+        they reach nearly everything.
         """
         found = held.keys() & self.names
         if is_named_whole:
@@ -546,7 +541,9 @@ class Walk:
         return found
 
     def reached(self, kind: type) -> list[str]:
-        """Members of a class that reached code may use, and that were not met before; in an order that is always the same."""
+        """Members of a class that reached code may use, and that were not met before;
+        in an order that is always the same.
+        """
         members = self.members[kind]
         if kind not in self.left:
             self.left[kind] = dict.fromkeys(members)
@@ -571,28 +568,3 @@ class Walk:
 @functools.lru_cache(maxsize=16)
 def _either(patterns: frozenset[str]) -> re.Pattern:
     return re.compile("|".join(sorted(patterns)))
-
-
-def _has_content(cell: types.CellType) -> bool:
-    try:
-        return (cell.cell_contents, True)[1]
-    except ValueError:
-        return False
-
-
-def _slots(kind: type):
-    slots = vars(kind).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _is_python(kind: type) -> bool:
-    """Whether what objects of a class hold is in their dict, slots and items alone."""
-    bases = [base for base in kind.__mro__ if base not in _HOLDERS]
-    return all(base.__flags__ & (1 << 9) and not _is_of_c(base) for base in bases)
-
-
-def _is_of_c(kind: type) -> bool:
-    """Returns true for a class that was written in C though it lies on the heap: it has functions that are its own alone."""
-    functions = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
-    held = vars(kind).values()
-    return any(isinstance(x, functions) and x.__objclass__ is kind for x in held)

@@ -1,12 +1,15 @@
-"""Capture: a torch module and an example call become an FX graph with symbolic sizes, plus what is known of the sizes.
+"""Capture: a torch module and an example call become an FX graph with symbolic sizes,
+plus what is known of the sizes.
 
-Not here: the meaning of the ops in the graph (``bridge``).
+Not here: the meaning of the ops in the graph (``torch.lowering``).
 Invariants of a ``Captured``:
 
-- every axis of every tensor input is dynamic unless the user fixed it or the model did; what the model fixed is in ``fixed``;
-- ``facts`` hold for every call that eager would accept, or were implied by a branch that the model took for the example;
-- no fact comes from an example size being 0 or 1, and none from two example sizes being equal, unless the model compares them
-  itself and would refuse the example otherwise;
+- every axis of every tensor input is dynamic unless the user fixed it or the model did; what the
+  model fixed is in ``fixed``;
+- ``facts`` hold for every call that eager would accept, or were implied by a branch that the model
+  took for the example;
+- no fact comes from an example size being 0 or 1, and none from two example sizes being equal,
+  unless the model compares them itself and would refuse the example otherwise;
 - the example satisfies all facts, as long as some choice of sizes brings that about.
 """
 
@@ -21,7 +24,6 @@ import logging
 import sys
 import threading
 import time
-import traceback
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +33,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...core.dims import Dim, DimPlan
-from ...core.errors import DimError, Error, UnsupportedOp
+from ...core.errors import DimError, Error
 from ..decompositions import lookup
 from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
@@ -43,14 +45,16 @@ from ..pytree import kv_caches
 from ..pytree.arguments import Arguments, flatten_arguments
 from ..symbolic.conditions import value_at
 from ..symbolic.expressions import expression
-from ..symbolic.source_lines import DISC, TORCH, Place, written
+from ..symbolic.source_lines import Place, written
 from . import guards, side_effects, zero_one
 from .example_sizes import Sizes
+from .failures import capture_error, is_shape_failure, symbol_places
 
 #: torch.export swaps global state while it runs.
 _LOCK = threading.RLock()
 _MAX_ATTEMPTS = 24
-#: After so many attempts a fact that the example breaks stays: a graph for other sizes is better than none.
+#: After so many attempts a fact that the example breaks stays: a graph for other sizes is better
+#: than none.
 _MAX_CHOICES = 16
 #: They report what an attempt with other sizes cures.
 _NOISY = (
@@ -76,9 +80,9 @@ class Captured:
     fixed_at: dict[str, str] = field(default_factory=dict)
     attempts: int = 1
     milliseconds: float = 0.0
-    #: What the module assigned while it was traced.
+    #: The attributes that the module assigned while it was traced.
     changes: list[Change] = field(default_factory=list)
-    #: What the bridge makes of it.
+    #: The program that it is lowered to.
     program: Any = None
 
     @property
@@ -106,7 +110,7 @@ class Captured:
 
 
 class _Seen:
-    """What one trace met."""
+    """Records what one trace met."""
 
     def __init__(self):
         self.shapes: list[tuple] = []
@@ -195,7 +199,10 @@ def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
 
 
 def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> Captured:
-    """Traces with sizes of our choice until the model accepts them. ``tracer`` is ``quick`` or ``exported``."""
+    """Traces with sizes of our choice until the model accepts them.
+
+    ``tracer`` is ``quick`` or ``exported``.
+    """
     sizes = Sizes(plan, [t.shape for t in tensors])
     oblivious = True
     for attempt in range(1, _MAX_ATTEMPTS + 1):
@@ -205,14 +212,14 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
         except Exception as error:
             if _pin_written(entry.seen.shapes, sizes):
                 continue
-            if not _is_shape_failure(error):
-                raise _capture_error(module, error) from error
-            if sizes.relax(str(error), _symbol_places(entry.seen.shapes)):
+            if not is_shape_failure(error):
+                raise capture_error(module, error) from error
+            if sizes.relax(str(error), symbol_places(entry.seen.shapes)):
                 continue
             if oblivious:
                 oblivious, sizes = False, Sizes(plan, [t.shape for t in tensors])
                 continue
-            raise _capture_error(module, error) from error
+            raise capture_error(module, error) from error
         captured = _read(traced, entry, arguments, plan)
         _note_places(captured, sizes)
         sizes.same_as = _equal_places(captured)
@@ -255,7 +262,9 @@ def exported(
     serves: Serves = serves_all,
     below_transforms: bool = False,
 ) -> Traced:
-    """Traces by torch.export: whole ops, or what transforms of ``torch.func`` (``grad``, ``vmap``) make of them."""
+    """Traces by torch.export: whole ops, or what transforms of ``torch.func`` (``grad``,
+    ``vmap``) make of them.
+    """
     import torch.export
     from torch.export._trace import _export
     from torch.fx.experimental import _config
@@ -272,7 +281,8 @@ def exported(
         shapes = {"tensors": tuple(rows)} if rows else None
     from_0 = sizes_from_0() if oblivious else contextlib.nullcontext()
     with _config.patch(backed_size_oblivious=oblivious), from_0, overridden("export"), _without_graph_dump():
-        # torch.export.export records the ops above transforms, whose tensors have no meaning in a graph.
+        # torch.export.export records the ops above transforms, whose tensors have no meaning in a
+        # graph.
         export = functools.partial(_export, pre_dispatch=False) if below_transforms else torch.export.export
         program = export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
     return from_export(program, entry.module)
@@ -313,7 +323,9 @@ def _without_graph_dump():
 
 @contextlib.contextmanager
 def _quiet():
-    """No garbage collection (it costs a tenth of the time) and no advice about our choice of sizes."""
+    """No garbage collection (it costs a tenth of the time) and no advice about
+    our choice of sizes.
+    """
     collecting = gc.isenabled()
     gc.disable()
     loggers = [logging.getLogger(name) for name in _NOISY]
@@ -338,57 +350,6 @@ class _Silence(logging.Filter):
         return not is_active("quiet")
 
 
-def _data_dependent() -> tuple[type[Exception], ...]:
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-    return DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode
-
-
-def _is_shape_failure(error: Exception) -> bool:
-    """Errors that other sizes may cure. What a model raises about its data or what torch cannot trace is not among them."""
-    if isinstance(error, _data_dependent()):
-        return False
-    return isinstance(
-        error, (RuntimeError, ValueError, IndexError, TypeError, AssertionError, NotImplementedError)
-    )
-
-
-def _capture_error(module, error: Exception) -> Error:
-    text = str(error).strip().splitlines()
-    first = text[0] if text else type(error).__name__
-    name, at = type(module).__name__, _model_line(error)
-    if isinstance(error, _data_dependent()):
-        op = str(getattr(error, "func", "") or "")
-        return UnsupportedOp(
-            f"{name} depends on values of its inputs{at}: {op or first}",
-            op=op or None,
-            code="E0402",
-            help="branches that depend on data are not compiled yet; torch.where computes both sides",
-        )
-    return Error(
-        f"{name} could not be captured{at}: {type(error).__name__}: {first}",
-        code="E0404",
-        help="the module must run eagerly on the example; the original error is the cause of this one",
-    )
-
-
-def _model_line(error: Exception) -> str:
-    """The innermost line of the model that led to the error, as `` (file:line: code)``."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((TORCH, DISC, "<"))]
-    return f" ({written((own[-1].filename, own[-1].lineno))})" if own else ""
-
-
-def _symbol_places(shapes) -> dict[str, tuple[int, int]]:
-    places = {}
-    for t, shape in enumerate(shapes):
-        for axis, size in enumerate(shape):
-            if isinstance(size, torch.SymInt):
-                places[str(size.node._expr)] = (t, axis)
-    return places
-
-
 def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) -> Captured:
     env = traced.shape_env
     conditions = guards.read_conditions(env) if env is not None else guards.Conditions()
@@ -402,7 +363,7 @@ def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) ->
 
 
 def _note_places(captured: Captured, sizes: Sizes) -> None:
-    """Which line of the model gave an axis a value."""
+    """Notes the line of the model that gave an axis a value."""
     for t, node in enumerate(captured.inputs):
         for axis, size in enumerate(node.meta["val"].shape):
             symbol = size.node._expr if isinstance(size, torch.SymInt) else None
@@ -411,7 +372,9 @@ def _note_places(captured: Captured, sizes: Sizes) -> None:
 
 
 def _pin_written(shapes, sizes: Sizes) -> bool:
-    """The model read the text of a size of our choice, and failed: what it looks up by the text is there for the user's."""
+    """The model read the text of a size of our choice, and failed:
+    what it looks up by the text is there for the user's.
+    """
     again = False
     for t, shape in enumerate(shapes):
         for axis, size in enumerate(shape):
@@ -432,7 +395,9 @@ def _equal_places(captured: Captured) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def _repin(captured: Captured, sizes: Sizes) -> bool:
-    """The model fixed a dimension at a size that is not the user's: keep the user's there and capture again."""
+    """The model fixed a dimension at a size that is not the user's:
+    keep the user's there and capture again.
+    """
     again = False
     for c in list(sizes.classes):
         for t, axis in list(c.members):
@@ -442,7 +407,9 @@ def _repin(captured: Captured, sizes: Sizes) -> bool:
 
 
 def _avoid(captured: Captured, sizes: Sizes) -> bool:
-    """A fact that the example itself breaks comes from a size of our choice: capture again with another one."""
+    """A fact that the example itself breaks comes from a size of our choice:
+    capture again with another one.
+    """
     own = {s: sympy.Integer(sizes.shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
     broken = [fact for fact in captured.facts if value_at(fact, own) == sympy.false]
     symbols = [fact.free_symbols & captured.symbols.keys() for fact in broken]
@@ -461,7 +428,9 @@ def _avoid(captured: Captured, sizes: Sizes) -> bool:
 
 
 def _solved_for_largest(fact, captured: Captured, own: dict):
-    """The axis of the largest size among several that are added up, and how it comes of the others in the example."""
+    """The axis of the largest size among several that are added up,
+    and how it comes of the others in the example.
+    """
     symbols = fact.free_symbols & captured.symbols.keys()
     if not fact.is_Relational or len(symbols) < 3:
         return None
@@ -478,7 +447,9 @@ def _solved_for_largest(fact, captured: Captured, own: dict):
 
 
 def _pin_squeezed(captured: Captured, sizes: Sizes) -> bool:
-    """``squeeze`` drops an axis of size 1 and keeps others: the rank follows the example, and its axis stays 1, or not 1."""
+    """``squeeze`` drops an axis of size 1 and keeps others: the rank follows the example,
+    and its axis stays 1, or not 1.
+    """
     again = False
     hints = {s: sizes.shapes[t][axis] for s, (t, axis) in captured.symbols.items()}
     for node in captured.graph.nodes:
@@ -499,7 +470,9 @@ def _pin_squeezed(captured: Captured, sizes: Sizes) -> bool:
 
 
 def _pin_stretched(captured: Captured, sizes: Sizes) -> bool:
-    """A size of 1 of the example that meets a size from data is stretched to it, where ours would have to be equal to it."""
+    """A size of 1 of the example that meets a size from data is stretched to it,
+    where ours would have to be equal to it.
+    """
     env = captured.traced.shape_env
     again = False
     for check in itertools.chain(*env.deferred_runtime_asserts.values()) if env is not None else ():
@@ -533,7 +506,9 @@ def _report_fixed(captured: Captured, sizes: Sizes) -> None:
 
 
 def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, oblivious: bool) -> bool:
-    """Settles what the model asks about sizes of 0 and 1; True if the example's way is to be captured instead."""
+    """Settles what the model asks about sizes of 0 and 1;
+    True if the example's way is to be captured instead.
+    """
     if not captured.conditions.branches:
         return False
     shapes = sizes.capture_shapes()
@@ -569,7 +544,7 @@ def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, 
 
 @dataclass
 class _Open:
-    """Which axes are dynamic, and which of them have the size of an earlier one."""
+    """Finds the axes that are dynamic, and those of them that have the size of an earlier one."""
 
     axes: set[tuple[int, int]]
     same_as: dict[tuple[int, int], tuple[int, int]]
@@ -582,7 +557,10 @@ class _Open:
 
 
 def _keep_own(captured: Captured, sizes: Sizes, symbol: sympy.Symbol, place: Place) -> int:
-    """The size of the example takes a way of its own: its axes keep it. How many were free until now."""
+    """The size of the example takes a way of its own: its axes keep it.
+
+    How many were free until now.
+    """
     own = sizes.shapes[captured.symbols[symbol][0]][captured.symbols[symbol][1]]
     kept = 0
     for t in range(len(captured.inputs)):

@@ -1,12 +1,12 @@
-"""Which sizes the example gets for capture.
+"""Chooses the sizes that the example gets for capture.
 
-torch.export specialises a dimension of size 0 or 1, and a branch of the model may take equal sizes for a law. So the model is
-captured with sizes of our choice: at least 2, the user's own where possible, and different for
-dimensions that nobody called equal.
+torch.export specialises a dimension of size 0 or 1, and a branch of the model may take equal sizes
+for a law. So the model is captured with sizes of our choice: at least 2, the user's own where
+possible, and different for dimensions that nobody called equal.
 
-A *class* is a set of axes that get one size: axes with one declared name, or axes with one example size in different tensors
-(the k-th axis of that size in each). When the model refuses a choice, a class is split into one for each tensor, classes are
-merged, or pinned to the user's size.
+A *class* is a set of axes that get one size: axes with one declared name, or axes with one example
+size in different tensors (the k-th axis of that size in each). When the model refuses a choice, a
+class is split into one for each tensor, classes are merged, or pinned to the user's size.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ _MOST_FRESH = 1000
 
 _MAX_TRIED = 3
 
-#: What disagrees, in a message that lists whole shapes before it.
+#: The sizes that disagree, in a message that lists whole shapes before them.
 _DISAGREEING = re.compile(r"to have \w+ channels, but got \w+ channels")
 
-#: So many tensors of one shape are alike (the caches of all layers): one after the other would take an attempt each.
+#: So many tensors of one shape are alike (the caches of all layers): one after the other would take
+#: an attempt each.
 _ALIKE = 4
 
 
@@ -55,7 +56,10 @@ class SizeClass:
 
 
 class Sizes:
-    """The sizes of one capture attempt. ``relax`` makes the next attempt out of an error of torch.export."""
+    """The sizes of one capture attempt.
+
+    ``relax`` makes the next attempt out of an error of torch.export.
+    """
 
     def __init__(self, plan: DimPlan, shapes: Sequence[Sequence[int]]):
         self.plan = plan
@@ -67,9 +71,11 @@ class Sizes:
         self.same_as: dict[tuple[int, int], tuple[int, int]] = {}
         #: Axes whose sizes of our choice add up where those of the example do.
         self._sums: set[tuple[int, int]] = set()
-        #: Axes whose sizes come of others: multiples of these, a factor, and what both are together.
+        #: Axes whose sizes come of others: multiples of these, a factor, and what both are
+        #: together.
         self._related: dict[tuple[int, int], tuple[dict[tuple[int, int], int], int, int]] = {}
-        #: The axes of the two classes that were merged last, and what to try where that is refused too.
+        #: The axes of the two classes that were merged last, and what to try where that is refused
+        #: too.
         self._pair: set[tuple[int, int]] = set()
         self._instead: list[list[SizeClass]] = []
         self._choose()
@@ -109,7 +115,9 @@ class Sizes:
         self._keep_related()
 
     def _keep_sums(self) -> None:
-        """Where the example has 1 + n in one place (keys: one new, n held), so have our sizes."""
+        """Keeps sums of the example: 1 + n in one place (keys: one new,
+        n held) is a sum of the chosen sizes too.
+        """
         meant = [c for c in self.classes if self._sums & set(c.members)]
         for one in [c for c in meant if c.user == 1 and c.changed][-1:]:
             # In order: a sum may be what another one begins with.
@@ -122,7 +130,7 @@ class Sizes:
         low = max(c.declared.min if c.declared else 0, 2)
         high = c.declared.max if c.declared and c.declared.max is not None else None
         near = [c.user - step, c.user + step, c.user - 2 * step, c.user + 2 * step] if c.user >= 4 else []
-        # What a neighbour changed may be whether the size is divisible: a multiple divides as the user's does.
+        # A neighbour may change divisibility: a multiple divides as the user's size does.
         alike = [2 * c.user, 3 * c.user] if c.tried else []
         # Small numbers come last: messages name axes by them.
         more = () if c.declared else range(_FRESH[-1] + 2, _MOST_FRESH, 2)
@@ -179,7 +187,9 @@ class Sizes:
         return True
 
     def _pin_expected(self, message: str, symbols: dict[str, tuple[int, int]]) -> bool:
-        """Keeps a 0 or 1 that the model expects in a shape: "Expected (1, s0, 7), got [s1, s2, 7]"."""
+        """Keeps a 0 or 1 that the model expects in a shape: "Expected (1, s0,
+        7), got [s1, s2, 7]".
+        """
         shapes = re.search(r"xpected.*?[\[(]([\w, ]+)[\])],? (?:but )?got [\[(]([\w, ]+)[\])]", message)
         expected, got = (re.findall(r"\w+", part) for part in shapes.groups()) if shapes else ([], [])
         if len(expected) != len(got):
@@ -190,7 +200,9 @@ class Sizes:
         return any(kept)
 
     def _pin_alike(self) -> None:
-        """Of many tensors of one shape (the caches of all layers) two have to keep an axis at 0 or 1: so do all of them."""
+        """Of many tensors of one shape (the caches of all layers) two have to keep an axis at 0 or
+        1: so do all of them.
+        """
         for places in self._alike().values():
             own = [self.class_of(*place) for place in places]
             if len(places) < _ALIKE or sum(c.fixed for c in own) < 2:
@@ -235,7 +247,9 @@ class Sizes:
     def relate(
         self, place: tuple[int, int], others: dict[tuple[int, int], int], factor: int, offset: int
     ) -> bool:
-        """Chooses the size of an axis for which ``factor`` times it and multiples of others are ``offset``, as in the example."""
+        """Chooses the size of an axis for which ``factor`` times it and multiples of others are
+        ``offset``, as in the example.
+        """
         c = self.class_of(*place)
         if c is None or c.pinned or c.own or c.declared or place in self._related:
             return False
@@ -255,7 +269,9 @@ class Sizes:
                 c.size = size
 
     def add_up(self, places: set[tuple[int, int]]) -> bool:
-        """Chooses sizes of these axes that add up where the example's do; False if they do already."""
+        """Chooses sizes of these axes that add up where the example's do;
+        False if they do already.
+        """
         if places <= self._sums:
             return False
         self._sums |= places
@@ -276,7 +292,9 @@ class Sizes:
         self.classes += [SizeClass(c.user, places, loose=False) for places in self._parts(c)]
 
     def _parts(self, c: SizeClass) -> list[list[tuple[int, int]]]:
-        """The axes of a class for each tensor; many tensors of one shape stay together, unless the size may become fixed."""
+        """The axes of a class for each tensor; many tensors of one shape stay together,
+        unless the size may become fixed.
+        """
         alike: dict[object, list[tuple[int, int]]] = {}
         for t, axis in c.members:
             alike.setdefault((axis, self.shapes[t]), []).append((t, axis))
@@ -288,7 +306,8 @@ class Sizes:
         return list(parts.values())
 
     def _gives_up_merge(self, named: list[SizeClass]) -> bool:
-        """Two axes of one tensor that were merged are refused as one: the model fixes the second, the first, or both.
+        """Two axes of one tensor that were merged are refused as one:
+        the model fixes the second, the first, or both.
 
         So it is with a batch of 1 beside the one channel that weights allow.
         """
@@ -321,7 +340,7 @@ class Sizes:
 
 
 def _is_a_sum(named: list[SizeClass]) -> bool:
-    """Whether the message is about one size of the example that is another one and 1."""
+    """Returns true if the message is about one size of the example that is another one plus 1."""
     users = {c.user for c in named}
     return any(c.user == 1 and c.changed for c in named) and any({n - 1, n} <= users for n in users if n > 2)
 

@@ -1,7 +1,9 @@
-"""Whether two graphs of one model are the same once sizes are put in: one was captured with more symbols than the other.
+"""Compares two graphs of one model with sizes put in:
+one was captured with more symbols than the other.
 
-Shape arithmetic may differ (a concrete size needs none), and so may ops that change nothing at these sizes (an expand to the
-same sizes, a slice of everything); every other op and every argument must agree.
+Shape arithmetic may differ (a concrete size needs none), and so may ops that change nothing at
+these sizes (an expand to the same sizes, a slice of everything); every other op and every argument
+must agree.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ class _Match:
 
 
 def same_graph(first: Traced, second: Traced, values: dict, second_values: dict) -> bool:
-    """``values`` binds every symbol of ``first`` to a size, ``second_values`` those of ``second``."""
+    """``values`` binds every symbol of ``first`` to a size,
+    ``second_values`` those of ``second``.
+    """
     match = _Match(first.graph, values, second.graph, second_values)
     a, b = match.ops(first.graph), match.ops(second.graph)
     if len(a) != len(b):
@@ -101,7 +105,7 @@ def same_graph(first: Traced, second: Traced, values: dict, second_values: dict)
 
 
 def _outside(traced: Traced) -> dict[torch.fx.Node, object]:
-    """What each placeholder stands for: the place of an input, the name of a weight, a constant."""
+    """The meaning of each placeholder: the place of an input, the name of a weight, a constant."""
     found: dict[torch.fx.Node, object] = {node: i for i, node in enumerate(traced.inputs)}
     found |= {node: name for node, name, _ in traced.weights}
     return found | dict(traced.constants)

@@ -1,13 +1,15 @@
-"""What capture learned about sizes: the conditions of torch's shape environment as facts of disc.
+"""Turns the conditions of torch's shape environment into facts about sizes.
 
-Conditions come from two places. One that torch's own code asked for (broadcasting, reshape, layout) is a need of the op, or a
-choice between two equal ways of computing it. One that Python code of the model asked for chose a branch of the model.
+Conditions come from two places. One that torch's own code asked for (broadcasting, reshape, layout)
+is a need of the op, or a choice between two equal ways of computing it. One that Python code of the
+model asked for chose a branch of the model.
 
 - An equality, a divisibility or a bound is kept: it is checked at each call.
-- A condition that only keeps sizes 0 and 1 away (``s > 1``, ``Ne(s, 1)``) is dropped when torch asked for it, and listed in
-  ``branches`` when the model did: the caller proves that the branch makes no difference, or keeps it as a bound.
-- A comparison of two sizes by order or by "not equal" that torch asked for is a choice of layout, and is dropped, as
-  is ``e > 1``; what ``torch._check`` asked for is a need of the op, and kept.
+- A condition that only keeps sizes 0 and 1 away (``s > 1``, ``Ne(s, 1)``) is dropped when torch
+  asked for it, and listed in ``branches`` when the model did: the caller proves that the branch
+  makes no difference, or keeps it as a bound.
+- A comparison of two sizes by order or by "not equal" that torch asked for is a choice of layout,
+  and is dropped, as is ``e > 1``; what ``torch._check`` asked for is a need of the op, and kept.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from . import known_libraries
 
 @dataclass
 class Conditions:
-    """``facts`` are relations over symbols; ``branches`` are conditions of the model that exclude 0 or 1 only."""
+    """``facts`` are relations over symbols;
+    ``branches`` are conditions of the model that exclude 0 or 1 only.
+    """
 
     facts: list[sympy.Basic] = field(default_factory=list)
     branches: list[tuple[sympy.Basic, Place]] = field(default_factory=list)
@@ -124,5 +128,5 @@ def _sort(expr, filename: str, line: int, out: Conditions) -> None:
 
 
 def _is_need(filename: str, line: int) -> bool:
-    """Whether a line of torch checks what an op needs, rather than choosing a layout."""
+    """Returns true if a line of torch checks what an op needs, rather than choosing a layout."""
     return "torch._check" in linecache.getline(filename, line)

@@ -1,8 +1,9 @@
 """Recognizes lines of torch and transformers whose questions about sizes change no result.
 
-A rule is an entry of one table: the library and its versions, the file, the text of the line, and why the condition of that
-line need not be kept. A line counts in a file of the library alone, and in a version that the rule was read in: elsewhere, and
-with ``DISC_LIBRARY_RULES=0``, the condition is kept, which serves fewer sizes and is never wrong.
+A rule is an entry of one table: the library and its versions, the file, the text of the line, and
+why the condition of that line need not be kept. A line counts in a file of the library alone, and
+in a version that the rule was read in: elsewhere, and with ``DISC_LIBRARY_RULES=0``, the condition
+is kept, which serves fewer sizes and is never wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ MODEL_LIKE = (os.path.join(TORCH, "nn") + os.sep,)
 
 @dataclass(frozen=True)
 class Rule:
-    """A line of a library. ``file`` is a path below the library's folder, ``*`` for any; ``line`` is searched in the line."""
+    """A line of a library.
+
+    ``file`` is a path below the library's folder, ``*`` for any; ``line`` is searched in the line.
+    """
 
     name: str
     library: str
@@ -117,7 +121,9 @@ def is_dropped(place: Place | None) -> bool:
 
 
 def is_harmless(place: Place | None, causal_free: bool) -> bool:
-    """Returns true for branches whose two sides compute the same at length 0 and 1, or one of which is an error."""
+    """Returns true for branches whose two sides compute the same at length 0 and 1,
+    or one of which is an error.
+    """
     rules = (ONE_VALUE, NOT_COMPILING, *((CAUSAL_OF_ONE,) if causal_free else ()))
     return any(rule.matches(place) for rule in rules)
 

@@ -1,11 +1,13 @@
-"""State that a module keeps from call to call: attributes that ``forward`` assigns, and containers in them that it changes.
+"""State that a module keeps from call to call: attributes that ``forward`` assigns,
+and containers in them that it changes.
 
-A trace must leave none of it behind, and what it read of it is fixed. Whether that matters is found by calling the module itself:
-a table that is made once and kept, or a note that nobody reads, changes no result, and a counter that is added does.
+A trace must leave none of it behind, and what it read of it is fixed. Whether that matters is found
+by calling the module itself: a table that is made once and kept, or a note that nobody reads,
+changes no result, and a counter that is added does.
 
 Not here: writes in place to tensors (``lowering.functionalize``), and state of other objects.
-Invariant: after ``as_it_was`` and ``refuse_kept`` each attribute of each module is what it was before, whatever was raised; but
-for new flags, which say what was prepared.
+Invariant: after ``as_it_was`` and ``refuse_kept`` each attribute of each module is what it was
+before, whatever was raised; but for new flags, which say what was prepared.
 """
 
 from __future__ import annotations
@@ -28,15 +30,16 @@ from ..pytree import kv_caches
 from ..symbolic.source_lines import Place, written
 
 _MISSING = object()
-#: What their contents say is state too.
+#: Containers whose contents are state too.
 _HOLDERS = (list, dict, set, collections.deque)
-#: What a module has before anything is assigned: hooks, the tables of parameters, buffers and submodules.
+#: Attributes of a module before anything is assigned: hooks, the tables of parameters, buffers and
+#: submodules.
 _OWN = frozenset(torch.nn.Module().__dict__)
 
 
 @dataclass
 class _Before:
-    """What one module held."""
+    """Keeps what one module held."""
 
     path: str
     module: torch.nn.Module
@@ -85,7 +88,7 @@ def _contents(holder):
 
 @contextlib.contextmanager
 def _noting_places(places: dict):
-    """Which line assigned an attribute last."""
+    """Notes the line that assigned an attribute last."""
     before, _noting.places = getattr(_noting, "places", None), places
     try:
         with overridden("assigning"):
@@ -145,7 +148,7 @@ def _put_back(noted: _Before, places: dict):
 
 
 def _differing(now: dict, then: dict) -> list[str]:
-    """Which entries differ; equal numbers do not."""
+    """The entries that differ; equal numbers do not."""
     names = [name for name in {**now, **then} if now.get(name, _MISSING) is not then.get(name, _MISSING)]
     return [n for n in names if not _same_number(now.get(n, _MISSING), then.get(n, _MISSING))]
 
@@ -155,7 +158,7 @@ def _same_number(a, b) -> bool:
 
 
 def _is_other(holder, then) -> bool:
-    """Whether a container holds other things than its copy."""
+    """Returns true if a container holds other things than its copy."""
     if len(holder) != len(then):
         return True
     if isinstance(holder, set):
@@ -176,7 +179,7 @@ def refuse_kept(module: torch.nn.Module, arguments, tensors, changes: list[Chang
         try:
             first = _results(module, arguments, copies)
         except Exception:
-            # What the module says of its example is said by the capture.
+            # Errors on the example are reported by the capture.
             return
         now = dict(module.named_buffers())
         assigned = {n for n, t in buffers.items() if n in now and not _equal(now[n], t)}

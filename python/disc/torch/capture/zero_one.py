@@ -1,16 +1,19 @@
-"""Branches of a model on sizes of 0 and 1: for which of them the captured graph is the model's.
+"""Proves for which sizes of 0 and 1 the captured graph is the model's,
+where the model branches on them.
 
 A model is captured with sizes of at least 2 (``capture.example_sizes``). Where it asks ``size > 1``
-or ``size != 0``, it is captured again with 0 or 1 there. If the graph is the same, the branch is no fact.
-Sizes at which a trace that was compared already would have gone the same way are not captured again: all that
-the model asked in it is answered alike.
+or ``size != 0``, it is captured again with 0 or 1 there. If the graph is the same, the branch is no
+fact. Sizes at which a trace that was compared already would have gone the same way are not captured
+again: all that the model asked in it is answered alike.
 
 Not here: other conditions on sizes, which are facts as they are (``capture.guards``).
 Invariants:
 
-- a size of 0 or 1 that the facts allow was tried, alone and beside those of other sizes that the model asks about, or all
-  questions of a trace with that graph are answered at it as they were in the trace;
-- what the example has is allowed, or ``settle`` names the symbols that have to stay as they are in the example.
+- a size of 0 or 1 that the facts allow was tried, alone and beside those of other sizes that the
+  model asks about, or all questions of a trace with that graph are answered at it as they were in
+  the trace;
+- what the example has is allowed, or ``settle`` names the symbols that have to stay as they are in
+  the example.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from .graph_equality import same_graph
 from .guards import Conditions
 from .known_libraries import is_harmless
 
-#: Captures again with the sizes of the first dict, where the symbols of the set are fixed; None where the model refuses them.
+#: Captures again with the sizes of the first dict, where the symbols of the set are fixed; None
+#: where the model refuses them.
 Retrace = Callable[[dict[sympy.Symbol, sympy.Integer], set[sympy.Symbol]], Any]
 
 #: The most combinations of small sizes that are tried one by one.
@@ -40,9 +44,10 @@ _MOST_COMBINED = 8
 def settle(captured, retrace: Retrace, chosen: dict, own: dict, asked_all: bool) -> dict[sympy.Symbol, Place]:
     """Turns ``captured.conditions.branches`` into facts.
 
-    ``chosen`` are the sizes of the capture, ``own`` those of the example. ``asked_all``: each question about a size is among the
-    conditions, also one about 0 and 1. The value says which symbols the facts would keep from the example's size, and which line
-    asks for it: capture has to begin again with these sizes.
+    ``chosen`` are the sizes of the capture, ``own`` those of the example. ``asked_all``: each
+    question about a size is among the conditions, also one about 0 and 1. The value says which
+    symbols the facts would keep from the example's size, and which line asks for it: capture has to
+    begin again with these sizes.
     """
     branches = captured.conditions.branches
     captured.conditions.branches = []
@@ -64,14 +69,17 @@ def settle(captured, retrace: Retrace, chosen: dict, own: dict, asked_all: bool)
 
 @dataclass
 class _Way:
-    """A trace whose graph is the captured one: which sizes it is for. All is said in symbols of the capture."""
+    """A trace whose graph is the captured one: which sizes it is for.
+
+    All is said in symbols of the capture.
+    """
 
     conditions: list[sympy.Basic]
     #: Sizes of inputs, in the trace and in the capture.
     sizes: list[tuple[Any, Any]]
 
     def leads_to(self, values: dict) -> bool:
-        """Whether the model asked nothing in the trace that it would be told otherwise at ``values``."""
+        """Returns true if all that the model asked in the trace is answered alike at ``values``."""
         return all(value_at(c, values) == sympy.true for c in self.conditions) and all(
             _number(ours, values) == _number(theirs, values) for ours, theirs in self.sizes
         )
@@ -82,7 +90,7 @@ def _number(size, values: dict):
 
 
 class _Asked:
-    """What the model asked about small sizes, and how its graphs compare."""
+    """Collects what the model asked about small sizes, and how its graphs compare."""
 
     def __init__(self, captured, retrace: Retrace, chosen: dict, causal_free: bool, asked_all: bool):
         self.captured = captured
@@ -102,7 +110,9 @@ class _Asked:
                 self.branches.append(branch)
 
     def keep(self, trace, branches, names: dict) -> None:
-        """Notes a trace whose graph is the captured one; ``names`` are its symbols in the capture."""
+        """Notes a trace whose graph is the captured one;
+        ``names`` are its symbols in the capture.
+        """
         conditions = [
             expr for expr, place in branches if not is_harmless(place, self.causal_free)
         ] + trace.conditions.facts
@@ -128,9 +138,11 @@ class _Asked:
         return next(place for expr, place in self.branches if expr.free_symbols & set(symbols))
 
     def lowest(self) -> dict[sympy.Symbol, int]:
-        """The smallest size of each symbol from which on the graph is known to be the model's: 0, 1 or 2."""
+        """The smallest size of each symbol from which on the graph is known to be
+        the model's: 0, 1 or 2.
+        """
         found: dict[sympy.Symbol, int] = {}
-        # What is captured again may ask about others: `if a == 1 and b == 1`.
+        # A second capture may ask about others: `if a == 1 and b == 1`.
         while left := [s for s in self.symbols() if s not in found]:
             found[left[0]] = self._lowest(left[0])
         return found
@@ -143,7 +155,9 @@ class _Asked:
         )
 
     def _answers(self, symbol, size: int) -> tuple:
-        """What each condition says of a size, beside the sizes of the capture and beside small ones."""
+        """The answers of each condition to a size,
+        beside the sizes of the capture and beside small ones.
+        """
         small = {symbol: sympy.Integer(size)}
         ones = dict.fromkeys(self.chosen, sympy.Integer(1))
         return tuple(
@@ -178,7 +192,9 @@ class _Asked:
         return facts
 
     def same_at(self, sizes: dict[sympy.Symbol, int]) -> bool:
-        """Whether the model captured with ``sizes`` is the captured graph with these sizes put in."""
+        """Returns true if the model captured with ``sizes`` is the captured graph
+        with these sizes put in.
+        """
         key = frozenset(sizes.items())
         if key not in self._same:
             self._same[key] = self._compare(sizes)
@@ -208,7 +224,9 @@ class _Asked:
         return True
 
     def _completed(self, small: dict) -> dict | None:
-        """The sizes of the capture with ``small`` among them, and others changed as the facts then want it."""
+        """The sizes of the capture with ``small`` among them,
+        and others changed as the facts then want it.
+        """
         values = self.chosen | small
         for _ in range(len(self.captured.facts) + 1):
             broken = [f for f in self.captured.facts if value_at(f, values) == sympy.false]
@@ -222,7 +240,9 @@ class _Asked:
         return None
 
     def _take_facts(self, conditions: Conditions, names: dict, small: dict) -> None:
-        """What the model asks about other sizes beside small ones: ``if a == 1 and b == 7``."""
+        """Takes facts that the model asks about other sizes beside small ones:
+        ``if a == 1 and b == 7``.
+        """
         known = {sympy.true, *(value_at(fact, small) for fact in self.captured.facts)}
         for fact in conditions.facts:
             place = conditions.places.get(fact)

@@ -1,9 +1,9 @@
-"""Resampling of images with ``antialias=True``: each result is a weighted sum of the cells under a filter, which is stretched
-where the image becomes smaller.
+"""Resampling of images with ``antialias=True``: each result is a weighted sum of the cells under a
+filter, which is stretched where the image becomes smaller.
 
-Weights are computed from the sizes, so that these stay open. A cell that is not under the filter is not read: what is no number
-there goes nowhere. Eager of torch 2.13 repeats the first row in images that become one cell wide; here they are resampled as
-others are.
+Weights are computed from the sizes, so that these stay open. A cell that is not under the filter is
+not read: what is no number there goes nowhere. Eager of torch 2.13 repeats the first row in images
+that become one cell wide; here they are resampled as others are.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def _resample(x, axis: int, out, align_corners: bool, factor, weight_of, reach: 
 
 
 def _scale(size, out, align_corners: bool, factor, reach: int, dtype: torch.dtype):
-    """How many cells of the image a step of the result is, and the most that lie under a filter."""
+    """The number of cells of the image per step of the result,
+    and the most that lie under a filter.
+    """
 
     def number(n):
         return torch.full([], n, dtype=dtype)

@@ -1,7 +1,9 @@
-"""Steps of ops that the bridge has no entry for, where those of torch fix sizes, or where torch has none.
+"""Decompositions of ATen ops without a lowering,
+where torch's own would specialise a size or there are none.
 
-Each function takes the arguments of the overload, and asks for nothing but equal sizes. ``decompositions.lookup``
-finds them; of some, which have a lowering, the sizes alone are taken (``tracer.fake_overrides``).
+Each function takes the arguments of the overload, and asks for nothing but equal sizes.
+``decompositions.lookup`` finds them; of some, which have a lowering, the sizes alone are taken
+(``tracer.fake_overrides``).
 """
 
 from __future__ import annotations

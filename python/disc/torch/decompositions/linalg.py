@@ -1,6 +1,8 @@
-"""Determinants, inverses, linear systems and Cholesky factors of small matrices: elimination, written out for a fixed size.
+"""Determinants, inverses, linear systems and Cholesky factors of small matrices: elimination,
+written out for a fixed size.
 
-Invariants: pivots are the largest of their column, as LAPACK's are; a matrix without the result fails the call, as in torch.
+Invariants: pivots are the largest of their column, as LAPACK's are; a matrix without the result
+fails the call, as in torch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Ops that the bridge has no entry for, in terms of others: torch's own decompositions, looked up when such an op is met.
+"""Looks up the decomposition of an op without a lowering: ours, or else torch's.
 
-Not here: decompositions of ops that the bridge serves; theirs would hide what is computed from the compiler.
+Not here: decompositions of ops that have a lowering; torch's would hide from the compiler what is
+computed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def serves_all(op: torch._ops.OpOverload, is_complex: bool) -> bool:
 
 
 def steps(func: torch._ops.OpOverload) -> Callable | None:
-    """What computes ``func`` out of other ops, if torch has that."""
+    """The function that computes ``func`` out of other ops, if there is one."""
     if func._schema.is_mutable:
         return _written(func)
     if func in basic.OWN:
@@ -60,7 +61,9 @@ def _written(func: torch._ops.OpOverload) -> Callable | None:
 
 
 class Unserved(collections.UserDict):
-    """The steps of all ops that are not served, as a table of decompositions: torch asks it for each op that it meets."""
+    """The steps of all ops that are not served, as a table of decompositions:
+    torch asks it for each op that it meets.
+    """
 
     def __init__(self, serves: Serves):
         super().__init__()
@@ -77,7 +80,7 @@ class Unserved(collections.UserDict):
 
 
 def is_constant(func: torch._ops.OpOverload) -> bool:
-    """Whether an op without tensors among its arguments gives the same each time."""
+    """Returns true if an op without tensors among its arguments gives the same each time."""
     if func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
         return False
     return not func._opname.startswith(("empty", "new_empty", "from_file"))

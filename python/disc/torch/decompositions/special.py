@@ -1,4 +1,6 @@
-"""Modified Bessel functions, by the Chebyshev series of Cephes for exp(-x) I0(x), the most frequent value of a row, isin."""
+"""Modified Bessel functions, by the Chebyshev series of Cephes for exp(-x) I0(x),
+the most frequent value of a row, isin.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,10 @@ def i1(x):
 
 
 def mode(x, dim=-1, keepdim=False):
-    """The least of the most frequent values, and where it is last. What is no number equals nothing."""
+    """The least of the most frequent values, and where it is last.
+
+    What is no number equals nothing.
+    """
     if not x.dim():
         return x.clone(), torch.zeros([], dtype=torch.int64)
     torch._check(x.shape[dim] > 0, lambda: "mode: expected at least one element")
@@ -122,7 +127,9 @@ def mode(x, dim=-1, keepdim=False):
 
 
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
-    """Each element beside the least test element that is not below it, whatever the sizes: torch asks which way is shorter."""
+    """Each element beside the least test element that is not below it, whatever the sizes:
+    torch asks which way is shorter.
+    """
     dtype = torch.result_type(elements, test_elements)
     elements, tests = elements.to(dtype), test_elements.to(dtype).flatten().sort().values
     place = torch.searchsorted(tests, elements.contiguous())

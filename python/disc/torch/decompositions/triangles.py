@@ -23,7 +23,8 @@ def tril_indices(row, col, offset=0, *, dtype=torch.int64, device=None, **_):
         return None
     empty = torch.sym_min(row, max(-offset, 0))
     first = max(offset, 0) + (1 if offset >= 0 else 0)
-    # Of the rows that hold some, so many hold fewer than all columns; the first of these holds `least`.
+    # Of the rows that hold some, so many hold fewer than all columns; the first of these holds
+    # `least`.
     least = torch.sym_min(col, first if offset >= 0 else 1)
     short = torch.sym_min(row - empty, col - least)
     count = short * least + short * (short - 1) // 2 + (row - empty - short) * col
@@ -32,7 +33,9 @@ def tril_indices(row, col, offset=0, *, dtype=torch.int64, device=None, **_):
 
 
 def _places(lengths, first, count, dtype):
-    """Rows and columns of ``count`` elements, of which row r has ``lengths[r]`` from column ``first[r]`` on."""
+    """Rows and columns of ``count`` elements,
+    of which row r has ``lengths[r]`` from column ``first[r]`` on.
+    """
     ends = lengths.cumsum(0)
     place = torch.arange(count, device=lengths.device)
     row = torch.searchsorted(ends, place, right=True)

@@ -12,7 +12,10 @@ from ..symbolic.source_lines import Place
 
 @dataclass
 class Change:
-    """One attribute that a call changed. ``kind``: a parameter, a buffer, a submodule, or a plain attribute."""
+    """One attribute that a call changed.
+
+    ``kind``: a parameter, a buffer, a submodule, or a plain attribute.
+    """
 
     module: torch.nn.Module
     name: str

@@ -1,4 +1,4 @@
-"""``Traced``: one traced module as the bridge reads it, whoever traced it.
+"""Defines ``Traced``: one traced module as the lowering reads it, whoever traced it.
 
 Invariants:
 
@@ -21,7 +21,9 @@ from .weight_names import Names
 
 @dataclass
 class Traced:
-    """``inputs[i]`` is the placeholder of the i-th tensor input; weights have the names of the module."""
+    """``inputs[i]`` is the placeholder of the i-th tensor input;
+    weights have the names of the module.
+    """
 
     graph: torch.fx.Graph
     inputs: list[torch.fx.Node] = field(default_factory=list)
@@ -33,19 +35,21 @@ class Traced:
 
     @property
     def results(self) -> tuple:
-        """What the graph returns: nodes, numbers and constants."""
+        """The results of the graph: nodes, numbers and constants."""
         (output,) = (n for n in self.graph.nodes if n.op == "output")
         return tuple(output.args[0])
 
     def writes_outside(self) -> bool:
-        """Whether it writes in place to a weight or a constant."""
+        """Returns true if it writes in place to a weight or a constant."""
         written = [w for n in self.graph.nodes if n.op == "call_function" for w in written_arguments(n)]
         held = [node for node, *_ in (*self.weights, *self.constants)]
         return any(shares_memory(node, w) for w in written for node in held)
 
 
 def from_export(program, module: torch.nn.Module | None = None) -> Traced:
-    """The program of ``torch.export``, for a module that was wrapped as ``module``: ``module`` here."""
+    """The program of ``torch.export``,
+    for a module that was wrapped as ``module``: ``module`` here.
+    """
     signature, graph = program.graph_signature, program.graph
     changed = [str(s.target) for s in signature.output_specs if s.kind.name != "USER_OUTPUT"]
     if changed:

@@ -26,7 +26,9 @@ def written_arguments(node) -> list[torch.fx.Node]:
 
 
 def is_view_in_place(node) -> bool:
-    """``unsqueeze_`` and its kin write no element: what they return is a view, and nobody names their argument afterwards."""
+    """``unsqueeze_`` and its kin write no element: what they return is a view,
+    and nobody names their argument afterwards.
+    """
     return torch.Tag.inplace_view in getattr(node.target, "tags", ())
 
 

@@ -1,6 +1,7 @@
-"""What conversion leaves beside the ops of a program: how a call's tensors and results belong to them.
+"""Defines what the lowering leaves beside the ops of a program:
+how a call's tensors and results belong to them.
 
-Not in the bridge that fills it, which a capture that comes from disk does not need.
+It is apart from the lowering, which a capture from disk does not need.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import torch
 
 @dataclass
 class Program:
-    """What the walk leaves beside the ops in the builder."""
+    """Holds what the lowering leaves beside the ops in the builder."""
 
     weights: list[tuple[str, torch.Tensor]] = field(default_factory=list)
     #: One per leaf of the module's result: an index into the outputs, or a constant.
     outputs: list[tuple[str, Any]] = field(default_factory=list)
     dims: list[list[str]] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
-    #: Conditions that the compiler's facts cannot say, with their text: checked in Python at each call.
+    #: Conditions that the compiler's facts cannot say, with their text: checked in Python at each
+    #: call.
     checks: list[tuple[sympy.Basic, str]] = field(default_factory=list)
     #: The lines of the model that ask for a fact or a check, as far as they are known.
     asked_at: dict[str, str] = field(default_factory=dict)

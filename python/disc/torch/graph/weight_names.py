@@ -1,6 +1,8 @@
-"""Names the weights of a module: parameters, buffers, and the plain tensors that a tensor subclass is made of.
+"""Names the weights of a module: parameters, buffers,
+and the plain tensors that a tensor subclass is made of.
 
-Invariant: ``find`` gives the tensor that ``named`` names, also after values or whole weights were replaced.
+Invariant: ``find`` gives the tensor that ``named`` names, also after values or whole weights were
+replaced.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def parts(t: torch.Tensor) -> list[str] | None:
-    """The attributes that hold the plain tensors of a tensor subclass; None for a tensor that has none."""
+    """The attributes that hold the plain tensors of a tensor subclass;
+    None for a tensor that has none.
+    """
     if type(t) in PLAIN or not hasattr(t, "__tensor_flatten__") or not hasattr(t, "__tensor_unflatten__"):
         return None
     return list(t.__tensor_flatten__()[0])
 
 
 def named(module: torch.nn.Module, remove_duplicate: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
-    """Weights with their names; a tensor subclass comes as what it is made of (``linear.weight.scale``)."""
+    """Weights with their names; a tensor subclass comes as what it is made of
+    (``linear.weight.scale``).
+    """
     for name, t in module.named_parameters(remove_duplicate=remove_duplicate):
         yield from _plain(name, t)
     for name, t in module.named_buffers(remove_duplicate=remove_duplicate):
@@ -39,7 +45,9 @@ def _plain(name: str, t: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def find(module: torch.nn.Module, name: str) -> torch.Tensor | None:
-    """The weight of this name as compiled code reads it, complex numbers as pairs; None if it is gone."""
+    """The weight of this name as compiled code reads it,
+    complex numbers as pairs; None if it is gone.
+    """
     found: Any = module
     for step in name.split("."):
         found = _child(found, step)
@@ -57,7 +65,9 @@ def _child(owner: Any, name: str) -> Any:
 
 
 class Names:
-    """Finds the name of a tensor: by identity, else by its memory (``weight.data`` is a tensor of its own each time)."""
+    """Finds the name of a tensor: by identity,
+    else by its memory (``weight.data`` is a tensor of its own each time).
+    """
 
     def __init__(self, module: torch.nn.Module):
         self._weights = list(named(module))

@@ -1,6 +1,8 @@
-"""Complex tensors, as rotary embeddings and Fourier transforms use them: a pair of values, the real and the imaginary part.
+"""Complex tensors, as rotary embeddings and Fourier transforms use them: a pair of values,
+the real and the imaginary part.
 
-Ops that only move elements, and linear ones, work on both parts alone. What is not named here is not supported.
+Ops that only move elements, and linear ones, work on both parts alone. What is not named here is
+not supported.
 """
 
 from __future__ import annotations
@@ -116,7 +118,9 @@ BY_PARTS = frozenset(f"aten.{name}" for name in _BY_PARTS.split())
 
 
 def entry(name: str, node, args, real):
-    """What serves an op with complex tensors: ``real``, the entry of real ones, if none is among them."""
+    """The lowering of an op with complex tensors; ``real``, that of real ones,
+    if none is among them.
+    """
     if not (_holds(args) or _is_complex(node.meta.get("val"))):
         return real
     if name in TABLE:
@@ -127,7 +131,7 @@ def entry(name: str, node, args, real):
 
 
 def serves(name: str) -> bool:
-    """Whether there is an entry for complex tensors."""
+    """Returns true if there is a lowering for complex tensors."""
     return name in TABLE or name in BY_PARTS
 
 
@@ -162,7 +166,7 @@ def _part(x, name: str):
 
 
 def _real_meta(val):
-    """How torch describes the result, were it real."""
+    """torch's description of the result, were it real."""
     if isinstance(val, (list, tuple)):
         return [_real_meta(x) for x in val]
     return SimpleNamespace(shape=val.shape, dtype=_PARTS.get(val.dtype, val.dtype))

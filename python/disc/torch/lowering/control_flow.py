@@ -1,7 +1,7 @@
 """``torch.cond`` and ``while_loop``: branches and loops of the compiler.
 
-Their graphs become regions, which see the values around them. What a region binds (sizes from data, numbers out of tensors) is
-known within it alone; results have sizes that are known in front of it.
+Their graphs become regions, which see the values around them. What a region binds (sizes from data,
+numbers out of tensors) is known within it alone; results have sizes that are known in front of it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def _type(b, val) -> tuple[list, str]:
 
 
 def _typed(b, found, wanted) -> list:
-    """Values of these types; anything of that type for what is not supported, so that the walk goes on."""
+    """Values of these types; anything of that type for what is not supported,
+    so that the walk goes on.
+    """
     return [
         b.full(0, shape, dtype) if x is MISSING else b.expand(b.lift(x, dtype), shape)
         for x, (shape, dtype) in zip(found, wanted, strict=True)

@@ -27,7 +27,9 @@ def _convolved(b, x, weight, bias, stride, edges, dilation, groups):
 
 
 def _batched(b, x, n: int, bias, groups, of_batch):
-    """What ``of_batch`` makes of a batch, or of one image as a batch of one; plus the bias of each feature."""
+    """Applies ``of_batch`` to a batch, or to one image as a batch of one,
+    and adds the bias of each feature.
+    """
     if not is_int(groups):
         raise b.unsupported(f"a convolution in as many groups as a size says ({groups})")
     single = len(x.shape) == n + 1

@@ -6,7 +6,10 @@ from ...lowering import dtypes
 
 
 def filled(value):
-    """zeros, ones, empty and their kin: the framework knows shape and type. ``empty`` gives zeros."""
+    """zeros, ones, empty and their kin: the framework knows shape and type.
+
+    ``empty`` gives zeros.
+    """
     return lambda b, *args, **kwargs: b.full(value, b.shape, b.dtype)
 
 
@@ -21,7 +24,9 @@ def scalar_tensor(b, value, **kwargs):
 
 
 def arange(b, *bounds, **kwargs):
-    """arange(end), arange(start, end), arange(start, end, step); floats are computed in f64, as torch does."""
+    """arange(end), arange(start, end), arange(start, end, step);
+    floats are computed in f64, as torch does.
+    """
     start, step = (0, 1) if len(bounds) == 1 else (bounds[0], bounds[2] if len(bounds) == 3 else 1)
     wide = "f64" if b.dtype in dtypes.FLOATS else "i64"
     count = b.iota(b.shape, 0, wide)

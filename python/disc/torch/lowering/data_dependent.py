@@ -1,4 +1,6 @@
-"""Ops of torch whose result has a size that only the data says: it is counted, and bound as a dim."""
+"""Ops of torch whose result has a size that only the data says:
+it is counted, and bound as a dim.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def unique_consecutive(b, x, return_inverse=False, return_counts=False, dim=None
 
 
 def _runs(b, x, return_inverse, return_counts):
-    """The first element of each run of equal ones, the run of each element, and lengths; what is not wanted is empty."""
+    """The first element of each run of equal ones, the run of each element, and lengths;
+    what is not wanted is empty.
+    """
     (n,) = x.shape
     place = b.iota([n], 0, "i64")
     before = b.take(x, 0, b.sub(place, 1), bounds="clamp")

@@ -9,13 +9,15 @@ from ...core.errors import Error
 from ...lowering import dtypes
 from ...lowering.emitter import Number
 from ...lowering.sizes import greatest, is_int, least, product, same
-from .promotion import DTYPES, name_of
+from .bitcast import reinterpreted
 
 END = 2**63 - 1
 
 
 def axis_of(x, dim: int) -> int:
-    """An axis that counts from the front; torch does not look at all of them while a model is captured."""
+    """An axis that counts from the front;
+    torch does not look at all of them while a model is captured.
+    """
     rank = max(len(x.shape), 1)
     if not -rank <= dim < rank:
         raise Error(f"dim {dim} is out of range of a tensor of rank {rank}", code="E0404")
@@ -28,7 +30,9 @@ def as_stated(b, x, *args, **kwargs):
 
 
 def bounds(b, size, start, end):
-    """Python's slice bounds on an axis of ``size``: negative ones count from the end, all are clipped."""
+    """Python's slice bounds on an axis of ``size``:
+    negative ones count from the end, all are clipped.
+    """
     return _bound(b, size, start, 0), _bound(b, size, end, size)
 
 
@@ -71,13 +75,15 @@ def slice_(b, x, dim=0, start=None, end=None, step=1):
     if step == 1 and b.equal(high - low, b.shape[axis]):
         high = low + b.shape[axis]
     result = b.slice(x, axis, low, high, step)
-    # Where this cannot be proved, torch has simplified the length as if no size were 0.
+    # If this cannot be proved, torch has simplified the length as if no size were 0.
     b.expressions.equate(b.out.shape[axis], result.shape[axis])
     return result
 
 
 def _slice_by_data(b, x, axis, start, end, step):
-    """``x[start:end]`` where the data says where: bounds count from the end where negative, and end at the ends."""
+    """``x[start:end]`` where the data says where: bounds count from the end where negative,
+    and end at the ends.
+    """
     if step != 1:
         raise b.unsupported("a slice with a step whose bounds depend on data is not supported")
     size, zero = b.lift(x.shape[axis], "i64"), b.lift(0, "i64")
@@ -96,7 +102,7 @@ def _slice_by_data(b, x, axis, start, end, step):
 
 
 def _ordered(low, high, start, end, size) -> bool:
-    """Whether ``low <= high`` holds for every size: then no maximum is needed."""
+    """Returns true if ``low <= high`` holds for every size: then no maximum is needed."""
     if same(low, 0) or same(high, size):
         return True
     return is_int(start) and is_int(end) and start <= end and (start < 0) == (end < 0)
@@ -267,7 +273,10 @@ def diagonal(b, x, offset=0, dim1=0, dim2=1):
 
 
 def diagonal_scatter(b, x, source, offset=0, dim1=0, dim2=1):
-    """``x`` with another diagonal. Row r holds element r, or with a negative offset element r + offset."""
+    """``x`` with another diagonal.
+
+    Row r holds element r, or with a negative offset element r + offset.
+    """
     i, j = axis_of(x, dim1), axis_of(x, dim2)
     order = [*(k for k in range(len(x.shape)) if k not in (i, j)), i, j]
     x, last = b.transpose(x, order), len(order) - 2
@@ -334,7 +343,9 @@ def pad(b, x, pads, mode="constant", value=None):
 
 
 def _padded(edge):
-    """Padding axis by axis; ``edge(b, x, axis, low, high)`` gives the two parts that are joined to the axis."""
+    """Padding axis by axis; ``edge(b, x, axis, low, high)`` gives the two parts that
+    are joined to the axis.
+    """
 
     def entry(b, x, pads):
         low, high = pad_amounts(x, pads)
@@ -410,7 +421,8 @@ def to(b, x, *args, **kwargs):
     """All forms of conversion: the framework knows the type of the result."""
     if x.dtype not in dtypes.FLOATS or b.dtype in dtypes.FLOATS or b.dtype == "i1":
         return b.convert(x, b.dtype)
-    # As x86 converts: NaN and what does not fit is the least integer, and short ones are the low bits of an i32.
+    # As x86 converts: NaN and what does not fit is the least integer, and short ones are the low
+    # bits of an i32.
     word = "i64" if b.dtype == "i64" else "i32"
     end = 1 << (63 if word == "i64" else 31)
     x = b.wide(x)
@@ -420,62 +432,6 @@ def to(b, x, *args, **kwargs):
 
 def same_value(b, x, *args, **kwargs):
     return x
-
-
-#: Bits of an element.
-_WIDTHS = {
-    "i1": 8,
-    "i8": 8,
-    "u8": 8,
-    "i16": 16,
-    "f16": 16,
-    "bf16": 16,
-    "i32": 32,
-    "f32": 32,
-    "i64": 64,
-    "f64": 64,
-}
-
-
-def reinterpreted(b, x, dtype):
-    """``x.view(dtype)``: the same bytes; elements of another width split or join those of the last axis, the lowest first."""
-    wanted = name_of(dtype)
-    if wanted == x.dtype:
-        return x
-    if wanted == "i1":
-        return b.compare("NE", reinterpreted(b, x, DTYPES["u8"]), b.lift(0, "u8"))
-    bits = b.convert(x, "u8") if x.dtype == "i1" else x
-    have, want = _WIDTHS[x.dtype], _WIDTHS[wanted]
-    bits = _bits_as(b, bits, f"i{have}")
-    if have > want:
-        bits = _split(b, bits, have, want)
-    elif have < want:
-        bits = _joined(b, bits, have, want)
-    return _bits_as(b, bits, wanted)
-
-
-def _bits_as(b, x, dtype: str):
-    return x if x.dtype == dtype else b.op("bitcast_convert", x, dtype=dtype)
-
-
-def _split(b, bits, have: int, want: int):
-    parts = have // want
-    places = b.mul(b.iota([parts], 0, bits.dtype), b.lift(want, bits.dtype))
-    pieces = b.convert(b.map("shift_right_logical", b.unsqueeze(bits, -1), places), f"i{want}")
-    return b.reshape(pieces, [*bits.shape[:-1], bits.shape[-1] * parts])
-
-
-def _joined(b, bits, have: int, want: int):
-    parts, whole = want // have, f"i{want}"
-    last = bits.shape[-1]
-    if is_int(last) and last % parts:
-        raise b.unsupported(f"view: a last axis of {last} does not divide into {parts}")
-    if not is_int(last):
-        b.require(last % parts, "==", 0)
-    bits = b.reshape(bits, [*bits.shape[:-1], last // parts, parts])
-    pieces = b.map("and", b.convert(bits, whole), b.lift((1 << have) - 1, whole))
-    places = b.mul(b.iota([parts], 0, whole), b.lift(have, whole))
-    return b.sum(b.map("shift_left", pieces, places), [len(bits.shape) - 1])
 
 
 _REARRANGED = (

@@ -1,6 +1,7 @@
 """Element-wise ops of torch. An entry takes the emitter and the arguments of the overload.
 
-Where torch on CPU rounds f16 and bf16 once per op, compositions here are computed in f32 (``b.widened``).
+Where torch on CPU rounds f16 and bf16 once per op, compositions here are computed in f32
+(``b.widened``).
 """
 
 from __future__ import annotations
@@ -200,7 +201,9 @@ def round_decimals(b, x, decimals=0):
 
 
 def next_after(b, x, y):
-    """Of half types, by their bits: those of numbers of one sign are in the order of the numbers."""
+    """Of half types, by their bits: those of numbers of one sign are in the
+    order of the numbers.
+    """
     x, y = b.promote(x, y)
     if x.dtype not in dtypes.HALVES:
         return b.map("next_after", x, y)

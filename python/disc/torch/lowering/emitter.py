@@ -1,4 +1,6 @@
-"""``TorchEmitter``: an emitter that knows what torch says about the result of the node that is being lowered."""
+"""``TorchEmitter``: an emitter that knows what torch says about the result of the node
+that is being lowered.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class TorchEmitter(Emitter):
         super().__init__(builder, TorchPromotion())
         self.expressions = expressions
         self.expressions.bind_number = lambda symbol, value: self.bind(value, symbol)
-        #: What torch says of the node's result: a fake tensor, a number, or a sequence of these.
+        #: torch's description of the node's result: a fake tensor, a number, or a sequence of
+        #: these.
         self.meta: Any = None
 
     @contextlib.contextmanager
@@ -82,5 +85,7 @@ class TorchEmitter(Emitter):
         return known
 
     def places(self, mask, wanted=None):
-        """The row-major places of the true elements: their number is ``wanted``, as torch describes it."""
+        """The row-major places of the true elements: their number is ``wanted``,
+        as torch describes it.
+        """
         return super().places(mask, lambda count: self.bind(count, wanted))

@@ -1,13 +1,18 @@
-"""Products by groups of rows, as mixtures of experts use them: the rows are sorted by expert, and the offsets are data."""
+"""Products by groups of rows, as mixtures of experts use them: the rows are sorted by expert,
+and the offsets are data.
+"""
 
 from __future__ import annotations
 
-#: Up to so many experts have a product of their own; more take turns in a loop, which copies the weights of each.
+#: Up to so many experts have a product of their own; more take turns in a loop, which copies the
+#: weights of each.
 _UNROLLED = 16
 
 
 def grouped_mm(b, x, weight, offs=None, bias=None, out_dtype=None):
-    """Rows ``offs[e - 1]`` to ``offs[e]`` of ``x`` times ``weight[e]``; rows that belong to no group give zeros."""
+    """Rows ``offs[e - 1]`` to ``offs[e]`` of ``x`` times ``weight[e]``;
+    rows that belong to no group give zeros.
+    """
     if len(x.shape) != 2 or len(weight.shape) != 3 or offs is None:
         raise b.unsupported("only groups of rows are supported: x of rank 2, weights of rank 3, and offsets")
     experts, depth, width = weight.shape
@@ -42,6 +47,6 @@ def grouped_mm(b, x, weight, offs=None, bias=None, out_dtype=None):
 
 TABLE = {
     "aten._grouped_mm.default": grouped_mm,
-    #: What transformers has for types and versions that torch has no kernel for.
+    #: The fallback of transformers for types and versions that torch has no kernel for.
     "transformers.grouped_mm_fallback.default": grouped_mm,
 }

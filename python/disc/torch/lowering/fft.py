@@ -1,7 +1,9 @@
-"""Fourier transforms of torch, as products with matrices of sines and cosines, which a call makes for the sizes at hand.
+"""Fourier transforms of torch, as products with matrices of sines and cosines,
+which a call makes for the sizes at hand.
 
-Not here: fast transforms. A line of n elements takes n squared steps, and its matrix as much memory: ``LONGEST`` bounds it.
-Tensors are of f32 or f64, complex ones are pairs of such (``Complex``).
+Not here: fast transforms. A line of n elements takes n squared steps, and its matrix as much
+memory: ``LONGEST`` bounds it. Tensors are of f32 or f64, complex ones are pairs of such
+(``Complex``).
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ LONGEST = 4096
 
 
 def r2c(b, x, dims, normalization, onesided):
-    """The spectrum of real lines, planes...; ``onesided``: of the last axis n // 2 + 1 elements, of which the others follow."""
+    """The spectrum of real lines, planes...; ``onesided``: of the last axis n // 2 + 1 elements,
+    of which the others follow.
+    """
     *others, last = [axis_of(x, d) for d in dims]
     n = x.shape[last]
     scale = _scale(b, x.dtype, [x.shape[axis] for axis in (*others, last)], normalization)
@@ -95,7 +99,9 @@ def _turned(b, z: Complex, axis: int, forward: bool) -> Complex:
 
 
 def _scale(b, dtype, sizes, normalization):
-    """1 over the number of elements (``normalization`` 2) or its root (1); None for no scale (0)."""
+    """1 over the number of elements (``normalization`` 2) or its root (1);
+    None for no scale (0).
+    """
     if normalization == 0:
         return None
     count = b.convert(b.lift(product(sizes), "i64"), dtype)

@@ -1,9 +1,11 @@
 """Writes in place: a graph with ``add_`` and views is read as if every value were new.
 
-Each tensor belongs to a *root* (the tensor that owns the memory) through a chain of views. A write to a view becomes a
-new value of its root, made by scattering back through the chain; a view that is read after such a write is made again.
+Each tensor belongs to a *root* (the tensor that owns the memory) through a chain of views. A write
+to a view becomes a new value of its root, made by scattering back through the chain; a view that is
+read after such a write is made again.
 
-Graphs without writes cost nothing here. Writes to inputs, parameters and buffers are an error: they would be seen outside.
+Graphs without writes cost nothing here. Writes to inputs, parameters and buffers are an error: they
+would be seen outside.
 """
 
 from __future__ import annotations
@@ -167,5 +169,7 @@ _RESHAPES = {
 
 
 def _entry_name(node, name: str) -> str:
-    """The name under which the table has a node that writes nothing: a view in place is the view."""
+    """The name under which the table has a node that writes nothing:
+    a view in place is the view.
+    """
     return functional_name(name) if is_view_in_place(node) else name

@@ -1,13 +1,15 @@
-"""The bridge of torch: a captured FX graph becomes ops of the compiler.
+"""Lowers a captured FX graph to ops of the compiler.
 
-The meaning of each op is one entry of ``TABLE``: a function of the emitter and the arguments of the overload. The entries are in
-the files of the families (``torch_elementwise`` and its neighbours). Here is the walk over the graph: inputs, weights, shape
-arithmetic, inlined regions, outputs, and the report of everything that has no entry.
+The meaning of each op is one entry of ``TABLE``: a function of the emitter and the arguments of the
+overload. The entries are in the files of the families (``torch_elementwise`` and its neighbours).
+Here is the walk over the graph: inputs, weights, shape arithmetic, inlined regions, outputs, and
+the report of everything that has no entry.
 
 Invariants:
 
 - sizes come from the shape environment of the capture, never from an example;
-- a value is converted once; where the graph writes in place, ``torch_alias`` says what a later reader sees;
+- a value is converted once; where the graph writes in place, ``torch_alias`` says what a later
+  reader sees;
 - every unsupported op of a graph is reported in one error.
 """
 
@@ -83,7 +85,7 @@ class _Walk:
         self.sources: dict[tuple[str, str], list[str]] = {}
         self.helps: list[str] = []
         self.aliases = Aliases(self, TABLE)
-        #: What graphs within this one are given.
+        #: The placeholders of graphs within this one.
         self.given_within: set[torch.fx.Node] = set()
         #: The node that is being converted.
         self.node: torch.fx.Node | None = None
@@ -104,7 +106,9 @@ class _Walk:
         return self.aliases.read(node)
 
     def resolve(self, arg):
-        """Arguments of an op: nodes become values or sizes, numbers that depend on sizes become sizes."""
+        """Arguments of an op: nodes become values or sizes,
+        numbers that depend on sizes become sizes.
+        """
         if isinstance(arg, torch.fx.Node):
             return self._as_traced(arg, self.read(arg))
         if isinstance(arg, SYMBOLIC):
@@ -120,7 +124,10 @@ class _Walk:
         return arg
 
     def _as_traced(self, node, value):
-        """torch takes min(1, s) for 1: the size of ``x[:1]``. Where such a value is used, the size has to be 1."""
+        """torch takes min(1, s) for 1: the size of ``x[:1]``.
+
+        Where such a value is used, the size has to be 1.
+        """
         val = node.meta.get("val")
         if not is_value(value) or not isinstance(val, torch.Tensor):
             return value
@@ -189,7 +196,9 @@ class _Walk:
         return val
 
     def _item(self, node):
-        """A number out of a tensor: a dim, if it is known to be no less than 0, since it is then most likely a size."""
+        """A number out of a tensor: a dim, if it is known to be no less than 0,
+        since it is then most likely a size.
+        """
         b, val = self.emitter, node.meta.get("val")
         value = self.read(node.args[0])
         if value is MISSING:
@@ -209,7 +218,9 @@ class _Walk:
         return Number(value)
 
     def _assert(self, node) -> None:
-        """What capture knows of sizes that depend on data: a fact, checked where the size is bound."""
+        """States what capture knows of sizes that depend on data: a fact,
+        checked where the size is bound.
+        """
         condition = getattr(node.args[0], "meta", {}).get("val", node.args[0])
         if not isinstance(condition, torch.SymBool):
             return
@@ -221,7 +232,7 @@ class _Walk:
                 state_relation(self.emitter.expressions, self.emitter.state, fact, relation)
 
     def _assert_data(self, node) -> None:
-        """What is asked of the data: checked in each call."""
+        """Emits a check of the data, which runs in each call."""
         condition, message = self.resolve(node.args)
         if condition is not MISSING:
             self.emitter.require_true(self.emitter.reshape(condition, []), message)
@@ -242,7 +253,9 @@ class _Walk:
         return self.read(value) if isinstance(value, torch.fx.Node) else self.resolve(value)
 
     def run_inner(self, graph_of, given):
-        """What the graph that the attribute ``graph_of`` names returns for ``given``."""
+        """Lowers the graph that the attribute ``graph_of`` names;
+        returns its results for ``given``.
+        """
         graph = self.values[graph_of].graph
         holders = [n for n in graph.nodes if n.op == "placeholder"]
         self.given_within.update(holders)
@@ -320,7 +333,7 @@ def _why(op) -> tuple[str, str | None]:
 
 
 def _only_checked(node) -> bool:
-    """Whether nothing but checks and comparisons uses a number."""
+    """Returns true if nothing but checks and comparisons uses a number."""
     return all(
         str(user.target) in CHECKS or (isinstance(user.meta.get("val"), SYMBOLIC) and _only_checked(user))
         for user in node.users
@@ -328,7 +341,9 @@ def _only_checked(node) -> bool:
 
 
 def _is_one(traced) -> bool:
-    """Whether torch has a size as 1, without asking it, which would be an error for a size that depends on data."""
+    """Returns true if torch has a size as 1, without asking it,
+    which would be an error for a size that depends on data.
+    """
     return expression(traced) == 1
 
 

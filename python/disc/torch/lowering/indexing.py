@@ -1,4 +1,7 @@
-"""Indexing of torch: reading and writing at computed places. An index out of range fails the call, as in torch."""
+"""Indexing of torch: reading and writing at computed places.
+
+An index out of range fails the call, as in torch.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +44,14 @@ def gather(b, x, dim, index, sparse_grad=False):
 
 
 def elements_along(b, x, axis: int, index):
-    """The elements of ``x`` whose place on ``axis`` is given by ``index`` of the same rank, on other axes by the place in it."""
+    """The elements of ``x`` whose place on ``axis`` is given by ``index`` of the same rank,
+    on other axes by the place in it.
+    """
     others = [i for i in range(len(x.shape)) if i != axis]
     shorter = [i for i in others if not same(x.shape[i], index.shape[i])]
     counts = [n for i, n in enumerate(index.shape) if i not in shorter]
-    # Lines beyond the index are not read. (An index of no elements may be longer than x, but not along its only unknown axis.)
+    # Lines beyond the index are not read. (An index of no elements may be longer than x, but not
+    # along its only unknown axis.)
     if len(shorter) == 1 and all(is_int(n) and n > 0 for n in counts):
         x, shorter = b.slice(x, shorter[0], 0, index.shape[shorter[0]]), []
     if not shorter:
@@ -72,7 +78,9 @@ def elements_along(b, x, axis: int, index):
 
 
 def coordinates_along(b, index, axis):
-    """The full place of every element of ``index``: itself on ``axis``, its own place on the others; a new last axis."""
+    """The full place of every element of ``index``: itself on ``axis``,
+    its own place on the others; a new last axis.
+    """
     rank = len(index.shape)
     parts = [b.convert(index, "i64") if i == axis else b.iota(index.shape, i, "i64") for i in range(rank)]
     return b.concatenate([b.unsqueeze(p, rank) for p in parts], rank)
@@ -93,7 +101,9 @@ def take_along_dim(b, x, index, dim=None):
 
 
 class _Places:
-    """The index tensors of ``x[...]`` as one array of places: ``axes`` of x are addressed; the result has them at ``at``."""
+    """The index tensors of ``x[...]`` as one array of places: ``axes`` of x are addressed;
+    the result has them at ``at``.
+    """
 
     def __init__(self, b, x, indices, reads: bool):
         given = [(i, index) for i, index in enumerate(unmasked(b, x, indices, reads)) if index is not None]
@@ -118,7 +128,8 @@ class _Places:
 
 
 def unmasked(b, x, indices, reads: bool) -> list:
-    """The indices of ``x[...]`` with each mask as the places of its true elements, one vector for each of its axes.
+    """The indices of ``x[...]`` with each mask as the places of its true elements,
+    one vector for each of its axes.
 
     ``reads``: the framework's result is what is read, and says how it calls the number of places.
     """
@@ -364,7 +375,9 @@ def one_hot(b, x, num_classes=-1):
 
 
 def _first_place(b, count, element, is_before, shape):
-    """For each position of ``shape`` how many of ``count`` sorted elements are before what is searched there."""
+    """For each position of ``shape`` how many of ``count`` sorted elements are before
+    what is searched there.
+    """
     place = b.full(0, shape, "i64")
     if is_int(count):
         while count > 0:
@@ -432,7 +445,9 @@ def embedding_bag(
     include_last_offset=False,
     padding_idx=None,
 ):
-    """The sum (mode 0), mean (1) or greatest (2) of the rows of each bag; the other results are for training."""
+    """The sum (mode 0), mean (1) or greatest (2) of the rows of each bag;
+    the other results are for training.
+    """
     padding_idx = None if padding_idx is None or padding_idx < 0 else padding_idx
     index = b.convert(index, "i64")
     bag = _bag_of(b, index, offsets, include_last_offset)
@@ -465,7 +480,9 @@ def _bags(b, weight, index, bag, count, mode, scales):
 
 
 def histc(b, x, bins=100, min=0, max=0):
-    """How many elements each of the bins between ``min`` and ``max`` has; ``max`` itself belongs to the last one."""
+    """Counts the elements of each of the bins between ``min`` and ``max`` has;
+    ``max`` itself belongs to the last one.
+    """
     if not (math.isfinite(min) and math.isfinite(max)):
         raise b.unsupported(f"histc over a range that is not finite ({min} to {max})")
     flat = b.reshape(x, [product(x.shape)])
@@ -484,7 +501,9 @@ def histc(b, x, bins=100, min=0, max=0):
 
 
 def _range_of(b, flat, given):
-    """The range of the data, or one around it where all elements are equal; of no data, around what was given."""
+    """The range of the data, or one around it where all elements are equal; of no data,
+    around what was given.
+    """
     low, high = (b.reduce(flat, [0], how) for how in ("minimum", "maximum"))
     finite = b.op("and", b.op("is_finite", low), b.op("is_finite", high))
     nothing = b.compare("EQ", b.lift(flat.shape[0], "i64"), b.lift(0, "i64"))
@@ -495,7 +514,9 @@ def _range_of(b, flat, given):
 
 
 def _added_rows(b, x, index, rows, how):
-    """``x`` with the rows combined into those that ``index`` names; a row beyond the last one is left out."""
+    """``x`` with the rows combined into those that ``index`` names;
+    a row beyond the last one is left out.
+    """
     return b.scatter(
         x,
         b.unsqueeze(index, 1),

@@ -1,4 +1,6 @@
-"""Declares the interface of a program: its inputs and their dims, facts about sizes, weights, constants and outputs."""
+"""Declares the interface of a program: its inputs and their dims, facts about sizes, weights,
+constants and outputs.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def declare_inputs(captured, builder, expressions, walk, program: Program) -> No
 
 
 def _dim_names(captured, shapes) -> list[list[str]]:
-    """A declared name, else one made of the input and the axis; axes with one symbol share one name."""
+    """A declared name, else one made of the input and the axis;
+    axes with one symbol share one name.
+    """
     by_symbol: dict[Any, str] = {}
     axes = [(i, axis, expr) for i, shape in enumerate(shapes) for axis, expr in enumerate(shape)]
     for i, axis, expr in axes:
@@ -67,7 +71,9 @@ def _dim_names(captured, shapes) -> list[list[str]]:
 
 
 class _Names:
-    """Names that the compiler can read, no two of them equal: keys of dicts are any text, and ``a_b`` may be beside ``a.b``."""
+    """Names that the compiler can read, no two of them equal: keys of dicts are any text,
+    and ``a_b`` may be beside ``a.b``.
+    """
 
     def __init__(self, taken=()):
         self.taken = set(taken)
@@ -84,7 +90,9 @@ class _Names:
 
 
 def _relate(expr, dim, expressions, builder, program: Program) -> None:
-    """An input's size that capture knows as an expression: its symbol is solved for, or the two are equal."""
+    """An input's size that capture knows as an expression: its symbol is solved for,
+    or the two are equal.
+    """
     unknown = [s for s in expr.free_symbols if s not in expressions.symbols]
     if len(unknown) == 1:
         (symbol,) = unknown
@@ -112,7 +120,9 @@ RELATIONS = ((sympy.Eq, "=="), (sympy.Le, "<="), (sympy.Ge, ">="), (sympy.Lt, "<
 
 
 def _spelled_as(dim: Dim, captured, program: Program) -> str:
-    """The name of a declared dim in the program: another declared one's where the model makes the two equal."""
+    """The name of a declared dim in the program:
+    another declared one's where the model makes the two equal.
+    """
     axes = [
         (i, axis) for i, row in enumerate(captured.plan.axes) for axis, what in enumerate(row) if what == dim
     ]
@@ -164,7 +174,9 @@ def state_relation(expressions, state, fact, relation: str) -> str | None:
 
 
 def bind_weights(captured, emitter: TorchEmitter, walk: _Walk, program: Program) -> None:
-    """Parameters and buffers are weights, one for each tensor, whatever names it has; lifted tensors are constants."""
+    """Parameters and buffers are weights, one for each tensor, whatever names it has;
+    lifted tensors are constants.
+    """
     made: dict[int, Any] = {}
     for node, name, tensor in captured.traced.weights:
         if not node.users:
@@ -183,7 +195,7 @@ def bind_weights(captured, emitter: TorchEmitter, walk: _Walk, program: Program)
 
 
 def _made_contiguous(result, walk: _Walk) -> int | None:
-    """Which input a result is, copied where it does not lie in row-major order; none if the copy was written to."""
+    """The input that a result is a row-major copy of; None if the copy was written to."""
     if not isinstance(result, torch.fx.Node) or result.target is not torch.ops.aten.contiguous.default:
         return None
     inputs, plain = walk.captured.inputs, len(result.args) == 1 and not result.kwargs
@@ -192,9 +204,11 @@ def _made_contiguous(result, walk: _Walk) -> int | None:
 
 
 def declare_outputs(captured, walk: _Walk, builder, program: Program) -> None:
-    """Declares the outputs; a constant or an input that the module hands back as it is stays on the Python side."""
+    """Declares the outputs; a constant or an input that the module hands back as it is
+    stays on the Python side.
+    """
     values: list[Any] = []
-    #: What is returned twice is one tensor, as in eager mode.
+    #: A result that is returned twice is one tensor, as in eager mode.
     made: dict[torch.fx.Node, int] = {}
     for result in captured.traced.results:
         value = walk.read(result) if isinstance(result, torch.fx.Node) else walk.resolve(result)

@@ -1,4 +1,7 @@
-"""Losses of torch, in primitive ops. ``reduction``: 0 none, 1 mean, 2 sum. Half types are computed in f32, as by torch on CPU."""
+"""Losses of torch, in primitive ops.
+
+``reduction``: 0 none, 1 mean, 2 sum. Half types are computed in f32, as by torch on CPU.
+"""
 
 from __future__ import annotations
 

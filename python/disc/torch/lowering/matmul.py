@@ -71,7 +71,9 @@ def outer(b, x, y):
 
 
 def einsum(b, equation, operands, path=None):
-    """Pairs from the left; a label that no later operand and no output has is contracted with its last use."""
+    """Pairs from the left; a label that no later operand and no output has is
+    contracted with its last use.
+    """
     operands = b.promote(*operands)
     terms, right = _labels(equation.replace(" ", ""), [len(x.shape) for x in operands])
     operands, terms = zip(
@@ -88,7 +90,9 @@ def einsum(b, equation, operands, path=None):
 
 
 def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
-    """The labels of each operand and of the result; axes under an ellipsis get capital Greek letters, from the last one on."""
+    """The labels of each operand and of the result;
+    axes under an ellipsis get capital Greek letters, from the last one on.
+    """
     left, arrow, right = equation.partition("->")
     terms, greek = left.split(","), "".join(chr(0x391 + i) for i in range(17))
     hidden = max(rank - len(t) + 3 if "..." in t else 0 for t, rank in zip(terms, ranks, strict=True))
@@ -118,7 +122,9 @@ def _diagonals(b, x, term: str):
 
 
 def _contract_pair(b, s, x, t, y, needed):
-    """Labels of one operand alone that nobody needs are summed first; shared labels are batch or contracted."""
+    """Labels of one operand alone that nobody needs are summed first;
+    shared labels are batch or contracted.
+    """
     x, s = _sum_out(b, x, s, set(t) | needed)
     y, t = _sum_out(b, y, t, set(s) | needed)
     shared = [c for c in s if c in t]
@@ -157,7 +163,9 @@ def bilinear(b, x, y, weight, bias=None):
 
 
 def attention(b, query, key, value, mask=None, dropout=0.0, causal=False, *, scale=None, enable_gqa=False):
-    """softmax(query key^T * scale + mask) value; a row without any allowed key, or of which all logits are -inf, gives zeros."""
+    """softmax(query key^T * scale + mask) value; a row without any allowed key,
+    or of which all logits are -inf, gives zeros.
+    """
     if dropout != 0.0:
         raise b.unsupported("attention with dropout needs random numbers", help="call module.eval() first")
     dtype = query.dtype
@@ -199,7 +207,9 @@ def _scale(b, depth, dtype):
 
 
 def _grouped_heads(b, query, key, value, mask, enable_gqa: bool):
-    """With an axis for the heads that share their keys, so that these are read in place, and not repeated."""
+    """With an axis for the heads that share their keys,
+    so that these are read in place, and not repeated.
+    """
     if enable_gqa:
         if same(query.shape[-3], key.shape[-3]) and same(query.shape[-3], value.shape[-3]):
             return None

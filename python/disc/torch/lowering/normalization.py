@@ -1,4 +1,7 @@
-"""Normalisations and softmax of torch, in primitive ops. Half types are computed in f32, as torch does on CPU."""
+"""Normalisations and softmax of torch, in primitive ops.
+
+Half types are computed in f32, as torch does on CPU.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ def normalised(b, x, axes, eps):
     number = count(b, x, axes, x.dtype)
     mean, squares, rest = moments(b, x, axes)
     rstd = b.op("rsqrt", b.add(b.div(squares, number), eps))
-    # The mean is rounded, by up to an ULP of the values: where these are equal, a multiple of that would be all there is.
+    # The mean is rounded, by up to an ULP of the values: where these are equal, a multiple of that
+    # would be all there is.
     mean = b.add(mean, b.div(rest, number))
     return b.mul(b.sub(x, mean), rstd), mean, rstd
 

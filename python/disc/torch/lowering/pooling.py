@@ -10,12 +10,14 @@ from ...lowering.sizes import is_int, least, product, same, spread
 MOST_TAPS = 64
 
 
-#: Longer windows, which may end behind the input, are cut to it: some models pool all they have by a window of a thousand.
+#: Longer windows, which may end behind the input, are cut to it: some models pool all they have by
+#: a window of a thousand.
 LONG = 16
 
 
 def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode, cut=True):
-    """Window, strides, (low, high) padding and dilation for all axes; with ceil_mode the high edge is what the result needs.
+    """Window, strides, (low, high) padding and dilation for all axes;
+    with ceil_mode the high edge is what the result needs.
 
     ``cut``: windows may be cut to what the input has, and are sizes then.
     """
@@ -39,7 +41,9 @@ def _windows(b, x, n, kernel, stride, padding, dilation, ceil_mode, cut=True):
 
 
 def _high_edge(size, count, kernel, stride, padding, dilation):
-    """The padding at the end that ``count`` windows reach into; the most that may be, where it depends on the size."""
+    """The padding at the end that ``count`` windows reach into; the most that may be,
+    where it depends on the size.
+    """
     reach = dilation * (kernel - 1) + 1
     needed = (count - 1) * stride + reach - size - padding
     most = padding + stride - 1
@@ -48,7 +52,9 @@ def _high_edge(size, count, kernel, stride, padding, dilation):
 
 
 def _pool(b, x, how, window, strides, edges, dilation):
-    """Windows that lie side by side are reductions; others are taken as a whole, or axis after axis where they are large."""
+    """Windows that lie side by side are reductions; others are taken as a whole,
+    or axis after axis where they are large.
+    """
     known = all(is_int(size) for size in window)
     is_plain = all(same(e, 0) for pair in edges for e in pair) and all(d == 1 for d in dilation)
     if known and is_plain and list(window) == list(strides):
@@ -98,7 +104,9 @@ def max_pool(n: int):
 
 
 def max_pool_with_indices(n: int):
-    """Values and flat places in the plane: the places come from comparing each offset of the window in turn."""
+    """Values and flat places in the plane:
+    the places come from comparing each offset of the window in turn.
+    """
 
     def entry(b, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
         out = b.shape[-n:]
@@ -114,7 +122,9 @@ def max_pool_with_indices(n: int):
 
 
 def _place_in_window(b, x, window, strides, edges, dilation, out, n):
-    """Large windows axis after axis: in each row the place of its first largest element, then the first row that has it."""
+    """Large windows axis after axis: in each row the place of its first largest element,
+    then the first row that has it.
+    """
     lead = len(x.shape) - n
     plane = [1] * lead + list(x.shape[lead:])
     place = b.full(0, plane, "i64")
@@ -178,7 +188,9 @@ def avg_pool(n: int):
 
 
 def _counts(b, x, window, strides, edges, n, padding):
-    """How many elements each window has: those of the input, and its stated padding where that counts."""
+    """Counts the elements of each window: those of the input,
+    and its stated padding where that counts.
+    """
     lead = len(x.shape) - n
     ones = b.full(1, [1] * lead + list(x.shape[lead:]), x.dtype)
     if padding is not None:
@@ -189,7 +201,9 @@ def _counts(b, x, window, strides, edges, n, padding):
 
 
 def adaptive_pool(n: int, how: str):
-    """Windows of sizes that differ by one: each output cell masks its part, axis after axis; axes of one cell at once."""
+    """Windows of sizes that differ by one: each output cell masks its part, axis after axis;
+    axes of one cell at once.
+    """
 
     def entry(b, x, size):
         lead, result = len(x.shape) - n, x.dtype
@@ -224,10 +238,11 @@ def _whole_axes(b, x, axes, how):
 
 
 def _adaptive_parts(b, x, axis, out):
-    """Elements of the axis for each cell of the result, in a new axis behind those: how to pick them, which are of the cell, and
-    where they lie along the axis.
+    """Elements of the axis for each cell of the result, in a new axis behind those:
+    how to pick them, which are of the cell, and where they lie along the axis.
 
-    Along the last axis these are all elements, which vectors hold; else as many as the longest part has.
+    Along the last axis these are all elements, which vectors hold; else as many as the longest part
+    has.
     """
     size, last = x.shape[axis], axis == len(x.shape) - 1
     start, end = (b.unsqueeze(bound, -1) for bound in _adaptive_bounds(b, out, size))
@@ -248,7 +263,9 @@ def _adaptive_parts(b, x, axis, out):
 
 
 def adaptive_max_pool(n: int):
-    """Values and flat places in the plane, of the first largest element; of the last NaN, where there are some."""
+    """Values and flat places in the plane, of the first largest element; of the last NaN,
+    where there are some.
+    """
 
     def entry(b, x, size):
         out, lead, places = b.shape[-n:], len(x.shape) - n, None
@@ -262,7 +279,9 @@ def adaptive_max_pool(n: int):
 
 
 def _adaptive_places(b, x, axis, out, places, step):
-    """The flat places of the largest elements of the parts of an axis; ``places``: those of ``x`` along earlier axes."""
+    """The flat places of the largest elements of the parts of an axis; ``places``:
+    those of ``x`` along earlier axes.
+    """
     pick, inside, place = _adaptive_parts(b, x, axis, out)
     picked, flat = pick(x), b.mul(place, b.lift(step, "i64"))
     if places is not None:

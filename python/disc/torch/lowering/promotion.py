@@ -48,13 +48,17 @@ class TorchPromotion:
 
     @staticmethod
     def promote(tensors: list[str], scalars: list[str], numbers: list[str]) -> str:
-        """``torch.result_type`` of tensors with dimensions, tensors without, and Python numbers, given by type.
+        """``torch.result_type`` of tensors with dimensions, tensors without,
+        and Python numbers, given by type.
 
-        A group of lower standing changes the type only where its category (bool, integer, float) is higher.
+        A group of lower standing changes the type only where its category (bool, integer, float) is
+        higher.
 
         >>> promote = TorchPromotion.promote
-        >>> promote(["f16"], ["f32"], ["i64"]), promote(["i32"], [], ["f32"]), promote([], ["f64"], ["f32"])
-        ('f16', 'f32', 'f64')
+        >>> promote(["f16"], ["f32"], ["i64"]), promote(["i32"], [], ["f32"])
+        ('f16', 'f32')
+        >>> promote([], ["f64"], ["f32"])
+        'f64'
         """
         result: str | None = None
         for group in (tensors, scalars, numbers):

@@ -1,7 +1,8 @@
 """Recurrent layers of torch: LSTM, GRU and RNN over sequences of any length.
 
-Each layer and direction is one loop over time. The product of the inputs and their weights does not depend on the step before:
-it is one product in front of the loop. Packed sequences are not served: their lengths are data.
+Each layer and direction is one loop over time. The product of the inputs and their weights does not
+depend on the step before: it is one product in front of the loop. Packed sequences are not served:
+their lengths are data.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from ...lowering.sizes import same
 
 @dataclass(frozen=True)
 class Cell:
-    """``step(b, own, past, state)`` is the new state; ``own`` and ``past`` are what inputs and state give to the gates.
+    """``step(b, own, past, state)`` is the new state;
+    ``own`` and ``past`` are what inputs and state give to the gates.
 
     ``apart``: the bias of the state is added to ``past``, not to ``own``.
     """
@@ -52,7 +54,9 @@ RELU = Cell(1, lambda b, own, past, state: (b.maximum(b.add(own, past), 0),))
 
 
 def recurrent(cell: Cell):
-    """``layer(input, state or states, weights, ...)``: the outputs of the last layer, and the last state of each layer."""
+    """``layer(input, state or states, weights, ...)``: the outputs of the last layer,
+    and the last state of each layer.
+    """
 
     def entry(b, x, given, weights, has_biases, layers, dropout, train, bidirectional, batch_first):
         if train and dropout and layers > 1:

@@ -1,4 +1,7 @@
-"""Reductions, scans, sorting. Sums of half types accumulate in f32, of integers in i64, as in torch."""
+"""Reductions, scans, sorting.
+
+Sums of half types accumulate in f32, of integers in i64, as in torch.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,9 @@ def aminmax(b, x, dim=None, keepdim=False):
 
 
 def moments(b, x, axes):
-    """Mean, and the sums of squared distances and of distances from it, axes kept; computed in two passes."""
+    """Mean, and the sums of squared distances and of distances from it, axes kept;
+    computed in two passes.
+    """
     mean = b.div(b.sum(x, axes, True), count(b, x, axes, x.dtype))
     distance = b.sub(x, mean)
     return mean, b.sum(b.mul(distance, distance), axes, True), b.sum(distance, axes, True)
@@ -215,7 +220,9 @@ def scan(how):
 
 
 def scan_extreme(how):
-    """cummax and cummin: of equal elements the last one counts, and a NaN is passed by a NaN alone."""
+    """cummax and cummin: of equal elements the last one counts,
+    and a NaN is passed by a NaN alone.
+    """
 
     def entry(b, x, dim):
         if not x.shape:
@@ -230,7 +237,9 @@ def scan_extreme(how):
 
 
 def logcumsumexp(b, x, dim):
-    """Relative to the running maximum: when that grows from m to n, the sum so far shrinks by exp(m - n)."""
+    """Relative to the running maximum: when that grows from m to n,
+    the sum so far shrinks by exp(m - n).
+    """
 
     def f(x):
         if not x.shape:

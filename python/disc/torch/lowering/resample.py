@@ -1,6 +1,8 @@
 """Lowers resampling: each cell of the result reads computed places of each axis of the input.
 
-Upsampling by a small whole factor computes the cells that one input cell becomes side by side, so that nothing is gathered."""
+Upsampling by a small whole factor computes the cells that one input cell becomes side by side, so
+that nothing is gathered.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from ...lowering.sizes import is_int
 
-#: How many, where their weights are exact and vectors of them can be interleaved.
+#: Factors whose weights are exact and whose vectors can be interleaved.
 PHASES = (2, 4)
 
 
@@ -29,14 +31,16 @@ def _factor(b, size, out, scale):
 
 @functools.cache
 def _repeats_cells(factor: int, exact: bool) -> bool:
-    """Whether torch reads each cell this many times, with its rounding."""
+    """Returns true if torch reads each cell this many times, with its rounding."""
     cell = np.arange(CHECKED, dtype=np.float32)
     place = (cell + np.float32(0.5 if exact else 0)) * np.float32(1 / factor)
     return bool((np.floor(place) == np.arange(CHECKED) // factor).all())
 
 
 def _resampled(b, x, scales, one_axis):
-    """``x`` with each spatial axis resampled by ``one_axis``; torch refuses to make cells out of none, and none out of cells."""
+    """``x`` with each spatial axis resampled by ``one_axis``;
+    torch refuses to make cells out of none, and none out of cells.
+    """
     lead = len(x.shape) - len(scales)
     for axis, scale in enumerate(scales, lead):
         size, out = x.shape[axis], b.shape[axis]
@@ -84,7 +88,9 @@ def _scales(scales, more, n):
 
 
 def _step(b, size, out, scale, dtype, own_ways):
-    """Input cells per output cell, as torch has it; ``own_ways``: where it copies or doubles cells, whatever the scale is."""
+    """Input cells per output cell, as torch has it; ``own_ways``: where it copies or doubles cells,
+    whatever the scale is.
+    """
     if scale is None or scale <= 0:
         return b.div(b.lift(size, dtype), b.lift(out, dtype))
     step = b.lift(1.0 / scale, dtype)
@@ -105,7 +111,7 @@ def upsample_linear(n: int):
 
 
 def _places(b, size, out, align_corners, scale, dtype, own_ways=()):
-    """Where along an axis of ``size`` the cells of the result lie."""
+    """The places of the result's cells along an axis of ``size``."""
     cell = b.iota([out], 0, dtype)
     if align_corners:
         spans = b.maximum(b.lift(out - 1, dtype), 1.0)
@@ -115,7 +121,9 @@ def _places(b, size, out, align_corners, scale, dtype, own_ways=()):
 
 
 def _linear_phases(b, x, axis, factor):
-    """The last axis with ``factor`` cells for each one; in front of the first cell torch reads two, one with weight 0."""
+    """The last axis with ``factor`` cells for each one;
+    in front of the first cell torch reads two, one with weight 0.
+    """
     size, parts = x.shape[axis], []
     cell, zero = b.iota([size], 0, "i64"), b.lift(0, x.dtype)
     is_first, is_last = (b.compare("EQ", cell, b.lift(edge, "i64")) for edge in (0, size - 1))
@@ -158,7 +166,9 @@ def _linear_axis(b, x, axis, out, scale, factor, *, align_corners):
 
 
 def upsample_cubic(b, x, size, align_corners, scales=None, *more):
-    """Bicubic: four cells of each axis, by the polynomials of Keys with A = -0.75; beyond an end lies the last cell."""
+    """Bicubic: four cells of each axis, by the polynomials of Keys with A = -0.75;
+    beyond an end lies the last cell.
+    """
     cubic = functools.partial(_cubic_axis, b, align_corners=align_corners)
     return b.convert(_resampled(b, b.wide(x), _scales(scales, more, 2), cubic), x.dtype)
 
@@ -207,13 +217,16 @@ def affine_grid(b, theta, size, align_corners):
     return b.move(b.dot(cells, theta, contracting=([last], [2])), last, 0)
 
 
-#: Features from which on they are the last axis while an image is sampled: those of a cell lie together then, and a place is
-#: found once for all. An open number is taken for a small one, as of an image.
+#: Features from which on they are the last axis while an image is sampled: those of a cell lie
+#: together then, and a place is found once for all. An open number is taken for a small one, as of
+#: an image.
 _MANY_FEATURES = 8
 
 
 def grid_sample(b, x, grid, mode=0, padding=0, align_corners=False):
-    """Bilinear (0), nearest (1) and bicubic (2) sampling with zeros (0), border (1) or reflection (2), two spatial axes."""
+    """Bilinear (0), nearest (1) and bicubic (2) sampling with zeros (0),
+    border (1) or reflection (2), two spatial axes.
+    """
     if len(x.shape) != 4:
         raise b.unsupported("grid_sampler: only images with two spatial axes are supported")
     result, sizes = x.dtype, x.shape[2:]
@@ -266,7 +279,9 @@ def _grid_place(b, grid, which, size, align_corners):
 
 
 def _inner(b, place, size, padding, align_corners):
-    """Where a place behind the border is read: as it is (0), at the border (1), mirrored at the border (2)."""
+    """Moves a place behind the border inside: not at all (0), to the border (1),
+    mirrored at the border (2).
+    """
     if padding == 0:
         return place
     last = b.lift(size - 1, place.dtype)

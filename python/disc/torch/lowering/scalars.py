@@ -1,4 +1,6 @@
-"""Lowers numbers that depend on sizes or on data: integers, floats and conditions of torch's shape environment."""
+"""Lowers numbers that depend on sizes or on data: integers,
+floats and conditions of torch's shape environment.
+"""
 
 from __future__ import annotations
 

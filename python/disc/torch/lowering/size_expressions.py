@@ -52,7 +52,9 @@ class Expressions:
         self.symbols[symbol] = dim
 
     def equate(self, value, dim) -> None:
-        """``value`` is computed as ``dim`` from here on; they may differ only at sizes that torch does not think of."""
+        """``value`` is computed as ``dim`` from here on;
+        they may differ only at sizes that torch does not think of.
+        """
         expr = expression(value)
         if not is_int(expr) and not isinstance(expr, sympy.Symbol):
             self._known[expr] = dim
@@ -127,7 +129,9 @@ class Expressions:
         return relation(_SIGNS[condition.func], left, right)
 
     def _ratio(self, e):
-        """A number that is computed from sizes, as a size over a size that is not negative, if it is a number."""
+        """A number that is computed from sizes,
+        as a size over a size that is not negative, if it is a number.
+        """
         if (scaled := _scaled(e)) is not None:
             return self._near(*scaled)
         above, below = self._quotient(e)
@@ -135,7 +139,8 @@ class Expressions:
 
     def _near(self, factor: float, near: Fraction, size):
         """A size by a factor that is a fraction but for its last place."""
-        # Next to an integer, the product of floats rounds to it wherever it lies within a half of the last place.
+        # Next to an integer, the product of floats rounds to it wherever it lies within a half of
+        # the last place.
         if abs(Fraction(factor) - near) * 2**54 >= abs(near):
             if self.check is None or not size.free_symbols <= set(self.symbols):
                 raise UnsupportedOp(f"a size that is computed by the factor {factor} is not supported")
@@ -165,7 +170,8 @@ class Expressions:
 
 
 def _exact_quotient(a, b):
-    """``a / b``, if it is a polynomial of sizes whatever they are: dividing by 0 is an error where the model runs.
+    """``a / b``, if it is a polynomial of sizes whatever they are:
+    dividing by 0 is an error where the model runs.
 
     >>> s = sympy.Symbol("s", integer=True)
     >>> _exact_quotient(3 * s * s, s)
@@ -178,7 +184,9 @@ def _exact_quotient(a, b):
 
 
 def _scaled(e) -> tuple[float, Fraction, sympy.Basic] | None:
-    """A size by a number that is no short fraction in binary, and is near one in decimal, as 0.3: both, and the size."""
+    """A size by a number that is no short fraction in binary, and is near one in decimal,
+    as 0.3: both, and the size.
+    """
     number, size = e.as_coeff_Mul()
     if not isinstance(number, sympy.Float):
         return None

@@ -50,14 +50,17 @@ TABLE = {name: entry for family in FAMILIES for name, entry in family.TABLE.item
 
 
 def serves(op: torch._ops.OpOverload, is_complex: bool) -> bool:
-    """Whether an op is converted as a whole; ``is_complex``: with complex tensors among its arguments."""
+    """Returns true if an op has a lowering; ``is_complex``:
+    with complex tensors among its arguments.
+    """
     name = str(op)
     if name in TABLE or functional_name(name) in TABLE:
         return not is_complex or complex_numbers.serves(name)
     return name in complex_numbers.TABLE or name in CHECKS or name in ITEMS or "assert" in name
 
 
-#: Ops without a result that anyone reads: conditions that capture has already proved or turned into facts.
+#: Ops without a result that anyone reads: conditions that capture has already proved or turned into
+#: facts.
 CHECKS = (
     "aten._assert_scalar.default",
     "aten._assert_async.msg",

@@ -1,12 +1,15 @@
-"""``int``, ``float`` and ``len`` of sizes stay open while a model is traced: Python makes numbers of the example of them.
+"""``int``, ``float`` and ``len`` of sizes stay open while a model is traced:
+Python makes numbers of the example of them.
 
-In the modules of the model's own code, and of the library that it is part of, the three names mean classes and functions that
-hand everything but sizes and traced tensors to Python's own. torch and Python's library keep theirs.
+In the modules of the model's own code, and of the library that it is part of, the three names mean
+classes and functions that hand everything but sizes and traced tensors to Python's own. torch and
+Python's library keep theirs.
 
 Invariants:
 
 - what is no size gets what Python gives, also in another thread that runs the same code meanwhile;
-- ``type(x) is int`` is asked of Python's own: a module that has such a question keeps ``int`` and ``float``;
+- ``type(x) is int`` is asked of Python's own: a module that has such a question keeps ``int`` and
+  ``float``;
 - afterwards each module is as it was.
 """
 
@@ -99,14 +102,17 @@ def open_numbers(module: torch.nn.Module):
 
 
 def _asks_which_class(space: dict) -> bool:
-    """Returns true if code that looks names up here compares ``int`` or ``float`` by ``is``, which a stand-in cannot answer."""
+    """Returns true if code that looks names up here compares ``int`` or ``float`` by ``is``,
+    which a stand-in cannot answer.
+    """
     whole = _code_of_module(space.get("__name__"), space.get("__file__"))
     codes = [*(_units(whole) if whole is not None else ()), *(f.__code__ for f in _functions(space))]
     return any(map(_compares_classes, codes))
 
 
 def _units(code: types.CodeType) -> list[types.CodeType]:
-    """Returns each function of a module's code, and the bodies of the module and its classes without them.
+    """Returns each function of a module's code,
+    and the bodies of the module and its classes without them.
 
     A comparison in one function says nothing about ``int`` in another.
     """
@@ -120,7 +126,9 @@ def _units(code: types.CodeType) -> list[types.CodeType]:
 
 @functools.lru_cache(maxsize=1024)
 def _code_of_module(name: str | None, file: str | None) -> types.CodeType | None:
-    """All code of a module, that of functions in tables included; None where neither its loader nor its file has it."""
+    """All code of a module, that of functions in tables included;
+    None where neither its loader nor its file has it.
+    """
     loader = getattr(sys.modules.get(name), "__loader__", None)
     with contextlib.suppress(ImportError, AttributeError, SyntaxError, ValueError, OSError):
         return loader.get_code(name)
@@ -132,7 +140,9 @@ def _code_of_module(name: str | None, file: str | None) -> types.CodeType | None
 
 @functools.lru_cache(maxsize=100_000)
 def _compares_classes(code: types.CodeType) -> bool:
-    """Whether a function names one of the two and has an ``is`` somewhere that is not about a constant (``is False``)."""
+    """Returns true if a function names one of the two and has an ``is`` that is not about a
+    constant (``is False``).
+    """
     codes = _with_inner(code)
     if not any(name in ("int", "float") for one in codes for name in one.co_names):
         return False
@@ -161,14 +171,18 @@ def _functions(space: dict) -> list[types.FunctionType]:
 
 
 def is_about_numbers(error: Exception) -> bool:
-    """Whether torch was given a stand-in for a type (``x.to(int)``): it knows Python's own alone."""
+    """Returns true if torch was given a stand-in for a type (``x.to(int)``):
+    it knows Python's own alone.
+    """
     return any(
         name in str(error) for name in (_Standing.__name__, f"'{_Int.__name__}'", f"'{_Float.__name__}'")
     )
 
 
 def _spaces(module: torch.nn.Module) -> list[dict]:
-    """Where names are looked up by functions of the model, by those that it holds, and by those beside them in its library."""
+    """The globals of functions of the model, of those that it holds,
+    and of those beside them in its library.
+    """
     names = {kind.__module__ for m in module.modules() for kind in type(m).__mro__}
     held = (f for m in module.modules() for f in vars(m).values() if isinstance(f, types.FunctionType))
     names |= {f.__module__ for f in held if isinstance(f.__module__, str)}

@@ -1,8 +1,9 @@
-"""Functions of torch whose arguments torch reads as plain numbers, in terms of others that leave a size open.
+"""Functions of torch whose arguments torch reads as plain numbers,
+in terms of others that leave a size open.
 
-``F.one_hot(x, y.shape[0])``, ``F.max_pool1d(x, x.size(2))`` or ``torch.triu_indices(n, n)`` would fix the size of the example.
-Each function here gives what the replaced one gives, or nothing where it has no other way. Some are replaced by others that say
-more of their shapes.
+``F.one_hot(x, y.shape[0])``, ``F.max_pool1d(x, x.size(2))`` or ``torch.triu_indices(n, n)`` would
+fix the size of the example. Each function here gives what the replaced one gives, or nothing where
+it has no other way. Some are replaced by others that say more of their shapes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class SymbolicFunctions(TorchFunctionMode):
         if func is torch.Tensor.__getitem__:
             args = args[0], _without_tensors(args[1])
         elif func is torch._is_all_true:
-            # The check of torch.distributions, which raises an error otherwise: it is one of the call.
+            # The check of torch.distributions, which raises an error otherwise: it is one of the
+            # call.
             torch._assert_async(
                 args[0].all(), "a parameter or value of a distribution is outside its support"
             )
@@ -56,7 +58,8 @@ def _equal_bags(
     include_last_offset=False,
     padding_idx=None,
 ):
-    """``embedding_bag`` of a matrix, whose rows are bags of one length: torch flattens it, and counts where they begin.
+    """``embedding_bag`` of a matrix, whose rows are bags of one length: torch flattens it,
+    and counts where they begin.
 
     Nothing for arguments that torch refuses, so that it says why.
     """
@@ -85,7 +88,9 @@ def _equal_bags(
 
 
 def _without_tensors(index):
-    """Bounds of slices that are tensors: torch would make numbers of them, where ``item`` may know an expression of sizes."""
+    """Bounds of slices that are tensors: torch would make numbers of them,
+    where ``item`` may know an expression of sizes.
+    """
     if isinstance(index, tuple):
         return tuple(map(_without_tensors, index))
     if not isinstance(index, slice):
@@ -182,7 +187,9 @@ def _diag(input, diagonal=0):
 
 
 def _conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    """As many groups as a size says (a batch whose images have kernels of their own): products with all windows."""
+    """As many groups as a size says (a batch whose images have kernels of their own):
+    products with all windows.
+    """
     padding = 0 if padding == "valid" else padding
     if not isinstance(groups, torch.SymInt) or isinstance(padding, str) or input.dim() != 4:
         return None

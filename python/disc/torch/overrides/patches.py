@@ -1,4 +1,6 @@
-"""Functions of torch that fix sizes or layouts of the example while they are traced, in terms of others that do not."""
+"""Functions of torch that fix sizes or layouts of the example while they are traced,
+in terms of others that do not.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def _max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mod
 
 
 def _contiguous(self, memory_format=torch.contiguous_format):
-    # The method of tensors takes the tensor for its result before any mode sees that, if the example is contiguous.
+    # The method of tensors takes the tensor for its result before any mode sees that, if the
+    # example is contiguous.
     if isinstance(self, FakeTensor) and memory_format is torch.contiguous_format:
         return torch.ops.aten.contiguous.default(self)
     return torch._C.TensorBase.contiguous(self, memory_format=memory_format)
@@ -74,7 +77,9 @@ def _setitem(self, index, value):
 
 
 def _select(x, index):
-    """``x[index]`` by ``select`` for each size in ``index``; None where there is none, or more than slices beside it."""
+    """``x[index]`` by ``select`` for each size in ``index``; None where there is none,
+    or more than slices beside it.
+    """
     items = index if isinstance(index, tuple) else (index,)
     if not any(isinstance(item, torch.SymInt) for item in items):
         return None
@@ -125,7 +130,8 @@ def _tensor_split(self, indices_or_sections, dim=0):
 
 
 def _unbind(x, dim=0):
-    # torch splits and squeezes, and takes a size that is 1 for one that may be more: the parts keep the axis.
+    # torch splits and squeezes, and takes a size that is 1 for one that may be more: the parts keep
+    # the axis.
     return tuple(x.select(dim, i) for i in range(int(x.shape[dim])))
 
 
@@ -161,7 +167,7 @@ def _without_remainders(index):
 
 
 def _is_multiple_below(index, size) -> bool:
-    """Whether ``index`` is ``size // k * k``."""
+    """Returns true if ``index`` is ``size // k * k``."""
     expr = expression(index)
     if isinstance(expr, int):
         return False
@@ -170,7 +176,9 @@ def _is_multiple_below(index, size) -> bool:
 
 
 def _slice_index(size, index):
-    """Where ``x[index:]`` begins: an expression also where the sign of ``index`` depends on sizes, as in ``x[size - 3:]``."""
+    """The begin of ``x[index:]``: an expression also if the sign of ``index`` depends on sizes,
+    as in ``x[size - 3:]``.
+    """
     index = _without_remainders(index)
     if _is_multiple_below(index, size):
         return index
@@ -184,7 +192,7 @@ def _slice_index(size, index):
 
 
 def _is_of_data(index) -> bool:
-    """Whether a number out of a tensor that is no size is in ``index``."""
+    """Returns true if ``index`` contains a number out of a tensor that is no size."""
     node = getattr(index, "node", None)
     return node is not None and any(
         node.shape_env.bound_sympy(symbol).lower < 0 for symbol in node.expr.free_symbols
@@ -231,7 +239,8 @@ register(
 def _windows(size, kernel, low, high, stride, dilation, ceil_mode):
     reach = dilation * (kernel - 1) + 1
     count = (size + low + high - reach + (stride - 1 if ceil_mode else 0)) // stride + 1
-    # A window ends in the padding at most: it begins there only where padding and stride leave it room.
+    # A window ends in the padding at most: it begins there only where padding and stride leave it
+    # room.
     if not ceil_mode or high - reach <= -stride:
         return count
     return torch.sym_min(count, (size + low + stride - 1) // stride)

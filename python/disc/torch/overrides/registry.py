@@ -1,15 +1,16 @@
-"""Changes what torch and Python do while a module is traced: one table of overrides, active in the tracing thread alone.
+"""Changes what torch and Python do while a module is traced: one table of overrides,
+active in the tracing thread alone.
 
-An override is put in place when the first capture of the process begins and taken out when the last one ends. What is in
-place asks whether this thread is within the override's scope, and else calls what it replaces: threads beside a capture get
-torch's and Python's own answers.
+An override is put in place when the first capture of the process begins and taken out when the last
+one ends. What is in place asks whether this thread is within the override's scope, and else calls
+what it replaces: threads beside a capture get torch's and Python's own answers.
 
-Scopes: ``capture`` is all of a capture; ``trace`` the run of the module in the quick tracer; ``export`` that in
-``torch.export``; ``sizes_from_0`` where sizes may be 0; ``assigning`` where assignments of attributes are noted; ``quiet``
-where torch logs nothing.
+Scopes: ``capture`` is all of a capture; ``trace`` the run of the module in the quick tracer;
+``export`` that in ``torch.export``; ``sizes_from_0`` where sizes may be 0; ``assigning`` where
+assignments of attributes are noted; ``quiet`` where torch logs nothing.
 
-Not here: the functions (their files declare them), and torch's modes, which are a thread's own already.
-Invariant: after the last scope everything is what it was, whatever was raised.
+Not here: the functions (their files declare them), and torch's modes, which are a thread's own
+already. Invariant: after the last scope everything is what it was, whatever was raised.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from typing import Any
 class Override:
     """One function that another one takes the place of.
 
-    ``owner`` is a module, a class, a dict, or a function of Python whose body is replaced, for those who hold it by another name.
+    ``owner`` is a module, a class, a dict, or a function of Python whose body is replaced, for
+    those who hold it by another name.
     """
 
     owner: Any
@@ -38,7 +40,8 @@ class Override:
     scope: str = "capture"
     #: The versions of what is replaced that have it: False leaves the override out.
     when: bool = True
-    #: The function itself is put in place: it looks at the frame that calls it, and asks ``is_active`` itself.
+    #: The function itself is put in place: it looks at the frame that calls it, and asks
+    #: ``is_active`` itself.
     is_direct: bool = False
 
 
@@ -50,9 +53,9 @@ class _Thread(threading.local):
 _thread = _Thread()
 _lock = threading.Lock()
 _registered: list[Override] = []
-#: How many threads are in a scope, of all and of each.
+#: The number of threads in a scope, of all and of each.
 _inside: Counter[str] = Counter()
-#: What puts back what was replaced, while any thread is in a scope.
+#: Puts back what was replaced, while any thread is in a scope.
 _undo: list[Callable[[], None]] = []
 
 

@@ -1,4 +1,6 @@
-"""Squeezes axes whose size is an expression that is 1 for the example: torch keeps them, and a condition says that it is 1."""
+"""Squeezes axes whose size is an expression that is 1 for the example: torch keeps them,
+and a condition says that it is 1.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ SQUEEZES = frozenset(
 
 
 def squeezed(input, dim=None):
-    """``squeeze`` where a size is an expression that is 1 here (``x[:, :1]``), which torch does not ask; nothing, if none is.
+    """``squeeze`` where a size is an expression that is 1 here (``x[:, :1]``),
+    which torch does not ask; nothing, if none is.
 
     That it is 1 becomes a condition.
     """

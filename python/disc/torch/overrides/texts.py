@@ -1,10 +1,11 @@
 """Fixes a size where a model reads its text (``str(n)``, ``f"{n}"``), as where it reads its number.
 
 torch writes the symbol's name, which a model that looks something up by the text would never find.
-Texts that are only said (printed, logged, raised, the message of a check) keep that name and fix nothing.
-A text of a traced tensor that is not only said depends on values, and is refused.
+Texts that are only said (printed, logged, raised, the message of a check) keep that name and fix
+nothing. A text of a traced tensor that is not only said depends on values, and is refused.
 
-Invariant: a text that could decide what is computed is that of a number that a condition of the capture names.
+Invariant: a text that could decide what is computed is that of a number that a condition of the
+capture names.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def _iterencode(self, o, **options):
 
 
 def _numbers_of(o):
-    """The same lists and dicts with numbers for sizes: a size is no ``int`` to json, which then asks for another encoder."""
+    """The same lists and dicts with numbers for sizes: a size is no ``int`` to json,
+    which then asks for another encoder.
+    """
     if type(o) in _plain:
         return _read(o)
     if isinstance(o, (list, tuple)):
@@ -128,7 +131,9 @@ def _is_only_said(frame: types.FrameType | None) -> bool:
 
 
 def _statements(file: str, line: int) -> list[tuple[ast.stmt, tuple[ast.AST, ...]]]:
-    """The innermost statements on a line of a file, each with the nodes that it is in, outermost first."""
+    """The innermost statements on a line of a file,
+    each with the nodes that it is in, outermost first.
+    """
     return _by_line(file, "".join(linecache.getlines(file))).get(line, [])
 
 
@@ -225,7 +230,9 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _is_textless(called) -> bool:
-    """Returns true for functions that make no text in the frame of who calls them: those of Python do it in their own."""
+    """Returns true for functions that make no text in the frame of who calls them:
+    those of Python do it in their own.
+    """
     if isinstance(called, types.FunctionType):
         return True
     try:
@@ -235,7 +242,9 @@ def _is_textless(called) -> bool:
 
 
 def _value(frame: types.FrameType, node: ast.expr):
-    """What a name or a path of attributes stands for, found without running code of the model; None if that is not known."""
+    """The value of a name or a path of attributes, found without running code of the model;
+    None if it is not known.
+    """
     if isinstance(node, ast.Name):
         for space in (frame.f_locals, frame.f_globals, vars(builtins)):
             if node.id in space:

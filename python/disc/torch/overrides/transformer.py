@@ -1,4 +1,5 @@
-"""What ``torch.nn.Transformer`` and its parts ask of their data, in terms that ask nothing, while they are traced.
+"""Replaces the questions that ``torch.nn.Transformer`` and its parts ask of their data
+while they are traced.
 
 Not here: functions that fix sizes (``overrides.patches``).
 """
@@ -20,7 +21,8 @@ def _detect_is_causal_mask(mask, is_causal=None, size=None):
 
 
 def _encode(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
-    # Without gradients eager leaves padding out if it is at the end of each line, and has 0 in its place behind the layers.
+    # Without gradients eager leaves padding out if it is at the end of each line, and has 0 in its
+    # place behind the layers.
     padding = src_key_padding_mask
     if mask is not None or not isinstance(padding, FakeTensor) or not _leaves_out(self, src):
         return _forward(self, src, mask, padding, is_causal)

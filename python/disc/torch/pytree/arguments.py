@@ -1,4 +1,5 @@
-"""Arguments and results as flat lists: which leaves are tensors, what they are called, and how the structure comes back.
+"""Arguments and results as flat lists: which leaves are tensors, what they are called,
+and how the structure comes back.
 
 It is a thin layer over ``torch.utils._pytree``; nothing here looks at sizes.
 """
@@ -32,7 +33,9 @@ CONSTANTS = (
 
 @dataclass(frozen=True)
 class Arguments:
-    """The flattened example call: ``spec`` rebuilds ``(args, kwargs)`` from leaves; ``names`` has one entry per leaf."""
+    """The flattened example call: ``spec`` rebuilds ``(args, kwargs)`` from leaves;
+    ``names`` has one entry per leaf.
+    """
 
     spec: pytree.TreeSpec
     names: tuple[str, ...]
@@ -76,7 +79,7 @@ def flatten_arguments(
 
 
 def array_cure(leaf) -> str | None:
-    """What helps where an array stands for a tensor."""
+    """The help for an array in the place of a tensor."""
     return "torch.from_numpy makes it a tensor" if isinstance(leaf, np.ndarray) else None
 
 

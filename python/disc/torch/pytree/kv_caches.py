@@ -1,7 +1,8 @@
 """Containers of transformers as pytrees: caches of keys and values, as arguments and as results.
 
-A cache is its tensors; what else it notes (types of layers, a window, flags) must be the same in each call, as its structure.
-How many words a layer has seen and no longer holds, behind its window, is the length of a tensor that is read by nobody: a size.
+A cache is its tensors; what else it notes (types of layers, a window, flags) must be the same in
+each call, as its structure. How many words a layer has seen and no longer holds, behind its window,
+is the length of a tensor that is read by nobody: a size.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ _SEEN = "cumulative_length"
 _ALL_HELD = "as many as there are keys"
 #: Stands for ``_SEEN``: a tensor with one element for each word that was seen and is not held.
 _DROPPED = "dropped"
-#: What a layer in a trace answers itself.
+#: The method that a layer in a trace answers itself.
 _ANSWERS = "get_mask_sizes"
 
 
 def register(value) -> bool:
-    """Makes the class of ``value`` a pytree, if it is one that this file knows; False if it is not."""
+    """Makes the class of ``value`` a pytree,
+    if it is one that this file knows; False if it is not.
+    """
     caches = sys.modules.get("transformers.cache_utils")
     if caches is None or type(value) in pytree.SUPPORTED_NODES:
         return False
@@ -68,7 +71,7 @@ def _unflatten_pair(children, context):
 
 
 class _Options(dict):
-    """How a cache grows, which no compiled call asks: two caches do not differ by it."""
+    """Says how a cache grows, which no compiled call asks: two caches do not differ by it."""
 
     __hash__ = None
 
@@ -92,7 +95,7 @@ def _unflatten_cache(children, context):
 
 
 def _layer(layer) -> tuple[dict[str, Any], tuple]:
-    """What of a layer is data, and the rest."""
+    """Splits a layer into its data and the rest."""
     held, rest = {}, {}
     for name, value in vars(layer).items():
         if name in (_WINDOW, _ANSWERS):
@@ -109,7 +112,9 @@ def _layer(layer) -> tuple[dict[str, Any], tuple]:
 
 
 def _dropped(layer) -> int | None:
-    """How many words a layer has seen and no longer holds; nothing, if it does not hold what its window asks for."""
+    """The number of words that a layer has seen and no longer holds; None,
+    if it does not hold what its window asks for.
+    """
     seen, window = vars(layer)[_SEEN], getattr(layer, "sliding_window", None)
     keys = getattr(layer, "keys", None)
     if type(layer).__name__ != "DynamicSlidingWindowLayer" or not isinstance(seen, int):
@@ -144,7 +149,7 @@ def _made_layer(held: dict[str, Any], note: tuple):
 
 
 def leaves_of_caches(spec: pytree.TreeSpec, start: int = 0) -> list[int]:
-    """Which leaves lie in a cache."""
+    """The leaves that lie in a cache."""
     if isinstance(spec.context, tuple) and isinstance(spec.context[-1] if spec.context else None, _Options):
         return list(range(start, start + spec.num_leaves))
     found = []
@@ -155,7 +160,9 @@ def leaves_of_caches(spec: pytree.TreeSpec, start: int = 0) -> list[int]:
 
 
 def _mask_sizes(layer, query_length) -> tuple:
-    """What ``get_mask_sizes`` says where a layer holds what its window asks for, without a question about sizes."""
+    """Answers ``get_mask_sizes`` for a layer that holds what its window asks for,
+    without a question about sizes.
+    """
     held = layer.keys.shape[-2]
     return held + query_length, layer.cumulative_length - held
 

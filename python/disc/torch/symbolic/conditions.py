@@ -14,7 +14,9 @@ from torch.utils._sympy import functions as tsf
 
 
 def resolved(expr, replacements: dict):
-    """Symbols that were proved equal to others are gone from the graph; they go from the facts too."""
+    """Symbols that were proved equal to others are gone from the graph;
+    they go from the facts too.
+    """
     for _ in range(len(replacements) + 1):
         after = expr.xreplace(replacements)
         if after == expr:
@@ -28,7 +30,9 @@ def conjuncts(expr):
 
 
 def keeps_small_away(expr) -> bool:
-    """``e > 1`` of the size ``e`` of some value: with one element along an axis, its stride does not matter."""
+    """``e > 1`` of the size ``e`` of some value: with one element along an axis,
+    its stride does not matter.
+    """
     if not is_order(expr):
         return False
     low, high, strict = (
@@ -65,7 +69,9 @@ def is_order(expr) -> bool:
 
 
 def excludes_only_small(expr) -> bool:
-    """The condition holds for all sizes of at least 2 and fails for some size 0 or 1; as far as samples tell."""
+    """The condition holds for all sizes of at least 2 and fails for some size 0 or 1;
+    as far as samples tell.
+    """
     if expr.has(sympy.Mod, tsf.Mod, tsf.PythonMod):
         return False  # remainders come back at ever larger sizes: no sample tells
     symbols = sorted(expr.free_symbols, key=str)

@@ -1,4 +1,4 @@
-"""Numbers of torch that depend on sizes, and the expressions behind them."""
+"""Finds and shortens the expressions behind torch's symbolic numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYMBOLIC = (*NUMBERS, torch.SymBool)
 
 
 def has_symbol(data) -> bool:
-    """Whether a nested list holds a number that depends on sizes."""
+    """Returns true if a nested list holds a number that depends on sizes."""
     if isinstance(data, (list, tuple)):
         return any(has_symbol(x) for x in data)
     return isinstance(data, SYMBOLIC)
@@ -31,8 +31,9 @@ def expression(size) -> int | sympy.Expr:
 def shortened(size):
     """The same size by a shorter expression: those of slices of slices would double with each.
 
-    ``a - min(a, b)`` is ``max(0, a - b)``, with ``min(a, b)`` it is ``a``, and ``max(0, max(0, a) - 1)`` is ``max(0, a - 1)``.
-    Of ``max(0, b)`` one is left where ``b`` is a constant and remainders (``symbolic.remainders``).
+    ``a - min(a, b)`` is ``max(0, a - b)``, with ``min(a, b)`` it is ``a``, and ``max(0, max(0, a) -
+    1)`` is ``max(0, a - 1)``. Of ``max(0, b)`` one is left where ``b`` is a constant and remainders
+    (``symbolic.remainders``).
     """
     expr = expression(size)
     if not isinstance(expr, sympy.Expr) or not expr.has(tsf.Min, tsf.Max):

@@ -1,7 +1,9 @@
-"""Conditions on sizes as Python functions of ints, for what is asked at each call: sympy takes far longer to put sizes in.
+"""Compiles conditions on sizes to Python functions of ints, for checks at each call:
+sympy takes far longer to put sizes in.
 
-Invariant: a function says of any sizes what sympy says of the condition with them put in, without floating numbers (but for
-``RoundsAlike``). A condition that has others, or is made of what is not known here, is left to sympy.
+Invariant: a function says of any sizes what sympy says of the condition with them put in, without
+floating numbers (but for ``RoundsAlike``). A condition that has others, or is made of what is not
+known here, is left to sympy.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from .rounding import RoundsAlike
 
 
 def function_of(condition: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> Callable[..., bool]:
-    """``condition`` as a function of the sizes that stand for ``symbols``; where it divides by 0, it does not hold."""
+    """``condition`` as a function of the sizes that stand for ``symbols``;
+    where it divides by 0, it does not hold.
+    """
     names = {symbol: f"s{i}" for i, symbol in enumerate(symbols)}
     try:
         text = _written(condition, names)
@@ -56,14 +60,14 @@ def _written(e: sympy.Basic, names: dict[sympy.Symbol, str]) -> str:
         raise NotImplementedError(e)
     for kind, form in _FORMS:
         if isinstance(e, kind):
-            # What divides comes last: `a == 0 or b % a == 0`.
+            # Divisions come last: `a == 0 or b % a == 0`.
             args = sorted(e.args, key=_divides) if isinstance(e, (sympy.And, sympy.Or)) else e.args
             return form([_written(arg, names) for arg in args])
     raise NotImplementedError(e)
 
 
 def _divides(e: sympy.Basic) -> bool:
-    """Whether something is divided by what may be 0."""
+    """Returns true if something is divided by what may be 0."""
     return any(not by.is_number for division in e.atoms(*_DIVISIONS) for by in division.args[1:])
 
 

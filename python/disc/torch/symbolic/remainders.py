@@ -1,8 +1,10 @@
-"""Sizes that are a constant and remainders: which of two is the larger one is known for all integers.
+"""Decides which of two sizes is larger where they differ by a constant and
+remainders, for all integers.
 
-Padding as TensorFlow does it is ``max(0, 2 * ceil(x / 2) - x + 1)``, where ``2 * ceil(x / 2) - x`` is 0 or 1. torch keeps the
-maximum, and the size behind the next such layer holds it three times: expressions that grow exponentially take minutes. The
-compiler's dims decide the same (``crates/disc-ir/src/dim/periodic.rs``), once they are made.
+Padding as TensorFlow does it is ``max(0, 2 * ceil(x / 2) - x + 1)``, where ``2 * ceil(x / 2) - x``
+is 0 or 1. torch keeps the maximum, and the size behind the next such layer holds it three times:
+expressions that grow exponentially take minutes. The compiler's dims decide the same
+(``crates/disc-ir/src/dim/periodic.rs``), once they are made.
 
 Not here: minima, which no such padding has.
 """
@@ -16,7 +18,8 @@ from torch.utils._sympy import functions as tsf
 
 
 def largest(args: list[sympy.Expr]) -> sympy.Expr:
-    """The maximum of ``args``; of two, the one that the other is never above, where there is such a one.
+    """The maximum of ``args``; of two, the one that the other is never above,
+    where there is such a one.
 
     >>> x = sympy.Symbol("x", integer=True)
     >>> largest([sympy.Integer(0), 2 * tsf.CeilToInt(tsf.IntTrueDiv(x, sympy.Integer(2))) - x + 1])
@@ -56,7 +59,7 @@ def _bounds(expr: sympy.Expr) -> tuple[float, float]:
     """Between which numbers ``expr`` is for all integers, where it is a constant and remainders."""
     least = most = sympy.Integer(0)
     rest = sympy.expand(expr)
-    # What is divided last is taken apart first: what it is made of may be in the rest.
+    # The outermost division is expanded first: its operands may cancel with the rest.
     for _ in range(_MOST_REMAINDERS):
         if rest.is_number:
             # It is an integer.

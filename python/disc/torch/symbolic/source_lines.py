@@ -1,4 +1,6 @@
-"""Names the lines of Python that ask about sizes, and tells code of a model from code of torch and disc."""
+"""Names the lines of Python that ask about sizes,
+and tells code of a model from code of torch and disc.
+"""
 
 from __future__ import annotations
 

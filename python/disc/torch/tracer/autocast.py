@@ -1,4 +1,5 @@
-"""What ``torch.autocast`` does to the arguments of an op on a CPU: conversions, which the quick tracer records as ops.
+"""Converts the arguments of an op as ``torch.autocast`` does on a CPU;
+the tracer records the conversions as ops.
 
 Which ops have a rule is asked of torch; here is which rule each has, as torch documents it.
 """
@@ -32,5 +33,5 @@ def target_of(func, tensors) -> torch.dtype | None:
 
 
 def converts(x) -> bool:
-    """Whether autocast may convert an argument."""
+    """Returns true if autocast may convert an argument."""
     return isinstance(x, torch.Tensor) and x.is_floating_point() and x.dtype != torch.float64

@@ -1,4 +1,6 @@
-"""Results of ops that torch describes by steps, or by questions, which would fix sizes or write them in a way hard to read."""
+"""Computes fake results of ops whose meta functions in torch would specialise sizes,
+or write them in a way hard to read.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def _fill_diagonal(x, value, wrap=False):
 
 
 def _narrow(x, dim, start, length):
-    # torch asks for the sign of the place where it begins; the compiled code checks that it lies within.
+    # torch asks for the sign of the place where it begins; the compiled code checks that it lies
+    # within.
     sizes, strides = list(x.shape), x.stride()
     axis = torch._prims_common.canonicalize_dim(x.dim(), dim)
     if isinstance(start, int):
@@ -107,14 +110,16 @@ def _resampled(op):
 
 
 def _shorter(op):
-    """Sizes by short expressions: those of parts of parts, and of parts that are joined again, double with each."""
+    """Sizes by short expressions: those of parts of parts,
+    and of parts that are joined again, double with each.
+    """
 
     def shape(*args, **kwargs):
         out = op(*args, **kwargs)
         sizes = [shortened(size) for size in out.shape]
         if all(size is before for size, before in zip(sizes, out.shape, strict=True)):
             return out
-        # What is joined is a new tensor, whose strides have the sizes in them.
+        # The result of a join is a new tensor, whose strides contain the sizes.
         strides = (
             torch._prims_common.make_contiguous_strides_for(sizes) if op is aten.cat.default else out.stride()
         )

@@ -1,13 +1,15 @@
-"""What frequent ops give, of dense tensors whose sizes are written alike: known without asking torch.
+"""Computes fake results of frequent ops on dense tensors whose sizes are written alike,
+without asking torch.
 
-torch describes a result by its strides, and asks for each op which sizes are 0 or 1 and which strides are larger; where sizes are
-long expressions of the image's, that is most of the time of a trace. What these ops give of dense operands is the same whatever
-the answers are.
+torch describes a result by its strides, and asks for each op which sizes are 0 or 1 and which
+strides are larger; where sizes are long expressions of the image's, that is most of the time of a
+trace. What these ops give of dense operands is the same whatever the answers are.
 
 Invariants:
 
-- a rule gives the type and the sizes that torch gives, or nothing: sizes that are not written alike, types that differ, and
-  whatever is an error are left to torch, which puts conditions on sizes or says what is wrong;
+- a rule gives the type and the sizes that torch gives, or nothing: sizes that are not written
+  alike, types that differ, and whatever is an error are left to torch, which puts conditions on
+  sizes or says what is wrong;
 - what an op needs of its sizes is asked for by ``torch._check``, as torch does.
 """
 
@@ -200,7 +202,9 @@ def _contiguous(x, memory_format=torch.contiguous_format) -> Plain | None:
 
 
 def _matmul(x, y) -> Plain | None:
-    """Of stacks of matrices that are alike in number; torch writes others, and errors, by views of them."""
+    """Of stacks of matrices that are alike in number; torch writes others,
+    and errors, by views of them.
+    """
     if x.dim() < 3 or x.dtype != y.dtype or not alike([*x.shape[:-2], x.shape[-1]], y.shape[:-1]):
         return None
     return x.dtype, [*x.shape[:-1], y.shape[-1]]
@@ -274,7 +278,9 @@ IN_ORDER = {
 
 
 def elementwise_order(shape: list, operands: list[tuple[list, Order]]) -> Order | None:
-    """How the result of an op on elements lies: as the operands of its own sizes do, where the others have no say."""
+    """The layout of an elementwise op's result: that of the operands of its own sizes,
+    if the others have no say.
+    """
     orders = {order for sizes, order in operands if alike(sizes, shape)}
     found = orders.pop() if orders else in_order(len(shape))
     for sizes, order in operands:
@@ -296,7 +302,9 @@ class PlainResults:
         return self._orders.of(t) if t.device.type == "cpu" and t.layout is torch.strided else None
 
     def of(self, func, args, kwargs, tensors, lying) -> tuple[torch.dtype, list, Order, bool] | None:
-        """Type, sizes, order, and whether it is a view of the first tensor; ``lying`` says how ``tensors`` lie."""
+        """Type, sizes, order, and whether it is a view of the first tensor;
+        ``lying`` says how ``tensors`` lie.
+        """
         if func in VIEWS:
             found = view_of(func, tensors[0], lying[0], *args[1:], **kwargs)
             return None if found is None else (tensors[0].dtype, *found)

@@ -1,4 +1,5 @@
-"""How tensors lie in memory, and what views of them are: known from sizes as they are written, without asking torch.
+"""Computes layouts of tensors and fake results of views from sizes as they are written,
+without asking torch.
 
 Invariants:
 
@@ -31,7 +32,7 @@ class Lying:
 
 
 def alike(a, b) -> bool:
-    """Whether sizes are the same as they are written: no question about them."""
+    """Returns true if sizes are written alike; asks torch nothing about them."""
     return len(a) == len(b) and all(expression(x) == expression(y) for x, y in zip(a, b, strict=True))
 
 
@@ -45,7 +46,7 @@ class Orders:
         self._values: dict[sympy.Expr, int | None] = {}
 
     def of(self, t: torch.Tensor) -> Lying | None:
-        """How the axes of ``t`` lie; nothing if elements are repeated, or it is not known."""
+        """The layout of the axes of ``t``; None if elements are repeated, or it is not known."""
         sizes, strides = ([self._value(size) for size in what] for what in (t.shape, t.stride()))
         if None in sizes or None in strides:
             return None
@@ -77,7 +78,8 @@ def in_order(rank: int) -> Order:
     return tuple(range(rank))
 
 
-# Views: a tensor's elements in other axes. A rule gives the sizes, the order, and whether it is a view and no copy.
+# Views: a tensor's elements in other axes. A rule gives the sizes, the order, and whether it is a
+# view and no copy.
 
 View = tuple[list, Order, bool]
 #: A product of sizes: a number, and the powers of what else is multiplied.
@@ -141,7 +143,9 @@ def _view(x, order: Order, shape) -> View | None:
 
 
 def _parts(sizes, shape) -> list[tuple[list[int], list[int]]] | None:
-    """Which axes of ``sizes`` become which of ``shape``: the shortest runs of equal products; axes of 1 belong to none."""
+    """Pairs the axes of ``sizes`` with those of ``shape``: the shortest runs of equal products;
+    axes of 1 belong to none.
+    """
     of, to = ([axis for axis, size in enumerate(what) if expression(size) != 1] for what in (sizes, shape))
     parts = []
     while of and to:
@@ -206,7 +210,7 @@ VIEWS = {
 
 def view_of(func, x, lying: Lying | None, *args, **kwargs) -> tuple[list, Order, bool] | None:
     """The sizes and the order of a view, and whether it is one."""
-    # Where a view of a part of a tensor begins is left to torch.
+    # The offset of a view of a part of a tensor is left to torch.
     if lying is None or not lying.dense or expression(x.storage_offset()) != 0:
         return None
     return VIEWS[func](x, lying.order, *args, **kwargs)

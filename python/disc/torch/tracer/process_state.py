@@ -1,4 +1,6 @@
-"""Answers of torch about itself while a module is traced: models ask whether they are compiled or exported."""
+"""Answers of torch about itself while a module is traced:
+models ask whether they are compiled or exported.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def _is_exporting() -> bool:
 
 @contextlib.contextmanager
 def without_libraries():
-    """Convolutions choose no library by their sizes. The switches are the process's: torch has none for a thread."""
+    """Keeps convolutions from choosing a library by their sizes.
+
+    The switches are the process's: torch has none for a thread.
+    """
     mkldnn, nnpack = torch.backends.mkldnn.set_flags(False), torch.backends.nnpack.set_flags(False)
     try:
         yield

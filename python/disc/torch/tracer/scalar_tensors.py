@@ -1,4 +1,5 @@
-"""Tensors that hold one integer computed from sizes: ``torch.tensor(min(x.shape[0], 512))``, and what is computed of them.
+"""Knows the values of tensors that hold one integer computed from sizes:
+``torch.tensor(min(x.shape[0], 512))``.
 
 Where a model asks for their value, it is an expression of sizes and not the number of the example.
 

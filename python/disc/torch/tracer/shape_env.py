@@ -1,4 +1,6 @@
-"""The shape environment of the quick tracer: torch's own, without the parts that import all of torch's compiler."""
+"""Extends torch's shape environment for the tracer,
+without the parts that import all of torch's compiler.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ..compat import NamedSource
 from ..overrides.registry import Override, overridden, register
 from ..symbolic.source_lines import DISC, TORCH
 
-#: Where the model is called.
+#: The file that calls the model.
 _ENTRY = os.path.join(DISC, "torch", "capture", "capture.py")
 #: Frames of the shape environment itself: a condition belongs to whoever called it.
 _MACHINERY = frozenset(
@@ -37,7 +39,9 @@ _MACHINERY = frozenset(
 
 
 class Env(ShapeEnv):
-    """A shape environment that notes who asked for a condition without importing all of torch's compiler."""
+    """A shape environment that notes who asked for a condition without importing all
+    of torch's compiler.
+    """
 
     def _get_stack_summary(self, is_debug: bool = False, framework_loc=None):
         frame = sys._getframe(1)
@@ -46,7 +50,9 @@ class Env(ShapeEnv):
         return SLoc(_summary(frame), _model_frame(frame)), ""
 
     def _maybe_guard_rel(self, expr: sympy.Basic) -> None:
-        """What two sizes have in common says nothing: ``a + n == b + n`` makes ``a`` and ``b`` one size, as ``a == b`` does."""
+        """Cancels what two sizes have in common:
+        ``a + n == b + n`` makes ``a`` and ``b`` one size, as ``a == b`` does.
+        """
         if isinstance(expr, sympy.Eq):
             difference = expr.lhs - expr.rhs
             symbols = sorted(difference.free_symbols, key=str)
@@ -77,7 +83,9 @@ def _at_least_0(prefix, number: int, **assumptions) -> sympy.Symbol:
 
 
 def sizes_from_0():
-    """Within it torch does not take a size for positive: ``max(size, 1)`` is a size of its own, ``size == 0`` a question."""
+    """Within it torch does not take a size for positive: ``max(size, 1)`` is a size of its own,
+    ``size == 0`` a question.
+    """
     return overridden("sizes_from_0")
 
 
@@ -100,7 +108,9 @@ def _summary(frame) -> traceback.FrameSummary:
 
 
 def _model_frame(frame) -> traceback.FrameSummary | None:
-    """The innermost line of the model; nothing where torch runs below our own entry, as in a module of torch."""
+    """The innermost line of the model; nothing where torch runs below our own entry,
+    as in a module of torch.
+    """
     while frame is not None and (inside := frame.f_code.co_filename.startswith((TORCH, DISC))):
         if frame.f_code.co_filename == _ENTRY:
             return None

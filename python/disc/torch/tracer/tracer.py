@@ -1,14 +1,17 @@
-"""A quick tracer: a module becomes an FX graph of whole ATen ops (``linear``, ``layer_norm``, attention) with symbolic sizes.
+"""Traces a module into an FX graph of whole ATen ops (``linear``, ``layer_norm``,
+attention) with symbolic sizes.
 
-It gives what ``torch.export`` gives in non-strict mode, in a fraction of the time: one mode at the top of torch's dispatcher
-records each op, and ``FakeTensorMode`` with a ``ShapeEnv`` computes what comes out. An op that was met before with the same
-sizes, types and arguments is not computed again: its results are described by what was found then, and the conditions that it
-put on sizes are known already.
+It gives what ``torch.export`` gives in non-strict mode, in a fraction of the time: one mode at the
+top of torch's dispatcher records each op, and ``FakeTensorMode`` with a ``ShapeEnv`` computes what
+comes out. An op that was met before with the same sizes, types and arguments is not computed again:
+its results are described by what was found then, and the conditions that it put on sizes are known
+already.
 
-Not here: which sizes the example gets, and the reading of the conditions (``capture.capture``, ``capture.guards``).
-Invariants:
+Not here: which sizes the example gets, and the reading of the conditions (``capture.capture``,
+``capture.guards``). Invariants:
 
-- what it cannot trace as ``torch.export`` does raises ``NotTraced``, and the caller uses ``torch.export``;
+- what it cannot trace as ``torch.export`` does raises ``NotTraced``, and the caller uses
+  ``torch.export``;
 - no traced tensor stays in the module, whatever happens;
 - numbers computed from sizes are no nodes: they appear as SymInts in the arguments.
 """
@@ -57,7 +60,9 @@ class NotTraced(Exception):
 
 
 class Transformed(NotTraced):
-    """A tensor of a transform of ``torch.func``: what its ops are is only known below the transform."""
+    """A tensor of a transform of ``torch.func``:
+    what its ops are is only known below the transform.
+    """
 
 
 def trace(
@@ -70,9 +75,10 @@ def trace(
 ) -> Traced:
     """Traces ``entry(*examples)``, which returns a flat tuple; ``entry.module`` holds the weights.
 
-    ``dynamic(i, axis)`` says which sizes get a symbol, and ``first(i, axis)`` which earlier axis is known to have the same one:
-    what is computed of equal sizes (the caches of all layers) is computed once. ``oblivious``: no size is taken to differ from 0
-    and 1. ``serves(op, complex)`` says which ops are recorded whole; others are recorded as the steps that torch makes of them.
+    ``dynamic(i, axis)`` says which sizes get a symbol, and ``first(i, axis)`` which earlier axis is
+    known to have the same one: what is computed of equal sizes (the caches of all layers) is
+    computed once. ``oblivious``: no size is taken to differ from 0 and 1. ``serves(op, complex)``
+    says which ops are recorded whole; others are recorded as the steps that torch makes of them.
     """
     if any(
         not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
@@ -150,11 +156,13 @@ class _Recorder(SchemaCheckMode):
         self.names = Names(module)
         #: By the identity of a real tensor.
         self.outside: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
-        #: What a fake tensor is, apart from its place in the graph, as a number; and one tensor of each kind.
+        #: A number for each kind of fake tensor (all but its place in the graph), and one tensor of
+        #: each kind.
         self.kinds: dict[tuple, int] = {}
         self.samples: list[torch.Tensor | None] = []
         self.plain = PlainResults()
-        #: How the tensors of a kind lie; a dense tensor and its kind by type, sizes and order.
+        #: The layout of the tensors of a kind; a dense tensor and its kind by type, sizes and
+        #: order.
         self.orders: dict[int, Lying | None] = {}
         self.lying: dict[tuple, tuple[FakeTensor, int]] = {}
         #: An op and all that its results depend on -> what came out.
@@ -178,7 +186,8 @@ class _Recorder(SchemaCheckMode):
     def _track(fake: FakeTensor, node: torch.fx.Node, kind: int) -> None:
         """``fake`` is the value of ``node`` from here on.
 
-        Nothing but the traced program may hold ``fake``: torch copies what somebody else holds, and a copy is not tracked.
+        Nothing but the traced program may hold ``fake``: torch copies what somebody else holds, and
+        a copy is not tracked.
         """
         fake.__dict__["_disc"] = (node, kind)
 
@@ -199,7 +208,7 @@ class _Recorder(SchemaCheckMode):
         return FakeTensor(self.mode, self.samples[kind], model.fake_device)
 
     def _stand_in(self, t: torch.Tensor) -> FakeTensor:
-        """What stands for a tensor in the trace."""
+        """The fake tensor that stands for a tensor in the trace."""
         if type(t) is FakeTensor:
             if "_disc" not in t.__dict__:
                 raise NotTraced("a tensor of unknown origin")
@@ -294,7 +303,9 @@ class _Recorder(SchemaCheckMode):
         return out
 
     def _steps(self, func, args, kwargs, met: list):
-        """What an op gives that is recorded as others; nothing, if torch does not say how."""
+        """Records an op as its decomposition; returns its result,
+        or None if there is no decomposition.
+        """
         if not met and lookup.is_constant(func) and not has_symbol((*args, *kwargs.values())):
             with unset_fake_temporarily(), torch._C._DisableTorchDispatch():
                 made = func(*args, **kwargs)
@@ -304,7 +315,8 @@ class _Recorder(SchemaCheckMode):
         steps = lookup.steps(func)
         if steps is None:
             return None
-        # What an attempt that fails has recorded goes again. Conditions on sizes cannot go: torch.export begins anew then.
+        # A failed attempt is erased from the graph. Conditions on sizes cannot be erased:
+        # torch.export begins anew then.
         last, conditions, writes = (
             next(iter(reversed(self.graph.nodes)), None),
             self._conditions(),
@@ -330,7 +342,9 @@ class _Recorder(SchemaCheckMode):
         return None
 
     def _plain(self, func, args, kwargs, met: list):
-        """What ``_build`` needs to make the result of a frequent op; nothing if torch has to be asked for it."""
+        """The recipe by which ``_build`` makes the result of a frequent op;
+        None if torch has to be asked for it.
+        """
         if func is aten.dropout.default and args[2:] == (False,):
             return "same", None, 0, None
         found = self.plain.of(func, args, kwargs, met, [self._where(t) for t in met]) if met else None
@@ -380,7 +394,9 @@ class _Recorder(SchemaCheckMode):
         return node
 
     def _arguments(self, x, met: list, key: list):
-        """Arguments for torch and for the graph; ``met`` gets the tensors, ``key`` all that the results depend on."""
+        """Arguments for torch and for the graph; ``met`` gets the tensors,
+        ``key`` all that the results depend on.
+        """
         if isinstance(x, torch.Tensor):
             fake = self._stand_in(x)
             node, kind = fake.__dict__["_disc"]
@@ -400,7 +416,9 @@ class _Recorder(SchemaCheckMode):
         return x, x
 
     def _describe(self, out, node, met: list):
-        """Makes ``node`` the origin of what came out; returns what ``_build`` needs to make the same again."""
+        """Makes ``node`` the origin of what came out;
+        returns what ``_build`` needs to make the same again.
+        """
         if isinstance(out, FakeTensor):
             source = self._source(out, node, met)
             kind = self._kind(out)
@@ -423,7 +441,9 @@ class _Recorder(SchemaCheckMode):
         return "other", out, None, None
 
     def _source(self, out: FakeTensor, node, met: list) -> int | None:
-        """Which of the tensors met owns the memory of ``out``: traced tensors of one kind seem to share theirs."""
+        """Finds which of the tensors met owns the memory of ``out``:
+        traced tensors of one kind seem to share theirs.
+        """
         shared = [i for i, t in enumerate(met) if _one_storage(t, out)]
         if len({met[i].__dict__["_disc"][0].meta["root"] for i in shared}) > 1:
             call = node.args[0] if node.target is operator.getitem else node
@@ -483,7 +503,9 @@ def _has_effect(target) -> bool:
 
 
 def _aliased(call: torch.fx.Node) -> list[bool]:
-    """For each tensor among the arguments: whether the schema says that a result may be a view of it."""
+    """For each tensor among the arguments:
+    whether the schema says that a result may be a view of it.
+    """
     arguments = call.target._schema.arguments
     by_name = {argument.name: argument for argument in arguments}
     given = [
@@ -502,7 +524,7 @@ def _one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _key(x):
-    """What identifies an argument: a size by its expression, anything else by its type and value."""
+    """Identifies an argument: a size by its expression, anything else by its type and value."""
     if isinstance(x, SYMBOLIC):
         return x.node.expr
     if isinstance(x, (list, tuple)):
