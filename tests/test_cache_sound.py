@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import disc
 import pytest
@@ -90,9 +91,9 @@ def test_verifying_captures_anyway_and_compares(folder, monkeypatch):
         found = get(directory, level, key)
         if level != "capture" or found is None:
             return found
-        recalled = pickle.loads(found)
-        recalled.text = recalled.text.replace("2.0", "3.0")
-        return pickle.dumps(recalled)
+        entry = pickle.loads(found)
+        captured = replace(entry.captured, source=entry.captured.source.replace("2.0", "3.0"))
+        return pickle.dumps(replace(entry, captured=captured))
 
     assert len(list(spoil.iterdir())) == 1
     monkeypatch.setattr(extension, "cache_get", other)

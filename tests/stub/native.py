@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import disc.core.extension
 import disc.torch.lowering.graph
 import torch
@@ -52,12 +54,13 @@ def install(monkeypatch) -> None:
             val = node.meta["val"]
             sizes = [s.node.hint if isinstance(s, torch.SymInt) else s for s in val.shape]
             inputs[name] = torch.zeros(sizes, dtype=val.dtype)
-        return convert(captured, StubBuilder({}, inputs, _weights(captured)))
+        program = convert(captured, StubBuilder({}, inputs, _weights(captured)))
+        return dataclasses.replace(program, source=built)
 
     monkeypatch.setattr(disc.torch.lowering.graph, "convert", convert_for_stub)
     monkeypatch.setattr(disc.core.extension, "builder", _Built)
     monkeypatch.setattr(
-        disc.core.extension, "compile_function", lambda built, options, threads: built.captured
+        disc.core.extension, "compile_function", lambda built, options, threads, cache=None: built.captured
     )
     monkeypatch.setattr(disc.core.extension, "load", StubExecutable)
 

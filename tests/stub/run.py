@@ -23,14 +23,9 @@ class StubModule:
         leaves = pytree.tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         inputs = dict(zip(self.captured.arguments.tensor_names, tensors, strict=True))
-        weights = {n.removeprefix("module."): t.detach() for n, t in self.captured.program.state_dict.items()}
-        weights |= {
-            n.removeprefix("module."): t
-            for n, t in self.captured.program.constants.items()
-            if isinstance(t, torch.Tensor)
-        }
+        weights = {name: tensor.detach() for _, name, tensor in self.captured.traced.weights}
         builder = StubBuilder({}, inputs, weights)
-        program = convert(self.captured, builder)
+        program = convert(self.captured, builder).program
         self.names, self.program = builder.names, program
         self._check(tensors)
         results = []

@@ -18,6 +18,7 @@ from torch.autograd import forward_ad
 
 from ..core.errors import Error
 from ..core.signature import Check, Signature
+from .capture.captured_program import CapturedProgram
 from .compat import children_of
 from .pytree import kv_caches
 from .pytree.arguments import CONSTANTS, Arguments, array_cure
@@ -31,10 +32,9 @@ _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
 class Call:
     """Checks and flattens the arguments of calls of one compiled module."""
 
-    def __init__(self, module: torch.nn.Module, captured, program):
-        """``captured`` is a ``Captured``, or what the cache kept of one."""
+    def __init__(self, module: torch.nn.Module, captured: CapturedProgram):
         self.arguments: Arguments = captured.arguments
-        self.signature = _signature(captured, program)
+        self.signature = _signature(captured)
         self.dtypes = captured.dtypes
         self.training = module.training
         self._read_signature(module)
@@ -220,10 +220,11 @@ class Call:
             )
 
 
-def _signature(captured, program) -> Signature:
+def _signature(captured: CapturedProgram) -> Signature:
     """The framework-neutral part of a capture:
     texts of sizes name dims of the inputs instead of symbols of torch.
     """
+    program = captured.program
     dims = {str(symbol): program.dims[i][axis] for symbol, (i, axis) in captured.symbols.items()}
 
     def named(text: str) -> str:

@@ -20,6 +20,7 @@ from ..core.progress import Progress
 from ..core.report import Compiled, collect
 from .cache import capture_cache
 from .call import Call
+from .capture.captured_program import CapturedProgram
 from .result import Result
 from .weights import find_weight, prepared_bytes, watch
 
@@ -108,26 +109,30 @@ class OptimizedModule(torch.nn.Module, Compiled):
             if is_likely_there and asked.found is None:
                 # Another program's, most likely.
                 ahead.enter_context(extension.memory_ahead(needed))
-            captured, source, milliseconds = _captured(asked, module, args, kwargs, dims)
-            self._program = captured.program
-            self._weights = [(name, tensor.detach()) for name, tensor in self._program.weights]
+            captured = _captured(asked, module, args, kwargs, dims)
+            program = captured.program
+            self._weights = [(name, tensor.detach()) for name, tensor in program.weights]
             stage("compile")
-            artifact = extension.compile_function(source, options, _threads(options), asked.directory)
+            artifact = extension.compile_function(
+                captured.source, options, _threads(options), asked.directory
+            )
             compiled = time.perf_counter()
             stage("prepare weights")
             self._executable = extension.load(artifact, self._weights, outputs="torch")
             loaded = time.perf_counter()
-        self._call = Call(module, captured, self._program)
+        self._call = Call(module, captured)
         #: Types and ranks of the weights, which ``.to(...)`` would convert.
         self._weight_kinds = {(tensor.dtype, tensor.dim()) for _, tensor in self._weights}
         self._weight_bytes = sum(t.numel() * t.element_size() for _, t in self._weights)
         #: The addresses of storages that compiled code may read.
         self._read_at = {t.untyped_storage().data_ptr() for _, t in self._weights}
         if options.release_weights:
-            self._weights = self._program.weights = []
-        self._result = Result(self._program.outputs, captured.out_spec)
+            self._weights = []
+        self._result = Result(program.outputs, captured.out_spec)
+        self._operations = program.operations
         self._capture_cache = asked.state
-        self._stages = {**milliseconds, "pack": (loaded - compiled) * 1e3}
+        milliseconds = captured.stages["capture"] + asked.milliseconds
+        self._stages = {**captured.stages, "capture": milliseconds, "pack": (loaded - compiled) * 1e3}
         watch(self)
 
     def __call__(self, *args, **kwargs):
@@ -290,7 +295,7 @@ class OptimizedModule(torch.nn.Module, Compiled):
             self._call.signature,
             stages=self._stages,
             capture_cache=self._capture_cache,
-            operations=self._program.operations,
+            operations=self._operations,
             weight_bytes=self._weight_bytes,
         )
 
@@ -302,29 +307,28 @@ class OptimizedModule(torch.nn.Module, Compiled):
         return f"{self._kind}({inputs})"
 
 
-def _captured(asked: capture_cache.Lookup, module, args: tuple, kwargs: dict, dims):
-    """The capture, what to compile, and milliseconds: from the cache, or by tracing."""
+def _captured(
+    asked: capture_cache.Lookup, module: torch.nn.Module, args: tuple, kwargs: dict, dims
+) -> CapturedProgram:
+    """The program of a module: from the cache, or by tracing."""
     stored = asked.found
     if stored is not None and not environment.verifies_cache():
-        return stored, stored.text, {"capture": asked.milliseconds, "convert": 0.0}
+        return stored
     if stored is not None:
         asked.found, asked.state = None, "miss"
-    # A capture from disk needs neither.
+    # A program from disk needs neither.
     from .capture.capture import capture
     from .lowering.graph import convert
     from .lowering.table import serves
 
     with capture_cache.watching(asked):
-        captured = capture(module, args, kwargs, dims, serves)
-    start = time.perf_counter()
-    built = extension.builder()
-    captured.program = convert(captured, built)
+        graph = capture(module, args, kwargs, dims, serves)
+    captured = convert(graph, extension.builder())
     if asked.state == "miss":
-        capture_cache.keep(asked, module, captured, captured.program, built.as_text())
+        capture_cache.keep(asked, module, graph.traced, captured)
     if stored is not None:
-        asked.state = capture_cache.verify(asked, stored, module, captured, built.as_text())
-    converted = (time.perf_counter() - start) * 1e3
-    return captured, built, {"capture": captured.milliseconds + asked.milliseconds, "convert": converted}
+        asked.state = capture_cache.verify(asked, stored, module, captured)
+    return captured
 
 
 def _threads(options: Options) -> int | None:

@@ -26,47 +26,35 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.overrides
-from torch.utils import _pytree as pytree
 
 import disc
 
 from ...core import extension, gc_pause
 from ...core.dims import DimPlan
+from ..capture.captured_program import CapturedProgram
 from ..graph import weight_names
-from ..pytree.arguments import Arguments, flatten_arguments
+from ..graph.exported import Traced
+from ..pytree.arguments import flatten_arguments
 from . import memos
 from .code_names import Notes
 from .doubts import MOVING, Unsure, is_known, moves
 from .fingerprint import Read, own_files, read
 
-_FORMAT = 5
+_FORMAT = 6
 _MOST_BYTES = 64 << 20
 
 
-@dataclass
-class Recalled:
-    """The part of a capture that ``Call`` and ``OptimizedModule`` read;
-    ``program.weights`` has the tensors of the module at hand.
-    """
+@dataclass(frozen=True)
+class _Entry:
+    """The contents of an entry."""
 
-    arguments: Arguments
-    plan: DimPlan
-    out_spec: pytree.TreeSpec
-    symbols: dict
-    dtypes: list[torch.dtype]
-    fixed: list[str]
-    fixed_at: dict[str, str]
-    attempts: int
-    program: Any
-    text: str
+    captured: CapturedProgram
     #: The contents of caches of functions before and after it was made.
     before: memos.Held
     after: memos.Held
-    milliseconds: float = 0.0
 
 
 @dataclass
@@ -79,12 +67,12 @@ class Lookup:
     directory: str | None
     key: bytes | None = None
     state: str = "off"
-    found: Recalled | None = None
+    found: CapturedProgram | None = None
     #: The reading that the key is made of, and the contents of caches of functions then.
     read: Read | None = None
     held: memos.Held = dataclasses.field(default_factory=list)
     tensors: list[torch.Tensor] = dataclasses.field(default_factory=list)
-    #: Milliseconds that the key took.
+    #: Milliseconds that the key took, and storing an entry.
     milliseconds: float = 0.0
 
 
@@ -103,8 +91,6 @@ def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory:
     with gc_pause.waiting():
         _ask(asked, directory, module, args, kwargs, dims)
     asked.milliseconds = (time.perf_counter() - start) * 1e3
-    if asked.found is not None:
-        asked.found.milliseconds = asked.milliseconds
     return asked
 
 
@@ -189,20 +175,17 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes,
     )  # fmt: skip
 
 
-def _recalled(stored: bytes, module: torch.nn.Module, held: memos.Held) -> Recalled | None:
+def _recalled(stored: bytes, module: torch.nn.Module, held: memos.Held) -> CapturedProgram | None:
     try:
         with warnings.catch_warnings():
             # Its own classes warn torch about themselves.
             warnings.simplefilter("ignore")
-            found: Recalled = pickle.loads(stored)
-        if not memos.allow(held, found.before, found.after):
+            entry: _Entry = pickle.loads(stored)
+        if not memos.allow(held, entry.before, entry.after):
             return None
-        found.program.weights = [(name, weight_names.find(module, name)) for name in found.program.weights]
-        if any(weight is None for _, weight in found.program.weights):
-            return None
+        return CapturedProgram.from_cache(entry.captured, module)
     except Exception:
         return None
-    return found
 
 
 _watched = threading.local()
@@ -352,7 +335,7 @@ def _moving_call(frame, event: str, argument) -> str | None:
     return None if is_known(frame.f_back.f_globals.get("__name__")) else f"{module}.{frame.f_code.co_name}"
 
 
-def _unknown_constant(asked: Lookup, traced) -> torch.Tensor | None:
+def _unknown_constant(asked: Lookup, traced: Traced) -> torch.Tensor | None:
     """A tensor in a trace whose values the key does not cover."""
     known = [*asked.read.tensors, *asked.tensors, *traced.made]
     identities, places = {id(t) for t in known}, {weight_names.place(t) for t in known} - {None}
@@ -362,12 +345,12 @@ def _unknown_constant(asked: Lookup, traced) -> torch.Tensor | None:
     return None
 
 
-def verify(asked: Lookup, stored: Recalled, module: torch.nn.Module, captured, text: str) -> str:
+def verify(asked: Lookup, stored: CapturedProgram, module: torch.nn.Module, captured: CapturedProgram) -> str:
     """Compares what the cache gave with a new capture.
 
     The new one counts; a difference is a warning.
     """
-    difference = _difference(stored, captured, text)
+    difference = _difference(stored, captured)
     if difference is None:
         return "verified"
     warnings.warn(
@@ -382,10 +365,10 @@ def verify(asked: Lookup, stored: Recalled, module: torch.nn.Module, captured, t
     return f"wrong: {difference}"
 
 
-def _difference(stored: Recalled, captured, text: str) -> str | None:
+def _difference(stored: CapturedProgram, captured: CapturedProgram) -> str | None:
     """The first thing in which a stored capture is not a new one."""
     for number, (then, now) in enumerate(
-        itertools.zip_longest(stored.text.splitlines(), text.splitlines()), 1
+        itertools.zip_longest(stored.text().splitlines(), captured.text().splitlines()), 1
     ):
         if then != now:
             return f"line {number} of the program is {_short(then)}, and now {_short(now)}"
@@ -403,30 +386,35 @@ _COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "fixed", "fix
 _OF_PROGRAMS = ("outputs", "dims", "facts", "checks", "asked_at")
 
 
-def keep(asked: Lookup, module: torch.nn.Module, captured, program, text: str) -> None:
-    """Stores a capture for next time; what cannot be stored is captured again then."""
-    if asked.key is None or asked.directory is None or len(text) > _MOST_BYTES:
+def keep(asked: Lookup, module: torch.nn.Module, traced: Traced, captured: CapturedProgram) -> None:
+    """Stores a program for next time; what cannot be stored is captured again then.
+
+    ``traced`` is the graph that it was lowered from.
+    """
+    if asked.key is None or asked.directory is None:
         return
-    if (t := _unknown_constant(asked, captured.traced)) is not None:
-        asked.state = f"unsure: a tensor {list(t.shape)} of unknown origin"
-        return
+    start = time.perf_counter()
     try:
-        after = memos.both(asked.held, memos.held_by(asked.read, module)[0])
+        if (payload := _payload(asked, module, traced, captured)) is not None:
+            extension.cache_put(asked.directory, "capture", asked.key, payload)
     except Unsure as error:
         asked.state = f"unsure: {error}"
-        return
-    weights, program.weights = program.weights, [name for name, _ in program.weights]
+    asked.milliseconds += (time.perf_counter() - start) * 1e3
+
+
+def _payload(
+    asked: Lookup, module: torch.nn.Module, traced: Traced, captured: CapturedProgram
+) -> bytes | None:
+    """The bytes of an entry; None if they are too many."""
+    stored = captured.stored()
+    if len(stored.text()) > _MOST_BYTES:
+        return None
+    if (t := _unknown_constant(asked, traced)) is not None:
+        raise Unsure(f"a tensor {list(t.shape)} of unknown origin")
+    after = memos.both(asked.held, memos.held_by(asked.read, module)[0])
     try:
         # The capturing code is loaded by then: it has to be as it was when the key was made.
         own_files()
-        kept = Recalled(
-            captured.arguments, captured.plan, captured.out_spec, captured.symbols, captured.dtypes, captured.fixed,
-            captured.fixed_at, captured.attempts, program, text, asked.held, after,
-        )  # fmt: skip
-        payload = pickle.dumps(kept, protocol=5)
+        return pickle.dumps(_Entry(stored, asked.held, after), protocol=5)
     except Exception as error:
-        asked.state = f"unsure: {type(error).__name__}: {error}"
-        return
-    finally:
-        program.weights = weights
-    extension.cache_put(asked.directory, "capture", asked.key, payload)
+        raise Unsure(f"{type(error).__name__}: {error}") from error

@@ -2,7 +2,7 @@
 plus what is known of the sizes.
 
 Not here: the meaning of the ops in the graph (``torch.lowering``).
-Invariants of a ``Captured``:
+Invariants of a ``CapturedGraph``:
 
 - every axis of every tensor input is dynamic unless the user fixed it or the model did; what the
   model fixed is in ``fixed``;
@@ -26,7 +26,6 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
 
 import sympy
 import torch
@@ -66,8 +65,11 @@ _NOISY = (
 
 
 @dataclass
-class Captured:
-    """One captured module. ``inputs[i]`` is the graph's placeholder of the i-th tensor input."""
+class CapturedGraph:
+    """One captured module, to be lowered.
+
+    ``inputs[i]`` is the graph's placeholder of the i-th tensor input.
+    """
 
     arguments: Arguments
     plan: DimPlan
@@ -82,8 +84,6 @@ class Captured:
     milliseconds: float = 0.0
     #: The attributes that the module assigned while it was traced.
     changes: list[Change] = field(default_factory=list)
-    #: The program that it is lowered to.
-    program: Any = None
 
     @property
     def graph(self) -> torch.fx.Graph:
@@ -145,7 +145,7 @@ def capture(
     kwargs: dict | None = None,
     dims=None,
     serves: Serves = serves_all,
-) -> Captured:
+) -> CapturedGraph:
     """Captures ``module(*args, **kwargs)``; the parameters and buffers become inputs of the graph.
 
     Ops that ``serves`` does not name are captured as the steps that torch makes of them.
@@ -166,7 +166,7 @@ def capture(
     return captured
 
 
-def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves: Serves) -> Captured:
+def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves: Serves) -> CapturedGraph:
     try:
         return _attempts(module, arguments, tensors, plan, functools.partial(quick, serves=serves))
     except Exception as error:
@@ -198,7 +198,7 @@ def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
             raise Error(f"input {name}: expected a dense tensor, got {kind}", code="E0601")
 
 
-def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> Captured:
+def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> CapturedGraph:
     """Traces with sizes of our choice until the model accepts them.
 
     ``tracer`` is ``quick`` or ``exported``.
@@ -350,10 +350,10 @@ class _Silence(logging.Filter):
         return not is_active("quiet")
 
 
-def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) -> Captured:
+def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) -> CapturedGraph:
     env = traced.shape_env
     conditions = guards.read_conditions(env) if env is not None else guards.Conditions()
-    captured = Captured(arguments, plan, traced, entry.seen.out_spec, conditions, {})
+    captured = CapturedGraph(arguments, plan, traced, entry.seen.out_spec, conditions, {})
     captured.changes = entry.seen.changes
     for t in range(len(traced.inputs)):
         for axis, expr in enumerate(captured.input_shape(t)):
@@ -362,7 +362,7 @@ def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) ->
     return captured
 
 
-def _note_places(captured: Captured, sizes: Sizes) -> None:
+def _note_places(captured: CapturedGraph, sizes: Sizes) -> None:
     """Notes the line of the model that gave an axis a value."""
     for t, node in enumerate(captured.inputs):
         for axis, size in enumerate(node.meta["val"].shape):
@@ -384,7 +384,7 @@ def _pin_written(shapes, sizes: Sizes) -> bool:
     return again
 
 
-def _equal_places(captured: Captured) -> dict[tuple[int, int], tuple[int, int]]:
+def _equal_places(captured: CapturedGraph) -> dict[tuple[int, int], tuple[int, int]]:
     """Axes whose size is that of an earlier axis."""
     return {
         (t, axis): captured.symbols[expr]
@@ -394,7 +394,7 @@ def _equal_places(captured: Captured) -> dict[tuple[int, int], tuple[int, int]]:
     }
 
 
-def _repin(captured: Captured, sizes: Sizes) -> bool:
+def _repin(captured: CapturedGraph, sizes: Sizes) -> bool:
     """The model fixed a dimension at a size that is not the user's:
     keep the user's there and capture again.
     """
@@ -406,7 +406,7 @@ def _repin(captured: Captured, sizes: Sizes) -> bool:
     return again
 
 
-def _avoid(captured: Captured, sizes: Sizes) -> bool:
+def _avoid(captured: CapturedGraph, sizes: Sizes) -> bool:
     """A fact that the example itself breaks comes from a size of our choice:
     capture again with another one.
     """
@@ -427,7 +427,7 @@ def _avoid(captured: Captured, sizes: Sizes) -> bool:
     return sum(sizes.pin(t, axis) for t, axis in small if captured.plan.axes[t][axis] is None) > 0
 
 
-def _solved_for_largest(fact, captured: Captured, own: dict):
+def _solved_for_largest(fact, captured: CapturedGraph, own: dict):
     """The axis of the largest size among several that are added up,
     and how it comes of the others in the example.
     """
@@ -446,7 +446,7 @@ def _solved_for_largest(fact, captured: Captured, own: dict):
     return captured.symbols[largest], others, int(difference.coeff(largest, 1)), int(offset)
 
 
-def _pin_squeezed(captured: Captured, sizes: Sizes) -> bool:
+def _pin_squeezed(captured: CapturedGraph, sizes: Sizes) -> bool:
     """``squeeze`` drops an axis of size 1 and keeps others: the rank follows the example,
     and its axis stays 1, or not 1.
     """
@@ -469,7 +469,7 @@ def _pin_squeezed(captured: Captured, sizes: Sizes) -> bool:
     return again
 
 
-def _pin_stretched(captured: Captured, sizes: Sizes) -> bool:
+def _pin_stretched(captured: CapturedGraph, sizes: Sizes) -> bool:
     """A size of 1 of the example that meets a size from data is stretched to it,
     where ours would have to be equal to it.
     """
@@ -484,7 +484,7 @@ def _pin_stretched(captured: Captured, sizes: Sizes) -> bool:
     return again
 
 
-def _report_fixed(captured: Captured, sizes: Sizes) -> None:
+def _report_fixed(captured: CapturedGraph, sizes: Sizes) -> None:
     names = captured.arguments.tensor_names
     for t, row in enumerate(captured.plan.axes):
         for axis, what in enumerate(row):
@@ -505,7 +505,7 @@ def _report_fixed(captured: Captured, sizes: Sizes) -> None:
                 captured.fixed_at[text] = written(sizes.places[t, axis])
 
 
-def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, oblivious: bool) -> bool:
+def _settle_branches(captured: CapturedGraph, module, tensors, sizes: Sizes, tracer, oblivious: bool) -> bool:
     """Settles what the model asks about sizes of 0 and 1;
     True if the example's way is to be captured instead.
     """
@@ -515,7 +515,7 @@ def _settle_branches(captured: Captured, module, tensors, sizes: Sizes, tracer, 
     chosen = {s: sympy.Integer(shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
     own = {s: sympy.Integer(sizes.shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
 
-    def retrace(values: dict, fixed: set) -> Captured | None:
+    def retrace(values: dict, fixed: set) -> CapturedGraph | None:
         rows = [captured.input_shape(t) for t in range(len(captured.inputs))]
         at = [[expr if isinstance(expr, int) else expr.xreplace(values) for expr in row] for row in rows]
         if not all(isinstance(x, int) or x.is_Integer for row in at for x in row):
@@ -556,7 +556,7 @@ class _Open:
         return self.same_as.get((t, axis), (t, axis))
 
 
-def _keep_own(captured: Captured, sizes: Sizes, symbol: sympy.Symbol, place: Place) -> int:
+def _keep_own(captured: CapturedGraph, sizes: Sizes, symbol: sympy.Symbol, place: Place) -> int:
     """The size of the example takes a way of its own: its axes keep it.
 
     How many were free until now.

@@ -17,7 +17,8 @@ import torch
 class Program:
     """Holds what the lowering leaves beside the ops in the builder."""
 
-    weights: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+    #: Names and tensors; the form on disk has no tensors.
+    weights: list[tuple[str, torch.Tensor | None]] = field(default_factory=list)
     #: One per leaf of the module's result: an index into the outputs, or a constant.
     outputs: list[tuple[str, Any]] = field(default_factory=list)
     dims: list[list[str]] = field(default_factory=list)

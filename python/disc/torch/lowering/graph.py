@@ -1,14 +1,14 @@
 """Lowers a captured FX graph to ops of the compiler.
 
 The meaning of each op is one entry of ``TABLE``: a function of the emitter and the arguments of the
-overload. The entries are in the files of the families (``torch_elementwise`` and its neighbours).
+overload. The entries are in the files of the families (``elementwise`` and its neighbours).
 Here is the walk over the graph: inputs, weights, shape arithmetic, inlined regions, outputs, and
 the report of everything that has no entry.
 
 Invariants:
 
 - sizes come from the shape environment of the capture, never from an example;
-- a value is converted once; where the graph writes in place, ``torch_alias`` says what a later
+- a value is converted once; where the graph writes in place, ``functionalize`` says what a later
   reader sees;
 - every unsupported op of a graph is reported in one error.
 """
@@ -16,14 +16,16 @@ Invariants:
 from __future__ import annotations
 
 import operator
+import time
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...core.errors import Error, UnsupportedOp
 from ...lowering import sizes
 from ...lowering.emitter import MISSING, Number, is_value
+from ..capture.captured_program import CapturedProgram
 from ..graph.origin import source_line
 from ..graph.program import Program
 from ..symbolic.conditions import conjuncts
@@ -45,27 +47,35 @@ from .scalars import floating, integer, least_value, truth
 from .size_expressions import Expressions
 from .table import CHECKS, ITEMS, TABLE
 
+if TYPE_CHECKING:
+    from ..capture.capture import CapturedGraph
+
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
-def convert(captured, builder) -> Program:
-    """Emits ``captured`` into ``builder``.
+def convert(graph: CapturedGraph, builder) -> CapturedProgram:
+    """Emits ``graph`` into ``builder``.
 
     Raises UnsupportedOp, which names all ops without an entry.
     """
+    start = time.perf_counter()
     program = Program()
-    expressions = Expressions(captured.simplify)
+    expressions = Expressions(graph.simplify)
     expressions.check = lambda condition, text: add_check(program, condition, text)
     emitter = TorchEmitter(builder, expressions)
     emitter.state = lambda fact: state_fact(builder, program, fact)
-    walk = _Walk(captured, emitter, program)
-    declare_inputs(captured, builder, expressions, walk, program)
-    declare_facts(captured, builder, expressions, program)
-    bind_weights(captured, emitter, walk, program)
-    walk.run(captured.graph)
+    walk = _Walk(graph, emitter, program)
+    declare_inputs(graph, builder, expressions, walk, program)
+    declare_facts(graph, builder, expressions, program)
+    bind_weights(graph, emitter, walk, program)
+    walk.run(graph.graph)
     walk.raise_if_missing()
-    declare_outputs(captured, walk, builder, program)
-    return program
+    declare_outputs(graph, walk, builder, program)
+    stages = {"capture": graph.milliseconds, "convert": (time.perf_counter() - start) * 1e3}
+    return CapturedProgram(
+        graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
+        program, builder, stages,
+    )  # fmt: skip
 
 
 # Inputs and facts.

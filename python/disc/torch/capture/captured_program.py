@@ -1,0 +1,63 @@
+"""Defines ``CapturedProgram``: a module as a program of the compiler, and what calls need of its
+capture.
+
+The lowering makes it of a captured graph, and the cache of what an earlier process stored. It is
+apart from both, since a program from the cache needs no code that captures or lowers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch.utils import _pytree as pytree
+
+from ...core.dims import DimPlan
+from ..graph import weight_names
+from ..graph.program import Program
+from ..pytree.arguments import Arguments
+
+
+@dataclass(frozen=True)
+class CapturedProgram:
+    """One captured module; ``program.weights`` has the tensors of the module at hand."""
+
+    arguments: Arguments
+    plan: DimPlan
+    out_spec: pytree.TreeSpec
+    #: The input and the axis that a symbol of torch is the size of.
+    symbols: dict[sympy.Symbol, tuple[int, int]]
+    dtypes: list[torch.dtype]
+    fixed: list[str]
+    #: The lines of the model that fix what is in ``fixed``, as far as they are known.
+    fixed_at: dict[str, str]
+    program: Program
+    #: The ops: a builder of the extension, or the text of a module.
+    source: Any
+    #: Milliseconds that capture and lowering took.
+    stages: dict[str, float] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Returns the ops as text."""
+        return self.source if isinstance(self.source, str) else self.source.as_text()
+
+    def stored(self) -> CapturedProgram:
+        """Returns the form that is kept on disk: with text for a builder,
+        and the names of weights without tensors.
+        """
+        program = dataclasses.replace(
+            self.program, weights=[(name, None) for name, _ in self.program.weights]
+        )
+        return dataclasses.replace(self, program=program, source=self.text(), stages={})
+
+    @classmethod
+    def from_cache(cls, stored: CapturedProgram, module: torch.nn.Module) -> CapturedProgram | None:
+        """Returns a stored program with the weights of ``module``; None if it lacks one of them."""
+        weights = [(name, weight_names.find(module, name)) for name, _ in stored.program.weights]
+        if any(weight is None for _, weight in weights):
+            return None
+        program = dataclasses.replace(stored.program, weights=weights)
+        return dataclasses.replace(stored, program=program, stages={"capture": 0.0, "convert": 0.0})
