@@ -46,6 +46,14 @@ class Dim:
     def evaluate(self, values: Mapping[str, int]) -> int: ...
 
 @final
+class Fact:
+    """A condition on sizes, such as ``B % 8 == 0``."""
+
+    def __new__(cls, text: str) -> Fact: ...
+    def symbols(self) -> list[str]: ...
+    def holds(self, values: Mapping[str, int]) -> bool | None: ...
+
+@final
 class Value:
     """A value of the function that a builder makes."""
 

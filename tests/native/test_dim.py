@@ -89,5 +89,31 @@ def test_what_is_no_size_is_refused():
         (B + 2**62) * 2**62
 
 
+@pytest.mark.parametrize(
+    ("text", "values", "holds"),
+    [
+        ("B % 8 == 0", {"B": 16}, True),
+        ("B % 8 == 0", {"B": 12}, False),
+        ("2 <= B <= 5", {"B": 5}, True),
+        ("B*S == 12*N", {"B": 3, "S": 8, "N": 2}, True),
+        ("B*S == 12*N", {"B": 3, "S": 8, "N": 3}, False),
+        ("max(B, S)/2 >= 2", {"B": 3, "S": 1}, False),
+        ("B/S == 0", {"B": 3, "S": 0}, True),
+        ("B == S", {"B": 3}, None),
+        ("B*B*B > 0", {"B": 2**40}, None),
+    ],
+)
+def test_a_fact_holds_for_sizes_fails_or_is_not_known(text, values, holds):
+    fact = _disc.Fact(text)
+    assert fact.holds(values) is holds
+    assert values.keys() <= set(fact.symbols())
+
+
+def test_a_text_that_is_no_fact_is_refused():
+    with pytest.raises(disc.Error, match="the fact `B`") as caught:
+        _disc.Fact("B")
+    assert caught.value.code == "E0101"
+
+
 def test_a_dim_can_be_copied():
     assert copy.deepcopy(B * 2 + 1) == B * 2 + 1

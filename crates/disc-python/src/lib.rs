@@ -30,6 +30,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<prefault::MemoryAhead>()?;
     module.add_class::<ir::PyBuilder>()?;
     module.add_class::<ir::PyDim>()?;
+    module.add_class::<ir::PyFact>()?;
     module.add_class::<ir::PyValue>()?;
     module.add_class::<compile::PyArtifact>()?;
     module.add_class::<call::PyExecutable>()?;

@@ -74,7 +74,7 @@ class Dim:
 
 
 def _check_name(name) -> None:
-    """Names stand in the text of programs and of conditions, which Python evaluates."""
+    """Refuses names that the text of programs cannot hold, and keywords of Python."""
     if not isinstance(name, str):
         raise Error(f"a Dim has a name: expected a str such as 'B', got {name!r}")
     if not (name.isidentifier() and name.isascii()):

@@ -41,6 +41,11 @@ def dim(name: str):
     return _extension().Dim(name)
 
 
+def fact(text: str):
+    """A condition on sizes, as the compiler reads it."""
+    return _extension().Fact(text)
+
+
 def compile_function(source, options: Options, threads: int | None, cache: str | None = None):
     """Compiles what a builder holds, or a module as text; ``load`` makes the result callable.
 

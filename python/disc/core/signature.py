@@ -6,11 +6,11 @@ Not here: arguments of a framework, and what its tensors are; each front end has
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from . import extension
 from .errors import DimError, ShapeError
 
 
@@ -85,11 +85,17 @@ class Signature:
         return sizes
 
     def _explain_facts(self, sizes: dict[str, tuple[int, str]]) -> None:
-        for fact in self.facts:
-            used = [dim for dim in sizes if re.search(rf"\b{re.escape(dim)}\b", fact)]
-            if not _holds(fact, {dim: size for dim, (size, _) in sizes.items()}):
-                met = ", ".join(f"{dim} = {sizes[dim][0]} ({sizes[dim][1]})" for dim in used)
-                raise DimError(f"{met}: the module needs {fact}{self._asked(fact)}", dims=used)
+        values = {dim: size for dim, (size, _) in sizes.items()}
+        for text in self.facts:
+            fact = extension.fact(text)
+            # A fact about a dim of the inside of the function has no answer here: the compiled
+            # code checks it.
+            if fact.holds(values) is not False:
+                continue
+            named = set(fact.symbols())
+            used = [dim for dim in sizes if dim in named]
+            met = ", ".join(f"{dim} = {sizes[dim][0]} ({sizes[dim][1]})" for dim in used)
+            raise DimError(f"{met}: the module needs {text}{self._asked(text)}", dims=used)
 
     def _why_fixed(self, name: str, axis: int) -> str:
         by_model = [text for text in self.fixed if text.startswith(f"{name} axis {axis} ==")]
@@ -99,15 +105,3 @@ class Signature:
 
     def _asked(self, text: str) -> str:
         return f" ({self.asked_at[text]})" if text in self.asked_at else ""
-
-
-def _holds(fact: str, sizes: dict[str, int]) -> bool:
-    """Evaluates the text of a fact; ``/`` rounds down, and dividing by 0 gives 0."""
-    text = fact.replace("//", "/").replace("/", "//")
-    try:
-        return bool(eval(text, {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
-    except ZeroDivisionError:
-        return True
-    except NameError:
-        # A dim of the inside of the function: the compiler checks it.
-        return True

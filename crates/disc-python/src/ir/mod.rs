@@ -13,5 +13,6 @@ mod value;
 
 pub(crate) use builder::PyBuilder;
 pub(crate) use dim::PyDim;
+pub(crate) use facts::PyFact;
 pub(crate) use table::ops;
 pub(crate) use value::PyValue;
