@@ -44,6 +44,13 @@ pub(crate) fn cache_is_shared(directory: PathBuf) -> bool {
     Cache::new(directory).is_shared()
 }
 
+/// Returns true if the cache holds weights of about this many bytes in prepared form, these or
+/// others.
+#[pyfunction]
+pub(crate) fn cache_may_hold_weights(directory: PathBuf, bytes: u64) -> bool {
+    Cache::new(directory).may_hold_weights(bytes)
+}
+
 /// Stores an entry.
 #[pyfunction]
 pub(crate) fn cache_put(py: Python<'_>, directory: PathBuf, level: &str, key: &[u8], payload: &[u8]) -> PyResult<()> {

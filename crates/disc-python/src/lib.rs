@@ -41,6 +41,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cache::cache_directory, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_get, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_is_shared, module)?)?;
+    module.add_function(wrap_pyfunction!(cache::cache_may_hold_weights, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_put, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_clear, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_counts, module)?)?;

@@ -6,7 +6,6 @@ no framework.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,11 +79,7 @@ def may_be_mapped(directory: str, size: int) -> bool:
     """Returns true if the cache holds weights of about ``size`` bytes in prepared
     form, these or others.
     """
-    try:
-        with os.scandir(os.path.join(directory, "weights")) as found:
-            return any(size / 2 <= file.stat().st_size <= 2 * size for file in found)
-    except OSError:
-        return False
+    return _extension().cache_may_hold_weights(directory, size)
 
 
 def cache_get(directory: str, level: str, key: bytes) -> bytes | None:

@@ -105,6 +105,8 @@ func @main(%x: tensor<[N]x1024xf32>) -> tensor<[N]x1030xf32> {
             place.keep(&executable.inner.weight_state());
             super::super::write_out(|| true);
             assert_eq!(folder.files().len(), kept);
+            let about = |bytes| place.cache.may_hold_weights(bytes);
+            assert_eq!([about(0), about(1024 * 1030 * 4), about(1 << 30)], [false, kept == 1, false]);
         }
     }
 }

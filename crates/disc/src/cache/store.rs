@@ -202,6 +202,14 @@ impl Cache {
         self.limit / 10 * 9
     }
 
+    /// Returns true if weights of about this many bytes are stored in prepared form, these or
+    /// others.
+    pub fn may_hold_weights(&self, bytes: u64) -> bool {
+        let Ok(files) = fs::read_dir(self.directory.join(Level::Weights.name())) else { return false };
+        let about = bytes.div_ceil(2)..=bytes.saturating_mul(2);
+        files.flatten().any(|file| file.metadata().is_ok_and(|meta| about.contains(&meta.len())))
+    }
+
     /// Removes everything, and drops what this process was about to store. Returns the number of
     /// removed entries.
     pub fn clear(&self) -> usize {
