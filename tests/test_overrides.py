@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import logging
 import math
+import sys
 import threading
 from dataclasses import replace
 
@@ -60,17 +61,21 @@ def places():
     return found
 
 
+def model_and_examples(number: int):
+    if number % 2:
+        return Loss().eval(), [torch.ones(2 + number % 3, 4)] * 3
+    return Sizes().eval(), [torch.ones(3, 5)]
+
+
 def captured(number: int):
-    model, examples = (
-        (Loss(), [torch.ones(2 + number % 3, 4)] * 3) if number % 2 else (Sizes(), [torch.ones(3, 5)])
-    )
+    model, examples = model_and_examples(number)
     with torch.no_grad():
-        fast = disc.optimize(model.eval(), tuple(examples), options=disc.Options(cache=False, progress=False))
+        fast = disc.optimize(model, tuple(examples), options=disc.Options(cache=False, progress=False))
     return fast, model, examples
 
 
-@pytest.mark.parametrize("calls", [20_000])
-def test_other_threads_get_their_own_answers_while_models_are_captured(calls):
+@pytest.mark.parametrize(("models", "calls"), [(50, 100_000)])
+def test_other_threads_get_their_own_answers_while_models_are_captured(models, calls):
     wrong, ended, rounds = [], threading.Event(), dict.fromkeys(ANSWERS, 0)
 
     def ask(names):
@@ -79,18 +84,26 @@ def test_other_threads_get_their_own_answers_while_models_are_captured(calls):
                 wrong.extend(name for _ in range(100) if not ANSWERS[name]())
                 rounds[name] += 1
 
+    # A capture gives way in each op: with the usual 5 ms it would wait most of the time.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(2e-4)
     names = list(ANSWERS)
     threads = [threading.Thread(target=ask, args=(names[i::3],)) for i in range(3)]
     for thread in threads:
         thread.start()
     try:
-        results = [captured(number) for number in range(20)]
+        results = [captured(number) for number in range(2)]
+        # The others are not compiled: capture alone overrides anything.
+        for number in range(2, models):
+            model, examples = model_and_examples(number)
+            capture.capture(model, tuple(examples))
     finally:
         ended.set()
         for thread in threads:
             thread.join()
+        sys.setswitchinterval(interval)
     assert wrong == []
-    for fast, model, examples in results[:2]:
+    for fast, model, examples in results:
         torch.testing.assert_close(fast(*examples), model(*examples))
 
 
